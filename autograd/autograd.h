@@ -1,0 +1,156 @@
+// Reverse-mode automatic differentiation: the tape, and the engine that runs it backwards.
+//
+//   Tensor w = RequireGrad(Tensor::FromVector<float>({1, 2}, {2}));
+//   Tensor loss = Sum(Mul(w, w));
+//   Backward(loss);
+//   Grad(w);                                   // float32[2] {2, 4}
+//
+// A tensor takes part when it is a leaf made by `RequireGrad`, or the result of an operation one of
+// whose inputs takes part while gradients are enabled. An operation computes its result and calls
+// `Record` with a function for its gradient:
+//
+//   Tensor Square(const Tensor& x) {
+//     Tensor y = ...;
+//     if (AnyRequiresGrad({x})) {
+//       Record("square", {x}, {y}, [x = SavedTensor(x)](GradContext& ctx) {
+//         ctx.set(0, Mul(Mul(ctx.grad(), x.Unpack()), 2.0));
+//       });
+//     }
+//     return y;
+//   }
+//
+// Order. One thread runs the nodes in reverse order of creation, so that all ranks issue the
+// collectives of a backward pass in the same order, and sums of gradients have the same bits in
+// every run. There is no double backward: gradients are computed with the tape off.
+//
+// Weight gradients apart. A node may give the gradient of its weights by a second function;
+// `Backward` with a `WeightGradQueue` leaves those for the caller to run later (zero-bubble
+// pipelines). Only a node whose weights are leaves is split.
+#ifndef TESSERA_AUTOGRAD_AUTOGRAD_H_
+#define TESSERA_AUTOGRAD_AUTOGRAD_H_
+
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "autograd/saved_tensor.h"
+#include "core/tensor.h"
+
+namespace tessera {
+
+// --- Leaves ------------------------------------------------------------------------------------
+
+// Makes `t` a leaf whose gradient is collected in `grad_dtype` (default: float32 for half
+// precision, else t's dtype). Returns t. Throws for integer dtypes or a result of the tape.
+Tensor RequireGrad(const Tensor& t);
+Tensor RequireGrad(const Tensor& t, DType grad_dtype);
+// Takes a leaf off the tape again; its gradient is dropped.
+void DropGrad(const Tensor& leaf);
+
+bool RequiresGrad(const Tensor& t);
+bool IsLeaf(const Tensor& t);
+
+// The gradient collected so far; undefined when there is none.
+Tensor Grad(const Tensor& leaf);
+// Sets where the gradient is collected (a view into a bucket, say): later contributions are added
+// to it. An undefined tensor clears.
+void SetGrad(const Tensor& leaf, const Tensor& grad);
+DType GradDType(const Tensor& leaf);
+
+// --- Modes -------------------------------------------------------------------------------------
+
+// Whether operations record, on this thread.
+bool GradEnabled();
+
+// Within its scope operations of this thread do not record (or do again).
+class NoGrad {
+ public:
+  explicit NoGrad(bool enabled = false);
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+
+// --- Recording ---------------------------------------------------------------------------------
+
+// What a gradient function sees.
+class GradContext {
+ public:
+  // Gradient that reached an output; undefined when none did (possible with several outputs only).
+  // Its shape is the output's; it may be strided, its dtype is the output's.
+  const Tensor& grad(int output = 0) const { return (*grads_)[output]; }
+  // Whether input i takes part, so that work for others can be left out.
+  bool needs(int input) const { return (*needs_)[input]; }
+  // The gradient of input i, in the input's shape. At most once per input.
+  void set(int input, Tensor grad) { (*results_)[input] = std::move(grad); }
+
+ private:
+  friend class Engine;
+  const std::vector<Tensor>* grads_ = nullptr;
+  const std::vector<bool>* needs_ = nullptr;
+  std::vector<Tensor>* results_ = nullptr;
+};
+
+using GradFn = std::function<void(GradContext&)>;
+
+// Whether gradients are enabled and one of the (possibly undefined) tensors takes part.
+bool AnyRequiresGrad(std::initializer_list<Tensor> inputs);
+bool AnyRequiresGrad(const std::vector<Tensor>& inputs);
+
+// Connects outputs (fresh tensors, not inputs) to inputs. Inputs may be undefined.
+void Record(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+            GradFn backward);
+// Likewise with the gradients of `weight_inputs` given by a function of its own.
+void RecordSplit(const char* name, const std::vector<Tensor>& inputs,
+                 const std::vector<Tensor>& outputs, GradFn input_backward,
+                 std::vector<int> weight_inputs, GradFn weight_backward);
+
+// --- Running -----------------------------------------------------------------------------------
+
+// Weight gradients that a backward pass left for later, in order.
+class WeightGradQueue {
+ public:
+  bool empty() const { return work_.empty(); }
+  size_t size() const { return work_.size(); }
+  // Runs (and removes) the oldest `count` of them, by default all.
+  void Run(size_t count = static_cast<size_t>(-1));
+
+ private:
+  friend class Engine;
+  std::deque<std::function<void()>> work_;
+};
+
+struct BackwardOptions {
+  // Keeps what nodes saved, so that the graph can be run again.
+  bool retain_graph = false;
+  // Where split weight gradients go; nullptr runs them at once.
+  WeightGradQueue* weight_queue = nullptr;
+};
+
+// Adds to the gradient of every leaf that the roots depend on. `grads` are the gradients of the
+// roots, of their shapes; an undefined one stands for 1 and needs a one-element root.
+void Backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& grads,
+              const BackwardOptions& options = {});
+void Backward(const Tensor& root, const BackwardOptions& options = {});
+
+// --- Hooks -------------------------------------------------------------------------------------
+
+// Called with the gradient of a result of the tape once it is whole, before it flows on; what it
+// returns (if defined) takes its place. For a leaf: called with each contribution.
+using TensorHook = std::function<Tensor(const Tensor& grad)>;
+void AddGradHook(const Tensor& t, TensorHook hook);
+
+// Called in each backward pass after the last contribution to this leaf, queued weight gradients
+// included. Under recomputation too it fires once. Returns an id for removal.
+using CompleteHook = std::function<void(const Tensor& leaf)>;
+int AddGradCompleteHook(const Tensor& leaf, CompleteHook hook);
+void RemoveGradCompleteHook(const Tensor& leaf, int id);
+
+}  // namespace tessera
+
+#endif  // TESSERA_AUTOGRAD_AUTOGRAD_H_

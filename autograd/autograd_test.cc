@@ -1,0 +1,285 @@
+#include "autograd/autograd.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "autograd/gradcheck.h"
+#include "autograd/recompute.h"
+
+namespace tessera {
+namespace {
+
+// Small operations with known gradients, so that the tape is tested without ops/.
+Tensor Map(const Tensor& a, const Tensor& b, double (*f)(double, double)) {
+  Tensor y = EmptyLike(a);
+  DispatchFloat(a.dtype(), "map", [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < a.numel(); ++i) {
+      y.data<T>()[i] = static_cast<T>(f(a.data<T>()[i], b.data<T>()[i]));
+    }
+  });
+  return y;
+}
+
+Tensor Product(const Tensor& a, const Tensor& b) {
+  Tensor y = Map(a, b, [](double x, double z) { return x * z; });
+  if (AnyRequiresGrad({a, b})) {
+    Record("product", {a, b}, {y}, [a = SavedTensor(a), b = SavedTensor(b)](GradContext& ctx) {
+      if (ctx.needs(0)) ctx.set(0, Product(ctx.grad(), b.Unpack()));
+      if (ctx.needs(1)) ctx.set(1, Product(ctx.grad(), a.Unpack()));
+    });
+  }
+  return y;
+}
+
+// y = x * w with the gradient of w apart.
+Tensor Scaled(const Tensor& x, const Tensor& w) {
+  Tensor y = Map(x, w, [](double a, double b) { return a * b; });
+  if (AnyRequiresGrad({x, w})) {
+    RecordSplit(
+        "scaled", {x, w}, {y},
+        [w = SavedTensor(w)](GradContext& ctx) {
+          if (ctx.needs(0)) ctx.set(0, Product(ctx.grad(), w.Unpack()));
+        },
+        {1},
+        [x = SavedTensor(x)](GradContext& ctx) {
+          if (ctx.needs(1)) ctx.set(1, Product(ctx.grad(), x.Unpack()));
+        });
+  }
+  return y;
+}
+
+Tensor Leaf(std::vector<float> values) {
+  const auto n = static_cast<int64_t>(values.size());
+  return RequireGrad(Tensor::FromVector<float>(values, {n}));
+}
+
+std::vector<float> GradOf(const Tensor& leaf) { return Grad(leaf).ToVector<float>(); }
+
+TEST(AutogradTest, SumsOverAllUses) {
+  const Tensor x = Leaf({3});
+  Backward(Product(Product(x, x), x));
+  EXPECT_EQ(GradOf(x), std::vector<float>{27});
+  Backward(x.Detach().record() == nullptr ? Product(x, x) : x);
+  EXPECT_EQ(GradOf(x), std::vector<float>{33});  // gradients add up over passes
+}
+
+TEST(AutogradTest, SeveralRootsWithGivenGradients) {
+  const Tensor x = Leaf({2, 5});
+  const Tensor y = Leaf({7, 1});
+  const Tensor a = Product(x, y);
+  const Tensor b = Product(x, x);
+  Backward({a, b},
+           {Tensor::FromVector<float>({1, 10}, {2}), Tensor::FromVector<float>({3, 0}, {2})});
+  EXPECT_EQ(GradOf(x), (std::vector<float>{7 + 3 * 4, 10}));
+  EXPECT_EQ(GradOf(y), (std::vector<float>{2, 50}));
+}
+
+TEST(AutogradTest, NoGradRecordsNothing) {
+  const Tensor x = Leaf({2});
+  const NoGrad no_grad;
+  EXPECT_FALSE(RequiresGrad(Product(x, x)));
+  const NoGrad again(true);
+  EXPECT_TRUE(RequiresGrad(Product(x, x)));
+}
+
+TEST(AutogradTest, RefusesMisuse) {
+  const Tensor x = Leaf({2, 3});
+  EXPECT_THROW(Backward(Product(x, x)), Error);     // not one element
+  EXPECT_THROW(Backward(Full({1}, 1.0)), Error);    // no leaf
+  EXPECT_THROW(RequireGrad(Arange(3)), Error);      // integers
+  EXPECT_THROW(RequireGrad(Product(x, x)), Error);  // not a leaf
+  EXPECT_THROW(SetGrad(x, Zeros({3})), Error);      // shape
+  const Tensor one = Leaf({1});
+  const Tensor y = Product(one, one);
+  Backward(y);
+  EXPECT_THROW(Backward(y), Error);  // run twice
+  const Tensor z = Product(one, one);
+  Backward(z, {.retain_graph = true});
+  EXPECT_NO_THROW(Backward(z));
+}
+
+TEST(AutogradTest, RefusesATensorChangedInPlaceButNotAGatheredOne) {
+  const Tensor x = Leaf({2});
+  const Tensor y = Product(x, x);
+  AddInto(x, Full({1}, 1.0));
+  EXPECT_THROW(Backward(y), Error);
+
+  const Tensor w = Leaf({2});
+  const Tensor z = Product(w, w);
+  w.storage()->ReleaseBytes();
+  EXPECT_THROW(Backward(z, {.retain_graph = true}), Error);
+  w.storage()->ObtainBytes();
+  {
+    const UncountedWrite gather(w.storage());
+    Fill(w, 2.0);
+  }
+  SetGrad(w, Tensor());
+  Backward(z);
+  EXPECT_EQ(GradOf(w), std::vector<float>{4});
+}
+
+TEST(AutogradTest, QueuedWeightGradientsAndCompleteHooks) {
+  const Tensor w = Leaf({3});
+  const Tensor x = Leaf({2});
+  std::vector<float> seen;
+  AddGradCompleteHook(w, [&](const Tensor& leaf) { seen.push_back(GradOf(leaf)[0]); });
+  WeightGradQueue queue;
+  Backward(Scaled(Scaled(x, w), w), {.weight_queue = &queue});
+  EXPECT_EQ(GradOf(x), std::vector<float>{9});
+  EXPECT_FALSE(Grad(w).defined());
+  EXPECT_EQ(queue.size(), 2u);
+  queue.Run(1);
+  EXPECT_TRUE(seen.empty());
+  queue.Run();
+  EXPECT_EQ(seen, std::vector<float>{12});  // d(x w w)/dw = 2 x w
+}
+
+TEST(AutogradTest, CompleteFiresForALeafThatGetsNoGradient) {
+  const Tensor x = Leaf({1});
+  const Tensor a = Leaf({1});
+  int fired = 0;
+  AddGradCompleteHook(a, [&](const Tensor&) { ++fired; });
+  const Tensor unused = Product(a, a);
+  Tensor y1 = Full({1}, 1.0);
+  Tensor y2 = Full({1}, 1.0);
+  Record("two", {x, unused}, {y1, y2}, [](GradContext& ctx) { ctx.set(0, ctx.grad(0)); });
+  Backward(y1);
+  EXPECT_EQ(fired, 1);
+  EXPECT_FALSE(Grad(a).defined());
+}
+
+TEST(AutogradTest, HooksSeeAndReplaceWholeGradients) {
+  const Tensor x = Leaf({2});
+  const Tensor y = Product(x, x);
+  std::vector<float> seen;
+  AddGradHook(y, [&](const Tensor& g) {
+    seen = g.ToVector<float>();
+    return Full({1}, 1.0);
+  });
+  Backward(Product(y, y));
+  EXPECT_EQ(seen, std::vector<float>{8});
+  EXPECT_EQ(GradOf(x), std::vector<float>{4});
+}
+
+TEST(AutogradTest, GradientsOfHalfLeavesAreFloat32) {
+  const Tensor w = RequireGrad(Full({1}, 2.0, DType::kBFloat16));
+  Backward(Product(w, w));
+  EXPECT_EQ(Grad(w).dtype(), DType::kFloat32);
+  const Tensor v = RequireGrad(Full({1}, 2.0, DType::kBFloat16), DType::kBFloat16);
+  Backward(Product(v, v));
+  EXPECT_EQ(Grad(v).dtype(), DType::kBFloat16);
+}
+
+TEST(AutogradTest, ALeafGradientIsNeverSharedWithTheTape) {
+  const Tensor a = Leaf({1});
+  const Tensor b = Leaf({1});
+  Tensor y = Full({1}, 2.0);
+  Record("add", {a, b}, {y}, [](GradContext& ctx) {
+    ctx.set(0, ctx.grad());
+    ctx.set(1, ctx.grad());
+  });
+  Backward(y);
+  Fill(Grad(a), 9.0);
+  EXPECT_EQ(GradOf(b), std::vector<float>{1});
+}
+
+TEST(AutogradTest, LongChainsDoNotExhaustTheStack) {
+  const Tensor x = Leaf({1});
+  Tensor y = x;
+  for (int i = 0; i < 200000; ++i) y = Product(y, Full({1}, 1.0));
+  Tensor z = y;
+  Backward(y);
+  EXPECT_EQ(GradOf(x), std::vector<float>{1});
+}
+
+struct CountingHooks : SavedTensorHooks {
+  struct Held : PackedTensor {
+    explicit Held(Tensor t) : t(std::move(t)) {}
+    Tensor Unpack() override { return t; }
+    Tensor t;
+  };
+  std::unique_ptr<PackedTensor> Pack(const Tensor& t) override {
+    ++packed;
+    return std::make_unique<Held>(t);
+  }
+  int packed = 0;
+};
+
+TEST(SavedTensorTest, HooksSeeActivationsAndNotLeaves) {
+  const Tensor x = Leaf({2});
+  CountingHooks hooks;
+  Tensor y;
+  {
+    const SavedTensorScope scope(&hooks);
+    y = Product(Product(x, x), x);  // saves x, x; then x*x and x
+  }
+  EXPECT_EQ(hooks.packed, 1);
+  Backward(y);
+  EXPECT_EQ(GradOf(x), std::vector<float>{12});
+}
+
+TEST(RecomputeTest, SameGradientsWithOneSecondRun) {
+  const Tensor w = Leaf({1.5f});
+  int runs = 0;
+  int fired = 0;
+  AddGradCompleteHook(w, [&](const Tensor&) { ++fired; });
+  const auto block = [&](const std::vector<Tensor>& in) {
+    ++runs;
+    Tensor h = Scaled(in[0], w);
+    return Product(Product(h, h), Scaled(h, w));
+  };
+  const Tensor x = Leaf({2});
+  const Tensor h0 = Product(x, x);
+  Tensor plain = block({h0});
+  Backward(plain);
+  const std::vector<float> gx = GradOf(x);
+  const std::vector<float> gw = GradOf(w);
+  EXPECT_EQ(runs, 1);
+
+  SetGrad(x, Tensor());
+  SetGrad(w, Tensor());
+  const Tensor recomputed = Recompute(block, {Product(x, x)});
+  EXPECT_EQ(recomputed.Item(), plain.Item());
+  WeightGradQueue queue;
+  Backward(recomputed, {.weight_queue = &queue});
+  queue.Run();
+  EXPECT_EQ(runs, 3);
+  EXPECT_EQ(fired, 2);
+  EXPECT_EQ(GradOf(x), gx);
+  EXPECT_EQ(GradOf(w), gw);
+}
+
+TEST(RecomputeTest, RefusesASecondRunThatDiffers) {
+  const Tensor x = Leaf({2});
+  bool first = true;
+  const Tensor y = Recompute(
+      [&](const std::vector<Tensor>& in) {
+        Tensor h = Product(in[0], in[0]);
+        if (std::exchange(first, false)) h = Product(h, h);
+        return Product(h, h);
+      },
+      {x});
+  EXPECT_THROW(Backward(y), Error);
+}
+
+TEST(GradCheckTest, AcceptsRightAndRefusesWrongGradients) {
+  const Tensor x = Tensor::FromVector<double>({0.3, -1.2, 2.0}, {3});
+  EXPECT_TRUE(
+      GradCheck([](const auto& in) { return std::vector<Tensor>{Product(in[0], in[0])}; }, {x}).ok);
+  const GradCheckResult wrong = GradCheck(
+      [](const std::vector<Tensor>& in) {
+        Tensor y = Map(in[0], in[0], [](double a, double b) { return a * b; });
+        if (AnyRequiresGrad({in[0]})) {
+          Record("wrong", {in[0]}, {y}, [](GradContext& ctx) { ctx.set(0, ctx.grad()); });
+        }
+        return std::vector<Tensor>{y};
+      },
+      {x});
+  EXPECT_FALSE(wrong.ok);
+  EXPECT_NE(wrong.message.find("input 0"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,243 @@
+#include "autograd/engine.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tessera {
+
+// One backward pass. Lives on while queued weight gradients of the pass are left, since they too
+// count towards "this leaf's gradient is complete".
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  explicit Engine(const BackwardOptions& options) : options_(options) {}
+
+  void Run(const std::vector<Tensor>& roots, const std::vector<Tensor>& grads) {
+    const NoGrad no_grad;
+    const SavedTensorScope no_hooks(nullptr);
+    Collect(roots);
+    for (size_t i = 0; i < roots.size(); ++i) Seed(roots[i], grads[i]);
+    for (const std::shared_ptr<Node>& node : nodes_) {
+      auto found = flowing_.find(node.get());
+      if (found == flowing_.end()) {
+        // No gradient reached it: its leaves get nothing from it.
+        for (const auto& input : node->inputs) Arrived(input.get());
+        continue;
+      }
+      std::vector<Tensor> output_grads;
+      for (Flow& flow : found->second) output_grads.push_back(std::move(flow.sum));
+      flowing_.erase(found);
+      RunNode(*node, std::move(output_grads));
+    }
+  }
+
+ private:
+  // The gradient of one output of a node that has not run yet.
+  struct Flow {
+    Tensor sum;
+    bool owned = false;  // made by this pass, so that it may be added into
+  };
+
+  // All nodes the roots depend on, latest first, and the number of contributions each leaf awaits.
+  void Collect(const std::vector<Tensor>& roots) {
+    std::vector<std::shared_ptr<Node>> stack;
+    std::unordered_set<Node*> seen;
+    const auto visit = [&](const std::shared_ptr<GradRecord>& record) {
+      if (record == nullptr) return;
+      if (record->node == nullptr) {
+        ++awaited_[record.get()];
+      } else if (seen.insert(record->node.get()).second) {
+        stack.push_back(record->node);
+      }
+    };
+    for (const Tensor& root : roots) {
+      visit(std::static_pointer_cast<GradRecord>(root.record()));
+    }
+    while (!stack.empty()) {
+      nodes_.push_back(std::move(stack.back()));
+      stack.pop_back();
+      const Node& node = *nodes_.back();
+      TESSERA_CHECK(!node.spent, "backward", "the graph through '", node.name,
+                    "' has been run already; keep it with retain_graph");
+      for (const auto& input : node.inputs) visit(input);
+    }
+    std::sort(nodes_.begin(), nodes_.end(),
+              [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
+  }
+
+  void Seed(const Tensor& root, const Tensor& grad) {
+    GradRecord* record = RecordOf(root);
+    Tensor seed = grad;
+    if (!seed.defined()) {
+      TESSERA_CHECK(root.numel() == 1, "backward", "root ", root,
+                    " has more than one element and no gradient was given");
+      seed = Full(root.shape(), 1.0, root.dtype(), root.device());
+    }
+    TESSERA_CHECK(seed.shape() == root.shape(), "backward", "gradient ", seed, " for root ", root);
+    if (seed.dtype() != root.dtype()) seed = CastCopy(seed, root.dtype());
+    Deliver(record, seed);
+  }
+
+  void RunNode(Node& node, std::vector<Tensor> grads) {
+    for (size_t i = 0; i < grads.size(); ++i) {
+      for (const TensorHook& hook : node.output_hooks[i]) {
+        if (!grads[i].defined()) break;
+        Tensor replaced = hook(grads[i]);
+        if (replaced.defined()) grads[i] = std::move(replaced);
+      }
+    }
+    const auto shared_grads = std::make_shared<std::vector<Tensor>>(std::move(grads));
+    const auto records = std::make_shared<std::vector<std::shared_ptr<GradRecord>>>(node.inputs);
+    const bool split = node.weight_backward != nullptr;
+    const bool queued = split && options_.weight_queue != nullptr && WeightsAreLeaves(node);
+
+    std::vector<bool> is_weight(node.inputs.size(), false);
+    for (int i : node.weight_inputs) is_weight[i] = true;
+    std::vector<bool> inputs_only = is_weight;
+    inputs_only.flip();
+    Call(node.backward, *shared_grads, *records, inputs_only, node.name);
+    if (split) {
+      auto work = [self = shared_from_this(), fn = node.weight_backward, shared_grads, records,
+                   is_weight, name = node.name] {
+        const NoGrad no_grad;
+        const SavedTensorScope no_hooks(nullptr);
+        self->Call(*fn, *shared_grads, *records, is_weight, name);
+      };
+      if (queued) {
+        options_.weight_queue->work_.push_back(std::move(work));
+      } else {
+        work();
+      }
+    }
+    if (!options_.retain_graph) {
+      node.backward = nullptr;
+      node.weight_backward = nullptr;
+      node.spent = true;
+    }
+  }
+
+  static bool WeightsAreLeaves(const Node& node) {
+    return std::all_of(node.weight_inputs.begin(), node.weight_inputs.end(), [&](int i) {
+      return node.inputs[i] == nullptr || node.inputs[i]->node == nullptr;
+    });
+  }
+
+  // Runs one gradient function for the inputs in `mine` and passes its results on.
+  void Call(const GradFn& fn, const std::vector<Tensor>& grads,
+            const std::vector<std::shared_ptr<GradRecord>>& records, const std::vector<bool>& mine,
+            const char* name) {
+    std::vector<bool> needs(records.size());
+    bool any = false;
+    for (size_t i = 0; i < records.size(); ++i) {
+      needs[i] = mine[i] && records[i] != nullptr;
+      any = any || needs[i];
+    }
+    std::vector<Tensor> results(records.size());
+    if (any) {
+      GradContext context;
+      context.grads_ = &grads;
+      context.needs_ = &needs;
+      context.results_ = &results;
+      fn(context);
+    }
+    for (size_t i = 0; i < records.size(); ++i) {
+      if (!needs[i]) continue;
+      GradRecord* record = records[i].get();
+      if (!results[i].defined()) {
+        Arrived(record);
+        continue;
+      }
+      CheckGrad(*record, results[i], name);
+      Tensor grad = std::move(results[i]);
+      Deliver(record, std::move(grad));
+    }
+  }
+
+  static void CheckGrad(const GradRecord& record, const Tensor& grad, const char* name) {
+    const Shape& shape =
+        record.node == nullptr ? record.leaf.shape() : record.node->outputs[record.output].first;
+    TESSERA_CHECK(grad.shape() == shape, "backward", "the gradient of '", name, "' gave ", grad,
+                  " for an input of shape ", shape);
+  }
+
+  void Deliver(GradRecord* record, Tensor grad) {
+    if (record->node == nullptr) {
+      AddToLeaf(record, std::move(grad));
+      Arrived(record);
+      return;
+    }
+    std::vector<Flow>& flows = flowing_[record->node.get()];
+    if (flows.empty()) flows.resize(record->node->outputs.size());
+    Flow& slot = flows[record->output];
+    const DType dtype = record->node->outputs[record->output].second;
+    if (grad.dtype() != dtype) grad = CastCopy(grad, dtype);
+    if (!slot.sum.defined()) {
+      slot.sum = std::move(grad);
+      return;
+    }
+    // The first contribution may be a view of what another node still reads.
+    if (!slot.owned) {
+      Tensor copy = EmptyLike(slot.sum);
+      CopyInto(copy, slot.sum);
+      slot.sum = std::move(copy);
+      slot.owned = true;
+    }
+    AddInto(slot.sum, grad);
+  }
+
+  static void AddToLeaf(GradRecord* record, Tensor grad) {
+    for (const TensorHook& hook : record->leaf_hooks) {
+      Tensor replaced = hook(grad);
+      if (replaced.defined()) grad = std::move(replaced);
+    }
+    if (record->grad.defined()) {
+      AddInto(record->grad, grad);
+      return;
+    }
+    const bool exclusive = grad.is_contiguous() && grad.is_exclusive() &&
+                           grad.nbytes() == static_cast<int64_t>(grad.storage()->bytes());
+    if (exclusive && grad.dtype() == record->grad_dtype) {
+      record->grad = std::move(grad);
+    } else {
+      record->grad = CastCopy(grad, record->grad_dtype);
+    }
+  }
+
+  void Arrived(GradRecord* record) {
+    if (record == nullptr || record->node != nullptr) return;
+    if (--awaited_[record] > 0) return;
+    if (record->complete_hooks.empty()) return;
+    const Tensor leaf = record->leaf.Detach();
+    leaf.set_record(record->shared_from_this());
+    for (const auto& [id, hook] : record->complete_hooks) hook(leaf);
+  }
+
+  const BackwardOptions options_;
+  std::vector<std::shared_ptr<Node>> nodes_;
+  std::unordered_map<Node*, std::vector<Flow>> flowing_;
+  std::unordered_map<GradRecord*, int64_t> awaited_;
+};
+
+void WeightGradQueue::Run(size_t count) {
+  for (; count > 0 && !work_.empty(); --count) {
+    const std::function<void()> work = std::move(work_.front());
+    work_.pop_front();
+    work();
+  }
+}
+
+void Backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& grads,
+              const BackwardOptions& options) {
+  TESSERA_CHECK(roots.size() == grads.size(), "backward", roots.size(), " roots and ", grads.size(),
+                " gradients");
+  for (const Tensor& root : roots) {
+    TESSERA_CHECK(RequiresGrad(root), "backward", "root ", root, " does not depend on any leaf");
+  }
+  std::make_shared<Engine>(options)->Run(roots, grads);
+}
+
+void Backward(const Tensor& root, const BackwardOptions& options) {
+  Backward({root}, {Tensor()}, options);
+}
+
+}  // namespace tessera

@@ -1,0 +1,88 @@
+#include "autograd/gradcheck.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/autograd.h"
+
+namespace tessera {
+namespace {
+
+// Weights in [-1, 1] without structure; any fixed sequence would do.
+double ProjectionWeight(size_t output, int64_t index) {
+  return std::sin(1.0 + 12.9898 * static_cast<double>(index) +
+                  78.233 * static_cast<double>(output));
+}
+
+double Project(const std::vector<Tensor>& outputs) {
+  double sum = 0;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const std::vector<double> values = outputs[o].ToVector<double>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      sum += values[i] * ProjectionWeight(o, static_cast<int64_t>(i));
+    }
+  }
+  return sum;
+}
+
+std::vector<Tensor> Weights(const std::vector<Tensor>& outputs) {
+  std::vector<Tensor> weights;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    Tensor w = Empty(outputs[o].shape(), DType::kFloat64);
+    for (int64_t i = 0; i < w.numel(); ++i) w.data<double>()[i] = ProjectionWeight(o, i);
+    weights.push_back(CastCopy(w, outputs[o].dtype()));
+  }
+  return weights;
+}
+
+}  // namespace
+
+GradCheckResult GradCheck(const GradCheckFn& fn, const std::vector<Tensor>& inputs,
+                          const GradCheckOptions& options) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& input : inputs) {
+    if (!input.defined() || !IsFloating(input.dtype())) {
+      leaves.push_back(input);
+      continue;
+    }
+    TESSERA_CHECK(input.dtype() == DType::kFloat64, "gradcheck", "inputs must be float64, got ",
+                  input);
+    Tensor leaf = EmptyLike(input);
+    CopyInto(leaf, input);
+    leaves.push_back(RequireGrad(leaf));
+  }
+  const std::vector<Tensor> outputs = fn(leaves);
+  Backward(outputs, Weights(outputs));
+
+  GradCheckResult result;
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    if (!leaves[k].defined() || !IsLeaf(leaves[k])) continue;
+    const int64_t n = leaves[k].numel();
+    const Tensor grad = Grad(leaves[k]);
+    const std::vector<double> analytic =
+        grad.defined() ? grad.ToVector<double>() : std::vector<double>(static_cast<size_t>(n), 0.0);
+    const int64_t stride = std::max<int64_t>(1, n / options.max_elements);
+    for (int64_t i = 0; i < n; i += stride) {
+      const NoGrad no_grad;
+      double* x = leaves[k].data<double>() + i;
+      const double original = *x;
+      *x = original + options.step;
+      const double above = Project(fn(leaves));
+      *x = original - options.step;
+      const double below = Project(fn(leaves));
+      *x = original;
+      const double numeric = (above - below) / (2 * options.step);
+      const double a = analytic[static_cast<size_t>(i)];
+      const double error = std::abs(a - numeric) / (1 + std::abs(numeric));
+      if (!(error <= result.worst)) {
+        result.worst = error;
+        result.message =
+            Concat("input ", k, " element ", i, ": analytic ", a, ", numeric ", numeric);
+      }
+      if (!(error <= options.tolerance)) result.ok = false;
+    }
+  }
+  return result;
+}
+
+}  // namespace tessera

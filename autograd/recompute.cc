@@ -1,0 +1,124 @@
+#include "autograd/recompute.h"
+
+#include <map>
+#include <utility>
+
+#include "autograd/autograd.h"
+#include "autograd/saved_tensor.h"
+
+namespace tessera {
+namespace {
+
+thread_local bool in_recomputation = false;
+
+// One call of Recompute: what it takes to run again, and, after that, the tensors not yet dropped.
+class Region final : public SavedTensorHooks, public std::enable_shared_from_this<Region> {
+ public:
+  Region(RecomputeFn fn, const std::vector<Tensor>& inputs) : fn_(std::move(fn)) {
+    for (const Tensor& input : inputs) {
+      inputs_.emplace_back(input);
+      roles_.push_back(!RequiresGrad(input) ? Role::kConstant
+                       : IsLeaf(input)      ? Role::kLeaf
+                                            : Role::kResult);
+    }
+  }
+
+  Tensor FirstRun(const std::vector<Tensor>& inputs) {
+    const SavedTensorScope scope(this);
+    return fn_(inputs);
+  }
+
+  // First run: the tensor is dropped, its position remembered.
+  std::unique_ptr<PackedTensor> Pack(const Tensor&) override {
+    alive_.push_back(true);
+    return std::make_unique<Dropped>(shared_from_this(), alive_.size() - 1);
+  }
+
+ private:
+  class Dropped final : public PackedTensor {
+   public:
+    Dropped(std::shared_ptr<Region> region, size_t index)
+        : region_(std::move(region)), index_(index) {}
+    ~Dropped() override { region_->Forget(index_); }
+    Tensor Unpack() override { return region_->Find(index_); }
+
+   private:
+    const std::shared_ptr<Region> region_;
+    const size_t index_;
+  };
+
+  // Second run: keeps what some node of the first run still waits for.
+  class Keeper final : public SavedTensorHooks {
+   public:
+    explicit Keeper(Region* region) : region_(region) {}
+    std::unique_ptr<PackedTensor> Pack(const Tensor& t) override {
+      if (count < region_->alive_.size() && region_->alive_[count]) region_->tensors_[count] = t;
+      ++count;
+      return std::make_unique<Unused>();
+    }
+    size_t count = 0;
+
+   private:
+    // The second run's own nodes are never run backwards; they keep nothing.
+    class Unused final : public PackedTensor {
+     public:
+      Tensor Unpack() override { throw Error("recompute", "the second run has no backward pass"); }
+    };
+    Region* const region_;
+  };
+
+  // How an input takes part: the second run's inputs must be saved in the same places.
+  enum class Role { kConstant, kLeaf, kResult };
+
+  Tensor Find(size_t index) {
+    if (tensors_.count(index) == 0) RunAgain();
+    const auto found = tensors_.find(index);
+    TESSERA_CHECK(found != tensors_.end(), "recompute",
+                  "the second run saved fewer tensors than the first");
+    return found->second;
+  }
+
+  void Forget(size_t index) {
+    alive_[index] = false;
+    tensors_.erase(index);
+  }
+
+  void RunAgain() {
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      inputs.push_back(inputs_[i].Unpack().Detach());
+      if (roles_[i] == Role::kLeaf) RequireGrad(inputs.back());
+      if (roles_[i] == Role::kResult) Record("recompute", {}, {inputs.back()}, nullptr);
+    }
+    Keeper keeper(this);
+    const SavedTensorScope scope(&keeper);
+    const NoGrad with_grad(/*enabled=*/true);
+    const bool outer = std::exchange(in_recomputation, true);
+    try {
+      fn_(inputs);
+    } catch (...) {
+      in_recomputation = outer;
+      throw;
+    }
+    in_recomputation = outer;
+    TESSERA_CHECK(keeper.count == alive_.size(), "recompute", "the second run saved ", keeper.count,
+                  " tensors, the first ", alive_.size());
+  }
+
+  const RecomputeFn fn_;
+  std::vector<SavedTensor> inputs_;
+  std::vector<Role> roles_;
+  std::vector<bool> alive_;           // by position: whether its node still waits for it
+  std::map<size_t, Tensor> tensors_;  // by position: what the second run saved
+};
+
+}  // namespace
+
+Tensor Recompute(RecomputeFn fn, const std::vector<Tensor>& inputs) {
+  if (!GradEnabled()) return fn(inputs);
+  return std::make_shared<Region>(std::move(fn), inputs)->FirstRun(inputs);
+}
+
+bool InRecomputation() { return in_recomputation; }
+
+}  // namespace tessera

@@ -1,0 +1,150 @@
+// Leaves, modes, recording and hooks: everything that does not run the tape.
+#include <utility>
+
+#include "autograd/engine.h"
+
+namespace tessera {
+namespace {
+
+thread_local bool grad_enabled = true;
+
+std::atomic<uint64_t> next_sequence{1};
+
+GradRecord& LeafRecord(const Tensor& t, const char* operation) {
+  GradRecord* record = RecordOf(t);
+  TESSERA_CHECK(record != nullptr && record->node == nullptr, operation, t,
+                " is not a leaf that requires a gradient");
+  return *record;
+}
+
+}  // namespace
+
+// Long chains are taken apart with a list, since nested destructors would exhaust the stack.
+Node::~Node() {
+  thread_local std::vector<std::shared_ptr<GradRecord>> pending;
+  thread_local bool draining = false;
+  for (auto& input : inputs) {
+    if (input != nullptr && input->node != nullptr) pending.push_back(std::move(input));
+  }
+  if (draining) return;
+  draining = true;
+  while (!pending.empty()) {
+    const std::shared_ptr<GradRecord> record = std::move(pending.back());
+    pending.pop_back();
+  }
+  draining = false;
+}
+
+Tensor RequireGrad(const Tensor& t) {
+  return RequireGrad(t, IsHalf(t.dtype()) ? DType::kFloat32 : t.dtype());
+}
+
+Tensor RequireGrad(const Tensor& t, DType grad_dtype) {
+  TESSERA_CHECK(IsFloating(t.dtype()), "require_grad", t, " has no gradient: not a floating dtype");
+  TESSERA_CHECK(t.record() == nullptr || RecordOf(t)->node == nullptr, "require_grad", t,
+                " is the result of an operation; detach it first");
+  if (t.record() == nullptr) {
+    auto record = std::make_shared<GradRecord>();
+    record->leaf = t.Detach();
+    t.set_record(std::move(record));
+  }
+  RecordOf(t)->grad_dtype = grad_dtype;
+  return t;
+}
+
+void DropGrad(const Tensor& leaf) {
+  TESSERA_CHECK(leaf.record() == nullptr || RecordOf(leaf)->node == nullptr, "drop_grad", leaf,
+                " is the result of an operation");
+  leaf.set_record(nullptr);
+}
+
+bool RequiresGrad(const Tensor& t) { return RecordOf(t) != nullptr; }
+
+bool IsLeaf(const Tensor& t) {
+  const GradRecord* record = RecordOf(t);
+  return record != nullptr && record->node == nullptr;
+}
+
+Tensor Grad(const Tensor& leaf) { return LeafRecord(leaf, "grad").grad; }
+
+void SetGrad(const Tensor& leaf, const Tensor& grad) {
+  GradRecord& record = LeafRecord(leaf, "set_grad");
+  TESSERA_CHECK(!grad.defined() || grad.shape() == leaf.shape(), "set_grad", "gradient ", grad,
+                " for ", leaf);
+  record.grad = grad;
+}
+
+DType GradDType(const Tensor& leaf) { return LeafRecord(leaf, "grad_dtype").grad_dtype; }
+
+bool GradEnabled() { return grad_enabled; }
+
+NoGrad::NoGrad(bool enabled) : previous_(grad_enabled) { grad_enabled = enabled; }
+NoGrad::~NoGrad() { grad_enabled = previous_; }
+
+bool AnyRequiresGrad(std::initializer_list<Tensor> inputs) {
+  if (!grad_enabled) return false;
+  for (const Tensor& t : inputs) {
+    if (RequiresGrad(t)) return true;
+  }
+  return false;
+}
+
+bool AnyRequiresGrad(const std::vector<Tensor>& inputs) {
+  if (!grad_enabled) return false;
+  for (const Tensor& t : inputs) {
+    if (RequiresGrad(t)) return true;
+  }
+  return false;
+}
+
+void Record(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+            GradFn backward) {
+  RecordSplit(name, inputs, outputs, std::move(backward), {}, nullptr);
+}
+
+void RecordSplit(const char* name, const std::vector<Tensor>& inputs,
+                 const std::vector<Tensor>& outputs, GradFn input_backward,
+                 std::vector<int> weight_inputs, GradFn weight_backward) {
+  auto node = std::make_shared<Node>();
+  node->name = name;
+  node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  for (const Tensor& input : inputs) {
+    node->inputs.push_back(input.defined() ? std::static_pointer_cast<GradRecord>(input.record())
+                                           : nullptr);
+  }
+  node->backward = std::move(input_backward);
+  node->weight_inputs = std::move(weight_inputs);
+  if (weight_backward) node->weight_backward = std::make_shared<GradFn>(std::move(weight_backward));
+  node->output_hooks.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TESSERA_CHECK(outputs[i].record() == nullptr, name, "an output already takes part");
+    node->outputs.emplace_back(outputs[i].shape(), outputs[i].dtype());
+    if (!IsFloating(outputs[i].dtype())) continue;
+    auto record = std::make_shared<GradRecord>();
+    record->node = node;
+    record->output = static_cast<int>(i);
+    outputs[i].set_record(std::move(record));
+  }
+}
+
+void AddGradHook(const Tensor& t, TensorHook hook) {
+  GradRecord* record = RecordOf(t);
+  TESSERA_CHECK(record != nullptr, "add_grad_hook", t, " does not require a gradient");
+  if (record->node == nullptr) {
+    record->leaf_hooks.push_back(std::move(hook));
+  } else {
+    record->node->output_hooks[record->output].push_back(std::move(hook));
+  }
+}
+
+int AddGradCompleteHook(const Tensor& leaf, CompleteHook hook) {
+  GradRecord& record = LeafRecord(leaf, "add_grad_complete_hook");
+  record.complete_hooks[record.next_hook_id] = std::move(hook);
+  return record.next_hook_id++;
+}
+
+void RemoveGradCompleteHook(const Tensor& leaf, int id) {
+  LeafRecord(leaf, "remove_grad_complete_hook").complete_hooks.erase(id);
+}
+
+}  // namespace tessera

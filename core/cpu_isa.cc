@@ -1,0 +1,109 @@
+#include "core/cpu_isa.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "core/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tessera {
+namespace {
+
+constexpr char kVariable[] = "TESSERA_CPU_ISA";
+
+#if defined(__x86_64__)
+// The register states that the operating system saves (XCR0).
+uint64_t EnabledStates() {
+  uint32_t low;
+  uint32_t high;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+CpuIsa Detect() {
+  uint32_t eax, ebx, ecx, edx;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return CpuIsa::kBaseline;
+  constexpr uint32_t kLeaf1 = bit_FMA | bit_F16C | bit_OSXSAVE | bit_AVX;
+  if ((ecx & kLeaf1) != kLeaf1) return CpuIsa::kBaseline;
+  const uint64_t states = EnabledStates();
+  constexpr uint64_t kYmmStates = 0x06;  // XMM, upper YMM
+  constexpr uint64_t kZmmStates = 0xe6;  // and opmask, upper ZMM, ZMM16-31
+  if ((states & kYmmStates) != kYmmStates) return CpuIsa::kBaseline;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return CpuIsa::kBaseline;
+  if ((ebx & bit_AVX2) == 0) return CpuIsa::kBaseline;
+  constexpr uint32_t kAvx512Bits = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+  if ((states & kZmmStates) != kZmmStates || (ebx & kAvx512Bits) != kAvx512Bits) {
+    return CpuIsa::kAvx2;
+  }
+  return CpuIsa::kAvx512;
+}
+#else
+CpuIsa Detect() { return CpuIsa::kBaseline; }
+#endif
+
+CpuIsa FromEnvironment() {
+  const char* value = std::getenv(kVariable);
+  const std::optional<CpuIsa> asked = value == nullptr ? std::nullopt : ParseCpuIsa(value);
+  return asked.has_value() && *asked < DetectedIsa() ? *asked : DetectedIsa();
+}
+
+std::atomic<CpuIsa>& Active() {
+  static std::atomic<CpuIsa> active{FromEnvironment()};
+  return active;
+}
+
+}  // namespace
+
+std::string_view CpuIsaName(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kBaseline:
+      return "baseline";
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512:
+      return "avx512";
+  }
+  return "unknown";
+}
+
+std::optional<CpuIsa> ParseCpuIsa(std::string_view name) {
+  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (name == CpuIsaName(isa)) return isa;
+  }
+  return std::nullopt;
+}
+
+CpuIsa DetectedIsa() {
+  static const CpuIsa detected = Detect();
+  return detected;
+}
+
+CpuIsa ActiveIsa() { return Active().load(std::memory_order_relaxed); }
+
+void SetActiveIsa(CpuIsa isa) {
+  TESSERA_CHECK(isa <= DetectedIsa(), "SetActiveIsa", CpuIsaName(isa), " asked for, but ",
+                CpuIsaName(DetectedIsa()), " is the best this machine can run");
+  Active().store(isa, std::memory_order_relaxed);
+}
+
+absl::Status CheckIsaEnvironment() {
+  const char* value = std::getenv(kVariable);
+  if (value == nullptr) return absl::OkStatus();
+  const std::optional<CpuIsa> asked = ParseCpuIsa(value);
+  if (!asked.has_value()) {
+    return InvalidArgument(kVariable, "=", value, ": must be baseline, avx2 or avx512");
+  }
+  if (*asked > DetectedIsa()) {
+    return InvalidArgument(kVariable, "=", value, ": the best this machine can run is ",
+                           CpuIsaName(DetectedIsa()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+#include "core/device.h"
+
+#include <charconv>
+
+#include "core/allocator.h"
+
+namespace tessera {
+
+std::string Device::ToString() const {
+  switch (type) {
+    case DeviceType::kCpu:
+      return "cpu";
+    case DeviceType::kCuda:
+      return Concat("cuda:", index);
+    case DeviceType::kMeta:
+      return target == DeviceType::kCuda ? "meta:cuda" : "meta:cpu";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<Device> Device::Parse(std::string_view name) {
+  if (name == "cpu") return Cpu();
+  if (name == "meta" || name == "meta:cpu") return Meta();
+  if (name == "meta:cuda") return Meta(DeviceType::kCuda);
+  if (name == "cuda") return Cuda(0);
+  if (name.substr(0, 5) == "cuda:") {
+    int index = -1;
+    const char* end = name.data() + name.size();
+    const auto result = std::from_chars(name.data() + 5, end, index);
+    if (result.ec == std::errc() && result.ptr == end && index >= 0) return Cuda(index);
+  }
+  return InvalidArgument("device '", name, "' is not known; use cpu, cuda:<index> or meta");
+}
+
+absl::Status CheckDeviceAvailable(const Device& device) {
+  if (Allocator::Find(device) != nullptr) return absl::OkStatus();
+  return InvalidArgument(device, ": this program was built without CUDA");
+}
+
+}  // namespace tessera

@@ -1,0 +1,362 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBufferBytes = size_t{1} << 18;
+// Some systems cut one call at 2 GiB; this is well below.
+constexpr size_t kLargestWrite = size_t{1} << 30;
+
+absl::Status ErrnoStatus(int error, const std::string& path) {
+  return absl::ErrnoToStatus(error, ToAbsl(path));
+}
+
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+int OpenRetrying(const std::string& path, int flags, mode_t mode = 0) {
+  int fd;
+  do {
+    fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+absl::Status WriteAll(int fd, const char* bytes, size_t size, const std::string& path) {
+  while (size > 0) {
+    const ssize_t written = write(fd, bytes, std::min(size, kLargestWrite));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(errno, path);
+    }
+    if (written == 0) return ErrnoStatus(ENOSPC, path);
+    bytes += written;
+    size -= static_cast<size_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+// Makes a file's or a directory's state durable; systems without that for directories are fine.
+absl::Status SyncPath(const std::string& path) {
+  Descriptor fd(OpenRetrying(path, O_RDONLY));
+  if (fd.get() < 0) return ErrnoStatus(errno, path);
+  if (fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) return ErrnoStatus(errno, path);
+  return absl::OkStatus();
+}
+
+std::string WithoutTrailingSlashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+std::string ParentOf(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string TemporaryFor(const std::string& path) {
+  static std::atomic<int> count{0};
+  return Concat(path, ".tmp-", getpid(), "-", count.fetch_add(1));
+}
+
+bool IsTemporary(std::string_view name) {
+  const size_t at = name.rfind(".tmp-");
+  if (at == std::string_view::npos || at == 0) return false;
+  const std::string_view tail = name.substr(at + 5);
+  const size_t dash = tail.find('-');
+  return dash != 0 && dash != std::string_view::npos && dash + 1 < tail.size() &&
+         tail.find_first_not_of("0123456789-") == std::string_view::npos &&
+         tail.find('-', dash + 1) == std::string_view::npos;
+}
+
+absl::Status SyncTree(const std::string& root) {
+  std::error_code error;
+  fs::recursive_directory_iterator it(root, error);
+  const fs::recursive_directory_iterator end;
+  for (; !error && it != end; it.increment(error)) {
+    const bool plain = it->is_regular_file(error) || it->is_directory(error);
+    if (error) break;
+    if (plain) TESSERA_RETURN_IF_ERROR(SyncPath(it->path().string()));
+  }
+  if (error) return ErrnoStatus(error.value(), root);
+  return SyncPath(root);
+}
+
+}  // namespace
+
+std::string JoinPath(std::string_view directory, std::string_view name) {
+  if (directory.empty()) return std::string(name);
+  std::string path(directory);
+  if (path.back() != '/') path += '/';
+  return path.append(name);
+}
+
+bool PathExists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+bool IsDirectory(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator it(path, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error) return ErrnoStatus(error.value(), path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status MakeDirectories(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(WithoutTrailingSlashes(path), error);
+  if (error) return ErrnoStatus(error.value(), path);
+  // Through a link that leads nowhere, create_directories reports nothing.
+  if (!IsDirectory(path)) return ErrnoStatus(ENOTDIR, path);
+  return absl::OkStatus();
+}
+
+absl::Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? ErrnoStatus(error.value(), path) : absl::OkStatus();
+}
+
+absl::Status RemoveTemporaries(const std::string& directory) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
+  for (const std::string& name : names) {
+    if (IsTemporary(name)) TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(directory, name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  Descriptor fd(OpenRetrying(path, O_RDONLY));
+  if (fd.get() < 0) return ErrnoStatus(errno, path);
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, path);
+  if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, path);
+  // One byte more than the size, so that the end shows without growing. The size is a hint only.
+  size_t capacity = S_ISREG(info.st_mode) && info.st_size > 0 ? info.st_size + 1 : kBufferBytes;
+  std::string content;
+  size_t size = 0;
+  while (true) {
+    if (content.size() == size) content.resize(std::max(capacity, 2 * size));
+    const ssize_t got =
+        read(fd.get(), content.data() + size, std::min(content.size() - size, kLargestWrite));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, path);
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  content.resize(size);
+  return content;
+}
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  Descriptor fd(OpenRetrying(path, O_RDONLY));
+  if (fd.get() < 0) return ErrnoStatus(errno, path);
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, path);
+  if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, path);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument(path, ": not a regular file");
+  MappedFile file;
+  file.path_ = path;
+  file.size_ = info.st_size;
+  if (file.size_ > 0) {
+    void* data = mmap(nullptr, static_cast<size_t>(file.size_), PROT_READ, MAP_SHARED, fd.get(), 0);
+    if (data == MAP_FAILED) {
+      const int error = errno;
+      file.size_ = 0;
+      return ErrnoStatus(error, path);
+    }
+    file.data_ = static_cast<const std::byte*>(data);
+  }
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      path_(std::move(other.path_)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
+}
+
+absl::Status WriteFileAtomically(const std::string& path, std::string_view content) {
+  TESSERA_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  TESSERA_RETURN_IF_ERROR(file.Append(content));
+  return file.Commit();
+}
+
+AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
+    : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {
+  buffer_.reserve(kBufferBytes);
+}
+
+absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, path);
+    if (!S_ISREG(info.st_mode)) {
+      const int fd = OpenRetrying(path, O_WRONLY);
+      if (fd < 0) return ErrnoStatus(errno, path);
+      return AtomicFile(path, "", fd);
+    }
+  }
+  // A link stays a link: what it points to is replaced.
+  std::error_code error;
+  std::string destination = path;
+  if (fs::is_symlink(path, error)) {
+    const fs::path target = fs::canonical(path, error);
+    if (!error) destination = target.string();
+  }
+  std::string temporary = TemporaryFor(destination);
+  const int fd = OpenRetrying(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (fd < 0) return ErrnoStatus(errno, path);
+  return AtomicFile(std::move(destination), std::move(temporary), fd);
+}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      buffer_(std::move(other.buffer_)) {}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  close(descriptor_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+absl::Status AtomicFile::Flush() {
+  const absl::Status status = WriteAll(descriptor_, buffer_.data(), buffer_.size(), path_);
+  buffer_.clear();
+  return status;
+}
+
+absl::Status AtomicFile::Append(const void* bytes, size_t size) {
+  if (descriptor_ < 0) return absl::FailedPreconditionError(path_ + ": already committed");
+  if (buffer_.size() + size > kBufferBytes) {
+    TESSERA_RETURN_IF_ERROR(Flush());
+    if (size >= kBufferBytes) {
+      return WriteAll(descriptor_, static_cast<const char*>(bytes), size, path_);
+    }
+  }
+  const char* begin = static_cast<const char*>(bytes);
+  buffer_.insert(buffer_.end(), begin, begin + size);
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  if (descriptor_ < 0) return absl::FailedPreconditionError(path_ + ": already committed");
+  TESSERA_RETURN_IF_ERROR(Flush());
+  if (fsync(descriptor_) != 0 && errno != EINVAL) return ErrnoStatus(errno, path_);
+  // A network file system may report a full disk only here.
+  const bool closed = close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR;
+  if (closed && temporary_.empty()) return absl::OkStatus();
+  if (!closed || rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    if (!temporary_.empty()) unlink(temporary_.c_str());
+    return ErrnoStatus(error, path_);
+  }
+  return SyncPath(ParentOf(path_));
+}
+
+AtomicDirectory::AtomicDirectory(std::string path, std::string temporary)
+    : path_(std::move(path)), temporary_(std::move(temporary)) {}
+
+absl::StatusOr<AtomicDirectory> AtomicDirectory::Create(const std::string& path) {
+  std::string destination = WithoutTrailingSlashes(path);
+  TESSERA_RETURN_IF_ERROR(MakeDirectories(ParentOf(destination)));
+  std::string temporary = TemporaryFor(destination);
+  TESSERA_RETURN_IF_ERROR(RemoveAll(temporary));
+  if (mkdir(temporary.c_str(), 0777) != 0) return ErrnoStatus(errno, path);
+  return AtomicDirectory(std::move(destination), std::move(temporary));
+}
+
+AtomicDirectory::AtomicDirectory(AtomicDirectory&& other) noexcept
+    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, "")) {}
+
+AtomicDirectory::~AtomicDirectory() {
+  if (temporary_.empty()) return;
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);
+}
+
+absl::Status AtomicDirectory::Commit() {
+  if (temporary_.empty()) return absl::FailedPreconditionError(path_ + ": already committed");
+  TESSERA_RETURN_IF_ERROR(SyncTree(temporary_));
+  // rename() alone would replace an empty directory.
+  if (PathExists(path_)) return ErrnoStatus(EEXIST, path_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return ErrnoStatus(errno, path_);
+  temporary_.clear();
+  return SyncPath(ParentOf(path_));
+}
+
+absl::Status AtomicDirectory::CommitReplacing() {
+  if (!PathExists(path_)) return Commit();
+  TESSERA_RETURN_IF_ERROR(SyncTree(temporary_));
+  if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
+    if (errno != EINVAL && errno != ENOSYS) return ErrnoStatus(errno, path_);
+    // A file system that cannot exchange: the old one steps aside, and back if that is all.
+    const std::string aside = Concat(path_, ".old-", getpid());
+    if (rename(path_.c_str(), aside.c_str()) != 0) return ErrnoStatus(errno, path_);
+    if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+      const int error = errno;
+      rename(aside.c_str(), path_.c_str());
+      return ErrnoStatus(error, path_);
+    }
+    temporary_ = aside;
+  }
+  TESSERA_RETURN_IF_ERROR(SyncPath(ParentOf(path_)));
+  return RemoveAll(std::exchange(temporary_, ""));
+}
+
+}  // namespace tessera

@@ -1,0 +1,133 @@
+// Files and directories of the outside world, read whole or mapped, and written whole or not at
+// all.
+//
+//   TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile("run.json"));
+//   TESSERA_RETURN_IF_ERROR(WriteFileAtomically("out/config.json", text));
+//
+//   TESSERA_ASSIGN_OR_RETURN(AtomicDirectory dir, AtomicDirectory::Create("out/checkpoint-10"));
+//   ... write files below dir.temporary_path() ...
+//   TESSERA_RETURN_IF_ERROR(dir.Commit());       // now, and not before, checkpoint-10 exists
+//
+// What is being written stands beside its destination under the name `<path>.tmp-<pid>-<n>`; it is
+// synced to the disk and renamed. A process that is killed leaves such a name behind, never half a
+// destination; `RemoveTemporaries` clears them away.
+//
+// Every failure is a status whose message is "<path>: <what the system says>": NotFound for a
+// missing path, PermissionDenied, ResourceExhausted for a full disk, and so on.
+#ifndef TESSERA_CORE_FILE_H_
+#define TESSERA_CORE_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tessera {
+
+// ---- Names -------------------------------------------------------------------------------------
+
+// "a" and "b" give "a/b"; an empty directory gives the name alone.
+std::string JoinPath(std::string_view directory, std::string_view name);
+bool PathExists(const std::string& path);
+bool IsDirectory(const std::string& path);
+// The names (without the directory) of all entries, sorted.
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+// Makes the directory and its missing parents; one that exists is fine.
+absl::Status MakeDirectories(const std::string& path);
+// Removes a file, or a directory with all it holds; a missing path is fine.
+absl::Status RemoveAll(const std::string& path);
+// Removes what killed processes left half-written in `directory`: every `*.tmp-<pid>-<n>`. To be
+// called by the one who owns the directory, while nobody writes there.
+absl::Status RemoveTemporaries(const std::string& directory);
+
+// ---- Reading -----------------------------------------------------------------------------------
+
+// The whole content, of a pipe or device as well.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// A file's bytes, mapped read-only. They must not be touched when another process cuts the file
+// short meanwhile; files written by this library are replaced, never changed.
+class MappedFile {
+ public:
+  // Refuses what is not a regular file. An empty file gives size() == 0.
+  static absl::StatusOr<MappedFile> Open(const std::string& path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  const std::byte* data() const { return data_; }
+  int64_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  int64_t size_ = 0;
+  std::string path_;
+};
+
+// ---- Writing -----------------------------------------------------------------------------------
+
+// Replaces the file by `content`: afterwards it holds the old bytes or the new ones, whatever
+// fails in between.
+absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
+
+// The same for content that comes piece by piece. Destroyed before `Commit`, it leaves nothing. A
+// destination that is no regular file (a pipe, /dev/stdout) is written to directly.
+class AtomicFile {
+ public:
+  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  absl::Status Append(const void* bytes, size_t size);
+  absl::Status Append(std::string_view text) { return Append(text.data(), text.size()); }
+  // Syncs, renames and syncs the directory. Nothing may be appended afterwards.
+  absl::Status Commit();
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int descriptor);
+  absl::Status Flush();
+
+  std::string path_;
+  std::string temporary_;
+  int descriptor_ = -1;
+  std::vector<char> buffer_;
+};
+
+// A directory that appears whole or not at all. Destroyed before `Commit`, it leaves nothing.
+class AtomicDirectory {
+ public:
+  // Makes the temporary directory (and missing parents of `path`).
+  static absl::StatusOr<AtomicDirectory> Create(const std::string& path);
+
+  AtomicDirectory(AtomicDirectory&& other) noexcept;
+  AtomicDirectory& operator=(AtomicDirectory&&) = delete;
+  ~AtomicDirectory();
+
+  // Where the files are to be written.
+  const std::string& temporary_path() const { return temporary_; }
+
+  // Syncs every file and directory below, then renames. `Commit` fails when the destination
+  // exists; `CommitReplacing` exchanges the two in one step and removes the old one.
+  absl::Status Commit();
+  absl::Status CommitReplacing();
+
+ private:
+  AtomicDirectory(std::string path, std::string temporary);
+
+  std::string path_;
+  std::string temporary_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_CORE_FILE_H_

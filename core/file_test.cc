@@ -1,0 +1,335 @@
+#include "core/file.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/checksum.h"
+#include "core/npy.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileTest : public testing::Test {
+ protected:
+  FileTest()
+      : root_(testing::TempDir() + "file_test_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  ~FileTest() override { fs::remove_all(root_); }
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+  // Not by the library under test.
+  static void Write(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  static std::string Read(const std::string& path) {
+    std::ostringstream out;
+    out << std::ifstream(path, std::ios::binary).rdbuf();
+    return out.str();
+  }
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(root_))
+      names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  const std::string root_;
+};
+
+using Strings = std::vector<std::string>;
+
+TEST_F(FileTest, ReadsWhatIsThere) {
+  const std::string text("a\0b\n\xff", 5);
+  Write(Path("f"), text);
+  Write(Path("empty"), "");
+  EXPECT_EQ(ReadFile(Path("f")).value(), text);
+  EXPECT_EQ(ReadFile(Path("empty")).value(), "");
+  // Its size is said to be 0.
+  EXPECT_NE(ReadFile("/proc/self/status").value().find("Pid:"), std::string::npos);
+  std::string large(3000001, 'x');
+  large[2999999] = 'y';
+  Write(Path("large"), large);
+  EXPECT_EQ(ReadFile(Path("large")).value(), large);
+}
+
+TEST_F(FileTest, FailuresNameThePath) {
+  const absl::Status missing = ReadFile(Path("none")).status();
+  EXPECT_TRUE(absl::IsNotFound(missing));
+  EXPECT_EQ(Message(missing), Path("none") + ": No such file or directory");
+  EXPECT_EQ(Message(ReadFile(root_).status()), root_ + ": Is a directory");
+  EXPECT_EQ(Message(MappedFile::Open(root_).status()), root_ + ": Is a directory");
+  EXPECT_EQ(Message(MappedFile::Open("/dev/null").status()), "/dev/null: not a regular file");
+  Write(Path("f"), "x");
+  EXPECT_EQ(Message(WriteFileAtomically(Path("f/g"), "x")), Path("f/g") + ": Not a directory");
+  EXPECT_EQ(Message(WriteFileAtomically(root_, "x")), root_ + ": Is a directory");
+  EXPECT_EQ(Message(MakeDirectories(Path("f/g"))), Path("f/g") + ": Not a directory");
+  EXPECT_EQ(Message(MakeDirectories(Path("f"))), Path("f") + ": Not a directory");
+  EXPECT_FALSE(ListDirectory(Path("none")).ok());
+}
+
+TEST_F(FileTest, MapsFiles) {
+  Write(Path("f"), "mapped");
+  Write(Path("empty"), "");
+  MappedFile file = MappedFile::Open(Path("f")).value();
+  MappedFile moved = std::move(file);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(moved.data()), moved.size()), "mapped");
+  EXPECT_EQ(moved.path(), Path("f"));
+  moved = MappedFile::Open(Path("empty")).value();
+  EXPECT_EQ(moved.size(), 0);
+}
+
+TEST_F(FileTest, ReplacesFilesWhole) {
+  Write(Path("f"), "old");
+  ASSERT_TRUE(WriteFileAtomically(Path("f"), "new").ok());
+  EXPECT_EQ(Read(Path("f")), "new");
+  {
+    AtomicFile file = AtomicFile::Create(Path("f")).value();
+    ASSERT_TRUE(file.Append(std::string(1000000, 'a')).ok());
+    ASSERT_TRUE(file.Append("tail").ok());
+    EXPECT_EQ(Read(Path("f")), "new");
+    EXPECT_EQ(Names().size(), 2u);
+  }
+  EXPECT_EQ(Names(), Strings{"f"});
+  EXPECT_EQ(Read(Path("f")), "new");
+  AtomicFile file = AtomicFile::Create(Path("f")).value();
+  std::string want;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string piece(i * 7 % 3001, static_cast<char>('a' + i % 26));
+    want += piece;
+    ASSERT_TRUE(file.Append(piece).ok());
+  }
+  ASSERT_TRUE(file.Commit().ok());
+  EXPECT_EQ(Read(Path("f")), want);
+  EXPECT_FALSE(file.Append("x").ok());
+  EXPECT_FALSE(file.Commit().ok());
+  EXPECT_EQ(Names(), Strings{"f"});
+}
+
+TEST_F(FileTest, LinksStayLinks) {
+  Write(Path("f"), "old");
+  fs::create_symlink("f", Path("link"));
+  ASSERT_TRUE(WriteFileAtomically(Path("link"), "new").ok());
+  EXPECT_TRUE(fs::is_symlink(Path("link")));
+  EXPECT_EQ(Read(Path("f")), "new");
+}
+
+TEST_F(FileTest, AFullDiskLosesNothing) {
+  const absl::Status full = WriteFileAtomically("/dev/full", "x");
+  EXPECT_TRUE(absl::IsResourceExhausted(full));
+  EXPECT_EQ(Message(full), "/dev/full: No space left on device");
+  struct stat info;
+  ASSERT_EQ(stat("/dev/full", &info), 0);
+  EXPECT_TRUE(S_ISCHR(info.st_mode));
+
+  Write(Path("f"), "old");
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = before;
+  limit.rlim_cur = 100000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status status = WriteFileAtomically(Path("f"), std::string(5000000, 'n'));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(Message(status), Path("f") + ": File too large");
+  EXPECT_EQ(Read(Path("f")), "old");
+  EXPECT_EQ(Names(), Strings{"f"});
+}
+
+TEST_F(FileTest, DirectoriesAppearWhole) {
+  const std::string target = Path("deep/checkpoint-1/");
+  {
+    AtomicDirectory dir = AtomicDirectory::Create(target).value();
+    Write(dir.temporary_path() + "/a", "1");
+    EXPECT_TRUE(PathExists(dir.temporary_path()));
+    EXPECT_FALSE(PathExists(Path("deep/checkpoint-1")));
+  }
+  EXPECT_EQ(ListDirectory(Path("deep")).value(), Strings{});
+  AtomicDirectory dir = AtomicDirectory::Create(target).value();
+  Write(dir.temporary_path() + "/a", "1");
+  fs::create_directories(dir.temporary_path() + "/sub/sub");
+  Write(dir.temporary_path() + "/sub/sub/b", "2");
+  ASSERT_TRUE(dir.Commit().ok());
+  EXPECT_FALSE(dir.Commit().ok());
+  EXPECT_EQ(ListDirectory(Path("deep")).value(), Strings{"checkpoint-1"});
+  EXPECT_EQ(Read(Path("deep/checkpoint-1/sub/sub/b")), "2");
+
+  AtomicDirectory again = AtomicDirectory::Create(target).value();
+  Write(again.temporary_path() + "/c", "3");
+  EXPECT_EQ(Message(again.Commit()), Path("deep/checkpoint-1") + ": File exists");
+  EXPECT_EQ(Read(Path("deep/checkpoint-1/a")), "1");
+  ASSERT_TRUE(again.CommitReplacing().ok());
+  EXPECT_EQ(ListDirectory(Path("deep/checkpoint-1")).value(), Strings{"c"});
+  EXPECT_EQ(ListDirectory(Path("deep")).value(), Strings{"checkpoint-1"});
+}
+
+TEST_F(FileTest, ClearsAwayWhatKilledProcessesLeft) {
+  for (const char* name : {"a.tmp-12-0", "checkpoint-10.tmp-3-44"}) {
+    fs::create_directories(Path(name));
+    Write(Path(name) + "/x", "x");
+  }
+  Write(Path("f.tmp-1-1"), "x");
+  for (const char* name : {"keep.tmp-", "keep.tmp-1", "keep.tmp-1-", "keep.tmp-a-1", "keep.tmp",
+                           ".tmp-1-1", "keep.tmp-1-1.txt"}) {
+    Write(Path(name), "x");
+  }
+  ASSERT_TRUE(RemoveTemporaries(root_).ok());
+  EXPECT_EQ(Names(), (Strings{".tmp-1-1", "keep.tmp", "keep.tmp-", "keep.tmp-1", "keep.tmp-1-",
+                              "keep.tmp-1-1.txt", "keep.tmp-a-1"}));
+}
+
+TEST_F(FileTest, Names) {
+  EXPECT_EQ(JoinPath("a", "b"), "a/b");
+  EXPECT_EQ(JoinPath("a/", "b"), "a/b");
+  EXPECT_EQ(JoinPath("", "b"), "b");
+  Write(Path("z"), "");
+  ASSERT_TRUE(MakeDirectories(Path("b/c/")).ok());
+  ASSERT_TRUE(MakeDirectories(Path("b/c")).ok());
+  EXPECT_EQ(ListDirectory(root_).value(), (Strings{"b", "z"}));
+  EXPECT_TRUE(IsDirectory(Path("b")));
+  EXPECT_FALSE(IsDirectory(Path("z")));
+  ASSERT_TRUE(RemoveAll(Path("b")).ok());
+  ASSERT_TRUE(RemoveAll(Path("b")).ok());
+  EXPECT_FALSE(PathExists(Path("b")));
+}
+
+TEST(Checksum, KnownAnswers) {
+  // RFC 3720, appendix B.4, and the check value of the CRC catalogue.
+  EXPECT_EQ(Crc32c("123456789", 9), 0xE3069283u);
+  const std::string zeros(32, '\0');
+  const std::string ones(32, '\xff');
+  std::string rising;
+  for (int i = 0; i < 32; ++i) rising += static_cast<char>(i);
+  EXPECT_EQ(Crc32c(zeros.data(), 32), 0x8A9136AAu);
+  EXPECT_EQ(Crc32c(ones.data(), 32), 0x62A8AB43u);
+  EXPECT_EQ(Crc32c(rising.data(), 32), 0x46DD794Eu);
+  EXPECT_EQ(Crc32c(nullptr, 0), 0u);
+}
+
+TEST(Checksum, PiecesAndBothImplementationsAgree) {
+  std::string bytes;
+  for (int i = 0; i < 1000; ++i) bytes += static_cast<char>(i * i % 251);
+  const uint32_t whole = Crc32c(bytes.data(), bytes.size());
+  for (size_t cut : {0, 1, 7, 8, 9, 500, 999, 1000}) {
+    uint32_t crc = Crc32c(bytes.data(), cut);
+    crc = Crc32c(bytes.data() + cut, bytes.size() - cut, crc);
+    EXPECT_EQ(crc, whole);
+    crc = checksum_internal::Crc32cPortable(bytes.data(), cut, 0);
+    crc = checksum_internal::Crc32cPortable(bytes.data() + cut, bytes.size() - cut, crc);
+    EXPECT_EQ(crc, whole);
+  }
+}
+
+// A version 1.0 file as NumPy writes it, made by hand.
+std::string Npy(const std::string& dictionary, const std::string& data) {
+  const auto size = static_cast<unsigned char>(dictionary.size());
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(size) + std::string(1, '\0') +
+         dictionary + data;
+}
+
+using NpyTest = FileTest;
+
+TEST_F(NpyTest, ReadsNumPysFiles) {
+  const float values[] = {1.5f, -2.0f, 0.0f, 3.25f, 4.0f, 5.0f};
+  const std::string data(reinterpret_cast<const char*>(values), sizeof(values));
+  Write(Path("a.npy"),
+        Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n", data));
+  const NpyArray a = ReadNpy(Path("a.npy")).value();
+  EXPECT_EQ(a.view.dtype, DType::kFloat32);
+  EXPECT_EQ(a.view.shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(std::memcmp(a.view.data, values, sizeof(values)), 0);
+  Write(Path("b.npy"), Npy("{'shape': (), 'fortran_order': True, 'descr': '|b1'}", "\x01"));
+  EXPECT_EQ(ReadNpy(Path("b.npy")).value().view.shape, (std::vector<int64_t>{}));
+}
+
+TEST_F(NpyTest, WritesWhatItReads) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{}, {3}, {0, 5}, {2, 3, 4}, std::vector<int64_t>(32, 1)}) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt64,
+                        DType::kInt32, DType::kUInt8, DType::kBool}) {
+      int64_t n = static_cast<int64_t>(DTypeSize(dtype));
+      for (int64_t s : shape) n *= s;
+      std::vector<std::byte> data(n);
+      for (int64_t i = 0; i < n; ++i) data[i] = static_cast<std::byte>(i % 2);
+      ASSERT_TRUE(WriteNpy(Path("x.npy"), {dtype, shape, data.data(), n}).ok());
+      const NpyArray back = ReadNpy(Path("x.npy")).value();
+      EXPECT_EQ(back.view.dtype, dtype);
+      EXPECT_EQ(back.view.shape, shape);
+      ASSERT_EQ(back.view.nbytes, n);
+      EXPECT_TRUE(std::equal(data.begin(), data.end(), back.view.data));
+      EXPECT_EQ((back.view.data - back.file.data()) % 64, 0);
+    }
+  }
+  ASSERT_TRUE(WriteNpy(Path("y.npy"), {DType::kInt32, {3}, nullptr, 0}).code() ==
+              absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(WriteNpy(Path("y.npy"), {DType::kBFloat16, {}, nullptr, 2})),
+            Path("y.npy") + ": NumPy has no type for bfloat16");
+}
+
+TEST_F(NpyTest, TheHeaderIsNumPysByteForByte) {
+  const int32_t values[] = {7, 8, 9};
+  ASSERT_TRUE(
+      WriteNpy(Path("x.npy"), {DType::kInt32, {3}, reinterpret_cast<const std::byte*>(values), 12})
+          .ok());
+  std::string want("\x93NUMPY\x01\x00\x76\x00", 10);
+  want += "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }";
+  want.resize(127, ' ');
+  want += '\n';
+  EXPECT_EQ(Read(Path("x.npy")).substr(0, 128), want);
+}
+
+TEST_F(NpyTest, RefusesWhatItCannotRead) {
+  const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }\n";
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "not a .npy file"},
+      {"\x93NUMPX\x01\x01\x01\x01\x01", "not a .npy file"},
+      {Npy(good, "123"), "3 bytes of data do not fit the shape"},
+      {Npy(good, "12345"), "5 bytes of data do not fit the shape"},
+      {Npy(good, "1234").substr(0, 30), "header of 58 bytes is longer than the file of 30"},
+      {Npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1), }", "1234"),
+       "Fortran order is not supported"},
+      {Npy("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "1234"), "'>f4'"},
+      {Npy("{'descr': '|V2', 'fortran_order': False, 'shape': (1,), }", "12"), "bfloat16"},
+      {Npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", "2"), "not a boolean"},
+      {Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "1234"), "not understood"},
+      {Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", ""),
+       "not understood"},
+      {Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", ""),
+       "do not fit the shape"},
+      {Npy("{'descr': '<f4', 'shape': (1,), }", "1234"), "not understood"},
+      {Npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "1234"),
+       "not understood"},
+      {Npy("{'descr': '<f4", ""), "not understood"},
+      {Npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "1234"),
+       "not understood"},
+      {std::string("\x93NUMPY\x02\x00\xff\xff", 10), "longer than the file"},
+      {std::string("\x93NUMPY\x09\x00\x01\x00\x00\x00", 12), "version 9"},
+  };
+  for (const auto& [bytes, want] : cases) {
+    Write(Path("bad.npy"), bytes);
+    const absl::Status status = ReadNpy(Path("bad.npy")).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(Message(status).find(want), std::string::npos) << Message(status) << " : " << want;
+    EXPECT_EQ(Message(status).find(Path("bad.npy")), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

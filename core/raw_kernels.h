@@ -1,0 +1,39 @@
+// The three kernels that tensors and the tape themselves need; every other one is an operation's.
+#ifndef TESSERA_CORE_RAW_KERNELS_H_
+#define TESSERA_CORE_RAW_KERNELS_H_
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/kernel_table.h"
+#include "core/shape.h"
+
+namespace tessera {
+
+struct RawView {
+  void* data;
+  DType dtype;
+  Device device;
+  Shape shape;
+  Shape strides;
+};
+
+struct FillArgs {
+  RawView dst;  // written with "="
+  double value;
+};
+struct CopyArgs {
+  RawView dst;  // written with "=", cast from src's dtype; either side may be on another device
+  RawView src;
+};
+struct AddArgs {
+  RawView dst;  // "+="
+  RawView src;
+};
+
+inline KernelTable<FillArgs> fill_kernel{"fill"};
+inline KernelTable<CopyArgs> copy_kernel{"copy"};
+inline KernelTable<AddArgs> add_kernel{"add_into"};
+
+}  // namespace tessera
+
+#endif  // TESSERA_CORE_RAW_KERNELS_H_

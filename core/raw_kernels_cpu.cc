@@ -1,0 +1,101 @@
+#include <cstring>
+#include <type_traits>
+
+#include "core/raw_kernels.h"
+#include "core/strided_loop.h"
+
+namespace tessera {
+namespace {
+
+template <typename D, typename S>
+D Cast(S value) {
+  if constexpr (std::is_same_v<D, S>) {
+    return value;
+  } else if constexpr (std::is_same_v<D, bool>) {
+    return static_cast<float>(value) != 0.0f;
+  } else if constexpr (std::is_same_v<D, BFloat16> || std::is_same_v<D, Float16>) {
+    return D(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<S, BFloat16> || std::is_same_v<S, Float16>) {
+    return static_cast<D>(static_cast<float>(value));
+  } else {
+    return static_cast<D>(value);
+  }
+}
+
+template <typename D, typename S>
+void CopyTyped(const CopyArgs& args) {
+  const StridedLoop<2> loop(args.dst.shape, {args.dst.strides, args.src.strides});
+  const int64_t ds = loop.inner_stride(0);
+  const int64_t ss = loop.inner_stride(1);
+  loop.ForEachRow([&](const std::array<int64_t, 2>& offset, int64_t n) {
+    D* dst = static_cast<D*>(args.dst.data) + offset[0];
+    const S* src = static_cast<const S*>(args.src.data) + offset[1];
+    if (ds == 1 && ss == 1) {
+      if constexpr (std::is_same_v<D, S>) {
+        std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(D));
+      } else {
+        for (int64_t i = 0; i < n; ++i) dst[i] = Cast<D>(src[i]);
+      }
+    } else {
+      for (int64_t i = 0; i < n; ++i) dst[i * ds] = Cast<D>(src[i * ss]);
+    }
+  });
+}
+
+void CopyCpu(const CopyArgs& args) {
+  DispatchAll(args.dst.dtype, "copy", [&](auto d) {
+    DispatchAll(args.src.dtype, "copy", [&](auto s) { CopyTyped<decltype(d), decltype(s)>(args); });
+  });
+}
+
+void FillCpu(const FillArgs& args) {
+  DispatchAll(args.dst.dtype, "fill", [&](auto d) {
+    using D = decltype(d);
+    const D value = Cast<D>(args.value);
+    const StridedLoop<1> loop(args.dst.shape, {args.dst.strides});
+    const int64_t stride = loop.inner_stride(0);
+    loop.ForEachRow([&](const std::array<int64_t, 1>& offset, int64_t n) {
+      D* dst = static_cast<D*>(args.dst.data) + offset[0];
+      for (int64_t i = 0; i < n; ++i) dst[i * stride] = value;
+    });
+  });
+}
+
+template <typename D, typename S>
+void AddTyped(const AddArgs& args) {
+  using Sum = std::conditional_t<
+      std::is_integral_v<D>, D,
+      std::conditional_t<std::is_same_v<D, double> || std::is_same_v<S, double>, double, float>>;
+  const StridedLoop<2> loop(args.dst.shape, {args.dst.strides, args.src.strides});
+  const int64_t ds = loop.inner_stride(0);
+  const int64_t ss = loop.inner_stride(1);
+  loop.ForEachRow([&](const std::array<int64_t, 2>& offset, int64_t n) {
+    D* dst = static_cast<D*>(args.dst.data) + offset[0];
+    const S* src = static_cast<const S*>(args.src.data) + offset[1];
+    if (ds == 1 && ss == 1) {
+      for (int64_t i = 0; i < n; ++i) dst[i] = Cast<D>(Cast<Sum>(dst[i]) + Cast<Sum>(src[i]));
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        dst[i * ds] = Cast<D>(Cast<Sum>(dst[i * ds]) + Cast<Sum>(src[i * ss]));
+      }
+    }
+  });
+}
+
+void AddCpu(const AddArgs& args) {
+  if (args.dst.dtype == DType::kInt64 && args.src.dtype == DType::kInt64) {
+    AddTyped<int64_t, int64_t>(args);
+    return;
+  }
+  DispatchFloat(args.dst.dtype, "add_into", [&](auto d) {
+    DispatchFloat(args.src.dtype, "add_into",
+                  [&](auto s) { AddTyped<decltype(d), decltype(s)>(args); });
+  });
+}
+
+TESSERA_REGISTER_KERNEL(fill_kernel, DeviceType::kCpu, FillCpu);
+TESSERA_REGISTER_KERNEL(copy_kernel, DeviceType::kCpu, CopyCpu);
+TESSERA_REGISTER_KERNEL(add_kernel, DeviceType::kCpu, AddCpu);
+
+}  // namespace
+}  // namespace tessera

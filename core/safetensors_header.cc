@@ -1,0 +1,329 @@
+#include "core/safetensors_header.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace tessera::safetensors_internal {
+namespace {
+
+using nlohmann::json;
+
+struct ElementType {
+  std::string_view name;
+  int bits;
+};
+
+// Every element type of the format.
+constexpr ElementType kElementTypes[] = {
+    {"BOOL", 8}, {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+    {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},
+    {"U16", 16}, {"F16", 16},    {"BF16", 16},   {"I32", 32},    {"U32", 32},
+    {"F32", 32}, {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
+};
+
+std::optional<int> ElementBits(std::string_view dtype) {
+  for (const ElementType& type : kElementTypes) {
+    if (type.name == dtype) return type.bits;
+  }
+  return std::nullopt;
+}
+
+// Text from the file as part of a one-line message.
+std::string Quoted(std::string_view text) {
+  constexpr size_t kMost = 200;
+  std::string cut(text.substr(0, kMost));
+  for (char& c : cut) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return "'" + cut + (text.size() > kMost ? "...'" : "'");
+}
+
+// Receives the parser's events. The header's grammar is fixed and three levels deep, so one state
+// per level is enough and nothing nests without bound; `false` ends the parse.
+class HeaderReader : public json::json_sax_t {
+ public:
+  Header header;
+  std::string error;
+
+  bool null() override {
+    // The format's library writes absent metadata this way.
+    if (state_ == State::kEntry && entry_.name == kMetadata) {
+      state_ = State::kRoot;
+      return true;
+    }
+    return Unexpected("null");
+  }
+  bool boolean(bool) override { return Unexpected("a boolean"); }
+  bool number_integer(number_integer_t value) override {
+    return value < 0 ? Fail(Concat("negative number ", value)) : Number(value);
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return Fail(Concat("number ", value, " is too large"));
+    }
+    return Number(static_cast<int64_t>(value));
+  }
+  bool number_float(number_float_t, const string_t& text) override {
+    return Fail("number " + text.substr(0, 40) + " is not an integer that fits");
+  }
+  bool binary(binary_t&) override { return Unexpected("binary data"); }
+
+  bool string(string_t& value) override {
+    if (state_ == State::kMetadataValue) {
+      state_ = State::kMetadata;
+      return header.metadata.emplace(std::move(field_), std::move(value)).second ||
+             Fail("duplicate key in __metadata__");
+    }
+    if (state_ == State::kField && field_ == "dtype") {
+      entry_.dtype = std::move(value);
+      state_ = State::kTensor;
+      return true;
+    }
+    return Unexpected("a string");
+  }
+
+  bool start_object(std::size_t) override {
+    if (state_ == State::kStart) {
+      state_ = State::kRoot;
+      return true;
+    }
+    if (state_ == State::kEntry) {
+      state_ = entry_.name == kMetadata ? State::kMetadata : State::kTensor;
+      return true;
+    }
+    return Unexpected("an object");
+  }
+
+  bool key(string_t& value) override {
+    switch (state_) {
+      case State::kRoot:
+        entry_ = {};
+        offsets_.clear();
+        seen_ = 0;
+        entry_.name = std::move(value);
+        state_ = State::kEntry;
+        return names_.insert(entry_.name).second || Fail("duplicate entry");
+      case State::kMetadata:
+        field_ = std::move(value);
+        state_ = State::kMetadataValue;
+        return true;
+      case State::kTensor:
+        return Field(value);
+      default:
+        return Unexpected("a key");
+    }
+  }
+
+  bool end_object() override {
+    if (state_ == State::kTensor) {
+      if (seen_ != 7) return Fail("needs dtype, shape and data_offsets");
+      if (offsets_.size() != 2) return Fail("data_offsets must be two numbers");
+      entry_.begin = offsets_[0];
+      entry_.end = offsets_[1];
+      header.entries.push_back(std::move(entry_));
+      entry_ = {};
+      state_ = State::kRoot;
+    } else if (state_ == State::kMetadata) {
+      entry_ = {};
+      state_ = State::kRoot;
+    } else {
+      state_ = State::kEnd;
+    }
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    if (state_ != State::kField || field_ == "dtype") return Unexpected("an array");
+    state_ = State::kArray;
+    return true;
+  }
+  bool end_array() override {
+    state_ = State::kTensor;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    if (error.empty()) error = Concat("the header is not valid JSON at byte ", 8 + position);
+    return false;
+  }
+
+ private:
+  // Where in {"name": {"dtype": "F32", "shape": [...], ...}} the parser is: before the document,
+  // among the entries, behind an entry's name, among a tensor's fields, behind a field's name, in
+  // its numbers; among the metadata, behind a metadata key; behind the document.
+  enum class State {
+    kStart,
+    kRoot,
+    kEntry,
+    kTensor,
+    kField,
+    kArray,
+    kMetadata,
+    kMetadataValue,
+    kEnd,
+  };
+  static constexpr std::string_view kMetadata = "__metadata__";
+
+  bool Fail(const std::string& what) {
+    error = entry_.name.empty() ? what : "tensor " + Quoted(entry_.name) + ": " + what;
+    return false;
+  }
+  bool Unexpected(const std::string& what) { return Fail("unexpected " + what); }
+
+  bool Field(const std::string& name) {
+    const int bit = name == "dtype" ? 1 : name == "shape" ? 2 : name == "data_offsets" ? 4 : 0;
+    if (bit == 0) return Fail("unknown key " + Quoted(name));
+    if ((seen_ & bit) != 0) return Fail("duplicate key " + Quoted(name));
+    seen_ |= bit;
+    field_ = name;
+    state_ = State::kField;
+    return true;
+  }
+
+  bool Number(int64_t value) {
+    if (state_ != State::kArray) return Unexpected("a number");
+    (field_ == "shape" ? entry_.shape : offsets_).push_back(value);
+    return true;
+  }
+
+  State state_ = State::kStart;
+  SafetensorsFile::Entry entry_;
+  std::string field_;
+  std::vector<int64_t> offsets_;
+  int seen_ = 0;  // 1: dtype, 2: shape, 4: data_offsets
+  std::unordered_set<std::string> names_;
+};
+
+absl::Status CheckEntry(const SafetensorsFile::Entry& entry, int64_t data_bytes,
+                        const std::string& where) {
+  const std::optional<int> bits = ElementBits(entry.dtype);
+  if (!bits.has_value()) {
+    return InvalidArgument(where, ": unknown dtype ", Quoted(entry.dtype));
+  }
+  if (entry.begin > entry.end || entry.end > data_bytes) {
+    return DataLoss(where, ": data_offsets [", entry.begin, ", ", entry.end,
+                    "] do not lie in the file's ", data_bytes, " bytes of data");
+  }
+  const std::optional<int64_t> bytes = TensorBytes(entry.shape, *bits);
+  if (!bytes.has_value()) {
+    return DataLoss(where, ": the shape's number of bytes overflows or is no whole number");
+  }
+  if (*bytes != entry.end - entry.begin) {
+    return DataLoss(where, ": dtype and shape take ", *bytes, " bytes, data_offsets [", entry.begin,
+                    ", ", entry.end, "] give ", entry.end - entry.begin);
+  }
+  return absl::OkStatus();
+}
+
+// JSON's escapes, no others: UTF-8 passes through.
+void AppendEscaped(std::string_view text, std::string& out) {
+  out += '"';
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof(escape), "\\u%04x", c);
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+}  // namespace
+
+std::optional<int64_t> TensorBytes(const std::vector<int64_t>& shape, int64_t bits_per_element) {
+  int64_t elements = 1;
+  int64_t bits = 0;
+  for (int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return std::nullopt;
+  }
+  if (__builtin_mul_overflow(elements, bits_per_element, &bits) || bits % 8 != 0) {
+    return std::nullopt;
+  }
+  return bits / 8;
+}
+
+absl::StatusOr<Header> ParseHeader(std::string_view text, int64_t data_bytes,
+                                   const std::string& path) {
+  HeaderReader reader;
+  // The format's library insists on the brace; white space may follow the object, not precede it.
+  if (text.empty() || text[0] != '{') {
+    return InvalidArgument(path, ": not a safetensors file (the header does not start with '{')");
+  }
+  // The parser would take a zero byte for the end and ignore what follows.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    return InvalidArgument(path, ": the header is not valid JSON at byte ", 8 + zero);
+  }
+  if (!json::sax_parse(text.begin(), text.end(), &reader)) {
+    return InvalidArgument(path, ": ", reader.error);
+  }
+  Header header = std::move(reader.header);
+  std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  int64_t covered = 0;
+  for (const SafetensorsFile::Entry& entry : header.entries) {
+    const std::string where = Concat(path, ": tensor ", Quoted(entry.name));
+    TESSERA_RETURN_IF_ERROR(CheckEntry(entry, data_bytes, where));
+    if (entry.begin != covered) {
+      return DataLoss(where, ": its data starts at ", entry.begin,
+                      entry.begin < covered ? ", inside the data before it, which ends at "
+                                            : ", leaving a hole after ",
+                      covered);
+    }
+    covered = entry.end;
+  }
+  if (covered != data_bytes) {
+    return DataLoss(path, ": the tensors take ", covered, " bytes, but ", data_bytes,
+                    " follow the header");
+  }
+  return header;
+}
+
+std::string FormatHeader(const std::vector<SafetensorsFile::Entry>& entries,
+                         const SafetensorsFile::Metadata& metadata) {
+  std::string text = "{";
+  if (!metadata.empty()) {
+    text += "\"__metadata__\":";
+    char separator = '{';
+    for (const auto& [key, value] : metadata) {
+      text += separator;
+      separator = ',';
+      AppendEscaped(key, text);
+      text += ':';
+      AppendEscaped(value, text);
+    }
+    text += '}';
+  }
+  for (const SafetensorsFile::Entry& entry : entries) {
+    if (text.size() > 1) text += ',';
+    AppendEscaped(entry.name, text);
+    text += ":{\"dtype\":\"" + entry.dtype + "\",\"shape\":[";
+    for (size_t d = 0; d < entry.shape.size(); ++d) {
+      if (d > 0) text += ',';
+      text += std::to_string(entry.shape[d]);
+    }
+    text += "],\"data_offsets\":[" + std::to_string(entry.begin) + ',' + std::to_string(entry.end) +
+            "]}";
+  }
+  text += '}';
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+}  // namespace tessera::safetensors_internal

@@ -1,0 +1,72 @@
+// The bytes behind tensors: one allocation, shared by every view of it.
+//
+// A storage is also the *parameter handle* that the tape saves: `ReleaseBytes` gives the memory
+// back while views and saved tensors stay valid as handles, and `ObtainBytes` brings memory again
+// before the next use (parameters sharded by ZeRO-3, activations off-loaded). Neither counts as a
+// change of the contents: only `BumpVersion` does, which every writing operation calls and which
+// the tape compares to refuse a backward pass through a tensor that was changed in place.
+#ifndef TESSERA_CORE_STORAGE_H_
+#define TESSERA_CORE_STORAGE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/device.h"
+
+namespace tessera {
+
+class Storage {
+ public:
+  // Uninitialised bytes from the device's allocator. Throws OutOfMemoryError.
+  Storage(size_t bytes, Device device);
+  // Memory owned by someone else, kept alive by `owner` (a mapped file, a caller's buffer).
+  Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  // nullptr on meta, when empty, and while released.
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  const Device& device() const { return device_; }
+
+  bool released() const { return released_; }
+  // Gives the memory back; the contents are lost. Only for a storage that owns its bytes.
+  void ReleaseBytes();
+  // Brings (uninitialised) memory again; does nothing when it is there.
+  void ObtainBytes();
+
+  uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void BumpVersion() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  friend class UncountedWrite;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  Device device_;
+  bool released_ = false;
+  std::atomic<uint64_t> version_{0};
+  std::shared_ptr<void> owner_;
+};
+
+// Writes within its scope do not count as changes: for code that brings back the very contents
+// (gathering a released parameter).
+class UncountedWrite {
+ public:
+  explicit UncountedWrite(std::shared_ptr<Storage> storage)
+      : storage_(std::move(storage)), version_(storage_->version()) {}
+  ~UncountedWrite() { storage_->version_.store(version_, std::memory_order_relaxed); }
+  UncountedWrite(const UncountedWrite&) = delete;
+  UncountedWrite& operator=(const UncountedWrite&) = delete;
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  uint64_t version_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_CORE_STORAGE_H_

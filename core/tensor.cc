@@ -1,0 +1,151 @@
+#include "core/tensor.h"
+
+#include "core/raw_kernels.h"
+
+namespace tessera {
+namespace {
+
+RawView ViewOf(const Tensor& t) {
+  return {t.raw_data(), t.dtype(), t.device(), t.shape(), t.strides()};
+}
+
+}  // namespace
+
+Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Shape& strides,
+               int64_t offset, DType dtype)
+    : impl_(std::make_shared<Impl>(
+          Impl{std::move(storage), shape, strides, offset, shape.numel(), dtype, nullptr})) {}
+
+Tensor Tensor::Scalar(double value, DType dtype) { return Full({}, value, dtype); }
+
+bool Tensor::is_contiguous() const {
+  int64_t expected = 1;
+  if (numel() <= 1) return true;
+  for (int i = ndim() - 1; i >= 0; --i) {
+    if (shape()[i] == 1) continue;
+    if (strides()[i] != expected) return false;
+    expected *= shape()[i];
+  }
+  return true;
+}
+
+void* Tensor::raw_data() const {
+  const Impl& t = impl();
+  TESSERA_CHECK(!t.storage->released(), "data", "the storage of ", *this,
+                " is released; gather the parameter first");
+  if (t.storage->data() == nullptr) return nullptr;
+  return static_cast<char*>(t.storage->data()) +
+         t.offset * static_cast<int64_t>(DTypeSize(t.dtype));
+}
+
+Tensor Tensor::AsStrided(const Shape& shape, const Shape& strides, int64_t offset) const {
+  TESSERA_CHECK(shape.ndim() == strides.ndim(), "as_strided", "shape ", shape, " and strides ",
+                strides, " differ in length");
+  if (shape.numel() > 0) {
+    int64_t first = offset;
+    int64_t last = offset;
+    for (int i = 0; i < shape.ndim(); ++i) {
+      (strides[i] < 0 ? first : last) += (shape[i] - 1) * strides[i];
+    }
+    const auto capacity = static_cast<int64_t>(impl().storage->bytes() / DTypeSize(impl().dtype));
+    TESSERA_CHECK(first >= 0 && last < capacity, "as_strided", "shape ", shape, " strides ",
+                  strides, " offset ", offset, " leave the storage of ", capacity, " elements");
+  }
+  return Tensor(impl().storage, shape, strides, offset, impl().dtype);
+}
+
+Tensor Tensor::Detach() const {
+  return Tensor(impl().storage, impl().shape, impl().strides, impl().offset, impl().dtype);
+}
+
+Tensor Tensor::ContiguousCopy() const {
+  if (is_contiguous()) return Detach();
+  Tensor copy = EmptyLike(*this);
+  CopyInto(copy, *this);
+  return copy;
+}
+
+double Tensor::Item() const {
+  TESSERA_CHECK(numel() == 1, "item", "the tensor has ", numel(), " elements: ", *this);
+  return ToVector<double>()[0];
+}
+
+void Tensor::set_record(std::shared_ptr<AutogradRecord> record) const {
+  impl().record = std::move(record);
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t) {
+  if (!t.defined()) return out << "undefined";
+  out << t.dtype() << t.shape();
+  if (!t.device().is_cpu()) out << " on " << t.device();
+  return out;
+}
+
+Tensor Empty(const Shape& shape, DType dtype, Device device) {
+  for (int64_t size : shape) {
+    TESSERA_CHECK(size >= 0, "empty", "negative size in shape ", shape);
+  }
+  auto storage =
+      std::make_shared<Storage>(static_cast<size_t>(shape.numel()) * DTypeSize(dtype), device);
+  return Tensor(std::move(storage), shape, ContiguousStrides(shape), 0, dtype);
+}
+
+Tensor Zeros(const Shape& shape, DType dtype, Device device) {
+  return Full(shape, 0, dtype, device);
+}
+
+Tensor Full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor t = Empty(shape, dtype, device);
+  Fill(t, value);
+  return t;
+}
+
+Tensor Arange(int64_t n, Device device) {
+  Tensor host = Empty({n}, DType::kInt64);
+  for (int64_t i = 0; i < n; ++i) host.data<int64_t>()[i] = i;
+  return CopyTo(host, device);
+}
+
+Tensor EmptyLike(const Tensor& like) { return Empty(like.shape(), like.dtype(), like.device()); }
+Tensor ZerosLike(const Tensor& like) { return Zeros(like.shape(), like.dtype(), like.device()); }
+
+void Fill(const Tensor& dst, double value) {
+  dst.storage()->BumpVersion();
+  if (dst.numel() == 0 || dst.device().is_meta()) return;
+  fill_kernel.For(dst.device())({ViewOf(dst), value});
+}
+
+void CopyInto(const Tensor& dst, const Tensor& src) {
+  TESSERA_CHECK(dst.shape() == src.shape(), "copy", "shapes differ: ", dst, " = ", src);
+  dst.storage()->BumpVersion();
+  if (dst.numel() == 0 || dst.device().is_meta() || src.device().is_meta()) {
+    TESSERA_CHECK(dst.device().is_meta() || !src.device().is_meta() || src.numel() == 0, "copy",
+                  src, " has no data to copy");
+    return;
+  }
+  const Device& side = dst.device().is_cpu() ? src.device() : dst.device();
+  copy_kernel.For(side)({ViewOf(dst), ViewOf(src)});
+}
+
+void AddInto(const Tensor& dst, const Tensor& src) {
+  TESSERA_CHECK(dst.shape() == src.shape() && dst.device() == src.device(), "add_into",
+                "shapes or devices differ: ", dst, " += ", src);
+  dst.storage()->BumpVersion();
+  if (dst.numel() == 0 || dst.device().is_meta()) return;
+  add_kernel.For(dst.device())({ViewOf(dst), ViewOf(src)});
+}
+
+Tensor CastCopy(const Tensor& src, DType dtype) {
+  Tensor dst = Empty(src.shape(), dtype, src.device());
+  CopyInto(dst, src);
+  return dst;
+}
+
+Tensor CopyTo(const Tensor& src, Device device) {
+  if (src.device() == device) return src.ContiguousCopy();
+  Tensor dst = Empty(src.shape(), src.dtype(), device);
+  CopyInto(dst, src);
+  return dst;
+}
+
+}  // namespace tessera

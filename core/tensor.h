@@ -1,0 +1,167 @@
+// The tensor: a cheap value handle onto storage + shape + strides + dtype + device, and, where it
+// takes part in differentiation, an autograd record.
+//
+//   Tensor x = Tensor::FromVector<float>({1, 2, 3, 4}, {2, 2});
+//   Tensor y = Zeros({2, 2}, DType::kFloat32);
+//   CopyInto(y, x);                       // y = x, casting where dtypes differ
+//   std::vector<float> v = y.ToVector<float>();
+//
+// Copies of a Tensor refer to the same elements. Strides count elements. This header knows nothing
+// of gradients but the opaque record: operations that users call and differentiate are in ops/.
+#ifndef TESSERA_CORE_TENSOR_H_
+#define TESSERA_CORE_TENSOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/shape.h"
+#include "core/storage.h"
+
+namespace tessera {
+
+// What autograd/ attaches to a tensor.
+class AutogradRecord {
+ public:
+  virtual ~AutogradRecord() = default;
+};
+
+class Tensor {
+ public:
+  // An undefined tensor: `defined()` is false and nothing else may be asked.
+  Tensor() = default;
+
+  // Views `storage` from element `offset` on. The caller answers for the bounds.
+  Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
+         DType dtype);
+
+  // A new CPU tensor with the given elements in row-major order.
+  template <typename T>
+  static Tensor FromVector(const std::vector<T>& values, const Shape& shape);
+  // A 0-d CPU tensor.
+  static Tensor Scalar(double value, DType dtype = DType::kFloat32);
+
+  bool defined() const { return impl_ != nullptr; }
+  const Shape& shape() const { return impl().shape; }
+  const Shape& strides() const { return impl().strides; }
+  int ndim() const { return impl().shape.ndim(); }
+  int64_t size(int dim) const { return impl().shape[dim]; }
+  int64_t stride(int dim) const { return impl().strides[dim]; }
+  int64_t numel() const { return impl().numel; }
+  DType dtype() const { return impl().dtype; }
+  const Device& device() const { return impl().storage->device(); }
+  // Offset of the first element in its storage, in elements.
+  int64_t offset() const { return impl().offset; }
+  const std::shared_ptr<Storage>& storage() const { return impl().storage; }
+  // Bytes of the elements, numel * element size.
+  int64_t nbytes() const { return numel() * static_cast<int64_t>(DTypeSize(dtype())); }
+
+  // Row-major without gaps (also true for empty and one-element tensors).
+  bool is_contiguous() const;
+
+  // The first element. Throws while the storage is released. T must be the C++ type of dtype().
+  void* raw_data() const;
+  template <typename T>
+  T* data() const {
+    TESSERA_CHECK(DTypeOf<T>::value == dtype(), "data", "asked for ", DTypeOf<T>::value,
+                  ", the tensor is ", *this);
+    return static_cast<T*>(raw_data());
+  }
+
+  // Another view of the same storage, outside of the tape. `offset` is absolute, in elements.
+  Tensor AsStrided(const Shape& shape, const Shape& strides, int64_t offset) const;
+  // The same elements without an autograd record.
+  Tensor Detach() const;
+  // Itself when contiguous, else a contiguous copy; outside of the tape.
+  Tensor ContiguousCopy() const;
+
+  // Elements in row-major order, converted to T; from any device but meta.
+  template <typename T>
+  std::vector<T> ToVector() const;
+  // The only element of a one-element tensor.
+  double Item() const;
+
+  // autograd's; see autograd/autograd.h.
+  const std::shared_ptr<AutogradRecord>& record() const { return impl().record; }
+  void set_record(std::shared_ptr<AutogradRecord> record) const;
+
+  // Whether this is the only handle to the elements: no other tensor or view would see a change.
+  bool is_exclusive() const { return impl_.use_count() == 1 && impl().storage.use_count() == 1; }
+  // Whether both are the same handle (not merely equal elements).
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+
+ private:
+  struct Impl {
+    std::shared_ptr<Storage> storage;
+    Shape shape;
+    Shape strides;
+    int64_t offset = 0;
+    int64_t numel = 0;
+    DType dtype = DType::kFloat32;
+    std::shared_ptr<AutogradRecord> record;
+  };
+  Impl& impl() const {
+    TESSERA_CHECK(impl_ != nullptr, "tensor", "the tensor is undefined");
+    return *impl_;
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Tensor& t);
+
+  std::shared_ptr<Impl> impl_;
+};
+
+// "float32[2, 3]", with the device where it is not the CPU: what error messages show.
+std::ostream& operator<<(std::ostream& out, const Tensor& t);
+
+// New contiguous tensors.
+Tensor Empty(const Shape& shape, DType dtype = DType::kFloat32, Device device = Device::Cpu());
+Tensor Zeros(const Shape& shape, DType dtype = DType::kFloat32, Device device = Device::Cpu());
+Tensor Full(const Shape& shape, double value, DType dtype = DType::kFloat32,
+            Device device = Device::Cpu());
+// 0, 1, ..., n-1 as int64.
+Tensor Arange(int64_t n, Device device = Device::Cpu());
+// Uninitialised, with the dtype and device of `like`.
+Tensor EmptyLike(const Tensor& like);
+Tensor ZerosLike(const Tensor& like);
+
+// Writing, outside of the tape; each bumps the destination's version. Any strides.
+// dst = value.
+void Fill(const Tensor& dst, double value);
+// dst = src, cast to dst's dtype, across devices; shapes must be equal.
+void CopyInto(const Tensor& dst, const Tensor& src);
+// dst += src, computed in AccumulateDType(dst); shapes must be equal, one device.
+void AddInto(const Tensor& dst, const Tensor& src);
+
+// A contiguous copy with another dtype and/or on another device, outside of the tape.
+Tensor CastCopy(const Tensor& src, DType dtype);
+Tensor CopyTo(const Tensor& src, Device device);
+
+template <typename T>
+Tensor Tensor::FromVector(const std::vector<T>& values, const Shape& shape) {
+  TESSERA_CHECK(static_cast<int64_t>(values.size()) == shape.numel(), "from_vector", values.size(),
+                " values for shape ", shape);
+  Tensor t = Empty(shape, DTypeOf<T>::value);
+  T* data = t.data<T>();
+  for (size_t i = 0; i < values.size(); ++i) data[i] = values[i];
+  return t;
+}
+
+template <typename T>
+std::vector<T> Tensor::ToVector() const {
+  const Tensor host = CopyTo(*this, Device::Cpu());
+  std::vector<T> values(static_cast<size_t>(host.numel()));
+  DispatchAll(host.dtype(), "to_vector", [&](auto zero) {
+    using S = decltype(zero);
+    const S* data = host.data<S>();
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(data[i]);
+  });
+  return values;
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_CORE_TENSOR_H_

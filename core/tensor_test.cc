@@ -1,0 +1,125 @@
+#include "core/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/allocator.h"
+#include "core/placement.h"
+
+namespace tessera {
+namespace {
+
+TEST(TensorTest, ViewsShareElementsAndCopiesDoNot) {
+  const Tensor t = Tensor::FromVector<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor transposed = t.AsStrided({3, 2}, {1, 3}, 0);
+  EXPECT_FALSE(transposed.is_contiguous());
+  EXPECT_EQ(transposed.ToVector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+  const Tensor copy = transposed.ContiguousCopy();
+  t.data<float>()[0] = 10;
+  EXPECT_EQ(transposed.ToVector<float>()[0], 10);
+  EXPECT_EQ(copy.ToVector<float>()[0], 1);
+}
+
+TEST(TensorTest, RefusesWhatWouldLeaveTheStorage) {
+  const Tensor t = Zeros({4});
+  EXPECT_THROW(t.AsStrided({5}, {1}, 0), Error);
+  EXPECT_THROW(t.AsStrided({2}, {-1}, 0), Error);
+  EXPECT_THROW(t.AsStrided({2}, {2}, 2), Error);
+  EXPECT_THROW(t.data<double>(), Error);
+  EXPECT_THROW(CopyInto(t, Zeros({5})), Error);
+  EXPECT_THROW(Tensor().shape(), Error);
+  EXPECT_THROW(Empty({2, -1}), Error);
+}
+
+TEST(TensorTest, CastsRoundToNearestEven) {
+  const Tensor x = Tensor::FromVector<float>({1.00390625f, 1.01171875f, -2.5f}, {3});
+  EXPECT_EQ(CastCopy(x, DType::kBFloat16).ToVector<float>(),
+            (std::vector<float>{1.0f, 1.015625f, -2.5f}));
+}
+
+TEST(TensorTest, Float16RoundTripsAllBitPatterns) {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const float value = Float16::ToFloat(static_cast<uint16_t>(bits));
+    if (std::isnan(value)) continue;
+    EXPECT_EQ(Float16::FromFloat(value), bits);
+    // Halfway to the next representable number rounds to the even one.
+    const float next = Float16::ToFloat(static_cast<uint16_t>(bits + 1));
+    if (std::isfinite(value) && std::isfinite(next) && (bits & 0x7fff) != 0x7fff) {
+      const float middle = static_cast<float>((static_cast<double>(value) + next) / 2);
+      EXPECT_EQ(Float16::FromFloat(middle), bits + (bits & 1)) << bits;
+    }
+  }
+  EXPECT_EQ(Float16::FromFloat(65520.0f), 0x7c00);
+  EXPECT_EQ(Float16::FromFloat(65519.0f), 0x7bff);
+  EXPECT_TRUE(std::isnan(float(Float16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST(TensorTest, AddIntoAccumulatesHalfInFloat32) {
+  const Tensor dst = Full({3}, 256.0, DType::kFloat32);
+  AddInto(dst, Full({3}, 1.0, DType::kBFloat16));
+  EXPECT_EQ(dst.ToVector<float>()[2], 257.0f);
+}
+
+TEST(TensorTest, EmptyAndMeta) {
+  EXPECT_EQ(Zeros({0, 3}).ToVector<float>().size(), 0u);
+  Allocator& meta = Allocator::For(Device::Meta());
+  const int64_t before = meta.stats().current_bytes;
+  const Tensor big = Empty({int64_t{1} << 30, 16}, DType::kFloat32, Device::Meta());
+  EXPECT_EQ(meta.stats().current_bytes - before, int64_t{1} << 36);
+  Fill(big, 1.0);
+  EXPECT_THROW(big.ToVector<float>(), Error);
+}
+
+TEST(AllocatorTest, CountsCurrentAndPeakAndKeepsToALimit) {
+  Allocator& cpu = Allocator::For(Device::Cpu());
+  cpu.ResetPeak();
+  const int64_t before = cpu.stats().current_bytes;
+  {
+    const Tensor a = Empty({1024});
+    const Tensor b = Empty({2048});
+    EXPECT_EQ(cpu.stats().current_bytes - before, 4 * (1024 + 2048));
+  }
+  EXPECT_EQ(cpu.stats().current_bytes, before);
+  EXPECT_EQ(cpu.stats().peak_bytes - before, 4 * (1024 + 2048));
+  cpu.SetLimit(before + 4096);
+  EXPECT_THROW(Empty({2048}), OutOfMemoryError);
+  cpu.SetLimit(0);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(Empty({1}).raw_data()) % 64, 0u);
+}
+
+TEST(StorageTest, ReleasedBytesComeBackWithoutCountingAsAChange) {
+  const Tensor t = Full({4}, 1.0);
+  const uint64_t version = t.storage()->version();
+  t.storage()->ReleaseBytes();
+  EXPECT_THROW(t.raw_data(), Error);
+  t.storage()->ObtainBytes();
+  {
+    const UncountedWrite write(t.storage());
+    Fill(t, 2.0);
+  }
+  EXPECT_EQ(t.storage()->version(), version);
+  EXPECT_EQ(t.ToVector<float>()[3], 2.0f);
+}
+
+TEST(PlacementTest, FusedProjectionSplitByHeadsRoundTrips) {
+  // Three blocks (q, k, v) of 5 heads of 2, two ranks with 3 and 2 heads.
+  Tensor global = Empty({3, 30});
+  for (int64_t i = 0; i < 90; ++i) global.data<float>()[i] = static_cast<float>(i);
+  const Tensor rebuilt = Zeros({3, 30});
+  for (int rank = 0; rank < 2; ++rank) {
+    const Share heads = EvenShare(5, 2, rank);
+    const Placement::Piece piece{10, heads.begin * 2, heads.count * 2};
+    const Placement p = Placement::Split({3, 30}, 1, {piece, piece, piece});
+    EXPECT_EQ(p.local_shape(), (Shape{3, 3 * heads.count * 2}));
+    const Tensor local = Zeros(p.local_shape());
+    CopyGlobalToLocal(p, global, local);
+    EXPECT_EQ(local.ToVector<float>()[2 * heads.count], 10.0f + heads.begin * 2);
+    CopyLocalToGlobal(p, local, rebuilt);
+  }
+  EXPECT_EQ(rebuilt.ToVector<float>(), global.ToVector<float>());
+}
+
+}  // namespace
+}  // namespace tessera

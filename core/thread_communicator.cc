@@ -1,0 +1,276 @@
+#include "core/thread_communicator.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+// Set when a rank has failed: every wait of every group of the run ends with an Error.
+struct Abort {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool failed = false;
+};
+
+// What one rank brings to a collective.
+struct Contribution {
+  std::string contract;  // operation, dtype and count, which must agree over ranks
+  Tensor in;
+  Tensor out;
+  int color = 0;
+  int key = 0;
+};
+
+// The state shared by the ranks of one group. One mutex serves all groups of a run (`abort`).
+struct Group {
+  Group(int size, std::string name, std::shared_ptr<Abort> abort)
+      : size(size), name(std::move(name)), abort(std::move(abort)), contributions(size) {}
+
+  const int size;
+  const std::string name;
+  const std::shared_ptr<Abort> abort;
+  std::vector<Contribution> contributions;
+  int arrived = 0;
+  int departed = 0;
+  uint64_t round = 0;
+  std::string mismatch;
+  std::map<int, std::shared_ptr<Group>> children;
+  std::map<std::tuple<int, int, int>, std::deque<Tensor>> mail;  // (source, destination, tag)
+};
+
+Tensor Flat(const Tensor& t, int64_t begin, int64_t count) {
+  return t.AsStrided({count}, {1}, t.offset() + begin);
+}
+
+// out = op over ranks of elements [begin, begin + out.numel()) of their `in`, in rank order.
+void Reduce(const std::vector<Contribution>& all, int64_t begin, const Tensor& out, ReduceOp op) {
+  const int64_t n = out.numel();
+  const DType wide = IsFloating(out.dtype()) ? AccumulateDType(out.dtype()) : out.dtype();
+  Tensor sum = CastCopy(Flat(all[0].in, begin, n), wide);
+  for (size_t r = 1; r < all.size(); ++r) {
+    const Tensor next = CastCopy(Flat(all[r].in, begin, n), wide);
+    DispatchAll(wide, "all_reduce", [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (!std::is_same_v<T, bool>) {
+        T* a = sum.data<T>();
+        const T* b = next.data<T>();
+        for (int64_t i = 0; i < n; ++i) {
+          if (op == ReduceOp::kSum) {
+            a[i] = static_cast<T>(a[i] + b[i]);
+          } else if ((op == ReduceOp::kMax) == (a[i] < b[i])) {
+            a[i] = b[i];
+          }
+        }
+      }
+    });
+  }
+  CopyInto(Flat(out, 0, n), sum);
+}
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<Group> group, int rank)
+      : group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size; }
+  const std::string& name() const override { return group_->name; }
+
+  CommHandlePtr AllReduce(const Tensor& t, ReduceOp op) override {
+    if (t.device().is_meta()) return CompletedHandle();
+    const Tensor result = EmptyLike(t);
+    Exchange("all_reduce", {"", t, t}, [&](const auto& all) { Reduce(all, 0, result, op); });
+    CopyInto(Flat(t, 0, t.numel()), Flat(result, 0, t.numel()));
+    return CompletedHandle();
+  }
+
+  CommHandlePtr ReduceScatter(const Tensor& out, const Tensor& in, ReduceOp op) override {
+    CheckChunks("reduce_scatter", in, out);
+    if (in.device().is_meta()) return CompletedHandle();
+    Exchange("reduce_scatter", {"", in, out},
+             [&](const auto& all) { Reduce(all, rank_ * out.numel(), out, op); });
+    return CompletedHandle();
+  }
+
+  CommHandlePtr AllGather(const Tensor& out, const Tensor& in) override {
+    CheckChunks("all_gather", out, in);
+    if (in.device().is_meta()) return CompletedHandle();
+    const int64_t n = in.numel();
+    Exchange("all_gather", {"", in, out}, [&](const auto& all) {
+      for (int r = 0; r < size(); ++r) CopyInto(Flat(out, r * n, n), Flat(all[r].in, 0, n));
+    });
+    return CompletedHandle();
+  }
+
+  CommHandlePtr Broadcast(const Tensor& t, int root) override {
+    TESSERA_CHECK(root >= 0 && root < size(), "broadcast", "root ", root, " in group ", name());
+    if (t.device().is_meta()) return CompletedHandle();
+    Exchange("broadcast", {"", t, t}, [&](const auto& all) {
+      if (rank_ != root) CopyInto(Flat(t, 0, t.numel()), Flat(all[root].in, 0, t.numel()));
+    });
+    return CompletedHandle();
+  }
+
+  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override {
+    TESSERA_CHECK(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", in, " and ",
+                  out, " do not hold ", size(), " equal chunks");
+    if (in.device().is_meta()) return CompletedHandle();
+    const int64_t n = in.numel() / size();
+    Exchange("all_to_all", {"", in, out}, [&](const auto& all) {
+      for (int r = 0; r < size(); ++r) CopyInto(Flat(out, r * n, n), Flat(all[r].in, rank_ * n, n));
+    });
+    return CompletedHandle();
+  }
+
+  CommHandlePtr Send(const Tensor& t, int destination, int tag) override {
+    CheckPeer("send", destination);
+    Tensor copy = EmptyLike(t);
+    CopyInto(copy, t);
+    std::lock_guard<std::mutex> lock(group_->abort->mutex);
+    group_->mail[{rank_, destination, tag}].push_back(std::move(copy));
+    group_->abort->changed.notify_all();
+    return CompletedHandle();
+  }
+
+  CommHandlePtr Receive(const Tensor& t, int source, int tag) override {
+    CheckPeer("receive", source);
+    std::unique_lock<std::mutex> lock(group_->abort->mutex);
+    auto& box = group_->mail[{source, rank_, tag}];
+    Await(lock, "receive", [&] { return !box.empty(); });
+    const Tensor message = box.front();
+    box.pop_front();
+    lock.unlock();
+    CopyInto(t, message);
+    return CompletedHandle();
+  }
+
+  void Barrier() override {
+    Exchange("barrier", {}, [](const auto&) {});
+  }
+
+  std::shared_ptr<Communicator> Split(int color, int key, const std::string& name) override {
+    std::vector<std::tuple<int, int>> members;  // (key, rank) of this rank's color
+    Contribution mine;
+    mine.color = color;
+    mine.key = key;
+    std::shared_ptr<Group> child;
+    Exchange("split", mine, [&](const auto& all) {
+      for (int r = 0; r < size(); ++r) {
+        if (all[r].color == color) members.emplace_back(all[r].key, r);
+      }
+      std::lock_guard<std::mutex> lock(group_->abort->mutex);
+      auto& entry = group_->children[color];
+      if (entry == nullptr) {
+        entry = std::make_shared<Group>(static_cast<int>(members.size()), name, group_->abort);
+      }
+      child = entry;
+    });
+    Exchange("split", {}, [&](const auto&) {
+      std::lock_guard<std::mutex> lock(group_->abort->mutex);
+      group_->children.clear();
+    });
+    std::sort(members.begin(), members.end());
+    int rank = 0;
+    while (std::get<1>(members[rank]) != rank_) ++rank;
+    return std::make_shared<ThreadCommunicator>(child, rank);
+  }
+
+ private:
+  template <typename Ready>
+  void Await(std::unique_lock<std::mutex>& lock, const char* operation, Ready ready) {
+    Abort& abort = *group_->abort;
+    abort.changed.wait(lock, [&] { return abort.failed || ready(); });
+    if (!ready()) {
+      throw Error(operation, Concat("another rank of group ", name(), " has failed"));
+    }
+  }
+
+  // Waits for all ranks, runs `body` on every rank at once with all contributions, and waits until
+  // all have run it, so that operands may be reused.
+  template <typename Body>
+  void Exchange(const char* operation, Contribution mine, Body body) {
+    mine.contract = mine.in.defined()
+                        ? Concat(operation, " of ", mine.in.dtype(), " x ", mine.in.numel())
+                        : std::string(operation);
+    if (mine.in.defined()) {
+      TESSERA_CHECK(mine.in.is_contiguous() && mine.out.is_contiguous(), operation,
+                    "tensors must be contiguous");
+    }
+    Group& g = *group_;
+    std::unique_lock<std::mutex> lock(g.abort->mutex);
+    Await(lock, operation, [&] { return g.departed == 0 || g.arrived < g.size; });
+    g.contributions[rank_] = std::move(mine);
+    const uint64_t round = g.round;
+    if (++g.arrived == g.size) {
+      g.mismatch.clear();
+      for (int r = 1; r < g.size; ++r) {
+        if (g.contributions[r].contract != g.contributions[0].contract) {
+          g.mismatch = Concat("group ", g.name, ": rank 0 calls ", g.contributions[0].contract,
+                              " but rank ", r, " calls ", g.contributions[r].contract);
+        }
+      }
+      g.abort->changed.notify_all();
+    }
+    Await(lock, operation, [&] { return g.arrived == g.size; });
+    const std::string mismatch = g.mismatch;
+    lock.unlock();
+    if (mismatch.empty()) body(g.contributions);
+    lock.lock();
+    if (++g.departed == g.size) {
+      g.arrived = 0;
+      g.departed = 0;
+      ++g.round;
+      for (Contribution& c : g.contributions) c = {};
+      g.abort->changed.notify_all();
+    }
+    Await(lock, operation, [&] { return g.round != round; });
+    lock.unlock();
+    if (!mismatch.empty()) throw Error(operation, mismatch);
+  }
+
+  void CheckChunks(const char* operation, const Tensor& whole, const Tensor& chunk) const {
+    TESSERA_CHECK(whole.numel() == chunk.numel() * size() && whole.dtype() == chunk.dtype(),
+                  operation, whole, " is not ", size(), " times ", chunk);
+  }
+  void CheckPeer(const char* operation, int peer) const {
+    TESSERA_CHECK(peer >= 0 && peer < size() && peer != rank_, operation, "rank ", peer,
+                  " is not another rank of group ", name());
+  }
+
+  const std::shared_ptr<Group> group_;
+  const int rank_;
+};
+
+}  // namespace
+
+void RunRanks(int size, const std::function<void(std::shared_ptr<Communicator> world)>& body) {
+  auto abort = std::make_shared<Abort>();
+  auto group = std::make_shared<Group>(size, "world", abort);
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(std::make_shared<ThreadCommunicator>(group, rank));
+      } catch (...) {
+        std::lock_guard<std::mutex> lock(abort->mutex);
+        if (!abort->failed) first = std::current_exception();
+        abort->failed = true;
+        abort->changed.notify_all();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+}  // namespace tessera

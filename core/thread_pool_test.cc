@@ -1,0 +1,283 @@
+#include "core/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/cpu_isa.h"
+#include "core/cpu_quota.h"
+#include "core/error.h"
+
+namespace tessera {
+namespace {
+
+class ThreadPoolTest : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    before_ = NumThreads();
+    SetNumThreads(GetParam());
+  }
+  void TearDown() override { SetNumThreads(before_); }
+
+ private:
+  int before_ = 1;
+};
+
+using Chunks = std::vector<std::pair<int64_t, int64_t>>;
+
+Chunks ChunksOf(int64_t n, int64_t grain) {
+  std::mutex mutex;
+  Chunks chunks;
+  ParallelFor(n, grain, [&](int64_t begin, int64_t end) {
+    std::lock_guard<std::mutex> lock(mutex);
+    chunks.emplace_back(begin, end);
+  });
+  std::sort(chunks.begin(), chunks.end());
+  return chunks;
+}
+
+TEST_P(ThreadPoolTest, ChunksFollowFromSizeAndGrainAlone) {
+  EXPECT_EQ(ChunksOf(0, 4), Chunks{});
+  EXPECT_EQ(ChunksOf(-3, 4), Chunks{});
+  EXPECT_EQ(ChunksOf(1, 4), (Chunks{{0, 1}}));
+  EXPECT_EQ(ChunksOf(4, 4), (Chunks{{0, 4}}));
+  EXPECT_EQ(ChunksOf(5, 4), (Chunks{{0, 4}, {4, 5}}));
+  EXPECT_EQ(ChunksOf(12, 4), (Chunks{{0, 4}, {4, 8}, {8, 12}}));
+  EXPECT_EQ(ChunksOf(3, 1), (Chunks{{0, 1}, {1, 2}, {2, 3}}));
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(ChunksOf(most, most - 1), (Chunks{{0, most - 1}, {most - 1, most}}));
+  EXPECT_EQ(ChunksOf(7, most), (Chunks{{0, 7}}));
+  EXPECT_THROW(ParallelFor(1, 0, [](int64_t, int64_t) {}), Error);
+}
+
+TEST_P(ThreadPoolTest, EveryIndexOnce) {
+  constexpr int64_t kN = 100003;
+  std::vector<int> hits(kN);
+  for (int64_t grain : {1, 7, 1000, 200000}) {
+    ParallelFor(kN, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ++hits[i];
+    });
+  }
+  for (int h : hits) ASSERT_EQ(h, 4);
+}
+
+TEST_P(ThreadPoolTest, SeveralCallersAtOnce) {
+  constexpr int kCallers = 5;
+  std::vector<int64_t> sums(kCallers);
+  std::vector<std::thread> callers;
+  for (int c = 0; c < kCallers; ++c) {
+    callers.emplace_back([&sums, c] {
+      for (int round = 0; round < 200; ++round) {
+        std::vector<int64_t> parts(17);
+        ParallelFor(1700 + c, 100 + c, [&](int64_t begin, int64_t end) {
+          int64_t sum = 0;
+          for (int64_t i = begin; i < end; ++i) sum += i;
+          parts[begin / (100 + c)] = sum;
+        });
+        sums[c] += std::accumulate(parts.begin(), parts.end(), int64_t{0});
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  for (int64_t c = 0; c < kCallers; ++c) {
+    EXPECT_EQ(sums[c], 200 * ((1700 + c) * (1699 + c) / 2)) << "caller " << c;
+  }
+}
+
+TEST_P(ThreadPoolTest, ACallerDoesNotWaitForAnothersLoop) {
+  std::atomic<bool> release{false};
+  std::atomic<int> blocked{0};
+  std::thread slow([&] {
+    ParallelFor(2 * NumThreads(), 1, [&](int64_t, int64_t) {
+      ++blocked;
+      while (!release) std::this_thread::yield();
+    });
+  });
+  while (blocked < NumThreads()) std::this_thread::yield();
+  std::atomic<int> done{0};
+  ParallelFor(64, 1, [&](int64_t, int64_t) { ++done; });
+  EXPECT_EQ(done, 64);
+  release = true;
+  slow.join();
+  EXPECT_EQ(blocked, 2 * NumThreads());
+}
+
+TEST_P(ThreadPoolTest, NestedLoopsStayOnTheThread) {
+  std::atomic<int> elsewhere{0};
+  std::atomic<int64_t> total{0};
+  ParallelFor(16, 1, [&](int64_t, int64_t) {
+    const std::thread::id me = std::this_thread::get_id();
+    ParallelFor(100, 3, [&](int64_t begin, int64_t end) {
+      if (std::this_thread::get_id() != me) ++elsewhere;
+      total += end - begin;
+    });
+  });
+  EXPECT_EQ(elsewhere, 0);
+  EXPECT_EQ(total, 1600);
+}
+
+TEST_P(ThreadPoolTest, ExceptionsReachTheCallerAfterTheLoop) {
+  for (int bad : {0, 31, 63}) {
+    std::atomic<int> running{0};
+    try {
+      ParallelFor(64, 1, [&](int64_t begin, int64_t) {
+        ++running;
+        const bool throws = begin == bad;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        --running;
+        if (throws) throw std::runtime_error("chunk " + std::to_string(begin));
+      });
+      FAIL() << "no exception";
+    } catch (const std::runtime_error& e) {
+      EXPECT_EQ(e.what(), "chunk " + std::to_string(bad));
+    }
+    EXPECT_EQ(running, 0);
+  }
+  // The pool is as good as before, and loops on this thread are parallel again.
+  std::atomic<int> done{0};
+  ParallelFor(10, 1, [&](int64_t, int64_t) { ++done; });
+  EXPECT_EQ(done, 10);
+}
+
+TEST_P(ThreadPoolTest, AllThreadsTakePart) {
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  ParallelFor(NumThreads(), 1, [&](int64_t, int64_t) {
+    std::unique_lock<std::mutex> lock(mutex);
+    ids.insert(std::this_thread::get_id());
+    while (static_cast<int>(ids.size()) < NumThreads() &&
+           std::chrono::steady_clock::now() < deadline) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+  });
+  EXPECT_EQ(static_cast<int>(ids.size()), NumThreads());
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
+
+TEST(AvailableCores, NoMoreThanTheAffinityMask) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  EXPECT_GE(AvailableCores(), 1);
+  EXPECT_LE(AvailableCores(), CPU_COUNT(&before));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_EQ(AvailableCores(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
+class CpuQuotaTest : public testing::Test {
+ protected:
+  CpuQuotaTest() { std::filesystem::remove_all(root_); }
+  void Write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  double Quota(const std::string& membership) {
+    Write("/membership", membership);
+    return CpuQuota(root_ + "/membership", root_ + "/fs");
+  }
+  const std::string root_ = testing::TempDir() + "cgroups";
+  const double unlimited_ = std::numeric_limits<double>::infinity();
+};
+
+TEST_F(CpuQuotaTest, Version2CountsAncestors) {
+  EXPECT_EQ(Quota("0::/a/b\n"), unlimited_);
+  Write("/fs/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(Quota("0::/a/b\n"), unlimited_);
+  Write("/fs/a/cpu.max", "150000 100000\n");
+  EXPECT_DOUBLE_EQ(Quota("0::/a/b\n"), 1.5);
+  Write("/fs/a/b/cpu.max", "50000 100000\n");
+  EXPECT_DOUBLE_EQ(Quota("0::/a/b\n"), 0.5);
+  EXPECT_DOUBLE_EQ(Quota("0::/a\n"), 1.5);
+  EXPECT_EQ(Quota("0::/other\n"), unlimited_);
+  Write("/fs/cpu.max", "300000 100000\n");
+  EXPECT_DOUBLE_EQ(Quota("0::/not/mounted/here\n"), 3.0);
+  EXPECT_DOUBLE_EQ(Quota("0::/\n"), 3.0);
+}
+
+TEST_F(CpuQuotaTest, Version1AndBothSideBySide) {
+  Write("/fs/cpu/docker/cpu.cfs_quota_us", "-1\n");
+  Write("/fs/cpu/docker/cpu.cfs_period_us", "100000\n");
+  const std::string membership = "5:cpuset:/docker\n4:cpu,cpuacct:/docker\n0::/docker\n";
+  EXPECT_EQ(Quota(membership), unlimited_);
+  Write("/fs/cpu/docker/cpu.cfs_quota_us", "250000\n");
+  EXPECT_DOUBLE_EQ(Quota(membership), 2.5);
+  Write("/fs/unified/docker/cpu.max", "200000 100000\n");
+  EXPECT_DOUBLE_EQ(Quota(membership), 2.0);
+  // Only the cpu controller counts.
+  EXPECT_EQ(Quota("5:cpuset,cpuacct:/docker\n"), unlimited_);
+}
+
+TEST_F(CpuQuotaTest, NonsenseSetsNoLimit) {
+  EXPECT_EQ(CpuQuota("/nonexistent", "/nonexistent"), unlimited_);
+  Write("/fs/a/cpu.max", "many 5\n");
+  EXPECT_EQ(Quota("0::/a\n\nx\n1:2\n"), unlimited_);
+  Write("/fs/a/cpu.max", "100 0\n");
+  EXPECT_EQ(Quota("0::/a\n"), unlimited_);
+}
+
+TEST(CpuIsa, NamesAndFallBack) {
+  EXPECT_EQ(ParseCpuIsa("avx2"), CpuIsa::kAvx2);
+  EXPECT_EQ(ParseCpuIsa("AVX2"), std::nullopt);
+  EXPECT_EQ(DetectedIsa() >= CpuIsa::kAvx2,
+            static_cast<bool>(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
+  using Fn = int();
+  const IsaTable<Fn> table{[] { return 0; }, nullptr, [] { return 2; }};
+  EXPECT_EQ(table.Select(CpuIsa::kBaseline)(), 0);
+  EXPECT_EQ(table.Select(CpuIsa::kAvx2)(), 0);
+  EXPECT_EQ(table.Select(CpuIsa::kAvx512)(), 2);
+}
+
+TEST(CpuIsa, CanBeLoweredButNotRaised) {
+  const CpuIsa before = ActiveIsa();
+  EXPECT_LE(before, DetectedIsa());
+  SetActiveIsa(CpuIsa::kBaseline);
+  EXPECT_EQ(ActiveIsa(), CpuIsa::kBaseline);
+  SetActiveIsa(before);
+  if (DetectedIsa() < CpuIsa::kAvx512) {
+    EXPECT_THROW(SetActiveIsa(CpuIsa::kAvx512), Error);
+  }
+}
+
+TEST(CpuIsa, TheEnvironmentIsChecked) {
+  const char* before = getenv("TESSERA_CPU_ISA");
+  const std::string saved = before == nullptr ? "" : before;
+  setenv("TESSERA_CPU_ISA", "sse9", 1);
+  EXPECT_EQ(Message(CheckIsaEnvironment()),
+            "TESSERA_CPU_ISA=sse9: must be baseline, avx2 or avx512");
+  setenv("TESSERA_CPU_ISA", "baseline", 1);
+  EXPECT_TRUE(CheckIsaEnvironment().ok());
+  setenv("TESSERA_CPU_ISA", "avx512", 1);
+  EXPECT_EQ(CheckIsaEnvironment().ok(), DetectedIsa() == CpuIsa::kAvx512);
+  unsetenv("TESSERA_CPU_ISA");
+  EXPECT_TRUE(CheckIsaEnvironment().ok());
+  if (before != nullptr) setenv("TESSERA_CPU_ISA", saved.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,67 @@
+// Makes batches ahead of their use, on one thread of its own.
+//
+//   PrefetchingLoader loader([&](int64_t i) { return MakeBatch(*train, RowsOfBatch(i)); },
+//                            {.begin = first, .end = last});
+//   while (true) {
+//     TESSERA_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader.Next());
+//     if (!batch) break;
+//     ...
+//   }
+//
+// Batches come in order. A failure comes in its place in the order, and again at every later call.
+// The destructor may be called at any time: it waits for the batch being made, and no longer.
+#ifndef TESSERA_DATA_DATASET_PREFETCHING_LOADER_H_
+#define TESSERA_DATA_DATASET_PREFETCHING_LOADER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/status.h"
+#include "data/dataset/token_dataset.h"
+
+namespace tessera::data {
+
+struct PrefetchingOptions {
+  int64_t begin = 0;  // number of the first batch
+  int64_t end = std::numeric_limits<int64_t>::max();
+  int64_t depth = 2;  // batches that are ready or being made, >= 1
+};
+
+class PrefetchingLoader {
+ public:
+  // `make` gives the batch of a number; it is called with begin, begin + 1, ... on the loader's
+  // thread, and what it uses must outlive the loader. An exception of it becomes a status.
+  using MakeBatchFn = std::function<absl::StatusOr<Batch>(int64_t)>;
+
+  PrefetchingLoader(MakeBatchFn make, const PrefetchingOptions& options);
+  ~PrefetchingLoader();
+  PrefetchingLoader(const PrefetchingLoader&) = delete;
+  PrefetchingLoader& operator=(const PrefetchingLoader&) = delete;
+
+  // The next batch, waiting for it if need be; nullopt after the last one. One thread at a time.
+  absl::StatusOr<std::optional<Batch>> Next();
+
+ private:
+  void Run();
+  absl::StatusOr<Batch> MakeGuarded(int64_t number) const;
+
+  const MakeBatchFn make_;
+  const PrefetchingOptions options_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<absl::StatusOr<Batch>> ready_;
+  bool finished_ = false;  // nothing follows what is ready
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_DATASET_PREFETCHING_LOADER_H_

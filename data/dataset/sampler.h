@@ -1,0 +1,67 @@
+// Which samples make up a batch: a function of the step, not a state.
+//
+//   Sampler sampler({.num_samples = train->size(), .batch_size = 8, .micro_batches = 4, .seed = 0});
+//   std::vector<int64_t> rows = sampler.Rows({.step = 120, .micro_batch = 2, .rank = 1, .world = 4});
+//
+// All samples ever drawn stand in one line. The row `row` of a batch has the position
+//   step * global_batch + micro_batch * (batch_size * world) + rank * batch_size + row,
+//   global_batch = micro_batches * batch_size * world,
+// so a step takes the same set of samples on any world size with the same global batch, any rank
+// can tell any other's share, and a run resumes by starting at a later step. Epochs run on without a
+// break: position p is number p % n of epoch p / n, n = num_samples, and a batch may hold the end of
+// one epoch and the beginning of the next. Within an epoch the order is the KeyedPermutation of
+// (seed, epoch), or 0, 1, 2, ... without shuffling.
+#ifndef TESSERA_DATA_DATASET_SAMPLER_H_
+#define TESSERA_DATA_DATASET_SAMPLER_H_
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace tessera::data {
+
+struct SamplerOptions {
+  int64_t num_samples = 0;    // >= 1
+  int64_t batch_size = 1;     // rows of one micro-batch on one rank
+  int64_t micro_batches = 1;  // of one optimizer step
+  uint64_t seed = 0;
+  bool shuffle = true;
+  // Positions from here on have no sample: the last batches are shorter or empty. To go through the
+  // data once, as evaluation does: num_samples.
+  int64_t end_position = std::numeric_limits<int64_t>::max();
+};
+
+struct BatchPlace {
+  int64_t step = 0;         // counts from 0
+  int64_t micro_batch = 0;  // of [0, micro_batches)
+  int64_t rank = 0;         // among the data-parallel ranks
+  int64_t world = 1;        // how many there are
+};
+
+class Sampler {
+ public:
+  // Throws Error for options out of their range.
+  explicit Sampler(const SamplerOptions& options);
+
+  // The samples of one micro-batch of one rank: batch_size indices of [0, num_samples), fewer only
+  // where the positions reach end_position. Throws Error for a place out of its range.
+  std::vector<int64_t> Rows(const BatchPlace& place) const;
+
+  // The sample at a position >= 0 of the line.
+  int64_t SampleAt(int64_t position) const;
+
+  // Steps until all positions below `positions` are used; the last may be short of some.
+  int64_t StepsFor(int64_t positions, int64_t world) const;
+  int64_t GlobalBatch(int64_t world) const {
+    return options_.batch_size * options_.micro_batches * world;
+  }
+
+  const SamplerOptions& options() const { return options_; }
+
+ private:
+  SamplerOptions options_;
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_DATASET_SAMPLER_H_

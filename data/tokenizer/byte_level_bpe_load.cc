@@ -1,0 +1,305 @@
+// Reads the files of a byte-level BPE. What would change ids and is not supported is refused by
+// its name.
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/file.h"
+#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/json_text.h"
+
+namespace tessera::data {
+namespace {
+
+using nlohmann::json;
+
+absl::Status Unsupported(const std::string& path, std::string_view part, const json& value) {
+  std::string shown = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (value.is_object() && value.contains("type") && value["type"].is_string()) {
+    shown = value["type"].get<std::string>();
+  }
+  return InvalidArgument(path, ": ", part, " ", shown.substr(0, 80), " is not supported");
+}
+
+// The value at `key`; null where it is absent.
+const json& At(const json& object, const char* key) {
+  static const json* const null = new json();
+  const auto at = object.find(key);
+  return at == object.end() ? *null : *at;
+}
+
+absl::Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
+  const json& item = At(object, key);
+  if (item.is_null()) return absl::OkStatus();
+  if (!item.is_boolean()) return InvalidArgument(path, ": ", key, " is not true or false");
+  *value = item.get<bool>();
+  return absl::OkStatus();
+}
+
+bool IsEmptyOrNull(const json& value) {
+  return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
+absl::Status ReadVocab(const json& vocab, const std::string& path, ByteLevelBpeConfig* config) {
+  if (!vocab.is_object()) return InvalidArgument(path, ": the vocabulary is not a JSON object");
+  if (vocab.empty()) return InvalidArgument(path, ": the vocabulary is empty");
+  config->vocab.reserve(vocab.size());
+  for (const auto& [piece, id] : vocab.items()) {
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) {
+      return InvalidArgument(path, ": the id of token ", piece, " is not a number >= 0");
+    }
+    config->vocab.emplace_back(piece, id.get<int32_t>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddMerge(std::string_view line, const std::string& where, ByteLevelBpeConfig* config) {
+  const size_t space = line.find(' ');
+  if (space == 0 || space == std::string_view::npos || space + 1 == line.size() ||
+      line.find(' ', space + 1) != std::string_view::npos) {
+    return InvalidArgument(where, ": not two pieces with a space between: ", line.substr(0, 80));
+  }
+  config->merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  return absl::OkStatus();
+}
+
+// merges.txt: a "#version" line, then one "left right" per line.
+absl::Status ReadMergesFile(const std::string& path, ByteLevelBpeConfig* config) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  size_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = text.find('\n', begin);
+    if (end == std::string::npos) end = text.size();
+    std::string_view line = std::string_view(text).substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    begin = end + 1;
+    ++number;
+    if (line.empty() || line.starts_with("#version")) continue;
+    TESSERA_RETURN_IF_ERROR(AddMerge(line, Concat(path, ":", number), config));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadJsonMerges(const json& merges, const std::string& path,
+                            ByteLevelBpeConfig* config) {
+  if (!merges.is_array()) return InvalidArgument(path, ": model.merges is not an array");
+  config->merges.reserve(merges.size());
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const json& merge = merges[i];
+    const std::string where = Concat(path, ": model.merges[", i, "]");
+    if (merge.is_string()) {
+      TESSERA_RETURN_IF_ERROR(AddMerge(merge.get_ref<const std::string&>(), where, config));
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      const std::string line = Concat(merge[0].get_ref<const std::string&>(), " ",
+                                      merge[1].get_ref<const std::string&>());
+      TESSERA_RETURN_IF_ERROR(AddMerge(line, where, config));
+    } else {
+      return InvalidArgument(where, ": neither \"a b\" nor [\"a\", \"b\"]");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadAddedToken(const json& item, int64_t id, const std::string& path,
+                            ByteLevelBpeConfig* config) {
+  const json& content = item.is_object() ? At(item, "content") : item;
+  if (!content.is_string() || IsEmptyOrNull(content) || id < 0 || id > INT32_MAX) {
+    return InvalidArgument(path, ": an added token needs a content and an id >= 0");
+  }
+  AddedToken token{.content = content.get<std::string>(), .id = static_cast<int32_t>(id)};
+  for (const AddedToken& known : config->added_tokens) {
+    if (known.content == token.content) return absl::OkStatus();
+  }
+  bool single_word = false;
+  token.special = false;
+  token.normalized = true;
+  if (item.is_object()) {
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "special", path, &token.special));
+    token.normalized = !token.special;
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "lstrip", path, &token.lstrip));
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "rstrip", path, &token.rstrip));
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "normalized", path, &token.normalized));
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "single_word", path, &single_word));
+  }
+  if (single_word) {
+    return InvalidArgument(path, ": single_word of added token ", token.content,
+                           " is not supported");
+  }
+  config->added_tokens.push_back(std::move(token));
+  return absl::OkStatus();
+}
+
+absl::Status ReadModel(const json& model, const std::string& path, ByteLevelBpeConfig* config) {
+  if (!model.is_object()) return InvalidArgument(path, ": no object \"model\"");
+  const json& type = At(model, "type");
+  if (!type.is_null() && type != "BPE") return Unsupported(path, "model", model);
+  const json& dropout = At(model, "dropout");
+  if (!dropout.is_null() && dropout != 0) return Unsupported(path, "model.dropout", dropout);
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!IsEmptyOrNull(At(model, key))) {
+      return Unsupported(path, Concat("model.", key), At(model, key));
+    }
+  }
+  bool byte_fallback = false;
+  TESSERA_RETURN_IF_ERROR(ReadBool(model, "byte_fallback", path, &byte_fallback));
+  if (byte_fallback) return Unsupported(path, "model.byte_fallback", true);
+  TESSERA_RETURN_IF_ERROR(ReadBool(model, "fuse_unk", path, &config->fuse_unk));
+  TESSERA_RETURN_IF_ERROR(ReadBool(model, "ignore_merges", path, &config->ignore_merges));
+  const json& unk = At(model, "unk_token");
+  if (!IsEmptyOrNull(unk)) {
+    if (!unk.is_string()) return Unsupported(path, "model.unk_token", unk);
+    config->unk_token = unk.get<std::string>();
+  }
+  TESSERA_RETURN_IF_ERROR(ReadVocab(At(model, "vocab"), path, config));
+  return ReadJsonMerges(At(model, "merges"), path, config);
+}
+
+absl::Status ReadPreTokenizer(const json& value, const std::string& path,
+                              ByteLevelBpeConfig* config) {
+  const json* pre = &value;
+  if (pre->is_object() && At(*pre, "type") == "Sequence" &&
+      At(*pre, "pretokenizers").is_array() && At(*pre, "pretokenizers").size() == 1) {
+    pre = &At(*pre, "pretokenizers")[0];
+  }
+  if (!pre->is_object() || At(*pre, "type") != "ByteLevel") {
+    return Unsupported(path, "pre_tokenizer", *pre);
+  }
+  TESSERA_RETURN_IF_ERROR(ReadBool(*pre, "add_prefix_space", path, &config->add_prefix_space));
+  return ReadBool(*pre, "use_regex", path, &config->use_regex);
+}
+
+absl::Status ReadTokenizerJson(const std::string& path, ByteLevelBpeConfig* config) {
+  TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
+  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
+  TESSERA_RETURN_IF_ERROR(ReadModel(At(root, "model"), path, config));
+  if (!At(root, "normalizer").is_null()) {
+    return Unsupported(path, "normalizer", At(root, "normalizer"));
+  }
+  TESSERA_RETURN_IF_ERROR(ReadPreTokenizer(At(root, "pre_tokenizer"), path, config));
+  for (const char* key : {"post_processor", "decoder"}) {
+    const json& part = At(root, key);
+    if (!part.is_null() && !(part.is_object() && At(part, "type") == "ByteLevel")) {
+      return Unsupported(path, key, part);
+    }
+  }
+  const json& added = At(root, "added_tokens");
+  if (!added.is_null() && !added.is_array()) {
+    return InvalidArgument(path, ": added_tokens is not an array");
+  }
+  for (const json& item : added) {
+    const json& id = item.is_object() ? At(item, "id") : item;
+    const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
+    TESSERA_RETURN_IF_ERROR(ReadAddedToken(item, number, path, config));
+  }
+  return absl::OkStatus();
+}
+
+// "<|endoftext|>" or {"content": "<|endoftext|>", ...}; false: keep what is there.
+bool ReadName(const json& object, const char* key, std::optional<std::string>* name) {
+  const json& item = At(object, key);
+  const json& content = item.is_object() ? At(item, "content") : item;
+  if (!content.is_string() || IsEmptyOrNull(content)) return false;
+  *name = content.get<std::string>();
+  return true;
+}
+
+void ReadNames(const json& object, ByteLevelBpeConfig* config) {
+  ReadName(object, "eos_token", &config->eos_token);
+  ReadName(object, "bos_token", &config->bos_token);
+  ReadName(object, "pad_token", &config->pad_token);
+}
+
+// tokenizer_config.json; `plain` where the vocabulary does not come from tokenizer.json.
+absl::Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelBpeConfig* config) {
+  TESSERA_ASSIGN_OR_RETURN(config->tokenizer_config, ReadFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(config->tokenizer_config, path));
+  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
+  TESSERA_RETURN_IF_ERROR(ReadBool(root, "add_prefix_space", path, &config->add_prefix_space));
+  if (plain) {
+    const json& name = At(root, "tokenizer_class");
+    const bool known = name.is_null() || name == "GPT2Tokenizer" || name == "GPT2TokenizerFast" ||
+                       name == "CodeGenTokenizer" || name == "CodeGenTokenizerFast";
+    if (!known) return Unsupported(path, "tokenizer_class", name);
+    bool add_bos = false;
+    TESSERA_RETURN_IF_ERROR(ReadBool(root, "add_bos_token", path, &add_bos));
+    if (add_bos) return Unsupported(path, "add_bos_token", true);
+  }
+  const json& added = At(root, "added_tokens_decoder");
+  if (!added.is_null() && !added.is_object()) {
+    return InvalidArgument(path, ": added_tokens_decoder is not an object");
+  }
+  for (const auto& [key, item] : added.items()) {
+    const bool number = !key.empty() && key.size() < 10 &&
+                        key.find_first_not_of("0123456789") == std::string::npos;
+    TESSERA_RETURN_IF_ERROR(ReadAddedToken(item, number ? std::stoi(key) : -1, path, config));
+  }
+  ReadNames(root, config);
+  return absl::OkStatus();
+}
+
+absl::Status ReadPlainFiles(const std::filesystem::path& folder, ByteLevelBpeConfig* config) {
+  constexpr const char* kNames[][2] = {{"vocab.json", "merges.txt"},
+                                       {"encoder.json", "vocab.bpe"}};
+  std::error_code ignored;
+  for (const auto& [vocab, merges] : kNames) {
+    const std::string vocab_path = (folder / vocab).string();
+    const std::string merges_path = (folder / merges).string();
+    const bool has_vocab = std::filesystem::exists(vocab_path, ignored);
+    const bool has_merges = std::filesystem::exists(merges_path, ignored);
+    if (!has_vocab && !has_merges) continue;
+    if (!has_vocab) return NotFound(vocab_path, ": no such file, needed beside ", merges);
+    if (!has_merges) return NotFound(merges_path, ": no such file, needed beside ", vocab);
+    TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(vocab_path));
+    TESSERA_RETURN_IF_ERROR(ReadVocab(root, vocab_path, config));
+    return ReadMergesFile(merges_path, config);
+  }
+  return NotFound(folder.string(),
+                  ": no tokenizer here (tokenizer.json, vocab.json + merges.txt, or encoder.json + "
+                  "vocab.bpe)");
+}
+
+// added_tokens.json: {"text": id, ...}, as older versions of transformers write it.
+absl::Status ReadAddedTokensFile(const std::string& path, ByteLevelBpeConfig* config) {
+  TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
+  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
+  for (const auto& [content, id] : root.items()) {
+    const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
+    TESSERA_RETURN_IF_ERROR(ReadAddedToken(json(content), number, path, config));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Load(const std::string& folder) {
+  const std::filesystem::path base(folder);
+  std::error_code ignored;
+  const auto exists = [&](const char* name) {
+    return std::filesystem::exists(base / name, ignored);
+  };
+  ByteLevelBpeConfig config;
+  const bool plain = !exists("tokenizer.json");
+  if (plain) {
+    TESSERA_RETURN_IF_ERROR(ReadPlainFiles(base, &config));
+  } else {
+    TESSERA_RETURN_IF_ERROR(ReadTokenizerJson((base / "tokenizer.json").string(), &config));
+  }
+  if (exists("special_tokens_map.json")) {
+    const std::string path = (base / "special_tokens_map.json").string();
+    TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
+    if (root.is_object()) ReadNames(root, &config);
+  }
+  if (exists("tokenizer_config.json")) {
+    const std::string path = (base / "tokenizer_config.json").string();
+    TESSERA_RETURN_IF_ERROR(ReadTokenizerConfig(path, plain, &config));
+  }
+  if (plain && exists("added_tokens.json")) {
+    TESSERA_RETURN_IF_ERROR(ReadAddedTokensFile((base / "added_tokens.json").string(), &config));
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ByteLevelBpe> bpe,
+                           Create(std::move(config), folder));
+  return std::unique_ptr<Tokenizer>(std::move(bpe));
+}
+
+}  // namespace tessera::data

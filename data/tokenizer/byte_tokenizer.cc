@@ -1,0 +1,30 @@
+#include "data/tokenizer/byte_tokenizer.h"
+
+#include "core/file.h"
+
+namespace tessera::data {
+
+ByteTokenizer::ByteTokenizer() : bytes_(256, '\0') {
+  for (int i = 0; i < 256; ++i) bytes_[i] = static_cast<char>(i);
+  eos_id_ = kEosId;
+  set_special_tokens({{std::string(kEndOfText), kEosId}});
+}
+
+void ByteTokenizer::EncodeTo(std::string_view text, const EncodeOptions&,
+                             std::vector<int32_t>* ids) const {
+  ids->reserve(ids->size() + text.size());
+  for (const char c : text) ids->push_back(static_cast<uint8_t>(c));
+}
+
+std::string_view ByteTokenizer::TokenBytes(int32_t id) const {
+  if (id >= 0 && id < kEosId) return std::string_view(bytes_).substr(static_cast<size_t>(id), 1);
+  return id == kEosId ? kEndOfText : std::string_view();
+}
+
+absl::Status ByteTokenizer::Save(const std::string& folder) const {
+  return WriteFileAtomically(folder + "/tokenizer_config.json",
+                             Concat("{\n  \"tokenizer_class\": \"", kClassName,
+                                    "\",\n  \"eos_token\": \"", kEndOfText, "\"\n}\n"));
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,103 @@
+#include "data/tokenizer/gpt2_split.h"
+
+#include <array>
+#include <cstdint>
+
+#include "data/tokenizer/utf8.h"
+
+namespace tessera::data {
+namespace {
+
+constexpr uint8_t kNotAscii = 0xFF;
+
+constexpr std::array<uint8_t, 256> AsciiClasses() {
+  std::array<uint8_t, 256> classes{};
+  for (int c = 0; c < 256; ++c) {
+    if (c >= 0x80) {
+      classes[c] = kNotAscii;
+    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+      classes[c] = static_cast<uint8_t>(CharClass::kLetter);
+    } else if (c >= '0' && c <= '9') {
+      classes[c] = static_cast<uint8_t>(CharClass::kNumber);
+    } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
+      classes[c] = static_cast<uint8_t>(CharClass::kSpace);
+    }
+  }
+  return classes;
+}
+constexpr std::array<uint8_t, 256> kAsciiClasses = AsciiClasses();
+
+// Length of 's 't 're 've 'm 'll 'd at the front of `text`, which begins with an apostrophe; 0 if
+// it is none of them.
+size_t ContractionLength(std::string_view text) {
+  if (text.size() < 2) return 0;
+  switch (text[1]) {
+    case 's':
+    case 't':
+    case 'm':
+    case 'd':
+      return 2;
+    case 'r':
+    case 'v':
+      return text.size() > 2 && text[2] == 'e' ? 3 : 0;
+    case 'l':
+      return text.size() > 2 && text[2] == 'l' ? 3 : 0;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+Gpt2Splitter::Step Gpt2Splitter::At(size_t i) const {
+  const uint8_t ascii = kAsciiClasses[static_cast<uint8_t>(text_[i])];
+  if (ascii != kNotAscii) return {static_cast<CharClass>(ascii), 1};
+  const Utf8Char c = DecodeUtf8(text_, i);
+  return {c.valid ? classes_.Of(c.code_point) : CharClass::kOther, c.length};
+}
+
+size_t Gpt2Splitter::RunEnd(size_t i, CharClass char_class) const {
+  while (i < text_.size()) {
+    const Step step = At(i);
+    if (step.char_class != char_class) break;
+    i += step.length;
+  }
+  return i;
+}
+
+// \s+(?!\S)|\s+ : all of the white space at the end of the text; else all but its last character,
+// which belongs to what follows, unless it is the only one.
+size_t Gpt2Splitter::SpaceEnd() const {
+  size_t last = position_;
+  size_t i = position_;
+  while (i < text_.size()) {
+    const Step step = At(i);
+    if (step.char_class != CharClass::kSpace) return last > position_ ? last : i;
+    last = i;
+    i += step.length;
+  }
+  return i;
+}
+
+size_t Gpt2Splitter::WordEnd() const {
+  const char first = text_[position_];
+  if (first == '\'') {
+    const size_t length = ContractionLength(text_.substr(position_));
+    if (length != 0) return position_ + length;
+  }
+  const size_t body = first == ' ' ? position_ + 1 : position_;
+  if (body == text_.size()) return body;
+  const Step step = At(body);
+  if (step.char_class == CharClass::kSpace) return SpaceEnd();
+  return RunEnd(body + step.length, step.char_class);
+}
+
+bool Gpt2Splitter::Next(std::string_view* word) {
+  if (position_ == text_.size()) return false;
+  const size_t end = WordEnd();
+  *word = text_.substr(position_, end - position_);
+  position_ = end;
+  return true;
+}
+
+}  // namespace tessera::data

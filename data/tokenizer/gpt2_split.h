@@ -1,0 +1,49 @@
+// Splits text into the words that byte-level BPE works on, as GPT-2 does.
+//
+//   Gpt2Splitter splitter(text);
+//   std::string_view word;
+//   while (splitter.Next(&word)) ...   // "I've  seen" -> "I" "'ve" " " " seen"
+//
+// The words are the successive matches of GPT-2's pattern
+//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// (openai/gpt-2, src/encoder.py), which together cover the whole text. Bytes that are not UTF-8
+// count as characters of no class, so they come out in words too and nothing is lost.
+//
+// The pattern never matches across the border between a character that is no white space and one
+// that is; a text may be cut there and its parts split apart from each other.
+#ifndef TESSERA_DATA_TOKENIZER_GPT2_SPLIT_H_
+#define TESSERA_DATA_TOKENIZER_GPT2_SPLIT_H_
+
+#include <cstddef>
+#include <string_view>
+
+#include "data/tokenizer/unicode_classes.h"
+
+namespace tessera::data {
+
+class Gpt2Splitter {
+ public:
+  // `text` must outlive the splitter and its words.
+  explicit Gpt2Splitter(std::string_view text) : text_(text), classes_(UnicodeClasses::Get()) {}
+
+  // Takes the next word; false at the end.
+  bool Next(std::string_view* word);
+
+ private:
+  struct Step {
+    CharClass char_class;
+    int length;
+  };
+  Step At(size_t i) const;
+  size_t RunEnd(size_t i, CharClass char_class) const;
+  size_t WordEnd() const;
+  size_t SpaceEnd() const;
+
+  std::string_view text_;
+  const UnicodeClasses& classes_;
+  size_t position_ = 0;
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_GPT2_SPLIT_H_

@@ -1,0 +1,73 @@
+#include "data/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/file.h"
+#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/char_tokenizer.h"
+#include "data/tokenizer/json_text.h"
+
+namespace tessera::data {
+
+std::string Tokenizer::Decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
+  std::string out;
+  for (const int32_t id : ids) {
+    if (options.skip_special && IsSpecial(id)) continue;
+    out += TokenBytes(id);
+  }
+  return out;
+}
+
+bool Tokenizer::IsSpecial(int32_t id) const {
+  const auto at = std::lower_bound(special_tokens_.begin(), special_tokens_.end(), id,
+                                   [](const SpecialToken& t, int32_t value) { return t.id < value; });
+  return at != special_tokens_.end() && at->id == id;
+}
+
+std::optional<int32_t> Tokenizer::FindSpecial(std::string_view content) const {
+  for (const SpecialToken& token : special_tokens_) {
+    if (token.content == content) return token.id;
+  }
+  return std::nullopt;
+}
+
+void Tokenizer::set_special_tokens(std::vector<SpecialToken> tokens) {
+  special_tokens_ = std::move(tokens);
+  std::sort(special_tokens_.begin(), special_tokens_.end(),
+            [](const SpecialToken& a, const SpecialToken& b) { return a.id < b.id; });
+}
+
+uint64_t HashBytes(std::string_view bytes, uint64_t hash) {
+  for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
+  return hash;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec) {
+  namespace fs = std::filesystem;
+  if (spec == "byte") return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
+  if (spec == "char") {
+    return InvalidArgument("tokenizer 'char' has no vocabulary of its own: it is made from the "
+                           "training text and then loaded from the model's folder");
+  }
+  std::error_code ignored;
+  if (!fs::is_directory(spec, ignored)) {
+    return NotFound(spec, ": no such tokenizer (a folder, byte or char)");
+  }
+  const std::string config_path = (fs::path(spec) / "tokenizer_config.json").string();
+  if (fs::exists(config_path, ignored)) {
+    TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(config_path));
+    if (!config.is_object()) return InvalidArgument(config_path, ": not a JSON object");
+    const auto name = config.find("tokenizer_class");
+    if (name != config.end() && *name == ByteTokenizer::kClassName) {
+      return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
+    }
+    if (name != config.end() && *name == CharTokenizer::kClassName) {
+      return CharTokenizer::Load(spec);
+    }
+  }
+  return ByteLevelBpe::Load(spec);
+}
+
+}  // namespace tessera::data

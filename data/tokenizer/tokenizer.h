@@ -1,0 +1,115 @@
+// Text to token ids and back.
+//
+//   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer("gpt2-folder"));
+//   std::vector<int32_t> ids = tokenizer->Encode("Hello world");   // {15496, 995}
+//   std::string bytes = tokenizer->Decode(ids);                    // "Hello world"
+//
+// Three kinds: byte-level BPE as GPT-2's (byte_level_bpe.h), bytes (byte_tokenizer.h) and Unicode
+// characters (char_tokenizer.h). Any bytes may be encoded, UTF-8 or not. Encoding and decoding are
+// const and safe from several threads at once. See streaming_decoder.h for showing text while it is
+// being generated.
+#ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_H_
+#define TESSERA_DATA_TOKENIZER_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tessera::data {
+
+// The text of the token that separates documents, in every kind of tokenizer.
+inline constexpr std::string_view kEndOfText = "<|endoftext|>";
+
+struct EncodeOptions {
+  // Special tokens written out in the text ("<|endoftext|>") become their ids, as Hugging Face's
+  // tokenizers do; false: they are text like any other. The byte and character tokenizers always
+  // take them for text.
+  bool parse_special = true;
+};
+
+struct DecodeOptions {
+  bool skip_special = false;  // special tokens give nothing, else their text
+};
+
+struct SpecialToken {
+  std::string content;
+  int32_t id;
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options = {}) const {
+    std::vector<int32_t> ids;
+    EncodeTo(text, options, &ids);
+    return ids;
+  }
+
+  // Appends to *ids instead.
+  virtual void EncodeTo(std::string_view text, const EncodeOptions& options,
+                        std::vector<int32_t>* ids) const = 0;
+
+  // The tokens' bytes one after the other: not always UTF-8, as a character may be cut. Ids without
+  // a token (a model's padded vocabulary has some) give nothing.
+  std::string Decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
+
+  // The bytes of one token; empty for an id without one. Valid as long as the tokenizer.
+  virtual std::string_view TokenBytes(int32_t id) const = 0;
+
+  // One more than the largest id.
+  virtual int64_t vocab_size() const = 0;
+
+  // Tokens that are no text. At most a few; sorted by id.
+  const std::vector<SpecialToken>& special_tokens() const { return special_tokens_; }
+  bool IsSpecial(int32_t id) const;
+  // The id of a special token by its text.
+  std::optional<int32_t> FindSpecial(std::string_view content) const;
+
+  // The token that ends a document, and those that begin a text and fill up rows, where they exist.
+  std::optional<int32_t> eos_id() const { return eos_id_; }
+  std::optional<int32_t> bos_id() const { return bos_id_; }
+  std::optional<int32_t> pad_id() const { return pad_id_; }
+
+  // Writes into an existing folder what LoadTokenizer(folder) needs, each file atomically.
+  virtual absl::Status Save(const std::string& folder) const = 0;
+
+  // Equal for tokenizers that encode alike; part of the key of cached token files.
+  virtual uint64_t Fingerprint() const = 0;
+
+ protected:
+  Tokenizer() = default;
+  void set_special_tokens(std::vector<SpecialToken> tokens);
+
+  std::optional<int32_t> eos_id_;
+  std::optional<int32_t> bos_id_;
+  std::optional<int32_t> pad_id_;
+
+ private:
+  std::vector<SpecialToken> special_tokens_;
+};
+
+// `spec` is "byte" or a folder:
+//   tokenizer_config.json with "tokenizer_class" "TesseraByteTokenizer" or "TesseraCharTokenizer"
+//     (the latter with char_vocab.json beside it), as Save writes them; else
+//   tokenizer.json (byte-level BPE, or a status naming the part that is not supported); else
+//   vocab.json + merges.txt, or encoder.json + vocab.bpe (GPT-2).
+// NotFound if it is none of these. "char" is InvalidArgument here: such a tokenizer is made from
+// text (CharTokenizer::Train, or MakeTokenizer in data/dataset/tokenize.h).
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec);
+
+// Mixes `bytes` into a running FNV-1a hash; for fingerprints.
+uint64_t HashBytes(std::string_view bytes, uint64_t hash = 0xCBF29CE484222325u);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_TOKENIZER_H_

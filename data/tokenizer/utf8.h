@@ -1,0 +1,48 @@
+// UTF-8 as text files hold it: decoding that survives any bytes, and finding the first wrong one.
+//
+//   size_t bad = FindInvalidUtf8(text);
+//   if (bad != kNoInvalidUtf8) return InvalidArgument(path, ": invalid UTF-8 at byte ", bad);
+//
+// Well-formed is what table 3-7 of the Unicode standard says: no surrogates, no overlong forms,
+// nothing above U+10FFFF.
+#ifndef TESSERA_DATA_TOKENIZER_UTF8_H_
+#define TESSERA_DATA_TOKENIZER_UTF8_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tessera::data {
+
+inline constexpr size_t kNoInvalidUtf8 = static_cast<size_t>(-1);
+inline constexpr char32_t kReplacementCharacter = 0xFFFD;
+
+// One step through a text. A byte that begins no well-formed character is taken alone: `valid` is
+// false, `length` 1 and `code_point` the byte.
+struct Utf8Char {
+  char32_t code_point;
+  int length;
+  bool valid;
+};
+
+// The character at text[i]; i < text.size().
+Utf8Char DecodeUtf8(std::string_view text, size_t i);
+
+// Offset of the first byte that is no part of a well-formed character, or kNoInvalidUtf8.
+size_t FindInvalidUtf8(std::string_view text);
+
+// How many bytes at the end (0 to 3) are the beginning of a character that later bytes could
+// complete.
+size_t IncompleteUtf8Suffix(std::string_view text);
+
+// Appends the UTF-8 form of a code point (a Unicode scalar value).
+void AppendUtf8(char32_t code_point, std::string* out);
+
+// A copy in which U+FFFD stands for every byte that is no part of a well-formed character: what a
+// terminal or a JSON string can take.
+std::string ReplaceInvalidUtf8(std::string_view text);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_UTF8_H_

@@ -1,0 +1,258 @@
+#include "ops/elementwise/elementwise.h"
+
+#include "autograd/autograd.h"
+#include "ops/elementwise/elementwise_kernel.h"
+#include "ops/reduction/sum.h"
+
+namespace tessera {
+namespace {
+
+// Strides of t stretched to `shape`: 0 where it repeats.
+Shape StretchedStrides(const Tensor& t, const Shape& shape) {
+  Shape strides = shape;
+  const int lead = shape.ndim() - t.ndim();
+  for (int d = 0; d < shape.ndim(); ++d) {
+    const bool repeats = d < lead || (t.size(d - lead) == 1 && shape[d] != 1);
+    strides[d] = repeats ? 0 : t.stride(d - lead);
+  }
+  return strides;
+}
+
+const void* Data(const Tensor& t) { return t.raw_data(); }
+
+Tensor LaunchUnary(UnaryOp op, const Tensor& x, double scale = 1, double shift = 0) {
+  Tensor out = Empty(x.shape(), x.dtype(), x.device());
+  if (out.numel() == 0) return out;
+  unary_kernel.Launch(
+      x.device(), {op, x.dtype(), x.shape(), Data(x), x.strides(), out.raw_data(), scale, shift});
+  return out;
+}
+
+Tensor LaunchBinary(BinaryOp op, const char* name, const Tensor& a, const Tensor& b) {
+  TESSERA_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), name, a, " and ", b);
+  const Shape shape = BroadcastShapes(a.shape(), b.shape(), name);
+  Tensor out = Empty(shape, a.dtype(), a.device());
+  if (out.numel() == 0) return out;
+  binary_kernel.Launch(a.device(), {op, a.dtype(), shape, Data(a), StretchedStrides(a, shape),
+                                    Data(b), StretchedStrides(b, shape), out.raw_data()});
+  return out;
+}
+
+void CheckFloating(const char* name, const Tensor& x) {
+  TESSERA_CHECK(IsFloating(x.dtype()), name, "a floating dtype is needed, got ", x);
+}
+
+// A function whose gradient is `grad_op` of (gradient, x), or (gradient, y) with `saves_result`.
+Tensor Unary(UnaryOp op, const char* name, const Tensor& x, BinaryOp grad_op, bool saves_result) {
+  CheckFloating(name, x);
+  Tensor y = LaunchUnary(op, x);
+  if (AnyRequiresGrad({x})) {
+    Record(name, {x}, {y},
+           [saved = SavedTensor(saves_result ? y : x), grad_op, name](GradContext& ctx) {
+             ctx.set(0, LaunchBinary(grad_op, name, ctx.grad(), saved.Unpack()));
+           });
+  }
+  return y;
+}
+
+// The wider of two floating dtypes; bfloat16 with float16 gives float32.
+DType Promoted(const Tensor& a, const Tensor& b, const char* name) {
+  if (a.dtype() == b.dtype()) return a.dtype();
+  TESSERA_CHECK(IsFloating(a.dtype()) && IsFloating(b.dtype()), name, a, " and ", b);
+  if (a.dtype() == DType::kFloat64 || b.dtype() == DType::kFloat64) return DType::kFloat64;
+  return DType::kFloat32;
+}
+
+Tensor As(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : CastCopy(t, dtype); }
+
+using BinaryGrad = Tensor (*)(const Tensor& grad, const Tensor& a, const Tensor& b);
+
+// `grad_a` and `grad_b` give gradients in the broadcast shape; saves only what they read.
+struct BinaryRule {
+  BinaryOp op;
+  const char* name;
+  BinaryGrad grad_a;
+  BinaryGrad grad_b;
+  bool saves_operands;
+};
+
+Tensor Binary(const BinaryRule& rule, const Tensor& a, const Tensor& b) {
+  const DType dtype = Promoted(a, b, rule.name);
+  if (!IsFloating(dtype)) {
+    const bool has_kernel =
+        dtype == DType::kInt64 &&
+        (rule.op == BinaryOp::kAdd || rule.op == BinaryOp::kSub || rule.op == BinaryOp::kMul);
+    TESSERA_CHECK(has_kernel, rule.name, "not supported for ", a, " and ", b);
+  }
+  Tensor y = LaunchBinary(rule.op, rule.name, As(a, dtype), As(b, dtype));
+  if (AnyRequiresGrad({a, b})) {
+    Record(
+        rule.name, {a, b}, {y},
+        [rule, a_saved = SavedTensor(rule.saves_operands ? a : Tensor()),
+         b_saved = SavedTensor(rule.saves_operands ? b : Tensor()), a_shape = a.shape(),
+         b_shape = b.shape(), a_dtype = a.dtype(), b_dtype = b.dtype(), dtype](GradContext& ctx) {
+          Tensor x = a_saved.Unpack();
+          Tensor z = b_saved.Unpack();
+          if (x.defined()) x = As(x, dtype);
+          if (z.defined()) z = As(z, dtype);
+          if (ctx.needs(0)) {
+            ctx.set(0, As(SumTo(rule.grad_a(ctx.grad(), x, z), a_shape), a_dtype));
+          }
+          if (ctx.needs(1)) {
+            ctx.set(1, As(SumTo(rule.grad_b(ctx.grad(), x, z), b_shape), b_dtype));
+          }
+        });
+  }
+  return y;
+}
+
+Tensor PassGrad(const Tensor& g, const Tensor&, const Tensor&) { return g; }
+
+// The share of the gradient that goes to the first of two extrema: all, half where equal, none.
+Tensor ExtremumShare(const Tensor& g, const Tensor& a, const Tensor& b, Comparison wins) {
+  const Tensor half = Mul(g, 0.5);
+  const Tensor tied = Where(Compare(a, b, Comparison::kEqual), half, ZerosLike(half));
+  return Where(Compare(a, b, wins), g, tied);
+}
+
+}  // namespace
+
+Tensor Add(const Tensor& a, const Tensor& b) {
+  return Binary({BinaryOp::kAdd, "add", PassGrad, PassGrad, false}, a, b);
+}
+
+Tensor Sub(const Tensor& a, const Tensor& b) {
+  return Binary({BinaryOp::kSub, "sub", PassGrad,
+                 [](const Tensor& g, const Tensor&, const Tensor&) { return Neg(g); }, false},
+                a, b);
+}
+
+Tensor Mul(const Tensor& a, const Tensor& b) {
+  return Binary({BinaryOp::kMul, "mul",
+                 [](const Tensor& g, const Tensor&, const Tensor& z) { return Mul(g, z); },
+                 [](const Tensor& g, const Tensor& x, const Tensor&) { return Mul(g, x); }, true},
+                a, b);
+}
+
+Tensor Div(const Tensor& a, const Tensor& b) {
+  return Binary({BinaryOp::kDiv, "div",
+                 [](const Tensor& g, const Tensor&, const Tensor& z) { return Div(g, z); },
+                 [](const Tensor& g, const Tensor& x, const Tensor& z) {
+                   return Neg(Div(Div(Mul(g, x), z), z));
+                 },
+                 true},
+                a, b);
+}
+
+Tensor Maximum(const Tensor& a, const Tensor& b) {
+  return Binary({BinaryOp::kMaximum, "maximum",
+                 [](const Tensor& g, const Tensor& x, const Tensor& z) {
+                   return ExtremumShare(g, x, z, Comparison::kGreater);
+                 },
+                 [](const Tensor& g, const Tensor& x, const Tensor& z) {
+                   return ExtremumShare(g, z, x, Comparison::kGreater);
+                 },
+                 true},
+                a, b);
+}
+
+Tensor Minimum(const Tensor& a, const Tensor& b) {
+  return Binary({BinaryOp::kMinimum, "minimum",
+                 [](const Tensor& g, const Tensor& x, const Tensor& z) {
+                   return ExtremumShare(g, x, z, Comparison::kLess);
+                 },
+                 [](const Tensor& g, const Tensor& x, const Tensor& z) {
+                   return ExtremumShare(g, z, x, Comparison::kLess);
+                 },
+                 true},
+                a, b);
+}
+
+Tensor Affine(const Tensor& x, double scale, double shift) {
+  CheckFloating("affine", x);
+  Tensor y = LaunchUnary(UnaryOp::kAffine, x, scale, shift);
+  if (AnyRequiresGrad({x})) {
+    Record("affine", {x}, {y},
+           [scale](GradContext& ctx) { ctx.set(0, Affine(ctx.grad(), scale, 0.0)); });
+  }
+  return y;
+}
+
+Tensor Exp(const Tensor& x) { return Unary(UnaryOp::kExp, "exp", x, BinaryOp::kMul, true); }
+Tensor Log(const Tensor& x) { return Unary(UnaryOp::kLog, "log", x, BinaryOp::kLogGrad, false); }
+Tensor Sqrt(const Tensor& x) { return Unary(UnaryOp::kSqrt, "sqrt", x, BinaryOp::kSqrtGrad, true); }
+Tensor Rsqrt(const Tensor& x) {
+  return Unary(UnaryOp::kRsqrt, "rsqrt", x, BinaryOp::kRsqrtGrad, true);
+}
+Tensor Square(const Tensor& x) {
+  return Unary(UnaryOp::kSquare, "square", x, BinaryOp::kSquareGrad, false);
+}
+Tensor Abs(const Tensor& x) { return Unary(UnaryOp::kAbs, "abs", x, BinaryOp::kAbsGrad, false); }
+Tensor Tanh(const Tensor& x) { return Unary(UnaryOp::kTanh, "tanh", x, BinaryOp::kTanhGrad, true); }
+Tensor Sigmoid(const Tensor& x) {
+  return Unary(UnaryOp::kSigmoid, "sigmoid", x, BinaryOp::kSigmoidGrad, true);
+}
+Tensor Softplus(const Tensor& x) {
+  return Unary(UnaryOp::kSoftplus, "softplus", x, BinaryOp::kSoftplusGrad, false);
+}
+Tensor Relu(const Tensor& x) { return Unary(UnaryOp::kRelu, "relu", x, BinaryOp::kReluGrad, true); }
+Tensor Silu(const Tensor& x) {
+  return Unary(UnaryOp::kSilu, "silu", x, BinaryOp::kSiluGrad, false);
+}
+Tensor Gelu(const Tensor& x) {
+  return Unary(UnaryOp::kGelu, "gelu", x, BinaryOp::kGeluGrad, false);
+}
+Tensor GeluTanh(const Tensor& x) {
+  return Unary(UnaryOp::kGeluTanh, "gelu_tanh", x, BinaryOp::kGeluTanhGrad, false);
+}
+
+Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  TESSERA_CHECK(condition.dtype() == DType::kBool || condition.dtype() == DType::kUInt8, "where",
+                "the condition must be bool or uint8, got ", condition);
+  TESSERA_CHECK(
+      a.dtype() == b.dtype() && a.device() == b.device() && a.device() == condition.device(),
+      "where", a, " and ", b);
+  const Shape shape =
+      BroadcastShapes(BroadcastShapes(a.shape(), b.shape(), "where"), condition.shape(), "where");
+  Tensor y = Empty(shape, a.dtype(), a.device());
+  if (y.numel() > 0) {
+    where_kernel.Launch(a.device(),
+                        {a.dtype(), shape, static_cast<const uint8_t*>(Data(condition)),
+                         StretchedStrides(condition, shape), Data(a), StretchedStrides(a, shape),
+                         Data(b), StretchedStrides(b, shape), y.raw_data()});
+  }
+  if (AnyRequiresGrad({a, b})) {
+    Record("where", {condition, a, b}, {y},
+           [condition = SavedTensor(condition), a_shape = a.shape(),
+            b_shape = b.shape()](GradContext& ctx) {
+             const Tensor zero = Full({1}, 0.0, ctx.grad().dtype(), ctx.grad().device());
+             const Tensor c = condition.Unpack();
+             if (ctx.needs(1)) ctx.set(1, SumTo(Where(c, ctx.grad(), zero), a_shape));
+             if (ctx.needs(2)) ctx.set(2, SumTo(Where(c, zero, ctx.grad()), b_shape));
+           });
+  }
+  return y;
+}
+
+Tensor MaskedFill(const Tensor& x, const Tensor& mask, double value) {
+  return Where(mask, Full({1}, value, x.dtype(), x.device()), x);
+}
+
+Tensor Compare(const Tensor& a, const Tensor& b, Comparison comparison) {
+  TESSERA_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), "compare", a, " and ", b);
+  const Shape shape = BroadcastShapes(a.shape(), b.shape(), "compare");
+  Tensor y = Empty(shape, DType::kBool, a.device());
+  if (y.numel() > 0) {
+    compare_kernel.Launch(
+        a.device(),
+        {static_cast<int>(comparison), a.dtype(), shape, Data(a), StretchedStrides(a, shape),
+         Data(b), StretchedStrides(b, shape), static_cast<bool*>(y.raw_data())});
+  }
+  return y;
+}
+
+Tensor Compare(const Tensor& a, double b, Comparison comparison) {
+  return Compare(a, Full({1}, b, a.dtype(), a.device()), comparison);
+}
+
+}  // namespace tessera

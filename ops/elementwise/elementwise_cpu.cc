@@ -1,0 +1,285 @@
+#include <cmath>
+#include <type_traits>
+
+#include "core/cpu_isa.h"
+#include "core/strided_loop.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/elementwise_kernel.h"
+
+namespace tessera {
+namespace {
+
+const ElementwiseRows& Rows() {
+  switch (ActiveIsa()) {
+    case CpuIsa::kAvx512:
+      return avx512::kElementwiseRows;
+    case CpuIsa::kAvx2:
+      return avx2::kElementwiseRows;
+    case CpuIsa::kBaseline:
+      break;
+  }
+  return baseline::kElementwiseRows;
+}
+
+RowType RowTypeOf(DType dtype) {
+  return dtype == DType::kFloat32    ? RowType::kFloat32
+         : dtype == DType::kBFloat16 ? RowType::kBFloat16
+                                     : RowType::kFloat16;
+}
+
+// A row of an operand as the row functions want it: adjacent elements, or one that repeats.
+class RowOperand {
+ public:
+  // `keeps_one`: a repeating element is passed as it is, otherwise written out n times.
+  RowOperand(const void* data, int64_t stride, size_t element, bool keeps_one)
+      : data_(static_cast<const char*>(data)),
+        stride_(stride),
+        element_(element),
+        keeps_one_(keeps_one) {}
+  bool repeats() const { return stride_ == 0; }
+
+  // `room` has kRowPiece * element bytes, used where elements lie apart.
+  const void* At(int64_t offset, int64_t n, char* room) const {
+    const char* first = data_ + offset * static_cast<int64_t>(element_);
+    if (stride_ == 1 || (stride_ == 0 && keeps_one_)) return first;
+    if (element_ == 4) {
+      Gather<uint32_t>(first, n, room);
+    } else {
+      Gather<uint16_t>(first, n, room);
+    }
+    return room;
+  }
+
+ private:
+  template <typename T>
+  void Gather(const char* first, int64_t n, char* room) const {
+    const T* from = reinterpret_cast<const T*>(first);
+    T* to = reinterpret_cast<T*>(room);
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i * stride_];
+  }
+  const char* data_;
+  int64_t stride_;
+  size_t element_;
+  bool keeps_one_;
+};
+
+struct GatherRoom {
+  alignas(64) char a[kRowPiece * 4];
+  alignas(64) char b[kRowPiece * 4];
+};
+thread_local GatherRoom gather_room;
+
+double NormalCdf(double x) { return 0.5 * std::erfc(-x * M_SQRT1_2); }
+double SigmoidOf(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+double GeluInner(double x) { return M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x); }
+
+double UnaryDouble(UnaryOp op, double x, double scale, double shift) {
+  switch (op) {
+    case UnaryOp::kAffine:
+      return x * scale + shift;
+    case UnaryOp::kExp:
+      return std::exp(x);
+    case UnaryOp::kLog:
+      return std::log(x);
+    case UnaryOp::kSqrt:
+      return std::sqrt(x);
+    case UnaryOp::kRsqrt:
+      return 1.0 / std::sqrt(x);
+    case UnaryOp::kSquare:
+      return x * x;
+    case UnaryOp::kAbs:
+      return std::abs(x);
+    case UnaryOp::kTanh:
+      return std::tanh(x);
+    case UnaryOp::kSigmoid:
+      return SigmoidOf(x);
+    case UnaryOp::kSoftplus:
+      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    case UnaryOp::kRelu:
+      return x < 0.0 ? 0.0 : x;
+    case UnaryOp::kSilu:
+      return x * SigmoidOf(x);
+    case UnaryOp::kGelu:
+      return x * NormalCdf(x);
+    case UnaryOp::kGeluTanh:
+      return 0.5 * x * (1.0 + std::tanh(GeluInner(x)));
+  }
+  return x;
+}
+
+double GeluTanhGradDouble(double g, double x) {
+  const double t = std::tanh(GeluInner(x));
+  const double inner = M_2_SQRTPI * M_SQRT1_2 * (1.0 + 3.0 * 0.044715 * x * x);
+  return g * 0.5 * (1.0 + t + x * (1.0 - t * t) * inner);
+}
+
+double BinaryDouble(BinaryOp op, double a, double b) {
+  switch (op) {
+    case BinaryOp::kAdd:
+      return a + b;
+    case BinaryOp::kSub:
+      return a - b;
+    case BinaryOp::kMul:
+      return a * b;
+    case BinaryOp::kDiv:
+    case BinaryOp::kLogGrad:
+      return a / b;
+    case BinaryOp::kMaximum:
+      return a > b ? a : b;
+    case BinaryOp::kMinimum:
+      return a < b ? a : b;
+    case BinaryOp::kSqrtGrad:
+      return 0.5 * a / b;
+    case BinaryOp::kRsqrtGrad:
+      return -0.5 * a * b * b * b;
+    case BinaryOp::kSquareGrad:
+      return 2.0 * a * b;
+    case BinaryOp::kAbsGrad:
+      return a * ((b > 0) - (b < 0));
+    case BinaryOp::kTanhGrad:
+      return a * (1.0 - b * b);
+    case BinaryOp::kSigmoidGrad:
+      return a * b * (1.0 - b);
+    case BinaryOp::kSoftplusGrad:
+      return a * SigmoidOf(b);
+    case BinaryOp::kReluGrad:
+      return b > 0 ? a : 0.0;
+    case BinaryOp::kSiluGrad: {
+      const double s = SigmoidOf(b);
+      return a * s * (1.0 + b * (1.0 - s));
+    }
+    case BinaryOp::kGeluGrad:
+      return a * (NormalCdf(b) + b * std::exp(-0.5 * b * b) * M_SQRT1_2 * M_2_SQRTPI / 2);
+    case BinaryOp::kGeluTanhGrad:
+      return GeluTanhGradDouble(a, b);
+  }
+  return a;
+}
+
+int64_t BinaryInt(BinaryOp op, int64_t a, int64_t b) {
+  // Unsigned: overflow wraps instead of being undefined.
+  const auto ua = static_cast<uint64_t>(a);
+  const auto ub = static_cast<uint64_t>(b);
+  const uint64_t r = op == BinaryOp::kAdd ? ua + ub : op == BinaryOp::kSub ? ua - ub : ua * ub;
+  return static_cast<int64_t>(r);
+}
+
+void UnaryCpu(const UnaryArgs& args) {
+  const StridedLoop<2> loop(args.shape, {ContiguousStrides(args.shape), args.x_strides});
+  const int64_t stride = loop.inner_stride(1);
+  if (args.dtype == DType::kFloat64) {
+    loop.ForEachRow([&](const auto& offset, int64_t n) {
+      const double* x = static_cast<const double*>(args.x) + offset[1];
+      double* out = static_cast<double*>(args.out) + offset[0];
+      for (int64_t i = 0; i < n; ++i) {
+        out[i] = UnaryDouble(args.op, x[i * stride], args.scale, args.shift);
+      }
+    });
+    return;
+  }
+  const auto row = Rows().unary;
+  const RowType type = RowTypeOf(args.dtype);
+  const size_t element = DTypeSize(args.dtype);
+  const RowOperand x(args.x, stride, element, /*keeps_one=*/false);
+  loop.ForEachRow([&](const auto& offset, int64_t n) {
+    char* out = static_cast<char*>(args.out) + offset[0] * static_cast<int64_t>(element);
+    row(args.op, type, x.At(offset[1], n, gather_room.a), out, n, static_cast<float>(args.scale),
+        static_cast<float>(args.shift));
+  });
+}
+
+template <typename T, typename F>
+void BinaryPlain(const BinaryArgs& args, F f) {
+  const StridedLoop<3> loop(args.shape,
+                            {ContiguousStrides(args.shape), args.a_strides, args.b_strides});
+  const int64_t sa = loop.inner_stride(1);
+  const int64_t sb = loop.inner_stride(2);
+  loop.ForEachRow([&](const auto& offset, int64_t n) {
+    T* out = static_cast<T*>(args.out) + offset[0];
+    const T* a = static_cast<const T*>(args.a) + offset[1];
+    const T* b = static_cast<const T*>(args.b) + offset[2];
+    for (int64_t i = 0; i < n; ++i) out[i] = f(args.op, a[i * sa], b[i * sb]);
+  });
+}
+
+void BinaryCpu(const BinaryArgs& args) {
+  if (args.dtype == DType::kFloat64) return BinaryPlain<double>(args, BinaryDouble);
+  if (args.dtype == DType::kInt64) return BinaryPlain<int64_t>(args, BinaryInt);
+  const StridedLoop<3> loop(args.shape,
+                            {ContiguousStrides(args.shape), args.a_strides, args.b_strides});
+  const auto row = Rows().binary;
+  const RowType type = RowTypeOf(args.dtype);
+  const size_t element = DTypeSize(args.dtype);
+  const RowOperand a(args.a, loop.inner_stride(1), element, /*keeps_one=*/true);
+  const RowOperand b(args.b, loop.inner_stride(2), element, /*keeps_one=*/true);
+  loop.ForEachRow([&](const auto& offset, int64_t n) {
+    char* out = static_cast<char*>(args.out) + offset[0] * static_cast<int64_t>(element);
+    row(args.op, type, a.At(offset[1], n, gather_room.a), a.repeats(),
+        b.At(offset[2], n, gather_room.b), b.repeats(), out, n);
+  });
+}
+
+void WhereCpu(const WhereArgs& args) {
+  DispatchAll(args.dtype, "where", [&](auto zero) {
+    using T = decltype(zero);
+    const StridedLoop<4> loop(args.shape, {ContiguousStrides(args.shape), args.condition_strides,
+                                           args.a_strides, args.b_strides});
+    loop.ForEachRow([&](const auto& offset, int64_t n) {
+      T* out = static_cast<T*>(args.out) + offset[0];
+      const uint8_t* condition = args.condition + offset[1];
+      const T* a = static_cast<const T*>(args.a) + offset[2];
+      const T* b = static_cast<const T*>(args.b) + offset[3];
+      for (int64_t i = 0; i < n; ++i) {
+        out[i] = condition[i * loop.inner_stride(1)] != 0 ? a[i * loop.inner_stride(2)]
+                                                          : b[i * loop.inner_stride(3)];
+      }
+    });
+  });
+}
+
+template <typename T>
+bool Holds(Comparison comparison, T a, T b) {
+  switch (comparison) {
+    case Comparison::kEqual:
+      return a == b;
+    case Comparison::kNotEqual:
+      return a != b;
+    case Comparison::kLess:
+      return a < b;
+    case Comparison::kLessEqual:
+      return a <= b;
+    case Comparison::kGreater:
+      return a > b;
+    case Comparison::kGreaterEqual:
+      return a >= b;
+  }
+  return false;
+}
+
+void CompareCpu(const CompareArgs& args) {
+  DispatchAll(args.dtype, "compare", [&](auto zero) {
+    using T = decltype(zero);
+    using Wide =
+        std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float, T>;
+    const StridedLoop<3> loop(args.shape,
+                              {ContiguousStrides(args.shape), args.a_strides, args.b_strides});
+    loop.ForEachRow([&](const auto& offset, int64_t n) {
+      bool* out = args.out + offset[0];
+      const T* a = static_cast<const T*>(args.a) + offset[1];
+      const T* b = static_cast<const T*>(args.b) + offset[2];
+      for (int64_t i = 0; i < n; ++i) {
+        out[i] = Holds<Wide>(static_cast<Comparison>(args.comparison),
+                             static_cast<Wide>(a[i * loop.inner_stride(1)]),
+                             static_cast<Wide>(b[i * loop.inner_stride(2)]));
+      }
+    });
+  });
+}
+
+TESSERA_REGISTER_KERNEL(unary_kernel, DeviceType::kCpu, UnaryCpu);
+TESSERA_REGISTER_KERNEL(binary_kernel, DeviceType::kCpu, BinaryCpu);
+TESSERA_REGISTER_KERNEL(where_kernel, DeviceType::kCpu, WhereCpu);
+TESSERA_REGISTER_KERNEL(compare_kernel, DeviceType::kCpu, CompareCpu);
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,159 @@
+#include "core/cpu/simd.h"
+#include "ops/elementwise/elementwise_rows.h"
+
+namespace tessera::TESSERA_ISA {
+namespace {
+
+template <typename T, typename F>
+TESSERA_SIMD void MapRow(const T* x, T* out, int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(out + i, f(Load(x + i)));
+  if (i < n) StoreN(out + i, f(LoadN(x + i, n - i)), n - i);
+}
+
+template <typename T, typename F>
+TESSERA_SIMD void MapRows(const T* a, bool a_repeats, const T* b, bool b_repeats, T* out, int64_t n,
+                          F f) {
+  if (n <= 0) return;
+  const VecF a0 = Set(LoadN(a, 1).v[0]);
+  const VecF b0 = Set(LoadN(b, 1).v[0]);
+  int64_t i = 0;
+  if (!a_repeats && !b_repeats) {
+    for (; i + kLanes <= n; i += kLanes) Store(out + i, f(Load(a + i), Load(b + i)));
+  } else {
+    for (; i + kLanes <= n; i += kLanes) {
+      Store(out + i, f(a_repeats ? a0 : Load(a + i), b_repeats ? b0 : Load(b + i)));
+    }
+  }
+  if (i < n) {
+    const VecF va = a_repeats ? a0 : LoadN(a + i, n - i);
+    const VecF vb = b_repeats ? b0 : LoadN(b + i, n - i);
+    StoreN(out + i, f(va, vb), n - i);
+  }
+}
+
+constexpr float kSqrtHalf = 0.70710678118654752f;
+constexpr float kInvSqrt2Pi = 0.39894228040143268f;
+constexpr float kSqrt2OverPi = 0.79788456080286536f;
+constexpr float kGeluCubic = 0.044715f;
+
+TESSERA_SIMD VecF NormalCdf(VecF x) { return Set(0.5f) * (Set(1.0f) + Erf(x * Set(kSqrtHalf))); }
+
+// tanh's argument in GeluTanh.
+TESSERA_SIMD VecF GeluInner(VecF x) {
+  return Set(kSqrt2OverPi) * Fma(Set(kGeluCubic) * x * x, x, x);
+}
+
+#define TESSERA_CASE_(Op, ...) \
+  case UnaryOp::Op:            \
+    return MapRow(             \
+        x, out, n, [=](VecF v) __attribute__((always_inline)) { return __VA_ARGS__; })
+
+template <typename T>
+void Unary(UnaryOp op, const T* x, T* out, int64_t n, float scale, float shift) {
+  switch (op) {
+    TESSERA_CASE_(kAffine, Fma(v, Set(scale), Set(shift)));
+    TESSERA_CASE_(kExp, Exp(v));
+    TESSERA_CASE_(kLog, Log(v));
+    TESSERA_CASE_(kSqrt, Sqrt(v));
+    TESSERA_CASE_(kRsqrt, Set(1.0f) / Sqrt(v));
+    TESSERA_CASE_(kSquare, v * v);
+    TESSERA_CASE_(kAbs, Abs(v));
+    TESSERA_CASE_(kTanh, Tanh(v));
+    TESSERA_CASE_(kSigmoid, Sigmoid(v));
+    // max(x, 0) + log(1 + e^-|x|); the logarithm of a number near 1 is good to 1e-7 absolutely.
+    TESSERA_CASE_(kSoftplus, Max(Zero(), v) + Log(Set(1.0f) + Exp(-Abs(v))));
+    TESSERA_CASE_(kRelu, Max(Zero(), v));
+    TESSERA_CASE_(kSilu, v * Sigmoid(v));
+    TESSERA_CASE_(kGelu, v * NormalCdf(v));
+    TESSERA_CASE_(kGeluTanh, Set(0.5f) * v * (Set(1.0f) + Tanh(GeluInner(v))));
+  }
+}
+#undef TESSERA_CASE_
+
+TESSERA_SIMD VecF SignOf(VecF x) {
+  return Select(x > Zero(), Set(1.0f), Select(x < Zero(), Set(-1.0f), Zero()));
+}
+
+TESSERA_SIMD VecF SiluGrad(VecF g, VecF x) {
+  const VecF s = Sigmoid(x);
+  return g * s * Fma(x, Set(1.0f) - s, Set(1.0f));
+}
+
+TESSERA_SIMD VecF GeluGrad(VecF g, VecF x) {
+  const VecF density = Set(kInvSqrt2Pi) * Exp(Set(-0.5f) * x * x);
+  return g * Fma(x, density, NormalCdf(x));
+}
+
+TESSERA_SIMD VecF GeluTanhGrad(VecF g, VecF x) {
+  const VecF t = Tanh(GeluInner(x));
+  const VecF inner = Set(kSqrt2OverPi) * Fma(Set(3.0f * kGeluCubic) * x, x, Set(1.0f));
+  const VecF tail = x * (Set(1.0f) - t * t) * inner;
+  return g * Set(0.5f) * (Set(1.0f) + t + tail);
+}
+
+#define TESSERA_CASE_(Op, ...)           \
+  case BinaryOp::Op:                     \
+    return MapRows(                      \
+        a, a_repeats, b, b_repeats, out, \
+        n, [=](VecF g, VecF v) __attribute__((always_inline)) { return __VA_ARGS__; })
+
+template <typename T>
+void Binary(BinaryOp op, const T* a, bool a_repeats, const T* b, bool b_repeats, T* out,
+            int64_t n) {
+  switch (op) {
+    TESSERA_CASE_(kAdd, g + v);
+    TESSERA_CASE_(kSub, g - v);
+    TESSERA_CASE_(kMul, g * v);
+    TESSERA_CASE_(kDiv, g / v);
+    TESSERA_CASE_(kMaximum, Select(g > v, g, v));
+    TESSERA_CASE_(kMinimum, Select(g < v, g, v));
+    TESSERA_CASE_(kLogGrad, g / v);
+    TESSERA_CASE_(kSqrtGrad, Set(0.5f) * g / v);
+    TESSERA_CASE_(kRsqrtGrad, Set(-0.5f) * g * v * v * v);
+    TESSERA_CASE_(kSquareGrad, Set(2.0f) * g * v);
+    TESSERA_CASE_(kAbsGrad, g * SignOf(v));
+    TESSERA_CASE_(kTanhGrad, g * (Set(1.0f) - v * v));
+    TESSERA_CASE_(kSigmoidGrad, g * v * (Set(1.0f) - v));
+    TESSERA_CASE_(kSoftplusGrad, g * Sigmoid(v));
+    TESSERA_CASE_(kReluGrad, Select(v > Zero(), g, Zero()));
+    TESSERA_CASE_(kSiluGrad, SiluGrad(g, v));
+    TESSERA_CASE_(kGeluGrad, GeluGrad(g, v));
+    TESSERA_CASE_(kGeluTanhGrad, GeluTanhGrad(g, v));
+  }
+}
+#undef TESSERA_CASE_
+
+void UnaryRow(UnaryOp op, RowType type, const void* x, void* out, int64_t n, float scale,
+              float shift) {
+  switch (type) {
+    case RowType::kFloat32:
+      return Unary(op, static_cast<const float*>(x), static_cast<float*>(out), n, scale, shift);
+    case RowType::kBFloat16:
+      return Unary(op, static_cast<const Bf16*>(x), static_cast<Bf16*>(out), n, scale, shift);
+    case RowType::kFloat16:
+      return Unary(op, static_cast<const F16*>(x), static_cast<F16*>(out), n, scale, shift);
+  }
+}
+
+void BinaryRow(BinaryOp op, RowType type, const void* a, bool a_repeats, const void* b,
+               bool b_repeats, void* out, int64_t n) {
+  switch (type) {
+    case RowType::kFloat32:
+      return Binary(op, static_cast<const float*>(a), a_repeats, static_cast<const float*>(b),
+                    b_repeats, static_cast<float*>(out), n);
+    case RowType::kBFloat16:
+      return Binary(op, static_cast<const Bf16*>(a), a_repeats, static_cast<const Bf16*>(b),
+                    b_repeats, static_cast<Bf16*>(out), n);
+    case RowType::kFloat16:
+      return Binary(op, static_cast<const F16*>(a), a_repeats, static_cast<const F16*>(b),
+                    b_repeats, static_cast<F16*>(out), n);
+  }
+}
+
+}  // namespace
+
+extern const ElementwiseRows kElementwiseRows;
+const ElementwiseRows kElementwiseRows = {UnaryRow, BinaryRow};
+
+}  // namespace tessera::TESSERA_ISA

@@ -1,0 +1,470 @@
+#include "ops/matmul/gemm.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "core/cpu_isa.h"
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "ops/matmul/gemm_kernel.h"
+
+namespace tessera {
+namespace {
+
+constexpr IsaTable<const GemmKernels<float>> kFloatKernels{&baseline::kGemmFloat, &avx2::kGemmFloat,
+                                                           &avx512::kGemmFloat};
+constexpr IsaTable<const GemmKernels<double>> kDoubleKernels{
+    &baseline::kGemmDouble, &avx2::kGemmDouble, &avx512::kGemmDouble};
+
+template <typename E>
+const GemmKernels<E>& SelectKernels();
+template <>
+const GemmKernels<float>& SelectKernels<float>() {
+  return *kFloatKernels.Select();
+}
+template <>
+const GemmKernels<double>& SelectKernels<double>() {
+  return *kDoubleKernels.Select();
+}
+
+// Blocks of C's rows and columns, in elements. A packed block of A (kRowBlock x kGemmDepthBlock)
+// lives in a core's L2, a packed block of B (kGemmDepthBlock x kColumnBlock) in the shared cache.
+constexpr int64_t kRowBlock = 192;
+constexpr int64_t kColumnBlock = 3072;
+// Up to this many rows, each thread packs its own columns of B: they are used by it alone.
+constexpr int64_t kNarrowRows = 96;
+constexpr int64_t kNarrowColumns = 480;
+// Columns that a thread takes at a time when B is read without packing.
+constexpr int64_t kSkinnyColumns = 2048;
+// Elements of C that are kept in float32 until all of k is summed, if C is of half precision.
+constexpr int64_t kWideElements = int64_t{1} << 20;
+// Multiply-adds below which another thread costs more than it brings.
+constexpr int64_t kSerialProducts = 128 * 1024;
+
+// Memory that grows to what its thread has needed and lives as long as the thread.
+class Scratch {
+ public:
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { std::free(data_); }
+
+  template <typename E>
+  E* Get(int64_t count) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(E);
+    if (bytes > bytes_) {
+      std::free(data_);
+      bytes_ = 0;
+      constexpr size_t kHugePage = size_t{2} << 20;
+      const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
+      const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+      data_ = std::aligned_alloc(alignment, rounded);
+      if (data_ == nullptr) throw std::bad_alloc();
+      if (alignment == kHugePage) madvise(data_, rounded, MADV_HUGEPAGE);
+      bytes_ = rounded;
+    }
+    return static_cast<E*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// One per use, since a block of A is packed while the caller's B is in use.
+thread_local Scratch packed_a_scratch;
+thread_local Scratch packed_b_scratch;
+thread_local Scratch sums_scratch;
+thread_local Scratch wide_c_scratch;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
+
+GemmElement ElementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return GemmElement::kBFloat16;
+    case DType::kFloat16:
+      return GemmElement::kFloat16;
+    case DType::kFloat64:
+      return GemmElement::kFloat64;
+    default:
+      return GemmElement::kFloat32;
+  }
+}
+
+int64_t SizeOf(GemmElement element) {
+  switch (element) {
+    case GemmElement::kBFloat16:
+    case GemmElement::kFloat16:
+      return 2;
+    case GemmElement::kFloat64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+// The part of a view that begins at (w, k).
+GemmView At(const GemmView& view, int64_t w, int64_t k) {
+  GemmView part = view;
+  part.data = static_cast<const char*>(view.data) +
+              (w * view.width_stride + k * view.depth_stride) * SizeOf(view.element);
+  return part;
+}
+
+// C, and how its elements are laid out.
+struct GemmTarget {
+  void* data;
+  int64_t row_stride;
+  int64_t column_stride;
+  GemmElement element;
+
+  void* At(int64_t i, int64_t j) const {
+    return static_cast<char*>(data) + (i * row_stride + j * column_stride) * SizeOf(element);
+  }
+};
+
+// One product. `threads` is 1 where the caller has spread a batch over the threads already.
+template <typename E>
+class Product {
+ public:
+  Product(const GemmArgs& args, int threads)
+      : kernels_(SelectKernels<E>()),
+        m_(args.m),
+        n_(args.n),
+        k_(args.k),
+        a_{args.a, args.a_row_stride, args.a_col_stride, ElementOf(args.a_dtype)},
+        b_{args.b, args.b_col_stride, args.b_row_stride, ElementOf(args.b_dtype)},
+        c_{args.c, args.c_row_stride, 1, ElementOf(args.c_dtype)},
+        alpha_(static_cast<E>(args.alpha)),
+        accumulate_(args.accumulate),
+        threads_(threads) {
+    // Tiles are wider than high: of a product and its transpose the one with less padding is taken.
+    if (Padded(n_, m_) * 5 < Padded(m_, n_) * 4) {
+      std::swap(m_, n_);
+      std::swap(a_, b_);
+      std::swap(c_.row_stride, c_.column_stride);
+    }
+    direct_ = c_.column_stride == 1 && SizeOf(c_.element) == static_cast<int64_t>(sizeof(E));
+  }
+
+  void Run() {
+    if (m_ <= kNarrowRows) {
+      RunNarrow();
+    } else if (direct_) {
+      const int64_t blocks = CeilDiv(n_, kColumnBlock);
+      const int64_t width = RoundUp(CeilDiv(n_, blocks), kernels_.nr);
+      for (int64_t j = 0; j < n_; j += width) {
+        RunShared(0, m_, j, std::min(width, n_ - j), static_cast<E*>(c_.At(0, j)), c_.row_stride,
+                  accumulate_);
+      }
+    } else {
+      RunWide();
+    }
+  }
+
+ private:
+  int64_t Padded(int64_t rows, int64_t columns) const {
+    const int64_t high = rows <= kSkinnyRows ? rows : RoundUp(rows, kernels_.mr);
+    return high * RoundUp(columns, kernels_.nr);
+  }
+
+  // Calls body(begin, end) over [0, count), on all threads if the product is worth it.
+  template <typename Body>
+  void Spread(int64_t count, int64_t products, const Body& body) const {
+    if (threads_ == 1 || count == 1 || products < kSerialProducts) {
+      for (int64_t i = 0; i < count; ++i) body(i);
+      return;
+    }
+    ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) body(i);
+    });
+  }
+
+  // Columns [j, j + width) of rows [i, i + height) as E in `buffer` (row stride `stride`), and
+  // back.
+  void LoadBlock(int64_t i, int64_t height, int64_t j, int64_t width, E* buffer,
+                 int64_t stride) const {
+    for (int64_t r = 0; r < height; ++r) {
+      if (c_.column_stride == 1) {
+        kernels_.load_row(c_.element, c_.At(i + r, j), width, buffer + r * stride);
+      } else {
+        for (int64_t x = 0; x < width; ++x) {
+          kernels_.load_row(c_.element, c_.At(i + r, j + x), 1, buffer + r * stride + x);
+        }
+      }
+    }
+  }
+  void StoreBlock(int64_t i, int64_t height, int64_t j, int64_t width, const E* buffer,
+                  int64_t stride) const {
+    for (int64_t r = 0; r < height; ++r) {
+      if (c_.column_stride == 1) {
+        kernels_.store_row(c_.element, buffer + r * stride, width, c_.At(i + r, j));
+      } else {
+        for (int64_t x = 0; x < width; ++x) {
+          kernels_.store_row(c_.element, buffer + r * stride + x, 1, c_.At(i + r, j + x));
+        }
+      }
+    }
+  }
+
+  // One panel of A times one panel of B into `height` x `width` of C; whole tiles in place, others
+  // by way of a buffer.
+  void TileInto(int64_t depth, const E* a, const E* b, int64_t height, int64_t width, E* c,
+                int64_t stride, bool accumulate) const {
+    const int64_t mr = kernels_.mr, nr = kernels_.nr;
+    if (height == mr && width == nr) {
+      kernels_.tile(depth, a, b, c, stride, alpha_, accumulate);
+      return;
+    }
+    alignas(64) E tile[kMaxTile] = {};
+    if (accumulate) {
+      for (int64_t i = 0; i < height; ++i) {
+        std::copy(c + i * stride, c + i * stride + width, tile + i * nr);
+      }
+    }
+    kernels_.tile(depth, a, b, tile, nr, alpha_, accumulate);
+    for (int64_t i = 0; i < height; ++i) {
+      std::copy(tile + i * nr, tile + i * nr + width, c + i * stride);
+    }
+  }
+
+  // Packed A (`height` rows) times packed B (`width` columns) into C.
+  void Block(int64_t depth, const E* a, const E* b, int64_t height, int64_t width, E* c,
+             int64_t stride, bool accumulate) const {
+    const int64_t mr = kernels_.mr, nr = kernels_.nr;
+    for (int64_t j = 0; j < width; j += nr) {
+      for (int64_t i = 0; i < height; i += mr) {
+        TileInto(depth, a + i * depth, b + j * depth, std::min(mr, height - i),
+                 std::min(nr, width - j), c + i * stride + j, stride, accumulate);
+      }
+    }
+  }
+
+  // Few rows: a task is a range of columns with all of k.
+  void RunNarrow() const {
+    const bool skinny = m_ <= kSkinnyRows;
+    const bool unpacked = skinny && b_.width_stride == 1;
+    const int64_t nr = kernels_.nr;
+    const int64_t share = CeilDiv(n_, int64_t{4} * threads_);
+    const int64_t most = unpacked ? kSkinnyColumns : kNarrowColumns;
+    const int64_t least = unpacked ? 8 * nr : nr;
+    const int64_t width = RoundUp(std::clamp(share, least, most), nr);
+    Spread(CeilDiv(n_, width), m_ * n_ * k_, [&](int64_t task) {
+      const int64_t j = task * width;
+      const int64_t columns = std::min(width, n_ - j);
+      E* c = nullptr;
+      int64_t stride = c_.row_stride;
+      if (direct_) {
+        c = static_cast<E*>(c_.At(0, j));
+      } else {
+        stride = columns;
+        c = wide_c_scratch.Get<E>(m_ * stride);
+        if (accumulate_) LoadBlock(0, m_, j, columns, c, stride);
+      }
+      for (int64_t k = 0; k < k_; k += kGemmDepthBlock) {
+        const int64_t depth = std::min(kGemmDepthBlock, k_ - k);
+        const bool accumulate = accumulate_ || k > 0;
+        if (skinny) {
+          SkinnyBlock(j, columns, k, depth, c, stride, accumulate);
+        } else {
+          NarrowBlock(j, columns, k, depth, c, stride, accumulate);
+        }
+      }
+      if (!direct_) StoreBlock(0, m_, j, columns, c, stride);
+    });
+  }
+
+  // At most kSkinnyRows rows times columns [j, j + columns): straight from B where its columns are
+  // adjacent, by way of one packed panel at a time otherwise.
+  void SkinnyBlock(int64_t j, int64_t columns, int64_t k, int64_t depth, E* c, int64_t stride,
+                   bool accumulate) const {
+    E a[kSkinnyRows * kGemmDepthBlock];
+    for (int64_t i = 0; i < m_; ++i) {
+      E row[kGemmDepthBlock];
+      const GemmView part = At(a_, i, k);
+      if (part.depth_stride == 1) {
+        kernels_.load_row(part.element, part.data, depth, row);
+      } else {
+        for (int64_t x = 0; x < depth; ++x) {
+          kernels_.load_row(part.element, At(part, 0, x).data, 1, row + x);
+        }
+      }
+      for (int64_t x = 0; x < depth; ++x) a[x * m_ + i] = row[x];
+    }
+    const bool packed = b_.width_stride != 1;
+    const int64_t step = packed ? kernels_.nr : columns;
+    E* sums = sums_scratch.Get<E>(m_ * step);
+    for (int64_t x = 0; x < columns; x += step) {
+      const int64_t width = std::min(step, columns - x);
+      GemmView b = At(b_, j + x, k);
+      if (packed) {
+        E* panel = packed_b_scratch.Get<E>(step * depth);
+        kernels_.pack_b(b, width, depth, panel);
+        b = {panel, 1, step, sizeof(E) == 8 ? GemmElement::kFloat64 : GemmElement::kFloat32};
+      }
+      kernels_.skinny(m_, depth, a, b, width, sums);
+      for (int64_t i = 0; i < m_; ++i) {
+        kernels_.finish_row(width, sums + i * width, c + i * stride + x, alpha_, accumulate);
+      }
+    }
+  }
+
+  void NarrowBlock(int64_t j, int64_t columns, int64_t k, int64_t depth, E* c, int64_t stride,
+                   bool accumulate) const {
+    const int64_t nr = kernels_.nr;
+    E* a = packed_a_scratch.Get<E>(RoundUp(m_, kernels_.mr) * depth);
+    kernels_.pack_a(At(a_, 0, k), m_, depth, a);
+    E* b = packed_b_scratch.Get<E>(nr * depth);
+    for (int64_t x = 0; x < columns; x += nr) {
+      const int64_t width = std::min(nr, columns - x);
+      kernels_.pack_b(At(b_, j + x, k), width, depth, b);
+      Block(depth, a, b, m_, width, c + x, stride, accumulate);
+    }
+  }
+
+  // Rows [i0, i0 + rows) and columns [j0, j0 + columns) into `c`: per block of k, B is packed once
+  // by all threads; then each task packs its rows of A and multiplies.
+  void RunShared(int64_t i0, int64_t rows, int64_t j0, int64_t columns, E* c, int64_t stride,
+                 bool accumulate_first) const {
+    const int64_t mr = kernels_.mr, nr = kernels_.nr;
+    const int64_t panels = CeilDiv(columns, nr);
+    const int64_t tasks_wanted = threads_ == 1 ? 1 : int64_t{4} * threads_;
+    const int64_t row_blocks =
+        std::max(CeilDiv(rows, kRowBlock), std::min(tasks_wanted, CeilDiv(rows, kRowBlock / 2)));
+    const int64_t height = RoundUp(CeilDiv(rows, row_blocks), mr);
+    const int64_t row_tasks = CeilDiv(rows, height);
+    const int64_t column_tasks = std::min(panels, CeilDiv(tasks_wanted, row_tasks));
+    const int64_t task_panels = CeilDiv(panels, column_tasks);
+    for (int64_t k = 0; k < k_; k += kGemmDepthBlock) {
+      const int64_t depth = std::min(kGemmDepthBlock, k_ - k);
+      const bool accumulate = accumulate_first || k > 0;
+      E* b = packed_b_scratch.Get<E>(panels * nr * depth);
+      constexpr int64_t kPanelsAtOnce = 8;
+      Spread(CeilDiv(panels, kPanelsAtOnce), rows * columns * depth, [&](int64_t group) {
+        const int64_t j = group * kPanelsAtOnce * nr;
+        const int64_t width = std::min(kPanelsAtOnce * nr, columns - j);
+        kernels_.pack_b(At(b_, j0 + j, k), width, depth, b + j * depth);
+      });
+      Spread(row_tasks * column_tasks, rows * columns * depth, [&](int64_t task) {
+        const int64_t i = task / column_tasks * height;
+        const int64_t j = task % column_tasks * task_panels * nr;
+        if (j >= columns) return;
+        const int64_t task_rows = std::min(height, rows - i);
+        const int64_t task_columns = std::min(task_panels * nr, columns - j);
+        E* a = packed_a_scratch.Get<E>(RoundUp(task_rows, mr) * depth);
+        kernels_.pack_a(At(a_, i0 + i, k), task_rows, depth, a);
+        Block(depth, a, b + j * depth, task_rows, task_columns, c + i * stride + j, stride,
+              accumulate);
+      });
+    }
+  }
+
+  // Many rows of a C that is of half precision or transposed: computed in E by blocks that are
+  // converted when all of k is summed.
+  void RunWide() const {
+    const int64_t blocks = CeilDiv(n_, kColumnBlock);
+    const int64_t width = RoundUp(CeilDiv(n_, blocks), kernels_.nr);
+    const int64_t row_groups = CeilDiv(m_ * width, kWideElements);
+    const int64_t height = RoundUp(CeilDiv(m_, row_groups), kernels_.mr);
+    for (int64_t j = 0; j < n_; j += width) {
+      const int64_t columns = std::min(width, n_ - j);
+      for (int64_t i = 0; i < m_; i += height) {
+        const int64_t rows = std::min(height, m_ - i);
+        E* c = wide_c_scratch.Get<E>(rows * columns);
+        constexpr int64_t kRowsAtOnce = 16;
+        const auto move = [&](bool in) {
+          Spread(CeilDiv(rows, kRowsAtOnce), rows * columns * k_, [&](int64_t group) {
+            const int64_t r = group * kRowsAtOnce;
+            const int64_t count = std::min(kRowsAtOnce, rows - r);
+            if (in) {
+              LoadBlock(i + r, count, j, columns, c + r * columns, columns);
+            } else {
+              StoreBlock(i + r, count, j, columns, c + r * columns, columns);
+            }
+          });
+        };
+        if (accumulate_) move(true);
+        RunShared(i, rows, j, columns, c, columns, accumulate_);
+        move(false);
+      }
+    }
+  }
+
+  static constexpr int64_t kMaxTile = 8 * 48;
+
+  const GemmKernels<E>& kernels_;
+  int64_t m_, n_, k_;
+  GemmView a_, b_;
+  GemmTarget c_;
+  E alpha_;
+  bool accumulate_;
+  int64_t threads_;
+  bool direct_;  // C is written in place: of type E, columns adjacent
+};
+
+void Check(const GemmArgs& args) {
+  TESSERA_CHECK(args.m >= 0 && args.n >= 0 && args.k >= 0, "gemm", "negative size: m ", args.m,
+                ", n ", args.n, ", k ", args.k);
+  const bool floating =
+      IsFloating(args.a_dtype) && IsFloating(args.b_dtype) && IsFloating(args.c_dtype);
+  const int doubles = (args.a_dtype == DType::kFloat64) + (args.b_dtype == DType::kFloat64) +
+                      (args.c_dtype == DType::kFloat64);
+  TESSERA_CHECK(floating && (doubles == 0 || doubles == 3), "gemm", "unsupported dtypes ",
+                args.a_dtype, ", ", args.b_dtype, " -> ", args.c_dtype);
+}
+
+void RunOne(const GemmArgs& args, int threads) {
+  if (args.m == 0 || args.n == 0) return;
+  if (args.k == 0) {
+    if (args.accumulate) return;
+    const size_t size = DTypeSize(args.c_dtype);
+    for (int64_t i = 0; i < args.m; ++i) {
+      std::fill_n(static_cast<char*>(args.c) + i * args.c_row_stride * static_cast<int64_t>(size),
+                  static_cast<size_t>(args.n) * size, char{0});
+    }
+    return;
+  }
+  if (args.c_dtype == DType::kFloat64) {
+    Product<double>(args, threads).Run();
+  } else {
+    Product<float>(args, threads).Run();
+  }
+}
+
+}  // namespace
+
+void Gemm(const GemmArgs& args) {
+  Check(args);
+  RunOne(args, NumThreads());
+}
+
+void BatchedGemm(const GemmArgs& args, const GemmBatch& batch) {
+  Check(args);
+  TESSERA_CHECK(batch.count >= 0, "gemm", "negative batch count ", batch.count);
+  const auto product = [&](int64_t i, int threads) {
+    GemmArgs one = args;
+    const auto size = [](DType dtype) { return static_cast<int64_t>(DTypeSize(dtype)); };
+    one.a = static_cast<const char*>(args.a) + i * batch.a_stride * size(args.a_dtype);
+    one.b = static_cast<const char*>(args.b) + i * batch.b_stride * size(args.b_dtype);
+    one.c = static_cast<char*>(args.c) + i * batch.c_stride * size(args.c_dtype);
+    RunOne(one, threads);
+  };
+  const int threads = NumThreads();
+  const int64_t products = std::max<int64_t>(1, args.m * args.n * args.k);
+  // Few large products are split inside; many small ones are dealt out to the threads whole.
+  if (batch.count < 4 * threads && products > 8 * kSerialProducts) {
+    for (int64_t i = 0; i < batch.count; ++i) product(i, threads);
+    return;
+  }
+  const int64_t at_once = std::max<int64_t>(1, kSerialProducts / products);
+  ParallelFor(batch.count, at_once, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) product(i, 1);
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,78 @@
+// Matrix products on the CPU, on raw pointers: C = alpha A B, or C += alpha A B.
+//
+//   // y[m, n] = x[m, k] w[n, k]^T
+//   GemmArgs args;
+//   args.m = m, args.n = n, args.k = k;
+//   args.a = x, args.a_row_stride = k, args.a_col_stride = 1;
+//   args.b = w, args.b_row_stride = 1, args.b_col_stride = k;   // transposed by its strides
+//   args.c = y, args.c_row_stride = n;
+//   Gemm(args);
+//
+// Shapes: A [m, k], B [k, n], C [m, n]; element (i, j) of A stands at a[i * a_row_stride +
+// j * a_col_stride], of B likewise, with any strides in elements (also 0 and negative); C's columns
+// are adjacent. C must not overlap A or B. m, n and k may be zero: with k == 0, C is set to zero,
+// or left alone when accumulating.
+//
+// Dtypes: float32, bfloat16 and float16 in any combination, computed in float32; or all float64.
+// A bfloat16 or float16 C is rounded once, at the end.
+//
+// The bits: element (i, j) is, whatever m, n, its place, the strides, the batch and the number of
+// threads,
+//     c = 0 (or C's old value);  for each block of kGemmDepthBlock indices k, in order:
+//         s = 0;  for k in block: s = fma(A[i, k], B[k, j], s);   c = fma(alpha, s, c)
+// (the first c is alpha * s when not accumulating; the instruction set `baseline` has no fma and
+// rounds each product). A shard of the columns or rows therefore equals the same part of the whole
+// product, bit for bit, on the same instruction set. NaN and infinity are not skipped.
+//
+// Method: packed panels and a register-blocked tile, as in K. Goto and R. van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008. Threads share the packed B.
+// Scratch: at most about 10 MiB per thread, kept until the thread ends; none on the heap besides.
+#ifndef TESSERA_OPS_MATMUL_GEMM_H_
+#define TESSERA_OPS_MATMUL_GEMM_H_
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace tessera {
+
+// Indices of k that are summed before they are added to C.
+inline constexpr int64_t kGemmDepthBlock = 384;
+
+struct GemmArgs {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  const void* a = nullptr;
+  int64_t a_row_stride = 0;
+  int64_t a_col_stride = 1;
+  const void* b = nullptr;
+  int64_t b_row_stride = 0;
+  int64_t b_col_stride = 1;
+  void* c = nullptr;
+  int64_t c_row_stride = 0;
+  DType a_dtype = DType::kFloat32;
+  DType b_dtype = DType::kFloat32;
+  DType c_dtype = DType::kFloat32;
+  bool accumulate = false;  // C += instead of C =
+  float alpha = 1.0f;
+};
+
+// Elements between the operands of consecutive products of a batch; 0 shares an operand (not C).
+struct GemmBatch {
+  int64_t count = 1;
+  int64_t a_stride = 0;
+  int64_t b_stride = 0;
+  int64_t c_stride = 0;
+};
+
+// Throws Error for negative sizes and for dtypes that do not go together.
+void Gemm(const GemmArgs& args);
+
+// `batch.count` products of the shape and strides of `args`; product i works on a + i * a_stride
+// and so on. Each has the bits that Gemm gives it alone.
+void BatchedGemm(const GemmArgs& args, const GemmBatch& batch);
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_MATMUL_GEMM_H_

@@ -1,0 +1,70 @@
+// What gemm.cc asks of each instruction set: packing, the tile product and the skinny product.
+//
+// Plain pointers only, since gemm_isa.cc includes this header with instruction-set flags. E is the
+// type that is computed in: float (for float32, bfloat16 and float16 elements) or double.
+#ifndef TESSERA_OPS_MATMUL_GEMM_KERNEL_H_
+#define TESSERA_OPS_MATMUL_GEMM_KERNEL_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+enum class GemmElement : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64 };
+
+// A strided view of `width` x `depth` elements: element (w, k) stands at
+// data[w * width_stride + k * depth_stride]. For A, w is a row of C; for B, a column.
+struct GemmView {
+  const void* data;
+  int64_t width_stride;
+  int64_t depth_stride;
+  GemmElement element;
+};
+
+template <typename E>
+struct GemmKernels {
+  // C is computed in tiles of mr x nr.
+  int64_t mr, nr;
+
+  // Packs a view for the tile product: panels of mr (pack_a) or nr (pack_b) along the width, each
+  // holding depth x mr (or nr) elements converted to E; the last panel is filled up with zeros.
+  // dst has room for width rounded up times depth elements.
+  void (*pack_a)(const GemmView& view, int64_t width, int64_t depth, E* dst);
+  void (*pack_b)(const GemmView& view, int64_t width, int64_t depth, E* dst);
+
+  // One tile: c[i * c_row_stride + j] = alpha * s, or += with `accumulate`, for all i < mr, j < nr,
+  // where s is the chain s = fma(a[k][i], b[k][j], s) over k = 0..depth-1 from zero, and the last
+  // step is one fma(alpha, s, c).
+  void (*tile)(int64_t depth, const E* a, const E* b, E* c, int64_t c_row_stride, E alpha,
+               bool accumulate);
+
+  // The same products for 1 <= rows <= kSkinnyRows of A and a B that is not packed, whose width
+  // stride is 1: sums[i * width + j] = the chain s for i < rows, j < width. a holds [depth][rows].
+  void (*skinny)(int64_t rows, int64_t depth, const E* a, const GemmView& b, int64_t width,
+                 E* sums);
+
+  // c[j] = alpha * s[j], or fma(alpha, s[j], c[j]) with `accumulate`: the last step of a chain.
+  void (*finish_row)(int64_t n, const E* s, E* c, E alpha, bool accumulate);
+
+  // Conversion of n consecutive elements of C to E and back.
+  void (*load_row)(GemmElement element, const void* src, int64_t n, E* dst);
+  void (*store_row)(GemmElement element, const E* src, int64_t n, void* dst);
+};
+
+inline constexpr int64_t kSkinnyRows = 4;
+
+namespace baseline {
+extern const GemmKernels<float> kGemmFloat;
+extern const GemmKernels<double> kGemmDouble;
+}  // namespace baseline
+namespace avx2 {
+extern const GemmKernels<float> kGemmFloat;
+extern const GemmKernels<double> kGemmDouble;
+}  // namespace avx2
+namespace avx512 {
+extern const GemmKernels<float> kGemmFloat;
+extern const GemmKernels<double> kGemmDouble;
+}  // namespace avx512
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_MATMUL_GEMM_KERNEL_H_

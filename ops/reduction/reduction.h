@@ -1,0 +1,32 @@
+// Reductions over dims. Sums, and broadcasting, their counterpart, are in ops/reduction/sum.h.
+//
+//   Tensor total = Sum(x);                       // [] (a scalar)
+//   Tensor per_row = Mean(x_BTC, {-1}, true);    // [B, T, 1]
+//   Tensor ids = ArgMax(logits_BV, -1);          // [B], int64
+//
+// Any floating dtype; the result has x's dtype (ArgMax: int64). Gradients flow through all but
+// ArgMax. Empty `dims` means all of them. Dims out of range, and extremes of nothing, throw Error.
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_H_
+#define TESSERA_OPS_REDUCTION_REDUCTION_H_
+
+#include <vector>
+
+#include "core/tensor.h"
+#include "ops/reduction/sum.h"
+
+namespace tessera {
+
+Tensor Mean(const Tensor& x, const std::vector<int>& dims = {}, bool keep_dims = false);
+
+// Along one dim. The gradient of Max and Min goes to the first extreme element. NaN wins.
+Tensor Max(const Tensor& x, int dim, bool keep_dim = false);
+Tensor Min(const Tensor& x, int dim, bool keep_dim = false);
+// The index of the first largest element.
+Tensor ArgMax(const Tensor& x, int dim);
+
+// log(sum(exp(x))) along one dim, without overflow; -inf for a slice of -inf.
+Tensor LogSumExp(const Tensor& x, int dim, bool keep_dim = false);
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_REDUCTION_REDUCTION_H_

@@ -1,0 +1,30 @@
+// Sums over rows of elements, compiled once per instruction set. Raw pointers only.
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_H_
+#define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+enum class SumType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+struct SumRows {
+  // The sum of n adjacent elements, in a fixed order.
+  float (*row)(SumType type, const void* x, int64_t n);
+  // out[j] = sum over i < rows of x[i * stride + j], j < n; row by row.
+  void (*columns)(SumType type, const void* x, int64_t stride, int64_t rows, int64_t n, float* out);
+};
+
+namespace baseline {
+extern const SumRows kSumRows;
+}
+namespace avx2 {
+extern const SumRows kSumRows;
+}
+namespace avx512 {
+extern const SumRows kSumRows;
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_REDUCTION_REDUCTION_ROWS_H_

@@ -1,0 +1,153 @@
+#include "ops/reduction/reduction.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/thread_pool.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/testing/op_check.h"
+
+namespace tessera {
+namespace {
+
+// Reduces a [2, 3, 5] tensor over the middle with `f(accumulated, value)`.
+template <typename F>
+OpFn Middle(double start, F f) {
+  return [start, f](const Tensors& in) {
+    Tensor y = Full({2, 5}, start, DType::kFloat64);
+    for (int64_t i = 0; i < 30; ++i) {
+      double& out = y.data<double>()[i / 15 * 5 + i % 5];
+      out = f(out, in[0].data<double>()[i]);
+    }
+    return Tensors{y};
+  };
+}
+
+TEST(ReductionTest, OverTheMiddle) {
+  const Tensor x = RandomTensor({2, 3, 5}, 1);
+  CheckOp({.name = "sum",
+           .op = [](const Tensors& in) { return Tensors{Sum(in[0], {1})}; },
+           .reference = Middle(0, [](double a, double b) { return a + b; }),
+           .inputs = {x},
+           .sum_length = 3});
+  CheckOp({.name = "mean",
+           .op = [](const Tensors& in) { return Tensors{Mean(in[0], {-2})}; },
+           .reference = Middle(0, [](double a, double b) { return a + b / 3; }),
+           .inputs = {x},
+           .sum_length = 3});
+  CheckOp({.name = "max",
+           .op = [](const Tensors& in) { return Tensors{Max(in[0], 1)}; },
+           .reference = Middle(-1e9, [](double a, double b) { return std::max(a, b); }),
+           .inputs = {x}});
+  CheckOp({.name = "min",
+           .op = [](const Tensors& in) { return Tensors{Min(in[0], 1)}; },
+           .reference = Middle(1e9, [](double a, double b) { return std::min(a, b); }),
+           .inputs = {x}});
+  CheckOp({.name = "logsumexp",
+           .op = [](const Tensors& in) { return Tensors{LogSumExp(in[0], 1)}; },
+           .reference =
+               [&](const Tensors& in) {
+                 Tensors y = Middle(0, [](double a, double b) { return a + std::exp(b); })(in);
+                 for (int64_t i = 0; i < 10; ++i) {
+                   y[0].data<double>()[i] = std::log(y[0].data<double>()[i]);
+                 }
+                 return y;
+               },
+           .inputs = {x},
+           .sum_length = 30});
+}
+
+TEST(ReductionTest, OverSeveralDimsAllAndNone) {
+  const auto total = [](const Tensors& in) {
+    double sum = 0;
+    for (int64_t i = 0; i < in[0].numel(); ++i) sum += in[0].data<double>()[i];
+    return Tensors{Full({}, sum, DType::kFloat64)};
+  };
+  for (const Shape& shape : {Shape{1}, Shape{17, 3}, Shape{2, 3, 4, 5}, Shape{40000}, Shape{}}) {
+    CheckOp({.name = "sum all",
+             .op = [](const Tensors& in) { return Tensors{Sum(in[0])}; },
+             .reference = total,
+             .inputs = {Exp(RandomTensor(shape, 2))},  // positive: no cancellation
+             .sum_length = 400,
+             .half_precision = shape.numel() < 1000,  // a larger sum leaves float16's range
+             .gradcheck_tolerance = 1e-4});
+  }
+  CheckOp({.name = "sum outer and inner",
+           .op =
+               [](const Tensors& in) {
+                 return Tensors{Sum(in[0], {0, 2}, true)};
+               },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Zeros({1, 3, 1}, DType::kFloat64);
+                 for (int64_t i = 0; i < 30; ++i) {
+                   y.data<double>()[i / 5 % 3] += in[0].data<double>()[i];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({2, 3, 5}, 3)},
+           .sum_length = 40});
+  EXPECT_EQ(Sum(Zeros({0, 3})).Item(), 0.0);
+  EXPECT_EQ(Sum(Zeros({0, 3}), {0}).ToVector<float>(), (std::vector<float>{0, 0, 0}));
+}
+
+TEST(ReductionTest, BroadcastToAndSumTo) {
+  CheckOp({.name = "broadcast_to",
+           .op =
+               [](const Tensors& in) {
+                 return Tensors{BroadcastTo(in[0], {4, 2, 3})};
+               },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Empty({4, 2, 3}, DType::kFloat64);
+                 for (int64_t i = 0; i < 24; ++i) {
+                   y.data<double>()[i] = in[0].data<double>()[i / 3 % 2];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({2, 1}, 4)},
+           .sum_length = 12});
+  CheckOp({.name = "sum_to",
+           .op =
+               [](const Tensors& in) {
+                 return Tensors{SumTo(in[0], {2, 1})};
+               },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Zeros({2, 1}, DType::kFloat64);
+                 for (int64_t i = 0; i < 24; ++i) {
+                   y.data<double>()[i / 3 % 2] += in[0].data<double>()[i];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({4, 2, 3}, 5)},
+           .sum_length = 12});
+}
+
+TEST(ReductionTest, ExtremesTakeTheFirstAndKeepNan) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = Tensor::FromVector<float>({1, 3, 3, nan, 2, nan}, {2, 3});
+  EXPECT_EQ(ArgMax(x, 1).ToVector<int64_t>(), (std::vector<int64_t>{1, 0}));
+  EXPECT_TRUE(std::isnan(Max(x, 1).ToVector<float>()[1]));
+  EXPECT_THROW(Max(Zeros({2, 0}), 1), Error);
+  EXPECT_THROW(Sum(x, {2}), Error);
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(LogSumExp(Full({3}, -inf), 0).Item(), -inf);
+  EXPECT_EQ(LogSumExp(Full({2}, 1000.0), 0).Item(), 1000.0f + std::log(2.0f));
+}
+
+TEST(ReductionTest, BitsDoNotDependOnTheNumberOfThreads) {
+  const Tensor x = CastCopy(RandomTensor({700, 300}, 6), DType::kFloat32);
+  SetNumThreads(1);
+  const std::vector<float> columns = Sum(x, {0}).ToVector<float>();
+  const double all = Sum(x).Item();
+  SetNumThreads(3);
+  EXPECT_EQ(Sum(x, {0}).ToVector<float>(), columns);
+  EXPECT_EQ(Sum(x).Item(), all);
+  SetNumThreads(AvailableCores());
+}
+
+}  // namespace
+}  // namespace tessera

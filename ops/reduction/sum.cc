@@ -1,0 +1,114 @@
+#include "ops/reduction/sum.h"
+
+#include "autograd/autograd.h"
+#include "ops/reduction/reduction_kernel.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+// Sums dims [first, last] of a contiguous copy away (they must be adjacent), keeping them as 1.
+Tensor SumAdjacent(const Tensor& x, int first, int last) {
+  SumArgs args{x.dtype(), 1, 1, 1, nullptr, nullptr};
+  Shape shape = x.shape();
+  for (int d = 0; d < x.ndim(); ++d) {
+    (d < first ? args.outer : d <= last ? args.count : args.inner) *= x.size(d);
+    if (d >= first && d <= last) shape[d] = 1;
+  }
+  const Tensor contiguous = x.ContiguousCopy();
+  Tensor out = Empty(shape, x.dtype(), x.device());
+  if (out.numel() == 0) return out;
+  if (args.count == 0) {
+    Fill(out, 0.0);
+    return out;
+  }
+  args.x = contiguous.raw_data();
+  args.out = out.raw_data();
+  sum_kernel.Launch(x.device(), args);
+  return out;
+}
+
+// Sums the flagged dims, keeping them as 1; adjacent ones together, the last ones first.
+Tensor SumDims(const Tensor& x, const std::vector<bool>& reduced) {
+  Tensor y = x;
+  for (int last = x.ndim() - 1; last >= 0; --last) {
+    if (!reduced[last]) continue;
+    int first = last;
+    while (first > 0 && reduced[first - 1]) --first;
+    y = SumAdjacent(y, first, last);
+    last = first;
+  }
+  return y;
+}
+
+std::vector<bool> Flags(const Tensor& x, const std::vector<int>& dims) {
+  std::vector<bool> flags(static_cast<size_t>(x.ndim()), dims.empty());
+  for (int dim : dims) flags[x.shape().Normalize(dim)] = true;
+  return flags;
+}
+
+Shape WithoutDims(const Shape& shape, const std::vector<bool>& reduced) {
+  Shape rest;
+  for (int d = 0; d < shape.ndim(); ++d) {
+    if (!reduced[d]) rest.push_back(shape[d]);
+  }
+  return rest;
+}
+
+Tensor ViewAs(const Tensor& contiguous, const Shape& shape) {
+  return contiguous.AsStrided(shape, ContiguousStrides(shape), contiguous.offset());
+}
+
+}  // namespace
+
+Tensor Sum(const Tensor& x, const std::vector<int>& dims, bool keep_dims) {
+  TESSERA_CHECK(IsFloating(x.dtype()) || x.dtype() == DType::kInt64, "sum", "not supported for ",
+                x);
+  const std::vector<bool> reduced = Flags(x, dims);
+  Tensor kept = SumDims(x, reduced);
+  if (kept.is_same(x)) kept = x.Detach();
+  const Shape kept_shape = kept.shape();
+  Tensor y = keep_dims ? kept : ViewAs(kept.ContiguousCopy(), WithoutDims(kept_shape, reduced));
+  if (AnyRequiresGrad({x})) {
+    Record("sum", {x}, {y}, [from = x.shape(), kept_shape](GradContext& ctx) {
+      ctx.set(0, BroadcastTo(Reshape(ctx.grad(), kept_shape), from));
+    });
+  }
+  return y;
+}
+
+Tensor BroadcastTo(const Tensor& x, const Shape& shape) {
+  const int lead = shape.ndim() - x.ndim();
+  TESSERA_CHECK(lead >= 0, "broadcast_to", x, " to ", shape);
+  Shape strides = shape;
+  for (int d = 0; d < shape.ndim(); ++d) {
+    const int64_t size = d < lead ? 1 : x.size(d - lead);
+    TESSERA_CHECK(size == shape[d] || size == 1, "broadcast_to", x, " to ", shape);
+    strides[d] = d < lead || size != shape[d] ? 0 : x.stride(d - lead);
+  }
+  Tensor y = x.AsStrided(shape, strides, x.offset());
+  if (AnyRequiresGrad({x})) {
+    Record("broadcast_to", {x}, {y},
+           [from = x.shape()](GradContext& ctx) { ctx.set(0, SumTo(ctx.grad(), from)); });
+  }
+  return y;
+}
+
+Tensor SumTo(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  TESSERA_CHECK(BroadcastShapes(shape, x.shape(), "sum_to") == x.shape(), "sum_to", x, " to ",
+                shape);
+  const int lead = x.ndim() - shape.ndim();
+  std::vector<bool> reduced(static_cast<size_t>(x.ndim()));
+  for (int d = 0; d < x.ndim(); ++d) {
+    reduced[d] = d < lead || (shape[d - lead] == 1 && x.size(d) != 1);
+  }
+  Tensor y = ViewAs(SumDims(x, reduced).ContiguousCopy(), shape);
+  if (AnyRequiresGrad({x})) {
+    Record("sum_to", {x}, {y},
+           [from = x.shape()](GradContext& ctx) { ctx.set(0, BroadcastTo(ctx.grad(), from)); });
+  }
+  return y;
+}
+
+}  // namespace tessera

@@ -1,0 +1,140 @@
+#include "ops/view/view.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/testing/op_check.h"
+
+namespace tessera {
+namespace {
+
+// y[i] = x[map(i)] for an output of `shape`.
+OpFn Rearranged(const Shape& shape, std::function<int64_t(int64_t)> map) {
+  return [shape, map](const Tensors& in) {
+    Tensor y = Empty(shape, DType::kFloat64);
+    for (int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] = in[0].data<double>()[map(i)];
+    return Tensors{y};
+  };
+}
+
+void CheckView(const char* name, std::function<Tensor(const Tensor&)> op, const Shape& from,
+               const Shape& to, std::function<int64_t(int64_t)> map) {
+  CheckOp({.name = name,
+           .op = [op](const Tensors& in) { return Tensors{op(in[0])}; },
+           .reference = Rearranged(to, map),
+           .inputs = {RandomTensor(from, 1)}});
+}
+
+TEST(ViewTest, Rearrangements) {
+  const auto same = [](int64_t i) { return i; };
+  CheckView(
+      "reshape",
+      [](const Tensor& x) {
+        return Reshape(x, {4, -1});
+      },
+      {2, 3, 2}, {4, 3}, same);
+  CheckView(
+      "unsqueeze", [](const Tensor& x) { return Unsqueeze(x, -1); }, {2, 3}, {2, 3, 1}, same);
+  CheckView(
+      "squeeze", [](const Tensor& x) { return Squeeze(x, 1); }, {2, 1, 3}, {2, 3}, same);
+  CheckView(
+      "contiguous", [](const Tensor& x) { return Contiguous(x); }, {2, 3}, {2, 3}, same);
+  CheckView(
+      "transpose", [](const Tensor& x) { return Transpose(x, 0, -1); }, {2, 3, 4}, {4, 3, 2},
+      [](int64_t i) { return i % 2 * 12 + i / 2 % 3 * 4 + i / 6; });
+  CheckView(
+      "permute",
+      [](const Tensor& x) {
+        return Permute(x, {1, 2, 0});
+      },
+      {2, 3, 4}, {3, 4, 2}, [](int64_t i) { return i % 2 * 12 + i / 8 * 4 + i / 2 % 4; });
+  CheckView(
+      "slice", [](const Tensor& x) { return Slice(x, 1, 1, 2); }, {2, 4}, {2, 2},
+      [](int64_t i) { return i / 2 * 4 + i % 2 + 1; });
+  CheckView(
+      "select", [](const Tensor& x) { return Select(x, 1, 2); }, {2, 4}, {2},
+      [](int64_t i) { return i * 4 + 2; });
+  CheckView(
+      "reshape of a transpose copies",
+      [](const Tensor& x) { return Reshape(Transpose(x, 0, 1), {6}); }, {2, 3}, {6},
+      [](int64_t i) { return i % 2 * 3 + i / 2; });
+}
+
+TEST(ViewTest, ReshapeSharesStorageWhereStridesAllow) {
+  const Tensor x = Zeros({4, 6, 5});
+  const Tensor part = Slice(x, 0, 1, 2);
+  EXPECT_EQ(Reshape(part, {2, 30}).storage(), x.storage());
+  const Tensor heads = Slice(x, 2, 0, 4);  // [4, 6, 4] with gaps: the last dim still splits
+  EXPECT_EQ(Reshape(heads, {24, 2, 2}).storage(), x.storage());
+  EXPECT_NE(Reshape(heads, {4, 24}).storage(), x.storage());
+}
+
+TEST(ViewTest, CatStackSplitPad) {
+  CheckOp({.name = "cat",
+           .op =
+               [](const Tensors& in) {
+                 return Tensors{Cat({in[0], in[1]}, 1)};
+               },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Empty({2, 5}, DType::kFloat64);
+                 for (int64_t i = 0; i < 10; ++i) {
+                   const int64_t column = i % 5;
+                   y.data<double>()[i] = column < 2 ? in[0].data<double>()[i / 5 * 2 + column]
+                                                    : in[1].data<double>()[i / 5 * 3 + column - 2];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({2, 2}, 1), RandomTensor({2, 3}, 2)}});
+  CheckOp({.name = "stack",
+           .op =
+               [](const Tensors& in) {
+                 return Tensors{Stack({in[0], in[1]}, -1)};
+               },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Empty({3, 2}, DType::kFloat64);
+                 for (int64_t i = 0; i < 6; ++i) {
+                   y.data<double>()[i] = in[static_cast<size_t>(i % 2)].data<double>()[i / 2];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({3}, 3), RandomTensor({3}, 4)}});
+  CheckOp({.name = "split",
+           .op =
+               [](const Tensors& in) {
+                 const Tensors parts = Split(in[0], {1, 2, 1}, 1);
+                 return Tensors{parts[0], parts[1]};  // the last part gets no gradient
+               },
+           .reference =
+               [](const Tensors& in) {
+                 const double* x = in[0].data<double>();
+                 return Tensors{Tensor::FromVector<double>({x[0], x[4]}, {2, 1}),
+                                Tensor::FromVector<double>({x[1], x[2], x[5], x[6]}, {2, 2})};
+               },
+           .inputs = {RandomTensor({2, 4}, 5)}});
+  CheckOp({.name = "pad",
+           .op = [](const Tensors& in) { return Tensors{Pad(in[0], 1, 1, 2, -3.0)}; },
+           .reference =
+               [](const Tensors& in) {
+                 const double* x = in[0].data<double>();
+                 return Tensors{Tensor::FromVector<double>(
+                     {-3, x[0], x[1], -3, -3, -3, x[2], x[3], -3, -3}, {2, 5})};
+               },
+           .inputs = {RandomTensor({2, 2}, 6)}});
+}
+
+TEST(ViewTest, RefusesWrongShapes) {
+  const Tensor x = Zeros({2, 3});
+  EXPECT_THROW(Reshape(x, {4}), Error);
+  EXPECT_THROW(Reshape(x, {-1, -1}), Error);
+  EXPECT_THROW(Permute(x, {0, 0}), Error);
+  EXPECT_THROW(Slice(x, 1, 2, 2), Error);
+  EXPECT_THROW(Squeeze(x, 0), Error);
+  EXPECT_THROW(Cat({x, Zeros({2, 3, 1})}, 0), Error);
+  EXPECT_THROW(Cat({x, Zeros({2, 4})}, 0), Error);
+  EXPECT_THROW(Cat({}, 0), Error);
+  EXPECT_THROW(Split(x, {1, 1}, 1), Error);
+}
+
+}  // namespace
+}  // namespace tessera

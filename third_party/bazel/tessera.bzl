@@ -1,0 +1,187 @@
+"""How Tessera's C++ is compiled, and who may include whom.
+
+    load("//third_party/bazel:tessera.bzl", "tessera_library", "tessera_test")
+
+    tessera_library(
+        name = "softmax",
+        srcs = ["softmax.cc"],
+        hdrs = ["softmax.h"],
+        deps = ["//autograd"],
+    )
+
+    tessera_test(
+        name = "softmax_test",
+        srcs = ["softmax_test.cc"],
+        deps = [":softmax"],
+    )
+
+A target's visibility follows from the floor (top-level folder) it lives on: the package groups
+`//:above_<floor>` of the root BUILD.bazel. A package that must be seen by fewer says so itself.
+"""
+
+_WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    # GCC 12 sees overlapping copies in plain std::string concatenation (GCC bug 105651).
+    "-Wno-restrict",
+]
+
+# What a source of tessera_isa_library is compiled for. `baseline` is any x86-64.
+_ISA_FLAGS = {
+    "baseline": [],
+    "avx2": [
+        "-mavx2",
+        "-mfma",
+        "-mf16c",
+    ],
+    "avx512": [
+        "-mavx512f",
+        "-mavx512bw",
+        "-mavx512dq",
+        "-mavx512vl",
+        "-mavx2",
+        "-mfma",
+        "-mf16c",
+        "-mprefer-vector-width=512",
+    ],
+}
+
+_FLOORS = [
+    "core",
+    "autograd",
+    "ops",
+    "nn",
+    "optim",
+    "data",
+    "models",
+    "dist",
+    "train",
+    "runtime",
+    "tools",
+]
+
+def _floor_visibility():
+    floor = native.package_name().split("/")[0]
+    if floor in _FLOORS:
+        return ["//:above_" + floor]
+    return ["//:programs"]
+
+def system_library(name, libraries = []):
+    """A library of the distribution: `libraries` are the names behind -l, users before providers."""
+    native.cc_library(
+        name = name,
+        linkopts = (["-Wl,--push-state,--as-needed"] + ["-l" + library for library in libraries] +
+                    ["-Wl,--pop-state"]) if libraries else [],
+    )
+
+def tessera_library(
+        name,
+        srcs = [],
+        hdrs = [],
+        deps = [],
+        copts = [],
+        linkopts = [],
+        alwayslink = False,
+        testonly = False,
+        visibility = None,
+        **kwargs):
+    """A C++ library. `alwayslink` keeps objects that only register themselves."""
+    native.cc_library(
+        name = name,
+        srcs = srcs,
+        hdrs = hdrs,
+        deps = deps,
+        copts = _WARNINGS + copts,
+        linkopts = linkopts,
+        alwayslink = alwayslink,
+        linkstatic = True,
+        testonly = testonly,
+        visibility = visibility or _floor_visibility(),
+        **kwargs
+    )
+
+def tessera_isa_library(
+        name,
+        srcs,
+        hdrs = [],
+        deps = [],
+        copts = [],
+        isas = ["baseline", "avx2", "avx512"],
+        visibility = None,
+        **kwargs):
+    """Compiles each source once per instruction set; one library holds the results.
+
+    The source sees TESSERA_ISA (baseline, avx2 or avx512: the name of the namespace its code
+    stands in) and, for #if, TESSERA_ISA_BASELINE, TESSERA_ISA_AVX2 or TESSERA_ISA_AVX512 = 1. It
+    includes intrinsics, <cstdint>, <cstddef> and headers of raw pointers only: an inline function
+    of a library or of std compiled here could be merged with another file's copy and be an
+    illegal instruction on an older processor. core/cpu_isa.h chooses among the results.
+    """
+    parts = []
+    for isa in isas:
+        part = name + "_" + isa
+        native.cc_library(
+            name = part,
+            srcs = srcs,
+            hdrs = hdrs,
+            deps = deps,
+            copts = _WARNINGS + _ISA_FLAGS[isa] + [
+                "-DTESSERA_ISA=" + isa,
+                "-DTESSERA_ISA_%s=1" % isa.upper(),
+                "-O3",
+                # A sum is fused where the source says so, the same in vector bodies and tails.
+                "-ffp-contract=off",
+                # GCC 12 warns about its own AVX-512 headers (GCC bug 105593).
+                "-Wno-uninitialized",
+                "-Wno-maybe-uninitialized",
+                "-fno-exceptions",
+            ] + copts,
+            linkstatic = True,
+            visibility = ["//visibility:private"],
+            **kwargs
+        )
+        parts.append(":" + part)
+    native.cc_library(
+        name = name,
+        hdrs = hdrs,
+        deps = parts,
+        visibility = visibility or _floor_visibility(),
+        **kwargs
+    )
+
+def tessera_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
+    """A GoogleTest program; main comes from gtest_main."""
+    native.cc_test(
+        name = name,
+        size = size,
+        srcs = srcs,
+        deps = deps + ["//third_party:gtest"],
+        copts = _WARNINGS + copts,
+        linkstatic = True,
+        visibility = ["//visibility:private"],
+        **kwargs
+    )
+
+def tessera_binary(name, srcs, deps = [], copts = [], visibility = None, **kwargs):
+    """A program."""
+    native.cc_binary(
+        name = name,
+        srcs = srcs,
+        deps = deps,
+        copts = _WARNINGS + copts,
+        visibility = visibility or _floor_visibility(),
+        **kwargs
+    )
+
+def tessera_benchmark(name, srcs, deps = [], copts = [], **kwargs):
+    """A Google Benchmark program; main comes from benchmark_main."""
+    native.cc_binary(
+        name = name,
+        srcs = srcs,
+        deps = deps + ["//third_party:benchmark"],
+        copts = _WARNINGS + copts,
+        testonly = True,
+        visibility = ["//visibility:private"],
+        **kwargs
+    )
