@@ -276,7 +276,7 @@ AtomicFile::~AtomicFile() {
 }
 
 absl::Status AtomicFile::Flush() {
-  const absl::Status status = WriteAll(descriptor_, buffer_.data(), buffer_.size(), path_);
+  absl::Status status = WriteAll(descriptor_, buffer_.data(), buffer_.size(), path_);
   buffer_.clear();
   return status;
 }

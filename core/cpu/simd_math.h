@@ -17,21 +17,24 @@
 namespace tessera::TESSERA_ISA {
 
 // x * 2^n for integral n in [-252, 254], rounded once.
-TESSERA_SIMD VecF ScaleByPowerOfTwo(VecF x, VecI n) {
-  const VecI half = ShiftRightArithmetic<1>(n);
-  const VecI rest = n - half;
+TESSERA_SIMD VecF ScaleByPowerOfTwo(VecF x, VecF n) {
+#if defined(TESSERA_ISA_AVX512)
+  return {_mm512_scalef_ps(x.v, n.v)};
+#else
+  const VecI whole = ToInt(n);
+  const VecI half = ShiftRightArithmetic<1>(whole);
   const VecF first = BitsAsFloat(ShiftLeft<23>(half + SetI(127)));
-  const VecF second = BitsAsFloat(ShiftLeft<23>(rest + SetI(127)));
+  const VecF second = BitsAsFloat(ShiftLeft<23>(whole - half + SetI(127)));
   return x * first * second;
+#endif
 }
 
 // x = n ln2 + r with |r| <= ln2 / 2; e^r = 1 + (r + r^2 P(r)).
 TESSERA_SIMD VecF Exp(VecF x) {
   // The bound comes first in Min and Max, so that NaN passes.
   const VecF clamped = Max(Set(-105.0f), Min(Set(89.5f), x));
-  // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+  // Adding 1.5 * 2^23 rounds to an integer.
   const VecF shifted = Fma(clamped, Set(1.44269504f), Set(12582912.0f));
-  const VecI n = BitsAsInt(shifted) - SetI(0x4b400000);
   const VecF nf = shifted - Set(12582912.0f);
   VecF r = NegFma(nf, Set(0.693359375f), clamped);  // ln2 in two parts; the first has 10 bits
   r = NegFma(nf, Set(-2.12194440e-4f), r);
@@ -41,7 +44,7 @@ TESSERA_SIMD VecF Exp(VecF x) {
   p = Fma(p, r, Set(0.166665211f));
   p = Fma(p, r, Set(0.49999994f));
   p = Fma(p * r, r, r) + Set(1.0f);
-  return ScaleByPowerOfTwo(p, n);
+  return ScaleByPowerOfTwo(p, nf);
 }
 
 // x = 2^k m with m in [sqrt(1/2), sqrt(2)); s = (m - 1) / (m + 1); log m = 2s + s^3 R(s^2), written

@@ -1,5 +1,6 @@
 #include "core/cpu/simd_probe.h"
 
+#include "core/cpu/philox_simd.h"
 #include "core/cpu/simd.h"
 
 namespace tessera::TESSERA_ISA {
@@ -70,11 +71,17 @@ void CompareArrays(const float* a, const float* b, int32_t* bits, float* lo, flo
       });
 }
 
+void RandomArray(uint64_t key_hi, uint64_t key_lo, uint64_t index, int64_t n, uint32_t* bits) {
+  uint32_t words[RandomRangeWords(96)];
+  const uint32_t* range = RandomRange(key_hi, key_lo, index, n, words);
+  for (int64_t i = 0; i < n; ++i) bits[i] = range[i];
+}
+
 }  // namespace
 
 const SimdProbe kSimdProbe = {
-    kLanes,      ExpArray,      LogArray,   TanhArray,    ErfArray,     SigmoidArray,
-    ToBf16Array, FromBf16Array, ToF16Array, FromF16Array, ReduceVector, CompareArrays,
+    kLanes,        ExpArray,   LogArray,     TanhArray,    ErfArray,      SigmoidArray, ToBf16Array,
+    FromBf16Array, ToF16Array, FromF16Array, ReduceVector, CompareArrays, RandomArray,
 };
 
 }  // namespace tessera::TESSERA_ISA

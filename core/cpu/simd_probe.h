@@ -26,6 +26,8 @@ struct SimdProbe {
   // Min(a, b) and Max(a, b), `fused` is Fma(a, b, a).
   void (*compare)(const float* a, const float* b, int32_t* bits, float* lo, float* hi, float* fused,
                   int64_t n);
+  // bits[i] = RandomBits({key_hi, key_lo}, index + i) for i < n <= 96.
+  void (*random)(uint64_t key_hi, uint64_t key_lo, uint64_t index, int64_t n, uint32_t* bits);
 };
 
 namespace baseline {

@@ -11,6 +11,7 @@
 
 #include "core/cpu/simd_probe.h"
 #include "core/dtype.h"
+#include "core/random.h"
 
 namespace tessera {
 namespace {
@@ -258,6 +259,23 @@ TEST(SimdLanes, ReductionsFoldHalves) {
     EXPECT_EQ(r[0], fold[0]);
     EXPECT_EQ(r[1], *std::max_element(x.begin(), x.end()));
     EXPECT_EQ(r[2], *std::min_element(x.begin(), x.end()));
+  }
+}
+
+TEST(SimdRandom, EqualsTheScalarStream) {
+  const RandomKey key = RandomKey::FromSeed(17).With("dropout");
+  for (const Isa& isa : AvailableProbes()) {
+    // The last two cross 2^32 blocks, where the counter carries.
+    for (uint64_t index : {uint64_t{0}, uint64_t{1}, uint64_t{7}, uint64_t{1} << 33,
+                           (uint64_t{1} << 34) - 5, (uint64_t{1} << 34) - 70}) {
+      for (int64_t n : {1, 5, 64, 96}) {
+        std::vector<uint32_t> bits(n);
+        isa.probe->random(key.hi, key.lo, index, n, bits.data());
+        for (int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(bits[i], RandomBits(key, index + i)) << isa.name << " " << index << " " << i;
+        }
+      }
+    }
   }
 }
 

@@ -30,7 +30,8 @@ class BlendedDataset : public TokenDataset {
   // Weights are positive and finite and need not sum to 1; at most 1024 datasets, all with one
   // seq_len and none empty. InvalidArgument otherwise.
   static absl::StatusOr<std::shared_ptr<const BlendedDataset>> Create(
-      std::vector<std::shared_ptr<const TokenDataset>> datasets, const std::vector<double>& weights);
+      std::vector<std::shared_ptr<const TokenDataset>> datasets,
+      const std::vector<double>& weights);
 
   int64_t size() const override { return size_; }
   int64_t seq_len() const override { return datasets_[0]->seq_len(); }

@@ -9,7 +9,8 @@
 // without padding:
 //
 //   byte 0   "MMIDIDX\0\0"            17  uint8 type code         34        int32 length[sequences]
-//        9   uint64 version = 1       18  uint64 sequences        34 + 4 S  int64 pointer[sequences]
+//        9   uint64 version = 1       18  uint64 sequences        34 + 4 S  int64
+//        pointer[sequences]
 //                                     26  uint64 documents + 1    34 + 12 S int64 document[...]
 //
 // A pointer is the byte offset of a sequence in .bin; document d is the sequences

@@ -1,5 +1,6 @@
 #include "data/dataset/keyed_permutation.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "core/error.h"
@@ -19,7 +20,8 @@ uint64_t Mix(uint64_t x) {
 
 KeyedPermutation::KeyedPermutation(int64_t n, uint64_t seed, uint64_t epoch) : n_(n) {
   TESSERA_CHECK(n >= 1, "KeyedPermutation", "n is ", n);
-  const int bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1)));
+  // Halves of less than four bits would mix too little to make all permutations equally likely.
+  const int bits = std::max(8, static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1))));
   low_bits_ = bits / 2;
   high_bits_ = bits - low_bits_;
   uint64_t key = Mix(Mix(seed) ^ epoch);

@@ -3,10 +3,10 @@
 //   KeyedPermutation order(/*n=*/1000000, /*seed=*/0, /*epoch=*/3);
 //   int64_t sample = order(i);   // i in [0, n); each result once
 //
-// A Feistel network of eight rounds over the least 2^b >= n numbers, whose round function mixes the
-// key, the round and one half; results that are not below n are sent through again until they are
-// (J. Black, P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), which takes less
-// than two passes on average. It shuffles; it is no cipher.
+// A Feistel network of eight rounds over the least 2^b >= n numbers (b >= 8), whose round function
+// mixes the key, the round and one half; results that are not below n are sent through again until
+// they are (J. Black, P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), which
+// takes less than two passes on average, or 256 / n below 128. It shuffles; it is no cipher.
 #ifndef TESSERA_DATA_DATASET_KEYED_PERMUTATION_H_
 #define TESSERA_DATA_DATASET_KEYED_PERMUTATION_H_
 

@@ -29,7 +29,8 @@ absl::StatusOr<std::shared_ptr<const PackedDataset>> PackedDataset::Create(
     needed = 2 * window;
     (options.part == DataPart::kTrain ? end : begin) = std::max<int64_t>(total - validation, 0);
   } else if (options.part == DataPart::kValidation) {
-    return InvalidArgument(data->prefix(), ".bin: a validation fraction of 0 leaves no tokens to "
+    return InvalidArgument(data->prefix(),
+                           ".bin: a validation fraction of 0 leaves no tokens to "
                            "validate on");
   }
   if (end - begin < window || total < needed) {

@@ -1,15 +1,16 @@
 // Which samples make up a batch: a function of the step, not a state.
 //
-//   Sampler sampler({.num_samples = train->size(), .batch_size = 8, .micro_batches = 4, .seed = 0});
-//   std::vector<int64_t> rows = sampler.Rows({.step = 120, .micro_batch = 2, .rank = 1, .world = 4});
+//   Sampler sampler({.num_samples = train->size(), .batch_size = 8, .micro_batches = 4, .seed =
+//   0}); std::vector<int64_t> rows = sampler.Rows({.step = 120, .micro_batch = 2, .rank = 1, .world
+//   = 4});
 //
 // All samples ever drawn stand in one line. The row `row` of a batch has the position
 //   step * global_batch + micro_batch * (batch_size * world) + rank * batch_size + row,
 //   global_batch = micro_batches * batch_size * world,
 // so a step takes the same set of samples on any world size with the same global batch, any rank
-// can tell any other's share, and a run resumes by starting at a later step. Epochs run on without a
-// break: position p is number p % n of epoch p / n, n = num_samples, and a batch may hold the end of
-// one epoch and the beginning of the next. Within an epoch the order is the KeyedPermutation of
+// can tell any other's share, and a run resumes by starting at a later step. Epochs run on without
+// a break: position p is number p % n of epoch p / n, n = num_samples, and a batch may hold the end
+// of one epoch and the beginning of the next. Within an epoch the order is the KeyedPermutation of
 // (seed, epoch), or 0, 1, 2, ... without shuffling.
 #ifndef TESSERA_DATA_DATASET_SAMPLER_H_
 #define TESSERA_DATA_DATASET_SAMPLER_H_

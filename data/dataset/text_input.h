@@ -36,7 +36,8 @@ absl::StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::s
 
 // Called with a document's text, which is valid during the call, and with where it stands: the
 // path, or path:line. A status ends the reading and is returned.
-using DocumentVisitor = std::function<absl::Status(std::string_view text, const std::string& where)>;
+using DocumentVisitor =
+    std::function<absl::Status(std::string_view text, const std::string& where)>;
 
 // Visits the documents of `files` in order. Failures: a file that cannot be read, invalid UTF-8, a
 // line that is not a JSON object or lacks the key.

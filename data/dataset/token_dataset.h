@@ -46,8 +46,8 @@ struct Batch {
   int64_t seq_len = 0;
   std::vector<int64_t> input_ids;
   std::vector<int64_t> labels;
-  std::vector<int64_t> position_ids;    // optional: restart at 0 with each document
-  std::vector<int64_t> document_ids;    // optional: 0, 1, ... within each row; attention stays inside
+  std::vector<int64_t> position_ids;  // optional: restart at 0 with each document
+  std::vector<int64_t> document_ids;  // optional: 0, 1, ... within each row; attention stays inside
   std::vector<int64_t> attention_mask;  // optional: 1 for tokens, 0 for padding
 
   // Labels that are not kIgnoreLabel: what a mean loss is divided by.

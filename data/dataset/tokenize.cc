@@ -111,8 +111,7 @@ class DocumentEncoder {
 
  private:
   std::vector<int32_t> Encode(std::string_view text) const {
-    std::vector<int32_t> ids =
-        tokenizer_.Encode(text, {.parse_special = options_.parse_special});
+    std::vector<int32_t> ids = tokenizer_.Encode(text, {.parse_special = options_.parse_special});
     if (options_.append_eos && tokenizer_.eos_id()) ids.push_back(*tokenizer_.eos_id());
     return ids;
   }
@@ -138,10 +137,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec
   if (spec != "char") return LoadTokenizer(spec);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListInputFiles(inputs));
   CharTokenizer::Trainer trainer;
-  TESSERA_RETURN_IF_ERROR(
-      ForEachDocument(files, options, [&](std::string_view text, const std::string& where) {
-        return trainer.Add(text, where);
-      }));
+  TESSERA_RETURN_IF_ERROR(ForEachDocument(
+      files, options,
+      [&](std::string_view text, const std::string& where) { return trainer.Add(text, where); }));
   return std::unique_ptr<Tokenizer>(trainer.Finish());
 }
 

@@ -29,8 +29,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec
                                                          const TextInputOptions& options);
 
 struct TokenizeOptions {
-  TextInputOptions input;
-  bool append_eos = true;     // the tokenizer's end-of-text token after every document, if it has one
+  TextInputOptions input = {};
+  bool append_eos = true;  // the tokenizer's end-of-text token after every document, if it has one
   bool parse_special = true;  // as EncodeOptions::parse_special
   bool reuse = true;          // false: tokenise even if the files on the disk are up to date
 };

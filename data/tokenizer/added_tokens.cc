@@ -94,9 +94,9 @@ void AddedTokenMatcher::SplitOnce(const Trie& trie, std::string_view text, bool 
     const AddedToken& token = tokens_[match.token];
     if (token.special && !parse_special) continue;
     // White space that the token before has taken is not taken again, nor is its content.
-    const size_t begin = std::max(
-        done, token.lstrip ? SpacesBegin(text, std::min(done, match.begin), match.begin)
-                           : match.begin);
+    const size_t begin =
+        std::max(done, token.lstrip ? SpacesBegin(text, std::min(done, match.begin), match.begin)
+                                    : match.begin);
     const size_t end = token.rstrip ? SkipSpaces(text, match.end) : match.end;
     if (begin > done) pieces->push_back({text.substr(done, begin - done), -1});
     pieces->push_back({text.substr(begin, end - begin), token.id});

@@ -20,7 +20,7 @@
 namespace tessera::data {
 
 struct AddedToken {
-  std::string content;      // as it stands in text; not empty
+  std::string content;  // as it stands in text; not empty
   int32_t id = 0;
   bool special = true;      // left out by DecodeOptions::skip_special
   bool lstrip = false;      // takes the white space before it along
@@ -52,8 +52,8 @@ class AddedTokenMatcher {
     int32_t token = -1;  // index into tokens_
   };
   struct Trie {
-    std::vector<Node> nodes = {Node{}};
-    std::array<bool, 256> starts = {};  // bytes that some token begins with
+    std::vector<Node> nodes = std::vector<Node>(1);  // the root first
+    std::array<bool, 256> starts = {};               // bytes that some token begins with
   };
   struct Match {
     size_t begin;

@@ -116,8 +116,8 @@ absl::Status ByteLevelBpe::BuildMerges(const std::string& source) {
     const auto result = IdOf(left + right);
     if (!left_id || !right_id || !result) {
       const std::string& missing = !left_id ? left : !right_id ? right : left + right;
-      return InvalidArgument(source, ": merge ", rank, " (", left, " ", right,
-                             ") needs the token ", missing, ", which the vocabulary lacks");
+      return InvalidArgument(source, ": merge ", rank, " (", left, " ", right, ") needs the token ",
+                             missing, ", which the vocabulary lacks");
     }
     merges_.Add(*left_id, *right_id, static_cast<int32_t>(rank), *result);
   }

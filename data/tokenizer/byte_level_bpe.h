@@ -33,9 +33,9 @@ struct ByteLevelBpeConfig {
   std::vector<std::pair<std::string, int32_t>> vocab;       // piece, id; any order
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
   std::vector<AddedToken> added_tokens;
-  bool add_prefix_space = false;  // each piece of text gets a space in front if it has none
-  bool use_regex = true;          // false: no splitting into words
-  bool ignore_merges = false;     // a word that is a token needs no merging
+  bool add_prefix_space = false;         // each piece of text gets a space in front if it has none
+  bool use_regex = true;                 // false: no splitting into words
+  bool ignore_merges = false;            // a word that is a token needs no merging
   std::optional<std::string> unk_token;  // for bytes that have no token; without it they are lost
   bool fuse_unk = false;                 // one for several such bytes in a row
   std::optional<std::string> eos_token;  // default <|endoftext|> where that is a token

@@ -158,8 +158,8 @@ absl::Status ReadModel(const json& model, const std::string& path, ByteLevelBpeC
 absl::Status ReadPreTokenizer(const json& value, const std::string& path,
                               ByteLevelBpeConfig* config) {
   const json* pre = &value;
-  if (pre->is_object() && At(*pre, "type") == "Sequence" &&
-      At(*pre, "pretokenizers").is_array() && At(*pre, "pretokenizers").size() == 1) {
+  if (pre->is_object() && At(*pre, "type") == "Sequence" && At(*pre, "pretokenizers").is_array() &&
+      At(*pre, "pretokenizers").size() == 1) {
     pre = &At(*pre, "pretokenizers")[0];
   }
   if (!pre->is_object() || At(*pre, "type") != "ByteLevel") {
@@ -230,8 +230,8 @@ absl::Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelB
     return InvalidArgument(path, ": added_tokens_decoder is not an object");
   }
   for (const auto& [key, item] : added.items()) {
-    const bool number = !key.empty() && key.size() < 10 &&
-                        key.find_first_not_of("0123456789") == std::string::npos;
+    const bool number =
+        !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
     TESSERA_RETURN_IF_ERROR(ReadAddedToken(item, number ? std::stoi(key) : -1, path, config));
   }
   ReadNames(root, config);
@@ -239,8 +239,7 @@ absl::Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelB
 }
 
 absl::Status ReadPlainFiles(const std::filesystem::path& folder, ByteLevelBpeConfig* config) {
-  constexpr const char* kNames[][2] = {{"vocab.json", "merges.txt"},
-                                       {"encoder.json", "vocab.bpe"}};
+  constexpr const char* kNames[][2] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
   std::error_code ignored;
   for (const auto& [vocab, merges] : kNames) {
     const std::string vocab_path = (folder / vocab).string();
@@ -297,8 +296,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Load(const std::string&
   if (plain && exists("added_tokens.json")) {
     TESSERA_RETURN_IF_ERROR(ReadAddedTokensFile((base / "added_tokens.json").string(), &config));
   }
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ByteLevelBpe> bpe,
-                           Create(std::move(config), folder));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ByteLevelBpe> bpe, Create(std::move(config), folder));
   return std::unique_ptr<Tokenizer>(std::move(bpe));
 }
 

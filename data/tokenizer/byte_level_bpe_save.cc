@@ -37,11 +37,11 @@ std::string AddedTokensJson(const ByteLevelBpeConfig& config) {
   std::string out = "[";
   for (const AddedToken& token : tokens) {
     if (out.size() > 1) out += ", ";
-    out += Concat("{\"id\": ", token.id, ", \"content\": ", JsonQuoted(token.content),
-                  ", \"single_word\": false, \"lstrip\": ", Bool(token.lstrip),
-                  ", \"rstrip\": ", Bool(token.rstrip),
-                  ", \"normalized\": ", Bool(token.normalized),
-                  ", \"special\": ", Bool(token.special), "}");
+    out +=
+        Concat("{\"id\": ", token.id, ", \"content\": ", JsonQuoted(token.content),
+               ", \"single_word\": false, \"lstrip\": ", Bool(token.lstrip),
+               ", \"rstrip\": ", Bool(token.rstrip), ", \"normalized\": ", Bool(token.normalized),
+               ", \"special\": ", Bool(token.special), "}");
   }
   return out + "]";
 }
@@ -53,9 +53,9 @@ std::string TokenizerJson(const ByteLevelBpeConfig& config) {
     merges += JsonQuoted(Concat(left, " ", right));
   }
   merges += "]";
-  const std::string byte_level = Concat(
-      "{\"type\": \"ByteLevel\", \"add_prefix_space\": ", Bool(config.add_prefix_space),
-      ", \"trim_offsets\": false, \"use_regex\": ", Bool(config.use_regex), "}");
+  const std::string byte_level =
+      Concat("{\"type\": \"ByteLevel\", \"add_prefix_space\": ", Bool(config.add_prefix_space),
+             ", \"trim_offsets\": false, \"use_regex\": ", Bool(config.use_regex), "}");
   return Concat(
       "{\n\"version\": \"1.0\",\n\"truncation\": null,\n\"padding\": null,\n\"added_tokens\": ",
       AddedTokensJson(config), ",\n\"normalizer\": null,\n\"pre_tokenizer\": ", byte_level,
@@ -63,9 +63,9 @@ std::string TokenizerJson(const ByteLevelBpeConfig& config) {
       ",\n\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": ",
       config.unk_token ? JsonQuoted(*config.unk_token) : "null",
       ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": ",
-      Bool(config.fuse_unk), ", \"byte_fallback\": false, \"ignore_merges\": ",
-      Bool(config.ignore_merges), ",\n\"vocab\": ", VocabJson(config), ",\n\"merges\": ", merges,
-      "}\n}\n");
+      Bool(config.fuse_unk),
+      ", \"byte_fallback\": false, \"ignore_merges\": ", Bool(config.ignore_merges),
+      ",\n\"vocab\": ", VocabJson(config), ",\n\"merges\": ", merges, "}\n}\n");
 }
 
 std::string MergesText(const ByteLevelBpeConfig& config) {
@@ -92,8 +92,7 @@ std::string TokenizerConfigJson(const ByteLevelBpeConfig& config) {
 }  // namespace
 
 absl::Status ByteLevelBpe::Save(const std::string& folder) const {
-  TESSERA_RETURN_IF_ERROR(
-      WriteFileAtomically(folder + "/vocab.json", VocabJson(config_) + "\n"));
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(folder + "/vocab.json", VocabJson(config_) + "\n"));
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(folder + "/merges.txt", MergesText(config_)));
   TESSERA_RETURN_IF_ERROR(
       WriteFileAtomically(folder + "/tokenizer_config.json", TokenizerConfigJson(config_)));

@@ -21,8 +21,9 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids, const DecodeOptions&
 }
 
 bool Tokenizer::IsSpecial(int32_t id) const {
-  const auto at = std::lower_bound(special_tokens_.begin(), special_tokens_.end(), id,
-                                   [](const SpecialToken& t, int32_t value) { return t.id < value; });
+  const auto at =
+      std::lower_bound(special_tokens_.begin(), special_tokens_.end(), id,
+                       [](const SpecialToken& t, int32_t value) { return t.id < value; });
   return at != special_tokens_.end() && at->id == id;
 }
 
@@ -48,8 +49,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec
   namespace fs = std::filesystem;
   if (spec == "byte") return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
   if (spec == "char") {
-    return InvalidArgument("tokenizer 'char' has no vocabulary of its own: it is made from the "
-                           "training text and then loaded from the model's folder");
+    return InvalidArgument(
+        "tokenizer 'char' has no vocabulary of its own: it is made from the "
+        "training text and then loaded from the model's folder");
   }
   std::error_code ignored;
   if (!fs::is_directory(spec, ignored)) {

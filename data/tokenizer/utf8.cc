@@ -8,10 +8,10 @@ namespace {
 
 // What the first byte of a character demands of the rest (Unicode standard, table 3-7).
 struct Lead {
-  int length;        // 0: no character begins with this byte
-  uint8_t low;       // bounds of the second byte
-  uint8_t high;      //
-  uint8_t payload;   // mask of the first byte's own bits
+  int length;       // 0: no character begins with this byte
+  uint8_t low;      // bounds of the second byte
+  uint8_t high;     //
+  uint8_t payload;  // mask of the first byte's own bits
 };
 
 Lead LeadOf(uint8_t byte) {

@@ -1,11 +1,10 @@
 #include "ops/matmul/gemm.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <new>
+#include <cstdint>
+#include <utility>
 
+#include "core/cpu/scratch.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -44,41 +43,11 @@ constexpr int64_t kWideElements = int64_t{1} << 20;
 // Multiply-adds below which another thread costs more than it brings.
 constexpr int64_t kSerialProducts = 128 * 1024;
 
-// Memory that grows to what its thread has needed and lives as long as the thread.
-class Scratch {
- public:
-  Scratch() = default;
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { std::free(data_); }
-
-  template <typename E>
-  E* Get(int64_t count) {
-    const size_t bytes = static_cast<size_t>(count) * sizeof(E);
-    if (bytes > bytes_) {
-      std::free(data_);
-      bytes_ = 0;
-      constexpr size_t kHugePage = size_t{2} << 20;
-      const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-      const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-      data_ = std::aligned_alloc(alignment, rounded);
-      if (data_ == nullptr) throw std::bad_alloc();
-      if (alignment == kHugePage) madvise(data_, rounded, MADV_HUGEPAGE);
-      bytes_ = rounded;
-    }
-    return static_cast<E*>(data_);
-  }
-
- private:
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
-};
-
 // One per use, since a block of A is packed while the caller's B is in use.
-thread_local Scratch packed_a_scratch;
-thread_local Scratch packed_b_scratch;
-thread_local Scratch sums_scratch;
-thread_local Scratch wide_c_scratch;
+thread_local ThreadScratch packed_a_scratch;
+thread_local ThreadScratch packed_b_scratch;
+thread_local ThreadScratch sums_scratch;
+thread_local ThreadScratch wide_c_scratch;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
@@ -319,9 +288,11 @@ class Product {
     const int64_t nr = kernels_.nr;
     E* a = packed_a_scratch.Get<E>(RoundUp(m_, kernels_.mr) * depth);
     kernels_.pack_a(At(a_, 0, k), m_, depth, a);
-    E* b = packed_b_scratch.Get<E>(nr * depth);
-    for (int64_t x = 0; x < columns; x += nr) {
-      const int64_t width = std::min(nr, columns - x);
+    // Rows of B are read in runs of several panels where they are contiguous.
+    const int64_t step = b_.width_stride == 1 ? 5 * nr : nr;
+    E* b = packed_b_scratch.Get<E>(step * depth);
+    for (int64_t x = 0; x < columns; x += step) {
+      const int64_t width = std::min(step, columns - x);
       kernels_.pack_b(At(b_, j + x, k), width, depth, b);
       Block(depth, a, b, m_, width, c + x, stride, accumulate);
     }

@@ -77,7 +77,11 @@ TESSERA_SIMD void PackColumns(const T* src, int64_t ws, int64_t width, int64_t d
       VecF square[kLanes];
       if (deep == kLanes && w0 + kLanes <= width) {
 #pragma GCC unroll 16
-        for (int64_t w = 0; w < kLanes; ++w) square[w] = Load(src + (w0 + w) * ws + k0);
+        for (int64_t w = 0; w < kLanes; ++w) {
+          square[w] = Load(src + (w0 + w) * ws + k0);
+          // The rows that follow, or (a harmless guess) those of the next panel.
+          __builtin_prefetch(src + (w0 + w + kLanes) * ws + k0);
+        }
       } else {
         for (int64_t w = 0; w < kLanes; ++w) {
           square[w] = w0 + w < width ? LoadN(src + (w0 + w) * ws + k0, deep) : Zero();
@@ -156,6 +160,7 @@ void Pack(const GemmView& view, int64_t width, int64_t depth, E* dst) {
 #pragma GCC unroll 4
               for (int64_t x = 0; x < kPanel; x += kWidth) {
                 Store(to + w * depth + x, Load(src + k * ds + w + x));
+            __builtin_prefetch(src + (k + 6) * ds + w + x);
               }
             }
           }

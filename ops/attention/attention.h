@@ -1,0 +1,60 @@
+// Scaled dot-product attention, without a Tq x Tk matrix in memory.
+//
+//   AttentionOptions options;
+//   options.causal = true;
+//   Tensor o_BHTD = Attention(q_BHTD, k_BGTD, v_BGTD, options).output;
+//
+// softmax(scale q k^T + bias, masked) v, with dropout on the probabilities (Vaswani et al. 2017;
+// Dao 2023). Letters: B batch, H query heads, G key/value heads (H a multiple of G: grouped
+// heads), Tq and Tk lengths, D head size.
+//   q [B, H, Tq, D], k and v [B, G, Tk, D], of one floating dtype; any strides, read where they are
+//   when the last one is 1 (a packed q, k, v projection needs no copy).
+// Result: output [B, H, Tq, D], a view whose memory is [B, Tq, H, D], so that merging the heads is
+// a reshape; lse [B, H, Tq], the log-sum-exp of the masked scores, float32 (float64 for float64),
+// off the tape. A row that sees no key gives zeros, an lse of -inf and zero gradients.
+// Gradients flow to q, k, v and bias. Misuse throws Error.
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_H_
+#define TESSERA_OPS_ATTENTION_ATTENTION_H_
+
+#include "core/random.h"
+#include "core/tensor.h"
+
+namespace tessera {
+
+struct AttentionOptions {
+  double scale = 0.0;  // 0: 1 / sqrt(D)
+
+  // A key is seen if every mask that is given allows it.
+  // Causal: query i sees keys j <= i + query_offset (+ query_offsets[b]), and keys j <
+  // prefix_length[b] besides.
+  bool causal = false;
+  int64_t query_offset = 0;
+  Tensor query_offsets = {};   // [B] int32
+  Tensor prefix_length = {};   // [B] int32
+  Tensor key_length = {};      // [B] int32: keys j < key_length[b]
+  Tensor key_padding = {};     // [B, Tk] bool or uint8: keys that are not zero
+  Tensor query_document = {};  // [B, Tq] int32: keys of the query's document; with key_document
+  Tensor key_document = {};    // [B, Tk] int32
+
+  // Added to the scaled scores; [B or 1, H or 1, Tq or 1, Tk or 1], of q's dtype or float32.
+  Tensor bias = {};
+
+  // Dropout on the probabilities; element (b, h, i, j) is dropped by its index in the unsharded
+  // [B, heads_total, Tq, Tk].
+  double dropout_p = 0.0;
+  RandomKey dropout_key = {};
+  int64_t head_begin = 0;   // index of the first head among all
+  int64_t heads_total = 0;  // 0: H
+};
+
+struct AttentionResult {
+  Tensor output;
+  Tensor lse;
+};
+
+AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const AttentionOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_ATTENTION_ATTENTION_H_

@@ -1,0 +1,87 @@
+// What flash_cpu.cc asks of each instruction set, and of the float64 path.
+//
+// Plain pointers only, since flash_isa.cc includes this header with instruction-set flags.
+#ifndef TESSERA_OPS_ATTENTION_FLASH_KERNEL_H_
+#define TESSERA_OPS_ATTENTION_FLASH_KERNEL_H_
+
+#include <cstdint>
+
+#include "ops/attention/flash_cpu.h"
+
+namespace tessera {
+
+enum class FlashElement : uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+// Queries that one task of the forward pass takes: keys are packed once for them.
+inline constexpr int64_t kFlashQueryChunk = 256;
+
+// The function's parts, each run by one thread; `scratch` has as many floats as is said.
+struct FlashKernels {
+  // o and lse of queries [begin, begin + count), count <= kFlashQueryChunk, of head h in row b.
+  int64_t (*forward_scratch)(const FlashArgs& args);
+  void (*forward)(const FlashArgs& args, FlashElement element, FlashElement bias_element, int64_t b,
+                  int64_t h, int64_t begin, int64_t count, float* scratch);
+  // dk and dv of key/value head g in row b and dq of the heads that use it; adds to dbias.
+  int64_t (*backward_scratch)(const FlashArgs& args);
+  void (*backward)(const FlashBackwardArgs& args, FlashElement element, FlashElement bias_element,
+                   int64_t b, int64_t g, float* scratch);
+};
+
+namespace baseline {
+extern const FlashKernels kFlashKernels;
+}
+namespace avx2 {
+extern const FlashKernels kFlashKernels;
+}
+namespace avx512 {
+extern const FlashKernels kFlashKernels;
+}
+
+// The same parts for float64, row by row (flash_float64.cc): exact enough for gradient checks, not
+// made for speed. No scratch.
+void FlashForwardFloat64(const FlashArgs& args, int64_t b, int64_t h);
+void FlashBackwardFloat64(const FlashBackwardArgs& args, int64_t b, int64_t g);
+
+// ---- What all of them share: which keys a query sees, and where things stand
+// ---------------------
+
+#define TESSERA_FLASH_FN static inline __attribute__((always_inline))
+
+TESSERA_FLASH_FN int64_t FlashKeyHead(const FlashArgs& args, int64_t h) {
+  return args.kv_head_of != nullptr ? args.kv_head_of[h] : h / (args.heads / args.kv_heads);
+}
+
+// Query i of row b sees keys below this, as far as causality, prefix and lengths go.
+TESSERA_FLASH_FN int64_t FlashKeyLimit(const FlashArgs& args, int64_t b, int64_t i) {
+  int64_t limit = args.k_len;
+  if (args.key_length != nullptr && args.key_length[b] < limit) limit = args.key_length[b];
+  if (args.causal) {
+    int64_t causal = i + args.query_offset + 1;
+    if (args.query_offsets != nullptr) causal += args.query_offsets[b];
+    if (args.prefix_length != nullptr && args.prefix_length[b] > causal) {
+      causal = args.prefix_length[b];
+    }
+    if (causal < limit) limit = causal;
+  }
+  return limit < 0 ? 0 : limit;
+}
+
+TESSERA_FLASH_FN int64_t FlashOffset(const FlashStrides& stride, int64_t b, int64_t h, int64_t t) {
+  return b * stride.batch + h * stride.head + t * stride.time;
+}
+
+// The index of element (b, h, i, 0) in the stream of the dropout.
+TESSERA_FLASH_FN uint64_t FlashDropoutIndex(const FlashArgs& args, int64_t b, int64_t h,
+                                            int64_t i) {
+  const FlashDropout& d = args.dropout;
+  const int64_t head = d.head_ids != nullptr ? d.head_ids[h] : d.head_begin + h;
+  const int64_t heads = d.heads_total > 0 ? d.heads_total : args.heads;
+  const int64_t queries = d.q_total > 0 ? d.q_total : args.q_len;
+  const int64_t keys = d.k_total > 0 ? d.k_total : args.k_len;
+  const int64_t row = ((d.batch_begin + b) * heads + head) * queries + d.query_begin + i;
+  return static_cast<uint64_t>(row * keys + d.key_begin);
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_ATTENTION_FLASH_KERNEL_H_

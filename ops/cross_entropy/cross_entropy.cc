@@ -1,0 +1,198 @@
+#include "ops/cross_entropy/cross_entropy.h"
+
+#include "autograd/autograd.h"
+#include "ops/cross_entropy/cross_entropy_kernel.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/index/index.h"
+#include "ops/reduction/sum.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+struct Plan {
+  int64_t rows;
+  int64_t vocab;         // local columns in use
+  int64_t stride;        // local columns
+  int64_t global_vocab;  // V
+  bool sharded;
+};
+
+Plan Check(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  TESSERA_CHECK(logits.ndim() >= 1 && IsFloating(logits.dtype()) &&
+                    targets.dtype() == DType::kInt64 && targets.device() == logits.device() &&
+                    targets.shape() == Shape(logits.shape().begin(), logits.shape().end() - 1),
+                "cross_entropy", "logits ", logits, " and targets ", targets);
+  Plan plan;
+  plan.stride = logits.size(-1);
+  plan.rows = targets.numel();
+  plan.vocab = options.local_vocab >= 0 ? options.local_vocab : plan.stride;
+  plan.sharded = options.group != nullptr && options.group->size() > 1;
+  plan.global_vocab = options.global_vocab >= 0 ? options.global_vocab : plan.vocab;
+  TESSERA_CHECK(plan.vocab <= plan.stride, "cross_entropy", plan.vocab, " columns in use of ",
+                logits);
+  TESSERA_CHECK(!options.class_weights.defined() ||
+                    (!plan.sharded && options.class_weights.shape() == Shape{plan.vocab} &&
+                     options.class_weights.dtype() == DType::kFloat32 &&
+                     options.class_weights.is_contiguous()),
+                "cross_entropy", "class weights ", options.class_weights, " for ",
+                plan.sharded ? "a sharded vocabulary" : "logits ", logits);
+  if (targets.device().is_cpu()) {
+    const Tensor t = targets.ContiguousCopy();
+    const int64_t* ids = t.data<int64_t>();
+    for (int64_t i = 0; i < plan.rows; ++i) {
+      TESSERA_CHECK(ids[i] == options.ignore_index || (ids[i] >= 0 && ids[i] < plan.global_vocab),
+                    "cross_entropy", "target ", ids[i], " at row ", i, " is outside of the ",
+                    plan.global_vocab, " classes");
+    }
+  }
+  return plan;
+}
+
+Tensor AsDType(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : CastCopy(t, dtype); }
+
+// What each row needs in both passes; all [rows] in the accumulation dtype.
+struct RowWeights {
+  Tensor on_target;   // (1 - s) w_target, 0 where ignored
+  Tensor on_all;      // s / V, 0 where ignored
+  Tensor on_softmax;  // sum of q over all classes
+  Tensor counted;     // w_target (1 without weights), 0 where ignored: what kMean divides by
+  Tensor counts;      // bool: not ignored
+};
+
+RowWeights Weigh(const Tensor& targets, const Plan& plan, const CrossEntropyOptions& options,
+                 DType wide) {
+  const Device device = targets.device();
+  const Tensor counts =
+      Compare(targets, static_cast<double>(options.ignore_index), Comparison::kNotEqual);
+  const Tensor zero = Zeros({1}, wide, device);
+  const Tensor one = Full({1}, 1.0, wide, device);
+  RowWeights w;
+  w.counts = counts;
+  double class_total = static_cast<double>(plan.global_vocab);
+  Tensor target_weight = one;
+  if (options.class_weights.defined()) {
+    const Tensor ids = Where(counts, targets, Zeros({1}, DType::kInt64, device));
+    target_weight = AsDType(IndexSelect(CopyTo(options.class_weights, device), 0, ids), wide);
+    if (!device.is_meta()) class_total = Sum(options.class_weights).Item();
+  }
+  w.counted = Where(counts, target_weight, zero);
+  const double s = options.label_smoothing;
+  const double v = static_cast<double>(plan.global_vocab);
+  w.on_target = Mul(w.counted, 1.0 - s);
+  w.on_all = Where(counts, Full({1}, s / v, wide, device), zero);
+  w.on_softmax = Add(w.on_target, Mul(w.on_all, class_total));
+  return w;
+}
+
+// Statistics of the whole vocabulary from those of the shards.
+struct Statistics {
+  Tensor lse;
+  Tensor logit_sum;
+  Tensor target_logit;
+};
+
+Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan,
+                   const CrossEntropyOptions& options, DType wide) {
+  const Device device = logits.device();
+  // Rows of one tensor, so that one collective sums three of them.
+  const Tensor sums = Empty({3, plan.rows}, wide, device);
+  Tensor max = Empty({plan.rows}, wide, device);
+  const Tensor sum_exp = Select(sums, 0, 0);
+  const Tensor logit_sum = Select(sums, 0, 1);
+  const Tensor target_logit = Select(sums, 0, 2);
+  if (plan.rows > 0) {
+    cross_entropy_stats.Launch(
+        device,
+        {logits.dtype(), plan.rows, plan.vocab, plan.stride, options.vocab_begin, logits.raw_data(),
+         static_cast<const int64_t*>(targets.raw_data()),
+         options.class_weights.defined()
+             ? static_cast<const float*>(options.class_weights.raw_data())
+             : nullptr,
+         max.raw_data(), sum_exp.raw_data(), logit_sum.raw_data(), target_logit.raw_data()});
+  }
+  if (plan.sharded) {
+    const Tensor local_max = max.Detach();
+    max = EmptyLike(local_max);
+    CopyInto(max, local_max);
+    options.group->AllReduce(max, ReduceOp::kMax)->Wait();
+    CopyInto(sum_exp, Mul(sum_exp, Exp(Sub(local_max, max))));
+    options.group->AllReduce(sums, ReduceOp::kSum)->Wait();
+  }
+  return {Add(Log(sum_exp), max), logit_sum, target_logit};
+}
+
+}  // namespace
+
+Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
+                    const CrossEntropyOptions& options) {
+  const Plan plan = Check(logits, targets, options);
+  const DType wide = AccumulateDType(logits.dtype());
+  const Tensor x = logits.ContiguousCopy();
+  const Tensor ids = Reshape(targets.ContiguousCopy(), {plan.rows});
+  const bool wants_grad = AnyRequiresGrad({logits});
+
+  RowWeights weights;
+  Tensor lse;
+  Tensor losses;
+  {
+    const NoGrad no_grad;
+    weights = Weigh(ids, plan, options, wide);
+    const Statistics stats = Measure(x, ids, plan, options, wide);
+    lse = stats.lse;
+    // -sum_c q_c (x_c - lse)
+    losses = Sub(Mul(weights.on_softmax, lse), Add(Mul(weights.on_target, stats.target_logit),
+                                                   Mul(weights.on_all, stats.logit_sum)));
+    // An ignored row counts nothing even where its logits are infinite.
+    losses = Where(weights.counts, losses, Zeros({1}, wide, x.device()));
+  }
+
+  Tensor loss;
+  Tensor divisor;  // of kMean
+  {
+    const NoGrad no_grad;
+    switch (options.reduction) {
+      case LossReduction::kNone:
+        loss = Reshape(losses, targets.shape());
+        break;
+      case LossReduction::kSum:
+        loss = Sum(losses);
+        break;
+      case LossReduction::kMean:
+        divisor = Sum(weights.counted);
+        loss = Div(Sum(losses), divisor);
+        break;
+    }
+  }
+  if (!wants_grad) return loss;
+  Record("cross_entropy", {logits}, {loss},
+         [options, plan, weights, lse, divisor, ids, x = SavedTensor(x),
+          shape = logits.shape()](GradContext& ctx) {
+           const Tensor saved = x.Unpack();
+           Tensor upstream = ctx.grad();
+           if (divisor.defined()) upstream = Div(upstream, divisor);
+           upstream = Reshape(upstream, {upstream.numel()});  // [1] or [rows]
+           const Tensor dx = options.overwrite_logits
+                                 ? saved
+                                 : Empty(saved.shape(), saved.dtype(), saved.device());
+           if (plan.rows > 0) {
+             const Tensor on_target = Mul(weights.on_target, upstream);
+             const Tensor on_all = Mul(weights.on_all, upstream);
+             const Tensor on_softmax = Mul(weights.on_softmax, upstream);
+             cross_entropy_grad.Launch(
+                 saved.device(),
+                 {saved.dtype(), plan.rows, plan.vocab, plan.stride, options.vocab_begin,
+                  saved.raw_data(), static_cast<const int64_t*>(ids.raw_data()),
+                  options.class_weights.defined()
+                      ? static_cast<const float*>(options.class_weights.raw_data())
+                      : nullptr,
+                  lse.raw_data(), on_target.raw_data(), on_all.raw_data(), on_softmax.raw_data(),
+                  dx.raw_data()});
+           }
+           dx.storage()->BumpVersion();
+           ctx.set(0, dx.AsStrided(shape, ContiguousStrides(shape), dx.offset()));
+         });
+  return loss;
+}
+
+}  // namespace tessera

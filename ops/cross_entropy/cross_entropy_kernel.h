@@ -1,0 +1,51 @@
+// What the cross-entropy kernels are given. Logits are [rows, stride >= vocab], row-major.
+#ifndef TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_KERNEL_H_
+#define TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_KERNEL_H_
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/kernel_table.h"
+
+namespace tessera {
+
+// Per row, in AccumulateDType(dtype), written with "=": the maximum, the sum of exp(x - maximum),
+// the (weighted) sum of the logits, and the target's logit, 0 where another rank has it.
+struct CrossEntropyStatsArgs {
+  DType dtype;
+  int64_t rows;
+  int64_t vocab;
+  int64_t stride;
+  int64_t vocab_begin;
+  const void* logits;
+  const int64_t* targets;
+  const float* class_weights;  // or nullptr
+  void* max;
+  void* sum_exp;
+  void* logit_sum;
+  void* target_logit;
+};
+
+// dx = row_scale[i] * (q_total[i] softmax - q), with the row's lse. Columns from vocab on get zero.
+struct CrossEntropyGradArgs {
+  DType dtype;
+  int64_t rows;
+  int64_t vocab;
+  int64_t stride;
+  int64_t vocab_begin;
+  const void* logits;
+  const int64_t* targets;
+  const float* class_weights;
+  const void* lse;         // [rows]
+  const void* on_target;   // [rows]: weight of the target, times the row's gradient
+  const void* on_all;      // [rows]: weight of every class (times its class weight), likewise
+  const void* on_softmax;  // [rows]: sum of both over all classes, likewise
+  void* dx;                // "=", same layout as logits; may be logits
+};
+
+inline KernelTable<CrossEntropyStatsArgs> cross_entropy_stats{"cross_entropy"};
+inline KernelTable<CrossEntropyGradArgs> cross_entropy_grad{"cross_entropy gradient"};
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_KERNEL_H_

@@ -1,0 +1,37 @@
+// Cross-entropy's row functions, compiled once per instruction set. Raw pointers only.
+#ifndef TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_ROWS_H_
+#define TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_ROWS_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+enum class LogitsType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+struct LogitsStats {
+  float max;
+  float sum_exp;       // sum of exp(x - max)
+  float weighted_sum;  // sum of x, or of weights * x
+};
+
+struct CrossEntropyRows {
+  // `weights` may be nullptr. n >= 1.
+  LogitsStats (*stats)(LogitsType type, const void* x, const float* weights, int64_t n);
+  // dx = scale * exp(x - lse) - uniform * (weights or 1), "="; dx may be x itself.
+  void (*gradient)(LogitsType type, const void* x, const float* weights, int64_t n, float lse,
+                   float scale, float uniform, void* dx);
+};
+
+namespace baseline {
+extern const CrossEntropyRows kCrossEntropyRows;
+}
+namespace avx2 {
+extern const CrossEntropyRows kCrossEntropyRows;
+}
+namespace avx512 {
+extern const CrossEntropyRows kCrossEntropyRows;
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_ROWS_H_

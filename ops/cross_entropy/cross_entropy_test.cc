@@ -1,0 +1,131 @@
+#include "ops/cross_entropy/cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/autograd.h"
+#include "core/placement.h"
+#include "core/thread_communicator.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+// By the definition of PyTorch's cross_entropy, in plain loops.
+OpFn Naive(CrossEntropyOptions options) {
+  return [options](const Tensors& in) {
+    const int64_t v = in[0].size(-1);
+    const int64_t rows = in[1].numel();
+    Tensor losses = Zeros({rows}, DType::kFloat64);
+    double total = 0;
+    double divisor = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t target = in[1].data<int64_t>()[i];
+      if (target == options.ignore_index) continue;
+      const double* x = in[0].data<double>() + i * v;
+      double z = 0;
+      for (int64_t c = 0; c < v; ++c) z += std::exp(x[c]);
+      const auto weight = [&](int64_t c) {
+        return options.class_weights.defined() ? options.class_weights.data<float>()[c] : 1.0;
+      };
+      double loss = -(1 - options.label_smoothing) * weight(target) * (x[target] - std::log(z));
+      for (int64_t c = 0; c < v; ++c) {
+        loss -= options.label_smoothing / static_cast<double>(v) * weight(c) * (x[c] - std::log(z));
+      }
+      losses.data<double>()[i] = loss;
+      total += loss;
+      divisor += weight(target);
+    }
+    if (options.reduction == LossReduction::kNone) return Tensors{Reshape(losses, in[1].shape())};
+    if (options.reduction == LossReduction::kMean) total /= divisor;
+    return Tensors{Full({}, total, DType::kFloat64)};
+  };
+}
+
+void Check(const std::string& name, const Shape& shape, const CrossEntropyOptions& options) {
+  Tensor targets = RandomIndices(Shape(shape.begin(), shape.end() - 1), shape[-1], 5);
+  if (targets.numel() > 2) targets.data<int64_t>()[1] = options.ignore_index;
+  CheckOp({.name = name,
+           .op = [=](const Tensors& in) { return Tensors{CrossEntropy(in[0], in[1], options)}; },
+           .reference = Naive(options),
+           .inputs = {RandomTensor(shape, 1, 3.0), targets},
+           .sum_length = static_cast<double>(shape[-1])});
+}
+
+TEST(CrossEntropyTest, ReductionsSmoothingAndWeights) {
+  Check("mean", {6, 37}, {});
+  Check("sum", {2, 3, 5}, {.reduction = LossReduction::kSum});
+  Check("none", {7, 19}, {.reduction = LossReduction::kNone, .ignore_index = 3});
+  Check("smoothing", {6, 37}, {.label_smoothing = 0.1});
+  const Tensor weights = Tensor::FromVector<float>({0.5f, 2.0f, 1.0f, 0.0f, 3.0f}, {5});
+  Check("weights", {9, 5}, {.class_weights = weights});
+  Check("weights and smoothing", {9, 5}, {.label_smoothing = 0.2, .class_weights = weights});
+  Check("one row", {1, 2}, {});
+}
+
+TEST(CrossEntropyTest, OverwritesLogitsOnRequest) {
+  const Tensor logits = CastCopy(RandomTensor({4, 9}, 2), DType::kFloat32);
+  const Tensor targets = RandomIndices({4}, 9, 3);
+  const Tensor plain = RequireGrad(CastCopy(logits, DType::kFloat32));
+  Backward(CrossEntropy(plain, targets));
+  const Tensor consumed = RequireGrad(CastCopy(logits, DType::kFloat32));
+  const Tensor loss = CrossEntropy(consumed, targets, {.overwrite_logits = true});
+  Backward(loss);
+  EXPECT_EQ(Grad(consumed).ToVector<float>(), Grad(plain).ToVector<float>());
+  EXPECT_EQ(consumed.ToVector<float>(), Grad(plain).ToVector<float>());
+}
+
+TEST(CrossEntropyTest, ShardedVocabularyWithPadding) {
+  const Tensor logits = RandomTensor({5, 13}, 4, 2.0);
+  const Tensor targets = RandomIndices({5}, 13, 6);
+  targets.data<int64_t>()[2] = -100;
+  const CrossEntropyOptions whole = {.label_smoothing = 0.1};
+  const Tensor leaf = RequireGrad(CastCopy(logits, DType::kFloat64));
+  const Tensor expected = CrossEntropy(leaf, targets, whole);
+  Backward(expected);
+  for (const int ranks : {2, 3}) {
+    RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
+      const Share share = EvenShare(13, ranks, world->rank());
+      const int64_t padded = (13 + ranks - 1) / ranks;
+      const Tensor local = Full({5, padded}, 1e9, DType::kFloat64);  // padding must not count
+      CopyInto(Slice(local, 1, 0, share.count), Slice(logits, 1, share.begin, share.count));
+      RequireGrad(local);
+      CrossEntropyOptions options = whole;
+      options.group = world;
+      options.vocab_begin = share.begin;
+      options.local_vocab = share.count;
+      options.global_vocab = 13;
+      const Tensor loss = CrossEntropy(local, targets, options);
+      Backward(loss);
+      ExpectClose(loss, expected.Detach(), 1e-14, "loss");
+      const Tensor grad = Grad(local);
+      ExpectClose(Slice(grad, 1, 0, share.count), Slice(Grad(leaf), 1, share.begin, share.count),
+                  1e-14, "gradient");
+      if (padded > share.count) {
+        EXPECT_EQ(Slice(grad, 1, share.count, 1).ToVector<double>(), std::vector<double>(5, 0.0));
+      }
+    });
+  }
+}
+
+TEST(CrossEntropyTest, LargeLogitsAndIgnoredRows) {
+  const Tensor logits = RequireGrad(Tensor::FromVector<float>({1e4f, -1e4f, 3e4f, 3e4f}, {2, 2}));
+  const Tensor targets = Tensor::FromVector<int64_t>({0, -100}, {2});
+  const Tensor loss = CrossEntropy(logits, targets);
+  EXPECT_EQ(loss.Item(), 0.0);
+  Backward(loss);
+  EXPECT_EQ(Grad(logits).ToVector<float>(), (std::vector<float>{0, 0, 0, 0}));
+}
+
+TEST(CrossEntropyTest, RefusesWrongArguments) {
+  const Tensor targets = Tensor::FromVector<int64_t>({0, 5}, {2});
+  EXPECT_THROW(CrossEntropy(Zeros({2, 5}), targets), Error);
+  EXPECT_THROW(CrossEntropy(Zeros({3, 9}), targets), Error);
+  EXPECT_THROW(CrossEntropy(Zeros({2, 9}), Zeros({2})), Error);
+  EXPECT_THROW(CrossEntropy(Zeros({2, 9}), targets, {.class_weights = Zeros({8})}), Error);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,154 @@
+#include "ops/index/index.h"
+
+#include "autograd/autograd.h"
+#include "ops/index/index_kernel.h"
+
+namespace tessera {
+namespace {
+
+const int64_t* Ids(const Tensor& indices) {
+  return static_cast<const int64_t*>(indices.raw_data());
+}
+
+void CheckIndices(const char* name, const Tensor& indices, const Tensor& x, int64_t size) {
+  TESSERA_CHECK(indices.dtype() == DType::kInt64 && indices.device() == x.device(), name,
+                "indices ", indices, " into ", x);
+  if (!indices.device().is_cpu()) return;
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    const int64_t at = Ids(indices)[i];
+    TESSERA_CHECK(at >= 0 && at < size, name, "index ", at, " at position ", i,
+                  " is outside of [0, ", size, ")");
+  }
+}
+
+// x seen as [outer, size(dim), inner].
+template <typename Args>
+void SetDims(const Tensor& x, int dim, Args& args) {
+  args.outer = 1;
+  args.inner = 1;
+  args.size = x.size(dim);
+  for (int d = 0; d < dim; ++d) args.outer *= x.size(d);
+  for (int d = dim + 1; d < x.ndim(); ++d) args.inner *= x.size(d);
+}
+
+DType GradDTypeFor(const Tensor& x) { return IsLeaf(x) ? GradDType(x) : x.dtype(); }
+
+// Both look-ups: slices `indices` of x, zeros for those outside of [begin, begin + size).
+Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, int64_t begin) {
+  const Tensor xc = x.ContiguousCopy();
+  const Tensor ids = indices.ContiguousCopy();
+  TakeArgs args{};
+  SetDims(x, dim, args);
+  args.dtype = x.dtype();
+  args.count = ids.numel();
+  args.begin = begin;
+  Shape shape;
+  for (int d = 0; d < dim; ++d) shape.push_back(x.size(d));
+  for (int64_t size : ids.shape()) shape.push_back(size);
+  for (int d = dim + 1; d < x.ndim(); ++d) shape.push_back(x.size(d));
+  Tensor y = Empty(shape, x.dtype(), x.device());
+  if (y.numel() > 0) {
+    args.x = xc.raw_data();
+    args.indices = Ids(ids);
+    args.out = y.raw_data();
+    take_kernel.Launch(x.device(), args);
+  }
+  if (AnyRequiresGrad({x})) {
+    Record(name, {x}, {y},
+           [ids = SavedTensor(ids), args, from = x.shape(),
+            dtype = GradDTypeFor(x)](GradContext& ctx) {
+             const Tensor at = ids.Unpack();
+             const Tensor grad = ctx.grad().ContiguousCopy();
+             // Half precision is summed in float32 and rounded once.
+             const Tensor dx = Zeros(from, AccumulateDType(dtype), grad.device());
+             if (grad.numel() > 0) {
+               put_kernel.Launch(grad.device(),
+                                 {dx.dtype(), grad.dtype(), args.outer, args.size, args.inner,
+                                  args.count, args.begin, dx.raw_data(), Ids(at), grad.raw_data()});
+             }
+             ctx.set(0, dx.dtype() == dtype ? dx : CastCopy(dx, dtype));
+           });
+  }
+  return y;
+}
+
+GatherArgs PickArgs(const Tensor& x, int dim, const Tensor& index, const Tensor& picked) {
+  GatherArgs args{};
+  SetDims(x, dim, args);
+  args.dtype = x.dtype();
+  args.count = index.size(dim);
+  args.x = x.raw_data();
+  args.index = Ids(index);
+  args.picked = picked.raw_data();
+  return args;
+}
+
+void CheckPick(const char* name, const Tensor& x, int dim, const Tensor& index) {
+  bool fits = index.ndim() == x.ndim();
+  for (int d = 0; fits && d < x.ndim(); ++d) fits = d == dim || index.size(d) == x.size(d);
+  TESSERA_CHECK(fits, name, "index ", index, " for ", x, " along dim ", dim);
+  CheckIndices(name, index, x, x.size(dim));
+}
+
+// dst (contiguous, float) += src at index.
+void AddAt(const Tensor& dst, int dim, const Tensor& index, const Tensor& src) {
+  if (src.numel() == 0) return;
+  scatter_add_kernel.Launch(dst.device(), PickArgs(dst, dim, index, src));
+}
+
+}  // namespace
+
+Tensor IndexSelect(const Tensor& x, int dim, const Tensor& indices) {
+  dim = x.shape().Normalize(dim);
+  CheckIndices("index_select", indices.ContiguousCopy(), x, x.size(dim));
+  return Take("index_select", x, dim, indices, 0);
+}
+
+Tensor Embedding(const Tensor& weight, const Tensor& ids, const EmbeddingOptions& options) {
+  TESSERA_CHECK(weight.ndim() == 2 && IsFloating(weight.dtype()), "embedding", "the table is ",
+                weight);
+  CheckIndices("embedding", ids.ContiguousCopy(), weight,
+               options.global_vocab >= 0 ? options.global_vocab : weight.size(0));
+  return Take("embedding", weight, 0, ids, options.vocab_begin);
+}
+
+Tensor Gather(const Tensor& x, int dim, const Tensor& index) {
+  dim = x.shape().Normalize(dim);
+  const Tensor at = index.ContiguousCopy();
+  CheckPick("gather", x, dim, at);
+  const Tensor xc = x.ContiguousCopy();
+  Tensor y = Empty(at.shape(), x.dtype(), x.device());
+  if (y.numel() > 0) gather_kernel.Launch(x.device(), PickArgs(xc, dim, at, y));
+  if (AnyRequiresGrad({x})) {
+    Record("gather", {x}, {y}, [at = SavedTensor(at), dim, from = x.shape()](GradContext& ctx) {
+      const Tensor grad = ctx.grad().ContiguousCopy();
+      const DType wide = AccumulateDType(grad.dtype());
+      const Tensor dx = Zeros(from, wide, grad.device());
+      AddAt(dx, dim, at.Unpack(), grad.dtype() == wide ? grad : CastCopy(grad, wide));
+      ctx.set(0, grad.dtype() == wide ? dx : CastCopy(dx, grad.dtype()));
+    });
+  }
+  return y;
+}
+
+Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
+  dim = x.shape().Normalize(dim);
+  const Tensor at = index.ContiguousCopy();
+  CheckPick("scatter_add", x, dim, at);
+  TESSERA_CHECK(src.shape() == index.shape() && src.dtype() == x.dtype() && IsFloating(x.dtype()) &&
+                    src.device() == x.device(),
+                "scatter_add", "source ", src, " for index ", index, " into ", x);
+  const DType wide = AccumulateDType(x.dtype());
+  Tensor sum = CastCopy(x, wide);
+  AddAt(sum, dim, at, CastCopy(src, wide));
+  Tensor y = x.dtype() == wide ? sum : CastCopy(sum, x.dtype());
+  if (AnyRequiresGrad({x, src})) {
+    Record("scatter_add", {x, src}, {y}, [at = SavedTensor(at), dim](GradContext& ctx) {
+      if (ctx.needs(0)) ctx.set(0, ctx.grad());
+      if (ctx.needs(1)) ctx.set(1, Gather(ctx.grad(), dim, at.Unpack()));
+    });
+  }
+  return y;
+}
+
+}  // namespace tessera

@@ -1,0 +1,121 @@
+#include "ops/index/index.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/autograd.h"
+#include "core/thread_pool.h"
+#include "ops/testing/op_check.h"
+
+namespace tessera {
+namespace {
+
+TEST(IndexTest, IndexSelectAlongTheMiddle) {
+  const Tensor ids = RandomIndices({2, 3}, 5, 9);
+  CheckOp({.name = "index_select",
+           .op = [](const Tensors& in) { return Tensors{IndexSelect(in[0], 1, in[1])}; },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Empty({4, 2, 3, 7}, DType::kFloat64);
+                 for (int64_t i = 0; i < y.numel(); ++i) {
+                   const int64_t at = in[1].data<int64_t>()[i / 7 % 6];
+                   y.data<double>()[i] = in[0].data<double>()[(i / 42 * 5 + at) * 7 + i % 7];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({4, 5, 7}, 1), ids},
+           .sum_length = 6});
+}
+
+TEST(IndexTest, EmbeddingWholeAndSharded) {
+  const Tensor ids = RandomIndices({3, 40}, 11, 2);
+  const auto shard = [](int64_t begin, int64_t rows) {
+    return [=](const Tensors& in) {
+      Tensor y = Zeros({3, 40, 70}, DType::kFloat64);
+      for (int64_t i = 0; i < y.numel(); ++i) {
+        const int64_t at = in[1].data<int64_t>()[i / 70] - begin;
+        if (at >= 0 && at < rows) y.data<double>()[i] = in[0].data<double>()[at * 70 + i % 70];
+      }
+      return Tensors{y};
+    };
+  };
+  CheckOp({.name = "embedding",
+           .op = [](const Tensors& in) { return Tensors{Embedding(in[0], in[1])}; },
+           .reference = shard(0, 11),
+           .inputs = {RandomTensor({11, 70}, 1), ids},
+           .sum_length = 40});
+  CheckOp({.name = "embedding shard",
+           .op =
+               [](const Tensors& in) {
+                 return Tensors{Embedding(in[0], in[1], {.vocab_begin = 4, .global_vocab = 11})};
+               },
+           .reference = shard(4, 5),
+           .inputs = {RandomTensor({5, 70}, 1), ids},
+           .sum_length = 40});
+}
+
+TEST(IndexTest, EmbeddingGradientOfAHalfTableIsFloat32) {
+  const Tensor table = RequireGrad(Zeros({3, 1}, DType::kBFloat16));
+  const Tensor y = Embedding(table, Zeros({300}, DType::kInt64));
+  Backward({y}, {Full({300, 1}, 1.0, DType::kBFloat16)});
+  EXPECT_EQ(Grad(table).dtype(), DType::kFloat32);
+  EXPECT_EQ(Grad(table).ToVector<float>()[0], 300.0f);  // would stop at 256 in bfloat16
+}
+
+TEST(IndexTest, GatherAndScatterAdd) {
+  const Tensor index = RandomIndices({3, 6, 2}, 4, 3);
+  CheckOp({.name = "gather",
+           .op = [](const Tensors& in) { return Tensors{Gather(in[0], 1, in[1])}; },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Empty({3, 6, 2}, DType::kFloat64);
+                 for (int64_t i = 0; i < 36; ++i) {
+                   const int64_t at = in[1].data<int64_t>()[i];
+                   y.data<double>()[i] = in[0].data<double>()[(i / 12 * 4 + at) * 2 + i % 2];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({3, 4, 2}, 1), index},
+           .sum_length = 6});
+  CheckOp({.name = "scatter_add",
+           .op = [](const Tensors& in) { return Tensors{ScatterAdd(in[0], 1, in[1], in[2])}; },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Empty({3, 4, 2}, DType::kFloat64);
+                 CopyInto(y, in[0]);
+                 for (int64_t i = 0; i < 36; ++i) {
+                   const int64_t at = in[1].data<int64_t>()[i];
+                   y.data<double>()[(i / 12 * 4 + at) * 2 + i % 2] += in[2].data<double>()[i];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({3, 4, 2}, 1), index, RandomTensor({3, 6, 2}, 2)},
+           .sum_length = 6});
+}
+
+TEST(IndexTest, RefusesWhatLiesOutside) {
+  const Tensor x = Zeros({3, 2});
+  EXPECT_THROW(IndexSelect(x, 0, Full({1}, 3.0, DType::kInt64)), Error);
+  EXPECT_THROW(Embedding(x, Full({1}, -1.0, DType::kInt64)), Error);
+  EXPECT_THROW(Embedding(x, Zeros({1}, DType::kInt32)), Error);
+  EXPECT_THROW(Gather(x, 0, Full({1, 2}, 5.0, DType::kInt64)), Error);
+  EXPECT_THROW(Gather(x, 0, Zeros({1}, DType::kInt64)), Error);
+  EXPECT_THROW(ScatterAdd(x, 0, Zeros({1, 2}, DType::kInt64), Zeros({2, 2})), Error);
+  EXPECT_NO_THROW(Embedding(x, Full({1}, 3.0, DType::kInt64), {.global_vocab = 4}));
+}
+
+TEST(IndexTest, GradientBitsDoNotDependOnThreads) {
+  const Tensor grad = CastCopy(RandomTensor({500, 130}, 4), DType::kFloat32);
+  const auto run = [&] {
+    const Tensor table = RequireGrad(Zeros({7, 130}));
+    Backward({Embedding(table, RandomIndices({500}, 7, 5))}, {grad});
+    return Grad(table).ToVector<float>();
+  };
+  SetNumThreads(1);
+  const std::vector<float> one = run();
+  SetNumThreads(3);
+  EXPECT_EQ(run(), one);
+  SetNumThreads(AvailableCores());
+}
+
+}  // namespace
+}  // namespace tessera

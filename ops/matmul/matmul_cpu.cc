@@ -1,0 +1,73 @@
+#include <cstring>
+
+#include "core/thread_pool.h"
+#include "ops/matmul/gemm.h"
+#include "ops/matmul/matmul_kernel.h"
+
+namespace tessera {
+namespace {
+
+const char* Advance(const void* p, int64_t elements, DType dtype) {
+  return static_cast<const char*>(p) + elements * static_cast<int64_t>(DTypeSize(dtype));
+}
+
+void FillRowsWithBias(const MatmulArgs& args, int64_t rows) {
+  const size_t bytes = static_cast<size_t>(args.n) * DTypeSize(args.c_dtype);
+  ParallelFor(rows, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::memcpy(static_cast<char*>(args.c) + static_cast<size_t>(i) * bytes, args.bias, bytes);
+    }
+  });
+}
+
+void MatmulCpu(const MatmulArgs& args) {
+  GemmArgs gemm;
+  gemm.m = args.m;
+  gemm.n = args.n;
+  gemm.k = args.k;
+  gemm.a_row_stride = args.a_row_stride;
+  gemm.a_col_stride = args.a_col_stride;
+  gemm.b_row_stride = args.b_row_stride;
+  gemm.b_col_stride = args.b_col_stride;
+  gemm.c_row_stride = args.n;
+  gemm.a_dtype = args.dtype;
+  gemm.b_dtype = args.dtype;
+  gemm.c_dtype = args.c_dtype;
+  if (args.bias != nullptr) {
+    FillRowsWithBias(args, args.batch.numel() * args.m);
+    gemm.accumulate = true;
+  }
+  // The last batch dim runs inside BatchedGemm, the others here.
+  const int last = args.batch.ndim() - 1;
+  GemmBatch batch;
+  int64_t outer = 1;
+  if (last >= 0) {
+    batch = {args.batch[last], args.a_batch_strides[last], args.b_batch_strides[last],
+             args.m * args.n};
+    for (int d = 0; d < last; ++d) outer *= args.batch[d];
+  }
+  for (int64_t i = 0; i < outer; ++i) {
+    int64_t a_offset = 0;
+    int64_t b_offset = 0;
+    int64_t index = i;
+    for (int d = last - 1; d >= 0; --d) {
+      a_offset += index % args.batch[d] * args.a_batch_strides[d];
+      b_offset += index % args.batch[d] * args.b_batch_strides[d];
+      index /= args.batch[d];
+    }
+    gemm.a = Advance(args.a, a_offset, args.dtype);
+    gemm.b = Advance(args.b, b_offset, args.dtype);
+    gemm.c = static_cast<char*>(args.c) +
+             i * batch.count * args.m * args.n * static_cast<int64_t>(DTypeSize(args.c_dtype));
+    if (last >= 0) {
+      BatchedGemm(gemm, batch);
+    } else {
+      Gemm(gemm);
+    }
+  }
+}
+
+TESSERA_REGISTER_KERNEL(matmul_kernel, DeviceType::kCpu, MatmulCpu);
+
+}  // namespace
+}  // namespace tessera

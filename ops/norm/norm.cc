@@ -1,0 +1,142 @@
+#include "ops/norm/norm.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "ops/norm/norm_kernel.h"
+#include "ops/reduction/sum.h"
+
+namespace tessera {
+namespace {
+
+struct Spec {
+  const char* name;
+  bool centered;
+  double eps;
+};
+
+struct Normed {
+  Tensor sum;  // undefined without residual
+  Tensor y;
+  Tensor mean;
+  Tensor rstd;
+};
+
+const void* DataOrNull(const Tensor& t) { return t.defined() ? t.raw_data() : nullptr; }
+
+int64_t RowsOf(const Tensor& x) { return x.numel() / std::max<int64_t>(x.size(-1), 1); }
+
+Normed LaunchForward(const Spec& spec, const Tensor& x, const Tensor& residual,
+                     const Tensor& weight, const Tensor& bias) {
+  const int64_t rows = RowsOf(x);
+  const DType stats = AccumulateDType(x.dtype());
+  Normed out{residual.defined() ? Empty(x.shape(), x.dtype(), x.device()) : Tensor(),
+             Empty(x.shape(), x.dtype(), x.device()), Empty({rows}, stats, x.device()),
+             Empty({rows}, stats, x.device())};
+  if (x.numel() == 0) return out;
+  const Tensor xc = x.ContiguousCopy();
+  const Tensor rc = residual.defined() ? residual.ContiguousCopy() : Tensor();
+  norm_forward.Launch(x.device(), {x.dtype(), spec.centered, rows, x.size(-1), spec.eps,
+                                   xc.raw_data(), DataOrNull(rc), DataOrNull(weight),
+                                   DataOrNull(bias), const_cast<void*>(DataOrNull(out.sum)),
+                                   out.y.raw_data(), out.mean.raw_data(), out.rstd.raw_data()});
+  return out;
+}
+
+struct NormGrads {
+  Tensor dx;
+  Tensor dweight;
+  Tensor dbias;
+};
+
+NormGrads LaunchBackward(const Spec& spec, const Tensor& x, const Tensor& weight,
+                         const Tensor& mean, const Tensor& rstd, const Tensor& dy,
+                         const Tensor& dsum, bool wants_dx, bool wants_dweight, bool wants_dbias) {
+  const int64_t rows = RowsOf(x);
+  const int64_t n = x.size(-1);
+  const int64_t chunks = (rows + kNormGradRows - 1) / kNormGradRows;
+  const DType wide = AccumulateDType(x.dtype());
+  NormGrads grads;
+  if (wants_dx) grads.dx = Empty(x.shape(), x.dtype(), x.device());
+  const Tensor dweight = wants_dweight ? Empty({chunks, n}, wide, x.device()) : Tensor();
+  const Tensor dbias = wants_dbias ? Empty({chunks, n}, wide, x.device()) : Tensor();
+  if (x.numel() > 0) {
+    const Tensor xc = x.ContiguousCopy();
+    const Tensor dyc = dy.ContiguousCopy();
+    const Tensor dsc = dsum.defined() ? dsum.ContiguousCopy() : Tensor();
+    norm_backward.Launch(
+        x.device(),
+        {x.dtype(), spec.centered, rows, n, xc.raw_data(), DataOrNull(weight), dyc.raw_data(),
+         DataOrNull(dsc), mean.raw_data(), rstd.raw_data(), const_cast<void*>(DataOrNull(grads.dx)),
+         const_cast<void*>(DataOrNull(dweight)), const_cast<void*>(DataOrNull(dbias))});
+  }
+  if (wants_dweight) grads.dweight = SumTo(dweight, {n});
+  if (wants_dbias) grads.dbias = SumTo(dbias, {n});
+  return grads;
+}
+
+void Check(const Spec& spec, const Tensor& x, const Tensor& residual, const Tensor& weight,
+           const Tensor& bias) {
+  TESSERA_CHECK(x.ndim() >= 1 && IsFloating(x.dtype()), spec.name, "cannot normalise ", x);
+  TESSERA_CHECK(
+      !residual.defined() || (residual.shape() == x.shape() && residual.dtype() == x.dtype()),
+      spec.name, "residual ", residual, " for ", x);
+  for (const Tensor& p : {weight, bias}) {
+    TESSERA_CHECK(!p.defined() || (p.shape() == Shape{x.size(-1)} && p.dtype() == x.dtype() &&
+                                   p.device() == x.device() && p.is_contiguous()),
+                  spec.name, "parameter ", p, " for ", x);
+  }
+}
+
+// Inputs of the node: x, residual, weight, bias. Outputs: y and, with residual, the sum.
+ResidualNorm Norm(const Spec& spec, const Tensor& x, const Tensor& residual, const Tensor& weight,
+                  const Tensor& bias) {
+  Check(spec, x, residual, weight, bias);
+  const Normed out = LaunchForward(spec, x, residual, weight, bias);
+  if (AnyRequiresGrad({x, residual, weight, bias})) {
+    const bool fused = residual.defined();
+    std::vector<Tensor> outputs = {out.y};
+    if (fused) outputs.push_back(out.sum);
+    Record(spec.name, {x, residual, weight, bias}, outputs,
+           [spec, fused, x = SavedTensor(fused ? out.sum : x), weight = SavedTensor(weight),
+            mean = SavedTensor(out.mean), rstd = SavedTensor(out.rstd)](GradContext& ctx) {
+             const Tensor dsum = fused ? ctx.grad(1) : Tensor();
+             if (!ctx.grad(0).defined()) {  // only the sum was used
+               if (ctx.needs(0)) ctx.set(0, dsum);
+               if (ctx.needs(1)) ctx.set(1, dsum);
+               return;
+             }
+             const NormGrads grads = LaunchBackward(
+                 spec, x.Unpack(), weight.Unpack(), mean.Unpack(), rstd.Unpack(), ctx.grad(0), dsum,
+                 ctx.needs(0) || ctx.needs(1), ctx.needs(2), ctx.needs(3));
+             if (ctx.needs(0)) ctx.set(0, grads.dx);
+             if (ctx.needs(1)) ctx.set(1, grads.dx);
+             if (ctx.needs(2)) ctx.set(2, grads.dweight);
+             if (ctx.needs(3)) ctx.set(3, grads.dbias);
+           });
+  }
+  return {out.sum, out.y};
+}
+
+}  // namespace
+
+Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return Norm({"layer_norm", true, eps}, x, Tensor(), weight, bias).normed;
+}
+
+Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
+  return Norm({"rms_norm", false, eps}, x, Tensor(), weight, Tensor()).normed;
+}
+
+ResidualNorm LayerNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                               const Tensor& bias, double eps) {
+  return Norm({"layer_norm_residual", true, eps}, x, residual, weight, bias);
+}
+
+ResidualNorm RmsNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                             double eps) {
+  return Norm({"rms_norm_residual", false, eps}, x, residual, weight, Tensor());
+}
+
+}  // namespace tessera

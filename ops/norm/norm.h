@@ -1,0 +1,34 @@
+// Normalisation over the last dim.
+//
+//   Tensor y = LayerNorm(x_BTC, weight_C, bias_C, 1e-5);
+//   ResidualNorm r = LayerNormResidual(x_BTC, branch_BTC, weight_C, bias_C, 1e-5);
+//   // r.sum = x + branch goes on along the residual stream, r.normed into the next layer
+//
+// LayerNorm: (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance (Ba, Kiros and
+// Hinton 2016). RmsNorm: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019). Floating
+// dtypes, all alike; statistics in float32 (float64 for float64). weight [C] and bias [C] may be
+// undefined. Gradients flow to every argument; those of weight and bias are summed over rows in
+// fixed chunks, independently of threads. The fused form equals the sum followed by the norm, and
+// saves its memory traffic.
+#ifndef TESSERA_OPS_NORM_NORM_H_
+#define TESSERA_OPS_NORM_NORM_H_
+
+#include "core/tensor.h"
+
+namespace tessera {
+
+Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps);
+
+struct ResidualNorm {
+  Tensor sum;
+  Tensor normed;
+};
+ResidualNorm LayerNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                               const Tensor& bias, double eps);
+ResidualNorm RmsNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                             double eps);
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_NORM_NORM_H_

@@ -1,0 +1,58 @@
+// Normalisation of one row, compiled once per instruction set. Raw pointers only.
+#ifndef TESSERA_OPS_NORM_NORM_ROWS_H_
+#define TESSERA_OPS_NORM_NORM_ROWS_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+enum class NormType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+struct NormRow {
+  NormType type;
+  bool centered;  // LayerNorm; otherwise RmsNorm
+  int64_t n;
+  float eps;
+  const void* x;
+  const void* residual;  // or nullptr
+  const void* weight;    // or nullptr
+  const void* bias;      // or nullptr
+  void* sum;             // x + residual, "="; nullptr without residual
+  void* y;               // "="
+  float* mean;           // written for centered
+  float* rstd;
+};
+
+struct NormGradRow {
+  NormType type;
+  bool centered;
+  int64_t n;
+  const void* x;  // what was normalised (the sum, where fused)
+  const void* weight;
+  const void* dy;
+  const void* dsum;  // added to dx, or nullptr
+  float mean;
+  float rstd;
+  void* dx;        // "="; nullptr: not wanted
+  float* dweight;  // "+="; nullptr: not wanted
+  float* dbias;    // "+="; nullptr: not wanted
+};
+
+struct NormRows {
+  void (*forward)(const NormRow& row);
+  void (*backward)(const NormGradRow& row);
+};
+
+namespace baseline {
+extern const NormRows kNormRows;
+}
+namespace avx2 {
+extern const NormRows kNormRows;
+}
+namespace avx512 {
+extern const NormRows kNormRows;
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_NORM_NORM_ROWS_H_

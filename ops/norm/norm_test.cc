@@ -1,0 +1,134 @@
+#include "ops/norm/norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/autograd.h"
+#include "core/thread_pool.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+Tensor Optional(const Tensor& t) { return t.defined() ? Contiguous(t) : t; }
+
+// in: x, weight, bias (either may be undefined).
+OpFn Naive(bool centered, double eps) {
+  return [=](const Tensors& in) {
+    Tensor y = EmptyLike(in[0]);
+    const int64_t n = in[0].size(-1);
+    for (int64_t r = 0; n > 0 && r < in[0].numel() / n; ++r) {
+      const double* x = in[0].data<double>() + r * n;
+      double mean = 0;
+      double square = 0;
+      for (int64_t j = 0; j < n; ++j) mean += x[j] / static_cast<double>(n);
+      if (!centered) mean = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        square += (x[j] - mean) * (x[j] - mean) / static_cast<double>(n);
+      }
+      for (int64_t j = 0; j < n; ++j) {
+        double v = (x[j] - mean) / std::sqrt(square + eps);
+        if (in[1].defined()) v *= in[1].data<double>()[j];
+        if (in.size() > 2 && in[2].defined()) v += in[2].data<double>()[j];
+        y.data<double>()[r * n + j] = v;
+      }
+    }
+    return Tensors{y};
+  };
+}
+
+TEST(NormTest, LayerNorm) {
+  for (const Shape& shape : {Shape{5}, Shape{2, 3, 17}, Shape{130, 33}, Shape{1, 1}, Shape{0, 4}}) {
+    for (const bool affine : {true, false}) {
+      const int64_t n = shape[-1];
+      CheckOp({.name = "layer_norm",
+               .op =
+                   [](const Tensors& in) {
+                     return Tensors{LayerNorm(in[0], Optional(in[1]), Optional(in[2]), 1e-5)};
+                   },
+               .reference = Naive(true, 1e-5),
+               .inputs = {RandomTensor(shape, 1), affine ? RandomTensor({n}, 2) : Tensor(),
+                          affine ? RandomTensor({n}, 3) : Tensor()},
+               .sum_length = 40,
+               .scale_floor = 1});
+    }
+  }
+}
+
+TEST(NormTest, RmsNorm) {
+  CheckOp({.name = "rms_norm",
+           .op = [](const Tensors& in) { return Tensors{RmsNorm(in[0], Optional(in[1]), 1e-6)}; },
+           .reference = Naive(false, 1e-6),
+           .inputs = {RandomTensor({3, 4, 19}, 1), RandomTensor({19}, 2)},
+           .sum_length = 40});
+}
+
+TEST(NormTest, FusedEqualsComposed) {
+  const Tensor x = RandomTensor({70, 19}, 1);
+  const Tensor r = RandomTensor({70, 19}, 2);
+  const Tensor w = RandomTensor({19}, 3);
+  const Tensor b = RandomTensor({19}, 4);
+  CheckOp({.name = "layer_norm_residual",
+           .op =
+               [](const Tensors& in) {
+                 const ResidualNorm out =
+                     LayerNormResidual(in[0], in[1], Contiguous(in[2]), Contiguous(in[3]), 1e-5);
+                 return Tensors{out.sum, out.normed};
+               },
+           .reference =
+               [](const Tensors& in) {
+                 const Tensor sum = Add(in[0], in[1]);
+                 return Tensors{sum, LayerNorm(sum, in[2], in[3], 1e-5)};
+               },
+           .inputs = {x, r, w, b},
+           .sum_length = 70});
+  CheckOp({.name = "rms_norm_residual",
+           .op =
+               [](const Tensors& in) {
+                 const ResidualNorm out = RmsNormResidual(in[0], in[1], Contiguous(in[2]), 1e-5);
+                 return Tensors{out.sum, out.normed};
+               },
+           .reference =
+               [](const Tensors& in) {
+                 const Tensor sum = Add(in[0], in[1]);
+                 return Tensors{sum, RmsNorm(sum, in[2], 1e-5)};
+               },
+           .inputs = {x, r, w},
+           .sum_length = 70});
+}
+
+TEST(NormTest, OnlyTheSumIsUsed) {
+  const Tensor x = RequireGrad(Full({2, 3}, 1.0));
+  const Tensor w = RequireGrad(Full({3}, 1.0));
+  const ResidualNorm out = LayerNormResidual(x, Full({2, 3}, 2.0), w, Tensor(), 1e-5);
+  Backward({out.sum}, {Full({2, 3}, 3.0)});
+  EXPECT_EQ(Grad(x).ToVector<float>()[5], 3.0f);
+  EXPECT_FALSE(Grad(w).defined());
+}
+
+TEST(NormTest, GradientBitsDoNotDependOnThreads) {
+  const auto run = [] {
+    const Tensor x = CastCopy(RandomTensor({300, 40}, 7), DType::kFloat32);
+    const Tensor w = RequireGrad(Full({40}, 1.5));
+    const Tensor y = LayerNorm(x, w, Tensor(), 1e-5);
+    Backward({y}, {x});
+    return Grad(w).ToVector<float>();
+  };
+  SetNumThreads(1);
+  const std::vector<float> one = run();
+  SetNumThreads(3);
+  EXPECT_EQ(run(), one);
+  SetNumThreads(AvailableCores());
+}
+
+TEST(NormTest, RefusesWrongShapes) {
+  EXPECT_THROW(LayerNorm(Zeros({2, 3}), Zeros({2}), Tensor(), 1e-5), Error);
+  EXPECT_THROW(RmsNorm(Zeros({2, 3}), Zeros({3}, DType::kFloat64), 1e-5), Error);
+  EXPECT_THROW(LayerNormResidual(Zeros({2, 3}), Zeros({3}), Tensor(), Tensor(), 1e-5), Error);
+}
+
+}  // namespace
+}  // namespace tessera
