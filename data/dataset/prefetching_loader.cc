@@ -41,10 +41,9 @@ void PrefetchingLoader::Run() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       ready_.push_back(std::move(batch));
-      finished_ = failed;
     }
     changed_.notify_all();
-    if (failed) return;
+    if (failed) return;  // it stays at the front for good
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   finished_ = true;

@@ -36,15 +36,11 @@ const ByteAlphabet& Alphabet() {
   return *alphabet;
 }
 
-bool IsAsciiSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
-// Where a chunk of about kChunkBytes may end: before the first white space behind that many bytes
-// whose neighbour on the left is ASCII and no white space, as the splitting pattern never matches
-// across such a place. The end of the text where there is none.
+// Where a chunk of at least kChunkBytes may end: the first place behind them where the splitting
+// pattern has a border for certain, or the end of the text.
 size_t ChunkEnd(std::string_view text, size_t begin) {
   for (size_t i = begin + kChunkBytes; i < text.size(); ++i) {
-    const char before = text[i - 1];
-    if (IsAsciiSpace(text[i]) && before > ' ' && before < 0x7F) return i;
+    if (Gpt2MayCutAt(text, i)) return i;
   }
   return text.size();
 }

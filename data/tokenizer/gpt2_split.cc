@@ -100,4 +100,14 @@ bool Gpt2Splitter::Next(std::string_view* word) {
   return true;
 }
 
+bool Gpt2MayCutAt(std::string_view text, size_t i) {
+  if (kAsciiClasses[static_cast<uint8_t>(text[i])] != static_cast<uint8_t>(CharClass::kSpace)) {
+    return false;
+  }
+  size_t begin = i - 1;
+  while (begin > 0 && i - begin < 4 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;
+  // A byte that is no UTF-8 is no white space either; taking it for some only forgoes the place.
+  return UnicodeClasses::Get().Of(DecodeUtf8(text, begin).code_point) != CharClass::kSpace;
+}
+
 }  // namespace tessera::data

@@ -8,9 +8,6 @@
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // (openai/gpt-2, src/encoder.py), which together cover the whole text. Bytes that are not UTF-8
 // count as characters of no class, so they come out in words too and nothing is lost.
-//
-// The pattern never matches across the border between a character that is no white space and one
-// that is; a text may be cut there and its parts split apart from each other.
 #ifndef TESSERA_DATA_TOKENIZER_GPT2_SPLIT_H_
 #define TESSERA_DATA_TOKENIZER_GPT2_SPLIT_H_
 
@@ -43,6 +40,11 @@ class Gpt2Splitter {
   const UnicodeClasses& classes_;
   size_t position_ = 0;
 };
+
+// Whether the words of text[0, i) and text[i, ..) are known to be those of the whole, so that the
+// parts may be split apart from each other; 0 < i < text.size(). True where white space of ASCII
+// follows a character that is none: no alternative of the pattern matches across such a place.
+bool Gpt2MayCutAt(std::string_view text, size_t i);
 
 }  // namespace tessera::data
 

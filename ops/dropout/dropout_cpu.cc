@@ -27,11 +27,13 @@ void DropoutCpu(const DropoutArgs& args) {
   const StridedLoop<2> loop(args.shape, {ContiguousStrides(args.shape), args.global_strides});
   const auto drop = kDropRow.Select();
   const auto element = static_cast<int64_t>(DTypeSize(args.dtype));
-  DropoutRow row{TypeOf(args.dtype),   args.key.hi, args.key.lo, 0,      static_cast<float>(args.p),
-                 1.0 / (1.0 - args.p), 0,           nullptr,     nullptr};
+  const DropoutRow whole{
+      TypeOf(args.dtype),   args.key.hi, args.key.lo, 0,      static_cast<float>(args.p),
+      1.0 / (1.0 - args.p), 0,           nullptr,     nullptr};
   // The last dim is unsharded or a contiguous part: its indices are adjacent unless it has size 1.
   const int64_t index_stride = loop.inner_stride(1);
-  loop.ForEachRow([&, row](const auto& offset, int64_t n) mutable {
+  loop.ForEachRow([&](const auto& offset, int64_t n) {
+    DropoutRow row = whole;
     const int64_t step = index_stride == 1 ? n : 1;
     for (int64_t i = 0; i < n; i += step) {
       row.index = static_cast<uint64_t>(args.global_offset + offset[1] + i * index_stride);

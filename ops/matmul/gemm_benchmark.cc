@@ -11,12 +11,14 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/cpu_isa.h"
@@ -133,6 +135,8 @@ void RunPeer(benchmark::State& state, const Shape& s, const Peer& peer) {
   std::vector<float> c(static_cast<size_t>(s.m * s.n));
   for (auto _ : state) peer(s, a.data(), b.data(), c.data());
   Report(state, s);
+  // OpenBLAS' threads spin for a while after a call, on cores that the next benchmark needs.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
 }  // namespace

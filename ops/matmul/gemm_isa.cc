@@ -160,7 +160,7 @@ void Pack(const GemmView& view, int64_t width, int64_t depth, E* dst) {
 #pragma GCC unroll 4
               for (int64_t x = 0; x < kPanel; x += kWidth) {
                 Store(to + w * depth + x, Load(src + k * ds + w + x));
-            __builtin_prefetch(src + (k + 6) * ds + w + x);
+                __builtin_prefetch(src + (k + 6) * ds + w + x);
               }
             }
           }

@@ -1,6 +1,8 @@
 #include "ops/matmul/gemm.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
@@ -449,6 +451,61 @@ TEST(GemmBits, AccumulatingInOneBlockEqualsStartingFromTheOldValue) {
     for (int64_t i = 0; i < 33 * 65; ++i) {
       ASSERT_EQ(static_cast<float>(sum.Get(i)),
                 static_cast<float>(before.Get(i)) + static_cast<float>(product.Get(i)));
+    }
+  });
+}
+
+// Memory whose end borders on a page that may not be touched.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(size_t bytes) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t body = (bytes + page - 1) / page * page;
+    size_ = body + page;
+    base_ = static_cast<char*>(
+        mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(base_ + body, page, PROT_NONE);
+    data_ = base_ + body - bytes;
+    std::memset(data_, 0, bytes);
+  }
+  ~GuardedMemory() { munmap(base_, size_); }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  void* data() { return data_; }
+
+ private:
+  char* base_;
+  char* data_;
+  size_t size_;
+};
+
+TEST(Gemm, TouchesNothingBehindItsOperands) {
+  const int64_t shapes[][3] = {{1, 1, 1},   {1, 67, 35}, {3, 5, 9},      {4, 50, 401},
+                               {9, 49, 33}, {61, 1, 47}, {100, 130, 19}, {107, 11, 390}};
+  ForEachIsa([&] {
+    for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+      for (const auto& [m, n, k] : shapes) {
+        for (int layout = 0; layout < 8; ++layout) {
+          const size_t size = DTypeSize(dtype);
+          GuardedMemory a(static_cast<size_t>(m * k) * size), b(static_cast<size_t>(k * n) * size),
+              c(static_cast<size_t>(m * n) * size);
+          GemmArgs args;
+          args.m = m;
+          args.n = n;
+          args.k = k;
+          args.a = a.data();
+          args.a_row_stride = (layout & 1) != 0 ? 1 : k;
+          args.a_col_stride = (layout & 1) != 0 ? m : 1;
+          args.b = b.data();
+          args.b_row_stride = (layout & 2) != 0 ? 1 : n;
+          args.b_col_stride = (layout & 2) != 0 ? k : 1;
+          args.c = c.data();
+          args.c_row_stride = n;
+          args.a_dtype = args.b_dtype = args.c_dtype = dtype;
+          args.accumulate = (layout & 4) != 0;
+          Gemm(args);
+        }
+      }
     }
   });
 }

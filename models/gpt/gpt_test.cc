@@ -1,0 +1,183 @@
+#include "models/gpt/gpt.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/autograd.h"
+#include "autograd/gradcheck.h"
+#include "core/allocator.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera::models {
+namespace {
+
+nlohmann::json SmallConfig() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 23}, {"n_positions", 12}, {"n_embd", 10},
+          {"n_layer", 2},         {"n_head", 2},      {"n_inner", 14},     {"resid_pdrop", 0.1},
+          {"embd_pdrop", 0.1},    {"attn_pdrop", 0.1}};
+}
+
+std::unique_ptr<Model> Build(const nlohmann::json& config, nn::BuildContext build = {}) {
+  auto model = BuildModel(config, build);
+  EXPECT_TRUE(model.ok()) << Message(model.status());
+  return *std::move(model);
+}
+
+Bundle Inputs(uint64_t seed, int64_t batch = 2, int64_t tokens = 7) {
+  return {{"input_ids", RandomIndices({batch, tokens}, 23, seed)},
+          {"labels", RandomIndices({batch, tokens}, 23, seed + 1)}};
+}
+
+TEST(GptTest, CountsOfThePresets) {
+  // 124M, 355M, 774M, 1558M: the counts of the published models.
+  const std::pair<const char*, int64_t> counts[] = {{"gpt2", 124439808},
+                                                    {"gpt2-medium", 354823168},
+                                                    {"gpt2-large", 774030080},
+                                                    {"gpt2-xl", 1557611200}};
+  for (const auto& [name, count] : counts) {
+    const auto model = Build(FindPreset(name)->config, {.device = Device::Meta()});
+    EXPECT_EQ(model->ParameterCount(), count) << name;
+  }
+}
+
+TEST(GptTest, ParameterNamesAndShapesAreHuggingFaces) {
+  const auto model = Build(SmallConfig());
+  const auto shape = [&](const char* name) { return model->FindParameter(name)->tensor.shape(); };
+  EXPECT_EQ(shape("transformer.wte.weight"), (Shape{23, 10}));
+  EXPECT_EQ(shape("transformer.wpe.weight"), (Shape{12, 10}));
+  EXPECT_EQ(shape("transformer.h.1.attn.c_attn.weight"), (Shape{10, 30}));
+  EXPECT_EQ(shape("transformer.h.1.mlp.c_proj.weight"), (Shape{14, 10}));
+  EXPECT_EQ(shape("transformer.ln_f.bias"), (Shape{10}));
+  EXPECT_EQ(model->FindParameter("lm_head.weight")->tied_to,
+            model->FindParameter("transformer.wte.weight"));
+}
+
+TEST(GptTest, GradientsAgainstFiniteDifferences) {
+  const auto model = Build(SmallConfig(), {.dtype = DType::kFloat64});
+  const Bundle inputs = Inputs(1);
+  RunOptions options{.context = {.seed = 5, .step = 1}};  // training: dropout is on
+  for (nn::Parameter* p : model->Parameters()) {
+    if (p->tied_to != nullptr) continue;
+    const Tensor original = CastCopy(p->tensor, DType::kFloat64);
+    // The tied head sees the same elements, through a leaf of its own.
+    const GradCheckResult result = GradCheck(
+        [&](const std::vector<Tensor>& in) {
+          p->tensor = in[0];
+          std::vector<nn::Parameter*> all = model->Parameters();
+          Tensor tied_before;
+          for (nn::Parameter* q : all) {
+            if (q->tied_to == p) q->tensor = in[0];
+          }
+          return std::vector<Tensor>{model->Run(inputs, options).at("loss")};
+        },
+        {original}, {.tolerance = 1e-6, .max_elements = 12});
+    EXPECT_TRUE(result.ok) << p->name << ": " << result.message << " (seed " << FreshSeed() << ")";
+  }
+}
+
+TEST(GptTest, RecomputationKeepsEveryBit) {
+  const auto gradients = [](bool recompute) {
+    const auto model = Build(SmallConfig());
+    model->set_checkpoint_activations(recompute);
+    const Bundle out = model->Run(Inputs(1), {.context = {.seed = 5, .step = 1}});
+    Backward(out.at("loss"));
+    std::vector<std::vector<float>> all = {{static_cast<float>(out.at("loss").Item())}};
+    for (nn::Parameter* p : model->Parameters()) all.push_back(Grad(p->tensor).ToVector<float>());
+    return all;
+  };
+  EXPECT_EQ(gradients(true), gradients(false));
+}
+
+TEST(GptTest, ConsumingTheLogitsKeepsEveryBit) {
+  const auto run = [](bool keep) {
+    const auto model = Build(SmallConfig());
+    const Bundle out =
+        model->Run(Inputs(1), {.context = {.seed = 5, .step = 1}, .keep_logits = keep});
+    EXPECT_EQ(out.has("logits"), keep);
+    Backward(out.at("loss"));
+    return Grad(model->FindParameter("transformer.wte.weight")->tensor).ToVector<float>();
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(GptTest, PaddingOnEitherSideChangesNothing) {
+  const auto model = Build(SmallConfig());
+  model->Eval();
+  const Tensor ids = RandomIndices({1, 5}, 23, 3);
+  const Tensor plain = model->Run({{"input_ids", ids}}, {}).at("logits");
+  for (const int64_t left : {0, 2}) {
+    const int64_t right = 2 - left;
+    const Tensor padded = Pad(ids, 1, left, right, 1);
+    const Tensor mask = Pad(Full({1, 5}, 1, DType::kInt64), 1, left, right, 0);
+    const Tensor positions = Pad(Reshape(Arange(5), {1, 5}), 1, left, right, 0);
+    const Tensor logits =
+        model
+            ->Run({{"input_ids", padded}, {"attention_mask", mask}, {"position_ids", positions}},
+                  {})
+            .at("logits");
+    ExpectClose(Slice(logits, 1, left, 5), plain, 1e-6, "padded");
+  }
+}
+
+TEST(GptTest, CachedDecodingEqualsTheFullPass) {
+  const auto model = Build(SmallConfig());
+  model->Eval();
+  const NoGrad no_grad;
+  const Tensor ids = RandomIndices({2, 6}, 23, 3);
+  const std::vector<float> full =
+      model->Run({{"input_ids", ids}}, {}).at("logits").ToVector<float>();
+  nn::KeyValueCache cache(model->num_cache_layers());
+  std::vector<float> last;
+  for (int64_t t = 0; t < 6; ++t) {
+    cache.BeginStep({1, 1});
+    const Tensor out =
+        model
+            ->Run({{"input_ids", Slice(ids, 1, t, 1)},
+                   {"position_ids", Full({2, 1}, static_cast<double>(t), DType::kInt64)}},
+                  {.cache = &cache})
+            .at("logits");
+    cache.EndStep();
+    last = out.ToVector<float>();
+  }
+  for (int64_t b = 0; b < 2; ++b) {
+    for (int64_t v = 0; v < 23; ++v) {
+      EXPECT_EQ(last[static_cast<size_t>(b * 23 + v)],
+                full[static_cast<size_t>((b * 6 + 5) * 23 + v)]);
+    }
+  }
+}
+
+TEST(GptTest, DryRunOnMetaCountsTheRealStep) {
+  const auto peak = [](Device device) {
+    Allocator& allocator = Allocator::For(device);
+    const auto model = Build(SmallConfig(), {.device = device});
+    Bundle inputs = Inputs(1, 3, 9);
+    for (const char* name : {"input_ids", "labels"}) {
+      Tensor t = inputs.at(name);
+      if (device.is_meta()) t = Empty(t.shape(), t.dtype(), device);
+      inputs.set(name, t);
+    }
+    const int64_t before = allocator.stats().current_bytes;
+    allocator.ResetPeak();
+    Backward(model->Run(inputs, {.context = {.step = 1}, .keep_logits = false}).at("loss"));
+    return allocator.stats().peak_bytes - before;
+  };
+  EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));
+}
+
+TEST(GptTest, RefusesConfigurationsByName) {
+  const auto problem = [](const char* key, nlohmann::json value) {
+    nlohmann::json config = SmallConfig();
+    config[key] = std::move(value);
+    return Message(BuildModel(config, {.device = Device::Meta()}).status());
+  };
+  EXPECT_NE(problem("n_head", 3).find("n_embd"), std::string::npos);
+  EXPECT_NE(problem("n_layer", "two").find("'n_layer' must be an integer"), std::string::npos);
+  EXPECT_NE(problem("add_cross_attention", true).find("add_cross_attention"), std::string::npos);
+  EXPECT_NE(problem("activation_function", "gelu9").find("gelu9"), std::string::npos);
+  EXPECT_NE(problem("vocab_size", -4).find("vocab_size"), std::string::npos);
+  EXPECT_NE(problem("model_type", "gpt9").find("gpt9"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,128 @@
+// What every model family is to the trainer, the command line and a pipeline.
+//
+//   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildModel(config_json, build));
+//   Bundle out = model->Run({{"input_ids", ids}, {"targets", next}}, options);
+//   Backward(out.at("loss"));
+//
+// A model is a sequence of blocks, each mapping a named bundle of tensors to another: 0 is the
+// embedding, the last one the head. `Run` is their composition, so that a pipeline stage, which
+// builds and runs some of them (BuildContext::first_block, end_block), needs no code of its own.
+//
+// Inputs, as far as a family knows them: `input_ids` [B, T] int64, `attention_mask` [B, T] (0 is
+// padding, on either side or in between), `position_ids` [B, T], `document_ids` [B, T] int32
+// (tokens see their own document only), `labels` [B, T] int64 (shifted by the model, -100 ignored:
+// Hugging Face's meaning) or `targets` [B, T] (already aligned with the logits), and the families'
+// own. Outputs: `loss` (with labels or targets), `logits`, `last_hidden_state`, ...
+#ifndef TESSERA_MODELS_MODEL_H_
+#define TESSERA_MODELS_MODEL_H_
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "core/tensor.h"
+#include "nlohmann/json.hpp"
+#include "nn/key_value_cache.h"
+#include "nn/module.h"
+#include "ops/cross_entropy/cross_entropy.h"
+
+namespace tessera::models {
+
+// Tensors by name, in order of insertion.
+class Bundle {
+ public:
+  Bundle() = default;
+  Bundle(std::initializer_list<std::pair<std::string, Tensor>> entries) : entries_(entries) {}
+
+  bool has(std::string_view name) const { return Find(name) != nullptr; }
+  // Throws Error when there is none of that name.
+  const Tensor& at(std::string_view name) const;
+  // Undefined when there is none.
+  Tensor get(std::string_view name) const;
+  void set(const std::string& name, Tensor t);
+  void erase(std::string_view name);
+  const std::vector<std::pair<std::string, Tensor>>& entries() const { return entries_; }
+
+ private:
+  const Tensor* Find(std::string_view name) const;
+  std::vector<std::pair<std::string, Tensor>> entries_;
+};
+
+struct RunOptions {
+  nn::ForwardContext context = {};
+  LossReduction loss_reduction = LossReduction::kMean;
+  // False where only the loss is wanted: the logits' memory is then reused for their gradient.
+  bool keep_logits = true;
+  // Decoding: the inputs continue what the cache holds. See nn/key_value_cache.h.
+  nn::KeyValueCache* cache = nullptr;
+};
+
+class Model : public nn::Module {
+ public:
+  using nn::Module::Module;
+
+  // Of the whole model, whichever blocks this one has.
+  virtual int num_blocks() const = 0;
+  // One of this model's blocks. The result holds what later blocks need.
+  virtual Bundle RunBlock(int block, Bundle in, const RunOptions& options) = 0;
+  // All blocks that this model has, in order.
+  Bundle Run(const Bundle& inputs, const RunOptions& options);
+
+  // The configuration as in Hugging Face's config.json, unknown keys included.
+  virtual const nlohmann::json& config() const = 0;
+  // Greatest number of positions (0: unlimited), and the size of the vocabulary.
+  virtual int64_t max_positions() const = 0;
+  virtual int64_t vocab_size() const = 0;
+  // Layers that keep keys and values while decoding; 0 for a model that does not generate.
+  virtual int num_cache_layers() const { return 0; }
+  // Sets every dropout probability of the model.
+  virtual void SetDropout(double p);
+
+  // Recompute each block's activations in the backward pass (autograd/recompute.h).
+  void set_checkpoint_activations(bool value) { checkpoint_activations_ = value; }
+  bool checkpoint_activations() const { return checkpoint_activations_; }
+
+  // The blocks [first, second) that this model has.
+  std::pair<int, int> block_range() const;
+
+ private:
+  bool checkpoint_activations_ = false;
+};
+
+// A model family: how it is recognised, built and listed. One registration per family.
+struct Preset {
+  std::string name;
+  std::string tokenizer;  // what `tessera train` takes when none is given: "" or "byte"
+  nlohmann::json config;
+};
+
+struct Family {
+  std::string model_type;  // config.json's "model_type"
+  std::vector<Preset> presets;
+  absl::StatusOr<std::unique_ptr<Model>> (*build)(const nlohmann::json& config,
+                                                  const nn::BuildContext& context);
+  // Names the Hub's files use for a parameter of ours, tried in order after the name itself.
+  std::vector<std::string> (*other_names)(const std::string& parameter);
+  // Entries of the Hub's files that are no parameters (buffers) and are passed over.
+  bool (*ignored_entry)(const std::string& name);
+};
+
+const std::vector<const Family*>& Families();
+const Preset* FindPreset(std::string_view name);
+const Family* FindFamily(std::string_view model_type);
+
+// Builds the model that a config.json describes. Errors name the key.
+absl::StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
+                                                  const nn::BuildContext& context);
+
+struct FamilyRegistration {
+  explicit FamilyRegistration(const Family* family);
+};
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_MODEL_H_

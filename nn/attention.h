@@ -1,0 +1,62 @@
+// Multi-head self-attention, split by heads over the tensor-parallel group.
+//
+//   SelfAttention attn({.hidden_size = C, .num_heads = H, ...}, Child("attn"));
+//   Tensor y_BTC = attn.Forward(h_BTC, masks, context, cache, layer);
+//
+// q, k and v come from one fused projection of three blocks, each split by heads, so that its
+// parameter stays one, as in the checkpoint. A rank may hold fewer heads than another, or none.
+#ifndef TESSERA_NN_ATTENTION_H_
+#define TESSERA_NN_ATTENTION_H_
+
+#include <string>
+
+#include "nn/dropout.h"
+#include "nn/key_value_cache.h"
+#include "nn/linear.h"
+
+namespace tessera::nn {
+
+struct SelfAttentionConfig {
+  int64_t hidden_size = 0;
+  int64_t num_heads = 0;
+  bool causal = true;
+  double scale = 0.0;  // 0: 1 / sqrt(head size)
+  double attention_dropout = 0.0;
+  double residual_dropout = 0.0;
+  LinearLayout layout = LinearLayout::kOutIn;
+  Init weight_init = Init::Normal(0.02);
+  Init output_init = Init::Normal(0.02);
+  std::string qkv_name = "c_attn";
+  std::string output_name = "c_proj";
+};
+
+// Which keys count, beyond causality; undefined tensors mask nothing.
+struct AttentionMasks {
+  Tensor key_padding;  // [B, Tk] bool: keys that count (Tk includes cached ones)
+  Tensor document;     // [B, T] int32: tokens see their own document only; without cache
+};
+
+class SelfAttention : public Module {
+ public:
+  SelfAttention(const SelfAttentionConfig& config, const Scope& scope);
+
+  // h [B, T, C] (its share of the sequence under sequence parallelism), result likewise. With a
+  // cache, T new tokens are appended to layer `layer` of it and attend to all.
+  Tensor Forward(const Tensor& h, const AttentionMasks& masks, const ForwardContext& context,
+                 KeyValueCache* cache = nullptr, int layer = 0);
+
+  int64_t local_heads() const { return heads_.count; }
+
+ private:
+  const SelfAttentionConfig config_;
+  const int64_t head_dim_;
+  const Share heads_;  // this rank's
+  ColumnParallelLinear qkv_;
+  RowParallelLinear output_;
+  Dropout attn_dropout_;
+  Dropout resid_dropout_;
+};
+
+}  // namespace tessera::nn
+
+#endif  // TESSERA_NN_ATTENTION_H_

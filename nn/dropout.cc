@@ -1,0 +1,24 @@
+#include "nn/dropout.h"
+
+#include "ops/dropout/dropout.h"
+
+namespace tessera::nn {
+
+Tensor Dropout::Forward(const Tensor& x, const ForwardContext& context) {
+  if (!training() || p_ == 0) return x;
+  return Call(x, [&] {
+    DropoutOptions options{
+        .p = p_, .key = NoiseKey(context.seed, path(), context.step, context.micro_batch)};
+    const Group& group = build().tensor_parallel;
+    if (build().sequence_parallel && group != nullptr && group->size() > 1) {
+      options.global_shape = x.shape();
+      options.global_shape[1] = context.sequence_length;
+      options.begin = x.shape();
+      for (int d = 0; d < x.ndim(); ++d) options.begin[d] = 0;
+      options.begin[1] = EvenShare(context.sequence_length, group->size(), group->rank()).begin;
+    }
+    return tessera::Dropout(x, options);
+  });
+}
+
+}  // namespace tessera::nn

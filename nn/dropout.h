@@ -1,0 +1,28 @@
+// Dropout as a layer: its key is its path, so that every layer and layout has its own bits.
+//
+//   Dropout resid_dropout(0.1, Child("resid_dropout"));
+//   y = resid_dropout.Forward(x_BTC, context);
+//
+// Active in training only. Under sequence parallelism x is this rank's share of dim 1, and drops
+// what the whole would drop there.
+#ifndef TESSERA_NN_DROPOUT_H_
+#define TESSERA_NN_DROPOUT_H_
+
+#include "nn/module.h"
+
+namespace tessera::nn {
+
+class Dropout : public Module {
+ public:
+  Dropout(double p, const Scope& scope) : Module(scope), p_(p) {}
+  Tensor Forward(const Tensor& x, const ForwardContext& context);
+  double p() const { return p_; }
+  void set_p(double p) { p_ = p; }
+
+ private:
+  double p_;
+};
+
+}  // namespace tessera::nn
+
+#endif  // TESSERA_NN_DROPOUT_H_

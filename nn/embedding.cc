@@ -1,0 +1,78 @@
+#include "nn/embedding.h"
+
+#include "ops/index/index.h"
+#include "ops/matmul/matmul.h"
+
+namespace tessera::nn {
+namespace {
+
+Share VocabShare(int64_t vocab, const Group& group) {
+  return group == nullptr ? Share{0, vocab} : EvenShare(vocab, group->size(), group->rank());
+}
+
+Placement VocabPlacement(const EmbeddingConfig& config, const Group& group) {
+  const Share share = VocabShare(config.rows, group);
+  return Placement::Split({config.rows, config.width}, 0,
+                          {{config.rows, share.begin, share.count}});
+}
+
+}  // namespace
+
+VocabParallelEmbedding::VocabParallelEmbedding(const EmbeddingConfig& config, const Scope& scope)
+    : Module(scope),
+      config_(config),
+      weight_(
+          AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {}
+
+Tensor VocabParallelEmbedding::Forward(const Tensor& ids) {
+  return Call(ids, [&] {
+    const Group& group = build().tensor_parallel;
+    const Share share = VocabShare(config_.rows, group);
+    const Tensor local =
+        Embedding(weight_.tensor, ids, {.vocab_begin = share.begin, .global_vocab = config_.rows});
+    return ReduceFromGroup(local, group);
+  });
+}
+
+ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope)
+    : Module(scope),
+      weight_(AddParameter("weight", Placement::Whole({config.rows, config.width}), config.init)) {}
+
+Tensor ReplicatedEmbedding::Forward(const Tensor& ids) {
+  return Call(ids, [&] { return Embedding(weight_.tensor, ids); });
+}
+
+VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope)
+    : Module(scope), weight_(AddTiedParameter("weight", tied)) {}
+
+VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope& scope)
+    : Module(scope),
+      weight_(
+          AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {}
+
+Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context) {
+  return Call(h, [&] {
+    const Group& group = build().tensor_parallel;
+    const Tensor whole = build().sequence_parallel
+                             ? AllGatherToGroup(h, 1, context.sequence_length, group)
+                             : CopyToGroup(h, group);
+    return Linear(whole, weight_.tensor, Tensor(), LinearLayout::kOutIn);
+  });
+}
+
+Tensor VocabParallelHead::Gather(const Tensor& local_logits) {
+  return GatherFromGroup(local_logits, -1, weight_.placement.global_shape()[0],
+                         build().tensor_parallel);
+}
+
+CrossEntropyOptions VocabParallelHead::LossOptions(CrossEntropyOptions options) const {
+  const int64_t vocab = weight_.placement.global_shape()[0];
+  const Share share = VocabShare(vocab, build().tensor_parallel);
+  options.group = build().tensor_parallel;
+  options.vocab_begin = share.begin;
+  options.local_vocab = share.count;
+  options.global_vocab = vocab;
+  return options;
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,65 @@
+// Embedding tables and the output layer that shares one.
+//
+//   VocabParallelEmbedding wte({.rows = V, .width = C}, Child("wte"));
+//   Tensor h_BTC = wte.Forward(ids_BT);
+//   VocabParallelHead lm_head(wte.weight(), Child("lm_head"));
+//   Tensor logits = lm_head.Forward(h_BTC);           // this rank's columns
+//
+// The vocabulary is shared out over the tensor-parallel group by EvenShare, so any size goes; a
+// rank looks up the ids it has and the results are summed (Shoeybi et al. 2019).
+#ifndef TESSERA_NN_EMBEDDING_H_
+#define TESSERA_NN_EMBEDDING_H_
+
+#include "nn/module.h"
+#include "ops/cross_entropy/cross_entropy.h"
+
+namespace tessera::nn {
+
+struct EmbeddingConfig {
+  int64_t rows = 0;
+  int64_t width = 0;
+  Init init = Init::Normal(0.02);
+};
+
+class VocabParallelEmbedding : public Module {
+ public:
+  VocabParallelEmbedding(const EmbeddingConfig& config, const Scope& scope);
+  // int64 ids [...] to [..., width], whole on every rank. An id beyond the table throws Error.
+  Tensor Forward(const Tensor& ids);
+  Parameter& weight() { return weight_; }
+
+ private:
+  const EmbeddingConfig config_;
+  Parameter& weight_;
+};
+
+// A table that every rank holds whole (positions, token types).
+class ReplicatedEmbedding : public Module {
+ public:
+  ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope);
+  Tensor Forward(const Tensor& ids);
+
+ private:
+  Parameter& weight_;
+};
+
+// Logits from hidden states by a [V, C] weight: tied to an embedding, or its own.
+class VocabParallelHead : public Module {
+ public:
+  VocabParallelHead(Parameter& tied, const Scope& scope);
+  VocabParallelHead(const EmbeddingConfig& config, const Scope& scope);
+
+  // h [..., C] (its share of the sequence under sequence parallelism) to this rank's columns.
+  Tensor Forward(const Tensor& h, const ForwardContext& context = {});
+  // All columns, on every rank.
+  Tensor Gather(const Tensor& local_logits);
+  // `options` completed with the group and this rank's range of the vocabulary.
+  CrossEntropyOptions LossOptions(CrossEntropyOptions options) const;
+
+ private:
+  Parameter& weight_;
+};
+
+}  // namespace tessera::nn
+
+#endif  // TESSERA_NN_EMBEDDING_H_

@@ -1,0 +1,105 @@
+#include "nn/linear.h"
+
+#include "ops/elementwise/elementwise.h"
+
+namespace tessera::nn {
+namespace {
+
+int RankOf(const Group& group) { return group == nullptr ? 0 : group->rank(); }
+int SizeOf(const Group& group) { return group == nullptr ? 1 : group->size(); }
+
+// The pieces of each block that this rank holds.
+std::vector<Placement::Piece> Pieces(const LinearConfig& config, int64_t features,
+                                     const Group& group) {
+  std::vector<FeatureBlock> blocks = config.blocks;
+  if (blocks.empty()) blocks.push_back({features});
+  std::vector<Placement::Piece> pieces;
+  for (const FeatureBlock& block : blocks) {
+    TESSERA_CHECK(block.features % block.unit == 0, "linear", block.features,
+                  " features do not consist of units of ", block.unit);
+    const Share share = EvenShare(block.features / block.unit, SizeOf(group), RankOf(group));
+    pieces.push_back({block.features, share.begin * block.unit, share.count * block.unit});
+  }
+  return pieces;
+}
+
+enum class Split { kNone, kOutputs, kInputs };
+
+Placement WeightPlacement(const LinearConfig& config, Split split, const Group& group) {
+  const bool out_in = config.layout == LinearLayout::kOutIn;
+  const Shape shape = out_in ? Shape{config.out_features, config.in_features}
+                             : Shape{config.in_features, config.out_features};
+  if (split == Split::kNone) return Placement::Whole(shape);
+  const bool outputs = split == Split::kOutputs;
+  return Placement::Split(
+      shape, outputs == out_in ? 0 : 1,
+      Pieces(config, outputs ? config.out_features : config.in_features, group));
+}
+
+Tensor OrUndefined(const Parameter* p) { return p == nullptr ? Tensor() : p->tensor; }
+
+}  // namespace
+
+ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Scope& scope)
+    : Module(scope),
+      config_(config),
+      weight_(AddParameter("weight",
+                           WeightPlacement(config, Split::kOutputs, build().tensor_parallel),
+                           config.weight_init)) {
+  if (!config.bias) return;
+  bias_ =
+      &AddParameter("bias",
+                    Placement::Split({config.out_features}, 0,
+                                     Pieces(config, config.out_features, build().tensor_parallel)),
+                    config.bias_init);
+}
+
+Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) {
+  return Call(x, [&] {
+    const Group& group = build().tensor_parallel;
+    const Tensor whole = build().sequence_parallel
+                             ? AllGatherToGroup(x, 1, context.sequence_length, group)
+                             : CopyToGroup(x, group);
+    return Linear(whole, weight_.tensor, OrUndefined(bias_), config_.layout);
+  });
+}
+
+RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& scope)
+    : Module(scope),
+      config_(config),
+      weight_(AddParameter("weight",
+                           WeightPlacement(config, Split::kInputs, build().tensor_parallel),
+                           config.weight_init)) {
+  if (!config.bias) return;
+  bias_ = &AddParameter("bias", Placement::Whole({config.out_features}), config.bias_init);
+  if (build().sequence_parallel) bias_->gradient_group = build().tensor_parallel;
+}
+
+Tensor RowParallelLinear::Forward(const Tensor& x) {
+  return Call(x, [&] {
+    const Group& group = build().tensor_parallel;
+    if (SizeOf(group) == 1) {
+      return Linear(x, weight_.tensor, OrUndefined(bias_), config_.layout);
+    }
+    const Tensor partial = Linear(x, weight_.tensor, Tensor(), config_.layout);
+    const Tensor sum = build().sequence_parallel ? ReduceScatterToGroup(partial, 1, group)
+                                                 : ReduceFromGroup(partial, group);
+    return bias_ == nullptr ? sum : Add(sum, bias_->tensor);
+  });
+}
+
+ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scope)
+    : Module(scope),
+      config_(config),
+      weight_(AddParameter("weight", WeightPlacement(config, Split::kNone, nullptr),
+                           config.weight_init)) {
+  if (config.bias) {
+    bias_ = &AddParameter("bias", Placement::Whole({config.out_features}), config.bias_init);
+  }
+}
+
+Tensor ReplicatedLinear::Forward(const Tensor& x) {
+  return Call(x, [&] { return Linear(x, weight_.tensor, OrUndefined(bias_), config_.layout); });
+}
+
+}  // namespace tessera::nn

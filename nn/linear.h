@@ -1,0 +1,81 @@
+// Linear layers split over a tensor-parallel group (Shoeybi et al. 2019, "Megatron-LM").
+//
+//   ColumnParallelLinear c_fc({.in_features = C, .out_features = 4 * C, .layout = kInOut},
+//                             Child("c_fc"));
+//   RowParallelLinear c_proj({.in_features = 4 * C, .out_features = C}, Child("c_proj"));
+//   y = c_proj.Forward(act(c_fc.Forward(x)));     // one all-reduce forward, one backward
+//
+// Column-parallel: each rank computes a share of the outputs. Row-parallel: each rank has a share
+// of the inputs, and the results are summed over ranks, then the bias is added. Shares are counted
+// in units (a head's features), need not be equal, and may be empty. With a group of one each is
+// the plain layer. Under sequence parallelism the column-parallel layer gathers the sequence (dim
+// 1) and the row-parallel one scatters it again.
+#ifndef TESSERA_NN_LINEAR_H_
+#define TESSERA_NN_LINEAR_H_
+
+#include <vector>
+
+#include "nn/module.h"
+#include "ops/matmul/matmul.h"
+
+namespace tessera::nn {
+
+// A run of features that is split by itself: q, k and v in a fused projection.
+struct FeatureBlock {
+  int64_t features;
+  int64_t unit = 1;  // features that stay together
+};
+
+struct LinearConfig {
+  int64_t in_features = 0;
+  int64_t out_features = 0;
+  bool bias = true;
+  LinearLayout layout = LinearLayout::kOutIn;
+  Init weight_init = Init::Normal(0.02);
+  Init bias_init = Init::Zeros();
+  // How the split dim (outputs of a column-, inputs of a row-parallel layer) is divided; empty: one
+  // block of single features.
+  std::vector<FeatureBlock> blocks = {};
+};
+
+class ColumnParallelLinear : public Module {
+ public:
+  ColumnParallelLinear(const LinearConfig& config, const Scope& scope);
+  // x [..., in] on every rank (its share of the sequence under sequence parallelism) to this
+  // rank's [..., out share].
+  Tensor Forward(const Tensor& x, const ForwardContext& context = {});
+
+ private:
+  const LinearConfig config_;
+  Parameter& weight_;
+  Parameter* bias_ = nullptr;
+};
+
+class RowParallelLinear : public Module {
+ public:
+  RowParallelLinear(const LinearConfig& config, const Scope& scope);
+  // This rank's [..., in share] to [..., out], whole on every rank (a share of the sequence under
+  // sequence parallelism).
+  Tensor Forward(const Tensor& x);
+
+ private:
+  const LinearConfig config_;
+  Parameter& weight_;
+  Parameter* bias_ = nullptr;
+};
+
+// A plain linear layer, the same on every rank.
+class ReplicatedLinear : public Module {
+ public:
+  ReplicatedLinear(const LinearConfig& config, const Scope& scope);
+  Tensor Forward(const Tensor& x);
+
+ private:
+  const LinearConfig config_;
+  Parameter& weight_;
+  Parameter* bias_ = nullptr;
+};
+
+}  // namespace tessera::nn
+
+#endif  // TESSERA_NN_LINEAR_H_

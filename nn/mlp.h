@@ -1,0 +1,40 @@
+// The feed-forward part of a transformer block: up, activation, down.
+#ifndef TESSERA_NN_MLP_H_
+#define TESSERA_NN_MLP_H_
+
+#include <string>
+
+#include "nn/activation.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+
+namespace tessera::nn {
+
+struct MlpConfig {
+  int64_t hidden_size = 0;
+  int64_t inner_size = 0;
+  Activation activation = nullptr;  // required
+  double dropout = 0.0;
+  LinearLayout layout = LinearLayout::kOutIn;
+  Init weight_init = Init::Normal(0.02);
+  Init output_init = Init::Normal(0.02);
+  std::string up_name = "c_fc";
+  std::string down_name = "c_proj";
+};
+
+class Mlp : public Module {
+ public:
+  Mlp(const MlpConfig& config, const Scope& scope);
+  // h [B, T, C] to [B, T, C]; the inner features are split over the tensor-parallel group.
+  Tensor Forward(const Tensor& h, const ForwardContext& context);
+
+ private:
+  const Activation activation_;
+  ColumnParallelLinear up_;
+  RowParallelLinear down_;
+  Dropout dropout_;
+};
+
+}  // namespace tessera::nn
+
+#endif  // TESSERA_NN_MLP_H_

@@ -1,0 +1,234 @@
+#include "nn/module.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <set>
+#include <sstream>
+
+#include "core/random.h"
+
+namespace tessera::nn {
+namespace {
+
+thread_local const Module* current_module = nullptr;
+
+// Fills the local part of a parameter with its numbers.
+void Initialise(const Parameter& p, uint64_t seed) {
+  if (p.tensor.device().is_meta()) return;
+  if (p.init.kind != Init::Kind::kNormal) {
+    Fill(p.tensor, p.init.kind == Init::Kind::kOnes ? 1.0 : 0.0);
+    return;
+  }
+  Fill(p.tensor, 0.0);  // padding
+  const RandomKey key = InitialisationKey(seed, p.name);
+  const Shape& global = p.placement.global_shape();
+  for (const BoxMapping& box : p.placement.boxes()) {
+    const Tensor values = Empty(box.global.size);
+    FillNormalBox(values.data<float>(),
+                  {{global.begin(), global.end()},
+                   {box.global.begin.begin(), box.global.begin.end()},
+                   {box.global.size.begin(), box.global.size.end()}},
+                  key, {.mean = 0.0, .stddev = p.init.stddev});
+    const Tensor on_device = CopyTo(values, p.tensor.device());
+    CopyInto(BoxView(p.tensor, {box.local_begin, box.global.size}), on_device);
+  }
+}
+
+}  // namespace
+
+Module::Module(const Scope& scope) : path_(scope.path), build_(scope.build) {
+  if (scope.parent != nullptr) scope.parent->children_.push_back(this);
+}
+
+Scope Module::Child(const std::string& name) {
+  return {path_.empty() ? name : path_ + "." + name, this, build_};
+}
+
+Parameter& Module::AddParameter(const std::string& name, const Placement& placement,
+                                const Init& init) {
+  auto p = std::make_unique<Parameter>();
+  p->name = Child(name).path;
+  p->placement = placement;
+  p->init = init;
+  p->tensor = Empty(placement.local_shape(), build_->dtype, build_->device);
+  if (build_->initialise) Initialise(*p, build_->seed);
+  RequireGrad(p->tensor);
+  parameters_.push_back(std::move(p));
+  if (build_->on_parameter) build_->on_parameter(*parameters_.back());
+  return *parameters_.back();
+}
+
+Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) {
+  auto p = std::make_unique<Parameter>();
+  p->name = Child(name).path;
+  p->placement = source.placement;
+  p->init = source.init;
+  p->tied_to = &source;
+  p->tensor = RequireGrad(source.tensor.Detach());
+  parameters_.push_back(std::move(p));
+  return *parameters_.back();
+}
+
+void Module::VisitModules(const std::function<void(Module&)>& visit) {
+  visit(*this);
+  for (Module* child : children_) child->VisitModules(visit);
+}
+
+void Module::VisitParameters(const std::function<void(Parameter&)>& visit) {
+  for (const auto& p : parameters_) visit(*p);
+  for (Module* child : children_) child->VisitParameters(visit);
+}
+
+std::vector<Parameter*> Module::Parameters() {
+  std::vector<Parameter*> all;
+  VisitParameters([&](Parameter& p) { all.push_back(&p); });
+  return all;
+}
+
+Parameter* Module::FindParameter(std::string_view name) {
+  Parameter* found = nullptr;
+  VisitParameters([&](Parameter& p) {
+    if (p.name == name) found = &p;
+  });
+  return found;
+}
+
+int64_t Module::ParameterCount(bool trainable_only) {
+  int64_t count = 0;
+  VisitParameters([&](Parameter& p) {
+    if (p.tied_to == nullptr && (!trainable_only || RequiresGrad(p.tensor))) {
+      count += p.placement.global_shape().numel();
+    }
+  });
+  return count;
+}
+
+void Module::Train(bool training) {
+  VisitModules([training](Module& m) { m.training_ = training; });
+}
+
+void Module::Convert(const std::function<Tensor(const Tensor&)>& convert) {
+  const auto all = Parameters();
+  for (Parameter* p : all) {
+    if (p->tied_to != nullptr) continue;
+    const bool trains = RequiresGrad(p->tensor);
+    p->tensor = convert(p->tensor.Detach());
+    if (trains) RequireGrad(p->tensor);
+  }
+  for (Parameter* p : all) {
+    if (p->tied_to == nullptr) continue;
+    const bool trains = RequiresGrad(p->tensor);
+    p->tensor = p->tied_to->tensor.Detach();
+    if (trains) RequireGrad(p->tensor);
+  }
+}
+
+void Module::To(DType dtype) {
+  Convert([dtype](const Tensor& t) { return t.dtype() == dtype ? t : CastCopy(t, dtype); });
+}
+
+void Module::To(const Device& device) {
+  Convert([&device](const Tensor& t) { return CopyTo(t, device); });
+}
+
+int Module::Freeze(std::string_view pattern, bool frozen) {
+  int count = 0;
+  VisitParameters([&](Parameter& p) {
+    if (p.name.find(pattern) == std::string::npos) return;
+    ++count;
+    if (frozen) {
+      DropGrad(p.tensor);
+    } else {
+      RequireGrad(p.tensor);
+    }
+  });
+  return count;
+}
+
+void Module::ZeroGrad() {
+  VisitParameters([](Parameter& p) {
+    if (RequiresGrad(p.tensor)) SetGrad(p.tensor, Tensor());
+  });
+}
+
+std::map<std::string, Tensor> Module::StateDict() {
+  std::map<std::string, Tensor> state;
+  VisitParameters([&](Parameter& p) {
+    if (p.tied_to == nullptr) state[p.name] = p.tensor.Detach();
+  });
+  return state;
+}
+
+absl::Status Module::LoadStateDict(const std::map<std::string, Tensor>& state) {
+  std::map<std::string, Tensor> mine = StateDict();
+  for (const auto& [name, tensor] : mine) {
+    const auto found = state.find(name);
+    if (found == state.end()) return NotFound("parameter '", name, "' is missing");
+    if (found->second.shape() != tensor.shape()) {
+      return InvalidArgument("parameter '", name, "' has shape ", found->second.shape(),
+                             ", expected ", tensor.shape());
+    }
+  }
+  for (const auto& [name, tensor] : state) {
+    if (mine.count(name) == 0) return InvalidArgument("parameter '", name, "' is not known");
+  }
+  for (const auto& [name, tensor] : mine) CopyInto(tensor, state.at(name));
+  return absl::OkStatus();
+}
+
+std::string Module::Summary() {
+  size_t width = 9;
+  VisitParameters([&](Parameter& p) { width = std::max(width, p.name.size()); });
+  std::ostringstream out;
+  const auto row = [&](const std::string& name, const std::string& shape, const std::string& dtype,
+                       const std::string& count) {
+    out << std::left << std::setw(static_cast<int>(width) + 2) << name << std::setw(18) << shape
+        << std::setw(10) << dtype << std::right << std::setw(14) << count << '\n';
+  };
+  row("parameter", "shape", "dtype", "count");
+  VisitParameters([&](Parameter& p) {
+    const std::string count =
+        p.tied_to != nullptr ? "= " + p.tied_to->name : Concat(p.placement.global_shape().numel());
+    row(p.name, Concat(p.placement.global_shape()), Concat(p.tensor.dtype()), count);
+  });
+  row("total", "", "", Concat(ParameterCount()));
+  return std::move(out).str();
+}
+
+int Module::AddHooks(ModuleHooks hooks) {
+  hooks_[next_hook_] = std::move(hooks);
+  return next_hook_++;
+}
+
+void Module::RemoveHooks(int id) { hooks_.erase(id); }
+
+void Module::Fire(std::function<void(Module&)> ModuleHooks::*hook) {
+  for (auto& [id, hooks] : hooks_) {
+    if (hooks.*hook) (hooks.*hook)(*this);
+  }
+}
+
+void Module::WatchInput(const Tensor& input) {
+  if (hooks_.empty() || !GradEnabled() || !RequiresGrad(input) || IsLeaf(input)) return;
+  AddGradHook(input, [this](const Tensor&) {
+    Fire(&ModuleHooks::post_backward);
+    return Tensor();
+  });
+}
+
+void Module::WatchOutput(const Tensor& output) {
+  if (hooks_.empty() || !GradEnabled() || !RequiresGrad(output) || IsLeaf(output)) return;
+  AddGradHook(output, [this](const Tensor&) {
+    Fire(&ModuleHooks::pre_backward);
+    return Tensor();
+  });
+}
+
+Module::PathScope::PathScope(const Module* module) : previous_(current_module) {
+  current_module = module;
+}
+Module::PathScope::~PathScope() { current_module = previous_; }
+
+std::string CurrentModulePath() { return current_module == nullptr ? "" : current_module->path(); }
+
+}  // namespace tessera::nn

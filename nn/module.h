@@ -1,0 +1,213 @@
+// The base of every layer and model: a tree of named parameters.
+//
+//   class Mlp : public Module {
+//    public:
+//     Mlp(const MlpConfig& config, const Scope& scope)
+//         : Module(scope),
+//           c_fc_({...}, Child("c_fc")),
+//           c_proj_({...}, Child("c_proj")) {}
+//     Tensor Forward(const Tensor& x_BTC) {
+//       return Call(x_BTC, [&] { return c_proj_.Forward(GeluTanh(c_fc_.Forward(x_BTC))); });
+//     }
+//    ...
+//   };
+//
+// A layer is built from (config, scope). The scope's path is the prefix of its parameters' names,
+// which are those of the Hugging Face checkpoint (`transformer.h.0.mlp.c_fc.weight`). Each
+// `Forward` is typed and passes through `Call`, which fires the hooks. One visitor over parameters
+// drives saving, loading, optimizing, sharding and counting. Modules stay where they are built:
+// they are neither copied nor moved.
+#ifndef TESSERA_NN_MODULE_H_
+#define TESSERA_NN_MODULE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "core/placement.h"
+#include "core/tensor.h"
+#include "ops/collective/collective.h"
+
+namespace tessera::nn {
+
+class Module;
+
+// How a parameter begins. Values are a function of (seed, parameter name, global index): every
+// layout gets its part of the same numbers.
+struct Init {
+  enum class Kind { kZeros, kOnes, kNormal };
+  Kind kind = Kind::kZeros;
+  double stddev = 0.0;
+
+  static Init Zeros() { return {}; }
+  static Init Ones() { return {Kind::kOnes, 0.0}; }
+  static Init Normal(double stddev) { return {Kind::kNormal, stddev}; }
+};
+
+struct Parameter {
+  std::string name;     // the full path, as in the checkpoint
+  Tensor tensor;        // a leaf of the tape (unless frozen), this rank's part
+  Placement placement;  // which part of the global parameter that is
+  Init init;
+  // Shares its storage with another parameter, but collects a gradient of its own; the optimizer
+  // adds the two up (GPT-2's lm_head.weight is transformer.wte.weight).
+  Parameter* tied_to = nullptr;
+  // Ranks that hold the same values but see only a part of the gradient, which must be summed over
+  // them: norms under sequence parallelism. nullptr: none.
+  Group gradient_group;
+};
+
+// What all layers of a model are built with.
+struct BuildContext {
+  DType dtype = DType::kFloat32;
+  Device device = Device::Cpu();
+  uint64_t seed = 0;
+  // False leaves parameters uninitialised, for weights that are about to be loaded.
+  bool initialise = true;
+  Group tensor_parallel = nullptr;  // nullptr: one rank
+  // Norms, dropout and residuals work on this rank's share of the sequence (Korthikanti et al.).
+  bool sequence_parallel = false;
+  // The blocks of a model to build: a pipeline stage. end < 0 means all from `first_block` on.
+  int first_block = 0;
+  int end_block = -1;
+  // Called with each parameter as it is made, before the next one is: ZeRO-3 shards it here.
+  std::function<void(Parameter&)> on_parameter = nullptr;
+};
+
+// Where in the model a layer stands.
+struct Scope {
+  std::string path;
+  Module* parent = nullptr;
+  std::shared_ptr<const BuildContext> build;
+
+  static Scope Root(const BuildContext& build) {
+    return {"", nullptr, std::make_shared<const BuildContext>(build)};
+  }
+};
+
+// Fire around every Forward of a module. Backward hooks fire when the gradient of the module's
+// result arrives, and when that of its (first) input is whole; a module whose input takes no part
+// in differentiation has no post-backward.
+struct ModuleHooks {
+  std::function<void(Module&)> pre_forward;
+  std::function<void(Module&)> post_forward;
+  std::function<void(Module&)> pre_backward;
+  std::function<void(Module&)> post_backward;
+};
+
+class Module {
+ public:
+  explicit Module(const Scope& scope);
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& path() const { return path_; }
+  const BuildContext& build() const { return *build_; }
+  const std::vector<Module*>& children() const { return children_; }
+
+  // This module, then its descendants, in order of construction.
+  void VisitModules(const std::function<void(Module&)>& visit);
+  void VisitParameters(const std::function<void(Parameter&)>& visit);
+  std::vector<Parameter*> Parameters();
+  // nullptr when there is none of that (full) name.
+  Parameter* FindParameter(std::string_view name);
+  // Elements of the global parameters, each tied one once; of those that train only if asked.
+  int64_t ParameterCount(bool trainable_only = false);
+
+  // Dropout is active in training only. Modules begin in training.
+  void Train(bool training = true);
+  void Eval() { Train(false); }
+  bool training() const { return training_; }
+
+  // Casts or moves every parameter; gradients are dropped. Optimizers are made afterwards.
+  void To(DType dtype);
+  void To(const Device& device);
+  // Parameters whose name contains `pattern` stop (or start again) to train. Returns how many.
+  int Freeze(std::string_view pattern = "", bool frozen = true);
+  void ZeroGrad();
+
+  // Name to tensor; the tensors are the parameters' own, off the tape. Tied ones appear once.
+  std::map<std::string, Tensor> StateDict();
+  // Copies (and casts) tensors of local shape in. Names that are missing or unknown, and shapes
+  // that differ, are reported by name; nothing is changed then.
+  absl::Status LoadStateDict(const std::map<std::string, Tensor>& state);
+
+  // A table of parameters: name, shape, dtype, count.
+  std::string Summary();
+
+  // Returns an id for RemoveHooks.
+  int AddHooks(ModuleHooks hooks);
+  void RemoveHooks(int id);
+
+ protected:
+  Scope Child(const std::string& name);
+  // `name` is relative ("weight"). The reference stays valid as long as the module.
+  Parameter& AddParameter(const std::string& name, const Placement& placement, const Init& init);
+  // A parameter that shares `source`'s storage.
+  Parameter& AddTiedParameter(const std::string& name, Parameter& source);
+
+  // Runs `body` (a Forward's) between the hooks. `input` is what post-backward waits for. The
+  // result is a Tensor, or a type with `std::vector<Tensor> tensors() const`.
+  template <typename Body>
+  auto Call(const Tensor& input, Body body) {
+    const PathScope in_module(this);
+    Fire(&ModuleHooks::pre_forward);
+    WatchInput(input);
+    auto result = body();
+    WatchOutputs(result);
+    Fire(&ModuleHooks::post_forward);
+    return result;
+  }
+
+ private:
+  // Makes CurrentModulePath() this module's for the duration of a call.
+  class PathScope {
+   public:
+    explicit PathScope(const Module* module);
+    ~PathScope();
+
+   private:
+    const Module* previous_;
+  };
+
+  void Fire(std::function<void(Module&)> ModuleHooks::*hook);
+  void WatchInput(const Tensor& input);
+  void WatchOutput(const Tensor& output);
+  void WatchOutputs(const Tensor& output) { WatchOutput(output); }
+  template <typename Result>
+  void WatchOutputs(const Result& result) {
+    for (const Tensor& t : result.tensors()) WatchOutput(t);
+  }
+  void Convert(const std::function<Tensor(const Tensor&)>& convert);
+
+  const std::string path_;
+  const std::shared_ptr<const BuildContext> build_;
+  std::vector<Module*> children_;
+  std::vector<std::unique_ptr<Parameter>> parameters_;
+  std::map<int, ModuleHooks> hooks_;
+  int next_hook_ = 0;
+  bool training_ = true;
+};
+
+// The path of the module whose Forward runs on this thread, "" outside of any: for messages.
+std::string CurrentModulePath();
+
+// What a step's forward passes share: the keys of random bits and how the loss is reduced.
+struct ForwardContext {
+  uint64_t seed = 0;
+  uint64_t step = 0;         // optimizer step, from 1
+  uint64_t micro_batch = 0;  // index over accumulation and data-parallel ranks
+  // Length of the whole sequence where the layers see a share of it (sequence parallelism).
+  int64_t sequence_length = 0;
+};
+
+}  // namespace tessera::nn
+
+#endif  // TESSERA_NN_MODULE_H_

@@ -1,0 +1,51 @@
+#include "nn/norm.h"
+
+namespace tessera::nn {
+namespace {
+
+Group PartialGradients(const BuildContext& build) {
+  return build.sequence_parallel ? build.tensor_parallel : nullptr;
+}
+
+}  // namespace
+
+LayerNorm::LayerNorm(const NormConfig& config, const Scope& scope)
+    : Module(scope),
+      config_(config),
+      weight_(AddParameter("weight", Placement::Whole({config.width}), Init::Ones())) {
+  weight_.gradient_group = PartialGradients(build());
+  if (!config.bias) return;
+  bias_ = &AddParameter("bias", Placement::Whole({config.width}), Init::Zeros());
+  bias_->gradient_group = PartialGradients(build());
+}
+
+Tensor LayerNorm::Forward(const Tensor& x) {
+  return Call(x, [&] {
+    return tessera::LayerNorm(x, weight_.tensor, bias_ ? bias_->tensor : Tensor(), config_.eps);
+  });
+}
+
+NormResult LayerNorm::ForwardResidual(const Tensor& x, const Tensor& residual) {
+  return Call(x, [&] {
+    return NormResult{LayerNormResidual(x, residual, weight_.tensor,
+                                        bias_ ? bias_->tensor : Tensor(), config_.eps)};
+  });
+}
+
+RmsNorm::RmsNorm(const NormConfig& config, const Scope& scope)
+    : Module(scope),
+      config_(config),
+      weight_(AddParameter("weight", Placement::Whole({config.width}), Init::Ones())) {
+  weight_.gradient_group = PartialGradients(build());
+}
+
+Tensor RmsNorm::Forward(const Tensor& x) {
+  return Call(x, [&] { return tessera::RmsNorm(x, weight_.tensor, config_.eps); });
+}
+
+NormResult RmsNorm::ForwardResidual(const Tensor& x, const Tensor& residual) {
+  return Call(
+      x, [&] { return NormResult{RmsNormResidual(x, residual, weight_.tensor, config_.eps)}; });
+}
+
+}  // namespace tessera::nn

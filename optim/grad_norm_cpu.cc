@@ -1,0 +1,81 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/cpu_isa.h"
+#include "optim/chunk_loop.h"
+#include "optim/grad_norm_chunks.h"
+#include "optim/grad_norm_kernel.h"
+
+namespace tessera::optim {
+namespace {
+
+const GradChunks& Chunks() {
+  switch (ActiveIsa()) {
+    case CpuIsa::kAvx512:
+      return avx512::kGradChunks;
+    case CpuIsa::kAvx2:
+      return avx2::kGradChunks;
+    case CpuIsa::kBaseline:
+      break;
+  }
+  return baseline::kGradChunks;
+}
+
+GradType TypeOf(DType dtype) {
+  return dtype == DType::kFloat32    ? GradType::kFloat32
+         : dtype == DType::kBFloat16 ? GradType::kBFloat16
+         : dtype == DType::kFloat16  ? GradType::kFloat16
+                                     : GradType::kFloat64;
+}
+
+ChunkLoop LoopOver(const std::vector<GradArray>& grads, int64_t chunk) {
+  ChunkLoop loop(chunk);
+  for (const GradArray& grad : grads) loop.Add(grad.n);
+  return loop;
+}
+
+void* At(const GradArray& grad, int64_t i) {
+  return static_cast<char*>(grad.data) + i * static_cast<int64_t>(DTypeSize(grad.dtype));
+}
+
+void SquareSumsCpu(const SquareSumArgs& args) {
+  const GradChunks& chunks = Chunks();
+  LoopOver(args.grads, args.chunk).Run([&](size_t index, int64_t begin, int64_t n, int64_t chunk) {
+    const GradArray& grad = args.grads[index];
+    args.sums[chunk] = chunks.square_sum(TypeOf(grad.dtype), At(grad, begin), n);
+  });
+}
+
+void CombineSumsCpu(const CombineSumsArgs& args) {
+  double total = 0;
+  for (int64_t i = 0; i < args.n; ++i) total += args.sums[i];
+  *args.total = total;
+}
+
+void ClipFactorCpu(const ClipFactorArgs& args) {
+  const double scale = args.loss_scale != nullptr ? static_cast<double>(*args.loss_scale) : 1.0;
+  const double norm = std::sqrt(*args.squared_norm) / scale;
+  *args.norm = static_cast<float>(norm);
+  // A norm that is no number clips nothing.
+  *args.factor = static_cast<float>(std::min(1.0, args.max_norm / (norm + 1e-6)));
+  if (args.found_inf != nullptr && !std::isfinite(norm)) *args.found_inf = 1.0f;
+}
+
+void ScaleGradsCpu(const ScaleGradsArgs& args) {
+  double factor = *args.clip_factor;
+  if (args.loss_scale != nullptr) factor /= static_cast<double>(*args.loss_scale);
+  if (factor == 1.0) return;
+  const GradChunks& chunks = Chunks();
+  LoopOver(args.grads, 16384).Run([&](size_t index, int64_t begin, int64_t n, int64_t) {
+    const GradArray& grad = args.grads[index];
+    chunks.scale(TypeOf(grad.dtype), At(grad, begin), n, factor);
+  });
+}
+
+TESSERA_REGISTER_KERNEL(square_sums, DeviceType::kCpu, SquareSumsCpu);
+TESSERA_REGISTER_KERNEL(combine_sums, DeviceType::kCpu, CombineSumsCpu);
+TESSERA_REGISTER_KERNEL(clip_factor, DeviceType::kCpu, ClipFactorCpu);
+TESSERA_REGISTER_KERNEL(scale_grads, DeviceType::kCpu, ScaleGradsCpu);
+
+}  // namespace
+}  // namespace tessera::optim

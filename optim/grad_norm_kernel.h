@@ -1,0 +1,58 @@
+// What the kernels of gradient norms are given.
+#ifndef TESSERA_OPTIM_GRAD_NORM_KERNEL_H_
+#define TESSERA_OPTIM_GRAD_NORM_KERNEL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/kernel_table.h"
+
+namespace tessera::optim {
+
+// A contiguous gradient.
+struct GradArray {
+  int64_t n;
+  DType dtype;
+  void* data;
+};
+
+struct SquareSumArgs {
+  const std::vector<GradArray>& grads;
+  int64_t chunk;  // elements that one partial sum covers
+  double* sums;   // one per chunk, arrays in order, "="
+};
+
+// *total = sums[0] + sums[1] + ... in order.
+struct CombineSumsArgs {
+  int64_t n;
+  const double* sums;
+  double* total;
+};
+
+// norm = sqrt(squared_norm) / loss_scale, factor = min(1, max_norm / (norm + 1e-6)), and
+// *found_inf = 1 where the norm is not finite.
+struct ClipFactorArgs {
+  const double* squared_norm;
+  const float* loss_scale;  // or nullptr: 1
+  double max_norm;
+  float* norm;
+  float* factor;
+  float* found_inf;  // or nullptr
+};
+
+// grads *= clip_factor / loss_scale.
+struct ScaleGradsArgs {
+  const std::vector<GradArray>& grads;
+  const float* clip_factor;
+  const float* loss_scale;  // or nullptr: 1
+};
+
+inline KernelTable<SquareSumArgs> square_sums{"gradient norm"};
+inline KernelTable<CombineSumsArgs> combine_sums{"gradient norm sum"};
+inline KernelTable<ClipFactorArgs> clip_factor{"clip factor"};
+inline KernelTable<ScaleGradsArgs> scale_grads{"gradient scaling"};
+
+}  // namespace tessera::optim
+
+#endif  // TESSERA_OPTIM_GRAD_NORM_KERNEL_H_

@@ -1,0 +1,58 @@
+// What an optimizer works on: named leaves, in groups that share their hyperparameters.
+//
+//   Tensor w = RequireGrad(...);
+//   std::vector<Parameter> parameters = {{"lm_head.weight", w, {}}};
+//   ParameterGroup group{.parameters = parameters, .weight_decay = 0.1};
+//
+// The order of a list of parameters is the model's and the same on every rank: sums over parameters
+// (gradient norms) are taken in it.
+#ifndef TESSERA_OPTIM_PARAMETER_H_
+#define TESSERA_OPTIM_PARAMETER_H_
+
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace tessera::optim {
+
+// One thing to be optimised: a leaf (autograd/autograd.h) by its Hugging Face name, and the leaves
+// tied to it: they share its storage but collect gradients of their own (GPT-2's `wte` and
+// `lm_head`), since a weight's uses are summed apart and joined after the last micro-batch.
+struct Parameter {
+  std::string name;
+  Tensor tensor;
+  std::vector<Tensor> tied;
+};
+
+struct ParameterGroup {
+  std::vector<Parameter> parameters;
+  double weight_decay = 0;
+  double lr_scale = 1;  // times the optimizer's learning rate
+  std::string name;
+};
+
+// Adds up the gradients of tied leaves: grad(tensor) = grad(tensor) + grad(tied[0]) + ... in that
+// order, in the gradient's dtype, and leaves the tied ones without gradient. A second call does
+// nothing, so that clipping and stepping may both call it.
+void JoinTiedGradients(const std::vector<Parameter>& parameters);
+
+enum class ZeroGradMode {
+  kRelease,    // no gradient is left; the next backward pass brings new memory
+  kFillZeros,  // existing gradient buffers stay (views into communication buckets) and become zero
+};
+
+void ZeroGrad(const std::vector<Parameter>& parameters, ZeroGradMode mode = ZeroGradMode::kRelease);
+
+// The gradient of a leaf; undefined when there is none or the leaf has been frozen by `DropGrad`.
+Tensor GradOrNone(const Tensor& leaf);
+
+// The parameters of all groups, group by group.
+std::vector<Parameter> AllParameters(const std::vector<ParameterGroup>& groups);
+
+// The device that all of them live on (the CPU for none). Throws Error when there are several.
+Device CommonDevice(const std::vector<Parameter>& parameters);
+
+}  // namespace tessera::optim
+
+#endif  // TESSERA_OPTIM_PARAMETER_H_

@@ -1,0 +1,38 @@
+// Which parameters decay.
+//
+//   std::vector<ParameterGroup> groups = SplitByDecay(parameters, {.weight_decay = 0.1});
+//   AdamW optimizer(groups, {.lr = 3e-4});
+//
+// Matrices and embeddings (ndim >= 2) decay; biases and norms (ndim < 2) do not, as nanoGPT's and
+// Megatron-LM's recipes for GPT have it. Names can say otherwise. To be applied to the model's
+// parameters before any flattening into shards, which would make everything one-dimensional.
+#ifndef TESSERA_OPTIM_PARAMETER_GROUPS_H_
+#define TESSERA_OPTIM_PARAMETER_GROUPS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optim/parameter.h"
+
+namespace tessera::optim {
+
+struct DecayOptions {
+  double weight_decay = 0;
+  // Name patterns that go before the rule by ndim, `no_decay` first: "*" stands for any run of
+  // characters, and the whole name must match ("*.wpe.weight", "*norm*").
+  std::vector<std::string> no_decay;
+  std::vector<std::string> decay;
+};
+
+// The groups "decay" and "no_decay" (weight_decay 0), each in the given order; an empty one is left
+// out.
+std::vector<ParameterGroup> SplitByDecay(const std::vector<Parameter>& parameters,
+                                         const DecayOptions& options);
+
+// Whether the whole name matches a pattern of characters and "*".
+bool MatchesPattern(std::string_view name, std::string_view pattern);
+
+}  // namespace tessera::optim
+
+#endif  // TESSERA_OPTIM_PARAMETER_GROUPS_H_

@@ -1,0 +1,93 @@
+#include "optim/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tessera::optim {
+namespace {
+
+double At(const ScheduleConfig& config, int64_t step) {
+  const absl::StatusOr<Schedule> schedule = MakeSchedule(config);
+  EXPECT_TRUE(schedule.ok()) << schedule.status();
+  return schedule.ok() ? schedule->At(step) : NAN;
+}
+
+TEST(ScheduleTest, WarmUpRisesFromALittle) {
+  for (const char* kind : {"constant", "linear", "cosine", "inverse_sqrt"}) {
+    const ScheduleConfig config{kind, 0.5, 0, 4, 10};
+    EXPECT_DOUBLE_EQ(At(config, 1), 0.125) << kind;
+    EXPECT_DOUBLE_EQ(At(config, 2), 0.25) << kind;
+    EXPECT_DOUBLE_EQ(At(config, 3), 0.375) << kind;
+    EXPECT_DOUBLE_EQ(At(config, 4), 0.5) << kind;
+    EXPECT_DOUBLE_EQ(At(config, 0), 0.125) << kind;
+  }
+}
+
+TEST(ScheduleTest, Constant) {
+  EXPECT_EQ(At({"constant", 0.3, 0, 0, 0}, 1), 0.3);
+  EXPECT_EQ(At({"constant", 0.3, 0.1, 5, 0}, 1000000), 0.3);
+}
+
+TEST(ScheduleTest, LinearFallsEvenly) {
+  const ScheduleConfig config{"linear", 1.0, 0.2, 2, 10};
+  for (int64_t step = 3; step <= 10; ++step) {
+    EXPECT_NEAR(At(config, step), 1.0 - 0.1 * static_cast<double>(step - 2), 1e-15);
+  }
+  EXPECT_EQ(At(config, 10), 0.2);
+  EXPECT_EQ(At(config, 11), 0.2);
+}
+
+// Points of the half cosine known without computing one.
+TEST(ScheduleTest, CosineFallsAlongAHalfWave) {
+  const ScheduleConfig config{"cosine", 3e-4, 1e-4, 10, 22};
+  EXPECT_NEAR(At(config, 14), 1e-4 + 2e-4 * 0.75, 1e-18);  // a third: cos = 1/2
+  EXPECT_NEAR(At(config, 16), 2e-4, 1e-18);                // half way
+  EXPECT_NEAR(At(config, 18), 1e-4 + 2e-4 * 0.25, 1e-18);
+  EXPECT_EQ(At(config, 22), 1e-4);
+  EXPECT_EQ(At(config, std::numeric_limits<int64_t>::max()), 1e-4);
+  for (int64_t step = 11; step <= 22; ++step) {
+    EXPECT_LT(At(config, step), At(config, step - 1));
+  }
+}
+
+TEST(ScheduleTest, InverseSquareRoot) {
+  const ScheduleConfig config{"inverse_sqrt", 1.0, 0.1, 16, 0};
+  EXPECT_DOUBLE_EQ(At(config, 64), 0.5);
+  EXPECT_DOUBLE_EQ(At(config, 256), 0.25);
+  EXPECT_DOUBLE_EQ(At(config, 1600), 0.1);
+  EXPECT_DOUBLE_EQ(At(config, 3000), 0.1) << "min_lr";
+  EXPECT_DOUBLE_EQ(At({"inverse_sqrt", 1.0, 0, 0, 0}, 4), 0.5);
+  EXPECT_DOUBLE_EQ(At({"inverse_sqrt", 1.0, 0, 0, 0}, 1), 1.0);
+}
+
+TEST(ScheduleTest, WarmUpMayOutlastTheRun) {
+  const ScheduleConfig config{"cosine", 1.0, 0.5, 100, 10};
+  EXPECT_DOUBLE_EQ(At(config, 10), 0.1);
+  EXPECT_DOUBLE_EQ(At(config, 100), 1.0);
+  EXPECT_DOUBLE_EQ(At(config, 101), 0.5);
+}
+
+TEST(ScheduleTest, KnownByOtherNames) {
+  EXPECT_NEAR(At(CosineAnnealingWarmupLR(2.0, 20, 10, 1.0), 15), 1.5, 1e-15);
+  EXPECT_NEAR(At(LinearWarmupLR(2.0, 20, 10), 15), 1.0, 1e-15);
+  EXPECT_EQ(At(LinearWarmupLR(2.0, 20, 10), 5), 1.0);
+}
+
+TEST(ScheduleTest, RefusesBadConfigurations) {
+  const auto message = [](const ScheduleConfig& config) {
+    return Message(MakeSchedule(config).status());
+  };
+  EXPECT_NE(message({"cosin", 1, 0, 0, 10}).find("'cosin'"), std::string::npos);
+  EXPECT_EQ(message({"constant", -1, 0, 0, 0}).rfind("lr is -1", 0), 0u);
+  EXPECT_EQ(message({"constant", NAN, 0, 0, 0}).rfind("lr is", 0), 0u);
+  EXPECT_EQ(message({"constant", 1, 2, 0, 0}).rfind("min_lr is 2", 0), 0u);
+  EXPECT_EQ(message({"constant", 1, NAN, 0, 0}).rfind("min_lr is", 0), 0u);
+  EXPECT_EQ(message({"constant", 1, 0, -1, 0}).rfind("warmup_steps is -1", 0), 0u);
+  EXPECT_NE(message({"cosine", 1, 0, 0, 0}).find("total steps"), std::string::npos);
+  EXPECT_NE(message({"linear", 1, 0, 0, -5}).find("total steps"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::optim

@@ -1,0 +1,67 @@
+// What the kernels of a step are given: all tensors of an optimizer at once.
+#ifndef TESSERA_OPTIM_UPDATE_KERNEL_H_
+#define TESSERA_OPTIM_UPDATE_KERNEL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/kernel_table.h"
+
+namespace tessera::optim {
+
+// Elements that one thread updates at a time.
+inline constexpr int64_t kUpdateChunk = 16384;
+
+// One parameter; every tensor is contiguous with n elements.
+struct UpdateTensor {
+  int64_t n;
+  DType dtype;       // of the parameter
+  DType grad_dtype;  // a half or float32 parameter has no float64 gradient
+  void* param;       // "="
+  const void* grad;
+  float* master;    // half precision only: the weights themselves; param = their rounding
+  void* first;      // exp_avg or momentum, AccumulateDType(dtype), "="; nullptr: none
+  void* second;     // exp_avg_sq, likewise
+  double lr_scale;  // times the learning rate
+  double weight_decay;
+};
+
+// Device scalars; grad * clip_factor / loss_scale is what counts, and found_inf != 0 makes the
+// kernels do nothing.
+struct UpdateScalars {
+  const double* learning_rate;
+  int64_t* step;             // the step being taken, from 1
+  const float* clip_factor;  // or nullptr: 1
+  const float* loss_scale;   // or nullptr: 1
+  const float* found_inf;    // or nullptr: 0
+};
+
+// Only advances *step: by one unless found_inf. Launched before the update.
+struct AdvanceArgs {
+  UpdateScalars scalars;
+};
+
+struct AdamArgs {
+  const std::vector<UpdateTensor>& tensors;
+  UpdateScalars scalars;
+  double beta1;
+  double beta2;
+  double eps;
+  bool decoupled;  // AdamW's weight decay; otherwise it is added to the gradient
+};
+
+struct SgdArgs {
+  const std::vector<UpdateTensor>& tensors;
+  UpdateScalars scalars;
+  double momentum;
+  bool nesterov;
+};
+
+inline KernelTable<AdvanceArgs> advance_step{"optimizer step count"};
+inline KernelTable<AdamArgs> adam_update{"adam"};
+inline KernelTable<SgdArgs> sgd_update{"sgd"};
+
+}  // namespace tessera::optim
+
+#endif  // TESSERA_OPTIM_UPDATE_KERNEL_H_
