@@ -115,6 +115,8 @@ class Module {
   // This module, then its descendants, in order of construction.
   void VisitModules(const std::function<void(Module&)>& visit);
   void VisitParameters(const std::function<void(Parameter&)>& visit);
+  // Without those of its descendants.
+  const std::vector<std::unique_ptr<Parameter>>& own_parameters() const { return parameters_; }
   std::vector<Parameter*> Parameters();
   // nullptr when there is none of that (full) name.
   Parameter* FindParameter(std::string_view name);

@@ -55,7 +55,7 @@ Tensor ChunkSquareSums(const std::vector<Tensor>& tensors, Device device) {
     chunks += (t.numel() + kNormChunk - 1) / kNormChunk;
     contiguous.push_back(t.ContiguousCopy());
   }
-  const Tensor sums = Empty({chunks}, DType::kFloat64, device);
+  Tensor sums = Empty({chunks}, DType::kFloat64, device);
   const std::vector<GradArray> arrays = ArraysOf(contiguous);
   square_sums.Launch(device, {arrays, kNormChunk, static_cast<double*>(sums.raw_data())});
   return sums;
@@ -65,7 +65,7 @@ Tensor CombineSquareSums(const Tensor& sums) {
   TESSERA_CHECK(sums.dtype() == DType::kFloat64 && sums.ndim() == 1 && sums.is_contiguous(),
                 "clip_grad_norm", "partial sums are ", sums,
                 ", expected contiguous float64[chunks]");
-  const Tensor total = Empty({}, DType::kFloat64, sums.device());
+  Tensor total = Empty({}, DType::kFloat64, sums.device());
   combine_sums.Launch(sums.device(), {sums.numel(), static_cast<const double*>(sums.raw_data()),
                                       static_cast<double*>(total.raw_data())});
   return total;

@@ -24,15 +24,15 @@ struct ClipOptions {
   // Larger norms are scaled down to it; > 0, infinity only measures.
   double max_norm = std::numeric_limits<double>::infinity();
   // 0-d float32 that the loss, and so every gradient, was multiplied by; norms are without it.
-  Tensor loss_scale;
+  Tensor loss_scale = {};
   // 0-d float32, set to 1 when the norm is not finite and left alone otherwise.
-  Tensor found_inf;
+  Tensor found_inf = {};
   // Parallel runs: called with this rank's squared norm (0-d float64, in place) to sum it over the
   // ranks that hold other parameters or other parts of them.
-  std::function<void(const Tensor& squared_norm)> reduce;
+  std::function<void(const Tensor& squared_norm)> reduce = {};
   // Parallel runs: whether this rank adds the parameter to the norm. A parameter that several ranks
   // hold is counted by one of them. All are counted when empty.
-  std::function<bool(const Parameter&)> counted;
+  std::function<bool(const Parameter&)> counted = {};
 };
 
 // 0-d float32 tensors on the parameters' device.

@@ -43,7 +43,7 @@ void* DataOrNull(const Tensor& t) { return t.defined() ? t.raw_data() : nullptr;
 
 // What the kernels can read: contiguous, and float64 only for float64 parameters.
 Tensor KernelGrad(const Parameter& parameter) {
-  const Tensor grad = GradOrNone(parameter.tensor);
+  Tensor grad = GradOrNone(parameter.tensor);
   if (!grad.defined()) return grad;
   TESSERA_CHECK(IsFloating(grad.dtype()) && grad.device() == parameter.tensor.device(), "optimizer",
                 "'", parameter.name, "' is ", parameter.tensor, ", its gradient ", grad);

@@ -28,9 +28,9 @@ namespace tessera::optim {
 // Factors of one step: 0-d float32 tensors on the parameters' device, each of which may be left
 // out. The gradients are taken as grad * clip_factor / loss_scale.
 struct StepInputs {
-  Tensor clip_factor;  // from ClipGradNorm (optim/clip.h)
-  Tensor loss_scale;   // what the loss was multiplied by (optim/grad_scaler.h)
-  Tensor found_inf;    // not zero: the step changes nothing, the step count included
+  Tensor clip_factor = {};  // from ClipGradNorm (optim/clip.h)
+  Tensor loss_scale = {};   // what the loss was multiplied by (optim/grad_scaler.h)
+  Tensor found_inf = {};    // not zero: the step changes nothing, the step count included
 };
 
 // Called with each state. `parameter` is the parameter's name, or "" for what belongs to the whole

@@ -22,14 +22,14 @@ namespace tessera::optim {
 struct Parameter {
   std::string name;
   Tensor tensor;
-  std::vector<Tensor> tied;
+  std::vector<Tensor> tied = {};
 };
 
 struct ParameterGroup {
   std::vector<Parameter> parameters;
   double weight_decay = 0;
   double lr_scale = 1;  // times the optimizer's learning rate
-  std::string name;
+  std::string name = {};
 };
 
 // Adds up the gradients of tied leaves: grad(tensor) = grad(tensor) + grad(tied[0]) + ... in that

@@ -21,8 +21,8 @@ struct DecayOptions {
   double weight_decay = 0;
   // Name patterns that go before the rule by ndim, `no_decay` first: "*" stands for any run of
   // characters, and the whole name must match ("*.wpe.weight", "*norm*").
-  std::vector<std::string> no_decay;
-  std::vector<std::string> decay;
+  std::vector<std::string> no_decay = {};
+  std::vector<std::string> decay = {};
 };
 
 // The groups "decay" and "no_decay" (weight_decay 0), each in the given order; an empty one is left

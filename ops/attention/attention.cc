@@ -104,7 +104,7 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
   const bool fits = q.ndim() == 4 && k.ndim() == 4 && k.shape() == v.shape() &&
                     IsFloating(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype() &&
                     q.device() == k.device() && q.device() == v.device() &&
-                    q.size(0) == k.size(0) && q.size(3) == k.size(3) && 
+                    q.size(0) == k.size(0) && q.size(3) == k.size(3) &&
                     (k.size(1) == 0 ? q.size(1) == 0 : q.size(1) % k.size(1) == 0);
   TESSERA_CHECK(fits, kName, "q ", q, ", k ", k, ", v ", v);
   const int64_t b = q.size(0);

@@ -24,6 +24,7 @@
 #include "core/cpu_isa.h"
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm.h"
+#include "ops/matmul/gemm_kernel.h"
 
 namespace tessera {
 namespace {
@@ -139,6 +140,22 @@ void RunPeer(benchmark::State& state, const Shape& s, const Peer& peer) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
+// One core's tile product on operands in its first-level cache: what a core can reach at all.
+void RunTile(benchmark::State& state) {
+  const IsaTable<const GemmKernels<float>> table{&baseline::kGemmFloat, &avx2::kGemmFloat,
+                                                 &avx512::kGemmFloat};
+  const GemmKernels<float>& kernels = *table.Select();
+  constexpr int64_t kDepth = 128, kTimes = 1000;
+  const std::vector<float> a = Uniform(kernels.mr * kDepth, 1), b = Uniform(kernels.nr * kDepth, 2);
+  std::vector<float> c(static_cast<size_t>(kernels.mr * kernels.nr));
+  for (auto _ : state) {
+    for (int64_t i = 0; i < kTimes; ++i) {
+      kernels.tile(kDepth, a.data(), b.data(), c.data(), kernels.nr, 1.0f, false);
+    }
+  }
+  Report(state, {"tile", kernels.mr * kTimes, kernels.nr, kDepth, false, false});
+}
+
 }  // namespace
 }  // namespace tessera
 
@@ -154,6 +171,7 @@ int main(int argc, char** argv) {
   if (path != nullptr && !OpenPeer(path, &peer)) return 1;
   benchmark::AddCustomContext("threads", std::to_string(NumThreads()));
   benchmark::AddCustomContext("isa", std::string(CpuIsaName(ActiveIsa())));
+  benchmark::RegisterBenchmark("tile/f32", RunTile)->Unit(benchmark::kMillisecond)->UseRealTime();
   for (const Shape& shape : kShapes) {
     const auto add = [&](const std::string& what, auto run) {
       benchmark::RegisterBenchmark((std::string(shape.name) + "/" + what).c_str(), run)

@@ -128,12 +128,6 @@ TESSERA_SIMD void PackPanel(const T* src, int64_t ws, int64_t ds, int64_t width,
     if (ds == 1) return PackColumns<kPanel>(src, ws, width, depth, dst);
   } else if constexpr (kPanel * 2 == kLanes) {
     if (ds == 1 && width == kPanel) return PackColumnsHalf(src, ws, depth, dst);
-    if (ws == 1 && width == kPanel) {
-      for (int64_t k = 0; k < depth; ++k) {
-        StoreN(dst + k * kPanel, LoadN(src + k * ds, kPanel), kPanel);
-      }
-      return;
-    }
   }
   PackStrided<kPanel>(src, ws, ds, width, depth, dst);
 }
@@ -162,6 +156,17 @@ void Pack(const GemmView& view, int64_t width, int64_t depth, E* dst) {
                 Store(to + w * depth + x, Load(src + k * ds + w + x));
                 __builtin_prefetch(src + (k + 6) * ds + w + x);
               }
+            }
+          }
+        }
+        if constexpr (kPanel * 2 == kWidth && sizeof(E) == 4) {
+          // The same for panels of half a vector, two at a time.
+          const int64_t whole = ws == 1 ? width / kWidth * kWidth : 0;
+          for (int64_t k = 0; k < depth && whole > 0; ++k) {
+            E* to = dst + k * kPanel;
+            for (w = 0; w < whole; w += kWidth) {
+              StoreHalves(to + w * depth, to + (w + kPanel) * depth, Load(src + k * ds + w));
+              __builtin_prefetch(src + (k + 6) * ds + w);
             }
           }
         }

@@ -1,0 +1,135 @@
+#include "models/generation/beam_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "models/generation/incremental_decoder.h"
+#include "models/generation/token_choice.h"
+
+namespace tessera::models {
+namespace {
+
+struct Beam {
+  std::vector<int64_t> ids;  // prompt and new tokens
+  double log_p = 0;
+};
+
+struct Candidate {
+  double log_p;
+  size_t beam;
+  int64_t id;
+};
+
+struct Finished {
+  double score;
+  std::vector<int64_t> ids;  // new tokens
+};
+
+class Search {
+ public:
+  Search(const GenerationConfig& config, size_t prompt_size, int64_t limit)
+      : config_(config),
+        width_(static_cast<size_t>(config.num_beams)),
+        prompt_size_(prompt_size),
+        limit_(limit) {}
+
+  bool IsEnd(int64_t id) const {
+    const std::vector<int64_t>& eos = config_.eos_token_ids;
+    return std::find(eos.begin(), eos.end(), id) != eos.end();
+  }
+
+  // The likeliest continuations of all beams: so many that num_beams of them do not end the text.
+  std::vector<Candidate> Best(const std::vector<Beam>& beams,
+                              std::vector<std::vector<double>>* scores) const {
+    std::vector<Candidate> all;
+    for (size_t b = 0; b < beams.size(); ++b) {
+      std::vector<double>& log_p = (*scores)[b];
+      LogSoftmaxInPlace(&log_p);
+      PenaliseRepetition(config_.repetition_penalty, beams[b].ids, &log_p);
+      for (size_t id = 0; id < log_p.size(); ++id) {
+        all.push_back({beams[b].log_p + log_p[id], b, static_cast<int64_t>(id)});
+      }
+    }
+    const size_t wanted = std::max<size_t>(2, 1 + config_.eos_token_ids.size()) * width_;
+    const size_t count = std::min(all.size(), wanted);
+    std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count), all.end(),
+                      [](const Candidate& a, const Candidate& b) {
+                        if (a.log_p != b.log_p) return a.log_p > b.log_p;
+                        return std::pair(a.beam, a.id) < std::pair(b.beam, b.id);
+                      });
+    all.resize(count);
+    return all;
+  }
+
+  // `length` new tokens, this one included. Returns the beams that go on, with the rows they
+  // continue.
+  std::vector<Beam> Advance(const std::vector<Beam>& beams, const std::vector<Candidate>& best,
+                            int64_t length, std::vector<int64_t>* rows) {
+    std::vector<Beam> next;
+    rows->clear();
+    for (size_t rank = 0; rank < best.size(); ++rank) {
+      const Candidate& c = best[rank];
+      if (IsEnd(c.id) || length == limit_) {
+        if (rank < width_) Finish(beams[c.beam], c, length);
+      } else if (next.size() < width_) {
+        next.push_back({beams[c.beam].ids, c.log_p});
+        next.back().ids.push_back(c.id);
+        rows->push_back(static_cast<int64_t>(c.beam));
+      }
+    }
+    return next;
+  }
+
+  // Whether no beam can still become better than what is finished.
+  bool IsOver(const std::vector<Beam>& beams, int64_t length) const {
+    if (beams.empty() || length == limit_) return true;
+    if (finished_.size() < width_) return false;
+    return config_.early_stopping || Score(beams[0].log_p, length) <= finished_.back().score;
+  }
+
+  std::vector<int64_t> Winner() const { return finished_.front().ids; }
+
+ private:
+  double Score(double log_p, int64_t length) const {
+    return log_p / std::pow(static_cast<double>(length), config_.length_penalty);
+  }
+
+  void Finish(const Beam& beam, const Candidate& c, int64_t length) {
+    Finished text = {Score(c.log_p, length),
+                     {beam.ids.begin() + static_cast<std::ptrdiff_t>(prompt_size_), beam.ids.end()}};
+    text.ids.push_back(c.id);
+    const auto at = std::upper_bound(
+        finished_.begin(), finished_.end(), text,
+        [](const Finished& a, const Finished& b) { return a.score > b.score; });
+    finished_.insert(at, std::move(text));
+    if (finished_.size() > width_) finished_.pop_back();
+  }
+
+  const GenerationConfig& config_;
+  const size_t width_;
+  const size_t prompt_size_;
+  const int64_t limit_;
+  std::vector<Finished> finished_;  // the best first, at most num_beams
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<int64_t>> BeamSearch(Model& model, const std::vector<int64_t>& prompt,
+                                                int64_t limit, const GenerationConfig& config) {
+  IncrementalDecoder decoder(model);
+  Search search(config, prompt.size(), limit);
+  std::vector<Beam> beams = {{prompt, 0.0}};
+  std::vector<std::vector<int64_t>> tokens = {prompt};
+  for (int64_t length = 1;; ++length) {
+    TESSERA_ASSIGN_OR_RETURN(std::vector<std::vector<double>> scores, decoder.Feed(tokens));
+    std::vector<int64_t> rows;
+    beams = search.Advance(beams, search.Best(beams, &scores), length, &rows);
+    if (search.IsOver(beams, length)) return search.Winner();
+    decoder.Keep(rows);
+    tokens.clear();
+    for (const Beam& beam : beams) tokens.push_back({beam.ids.back()});
+  }
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,22 @@
+// The likeliest continuation among those that keep `num_beams` candidates at a time.
+#ifndef TESSERA_MODELS_GENERATION_BEAM_SEARCH_H_
+#define TESSERA_MODELS_GENERATION_BEAM_SEARCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/status.h"
+#include "models/generation/generation_config.h"
+#include "models/model.h"
+
+namespace tessera::models {
+
+// The new tokens, the one that ended the text included; at most `limit`. A text's score is the sum
+// of its tokens' log-probabilities over length^length_penalty, as in Hugging Face's `generate`; the
+// same texts come first. `prompt` is not empty and its ids are valid.
+absl::StatusOr<std::vector<int64_t>> BeamSearch(Model& model, const std::vector<int64_t>& prompt,
+                                                int64_t limit, const GenerationConfig& config);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_GENERATION_BEAM_SEARCH_H_

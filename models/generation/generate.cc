@@ -1,0 +1,207 @@
+#include "models/generation/generate.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "core/random.h"
+#include "data/tokenizer/streaming_decoder.h"
+#include "models/generation/beam_search.h"
+#include "models/generation/incremental_decoder.h"
+#include "models/generation/stop_strings.h"
+#include "models/generation/token_choice.h"
+
+namespace tessera::models {
+namespace {
+
+using data::StreamingDecoder;
+
+// Evaluation mode for as long as it lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Model& model) : model_(model), training_(model.training()) {
+    model_.Eval();
+  }
+  ~EvaluationMode() { model_.Train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Model& model_;
+  const bool training_;
+};
+
+// One sequence on its way.
+class Row {
+ public:
+  Row(int64_t index, std::vector<int64_t> prompt, int64_t limit, const GenerationConfig& config,
+      const GenerateOptions& options)
+      : index_(index), limit_(limit), config_(config), options_(options), ids_(prompt),
+        stop_(config.stop_strings) {
+    result_.prompt = std::move(prompt);
+    if (options.tokenizer != nullptr) {
+      decoder_.emplace(*options.tokenizer, data::DecodeOptions{.skip_special = true});
+    }
+  }
+
+  const std::vector<int64_t>& prompt() const { return result_.prompt; }
+  int64_t limit() const { return limit_; }
+  bool done() const { return done_; }
+  int64_t last_id() const { return ids_.back(); }
+
+  // Chooses from the logits after the last token.
+  int64_t Choose(std::vector<double>* scores) const {
+    PenaliseRepetition(config_.repetition_penalty, ids_, scores);
+    if (!config_.do_sample) return LikeliestToken(*scores);
+    const RandomKey key = RandomKey::FromSeed(config_.seed).With("generation").With(
+        static_cast<uint64_t>(index_));
+    return SampleToken(config_, UniformDouble(key, result_.ids.size()), scores);
+  }
+
+  void Add(int64_t id) {
+    ids_.push_back(id);
+    result_.ids.push_back(id);
+    if (options_.on_token) options_.on_token(index_, id);
+    if (decoder_) Emit(stop_.Push(decoder_->Push(static_cast<int32_t>(id))));
+    const std::vector<int64_t>& eos = config_.eos_token_ids;
+    if (stop_.found()) {
+      End(GenerationResult::End::kStopString);
+    } else if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
+      End(GenerationResult::End::kEndOfText);
+    } else if (static_cast<int64_t>(result_.ids.size()) == limit_) {
+      End(GenerationResult::End::kLength);
+    }
+  }
+
+  GenerationResult TakeResult() { return std::move(result_); }
+
+ private:
+  void Emit(const std::string& text) {
+    if (text.empty()) return;
+    result_.text += text;
+    if (options_.on_text) options_.on_text(index_, text);
+  }
+  void End(GenerationResult::End end) {
+    done_ = true;
+    if (decoder_) {
+      Emit(stop_.Push(decoder_->Finish()));
+      Emit(stop_.Finish());
+    }
+    result_.end = stop_.found() ? GenerationResult::End::kStopString : end;
+  }
+
+  const int64_t index_;
+  const int64_t limit_;
+  const GenerationConfig& config_;
+  const GenerateOptions& options_;
+  std::vector<int64_t> ids_;  // prompt and new tokens
+  std::optional<StreamingDecoder> decoder_;
+  StopStrings stop_;
+  GenerationResult result_;
+  bool done_ = false;
+};
+
+// How many tokens may follow the prompt.
+absl::StatusOr<int64_t> Limit(const Model& model, const GenerationConfig& config, int64_t row,
+                              int64_t prompt_size) {
+  const int64_t positions = model.max_positions();
+  const int64_t room = positions == 0 ? INT64_MAX : positions - prompt_size;
+  if (room < 1) {
+    return InvalidArgument("the prompt of row ", row, " has ", prompt_size,
+                           " tokens; the model has ", positions, " positions");
+  }
+  if (config.max_new_tokens) {
+    if (*config.max_new_tokens <= room) return *config.max_new_tokens;
+    return InvalidArgument("the prompt of row ", row, " has ", prompt_size, " tokens; with ",
+                           *config.max_new_tokens, " new ones it exceeds the model's ", positions,
+                           " positions");
+  }
+  if (!config.max_length) return std::min(kDefaultNewTokens, room);
+  if (*config.max_length > prompt_size) return std::min(*config.max_length - prompt_size, room);
+  return InvalidArgument("the prompt of row ", row, " has ", prompt_size,
+                         " tokens; max_length is ", *config.max_length);
+}
+
+absl::StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model,
+                                                   const GenerationConfig& config, int64_t row,
+                                                   std::vector<int64_t> ids) {
+  if (ids.empty()) {
+    if (!config.bos_token_id && config.eos_token_ids.empty()) {
+      return InvalidArgument("the prompt of row ", row,
+                             " is empty, and the model names no token to begin with");
+    }
+    ids.push_back(config.bos_token_id ? *config.bos_token_id : config.eos_token_ids[0]);
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= model.vocab_size()) {
+      return InvalidArgument("token id ", ids[i], " (row ", row, ", position ", i,
+                             ") is beyond the model's vocabulary of ", model.vocab_size());
+    }
+  }
+  return ids;
+}
+
+absl::Status SearchBeams(Model& model, const GenerationConfig& config, std::vector<Row>* rows) {
+  for (Row& row : *rows) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
+                             BeamSearch(model, row.prompt(), row.limit(), config));
+    for (int64_t id : ids) row.Add(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
+  IncrementalDecoder decoder(model);
+  std::vector<Row*> active;
+  std::vector<std::vector<int64_t>> tokens;
+  for (Row& row : *rows) {
+    active.push_back(&row);
+    tokens.push_back(row.prompt());
+  }
+  while (!active.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(std::vector<std::vector<double>> scores, decoder.Feed(tokens));
+    std::vector<Row*> still_active;
+    std::vector<int64_t> kept;
+    tokens.clear();
+    for (size_t b = 0; b < active.size(); ++b) {
+      active[b]->Add(active[b]->Choose(&scores[b]));
+      if (active[b]->done()) continue;
+      still_active.push_back(active[b]);
+      kept.push_back(static_cast<int64_t>(b));
+      tokens.push_back({active[b]->last_id()});
+    }
+    if (kept.size() < active.size() && !kept.empty()) decoder.Keep(kept);
+    active = std::move(still_active);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<GenerationResult>> Generate(
+    Model& model, const std::vector<std::vector<int64_t>>& prompts, const GenerationConfig& config,
+    const GenerateOptions& options) {
+  TESSERA_RETURN_IF_ERROR(config.Validate());
+  if (model.num_cache_layers() == 0) return InvalidArgument("this model does not generate text");
+  if (!config.stop_strings.empty() && options.tokenizer == nullptr) {
+    return InvalidArgument("stop strings need a tokenizer");
+  }
+  std::vector<Row> rows;
+  rows.reserve(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> prompt,
+                             CheckedPrompt(model, config, index, prompts[i]));
+    TESSERA_ASSIGN_OR_RETURN(const int64_t limit,
+                             Limit(model, config, index, static_cast<int64_t>(prompt.size())));
+    rows.emplace_back(index, std::move(prompt), limit, config, options);
+  }
+  const EvaluationMode evaluation(model);
+  TESSERA_RETURN_IF_ERROR(config.num_beams > 1 ? SearchBeams(model, config, &rows)
+                                               : ChooseTokenByToken(model, &rows));
+  std::vector<GenerationResult> results;
+  for (Row& row : rows) results.push_back(row.TakeResult());
+  return results;
+}
+
+}  // namespace tessera::models

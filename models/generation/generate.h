@@ -1,0 +1,61 @@
+// Continues token sequences with a model.
+//
+//   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ReadGenerationConfig(folder, model->config()));
+//   config.max_new_tokens = 20;
+//   TESSERA_ASSIGN_OR_RETURN(std::vector<GenerationResult> results,
+//                            Generate(*model, {{15496, 995}}, config,
+//                                     {.tokenizer = tokenizer.get()}));
+//
+// Prompts may have different lengths: the rows of the key/value cache are aligned at their front,
+// so nothing is padded on the left and a row's tokens do not depend on the others. Rows that have
+// ended leave the batch. Sampling takes a uniform number that is a function of (seed, row, number
+// of new tokens so far), so that the same call gives the same text.
+#ifndef TESSERA_MODELS_GENERATION_GENERATE_H_
+#define TESSERA_MODELS_GENERATION_GENERATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/generation/generation_config.h"
+#include "models/model.h"
+
+namespace tessera::models {
+
+struct GenerationResult {
+  enum class End { kLength, kEndOfText, kStopString };
+
+  std::vector<int64_t> prompt;  // as given, or the one token that an empty prompt begins with
+  std::vector<int64_t> ids;     // the new tokens, the one that ended the text included
+  // The new tokens' text without special tokens, up to a stop string; empty without a tokenizer.
+  std::string text;
+  End end = End::kLength;
+};
+
+struct GenerateOptions {
+  // Gives the text; needed for stop strings.
+  const data::Tokenizer* tokenizer = nullptr;
+  // Called for each new token as it is chosen, and for each piece of text as soon as it is certain
+  // (whole characters that no stop string can take back). With beams, at the end.
+  std::function<void(int64_t row, int64_t id)> on_token = nullptr;
+  std::function<void(int64_t row, std::string_view text)> on_text = nullptr;
+};
+
+// One result per prompt, in order. The model is put into evaluation mode meanwhile; nothing is
+// recorded for gradients.
+//
+// InvalidArgument for what Validate refuses, ids beyond the vocabulary, an empty prompt where the
+// configuration names no token to begin with, a prompt that with its new tokens exceeds the model's
+// positions, stop strings without a tokenizer, a model that does not generate. Internal when the
+// model's logits are not finite.
+absl::StatusOr<std::vector<GenerationResult>> Generate(
+    Model& model, const std::vector<std::vector<int64_t>>& prompts, const GenerationConfig& config,
+    const GenerateOptions& options = {});
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_GENERATION_GENERATE_H_

@@ -1,0 +1,181 @@
+#include "models/generation/generation_config.h"
+
+#include <cmath>
+
+#include "core/file.h"
+#include "data/tokenizer/json_text.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+// Reads typed members; remembers the first problem.
+class FieldReader {
+ public:
+  FieldReader(const json& object, const std::string& source) : object_(object), source_(source) {}
+
+  bool Has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
+
+  template <typename T>
+  void Integer(const char* key, T* value) {
+    if (!Has(key)) return;
+    if (!object_[key].is_number_integer()) return Fail(key, "an integer");
+    *value = object_[key].get<int64_t>();
+  }
+  void Number(const char* key, double* value) {
+    if (!Has(key)) return;
+    if (!object_[key].is_number()) return Fail(key, "a number");
+    *value = object_[key].get<double>();
+  }
+  void Boolean(const char* key, bool* value) {
+    if (!Has(key)) return;
+    if (!object_[key].is_boolean()) return Fail(key, "true or false");
+    *value = object_[key].get<bool>();
+  }
+  // One, or a list of them.
+  void Integers(const char* key, std::vector<int64_t>* values) {
+    if (!Has(key)) return;
+    const json list = object_[key].is_array() ? object_[key] : json::array({object_[key]});
+    values->clear();
+    for (const json& v : list) {
+      if (!v.is_number_integer()) return Fail(key, "an integer or a list of them");
+      values->push_back(v.get<int64_t>());
+    }
+  }
+  void Strings(const char* key, std::vector<std::string>* values) {
+    if (!Has(key)) return;
+    const json list = object_[key].is_array() ? object_[key] : json::array({object_[key]});
+    values->clear();
+    for (const json& v : list) {
+      if (!v.is_string()) return Fail(key, "a string or a list of them");
+      values->push_back(v.get<std::string>());
+    }
+  }
+  void Refuse(const char* key, const json& neutral) {
+    if (!Has(key) || object_[key] == neutral) return;
+    const bool is_empty = object_[key].is_array() && object_[key].empty();
+    if (status_.ok() && !is_empty) {
+      status_ = InvalidArgument(source_, ": '", key, "': ", object_[key].dump(),
+                                " is not supported");
+    }
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void Fail(const char* key, const char* kind) {
+    if (status_.ok()) {
+      status_ = InvalidArgument(source_, ": '", key, "' must be ", kind, ", not ",
+                                object_[key].dump());
+    }
+  }
+
+  const json& object_;
+  const std::string& source_;
+  absl::Status status_;
+};
+
+// What changes the text and is not supported, with the value that changes nothing.
+const std::vector<std::pair<const char*, json>>& RefusedKeys() {
+  static const auto* keys = new std::vector<std::pair<const char*, json>>{
+      {"min_length", 0},
+      {"min_new_tokens", 0},
+      {"no_repeat_ngram_size", 0},
+      {"encoder_no_repeat_ngram_size", 0},
+      {"encoder_repetition_penalty", 1.0},
+      {"bad_words_ids", nullptr},
+      {"force_words_ids", nullptr},
+      {"constraints", nullptr},
+      {"forced_bos_token_id", nullptr},
+      {"forced_eos_token_id", nullptr},
+      {"suppress_tokens", nullptr},
+      {"begin_suppress_tokens", nullptr},
+      {"sequence_bias", nullptr},
+      {"exponential_decay_length_penalty", nullptr},
+      {"typical_p", 1.0},
+      {"min_p", 0.0},
+      {"epsilon_cutoff", 0.0},
+      {"eta_cutoff", 0.0},
+      {"penalty_alpha", 0.0},
+      {"num_beam_groups", 1},
+      {"diversity_penalty", 0.0},
+      {"guidance_scale", 1.0},
+      {"renormalize_logits", false},
+  };
+  return *keys;
+}
+
+}  // namespace
+
+absl::Status GenerationConfig::Validate() const {
+  if (max_new_tokens && *max_new_tokens < 1) {
+    return InvalidArgument("max_new_tokens must be at least 1, not ", *max_new_tokens);
+  }
+  if (!std::isfinite(temperature) || temperature < 0 || (do_sample && temperature == 0)) {
+    return InvalidArgument("temperature must be above 0 to sample, not ", temperature);
+  }
+  if (top_k < 0) return InvalidArgument("top_k must be 0 (off) or more, not ", top_k);
+  if (!(top_p > 0 && top_p <= 1)) return InvalidArgument("top_p must be in (0, 1], not ", top_p);
+  if (!std::isfinite(repetition_penalty) || repetition_penalty <= 0) {
+    return InvalidArgument("repetition_penalty must be above 0, not ", repetition_penalty);
+  }
+  if (num_beams < 1 || num_beams > 1024) {
+    return InvalidArgument("num_beams must be in [1, 1024], not ", num_beams);
+  }
+  if (!std::isfinite(length_penalty)) {
+    return InvalidArgument("length_penalty must be a finite number, not ", length_penalty);
+  }
+  if (num_beams > 1 && do_sample) {
+    return InvalidArgument("num_beams above 1 searches for the likeliest text and does not sample");
+  }
+  if (num_beams > 1 && !stop_strings.empty()) {
+    return InvalidArgument("stop strings are not supported with num_beams above 1");
+  }
+  for (const std::string& text : stop_strings) {
+    if (text.empty()) return InvalidArgument("a stop string is empty");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ApplyGenerationJson(const json& object, const std::string& source,
+                                 GenerationConfig* config) {
+  if (!object.is_object()) return InvalidArgument(source, ": not a JSON object");
+  FieldReader reader(object, source);
+  reader.Integer("max_new_tokens", &config->max_new_tokens);
+  reader.Integer("max_length", &config->max_length);
+  reader.Boolean("do_sample", &config->do_sample);
+  reader.Number("temperature", &config->temperature);
+  reader.Integer("top_k", &config->top_k);
+  reader.Number("top_p", &config->top_p);
+  reader.Number("repetition_penalty", &config->repetition_penalty);
+  reader.Integer("num_beams", &config->num_beams);
+  reader.Number("length_penalty", &config->length_penalty);
+  reader.Integer("bos_token_id", &config->bos_token_id);
+  reader.Integers("eos_token_id", &config->eos_token_ids);
+  reader.Strings("stop_strings", &config->stop_strings);
+  if (reader.Has("early_stopping")) {
+    if (!object["early_stopping"].is_boolean()) reader.Refuse("early_stopping", nullptr);
+    reader.Boolean("early_stopping", &config->early_stopping);
+  }
+  for (const auto& [key, neutral] : RefusedKeys()) reader.Refuse(key, neutral);
+  return reader.status();
+}
+
+absl::StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
+                                                      const json& model_config) {
+  GenerationConfig config;
+  json ids = json::object();
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    if (model_config.contains(key)) ids[key] = model_config[key];
+  }
+  TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(ids, JoinPath(folder, "config.json"), &config));
+  const std::string path = JoinPath(folder, "generation_config.json");
+  if (IsDirectory(folder) && PathExists(path)) {
+    TESSERA_ASSIGN_OR_RETURN(const json object, data::ReadJsonFile(path));
+    TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(object, path, &config));
+  }
+  return config;
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,64 @@
+// How a model continues a text.
+//
+//   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ReadGenerationConfig("gpt2-folder"));
+//   config.max_new_tokens = 50;
+//   config.do_sample = true;
+//   config.temperature = 0.8;
+//   TESSERA_RETURN_IF_ERROR(config.Validate());
+//
+// Fields are named as in Hugging Face's generation_config.json and mean what they mean there, but
+// for two defaults: top_k is off unless the file asks for it, and the length is limited by
+// max_new_tokens.
+#ifndef TESSERA_MODELS_GENERATION_GENERATION_CONFIG_H_
+#define TESSERA_MODELS_GENERATION_GENERATION_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::models {
+
+inline constexpr int64_t kDefaultNewTokens = 100;
+
+struct GenerationConfig {
+  // Absent: what max_length leaves, else kDefaultNewTokens, and never more than fit the model.
+  std::optional<int64_t> max_new_tokens;
+  std::optional<int64_t> max_length;  // of prompt and new tokens together
+  bool do_sample = false;             // false: the most likely token (the first of equals)
+  double temperature = 1.0;           // > 0 where do_sample
+  int64_t top_k = 0;                  // 0: off
+  double top_p = 1.0;                 // in (0, 1]; 1: off
+  double repetition_penalty = 1.0;    // > 0; 1: off (Keskar et al. 2019)
+  int64_t num_beams = 1;
+  double length_penalty = 1.0;
+  // Beam search ends a row when it has num_beams finished texts (true), or when no beam can become
+  // better than the worst of them.
+  bool early_stopping = false;
+  std::optional<int64_t> bos_token_id;
+  std::vector<int64_t> eos_token_ids;
+  // Text at whose first appearance a row ends; it is cut off, and what follows.
+  std::vector<std::string> stop_strings;
+  uint64_t seed = 0;
+
+  // Ranges and settings that exclude one another; names the field.
+  absl::Status Validate() const;
+};
+
+// Reads the fields of a JSON object over `config`'s. A key that would change the text and is not
+// supported is refused by name (at its neutral value it is accepted); others are passed over.
+// `source` begins messages.
+absl::Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source,
+                                 GenerationConfig* config);
+
+// The defaults of a model: `folder`/generation_config.json over the token ids of `model_config`.
+// No such file, or no folder at all (a preset), is fine.
+absl::StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
+                                                      const nlohmann::json& model_config);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_GENERATION_GENERATION_CONFIG_H_

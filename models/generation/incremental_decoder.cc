@@ -1,0 +1,60 @@
+#include "models/generation/incremental_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/autograd.h"
+
+namespace tessera::models {
+
+IncrementalDecoder::IncrementalDecoder(Model& model)
+    : model_(model), cache_(model.num_cache_layers()) {}
+
+absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
+    const std::vector<std::vector<int64_t>>& tokens) {
+  const NoGrad no_grad;
+  const auto rows = static_cast<int64_t>(tokens.size());
+  std::vector<int64_t> counts;
+  int64_t longest = 1;
+  for (const std::vector<int64_t>& row : tokens) {
+    counts.push_back(static_cast<int64_t>(row.size()));
+    longest = std::max(longest, counts.back());
+  }
+  // Shorter rows are filled up behind, where the cache does not look.
+  const Tensor ids_BT = Zeros({rows, longest}, DType::kInt64);
+  const Tensor positions_BT = Zeros({rows, longest}, DType::kInt64);
+  const Tensor last_B1 = Zeros({rows, 1}, DType::kInt64);
+  cache_.BeginStep(counts);
+  for (int64_t b = 0; b < rows; ++b) {
+    const std::vector<int64_t>& row = tokens[static_cast<size_t>(b)];
+    const int64_t begin = cache_.lengths()[static_cast<size_t>(b)];
+    for (int64_t t = 0; t < counts[static_cast<size_t>(b)]; ++t) {
+      ids_BT.data<int64_t>()[b * longest + t] = row[static_cast<size_t>(t)];
+      positions_BT.data<int64_t>()[b * longest + t] = begin + t;
+    }
+    last_B1.data<int64_t>()[b] = counts[static_cast<size_t>(b)] - 1;
+  }
+  const Device device = model_.build().device;
+  const Bundle out = model_.Run({{"input_ids", CopyTo(ids_BT, device)},
+                                 {"position_ids", CopyTo(positions_BT, device)},
+                                 {"logit_positions", CopyTo(last_B1, device)}},
+                                {.cache = &cache_});
+  cache_.EndStep();
+  const std::vector<double> logits_B1V = out.at("logits").ToVector<double>();
+  const size_t vocab = logits_B1V.size() / tokens.size();
+  std::vector<std::vector<double>> scores;
+  for (size_t b = 0; b < tokens.size(); ++b) {
+    const auto begin = logits_B1V.begin() + static_cast<std::ptrdiff_t>(b * vocab);
+    scores.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(vocab));
+    for (double score : scores.back()) {
+      if (!std::isfinite(score)) {
+        return Internal("the model's logits are not finite (row ", b, ", position ",
+                        cache_.lengths()[b] - 1, "): its weights are damaged or overflow ",
+                        out.at("logits").dtype());
+      }
+    }
+  }
+  return scores;
+}
+
+}  // namespace tessera::models

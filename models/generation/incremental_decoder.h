@@ -1,0 +1,38 @@
+// Feeds a model token by token, keeping keys and values.
+//
+//   IncrementalDecoder decoder(model);
+//   TESSERA_ASSIGN_OR_RETURN(auto scores, decoder.Feed(prompts));      // rows of any lengths >= 1
+//   decoder.Keep({0, 0, 2});                                           // rows repeated or dropped
+//   TESSERA_ASSIGN_OR_RETURN(scores, decoder.Feed({{5}, {9}, {1}}));
+#ifndef TESSERA_MODELS_GENERATION_INCREMENTAL_DECODER_H_
+#define TESSERA_MODELS_GENERATION_INCREMENTAL_DECODER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/status.h"
+#include "models/model.h"
+#include "nn/key_value_cache.h"
+
+namespace tessera::models {
+
+class IncrementalDecoder {
+ public:
+  explicit IncrementalDecoder(Model& model);
+
+  // The next tokens of every row; the logits [vocabulary] after the last one of each, in float64.
+  // Internal when they are not finite.
+  absl::StatusOr<std::vector<std::vector<double>>> Feed(
+      const std::vector<std::vector<int64_t>>& tokens);
+
+  // Row b becomes what row rows[b] was.
+  void Keep(const std::vector<int64_t>& rows) { cache_.Reorder(rows); }
+
+ private:
+  Model& model_;
+  nn::KeyValueCache cache_;
+};
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_GENERATION_INCREMENTAL_DECODER_H_

@@ -1,0 +1,174 @@
+#include "models/hub/load_model.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/file.h"
+#include "data/tokenizer/json_text.h"
+#include "models/hub/weight_files.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr int kNamesShown = 3;
+
+// Which entry of the files goes into which parameter.
+struct Match {
+  nn::Parameter* parameter = nullptr;
+  std::string entry;
+};
+
+std::string Quoted(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kNamesShown; ++i) {
+    text += (i == 0 ? "'" : ", '") + names[i] + "'";
+  }
+  if (names.size() > kNamesShown) text += Concat(" and ", names.size() - kNamesShown, " more");
+  return text;
+}
+
+const Family& FamilyOf(const Model& model) {
+  return *FindFamily(model.config().at("model_type").get<std::string>());
+}
+
+// The names that the Hub may have a parameter under, its own first.
+std::vector<std::string> NamesOf(const Family& family, const nn::Parameter& parameter) {
+  std::vector<std::string> names = {parameter.name};
+  if (family.other_names != nullptr) {
+    for (std::string& name : family.other_names(parameter.name)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+bool IsWhole(const Model& model) {
+  return model.block_range() == std::pair<int, int>(0, model.num_blocks());
+}
+
+// Finds an entry for every parameter that is not tied, and none left over.
+absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles& weights,
+                                                const std::string& folder) {
+  const Family& family = FamilyOf(model);
+  std::vector<Match> matches;
+  std::vector<std::string> missing;
+  std::set<std::string> known;
+  const std::vector<nn::Parameter*> parameters = model.Parameters();
+  for (nn::Parameter* parameter : parameters) {
+    std::vector<std::string> names = NamesOf(family, *parameter);
+    known.insert(names.begin(), names.end());
+    if (parameter->tied_to != nullptr) continue;
+    for (const nn::Parameter* other : parameters) {
+      if (other->tied_to != parameter) continue;
+      for (std::string& name : NamesOf(family, *other)) names.push_back(std::move(name));
+    }
+    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      return weights.Find(name) != nullptr;
+    });
+    if (found == names.end()) {
+      missing.push_back(parameter->name);
+    } else {
+      matches.push_back({parameter, *found});
+    }
+  }
+  std::vector<std::string> unknown;
+  for (std::string& name : weights.Names()) {
+    if (known.count(name) != 0) continue;
+    if (family.ignored_entry != nullptr && family.ignored_entry(name)) continue;
+    unknown.push_back(std::move(name));
+  }
+  // A pipeline stage leaves the other stages' tensors alone.
+  if (!unknown.empty() && IsWhole(model)) {
+    return InvalidArgument(weights.PathOf(unknown[0]), ": unknown ",
+                           unknown.size() == 1 ? "tensor " : "tensors ", Quoted(unknown));
+  }
+  if (!missing.empty()) {
+    return InvalidArgument(folder, ": ", missing.size(),
+                           missing.size() == 1 ? " tensor is" : " tensors are", " missing: ",
+                           Quoted(missing));
+  }
+  return matches;
+}
+
+absl::Status CheckMatch(const Match& match, const WeightFiles& weights) {
+  const SafetensorsFile::Entry& entry = *weights.Find(match.entry);
+  const Shape& expected = match.parameter->placement.global_shape();
+  const std::vector<int64_t> sizes(expected.begin(), expected.end());
+  if (entry.shape != sizes) {
+    std::string found;
+    for (int64_t size : entry.shape) found += Concat(found.empty() ? "" : ", ", size);
+    return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry, "' has shape [",
+                           found, "]; the configuration asks for ", expected);
+  }
+  const std::optional<DType> dtype = ParseSafetensorsDType(entry.dtype);
+  if (!dtype || !IsFloating(*dtype)) {
+    return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry,
+                           "' has elements of type ", entry.dtype,
+                           "; weights must be F16, BF16, F32 or F64");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Model>> BuildNamed(const std::string& source,
+                                                  const nlohmann::json& config,
+                                                  const nn::BuildContext& build) {
+  auto model = BuildModel(config, build);
+  if (model.ok()) return model;
+  return absl::Status(model.status().code(), ToAbsl(Concat(source, ": ", Message(model.status()))));
+}
+
+}  // namespace
+
+absl::StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset) {
+  if (IsDirectory(folder_or_preset)) {
+    const std::string path = JoinPath(folder_or_preset, "config.json");
+    TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, data::ReadJsonFile(path));
+    if (!config.is_object()) return InvalidArgument(path, ": not a JSON object");
+    return config;
+  }
+  if (const Preset* preset = FindPreset(folder_or_preset)) return preset->config;
+  return NotFound("'", folder_or_preset,
+                  "' is neither a folder nor a preset (`tessera models` lists the presets)");
+}
+
+absl::Status LoadWeights(Model& model, const std::string& folder) {
+  TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Match> matches,
+                           MatchEntries(model, weights, folder));
+  for (const Match& match : matches) TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights));
+  if (model.build().device.is_meta()) return absl::OkStatus();
+  for (const Match& match : matches) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
+    const Tensor& mine = match.parameter->tensor;
+    CopyGlobalToLocal(match.parameter->placement, CopyTo(whole, mine.device()), mine.Detach());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
+                                                 const LoadOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadModelConfig(folder_or_preset));
+  const bool is_folder = IsDirectory(folder_or_preset);
+  const std::string source =
+      is_folder ? JoinPath(folder_or_preset, "config.json") : folder_or_preset;
+  nn::BuildContext build = options.build;
+  build.initialise = !is_folder || !WeightFiles::Exist(folder_or_preset);
+  if (build.initialise) {
+    if (options.require_weights) {
+      return NotFound(folder_or_preset, is_folder ? ": the folder holds no weights (model.safetensors)"
+                                                  : ": a preset has no weights; train it first");
+    }
+    return BuildNamed(source, config, build);
+  }
+  nn::BuildContext dry = build;
+  dry.device = Device::Meta(build.device.is_meta() ? build.device.target : build.device.type);
+  dry.on_parameter = nullptr;
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> shapes, BuildNamed(source, config, dry));
+  TESSERA_RETURN_IF_ERROR(LoadWeights(*shapes, folder_or_preset));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildNamed(source, config, build));
+  TESSERA_RETURN_IF_ERROR(LoadWeights(*model, folder_or_preset));
+  return model;
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,48 @@
+// Models from Hugging Face folders and presets.
+//
+//   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+//                            LoadModel("gpt2-folder", {.build = {.dtype = DType::kBFloat16}}));
+//
+// A folder holds config.json and, if it has weights, model.safetensors or
+// model.safetensors.index.json with its shards, in float16, bfloat16, float32 or float64; they are
+// cast to the dtype that is asked for. Tensors are found under the parameter's own name or under
+// what else the family knows it by (without the `transformer.` prefix, say); buffers are passed
+// over; the extra copy of a tied parameter is accepted, and stands in where the other is missing.
+// Each rank of a tensor-parallel group takes its part, by the parameter's placement.
+#ifndef TESSERA_MODELS_HUB_LOAD_MODEL_H_
+#define TESSERA_MODELS_HUB_LOAD_MODEL_H_
+
+#include <memory>
+#include <string>
+
+#include "core/status.h"
+#include "models/model.h"
+#include "nlohmann/json.hpp"
+#include "nn/module.h"
+
+namespace tessera::models {
+
+struct LoadOptions {
+  // dtype, device, groups, blocks. `initialise` is set to whether there are no weights.
+  nn::BuildContext build = {};
+  // A preset, or a folder without weights, is an error instead of a freshly initialised model.
+  bool require_weights = false;
+};
+
+// Reads `folder`/config.json, or takes the configuration of a preset. NotFound (naming what could
+// have been meant) for what is neither.
+absl::StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset);
+
+// Failures name the file and the tensor: unknown and missing tensors, a shape that differs from
+// what config.json implies, a dtype that is no floating one, damage. Nothing is allocated for the
+// parameters before names and shapes are known to fit.
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
+                                                 const LoadOptions& options = {});
+
+// Copies the folder's weights into a model built from its configuration; on the meta device it
+// checks that they fit. Nothing is written if they do not.
+absl::Status LoadWeights(Model& model, const std::string& folder);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_HUB_LOAD_MODEL_H_

@@ -1,0 +1,165 @@
+#include "models/hub/save_model.h"
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "models/hub/weight_files.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+struct Shard {
+  std::string name;
+  std::vector<nn::Parameter*> parameters;
+};
+
+int64_t GlobalBytes(const nn::Parameter& p) {
+  return p.placement.global_shape().numel() * static_cast<int64_t>(DTypeSize(p.tensor.dtype()));
+}
+
+// The parameters in order, cut into files.
+std::vector<Shard> CutIntoShards(const std::vector<nn::Parameter*>& parameters,
+                                 int64_t max_shard_bytes) {
+  std::vector<Shard> shards(1);
+  int64_t bytes = 0;
+  for (nn::Parameter* p : parameters) {
+    if (!shards.back().parameters.empty() && bytes + GlobalBytes(*p) > max_shard_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().parameters.push_back(p);
+    bytes += GlobalBytes(*p);
+  }
+  if (shards.size() == 1) {
+    shards[0].name = kWeightsName;
+    return shards;
+  }
+  for (size_t i = 0; i < shards.size(); ++i) {
+    char name[64];
+    std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
+    shards[i].name = name;
+  }
+  return shards;
+}
+
+absl::StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
+  if (options.gather == nullptr) {
+    if (p.placement.is_whole()) return CopyTo(p.tensor, Device::Cpu()).ContiguousCopy();
+    return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
+  }
+  const Tensor whole = options.gather(p);
+  if (options.write && (whole.shape() != p.placement.global_shape() ||
+                        whole.dtype() != p.tensor.dtype())) {
+    return Internal("parameter '", p.name, "' was gathered as ", whole, ", not ",
+                    p.placement.global_shape());
+  }
+  return options.write ? CopyTo(whole, Device::Cpu()).ContiguousCopy() : whole;
+}
+
+absl::Status WriteShard(const Shard& shard, const std::string& directory,
+                        const SaveOptions& options) {
+  std::vector<SafetensorsEntry> entries;
+  for (const nn::Parameter* p : shard.parameters) {
+    const Shape& shape = p->placement.global_shape();
+    entries.push_back({p->name, p->tensor.dtype(), {shape.begin(), shape.end()}});
+  }
+  TESSERA_ASSIGN_OR_RETURN(
+      SafetensorsWriter writer,
+      SafetensorsWriter::Create(JoinPath(directory, shard.name), entries, {{"format", "pt"}}));
+  for (nn::Parameter* p : shard.parameters) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, WholeOf(*p, options));
+    if (whole.numel() == 0) continue;
+    TESSERA_RETURN_IF_ERROR(writer.Append(whole.raw_data(), whole.nbytes()));
+  }
+  return writer.Commit();
+}
+
+std::string Text(const json& value) { return value.dump(2) + "\n"; }
+
+absl::Status WriteIndex(const std::vector<Shard>& shards, const std::string& directory) {
+  if (shards.size() == 1) return absl::OkStatus();
+  int64_t total = 0;
+  json weight_map = json::object();
+  for (const Shard& shard : shards) {
+    for (const nn::Parameter* p : shard.parameters) {
+      weight_map[p->name] = shard.name;
+      total += GlobalBytes(*p);
+    }
+  }
+  const json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(weight_map)}};
+  return WriteFileAtomically(JoinPath(directory, kWeightsIndexName), Text(index));
+}
+
+// An id of config.json that the vocabulary does not have says nothing.
+void SetTokenId(json* config, const char* key, std::optional<int32_t> id, int64_t vocab_size) {
+  if (id) {
+    (*config)[key] = *id;
+  } else if (config->contains(key) && (*config)[key].is_number_integer() &&
+             (*config)[key].get<int64_t>() >= vocab_size) {
+    (*config)[key] = nullptr;
+  }
+}
+
+json ConfigToSave(const Model& model, const data::Tokenizer* tokenizer, DType dtype) {
+  json config = model.config();
+  const Family* family = FindFamily(config.at("model_type").get<std::string>());
+  if (!config.contains("architectures") && !family->presets.empty() &&
+      family->presets[0].config.contains("architectures")) {
+    config["architectures"] = family->presets[0].config["architectures"];
+  }
+  config["torch_dtype"] = DTypeName(dtype);
+  if (tokenizer != nullptr) {
+    SetTokenId(&config, "bos_token_id", tokenizer->bos_id(), model.vocab_size());
+    SetTokenId(&config, "eos_token_id", tokenizer->eos_id(), model.vocab_size());
+  }
+  return config;
+}
+
+json GenerationConfigToSave(const json& config) {
+  json generation = {{"_from_model_config", true}};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"}) {
+    if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];
+  }
+  return generation;
+}
+
+}  // namespace
+
+absl::Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer* tokenizer,
+                       const SaveOptions& options) {
+  if (model.block_range() != std::pair<int, int>(0, model.num_blocks())) {
+    return InvalidArgument(folder, ": a pipeline stage is not a whole model");
+  }
+  std::vector<nn::Parameter*> parameters;
+  model.VisitParameters([&](nn::Parameter& p) {
+    if (p.tied_to == nullptr) parameters.push_back(&p);
+  });
+  if (!options.write) {
+    for (nn::Parameter* p : parameters) {
+      TESSERA_RETURN_IF_ERROR(WholeOf(*p, options).status());
+    }
+    return absl::OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
+  const std::string& path = directory.temporary_path();
+  const DType dtype = parameters.empty() ? DType::kFloat32 : parameters[0]->tensor.dtype();
+  const json config = ConfigToSave(model, tokenizer, dtype);
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, "config.json"), Text(config)));
+  const json generation = options.generation_config.is_null() ? GenerationConfigToSave(config)
+                                                              : options.generation_config;
+  TESSERA_RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(path, "generation_config.json"), Text(generation)));
+  const std::vector<Shard> shards = CutIntoShards(parameters, options.max_shard_bytes);
+  for (const Shard& shard : shards) TESSERA_RETURN_IF_ERROR(WriteShard(shard, path, options));
+  TESSERA_RETURN_IF_ERROR(WriteIndex(shards, path));
+  if (tokenizer != nullptr) TESSERA_RETURN_IF_ERROR(tokenizer->Save(path));
+  return directory.CommitReplacing();
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,43 @@
+// Models into Hugging Face folders, which transformers loads.
+//
+//   TESSERA_RETURN_IF_ERROR(SaveModel(*model, "out/model", tokenizer.get()));
+//
+// Writes config.json (every key that was read, with `torch_dtype` and `architectures`),
+// model.safetensors or, above a size, numbered shards with model.safetensors.index.json,
+// generation_config.json and the tokenizer's files. The folder exists whole or not at all: it is
+// written beside its place and renamed; an older one is replaced.
+#ifndef TESSERA_MODELS_HUB_SAVE_MODEL_H_
+#define TESSERA_MODELS_HUB_SAVE_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "core/status.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/model.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::models {
+
+struct SaveOptions {
+  // A new shard begins rather than exceed this; a larger tensor has a shard of its own.
+  int64_t max_shard_bytes = 5'000'000'000;
+  // Gives the whole of a parameter that this rank holds a part of; called for every parameter in
+  // the model's order, tied ones once, so that it may be a collective.
+  std::function<Tensor(nn::Parameter&)> gather = nullptr;
+  // False on ranks that only take part in gathering.
+  bool write = true;
+  // What generation_config.json says; null: the tokens that config.json names.
+  nlohmann::json generation_config = nullptr;
+};
+
+// With a tokenizer, its end-of-text and begin-of-text ids replace those of config.json. A model
+// that is a pipeline stage, or whose parameters are shards with no `gather` to make them whole, is
+// refused. `tokenizer` may be nullptr.
+absl::Status SaveModel(Model& model, const std::string& folder,
+                       const data::Tokenizer* tokenizer = nullptr, const SaveOptions& options = {});
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_HUB_SAVE_MODEL_H_

@@ -1,0 +1,114 @@
+// A run's configuration: one typed structure with defaults, read from JSON, overridden by flags.
+//
+//   RunConfig config;
+//   TESSERA_RETURN_IF_ERROR(ReadRunConfig("run.json", &config));
+//   TESSERA_RETURN_IF_ERROR(SetRunConfigField(&config, "lr", "1e-3"));   // a flag's text
+//   TESSERA_RETURN_IF_ERROR(config.Validate());
+//
+// One table of fields (RunConfigFields) serves the file, the flags, the help text and what is
+// saved with the run. An unknown key is an error that suggests the nearest known one.
+#ifndef TESSERA_TRAIN_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/status.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::train {
+
+struct RunConfig {
+  // What to train, on what, to where.
+  std::string model;      // a preset's name or a folder
+  std::string data;       // a file, a directory or an indexed dataset
+  std::string out;        // the run's directory
+  std::string tokenizer;  // a folder, "byte" or "char"; empty: the model's own
+  std::string val_data;
+  double val_fraction = 0.05;
+  std::string json_key = "text";
+  bool reset_at_documents = false;
+
+  // How long, in which steps.
+  int64_t max_steps = 0;  // 0: by epochs
+  double epochs = 1;
+  int64_t batch_size = 8;
+  int64_t gradient_accumulation_steps = 0;  // 0: num_microbatches, else 1
+  int64_t num_microbatches = 0;             // the same under another name; 0: not given
+  int64_t seq_len = 0;                      // 0: the model's
+  bool shuffle = true;
+  double time_limit = 0;  // seconds; 0: none
+
+  // The optimizer.
+  std::string optimizer = "adamw";
+  double lr = 3e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double momentum = 0.9;
+  double weight_decay = 0.1;
+  int64_t warmup_steps = 0;
+  std::string lr_schedule = "cosine";
+  double min_lr = -1;  // negative: 0.1 lr
+  double max_grad_norm = 1;
+
+  // The model.
+  double dropout = -1;  // negative: the model's
+  bool checkpoint_activations = false;
+  int64_t seed = 0;
+  std::string dtype = "float32";
+  std::string device = "cpu";
+  int64_t threads = 0;  // 0: all cores the process may use
+
+  // What is reported and kept.
+  int64_t log_interval = 10;
+  int64_t eval_interval = 0;  // 0: at the end
+  int64_t eval_batches = 0;   // 0: all
+  int64_t save_interval = 0;  // 0: at the end
+  int64_t num_checkpoints = 2;
+
+  // Parallel runs; see Validate.
+  int64_t tp = 1;
+  int64_t pp = 1;
+  int64_t zero = 0;
+  bool sequence_parallel = false;
+  bool cpu_offload = false;
+  bool deterministic = true;
+  std::string schedule;
+
+  int64_t accumulation_steps() const;
+  double final_lr() const { return min_lr < 0 ? 0.1 * lr : min_lr; }
+
+  // Ranges, and settings that exclude one another; names the key. What needs more than one process
+  // is refused by name: this program has no distributed floor.
+  absl::Status Validate() const;
+  // Every field, resolved, as it is printed and saved with the run.
+  nlohmann::ordered_json ToJson() const;
+};
+
+// One entry of the table.
+struct RunConfigField {
+  using Member = std::variant<int64_t RunConfig::*, double RunConfig::*, bool RunConfig::*,
+                              std::string RunConfig::*, std::vector<double> RunConfig::*>;
+  std::string_view name;
+  Member member;
+  std::string_view help;
+};
+const std::vector<RunConfigField>& RunConfigFields();
+const RunConfigField* FindRunConfigField(std::string_view name);
+
+// Overrides fields from a JSON object. `source` is what messages name.
+absl::Status ApplyRunConfigJson(const nlohmann::json& json, const std::string& source,
+                                RunConfig* config);
+absl::Status ReadRunConfig(const std::string& path, RunConfig* config);
+// From a flag: "1e-3", "true", "0.9,0.95".
+absl::Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text);
+
+// The entry of `known` that is nearest to `name` by edit distance; "" where none is near.
+std::string NearestName(std::string_view name, const std::vector<std::string>& known);
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_CONFIG_H_

@@ -1,0 +1,81 @@
+#include "train/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tessera::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+std::string Duration(double seconds) {
+  const auto s = static_cast<int64_t>(std::max(0.0, seconds));
+  char text[32];
+  if (s >= 3600) {
+    std::snprintf(text, sizeof(text), "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof(text), "%ld:%02ld", s / 60, s % 60);
+  }
+  return text;
+}
+
+}  // namespace
+
+Progress::Progress(std::FILE* file, int64_t done, int64_t total)
+    : file_(file),
+      terminal_(file != nullptr && isatty(fileno(file)) != 0),
+      first_(done),
+      total_(total),
+      start_(Clock::now()) {}
+
+Progress::~Progress() {
+  if (bar_shown_) std::fputc('\n', file_);
+}
+
+void Progress::Step(int64_t step, double loss) {
+  loss_ = loss_ == 0 ? loss : 0.9 * loss_ + 0.1 * loss;
+  if (!terminal_) return;
+  const Clock::time_point now = Clock::now();
+  if (step < total_ && Seconds(now - drawn_) < 0.1) return;
+  drawn_ = now;
+  Draw(step);
+}
+
+void Progress::Row(int64_t step, double loss, double lr, double tokens_per_second) {
+  lr_ = lr;
+  tokens_per_second_ = tokens_per_second;
+  if (terminal_ || file_ == nullptr) return;
+  std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s\n", step, total_, loss, lr,
+               tokens_per_second);
+  std::fflush(file_);
+}
+
+void Progress::Message(const std::string& text) {
+  if (file_ == nullptr) return;
+  if (bar_shown_) std::fputs("\r\033[K", file_);
+  bar_shown_ = false;
+  std::fprintf(file_, "%s\n", text.c_str());
+  std::fflush(file_);
+}
+
+void Progress::Draw(int64_t step) {
+  constexpr int kWidth = 28;
+  const double share = total_ > 0 ? static_cast<double>(step) / static_cast<double>(total_) : 1.0;
+  const int filled = static_cast<int>(share * kWidth);
+  std::string bar(static_cast<size_t>(kWidth), ' ');
+  std::fill_n(bar.begin(), filled, '=');
+  if (filled < kWidth) bar[static_cast<size_t>(filled)] = '>';
+  const double elapsed = Seconds(Clock::now() - start_);
+  const auto taken = static_cast<double>(std::max<int64_t>(1, step - first_));
+  const double left = elapsed / taken * static_cast<double>(total_ - step);
+  std::fprintf(file_, "\r[%s] %ld/%ld  loss %.3f  %.0f tokens/s  %s left\033[K", bar.c_str(), step,
+               total_, loss_, tokens_per_second_, Duration(left).c_str());
+  std::fflush(file_);
+  bar_shown_ = true;
+}
+
+}  // namespace tessera::train

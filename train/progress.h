@@ -1,0 +1,45 @@
+// What a run shows while it goes: a bar that redraws itself on a terminal, lines elsewhere.
+#ifndef TESSERA_TRAIN_PROGRESS_H_
+#define TESSERA_TRAIN_PROGRESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace tessera::train {
+
+class Progress {
+ public:
+  // Writes to `file` (stdout); `total` steps, of which `done` are behind. An empty `file` is
+  // silent.
+  Progress(std::FILE* file, int64_t done, int64_t total);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // After every step: redraws the bar (a few times a second). Nothing where there is no terminal.
+  void Step(int64_t step, double loss);
+  // A row of metrics: a line where there is no terminal, else part of the bar.
+  void Row(int64_t step, double loss, double lr, double tokens_per_second);
+  // A message of its own line, in either case.
+  void Message(const std::string& text);
+
+ private:
+  void Draw(int64_t step);
+
+  std::FILE* const file_;
+  const bool terminal_;
+  const int64_t first_;
+  const int64_t total_;
+  const std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point drawn_;
+  double loss_ = 0;
+  double lr_ = 0;
+  double tokens_per_second_ = 0;
+  bool bar_shown_ = false;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_PROGRESS_H_

@@ -1,0 +1,165 @@
+#include "train/run_setup.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/file.h"
+#include "core/thread_pool.h"
+#include "data/dataset/indexed_dataset.h"
+#include "data/dataset/packed_dataset.h"
+#include "data/dataset/tokenize.h"
+#include "models/hub/hub.h"
+
+namespace tessera::train {
+namespace {
+
+using data::DataPart;
+using data::IndexedDataset;
+
+data::TextInputOptions TextOptions(const std::string& json_key) {
+  data::TextInputOptions options;
+  options.json_key = json_key;
+  return options;
+}
+
+// Text or a ready dataset, as one stream of tokens.
+absl::StatusOr<std::shared_ptr<const IndexedDataset>> OpenData(const std::string& path,
+                                                               const data::Tokenizer* tokenizer,
+                                                               const std::string& cache_prefix,
+                                                               const std::string& json_key) {
+  if (const auto prefix = data::IndexedDatasetPrefix(path)) return IndexedDataset::Open(*prefix);
+  if (tokenizer == nullptr) {
+    return InvalidArgument(path, ": text needs a tokenizer; give --tokenizer");
+  }
+  TESSERA_RETURN_IF_ERROR(MakeDirectories(cache_prefix.substr(0, cache_prefix.rfind('/'))));
+  data::TokenizeOptions options;
+  options.input = TextOptions(json_key);
+  TESSERA_RETURN_IF_ERROR(
+      data::TokenizeToIndexedDataset(*tokenizer, {path}, cache_prefix, options).status());
+  return IndexedDataset::Open(cache_prefix);
+}
+
+absl::StatusOr<std::shared_ptr<const data::TokenDataset>> Pack(
+    std::shared_ptr<const IndexedDataset> tokens, const data::PackedDatasetOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(auto packed, data::PackedDataset::Create(std::move(tokens), options));
+  return std::shared_ptr<const data::TokenDataset>(std::move(packed));
+}
+
+// The tokenizer that the configuration names, or the model's own.
+absl::StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& config,
+                                                               const models::Preset* preset) {
+  std::string spec = config.tokenizer;
+  if (spec.empty() && preset != nullptr) spec = preset->tokenizer;
+  if (spec.empty() && preset == nullptr) spec = config.model;
+  if (spec.empty()) {
+    if (data::IndexedDatasetPrefix(config.data)) return nullptr;
+    return InvalidArgument(
+        "model '", config.model,
+        "' comes without a tokenizer; give --tokenizer (a folder, byte or char)");
+  }
+  if (data::IndexedDatasetPrefix(config.data)) return data::LoadTokenizer(spec);
+  return data::MakeTokenizer(spec, {config.data}, TextOptions(config.json_key));
+}
+
+// A preset's configuration with the tokenizer's vocabulary.
+nlohmann::json PresetConfig(const models::Preset& preset, const data::Tokenizer* tokenizer) {
+  nlohmann::json json = preset.config;
+  if (tokenizer == nullptr) return json;
+  json["vocab_size"] = tokenizer->vocab_size();
+  const auto eos = tokenizer->eos_id();
+  json["eos_token_id"] = eos ? nlohmann::json(*eos) : nlohmann::json();
+  json["bos_token_id"] = json["eos_token_id"];
+  return json;
+}
+
+absl::StatusOr<nn::BuildContext> ContextFor(const RunConfig& config) {
+  nn::BuildContext context;
+  context.dtype = *ParseDType(config.dtype);
+  TESSERA_ASSIGN_OR_RETURN(context.device, Device::Parse(config.device));
+  TESSERA_RETURN_IF_ERROR(CheckDeviceAvailable(context.device));
+  context.seed = static_cast<uint64_t>(config.seed);
+  return context;
+}
+
+absl::Status FillInModelDefaults(const models::Model& model, RunConfig* config) {
+  const int64_t positions = model.max_positions();
+  if (config->seq_len == 0) config->seq_len = positions;
+  if (positions > 0 && config->seq_len > positions) {
+    return InvalidArgument("seq_len ", config->seq_len, " is longer than the model's ", positions,
+                           " positions");
+  }
+  if (config->seq_len <= 0)
+    return InvalidArgument("this model has no seq_len of its own; give one");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunSetup> PrepareRun(const RunConfig& requested) {
+  RunSetup setup;
+  setup.config = requested;
+  RunConfig& config = setup.config;
+  TESSERA_RETURN_IF_ERROR(config.Validate());
+  SetNumThreads(config.threads > 0 ? static_cast<int>(std::min<int64_t>(config.threads, 1024))
+                                   : AvailableCores());
+  const models::Preset* preset = models::FindPreset(config.model);
+  if (preset == nullptr && !IsDirectory(config.model)) {
+    return NotFound("'", config.model,
+                    "' is neither a preset (`tessera models` lists them) nor a folder");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext context, ContextFor(config));
+  TESSERA_ASSIGN_OR_RETURN(setup.tokenizer, FindTokenizer(config, preset));
+  if (preset != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(
+        setup.model, models::BuildModel(PresetConfig(*preset, setup.tokenizer.get()), context));
+  } else {
+    models::LoadOptions load;
+    load.build = context;
+    load.require_weights = false;
+    TESSERA_ASSIGN_OR_RETURN(setup.model, models::LoadModel(config.model, load));
+  }
+  models::Model& model = *setup.model;
+  if (setup.tokenizer != nullptr && setup.tokenizer->vocab_size() > model.vocab_size()) {
+    return InvalidArgument("the tokenizer's ", setup.tokenizer->vocab_size(),
+                           " ids do not fit the model's vocabulary of ", model.vocab_size());
+  }
+  TESSERA_RETURN_IF_ERROR(FillInModelDefaults(model, &config));
+  if (config.dropout >= 0) model.SetDropout(config.dropout);
+  model.set_checkpoint_activations(config.checkpoint_activations);
+
+  data::PackedDatasetOptions pack;
+  pack.seq_len = config.seq_len;
+  pack.vocab_size = model.vocab_size();
+  pack.reset_at_documents = config.reset_at_documents;
+  TESSERA_ASSIGN_OR_RETURN(const auto tokens,
+                           OpenData(config.data, setup.tokenizer.get(),
+                                    JoinPath(config.out, "data/train"), config.json_key));
+  if (!config.val_data.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(setup.train_data, Pack(tokens, pack));
+    TESSERA_ASSIGN_OR_RETURN(const auto held_out,
+                             OpenData(config.val_data, setup.tokenizer.get(),
+                                      JoinPath(config.out, "data/val"), config.json_key));
+    TESSERA_ASSIGN_OR_RETURN(setup.val_data, Pack(held_out, pack));
+    return setup;
+  }
+  pack.validation_fraction = config.val_fraction;
+  pack.part = config.val_fraction > 0 ? DataPart::kTrain : DataPart::kAll;
+  TESSERA_ASSIGN_OR_RETURN(setup.train_data, Pack(tokens, pack));
+  if (config.val_fraction > 0) {
+    pack.part = DataPart::kValidation;
+    TESSERA_ASSIGN_OR_RETURN(setup.val_data, Pack(tokens, pack));
+  }
+  return setup;
+}
+
+absl::StatusOr<std::shared_ptr<const data::TokenDataset>> OpenEvaluationData(
+    const std::string& data, const data::Tokenizer* tokenizer, const std::string& cache_prefix,
+    int64_t seq_len, int64_t vocab_size, const std::string& json_key) {
+  TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenData(data, tokenizer, cache_prefix, json_key));
+  data::PackedDatasetOptions pack;
+  pack.seq_len = seq_len;
+  pack.vocab_size = vocab_size;
+  return Pack(std::move(tokens), pack);
+}
+
+}  // namespace tessera::train

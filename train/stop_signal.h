@@ -1,0 +1,32 @@
+// Signals that ask a run to finish its step, save and end: SIGINT, SIGTERM and SIGUSR1.
+//
+//   StopSignals signals;                    // installs handlers, restores the old ones at the end
+//   if (signals.received() != 0) ...        // the number of the first one
+//
+// A second SIGINT ends the process at once, as if no handler were there. One object at a time.
+#ifndef TESSERA_TRAIN_STOP_SIGNAL_H_
+#define TESSERA_TRAIN_STOP_SIGNAL_H_
+
+#include <csignal>
+#include <string>
+
+namespace tessera::train {
+
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  int received() const;
+  // "SIGINT", ...
+  static std::string Name(int signal);
+
+ private:
+  struct sigaction previous_[3];
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_STOP_SIGNAL_H_

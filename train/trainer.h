@@ -1,0 +1,149 @@
+// The training loop.
+//
+//   TESSERA_ASSIGN_OR_RETURN(RunSetup setup, PrepareRun(config));      // train/run_setup.h
+//   Trainer trainer(config, *setup.model, setup.train_data, setup.val_data);
+//   trainer.AddCallback(&early_stopping);
+//   TESSERA_ASSIGN_OR_RETURN(TrainResult result, trainer.Train({.resume = true}));
+//
+// One optimizer step is `gradient_accumulation_steps` micro-batches; its loss is the sum over all
+// targets of the step divided by their number, so accumulation, uneven batches and padding give
+// what one large batch gives. Data order, dropout and learning rate are functions of the step, so
+// that a resumed run is the uninterrupted one, bit for bit.
+//
+// A model that behaves differently overrides `ForwardStep`; `MakeOptimizer`, `TrainBatch`,
+// `EvaluateLoss` and `Log` can be overridden likewise. Callbacks read the state and may stop the
+// run.
+#ifndef TESSERA_TRAIN_TRAINER_H_
+#define TESSERA_TRAIN_TRAINER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "data/dataset/sampler.h"
+#include "data/dataset/token_dataset.h"
+#include "models/model.h"
+#include "optim/grad_scaler.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+#include "train/metrics_log.h"
+#include "train/progress.h"
+
+namespace tessera::train {
+
+struct TrainState {
+  int64_t step = 0;  // optimizer steps taken
+  int64_t total_steps = 0;
+  double epoch = 0;  // passes over the data so far
+  double loss = 0;   // of the last step
+  double grad_norm = 0;
+  double lr = 0;
+  std::optional<double> val_loss;  // of the last evaluation
+  bool should_stop = false;        // a callback may set it
+};
+
+class TrainerCallback {
+ public:
+  virtual ~TrainerCallback() = default;
+  virtual void OnStep(TrainState&) {}
+  virtual void OnEvaluate(TrainState&) {}
+  virtual void OnSave(TrainState&, const std::string& /*checkpoint*/) {}
+};
+
+struct TrainOptions {
+  // Continue from a checkpoint: the newest whole one in `out` (starting afresh where there is
+  // none), or the named one.
+  bool resume = false;
+  std::string resume_from = {};
+  std::FILE* output = stdout;  // where progress is shown; nullptr: nowhere
+};
+
+struct TrainResult {
+  TrainState state;
+  // Why the run ended before its last step ("SIGTERM", "the time limit", "a callback"); empty
+  // otherwise. A checkpoint has been saved then.
+  std::string stopped_by;
+};
+
+class Trainer {
+ public:
+  using Dataset = std::shared_ptr<const data::TokenDataset>;
+
+  // `val_data` may be null: no evaluation. The model is on its device and in its dtype.
+  Trainer(const RunConfig& config, models::Model& model, Dataset train_data, Dataset val_data);
+  virtual ~Trainer() = default;
+
+  void AddCallback(TrainerCallback* callback) { callbacks_.push_back(callback); }
+
+  absl::StatusOr<TrainResult> Train(const TrainOptions& options = {});
+
+  // The mean loss per target over a dataset (all of it, or `max_batches` batches).
+  virtual absl::StatusOr<double> EvaluateLoss(const data::TokenDataset& dataset,
+                                              int64_t max_batches);
+
+  const TrainState& state() const { return state_; }
+  models::Model& model() { return model_; }
+
+ protected:
+  // One forward pass; the result has `loss`, summed over targets.
+  virtual models::Bundle ForwardStep(const models::Bundle& batch,
+                                     const models::RunOptions& options);
+  virtual std::unique_ptr<optim::Optimizer> MakeOptimizer(
+      std::vector<optim::ParameterGroup> groups);
+  virtual absl::StatusOr<data::Batch> TrainBatch(int64_t number);
+  virtual absl::Status Log(const nlohmann::ordered_json& row);
+
+ private:
+  class Loader;
+  absl::Status Begin(const TrainOptions& options);
+  absl::Status Resume(const TrainOptions& options);
+  absl::Status LoadFrom(const Checkpoint& checkpoint);
+  absl::Status RunStep(Loader& loader);
+  absl::Status AfterStep();
+  absl::Status LogRow();
+  absl::Status Evaluate();
+  absl::Status Save();
+  std::string ReasonToStop() const;
+  std::vector<CheckpointTensor> CheckpointTensors();
+  models::Bundle ToBundle(const data::Batch& batch) const;
+  int64_t StepsToTake() const;
+
+  const RunConfig config_;
+  models::Model& model_;
+  const Dataset train_data_;
+  const Dataset val_data_;
+  const data::Sampler sampler_;
+  std::vector<TrainerCallback*> callbacks_;
+
+  std::vector<optim::Parameter> parameters_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::GradScaler> scaler_;
+  std::optional<optim::Schedule> schedule_;
+  std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<Progress> progress_;
+  std::FILE* output_ = nullptr;
+
+  TrainState state_;
+  // Since the last row of metrics; the first two are part of a checkpoint.
+  double loss_sum_ = 0;
+  int64_t loss_steps_ = 0;
+  int64_t tokens_ = 0;
+  double seconds_ = 0;
+  int64_t saved_step_ = -1;
+  int64_t evaluated_step_ = -1;
+  std::chrono::steady_clock::time_point started_;
+};
+
+// The model's parameters as the optimizer takes them, tied ones with their leaves.
+std::vector<optim::Parameter> OptimizedParameters(models::Model& model);
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_TRAINER_H_

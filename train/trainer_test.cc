@@ -1,0 +1,257 @@
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "core/file.h"
+#include "train/run_setup.h"
+
+namespace tessera::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A small text with structure, so that the loss falls.
+std::string WriteText(const std::string& directory) {
+  fs::create_directories(directory);
+  const std::string path = directory + "/text.txt";
+  std::ofstream out(path);
+  for (int i = 0; i < 600; ++i)
+    out << "line " << i % 17 << " of the song, sung " << i % 5 << " times\n";
+  return path;
+}
+
+class TrainerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = testing::TempDir() + "/trainer_" +
+            testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(root_);
+    WriteText(root_);
+  }
+
+  RunConfig Config(const std::string& out) const {
+    RunConfig config;
+    config.model = "gpt-tiny";
+    config.data = root_ + "/text.txt";
+    config.out = root_ + "/" + out;
+    config.seq_len = 24;
+    config.batch_size = 4;
+    config.max_steps = 8;
+    config.lr = 1e-3;
+    config.dropout = 0.1;
+    config.log_interval = 3;
+    config.threads = 2;
+    return config;
+  }
+
+  // Trains and returns the final weights.
+  static std::map<std::string, std::vector<float>> Train(const RunConfig& config,
+                                                         bool resume = false,
+                                                         TrainerCallback* callback = nullptr) {
+    auto setup = PrepareRun(config);
+    EXPECT_TRUE(setup.ok()) << Message(setup.status());
+    if (!setup.ok()) return {};
+    Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data);
+    if (callback != nullptr) trainer.AddCallback(callback);
+    const auto result = trainer.Train({.resume = resume, .output = nullptr});
+    EXPECT_TRUE(result.ok()) << Message(result.status());
+    std::map<std::string, std::vector<float>> weights;
+    for (const auto& [name, tensor] : setup->model->StateDict()) {
+      weights[name] = tensor.ToVector<float>();
+    }
+    return weights;
+  }
+
+  static std::vector<nlohmann::json> Rows(const RunConfig& config) {
+    std::ifstream in(config.out + "/metrics.jsonl");
+    std::vector<nlohmann::json> rows;
+    for (std::string line; std::getline(in, line);) rows.push_back(nlohmann::json::parse(line));
+    return rows;
+  }
+
+  // Rows without what depends on the clock or the allocator's history.
+  static std::vector<nlohmann::json> Losses(const RunConfig& config) {
+    std::vector<nlohmann::json> rows = Rows(config);
+    for (auto& row : rows) {
+      row.erase("tokens_per_second");
+      row.erase("peak_bytes");
+    }
+    return rows;
+  }
+
+  std::string root_;
+};
+
+struct StopAt : TrainerCallback {
+  explicit StopAt(int64_t step) : step(step) {}
+  void OnStep(TrainState& state) override { state.should_stop = state.step == step; }
+  int64_t step;
+};
+
+TEST_F(TrainerTest, LearnsAndWritesItsMetrics) {
+  RunConfig config = Config("run");
+  config.max_steps = 60;
+  config.log_interval = 20;
+  config.lr = 3e-3;
+  Train(config);
+  const auto rows = Rows(config);
+  ASSERT_EQ(rows.size(), 4u);
+  for (const char* key : {"step", "loss", "lr", "grad_norm", "tokens_per_second", "peak_bytes"}) {
+    EXPECT_TRUE(rows[0].contains(key)) << key;
+  }
+  EXPECT_EQ(rows[0]["step"], 20);
+  EXPECT_EQ(rows[3]["step"], 60);
+  EXPECT_LT(rows[2]["loss"].get<double>(), 0.6 * rows[0]["loss"].get<double>());
+  EXPECT_LT(rows[3]["val_loss"].get<double>(), rows[0]["loss"].get<double>());
+  EXPECT_EQ(ListCheckpoints(config.out), std::vector<int64_t>{60});
+}
+
+TEST_F(TrainerTest, AResumedRunIsTheUninterruptedOne) {
+  for (const char* dtype : {"float32", "bfloat16", "float16"}) {
+    RunConfig whole = Config(std::string("whole_") + dtype);
+    whole.dtype = dtype;
+    whole.save_interval = 4;
+    const auto expected = Train(whole);
+    RunConfig parts = whole;
+    parts.out = Config(std::string("parts_") + dtype).out;
+    StopAt stop(5);  // between two rows of metrics
+    Train(parts, false, &stop);
+    EXPECT_EQ(ListCheckpoints(parts.out), (std::vector<int64_t>{4, 5}));
+    EXPECT_EQ(Train(parts, /*resume=*/true), expected) << dtype;
+    EXPECT_EQ(Losses(parts), Losses(whole)) << dtype;
+  }
+}
+
+TEST_F(TrainerTest, DamagedCheckpointsArePassedOver) {
+  RunConfig config = Config("run");
+  config.save_interval = 2;
+  config.num_checkpoints = 3;
+  const auto expected = Train(config);
+  EXPECT_EQ(ListCheckpoints(config.out), (std::vector<int64_t>{4, 6, 8}));
+  // A flipped bit in the newest, the one before cut short.
+  const std::string newest = config.out + "/checkpoint-8/tensors.safetensors";
+  std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-1000, std::ios::end);
+  const char byte = static_cast<char>(file.get() ^ 4);
+  file.seekp(-1000, std::ios::end);
+  file.put(byte);
+  file.close();
+  fs::resize_file(config.out + "/checkpoint-6/tensors.safetensors", 5000);
+  const auto damaged = Checkpoint::Open(config.out + "/checkpoint-8");
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_NE(Message(damaged.status()).find("checkpoint-8/tensors.safetensors"), std::string::npos);
+  std::vector<std::string> warnings;
+  const auto found =
+      FindNewestCheckpoint(config.out, [&](const std::string& w) { warnings.push_back(w); });
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->step(), 4);
+  EXPECT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(Train(config, /*resume=*/true), expected);
+}
+
+TEST_F(TrainerTest, AccumulationEqualsTheLargeBatch) {
+  RunConfig large = Config("large");
+  large.dropout = 0;  // its bits belong to the micro-batch
+  large.reset_at_documents = true;
+  large.batch_size = 8;
+  RunConfig small = large;
+  small.out = Config("small").out;
+  small.batch_size = 2;
+  small.gradient_accumulation_steps = 4;
+  Train(large);
+  Train(small);
+  const auto a = Rows(large);
+  const auto b = Rows(small);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (const char* key : {"loss", "grad_norm", "val_loss"}) {
+      if (!a[i].contains(key)) continue;
+      EXPECT_NEAR(b[i][key].get<double>(), a[i][key].get<double>(), 2e-5 * a[i][key].get<double>())
+          << key;
+    }
+  }
+}
+
+TEST_F(TrainerTest, ASignalSavesAndStops) {
+  RunConfig config = Config("run");
+  config.max_steps = 1000;
+  struct Raise : TrainerCallback {
+    void OnStep(TrainState& state) override {
+      if (state.step == 3) std::raise(SIGTERM);
+    }
+  } raise;
+  auto setup = PrepareRun(config);
+  ASSERT_TRUE(setup.ok()) << Message(setup.status());
+  Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data);
+  trainer.AddCallback(&raise);
+  const auto result = trainer.Train({.output = nullptr});
+  ASSERT_TRUE(result.ok()) << Message(result.status());
+  EXPECT_EQ(result->stopped_by, "SIGTERM");
+  EXPECT_EQ(ListCheckpoints(config.out), std::vector<int64_t>{3});
+}
+
+TEST_F(TrainerTest, RefusesWhatWouldNotResume) {
+  RunConfig config = Config("run");
+  config.max_steps = 2;
+  Train(config);
+  auto again = PrepareRun(config);
+  ASSERT_TRUE(again.ok());
+  Trainer fresh(again->config, *again->model, again->train_data, again->val_data);
+  const auto refused = fresh.Train({.output = nullptr});
+  EXPECT_NE(Message(refused.status()).find("--resume"), std::string::npos);
+
+  RunConfig other = config;
+  other.model = "gpt-mini";
+  auto wrong = PrepareRun(other);
+  ASSERT_TRUE(wrong.ok());
+  Trainer mini(wrong->config, *wrong->model, wrong->train_data, wrong->val_data);
+  const auto mismatch = mini.Train({.resume = true, .output = nullptr});
+  EXPECT_NE(Message(mismatch.status()).find("expected float32"), std::string::npos)
+      << Message(mismatch.status());
+}
+
+TEST(RunConfigTest, UnknownKeysSuggestTheNearest) {
+  RunConfig config;
+  const auto unknown = ApplyRunConfigJson({{"weigth_decay", 0.1}}, "run.json", &config);
+  EXPECT_EQ(Message(unknown), "run.json: unknown key 'weigth_decay'; did you mean 'weight_decay'?");
+  EXPECT_FALSE(ApplyRunConfigJson({{"lr", "fast"}}, "run.json", &config).ok());
+  EXPECT_FALSE(ApplyRunConfigJson({{"batch_size", 1.5}}, "run.json", &config).ok());
+  EXPECT_TRUE(SetRunConfigField(&config, "betas", "0.8,0.9").ok());
+  EXPECT_EQ(config.betas, (std::vector<double>{0.8, 0.9}));
+  EXPECT_TRUE(SetRunConfigField(&config, "shuffle", "false").ok());
+  EXPECT_FALSE(config.shuffle);
+  EXPECT_EQ(Message(SetRunConfigField(&config, "batch_size", "many")),
+            "--batch-size must be an integer, not \"many\"");
+}
+
+TEST(RunConfigTest, ValidatesAndRoundTrips) {
+  const auto problem = [](auto change) {
+    RunConfig config;
+    change(config);
+    return Message(config.Validate());
+  };
+  EXPECT_EQ(problem([](RunConfig&) {}), "");
+  EXPECT_NE(problem([](RunConfig& c) { c.batch_size = 0; }).find("batch_size"), std::string::npos);
+  EXPECT_NE(problem([](RunConfig& c) { c.tp = 2; }).find("tp"), std::string::npos);
+  EXPECT_NE(problem([](RunConfig& c) {
+              c.num_microbatches = 2;
+              c.gradient_accumulation_steps = 3;
+            }).find("differ"),
+            std::string::npos);
+  RunConfig config;
+  config.lr = 0.1 + 0.2;
+  config.num_microbatches = 4;
+  RunConfig back;
+  ASSERT_TRUE(
+      ApplyRunConfigJson(nlohmann::json::parse(config.ToJson().dump()), "saved", &back).ok());
+  EXPECT_EQ(back.ToJson(), config.ToJson());
+  EXPECT_EQ(back.accumulation_steps(), 4);
+}
+
+}  // namespace
+}  // namespace tessera::train
