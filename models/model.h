@@ -109,6 +109,8 @@ struct Family {
   std::vector<std::string> (*other_names)(const std::string& parameter);
   // Entries of the Hub's files that are no parameters (buffers) and are passed over.
   bool (*ignored_entry)(const std::string& name);
+  // What `Run` understands from outside (the `forward` command), by Hugging Face's names.
+  std::vector<std::string> inputs;
 };
 
 const std::vector<const Family*>& Families();

@@ -70,7 +70,7 @@ void Norm(benchmark::State& state) {
 }
 
 // Four floats of any alignment.
-typedef float Floats __attribute__((vector_size(16), aligned(4)));
+typedef float Floats __attribute__((vector_size(16), aligned(4), may_alias));
 
 void Stream(benchmark::State& state) {
   const std::vector<Parameter> parameters = Gpt2Parameters(DType::kFloat32);

@@ -8,7 +8,7 @@
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/packed_dataset.h"
 #include "data/dataset/tokenize.h"
-#include "models/hub/hub.h"
+#include "models/hub/load_model.h"
 
 namespace tessera::train {
 namespace {

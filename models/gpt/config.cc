@@ -26,14 +26,20 @@ absl::StatusOr<GptConfig> GptConfig::FromJson(const nlohmann::json& json) {
   reader.Read("tie_word_embeddings", &c.tie_word_embeddings);
   reader.Refuse("add_cross_attention", false);
   reader.Refuse("is_decoder", true);
-  for (const auto& [name, value] : {std::pair{"vocab_size", c.vocab_size},
-                                    {"n_positions", c.n_positions},
-                                    {"n_embd", c.n_embd},
-                                    {"n_layer", c.n_layer},
-                                    {"n_head", c.n_head},
-                                    {"n_inner", c.inner_size()}}) {
-    reader.Require(value > 0 && value < (int64_t{1} << 31),
-                   Concat("'", name, "' is out of range: ", value));
+  // The limits are far beyond any model; they keep products of two sizes within 64 bits.
+  struct Size {
+    const char* name;
+    int64_t value;
+    int64_t most;
+  };
+  for (const Size& size : {Size{"vocab_size", c.vocab_size, int64_t{1} << 31},
+                           {"n_positions", c.n_positions, int64_t{1} << 31},
+                           {"n_embd", c.n_embd, 1 << 20},
+                           {"n_layer", c.n_layer, 10000},
+                           {"n_head", c.n_head, 1 << 20},
+                           {"n_inner", c.n_inner ? *c.n_inner : 1, 1 << 24}}) {
+    reader.Require(size.value > 0 && size.value < size.most,
+                   Concat("'", size.name, "' is out of range: ", size.value));
   }
   if (reader.status().ok()) {
     reader.Require(

@@ -61,6 +61,7 @@ const Family* MakeFamily() {
   family->build = Build;
   family->other_names = OtherNames;
   family->ignored_entry = IsBuffer;
+  family->inputs = {"input_ids", "attention_mask", "position_ids", "labels"};
   return family;
 }
 

@@ -13,8 +13,10 @@
 namespace tessera {
 namespace {
 
-constexpr IsaTable<const FlashKernels> kKernels{&baseline::kFlashKernels, &avx2::kFlashKernels,
-                                                &avx512::kFlashKernels};
+constexpr IsaTable<const FlashForwardKernel> kForward{&baseline::kFlashForward,
+                                                      &avx2::kFlashForward, &avx512::kFlashForward};
+constexpr IsaTable<const FlashBackwardKernel> kBackward{
+    &baseline::kFlashBackward, &avx2::kFlashBackward, &avx512::kFlashBackward};
 
 thread_local ThreadScratch scratch;
 
@@ -92,9 +94,9 @@ void FlashForward(const FlashArgs& args) {
     });
     return;
   }
-  const FlashKernels& kernels = *kKernels.Select();
+  const FlashForwardKernel& kernel = *kForward.Select();
   const FlashElement element = ElementOf(args.dtype), bias_element = ElementOf(args.bias_dtype);
-  const int64_t size = kernels.forward_scratch(args);
+  const int64_t size = kernel.scratch(args);
   const int64_t chunks = (args.q_len + kFlashQueryChunk - 1) / kFlashQueryChunk;
   ParallelFor(args.batch * args.heads * chunks, 1, [&](int64_t begin, int64_t end) {
     float* buffer = scratch.Get<float>(size);
@@ -102,8 +104,8 @@ void FlashForward(const FlashArgs& args) {
       const int64_t head = task / chunks;
       // The last queries see most keys under a causal mask: they go first.
       const int64_t query = (chunks - 1 - task % chunks) * kFlashQueryChunk;
-      kernels.forward(args, element, bias_element, head / args.heads, head % args.heads, query,
-                      std::min(kFlashQueryChunk, args.q_len - query), buffer);
+      kernel.run(args, element, bias_element, head / args.heads, head % args.heads, query,
+                 std::min(kFlashQueryChunk, args.q_len - query), buffer);
     }
   });
 }
@@ -130,9 +132,9 @@ void FlashBackward(const FlashBackwardArgs& args) {
       ClearBiasGradient<float>(args);
     }
   }
-  const FlashKernels& kernels = *kKernels.Select();
+  const FlashBackwardKernel& kernel = *kBackward.Select();
   const FlashElement element = ElementOf(f.dtype), bias_element = ElementOf(f.bias_dtype);
-  const int64_t size = wide ? 0 : kernels.backward_scratch(f);
+  const int64_t size = wide ? 0 : kernel.scratch(f);
   const int64_t batch_tasks = join_batch ? std::min<int64_t>(f.batch, 1) : f.batch;
   const int64_t head_tasks = join_heads ? std::min<int64_t>(f.kv_heads, 1) : f.kv_heads;
   ParallelFor(batch_tasks * head_tasks, 1, [&](int64_t begin, int64_t end) {
@@ -144,7 +146,7 @@ void FlashBackward(const FlashBackwardArgs& args) {
           if (wide) {
             FlashBackwardFloat64(args, b, g);
           } else {
-            kernels.backward(args, element, bias_element, b, g, buffer);
+            kernel.run(args, element, bias_element, b, g, buffer);
           }
         }
       }

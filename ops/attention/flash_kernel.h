@@ -1,6 +1,6 @@
 // What flash_cpu.cc asks of each instruction set, and of the float64 path.
 //
-// Plain pointers only, since flash_isa.cc includes this header with instruction-set flags.
+// Plain pointers only, since the flash_*_isa.cc include this header with instruction-set flags.
 #ifndef TESSERA_OPS_ATTENTION_FLASH_KERNEL_H_
 #define TESSERA_OPS_ATTENTION_FLASH_KERNEL_H_
 
@@ -15,27 +15,32 @@ enum class FlashElement : uint8_t { kFloat32, kBFloat16, kFloat16 };
 // Queries that one task of the forward pass takes: keys are packed once for them.
 inline constexpr int64_t kFlashQueryChunk = 256;
 
-// The function's parts, each run by one thread; `scratch` has as many floats as is said.
-struct FlashKernels {
+// The passes' parts, each run by one thread; `scratch` has as many floats as is said.
+struct FlashForwardKernel {
+  int64_t (*scratch)(const FlashArgs& args);
   // o and lse of queries [begin, begin + count), count <= kFlashQueryChunk, of head h in row b.
-  int64_t (*forward_scratch)(const FlashArgs& args);
-  void (*forward)(const FlashArgs& args, FlashElement element, FlashElement bias_element, int64_t b,
-                  int64_t h, int64_t begin, int64_t count, float* scratch);
+  void (*run)(const FlashArgs& args, FlashElement element, FlashElement bias_element, int64_t b,
+              int64_t h, int64_t begin, int64_t count, float* scratch);
+};
+struct FlashBackwardKernel {
+  int64_t (*scratch)(const FlashArgs& args);
   // dk and dv of key/value head g in row b and dq of the heads that use it; adds to dbias.
-  int64_t (*backward_scratch)(const FlashArgs& args);
-  void (*backward)(const FlashBackwardArgs& args, FlashElement element, FlashElement bias_element,
-                   int64_t b, int64_t g, float* scratch);
+  void (*run)(const FlashBackwardArgs& args, FlashElement element, FlashElement bias_element,
+              int64_t b, int64_t g, float* scratch);
 };
 
 namespace baseline {
-extern const FlashKernels kFlashKernels;
-}
+extern const FlashForwardKernel kFlashForward;
+extern const FlashBackwardKernel kFlashBackward;
+}  // namespace baseline
 namespace avx2 {
-extern const FlashKernels kFlashKernels;
-}
+extern const FlashForwardKernel kFlashForward;
+extern const FlashBackwardKernel kFlashBackward;
+}  // namespace avx2
 namespace avx512 {
-extern const FlashKernels kFlashKernels;
-}
+extern const FlashForwardKernel kFlashForward;
+extern const FlashBackwardKernel kFlashBackward;
+}  // namespace avx512
 
 // The same parts for float64, row by row (flash_float64.cc): exact enough for gradient checks, not
 // made for speed. No scratch.

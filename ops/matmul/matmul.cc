@@ -1,7 +1,5 @@
 #include "ops/matmul/matmul.h"
 
-#include <algorithm>
-
 #include "autograd/autograd.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/reduction/sum.h"
@@ -55,9 +53,10 @@ Tensor Product(const Tensor& a, const Tensor& b) { return Product(a, b, Tensor()
 
 Tensor T(const Tensor& t) { return Transpose(t, -1, -2); }
 
-// All leading dims as one: [rows, last].
+// All leading dims as one: [rows, last]. The last may be empty (a rank without heads).
 Tensor AsMatrix(const Tensor& t) {
-  return Reshape(t, {t.numel() / std::max<int64_t>(t.size(-1), 1), t.size(-1)});
+  const Shape leading(t.shape().begin(), t.shape().end() - 1);
+  return Reshape(t, {leading.numel(), t.size(-1)});
 }
 
 }  // namespace

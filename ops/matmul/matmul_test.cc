@@ -96,6 +96,19 @@ TEST(MatmulTest, LinearInBothLayouts) {
   }
 }
 
+TEST(MatmulTest, LinearWithoutInputsOrOutputs) {
+  const Tensor bias = RequireGrad(Full({4}, 2.0));
+  const Tensor y = Linear(Zeros({2, 3, 0}), Zeros({4, 0}), bias, LinearLayout::kOutIn);
+  EXPECT_EQ(y.ToVector<float>(), std::vector<float>(24, 2.0f));
+  Backward({y}, {Full({2, 3, 4}, 1.0)});
+  EXPECT_EQ(Grad(bias).ToVector<float>()[3], 6.0f);
+  const Tensor x = RequireGrad(Full({2, 3, 5}, 1.0));
+  const Tensor none = Linear(x, Zeros({5, 0}), Tensor(), LinearLayout::kInOut);
+  EXPECT_EQ(none.shape(), (Shape{2, 3, 0}));
+  Backward({none}, {Zeros({2, 3, 0})});
+  EXPECT_EQ(Grad(x).ToVector<float>(), std::vector<float>(30, 0.0f));
+}
+
 TEST(MatmulTest, LinearQueuesWeightGradients) {
   const Tensor x = RequireGrad(Full({2, 3}, 1.0));
   const Tensor w = RequireGrad(Full({4, 3}, 2.0));

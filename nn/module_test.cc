@@ -1,0 +1,160 @@
+#include "nn/module.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/recompute.h"
+#include "nn/activation.h"
+#include "nn/dropout.h"
+#include "nn/embedding.h"
+#include "nn/key_value_cache.h"
+#include "nn/mlp.h"
+#include "ops/reduction/reduction.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera::nn {
+namespace {
+
+std::unique_ptr<Mlp> MakeMlp(const BuildContext& build = {}) {
+  return std::make_unique<Mlp>(
+      MlpConfig{
+          .hidden_size = 4, .inner_size = 6, .activation = *FindActivation("relu"), .dropout = 0.5},
+      Scope::Root(build));
+}
+
+TEST(ModuleTest, NamesCountsAndSummary) {
+  const auto mlp = MakeMlp();
+  std::vector<std::string> names;
+  for (Parameter* p : mlp->Parameters()) names.push_back(p->name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"c_fc.weight", "c_fc.bias", "c_proj.weight", "c_proj.bias"}));
+  EXPECT_EQ(mlp->ParameterCount(), 4 * 6 + 6 + 6 * 4 + 4);
+  EXPECT_EQ(mlp->Freeze("bias"), 2);
+  EXPECT_EQ(mlp->ParameterCount(/*trainable_only=*/true), 48);
+  mlp->Freeze("bias", false);
+  EXPECT_EQ(mlp->ParameterCount(true), 58);
+  EXPECT_NE(mlp->Summary().find("c_fc.weight"), std::string::npos);
+  EXPECT_NE(mlp->Summary().find("58"), std::string::npos);
+}
+
+TEST(ModuleTest, InitialisationDependsOnSeedAndNameAlone) {
+  const auto a = MakeMlp({.seed = 1});
+  const auto b = MakeMlp({.seed = 1});
+  const auto c = MakeMlp({.seed = 2});
+  const auto weight = [](Mlp& m, const char* name) {
+    return m.FindParameter(name)->tensor.ToVector<float>();
+  };
+  EXPECT_EQ(weight(*a, "c_fc.weight"), weight(*b, "c_fc.weight"));
+  EXPECT_NE(weight(*a, "c_fc.weight"), weight(*c, "c_fc.weight"));
+  EXPECT_NE(weight(*a, "c_fc.weight"), weight(*a, "c_proj.weight"));
+}
+
+TEST(ModuleTest, StateDictRoundTripsAndRefusesByName) {
+  const auto a = MakeMlp({.seed = 1});
+  const auto b = MakeMlp({.seed = 2});
+  auto state = a->StateDict();
+  ASSERT_TRUE(b->LoadStateDict(state).ok());
+  EXPECT_EQ(b->FindParameter("c_fc.weight")->tensor.ToVector<float>(),
+            a->FindParameter("c_fc.weight")->tensor.ToVector<float>());
+  auto missing = state;
+  missing.erase("c_proj.bias");
+  EXPECT_NE(Message(b->LoadStateDict(missing)).find("'c_proj.bias' is missing"), std::string::npos);
+  auto unknown = state;
+  unknown["extra"] = Zeros({1});
+  EXPECT_NE(Message(b->LoadStateDict(unknown)).find("'extra' is not known"), std::string::npos);
+  auto reshaped = state;
+  reshaped["c_fc.bias"] = Zeros({5});
+  EXPECT_NE(Message(b->LoadStateDict(reshaped)).find("has shape [5], expected [6]"),
+            std::string::npos);
+}
+
+TEST(ModuleTest, ToCastsAndKeepsTies) {
+  struct Tied : Module {
+    explicit Tied(const Scope& s)
+        : Module(s),
+          wte({.rows = 5, .width = 3}, Child("wte")),
+          head(wte.weight(), Child("head")) {}
+    VocabParallelEmbedding wte;
+    VocabParallelHead head;
+  } tied(Scope::Root({}));
+  EXPECT_EQ(tied.ParameterCount(), 15);
+  EXPECT_EQ(tied.StateDict().size(), 1u);
+  tied.To(DType::kBFloat16);
+  Parameter* head = tied.FindParameter("head.weight");
+  EXPECT_EQ(head->tensor.dtype(), DType::kBFloat16);
+  EXPECT_EQ(head->tensor.storage(), tied.FindParameter("wte.weight")->tensor.storage());
+  EXPECT_EQ(GradDType(head->tensor), DType::kFloat32);
+}
+
+TEST(ModuleTest, TrainingSwitchesDropout) {
+  Dropout dropout(0.5, Scope::Root({}));
+  const Tensor x = Full({1000}, 1.0);
+  const ForwardContext context = {.step = 1};
+  EXPECT_NE(dropout.Forward(x, context).ToVector<float>(), x.ToVector<float>());
+  EXPECT_EQ(dropout.Forward(x, context).ToVector<float>(),
+            dropout.Forward(x, context).ToVector<float>());
+  EXPECT_NE(dropout.Forward(x, context).ToVector<float>(),
+            dropout.Forward(x, {.step = 2}).ToVector<float>());
+  dropout.Eval();
+  EXPECT_EQ(dropout.Forward(x, context).ToVector<float>(), x.ToVector<float>());
+}
+
+TEST(ModuleTest, HooksFireAroundForwardAndBackward) {
+  const auto mlp = MakeMlp();
+  std::string order;
+  mlp->VisitModules([&](Module& m) {
+    if (m.path() != "c_fc") return;
+    m.AddHooks({.pre_forward =
+                    [&](Module& x) {
+                      order += "f(" + CurrentModulePath();
+                      (void)x;
+                    },
+                .post_forward = [&](Module&) { order += ")"; },
+                .pre_backward = [&](Module&) { order += "b("; },
+                .post_backward = [&](Module&) { order += "]"; }});
+  });
+  const Tensor x = RequireGrad(Full({2, 4}, 1.0));
+  const Tensor h = Reshape(x, {1, 2, 4});  // a result of the tape: post-backward can be seen
+  const Tensor y = mlp->Forward(h, {});
+  EXPECT_EQ(order, "f(c_fc)");
+  EXPECT_EQ(CurrentModulePath(), "");
+  Backward({y}, {Full({1, 2, 4}, 1.0)});
+  EXPECT_EQ(order, "f(c_fc)b(]");
+}
+
+TEST(ModuleTest, OnParameterSeesEachBeforeTheNext) {
+  std::vector<std::string> seen;
+  const auto mlp = MakeMlp({.on_parameter = [&](Parameter& p) { seen.push_back(p.name); }});
+  EXPECT_EQ(seen.size(), 4u);
+  EXPECT_EQ(seen[0], "c_fc.weight");
+}
+
+TEST(ModuleTest, UnknownActivationIsNamed) {
+  EXPECT_NE(Message(FindActivation("gelu2").status()).find("'gelu2'"), std::string::npos);
+}
+
+TEST(KeyValueCacheTest, RowsHaveLengthsOfTheirOwnAndCanBeReordered) {
+  KeyValueCache cache(1);
+  const auto tokens = [](std::vector<float> values) {
+    const auto t = static_cast<int64_t>(values.size()) / 2;
+    return Tensor::FromVector(values, {2, 1, t, 1});
+  };
+  cache.BeginStep({3, 1});
+  cache.Append(0, tokens({1, 2, 3, 11, 0, 0}), tokens({1, 2, 3, 11, 0, 0}));
+  EXPECT_EQ(cache.KeyLengths().ToVector<int32_t>(), (std::vector<int32_t>{3, 1}));
+  cache.EndStep();
+  cache.BeginStep({1, 1});
+  const auto [k, v] = cache.Append(0, tokens({4, 12}), tokens({4, 12}));
+  EXPECT_EQ(k.size(2), 4);
+  EXPECT_EQ(Select(k, 0, 0).ToVector<float>(), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(Slice(Select(v, 0, 1), 1, 0, 2).ToVector<float>(), (std::vector<float>{11, 12}));
+  EXPECT_EQ(cache.QueryOffsets().ToVector<int32_t>(), (std::vector<int32_t>{3, 1}));
+  cache.EndStep();
+  cache.Reorder({1, 1, 0});
+  EXPECT_EQ(cache.lengths(), (std::vector<int64_t>{2, 2, 4}));
+  EXPECT_THROW(cache.BeginStep({1, 1}), Error);
+  EXPECT_THROW(cache.Append(1, k, v), Error);
+}
+
+}  // namespace
+}  // namespace tessera::nn

@@ -1,0 +1,250 @@
+// Every parallel layer: finite differences over its global parameters and its input on 1 to 4
+// ranks, in float64, and equality with the plain layer.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/thread_communicator.h"
+#include "nn/activation.h"
+#include "nn/embedding.h"
+#include "nn/transformer_block.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera::nn {
+namespace {
+
+// The local offset of global element `index` of a parameter on this rank; -1 where it is not.
+int64_t LocalOffset(const Parameter& p, int64_t index) {
+  const Shape& global = p.placement.global_shape();
+  const Shape strides = ContiguousStrides(global);
+  for (const BoxMapping& m : p.placement.boxes()) {
+    int64_t offset = 0;
+    bool inside = true;
+    for (int d = 0; d < global.ndim(); ++d) {
+      const int64_t at = index / strides[d] % global[d] - m.global.begin[d];
+      inside = inside && at >= 0 && at < m.global.size[d];
+      offset += (at + m.local_begin[d]) * p.tensor.stride(d);
+    }
+    if (inside) return offset;
+  }
+  return -1;
+}
+
+double Projected(const Tensor& y) {
+  const std::vector<double> values = y.ToVector<double>();
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i)
+    sum += values[i] * std::sin(1.0 + 3.7 * static_cast<double>(i));
+  return sum;
+}
+
+Tensor ProjectionGrad(const Tensor& y) {
+  Tensor w = EmptyLike(y);
+  for (int64_t i = 0; i < w.numel(); ++i) {
+    w.data<double>()[i] = std::sin(1.0 + 3.7 * static_cast<double>(i));
+  }
+  return w;
+}
+
+// `forward` gives the whole result on every rank. All ranks perturb the same global element.
+void CheckGradients(const Group& world, Module& layer, const Tensor& x,
+                    const std::function<Tensor(const Tensor&)>& forward) {
+  const Tensor leaf = RequireGrad(CastCopy(x, DType::kFloat64));  // of this rank alone
+  const Tensor y = forward(leaf);
+  Backward({y}, {ProjectionGrad(y)});
+  for (Parameter* p : layer.Parameters()) {
+    if (p->gradient_group != nullptr) {
+      p->gradient_group->AllReduce(Grad(p->tensor), ReduceOp::kSum)->Wait();
+    }
+  }
+  const NoGrad no_grad;
+  const auto difference = [&](double* element) {
+    const double original = element != nullptr ? *element : 0.0;
+    const auto at = [&](double value) {
+      if (element != nullptr) *element = value;
+      return Projected(forward(leaf));
+    };
+    const double above = at(original + 1e-6);
+    const double below = at(original - 1e-6);
+    if (element != nullptr) *element = original;
+    return (above - below) / 2e-6;
+  };
+  for (Parameter* p : layer.Parameters()) {
+    const int64_t n = p->placement.global_shape().numel();
+    for (int64_t i = 0; i < n; i += std::max<int64_t>(1, n / 7)) {
+      const int64_t at = LocalOffset(*p, i);
+      const double numeric = difference(at >= 0 ? p->tensor.data<double>() + at : nullptr);
+      if (at >= 0) {
+        EXPECT_NEAR(Grad(p->tensor).ContiguousCopy().data<double>()[at], numeric,
+                    1e-6 * (1 + std::abs(numeric)))
+            << p->name << " element " << i << " on rank " << world->rank();
+      }
+    }
+  }
+  for (int64_t i = 0; i < x.numel(); i += std::max<int64_t>(1, x.numel() / 9)) {
+    const double numeric = difference(leaf.data<double>() + i);
+    EXPECT_NEAR(Grad(leaf).ContiguousCopy().data<double>()[i], numeric,
+                1e-6 * (1 + std::abs(numeric)))
+        << "input element " << i << " on rank " << world->rank();
+  }
+}
+
+class ParallelLayerTest : public testing::TestWithParam<int> {
+ protected:
+  static Scope RootScope(const Group& world) {
+    return Scope::Root({.dtype = DType::kFloat64, .seed = 3, .tensor_parallel = world});
+  }
+};
+
+TEST_P(ParallelLayerTest, ColumnThenRowParallelLinear) {
+  for (const LinearLayout layout : {LinearLayout::kOutIn, LinearLayout::kInOut}) {
+    const Tensor x = RandomTensor({2, 3, 5}, 1);
+    std::vector<double> plain;
+    {
+      ColumnParallelLinear up({.in_features = 5,
+                               .out_features = 7,
+                               .layout = layout,
+                               .weight_init = Init::Normal(1),
+                               .bias_init = Init::Normal(1)},
+                              RootScope(nullptr));
+      RowParallelLinear down({.in_features = 7,
+                              .out_features = 4,
+                              .layout = layout,
+                              .weight_init = Init::Normal(1),
+                              .bias_init = Init::Normal(1)},
+                             RootScope(nullptr));
+      plain = down.Forward(Silu(up.Forward(x))).ToVector<double>();
+    }
+    RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+      struct Both : Module {
+        Both(const LinearConfig& a, const LinearConfig& b, const Scope& s)
+            : Module(s), up(a, Scope{"", this, s.build}), down(b, Scope{"", this, s.build}) {}
+        ColumnParallelLinear up;
+        RowParallelLinear down;
+      } both({.in_features = 5,
+              .out_features = 7,
+              .layout = layout,
+              .weight_init = Init::Normal(1),
+              .bias_init = Init::Normal(1)},
+             {.in_features = 7,
+              .out_features = 4,
+              .layout = layout,
+              .weight_init = Init::Normal(1),
+              .bias_init = Init::Normal(1)},
+             RootScope(world));
+      const auto forward = [&](const Tensor& in) {
+        return both.down.Forward(Silu(both.up.Forward(in)));
+      };
+      ExpectClose(forward(x), Tensor::FromVector(plain, {2, 3, 4}), 1e-13, "result");
+      CheckGradients(world, both, x, forward);
+    });
+  }
+}
+
+TEST_P(ParallelLayerTest, ReplicatedLinearAndNorms) {
+  RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+    const Tensor x = RandomTensor({2, 3, 5}, 1);
+    ReplicatedLinear linear({.in_features = 5, .out_features = 4, .weight_init = Init::Normal(1)},
+                            RootScope(world));
+    CheckGradients(world, linear, x, [&](const Tensor& in) { return linear.Forward(in); });
+    LayerNorm layer_norm({.width = 5}, RootScope(world));
+    CheckGradients(world, layer_norm, x, [&](const Tensor& in) { return layer_norm.Forward(in); });
+    RmsNorm rms_norm({.width = 5}, RootScope(world));
+    CheckGradients(world, rms_norm, CastCopy(x, DType::kFloat64), [&](const Tensor& in) {
+      const NormResult r = rms_norm.ForwardResidual(in, in);
+      return Add(r.sum, r.normed);
+    });
+  });
+}
+
+TEST_P(ParallelLayerTest, EmbeddingAndHead) {
+  RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+    const Tensor ids = RandomIndices({2, 4}, 13, 2);
+    struct Lm : Module {
+      explicit Lm(const Scope& s)
+          : Module(s),
+            wte({.rows = 13, .width = 5, .init = Init::Normal(1)}, Scope{"wte", this, s.build}),
+            wpe({.rows = 4, .width = 5, .init = Init::Normal(1)}, Scope{"wpe", this, s.build}),
+            head({.rows = 13, .width = 5, .init = Init::Normal(1)}, Scope{"head", this, s.build}) {}
+      VocabParallelEmbedding wte;
+      ReplicatedEmbedding wpe;
+      VocabParallelHead head;
+    } lm(RootScope(world));
+    const Tensor scale = Full({1}, 1.5, DType::kFloat64);
+    CheckGradients(world, lm, scale, [&](const Tensor& s) {
+      const Tensor positions = Reshape(Arange(4), {1, 4}).AsStrided({2, 4}, {0, 1}, 0);
+      const Tensor h = Mul(Add(lm.wte.Forward(ids), lm.wpe.Forward(positions)), s);
+      const Tensor logits = lm.head.Forward(h);
+      EXPECT_EQ(lm.head.Gather(logits.Detach()).shape(), (Shape{2, 4, 13}));
+      return CrossEntropy(logits, ids, lm.head.LossOptions({}));
+    });
+  });
+}
+
+TEST_P(ParallelLayerTest, TransformerBlocks) {
+  for (const bool pre_norm : {true, false}) {
+    RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+      TransformerBlockConfig config;
+      config.attention = {.hidden_size = 9,
+                          .num_heads = 3,
+                          .attention_dropout = 0.2,
+                          .residual_dropout = 0.2,
+                          .weight_init = Init::Normal(0.5),
+                          .output_init = Init::Normal(0.5)};
+      config.mlp = {.hidden_size = 9,
+                    .inner_size = 10,
+                    .activation = *FindActivation("gelu"),
+                    .dropout = 0.2,
+                    .weight_init = Init::Normal(0.5),
+                    .output_init = Init::Normal(0.5)};
+      config.pre_norm = pre_norm;
+      TransformerBlock block(config, RootScope(world));
+      const ForwardContext context = {.seed = 1, .step = 2, .sequence_length = 4};
+      CheckGradients(world, block, RandomTensor({2, 4, 9}, 5),
+                     [&](const Tensor& in) { return block.Forward(in, {}, context); });
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ParallelLayerTest, testing::Values(1, 2, 3, 4));
+
+TEST(SequenceParallelTest, BlockEqualsTheWholeOne) {
+  TransformerBlockConfig config;
+  config.attention = {.hidden_size = 8, .num_heads = 4, .residual_dropout = 0.3};
+  config.mlp = {
+      .hidden_size = 8, .inner_size = 12, .activation = *FindActivation("relu"), .dropout = 0.3};
+  const Tensor x = RandomTensor({2, 5, 8}, 5);
+  const ForwardContext context = {.seed = 1, .step = 2, .sequence_length = 5};
+  TransformerBlock plain(config, Scope::Root({.dtype = DType::kFloat64, .seed = 3}));
+  const Tensor whole = RequireGrad(CastCopy(x, DType::kFloat64));
+  const Tensor expected = plain.Forward(whole, {}, context);
+  Backward({expected}, {ProjectionGrad(expected)});
+  for (const int ranks : {2, 3}) {
+    RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
+      TransformerBlock block(config, Scope::Root({.dtype = DType::kFloat64,
+                                                  .seed = 3,
+                                                  .tensor_parallel = world,
+                                                  .sequence_parallel = true}));
+      const Tensor in = RequireGrad(CastCopy(x, DType::kFloat64));
+      const Tensor y =
+          GatherFromGroup(block.Forward(ScatterToGroup(in, 1, world), {}, context), 1, 5, world);
+      ExpectClose(y, expected.Detach(), 1e-13, "result");
+      Backward({y}, {ProjectionGrad(y)});
+      ExpectClose(Grad(in), Grad(whole), 1e-13, "input gradient");
+      for (Parameter* p : block.Parameters()) {
+        if (p->gradient_group != nullptr) {
+          p->gradient_group->AllReduce(Grad(p->tensor), ReduceOp::kSum)->Wait();
+        }
+        const Tensor global = Grad(plain.FindParameter(p->name)->tensor);
+        const Tensor mine = Zeros(p->placement.local_shape(), DType::kFloat64);
+        CopyGlobalToLocal(p->placement, global, mine);
+        ExpectClose(Grad(p->tensor), mine, 1e-12, p->name, 1e-3);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace tessera::nn

@@ -1,0 +1,122 @@
+// The forward pass of flash attention for one instruction set: tiles of queries against aligned
+// blocks of keys.
+#include "ops/attention/flash_kernel.h"
+#include "ops/attention/flash_tile.h"
+
+namespace tessera::TESSERA_ISA {
+namespace {
+
+// The running maximum and sum of a row, and its output so far (w floats).
+struct RowState {
+  float maximum;
+  float sum;
+};
+
+// Turns `width` products of a row into unnormalised probabilities (dropped ones zero) and brings
+// the row's state and output up to date.
+TESSERA_SIMD void SoftmaxStep(const Row& row, int64_t width, float* scores, RowState* state,
+                              float* output, int64_t w) {
+  VecF highest = Set(-kInfinity);
+  for (int64_t x = 0; x < width; x += kLanes) {
+    const VecF s = MaskedScore(row, scores, x);
+    Store(scores + x, s);
+    highest = Max(highest, s);
+  }
+  const float before = state->maximum;
+  const float block = ReduceMax(highest);
+  const float maximum = block > before ? block : before;
+  // Without any key so far the maximum is -inf, and every exp below must be zero, not NaN.
+  const float base = maximum == -kInfinity ? 0.0f : maximum;
+  VecF sum = Zero();
+  for (int64_t x = 0; x < width; x += kLanes) {
+    VecF p = Exp(Load(scores + x) - Set(base));
+    sum = sum + p;
+    if (row.random != nullptr) p = Dropped(row, p, x);
+    Store(scores + x, p);
+  }
+  if (maximum != before) {
+    const VecF shrink = Exp(Set(before - base));
+    state->sum = state->sum * shrink.v[0];
+    for (int64_t x = 0; x < w; x += kLanes) Store(output + x, Load(output + x) * shrink);
+  }
+  state->maximum = maximum;
+  state->sum = state->sum + ReduceAdd(sum);
+}
+
+int64_t ForwardScratch(const FlashArgs& args) {
+  const int64_t w = RoundUp(args.head_dim, kLanes);
+  const int64_t rows = RoundUp(Lesser(args.q_len, kFlashQueryChunk), kRows);
+  return 2 * rows * w + 2 * kBlock * w + kRows * kBlock;
+}
+
+void Finish(const FlashArgs& args, FlashElement element, int64_t b, int64_t h, int64_t begin,
+            int64_t count, const RowState* states, float* output, int64_t w) {
+  float* lse = static_cast<float*>(args.lse) + (b * args.heads + h) * args.q_len + begin;
+  for (int64_t i = 0; i < count; ++i) {
+    const RowState& state = states[i];
+    // A row that has seen nothing has an output of zeros.
+    const bool empty = state.maximum == -kInfinity && state.sum == 0.0f;
+    const VecF inverse = Set(empty ? 0.0f : 1.0f / state.sum);
+    for (int64_t x = 0; x < w; x += kLanes) {
+      Store(output + i * w + x, Load(output + i * w + x) * inverse);
+    }
+    lse[i] = empty ? -kInfinity : state.maximum + Log(Set(state.sum)).v[0];
+  }
+  StoreRows(element, output, 1.0f, count, args.head_dim, w, args.o,
+            FlashOffset(args.o_stride, b, h, begin), args.o_stride.time);
+}
+
+void Forward(const FlashArgs& args, FlashElement element, FlashElement bias_element, int64_t b,
+             int64_t h, int64_t begin, int64_t count, float* scratch) {
+  const int64_t d = args.head_dim, w = RoundUp(d, kLanes), rows = RoundUp(count, kRows);
+  const int64_t g = FlashKeyHead(args, h);
+  float* queries = scratch;
+  float* output = queries + rows * w;
+  float* panels = output + rows * w;
+  float* values = panels + kBlock * w;
+  float* scores = values + kBlock * w;
+  LoadRows(element, args.q, FlashOffset(args.q_stride, b, h, begin), args.q_stride.time, count,
+           rows, d, w, queries);
+  Fill(output, rows * w, 0.0f);
+  RowState states[kFlashQueryChunk + kRows];
+  int64_t limits[kFlashQueryChunk + kRows];
+  int64_t end = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    states[i] = {-kInfinity, 0.0f};
+    limits[i] = i < count ? FlashKeyLimit(args, b, begin + i) : 0;
+    end = limits[i] > end ? limits[i] : end;
+  }
+  const HeadContext context = MakeContext(args, bias_element, b, h);
+  KeyBlock keys;
+  RowBuffers buffers;
+  for (int64_t j = 0; j < end; j += kBlock) {
+    const int64_t n = Lesser(kBlock, end - j);
+    LoadKeyBlock(args, b, j, &keys);
+    // The values' buffer holds the keys until they are transposed.
+    LoadRows(element, args.k, FlashOffset(args.k_stride, b, g, j), args.k_stride.time, n,
+             RoundUp(n, kPanel), d, w, values);
+    TransposeRows(values, RoundUp(n, kPanel), w, panels);
+    LoadRows(element, args.v, FlashOffset(args.v_stride, b, g, j), args.v_stride.time, n, n, d, w,
+             values);
+    for (int64_t i = 0; i < count; i += kRows) {
+      const int64_t height = Lesser(kRows, count - i);
+      int64_t limit = 0;
+      for (int64_t r = 0; r < height; ++r) limit = limits[i + r] > limit ? limits[i + r] : limit;
+      if (limit <= j) continue;
+      const int64_t depth = Lesser(n, limit - j), width = RoundUp(depth, kPanel);
+      Scores(height, w, queries + i * w, panels, width, scores);
+      for (int64_t r = 0; r < height; ++r) {
+        const Row row = MakeRow(context, keys, begin + i + r, limits[i + r], width, &buffers);
+        SoftmaxStep(row, width, scores + r * kBlock, &states[i + r], output + (i + r) * w, w);
+      }
+      Multiply<true>(height, depth, {scores, kBlock, 1}, values, w, w, output + i * w, w);
+    }
+  }
+  Finish(args, element, b, h, begin, count, states, output, w);
+}
+
+}  // namespace
+
+const FlashForwardKernel kFlashForward = {ForwardScratch, Forward};
+
+}  // namespace tessera::TESSERA_ISA
