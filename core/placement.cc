@@ -37,7 +37,16 @@ Placement Placement::Split(const Shape& global_shape, int dim, const std::vector
     mapping.global.begin[dim] = block_begin + piece.first;
     mapping.global.size[dim] = piece.count;
     mapping.local_begin[dim] = local_begin;
-    if (piece.count > 0) boxes.push_back(mapping);
+    // A piece that follows the one before in both tensors only makes its box longer: on one rank
+    // the blocks of a fused projection are one box.
+    const bool continues =
+        !boxes.empty() &&
+        boxes.back().global.begin[dim] + boxes.back().global.size[dim] == mapping.global.begin[dim];
+    if (piece.count > 0 && continues) {
+      boxes.back().global.size[dim] += piece.count;
+    } else if (piece.count > 0) {
+      boxes.push_back(mapping);
+    }
     block_begin += piece.block_size;
     local_begin += piece.count;
   }

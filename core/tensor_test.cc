@@ -121,5 +121,13 @@ TEST(PlacementTest, FusedProjectionSplitByHeadsRoundTrips) {
   EXPECT_EQ(rebuilt.ToVector<float>(), global.ToVector<float>());
 }
 
+TEST(PlacementTest, AdjacentPiecesAreOneBox) {
+  const Placement whole = Placement::Split({2, 6}, 1, {{2, 0, 2}, {2, 0, 2}, {2, 0, 2}});
+  EXPECT_TRUE(whole.is_whole());
+  const Placement first = Placement::Split({2, 6}, 1, {{2, 0, 1}, {2, 0, 1}, {2, 0, 1}});
+  EXPECT_EQ(first.boxes().size(), 3u);
+  EXPECT_FALSE(first.is_whole());
+}
+
 }  // namespace
 }  // namespace tessera

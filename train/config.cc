@@ -7,6 +7,7 @@
 
 #include "core/dtype.h"
 #include "core/file.h"
+#include "core/nearest_name.h"
 
 namespace tessera::train {
 namespace {
@@ -71,43 +72,13 @@ absl::Status AssignMember(const Json& value, const std::string& where, const Run
       field.member);
 }
 
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row[b.size()];
-}
-
 absl::Status UnknownKey(std::string_view name, const std::string& source) {
   std::vector<std::string> known;
   for (const RunConfigField& field : RunConfigFields()) known.emplace_back(field.name);
-  const std::string nearest = NearestName(name, known);
-  return InvalidArgument(source, ": unknown key '", name, "'",
-                         nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
+  return InvalidArgument(source, ": unknown key '", name, "'", DidYouMean(name, known));
 }
 
 }  // namespace
-
-std::string NearestName(std::string_view name, const std::vector<std::string>& known) {
-  std::string best;
-  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
-  for (const std::string& candidate : known) {
-    const size_t distance = EditDistance(name, candidate);
-    if (distance < least) {
-      least = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
 
 const std::vector<RunConfigField>& RunConfigFields() {
   static const auto* fields = new std::vector<RunConfigField>{

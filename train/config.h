@@ -106,9 +106,6 @@ absl::Status ReadRunConfig(const std::string& path, RunConfig* config);
 // From a flag: "1e-3", "true", "0.9,0.95".
 absl::Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text);
 
-// The entry of `known` that is nearest to `name` by edit distance; "" where none is near.
-std::string NearestName(std::string_view name, const std::vector<std::string>& known);
-
 }  // namespace tessera::train
 
 #endif  // TESSERA_TRAIN_CONFIG_H_

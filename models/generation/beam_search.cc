@@ -96,12 +96,13 @@ class Search {
   }
 
   void Finish(const Beam& beam, const Candidate& c, int64_t length) {
-    Finished text = {Score(c.log_p, length),
-                     {beam.ids.begin() + static_cast<std::ptrdiff_t>(prompt_size_), beam.ids.end()}};
+    Finished text = {
+        Score(c.log_p, length),
+        {beam.ids.begin() + static_cast<std::ptrdiff_t>(prompt_size_), beam.ids.end()}};
     text.ids.push_back(c.id);
-    const auto at = std::upper_bound(
-        finished_.begin(), finished_.end(), text,
-        [](const Finished& a, const Finished& b) { return a.score > b.score; });
+    const auto at =
+        std::upper_bound(finished_.begin(), finished_.end(), text,
+                         [](const Finished& a, const Finished& b) { return a.score > b.score; });
     finished_.insert(at, std::move(text));
     if (finished_.size() > width_) finished_.pop_back();
   }

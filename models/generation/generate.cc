@@ -36,7 +36,11 @@ class Row {
  public:
   Row(int64_t index, std::vector<int64_t> prompt, int64_t limit, const GenerationConfig& config,
       const GenerateOptions& options)
-      : index_(index), limit_(limit), config_(config), options_(options), ids_(prompt),
+      : index_(index),
+        limit_(limit),
+        config_(config),
+        options_(options),
+        ids_(prompt),
         stop_(config.stop_strings) {
     result_.prompt = std::move(prompt);
     if (options.tokenizer != nullptr) {
@@ -53,41 +57,45 @@ class Row {
   int64_t Choose(std::vector<double>* scores) const {
     PenaliseRepetition(config_.repetition_penalty, ids_, scores);
     if (!config_.do_sample) return LikeliestToken(*scores);
-    const RandomKey key = RandomKey::FromSeed(config_.seed).With("generation").With(
-        static_cast<uint64_t>(index_));
+    const RandomKey key =
+        RandomKey::FromSeed(config_.seed).With("generation").With(static_cast<uint64_t>(index_));
     return SampleToken(config_, UniformDouble(key, result_.ids.size()), scores);
   }
 
-  void Add(int64_t id) {
+  absl::Status Add(int64_t id) {
     ids_.push_back(id);
     result_.ids.push_back(id);
-    if (options_.on_token) options_.on_token(index_, id);
-    if (decoder_) Emit(stop_.Push(decoder_->Push(static_cast<int32_t>(id))));
-    const std::vector<int64_t>& eos = config_.eos_token_ids;
-    if (stop_.found()) {
-      End(GenerationResult::End::kStopString);
-    } else if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
-      End(GenerationResult::End::kEndOfText);
-    } else if (static_cast<int64_t>(result_.ids.size()) == limit_) {
-      End(GenerationResult::End::kLength);
+    if (options_.on_token) TESSERA_RETURN_IF_ERROR(options_.on_token(index_, id));
+    if (decoder_) {
+      TESSERA_RETURN_IF_ERROR(Emit(stop_.Push(decoder_->Push(static_cast<int32_t>(id)))));
     }
+    const std::vector<int64_t>& eos = config_.eos_token_ids;
+    if (stop_.found()) return End(GenerationResult::End::kStopString);
+    if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
+      return End(GenerationResult::End::kEndOfText);
+    }
+    if (static_cast<int64_t>(result_.ids.size()) == limit_) {
+      return End(GenerationResult::End::kLength);
+    }
+    return absl::OkStatus();
   }
 
   GenerationResult TakeResult() { return std::move(result_); }
 
  private:
-  void Emit(const std::string& text) {
-    if (text.empty()) return;
+  absl::Status Emit(const std::string& text) {
+    if (text.empty()) return absl::OkStatus();
     result_.text += text;
-    if (options_.on_text) options_.on_text(index_, text);
+    return options_.on_text ? options_.on_text(index_, text) : absl::OkStatus();
   }
-  void End(GenerationResult::End end) {
+  absl::Status End(GenerationResult::End end) {
     done_ = true;
     if (decoder_) {
-      Emit(stop_.Push(decoder_->Finish()));
-      Emit(stop_.Finish());
+      TESSERA_RETURN_IF_ERROR(Emit(stop_.Push(decoder_->Finish())));
+      TESSERA_RETURN_IF_ERROR(Emit(stop_.Finish()));
     }
     result_.end = stop_.found() ? GenerationResult::End::kStopString : end;
+    return absl::OkStatus();
   }
 
   const int64_t index_;
@@ -118,8 +126,8 @@ absl::StatusOr<int64_t> Limit(const Model& model, const GenerationConfig& config
   }
   if (!config.max_length) return std::min(kDefaultNewTokens, room);
   if (*config.max_length > prompt_size) return std::min(*config.max_length - prompt_size, room);
-  return InvalidArgument("the prompt of row ", row, " has ", prompt_size,
-                         " tokens; max_length is ", *config.max_length);
+  return InvalidArgument("the prompt of row ", row, " has ", prompt_size, " tokens; max_length is ",
+                         *config.max_length);
 }
 
 absl::StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model,
@@ -145,7 +153,7 @@ absl::Status SearchBeams(Model& model, const GenerationConfig& config, std::vect
   for (Row& row : *rows) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
                              BeamSearch(model, row.prompt(), row.limit(), config));
-    for (int64_t id : ids) row.Add(id);
+    for (int64_t id : ids) TESSERA_RETURN_IF_ERROR(row.Add(id));
   }
   return absl::OkStatus();
 }
@@ -164,7 +172,7 @@ absl::Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
     std::vector<int64_t> kept;
     tokens.clear();
     for (size_t b = 0; b < active.size(); ++b) {
-      active[b]->Add(active[b]->Choose(&scores[b]));
+      TESSERA_RETURN_IF_ERROR(active[b]->Add(active[b]->Choose(&scores[b])));
       if (active[b]->done()) continue;
       still_active.push_back(active[b]);
       kept.push_back(static_cast<int64_t>(b));

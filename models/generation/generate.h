@@ -1,7 +1,7 @@
 // Continues token sequences with a model.
 //
-//   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ReadGenerationConfig(folder, model->config()));
-//   config.max_new_tokens = 20;
+//   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ReadGenerationConfig(folder,
+//   model->config())); config.max_new_tokens = 20;
 //   TESSERA_ASSIGN_OR_RETURN(std::vector<GenerationResult> results,
 //                            Generate(*model, {{15496, 995}}, config,
 //                                     {.tokenizer = tokenizer.get()}));
@@ -40,9 +40,10 @@ struct GenerateOptions {
   // Gives the text; needed for stop strings.
   const data::Tokenizer* tokenizer = nullptr;
   // Called for each new token as it is chosen, and for each piece of text as soon as it is certain
-  // (whole characters that no stop string can take back). With beams, at the end.
-  std::function<void(int64_t row, int64_t id)> on_token = nullptr;
-  std::function<void(int64_t row, std::string_view text)> on_text = nullptr;
+  // (whole characters that no stop string can take back). With beams, at the end. A status that is
+  // not OK ends the generation, which returns it.
+  std::function<absl::Status(int64_t row, int64_t id)> on_token = nullptr;
+  std::function<absl::Status(int64_t row, std::string_view text)> on_text = nullptr;
 };
 
 // One result per prompt, in order. The model is put into evaluation mode meanwhile; nothing is

@@ -56,8 +56,8 @@ class FieldReader {
     if (!Has(key) || object_[key] == neutral) return;
     const bool is_empty = object_[key].is_array() && object_[key].empty();
     if (status_.ok() && !is_empty) {
-      status_ = InvalidArgument(source_, ": '", key, "': ", object_[key].dump(),
-                                " is not supported");
+      status_ =
+          InvalidArgument(source_, ": '", key, "': ", object_[key].dump(), " is not supported");
     }
   }
 
@@ -66,8 +66,8 @@ class FieldReader {
  private:
   void Fail(const char* key, const char* kind) {
     if (status_.ok()) {
-      status_ = InvalidArgument(source_, ": '", key, "' must be ", kind, ", not ",
-                                object_[key].dump());
+      status_ =
+          InvalidArgument(source_, ": '", key, "' must be ", kind, ", not ", object_[key].dump());
     }
   }
 

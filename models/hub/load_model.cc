@@ -85,8 +85,8 @@ absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles&
   }
   if (!missing.empty()) {
     return InvalidArgument(folder, ": ", missing.size(),
-                           missing.size() == 1 ? " tensor is" : " tensors are", " missing: ",
-                           Quoted(missing));
+                           missing.size() == 1 ? " tensor is" : " tensors are",
+                           " missing: ", Quoted(missing));
   }
   return matches;
 }
@@ -134,8 +134,7 @@ absl::StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_pres
 
 absl::Status LoadWeights(Model& model, const std::string& folder) {
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<Match> matches,
-                           MatchEntries(model, weights, folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Match> matches, MatchEntries(model, weights, folder));
   for (const Match& match : matches) TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights));
   if (model.build().device.is_meta()) return absl::OkStatus();
   for (const Match& match : matches) {
@@ -156,8 +155,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_pr
   build.initialise = !is_folder || !WeightFiles::Exist(folder_or_preset);
   if (build.initialise) {
     if (options.require_weights) {
-      return NotFound(folder_or_preset, is_folder ? ": the folder holds no weights (model.safetensors)"
-                                                  : ": a preset has no weights; train it first");
+      return NotFound(folder_or_preset, is_folder
+                                            ? ": the folder holds no weights (model.safetensors)"
+                                            : ": a preset has no weights; train it first");
     }
     return BuildNamed(source, config, build);
   }

@@ -54,8 +54,8 @@ absl::StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
     return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
   }
   const Tensor whole = options.gather(p);
-  if (options.write && (whole.shape() != p.placement.global_shape() ||
-                        whole.dtype() != p.tensor.dtype())) {
+  if (options.write &&
+      (whole.shape() != p.placement.global_shape() || whole.dtype() != p.tensor.dtype())) {
     return Internal("parameter '", p.name, "' was gathered as ", whole, ", not ",
                     p.placement.global_shape());
   }
@@ -123,7 +123,8 @@ json ConfigToSave(const Model& model, const data::Tokenizer* tokenizer, DType dt
 
 json GenerationConfigToSave(const json& config) {
   json generation = {{"_from_model_config", true}};
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"}) {
+  for (const char* key :
+       {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"}) {
     if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];
   }
   return generation;

@@ -28,9 +28,8 @@ bool IsPlainName(const std::string& name) {
 }  // namespace
 
 bool WeightFiles::Exist(const std::string& folder) {
-  for (const std::string_view name :
-       {kWeightsName, kWeightsIndexName, kPickledName,
-        std::string_view("pytorch_model.bin.index.json")}) {
+  for (const std::string_view name : {kWeightsName, kWeightsIndexName, kPickledName,
+                                      std::string_view("pytorch_model.bin.index.json")}) {
     if (PathExists(JoinPath(folder, name))) return true;
   }
   return false;

@@ -66,9 +66,7 @@ Tensors InDouble(const Tensors& inputs) {
   Tensors converted;
   for (const Tensor& t : inputs) {
     const bool cast = t.defined() && IsFloating(t.dtype());
-    converted.push_back(cast          ? CastCopy(t, DType::kFloat64)
-                        : t.defined() ? t.ContiguousCopy()
-                                      : t);
+    converted.push_back(cast ? CastCopy(t, DType::kFloat64) : t.defined() ? t.ContiguousCopy() : t);
   }
   return converted;
 }

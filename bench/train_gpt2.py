@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Training speed and memory of Tessera and of PyTorch on the CPU, side by side.
+
+    bazel build //bench:train_step
+    <venv>/bin/python bench/train_gpt2.py --rounds 6 --steps 2
+    <venv>/bin/python bench/train_gpt2.py --dropout 0.1 --dtype bfloat16
+
+GPT-2 124M on random tokens; a step is forward, backward, clipping of the gradient's norm and AdamW.
+The two run as processes of their own and take turns (A B A B ...), so that a busy machine slows
+both. Needs torch and transformers<5 in the Python that runs it. The peer is Hugging Face's
+GPT2LMHeadModel with scaled_dot_product_attention, PyTorch's fused tanh-GELU in place of the
+composed one that the configuration names (the same function, faster) and fused AdamW. bfloat16 is
+autocast with float32 weights there, bfloat16 weights with float32 masters here.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+TESSERA = os.path.join(os.path.dirname(__file__), "..", "bazel-bin", "bench", "train_step")
+
+
+def run_torch(options):
+    """The worker: the same protocol as bench/train_step.cc."""
+    import time
+
+    import torch
+    import transformers
+
+    torch.set_num_threads(options.threads)
+    print("start", flush=True)
+    torch.manual_seed(1)
+    config = transformers.GPT2Config(
+        activation_function=options.activation,
+        attn_pdrop=options.dropout, embd_pdrop=options.dropout, resid_pdrop=options.dropout,
+        use_cache=False)
+    model = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="sdpa")
+    model.train()
+    decay = [p for p in model.parameters() if p.ndim >= 2]
+    plain = [p for p in model.parameters() if p.ndim < 2]
+    groups = [{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-4, **{options.adamw: True})
+    ids = torch.randint(config.vocab_size, (options.batch, options.tokens))
+    labels = torch.randint(config.vocab_size, (options.batch, options.tokens))
+    half = options.dtype == "bfloat16"
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line)):
+            start = time.perf_counter()
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                loss = model(input_ids=ids, labels=labels).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss.item()
+            seconds.append(time.perf_counter() - start)
+        print(json.dumps({"seconds": seconds, "loss": loss}), flush=True)
+
+
+class Peer:
+    def __init__(self, name, command):
+        self.name = name
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "start\n", f"{name} did not start"
+        self.rss_before = self.memory("VmRSS")
+        self.seconds = []
+        self.report = {}
+
+    def memory(self, key):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(key + ":")) * 1024
+
+    def steps(self, count, keep):
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        self.report = json.loads(self.process.stdout.readline())
+        if keep:
+            self.seconds += self.report["seconds"]
+
+    def close(self):
+        self.growth = self.memory("VmHWM") - self.rss_before
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=6, help="turns of each side")
+    parser.add_argument("--steps", type=int, default=2, help="steps of a turn")
+    parser.add_argument("--warmup", type=int, default=2, help="steps of each side that do not count")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--adamw", default="fused", choices=["fused", "foreach"])
+    parser.add_argument("--activation", default="gelu_pytorch_tanh", help="of the PyTorch model")
+    options = parser.parse_args()
+    if options.worker:
+        run_torch(options)
+        return
+    shared = [f"--{name}={getattr(options, name)}"
+              for name in ("batch", "tokens", "dropout", "dtype", "threads")]
+    peers = [
+        Peer("tessera", [TESSERA] + shared),
+        Peer("pytorch", [sys.executable, os.path.abspath(__file__), "--worker"] + shared +
+             [f"--adamw={options.adamw}", f"--activation={options.activation}"]),
+    ]
+    for peer in peers:
+        peer.steps(options.warmup, keep=False)
+    for _ in range(options.rounds):
+        for peer in peers:
+            peer.steps(options.steps, keep=True)
+    for peer in peers:
+        peer.close()
+
+    tokens = options.batch * options.tokens
+    print(f"{options.dtype}, batch {options.batch}x{options.tokens}, dropout {options.dropout}, "
+          f"{options.threads} threads, {options.rounds} rounds of {options.steps} steps")
+    for peer in peers:
+        median = statistics.median(peer.seconds)
+        print(f"{peer.name}: median {median:.3f} s, min {min(peer.seconds):.3f} s, "
+              f"{tokens / median:.0f} tokens/s (best {tokens / min(peer.seconds):.0f}); resident "
+              f"memory grew by {peer.growth / 1e6:.0f} MB"
+              + (f"; allocator's peak {peer.report['peak_bytes'] / 1e6:.0f} MB"
+                 if "peak_bytes" in peer.report else ""))
+    ours, theirs = peers
+    print(f"speed of tessera / pytorch: {statistics.median(theirs.seconds) / statistics.median(ours.seconds):.2f} "
+          f"by medians, {min(theirs.seconds) / min(ours.seconds):.2f} by minima")
+
+
+if __name__ == "__main__":
+    main()

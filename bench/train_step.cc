@@ -1,0 +1,144 @@
+// Whole optimizer steps of a preset on random tokens, timed on request: the side of Tessera in
+// bench/train_gpt2.py.
+//
+//   bazel build //bench:train_step
+//   echo 5 | bazel-bin/bench/train_step --dropout 0.1
+//
+// Prints "start" before the model is built, then, for every number N read from standard input,
+// takes N steps (forward, backward, clipping, AdamW, as train/trainer.cc) and prints one line of
+// JSON: "seconds" of each step, "loss" of the last one, "peak_bytes" and "current_bytes" as the
+// allocator counts them and the "allocations" of the last step.
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "autograd/autograd.h"
+#include "core/allocator.h"
+#include "core/random.h"
+#include "core/thread_pool.h"
+#include "models/model.h"
+#include "ops/elementwise/elementwise.h"
+#include "optim/adam.h"
+#include "optim/clip.h"
+#include "optim/parameter_groups.h"
+#include "train/trainer.h"
+
+namespace tessera {
+namespace {
+
+struct Flags {
+  std::string model = "gpt2";
+  std::string dtype = "float32";
+  int64_t batch = 4;
+  int64_t tokens = 256;
+  double dropout = 0;
+  int threads = 2;
+};
+
+Tensor RandomIds(const Shape& shape, int64_t vocab, uint64_t seed) {
+  const Tensor ids = Empty(shape, DType::kInt64);
+  const RandomKey key = NoiseKey(seed, "ids", 0, 0);
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    const double u = UniformFloat(key, static_cast<uint64_t>(i));
+    ids.data<int64_t>()[i] =
+        std::min(vocab - 1, static_cast<int64_t>(u * static_cast<double>(vocab)));
+  }
+  return ids;
+}
+
+class Steps {
+ public:
+  Steps(models::Model& model, const Flags& flags)
+      : model_(model),
+        parameters_(train::OptimizedParameters(model)),
+        optimizer_(optim::SplitByDecay(parameters_, {.weight_decay = 0.1}), {.lr = 1e-4}),
+        ids_(RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 1)),
+        targets_(RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 2)) {}
+
+  double Take() {
+    models::RunOptions options;
+    options.context = {.seed = 7, .step = ++step_};
+    options.loss_reduction = LossReduction::kSum;
+    options.keep_logits = false;
+    const Tensor loss =
+        model_.Run({{"input_ids", ids_}, {"targets", targets_}}, options).at("loss");
+    const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_.numel()));
+    Backward(mean);
+    const optim::ClipResult clipped = optim::ClipGradNorm(parameters_, {.max_norm = 1.0});
+    optimizer_.Step({.clip_factor = clipped.factor});
+    optimizer_.ZeroGrad();
+    return mean.Item();
+  }
+
+ private:
+  models::Model& model_;
+  std::vector<optim::Parameter> parameters_;
+  optim::AdamW optimizer_;
+  Tensor ids_;
+  Tensor targets_;
+  uint64_t step_ = 0;
+};
+
+void Serve(Steps& steps) {
+  Allocator& allocator = Allocator::For(Device::Cpu());
+  int64_t count = 0;
+  while (std::cin >> count) {
+    std::string seconds;
+    double loss = 0;
+    int64_t before = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      before = allocator.stats().allocations;
+      const auto start = std::chrono::steady_clock::now();
+      loss = steps.Take();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      seconds += (i > 0 ? ", " : "") + std::to_string(taken.count());
+    }
+    const AllocatorStats stats = allocator.stats();
+    std::printf(
+        "{\"seconds\": [%s], \"loss\": %.6f, \"peak_bytes\": %ld, \"current_bytes\": %ld, "
+        "\"allocations\": %ld}\n",
+        seconds.c_str(), loss, stats.peak_bytes, stats.current_bytes, stats.allocations - before);
+    std::fflush(stdout);
+  }
+}
+
+int Run(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Times optimizer steps; see the head of bench/train_step.cc.");
+  app.add_option("--model", flags.model, "a preset");
+  app.add_option("--dtype", flags.dtype, "float32, bfloat16 or float16");
+  app.add_option("--batch", flags.batch, "sequences")->check(CLI::PositiveNumber);
+  app.add_option("--tokens", flags.tokens, "tokens of a sequence")->check(CLI::PositiveNumber);
+  app.add_option("--dropout", flags.dropout, "every dropout probability");
+  app.add_option("--threads", flags.threads, "threads")->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+
+  const models::Preset* preset = models::FindPreset(flags.model);
+  const auto dtype = ParseDType(flags.dtype);
+  if (preset == nullptr || !dtype) {
+    std::fprintf(stderr, "error: no preset '%s', or no dtype '%s'\n", flags.model.c_str(),
+                 flags.dtype.c_str());
+    return 2;
+  }
+  SetNumThreads(flags.threads);
+  std::printf("start\n");
+  std::fflush(stdout);
+  auto model = models::BuildModel(preset->config, {.dtype = *dtype, .seed = 1});
+  if (!model.ok()) {
+    std::fprintf(stderr, "error: %s\n", Message(model.status()).c_str());
+    return 1;
+  }
+  (*model)->SetDropout(flags.dropout);
+  (*model)->Train();
+  Steps steps(**model, flags);
+  Serve(steps);
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) { return tessera::Run(argc, argv); }

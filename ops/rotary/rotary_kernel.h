@@ -1,0 +1,31 @@
+// What a rotary kernel is given. All tensors are contiguous.
+#ifndef TESSERA_OPS_ROTARY_ROTARY_KERNEL_H_
+#define TESSERA_OPS_ROTARY_ROTARY_KERNEL_H_
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/kernel_table.h"
+
+namespace tessera {
+
+struct RotaryArgs {
+  DType dtype;
+  int64_t batch;
+  int64_t heads;
+  int64_t tokens;
+  int64_t head_dim;
+  int64_t dims;
+  double base;
+  bool interleaved;
+  bool inverse;              // rotate the other way: the gradient
+  const int64_t* positions;  // [batch, tokens]
+  const void* x;             // [batch, heads, tokens, head_dim]
+  void* y;                   // "="
+};
+
+inline KernelTable<RotaryArgs> rotary_kernel{"rotary"};
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_ROTARY_ROTARY_KERNEL_H_

@@ -1,0 +1,79 @@
+#include "ops/rotary/rotary.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <complex>
+
+#include "ops/matmul/matmul.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+// Rotation as multiplication of complex numbers.
+OpFn Naive(int64_t dims, bool interleaved) {
+  return [=](const Tensors& in) {
+    const Tensor& x = in[0];
+    Tensor y = EmptyLike(x);
+    CopyInto(y, x);
+    const int64_t h = x.size(1), t = x.size(2), d = x.size(3);
+    for (int64_t row = 0; row < x.numel() / d; ++row) {
+      const int64_t position = in[1].data<int64_t>()[row / (h * t) * t + row % t];
+      for (int64_t p = 0; p < dims / 2; ++p) {
+        const int64_t a = row * d + (interleaved ? 2 * p : p);
+        const int64_t b = row * d + (interleaved ? 2 * p + 1 : p + dims / 2);
+        const double angle =
+            static_cast<double>(position) *
+            std::pow(100.0, -2.0 * static_cast<double>(p) / static_cast<double>(dims));
+        const std::complex<double> z =
+            std::complex<double>(x.data<double>()[a], x.data<double>()[b]) * std::polar(1.0, angle);
+        y.data<double>()[a] = z.real();
+        y.data<double>()[b] = z.imag();
+      }
+    }
+    return Tensors{y};
+  };
+}
+
+TEST(RotaryTest, RotatesPairs) {
+  for (const bool interleaved : {false, true}) {
+    for (const int64_t dims : {6, 4, 0}) {
+      CheckOp({.name = "rotary",
+               .op =
+                   [=](const Tensors& in) {
+                     return Tensors{Rotary(in[0], in[1],
+                                           {.dims = dims,
+                                            .base = 100.0,
+                                            .pairs = interleaved ? RotaryPairs::kInterleaved
+                                                                 : RotaryPairs::kHalves})};
+                   },
+               .reference = Naive(dims == 0 ? 6 : dims, interleaved),
+               .inputs = {RandomTensor({2, 3, 4, 6}, 1), RandomIndices({2, 4}, 50, 2)},
+               .sum_length = 2});
+    }
+  }
+}
+
+// What it is for: scores depend on the distance of positions only.
+TEST(RotaryTest, ScoresDependOnDistance) {
+  const Tensor q = RandomTensor({1, 1, 1, 8}, 1);
+  const Tensor k = RandomTensor({1, 1, 1, 8}, 2);
+  const auto score = [&](int64_t i, int64_t j) {
+    const Tensor a = Rotary(q, Full({1, 1}, static_cast<double>(i), DType::kInt64));
+    const Tensor b = Rotary(k, Full({1, 1}, static_cast<double>(j), DType::kInt64));
+    return Matmul(a, Transpose(b, -1, -2)).Item();
+  };
+  EXPECT_NEAR(score(3, 7), score(103, 107), 1e-12);
+  EXPECT_GT(std::abs(score(3, 7) - score(3, 9)), 1e-6);
+}
+
+TEST(RotaryTest, RefusesMisuse) {
+  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 5}), Zeros({1, 2}, DType::kInt64)), Error);
+  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 4}), Zeros({1, 3}, DType::kInt64)), Error);
+  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 4}), Zeros({1, 2}, DType::kInt64), {.dims = 6}), Error);
+}
+
+}  // namespace
+}  // namespace tessera

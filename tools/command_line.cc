@@ -1,0 +1,204 @@
+#include "tools/command_line.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/thread_pool.h"
+
+namespace tessera::tools {
+namespace {
+
+constexpr int kMostThreads = 4096;
+
+// Insertions, deletions and replacements that turn one name into the other.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+// "; did you mean '...'?", or nothing where no name is near.
+std::string Suggestion(std::string_view name, const std::vector<std::string>& known) {
+  std::string best;
+  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const size_t distance = EditDistance(name, candidate);
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return best.empty() ? "" : "; did you mean '" + best + "'?";
+}
+
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> FlagNames(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// "--batch_size=8" as "--batch-size" and "=8".
+std::pair<std::string, std::string> SplitFlag(const std::string& argument) {
+  const size_t equals = std::min(argument.find('='), argument.size());
+  std::string name = argument.substr(0, equals);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return {name, argument.substr(equals)};
+}
+
+absl::Status UnknownFlag(const CLI::App& app, const CLI::App& command, const std::string& name) {
+  const bool is_program = &app == &command;
+  return InvalidArgument("unknown flag '", name, "' of `tessera",
+                         is_program ? "" : " " + command.get_name(), "`",
+                         Suggestion(name, FlagNames(command)));
+}
+
+}  // namespace
+
+void AddComputeFlags(CLI::App* command, ComputeFlags* flags) {
+  command->add_option("--dtype", flags->dtype, "float32, bfloat16, float16 or float64 (float32)")
+      ->type_name("TYPE");
+  command->add_option("--device", flags->device, "cpu or cuda:0 (cpu)")->type_name("DEVICE");
+  command->add_option("--threads", flags->threads, "threads on the CPU (all cores)")
+      ->type_name("N");
+}
+
+absl::StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
+  nn::BuildContext build;
+  const std::optional<DType> dtype = ParseDType(flags.dtype);
+  if (!dtype || !IsFloating(*dtype)) {
+    return InvalidArgument("--dtype: '", flags.dtype,
+                           "' is none of float32, bfloat16, float16 and float64");
+  }
+  build.dtype = *dtype;
+  TESSERA_ASSIGN_OR_RETURN(build.device, Device::Parse(flags.device));
+  if (build.device.is_meta()) {
+    return InvalidArgument("--device: '", flags.device, "' has no data to compute with");
+  }
+  TESSERA_RETURN_IF_ERROR(CheckDeviceAvailable(build.device));
+  if (flags.threads < 0 || flags.threads > kMostThreads) {
+    return InvalidArgument("--threads must be in [0, ", kMostThreads, "], not ", flags.threads);
+  }
+  if (flags.threads > 0) SetNumThreads(flags.threads);
+  return build;
+}
+
+absl::StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
+                                                            const std::vector<std::string>& args) {
+  if (args.empty()) return InvalidArgument("a command is missing; `tessera --help` lists them");
+  const CLI::App* command = &app;
+  std::vector<std::string> result;
+  size_t i = 0;
+  if (args[0].rfind('-', 0) != 0) {
+    const std::vector<std::string> names = CommandNames(app);
+    if (std::find(names.begin(), names.end(), args[0]) == names.end()) {
+      return InvalidArgument("unknown command '", args[0], "'", Suggestion(args[0], names),
+                             " (`tessera --help` lists them)");
+    }
+    command = app.get_subcommand(args[0]);
+    result.push_back(args[i++]);
+  }
+  for (; i < args.size(); ++i) {
+    const std::string& argument = args[i];
+    if (argument == "--") {
+      result.insert(result.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
+      break;
+    }
+    if (argument.size() < 2 || argument[0] != '-') {
+      result.push_back(argument);
+      continue;
+    }
+    const auto [name, value] = SplitFlag(argument);
+    const CLI::Option* option = command->get_option_no_throw(name);
+    if (option == nullptr) return UnknownFlag(app, *command, name);
+    const bool takes_one =
+        option->get_items_expected_min() == 1 && option->get_items_expected_max() == 1;
+    if (!takes_one) {
+      result.push_back(name + value);
+    } else if (value.size() > 1) {
+      result.push_back(name + value);
+    } else if (value == "=") {
+      result.insert(result.end(), {name, ""});
+    } else if (++i == args.size()) {
+      return InvalidArgument(name, " needs a value");
+    } else if (args[i].empty()) {
+      result.insert(result.end(), {name, ""});
+    } else {
+      result.push_back(name + "=" + args[i]);
+    }
+  }
+  return result;
+}
+
+absl::Status WriteOut(std::string_view text) {
+  errno = 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return absl::OkStatus();
+  if (errno == EPIPE) return absl::CancelledError("standard output was closed");
+  return Internal("standard output: ", std::strerror(errno));
+}
+
+std::string WithThousands(int64_t value) {
+  std::string text = std::to_string(value);
+  const size_t first = value < 0 ? 1 : 0;
+  for (size_t at = text.size(); at > first + 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_view text) {
+  std::vector<int64_t> ids;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view part = text.substr(0, comma);
+    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+    int64_t id = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), id);
+    if (error != std::errc() || end != part.data() + part.size()) {
+      return InvalidArgument(flag, ": '", part, "' is not a token id");
+    }
+    ids.push_back(id);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return ids;
+}
+
+int ReportFailure(const absl::Status& status) {
+  if (status.ok() || status.code() == absl::StatusCode::kCancelled) return 0;
+  std::string line = "error: " + Message(status);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  const bool is_usage = status.code() == absl::StatusCode::kInvalidArgument ||
+                        status.code() == absl::StatusCode::kNotFound;
+  return is_usage ? 2 : 1;
+}
+
+}  // namespace tessera::tools

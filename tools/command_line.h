@@ -1,0 +1,52 @@
+// What all commands share: how flags are read, where output goes, how failures end the program.
+//
+// Exit codes: 0 done (also when the reader of standard output has gone away); 2 wrong usage or
+// configuration: InvalidArgument and NotFound, which flags, keys, presets, missing files and
+// unsuitable input give; 1 everything else, such as damaged files, a full disk or no memory. A
+// failure prints exactly one line on standard error, which begins with `error: `.
+#ifndef TESSERA_TOOLS_COMMAND_LINE_H_
+#define TESSERA_TOOLS_COMMAND_LINE_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "nn/module.h"
+
+namespace tessera::tools {
+
+// Flags of every command that runs a model.
+struct ComputeFlags {
+  std::string dtype = "float32";
+  std::string device = "cpu";
+  int threads = 0;  // 0: all cores the process may use
+};
+void AddComputeFlags(CLI::App* command, ComputeFlags* flags);
+
+// Checks the flags, sets the number of threads, and returns what models are to be built with.
+absl::StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags);
+
+// The arguments after the program's name in the form that CLI11 reads without guessing: underscores
+// in flag names become dashes, and a flag's value is joined to it (`--prompt=--x`), so that a value
+// may begin with a dash. An unknown command or flag is an error that suggests the nearest one.
+absl::StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
+                                                            const std::vector<std::string>& args);
+
+// Writes to standard output, at once. Cancelled when its reader has gone away.
+absl::Status WriteOut(std::string_view text);
+
+// "124,439,808".
+std::string WithThousands(int64_t value);
+
+// "1,2,3" as numbers; InvalidArgument naming `flag` and the part that is none.
+absl::StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_view text);
+
+// Prints the line of a failure, and gives the exit code.
+int ReportFailure(const absl::Status& status);
+
+}  // namespace tessera::tools
+
+#endif  // TESSERA_TOOLS_COMMAND_LINE_H_

@@ -1,0 +1,29 @@
+// The commands of the program, one source file each.
+//
+// An `Add...Command` puts a subcommand with its flags and its help into `app`; when it is chosen,
+// parsing leaves in `state.run` what is then to be done.
+#ifndef TESSERA_TOOLS_COMMANDS_H_
+#define TESSERA_TOOLS_COMMANDS_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "core/status.h"
+
+namespace tessera::tools {
+
+struct CommandState {
+  std::function<absl::Status()> run;
+};
+
+void AddEvalCommand(CLI::App& app, CommandState& state);
+void AddForwardCommand(CLI::App& app, CommandState& state);
+void AddGenerateCommand(CLI::App& app, CommandState& state);
+void AddInspectCommand(CLI::App& app, CommandState& state);
+void AddModelsCommand(CLI::App& app, CommandState& state);
+void AddTokenizeCommand(CLI::App& app, CommandState& state);
+void AddTrainCommand(CLI::App& app, CommandState& state);
+
+}  // namespace tessera::tools
+
+#endif  // TESSERA_TOOLS_COMMANDS_H_

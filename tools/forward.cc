@@ -1,0 +1,194 @@
+// `tessera forward`: named tensors through a model.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "core/safetensors.h"
+#include "models/hub/load_model.h"
+#include "models/model.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace tessera::tools {
+namespace {
+
+using models::Bundle;
+using models::Model;
+
+struct ForwardFlags {
+  std::string model;
+  std::string inputs;
+  std::string outputs;
+  std::string grads;
+  ComputeFlags compute;
+};
+
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Integers of any size become int64; floats, what the model computes in.
+absl::StatusOr<Bundle> ReadInputs(const std::string& path, const models::Family& family,
+                                  const nn::BuildContext& build) {
+  TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  Bundle inputs;
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    if (std::find(family.inputs.begin(), family.inputs.end(), entry.name) == family.inputs.end()) {
+      return InvalidArgument(path, ": '", entry.name, "' is no input of ", family.model_type,
+                             "; inputs are ", Joined(family.inputs));
+    }
+    TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(entry.name));
+    if (view.shape.size() > static_cast<size_t>(kMaxDims)) {
+      return InvalidArgument(path, ": '", entry.name, "' has ", view.shape.size(), " dimensions");
+    }
+    const Tensor t = Empty(Shape(view.shape), view.dtype);
+    if (view.nbytes > 0) std::memcpy(t.raw_data(), view.data, static_cast<size_t>(view.nbytes));
+    const DType dtype = IsFloating(view.dtype) ? build.dtype : DType::kInt64;
+    inputs.set(entry.name, CopyTo(CastCopy(t, dtype), build.device));
+  }
+  return inputs;
+}
+
+// Values of an integer tensor must lie in [0, limit), or be `also`.
+absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
+                        const char* meaning) {
+  const std::vector<int64_t> values = t.ToVector<int64_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if ((values[i] >= 0 && values[i] < limit) || values[i] == also) continue;
+    const auto columns = static_cast<size_t>(t.size(-1));
+    return InvalidArgument(where, ": ", values[i], " (row ", i / columns, ", position ",
+                           i % columns, ") is beyond the model's ", meaning, " of ", limit);
+  }
+  return absl::OkStatus();
+}
+
+// What a text model takes: [batch, tokens] integers, all of one shape.
+absl::Status CheckTextInputs(const std::string& path, const Model& model, Bundle* inputs) {
+  if (!inputs->has("input_ids")) return InvalidArgument(path, ": 'input_ids' is missing");
+  const Shape shape = inputs->at("input_ids").shape();
+  if (shape.ndim() != 2 || shape.numel() == 0) {
+    return InvalidArgument(path, ": 'input_ids' has shape ", shape,
+                           "; it must be [batch, tokens], neither of them 0");
+  }
+  for (const char* name : {"input_ids", "attention_mask", "position_ids", "labels"}) {
+    if (!inputs->has(name)) continue;
+    const Tensor& t = inputs->at(name);
+    if (std::string(name) == "position_ids" && t.shape() == Shape{1, shape[1]}) {
+      inputs->set(name, t.AsStrided(shape, {0, 1}, t.offset()).ContiguousCopy());
+    } else if (t.shape() != shape) {
+      return InvalidArgument(path, ": '", name, "' has shape ", t.shape(), ", 'input_ids' ", shape);
+    }
+    if (IsFloating(t.dtype()) && std::string(name) != "attention_mask") {
+      return InvalidArgument(path, ": '", name, "' must hold integers");
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(CheckRange(path + ": 'input_ids'", inputs->at("input_ids"),
+                                     model.vocab_size(), 0, "vocabulary"));
+  if (inputs->has("labels")) {
+    TESSERA_RETURN_IF_ERROR(CheckRange(path + ": 'labels'", inputs->at("labels"),
+                                       model.vocab_size(), -100, "vocabulary"));
+  }
+  const int64_t positions = model.max_positions();
+  if (positions == 0) return absl::OkStatus();
+  if (inputs->has("position_ids")) {
+    return CheckRange(path + ": 'position_ids'", inputs->at("position_ids"), positions, 0,
+                      "positions");
+  }
+  if (shape[1] <= positions) return absl::OkStatus();
+  return InvalidArgument(path, ": 'input_ids' has ", shape[1], " tokens a row; the model has ",
+                         positions, " positions");
+}
+
+absl::Status WriteTensors(const std::string& path,
+                          const std::vector<std::pair<std::string, Tensor>>& tensors) {
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [name, t] : tensors) {
+    entries.push_back({name, t.dtype(), {t.shape().begin(), t.shape().end()}});
+  }
+  TESSERA_ASSIGN_OR_RETURN(SafetensorsWriter writer,
+                           SafetensorsWriter::Create(path, entries, {{"format", "pt"}}));
+  for (const auto& [name, t] : tensors) {
+    const Tensor host = CopyTo(t, Device::Cpu()).ContiguousCopy();
+    if (host.numel() > 0) TESSERA_RETURN_IF_ERROR(writer.Append(host.raw_data(), host.nbytes()));
+  }
+  return writer.Commit();
+}
+
+// One gradient per parameter; those of tied uses are added up under the name the weight is saved
+// under. A parameter that the loss does not depend on has zeros.
+std::vector<std::pair<std::string, Tensor>> CollectGradients(Model& model) {
+  std::vector<std::pair<std::string, Tensor>> gradients;
+  const std::vector<nn::Parameter*> parameters = model.Parameters();
+  for (const nn::Parameter* p : parameters) {
+    if (p->tied_to != nullptr) continue;
+    const Tensor sum = Zeros(p->tensor.shape(), GradDType(p->tensor), p->tensor.device());
+    for (const nn::Parameter* use : parameters) {
+      if (use != p && use->tied_to != p) continue;
+      const Tensor grad = Grad(use->tensor);
+      if (grad.defined()) AddInto(sum, grad);
+    }
+    gradients.emplace_back(p->name, sum);
+  }
+  return gradients;
+}
+
+absl::Status RunForward(const ForwardFlags& flags) {
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Model> model,
+      models::LoadModel(flags.model, {.build = build, .require_weights = true}));
+  const models::Family& family =
+      *models::FindFamily(model->config().at("model_type").get<std::string>());
+  TESSERA_ASSIGN_OR_RETURN(Bundle inputs, ReadInputs(flags.inputs, family, build));
+  TESSERA_RETURN_IF_ERROR(CheckTextInputs(flags.inputs, *model, &inputs));
+  if (!flags.grads.empty() && !inputs.has("labels")) {
+    return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");
+  }
+  model->Eval();
+  const NoGrad mode(/*enabled=*/!flags.grads.empty());
+  const Bundle outputs = model->Run(inputs, {});
+  TESSERA_RETURN_IF_ERROR(WriteTensors(flags.outputs, outputs.entries()));
+  if (flags.grads.empty()) return absl::OkStatus();
+  Backward(outputs.at("loss"));
+  return WriteTensors(flags.grads, CollectGradients(*model));
+}
+
+}  // namespace
+
+void AddForwardCommand(CLI::App& app, CommandState& state) {
+  auto flags = std::make_shared<ForwardFlags>();
+  CLI::App* command =
+      app.add_subcommand("forward", "Feed named tensors to a model and write what it returns");
+  command->add_option("--model", flags->model, "a Hugging Face folder with weights")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option("--inputs", flags->inputs,
+                   "safetensors file of input_ids and, as wanted, attention_mask, position_ids, "
+                   "labels (-100 is ignored)")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("--outputs", flags->outputs,
+                   "written: logits, last_hidden_state and, with labels, loss")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("--grads", flags->grads,
+                   "written: the gradient of the loss for every parameter, by name")
+      ->type_name("FILE");
+  AddComputeFlags(command, &flags->compute);
+  command->footer(
+      "The model is in evaluation mode (no dropout).\n"
+      "Example:\n"
+      "  tessera forward --model gpt2-folder --inputs in.safetensors --outputs out.safetensors");
+  command->callback([&state, flags] { state.run = [flags] { return RunForward(*flags); }; });
+}
+
+}  // namespace tessera::tools

@@ -1,0 +1,187 @@
+// `tessera generate`: continues a text.
+#include "models/generation/generate.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/utf8.h"
+#include "models/generation/generation_config.h"
+#include "models/hub/load_model.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace tessera::tools {
+namespace {
+
+using models::GenerationConfig;
+
+struct GenerateFlags {
+  std::string model;
+  std::string tokenizer;
+  std::string prompt;
+  std::string ids;
+  ComputeFlags compute;
+  // Values count where the flag is given; generation_config.json has the defaults.
+  int64_t max_new_tokens = 0;
+  double temperature = 0;
+  int64_t top_k = 0;
+  double top_p = 1;
+  double repetition_penalty = 1;
+  int64_t num_beams = 1;
+  double length_penalty = 1;
+  std::vector<std::string> stop;
+  uint64_t seed = 0;
+};
+
+// The folder's defaults, overridden by what the flags say. Asking for a temperature, top-k or top-p
+// asks for sampling; temperature 0 is greedy.
+absl::StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlags& flags,
+                                           const nlohmann::json& model_config) {
+  TESSERA_ASSIGN_OR_RETURN(GenerationConfig config,
+                           models::ReadGenerationConfig(flags.model, model_config));
+  const auto given = [&](const char* name) { return command.count(name) > 0; };
+  if (given("--max-new-tokens")) config.max_new_tokens = flags.max_new_tokens;
+  if (given("--top-k")) config.top_k = flags.top_k;
+  if (given("--top-p")) config.top_p = flags.top_p;
+  if (given("--repetition-penalty")) config.repetition_penalty = flags.repetition_penalty;
+  if (given("--length-penalty")) config.length_penalty = flags.length_penalty;
+  if (given("--stop")) config.stop_strings = flags.stop;
+  if (given("--seed")) config.seed = flags.seed;
+  if (given("--top-k") || given("--top-p")) config.do_sample = true;
+  if (given("--temperature")) {
+    config.do_sample = flags.temperature != 0;
+    if (config.do_sample) config.temperature = flags.temperature;
+  }
+  if (given("--num-beams")) {
+    config.num_beams = flags.num_beams;
+    // The file's sampling is for one beam; what flags ask for beside beams is refused.
+    if (flags.num_beams > 1 && !given("--temperature") && !given("--top-k") && !given("--top-p")) {
+      config.do_sample = false;
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(config.Validate());
+  return config;
+}
+
+absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
+                         const GenerationConfig& config) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, ParseIds("--ids", flags.ids));
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (!config.stop_strings.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(tokenizer, data::LoadTokenizer(flags.tokenizer));
+  }
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::vector<models::GenerationResult> results,
+      models::Generate(model, {prompt}, config, {.tokenizer = tokenizer.get()}));
+  std::vector<int64_t> ids = results[0].prompt;
+  ids.insert(ids.end(), results[0].ids.begin(), results[0].ids.end());
+  std::string line;
+  for (int64_t id : ids) line += (line.empty() ? "" : ",") + std::to_string(id);
+  return WriteOut(line + "\n");
+}
+
+absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
+                          const GenerationConfig& config) {
+  const size_t invalid = data::FindInvalidUtf8(flags.prompt);
+  if (invalid != data::kNoInvalidUtf8) {
+    return InvalidArgument("--prompt: invalid UTF-8 at byte ", invalid);
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,
+                           data::LoadTokenizer(flags.tokenizer));
+  const std::vector<int32_t> encoded = tokenizer->Encode(flags.prompt);
+  const std::vector<int64_t> prompt(encoded.begin(), encoded.end());
+  // The prompt is shown with the first text, so that a refused one shows nothing.
+  std::string pending = flags.prompt;
+  const auto show = [&](int64_t, std::string_view text) {
+    const absl::Status written = WriteOut(pending + std::string(text));
+    pending.clear();
+    return written;
+  };
+  TESSERA_RETURN_IF_ERROR(
+      models::Generate(model, {prompt}, config, {.tokenizer = tokenizer.get(), .on_text = show})
+          .status());
+  return WriteOut(pending + "\n");
+}
+
+absl::Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
+  const bool has_ids = command.count("--ids") > 0;
+  if (has_ids == (command.count("--prompt") > 0)) {
+    return InvalidArgument("give either --prompt TEXT or --ids 1,2,3");
+  }
+  if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json json, models::ReadModelConfig(flags.model));
+  TESSERA_ASSIGN_OR_RETURN(const GenerationConfig config, Configure(command, flags, json));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<models::Model> model,
+      models::LoadModel(flags.model, {.build = build, .require_weights = true}));
+  return has_ids ? GenerateIds(*model, flags, config) : GenerateText(*model, flags, config);
+}
+
+void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {
+  command
+      ->add_option("--max-new-tokens", flags->max_new_tokens,
+                   Concat("at most so many new tokens (", models::kDefaultNewTokens,
+                          ", or what fits the model)"))
+      ->type_name("N");
+  command
+      ->add_option("--temperature", flags->temperature,
+                   "sample with this temperature; 0 takes the likeliest token (0)")
+      ->type_name("T");
+  command->add_option("--top-k", flags->top_k, "sample among the K likeliest tokens (0: all)")
+      ->type_name("K");
+  command
+      ->add_option("--top-p", flags->top_p,
+                   "sample among the likeliest tokens that reach probability P (1: all)")
+      ->type_name("P");
+  command
+      ->add_option("--repetition-penalty", flags->repetition_penalty,
+                   "makes tokens that occurred less likely (1: off)")
+      ->type_name("X");
+  command->add_option("--num-beams", flags->num_beams, "beam search with B beams (1: off)")
+      ->type_name("B");
+  command
+      ->add_option("--length-penalty", flags->length_penalty,
+                   "beam search divides by length^X; above 0 favours longer texts (1)")
+      ->type_name("X");
+  command->add_option("--stop", flags->stop, "end before this text; may be given several times")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--seed", flags->seed, "the same seed gives the same text (0)")
+      ->type_name("S");
+}
+
+}  // namespace
+
+void AddGenerateCommand(CLI::App& app, CommandState& state) {
+  auto flags = std::make_shared<GenerateFlags>();
+  CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a model");
+  command->add_option("--model", flags->model, "a Hugging Face folder with weights")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option("--prompt", flags->prompt, "the text to continue; printed with its continuation")
+      ->type_name("TEXT");
+  command
+      ->add_option("--ids", flags->ids,
+                   "token ids instead of a prompt: prints all ids, those given and the new ones")
+      ->type_name("1,2,3");
+  command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
+      ->type_name("DIR");
+  AddSamplingFlags(command, flags.get());
+  AddComputeFlags(command, &flags->compute);
+  command->footer(
+      "Defaults in parentheses; generation_config.json in the model's folder overrides them.\n"
+      "Examples:\n"
+      "  tessera generate --model out/model --prompt \"Once upon\" --temperature 0.8 --top-k 40\n"
+      "  tessera generate --model gpt2-folder --ids 15496,995 --max-new-tokens 5");
+  command->callback([&state, flags, command] {
+    state.run = [flags, command] { return RunGenerate(*command, *flags); };
+  });
+}
+
+}  // namespace tessera::tools

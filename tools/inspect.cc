@@ -1,0 +1,164 @@
+// `tessera inspect`: what is in a file or a folder, and whether it is whole.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "data/dataset/indexed_dataset.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/hub/load_model.h"
+#include "models/hub/weight_files.h"
+#include "models/model.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace tessera::tools {
+namespace {
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += Concat(i == 0 ? "" : ", ", shape[i]);
+  return text + "]";
+}
+
+int64_t Elements(const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (int64_t size : shape) n *= size;
+  return n;
+}
+
+// How many elements are infinite or not a number; 0 for integers. Reads every byte.
+int64_t CountNotFinite(const TensorView& view) {
+  if (!IsFloating(view.dtype)) return 0;
+  int64_t count = 0;
+  DispatchFloat(view.dtype, "inspect", [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t at = 0; at < view.nbytes; at += static_cast<int64_t>(sizeof(T))) {
+      T value;
+      std::memcpy(&value, view.data + at, sizeof(T));
+      if (!std::isfinite(static_cast<double>(value))) ++count;
+    }
+  });
+  return count;
+}
+
+// The table of one file's tensors, appended to `out`.
+absl::Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  int64_t not_finite = 0;
+  size_t width = 6;
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    width = std::max(width, entry.name.size());
+  }
+  *out += file.path() + "\n";
+  for (const auto& [key, value] : file.metadata()) {
+    *out += Concat("  metadata ", key, ": ", value, "\n");
+  }
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    std::string line = "  " + entry.name;
+    line.resize(2 + width + 2, ' ');
+    line += entry.dtype;
+    line.resize(2 + width + 2 + 8, ' ');
+    *out += line + ShapeText(entry.shape);
+    elements += Elements(entry.shape);
+    bytes += entry.end - entry.begin;
+    if (ParseSafetensorsDType(entry.dtype)) {
+      TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(entry.name));
+      const int64_t bad = CountNotFinite(view);
+      if (bad > 0) *out += Concat("  ", bad, " of ", Elements(entry.shape), " are not finite");
+      not_finite += bad;
+    }
+    *out += "\n";
+  }
+  *out += Concat("  ", file.entries().size(), " tensors, ", WithThousands(elements), " elements, ",
+                 WithThousands(bytes), " bytes; the file is whole",
+                 not_finite > 0 ? Concat(", ", not_finite, " values are not finite") : "", "\n");
+  return absl::OkStatus();
+}
+
+absl::Status InspectFile(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  std::string report;
+  TESSERA_RETURN_IF_ERROR(DescribeTensors(file, &report));
+  return WriteOut(report);
+}
+
+absl::Status InspectModel(const std::string& folder) {
+  const bool has_weights = models::WeightFiles::Exist(folder);
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
+                           models::LoadModel(folder, {.build = {.device = Device::Meta()}}));
+  std::string report = Concat(folder, ": ", model->config().at("model_type").get<std::string>(),
+                              ", ", WithThousands(model->ParameterCount()),
+                              " parameters, vocabulary of ", WithThousands(model->vocab_size()),
+                              ", ", WithThousands(model->max_positions()), " positions\n");
+  if (has_weights) {
+    TESSERA_ASSIGN_OR_RETURN(const models::WeightFiles weights, models::WeightFiles::Open(folder));
+    for (const SafetensorsFile& file : weights.files()) {
+      TESSERA_RETURN_IF_ERROR(DescribeTensors(file, &report));
+    }
+    report += "weights: every parameter is there, with the shape that config.json gives\n";
+  } else {
+    report += model->Summary() + "weights: none\n";
+  }
+  const auto tokenizer = data::LoadTokenizer(folder);
+  if (tokenizer.ok()) {
+    report += Concat("tokenizer: ", WithThousands((*tokenizer)->vocab_size()), " ids\n");
+  } else if (tokenizer.status().code() == absl::StatusCode::kNotFound) {
+    report += "tokenizer: none\n";
+  } else {
+    return tokenizer.status();
+  }
+  return WriteOut(report);
+}
+
+absl::Status InspectDataset(const std::string& prefix) {
+  TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const data::IndexedDataset> dataset,
+                           data::IndexedDataset::Open(prefix));
+  return WriteOut(Concat(prefix, ": a token dataset, ", WithThousands(dataset->num_tokens()),
+                         " tokens in ", WithThousands(dataset->num_sequences()), " sequences and ",
+                         WithThousands(dataset->num_documents()),
+                         " documents; the index is whole\n"));
+}
+
+bool EndsWith(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+absl::Status RunInspect(const std::string& path) {
+  if (IsDirectory(path)) {
+    if (PathExists(JoinPath(path, "config.json"))) return InspectModel(path);
+    return InvalidArgument(path, ": neither a model (config.json) nor a checkpoint of a run");
+  }
+  if (PathExists(path) && !EndsWith(path, ".bin") && !EndsWith(path, ".idx")) {
+    return InspectFile(path);
+  }
+  if (PathExists(path) || PathExists(path + ".idx")) return InspectDataset(path);
+  return NotFound(path, ": no such file or directory");
+}
+
+}  // namespace
+
+void AddInspectCommand(CLI::App& app, CommandState& state) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Say what a file or folder holds, and verify it");
+  command
+      ->add_option(
+          "path", *path,
+          "a safetensors file, a model's folder, a checkpoint of a run, or a token dataset")
+      ->type_name("PATH")
+      ->required();
+  command->footer(
+      "Examples:\n"
+      "  tessera inspect model.safetensors\n"
+      "  tessera inspect out/checkpoint-1000");
+  command->callback([&state, path] { state.run = [path] { return RunInspect(*path); }; });
+}
+
+}  // namespace tessera::tools

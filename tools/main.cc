@@ -1,0 +1,73 @@
+// The `tessera` program.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/cpu_isa.h"
+#include "core/status.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace tessera::tools {
+namespace {
+
+void AddCommands(CLI::App& app, CommandState& state) {
+  AddTrainCommand(app, state);
+  AddGenerateCommand(app, state);
+  AddEvalCommand(app, state);
+  AddModelsCommand(app, state);
+  AddForwardCommand(app, state);
+  AddTokenizeCommand(app, state);
+  AddInspectCommand(app, state);
+}
+
+// Reads the command line into `state`; help is printed here and leaves nothing to run.
+absl::Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
+  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> normal, NormaliseArguments(app, arguments));
+  try {
+    std::reverse(normal.begin(), normal.end());
+    app.parse(std::move(normal));
+  } catch (const CLI::CallForHelp&) {
+    state.run = nullptr;
+    return WriteOut(app.help());
+  } catch (const CLI::ParseError& error) {
+    return InvalidArgument(
+        error.what(), " (see `tessera ",
+        app.get_subcommands().empty() ? std::string() : app.get_subcommands()[0]->get_name() + " ",
+        "--help`)");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunProgram(const std::vector<std::string>& arguments) {
+  TESSERA_RETURN_IF_ERROR(CheckIsaEnvironment());
+  CLI::App app("Tessera: trains and runs transformers.", "tessera");
+  app.footer("`tessera COMMAND --help` explains a command.");
+  CommandState state;
+  AddCommands(app, state);
+  TESSERA_RETURN_IF_ERROR(Parse(app, state, arguments));
+  return state.run ? state.run() : absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tessera::tools
+
+int main(int argc, char** argv) {
+  // Writing too much, or to nobody, is then an error of the write.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  absl::Status status;
+  try {
+    status = tessera::tools::RunProgram({argv + (argc > 0 ? 1 : 0), argv + argc});
+  } catch (const std::bad_alloc&) {
+    status = tessera::Internal("out of memory");
+  } catch (const std::exception& error) {
+    status = tessera::Internal(error.what());
+  }
+  return tessera::tools::ReportFailure(status);
+}

@@ -1,0 +1,113 @@
+// `tessera tokenize`: text into the memory-mapped dataset, or into lines of ids.
+#include "data/dataset/tokenize.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "data/dataset/text_input.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/utf8.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace tessera::tools {
+namespace {
+
+constexpr size_t kPrintedAtOnce = 1 << 16;
+
+struct TokenizeFlags {
+  std::string tokenizer;
+  std::vector<std::string> input;
+  std::string output;
+  std::string json_key = "text";
+  bool print_ids = false;
+  bool no_eos = false;
+};
+
+// One line of ids, separated by blanks, for each line of text.
+absl::Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>& files) {
+  std::string out;
+  for (const std::string& path : files) {
+    TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    const size_t invalid = data::FindInvalidUtf8(text);
+    if (invalid != data::kNoInvalidUtf8) {
+      return InvalidArgument(path, ": invalid UTF-8 at byte ", invalid);
+    }
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      const std::vector<int32_t> ids =
+          tokenizer.Encode(std::string_view(text).substr(begin, end - begin));
+      for (size_t i = 0; i < ids.size(); ++i) {
+        if (i > 0) out += ' ';
+        out += std::to_string(ids[i]);
+      }
+      out += '\n';
+      begin = end + 1;
+      if (out.size() < kPrintedAtOnce) continue;
+      TESSERA_RETURN_IF_ERROR(WriteOut(out));
+      out.clear();
+    }
+  }
+  return WriteOut(out);
+}
+
+absl::Status RunTokenize(const TokenizeFlags& flags) {
+  if (flags.print_ids == !flags.output.empty()) {
+    return InvalidArgument("give either --output PREFIX or --print-ids");
+  }
+  const data::TextInputOptions input = {.json_key = flags.json_key};
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,
+                           data::MakeTokenizer(flags.tokenizer, flags.input, input));
+  if (flags.print_ids) return PrintIds(*tokenizer, flags.input);
+  TESSERA_ASSIGN_OR_RETURN(
+      const data::TokenizeResult result,
+      data::TokenizeToIndexedDataset(*tokenizer, flags.input, flags.output,
+                                     {.input = input, .append_eos = !flags.no_eos}));
+  std::string report =
+      Concat(flags.output, ".bin, ", flags.output, ".idx: ", WithThousands(result.num_tokens),
+             " tokens in ", WithThousands(result.num_documents), " documents",
+             result.reused ? " (up to date already)\n" : "\n");
+  if (flags.tokenizer == "char") {
+    const std::string folder = flags.output + ".tokenizer";
+    TESSERA_RETURN_IF_ERROR(MakeDirectories(folder));
+    TESSERA_RETURN_IF_ERROR(tokenizer->Save(folder));
+    report += Concat(folder, ": the tokenizer, ", tokenizer->vocab_size(), " ids\n");
+  }
+  return WriteOut(report);
+}
+
+}  // namespace
+
+void AddTokenizeCommand(CLI::App& app, CommandState& state) {
+  auto flags = std::make_shared<TokenizeFlags>();
+  CLI::App* command =
+      app.add_subcommand("tokenize", "Turn text into token ids: a dataset file, or printed");
+  command
+      ->add_option("--tokenizer", flags->tokenizer,
+                   "a folder (tokenizer.json, or vocab.json and merges.txt), byte or char")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option("--input", flags->input,
+                   "text or JSON-lines files, or directories of them; may be given several times")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--output", flags->output, "writes PREFIX.bin and PREFIX.idx")
+      ->type_name("PREFIX");
+  command->add_flag("--print-ids", flags->print_ids,
+                    "print one line of ids, separated by blanks, per line of the input files");
+  command
+      ->add_option("--json-key", flags->json_key, "member of JSON lines that holds the text (text)")
+      ->type_name("KEY");
+  command->add_flag("--no-eos", flags->no_eos, "no end-of-text token after each document");
+  command->footer(
+      "Examples:\n"
+      "  tessera tokenize --tokenizer gpt2-folder --input corpus.txt --output data/corpus\n"
+      "  tessera tokenize --tokenizer byte --input prompts.txt --print-ids");
+  command->callback([&state, flags] { state.run = [flags] { return RunTokenize(*flags); }; });
+}
+
+}  // namespace tessera::tools

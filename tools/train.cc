@@ -1,0 +1,105 @@
+// `tessera train`: trains a model and writes it as a Hugging Face folder.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "core/file.h"
+#include "models/hub/save_model.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "train/run_setup.h"
+#include "train/trainer.h"
+
+namespace tessera::tools {
+namespace {
+
+struct TrainFlags {
+  std::string model;
+  std::string config;
+  std::string resume;
+  std::map<std::string, std::string> fields;  // by key: the flag's text
+};
+
+std::string FlagName(std::string_view key) {
+  std::string name = "--" + std::string(key);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// Defaults, then the file, then the flags.
+absl::StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainFlags& flags) {
+  train::RunConfig config;
+  if (!flags.config.empty()) {
+    TESSERA_RETURN_IF_ERROR(train::ReadRunConfig(flags.config, &config));
+  }
+  for (const auto& [key, text] : flags.fields) {
+    if (command.count(FlagName(key)) == 0) continue;
+    TESSERA_RETURN_IF_ERROR(train::SetRunConfigField(&config, key, text));
+  }
+  if (!flags.model.empty()) config.model = flags.model;
+  if (config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
+  if (config.data.empty()) return InvalidArgument("--data is missing");
+  if (config.out.empty()) return InvalidArgument("--out is missing");
+  TESSERA_RETURN_IF_ERROR(config.Validate());
+  return config;
+}
+
+absl::Status RunTrain(const CLI::App& command, const TrainFlags& flags) {
+  TESSERA_ASSIGN_OR_RETURN(const train::RunConfig config, Configure(command, flags));
+  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config));
+  TESSERA_RETURN_IF_ERROR(WriteOut(Concat(
+      "model ", config.model, ": ", WithThousands(setup.model->ParameterCount()), " parameters; ",
+      WithThousands(setup.train_data->size()), " training samples of ", setup.config.seq_len,
+      " tokens\nconfiguration: ", setup.config.ToJson().dump(), "\n")));
+  train::Trainer trainer(setup.config, *setup.model, setup.train_data, setup.val_data);
+  train::TrainOptions options;
+  options.resume = command.count("--resume") > 0;
+  options.resume_from = flags.resume;
+  TESSERA_ASSIGN_OR_RETURN(const train::TrainResult result, trainer.Train(options));
+  if (!result.stopped_by.empty()) {
+    return WriteOut(Concat("stopped at step ", result.state.step, " of ", result.state.total_steps,
+                           " by ", result.stopped_by, "; saved ",
+                           train::CheckpointPath(config.out, result.state.step),
+                           "; the same command with --resume goes on\n"));
+  }
+  const std::string folder = JoinPath(config.out, "model");
+  TESSERA_RETURN_IF_ERROR(models::SaveModel(*setup.model, folder, setup.tokenizer.get()));
+  return WriteOut(Concat("trained ", result.state.step, " steps; the model is in ", folder, "\n"));
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App& app, CommandState& state) {
+  CLI::App* command = app.add_subcommand("train", "train a preset or a folder's model on text");
+  auto flags = std::make_shared<TrainFlags>();
+  command->add_option("model", flags->model, "a preset (`tessera models`) or a model folder")
+      ->type_name("MODEL");
+  command->add_option("--config", flags->config, "JSON file with any of the keys below")
+      ->type_name("FILE");
+  command
+      ->add_option("--resume", flags->resume,
+                   "continue from the newest checkpoint in --out, or from the one named")
+      ->expected(0, 1)
+      ->type_name("[DIR]");
+  for (const train::RunConfigField& field : train::RunConfigFields()) {
+    const std::string key(field.name);
+    if (key == "model") continue;
+    std::string& text = flags->fields[key];
+    if (std::holds_alternative<bool train::RunConfig::*>(field.member)) {
+      command->add_flag(FlagName(key), text, std::string(field.help) + " (or =false)");
+    } else {
+      command->add_option(FlagName(key), text, std::string(field.help))->type_name("X");
+    }
+  }
+  command->footer(
+      "Example:\n"
+      "  tessera train gpt-tiny --data book.txt --out runs/book --max-steps 500 --lr 1e-3\n"
+      "SIGINT, SIGTERM, SIGUSR1 and --time-limit finish the step, save and exit with 0; the same\n"
+      "command with --resume goes on, bit for bit as if it had not been stopped.");
+  command->callback([command, flags, &state] {
+    state.run = [command, flags] { return RunTrain(*command, *flags); };
+  });
+}
+
+}  // namespace tessera::tools
