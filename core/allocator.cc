@@ -1,5 +1,7 @@
 #include "core/allocator.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -113,9 +115,12 @@ class CpuAllocator final : public CountingAllocator {
 
  private:
   static void* FromSystem(size_t size) {
-    // Large blocks begin on a huge-page boundary where the kernel can back them with huge pages.
-    const size_t alignment = size >= 4 * kHugePage ? kHugePage : kAlignment;
-    return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (size < kHugePage) return std::aligned_alloc(kAlignment, size);
+    // Large blocks begin on a huge-page boundary and are offered to huge pages: a fault per 2 MiB
+    // instead of one per 4 KiB, and fewer misses in the translation cache.
+    void* pointer = std::aligned_alloc(kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage);
+    if (pointer != nullptr) madvise(pointer, size, MADV_HUGEPAGE);
+    return pointer;
   }
 
   void DropCache() {

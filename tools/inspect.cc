@@ -16,6 +16,7 @@
 #include "models/model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "train/checkpoint.h"
 
 namespace tessera::tools {
 namespace {
@@ -126,6 +127,31 @@ absl::Status InspectDataset(const std::string& prefix) {
                          " documents; the index is whole\n"));
 }
 
+// Opening a checkpoint verifies structure, sizes and checksums.
+absl::Status InspectCheckpoint(const std::string& directory) {
+  TESSERA_ASSIGN_OR_RETURN(const train::Checkpoint checkpoint, train::Checkpoint::Open(directory));
+  size_t width = 0;
+  int64_t elements = 0;
+  for (const auto& [name, entry] : checkpoint.entries()) {
+    width = std::max(width, name.size());
+    elements += entry.shape.numel();
+  }
+  std::string report = Concat(directory, ": a checkpoint of a run after step ",
+                              WithThousands(checkpoint.step()), "\n");
+  for (const auto& [name, entry] : checkpoint.entries()) {
+    std::string line = "  " + name;
+    line.resize(2 + width + 2, ' ');
+    line += DTypeName(entry.dtype);
+    line.resize(2 + width + 2 + 10, ' ');
+    report += Concat(line, entry.shape);
+    if (entry.boxes.size() > 1) report += Concat(" in ", entry.boxes.size(), " pieces");
+    report += "\n";
+  }
+  report += Concat("  ", checkpoint.entries().size(), " tensors, ", WithThousands(elements),
+                   " elements; every checksum is right\n");
+  return WriteOut(report);
+}
+
 bool EndsWith(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
@@ -133,6 +159,7 @@ bool EndsWith(const std::string& text, std::string_view end) {
 absl::Status RunInspect(const std::string& path) {
   if (IsDirectory(path)) {
     if (PathExists(JoinPath(path, "config.json"))) return InspectModel(path);
+    if (PathExists(JoinPath(path, "checkpoint.json"))) return InspectCheckpoint(path);
     return InvalidArgument(path, ": neither a model (config.json) nor a checkpoint of a run");
   }
   if (PathExists(path) && !EndsWith(path, ".bin") && !EndsWith(path, ".idx")) {

@@ -26,8 +26,8 @@ inline constexpr int64_t kDefaultNewTokens = 100;
 
 struct GenerationConfig {
   // Absent: what max_length leaves, else kDefaultNewTokens, and never more than fit the model.
-  std::optional<int64_t> max_new_tokens;
-  std::optional<int64_t> max_length;  // of prompt and new tokens together
+  std::optional<int64_t> max_new_tokens = {};
+  std::optional<int64_t> max_length = {};  // of prompt and new tokens together
   bool do_sample = false;             // false: the most likely token (the first of equals)
   double temperature = 1.0;           // > 0 where do_sample
   int64_t top_k = 0;                  // 0: off
@@ -38,10 +38,10 @@ struct GenerationConfig {
   // Beam search ends a row when it has num_beams finished texts (true), or when no beam can become
   // better than the worst of them.
   bool early_stopping = false;
-  std::optional<int64_t> bos_token_id;
-  std::vector<int64_t> eos_token_ids;
+  std::optional<int64_t> bos_token_id = {};
+  std::vector<int64_t> eos_token_ids = {};
   // Text at whose first appearance a row ends; it is cut off, and what follows.
-  std::vector<std::string> stop_strings;
+  std::vector<std::string> stop_strings = {};
   uint64_t seed = 0;
 
   // Ranges and settings that exclude one another; names the field.

@@ -5,6 +5,7 @@
 #include "core/strided_loop.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/elementwise_kernel.h"
+#include "ops/elementwise/gelu_float64.h"
 
 namespace tessera {
 namespace {
@@ -69,9 +70,7 @@ struct GatherRoom {
 };
 thread_local GatherRoom gather_room;
 
-double NormalCdf(double x) { return 0.5 * std::erfc(-x * M_SQRT1_2); }
 double SigmoidOf(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-double GeluInner(double x) { return M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x); }
 
 double UnaryDouble(UnaryOp op, double x, double scale, double shift) {
   switch (op) {
@@ -100,17 +99,11 @@ double UnaryDouble(UnaryOp op, double x, double scale, double shift) {
     case UnaryOp::kSilu:
       return x * SigmoidOf(x);
     case UnaryOp::kGelu:
-      return x * NormalCdf(x);
+      return float64::Gelu(x);
     case UnaryOp::kGeluTanh:
-      return 0.5 * x * (1.0 + std::tanh(GeluInner(x)));
+      return float64::GeluTanh(x);
   }
   return x;
-}
-
-double GeluTanhGradDouble(double g, double x) {
-  const double t = std::tanh(GeluInner(x));
-  const double inner = M_2_SQRTPI * M_SQRT1_2 * (1.0 + 3.0 * 0.044715 * x * x);
-  return g * 0.5 * (1.0 + t + x * (1.0 - t * t) * inner);
 }
 
 double BinaryDouble(BinaryOp op, double a, double b) {
@@ -149,9 +142,9 @@ double BinaryDouble(BinaryOp op, double a, double b) {
       return a * s * (1.0 + b * (1.0 - s));
     }
     case BinaryOp::kGeluGrad:
-      return a * (NormalCdf(b) + b * std::exp(-0.5 * b * b) * M_SQRT1_2 * M_2_SQRTPI / 2);
+      return float64::GeluGrad(a, b);
     case BinaryOp::kGeluTanhGrad:
-      return GeluTanhGradDouble(a, b);
+      return float64::GeluTanhGrad(a, b);
   }
   return a;
 }

@@ -1,5 +1,6 @@
 #include "core/cpu/simd.h"
 #include "ops/elementwise/elementwise_rows.h"
+#include "ops/elementwise/gelu_simd.h"
 
 namespace tessera::TESSERA_ISA {
 namespace {
@@ -32,18 +33,6 @@ TESSERA_SIMD void MapRows(const T* a, bool a_repeats, const T* b, bool b_repeats
   }
 }
 
-constexpr float kSqrtHalf = 0.70710678118654752f;
-constexpr float kInvSqrt2Pi = 0.39894228040143268f;
-constexpr float kSqrt2OverPi = 0.79788456080286536f;
-constexpr float kGeluCubic = 0.044715f;
-
-TESSERA_SIMD VecF NormalCdf(VecF x) { return Set(0.5f) * (Set(1.0f) + Erf(x * Set(kSqrtHalf))); }
-
-// tanh's argument in GeluTanh.
-TESSERA_SIMD VecF GeluInner(VecF x) {
-  return Set(kSqrt2OverPi) * Fma(Set(kGeluCubic) * x * x, x, x);
-}
-
 #define TESSERA_CASE_(Op, ...) \
   case UnaryOp::Op:            \
     return MapRow(             \
@@ -65,8 +54,8 @@ void Unary(UnaryOp op, const T* x, T* out, int64_t n, float scale, float shift) 
     TESSERA_CASE_(kSoftplus, Max(Zero(), v) + Log(Set(1.0f) + Exp(-Abs(v))));
     TESSERA_CASE_(kRelu, Max(Zero(), v));
     TESSERA_CASE_(kSilu, v * Sigmoid(v));
-    TESSERA_CASE_(kGelu, v * NormalCdf(v));
-    TESSERA_CASE_(kGeluTanh, Set(0.5f) * v * (Set(1.0f) + Tanh(GeluInner(v))));
+    TESSERA_CASE_(kGelu, Gelu(v));
+    TESSERA_CASE_(kGeluTanh, GeluTanh(v));
   }
 }
 #undef TESSERA_CASE_
@@ -78,18 +67,6 @@ TESSERA_SIMD VecF SignOf(VecF x) {
 TESSERA_SIMD VecF SiluGrad(VecF g, VecF x) {
   const VecF s = Sigmoid(x);
   return g * s * Fma(x, Set(1.0f) - s, Set(1.0f));
-}
-
-TESSERA_SIMD VecF GeluGrad(VecF g, VecF x) {
-  const VecF density = Set(kInvSqrt2Pi) * Exp(Set(-0.5f) * x * x);
-  return g * Fma(x, density, NormalCdf(x));
-}
-
-TESSERA_SIMD VecF GeluTanhGrad(VecF g, VecF x) {
-  const VecF t = Tanh(GeluInner(x));
-  const VecF inner = Set(kSqrt2OverPi) * Fma(Set(3.0f * kGeluCubic) * x, x, Set(1.0f));
-  const VecF tail = x * (Set(1.0f) - t * t) * inner;
-  return g * Set(0.5f) * (Set(1.0f) + t + tail);
 }
 
 #define TESSERA_CASE_(Op, ...)           \

@@ -39,8 +39,8 @@ MODELS = {
                   activation_function="gelu"),
 }
 GOLDEN_MODELS = {
-    "tied": dict(vocab_size=67, n_positions=19, n_embd=30, n_layer=2, n_head=5, n_inner=37),
-    "untied": dict(vocab_size=41, n_positions=17, n_embd=21, n_layer=3, n_head=3, n_inner=None,
+    "tied": dict(vocab_size=67, n_positions=19, n_embd=25, n_layer=2, n_head=5, n_inner=37),
+    "untied": dict(vocab_size=41, n_positions=17, n_embd=21, n_layer=2, n_head=3, n_inner=None,
                    activation_function="silu", scale_attn_by_inverse_layer_idx=True,
                    tie_word_embeddings=False, layer_norm_epsilon=1e-3),
 }
@@ -85,16 +85,22 @@ def make_inputs(config, kind, seed, rows=3, tokens=None):
     return inputs
 
 
+def shifted_loss(logits, labels):
+    """Transformers' loss, which it computes in float32 whatever the model's dtype."""
+    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
 def reference(model, inputs, with_gradients=True):
     """Outputs and gradients in float64, by the names of the program's files."""
     model = model.double()
     model.zero_grad()
-    out = model(**inputs, output_hidden_states=True)
-    outputs = {"logits": out.logits, "last_hidden_state": out.hidden_states[-1], "loss": out.loss}
+    out = model(**{n: t for n, t in inputs.items() if n != "labels"}, output_hidden_states=True)
+    loss = shifted_loss(out.logits, inputs["labels"])
+    outputs = {"logits": out.logits, "last_hidden_state": out.hidden_states[-1], "loss": loss}
     outputs = {name: t.detach().clone() for name, t in outputs.items()}
     if not with_gradients:
         return outputs, {}
-    out.loss.backward()
+    loss.backward()
     return outputs, {name: p.grad.clone() for name, p in model.named_parameters()}
 
 
@@ -266,7 +272,7 @@ def adamw_losses(model, batches):
     losses = []
     for ids in batches:
         optimizer.zero_grad()
-        loss = model(input_ids=ids, labels=ids).loss
+        loss = shifted_loss(model(input_ids=ids).logits, ids)
         losses.append(loss.item())
         loss.backward()
         optimizer.step()

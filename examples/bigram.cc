@@ -1,0 +1,86 @@
+// A model family of one's own: a bigram language model, trained by the built-in trainer.
+//
+//   bazel run //examples:bigram -- /path/to/text.txt /tmp/bigram-run
+#include <cstdio>
+#include <memory>
+
+#include "models/model.h"
+#include "nn/embedding.h"
+#include "train/run_setup.h"
+#include "train/trainer.h"
+
+namespace tessera::models {
+namespace {
+
+// Blocks: 0 the embedding, 1 the head. B batch, T tokens, C width, V vocabulary.
+class Bigram : public Model {
+ public:
+  Bigram(const nlohmann::json& json, const nn::BuildContext& build)
+      : Model(nn::Scope::Root(build)),
+        json_(json),
+        table_({.rows = vocab_size(), .width = json.value("width", 64)}, Child("table")),
+        head_({.rows = vocab_size(), .width = json.value("width", 64)}, Child("head")) {}
+
+  int num_blocks() const override { return 2; }
+  const nlohmann::json& config() const override { return json_; }
+  int64_t max_positions() const override { return 0; }  // unlimited
+  int64_t vocab_size() const override { return json_.at("vocab_size").get<int64_t>(); }
+
+  Bundle RunBlock(int block, Bundle in, const RunOptions& options) override {
+    if (block == 0) {
+      in.set("hidden", table_.Forward(in.at("input_ids")));
+      return in;
+    }
+    const Tensor logits_BTV = head_.Forward(in.at("hidden"), options.context);
+    Bundle out;
+    if (options.keep_logits) out.set("logits", head_.Gather(logits_BTV));
+    if (in.has("targets")) {
+      out.set("loss", CrossEntropy(logits_BTV, in.at("targets"),
+                                   head_.LossOptions({.reduction = options.loss_reduction})));
+    }
+    return out;
+  }
+
+ private:
+  const nlohmann::json json_;
+  nn::VocabParallelEmbedding table_;
+  nn::VocabParallelHead head_;
+};
+
+absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
+                                             const nn::BuildContext& build) {
+  if (!json.contains("vocab_size")) return InvalidArgument("config of bigram: no 'vocab_size'");
+  return std::make_unique<Bigram>(json, build);
+}
+
+const Family kFamily = {
+    .model_type = "bigram",
+    .presets = {{"bigram", "byte", {{"model_type", "bigram"}, {"vocab_size", 257}}}},
+    .build = Build,
+    .other_names = [](const std::string&) { return std::vector<std::string>(); },
+    .ignored_entry = [](const std::string&) { return false; },
+    .inputs = {"input_ids", "targets"},
+};
+const FamilyRegistration registration(&kFamily);
+
+}  // namespace
+}  // namespace tessera::models
+
+int main(int argc, char** argv) {
+  if (argc != 3) return std::fprintf(stderr, "usage: bigram TEXT OUT\n"), 2;
+  tessera::train::RunConfig config;
+  config.model = "bigram";
+  config.data = argv[1];
+  config.out = argv[2];
+  config.seq_len = 64;
+  config.max_steps = 200;
+  config.lr = 1e-2;
+  config.log_interval = 50;
+  auto setup = tessera::train::PrepareRun(config);
+  if (!setup.ok()) return std::fprintf(stderr, "error: %s\n", setup.status().ToString().c_str()), 2;
+  tessera::train::Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data);
+  const auto result = trainer.Train();
+  if (!result.ok())
+    return std::fprintf(stderr, "error: %s\n", result.status().ToString().c_str()), 1;
+  return 0;
+}

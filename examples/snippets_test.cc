@@ -1,0 +1,44 @@
+// The code that the documentation shows is the code that compiles: every ```cpp block must be a
+// stretch of one of the examples.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::string ReadText(const std::string& path) {
+  std::ifstream in(path);
+  EXPECT_TRUE(in.good()) << path;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> Snippets(const std::string& markdown) {
+  std::vector<std::string> snippets;
+  const std::string open = "```cpp\n";
+  for (size_t at = markdown.find(open); at != std::string::npos; at = markdown.find(open, at)) {
+    at += open.size();
+    snippets.push_back(markdown.substr(at, markdown.find("```", at) - at));
+  }
+  return snippets;
+}
+
+TEST(SnippetsTest, DocumentationShowsCodeThatCompiles) {
+  std::string sources;
+  for (const char* name : {"examples/first_steps.cc", "examples/bigram.cc"})
+    sources += ReadText(name);
+  for (const char* page :
+       {"README.md", "docs/architecture.md", "docs/cli.md", "docs/writing-a-model.md"}) {
+    for (const std::string& snippet : Snippets(ReadText(page))) {
+      EXPECT_NE(sources.find(snippet), std::string::npos) << page << " shows:\n" << snippet;
+    }
+  }
+  EXPECT_GE(Snippets(ReadText("README.md")).size(), 1u);
+  EXPECT_GE(Snippets(ReadText("docs/writing-a-model.md")).size(), 2u);
+}
+
+}  // namespace

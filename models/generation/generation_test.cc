@@ -1,0 +1,244 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/autograd.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "models/generation/generate.h"
+#include "models/generation/stop_strings.h"
+#include "models/generation/token_choice.h"
+
+namespace tessera::models {
+namespace {
+
+using Ids = std::vector<int64_t>;
+
+std::unique_ptr<Model> SmallModel(int64_t vocab = 23, uint64_t seed = 1) {
+  const nlohmann::json config = {
+      {"model_type", "gpt2"}, {"vocab_size", vocab}, {"n_positions", 24},       {"n_embd", 10},
+      {"n_layer", 2},         {"n_head", 2},         {"initializer_range", 0.6}};
+  auto model = BuildModel(config, {.seed = seed});
+  EXPECT_TRUE(model.ok()) << Message(model.status());
+  return *std::move(model);
+}
+
+std::vector<GenerationResult> Continue(Model& model, const std::vector<Ids>& prompts,
+                                  const GenerationConfig& config,
+                                  const GenerateOptions& options = {}) {
+  auto results = Generate(model, prompts, config, options);
+  EXPECT_TRUE(results.ok()) << Message(results.status());
+  return results.ok() ? *std::move(results) : std::vector<GenerationResult>(prompts.size());
+}
+
+std::string Failure(Model& model, const Ids& prompt, const GenerationConfig& config) {
+  const auto results = Generate(model, {prompt}, config);
+  EXPECT_EQ(results.status().code(), absl::StatusCode::kInvalidArgument);
+  return Message(results.status());
+}
+
+// Logits after the last token, from the whole sequence at once.
+std::vector<double> FullPass(Model& model, const Ids& ids) {
+  const NoGrad no_grad;
+  const auto n = static_cast<int64_t>(ids.size());
+  const std::vector<double> all =
+      model.Run({{"input_ids", Tensor::FromVector<int64_t>(ids, {1, n})}}, {})
+          .at("logits")
+          .ToVector<double>();
+  return {all.end() - model.vocab_size(), all.end()};
+}
+
+TEST(GenerateTest, GreedyTakesTheLikeliestOfTheFullPass) {
+  const auto model = SmallModel();
+  model->Eval();
+  const Ids prompt = {3, 1, 4, 1, 5};
+  const Ids got = Continue(*model, {prompt}, {.max_new_tokens = 10})[0].ids;
+  Ids expected = prompt;
+  for (int i = 0; i < 10; ++i) {
+    const std::vector<double> logits = FullPass(*model, expected);
+    expected.push_back(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  EXPECT_EQ(got, Ids(expected.begin() + 5, expected.end()));
+}
+
+TEST(GenerateTest, RowsDoNotDependOnTheirBatch) {
+  const auto model = SmallModel();
+  GenerationConfig config = {.max_new_tokens = 9, .do_sample = true, .temperature = 1.5};
+  config.eos_token_ids = {7};
+  config.seed = 11;
+  const std::vector<Ids> prompts = {{3}, {1, 4, 1, 5, 9, 2, 6}, {5, 3, 5}, {2, 2}};
+  const auto together = Continue(*model, prompts, config);
+  EXPECT_EQ(Continue(*model, {prompts[0]}, config)[0].ids, together[0].ids);
+  // Row 1 again, beside others that end sooner or later.
+  const auto beside = Continue(*model, {{8, 8, 8}, prompts[1]}, config);
+  EXPECT_EQ(beside[1].ids, together[1].ids);
+  bool differs = false;
+  for (const GenerationResult& r : together) differs |= r.ids != together[0].ids;
+  EXPECT_TRUE(differs);
+}
+
+TEST(GenerateTest, SameSeedSameText) {
+  const auto model = SmallModel();
+  GenerationConfig config = {.max_new_tokens = 15, .do_sample = true, .temperature = 2};
+  const Ids first = Continue(*model, {{1, 2}}, config)[0].ids;
+  EXPECT_EQ(Continue(*model, {{1, 2}}, config)[0].ids, first);
+  config.seed = 1;
+  EXPECT_NE(Continue(*model, {{1, 2}}, config)[0].ids, first);
+}
+
+TEST(GenerateTest, EndsAtEndOfTextAndRestoresTheMode) {
+  const auto model = SmallModel();
+  const Ids free = Continue(*model, {{3, 1}}, {.max_new_tokens = 8})[0].ids;
+  GenerationConfig config = {.max_new_tokens = 8};
+  config.eos_token_ids = {free[3]};
+  const auto first = std::find(free.begin(), free.end(), free[3]) - free.begin();
+  const GenerationResult got = Continue(*model, {{3, 1}}, config)[0];
+  EXPECT_EQ(got.ids, Ids(free.begin(), free.begin() + first + 1));
+  EXPECT_EQ(got.end, GenerationResult::End::kEndOfText);
+  EXPECT_TRUE(model->training());
+}
+
+TEST(GenerateTest, TextIsStreamedAndCutAtStopStrings) {
+  const auto model = SmallModel(257, 2);
+  const data::ByteTokenizer tokenizer;
+  const Ids prompt = {72, 105};
+  const auto generate = [&](const std::vector<std::string>& stop, std::string* streamed) {
+    GenerationConfig config = {.max_new_tokens = 12};
+    config.stop_strings = stop;
+    return Continue(*model, {prompt}, config,
+               {.tokenizer = &tokenizer, .on_text = [streamed](int64_t row, std::string_view text) {
+                  EXPECT_EQ(row, 0);
+                  *streamed += text;
+                  return absl::OkStatus();
+                }})[0];
+  };
+  std::string streamed;
+  const GenerationResult whole = generate({}, &streamed);
+  EXPECT_EQ(streamed, whole.text);
+  std::string bytes;
+  for (int64_t id : whole.ids) bytes += static_cast<char>(id);
+  EXPECT_EQ(whole.text, bytes);
+  const std::string stop = bytes.substr(4, 3);
+  streamed.clear();
+  const GenerationResult cut = generate({stop}, &streamed);
+  EXPECT_EQ(cut.text, bytes.substr(0, bytes.find(stop)));
+  EXPECT_EQ(streamed, cut.text);
+  EXPECT_EQ(cut.end, GenerationResult::End::kStopString);
+}
+
+TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
+  // With as many beams as there are texts of one token less, the search is exhaustive.
+  const auto model = SmallModel(5);
+  model->Eval();
+  const Ids prompt = {1, 3};
+  double best = -1e300;
+  Ids likeliest;
+  for (int64_t code = 0; code < 125; ++code) {
+    Ids ids = prompt;
+    double log_p = 0;
+    for (const int64_t id : {code / 25, code / 5 % 5, code % 5}) {
+      std::vector<double> scores = FullPass(*model, ids);
+      LogSoftmaxInPlace(&scores);
+      log_p += scores[static_cast<size_t>(id)];
+      ids.push_back(id);
+    }
+    if (log_p > best) best = log_p, likeliest = Ids(ids.begin() + 2, ids.end());
+  }
+  EXPECT_EQ(Continue(*model, {prompt}, {.max_new_tokens = 3, .num_beams = 25})[0].ids, likeliest);
+}
+
+TEST(GenerateTest, WhatCannotBeDoneIsRefused) {
+  const auto model = SmallModel();
+  const GenerationConfig plain = {.max_new_tokens = 4};
+  EXPECT_EQ(Failure(*model, {1, 23}, plain),
+            "token id 23 (row 0, position 1) is beyond the model's vocabulary of 23");
+  EXPECT_NE(Failure(*model, {-1}, plain).find("token id -1"), std::string::npos);
+  EXPECT_NE(Failure(*model, {}, plain).find("is empty"), std::string::npos);
+  EXPECT_NE(Failure(*model, Ids(21, 1), plain).find("exceeds the model's 24 positions"),
+            std::string::npos);
+  EXPECT_NE(Failure(*model, Ids(24, 1), {}).find("the model has 24 positions"), std::string::npos);
+  EXPECT_EQ(Continue(*model, {Ids(20, 1)}, {})[0].ids.size(), 4u);
+  EXPECT_NE(Failure(*model, {1}, {.top_p = 0}).find("top_p"), std::string::npos);
+  GenerationConfig config = plain;
+  config.stop_strings = {"x"};
+  EXPECT_EQ(Failure(*model, {1}, config), "stop strings need a tokenizer");
+  GenerationConfig begins = plain;
+  begins.bos_token_id = 5;
+  EXPECT_EQ(Continue(*model, {{}}, begins)[0].prompt, Ids{5});
+}
+
+TEST(GenerateTest, ACallbackEndsTheGeneration) {
+  const auto model = SmallModel();
+  int calls = 0;
+  const auto results =
+      Generate(*model, {{1}}, {.max_new_tokens = 9}, {.on_token = [&](int64_t, int64_t) {
+        return ++calls == 3 ? absl::CancelledError("enough") : absl::OkStatus();
+      }});
+  EXPECT_EQ(results.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(TokenChoiceTest, FiltersKeepWhatTheyShould) {
+  const std::vector<double> logits = {std::log(0.1), std::log(0.4), std::log(0.2), std::log(0.3)};
+  const auto reachable = [&](const GenerationConfig& config) {
+    std::map<int64_t, int> counts;
+    for (int i = 0; i < 1000; ++i) {
+      std::vector<double> scores = logits;
+      ++counts[SampleToken(config, i / 1000.0, &scores)];
+    }
+    return counts;
+  };
+  using Counts = std::map<int64_t, int>;
+  EXPECT_EQ(reachable({}), (Counts{{0, 100}, {1, 400}, {2, 200}, {3, 300}}));
+  EXPECT_EQ(reachable({.top_k = 2}), (Counts{{1, 572}, {3, 428}}));
+  EXPECT_EQ(reachable({.top_k = 1}), (Counts{{1, 1000}}));
+  EXPECT_EQ(reachable({.top_p = 0.65}), (Counts{{1, 572}, {3, 428}}));
+  EXPECT_EQ(reachable({.top_p = 0.01}), (Counts{{1, 1000}}));
+  // Probabilities go with the square: 1, 16, 4, 9 of 30.
+  EXPECT_EQ(reachable({.temperature = 0.5}), (Counts{{0, 34}, {1, 533}, {2, 133}, {3, 300}}));
+}
+
+TEST(TokenChoiceTest, RepetitionPenaltyCountsATokenOnce) {
+  std::vector<double> scores = {1, -1, 2, 3};
+  PenaliseRepetition(2, Ids{1, 2, 2, 2}, &scores);
+  EXPECT_EQ(scores, (std::vector<double>{1, -2, 1, 3}));
+  EXPECT_EQ(LikeliestToken({1, 5, 5, 2}), 1);
+}
+
+TEST(StopStringsTest, HowTextIsCutDoesNotDependOnItsPieces) {
+  const std::string text = "one two threefour";
+  for (size_t size = 1; size <= text.size(); ++size) {
+    StopStrings stop({"threes", "reef", "two four"});
+    std::string got;
+    for (size_t at = 0; at < text.size(); at += size) got += stop.Push(text.substr(at, size));
+    got += stop.Finish();
+    EXPECT_EQ(got, "one two th") << size;
+    EXPECT_TRUE(stop.found());
+  }
+  StopStrings none({"xyz"});
+  EXPECT_EQ(none.Push("abxy"), "ab");
+  EXPECT_EQ(none.Finish(), "xy");
+}
+
+TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
+  GenerationConfig config;
+  const auto apply = [&](const char* text) {
+    return ApplyGenerationJson(nlohmann::json::parse(text), "g.json", &config);
+  };
+  ASSERT_TRUE(apply(R"({"temperature": 0.7, "top_k": 50, "do_sample": true, "eos_token_id": [1, 2],
+                        "bos_token_id": null, "min_length": 0, "num_beam_groups": 1,
+                        "suppress_tokens": [], "transformers_version": "4"})")
+                  .ok());
+  EXPECT_EQ(config.temperature, 0.7);
+  EXPECT_EQ(config.top_k, 50);
+  EXPECT_TRUE(config.do_sample);
+  EXPECT_EQ(config.eos_token_ids, (Ids{1, 2}));
+  EXPECT_FALSE(config.bos_token_id.has_value());
+  EXPECT_EQ(Message(apply(R"({"no_repeat_ngram_size": 3})")),
+            "g.json: 'no_repeat_ngram_size': 3 is not supported");
+  EXPECT_EQ(Message(apply(R"({"top_k": "many"})")),
+            "g.json: 'top_k' must be an integer, not \"many\"");
+  EXPECT_FALSE(apply("[]").ok());
+}
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,253 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/file.h"
+#include "core/thread_communicator.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/json_text.h"
+#include "models/hub/load_model.h"
+#include "models/hub/save_model.h"
+#include "models/hub/weight_files.h"
+
+namespace tessera::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+json SmallConfig() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 300}, {"n_positions", 8}, {"n_embd", 6},
+          {"n_layer", 2},         {"n_head", 2},       {"n_inner", 10},    {"extra_key", "kept"}};
+}
+
+class HubTest : public testing::Test {
+ protected:
+  HubTest()
+      : root_(testing::TempDir() + "/hub_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+
+  static std::unique_ptr<Model> Build(const json& config, nn::BuildContext build = {}) {
+    auto model = BuildModel(config, build);
+    EXPECT_TRUE(model.ok()) << Message(model.status());
+    return *std::move(model);
+  }
+  // A saved model, and what its parameters hold.
+  std::string Saved(const std::string& name, const SaveOptions& options = {}) {
+    const auto model = Build(SmallConfig(), {.seed = 3});
+    const absl::Status status = SaveModel(*model, Path(name), nullptr, options);
+    EXPECT_TRUE(status.ok()) << Message(status);
+    return Path(name);
+  }
+  static std::map<std::string, std::vector<float>> Values(Model& model) {
+    std::map<std::string, std::vector<float>> values;
+    for (const auto& [name, t] : model.StateDict()) values[name] = t.ToVector<float>();
+    return values;
+  }
+  static std::string LoadFailure(const std::string& folder) {
+    const auto model = LoadModel(folder, {.require_weights = true});
+    EXPECT_FALSE(model.ok());
+    return Message(model.status());
+  }
+  // Rewrites model.safetensors with `change` applied to the list of tensors.
+  static void Rewrite(const std::string& folder,
+                      const std::function<void(std::vector<NamedTensorView>&)>& change) {
+    const std::string path = folder + "/model.safetensors";
+    auto file = SafetensorsFile::Open(path);
+    ASSERT_TRUE(file.ok());
+    std::vector<NamedTensorView> tensors;
+    for (const auto& entry : file->entries())
+      tensors.push_back({entry.name, *file->Get(entry.name)});
+    change(tensors);
+    ASSERT_TRUE(WriteSafetensors(path, tensors).ok());
+  }
+
+  const std::string root_;
+};
+
+TEST_F(HubTest, WhatIsSavedLoadsBitForBit) {
+  const auto original = Build(SmallConfig(), {.seed = 3});
+  const auto loaded = LoadModel(Saved("m"));
+  ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+  EXPECT_EQ(Values(**loaded), Values(*original));
+  const json config = *data::ReadJsonFile(Path("m/config.json"));
+  EXPECT_EQ(config["extra_key"], "kept");
+  EXPECT_EQ(config["torch_dtype"], "float32");
+  EXPECT_EQ(config["architectures"], json({"GPT2LMHeadModel"}));
+  const auto file = SafetensorsFile::Open(Path("m/model.safetensors"));
+  EXPECT_EQ(file->metadata().at("format"), "pt");
+  EXPECT_EQ(file->Find("lm_head.weight"), nullptr);
+}
+
+TEST_F(HubTest, ShardsAndTheirIndex) {
+  const std::string folder = Saved("m", {.max_shard_bytes = 2000});
+  EXPECT_FALSE(fs::exists(folder + "/model.safetensors"));
+  const json index = *data::ReadJsonFile(folder + "/model.safetensors.index.json");
+  const auto original = Build(SmallConfig(), {.seed = 3});
+  EXPECT_EQ(index["metadata"]["total_size"], original->ParameterCount() * 4);
+  int64_t shards = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    ++shards;
+    const auto file = SafetensorsFile::Open(entry.path().string());
+    EXPECT_TRUE(file->entries().size() == 1 || fs::file_size(entry.path()) < 4000) << entry.path();
+  }
+  EXPECT_GT(shards, 2);
+  const auto loaded = LoadModel(folder);
+  ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+  EXPECT_EQ(Values(**loaded), Values(*original));
+}
+
+TEST_F(HubTest, OtherNamesBuffersAndCopiesOfTiedWeights) {
+  const std::string folder = Saved("m");
+  const std::vector<float> ones(64, 1);
+  Rewrite(folder, [&](std::vector<NamedTensorView>& tensors) {
+    TensorView tied;
+    for (NamedTensorView& t : tensors) {
+      t.name = t.name.substr(std::string("transformer.").size());
+      if (t.name == "wte.weight") tied = t.tensor;
+    }
+    const TensorView mask = {
+        DType::kFloat32, {1, 1, 8, 8}, reinterpret_cast<const std::byte*>(ones.data()), 256};
+    tensors.push_back({"h.0.attn.bias", mask});
+    tensors.push_back({"lm_head.weight", tied});
+  });
+  const auto original = Build(SmallConfig(), {.seed = 3});
+  auto loaded = LoadModel(folder);
+  ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+  EXPECT_EQ(Values(**loaded), Values(*original));
+  // Only the head's copy of the shared weight is left.
+  Rewrite(folder, [&](std::vector<NamedTensorView>& tensors) {
+    std::erase_if(tensors, [](const NamedTensorView& t) { return t.name == "wte.weight"; });
+  });
+  loaded = LoadModel(folder);
+  ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+  EXPECT_EQ(Values(**loaded), Values(*original));
+}
+
+TEST_F(HubTest, WeightsAreCast) {
+  const std::string folder = Saved("m");
+  const auto half = LoadModel(folder, {.build = {.dtype = DType::kBFloat16}});
+  ASSERT_TRUE(half.ok());
+  ASSERT_TRUE(SaveModel(**half, Path("half")).ok());
+  EXPECT_EQ((*data::ReadJsonFile(Path("half/config.json")))["torch_dtype"], "bfloat16");
+  const auto wide = LoadModel(Path("half"), {.build = {.dtype = DType::kFloat64}});
+  ASSERT_TRUE(wide.ok());
+  EXPECT_EQ(Values(**wide), Values(**half));
+}
+
+TEST_F(HubTest, WhatDoesNotFitIsNamed) {
+  const std::string folder = Saved("m");
+  const std::string path = folder + "/model.safetensors";
+  fs::copy_file(path, Path("whole"));
+  const auto restore = [&] {
+    fs::copy_file(Path("whole"), path, fs::copy_options::overwrite_existing);
+  };
+  Rewrite(folder, [](auto& tensors) { tensors[0].name = "score.weight"; });
+  EXPECT_EQ(LoadFailure(folder), path + ": unknown tensor 'score.weight'");
+  restore();
+  Rewrite(folder, [](auto& tensors) {
+    std::erase_if(tensors,
+                  [](const auto& t) { return t.name.find(".ln_f.") != std::string::npos; });
+  });
+  EXPECT_EQ(LoadFailure(folder),
+            folder + ": 2 tensors are missing: 'transformer.ln_f.weight', 'transformer.ln_f.bias'");
+  restore();
+  Rewrite(folder, [](auto& tensors) {
+    for (auto& t : tensors) {
+      if (t.name == "transformer.wpe.weight") t.tensor.shape = {6, 8};
+    }
+  });
+  EXPECT_EQ(LoadFailure(folder), path +
+                                     ": tensor 'transformer.wpe.weight' has shape [6, 8]; the "
+                                     "configuration asks for [8, 6]");
+  Rewrite(folder, [](auto& tensors) {
+    for (auto& t : tensors) {
+      if (t.name == "transformer.wpe.weight")
+        t.tensor.shape = {8, 6}, t.tensor.dtype = DType::kInt32;
+    }
+  });
+  EXPECT_EQ(LoadFailure(folder), path +
+                                     ": tensor 'transformer.wpe.weight' has elements of type "
+                                     "I32; weights must be F16, BF16, F32 or F64");
+  restore();
+  fs::resize_file(path, fs::file_size(path) - 1);
+  EXPECT_EQ(LoadFailure(folder).rfind(path + ": ", 0), 0u);
+  fs::rename(path, folder + "/pytorch_model.bin");
+  EXPECT_NE(LoadFailure(folder).find("run: python3 -c \"import torch"), std::string::npos);
+  EXPECT_NE(LoadFailure("no-such").find("'no-such' is neither a folder nor a preset"),
+            std::string::npos);
+  EXPECT_EQ(LoadFailure("gpt-tiny"), "gpt-tiny: a preset has no weights; train it first");
+}
+
+TEST_F(HubTest, HostileFoldersAreRefused) {
+  const auto write = [](const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+  };
+  const std::string folder = Path("m");
+  fs::create_directories(folder);
+  for (const char* config :
+       {"", "{", "[]", "{}", R"({"model_type": 3})", R"({"model_type": "none"})",
+        R"({"model_type": "gpt2", "n_embd": 2147483647, "vocab_size": 2147483647})",
+        R"({"model_type": "gpt2", "n_layer": -1})", R"({"model_type": "gpt2", "n_head": 7.5})"}) {
+    write(folder + "/config.json", config);
+    const auto model = LoadModel(folder);
+    ASSERT_FALSE(model.ok()) << config;
+    EXPECT_EQ(Message(model.status()).rfind(folder + "/config.json: ", 0), 0u)
+        << Message(model.status());
+  }
+  write(folder + "/config.json", SmallConfig().dump());
+  const std::string index = folder + "/model.safetensors.index.json";
+  for (const char* text : {"[]", R"({"weight_map": []})", R"({"weight_map": {"a": 1}})",
+                           R"({"weight_map": {"a": "../a.safetensors"}})",
+                           R"({"weight_map": {"a": "absent.safetensors"}})"}) {
+    write(index, text);
+    EXPECT_FALSE(LoadModel(folder).ok()) << text;
+  }
+}
+
+TEST_F(HubTest, SavingReplacesTheFolderWhole) {
+  const std::string folder = Saved("m");
+  std::ofstream(folder + "/left-over") << "x";
+  const data::ByteTokenizer tokenizer;
+  const auto model = Build(SmallConfig(), {.seed = 4});
+  ASSERT_TRUE(SaveModel(*model, folder, &tokenizer).ok());
+  EXPECT_FALSE(fs::exists(folder + "/left-over"));
+  EXPECT_EQ((*data::ReadJsonFile(folder + "/config.json"))["eos_token_id"], 256);
+  EXPECT_EQ((*data::ReadJsonFile(folder + "/generation_config.json"))["eos_token_id"], 256);
+  EXPECT_TRUE(data::LoadTokenizer(folder).ok());
+  EXPECT_EQ(ListDirectory(root_)->size(), 1u);
+  std::ofstream(Path("file")) << "x";
+  EXPECT_FALSE(SaveModel(*model, Path("file/below")).ok());
+}
+
+TEST_F(HubTest, ShardsOfAGroupLoadTheirPart) {
+  const std::string folder = Saved("m");
+  const auto whole = Build(SmallConfig(), {.seed = 3});
+  RunRanks(2, [&](const Group& group) {
+    const auto model = LoadModel(folder, {.build = {.tensor_parallel = group}});
+    ASSERT_TRUE(model.ok()) << Message(model.status());
+    (*model)->VisitParameters([&](nn::Parameter& p) {
+      if (p.tied_to != nullptr) return;
+      const Tensor expected = ZerosLike(p.tensor);
+      CopyGlobalToLocal(p.placement, whole->FindParameter(p.name)->tensor, expected);
+      EXPECT_EQ(p.tensor.ToVector<float>(), expected.ToVector<float>()) << p.name;
+    });
+    const std::string target = Concat(root_, "/rank", group->rank());
+    EXPECT_NE(Message(SaveModel(**model, target)).find("is a shard"), std::string::npos);
+    // With a function that makes them whole, it can be saved.
+    const absl::Status saved =
+        SaveModel(**model, target, nullptr, {.gather = [&](nn::Parameter& p) {
+          return whole->FindParameter(p.name)->tensor.Detach();
+        }});
+    EXPECT_TRUE(saved.ok()) << Message(saved);
+  });
+}
+
+}  // namespace
+}  // namespace tessera::models
