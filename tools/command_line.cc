@@ -10,19 +10,13 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/nearest_name.h"
 #include "core/thread_pool.h"
-#include "train/config.h"
 
 namespace tessera::tools {
 namespace {
 
 constexpr int kMostThreads = 4096;
-
-// "; did you mean '...'?", or nothing where no name is near.
-std::string Suggestion(std::string_view name, const std::vector<std::string>& known) {
-  const std::string nearest = train::NearestName(name, known);
-  return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
-}
 
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
@@ -52,7 +46,7 @@ absl::Status UnknownFlag(const CLI::App& app, const CLI::App& command, const std
   const bool is_program = &app == &command;
   return InvalidArgument("unknown flag '", name, "' of `tessera",
                          is_program ? "" : " " + command.get_name(), "`",
-                         Suggestion(name, FlagNames(command)));
+                         DidYouMean(name, FlagNames(command)));
 }
 
 }  // namespace
@@ -94,7 +88,7 @@ absl::StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
   if (args[0].rfind('-', 0) != 0) {
     const std::vector<std::string> names = CommandNames(app);
     if (std::find(names.begin(), names.end(), args[0]) == names.end()) {
-      return InvalidArgument("unknown command '", args[0], "'", Suggestion(args[0], names),
+      return InvalidArgument("unknown command '", args[0], "'", DidYouMean(args[0], names),
                              " (`tessera --help` lists them)");
     }
     command = app.get_subcommand(args[0]);

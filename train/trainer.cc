@@ -253,11 +253,7 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       stopped_by = signals.received() != 0 ? StopSignals::Name(signals.received()) : ReasonToStop();
     }
   }
-  const bool finished = state_.step >= state_.total_steps;
-  if (finished) {
-    stopped_by.clear();
-    if (val_data_ != nullptr && evaluated_step_ != state_.step) TESSERA_RETURN_IF_ERROR(Evaluate());
-  }
+  if (state_.step >= state_.total_steps) stopped_by.clear();
   if (saved_step_ != state_.step) TESSERA_RETURN_IF_ERROR(Save());
   progress_.reset();
   return TrainResult{state_, stopped_by};
@@ -329,10 +325,11 @@ absl::Status Trainer::AfterStep() {
   const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   progress_->Step(state_.step, state_.loss);
   for (TrainerCallback* callback : callbacks_) callback->OnStep(state_);
-  if (due(config_.log_interval) || state_.step == state_.total_steps) {
-    TESSERA_RETURN_IF_ERROR(LogRow());
+  const bool last = state_.step == state_.total_steps;
+  if (due(config_.log_interval) || last) TESSERA_RETURN_IF_ERROR(LogRow());
+  if (val_data_ != nullptr && (due(config_.eval_interval) || last)) {
+    TESSERA_RETURN_IF_ERROR(Evaluate());
   }
-  if (val_data_ != nullptr && due(config_.eval_interval)) TESSERA_RETURN_IF_ERROR(Evaluate());
   if (due(config_.save_interval)) TESSERA_RETURN_IF_ERROR(Save());
   return absl::OkStatus();
 }
@@ -388,7 +385,6 @@ absl::StatusOr<double> Trainer::EvaluateLoss(const data::TokenDataset& dataset,
 absl::Status Trainer::Evaluate() {
   TESSERA_ASSIGN_OR_RETURN(const double loss, EvaluateLoss(*val_data_, config_.eval_batches));
   state_.val_loss = loss;
-  evaluated_step_ = state_.step;
   nlohmann::ordered_json row;
   row["step"] = state_.step;
   row["val_loss"] = loss;

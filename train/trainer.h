@@ -137,7 +137,6 @@ class Trainer {
   int64_t tokens_ = 0;
   double seconds_ = 0;
   int64_t saved_step_ = -1;
-  int64_t evaluated_step_ = -1;
   std::chrono::steady_clock::time_point started_;
 };
 

@@ -124,6 +124,8 @@ TEST_F(TrainerTest, AResumedRunIsTheUninterruptedOne) {
     EXPECT_EQ(ListCheckpoints(parts.out), (std::vector<int64_t>{4, 5}));
     EXPECT_EQ(Train(parts, /*resume=*/true), expected) << dtype;
     EXPECT_EQ(Losses(parts), Losses(whole)) << dtype;
+    EXPECT_EQ(Train(parts, /*resume=*/true), expected) << "a finished run stays as it is";
+    EXPECT_EQ(Losses(parts), Losses(whole)) << dtype;
   }
 }
 

@@ -28,11 +28,11 @@ struct GenerationConfig {
   // Absent: what max_length leaves, else kDefaultNewTokens, and never more than fit the model.
   std::optional<int64_t> max_new_tokens = {};
   std::optional<int64_t> max_length = {};  // of prompt and new tokens together
-  bool do_sample = false;             // false: the most likely token (the first of equals)
-  double temperature = 1.0;           // > 0 where do_sample
-  int64_t top_k = 0;                  // 0: off
-  double top_p = 1.0;                 // in (0, 1]; 1: off
-  double repetition_penalty = 1.0;    // > 0; 1: off (Keskar et al. 2019)
+  bool do_sample = false;                  // false: the most likely token (the first of equals)
+  double temperature = 1.0;                // > 0 where do_sample
+  int64_t top_k = 0;                       // 0: off
+  double top_p = 1.0;                      // in (0, 1]; 1: off
+  double repetition_penalty = 1.0;         // > 0; 1: off (Keskar et al. 2019)
   int64_t num_beams = 1;
   double length_penalty = 1.0;
   // Beam search ends a row when it has num_beams finished texts (true), or when no beam can become

@@ -23,8 +23,8 @@ std::unique_ptr<Model> SmallModel(int64_t vocab = 23, uint64_t seed = 1) {
 }
 
 std::vector<GenerationResult> Continue(Model& model, const std::vector<Ids>& prompts,
-                                  const GenerationConfig& config,
-                                  const GenerateOptions& options = {}) {
+                                       const GenerationConfig& config,
+                                       const GenerateOptions& options = {}) {
   auto results = Generate(model, prompts, config, options);
   EXPECT_TRUE(results.ok()) << Message(results.status());
   return results.ok() ? *std::move(results) : std::vector<GenerationResult>(prompts.size());
@@ -104,12 +104,13 @@ TEST(GenerateTest, TextIsStreamedAndCutAtStopStrings) {
   const auto generate = [&](const std::vector<std::string>& stop, std::string* streamed) {
     GenerationConfig config = {.max_new_tokens = 12};
     config.stop_strings = stop;
-    return Continue(*model, {prompt}, config,
-               {.tokenizer = &tokenizer, .on_text = [streamed](int64_t row, std::string_view text) {
-                  EXPECT_EQ(row, 0);
-                  *streamed += text;
-                  return absl::OkStatus();
-                }})[0];
+    return Continue(
+        *model, {prompt}, config,
+        {.tokenizer = &tokenizer, .on_text = [streamed](int64_t row, std::string_view text) {
+           EXPECT_EQ(row, 0);
+           *streamed += text;
+           return absl::OkStatus();
+         }})[0];
   };
   std::string streamed;
   const GenerationResult whole = generate({}, &streamed);
@@ -183,18 +184,18 @@ TEST(TokenChoiceTest, FiltersKeepWhatTheyShould) {
     std::map<int64_t, int> counts;
     for (int i = 0; i < 1000; ++i) {
       std::vector<double> scores = logits;
-      ++counts[SampleToken(config, i / 1000.0, &scores)];
+      ++counts[SampleToken(config, (i + 0.5) / 1000, &scores)];
     }
     return counts;
   };
   using Counts = std::map<int64_t, int>;
   EXPECT_EQ(reachable({}), (Counts{{0, 100}, {1, 400}, {2, 200}, {3, 300}}));
-  EXPECT_EQ(reachable({.top_k = 2}), (Counts{{1, 572}, {3, 428}}));
+  EXPECT_EQ(reachable({.top_k = 2}), (Counts{{1, 571}, {3, 429}}));
   EXPECT_EQ(reachable({.top_k = 1}), (Counts{{1, 1000}}));
-  EXPECT_EQ(reachable({.top_p = 0.65}), (Counts{{1, 572}, {3, 428}}));
+  EXPECT_EQ(reachable({.top_p = 0.65}), (Counts{{1, 571}, {3, 429}}));
   EXPECT_EQ(reachable({.top_p = 0.01}), (Counts{{1, 1000}}));
   // Probabilities go with the square: 1, 16, 4, 9 of 30.
-  EXPECT_EQ(reachable({.temperature = 0.5}), (Counts{{0, 34}, {1, 533}, {2, 133}, {3, 300}}));
+  EXPECT_EQ(reachable({.temperature = 0.5}), (Counts{{0, 33}, {1, 534}, {2, 133}, {3, 300}}));
 }
 
 TEST(TokenChoiceTest, RepetitionPenaltyCountsATokenOnce) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kTolerance = 5e-6;  // of ||a-b||/||b||, in float32
 constexpr double kLossTolerance = 1e-5;
-constexpr double kZero = 1e-12;      // below, a gradient is zero in theory
+constexpr double kZero = 1e-12;  // below, a gradient is zero in theory
 constexpr double kAbsolute = 1e-7;
 
 class Golden {

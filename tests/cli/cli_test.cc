@@ -1,0 +1,381 @@
+// The program as others call it: what it prints, what it writes, how it ends.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "models/hub/save_model.h"
+#include "models/model.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kProgram = "tools/tessera";
+
+struct Outcome {
+  int code = -1;  // -1: ended by a signal
+  std::string out;
+  std::string err;
+};
+
+struct Surroundings {
+  std::string stdout_path = {};  // empty: captured
+  int64_t file_limit = 0;        // bytes of a file; 0: none
+  std::string isa = {};          // TESSERA_CPU_ISA
+};
+
+class CliTest : public testing::Test {
+ protected:
+  CliTest()
+      : root_(testing::TempDir() + "/cli_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+
+  // A model of 257 ids with its byte tokenizer, and 16 positions.
+  static void SetUpTestSuite() {
+    model_ = new std::string(testing::TempDir() + "/cli_model");
+    const nlohmann::json config = {
+        {"model_type", "gpt2"}, {"vocab_size", 257}, {"n_positions", 16},       {"n_embd", 8},
+        {"n_layer", 2},         {"n_head", 2},       {"initializer_range", 0.5}};
+    const auto model = models::BuildModel(config, {.seed = 1});
+    ASSERT_TRUE(model.ok()) << Message(model.status());
+    const data::ByteTokenizer tokenizer;
+    const absl::Status saved = models::SaveModel(**model, *model_, &tokenizer);
+    ASSERT_TRUE(saved.ok()) << Message(saved);
+  }
+
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+  std::string Write(const std::string& name, const std::string& content) const {
+    std::ofstream(Path(name), std::ios::binary) << content;
+    return Path(name);
+  }
+  static std::string Read(const std::string& path) {
+    const auto text = ReadFile(path);
+    return text.ok() ? *text : "";
+  }
+
+  Outcome Run(const Arguments& arguments, const Surroundings& around = {}) const {
+    const std::string out = around.stdout_path.empty() ? Path("stdout") : around.stdout_path;
+    const std::string err = Path("stderr");
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+      dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+      if (!around.isa.empty()) setenv("TESSERA_CPU_ISA", around.isa.c_str(), 1);
+      if (around.file_limit > 0) {
+        const rlimit limit = {static_cast<rlim_t>(around.file_limit),
+                              static_cast<rlim_t>(around.file_limit)};
+        setrlimit(RLIMIT_FSIZE, &limit);
+      }
+      std::vector<char*> argv = {const_cast<char*>(kProgram)};
+      for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+      argv.push_back(nullptr);
+      execv(kProgram, argv.data());
+      _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+            around.stdout_path.empty() ? Read(out) : "", Read(err)};
+  }
+  std::string Output(const Arguments& arguments) const {
+    const Outcome outcome = Run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    return outcome.out;
+  }
+  // Exactly one line, which begins with "error: " and contains `part`.
+  void ExpectError(const Arguments& arguments, int code, const std::string& part,
+                   const Surroundings& around = {}) const {
+    std::string command;
+    for (const std::string& a : arguments) command += a.substr(0, 80) + " ";
+    const Outcome outcome = Run(arguments, around);
+    EXPECT_EQ(outcome.code, code) << command << "\n" << outcome.err;
+    EXPECT_EQ(outcome.err.rfind("error: ", 0), 0u) << command << "\n" << outcome.err;
+    EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << command << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << command << "\n" << outcome.err;
+  }
+
+  std::string WriteInputs(const std::string& name,
+                          const std::vector<std::pair<std::string, Tensor>>& tensors) const {
+    std::vector<NamedTensorView> views;
+    for (const auto& [key, t] : tensors) {
+      views.push_back({key,
+                       {t.dtype(),
+                        {t.shape().begin(), t.shape().end()},
+                        static_cast<const std::byte*>(t.raw_data()),
+                        t.nbytes()}});
+    }
+    EXPECT_TRUE(WriteSafetensors(Path(name), views).ok());
+    return Path(name);
+  }
+  Arguments Forward(const std::string& inputs) const {
+    return {"forward", "--model", *model_, "--inputs", inputs, "--outputs", Path("out")};
+  }
+  void ExpectForwardError(const std::vector<std::pair<std::string, Tensor>>& inputs,
+                          const std::string& part) const {
+    ExpectError(Forward(WriteInputs("in", inputs)), 2, part);
+    EXPECT_FALSE(fs::exists(Path("out")));
+  }
+
+  static std::string* model_;
+  const std::string root_;
+};
+
+std::string* CliTest::model_ = nullptr;
+
+Tensor Ids(const std::vector<int64_t>& values, const Shape& shape) {
+  return Tensor::FromVector<int64_t>(values, shape);
+}
+
+// A safetensors file of this header and `size` bytes of data; `length` says how long it is.
+std::string Hostile(const std::string& header, size_t size, int64_t length = -1) {
+  const uint64_t n = length < 0 ? header.size() : static_cast<uint64_t>(length);
+  std::string file(8, '\0');
+  std::memcpy(file.data(), &n, 8);
+  return file + header + std::string(size, '\0');
+}
+
+TEST_F(CliTest, HelpOfEveryCommand) {
+  const std::string help = Output({"--help"});
+  EXPECT_EQ(Output({"-h"}), help);
+  for (const char* command :
+       {"train", "eval", "models", "forward", "generate", "tokenize", "inspect"}) {
+    EXPECT_NE(help.find(Concat("\n  ", command, " ")), std::string::npos) << command;
+    const std::string text = Output({command, "--help"});
+    EXPECT_NE(text.find("Example"), std::string::npos) << command;
+    EXPECT_NE(text.find(Concat("tessera ", command)), std::string::npos) << command;
+  }
+}
+
+TEST_F(CliTest, WrongUsage) {
+  ExpectError({}, 2, "a command is missing");
+  ExpectError({"genrate"}, 2, "unknown command 'genrate'; did you mean 'generate'?");
+  ExpectError({"--verbose"}, 2, "unknown flag '--verbose'");
+  ExpectError({"forward", "--modle", "x"}, 2, "did you mean '--model'?");
+  ExpectError({"generate", "--model", "x", "--qqqqqqqqq=1"}, 2, "unknown flag '--qqqqqqqqq'");
+  ExpectError({"generate", "-x"}, 2, "unknown flag '-x'");
+  ExpectError({"forward", "--model"}, 2, "--model needs a value");
+  ExpectError({"forward", "--model", *model_}, 2, "--inputs is required");
+  ExpectError({"models", "surplus"}, 2, "surplus");
+  ExpectError({"generate", "--model", *model_}, 2, "give either --prompt TEXT or --ids");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-k", "many"}, 2, "--top-k");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--top_k", "-4"}, 2, "top_k");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-p", "nan"}, 2, "top_p");
+  ExpectError({"generate", "--model", *model_, "--ids", "1,x"}, 2, "'x' is not a token id");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--device", "cuda:0"}, 2, "cuda:0");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--device", "abacus"}, 2, "abacus");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--dtype", "int8"}, 2, "int8");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--threads", "-1"}, 2, "--threads");
+  ExpectError({"generate", "--model", "no-such", "--ids", "1"}, 2, "neither a folder nor a preset");
+  ExpectError({"generate", "--model", "gpt-tiny", "--ids", "1"}, 2, "a preset has no weights");
+  ExpectError({"inspect", Path("absent")}, 2, "absent");
+  ExpectError({"inspect", root_}, 2, "neither a model");
+  ExpectError({"tokenize", "--tokenizer", "byte", "--input", "x"}, 2, "--print-ids");
+  ExpectError({"models"}, 2, "TESSERA_CPU_ISA", {.isa = "quantum"});
+}
+
+TEST_F(CliTest, ModelsListsPresetsWithParameterCounts) {
+  const std::string out = Output({"models"});
+  EXPECT_NE(out.find("124,439,808"), std::string::npos);
+  for (const char* preset :
+       {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt-tiny", "gpt-mini"}) {
+    EXPECT_NE(out.find(Concat("\n", preset, " ")), std::string::npos) << preset;
+  }
+}
+
+TEST_F(CliTest, ForwardWritesOutputsAndGradients) {
+  const Tensor ids = Tensor::FromVector<int32_t>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const std::string inputs = WriteInputs("in", {{"input_ids", ids}, {"labels", ids}});
+  Arguments command = Forward(inputs);
+  command.push_back("--grads=" + Path("grads"));
+  EXPECT_EQ(Output(command), "");
+  const auto out = SafetensorsFile::Open(Path("out"));
+  ASSERT_TRUE(out.ok()) << Message(out.status());
+  EXPECT_EQ(out->Find("logits")->shape, (std::vector<int64_t>{2, 3, 257}));
+  EXPECT_EQ(out->Find("last_hidden_state")->shape, (std::vector<int64_t>{2, 3, 8}));
+  EXPECT_EQ(out->Find("loss")->shape, std::vector<int64_t>());
+  const auto grads = SafetensorsFile::Open(Path("grads"));
+  ASSERT_TRUE(grads.ok()) << Message(grads.status());
+  EXPECT_EQ(grads->entries().size(), 2u + 2 * 12 + 2);
+  EXPECT_EQ(grads->Find("lm_head.weight"), nullptr);
+  EXPECT_NE(grads->Find("transformer.h.1.attn.c_attn.weight"), nullptr);
+}
+
+TEST_F(CliTest, ForwardRefusesUnsuitableInputs) {
+  const Tensor ids = Ids({1, 2, 3, 4}, {2, 2});
+  ExpectForwardError({{"input_ids", Ids({1, 257}, {1, 2})}},
+                     "257 (row 0, position 1) is beyond the model's vocabulary of 257");
+  ExpectForwardError({{"input_ids", Ids({1, -1}, {1, 2})}}, "-1 (row 0, position 1)");
+  ExpectForwardError({{"labels", ids}}, "'input_ids' is missing");
+  ExpectForwardError({{"input_ids", ids}, {"label", ids}}, "'label' is no input of gpt2");
+  ExpectForwardError({{"input_ids", ids}, {"labels", Ids({1, 400, 2, 2}, {2, 2})}}, "400");
+  ExpectForwardError({{"input_ids", ids}, {"attention_mask", Ids({1, 1}, {1, 2})}},
+                     "'attention_mask' has shape [1, 2]");
+  ExpectForwardError({{"input_ids", ids}, {"position_ids", Ids({0, 16, 0, 1}, {2, 2})}},
+                     "beyond the model's positions of 16");
+  ExpectForwardError({{"input_ids", Tensor::FromVector<float>({1, 2}, {1, 2})}}, "integers");
+  ExpectForwardError({{"input_ids", Ids({1, 2}, {2})}}, "shape [2]");
+  ExpectForwardError({{"input_ids", Ids({}, {0, 3})}}, "shape [0, 3]");
+  ExpectForwardError({{"input_ids", Ids(std::vector<int64_t>(17, 1), {1, 17})}},
+                     "17 tokens a row; the model has 16 positions");
+  Arguments grads = Forward(WriteInputs("in", {{"input_ids", ids}}));
+  grads.insert(grads.end(), {"--grads", Path("grads")});
+  ExpectError(grads, 2, "--grads needs 'labels'");
+}
+
+TEST_F(CliTest, DamagedFilesAreNamed) {
+  const std::string deep = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  const std::string entry = R"({"dtype":"I64","shape":[1,2],"data_offsets":)";
+  const std::vector<std::pair<const char*, std::string>> files = {
+      {"empty", ""},
+      {"short", "abc"},
+      {"header-beyond-file", Hostile("{}", 0, 1 << 20)},
+      {"header-length-overflows", Hostile("{}", 0, -2)},
+      {"header-no-json", Hostile("{{{{", 0)},
+      {"header-deep", Hostile(deep, 0)},
+      {"header-invalid-utf8", Hostile("{\"\xff\":1}", 0)},
+      {"truncated", Hostile("{\"input_ids\":" + entry + "[0,16]}}", 15)},
+      {"negative", Hostile("{\"input_ids\":" + entry + "[-16,0]}}", 16)},
+      {"overflowing", Hostile(R"({"input_ids":{"dtype":"I64","shape":[4611686018427387904,4],)"
+                              R"("data_offsets":[0,16]}})",
+                              16)},
+      {"overlapping",
+       Hostile("{\"input_ids\":" + entry + "[0,16]},\"labels\":" + entry + "[8,24]}}", 24)},
+  };
+  for (const auto& [name, content] : files) {
+    const std::string path = Write(name, content);
+    ExpectError(Forward(path), 1, path);
+    ExpectError({"inspect", path}, 1, path);
+    const std::string folder = Path(Concat("folder-", name));
+    fs::copy(*model_, folder);
+    fs::copy_file(path, folder + "/model.safetensors", fs::copy_options::overwrite_existing);
+    ExpectError({"generate", "--model", folder, "--ids", "1"}, 1, folder + "/model.safetensors");
+    ExpectError({"inspect", folder}, 1, folder + "/model.safetensors");
+  }
+}
+
+TEST_F(CliTest, DamagedModelFoldersAreNamed) {
+  const std::string folder = Path("folder");
+  const auto with = [&](const std::string& file, const std::string& content) {
+    fs::remove_all(folder);
+    fs::copy(*model_, folder);
+    std::ofstream(folder + "/" + file) << content;
+    return Arguments{"generate", "--model", folder, "--ids", "1"};
+  };
+  ExpectError(with("config.json", "{\"model_type\":"), 2, folder + "/config.json");
+  ExpectError(with("config.json", std::string(100000, '[')), 2, folder + "/config.json");
+  ExpectError(with("config.json", R"({"model_type": "gpt3"})"), 2, "'gpt3' is not known");
+  ExpectError(with("config.json", R"({"model_type": "gpt2", "add_cross_attention": true})"), 2,
+              "'add_cross_attention'");
+  ExpectError(with("generation_config.json", R"({"typical_p": 0.5})"), 2, "'typical_p'");
+  ExpectError(with("generation_config.json", "nonsense"), 2, "generation_config.json");
+  fs::remove(folder + "/generation_config.json");
+  fs::rename(folder + "/model.safetensors", folder + "/pytorch_model.bin");
+  ExpectError({"generate", "--model", folder, "--ids", "1"}, 2, "run: python3 -c");
+}
+
+TEST_F(CliTest, GenerateContinuesIdsAndText) {
+  const std::string ids = Output({"generate", "--model", *model_, "--ids", "72, 105",
+                                  "--max_new_tokens=5", "--temperature", "0"});
+  EXPECT_EQ(ids.rfind("72,105,", 0), 0u) << ids;
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), ','), 6) << ids;
+  const std::string text =
+      Output({"generate", "--model", *model_, "--prompt", "--h", "--max-new-tokens", "3"});
+  EXPECT_EQ(text.rfind("--h", 0), 0u) << text;
+  const Arguments sampled = {"generate", "--model",  *model_,  "--prompt", "a",   "--seed",
+                             "3",        "--top-k",  "40",     "--top-p",  "0.9", "--temperature",
+                             "1.5",      "--stop=~", "--stop", "\n\n"};
+  EXPECT_EQ(Output(sampled), Output(sampled));
+  const Arguments beams = {"generate", "--model", *model_, "--ids=9", "--num-beams", "3"};
+  EXPECT_EQ(Output(beams), Output(beams));
+}
+
+TEST_F(CliTest, PromptsThatCannotBeContinued) {
+  const auto prompt = [&](const std::string& text) {
+    return Arguments{"generate", "--model", *model_, "--prompt", text};
+  };
+  ExpectError(prompt(std::string(16, 'x')), 2, "has 16 tokens; the model has 16 positions");
+  Arguments longer = prompt("0123456789");
+  longer.insert(longer.end(), {"--max-new-tokens", "7"});
+  ExpectError(longer, 2, "exceeds the model's 16 positions");
+  ExpectError(prompt("ab\xff"), 2, "invalid UTF-8 at byte 2");
+  ExpectError({"generate", "--model", *model_, "--ids", "5,300"}, 2,
+              "token id 300 (row 0, position 1) is beyond the model's vocabulary of 257");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--num-beams", "2", "--top-k", "3"}, 2,
+              "num_beams");
+  // An empty prompt begins with the end-of-text token.
+  EXPECT_EQ(Output({"generate", "--model", *model_, "--ids", "", "--max-new-tokens", "1"})
+                .rfind("256,", 0),
+            0u);
+}
+
+TEST_F(CliTest, TokenizeAndInspect) {
+  const std::string input = Write("text", "ab\n\nc");
+  EXPECT_EQ(Output({"tokenize", "--tokenizer", "byte", "--input", input, "--print_ids"}),
+            "97 98\n\n99\n");
+  const std::string prefix = Path("data");
+  EXPECT_NE(Output({"tokenize", "--tokenizer=byte", "--input", input, "--output", prefix})
+                .find("6 tokens in 1 documents"),
+            std::string::npos);
+  EXPECT_NE(Output({"inspect", prefix}).find("6 tokens"), std::string::npos);
+  const std::string model = Output({"inspect", *model_});
+  EXPECT_NE(model.find("every parameter is there"), std::string::npos) << model;
+  EXPECT_NE(model.find("tokenizer: 257 ids"), std::string::npos) << model;
+  EXPECT_NE(Output({"inspect", *model_ + "/model.safetensors"}).find("the file is whole"),
+            std::string::npos);
+  const std::string invalid = Write("invalid", "ab\xff");
+  ExpectError({"tokenize", "--tokenizer", "byte", "--input", invalid, "--output", prefix}, 2,
+              "invalid: ");
+  ExpectError({"tokenize", "--tokenizer", "byte", "--input", invalid, "--print-ids"}, 2, "byte 2");
+  ExpectError({"tokenize", "--tokenizer", "byte", "--input", Write("nil", ""), "--output", prefix},
+              2, "");
+  ExpectError({"tokenize", "--tokenizer", root_, "--input", input, "--output", prefix}, 2, root_);
+}
+
+TEST_F(CliTest, WhatCannotBeWrittenIsNamedAndLeavesNothing) {
+  const Tensor ids = Ids({1, 2, 3, 4}, {2, 2});
+  const std::string inputs = WriteInputs("in", {{"input_ids", ids}});
+  const auto to = [&](const std::string& outputs) {
+    return Arguments{"forward", "--model", *model_, "--inputs", inputs, "--outputs", outputs};
+  };
+  ExpectError(to("/dev/full"), 1, "/dev/full: No space left on device");
+  ExpectError(to(inputs + "/below-a-file"), 1, inputs);
+  ExpectError(to(Path("absent/out")), 2, Path("absent/out"));
+  const size_t before = ListDirectory(root_)->size();
+  ExpectError(to(Path("out")), 1, "File too large", {.file_limit = 4096});
+  EXPECT_EQ(ListDirectory(root_)->size(), before);
+  ExpectError({"models"}, 1, "standard output: No space left on device",
+              {.stdout_path = "/dev/full"});
+  if (geteuid() != 0) {
+    fs::create_directory(Path("locked"));
+    fs::permissions(Path("locked"), fs::perms::owner_read | fs::perms::owner_exec);
+    ExpectError(to(Path("locked/out")), 1, "Permission denied");
+  }
+}
+
+TEST_F(CliTest, AReaderThatWentAwayIsNoFailure) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  close(ends[0]);
+  const Outcome outcome = Run({"models"}, {.stdout_path = Concat("/proc/self/fd/", ends[1])});
+  close(ends[1]);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+}
+
+}  // namespace
+}  // namespace tessera
