@@ -79,9 +79,8 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   }
   const uint64_t header_bytes = FromLittleEndian(result.file_.data());
   if (header_bytes > safetensors_internal::kMaxHeaderBytes) {
-    return InvalidArgument(path, ": header of ", header_bytes,
-                           " bytes; the safetensors format allows ",
-                           safetensors_internal::kMaxHeaderBytes);
+    return DataLoss(path, ": header of ", header_bytes, " bytes; the safetensors format allows ",
+                    safetensors_internal::kMaxHeaderBytes);
   }
   if (static_cast<int64_t>(header_bytes) > file_bytes - kLengthBytes) {
     return DataLoss(path, ": header of ", header_bytes, " bytes is longer than the file of ",

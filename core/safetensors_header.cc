@@ -263,14 +263,14 @@ absl::StatusOr<Header> ParseHeader(std::string_view text, int64_t data_bytes,
   HeaderReader reader;
   // The format's library insists on the brace; white space may follow the object, not precede it.
   if (text.empty() || text[0] != '{') {
-    return InvalidArgument(path, ": not a safetensors file (the header does not start with '{')");
+    return DataLoss(path, ": not a safetensors file (the header does not start with '{')");
   }
   // The parser would take a zero byte for the end and ignore what follows.
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    return InvalidArgument(path, ": the header is not valid JSON at byte ", 8 + zero);
+    return DataLoss(path, ": the header is not valid JSON at byte ", 8 + zero);
   }
   if (!json::sax_parse(text.begin(), text.end(), &reader)) {
-    return InvalidArgument(path, ": ", reader.error);
+    return DataLoss(path, ": ", reader.error);
   }
   Header header = std::move(reader.header);
   std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {

@@ -9,6 +9,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "train/run_setup.h"
+#include "train/stop_signal.h"
 #include "train/trainer.h"
 
 namespace tessera::tools {
@@ -47,6 +48,7 @@ absl::StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainF
 
 absl::Status RunTrain(const CLI::App& command, const TrainFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const train::RunConfig config, Configure(command, flags));
+  const train::StopSignals signals;  // from now on: one that comes while data are read counts too
   TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config));
   TESSERA_RETURN_IF_ERROR(WriteOut(Concat(
       "model ", config.model, ": ", WithThousands(setup.model->ParameterCount()), " parameters; ",

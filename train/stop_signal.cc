@@ -6,6 +6,7 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
 volatile std::sig_atomic_t first_signal = 0;
+int living_objects = 0;
 
 void Remember(int signal) {
   if (first_signal == 0) first_signal = signal;
@@ -16,6 +17,7 @@ void Remember(int signal) {
 }  // namespace
 
 StopSignals::StopSignals() {
+  if (living_objects++ > 0) return;
   first_signal = 0;
   struct sigaction action = {};
   action.sa_handler = Remember;
@@ -25,6 +27,7 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
+  if (--living_objects > 0) return;
   for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &previous_[i], nullptr);
 }
 

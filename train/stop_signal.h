@@ -3,7 +3,8 @@
 //   StopSignals signals;                    // installs handlers, restores the old ones at the end
 //   if (signals.received() != 0) ...        // the number of the first one
 //
-// A second SIGINT ends the process at once, as if no handler were there. One object at a time.
+// A second SIGINT ends the process at once, as if no handler were there. Objects may nest: the
+// outermost installs and restores, and all see the same signal. For one thread.
 #ifndef TESSERA_TRAIN_STOP_SIGNAL_H_
 #define TESSERA_TRAIN_STOP_SIGNAL_H_
 

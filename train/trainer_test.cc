@@ -129,6 +129,22 @@ TEST_F(TrainerTest, AResumedRunIsTheUninterruptedOne) {
   }
 }
 
+// Killed between the last checkpoint and the end, or simply asked again: nothing is done twice.
+TEST_F(TrainerTest, AFinishedRunResumesToItself) {
+  RunConfig config = Config("run");
+  config.save_interval = 4;  // the last checkpoint is older than the final evaluation
+  const auto expected = Train(config);
+  const auto rows = Losses(config);
+  EXPECT_EQ(Train(config, /*resume=*/true), expected);
+  EXPECT_EQ(Losses(config), rows);
+  config.eval_interval = 4;
+  config.out = Config("evaluating").out;
+  Train(config);
+  const auto more_rows = Losses(config);
+  Train(config, /*resume=*/true);
+  EXPECT_EQ(Losses(config), more_rows);
+}
+
 TEST_F(TrainerTest, DamagedCheckpointsArePassedOver) {
   RunConfig config = Config("run");
   config.save_interval = 2;

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "core/cpu_isa.h"
+#include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/bias_gelu/bias_gelu_kernel.h"
 #include "ops/bias_gelu/bias_gelu_rows.h"
@@ -10,21 +10,7 @@ namespace tessera {
 namespace {
 
 const BiasGeluRows& Rows() {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512::kBiasGeluRows;
-    case CpuIsa::kAvx2:
-      return avx2::kBiasGeluRows;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline::kBiasGeluRows;
-}
-
-BiasGeluType TypeOf(DType dtype) {
-  return dtype == DType::kFloat32    ? BiasGeluType::kFloat32
-         : dtype == DType::kBFloat16 ? BiasGeluType::kBFloat16
-                                     : BiasGeluType::kFloat16;
+  return ForActiveIsa(baseline::kBiasGeluRows, avx2::kBiasGeluRows, avx512::kBiasGeluRows);
 }
 
 const void* RowOf(const void* matrix, int64_t i, int64_t n, DType dtype) {
@@ -62,7 +48,7 @@ void ForwardCpu(const BiasGeluArgs& args) {
   ParallelFor(args.rows, RowsAtOnce(args.n), [&](int64_t begin, int64_t end) {
     if (args.dtype == DType::kFloat64) return ForwardDouble(args, begin, end);
     for (int64_t i = begin; i < end; ++i) {
-      rows.forward({TypeOf(args.dtype), args.tanh, args.n, RowOf(args.x, i, args.n, args.dtype),
+      rows.forward({RowTypeOf(args.dtype), args.tanh, args.n, RowOf(args.x, i, args.n, args.dtype),
                     args.bias, nullptr, RowOf(args.y, i, args.n, args.dtype)});
     }
   });
@@ -73,7 +59,7 @@ void BackwardCpu(const BiasGeluGradArgs& args) {
   ParallelFor(args.rows, RowsAtOnce(args.n), [&](int64_t begin, int64_t end) {
     if (args.dtype == DType::kFloat64) return BackwardDouble(args, begin, end);
     for (int64_t i = begin; i < end; ++i) {
-      rows.backward({TypeOf(args.dtype), args.tanh, args.n, RowOf(args.x, i, args.n, args.dtype),
+      rows.backward({RowTypeOf(args.dtype), args.tanh, args.n, RowOf(args.x, i, args.n, args.dtype),
                      args.bias, RowOf(args.dy, i, args.n, args.dtype),
                      RowOf(args.dx, i, args.n, args.dtype)});
     }

@@ -33,22 +33,22 @@ void Backward(const BiasGeluRow& r) {
 
 void ForwardRow(const BiasGeluRow& row) {
   switch (row.type) {
-    case BiasGeluType::kFloat32:
+    case RowType::kFloat32:
       return Forward<float>(row);
-    case BiasGeluType::kBFloat16:
+    case RowType::kBFloat16:
       return Forward<Bf16>(row);
-    case BiasGeluType::kFloat16:
+    case RowType::kFloat16:
       return Forward<F16>(row);
   }
 }
 
 void BackwardRow(const BiasGeluRow& row) {
   switch (row.type) {
-    case BiasGeluType::kFloat32:
+    case RowType::kFloat32:
       return Backward<float>(row);
-    case BiasGeluType::kBFloat16:
+    case RowType::kBFloat16:
       return Backward<Bf16>(row);
-    case BiasGeluType::kFloat16:
+    case RowType::kFloat16:
       return Backward<F16>(row);
   }
 }

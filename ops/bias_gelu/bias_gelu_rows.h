@@ -4,12 +4,12 @@
 
 #include <cstdint>
 
+#include "core/cpu/row_type.h"
+
 namespace tessera {
 
-enum class BiasGeluType : uint8_t { kFloat32, kBFloat16, kFloat16 };
-
 struct BiasGeluRow {
-  BiasGeluType type;
+  RowType type;
   bool tanh;
   int64_t n;
   const void* x;

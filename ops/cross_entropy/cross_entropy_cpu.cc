@@ -2,7 +2,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/cpu_isa.h"
+#include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/cross_entropy/cross_entropy_kernel.h"
 #include "ops/cross_entropy/cross_entropy_rows.h"
@@ -11,21 +11,8 @@ namespace tessera {
 namespace {
 
 const CrossEntropyRows& Rows() {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512::kCrossEntropyRows;
-    case CpuIsa::kAvx2:
-      return avx2::kCrossEntropyRows;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline::kCrossEntropyRows;
-}
-
-LogitsType TypeOf(DType dtype) {
-  return dtype == DType::kFloat32    ? LogitsType::kFloat32
-         : dtype == DType::kBFloat16 ? LogitsType::kBFloat16
-                                     : LogitsType::kFloat16;
+  return ForActiveIsa(baseline::kCrossEntropyRows, avx2::kCrossEntropyRows,
+                      avx512::kCrossEntropyRows);
 }
 
 template <typename T>
@@ -45,7 +32,7 @@ void StatsTyped(const CrossEntropyStatsArgs& args) {
         }
         for (int64_t j = 0; j < args.vocab; ++j) sum_exp += std::exp(x[j] - max);
       } else if (args.vocab > 0) {
-        const LogitsStats s = rows.stats(TypeOf(args.dtype), x, args.class_weights, args.vocab);
+        const LogitsStats s = rows.stats(RowTypeOf(args.dtype), x, args.class_weights, args.vocab);
         max = s.max;
         sum_exp = s.sum_exp;
         logit_sum = s.weighted_sum;
@@ -87,7 +74,7 @@ void GradTyped(const CrossEntropyGradArgs& args) {
           dx[j] = on_softmax * std::exp(x[j] - lse) - on_all * w;
         }
       } else {
-        rows.gradient(TypeOf(args.dtype), x, args.class_weights, args.vocab, lse, on_softmax,
+        rows.gradient(RowTypeOf(args.dtype), x, args.class_weights, args.vocab, lse, on_softmax,
                       on_all, dx);
       }
       if (here) dx[local] = T(at_target);

@@ -42,28 +42,28 @@ void Gradient(const T* x, const float* weights, int64_t n, float lse, float scal
   }
 }
 
-LogitsStats StatsRow(LogitsType type, const void* x, const float* weights, int64_t n) {
+LogitsStats StatsRow(RowType type, const void* x, const float* weights, int64_t n) {
   switch (type) {
-    case LogitsType::kBFloat16:
+    case RowType::kBFloat16:
       return Stats(static_cast<const Bf16*>(x), weights, n);
-    case LogitsType::kFloat16:
+    case RowType::kFloat16:
       return Stats(static_cast<const F16*>(x), weights, n);
-    case LogitsType::kFloat32:
+    case RowType::kFloat32:
       break;
   }
   return Stats(static_cast<const float*>(x), weights, n);
 }
 
-void GradientRow(LogitsType type, const void* x, const float* weights, int64_t n, float lse,
+void GradientRow(RowType type, const void* x, const float* weights, int64_t n, float lse,
                  float scale, float uniform, void* dx) {
   switch (type) {
-    case LogitsType::kFloat32:
+    case RowType::kFloat32:
       return Gradient(static_cast<const float*>(x), weights, n, lse, scale, uniform,
                       static_cast<float*>(dx));
-    case LogitsType::kBFloat16:
+    case RowType::kBFloat16:
       return Gradient(static_cast<const Bf16*>(x), weights, n, lse, scale, uniform,
                       static_cast<Bf16*>(dx));
-    case LogitsType::kFloat16:
+    case RowType::kFloat16:
       return Gradient(static_cast<const F16*>(x), weights, n, lse, scale, uniform,
                       static_cast<F16*>(dx));
   }

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-namespace tessera {
+#include "core/cpu/row_type.h"
 
-enum class LogitsType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+namespace tessera {
 
 struct LogitsStats {
   float max;
@@ -16,9 +16,9 @@ struct LogitsStats {
 
 struct CrossEntropyRows {
   // `weights` may be nullptr. n >= 1.
-  LogitsStats (*stats)(LogitsType type, const void* x, const float* weights, int64_t n);
+  LogitsStats (*stats)(RowType type, const void* x, const float* weights, int64_t n);
   // dx = scale * exp(x - lse) - uniform * (weights or 1), "="; dx may be x itself.
-  void (*gradient)(LogitsType type, const void* x, const float* weights, int64_t n, float lse,
+  void (*gradient)(RowType type, const void* x, const float* weights, int64_t n, float lse,
                    float scale, float uniform, void* dx);
 };
 

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/cpu_isa.h"
+#include "core/cpu/row_kernels.h"
 #include "core/strided_loop.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/elementwise_kernel.h"
@@ -11,21 +11,7 @@ namespace tessera {
 namespace {
 
 const ElementwiseRows& Rows() {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512::kElementwiseRows;
-    case CpuIsa::kAvx2:
-      return avx2::kElementwiseRows;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline::kElementwiseRows;
-}
-
-RowType RowTypeOf(DType dtype) {
-  return dtype == DType::kFloat32    ? RowType::kFloat32
-         : dtype == DType::kBFloat16 ? RowType::kBFloat16
-                                     : RowType::kFloat16;
+  return ForActiveIsa(baseline::kElementwiseRows, avx2::kElementwiseRows, avx512::kElementwiseRows);
 }
 
 // A row of an operand as the row functions want it: adjacent elements, or one that repeats.

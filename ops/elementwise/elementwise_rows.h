@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/row_type.h"
+
 namespace tessera {
 
 enum class UnaryOp : uint8_t {
@@ -44,9 +46,6 @@ enum class BinaryOp : uint8_t {
   kGeluGrad,      // g (Phi(x) + x phi(x))
   kGeluTanhGrad,
 };
-
-// The dtypes that rows are computed for; float64 and integers have plain loops of their own.
-enum class RowType : uint8_t { kFloat32, kBFloat16, kFloat16 };
 
 struct ElementwiseRows {
   void (*unary)(UnaryOp op, RowType type, const void* x, void* out, int64_t n, float scale,

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/cpu_isa.h"
+#include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/norm/norm_kernel.h"
 #include "ops/norm/norm_rows.h"
@@ -11,21 +11,7 @@ namespace tessera {
 namespace {
 
 const NormRows& Rows() {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512::kNormRows;
-    case CpuIsa::kAvx2:
-      return avx2::kNormRows;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline::kNormRows;
-}
-
-NormType TypeOf(DType dtype) {
-  return dtype == DType::kFloat32    ? NormType::kFloat32
-         : dtype == DType::kBFloat16 ? NormType::kBFloat16
-                                     : NormType::kFloat16;
+  return ForActiveIsa(baseline::kNormRows, avx2::kNormRows, avx512::kNormRows);
 }
 
 // Row `i` of a matrix that may be absent.
@@ -97,7 +83,7 @@ void ForwardCpu(const NormArgs& args) {
         ForwardDouble(args, i);
         continue;
       }
-      rows.forward({TypeOf(args.dtype), args.centered, args.n, static_cast<float>(args.eps),
+      rows.forward({RowTypeOf(args.dtype), args.centered, args.n, static_cast<float>(args.eps),
                     RowOf(args.x, i, args.n, args.dtype),
                     RowOf(args.residual, i, args.n, args.dtype), args.weight, args.bias,
                     RowOf(args.sum, i, args.n, args.dtype), RowOf(args.y, i, args.n, args.dtype),
@@ -121,7 +107,7 @@ void BackwardCpu(const NormGradArgs& args) {
         BackwardDouble(args, i, static_cast<double*>(dweight), static_cast<double*>(dbias));
         continue;
       }
-      rows.backward({TypeOf(args.dtype), args.centered, args.n,
+      rows.backward({RowTypeOf(args.dtype), args.centered, args.n,
                      RowOf(args.x, i, args.n, args.dtype), args.weight,
                      RowOf(args.dy, i, args.n, args.dtype), RowOf(args.dsum, i, args.n, args.dtype),
                      args.centered ? static_cast<const float*>(args.mean)[i] : 0.0f,

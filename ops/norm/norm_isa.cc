@@ -100,22 +100,22 @@ void Backward(const NormGradRow& r) {
 
 void ForwardRow(const NormRow& row) {
   switch (row.type) {
-    case NormType::kFloat32:
+    case RowType::kFloat32:
       return Forward<float>(row);
-    case NormType::kBFloat16:
+    case RowType::kBFloat16:
       return Forward<Bf16>(row);
-    case NormType::kFloat16:
+    case RowType::kFloat16:
       return Forward<F16>(row);
   }
 }
 
 void BackwardRow(const NormGradRow& row) {
   switch (row.type) {
-    case NormType::kFloat32:
+    case RowType::kFloat32:
       return Backward<float>(row);
-    case NormType::kBFloat16:
+    case RowType::kBFloat16:
       return Backward<Bf16>(row);
-    case NormType::kFloat16:
+    case RowType::kFloat16:
       return Backward<F16>(row);
   }
 }

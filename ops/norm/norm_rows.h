@@ -4,12 +4,12 @@
 
 #include <cstdint>
 
+#include "core/cpu/row_type.h"
+
 namespace tessera {
 
-enum class NormType : uint8_t { kFloat32, kBFloat16, kFloat16 };
-
 struct NormRow {
-  NormType type;
+  RowType type;
   bool centered;  // LayerNorm; otherwise RmsNorm
   int64_t n;
   float eps;
@@ -24,7 +24,7 @@ struct NormRow {
 };
 
 struct NormGradRow {
-  NormType type;
+  RowType type;
   bool centered;
   int64_t n;
   const void* x;  // what was normalised (the sum, where fused)

@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/cpu_isa.h"
+#include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/reduction/reduction_kernel.h"
 #include "ops/reduction/reduction_rows.h"
@@ -17,24 +17,7 @@ constexpr int64_t kRowChunk = 16384;
 constexpr int64_t kColumnChunk = 128;
 constexpr int64_t kColumnBlock = 256;
 
-const SumRows& Rows() {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512::kSumRows;
-    case CpuIsa::kAvx2:
-      return avx2::kSumRows;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline::kSumRows;
-}
-
-template <typename T>
-constexpr SumType TypeOf() {
-  return std::is_same_v<T, float>      ? SumType::kFloat32
-         : std::is_same_v<T, BFloat16> ? SumType::kBFloat16
-                                       : SumType::kFloat16;
-}
+const SumRows& Rows() { return ForActiveIsa(baseline::kSumRows, avx2::kSumRows, avx512::kSumRows); }
 
 template <typename T>
 void SumVectors(const SumArgs& args) {
@@ -47,8 +30,9 @@ void SumVectors(const SumArgs& args) {
   ParallelFor(args.outer * chunks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i % chunks * kRowChunk;
-      partial[static_cast<size_t>(i)] = rows.row(TypeOf<T>(), x + i / chunks * args.count + first,
-                                                 std::min(kRowChunk, args.count - first));
+      partial[static_cast<size_t>(i)] =
+          rows.row(RowTypeOf(args.dtype), x + i / chunks * args.count + first,
+                   std::min(kRowChunk, args.count - first));
     }
   });
   for (int64_t o = 0; o < args.outer; ++o) {
@@ -74,7 +58,7 @@ void SumMatrices(const SumArgs& args) {
       const T* block = x + outer * args.count * args.inner + column;
       std::fill(sum, sum + n, 0.0);
       for (int64_t row = 0; row < args.count; row += kColumnChunk) {
-        rows.columns(TypeOf<T>(), block + row * args.inner, args.inner,
+        rows.columns(RowTypeOf(args.dtype), block + row * args.inner, args.inner,
                      std::min(kColumnChunk, args.count - row), n, chunk);
         for (int64_t j = 0; j < n; ++j) sum[j] += chunk[j];
       }

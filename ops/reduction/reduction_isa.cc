@@ -43,25 +43,25 @@ void Columns(const T* x, int64_t stride, int64_t rows, int64_t n, float* out) {
   }
 }
 
-float SumRow(SumType type, const void* x, int64_t n) {
+float SumRow(RowType type, const void* x, int64_t n) {
   switch (type) {
-    case SumType::kFloat32:
+    case RowType::kFloat32:
       return Row(static_cast<const float*>(x), n);
-    case SumType::kBFloat16:
+    case RowType::kBFloat16:
       return Row(static_cast<const Bf16*>(x), n);
-    case SumType::kFloat16:
+    case RowType::kFloat16:
       return Row(static_cast<const F16*>(x), n);
   }
   return 0;
 }
 
-void SumColumns(SumType type, const void* x, int64_t stride, int64_t rows, int64_t n, float* out) {
+void SumColumns(RowType type, const void* x, int64_t stride, int64_t rows, int64_t n, float* out) {
   switch (type) {
-    case SumType::kFloat32:
+    case RowType::kFloat32:
       return Columns(static_cast<const float*>(x), stride, rows, n, out);
-    case SumType::kBFloat16:
+    case RowType::kBFloat16:
       return Columns(static_cast<const Bf16*>(x), stride, rows, n, out);
-    case SumType::kFloat16:
+    case RowType::kFloat16:
       return Columns(static_cast<const F16*>(x), stride, rows, n, out);
   }
 }

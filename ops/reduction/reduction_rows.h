@@ -4,15 +4,15 @@
 
 #include <cstdint>
 
-namespace tessera {
+#include "core/cpu/row_type.h"
 
-enum class SumType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+namespace tessera {
 
 struct SumRows {
   // The sum of n adjacent elements, in a fixed order.
-  float (*row)(SumType type, const void* x, int64_t n);
+  float (*row)(RowType type, const void* x, int64_t n);
   // out[j] = sum over i < rows of x[i * stride + j], j < n; row by row.
-  void (*columns)(SumType type, const void* x, int64_t stride, int64_t rows, int64_t n, float* out);
+  void (*columns)(RowType type, const void* x, int64_t stride, int64_t rows, int64_t n, float* out);
 };
 
 namespace baseline {

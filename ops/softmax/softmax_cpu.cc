@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu_isa.h"
+#include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/softmax/softmax_kernel.h"
 #include "ops/softmax/softmax_rows.h"
@@ -10,21 +10,7 @@ namespace tessera {
 namespace {
 
 const SoftmaxRows& Rows() {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512::kSoftmaxRows;
-    case CpuIsa::kAvx2:
-      return avx2::kSoftmaxRows;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline::kSoftmaxRows;
-}
-
-SoftmaxType TypeOf(DType dtype) {
-  return dtype == DType::kFloat32    ? SoftmaxType::kFloat32
-         : dtype == DType::kBFloat16 ? SoftmaxType::kBFloat16
-                                     : SoftmaxType::kFloat16;
+  return ForActiveIsa(baseline::kSoftmaxRows, avx2::kSoftmaxRows, avx512::kSoftmaxRows);
 }
 
 void ForwardDouble(bool log, const double* x, double* y, int64_t n) {
@@ -61,7 +47,7 @@ void ForwardCpu(const SoftmaxArgs& args) {
       ForwardDouble(args.log, static_cast<const double*>(At(args.x, row)),
                     static_cast<double*>(At(args.y, row)), args.n);
     } else {
-      rows.forward(TypeOf(args.dtype), args.log, At(args.x, row), At(args.y, row), args.n);
+      rows.forward(RowTypeOf(args.dtype), args.log, At(args.x, row), At(args.y, row), args.n);
     }
   });
 }
@@ -74,7 +60,7 @@ void BackwardCpu(const SoftmaxGradArgs& args) {
                      static_cast<const double*>(At(args.dy, row)),
                      static_cast<double*>(At(args.dx, row)), args.n);
     } else {
-      rows.backward(TypeOf(args.dtype), args.log, At(args.y, row), At(args.dy, row),
+      rows.backward(RowTypeOf(args.dtype), args.log, At(args.y, row), At(args.dy, row),
                     At(args.dx, row), args.n);
     }
   });

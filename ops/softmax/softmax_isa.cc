@@ -47,26 +47,26 @@ void Backward(bool log, const T* y, const T* dy, T* dx, int64_t n) {
   }
 }
 
-void ForwardRow(SoftmaxType type, bool log, const void* x, void* y, int64_t n) {
+void ForwardRow(RowType type, bool log, const void* x, void* y, int64_t n) {
   switch (type) {
-    case SoftmaxType::kFloat32:
+    case RowType::kFloat32:
       return Forward(log, static_cast<const float*>(x), static_cast<float*>(y), n);
-    case SoftmaxType::kBFloat16:
+    case RowType::kBFloat16:
       return Forward(log, static_cast<const Bf16*>(x), static_cast<Bf16*>(y), n);
-    case SoftmaxType::kFloat16:
+    case RowType::kFloat16:
       return Forward(log, static_cast<const F16*>(x), static_cast<F16*>(y), n);
   }
 }
 
-void BackwardRow(SoftmaxType type, bool log, const void* y, const void* dy, void* dx, int64_t n) {
+void BackwardRow(RowType type, bool log, const void* y, const void* dy, void* dx, int64_t n) {
   switch (type) {
-    case SoftmaxType::kFloat32:
+    case RowType::kFloat32:
       return Backward(log, static_cast<const float*>(y), static_cast<const float*>(dy),
                       static_cast<float*>(dx), n);
-    case SoftmaxType::kBFloat16:
+    case RowType::kBFloat16:
       return Backward(log, static_cast<const Bf16*>(y), static_cast<const Bf16*>(dy),
                       static_cast<Bf16*>(dx), n);
-    case SoftmaxType::kFloat16:
+    case RowType::kFloat16:
       return Backward(log, static_cast<const F16*>(y), static_cast<const F16*>(dy),
                       static_cast<F16*>(dx), n);
   }

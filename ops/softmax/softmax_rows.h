@@ -4,15 +4,15 @@
 
 #include <cstdint>
 
-namespace tessera {
+#include "core/cpu/row_type.h"
 
-enum class SoftmaxType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+namespace tessera {
 
 struct SoftmaxRows {
   // y = softmax(x), or its logarithm; "=". n >= 1.
-  void (*forward)(SoftmaxType type, bool log, const void* x, void* y, int64_t n);
+  void (*forward)(RowType type, bool log, const void* x, void* y, int64_t n);
   // dx from the result y and its gradient dy; "=".
-  void (*backward)(SoftmaxType type, bool log, const void* y, const void* dy, void* dx, int64_t n);
+  void (*backward)(RowType type, bool log, const void* y, const void* dy, void* dx, int64_t n);
 };
 
 namespace baseline {

@@ -141,9 +141,10 @@ Tensor Ids(const std::vector<int64_t>& values, const Shape& shape) {
   return Tensor::FromVector<int64_t>(values, shape);
 }
 
-// A safetensors file of this header and `size` bytes of data; `length` says how long it is.
-std::string Hostile(const std::string& header, size_t size, int64_t length = -1) {
-  const uint64_t n = length < 0 ? header.size() : static_cast<uint64_t>(length);
+// A safetensors file of this header and `size` bytes of data, which says that the header is
+// `length` bytes long (0: as long as it is).
+std::string Hostile(const std::string& header, size_t size, uint64_t length = 0) {
+  const uint64_t n = length == 0 ? header.size() : length;
   std::string file(8, '\0');
   std::memcpy(file.data(), &n, 8);
   return file + header + std::string(size, '\0');
@@ -244,7 +245,7 @@ TEST_F(CliTest, DamagedFilesAreNamed) {
       {"empty", ""},
       {"short", "abc"},
       {"header-beyond-file", Hostile("{}", 0, 1 << 20)},
-      {"header-length-overflows", Hostile("{}", 0, -2)},
+      {"header-length-overflows", Hostile("{}", 0, UINT64_MAX - 1)},
       {"header-no-json", Hostile("{{{{", 0)},
       {"header-deep", Hostile(deep, 0)},
       {"header-invalid-utf8", Hostile("{\"\xff\":1}", 0)},

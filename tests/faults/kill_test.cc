@@ -1,0 +1,291 @@
+// What happens to a run of `tessera train` when it is killed, asked to stop, or when the disk is
+// full: resuming gives the uninterrupted run, bit for bit, and no checkpoint is lost.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr int kSteps = 60;
+constexpr int kKills = 20;
+
+std::string ReadText(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// A running `tessera`.
+class Process {
+ public:
+  // Its output goes to `<log>.out` and `<log>.err`; no file may grow beyond `file_bytes`.
+  Process(const std::vector<std::string>& arguments, const std::string& log,
+          rlim_t file_bytes = RLIM_INFINITY)
+      : log_(log) {
+    const std::string program = std::string(std::getenv("TEST_SRCDIR")) + "/" +
+                                std::getenv("TEST_WORKSPACE") + "/tools/tessera";
+    std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    const std::string out = log + ".out";
+    const std::string err = log + ".err";
+    pid_ = fork();
+    if (pid_ != 0) return;
+    const rlimit limit = {file_bytes, file_bytes};
+    if (dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), 1) < 0) _exit(121);
+    if (dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), 2) < 0) _exit(122);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(123);
+    execv(program.c_str(), argv.data());
+    _exit(124);
+  }
+  ~Process() {
+    if (running_) Signal(SIGKILL);
+    Wait();
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void Signal(int signal) const { kill(pid_, signal); }
+  // False when it has not ended within that time.
+  bool EndsWithin(Seconds time) {
+    const auto end = Clock::now() + time;
+    while (running_ && Clock::now() < end) {
+      if (waitpid(pid_, &status_, WNOHANG) == pid_) running_ = false;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return !running_;
+  }
+  void Wait() {
+    if (running_) waitpid(pid_, &status_, 0);
+    running_ = false;
+  }
+  // 128 + the signal for a process that one ended, as in a shell.
+  int ExitCode() {
+    Wait();
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  }
+  std::string Output() const { return ReadText(log_ + ".out"); }
+  std::string Errors() const { return ReadText(log_ + ".err"); }
+
+ private:
+  std::string log_;
+  pid_t pid_ = -1;
+  bool running_ = true;
+  int status_ = 0;
+};
+
+// Numbers of metrics.jsonl that do not depend on the clock or the allocator's history.
+std::vector<nlohmann::json> Metrics(const std::string& out) {
+  std::ifstream in(out + "/metrics.jsonl");
+  std::vector<nlohmann::json> rows;
+  for (std::string line; std::getline(in, line);) {
+    rows.push_back(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
+    rows.back().erase("tokens_per_second");
+    rows.back().erase("peak_bytes");
+  }
+  return rows;
+}
+
+std::string Weights(const std::string& out) { return ReadText(out + "/model/model.safetensors"); }
+
+class KillTest : public testing::Test {
+ protected:
+  // The uninterrupted run, once for all tests.
+  static void SetUpTestSuite() {
+    root_ = testing::TempDir() + "/kill_test";
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    std::ofstream text(root_ + "/text.txt");
+    for (int i = 0; i < 600; ++i) {
+      text << "line " << i % 17 << " of the song, sung " << i % 5 << " times\n";
+    }
+    text.close();
+    const auto start = Clock::now();
+    Process whole(Train("whole"), root_ + "/whole");
+    ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
+    duration_ = Clock::now() - start;
+    ASSERT_EQ(Metrics(Out("whole")).size(), kSteps / 5 + 2 + 1u);
+  }
+  static void TearDownTestSuite() { fs::remove_all(root_); }
+
+  static std::string Out(const std::string& name) { return root_ + "/" + name + "_run"; }
+
+  static std::vector<std::string> Train(const std::string& name,
+                                        const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"train",
+                                          "gpt-tiny",
+                                          "--data",
+                                          root_ + "/text.txt",
+                                          "--out",
+                                          Out(name),
+                                          "--tokenizer",
+                                          "byte",
+                                          "--max-steps",
+                                          std::to_string(kSteps),
+                                          "--seq-len",
+                                          "16",
+                                          "--batch-size",
+                                          "2",
+                                          "--dropout",
+                                          "0.1",
+                                          "--lr",
+                                          "1e-3",
+                                          "--threads",
+                                          "1",
+                                          "--save-interval",
+                                          "3",
+                                          "--log-interval",
+                                          "5",
+                                          "--eval-interval",
+                                          "25",
+                                          "--eval-batches",
+                                          "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  static void ExpectTheUninterruptedRun(const std::string& name) {
+    EXPECT_TRUE(Weights(Out(name)) == Weights(Out("whole"))) << "the weights differ";
+    EXPECT_EQ(Metrics(Out(name)), Metrics(Out("whole")));
+    for (const auto& entry : fs::directory_iterator(Out(name))) {
+      EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos) << entry.path();
+    }
+  }
+
+  static void FinishAndCompare(const std::string& name) {
+    Process rest(Train(name, {"--resume"}), root_ + "/" + name);
+    ASSERT_EQ(rest.ExitCode(), 0) << rest.Errors();
+    ExpectTheUninterruptedRun(name);
+  }
+
+  // Starts a run, stops it when its first checkpoint is there, and goes on with it.
+  static void CheckStop(const std::string& name, int signal) {
+    Process run(Train(name), root_ + "/" + name);
+    while (!fs::exists(Out(name) + "/checkpoint-3")) {
+      ASSERT_FALSE(run.EndsWithin(std::chrono::milliseconds(1))) << run.Errors();
+    }
+    run.Signal(signal);
+    CheckStopped(run, name, name);
+  }
+
+  static void CheckStopped(Process& run, const std::string& name, const std::string& reason) {
+    ASSERT_EQ(run.ExitCode(), 0) << run.Errors();
+    EXPECT_EQ(run.Errors(), "");
+    const std::string output = run.Output();
+    int step = 0;
+    const size_t line = output.find("stopped at step ");
+    ASSERT_NE(line, std::string::npos) << output;
+    ASSERT_EQ(std::sscanf(output.c_str() + line, "stopped at step %d of 60", &step), 1) << output;
+    EXPECT_NE(output.find("by " + reason, line), std::string::npos) << output;
+    EXPECT_NE(output.find("--resume", line), std::string::npos) << output;
+    EXPECT_LT(step, kSteps);
+    EXPECT_TRUE(fs::exists(Out(name) + "/checkpoint-" + std::to_string(step))) << output;
+    EXPECT_FALSE(fs::exists(Out(name) + "/model"));
+    FinishAndCompare(name);
+  }
+
+  static std::string root_;
+  static Seconds duration_;
+};
+std::string KillTest::root_;
+Seconds KillTest::duration_;
+
+// A run that ends before its kill has been compared starts over, so that there are always kKills.
+TEST_F(KillTest, KilledAtRandomMomentsItEndsAsTheUninterruptedRun) {
+  const char* given = std::getenv("TESSERA_TEST_SEED");
+  const uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+  SCOPED_TRACE("TESSERA_TEST_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> moment(0.0, 0.35 * duration_.count());
+  int finished = 0;
+  for (int kills = 0; kills < kKills;) {
+    Process run(Train("killed", {"--resume"}), root_ + "/killed");
+    if (!run.EndsWithin(Seconds(moment(random)))) {
+      run.Signal(SIGKILL);
+      kills += run.ExitCode() == 128 + SIGKILL;
+      continue;
+    }
+    ASSERT_EQ(run.ExitCode(), 0) << "after " << kills << " kills: " << run.Errors();
+    ExpectTheUninterruptedRun("killed");
+    fs::remove_all(Out("killed"));
+    ++finished;
+  }
+  FinishAndCompare("killed");
+  std::printf("seed %lu: %d kills in %d runs\n", static_cast<unsigned long>(seed), kKills,
+              finished + 1);
+}
+
+TEST_F(KillTest, SigtermStopsAndResumes) { CheckStop("SIGTERM", SIGTERM); }
+TEST_F(KillTest, SigintStopsAndResumes) { CheckStop("SIGINT", SIGINT); }
+TEST_F(KillTest, Sigusr1StopsAndResumes) { CheckStop("SIGUSR1", SIGUSR1); }
+
+TEST_F(KillTest, TheTimeLimitStopsAndResumes) {
+  Process run(Train("limited", {"--time-limit", "0.01"}), root_ + "/limited");
+  CheckStopped(run, "limited", "the time limit");
+}
+
+// Exactly one line `error: ...` that names `part`.
+void ExpectOneError(Process& run, const std::string& part) {
+  EXPECT_EQ(run.ExitCode(), 1);
+  const std::string errors = run.Errors();
+  EXPECT_EQ(errors.rfind("error: ", 0), 0u) << errors;
+  EXPECT_EQ(errors.find('\n'), errors.size() - 1) << errors;
+  EXPECT_NE(errors.find(part), std::string::npos) << errors;
+}
+
+TEST_F(KillTest, AFullDiskLosesNothing) {
+  {
+    Process start(Train("full", {"--time-limit", "0.01"}), root_ + "/full");
+    ASSERT_EQ(start.ExitCode(), 0) << start.Errors();
+  }
+  std::vector<std::string> before;
+  for (const auto& entry : fs::directory_iterator(Out("full"))) {
+    if (entry.path().filename().string().rfind("checkpoint-", 0) == 0)
+      before.push_back(entry.path());
+  }
+  ASSERT_EQ(before.size(), 1u);
+  // Room for the metrics and the index of a checkpoint, not for its tensors.
+  Process run(Train("full", {"--resume"}), root_ + "/full", /*file_bytes=*/1 << 20);
+  ExpectOneError(run, "tensors.safetensors");
+  Process inspect({"inspect", before[0]}, root_ + "/inspect");
+  EXPECT_EQ(inspect.ExitCode(), 0) << inspect.Errors();
+  FinishAndCompare("full");
+}
+
+TEST_F(KillTest, WithoutRoomForTheDataItSaysSo) {
+  Process run(Train("tiny_disk"), root_ + "/tiny_disk", /*file_bytes=*/1000);
+  ExpectOneError(run, Out("tiny_disk") + "/data/");
+}
+
+TEST_F(KillTest, AnOutThatCannotBeWrittenIsNamed) {
+  std::ofstream(Out("file")) << "not a folder";
+  const std::string name = "file_run/below";
+  Process run(Train(name), root_ + "/unwritable");
+  ExpectOneError(run, Out(name));
+}
+
+}  // namespace
+}  // namespace tessera
