@@ -22,7 +22,7 @@ MetricsLog::~MetricsLog() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-absl::StatusOr<MetricsLog> MetricsLog::Open(const std::string& path, const Past& past) {
+absl::StatusOr<MetricsLog> MetricsLog::Open(const std::string& path, int64_t last_step) {
   std::string kept;
   if (PathExists(path)) {
     TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
@@ -30,8 +30,7 @@ absl::StatusOr<MetricsLog> MetricsLog::Open(const std::string& path, const Past&
     for (std::string line; std::getline(lines, line);) {
       const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
       if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
-      const int64_t last = row.contains("val_loss") ? past.evaluated_step : past.step;
-      if (row["step"].get<int64_t>() <= last) kept += line + "\n";
+      if (row["step"].get<int64_t>() <= last_step) kept += line + "\n";
     }
   }
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(path, kept));

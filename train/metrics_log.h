@@ -1,7 +1,6 @@
 // `<out>/metrics.jsonl`: one JSON object per line, numbers with all their digits.
 //
-//   TESSERA_ASSIGN_OR_RETURN(MetricsLog log,
-//                            MetricsLog::Open(path, {.step = 30, .evaluated_step = 20}));
+//   TESSERA_ASSIGN_OR_RETURN(MetricsLog log, MetricsLog::Open(path, /*last_step=*/resumed_step));
 //   TESSERA_RETURN_IF_ERROR(log.Append({{"step", 10}, {"loss", 3.25}}));
 #ifndef TESSERA_TRAIN_METRICS_LOG_H_
 #define TESSERA_TRAIN_METRICS_LOG_H_
@@ -16,15 +15,9 @@ namespace tessera::train {
 
 class MetricsLog {
  public:
-  // What a run has behind it; -1: nothing.
-  struct Past {
-    int64_t step = -1;
-    int64_t evaluated_step = -1;
-  };
-  // Keeps the rows of an existing file that belong to the past: up to `step`, those with
-  // `val_loss` up to `evaluated_step`. A line that a killed run left unfinished goes with the rest.
-  // Appends behind them.
-  static absl::StatusOr<MetricsLog> Open(const std::string& path, const Past& past);
+  // Keeps the rows of an existing file up to `last_step` (a line that a killed run left unfinished
+  // goes with the rest) and appends behind them.
+  static absl::StatusOr<MetricsLog> Open(const std::string& path, int64_t last_step);
 
   MetricsLog(MetricsLog&& other) noexcept;
   MetricsLog& operator=(MetricsLog&&) = delete;

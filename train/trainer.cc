@@ -157,9 +157,8 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
                            ": holds checkpoints of an earlier run; give --resume to continue it, "
                            "or another --out");
   }
-  TESSERA_ASSIGN_OR_RETURN(
-      MetricsLog log, MetricsLog::Open(JoinPath(config_.out, "metrics.jsonl"),
-                                       {.step = state_.step, .evaluated_step = evaluated_step_}));
+  TESSERA_ASSIGN_OR_RETURN(MetricsLog log,
+                           MetricsLog::Open(JoinPath(config_.out, "metrics.jsonl"), state_.step));
   metrics_ = std::make_unique<MetricsLog>(std::move(log));
   TESSERA_RETURN_IF_ERROR(
       WriteFileAtomically(JoinPath(config_.out, "config.json"), config_.ToJson().dump(2) + "\n"));
@@ -196,15 +195,13 @@ absl::Status Trainer::LoadFrom(const Checkpoint& checkpoint) {
   TESSERA_RETURN_IF_ERROR(checkpoint.Load(CheckpointTensors()));
   const nlohmann::json& saved = checkpoint.trainer();
   if (!saved.is_object() || !saved.contains("loss_sum") || !saved["loss_sum"].is_number() ||
-      !saved.contains("loss_steps") || !saved["loss_steps"].is_number_integer() ||
-      !saved.contains("evaluated_step") || !saved["evaluated_step"].is_number_integer()) {
+      !saved.contains("loss_steps") || !saved["loss_steps"].is_number_integer()) {
     return DataLoss(checkpoint.directory(), ": the trainer's state is missing");
   }
   state_.step = checkpoint.step();
   saved_step_ = checkpoint.step();
   loss_sum_ = saved["loss_sum"].get<double>();
   loss_steps_ = saved["loss_steps"].get<int64_t>();
-  evaluated_step_ = saved["evaluated_step"].get<int64_t>();
   if (saved.contains("data_samples") && saved["data_samples"] != train_data_->size()) {
     return InvalidArgument(checkpoint.directory(), ": the run was trained on ",
                            saved["data_samples"].dump(), " samples; this data has ",
@@ -402,7 +399,6 @@ absl::Status Trainer::Evaluate() {
 absl::Status Trainer::Save() {
   const nlohmann::json trainer = {{"loss_sum", loss_sum_},
                                   {"loss_steps", loss_steps_},
-                                  {"evaluated_step", evaluated_step_},
                                   {"data_samples", train_data_->size()},
                                   {"config", config_.ToJson()}};
   const std::string path = CheckpointPath(config_.out, state_.step);

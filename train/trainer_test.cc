@@ -129,22 +129,6 @@ TEST_F(TrainerTest, AResumedRunIsTheUninterruptedOne) {
   }
 }
 
-// Killed between the last checkpoint and the end, or simply asked again: nothing is done twice.
-TEST_F(TrainerTest, AFinishedRunResumesToItself) {
-  RunConfig config = Config("run");
-  config.save_interval = 4;  // the last checkpoint is older than the final evaluation
-  const auto expected = Train(config);
-  const auto rows = Losses(config);
-  EXPECT_EQ(Train(config, /*resume=*/true), expected);
-  EXPECT_EQ(Losses(config), rows);
-  config.eval_interval = 4;
-  config.out = Config("evaluating").out;
-  Train(config);
-  const auto more_rows = Losses(config);
-  Train(config, /*resume=*/true);
-  EXPECT_EQ(Losses(config), more_rows);
-}
-
 TEST_F(TrainerTest, DamagedCheckpointsArePassedOver) {
   RunConfig config = Config("run");
   config.save_interval = 2;
@@ -175,7 +159,15 @@ TEST_F(TrainerTest, DamagedCheckpointsArePassedOver) {
 TEST_F(TrainerTest, AccumulationEqualsTheLargeBatch) {
   RunConfig large = Config("large");
   large.dropout = 0;  // its bits belong to the micro-batch
+  // Many short documents, whose borders have no target: micro-batches differ in their number.
   large.reset_at_documents = true;
+  large.data = root_ + "/documents.jsonl";
+  std::ofstream documents(large.data);
+  for (int i = 0; i < 300; ++i) {
+    documents << "{\"text\": \"" << std::string(static_cast<size_t>(3 + i * 7 % 23), 'a' + i % 26)
+              << "\"}\n";
+  }
+  documents.close();
   large.batch_size = 8;
   RunConfig small = large;
   small.out = Config("small").out;

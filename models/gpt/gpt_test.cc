@@ -63,9 +63,7 @@ TEST(GptTest, GradientsAgainstFiniteDifferences) {
     const GradCheckResult result = GradCheck(
         [&](const std::vector<Tensor>& in) {
           p->tensor = in[0];
-          std::vector<nn::Parameter*> all = model->Parameters();
-          Tensor tied_before;
-          for (nn::Parameter* q : all) {
+          for (nn::Parameter* q : model->Parameters()) {
             if (q->tied_to == p) q->tensor = in[0];
           }
           return std::vector<Tensor>{model->Run(inputs, options).at("loss")};

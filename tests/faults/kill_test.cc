@@ -219,7 +219,7 @@ TEST_F(KillTest, KilledAtRandomMomentsItEndsAsTheUninterruptedRun) {
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
   SCOPED_TRACE("TESSERA_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  std::uniform_real_distribution<double> moment(0.0, 0.35 * duration_.count());
+  std::uniform_real_distribution<double> moment(0.0, 0.2 * duration_.count());
   int finished = 0;
   for (int kills = 0; kills < kKills;) {
     Process run(Train("killed", {"--resume"}), root_ + "/killed");

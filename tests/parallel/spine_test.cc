@@ -10,7 +10,6 @@
 
 #include <cmath>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,6 @@
 #include "autograd/recompute.h"
 #include "core/thread_communicator.h"
 #include "models/model.h"
-#include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 #include "optim/adam.h"
