@@ -76,6 +76,25 @@ TEST(AutogradTest, SeveralRootsWithGivenGradients) {
   EXPECT_EQ(GradOf(y), (std::vector<float>{2, 50}));
 }
 
+// The gradient that an operation hands to both of its inputs is one tensor; what is added for one
+// of them must not reach the other.
+TEST(AutogradTest, AGradientSharedByTwoInputsIsNotAddedInto) {
+  const Tensor x = Leaf({1});
+  const Tensor z = Leaf({1});
+  const Tensor two = Tensor::FromVector<float>({2}, {1});
+  const Tensor a = Product(x, two);
+  const Tensor b = Product(z, two);
+  const Tensor later = Product(a, Tensor::FromVector<float>({5}, {1}));
+  const Tensor sum = Map(a, b, [](double p, double q) { return p + q; });
+  Record("sum", {a, b}, {sum}, [](GradContext& ctx) {
+    ctx.set(0, ctx.grad());
+    ctx.set(1, ctx.grad());
+  });
+  Backward({sum, later}, {Tensor(), Tensor()});
+  EXPECT_EQ(GradOf(x), std::vector<float>{2 * (1 + 5)});
+  EXPECT_EQ(GradOf(z), std::vector<float>{2});
+}
+
 TEST(AutogradTest, NoGradRecordsNothing) {
   const Tensor x = Leaf({2});
   const NoGrad no_grad;

@@ -19,14 +19,13 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 
 TESSERA = os.path.join(os.path.dirname(__file__), "..", "bazel-bin", "bench", "train_step")
 
 
 def run_torch(options):
     """The worker: the same protocol as bench/train_step.cc."""
-    import time
-
     import torch
     import transformers
 
@@ -73,9 +72,11 @@ class Peer:
 
     def memory(self, key):
         with open(f"/proc/{self.process.pid}/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith(key + ":")) * 1024
+            lines = [line for line in status if line.startswith(key + ":")]
+        return int(lines[0].split()[1]) * 1024
 
     def steps(self, count, keep):
+        time.sleep(0.5)  # the other side's threads spin for a while after their last loop
         self.process.stdin.write(f"{count}\n")
         self.process.stdin.flush()
         self.report = json.loads(self.process.stdout.readline())
@@ -93,7 +94,7 @@ def main():
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=6, help="turns of each side")
     parser.add_argument("--steps", type=int, default=2, help="steps of a turn")
-    parser.add_argument("--warmup", type=int, default=2, help="steps of each side that do not count")
+    parser.add_argument("--warmup", type=int, default=2, help="steps that do not count")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--dropout", type=float, default=0.0)
@@ -101,14 +102,17 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--adamw", default="fused", choices=["fused", "foreach"])
     parser.add_argument("--activation", default="gelu_pytorch_tanh", help="of the PyTorch model")
+    parser.add_argument("--tessera", default=TESSERA, help="the program of bench/train_step.cc")
     options = parser.parse_args()
     if options.worker:
         run_torch(options)
         return
+    if not os.path.exists(options.tessera):
+        sys.exit(f"error: {options.tessera} is missing: bazel build //bench:train_step")
     shared = [f"--{name}={getattr(options, name)}"
               for name in ("batch", "tokens", "dropout", "dtype", "threads")]
     peers = [
-        Peer("tessera", [TESSERA] + shared),
+        Peer("tessera", [options.tessera] + shared),
         Peer("pytorch", [sys.executable, os.path.abspath(__file__), "--worker"] + shared +
              [f"--adamw={options.adamw}", f"--activation={options.activation}"]),
     ]
@@ -131,8 +135,9 @@ def main():
               + (f"; allocator's peak {peer.report['peak_bytes'] / 1e6:.0f} MB"
                  if "peak_bytes" in peer.report else ""))
     ours, theirs = peers
-    print(f"speed of tessera / pytorch: {statistics.median(theirs.seconds) / statistics.median(ours.seconds):.2f} "
-          f"by medians, {min(theirs.seconds) / min(ours.seconds):.2f} by minima")
+    medians = statistics.median(theirs.seconds) / statistics.median(ours.seconds)
+    minima = min(theirs.seconds) / min(ours.seconds)
+    print(f"speed of tessera / pytorch: {medians:.2f} by medians, {minima:.2f} by minima")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 // takes N steps (forward, backward, clipping, AdamW, as train/trainer.cc) and prints one line of
 // JSON: "seconds" of each step, "loss" of the last one, "peak_bytes" and "current_bytes" as the
 // allocator counts them and the "allocations" of the last step.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>

@@ -4,6 +4,7 @@
 
 #include "autograd/recompute.h"
 #include "nn/activation.h"
+#include "nn/attention.h"
 #include "nn/dropout.h"
 #include "nn/embedding.h"
 #include "nn/key_value_cache.h"
@@ -97,6 +98,36 @@ TEST(ModuleTest, TrainingSwitchesDropout) {
             dropout.Forward(x, {.step = 2}).ToVector<float>());
   dropout.Eval();
   EXPECT_EQ(dropout.Forward(x, context).ToVector<float>(), x.ToVector<float>());
+}
+
+// Dropout's bits are a function of seed, module, step and micro-batch, and of nothing else; so are
+// those inside of attention.
+TEST(ModuleTest, NoiseDependsOnSeedPathStepAndMicroBatch) {
+  const Tensor x = RandomTensor({1, 6, 8}, 1);
+  const auto attend = [&](const std::string& name, const ForwardContext& context) {
+    SelfAttention layer({.hidden_size = 8,
+                         .num_heads = 2,
+                         .attention_dropout = 0.4,
+                         .weight_init = Init::Normal(0.3),
+                         .output_init = Init::Normal(0.3)},
+                        {name, nullptr, Scope::Root({.dtype = DType::kFloat64}).build});
+    return layer.Forward(x, {}, context).ToVector<double>();
+  };
+  const auto drop = [&](const std::string& name, const ForwardContext& context) {
+    Dropout layer(0.4, {name, nullptr, Scope::Root({}).build});
+    return layer.Forward(x, context).ToVector<double>();
+  };
+  const auto check = [](const char* what, const auto& run) {
+    const auto expected = run("a", {.seed = 1, .step = 2, .micro_batch = 3});
+    EXPECT_EQ(run("a", {.seed = 1, .step = 2, .micro_batch = 3}), expected) << what;
+    EXPECT_NE(run("a", {.seed = 2, .step = 2, .micro_batch = 3}), expected) << what << ": seed";
+    EXPECT_NE(run("a", {.seed = 1, .step = 3, .micro_batch = 3}), expected) << what << ": step";
+    EXPECT_NE(run("a", {.seed = 1, .step = 2, .micro_batch = 4}), expected)
+        << what << ": micro-batch";
+    EXPECT_NE(run("b", {.seed = 1, .step = 2, .micro_batch = 3}), expected) << what << ": path";
+  };
+  check("attention", attend);
+  check("dropout", drop);
 }
 
 TEST(ModuleTest, HooksFireAroundForwardAndBackward) {

@@ -111,16 +111,18 @@ absl::StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
         option->get_items_expected_min() == 1 && option->get_items_expected_max() == 1;
     if (!takes_one) {
       result.push_back(name + value);
-    } else if (value.size() > 1) {
-      result.push_back(name + value);
-    } else if (value == "=") {
-      result.insert(result.end(), {name, ""});
-    } else if (++i == args.size()) {
-      return InvalidArgument(name, " needs a value");
-    } else if (args[i].empty()) {
-      result.insert(result.end(), {name, ""});
+      continue;
+    }
+    std::string text = value.empty() ? "" : value.substr(1);
+    if (value.empty()) {
+      if (++i == args.size()) return InvalidArgument(name, " needs a value");
+      text = args[i];
+    }
+    // An empty value cannot be joined: `--name=` would take what comes next.
+    if (text.empty()) {
+      result.insert(result.end(), {name, text});
     } else {
-      result.push_back(name + "=" + args[i]);
+      result.push_back(name + "=" + text);
     }
   }
   return result;

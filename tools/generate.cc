@@ -66,6 +66,12 @@ absl::StatusOr<GenerationConfig> Configure(const CLI::App& command, const Genera
   return config;
 }
 
+absl::Status CheckUtf8(const char* flag, const std::string& text) {
+  const size_t invalid = data::FindInvalidUtf8(text);
+  if (invalid == data::kNoInvalidUtf8) return absl::OkStatus();
+  return InvalidArgument(flag, ": invalid UTF-8 at byte ", invalid);
+}
+
 absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
                          const GenerationConfig& config) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, ParseIds("--ids", flags.ids));
@@ -85,10 +91,7 @@ absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
 
 absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
                           const GenerationConfig& config) {
-  const size_t invalid = data::FindInvalidUtf8(flags.prompt);
-  if (invalid != data::kNoInvalidUtf8) {
-    return InvalidArgument("--prompt: invalid UTF-8 at byte ", invalid);
-  }
+  TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,
                            data::LoadTokenizer(flags.tokenizer));
   const std::vector<int32_t> encoded = tokenizer->Encode(flags.prompt);
@@ -96,7 +99,7 @@ absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
   // The prompt is shown with the first text, so that a refused one shows nothing.
   std::string pending = flags.prompt;
   const auto show = [&](int64_t, std::string_view text) {
-    const absl::Status written = WriteOut(pending + std::string(text));
+    absl::Status written = WriteOut(pending + data::ReplaceInvalidUtf8(text));
     pending.clear();
     return written;
   };
@@ -107,6 +110,7 @@ absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
 }
 
 absl::Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
+  for (const std::string& text : flags.stop) TESSERA_RETURN_IF_ERROR(CheckUtf8("--stop", text));
   const bool has_ids = command.count("--ids") > 0;
   if (has_ids == (command.count("--prompt") > 0)) {
     return InvalidArgument("give either --prompt TEXT or --ids 1,2,3");

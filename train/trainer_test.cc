@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
+#include "autograd/autograd.h"
 #include "core/file.h"
 #include "train/run_setup.h"
 
@@ -109,6 +112,100 @@ TEST_F(TrainerTest, LearnsAndWritesItsMetrics) {
   EXPECT_LT(rows[2]["loss"].get<double>(), 0.6 * rows[0]["loss"].get<double>());
   EXPECT_LT(rows[3]["val_loss"].get<double>(), rows[0]["loss"].get<double>());
   EXPECT_EQ(ListCheckpoints(config.out), std::vector<int64_t>{60});
+}
+
+// What the trainer is to do, step by step: the schedule, dropout's keys, the sum over micro-batches
+// and over the uses of a tied weight, clipping and the update, each by hand.
+TEST_F(TrainerTest, StepsAreThoseOfThePlainLoop) {
+  RunConfig config = Config("run");
+  config.optimizer = "sgd";
+  config.momentum = 0;
+  config.weight_decay = 0;
+  config.lr = 0.5;
+  config.min_lr = 0.1;
+  config.warmup_steps = 2;
+  config.max_steps = 4;
+  config.max_grad_norm = 0.5;
+  config.gradient_accumulation_steps = 2;
+  config.log_interval = 1;
+  config.seed = 7;
+  const auto trained = Train(config);
+  const auto rows = Rows(config);
+
+  auto setup = PrepareRun(config);
+  ASSERT_TRUE(setup.ok()) << Message(setup.status());
+  models::Model& model = *setup->model;
+  const data::Sampler sampler({.num_samples = setup->train_data->size(),
+                               .batch_size = config.batch_size,
+                               .micro_batches = 2,
+                               .seed = 7});
+  const double rates[] = {0.25, 0.5, 0.1 + 0.4 * 0.5, 0.1};
+  for (int64_t step = 0; step < 4; ++step) {
+    double loss = 0;
+    for (int64_t m = 0; m < 2; ++m) {
+      const auto batch =
+          data::MakeBatch(*setup->train_data, sampler.Rows({.step = step, .micro_batch = m}));
+      ASSERT_TRUE(batch.ok());
+      const Shape shape = {batch->rows, batch->seq_len};
+      models::RunOptions options;
+      options.context = {.seed = 7,
+                         .step = static_cast<uint64_t>(step + 1),
+                         .micro_batch = static_cast<uint64_t>(m)};
+      options.loss_reduction = LossReduction::kMean;  // every row is full: the mean of means
+      const Tensor mean = model
+                              .Run({{"input_ids", Tensor::FromVector(batch->input_ids, shape)},
+                                    {"targets", Tensor::FromVector(batch->labels, shape)}},
+                                   options)
+                              .at("loss");
+      loss += 0.5 * mean.Item();
+      Backward({mean}, {Full(mean.shape(), 0.5)});
+    }
+    std::map<const nn::Parameter*, std::vector<double>> grads;
+    for (nn::Parameter* p : model.Parameters()) {
+      std::vector<double>& sum = grads[p->tied_to != nullptr ? p->tied_to : p];
+      const std::vector<double> mine = Grad(p->tensor).ToVector<double>();
+      sum.resize(mine.size());
+      for (size_t i = 0; i < mine.size(); ++i) sum[i] += mine[i];
+    }
+    double squares = 0;
+    for (const auto& [p, grad] : grads) {
+      for (const double g : grad) squares += g * g;
+    }
+    const double factor = std::min(1.0, 0.5 / (std::sqrt(squares) + 1e-6));
+    for (const auto& [p, grad] : grads) {
+      float* w = p->tensor.Detach().data<float>();
+      for (size_t i = 0; i < grad.size(); ++i) {
+        w[i] -= static_cast<float>(rates[step] * factor * grad[i]);
+      }
+    }
+    model.ZeroGrad();
+    const nlohmann::json& row = rows[static_cast<size_t>(step)];
+    EXPECT_NEAR(row["lr"].get<double>(), rates[step], 1e-12);
+    EXPECT_NEAR(row["loss"].get<double>(), loss, 1e-5 * loss);
+    EXPECT_NEAR(row["grad_norm"].get<double>(), std::sqrt(squares), 1e-4 * std::sqrt(squares));
+  }
+  for (const auto& [name, tensor] : model.StateDict()) {
+    const std::vector<float> expected = tensor.ToVector<float>();
+    const std::vector<float>& actual = trained.at(name);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], 2e-5) << name << " element " << i;
+    }
+  }
+}
+
+TEST_F(TrainerTest, EvaluationIsWithoutDropout) {
+  RunConfig config = Config("run");
+  config.dropout = 0.5;
+  auto setup = PrepareRun(config);
+  ASSERT_TRUE(setup.ok()) << Message(setup.status());
+  Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data);
+  setup->model->Train();
+  const auto with = trainer.EvaluateLoss(*setup->val_data, 0);
+  EXPECT_TRUE(setup->model->training());
+  setup->model->SetDropout(0);
+  const auto without = trainer.EvaluateLoss(*setup->val_data, 0);
+  ASSERT_TRUE(with.ok() && without.ok());
+  EXPECT_EQ(*with, *without);
 }
 
 TEST_F(TrainerTest, AResumedRunIsTheUninterruptedOne) {

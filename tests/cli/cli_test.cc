@@ -313,7 +313,9 @@ TEST_F(CliTest, PromptsThatCannotBeContinued) {
   Arguments longer = prompt("0123456789");
   longer.insert(longer.end(), {"--max-new-tokens", "7"});
   ExpectError(longer, 2, "exceeds the model's 16 positions");
-  ExpectError(prompt("ab\xff"), 2, "invalid UTF-8 at byte 2");
+  ExpectError(prompt("ab\xff"), 2, "--prompt: invalid UTF-8 at byte 2");
+  ExpectError({"generate", "--model", *model_, "--prompt", "a", "--stop=\xff"}, 2,
+              "--stop: invalid");
   ExpectError({"generate", "--model", *model_, "--ids", "5,300"}, 2,
               "token id 300 (row 0, position 1) is beyond the model's vocabulary of 257");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--num-beams", "2", "--top-k", "3"}, 2,
@@ -345,6 +347,30 @@ TEST_F(CliTest, TokenizeAndInspect) {
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", Write("nil", ""), "--output", prefix},
               2, "");
   ExpectError({"tokenize", "--tokenizer", root_, "--input", input, "--output", prefix}, 2, root_);
+}
+
+TEST_F(CliTest, TrainAndEvalRefuseWhatTheyCannotUse) {
+  const std::string text = Write("text", std::string(2000, 'a'));
+  const auto train = [&](const Arguments& more) {
+    Arguments arguments = {"train", "gpt-tiny", "--out", Path("run"), "--max-steps", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  ExpectError(train({}), 2, "--data is missing");
+  ExpectError(train({"--data", Path("absent")}), 2, Path("absent"));
+  ExpectError(train({"--data", Write("empty", "")}), 2, "empty: no text");
+  ExpectError(train({"--data", Write("invalid", "ab\xff")}), 2, "invalid: ");
+  ExpectError(train({"--data", text, "--lr", "fast"}), 2, "lr must be a number");
+  ExpectError(train({"--data", text, "--lr", "-1"}), 2, "lr");
+  ExpectError(train({"--data", text, "--learning-rate", "1"}), 2, "unknown flag '--learning-rate'");
+  ExpectError(train({"--data", text, "--config", Write("c.json", R"({"max_stepz": 1})")}), 2,
+              "unknown key 'max_stepz'; did you mean 'max_steps'?");
+  ExpectError(train({"--data", text, "--config", Write("d.json", "{")}), 2, "d.json");
+  ExpectError(train({"--data", text, "--out", text}), 2, "--out");
+  ExpectError({"train", "gpt-tiny", "--data", text, "--out", text + "/below"}, 1,
+              "Not a directory");
+  ExpectError({"train", "gpt-tinny", "--data", text, "--out", Path("run")}, 2, "gpt-tinny");
+  ExpectError({"eval", "--model", *model_, "--data", Path("absent")}, 2, Path("absent"));
 }
 
 TEST_F(CliTest, WhatCannotBeWrittenIsNamedAndLeavesNothing) {

@@ -1,5 +1,6 @@
 #include "tests/ops/cpp_source.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <regex>
