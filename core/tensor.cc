@@ -143,6 +143,8 @@ Tensor CastCopy(const Tensor& src, DType dtype) {
 
 Tensor CopyTo(const Tensor& src, Device device) {
   if (src.device() == device) return src.ContiguousCopy();
+  // Before the memory for it is asked for: what lies on meta may be larger than any machine.
+  TESSERA_CHECK(device.is_meta() || !src.device().is_meta(), "copy", src, " has no data to copy");
   Tensor dst = Empty(src.shape(), src.dtype(), device);
   CopyInto(dst, src);
   return dst;
