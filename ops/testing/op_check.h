@@ -13,7 +13,7 @@
 //     the float64 gradients, contiguous and strided inputs alike;
 //   - on meta: the same shapes and dtypes without data.
 // A tolerance is `slack` * epsilon(dtype) * sqrt(sum_length), relative to the largest magnitude of
-// the tensor compared. The worst element is printed.
+// the tensor compared, at least `scale_floor`. The worst element is printed.
 #ifndef TESSERA_OPS_TESTING_OP_CHECK_H_
 #define TESSERA_OPS_TESTING_OP_CHECK_H_
 
@@ -36,8 +36,9 @@ struct OpCheck {
   Tensors inputs;  // float64 or integers; undefined where an optional argument is left out
   double sum_length = 1;
   double slack = 8;
-  // Least magnitude that tolerances are relative to, where results cancel (1 - tanh^2, say).
-  double scale_floor = 0;
+  // Least magnitude that tolerances are relative to: random inputs are of order one, and a result
+  // that comes out small by cancellation has the error of what cancelled.
+  double scale_floor = 1;
   bool check_gradient = true;
   bool half_precision = true;
   double gradcheck_tolerance = 1e-6;
