@@ -11,7 +11,7 @@ namespace tessera::train {
 
 class Progress {
  public:
-  // Writes to `file` (stdout); `total` steps, of which `done` are behind. An empty `file` is
+  // Writes to `file` (stdout); `total` steps, of which `done` are behind. A null `file` is
   // silent.
   Progress(std::FILE* file, int64_t done, int64_t total);
   ~Progress();
