@@ -54,9 +54,12 @@ bool IsLeaf(const Tensor& t);
 
 // The gradient collected so far; undefined when there is none.
 Tensor Grad(const Tensor& leaf);
-// Sets where the gradient is collected (a view into a bucket, say): later contributions are added
-// to it. An undefined tensor clears.
+// Sets the gradient; later contributions are added to it. An undefined tensor clears.
 void SetGrad(const Tensor& leaf, const Tensor& grad);
+// Where the next gradient is to lie (a view into a bucket, say), of the leaf's shape and gradient
+// dtype: the first contribution is written there, later ones are added. Until it comes the leaf has
+// no gradient, and `buffer` may hold anything. SetGrad takes this back.
+void SetGradBuffer(const Tensor& leaf, const Tensor& buffer);
 DType GradDType(const Tensor& leaf);
 
 // --- Modes -------------------------------------------------------------------------------------

@@ -139,6 +139,25 @@ TEST(AutogradTest, RefusesATensorChangedInPlaceButNotAGatheredOne) {
   EXPECT_EQ(GradOf(w), std::vector<float>{4});
 }
 
+TEST(AutogradTest, GradientsLieInTheBufferGiven) {
+  const Tensor bucket = Full({4}, 7.0);
+  const Tensor w = Leaf({3});
+  const Tensor view = bucket.AsStrided({1}, {1}, 2);
+  SetGradBuffer(w, view);
+  EXPECT_FALSE(Grad(w).defined());
+  Backward(Product(w, w));
+  EXPECT_EQ(bucket.ToVector<float>(), (std::vector<float>{7, 7, 6, 7}));  // written, then added to
+  Backward(Scaled(w, w));
+  EXPECT_EQ(bucket.ToVector<float>(), (std::vector<float>{7, 7, 12, 7}));
+  EXPECT_EQ(Grad(w).storage(), bucket.storage());
+  SetGrad(w, Tensor());
+  Backward(Product(w, w));
+  EXPECT_EQ(bucket.ToVector<float>()[2], 12);
+  EXPECT_EQ(GradOf(w), std::vector<float>{6});
+  EXPECT_THROW(SetGradBuffer(w, bucket), Error);
+  EXPECT_THROW(SetGradBuffer(w, Full({1}, 0.0, DType::kFloat64)), Error);
+}
+
 TEST(AutogradTest, QueuedWeightGradientsAndCompleteHooks) {
   const Tensor w = Leaf({3});
   const Tensor x = Leaf({2});

@@ -194,6 +194,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
       AddInto(record->grad, grad);
       return;
     }
+    if (record->buffer.defined()) {
+      CopyInto(record->buffer, grad);
+      record->grad = std::move(record->buffer);
+      return;
+    }
     const bool exclusive = grad.is_contiguous() && grad.is_exclusive() &&
                            grad.nbytes() == static_cast<int64_t>(grad.storage()->bytes());
     if (exclusive && grad.dtype() == record->grad_dtype) {

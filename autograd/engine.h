@@ -25,6 +25,7 @@ class GradRecord final : public AutogradRecord, public std::enable_shared_from_t
   // Leaves only. The leaf itself is kept without its record, as what hooks are given.
   Tensor leaf;
   Tensor grad;
+  Tensor buffer;  // where the gradient is to lie once it comes
   DType grad_dtype = DType::kFloat32;
   std::vector<TensorHook> leaf_hooks;
   std::map<int, CompleteHook> complete_hooks;

@@ -72,6 +72,16 @@ void SetGrad(const Tensor& leaf, const Tensor& grad) {
   TESSERA_CHECK(!grad.defined() || grad.shape() == leaf.shape(), "set_grad", "gradient ", grad,
                 " for ", leaf);
   record.grad = grad;
+  record.buffer = Tensor();
+}
+
+void SetGradBuffer(const Tensor& leaf, const Tensor& buffer) {
+  GradRecord& record = LeafRecord(leaf, "set_grad_buffer");
+  TESSERA_CHECK(buffer.shape() == leaf.shape() && buffer.dtype() == record.grad_dtype,
+                "set_grad_buffer", "buffer ", buffer, " for ", leaf, " with gradients in ",
+                record.grad_dtype);
+  record.grad = Tensor();
+  record.buffer = buffer;
 }
 
 DType GradDType(const Tensor& leaf) { return LeafRecord(leaf, "grad_dtype").grad_dtype; }

@@ -8,6 +8,8 @@
 #include "core/dtype.h"
 #include "core/file.h"
 #include "core/nearest_name.h"
+#include "dist/ddp/gradient_reducer.h"
+#include "dist/mesh/mesh.h"
 
 namespace tessera::train {
 namespace {
@@ -120,13 +122,44 @@ const std::vector<RunConfigField>& RunConfigFields() {
       {"eval_batches", &RunConfig::eval_batches, "batches per evaluation (0: all)"},
       {"save_interval", &RunConfig::save_interval, "steps between checkpoints (0: at the end)"},
       {"num_checkpoints", &RunConfig::num_checkpoints, "newest checkpoints kept"},
+      {"async_save", &RunConfig::async_save, "write checkpoints while training goes on"},
+      {"wall_clock_breakdown", &RunConfig::wall_clock_breakdown,
+       "add the milliseconds of each phase of a step to the metrics"},
+      {"log_level", &RunConfig::log_level, "debug, info, warning or error"},
+      {"log_level_replica", &RunConfig::log_level_replica, "the same for ranks that do not print"},
+      {"log_on_each_node", &RunConfig::log_on_each_node, "one rank of every host prints"},
+      {"loss_scale", &RunConfig::loss_scale, "fixed scale of float16's loss (0: dynamic)"},
+      {"initial_scale", &RunConfig::initial_scale, "dynamic loss scaling: the first scale"},
+      {"min_scale", &RunConfig::min_scale, "the least scale"},
+      {"growth_factor", &RunConfig::growth_factor, "what the scale grows by"},
+      {"backoff_factor", &RunConfig::backoff_factor, "what an overflow multiplies it by"},
+      {"growth_interval", &RunConfig::growth_interval, "steps without overflow until it grows"},
+      {"hysteresis", &RunConfig::hysteresis, "overflows tolerated before it shrinks"},
+      {"max_scale", &RunConfig::max_scale, "the greatest scale"},
       {"tp", &RunConfig::tp, "tensor-parallel size"},
       {"pp", &RunConfig::pp, "pipeline stages"},
       {"zero", &RunConfig::zero, "ZeRO stage"},
       {"sequence_parallel", &RunConfig::sequence_parallel, "sequence parallelism beside tp"},
       {"cpu_offload", &RunConfig::cpu_offload, "optimizer states in host memory"},
       {"deterministic", &RunConfig::deterministic,
-       "the same bits on every layout (one process is always deterministic)"},
+       "the same bits on any number of data-parallel ranks"},
+      {"env_type", &RunConfig::env_type,
+       "single, ddp, zero or zero+tp: refuse settings that do not fit (default: none)"},
+      {"bucket_cap_mb", &RunConfig::bucket_cap_mb,
+       "megabytes of gradients that ranks sum in one message"},
+      {"overlap_comm", &RunConfig::overlap_comm, "sum gradients while the backward pass runs"},
+      {"find_unused_parameters", &RunConfig::find_unused_parameters,
+       "parameters without gradient on some ranks count as zero there"},
+      {"static_graph", &RunConfig::static_graph,
+       "sum gradients in the order in which the first step brought them"},
+      {"check_reduction", &RunConfig::check_reduction,
+       "compare summed gradients over the ranks after every step"},
+      {"gradient_as_bucket_view", &RunConfig::gradient_as_bucket_view,
+       "gradients lie in the messages themselves"},
+      {"check_collectives", &RunConfig::check_collectives,
+       "compare every collective call over the ranks before it starts"},
+      {"collective_timeout", &RunConfig::collective_timeout,
+       "seconds after which a waiting collective ends the job"},
       {"schedule", &RunConfig::schedule, "pipeline schedule"},
       {"model", &RunConfig::model, "a preset or a folder"},
       {"data", &RunConfig::data, "text file, directory or indexed dataset"},
@@ -172,31 +205,64 @@ int64_t RunConfig::accumulation_steps() const {
   return num_microbatches > 0 ? num_microbatches : 1;
 }
 
-absl::Status RunConfig::Validate() const {
-  const auto at_least = [](const char* key, double value, double least) -> absl::Status {
-    if (value >= least) return absl::OkStatus();
-    return InvalidArgument(key, " must be at least ", least, ", not ", value);
+namespace {
+
+// The least value of every field that has one.
+absl::Status CheckRanges(const RunConfig& config) {
+  const std::pair<const char*, double> kLeast[] = {
+      {"batch_size", 1},
+      {"gradient_accumulation_steps", 0},
+      {"num_microbatches", 0},
+      {"max_steps", 0},
+      {"seq_len", 0},
+      {"epochs", 0},
+      {"lr", 0},
+      {"eps", 0},
+      {"weight_decay", 0},
+      {"warmup_steps", 0},
+      {"max_grad_norm", 0},
+      {"threads", 0},
+      {"log_interval", 1},
+      {"eval_interval", 0},
+      {"eval_batches", 0},
+      {"save_interval", 0},
+      {"num_checkpoints", 1},
+      {"time_limit", 0},
+      {"seed", 0},
+      {"tp", 1},
+      {"pp", 1},
+      {"zero", 0},
+      {"loss_scale", 0},
+      {"bucket_cap_mb", 1e-6},
+      {"collective_timeout", 1e-3},
   };
-  TESSERA_RETURN_IF_ERROR(at_least("batch_size", static_cast<double>(batch_size), 1));
-  TESSERA_RETURN_IF_ERROR(
-      at_least("gradient_accumulation_steps", static_cast<double>(gradient_accumulation_steps), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("num_microbatches", static_cast<double>(num_microbatches), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("max_steps", static_cast<double>(max_steps), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("seq_len", static_cast<double>(seq_len), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("epochs", epochs, 0));
-  TESSERA_RETURN_IF_ERROR(at_least("lr", lr, 0));
-  TESSERA_RETURN_IF_ERROR(at_least("eps", eps, 0));
-  TESSERA_RETURN_IF_ERROR(at_least("weight_decay", weight_decay, 0));
-  TESSERA_RETURN_IF_ERROR(at_least("warmup_steps", static_cast<double>(warmup_steps), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("max_grad_norm", max_grad_norm, 0));
-  TESSERA_RETURN_IF_ERROR(at_least("threads", static_cast<double>(threads), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("log_interval", static_cast<double>(log_interval), 1));
-  TESSERA_RETURN_IF_ERROR(at_least("eval_interval", static_cast<double>(eval_interval), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("eval_batches", static_cast<double>(eval_batches), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("save_interval", static_cast<double>(save_interval), 0));
-  TESSERA_RETURN_IF_ERROR(at_least("num_checkpoints", static_cast<double>(num_checkpoints), 1));
-  TESSERA_RETURN_IF_ERROR(at_least("time_limit", time_limit, 0));
-  TESSERA_RETURN_IF_ERROR(at_least("seed", static_cast<double>(seed), 0));
+  for (const auto& [key, least] : kLeast) {
+    const double value = std::visit(
+        [&](auto member) -> double {
+          if constexpr (std::is_arithmetic_v<std::decay_t<decltype(config.*member)>>) {
+            return static_cast<double>(config.*member);
+          }
+          return 0;
+        },
+        FindRunConfigField(key)->member);
+    if (!(value >= least))
+      return InvalidArgument(key, " must be at least ", least, ", not ", value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOneOf(const char* key, const std::string& value,
+                        std::initializer_list<const char*> known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return absl::OkStatus();
+  std::string list;
+  for (const char* name : known) list += list.empty() ? name : Concat(", ", name);
+  return InvalidArgument(key, " '", value, "' is not known; use one of ", list);
+}
+
+}  // namespace
+
+absl::Status RunConfig::Validate() const {
+  TESSERA_RETURN_IF_ERROR(CheckRanges(*this));
   if (gradient_accumulation_steps > 0 && num_microbatches > 0 &&
       gradient_accumulation_steps != num_microbatches) {
     return InvalidArgument("gradient_accumulation_steps (", gradient_accumulation_steps,
@@ -209,24 +275,56 @@ absl::Status RunConfig::Validate() const {
   if (betas.size() != 2 || !(betas[0] >= 0 && betas[0] < 1 && betas[1] >= 0 && betas[1] < 1)) {
     return InvalidArgument("betas must be two numbers in [0, 1)");
   }
-  if (optimizer != "adamw" && optimizer != "adam" && optimizer != "sgd") {
-    return InvalidArgument("optimizer '", optimizer, "' is not known; use adamw, adam or sgd");
+  TESSERA_RETURN_IF_ERROR(CheckOneOf("optimizer", optimizer, {"adamw", "adam", "sgd"}));
+  TESSERA_RETURN_IF_ERROR(CheckOneOf("dtype", dtype, {"float32", "bfloat16", "float16"}));
+  TESSERA_RETURN_IF_ERROR(
+      CheckOneOf("log_level", log_level, {"debug", "info", "warning", "error"}));
+  TESSERA_RETURN_IF_ERROR(
+      CheckOneOf("log_level_replica", log_level_replica, {"debug", "info", "warning", "error"}));
+  if (!env_type.empty()) {
+    TESSERA_RETURN_IF_ERROR(CheckOneOf("env_type", env_type, {"single", "ddp", "zero", "zero+tp"}));
   }
-  const auto type = ParseDType(dtype);
-  if (!type || !IsFloating(*type) || *type == DType::kFloat64) {
-    return InvalidArgument("dtype '", dtype, "' is not known; use float32, bfloat16 or float16");
+  TESSERA_RETURN_IF_ERROR(optim::CheckGradScalerOptions(scaler_options()));
+  if (sequence_parallel && tp == 1) {
+    return InvalidArgument("sequence_parallel splits sequences over tp ranks; give tp > 1");
   }
-  for (const auto& [key, differs] : {std::pair{"tp", tp != 1},
-                                     {"pp", pp != 1},
+  for (const auto& [key, differs] : {std::pair{"pp", pp != 1},
                                      {"zero", zero != 0},
-                                     {"sequence_parallel", sequence_parallel},
                                      {"cpu_offload", cpu_offload},
                                      {"schedule", !schedule.empty()}}) {
-    if (differs) {
-      return InvalidArgument(key, " is set, but this program runs in one process only");
-    }
+    if (differs) return InvalidArgument(key, " is set, which this version does not have yet");
   }
   return absl::OkStatus();
+}
+
+absl::Status RunConfig::ValidateFor(int world_size) const {
+  TESSERA_RETURN_IF_ERROR(
+      dist::CheckMesh({.tp = static_cast<int>(tp), .pp = static_cast<int>(pp)}, world_size));
+  const auto excluded = [&](const char* key) {
+    return InvalidArgument("env_type '", env_type, "' excludes ", key);
+  };
+  if (env_type == "single" && world_size > 1) return excluded("more than one rank");
+  if (env_type == "ddp" && zero > 0) return excluded("zero");
+  if ((env_type == "ddp" || env_type == "zero") && tp > 1) return excluded("tp");
+  const int64_t dp = world_size / (tp * pp);
+  if (deterministic && (!dist::GradientReducer::IsPowerOfTwo(dp) ||
+                        !dist::GradientReducer::IsPowerOfTwo(accumulation_steps()))) {
+    return InvalidArgument("deterministic needs powers of two: there are ", dp,
+                           " data-parallel ranks and ", accumulation_steps(),
+                           " micro-batches (gradient_accumulation_steps)");
+  }
+  return absl::OkStatus();
+}
+
+optim::GradScalerOptions RunConfig::scaler_options() const {
+  return {.dynamic = loss_scale == 0,
+          .initial_scale = loss_scale == 0 ? initial_scale : loss_scale,
+          .min_scale = loss_scale == 0 ? min_scale : std::min(min_scale, loss_scale),
+          .growth_factor = growth_factor,
+          .backoff_factor = backoff_factor,
+          .growth_interval = growth_interval,
+          .hysteresis = hysteresis,
+          .max_scale = loss_scale == 0 ? max_scale : std::max(max_scale, loss_scale)};
 }
 
 nlohmann::ordered_json RunConfig::ToJson() const {

@@ -18,6 +18,7 @@
 
 #include "core/status.h"
 #include "nlohmann/json.hpp"
+#include "optim/grad_scaler.h"
 
 namespace tessera::train {
 
@@ -69,21 +70,48 @@ struct RunConfig {
   int64_t save_interval = 0;  // 0: at the end
   int64_t num_checkpoints = 2;
 
-  // Parallel runs; see Validate.
+  bool async_save = false;
+  bool wall_clock_breakdown = false;
+  std::string log_level = "info";
+  std::string log_level_replica = "error";
+  bool log_on_each_node = false;
+
+  // Loss scaling of float16 (optim/grad_scaler.h).
+  double loss_scale = 0;  // 0: dynamic
+  double initial_scale = 65536;
+  double min_scale = 1;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 1000;
+  int64_t hysteresis = 2;
+  double max_scale = 4294967296;
+
+  // Parallel runs: dp is what tp and pp leave of the ranks.
+  std::string env_type;  // single, ddp, zero, zero+tp; empty: as the other keys say
   int64_t tp = 1;
   int64_t pp = 1;
   int64_t zero = 0;
   bool sequence_parallel = false;
   bool cpu_offload = false;
-  bool deterministic = true;
+  bool deterministic = false;
   std::string schedule;
+  double bucket_cap_mb = 25;
+  bool overlap_comm = true;
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  bool check_reduction = false;
+  bool gradient_as_bucket_view = true;
+  bool check_collectives = false;
+  double collective_timeout = 600;  // seconds
 
   int64_t accumulation_steps() const;
+  optim::GradScalerOptions scaler_options() const;
   double final_lr() const { return min_lr < 0 ? 0.1 * lr : min_lr; }
 
-  // Ranges, and settings that exclude one another; names the key. What needs more than one process
-  // is refused by name: this program has no distributed floor.
+  // Ranges, and settings that exclude one another; names the key.
   absl::Status Validate() const;
+  // Whether the settings fit a run of so many ranks.
+  absl::Status ValidateFor(int world_size) const;
   // Every field, resolved, as it is printed and saved with the run.
   nlohmann::ordered_json ToJson() const;
 };

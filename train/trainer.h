@@ -5,14 +5,19 @@
 //   trainer.AddCallback(&early_stopping);
 //   TESSERA_ASSIGN_OR_RETURN(TrainResult result, trainer.Train({.resume = true}));
 //
-// One optimizer step is `gradient_accumulation_steps` micro-batches; its loss is the sum over all
-// targets of the step divided by their number, so accumulation, uneven batches and padding give
-// what one large batch gives. Data order, dropout and learning rate are functions of the step, so
-// that a resumed run is the uninterrupted one, bit for bit.
+// One optimizer step is `gradient_accumulation_steps` micro-batches on each data-parallel rank; its
+// loss is the sum over all targets of the step, on all ranks, divided by their number, so
+// accumulation, ranks, uneven batches and padding give what one large batch gives. Data order,
+// dropout and learning rate are functions of the step, so that a resumed run is the uninterrupted
+// one, bit for bit.
 //
 // A model that behaves differently overrides `ForwardStep`; `MakeOptimizer`, `TrainBatch`,
 // `EvaluateLoss` and `Log` can be overridden likewise. Callbacks read the state and may stop the
-// run.
+// run; they are called on every rank.
+//
+// In a parallel run every rank has a trainer, with the same configuration and its own mesh; all
+// call the same methods. What only one rank does (metrics, progress) is done by the mesh's printing
+// rank. A failure that all ranks know of is returned by all of them and marked (train/agreement.h).
 #ifndef TESSERA_TRAIN_TRAINER_H_
 #define TESSERA_TRAIN_TRAINER_H_
 
@@ -21,12 +26,15 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
+#include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
-#include "data/dataset/token_dataset.h"
+#include "dist/ddp/gradient_reducer.h"
+#include "dist/mesh/mesh.h"
 #include "models/model.h"
 #include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
@@ -34,7 +42,11 @@
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/metrics_log.h"
+#include "train/phase_clock.h"
 #include "train/progress.h"
+#include "train/run_log.h"
+#include "train/step_report.h"
+#include "train/stop_signal.h"
 
 namespace tessera::train {
 
@@ -62,7 +74,8 @@ struct TrainOptions {
   // none), or the named one.
   bool resume = false;
   std::string resume_from = {};
-  std::FILE* output = stdout;  // where progress is shown; nullptr: nowhere
+  // Where the run speaks, each rank at its level (train/run_log.h); nullptr: nowhere.
+  std::FILE* output = stdout;
 };
 
 struct TrainResult {
@@ -74,19 +87,21 @@ struct TrainResult {
 
 class Trainer {
  public:
-  using Dataset = std::shared_ptr<const data::TokenDataset>;
+  using Dataset = std::shared_ptr<const data::Dataset>;
 
-  // `val_data` may be null: no evaluation. The model is on its device and in its dtype.
-  Trainer(const RunConfig& config, models::Model& model, Dataset train_data, Dataset val_data);
+  // `val_data` may be null: no evaluation. The model is on its device and in its dtype, and was
+  // built with the mesh's tp group. Throws Error when the mesh does not fit the configuration.
+  Trainer(const RunConfig& config, models::Model& model, Dataset train_data, Dataset val_data,
+          const dist::Mesh& mesh = {});
   virtual ~Trainer() = default;
 
   void AddCallback(TrainerCallback* callback) { callbacks_.push_back(callback); }
 
   absl::StatusOr<TrainResult> Train(const TrainOptions& options = {});
 
-  // The mean loss per target over a dataset (all of it, or `max_batches` batches).
-  virtual absl::StatusOr<double> EvaluateLoss(const data::TokenDataset& dataset,
-                                              int64_t max_batches);
+  // The mean loss per target over a dataset (all of it, or `max_batches` batches), shared out over
+  // the data-parallel ranks and summed in the order of the batches.
+  virtual absl::StatusOr<double> EvaluateLoss(const data::Dataset& dataset, int64_t max_batches);
 
   const TrainState& state() const { return state_; }
   models::Model& model() { return model_; }
@@ -97,38 +112,51 @@ class Trainer {
                                      const models::RunOptions& options);
   virtual std::unique_ptr<optim::Optimizer> MakeOptimizer(
       std::vector<optim::ParameterGroup> groups);
+  // This rank's batch number `number`: of step number / micro-batches (counted from 0).
   virtual absl::StatusOr<data::Batch> TrainBatch(int64_t number);
   virtual absl::Status Log(const nlohmann::ordered_json& row);
 
  private:
   class Loader;
+  struct StepBatches;
   absl::Status Begin(const TrainOptions& options);
+  absl::Status Prepare();
+  void MakeReducer();
   absl::Status Resume(const TrainOptions& options);
   absl::Status LoadFrom(const Checkpoint& checkpoint);
-  absl::Status RunStep(Loader& loader);
+  void WarnOfChanges(const nlohmann::json& saved) const;
+  StepBatches FetchStep(Loader& loader);
+  void RunStep(const StepBatches& step);
+  double RunMicroBatch(const data::Batch& batch, int64_t micro_batch, int64_t targets);
+  void UpdateParameters();
   absl::Status AfterStep();
   absl::Status LogRow();
   absl::Status Evaluate();
   absl::Status Save();
-  std::string ReasonToStop() const;
+  int64_t ReasonToStop() const;
   std::vector<CheckpointTensor> CheckpointTensors();
   models::Bundle ToBundle(const data::Batch& batch) const;
   int64_t StepsToTake() const;
+  int64_t global_batch() const { return sampler_.GlobalBatch(mesh_.dp()->size()); }
 
   const RunConfig config_;
   models::Model& model_;
+  const dist::Mesh mesh_;
   const Dataset train_data_;
   const Dataset val_data_;
   const data::Sampler sampler_;
   std::vector<TrainerCallback*> callbacks_;
 
   std::vector<optim::Parameter> parameters_;
+  std::set<std::string> replicated_;                // over tp: counted once in norms
+  std::unique_ptr<dist::GradientReducer> reducer_;  // where gradients of several are summed
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::GradScaler> scaler_;
   std::optional<optim::Schedule> schedule_;
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<Progress> progress_;
-  std::FILE* output_ = nullptr;
+  RunLog log_ = RunLog(nullptr, LogLevel::kError);
+  const StopSignals* signals_ = nullptr;
 
   TrainState state_;
   // Since the last row of metrics; the first two are part of a checkpoint.
@@ -136,6 +164,7 @@ class Trainer {
   int64_t loss_steps_ = 0;
   int64_t tokens_ = 0;
   double seconds_ = 0;
+  PhaseClock phases_;
   int64_t saved_step_ = -1;
   std::chrono::steady_clock::time_point started_;
 };

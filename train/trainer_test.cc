@@ -144,19 +144,18 @@ TEST_F(TrainerTest, StepsAreThoseOfThePlainLoop) {
     double loss = 0;
     for (int64_t m = 0; m < 2; ++m) {
       const auto batch =
-          data::MakeBatch(*setup->train_data, sampler.Rows({.step = step, .micro_batch = m}));
+          setup->train_data->MakeBatch(sampler.Rows({.step = step, .micro_batch = m}));
       ASSERT_TRUE(batch.ok());
-      const Shape shape = {batch->rows, batch->seq_len};
       models::RunOptions options;
       options.context = {.seed = 7,
                          .step = static_cast<uint64_t>(step + 1),
                          .micro_batch = static_cast<uint64_t>(m)};
       options.loss_reduction = LossReduction::kMean;  // every row is full: the mean of means
-      const Tensor mean = model
-                              .Run({{"input_ids", Tensor::FromVector(batch->input_ids, shape)},
-                                    {"targets", Tensor::FromVector(batch->labels, shape)}},
-                                   options)
-                              .at("loss");
+      const Tensor mean =
+          model
+              .Run({{"input_ids", batch->at("input_ids")}, {"targets", batch->at("targets")}},
+                   options)
+              .at("loss");
       loss += 0.5 * mean.Item();
       Backward({mean}, {Full(mean.shape(), 0.5)});
     }
@@ -344,11 +343,33 @@ TEST(RunConfigTest, ValidatesAndRoundTrips) {
   };
   EXPECT_EQ(problem([](RunConfig&) {}), "");
   EXPECT_NE(problem([](RunConfig& c) { c.batch_size = 0; }).find("batch_size"), std::string::npos);
-  EXPECT_NE(problem([](RunConfig& c) { c.tp = 2; }).find("tp"), std::string::npos);
+  EXPECT_NE(problem([](RunConfig& c) { c.pp = 2; }).find("pp"), std::string::npos);
+  EXPECT_NE(problem([](RunConfig& c) { c.sequence_parallel = true; }).find("tp > 1"),
+            std::string::npos);
+  EXPECT_NE(problem([](RunConfig& c) { c.hysteresis = 0; }).find("hysteresis"), std::string::npos);
   EXPECT_NE(problem([](RunConfig& c) {
               c.num_microbatches = 2;
               c.gradient_accumulation_steps = 3;
             }).find("differ"),
+            std::string::npos);
+  const auto misfit = [](int world, auto change) {
+    RunConfig config;
+    change(config);
+    return Message(config.ValidateFor(world));
+  };
+  EXPECT_EQ(misfit(6, [](RunConfig& c) { c.tp = 3; }), "");
+  EXPECT_EQ(misfit(1, [](RunConfig& c) { c.gradient_accumulation_steps = 3; }), "");
+  EXPECT_NE(misfit(4, [](RunConfig& c) { c.tp = 3; }).find("tp 3"), std::string::npos);
+  EXPECT_NE(misfit(3, [](RunConfig& c) { c.deterministic = true; }).find("3 data-parallel ranks"),
+            std::string::npos);
+  EXPECT_NE(misfit(2, [](RunConfig& c) { c.env_type = "single"; }).find("more than one rank"),
+            std::string::npos);
+  EXPECT_NE(misfit(2,
+                   [](RunConfig& c) {
+                     c.env_type = "ddp";
+                     c.tp = 2;
+                   })
+                .find("excludes tp"),
             std::string::npos);
   RunConfig config;
   config.lr = 0.1 + 0.2;

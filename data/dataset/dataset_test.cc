@@ -91,6 +91,15 @@ Wide All(const IndexedDataset& data) {
   return out;
 }
 
+// The samples of these numbers.
+absl::StatusOr<Batch> MakeBatch(const Dataset& dataset, const Wide& indices) {
+  std::vector<Sample> samples;
+  for (const int64_t index : indices) samples.push_back({index, 0});
+  return dataset.MakeBatch(samples);
+}
+
+Wide Values(const Batch& batch, const char* name) { return batch.at(name).ToVector<int64_t>(); }
+
 Wide Range(int64_t begin, int64_t end) {
   Wide out(static_cast<size_t>(end - begin));
   std::iota(out.begin(), out.end(), begin);
@@ -360,10 +369,10 @@ TEST_F(DatasetTest, PackedWindowsCoverTheStream) {
     for (int64_t i = 0; i < packed.size(); ++i) {
       const auto batch = MakeBatch(packed, Wide{i});
       ASSERT_TRUE(batch.ok());
-      EXPECT_EQ(batch->input_ids, Range(i * seq_len, (i + 1) * seq_len));
-      EXPECT_EQ(batch->labels, Range(i * seq_len + 1, (i + 1) * seq_len + 1));
-      EXPECT_TRUE(batch->position_ids.empty());
-      EXPECT_EQ(batch->num_targets(), seq_len);
+      EXPECT_EQ(Values(*batch, "input_ids"), Range(i * seq_len, (i + 1) * seq_len));
+      EXPECT_EQ(Values(*batch, "targets"), Range(i * seq_len + 1, (i + 1) * seq_len + 1));
+      EXPECT_FALSE(batch->has("position_ids"));
+      EXPECT_EQ(batch->targets, seq_len);
     }
     EXPECT_THROW((void)MakeBatch(packed, Wide{packed.size()}), Error);
   }
@@ -380,9 +389,9 @@ TEST_F(DatasetTest, PackedBatchRows) {
   const auto batch = MakeBatch(**made, Wide{2, 0});
   ASSERT_TRUE(batch.ok());
   EXPECT_EQ(batch->rows, 2);
-  EXPECT_EQ(batch->seq_len, 3);
-  EXPECT_EQ(batch->input_ids, (Wide{6, 7, 8, 0, 1, 2}));
-  EXPECT_EQ(batch->labels, (Wide{7, 8, 9, 1, 2, 3}));
+  EXPECT_EQ(batch->tokens, 6);
+  EXPECT_EQ(Values(*batch, "input_ids"), (Wide{6, 7, 8, 0, 1, 2}));
+  EXPECT_EQ(Values(*batch, "targets"), (Wide{7, 8, 9, 1, 2, 3}));
 }
 
 TEST_F(DatasetTest, PackedSplitsFromTheEnd) {
@@ -394,7 +403,7 @@ TEST_F(DatasetTest, PackedSplitsFromTheEnd) {
   };
   EXPECT_EQ((*part(DataPart::kTrain))->end(), 80);
   EXPECT_EQ((*part(DataPart::kValidation))->begin(), 80);
-  EXPECT_EQ(MakeBatch(**part(DataPart::kValidation), Wide{0})->input_ids, Range(80, 84));
+  EXPECT_EQ(Values(*MakeBatch(**part(DataPart::kValidation), Wide{0}), "input_ids"), Range(80, 84));
   options.validation_fraction = 0.01;  // one token: made up to one window
   EXPECT_EQ((*part(DataPart::kTrain))->end(), 95);
   EXPECT_EQ((*part(DataPart::kValidation))->size(), 1);
@@ -415,11 +424,11 @@ TEST_F(DatasetTest, PackedResetsAtDocuments) {
   ASSERT_TRUE(made.ok()) << made.status();
   const auto batch = MakeBatch(**made, Wide{0, 1});
   ASSERT_TRUE(batch.ok());
-  EXPECT_EQ(batch->input_ids, (Wide{1, 2, 3, 4, 5, 6, 7, 8}));
-  EXPECT_EQ(batch->labels, (Wide{2, 3, -100, -100, 6, 7, 8, 9}));
-  EXPECT_EQ(batch->position_ids, (Wide{0, 1, 2, 0, 0, 1, 2, 3}));
-  EXPECT_EQ(batch->document_ids, (Wide{0, 0, 0, 1, 0, 0, 0, 0}));
-  EXPECT_EQ(batch->num_targets(), 6);
+  EXPECT_EQ(Values(*batch, "input_ids"), (Wide{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(Values(*batch, "targets"), (Wide{2, 3, -100, -100, 6, 7, 8, 9}));
+  EXPECT_EQ(Values(*batch, "position_ids"), (Wide{0, 1, 2, 0, 0, 1, 2, 3}));
+  EXPECT_EQ(Values(*batch, "document_ids"), (Wide{0, 0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(batch->targets, 6);
 }
 
 TEST_F(DatasetTest, PackedNamesIdsBeyondTheVocabulary) {
@@ -470,8 +479,8 @@ TEST_F(DatasetTest, BlendKeepsProportionsEverywhere) {
   }
   EXPECT_EQ(seen.size(), 5u + 20u + 2u);
   const BlendedDataset::Place first = blend.PlaceOf(0);
-  EXPECT_EQ(MakeBatch(blend, Wide{0})->input_ids,
-            MakeBatch(*parts[first.dataset], Wide{first.index})->input_ids);
+  EXPECT_EQ(Values(*MakeBatch(blend, Wide{0}), "input_ids"),
+            Values(*MakeBatch(*parts[first.dataset], Wide{first.index}), "input_ids"));
 }
 
 TEST_F(DatasetTest, BlendOfTinyWeightsAndBadOnes) {

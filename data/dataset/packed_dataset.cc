@@ -48,10 +48,10 @@ absl::Status PackedDataset::Fill(int64_t index, const SampleRow& row) const {
   const int64_t position = begin_ + index * options_.seq_len;
   const auto length = static_cast<size_t>(options_.seq_len);
   data_->Read(position, row.input_ids);
-  std::copy(row.input_ids.begin() + 1, row.input_ids.end(), row.labels.begin());
-  data_->Read(position + options_.seq_len, row.labels.last(1));
+  std::copy(row.input_ids.begin() + 1, row.input_ids.end(), row.targets.begin());
+  data_->Read(position + options_.seq_len, row.targets.last(1));
   for (size_t t = 0; t <= length; ++t) {
-    const int64_t id = t < length ? row.input_ids[t] : row.labels[length - 1];
+    const int64_t id = t < length ? row.input_ids[t] : row.targets[length - 1];
     if (id < 0 || id >= options_.vocab_size) {
       const int64_t at = position + static_cast<int64_t>(t);
       return InvalidArgument(data_->prefix(), ".bin: token id ", id, " at position ", at, " (byte ",
@@ -78,7 +78,7 @@ void PackedDataset::MarkDocuments(int64_t position, const SampleRow& row) const 
     }
     row.position_ids[t] = at - start;
     row.document_ids[t] = number;
-    if (at + 1 == next) row.labels[t] = kIgnoreLabel;
+    if (at + 1 == next) row.targets[t] = kIgnoreLabel;
   }
 }
 

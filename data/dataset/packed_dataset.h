@@ -4,7 +4,7 @@
 //       .vocab_size = 50257, .part = DataPart::kTrain, .validation_fraction = 0.05}));
 //
 // Sample i has the tokens i*seq_len ... i*seq_len + seq_len - 1 of its part as inputs and those one
-// further as labels, so each token but the first is predicted once. A rest that fills no window is
+// further as targets, so each token but the first is predicted once. A rest that fills no window is
 // left out. Nothing is kept in memory; tokens are read from the mapped file when a sample is asked
 // for, and checked then against the vocabulary: a batch with an id beyond it gives a status that
 // names the id, its position and file.
@@ -34,7 +34,7 @@ struct PackedDatasetOptions {
   // however small the data is; 0 <= fraction < 1. With 0, kTrain is kAll and kValidation a failure.
   double validation_fraction = 0.0;
   // Each document is by itself within its window: position ids restart, document ids are given (for
-  // a mask of kind "document ids"), and the label that would lead into the next document is
+  // a mask of kind "document ids"), and the target that would lead into the next document is
   // kIgnoreLabel.
   bool reset_at_documents = false;
 };

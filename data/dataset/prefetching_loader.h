@@ -1,6 +1,6 @@
 // Makes batches ahead of their use, on one thread of its own.
 //
-//   PrefetchingLoader loader([&](int64_t i) { return MakeBatch(*train, RowsOfBatch(i)); },
+//   PrefetchingLoader loader([&](int64_t i) { return train->MakeBatch(RowsOfBatch(i)); },
 //                            {.begin = first, .end = last});
 //   while (true) {
 //     TESSERA_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader.Next());
@@ -23,7 +23,7 @@
 #include <thread>
 
 #include "core/status.h"
-#include "data/dataset/token_dataset.h"
+#include "data/dataset/dataset.h"
 
 namespace tessera::data {
 

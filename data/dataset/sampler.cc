@@ -21,18 +21,20 @@ int64_t Sampler::SampleAt(int64_t position) const {
   return KeyedPermutation(options_.num_samples, options_.seed, epoch)(index);
 }
 
-std::vector<int64_t> Sampler::Rows(const BatchPlace& place) const {
+std::vector<Sample> Sampler::Rows(const BatchPlace& place) const {
   TESSERA_CHECK(place.step >= 0 && place.micro_batch >= 0 &&
                     place.micro_batch < options_.micro_batches && place.world >= 1 &&
                     place.rank >= 0 && place.rank < place.world,
                 "Sampler::Rows", "step ", place.step, ", micro-batch ", place.micro_batch, " of ",
                 options_.micro_batches, ", rank ", place.rank, " of ", place.world);
-  const int64_t begin = place.step * GlobalBatch(place.world) +
-                        place.micro_batch * options_.batch_size * place.world +
-                        place.rank * options_.batch_size;
+  const int64_t begin =
+      place.step * GlobalBatch(place.world) +
+      (place.rank * options_.micro_batches + place.micro_batch) * options_.batch_size;
   const int64_t end = std::min(begin + options_.batch_size, options_.end_position);
-  std::vector<int64_t> rows;
-  for (int64_t position = begin; position < end; ++position) rows.push_back(SampleAt(position));
+  std::vector<Sample> rows;
+  for (int64_t position = begin; position < end; ++position) {
+    rows.push_back({SampleAt(position), position});
+  }
   return rows;
 }
 

@@ -1,14 +1,15 @@
 // Which samples make up a batch: a function of the step, not a state.
 //
-//   Sampler sampler({.num_samples = train->size(), .batch_size = 8, .micro_batches = 4, .seed =
-//   0}); std::vector<int64_t> rows = sampler.Rows({.step = 120, .micro_batch = 2, .rank = 1, .world
-//   = 4});
+//   Sampler sampler({.num_samples = train->size(), .batch_size = 8, .micro_batches = 4});
+//   std::vector<Sample> rows =
+//       sampler.Rows({.step = 120, .micro_batch = 2, .rank = 1, .world = 4});
 //
 // All samples ever drawn stand in one line. The row `row` of a batch has the position
-//   step * global_batch + micro_batch * (batch_size * world) + rank * batch_size + row,
-//   global_batch = micro_batches * batch_size * world,
+//   step * global_batch + (rank * micro_batches + micro_batch) * batch_size + row,
+//   global_batch = world * micro_batches * batch_size,
 // so a step takes the same set of samples on any world size with the same global batch, any rank
-// can tell any other's share, and a run resumes by starting at a later step. Epochs run on without
+// can tell any other's share, and a run resumes by starting at a later step. A rank's micro-batches
+// are neighbours: their gradients are summed before they travel (dist/ddp). Epochs run on without
 // a break: position p is number p % n of epoch p / n, n = num_samples, and a batch may hold the end
 // of one epoch and the beginning of the next. Within an epoch the order is the KeyedPermutation of
 // (seed, epoch), or 0, 1, 2, ... without shuffling.
@@ -18,6 +19,8 @@
 #include <cstdint>
 #include <limits>
 #include <vector>
+
+#include "data/dataset/dataset.h"
 
 namespace tessera::data {
 
@@ -46,7 +49,7 @@ class Sampler {
 
   // The samples of one micro-batch of one rank: batch_size indices of [0, num_samples), fewer only
   // where the positions reach end_position. Throws Error for a place out of its range.
-  std::vector<int64_t> Rows(const BatchPlace& place) const;
+  std::vector<Sample> Rows(const BatchPlace& place) const;
 
   // The sample at a position >= 0 of the line.
   int64_t SampleAt(int64_t position) const;

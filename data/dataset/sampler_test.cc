@@ -100,17 +100,34 @@ TEST(KeyedPermutationTest, IsFrozen) {
   EXPECT_EQ(got, (std::vector<int64_t>{0, 6, 4, 2, 9, 3, 7, 1, 8, 5}));
 }
 
+std::vector<int64_t> Indices(const Sampler& sampler, const BatchPlace& place) {
+  std::vector<int64_t> indices;
+  for (const Sample& sample : sampler.Rows(place)) {
+    EXPECT_EQ(sample.index, sampler.SampleAt(sample.position));
+    indices.push_back(sample.index);
+  }
+  return indices;
+}
+
 // The samples of a whole step, in line.
 std::vector<int64_t> Step(const Sampler& sampler, int64_t step, int64_t world) {
   std::vector<int64_t> all;
-  for (int64_t m = 0; m < sampler.options().micro_batches; ++m) {
-    for (int64_t rank = 0; rank < world; ++rank) {
+  for (int64_t rank = 0; rank < world; ++rank) {
+    for (int64_t m = 0; m < sampler.options().micro_batches; ++m) {
       const auto rows =
-          sampler.Rows({.step = step, .micro_batch = m, .rank = rank, .world = world});
+          Indices(sampler, {.step = step, .micro_batch = m, .rank = rank, .world = world});
       all.insert(all.end(), rows.begin(), rows.end());
     }
   }
   return all;
+}
+
+TEST(SamplerTest, MicroBatchesOfARankAreNeighbours) {
+  const Sampler sampler({.num_samples = 100, .batch_size = 2, .micro_batches = 3});
+  const auto rows = sampler.Rows({.step = 2, .micro_batch = 1, .rank = 3, .world = 4});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].position, 2 * 24 + (3 * 3 + 1) * 2);
+  EXPECT_EQ(rows[1].position, rows[0].position + 1);
 }
 
 TEST(SamplerTest, WorldSizeDoesNotChangeTheOrder) {
@@ -147,12 +164,12 @@ TEST(SamplerTest, InOrderAndOnceForEvaluation) {
   EXPECT_EQ(sampler.StepsFor(7, /*world=*/2), 2);
   EXPECT_EQ(sampler.StepsFor(8, 2), 2);
   EXPECT_EQ(sampler.StepsFor(0, 2), 0);
-  EXPECT_EQ(sampler.Rows({.step = 0, .rank = 0, .world = 2}), (V{0, 1}));
-  EXPECT_EQ(sampler.Rows({.step = 0, .rank = 1, .world = 2}), (V{2, 3}));
-  EXPECT_EQ(sampler.Rows({.step = 1, .rank = 1, .world = 2}), (V{6}));
-  EXPECT_EQ(sampler.Rows({.step = 2, .rank = 0, .world = 2}), V{});
+  EXPECT_EQ(Indices(sampler, {.step = 0, .rank = 0, .world = 2}), (V{0, 1}));
+  EXPECT_EQ(Indices(sampler, {.step = 0, .rank = 1, .world = 2}), (V{2, 3}));
+  EXPECT_EQ(Indices(sampler, {.step = 1, .rank = 1, .world = 2}), (V{6}));
+  EXPECT_EQ(Indices(sampler, {.step = 2, .rank = 0, .world = 2}), V{});
   const Sampler around({.num_samples = 3, .batch_size = 5, .shuffle = false});
-  EXPECT_EQ(around.Rows({}), (V{0, 1, 2, 0, 1}));
+  EXPECT_EQ(Indices(around, {}), (V{0, 1, 2, 0, 1}));
 }
 
 TEST(SamplerTest, RefusesPlacesOutside) {
@@ -168,8 +185,7 @@ TEST(SamplerTest, RefusesPlacesOutside) {
 
 Batch Numbered(int64_t number) {
   Batch batch;
-  batch.rows = batch.seq_len = 1;
-  batch.input_ids = {number};
+  batch.rows = number;
   return batch;
 }
 
@@ -180,7 +196,7 @@ TEST(PrefetchingLoaderTest, InOrderToTheEnd) {
     for (int64_t i = 5; i < 40; ++i) {
       const auto batch = loader.Next();
       ASSERT_TRUE(batch.ok() && batch->has_value());
-      EXPECT_EQ((*batch)->input_ids[0], i);
+      EXPECT_EQ((*batch)->rows, i);
     }
     for (int i = 0; i < 2; ++i) {
       const auto batch = loader.Next();
@@ -221,8 +237,8 @@ TEST(PrefetchingLoaderTest, FailuresComeInTheirPlaceAndStay) {
           return InvalidArgument("batch two");
         },
         {.depth = 4});
-    EXPECT_EQ((*loader.Next())->input_ids[0], 0);
-    EXPECT_EQ((*loader.Next())->input_ids[0], 1);
+    EXPECT_EQ((*loader.Next())->rows, 0);
+    EXPECT_EQ((*loader.Next())->rows, 1);
     for (int i = 0; i < 2; ++i) {
       const auto batch = loader.Next();
       ASSERT_FALSE(batch.ok());

@@ -6,32 +6,32 @@
 
 namespace tessera::data {
 
-int64_t Batch::num_targets() const {
-  return std::ssize(labels) - std::count(labels.begin(), labels.end(), kIgnoreLabel);
-}
-
-absl::StatusOr<Batch> MakeBatch(const TokenDataset& dataset, std::span<const int64_t> indices) {
-  Batch batch;
-  batch.rows = std::ssize(indices);
-  batch.seq_len = dataset.seq_len();
-  const auto elements = static_cast<size_t>(batch.rows * batch.seq_len);
-  batch.input_ids.resize(elements);
-  batch.labels.resize(elements);
-  if (dataset.has_document_ids()) {
-    batch.position_ids.resize(elements);
-    batch.document_ids.resize(elements);
+absl::StatusOr<Batch> TokenDataset::MakeBatch(std::span<const Sample> samples) const {
+  const Shape shape = {std::ssize(samples), seq_len()};
+  const Tensor none;
+  const Tensor input_ids = Empty(shape, DType::kInt64);
+  const Tensor targets = Empty(shape, DType::kInt64);
+  const Tensor positions = has_document_ids() ? Empty(shape, DType::kInt64) : none;
+  const Tensor documents = has_document_ids() ? Empty(shape, DType::kInt64) : none;
+  const auto row_of = [&](const Tensor& t, int64_t r) {
+    if (!t.defined()) return std::span<int64_t>();
+    return std::span<int64_t>(t.data<int64_t>() + r * seq_len(), static_cast<size_t>(seq_len()));
+  };
+  for (int64_t r = 0; r < std::ssize(samples); ++r) {
+    const int64_t index = samples[static_cast<size_t>(r)].index;
+    TESSERA_CHECK(index >= 0 && index < size(), "MakeBatch", "sample ", index, " of ", size());
+    TESSERA_RETURN_IF_ERROR(Fill(index, {row_of(input_ids, r), row_of(targets, r),
+                                         row_of(positions, r), row_of(documents, r)}));
   }
-  for (int64_t r = 0; r < batch.rows; ++r) {
-    TESSERA_CHECK(indices[r] >= 0 && indices[r] < dataset.size(), "MakeBatch", "sample ",
-                  indices[r], " of ", dataset.size());
-    const auto part = [&](std::vector<int64_t>& values) {
-      if (values.empty()) return std::span<int64_t>();
-      return std::span<int64_t>(values).subspan(static_cast<size_t>(r * batch.seq_len),
-                                                static_cast<size_t>(batch.seq_len));
-    };
-    const SampleRow row{part(batch.input_ids), part(batch.labels), part(batch.position_ids),
-                        part(batch.document_ids)};
-    TESSERA_RETURN_IF_ERROR(dataset.Fill(indices[r], row));
+  Batch batch;
+  batch.rows = shape[0];
+  batch.tokens = shape.numel();
+  const int64_t* target = targets.data<int64_t>();
+  batch.targets = batch.tokens - std::count(target, target + batch.tokens, kIgnoreLabel);
+  batch.tensors = {{"input_ids", input_ids}, {"targets", targets}};
+  if (has_document_ids()) {
+    batch.tensors.emplace_back("position_ids", positions);
+    batch.tensors.emplace_back("document_ids", CastCopy(documents, DType::kInt32));
   }
   return batch;
 }

@@ -1,61 +1,40 @@
-// Samples of token ids, numbered, and batches made of them.
+// Samples of token ids of one length: language modelling.
 //
-//   TESSERA_ASSIGN_OR_RETURN(Batch batch, MakeBatch(*dataset, {7, 2, 9, 4}));
-//   // batch.input_ids: [4, seq_len] row-major
+//   TESSERA_ASSIGN_OR_RETURN(Batch batch, tokens.MakeBatch(samples));
+//   // input_ids, targets: int64 [rows, seq_len]
 //
-// labels[t] is the token that input_ids[t] should predict: the next one, already shifted, or
-// kIgnoreLabel.
+// targets[t] is the token that input_ids[t] should predict: the next one, already shifted, or
+// kIgnoreLabel. With document ids there are also position_ids (int64, restarting with each
+// document) and document_ids (int32, 0, 1, ... within each row; attention stays inside).
 #ifndef TESSERA_DATA_DATASET_TOKEN_DATASET_H_
 #define TESSERA_DATA_DATASET_TOKEN_DATASET_H_
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "core/status.h"
+#include "data/dataset/dataset.h"
 
 namespace tessera::data {
-
-// A label that the loss leaves out.
-inline constexpr int64_t kIgnoreLabel = -100;
 
 // Where one sample goes; each span has seq_len elements, the last two are empty in datasets without
 // document ids.
 struct SampleRow {
   std::span<int64_t> input_ids;
-  std::span<int64_t> labels;
+  std::span<int64_t> targets;
   std::span<int64_t> position_ids;
   std::span<int64_t> document_ids;
 };
 
-class TokenDataset {
+class TokenDataset : public Dataset {
  public:
-  virtual ~TokenDataset() = default;
-
-  virtual int64_t size() const = 0;     // samples
-  virtual int64_t seq_len() const = 0;  // tokens of each
+  virtual int64_t seq_len() const = 0;  // tokens of each sample
   // Whether samples come with position ids and document ids.
   virtual bool has_document_ids() const = 0;
   // Writes sample `index` of [0, size()). Safe from several threads.
   virtual absl::Status Fill(int64_t index, const SampleRow& row) const = 0;
+
+  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 };
-
-// All row-major [rows, seq_len]; the optional ones are empty where they are not used.
-struct Batch {
-  int64_t rows = 0;
-  int64_t seq_len = 0;
-  std::vector<int64_t> input_ids;
-  std::vector<int64_t> labels;
-  std::vector<int64_t> position_ids;  // optional: restart at 0 with each document
-  std::vector<int64_t> document_ids;  // optional: 0, 1, ... within each row; attention stays inside
-  std::vector<int64_t> attention_mask;  // optional: 1 for tokens, 0 for padding
-
-  // Labels that are not kIgnoreLabel: what a mean loss is divided by.
-  int64_t num_targets() const;
-};
-
-// The samples `indices` as rows, in order. Throws Error for an index outside the dataset.
-absl::StatusOr<Batch> MakeBatch(const TokenDataset& dataset, std::span<const int64_t> indices);
 
 }  // namespace tessera::data
 

@@ -1,0 +1,56 @@
+// Samples, numbered, and batches made of them: what the trainer draws from, whatever the task.
+//
+//   TESSERA_ASSIGN_OR_RETURN(Batch batch, dataset.MakeBatch(sampler.Rows({.step = 3})));
+//   batch.at("input_ids");      // int64 [rows, tokens], on the host
+//
+// A batch is named tensors, by the names that the model takes (models/model.h). Its loss is divided
+// by `targets`, summed over a whole optimizer step. What a dataset decides at random (masks, crops)
+// is a function of its seed and of the sample's position in the line of all samples ever drawn
+// (sampler.h), so that it is the same on every layout and after a resume.
+#ifndef TESSERA_DATA_DATASET_DATASET_H_
+#define TESSERA_DATA_DATASET_DATASET_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "core/tensor.h"
+
+namespace tessera::data {
+
+// A label that the loss leaves out.
+inline constexpr int64_t kIgnoreLabel = -100;
+
+struct Sample {
+  int64_t index = 0;     // of [0, size())
+  int64_t position = 0;  // in the line of all samples ever drawn
+  friend bool operator==(const Sample&, const Sample&) = default;
+};
+
+struct Batch {
+  int64_t rows = 0;
+  int64_t tokens = 0;   // positions the model computes, padding included: for throughput
+  int64_t targets = 0;  // what a mean loss is divided by
+  std::vector<std::pair<std::string, Tensor>> tensors;
+
+  // Throws Error when there is none of that name.
+  const Tensor& at(std::string_view name) const;
+  bool has(std::string_view name) const;
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+  // The samples as rows, in order. Safe from several threads. Throws Error for an index outside.
+  virtual absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const = 0;
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_DATASET_DATASET_H_

@@ -1,0 +1,27 @@
+// Text and statuses over a communicator.
+//
+//   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world, OpenMyFiles()));   // all ranks go on, or none
+//   const std::vector<std::string> hosts = GatherStrings(*world, hostname);
+//
+// Both are collective and work on every communicator.
+#ifndef TESSERA_DIST_COMM_AGREEMENT_H_
+#define TESSERA_DIST_COMM_AGREEMENT_H_
+
+#include <string>
+#include <vector>
+
+#include "core/communicator.h"
+#include "core/status.h"
+
+namespace tessera::dist {
+
+// OK when all ranks are OK. Otherwise every rank gets the failure of the lowest rank that has one,
+// with its code; "rank k: " stands before the text unless all ranks have the same.
+absl::Status AgreeOnStatus(Communicator& world, const absl::Status& mine);
+
+// Every rank's string, in the order of the ranks; any bytes.
+std::vector<std::string> GatherStrings(Communicator& world, const std::string& mine);
+
+}  // namespace tessera::dist
+
+#endif  // TESSERA_DIST_COMM_AGREEMENT_H_

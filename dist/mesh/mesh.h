@@ -1,0 +1,67 @@
+// The ranks of a run as a mesh: which of them share a model, a batch, a stage.
+//
+//   TESSERA_RETURN_IF_ERROR(CheckMesh({.tp = 2, .pp = 2}, world->size()));
+//   const Mesh mesh(world, {.tp = 2, .pp = 2});       // dp = world size / (tp * pp)
+//   build.tensor_parallel = mesh.tp();
+//
+// Axes: `dp` (ranks that hold the same parameters and see other rows), `pp` (stages of a pipeline)
+// and `tp` (shares of every layer). The name `cp`, shares of a sequence in attention, is reserved.
+// Rank order: tp varies fastest, then dp, then pp (Megatron-LM's default), so that the ranks that
+// talk most are neighbours on a host:
+//   rank = (pp_rank * dp_size + dp_rank) * tp_size + tp_rank.
+// Each axis is a group of the ranks that differ in it alone; `model` joins tp and pp: the ranks
+// that together hold one copy of the parameters. Groups are made once, on construction.
+#ifndef TESSERA_DIST_MESH_MESH_H_
+#define TESSERA_DIST_MESH_MESH_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/communicator.h"
+#include "core/status.h"
+
+namespace tessera::dist {
+
+using Group = std::shared_ptr<Communicator>;
+
+struct MeshSizes {
+  int tp = 1;
+  int pp = 1;
+};
+
+// Whether a world of that many ranks can be cut so; names the sizes.
+absl::Status CheckMesh(const MeshSizes& sizes, int world_size);
+
+class Mesh {
+ public:
+  // One process.
+  Mesh();
+  // Collective. Throws Error for sizes that CheckMesh refuses.
+  Mesh(const Group& world, const MeshSizes& sizes);
+
+  const Group& world() const { return world_; }
+  const Group& dp() const { return dp_; }
+  const Group& pp() const { return pp_; }
+  const Group& tp() const { return tp_; }
+  const Group& model() const { return model_; }
+
+  // The world's rank of the one that prints and writes what concerns the whole run: tp rank 0,
+  // dp rank 0, last pipeline stage, which has the loss.
+  int printing_rank() const;
+  bool prints() const { return world_->rank() == printing_rank(); }
+
+  // "rank 5 (dp 1, pp 0, tp 1)".
+  std::string Describe() const;
+
+ private:
+  Group world_;
+  Group dp_;
+  Group pp_;
+  Group tp_;
+  Group model_;
+};
+
+}  // namespace tessera::dist
+
+#endif  // TESSERA_DIST_MESH_MESH_H_

@@ -1,0 +1,55 @@
+// Where the time of a step goes: `wall_clock_breakdown`.
+//
+//   PhaseClock::Scope scope(&clock, Phase::kForward);
+//   ...
+//   clock.Report(steps, &row);     // {"forward_ms": ..., ...}: the mean of each phase
+#ifndef TESSERA_TRAIN_PHASE_CLOCK_H_
+#define TESSERA_TRAIN_PHASE_CLOCK_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "nlohmann/json.hpp"
+
+namespace tessera::train {
+
+enum class Phase { kData, kForward, kBackward, kReduce, kOptimizer };
+
+class PhaseClock {
+ public:
+  // Adds the time of its scope to a phase.
+  class Scope {
+   public:
+    Scope(PhaseClock* clock, Phase phase) : clock_(clock), phase_(phase) {}
+    ~Scope() {
+      clock_->seconds_[static_cast<size_t>(phase_)] +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    PhaseClock* clock_;
+    Phase phase_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  };
+
+  // Milliseconds per step of each phase since the last report.
+  void Report(int64_t steps, nlohmann::ordered_json* row) {
+    static constexpr const char* kNames[] = {"data_ms", "forward_ms", "backward_ms", "reduce_ms",
+                                             "optimizer_ms"};
+    for (size_t i = 0; i < seconds_.size(); ++i) {
+      (*row)[kNames[i]] = 1e3 * seconds_[i] / static_cast<double>(steps > 0 ? steps : 1);
+    }
+  }
+  void Reset() { seconds_ = {}; }
+
+ private:
+  std::array<double, 5> seconds_ = {};
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_PHASE_CLOCK_H_

@@ -1,0 +1,58 @@
+#include "train/step_report.h"
+
+#include <algorithm>
+
+#include "train/stop_signal.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr int64_t kFields = 5;
+
+}  // namespace
+
+std::string StopReason(int64_t stop) {
+  if (stop == 0) return "";
+  if (stop == kStopTimeLimit) return "the time limit";
+  if (stop == kStopCallback) return "a callback";
+  return StopSignals::Name(static_cast<int>(stop));
+}
+
+StepReport ExchangeReports(const StepReport& mine, const dist::Mesh& mesh) {
+  const dist::Group& world = mesh.world();
+  if (world->size() == 1) return mine;
+  const Tensor sent = Tensor::FromVector<int64_t>(
+      {mine.targets, mine.tokens, mine.stop, mine.failed, mine.written}, {kFields});
+  const Tensor all = Empty({world->size(), kFields}, DType::kInt64);
+  world->AllGather(all, sent)->Wait();
+  StepReport sum;
+  sum.written = true;
+  for (int r = 0; r < world->size(); ++r) {
+    const int64_t* report = all.data<int64_t>() + r * kFields;
+    sum.targets += report[0];
+    sum.tokens += report[1];
+    sum.stop = std::max(sum.stop, report[2]);
+    sum.failed = sum.failed || report[3] != 0;
+    sum.written = sum.written && report[4] != 0;
+  }
+  // The ranks that share a model see the same batches.
+  sum.targets /= mesh.model()->size();
+  sum.tokens /= mesh.model()->size();
+  return sum;
+}
+
+std::vector<double> GatherOverData(const std::vector<double>& mine, const dist::Mesh& mesh) {
+  if (mesh.dp()->size() == 1) return mine;
+  const Tensor all = Empty({mesh.dp()->size(), std::ssize(mine)}, DType::kFloat64);
+  mesh.dp()->AllGather(all, Tensor::FromVector<double>(mine, {std::ssize(mine)}))->Wait();
+  return all.ToVector<double>();
+}
+
+int64_t GreatestOf(int64_t mine, const dist::Mesh& mesh) {
+  if (mesh.world()->size() == 1) return mine;
+  const Tensor value = Tensor::FromVector<int64_t>({mine}, {1});
+  mesh.world()->AllReduce(value, ReduceOp::kMax)->Wait();
+  return value.data<int64_t>()[0];
+}
+
+}  // namespace tessera::train

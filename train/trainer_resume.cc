@@ -1,0 +1,234 @@
+// How a run begins, saves and goes on.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "autograd/autograd.h"
+#include "core/file.h"
+#include "dist/ddp/replicas.h"
+#include "optim/parameter_groups.h"
+#include "train/agreement.h"
+#include "train/trainer.h"
+
+namespace tessera::train {
+namespace {
+
+// Keys that say where a run lives, what it prints and how its work is laid out: a resumed run may
+// change them silently. Batch sizes are compared as a whole, over ranks and micro-batches.
+bool ChangesNothing(const std::string& key) {
+  static const char* const kKeys[] = {"out",
+                                      "data",
+                                      "model",
+                                      "threads",
+                                      "log_interval",
+                                      "eval_interval",
+                                      "eval_batches",
+                                      "save_interval",
+                                      "num_checkpoints",
+                                      "time_limit",
+                                      "device",
+                                      "tokenizer",
+                                      "val_data",
+                                      "deterministic",
+                                      "checkpoint_activations",
+                                      "batch_size",
+                                      "gradient_accumulation_steps",
+                                      "num_microbatches",
+                                      "async_save",
+                                      "wall_clock_breakdown",
+                                      "log_level",
+                                      "log_level_replica",
+                                      "log_on_each_node",
+                                      "env_type",
+                                      "tp",
+                                      "pp",
+                                      "zero",
+                                      "sequence_parallel",
+                                      "cpu_offload",
+                                      "schedule",
+                                      "bucket_cap_mb",
+                                      "overlap_comm",
+                                      "find_unused_parameters",
+                                      "static_graph",
+                                      "check_reduction",
+                                      "gradient_as_bucket_view",
+                                      "check_collectives",
+                                      "collective_timeout"};
+  return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+}
+
+}  // namespace
+
+absl::Status Trainer::Begin(const TrainOptions& options) {
+  const bool speaks = mesh_.prints();
+  log_ =
+      RunLog(options.output, ParseLogLevel(speaks ? config_.log_level : config_.log_level_replica),
+             speaks ? "" : Concat("[", mesh_.Describe(), "] "));
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
+  const bool resumes = options.resume || !options.resume_from.empty();
+  if (resumes) {
+    TESSERA_RETURN_IF_ERROR(Resume(options));
+  } else if (!ListCheckpoints(config_.out).empty()) {
+    return Agree(mesh_,
+                 InvalidArgument(config_.out,
+                                 ": holds checkpoints of an earlier run; give --resume to continue "
+                                 "it, or another --out"));
+  }
+  if (!resumes) dist::BroadcastParameters(model_, mesh_.dp());
+  MakeReducer();
+  absl::Status status;
+  if (speaks) {
+    auto log = MetricsLog::Open(JoinPath(config_.out, "metrics.jsonl"), state_.step);
+    status = log.status();
+    if (status.ok()) {
+      metrics_ = std::make_unique<MetricsLog>(*std::move(log));
+      status = WriteFileAtomically(JoinPath(config_.out, "config.json"),
+                                   config_.ToJson().dump(2) + "\n");
+    }
+    progress_ = std::make_unique<Progress>(log_.progress(), state_.step, state_.total_steps);
+  }
+  return Agree(mesh_, status);
+}
+
+// What needs no other rank.
+absl::Status Trainer::Prepare() {
+  TESSERA_RETURN_IF_ERROR(config_.Validate());
+  TESSERA_RETURN_IF_ERROR(MakeDirectories(config_.out));
+  if (mesh_.world()->rank() == 0) TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
+  parameters_ = OptimizedParameters(model_);
+  optimizer_ =
+      MakeOptimizer(optim::SplitByDecay(parameters_, {.weight_decay = config_.weight_decay}));
+  if (config_.dtype == "float16") {
+    scaler_.emplace(config_.scaler_options(), model_.build().device);
+  }
+  model_.VisitParameters([&](nn::Parameter& p) {
+    if (p.placement.is_whole()) replicated_.insert(p.name);
+  });
+  state_.total_steps = StepsToTake();
+  TESSERA_ASSIGN_OR_RETURN(schedule_, optim::MakeSchedule({.kind = config_.lr_schedule,
+                                                           .lr = config_.lr,
+                                                           .min_lr = config_.final_lr(),
+                                                           .warmup_steps = config_.warmup_steps,
+                                                           .total_steps = state_.total_steps}));
+  return absl::OkStatus();
+}
+
+// One process that accumulates in order needs none.
+void Trainer::MakeReducer() {
+  const bool in_tree = config_.deterministic && config_.accumulation_steps() > 1;
+  if (mesh_.dp()->size() == 1 && !in_tree) return;
+  std::vector<dist::ReducedLeaf> leaves;
+  for (const optim::Parameter& p : parameters_) {
+    leaves.push_back({p.name, p.tensor});
+    for (const Tensor& tied : p.tied) leaves.push_back({p.name + " (tied)", tied});
+  }
+  reducer_ = std::make_unique<dist::GradientReducer>(
+      std::move(leaves), mesh_.dp(),
+      dist::ReducerOptions{.bucket_cap_mb = config_.bucket_cap_mb,
+                           .deterministic = config_.deterministic,
+                           .find_unused_parameters = config_.find_unused_parameters,
+                           .static_graph = config_.static_graph,
+                           .check_reduction = config_.check_reduction,
+                           .gradient_as_bucket_view = config_.gradient_as_bucket_view,
+                           .overlap = config_.overlap_comm});
+  log_.Debug(Concat("gradients travel in ", reducer_->num_buckets(), " buckets"));
+}
+
+absl::Status Trainer::Resume(const TrainOptions& options) {
+  if (!options.resume_from.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const Checkpoint named, Checkpoint::Open(options.resume_from));
+    TESSERA_RETURN_IF_ERROR(Agree(mesh_, LoadFrom(named)));
+    log_.Info(Concat("resuming from ", named.directory(), " at step ", state_.step));
+    return absl::OkStatus();
+  }
+  const std::optional<Checkpoint> newest =
+      FindNewestCheckpoint(config_.out, [&](const std::string& w) { log_.Warning(w); });
+  if (!newest) {
+    log_.Info(Concat("no checkpoint in ", config_.out, ": starting afresh"));
+    dist::BroadcastParameters(model_, mesh_.dp());
+    return absl::OkStatus();
+  }
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, LoadFrom(*newest)));
+  log_.Info(Concat("resuming from ", newest->directory(), " at step ", state_.step));
+  absl::Status status;
+  if (mesh_.world()->rank() == 0) {
+    // What lies behind is either damaged or about to be made again.
+    for (const int64_t step : ListCheckpoints(config_.out)) {
+      if (step > state_.step && status.ok()) status = RemoveAll(CheckpointPath(config_.out, step));
+    }
+  }
+  return Agree(mesh_, status);
+}
+
+absl::Status Trainer::LoadFrom(const Checkpoint& checkpoint) {
+  TESSERA_RETURN_IF_ERROR(checkpoint.Load(CheckpointTensors()));
+  const nlohmann::json& saved = checkpoint.trainer();
+  if (!saved.is_object() || !saved.contains("loss_sum") || !saved["loss_sum"].is_number() ||
+      !saved.contains("loss_steps") || !saved["loss_steps"].is_number_integer()) {
+    return DataLoss(checkpoint.directory(), ": the trainer's state is missing");
+  }
+  state_.step = checkpoint.step();
+  saved_step_ = checkpoint.step();
+  loss_sum_ = saved["loss_sum"].get<double>();
+  loss_steps_ = saved["loss_steps"].get<int64_t>();
+  if (saved.contains("data_samples") && saved["data_samples"] != train_data_->size()) {
+    return InvalidArgument(checkpoint.directory(), ": the run was trained on ",
+                           saved["data_samples"].dump(), " samples; this data has ",
+                           train_data_->size());
+  }
+  WarnOfChanges(saved);
+  return absl::OkStatus();
+}
+
+void Trainer::WarnOfChanges(const nlohmann::json& saved) const {
+  const nlohmann::json now = nlohmann::json::parse(config_.ToJson().dump());
+  const nlohmann::json before = saved.value("config", nlohmann::json::object());
+  for (const auto& [key, value] : now.items()) {
+    if (ChangesNothing(key) || !before.contains(key) || before[key] == value) continue;
+    log_.Warning(
+        Concat(key, " is now ", value.dump(), "; the checkpoint's run had ", before[key].dump()));
+  }
+  if (saved.contains("global_batch") && saved["global_batch"] != global_batch()) {
+    log_.Warning(Concat("a step now takes ", global_batch(), " samples; the checkpoint's run took ",
+                        saved["global_batch"].dump()));
+  }
+}
+
+std::vector<CheckpointTensor> Trainer::CheckpointTensors() {
+  std::vector<CheckpointTensor> tensors;
+  std::map<std::string, Placement> placements;
+  model_.VisitParameters([&](nn::Parameter& p) {
+    if (p.tied_to != nullptr) return;
+    placements[p.name] = p.placement;
+    tensors.push_back({"model." + p.name, p.tensor.Detach(), p.placement});
+  });
+  optimizer_->VisitState([&](const std::string& parameter, const std::string& name,
+                             const Tensor& t) {
+    tensors.push_back({"optimizer." + optim::StateName(parameter, name), t,
+                       parameter.empty() ? Placement::Whole(t.shape()) : placements.at(parameter)});
+  });
+  if (scaler_) {
+    scaler_->VisitState([&](const std::string& name, const Tensor& t) {
+      tensors.push_back({"scaler." + name, t, Placement::Whole(t.shape())});
+    });
+  }
+  return tensors;
+}
+
+absl::Status Trainer::Save() {
+  const nlohmann::json trainer = {{"loss_sum", loss_sum_},
+                                  {"loss_steps", loss_steps_},
+                                  {"data_samples", train_data_->size()},
+                                  {"global_batch", global_batch()},
+                                  {"config", config_.ToJson()}};
+  const std::string path = CheckpointPath(config_.out, state_.step);
+  if (mesh_.world()->rank() == 0) {
+    TESSERA_RETURN_IF_ERROR(SaveCheckpoint(path, state_.step, CheckpointTensors(), trainer));
+    TESSERA_RETURN_IF_ERROR(PruneCheckpoints(config_.out, config_.num_checkpoints));
+  }
+  saved_step_ = state_.step;
+  for (TrainerCallback* callback : callbacks_) callback->OnSave(state_, path);
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::train
