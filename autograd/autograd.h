@@ -112,6 +112,11 @@ void Record(const char* name, const std::vector<Tensor>& inputs, const std::vect
 void RecordSplit(const char* name, const std::vector<Tensor>& inputs,
                  const std::vector<Tensor>& outputs, GradFn input_backward,
                  std::vector<int> weight_inputs, GradFn weight_backward);
+// For communication: `start` begins it, `finish` waits for it and sets the gradients. When the
+// gradient comes from a node that computes weight gradients apart, `start` is called before those
+// are computed, so that both go on at once.
+void RecordStarted(const char* name, const std::vector<Tensor>& inputs,
+                   const std::vector<Tensor>& outputs, GradFn start, GradFn finish);
 
 // --- Running -----------------------------------------------------------------------------------
 

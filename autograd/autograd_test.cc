@@ -139,6 +139,43 @@ TEST(AutogradTest, RefusesATensorChangedInPlaceButNotAGatheredOne) {
   EXPECT_EQ(GradOf(w), std::vector<float>{4});
 }
 
+// Communication that follows a node with weight gradients begins before those are computed.
+TEST(AutogradTest, CommunicationStartsBeforeWeightGradients) {
+  std::vector<std::string> events;
+  const Tensor x = Leaf({2});
+  const Tensor w = Leaf({3});
+  for (const bool hooked : {false, true}) {
+    events.clear();
+    const Tensor copy = Full({1}, 2.0);
+    RecordStarted(
+        "communicate", {x}, {copy},
+        [&](GradContext& ctx) { events.push_back(Concat("start ", ctx.grad().Item())); },
+        [&](GradContext& ctx) {
+          events.push_back("finish");
+          ctx.set(0, ctx.grad());
+        });
+    if (hooked) AddGradHook(copy, [](const Tensor&) { return Full({1}, 5.0); });
+    const Tensor y = Full({1}, 6.0);
+    RecordSplit(
+        "linear", {copy, w}, {y},
+        [&](GradContext& ctx) {
+          events.push_back("input");
+          ctx.set(0, Full({1}, 3.0));
+        },
+        {1},
+        [&](GradContext& ctx) {
+          events.push_back("weight");
+          ctx.set(1, Full({1}, 2.0));
+        });
+    Backward(y);
+    using V = std::vector<std::string>;
+    EXPECT_EQ(events, hooked ? (V{"input", "weight", "start 5", "finish"})
+                             : (V{"input", "start 3", "weight", "finish"}));
+    EXPECT_EQ(GradOf(x), std::vector<float>{hooked ? 8.0F : 3.0F});
+  }
+  EXPECT_EQ(GradOf(w), std::vector<float>{4});
+}
+
 TEST(AutogradTest, GradientsLieInTheBufferGiven) {
   const Tensor bucket = Full({4}, 7.0);
   const Tensor w = Leaf({3});

@@ -17,7 +17,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
     const SavedTensorScope no_hooks(nullptr);
     Collect(roots);
     for (size_t i = 0; i < roots.size(); ++i) Seed(roots[i], grads[i]);
-    for (const std::shared_ptr<Node>& node : nodes_) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const std::shared_ptr<Node>& node = nodes_[i];
+      next_ = i + 1 < nodes_.size() ? nodes_[i + 1].get() : nullptr;
       auto found = flowing_.find(node.get());
       if (found == flowing_.end()) {
         // No gradient reached it: its leaves get nothing from it.
@@ -88,6 +90,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     }
     const auto shared_grads = std::make_shared<std::vector<Tensor>>(std::move(grads));
     const auto records = std::make_shared<std::vector<std::shared_ptr<GradRecord>>>(node.inputs);
+    if (node.start && started_ != &node) CallStart(node, *shared_grads);
     const bool split = node.weight_backward != nullptr;
     const bool queued = split && options_.weight_queue != nullptr && WeightsAreLeaves(node);
 
@@ -106,14 +109,42 @@ class Engine : public std::enable_shared_from_this<Engine> {
       if (queued) {
         options_.weight_queue->work_.push_back(std::move(work));
       } else {
+        StartNext();
         work();
       }
     }
     if (!options_.retain_graph) {
+      node.start = nullptr;
       node.backward = nullptr;
       node.weight_backward = nullptr;
       node.spent = true;
     }
+  }
+
+  // Begins the communication of the node that runs next: whatever feeds it was created after it and
+  // has run, so its gradient is whole. Where a hook may replace that gradient it has to wait.
+  void StartNext() {
+    if (next_ == nullptr || !next_->start || next_->spent) return;
+    for (const auto& hooks : next_->output_hooks) {
+      if (!hooks.empty()) return;
+    }
+    const auto found = flowing_.find(next_);
+    if (found == flowing_.end()) return;
+    std::vector<Tensor> grads;
+    for (const Flow& flow : found->second) grads.push_back(flow.sum);
+    CallStart(*next_, grads);
+    started_ = next_;
+  }
+
+  static void CallStart(const Node& node, const std::vector<Tensor>& grads) {
+    std::vector<bool> needs;
+    for (const auto& input : node.inputs) needs.push_back(input != nullptr);
+    std::vector<Tensor> none(node.inputs.size());
+    GradContext context;
+    context.grads_ = &grads;
+    context.needs_ = &needs;
+    context.results_ = &none;
+    node.start(context);
   }
 
   static bool WeightsAreLeaves(const Node& node) {
@@ -219,6 +250,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   const BackwardOptions options_;
   std::vector<std::shared_ptr<Node>> nodes_;
+  Node* next_ = nullptr;           // runs after the present one
+  const Node* started_ = nullptr;  // whose `start` was called early
   std::unordered_map<Node*, std::vector<Flow>> flowing_;
   std::unordered_map<GradRecord*, int64_t> awaited_;
 };

@@ -42,6 +42,7 @@ class Node {
   std::vector<std::vector<TensorHook>> output_hooks;
   // Shape and dtype of each output, to check gradients against.
   std::vector<std::pair<Shape, DType>> outputs;
+  GradFn start;  // may be empty: called once before `backward`, early where that helps
   GradFn backward;
   std::vector<int> weight_inputs;
   std::shared_ptr<GradFn> weight_backward;  // shared with a queue that outlives the node's run

@@ -107,14 +107,10 @@ bool AnyRequiresGrad(const std::vector<Tensor>& inputs) {
   return false;
 }
 
-void Record(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
-            GradFn backward) {
-  RecordSplit(name, inputs, outputs, std::move(backward), {}, nullptr);
-}
+namespace {
 
-void RecordSplit(const char* name, const std::vector<Tensor>& inputs,
-                 const std::vector<Tensor>& outputs, GradFn input_backward,
-                 std::vector<int> weight_inputs, GradFn weight_backward) {
+std::shared_ptr<Node> NewNode(const char* name, const std::vector<Tensor>& inputs,
+                              const std::vector<Tensor>& outputs, GradFn backward) {
   auto node = std::make_shared<Node>();
   node->name = name;
   node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
@@ -122,9 +118,7 @@ void RecordSplit(const char* name, const std::vector<Tensor>& inputs,
     node->inputs.push_back(input.defined() ? std::static_pointer_cast<GradRecord>(input.record())
                                            : nullptr);
   }
-  node->backward = std::move(input_backward);
-  node->weight_inputs = std::move(weight_inputs);
-  if (weight_backward) node->weight_backward = std::make_shared<GradFn>(std::move(weight_backward));
+  node->backward = std::move(backward);
   node->output_hooks.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TESSERA_CHECK(outputs[i].record() == nullptr, name, "an output already takes part");
@@ -135,6 +129,27 @@ void RecordSplit(const char* name, const std::vector<Tensor>& inputs,
     record->output = static_cast<int>(i);
     outputs[i].set_record(std::move(record));
   }
+  return node;
+}
+
+}  // namespace
+
+void Record(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+            GradFn backward) {
+  NewNode(name, inputs, outputs, std::move(backward));
+}
+
+void RecordSplit(const char* name, const std::vector<Tensor>& inputs,
+                 const std::vector<Tensor>& outputs, GradFn input_backward,
+                 std::vector<int> weight_inputs, GradFn weight_backward) {
+  const auto node = NewNode(name, inputs, outputs, std::move(input_backward));
+  node->weight_inputs = std::move(weight_inputs);
+  node->weight_backward = std::make_shared<GradFn>(std::move(weight_backward));
+}
+
+void RecordStarted(const char* name, const std::vector<Tensor>& inputs,
+                   const std::vector<Tensor>& outputs, GradFn start, GradFn finish) {
+  NewNode(name, inputs, outputs, std::move(finish))->start = std::move(start);
 }
 
 void AddGradHook(const Tensor& t, TensorHook hook) {

@@ -1,5 +1,8 @@
 #include "ops/collective/collective.h"
 
+#include <memory>
+#include <utility>
+
 #include "autograd/autograd.h"
 #include "core/placement.h"
 #include "ops/view/view.h"
@@ -61,7 +64,14 @@ Tensor Gathered(const Tensor& x, int dim, int64_t size, const Group& group) {
   return whole;
 }
 
-Tensor ReduceScattered(const Tensor& x, int dim, const Group& group) {
+// A reduce-scatter of x along dim under way.
+struct Scattering {
+  Tensor out;     // this rank's share, padded
+  Tensor chunks;  // kept until it has been sent
+  CommHandlePtr handle;
+};
+
+Scattering StartReduceScatter(const Tensor& x, int dim, const Group& group) {
   const int64_t size = x.size(dim);
   const Shape padded = PaddedShare(x, dim, size, group);
   Shape all = padded;
@@ -71,10 +81,20 @@ Tensor ReduceScattered(const Tensor& x, int dim, const Group& group) {
     const Share share = EvenShare(size, group->size(), r);
     CopyInto(Slice(Chunk(chunks, r), dim, 0, share.count), Slice(x, dim, share.begin, share.count));
   }
-  const Tensor out = Empty(padded, x.dtype(), x.device());
-  group->ReduceScatter(out, chunks, ReduceOp::kSum)->Wait();
+  Scattering scattering{Empty(padded, x.dtype(), x.device()), chunks, nullptr};
+  scattering.handle = group->ReduceScatter(scattering.out, chunks, ReduceOp::kSum);
+  return scattering;
+}
+
+Tensor FinishReduceScatter(const Scattering& scattering, int dim, int64_t size,
+                           const Group& group) {
+  scattering.handle->Wait();
   const Share mine = EvenShare(size, group->size(), group->rank());
-  return Slice(out, dim, 0, mine.count).ContiguousCopy();
+  return Slice(scattering.out, dim, 0, mine.count).ContiguousCopy();
+}
+
+Tensor ReduceScattered(const Tensor& x, int dim, const Group& group) {
+  return FinishReduceScatter(StartReduceScatter(x, dim, group), dim, x.size(dim), group);
 }
 
 template <typename Backward>
@@ -89,8 +109,25 @@ Tensor Recorded(const char* name, const Tensor& x, Tensor y, Backward backward) 
 
 Tensor CopyToGroup(const Tensor& x, const Group& group) {
   if (Alone(group)) return x;
-  return Recorded("copy_to_group", x, x.Detach(),
-                  [group](const Tensor& g) { return Summed(g, group); });
+  Tensor y = x.Detach();
+  if (!AnyRequiresGrad({x})) return y;
+  struct Summing {
+    Tensor sum;
+    CommHandlePtr handle;
+  };
+  const auto under_way = std::make_shared<Summing>();
+  RecordStarted(
+      "copy_to_group", {x}, {y},
+      [group, under_way](GradContext& ctx) {
+        under_way->sum = Owned(ctx.grad());
+        under_way->handle = group->AllReduce(under_way->sum, ReduceOp::kSum);
+      },
+      [under_way](GradContext& ctx) {
+        under_way->handle->Wait();
+        ctx.set(0, std::move(under_way->sum));
+        *under_way = {};
+      });
+  return y;
 }
 
 Tensor ReduceFromGroup(const Tensor& x, const Group& group) {
@@ -116,8 +153,19 @@ Tensor GatherFromGroup(const Tensor& x, int dim, int64_t size, const Group& grou
 Tensor AllGatherToGroup(const Tensor& x, int dim, int64_t size, const Group& group) {
   if (Alone(group)) return x;
   dim = x.shape().Normalize(dim);
-  return Recorded("all_gather_to_group", x, Gathered(x.Detach(), dim, size, group),
-                  [group, dim](const Tensor& g) { return ReduceScattered(g, dim, group); });
+  Tensor y = Gathered(x.Detach(), dim, size, group);
+  if (!AnyRequiresGrad({x})) return y;
+  const auto under_way = std::make_shared<Scattering>();
+  RecordStarted(
+      "all_gather_to_group", {x}, {y},
+      [group, dim, under_way](GradContext& ctx) {
+        *under_way = StartReduceScatter(ctx.grad(), dim, group);
+      },
+      [group, dim, size, under_way](GradContext& ctx) {
+        ctx.set(0, FinishReduceScatter(*under_way, dim, size, group));
+        *under_way = {};
+      });
+  return y;
 }
 
 Tensor ReduceScatterToGroup(const Tensor& x, int dim, const Group& group) {
