@@ -4,6 +4,7 @@
     bazel build //bench:train_step
     <venv>/bin/python bench/train_gpt2.py --rounds 6 --steps 2
     <venv>/bin/python bench/train_gpt2.py --dropout 0.1 --dtype bfloat16
+    <venv>/bin/python bench/train_gpt2.py --ranks 2 --threads 1      # data parallel
 
 GPT-2 124M on random tokens; a step is forward, backward, clipping of the gradient's norm and AdamW.
 The two run as processes of their own and take turns (A B A B ...), so that a busy machine slows
@@ -11,11 +12,16 @@ both. Needs torch and transformers<5 in the Python that runs it. The peer is Hug
 GPT2LMHeadModel with scaled_dot_product_attention, PyTorch's fused tanh-GELU in place of the
 composed one that the configuration names (the same function, faster) and fused AdamW. bfloat16 is
 autocast with float32 weights there, bfloat16 weights with float32 masters here.
+
+With --ranks N both train on N ranks of this machine, each with a batch of its own and --threads
+threads: Tessera under mpirun, PyTorch as DistributedDataParallel over gloo with bucket views.
+--alone leaves PyTorch out and compares N ranks with one rank of N times the threads and the batch.
 """
 
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -24,12 +30,44 @@ import time
 TESSERA = os.path.join(os.path.dirname(__file__), "..", "bazel-bin", "bench", "train_step")
 
 
+def join_ranks(options):
+    """Starts the other ranks, and joins the group; returns this process's rank."""
+    import torch.distributed
+
+    rank = int(os.environ.get("RANK", 0))
+    if rank == 0:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            os.environ["BENCH_PORT"] = str(free.getsockname()[1])
+        for other in range(1, options.ranks):
+            subprocess.Popen([sys.executable] + sys.argv, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, env={**os.environ, "RANK": str(other)})
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{os.environ['BENCH_PORT']}", rank=rank,
+        world_size=options.ranks)
+    return rank
+
+
+def turns(rank, ranks):
+    """The numbers of steps that standard input asks for, on every rank."""
+    import torch
+
+    while True:
+        count = torch.tensor([int((sys.stdin.readline() if rank == 0 else "") or 0)])
+        if ranks > 1:
+            torch.distributed.broadcast(count, 0)
+        if count.item() == 0:
+            return
+        yield count.item()
+
+
 def run_torch(options):
     """The worker: the same protocol as bench/train_step.cc."""
     import torch
     import transformers
 
     torch.set_num_threads(options.threads)
+    rank = join_ranks(options) if options.ranks > 1 else 0
     print("start", flush=True)
     torch.manual_seed(1)
     config = transformers.GPT2Config(
@@ -38,6 +76,8 @@ def run_torch(options):
         use_cache=False)
     model = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="sdpa")
     model.train()
+    if options.ranks > 1:
+        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     decay = [p for p in model.parameters() if p.ndim >= 2]
     plain = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
@@ -45,16 +85,16 @@ def run_torch(options):
     ids = torch.randint(config.vocab_size, (options.batch, options.tokens))
     labels = torch.randint(config.vocab_size, (options.batch, options.tokens))
     half = options.dtype == "bfloat16"
-    for line in sys.stdin:
+    for count in turns(rank, options.ranks):
         seconds = []
-        for _ in range(int(line)):
+        for _ in range(count):
             start = time.perf_counter()
             with torch.autocast("cpu", torch.bfloat16, enabled=half):
                 loss = model(input_ids=ids, labels=labels).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=options.ranks == 1)
             loss = loss.item()
             seconds.append(time.perf_counter() - start)
         print(json.dumps({"seconds": seconds, "loss": loss}), flush=True)
@@ -100,6 +140,8 @@ def main():
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=1, help="data-parallel ranks")
+    parser.add_argument("--alone", action="store_true", help="against one rank instead of PyTorch")
     parser.add_argument("--adamw", default="fused", choices=["fused", "foreach"])
     parser.add_argument("--activation", default="gelu_pytorch_tanh", help="of the PyTorch model")
     parser.add_argument("--tessera", default=TESSERA, help="the program of bench/train_step.cc")
@@ -109,13 +151,22 @@ def main():
         return
     if not os.path.exists(options.tessera):
         sys.exit(f"error: {options.tessera} is missing: bazel build //bench:train_step")
-    shared = [f"--{name}={getattr(options, name)}"
-              for name in ("batch", "tokens", "dropout", "dtype", "threads")]
-    peers = [
-        Peer("tessera", [options.tessera] + shared),
-        Peer("pytorch", [sys.executable, os.path.abspath(__file__), "--worker"] + shared +
-             [f"--adamw={options.adamw}", f"--activation={options.activation}"]),
-    ]
+    def shared(**changed):
+        values = {**vars(options), **changed}
+        return [f"--{name}={values[name]}"
+                for name in ("batch", "tokens", "dropout", "dtype", "threads")]
+
+    mpirun = ["mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+              "-n", str(options.ranks)] if options.ranks > 1 else []
+    peers = [Peer("tessera", mpirun + [options.tessera] + shared())]
+    if options.alone:
+        peers.append(Peer("one rank", [options.tessera] + shared(
+            batch=options.batch * options.ranks, threads=options.threads * options.ranks)))
+    else:
+        peers.append(
+            Peer("pytorch", [sys.executable, os.path.abspath(__file__), "--worker"] + shared() +
+                 [f"--adamw={options.adamw}", f"--activation={options.activation}",
+                  f"--ranks={options.ranks}"]))
     for peer in peers:
         peer.steps(options.warmup, keep=False)
     for _ in range(options.rounds):
@@ -124,20 +175,21 @@ def main():
     for peer in peers:
         peer.close()
 
-    tokens = options.batch * options.tokens
-    print(f"{options.dtype}, batch {options.batch}x{options.tokens}, dropout {options.dropout}, "
-          f"{options.threads} threads, {options.rounds} rounds of {options.steps} steps")
+    tokens = options.batch * options.tokens * options.ranks
+    print(f"{options.dtype}, {options.ranks} ranks, batch {options.batch}x{options.tokens} each, "
+          f"dropout {options.dropout}, {options.threads} threads each, {options.rounds} rounds of "
+          f"{options.steps} steps")
     for peer in peers:
         median = statistics.median(peer.seconds)
         print(f"{peer.name}: median {median:.3f} s, min {min(peer.seconds):.3f} s, "
               f"{tokens / median:.0f} tokens/s (best {tokens / min(peer.seconds):.0f}); resident "
-              f"memory grew by {peer.growth / 1e6:.0f} MB"
+              f"memory (of the process started) grew by {peer.growth / 1e6:.0f} MB"
               + (f"; allocator's peak {peer.report['peak_bytes'] / 1e6:.0f} MB"
                  if "peak_bytes" in peer.report else ""))
     ours, theirs = peers
     medians = statistics.median(theirs.seconds) / statistics.median(ours.seconds)
     minima = min(theirs.seconds) / min(ours.seconds)
-    print(f"speed of tessera / pytorch: {medians:.2f} by medians, {minima:.2f} by minima")
+    print(f"speed of {ours.name} / {theirs.name}: {medians:.2f} by medians, {minima:.2f} by minima")
 
 
 if __name__ == "__main__":

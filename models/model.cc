@@ -55,6 +55,17 @@ std::pair<int, int> Model::block_range() const {
   return {build().first_block, end};
 }
 
+bool Model::HasBlock(int block) const {
+  const auto [first, end] = block_range();
+  return block >= first && block < end;
+}
+
+nn::ForwardContext ContextFor(const Bundle& in, const RunOptions& options) {
+  nn::ForwardContext context = options.context;
+  context.sequence_length = in.at("position_ids").size(1);
+  return context;
+}
+
 Bundle Model::Run(const Bundle& inputs, const RunOptions& options) {
   Bundle bundle = inputs;
   const auto [first, end] = block_range();

@@ -59,6 +59,8 @@ struct RunOptions {
   bool keep_logits = true;
   // Decoding: the inputs continue what the cache holds. See nn/key_value_cache.h.
   nn::KeyValueCache* cache = nullptr;
+  // Of a classifier with single labels: [labels] float32, how much each class counts in the loss.
+  Tensor class_weights = {};
 };
 
 class Model : public nn::Module {
@@ -88,10 +90,15 @@ class Model : public nn::Module {
 
   // The blocks [first, second) that this model has.
   std::pair<int, int> block_range() const;
+  bool HasBlock(int block) const;
 
  private:
   bool checkpoint_activations_ = false;
 };
+
+// The length of the sequence travels with the bundle, as that of `position_ids`, since under sequence
+// parallelism the hidden states show a share of it only.
+nn::ForwardContext ContextFor(const Bundle& in, const RunOptions& options);
 
 // A model family: how it is recognised, built and listed. One registration per family.
 struct Preset {
@@ -111,6 +118,14 @@ struct Family {
   bool (*ignored_entry)(const std::string& name);
   // What `Run` understands from outside (the `forward` command), by Hugging Face's names.
   std::vector<std::string> inputs;
+  // Whether those fit the model; `source` begins the message. nullptr: models/input_check.h's
+  // CheckTextInputs.
+  absl::Status (*check_inputs)(const std::string& source, const Model& model,
+                               Bundle* inputs) = nullptr;
+  // Whether an entry of the Hub's files, or a parameter, belongs to a head rather than to what
+  // heads stand on. Entries of heads that a model does not have are passed over; a head that is
+  // missing, or of another shape, may be initialised afresh when that is asked for.
+  bool (*is_head)(const std::string& name) = nullptr;
 };
 
 const std::vector<const Family*>& Families();

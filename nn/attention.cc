@@ -1,16 +1,17 @@
 #include "nn/attention.h"
 
+#include <functional>
 #include <tuple>
 
 #include "ops/attention/attention.h"
 #include "ops/view/view.h"
 
 namespace tessera::nn {
-namespace {
 
 // B batch, T tokens, C hidden size, H this rank's heads, D head size.
 
 int64_t HeadDim(const SelfAttentionConfig& config) {
+  if (config.head_dim > 0) return config.head_dim;
   TESSERA_CHECK(config.num_heads > 0 && config.hidden_size % config.num_heads == 0,
                 "self_attention", "hidden size ", config.hidden_size, " does not divide into ",
                 config.num_heads, " heads");
@@ -22,21 +23,44 @@ Share HeadShare(const SelfAttentionConfig& config, const Group& group) {
                           : EvenShare(config.num_heads, group->size(), group->rank());
 }
 
-LinearConfig QkvConfig(const SelfAttentionConfig& config) {
-  const FeatureBlock heads = {config.hidden_size, HeadDim(config)};
+LinearConfig ProjectionConfig(const SelfAttentionConfig& config, int64_t parts) {
+  const int64_t inner = config.num_heads * HeadDim(config);
+  const FeatureBlock heads = {inner, HeadDim(config)};
   return {.in_features = config.hidden_size,
-          .out_features = 3 * config.hidden_size,
+          .out_features = parts * inner,
+          .bias = config.qkv_bias,
           .layout = config.layout,
           .weight_init = config.weight_init,
-          .blocks = {heads, heads, heads}};
+          .blocks = std::vector<FeatureBlock>(static_cast<size_t>(parts), heads)};
 }
 
 LinearConfig OutputConfig(const SelfAttentionConfig& config) {
-  return {.in_features = config.hidden_size,
+  const int64_t inner = config.num_heads * HeadDim(config);
+  return {.in_features = inner,
           .out_features = config.hidden_size,
+          .bias = config.output_bias,
           .layout = config.layout,
           .weight_init = config.output_init,
-          .blocks = {{config.hidden_size, HeadDim(config)}}};
+          .blocks = {{inner, HeadDim(config)}}};
+}
+
+namespace {
+
+std::vector<std::unique_ptr<ColumnParallelLinear>> MakeQkv(
+    const SelfAttentionConfig& config, const std::function<Scope(const std::string&)>& child) {
+  std::vector<std::unique_ptr<ColumnParallelLinear>> layers;
+  if (config.qkv_names.empty()) {
+    layers.push_back(std::make_unique<ColumnParallelLinear>(ProjectionConfig(config, 3),
+                                                            child(config.qkv_name)));
+    return layers;
+  }
+  TESSERA_CHECK(config.qkv_names.size() == 3, "self_attention", "q, k and v need three names, not ",
+                config.qkv_names.size());
+  for (const std::string& name : config.qkv_names) {
+    layers.push_back(
+        std::make_unique<ColumnParallelLinear>(ProjectionConfig(config, 1), child(name)));
+  }
+  return layers;
 }
 
 }  // namespace
@@ -46,20 +70,29 @@ SelfAttention::SelfAttention(const SelfAttentionConfig& config, const Scope& sco
       config_(config),
       head_dim_(HeadDim(config)),
       heads_(HeadShare(config, build().tensor_parallel)),
-      qkv_(QkvConfig(config), Child(config.qkv_name)),
+      qkv_(MakeQkv(config, [this](const std::string& name) { return Child(name); })),
       output_(OutputConfig(config), Child(config.output_name)),
       attn_dropout_(config.attention_dropout, Child("attn_dropout")),
       resid_dropout_(config.residual_dropout, Child("resid_dropout")) {}
 
+std::vector<Tensor> SelfAttention::Project(const Tensor& h_BTC, const ForwardContext& context) {
+  const int64_t h = heads_.count;
+  const auto split = [&](const Tensor& x, int64_t count) {
+    return Transpose(Reshape(x, {x.size(0), x.size(1), count, head_dim_}), 1, 2);
+  };
+  if (qkv_.size() == 1) {
+    return Split(split(qkv_[0]->Forward(h_BTC, context), 3 * h), {h, h, h}, 1);
+  }
+  const Tensor whole = qkv_[0]->Gather(h_BTC, context);
+  std::vector<Tensor> q_k_v;
+  for (const auto& layer : qkv_) q_k_v.push_back(split(layer->ForwardGathered(whole), h));
+  return q_k_v;
+}
+
 Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
                               const ForwardContext& context, KeyValueCache* cache, int layer) {
   return Call(h_BTC, [&] {
-    const Tensor qkv = qkv_.Forward(h_BTC, context);
-    const int64_t b = qkv.size(0);
-    const int64_t t = qkv.size(1);
-    const int64_t h = heads_.count;
-    const Tensor heads = Transpose(Reshape(qkv, {b, t, 3 * h, head_dim_}), 1, 2);
-    const std::vector<Tensor> q_k_v_BHTD = Split(heads, {h, h, h}, 1);
+    const std::vector<Tensor> q_k_v_BHTD = Project(h_BTC, context);
     Tensor k = q_k_v_BHTD[1];
     Tensor v = q_k_v_BHTD[2];
 
@@ -69,6 +102,7 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
     options.key_padding = masks.key_padding;
     options.query_document = masks.document;
     options.key_document = masks.document;
+    options.bias = masks.bias;
     if (cache != nullptr) {
       std::tie(k, v) = cache->Append(layer, k, v);
       options.query_offsets = CopyTo(cache->QueryOffsets(), k.device());
@@ -82,7 +116,8 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
       options.heads_total = config_.num_heads;
     }
     const Tensor o_BHTD = Attention(q_k_v_BHTD[0], k, v, options).output;
-    const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2), {b, t, h * head_dim_});
+    const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2),
+                                  {o_BHTD.size(0), o_BHTD.size(2), heads_.count * head_dim_});
     return resid_dropout_.Forward(output_.Forward(merged), context);
   });
 }

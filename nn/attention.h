@@ -4,11 +4,14 @@
 //   Tensor y_BTC = attn.Forward(h_BTC, masks, context, cache, layer);
 //
 // q, k and v come from one fused projection of three blocks, each split by heads, so that its
-// parameter stays one, as in the checkpoint. A rank may hold fewer heads than another, or none.
+// parameter stays one, as in the checkpoint, or from three layers where the checkpoint has three. A
+// rank may hold fewer heads than another, or none.
 #ifndef TESSERA_NN_ATTENTION_H_
 #define TESSERA_NN_ATTENTION_H_
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "nn/dropout.h"
 #include "nn/key_value_cache.h"
@@ -19,6 +22,7 @@ namespace tessera::nn {
 struct SelfAttentionConfig {
   int64_t hidden_size = 0;
   int64_t num_heads = 0;
+  int64_t head_dim = 0;  // 0: hidden_size / num_heads
   bool causal = true;
   double scale = 0.0;  // 0: 1 / sqrt(head size)
   double attention_dropout = 0.0;
@@ -26,14 +30,26 @@ struct SelfAttentionConfig {
   LinearLayout layout = LinearLayout::kOutIn;
   Init weight_init = Init::Normal(0.02);
   Init output_init = Init::Normal(0.02);
+  bool qkv_bias = true;
+  bool output_bias = true;
   std::string qkv_name = "c_attn";
+  // Three names: q, k and v are layers of their own (BERT, ViT) instead of the fused one.
+  std::vector<std::string> qkv_names = {};
   std::string output_name = "c_proj";
 };
+
+// The layers that such an attention is made of: the size of a head, this rank's heads, a projection
+// to `parts` of q, k and v, and the one behind the heads.
+int64_t HeadDim(const SelfAttentionConfig& config);
+Share HeadShare(const SelfAttentionConfig& config, const Group& group);
+LinearConfig ProjectionConfig(const SelfAttentionConfig& config, int64_t parts);
+LinearConfig OutputConfig(const SelfAttentionConfig& config);
 
 // Which keys count, beyond causality; undefined tensors mask nothing.
 struct AttentionMasks {
   Tensor key_padding;  // [B, Tk] bool: keys that count (Tk includes cached ones)
   Tensor document;     // [B, T] int32: tokens see their own document only; without cache
+  Tensor bias;  // [B or 1, this rank's heads, T, Tk], added to the scores (relative positions)
 };
 
 class SelfAttention : public Module {
@@ -48,10 +64,12 @@ class SelfAttention : public Module {
   int64_t local_heads() const { return heads_.count; }
 
  private:
+  // [B, H, T, D] each, H this rank's heads.
+  std::vector<Tensor> Project(const Tensor& h, const ForwardContext& context);
   const SelfAttentionConfig config_;
   const int64_t head_dim_;
-  const Share heads_;  // this rank's
-  ColumnParallelLinear qkv_;
+  const Share heads_;                                       // this rank's
+  std::vector<std::unique_ptr<ColumnParallelLinear>> qkv_;  // one fused, or q, k and v
   RowParallelLinear output_;
   Dropout attn_dropout_;
   Dropout resid_dropout_;

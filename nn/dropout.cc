@@ -21,4 +21,28 @@ Tensor Dropout::Forward(const Tensor& x, const ForwardContext& context) {
   });
 }
 
+Tensor Dropout::ForwardWhole(const Tensor& x, const ForwardContext& context) {
+  if (!training() || p_ == 0) return x;
+  return Call(x, [&] {
+    return tessera::Dropout(
+        x, {.p = p_, .key = NoiseKey(context.seed, path(), context.step, context.micro_batch)});
+  });
+}
+
+Tensor Dropout::ForwardFeatures(const Tensor& x, int64_t begin, int64_t features,
+                                const ForwardContext& context) {
+  if (!training() || p_ == 0) return x;
+  return Call(x, [&] {
+    DropoutOptions options{.p = p_,
+                           .key = NoiseKey(context.seed, path(), context.step, context.micro_batch),
+                           .global_shape = x.shape(),
+                           .begin = x.shape()};
+    const int last = x.ndim() - 1;
+    for (int d = 0; d < last; ++d) options.begin[d] = 0;
+    options.begin[last] = begin;
+    options.global_shape[last] = features;
+    return tessera::Dropout(x, options);
+  });
+}
+
 }  // namespace tessera::nn

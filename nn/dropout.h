@@ -16,6 +16,11 @@ class Dropout : public Module {
  public:
   Dropout(double p, const Scope& scope) : Module(scope), p_(p) {}
   Tensor Forward(const Tensor& x, const ForwardContext& context);
+  // Of a tensor that every rank has whole, under sequence parallelism too (a pooled [B, C]).
+  Tensor ForwardWhole(const Tensor& x, const ForwardContext& context);
+  // Of this rank's share of the last dim of a whole sequence: features [begin, ...) of `features`.
+  Tensor ForwardFeatures(const Tensor& x, int64_t begin, int64_t features,
+                         const ForwardContext& context);
   double p() const { return p_; }
   void set_p(double p) { p_ = p; }
 

@@ -29,17 +29,22 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids) {
     const Group& group = build().tensor_parallel;
     const Share share = VocabShare(config_.rows, group);
     const Tensor local =
-        Embedding(weight_.tensor, ids, {.vocab_begin = share.begin, .global_vocab = config_.rows});
+        Embedding(weight_.tensor, ids, {.vocab_begin = share.begin,
+                                     .global_vocab = config_.rows,
+                                     .padding_idx = config_.padding_idx});
     return ReduceFromGroup(local, group);
   });
 }
 
 ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope)
     : Module(scope),
+      config_(config),
       weight_(AddParameter("weight", Placement::Whole({config.rows, config.width}), config.init)) {}
 
 Tensor ReplicatedEmbedding::Forward(const Tensor& ids) {
-  return Call(ids, [&] { return Embedding(weight_.tensor, ids); });
+  return Call(ids, [&] {
+    return Embedding(weight_.tensor, ids, {.padding_idx = config_.padding_idx});
+  });
 }
 
 VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope)
@@ -50,14 +55,21 @@ VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope&
       weight_(
           AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {}
 
-Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context) {
+Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context,
+                                  const Tensor& bias) {
   return Call(h, [&] {
     const Group& group = build().tensor_parallel;
     const Tensor whole = build().sequence_parallel
                              ? AllGatherToGroup(h, 1, context.sequence_length, group)
                              : CopyToGroup(h, group);
-    return Linear(whole, weight_.tensor, Tensor(), LinearLayout::kOutIn);
+    return Linear(whole, weight_.tensor, bias, LinearLayout::kOutIn);
   });
+}
+
+Placement VocabParallelHead::BiasPlacement() const {
+  const int64_t vocab = weight_.placement.global_shape()[0];
+  const Share share = VocabShare(vocab, build().tensor_parallel);
+  return Placement::Split({vocab}, 0, {{vocab, share.begin, share.count}});
 }
 
 Tensor VocabParallelHead::Gather(const Tensor& local_logits) {

@@ -19,6 +19,7 @@ struct EmbeddingConfig {
   int64_t rows = 0;
   int64_t width = 0;
   Init init = Init::Normal(0.02);
+  int64_t padding_idx = -1;  // this row gets no gradient from look-ups; -1: every row does
 };
 
 class VocabParallelEmbedding : public Module {
@@ -40,6 +41,7 @@ class ReplicatedEmbedding : public Module {
   Tensor Forward(const Tensor& ids);
 
  private:
+  const EmbeddingConfig config_;
   Parameter& weight_;
 };
 
@@ -49,8 +51,10 @@ class VocabParallelHead : public Module {
   VocabParallelHead(Parameter& tied, const Scope& scope);
   VocabParallelHead(const EmbeddingConfig& config, const Scope& scope);
 
-  // h [..., C] (its share of the sequence under sequence parallelism) to this rank's columns.
-  Tensor Forward(const Tensor& h, const ForwardContext& context = {});
+  // h [..., C] (its share of the sequence under sequence parallelism) to this rank's columns, plus
+  // this rank's part of a bias (placed as BiasPlacement says) where defined.
+  Tensor Forward(const Tensor& h, const ForwardContext& context = {}, const Tensor& bias = {});
+  Placement BiasPlacement() const;
   // All columns, on every rank.
   Tensor Gather(const Tensor& local_logits);
   // `options` completed with the group and this rank's range of the vocabulary.

@@ -66,6 +66,20 @@ std::pair<Tensor, Tensor> KeyValueCache::Append(int layer_index, const Tensor& k
   return {Slice(layer.k, 2, 0, longest), Slice(layer.v, 2, 0, longest)};
 }
 
+bool KeyValueCache::HasMemory(int layer) const {
+  return layers_.at(static_cast<size_t>(layer)).memory_k.defined();
+}
+
+void KeyValueCache::SetMemory(int layer, const Tensor& k, const Tensor& v) {
+  layers_.at(static_cast<size_t>(layer)).memory_k = k.Detach();
+  layers_.at(static_cast<size_t>(layer)).memory_v = v.Detach();
+}
+
+std::pair<Tensor, Tensor> KeyValueCache::Memory(int layer) const {
+  const Layer& kept = layers_.at(static_cast<size_t>(layer));
+  return {kept.memory_k, kept.memory_v};
+}
+
 void KeyValueCache::EndStep() {
   for (size_t b = 0; b < lengths_.size(); ++b) lengths_[b] += new_tokens_[b];
   std::fill(new_tokens_.begin(), new_tokens_.end(), 0);
@@ -85,9 +99,9 @@ void KeyValueCache::Reorder(const std::vector<int64_t>& rows) {
   std::vector<int64_t> lengths;
   for (int64_t row : rows) lengths.push_back(lengths_.at(static_cast<size_t>(row)));
   for (Layer& layer : layers_) {
-    if (!layer.k.defined()) continue;
-    layer.k = IndexSelect(layer.k, 0, CopyTo(index, layer.k.device()));
-    layer.v = IndexSelect(layer.v, 0, CopyTo(index, layer.v.device()));
+    for (Tensor* t : {&layer.k, &layer.v, &layer.memory_k, &layer.memory_v}) {
+      if (t->defined()) *t = IndexSelect(*t, 0, CopyTo(index, t->device()));
+    }
   }
   lengths_ = std::move(lengths);
   new_tokens_.assign(lengths_.size(), 0);

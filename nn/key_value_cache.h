@@ -29,6 +29,12 @@ class KeyValueCache {
   // Writes a layer's new keys and values behind the row's old ones; returns views of all, [B, G,
   // longest, D]. Row b's keys beyond lengths()[b] + new_tokens[b] are not to be looked at.
   std::pair<Tensor, Tensor> Append(int layer, const Tensor& k, const Tensor& v);
+  // Keys and values of a source sequence (an encoder's), [B, G, S, D]: set once, the same for all
+  // steps.
+  bool HasMemory(int layer) const;
+  void SetMemory(int layer, const Tensor& k, const Tensor& v);
+  std::pair<Tensor, Tensor> Memory(int layer) const;
+
   // The step is over: its tokens now count.
   void EndStep();
 
@@ -43,6 +49,8 @@ class KeyValueCache {
   struct Layer {
     Tensor k;  // [B, G, capacity, D]
     Tensor v;
+    Tensor memory_k;  // [B, G, S, D]
+    Tensor memory_v;
   };
   void Grow(Layer& layer, const Tensor& k, int64_t needed) const;
 

@@ -56,12 +56,19 @@ ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Sco
 
 Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) {
   return Call(x, [&] {
-    const Group& group = build().tensor_parallel;
-    const Tensor whole = build().sequence_parallel
-                             ? AllGatherToGroup(x, 1, context.sequence_length, group)
-                             : CopyToGroup(x, group);
-    return Linear(whole, weight_.tensor, OrUndefined(bias_), config_.layout);
+    return Linear(Gather(x, context), weight_.tensor, OrUndefined(bias_), config_.layout);
   });
+}
+
+Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& context) {
+  const Group& group = build().tensor_parallel;
+  return build().sequence_parallel ? AllGatherToGroup(x, 1, context.sequence_length, group)
+                                   : CopyToGroup(x, group);
+}
+
+Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole) {
+  return Call(whole,
+              [&] { return Linear(whole, weight_.tensor, OrUndefined(bias_), config_.layout); });
 }
 
 RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& scope)
@@ -96,6 +103,8 @@ ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scop
   if (config.bias) {
     bias_ = &AddParameter("bias", Placement::Whole({config.out_features}), config.bias_init);
   }
+  if (!config.on_sequence_share || !build().sequence_parallel) return;
+  for (const auto& p : own_parameters()) p->gradient_group = build().tensor_parallel;
 }
 
 Tensor ReplicatedLinear::Forward(const Tensor& x) {

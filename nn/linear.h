@@ -36,6 +36,9 @@ struct LinearConfig {
   // How the split dim (outputs of a column-, inputs of a row-parallel layer) is divided; empty: one
   // block of single features.
   std::vector<FeatureBlock> blocks = {};
+  // Of a ReplicatedLinear: under sequence parallelism it is given this rank's share of the sequence,
+  // and its gradients are marked to be summed over the group.
+  bool on_sequence_share = false;
 };
 
 class ColumnParallelLinear : public Module {
@@ -44,6 +47,10 @@ class ColumnParallelLinear : public Module {
   // x [..., in] on every rank (its share of the sequence under sequence parallelism) to this
   // rank's [..., out share].
   Tensor Forward(const Tensor& x, const ForwardContext& context = {});
+  // The same in two steps, for layers that share an input (separate q, k and v): what `Gather`
+  // gives goes to `ForwardGathered` of each of them, and is communicated once.
+  Tensor Gather(const Tensor& x, const ForwardContext& context = {});
+  Tensor ForwardGathered(const Tensor& whole);
 
  private:
   const LinearConfig config_;

@@ -1,27 +1,56 @@
 #include "nn/mlp.h"
 
+#include "ops/elementwise/elementwise.h"
+
 namespace tessera::nn {
+namespace {
+
+LinearConfig UpConfig(const MlpConfig& config) {
+  return {.in_features = config.hidden_size,
+          .out_features = config.inner_size,
+          .bias = config.bias,
+          .layout = config.layout,
+          .weight_init = config.weight_init};
+}
+
+Share InnerShare(const MlpConfig& config, const Group& group) {
+  return group == nullptr ? Share{0, config.inner_size}
+                          : EvenShare(config.inner_size, group->size(), group->rank());
+}
+
+}  // namespace
 
 Mlp::Mlp(const MlpConfig& config, const Scope& scope)
     : Module(scope),
       activation_(config.activation),
-      up_({.in_features = config.hidden_size,
-           .out_features = config.inner_size,
-           .layout = config.layout,
-           .weight_init = config.weight_init},
-          Child(config.up_name)),
+      inner_size_(config.inner_size),
+      inner_(InnerShare(config, build().tensor_parallel)),
+      gate_(config.gate_name.empty() ? nullptr
+                                     : std::make_unique<ColumnParallelLinear>(
+                                           UpConfig(config), Child(config.gate_name))),
+      up_(UpConfig(config), Child(config.up_name)),
       down_({.in_features = config.inner_size,
              .out_features = config.hidden_size,
+             .bias = config.bias,
              .layout = config.layout,
              .weight_init = config.output_init},
             Child(config.down_name)),
+      inner_dropout_(config.inner_dropout, Child("inner_dropout")),
       dropout_(config.dropout, Child("dropout")) {
   TESSERA_CHECK(activation_ != nullptr, "mlp", "no activation given");
 }
 
 Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) {
   return Call(h, [&] {
-    return dropout_.Forward(down_.Forward(activation_(up_.Forward(h, context))), context);
+    Tensor inner;
+    if (gate_ == nullptr) {
+      inner = activation_(up_.Forward(h, context));
+    } else {
+      const Tensor whole = up_.Gather(h, context);
+      inner = Mul(activation_(gate_->ForwardGathered(whole)), up_.ForwardGathered(whole));
+    }
+    inner = inner_dropout_.ForwardFeatures(inner, inner_.begin, inner_size_, context);
+    return dropout_.Forward(down_.Forward(inner), context);
   });
 }
 

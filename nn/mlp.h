@@ -1,7 +1,9 @@
-// The feed-forward part of a transformer block: up, activation, down.
+// The feed-forward part of a transformer block: up, activation, down; or, gated (Shazeer 2020,
+// "GLU variants"), down(activation(gate(h)) * up(h)).
 #ifndef TESSERA_NN_MLP_H_
 #define TESSERA_NN_MLP_H_
 
+#include <memory>
 #include <string>
 
 #include "nn/activation.h"
@@ -14,10 +16,13 @@ struct MlpConfig {
   int64_t hidden_size = 0;
   int64_t inner_size = 0;
   Activation activation = nullptr;  // required
-  double dropout = 0.0;
+  double dropout = 0.0;             // of the result
+  double inner_dropout = 0.0;       // of what goes into `down`
+  bool bias = true;
   LinearLayout layout = LinearLayout::kOutIn;
   Init weight_init = Init::Normal(0.02);
   Init output_init = Init::Normal(0.02);
+  std::string gate_name = {};  // empty: no gate
   std::string up_name = "c_fc";
   std::string down_name = "c_proj";
 };
@@ -30,8 +35,12 @@ class Mlp : public Module {
 
  private:
   const Activation activation_;
+  const int64_t inner_size_;
+  const Share inner_;                           // this rank's inner features
+  std::unique_ptr<ColumnParallelLinear> gate_;  // null: no gate
   ColumnParallelLinear up_;
   RowParallelLinear down_;
+  Dropout inner_dropout_;
   Dropout dropout_;
 };
 

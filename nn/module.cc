@@ -12,8 +12,9 @@ namespace {
 
 thread_local const Module* current_module = nullptr;
 
-// Fills the local part of a parameter with its numbers.
-void Initialise(const Parameter& p, uint64_t seed) {
+}  // namespace
+
+void InitialiseParameter(const Parameter& p, uint64_t seed) {
   if (p.tensor.device().is_meta()) return;
   if (p.init.kind != Init::Kind::kNormal) {
     Fill(p.tensor, p.init.kind == Init::Kind::kOnes ? 1.0 : 0.0);
@@ -31,16 +32,21 @@ void Initialise(const Parameter& p, uint64_t seed) {
                   key, {.mean = 0.0, .stddev = p.init.stddev});
     const Tensor on_device = CopyTo(values, p.tensor.device());
     CopyInto(BoxView(p.tensor, {box.local_begin, box.global.size}), on_device);
+    const int64_t zero = p.init.zero_row - box.global.begin[0];
+    if (p.init.zero_row < 0 || zero < 0 || zero >= box.global.size[0]) continue;
+    Box row = {box.local_begin, box.global.size};
+    row.begin[0] += zero;
+    row.size[0] = 1;
+    Fill(BoxView(p.tensor, row), 0.0);
   }
 }
-
-}  // namespace
 
 Module::Module(const Scope& scope) : path_(scope.path), build_(scope.build) {
   if (scope.parent != nullptr) scope.parent->children_.push_back(this);
 }
 
 Scope Module::Child(const std::string& name) {
+  if (name.empty()) return {path_, this, build_};
   return {path_.empty() ? name : path_ + "." + name, this, build_};
 }
 
@@ -51,7 +57,7 @@ Parameter& Module::AddParameter(const std::string& name, const Placement& placem
   p->placement = placement;
   p->init = init;
   p->tensor = Empty(placement.local_shape(), build_->dtype, build_->device);
-  if (build_->initialise) Initialise(*p, build_->seed);
+  if (build_->initialise) InitialiseParameter(*p, build_->seed);
   RequireGrad(p->tensor);
   parameters_.push_back(std::move(p));
   if (build_->on_parameter) build_->on_parameter(*parameters_.back());

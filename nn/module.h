@@ -44,10 +44,13 @@ struct Init {
   enum class Kind { kZeros, kOnes, kNormal };
   Kind kind = Kind::kZeros;
   double stddev = 0.0;
+  int64_t zero_row = -1;  // this row (of the global parameter) is zeros: a table's padding
 
   static Init Zeros() { return {}; }
   static Init Ones() { return {Kind::kOnes, 0.0}; }
-  static Init Normal(double stddev) { return {Kind::kNormal, stddev}; }
+  static Init Normal(double stddev, int64_t zero_row = -1) {
+    return {Kind::kNormal, stddev, zero_row};
+  }
 };
 
 struct Parameter {
@@ -62,6 +65,9 @@ struct Parameter {
   // them: norms under sequence parallelism. nullptr: none.
   Group gradient_group;
 };
+
+// Gives a parameter (this rank's part, whatever it holds) its first numbers; nothing on meta.
+void InitialiseParameter(const Parameter& p, uint64_t seed);
 
 // What all layers of a model are built with.
 struct BuildContext {
@@ -149,6 +155,7 @@ class Module {
   void RemoveHooks(int id);
 
  protected:
+  // An empty name gives a child whose parameters are called as this module's own.
   Scope Child(const std::string& name);
   // `name` is relative ("weight"). The reference stays valid as long as the module.
   Parameter& AddParameter(const std::string& name, const Placement& placement, const Init& init);

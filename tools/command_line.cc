@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/nearest_name.h"
@@ -17,6 +18,8 @@ namespace tessera::tools {
 namespace {
 
 constexpr int kMostThreads = 4096;
+// The payload of a failure that another rank prints.
+constexpr char kReported[] = "tessera.reported";
 
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
@@ -161,16 +164,23 @@ absl::StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::stri
   return ids;
 }
 
+absl::Status AlreadyReported(absl::Status status) {
+  status.SetPayload(kReported, absl::Cord());
+  return status;
+}
+
 int ReportFailure(const absl::Status& status) {
   if (status.ok() || status.code() == absl::StatusCode::kCancelled) return 0;
+  const bool is_usage = status.code() == absl::StatusCode::kInvalidArgument ||
+                        status.code() == absl::StatusCode::kNotFound;
+  const int code = is_usage ? 2 : 1;
+  if (status.GetPayload(kReported).has_value()) return code;
   std::string line = "error: " + Message(status);
   std::replace_if(
       line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   line += '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);
-  const bool is_usage = status.code() == absl::StatusCode::kInvalidArgument ||
-                        status.code() == absl::StatusCode::kNotFound;
-  return is_usage ? 2 : 1;
+  return code;
 }
 
 }  // namespace tessera::tools

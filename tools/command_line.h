@@ -44,6 +44,9 @@ std::string WithThousands(int64_t value);
 // "1,2,3" as numbers; InvalidArgument naming `flag` and the part that is none.
 absl::StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_view text);
 
+// A failure that another rank prints: its exit code remains, its line is left out.
+absl::Status AlreadyReported(absl::Status status);
+
 // Prints the line of a failure, and gives the exit code.
 int ReportFailure(const absl::Status& status);
 

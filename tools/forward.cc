@@ -9,6 +9,7 @@
 #include "autograd/autograd.h"
 #include "core/safetensors.h"
 #include "models/hub/load_model.h"
+#include "models/input_check.h"
 #include "models/model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -55,56 +56,6 @@ absl::StatusOr<Bundle> ReadInputs(const std::string& path, const models::Family&
   return inputs;
 }
 
-// Values of an integer tensor must lie in [0, limit), or be `also`.
-absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
-                        const char* meaning) {
-  const std::vector<int64_t> values = t.ToVector<int64_t>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    if ((values[i] >= 0 && values[i] < limit) || values[i] == also) continue;
-    const auto columns = static_cast<size_t>(t.size(-1));
-    return InvalidArgument(where, ": ", values[i], " (row ", i / columns, ", position ",
-                           i % columns, ") is beyond the model's ", meaning, " of ", limit);
-  }
-  return absl::OkStatus();
-}
-
-// What a text model takes: [batch, tokens] integers, all of one shape.
-absl::Status CheckTextInputs(const std::string& path, const Model& model, Bundle* inputs) {
-  if (!inputs->has("input_ids")) return InvalidArgument(path, ": 'input_ids' is missing");
-  const Shape shape = inputs->at("input_ids").shape();
-  if (shape.ndim() != 2 || shape.numel() == 0) {
-    return InvalidArgument(path, ": 'input_ids' has shape ", shape,
-                           "; it must be [batch, tokens], neither of them 0");
-  }
-  for (const char* name : {"input_ids", "attention_mask", "position_ids", "labels"}) {
-    if (!inputs->has(name)) continue;
-    const Tensor& t = inputs->at(name);
-    if (std::string(name) == "position_ids" && t.shape() == Shape{1, shape[1]}) {
-      inputs->set(name, t.AsStrided(shape, {0, 1}, t.offset()).ContiguousCopy());
-    } else if (t.shape() != shape) {
-      return InvalidArgument(path, ": '", name, "' has shape ", t.shape(), ", 'input_ids' ", shape);
-    }
-    if (IsFloating(t.dtype()) && std::string(name) != "attention_mask") {
-      return InvalidArgument(path, ": '", name, "' must hold integers");
-    }
-  }
-  TESSERA_RETURN_IF_ERROR(CheckRange(path + ": 'input_ids'", inputs->at("input_ids"),
-                                     model.vocab_size(), 0, "vocabulary"));
-  if (inputs->has("labels")) {
-    TESSERA_RETURN_IF_ERROR(CheckRange(path + ": 'labels'", inputs->at("labels"),
-                                       model.vocab_size(), -100, "vocabulary"));
-  }
-  const int64_t positions = model.max_positions();
-  if (positions == 0) return absl::OkStatus();
-  if (inputs->has("position_ids")) {
-    return CheckRange(path + ": 'position_ids'", inputs->at("position_ids"), positions, 0,
-                      "positions");
-  }
-  if (shape[1] <= positions) return absl::OkStatus();
-  return InvalidArgument(path, ": 'input_ids' has ", shape[1], " tokens a row; the model has ",
-                         positions, " positions");
-}
-
 absl::Status WriteTensors(const std::string& path,
                           const std::vector<std::pair<std::string, Tensor>>& tensors) {
   std::vector<SafetensorsEntry> entries;
@@ -146,7 +97,9 @@ absl::Status RunForward(const ForwardFlags& flags) {
   const models::Family& family =
       *models::FindFamily(model->config().at("model_type").get<std::string>());
   TESSERA_ASSIGN_OR_RETURN(Bundle inputs, ReadInputs(flags.inputs, family, build));
-  TESSERA_RETURN_IF_ERROR(CheckTextInputs(flags.inputs, *model, &inputs));
+  const auto check =
+      family.check_inputs == nullptr ? models::CheckTextInputs : family.check_inputs;
+  TESSERA_RETURN_IF_ERROR(check(flags.inputs, *model, &inputs));
   if (!flags.grads.empty() && !inputs.has("labels")) {
     return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");
   }

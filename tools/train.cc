@@ -5,9 +5,14 @@
 #include <string>
 
 #include "core/file.h"
+#include "dist/comm/world.h"
+#include "dist/mesh/mesh.h"
+#include "dist/mesh/unshard.h"
 #include "models/hub/save_model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/parallel_command.h"
+#include "train/agreement.h"
 #include "train/run_setup.h"
 #include "train/stop_signal.h"
 #include "train/trainer.h"
@@ -46,28 +51,69 @@ absl::StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainF
   return config;
 }
 
-absl::Status RunTrain(const CLI::App& command, const TrainFlags& flags) {
-  TESSERA_ASSIGN_OR_RETURN(const train::RunConfig config, Configure(command, flags));
-  const train::StopSignals signals;  // from now on: one that comes while data are read counts too
-  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config));
-  TESSERA_RETURN_IF_ERROR(WriteOut(Concat(
+// "; 8 ranks: dp 2, pp 1, tp 4", nothing for one.
+std::string Ranks(const dist::Mesh& mesh) {
+  if (mesh.world()->size() == 1) return "";
+  return Concat("; ", mesh.world()->size(), " ranks: dp ", mesh.dp()->size(), ", pp ",
+                mesh.pp()->size(), ", tp ", mesh.tp()->size());
+}
+
+// The model as a Hugging Face folder: written by the printing rank, from the parts of those that
+// share its copy.
+absl::Status SaveTrainedModel(const train::RunSetup& setup, const dist::Mesh& mesh,
+                              const std::string& folder) {
+  if (mesh.dp()->rank() == 0) {
+    models::SaveOptions options;
+    options.gather = [&](nn::Parameter& p) {
+      return dist::Unshard(p.tensor, p.placement, mesh.tp());
+    };
+    options.write = mesh.prints();
+    TESSERA_RETURN_IF_ERROR(
+        models::SaveModel(*setup.model, folder, setup.tokenizer.get(), options));
+  }
+  return train::Agree(mesh, absl::OkStatus());
+}
+
+absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& options,
+                         const dist::World& world) {
+  TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
+  const auto say = [&](const std::string& text) {
+    return mesh.prints() ? WriteOut(text) : absl::OkStatus();
+  };
+  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh));
+  TESSERA_RETURN_IF_ERROR(say(Concat(
       "model ", config.model, ": ", WithThousands(setup.model->ParameterCount()), " parameters; ",
       WithThousands(setup.train_data->size()), " training samples of ", setup.config.seq_len,
-      " tokens\nconfiguration: ", setup.config.ToJson().dump(), "\n")));
-  train::Trainer trainer(setup.config, *setup.model, setup.train_data, setup.val_data);
-  train::TrainOptions options;
-  options.resume = command.count("--resume") > 0;
-  options.resume_from = flags.resume;
+      " tokens", Ranks(mesh), "\nconfiguration: ", setup.config.ToJson().dump(), "\n")));
+  train::Trainer trainer(setup.config, *setup.model, setup.train_data, setup.val_data, mesh);
   TESSERA_ASSIGN_OR_RETURN(const train::TrainResult result, trainer.Train(options));
   if (!result.stopped_by.empty()) {
-    return WriteOut(Concat("stopped at step ", result.state.step, " of ", result.state.total_steps,
-                           " by ", result.stopped_by, "; saved ",
-                           train::CheckpointPath(config.out, result.state.step),
-                           "; the same command with --resume goes on\n"));
+    return say(Concat("stopped at step ", result.state.step, " of ", result.state.total_steps,
+                      " by ", result.stopped_by, "; saved ",
+                      train::CheckpointPath(config.out, result.state.step),
+                      "; the same command with --resume goes on\n"));
   }
   const std::string folder = JoinPath(config.out, "model");
-  TESSERA_RETURN_IF_ERROR(models::SaveModel(*setup.model, folder, setup.tokenizer.get()));
-  return WriteOut(Concat("trained ", result.state.step, " steps; the model is in ", folder, "\n"));
+  TESSERA_RETURN_IF_ERROR(SaveTrainedModel(setup, mesh, folder));
+  return say(Concat("trained ", result.state.step, " steps; the model is in ", folder, "\n"));
+}
+
+absl::Status RunTrain(const CLI::App& command, const TrainFlags& flags) {
+  absl::StatusOr<train::RunConfig> config = Configure(command, flags);
+  const train::RunConfig known = config.ok() ? *config : train::RunConfig();
+  TESSERA_ASSIGN_OR_RETURN(const dist::World world,
+                           dist::OpenWorld({.device = known.device,
+                                            .check_collectives = known.check_collectives,
+                                            .collective_timeout = known.collective_timeout}));
+  const train::StopSignals signals;  // from now on: one that comes while data are read counts too
+  return RunOnRanks(world, [&]() -> absl::Status {
+    const dist::Mesh whole(world.communicator, {});
+    TESSERA_RETURN_IF_ERROR(train::Agree(whole, config.status()));
+    train::TrainOptions options;
+    options.resume = command.count("--resume") > 0;
+    options.resume_from = flags.resume;
+    return TrainOnRank(*config, options, world);
+  });
 }
 
 }  // namespace

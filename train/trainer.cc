@@ -132,6 +132,7 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   const StopSignals signals;
   signals_ = &signals;
   TESSERA_RETURN_IF_ERROR(Begin(options));
+  begun_at_ = state_.step;
   model_.Train();
   int64_t stop = 0;
   {
@@ -156,6 +157,7 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
 int64_t Trainer::ReasonToStop() const {
   if (signals_->received() != 0) return signals_->received();
   if (state_.should_stop) return kStopCallback;
+  if (state_.step == begun_at_) return 0;  // a limit that is too short still makes progress
   const bool late = config_.time_limit > 0 && SecondsSince(started_) >= config_.time_limit;
   return late ? kStopTimeLimit : 0;
 }

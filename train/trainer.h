@@ -166,6 +166,7 @@ class Trainer {
   double seconds_ = 0;
   PhaseClock phases_;
   int64_t saved_step_ = -1;
+  int64_t begun_at_ = 0;  // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };
 

@@ -35,6 +35,19 @@ std::vector<std::string> GatherStrings(Communicator& world, const std::string& m
   return all;
 }
 
+std::string BroadcastString(Communicator& world, const std::string& text, int root) {
+  if (world.size() == 1) return text;
+  const bool gives = world.rank() == root;
+  const Tensor length = Tensor::FromVector<int64_t>({gives ? std::ssize(text) : 0}, {1});
+  world.Broadcast(length, root)->Wait();
+  const Tensor bytes = Empty({*length.data<int64_t>()}, DType::kUInt8);
+  if (bytes.numel() == 0) return "";
+  if (gives) std::memcpy(bytes.raw_data(), text.data(), text.size());
+  world.Broadcast(bytes, root)->Wait();
+  return std::string(static_cast<const char*>(bytes.raw_data()),
+                     static_cast<size_t>(bytes.numel()));
+}
+
 absl::Status AgreeOnStatus(Communicator& world, const absl::Status& mine) {
   const std::vector<std::string> all = GatherStrings(world, Encode(mine));
   const auto first =

@@ -3,7 +3,7 @@
 //   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world, OpenMyFiles()));   // all ranks go on, or none
 //   const std::vector<std::string> hosts = GatherStrings(*world, hostname);
 //
-// Both are collective and work on every communicator.
+// All are collective and work on every communicator.
 #ifndef TESSERA_DIST_COMM_AGREEMENT_H_
 #define TESSERA_DIST_COMM_AGREEMENT_H_
 
@@ -21,6 +21,9 @@ absl::Status AgreeOnStatus(Communicator& world, const absl::Status& mine);
 
 // Every rank's string, in the order of the ranks; any bytes.
 std::vector<std::string> GatherStrings(Communicator& world, const std::string& mine);
+
+// The text of rank `root`; what the others give is not looked at.
+std::string BroadcastString(Communicator& world, const std::string& text, int root = 0);
 
 }  // namespace tessera::dist
 

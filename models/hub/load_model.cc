@@ -47,9 +47,20 @@ bool IsWhole(const Model& model) {
   return model.block_range() == std::pair<int, int>(0, model.num_blocks());
 }
 
-// Finds an entry for every parameter that is not tied, and none left over.
+bool IsHead(const Family& family, const std::string& name) {
+  return family.is_head != nullptr && family.is_head(name);
+}
+
+bool SameShape(const Match& match, const WeightFiles& weights) {
+  const Shape& expected = match.parameter->placement.global_shape();
+  return weights.Find(match.entry)->shape == std::vector<int64_t>(expected.begin(), expected.end());
+}
+
+// Finds an entry for every parameter that is not tied, and none left over. With `fresh`, parameters
+// of a head without an entry of the right shape go there.
 absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles& weights,
-                                                const std::string& folder) {
+                                                const std::string& folder,
+                                                std::vector<nn::Parameter*>* fresh) {
   const Family& family = FamilyOf(model);
   std::vector<Match> matches;
   std::vector<std::string> missing;
@@ -66,16 +77,25 @@ absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles&
     const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
       return weights.Find(name) != nullptr;
     });
+    const bool replaceable = fresh != nullptr && IsHead(family, parameter->name);
     if (found == names.end()) {
-      missing.push_back(parameter->name);
+      if (replaceable) {
+        fresh->push_back(parameter);
+      } else {
+        missing.push_back(parameter->name);
+      }
+    } else if (const Match match = {parameter, *found};
+               replaceable && !SameShape(match, weights)) {
+      fresh->push_back(parameter);
     } else {
-      matches.push_back({parameter, *found});
+      matches.push_back(match);
     }
   }
   std::vector<std::string> unknown;
   for (std::string& name : weights.Names()) {
     if (known.count(name) != 0) continue;
     if (family.ignored_entry != nullptr && family.ignored_entry(name)) continue;
+    if (IsHead(family, name)) continue;
     unknown.push_back(std::move(name));
   }
   // A pipeline stage leaves the other stages' tensors alone.
@@ -94,8 +114,7 @@ absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles&
 absl::Status CheckMatch(const Match& match, const WeightFiles& weights) {
   const SafetensorsFile::Entry& entry = *weights.Find(match.entry);
   const Shape& expected = match.parameter->placement.global_shape();
-  const std::vector<int64_t> sizes(expected.begin(), expected.end());
-  if (entry.shape != sizes) {
+  if (!SameShape(match, weights)) {
     std::string found;
     for (int64_t size : entry.shape) found += Concat(found.empty() ? "" : ", ", size);
     return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry, "' has shape [",
@@ -106,6 +125,22 @@ absl::Status CheckMatch(const Match& match, const WeightFiles& weights) {
     return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry,
                            "' has elements of type ", entry.dtype,
                            "; weights must be F16, BF16, F32 or F64");
+  }
+  return absl::OkStatus();
+}
+
+// As LoadWeights; with `fresh`, as LoadWeightsBesidesHead.
+absl::Status LoadMatching(Model& model, const std::string& folder,
+                                 std::vector<nn::Parameter*>* fresh) {
+  TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Match> matches,
+                           MatchEntries(model, weights, folder, fresh));
+  for (const Match& match : matches) TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights));
+  if (model.build().device.is_meta()) return absl::OkStatus();
+  for (const Match& match : matches) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
+    const Tensor& mine = match.parameter->tensor;
+    CopyGlobalToLocal(match.parameter->placement, CopyTo(whole, mine.device()), mine.Detach());
   }
   return absl::OkStatus();
 }
@@ -133,21 +168,33 @@ absl::StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_pres
 }
 
 absl::Status LoadWeights(Model& model, const std::string& folder) {
-  TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<Match> matches, MatchEntries(model, weights, folder));
-  for (const Match& match : matches) TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights));
-  if (model.build().device.is_meta()) return absl::OkStatus();
-  for (const Match& match : matches) {
-    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
-    const Tensor& mine = match.parameter->tensor;
-    CopyGlobalToLocal(match.parameter->placement, CopyTo(whole, mine.device()), mine.Detach());
+  return LoadMatching(model, folder, nullptr);
+}
+
+absl::StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model,
+                                                                const std::string& folder) {
+  std::vector<nn::Parameter*> fresh;
+  TESSERA_RETURN_IF_ERROR(LoadMatching(model, folder, &fresh));
+  std::vector<std::string> names;
+  for (const nn::Parameter* parameter : fresh) {
+    nn::InitialiseParameter(*parameter, model.build().seed);
+    names.push_back(parameter->name);
   }
-  return absl::OkStatus();
+  return names;
 }
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
                                                  const LoadOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadModelConfig(folder_or_preset));
+  TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadModelConfig(folder_or_preset));
+  if (options.config_changes.is_object()) {
+    for (const auto& [key, value] : options.config_changes.items()) {
+      if (value.is_null()) {
+        config.erase(key);
+      } else {
+        config[key] = value;
+      }
+    }
+  }
   const bool is_folder = IsDirectory(folder_or_preset);
   const std::string source =
       is_folder ? JoinPath(folder_or_preset, "config.json") : folder_or_preset;
@@ -164,10 +211,19 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_pr
   nn::BuildContext dry = build;
   dry.device = Device::Meta(build.device.is_meta() ? build.device.target : build.device.type);
   dry.on_parameter = nullptr;
+  const auto load = [&](Model& model) -> absl::StatusOr<std::vector<std::string>> {
+    if (options.ignore_mismatched_sizes) return LoadWeightsBesidesHead(model, folder_or_preset);
+    TESSERA_RETURN_IF_ERROR(LoadWeights(model, folder_or_preset));
+    return std::vector<std::string>();
+  };
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> shapes, BuildNamed(source, config, dry));
-  TESSERA_RETURN_IF_ERROR(LoadWeights(*shapes, folder_or_preset));
+  TESSERA_RETURN_IF_ERROR(load(*shapes).status());
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildNamed(source, config, build));
-  TESSERA_RETURN_IF_ERROR(LoadWeights(*model, folder_or_preset));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> fresh, load(*model));
+  if (!fresh.empty() && options.warn != nullptr) {
+    options.warn(Concat(folder_or_preset, ": ", fresh.size() == 1 ? "a tensor" : "tensors",
+                        " of the head not there in this shape, initialised: ", Quoted(fresh)));
+  }
   return model;
 }
 

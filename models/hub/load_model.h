@@ -7,13 +7,15 @@
 // model.safetensors.index.json with its shards, in float16, bfloat16, float32 or float64; they are
 // cast to the dtype that is asked for. Tensors are found under the parameter's own name or under
 // what else the family knows it by (without the `transformer.` prefix, say); buffers are passed
-// over; the extra copy of a tied parameter is accepted, and stands in where the other is missing.
+// over, and so are the entries of heads that the model does not have; the extra copy of a tied parameter is accepted, and stands in where the other is missing.
 // Each rank of a tensor-parallel group takes its part, by the parameter's placement.
 #ifndef TESSERA_MODELS_HUB_LOAD_MODEL_H_
 #define TESSERA_MODELS_HUB_LOAD_MODEL_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "models/model.h"
@@ -27,6 +29,14 @@ struct LoadOptions {
   nn::BuildContext build = {};
   // A preset, or a folder without weights, is an error instead of a freshly initialised model.
   bool require_weights = false;
+  // Keys that replace those of config.json before the model is built ({"architectures": [...]});
+  // null removes one. For labels see SetLabels in models/classification.h.
+  nlohmann::json config_changes = nullptr;
+  // Parameters of a head (Family::is_head) that the files lack, or have in another shape, are
+  // initialised (with build.seed) instead of being an error.
+  bool ignore_mismatched_sizes = false;
+  // Given the one line that names them.
+  std::function<void(const std::string&)> warn = nullptr;
 };
 
 // Reads `folder`/config.json, or takes the configuration of a preset. NotFound (naming what could
@@ -42,6 +52,11 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_pr
 // Copies the folder's weights into a model built from its configuration; on the meta device it
 // checks that they fit. Nothing is written if they do not.
 absl::Status LoadWeights(Model& model, const std::string& folder);
+
+// The same, but parameters of a head that the files lack or have in another shape are initialised.
+// Returns their names.
+absl::StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model,
+                                                                const std::string& folder);
 
 }  // namespace tessera::models
 

@@ -154,8 +154,10 @@ absl::Status SaveModel(Model& model, const std::string& folder, const data::Toke
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, "config.json"), Text(config)));
   const json generation = options.generation_config.is_null() ? GenerationConfigToSave(config)
                                                               : options.generation_config;
-  TESSERA_RETURN_IF_ERROR(
-      WriteFileAtomically(JoinPath(path, "generation_config.json"), Text(generation)));
+  if (model.num_cache_layers() > 0) {
+    TESSERA_RETURN_IF_ERROR(
+        WriteFileAtomically(JoinPath(path, "generation_config.json"), Text(generation)));
+  }
   const std::vector<Shard> shards = CutIntoShards(parameters, options.max_shard_bytes);
   for (const Shard& shard : shards) TESSERA_RETURN_IF_ERROR(WriteShard(shard, path, options));
   TESSERA_RETURN_IF_ERROR(WriteIndex(shards, path));

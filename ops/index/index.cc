@@ -33,8 +33,10 @@ void SetDims(const Tensor& x, int dim, Args& args) {
 
 DType GradDTypeFor(const Tensor& x) { return IsLeaf(x) ? GradDType(x) : x.dtype(); }
 
-// Both look-ups: slices `indices` of x, zeros for those outside of [begin, begin + size).
-Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, int64_t begin) {
+// Both look-ups: slices `indices` of x, zeros for those outside of [begin, begin + size). Index `skip`
+// gets no gradient.
+Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, int64_t begin,
+            int64_t skip = -1) {
   const Tensor xc = x.ContiguousCopy();
   const Tensor ids = indices.ContiguousCopy();
   TakeArgs args{};
@@ -55,7 +57,7 @@ Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, i
   }
   if (AnyRequiresGrad({x})) {
     Record(name, {x}, {y},
-           [ids = SavedTensor(ids), args, from = x.shape(),
+           [ids = SavedTensor(ids), args, from = x.shape(), skip,
             dtype = GradDTypeFor(x)](GradContext& ctx) {
              const Tensor at = ids.Unpack();
              const Tensor grad = ctx.grad().ContiguousCopy();
@@ -64,7 +66,7 @@ Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, i
              if (grad.numel() > 0) {
                put_kernel.Launch(grad.device(),
                                  {dx.dtype(), grad.dtype(), args.outer, args.size, args.inner,
-                                  args.count, args.begin, dx.raw_data(), Ids(at), grad.raw_data()});
+                                  args.count, args.begin, dx.raw_data(), Ids(at), grad.raw_data(), skip});
              }
              ctx.set(0, dx.dtype() == dtype ? dx : CastCopy(dx, dtype));
            });
@@ -109,7 +111,7 @@ Tensor Embedding(const Tensor& weight, const Tensor& ids, const EmbeddingOptions
                 weight);
   CheckIndices("embedding", ids.ContiguousCopy(), weight,
                options.global_vocab >= 0 ? options.global_vocab : weight.size(0));
-  return Take("embedding", weight, 0, ids, options.vocab_begin);
+  return Take("embedding", weight, 0, ids, options.vocab_begin, options.padding_idx);
 }
 
 Tensor Gather(const Tensor& x, int dim, const Tensor& index) {

@@ -32,6 +32,7 @@ Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& s
 struct EmbeddingOptions {
   int64_t vocab_begin = 0;
   int64_t global_vocab = -1;  // -1: the table is whole
+  int64_t padding_idx = -1;   // this id's row gets no gradient; -1: every row does
 };
 Tensor Embedding(const Tensor& weight, const Tensor& ids, const EmbeddingOptions& options = {});
 

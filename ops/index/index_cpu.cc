@@ -48,7 +48,7 @@ void PutTyped(const PutArgs& args) {
       const int64_t n = std::min(kColumns, args.inner - column);
       for (int64_t j = 0; j < args.count; ++j) {
         const int64_t at = args.indices[j] - args.begin;
-        if (at < 0 || at >= args.size) continue;
+        if (at < 0 || at >= args.size || args.indices[j] == args.skip) continue;
         AddRow(static_cast<To*>(args.x) + (outer * args.size + at) * args.inner + column,
                static_cast<const From*>(args.grad) + (outer * args.count + j) * args.inner + column,
                n);

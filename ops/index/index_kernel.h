@@ -23,7 +23,8 @@ struct TakeArgs {
   void* out;
 };
 
-// x[o, indices[j] - begin, :] += grad[o, j, :] in the order of j; other indices are left out.
+// x[o, indices[j] - begin, :] += grad[o, j, :] in the order of j; other indices, and those equal to
+// `skip`, are left out.
 struct PutArgs {
   DType x_dtype;  // floating
   DType grad_dtype;
@@ -35,6 +36,7 @@ struct PutArgs {
   void* x;
   const int64_t* indices;
   const void* grad;
+  int64_t skip;
 };
 
 // Along the middle dim of x [outer, size, inner], with index (and the other tensor, `picked`) of

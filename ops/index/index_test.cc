@@ -92,6 +92,20 @@ TEST(IndexTest, GatherAndScatterAdd) {
            .sum_length = 6});
 }
 
+TEST(IndexTest, PaddingGetsNoGradient) {
+  for (const int64_t begin : {0, 2}) {
+    const Tensor table = RequireGrad(Full({3, 2}, 1.0));
+    const Tensor ids = Tensor::FromVector(std::vector<int64_t>{2, 1, 2, 4}, {4});
+    const Tensor y =
+        Embedding(table, ids, {.vocab_begin = begin, .global_vocab = 5, .padding_idx = 2});
+    EXPECT_EQ(y.ToVector<float>()[0], 1.0f);
+    Backward({y}, {Full({4, 2}, 1.0)});
+    const std::vector<float> expected = begin == 0 ? std::vector<float>{0, 0, 1, 1, 0, 0}
+                                                   : std::vector<float>{0, 0, 0, 0, 1, 1};
+    EXPECT_EQ(Grad(table).ToVector<float>(), expected);
+  }
+}
+
 TEST(IndexTest, RefusesWhatLiesOutside) {
   const Tensor x = Zeros({3, 2});
   EXPECT_THROW(IndexSelect(x, 0, Full({1}, 3.0, DType::kInt64)), Error);

@@ -1,11 +1,7 @@
 // What happens to a run of `tessera train` when it is killed, asked to stop, or when the disk is
 // full: resuming gives the uninterrupted run, bit for bit, and no checkpoint is lost.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -13,12 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "tests/process/process.h"
 
 namespace tessera {
 namespace {
@@ -29,86 +23,6 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr int kSteps = 60;
 constexpr int kKills = 20;
-
-std::string ReadText(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-// A running `tessera`.
-class Process {
- public:
-  // Its output goes to `<log>.out` and `<log>.err`; no file may grow beyond `file_bytes`.
-  Process(const std::vector<std::string>& arguments, const std::string& log,
-          rlim_t file_bytes = RLIM_INFINITY)
-      : log_(log) {
-    const std::string program = std::string(std::getenv("TEST_SRCDIR")) + "/" +
-                                std::getenv("TEST_WORKSPACE") + "/tools/tessera";
-    std::vector<char*> argv = {const_cast<char*>(program.c_str())};
-    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-    argv.push_back(nullptr);
-    const std::string out = log + ".out";
-    const std::string err = log + ".err";
-    pid_ = fork();
-    if (pid_ != 0) return;
-    const rlimit limit = {file_bytes, file_bytes};
-    if (dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), 1) < 0) _exit(121);
-    if (dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), 2) < 0) _exit(122);
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(123);
-    execv(program.c_str(), argv.data());
-    _exit(124);
-  }
-  ~Process() {
-    if (running_) Signal(SIGKILL);
-    Wait();
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-
-  void Signal(int signal) const { kill(pid_, signal); }
-  // False when it has not ended within that time.
-  bool EndsWithin(Seconds time) {
-    const auto end = Clock::now() + time;
-    while (running_ && Clock::now() < end) {
-      if (waitpid(pid_, &status_, WNOHANG) == pid_) running_ = false;
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-    return !running_;
-  }
-  void Wait() {
-    if (running_) waitpid(pid_, &status_, 0);
-    running_ = false;
-  }
-  // 128 + the signal for a process that one ended, as in a shell.
-  int ExitCode() {
-    Wait();
-    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
-  }
-  std::string Output() const { return ReadText(log_ + ".out"); }
-  std::string Errors() const { return ReadText(log_ + ".err"); }
-
- private:
-  std::string log_;
-  pid_t pid_ = -1;
-  bool running_ = true;
-  int status_ = 0;
-};
-
-// Numbers of metrics.jsonl that do not depend on the clock or the allocator's history.
-std::vector<nlohmann::json> Metrics(const std::string& out) {
-  std::ifstream in(out + "/metrics.jsonl");
-  std::vector<nlohmann::json> rows;
-  for (std::string line; std::getline(in, line);) {
-    rows.push_back(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
-    rows.back().erase("tokens_per_second");
-    rows.back().erase("peak_bytes");
-  }
-  return rows;
-}
-
-std::string Weights(const std::string& out) { return ReadText(out + "/model/model.safetensors"); }
 
 class KillTest : public testing::Test {
  protected:

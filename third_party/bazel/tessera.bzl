@@ -163,6 +163,32 @@ def tessera_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
         **kwargs
     )
 
+def tessera_mpi_test(name, srcs, ranks, deps = [], copts = [], args = [], size = "small", **kwargs):
+    """A GoogleTest program with a main of its own that runs on ranks of one machine.
+
+    `ranks` lists how many: [1, 2] gives the tests <name>_1 and <name>_2. third_party/bazel/mpi_test.sh
+    starts them; more ranks than cores are allowed.
+    """
+    native.cc_binary(
+        name = name,
+        srcs = srcs,
+        deps = deps + ["//third_party:gtest"],
+        copts = _WARNINGS + copts,
+        linkstatic = True,
+        testonly = True,
+        visibility = ["//visibility:private"],
+    )
+    for n in ranks:
+        native.sh_test(
+            name = "%s_%d" % (name, n),
+            size = size,
+            srcs = ["//third_party/bazel:mpi_test.sh"],
+            args = [str(n), "$(location :%s)" % name] + args,
+            data = [":" + name],
+            visibility = ["//visibility:private"],
+            **kwargs
+        )
+
 def tessera_binary(name, srcs, deps = [], copts = [], visibility = None, **kwargs):
     """A program."""
     native.cc_binary(

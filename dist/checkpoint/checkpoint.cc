@@ -1,0 +1,310 @@
+#include "dist/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "core/checksum.h"
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "dist/checkpoint/rank_writer.h"
+#include "dist/comm/agreement.h"
+
+namespace tessera::dist {
+namespace {
+
+constexpr std::string_view kPrefix = "checkpoint-";
+
+// The files of a checkpoint, opened when first needed.
+class Files {
+ public:
+  explicit Files(const std::string& directory) : directory_(directory) {}
+
+  // A piece's bytes, which are as many as its dtype and shape say.
+  absl::StatusOr<TensorView> Get(const SavedPiece& saved, DType dtype) {
+    auto file = open_.find(saved.file);
+    if (file == open_.end()) {
+      TESSERA_ASSIGN_OR_RETURN(SafetensorsFile opened,
+                               SafetensorsFile::Open(JoinPath(directory_, saved.file)));
+      file = open_.emplace(saved.file, std::move(opened)).first;
+    }
+    TESSERA_ASSIGN_OR_RETURN(const TensorView view, file->second.Get(saved.key));
+    if (view.dtype != dtype || !(Shape(view.shape) == saved.piece.shape())) {
+      return DataLoss(file->second.path(), ": tensor '", saved.key,
+                      "': dtype or shape are not those of the index");
+    }
+    return view;
+  }
+
+ private:
+  const std::string directory_;
+  std::map<std::string, SafetensorsFile> open_;
+};
+
+// dst (contiguous, of `part`'s size) = the region `part` of row-major elements of `whole`.
+void GatherRows(const std::byte* whole, const Shape& size, const Box& part, size_t width,
+                std::byte* dst) {
+  const int ndim = size.ndim();
+  const Shape strides = ContiguousStrides(size);
+  // The dims from `dim` on lie in one stretch.
+  int dim = ndim;
+  int64_t run = 1;
+  while (dim > 0) {
+    --dim;
+    run *= part.size[dim];
+    if (part.size[dim] != size[dim]) break;
+  }
+  int64_t rows = 1;
+  for (int d = 0; d < dim; ++d) rows *= part.size[d];
+  const size_t bytes = static_cast<size_t>(run) * width;
+  Shape at = part.begin;
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t offset = 0;
+    for (int d = 0; d < ndim; ++d) offset += at[d] * strides[d];
+    std::memcpy(dst + static_cast<size_t>(row) * bytes,
+                whole + static_cast<size_t>(offset) * width, bytes);
+    for (int d = dim - 1; d >= 0 && ++at[d] == part.begin[d] + part.size[d]; --d) {
+      at[d] = part.begin[d];
+    }
+  }
+}
+
+// A box of the unsharded tensor that is wanted, and where it goes.
+struct Target {
+  Box box;
+  Tensor data;
+};
+
+std::vector<Target> Targets(const CheckpointTensor& t) {
+  std::vector<Target> targets;
+  for (const LocalPart& part : LocalParts(t)) {
+    if (!part.piece.range) {
+      targets.push_back({part.piece.box, part.data});
+      continue;
+    }
+    int64_t offset = part.data.offset();
+    for (const Box& box : BoxesOf(part.piece)) {
+      targets.push_back({box, part.data.AsStrided(box.size, ContiguousStrides(box.size), offset)});
+      offset += box.size.numel();
+    }
+  }
+  return targets;
+}
+
+// Copies the region `both` of the saved box `from`, whose elements begin at `bytes`.
+void CopyRegion(const std::byte* bytes, const Box& from, const Box& both, const Target& target) {
+  const Box source = {Minus(both.begin, from.begin), both.size};
+  const Tensor place = BoxView(target.data, {Minus(both.begin, target.box.begin), both.size});
+  const size_t width = DTypeSize(place.dtype());
+  if (place.device().is_cpu() && place.is_contiguous()) {
+    GatherRows(bytes, from.size, source, width, static_cast<std::byte*>(place.raw_data()));
+    return;
+  }
+  const Tensor rows = Empty(both.size, place.dtype());
+  GatherRows(bytes, from.size, source, width, static_cast<std::byte*>(rows.raw_data()));
+  CopyInto(place, CopyTo(rows, place.device()));
+}
+
+absl::Status LoadOne(const CheckpointEntry& entry, const CheckpointTensor& t, Files* files,
+                     const std::string& directory) {
+  const std::vector<Target> targets = Targets(t);
+  std::vector<Box> missing;
+  for (const Target& target : targets) missing.push_back(target.box);
+  for (const SavedPiece& saved : entry.pieces) {
+    std::optional<TensorView> view;
+    int64_t offset = 0;
+    for (const Box& from : BoxesOf(saved.piece)) {
+      for (const Target& target : targets) {
+        const std::optional<Box> both = Intersection(from, target.box);
+        if (!both || both->size.numel() == 0) continue;
+        if (!view) {
+          TESSERA_ASSIGN_OR_RETURN(view, files->Get(saved, entry.dtype));
+        }
+        CopyRegion(view->data + static_cast<size_t>(offset) * DTypeSize(entry.dtype), from, *both,
+                   target);
+      }
+      Subtract(from, &missing);
+      offset += from.size.numel();
+    }
+  }
+  if (CountElements(missing) > 0) {
+    return DataLoss(directory, ": tensor '", t.name, "' lacks ", CountElements(missing),
+                    " elements");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyPiece(const std::string& directory, const SavedPiece& saved, DType dtype,
+                         Files* files) {
+  TESSERA_ASSIGN_OR_RETURN(const TensorView view, files->Get(saved, dtype));
+  if (Crc32c(view.data, static_cast<size_t>(view.nbytes)) == saved.crc32c) return absl::OkStatus();
+  return DataLoss(JoinPath(directory, saved.file), ": tensor '", saved.key,
+                  "': the checksum does not fit; the file is damaged");
+}
+
+}  // namespace
+
+absl::Status SaveCheckpoint(const std::string& directory, int64_t step,
+                            const std::vector<CheckpointTensor>& tensors,
+                            const nlohmann::json& trainer, Communicator& world) {
+  TESSERA_ASSIGN_OR_RETURN(CheckpointWriter writer,
+                           CheckpointWriter::Begin(directory, step, tensors, trainer, world));
+  writer.WriteMine();
+  return writer.Finish(world);
+}
+
+absl::Status SaveCheckpoint(const std::string& directory, int64_t step,
+                            const std::vector<CheckpointTensor>& tensors,
+                            const nlohmann::json& trainer) {
+  return SaveCheckpoint(directory, step, tensors, trainer, *SingleProcessCommunicator());
+}
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
+  return Open(directory, *SingleProcessCommunicator());
+}
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory, Communicator& world) {
+  const std::string path = JoinPath(directory, kIndexFile);
+  absl::StatusOr<std::string> text = std::string();
+  if (world.rank() == 0) text = ReadFile(path);
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world, text.status()));
+  Checkpoint checkpoint;
+  checkpoint.directory_ = directory;
+  TESSERA_ASSIGN_OR_RETURN(checkpoint.index_, ParseIndex(BroadcastString(world, *text), path));
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world, checkpoint.VerifyShare(world)));
+  return checkpoint;
+}
+
+absl::Status Checkpoint::VerifyShare(Communicator& world) const {
+  struct Work {
+    const SavedPiece* saved;
+    DType dtype;
+    int64_t bytes;
+  };
+  std::vector<Work> work;
+  int64_t total = 0;
+  for (const auto& [name, entry] : index_.entries) {
+    for (const SavedPiece& saved : entry.pieces) {
+      work.push_back({&saved, entry.dtype, saved.piece.numel()});
+      total += saved.piece.numel();
+    }
+  }
+  // By file, so that a rank opens few of them.
+  std::stable_sort(work.begin(), work.end(),
+                   [](const Work& a, const Work& b) { return a.saved->file < b.saved->file; });
+  Files files(directory_);
+  int64_t before = 0;
+  for (const Work& piece : work) {
+    const int64_t middle = before + piece.bytes / 2;
+    const auto owner = total == 0 ? 0 : static_cast<int>(static_cast<double>(middle) /
+                                                         static_cast<double>(total) * world.size());
+    before += piece.bytes;
+    if (std::min(owner, world.size() - 1) != world.rank()) continue;
+    TESSERA_RETURN_IF_ERROR(VerifyPiece(directory_, *piece.saved, piece.dtype, &files));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::CheckNames(const std::vector<CheckpointTensor>& tensors,
+                                    Communicator& world) const {
+  absl::Status status;
+  const Tensor wanted = Zeros({std::ssize(entries())}, DType::kInt32);
+  for (const CheckpointTensor& t : tensors) {
+    const auto found = entries().find(t.name);
+    if (found == entries().end()) {
+      status = InvalidArgument(directory_, ": tensor '", t.name, "' is missing");
+      break;
+    }
+    const CheckpointEntry& entry = found->second;
+    if (!(entry.shape == t.placement.global_shape()) || entry.dtype != t.tensor.dtype()) {
+      status = InvalidArgument(directory_, ": tensor '", t.name, "' is ", entry.dtype, entry.shape,
+                               ", expected ", t.tensor.dtype(), t.placement.global_shape());
+      break;
+    }
+    wanted.data<int32_t>()[std::distance(entries().begin(), found)] = 1;
+  }
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world, status));
+  if (wanted.numel() > 0) world.AllReduce(wanted, ReduceOp::kMax)->Wait();
+  const int32_t* is_wanted = wanted.data<int32_t>();
+  for (const auto& [name, entry] : entries()) {
+    if (*is_wanted++ == 0) {
+      return InvalidArgument(directory_, ": tensor '", name, "' is not part of this run");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::Load(const std::vector<CheckpointTensor>& tensors) const {
+  return Load(tensors, *SingleProcessCommunicator());
+}
+
+absl::Status Checkpoint::Load(const std::vector<CheckpointTensor>& tensors,
+                              Communicator& world) const {
+  TESSERA_RETURN_IF_ERROR(CheckNames(tensors, world));
+  Files files(directory_);
+  absl::Status status;
+  for (const CheckpointTensor& t : tensors) {
+    status = LoadOne(entries().at(t.name), t, &files, directory_);
+    if (!status.ok()) break;
+  }
+  return AgreeOnStatus(world, status);
+}
+
+std::string CheckpointPath(const std::string& out, int64_t step) {
+  return JoinPath(out, Concat(kPrefix, step));
+}
+
+std::vector<int64_t> ListCheckpoints(const std::string& out) {
+  std::vector<int64_t> steps;
+  const auto names = ListDirectory(out);
+  if (!names.ok()) return steps;
+  for (const std::string& name : *names) {
+    if (name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+    int64_t step = -1;
+    const char* end = name.data() + name.size();
+    const auto result = std::from_chars(name.data() + kPrefix.size(), end, step);
+    if (result.ec == std::errc() && result.ptr == end && step >= 0) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<Checkpoint> FindNewestCheckpoint(
+    const std::string& out, const std::function<void(const std::string&)>& warn) {
+  return FindNewestCheckpoint(out, *SingleProcessCommunicator(), warn);
+}
+
+std::optional<Checkpoint> FindNewestCheckpoint(
+    const std::string& out, Communicator& world,
+    const std::function<void(const std::string&)>& warn) {
+  const std::vector<int64_t> seen =
+      world.rank() == 0 ? ListCheckpoints(out) : std::vector<int64_t>();
+  const Tensor count = Tensor::FromVector<int64_t>({std::ssize(seen)}, {1});
+  world.Broadcast(count, 0)->Wait();
+  const Tensor steps = Empty({*count.data<int64_t>()}, DType::kInt64);
+  std::copy(seen.begin(), seen.end(), steps.data<int64_t>());
+  if (steps.numel() > 0) world.Broadcast(steps, 0)->Wait();
+  for (int64_t i = steps.numel() - 1; i >= 0; --i) {
+    auto checkpoint = Checkpoint::Open(CheckpointPath(out, steps.data<int64_t>()[i]), world);
+    if (checkpoint.ok()) return *std::move(checkpoint);
+    if (world.rank() == 0) warn(Concat("not used: ", Message(checkpoint.status())));
+  }
+  return std::nullopt;
+}
+
+absl::Status PruneCheckpoints(const std::string& out, int64_t keep) {
+  const std::vector<int64_t> steps = ListCheckpoints(out);
+  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, steps[i])));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world) {
+  return AgreeOnStatus(world, world.rank() == 0 ? PruneCheckpoints(out, keep) : absl::OkStatus());
+}
+
+}  // namespace tessera::dist

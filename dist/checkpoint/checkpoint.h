@@ -1,0 +1,93 @@
+// Checkpoints of a run: `<out>/checkpoint-<step>/`, whole or not there at all, written and read by
+// all ranks at once.
+//
+//   TESSERA_RETURN_IF_ERROR(SaveCheckpoint(CheckpointPath(out, step), step, tensors, trainer_state,
+//                                          *world));
+//   TESSERA_ASSIGN_OR_RETURN(Checkpoint c, Checkpoint::Open(path, *world));
+//   TESSERA_RETURN_IF_ERROR(c.Load(tensors, *world));
+//
+// Layout:
+//   tensors-<rank>-of-<ranks>.safetensors   the pieces that a rank wrote, each under its tensor's
+//                                           name (`<name>#<i>` for further ones)
+//   checkpoint.json                         dist/checkpoint/index.h
+// A tensor is a list of pieces of the unsharded one (dist/checkpoint/pieces.h), so that any layout,
+// one process included, loads what another one saved. What several ranks hold is written by one.
+//
+// The functions that take a communicator are collective, and all ranks get the same status: a
+// failure names the rank (where there are several) and the file. The ranks share a file system.
+// Without a communicator they serve one process.
+//
+// A file that is missing or short, a checksum that does not fit, or an entry that lacks elements
+// makes a checkpoint unusable, by name.
+#ifndef TESSERA_DIST_CHECKPOINT_CHECKPOINT_H_
+#define TESSERA_DIST_CHECKPOINT_CHECKPOINT_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/communicator.h"
+#include "core/status.h"
+#include "dist/checkpoint/index.h"
+#include "dist/checkpoint/pieces.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::dist {
+
+// Writes `directory` with one atomic rename; one that exists is replaced. `trainer` is rank 0's.
+// Several ranks may hold the same pieces, and must then hold the same values; together they hold
+// every element of every tensor.
+absl::Status SaveCheckpoint(const std::string& directory, int64_t step,
+                            const std::vector<CheckpointTensor>& tensors,
+                            const nlohmann::json& trainer, Communicator& world);
+absl::Status SaveCheckpoint(const std::string& directory, int64_t step,
+                            const std::vector<CheckpointTensor>& tensors,
+                            const nlohmann::json& trainer);
+
+class Checkpoint {
+ public:
+  // Verifies everything: structure, sizes, and the checksums, which the ranks share out by bytes.
+  static absl::StatusOr<Checkpoint> Open(const std::string& directory, Communicator& world);
+  static absl::StatusOr<Checkpoint> Open(const std::string& directory);
+
+  const std::string& directory() const { return directory_; }
+  int64_t step() const { return index_.step; }
+  const nlohmann::json& trainer() const { return index_.trainer; }
+  const CheckpointEntries& entries() const { return index_.entries; }
+
+  // Copies what is saved into each tensor's boxes or range. Over all ranks, the names must be the
+  // checkpoint's; dtypes and unsharded shapes must be equal; the layout and the number of ranks
+  // need not be. A rank reads only what it needs. After a failure the tensors hold old or new
+  // values.
+  absl::Status Load(const std::vector<CheckpointTensor>& tensors, Communicator& world) const;
+  absl::Status Load(const std::vector<CheckpointTensor>& tensors) const;
+
+ private:
+  absl::Status VerifyShare(Communicator& world) const;
+  absl::Status CheckNames(const std::vector<CheckpointTensor>& tensors, Communicator& world) const;
+
+  std::string directory_;
+  CheckpointIndex index_;
+};
+
+std::string CheckpointPath(const std::string& out, int64_t step);
+
+// The steps of the `checkpoint-<step>` directories in `out`, ascending; as this process sees it.
+std::vector<int64_t> ListCheckpoints(const std::string& out);
+
+// The newest checkpoint that is whole, the same one on all ranks; what is damaged is reported by
+// name, on rank 0, and passed over. nullopt when there is none.
+std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out, Communicator& world,
+                                               const std::function<void(const std::string&)>& warn);
+std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out,
+                                               const std::function<void(const std::string&)>& warn);
+
+// Removes all but the newest `keep`; of several ranks, rank 0 does.
+absl::Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world);
+absl::Status PruneCheckpoints(const std::string& out, int64_t keep);
+
+}  // namespace tessera::dist
+
+#endif  // TESSERA_DIST_CHECKPOINT_CHECKPOINT_H_

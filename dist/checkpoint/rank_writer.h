@@ -1,0 +1,71 @@
+// The steps of saving a checkpoint, of which dist/checkpoint/checkpoint.h and
+// dist/checkpoint/async_checkpointer.h are made.
+//
+//   TESSERA_ASSIGN_OR_RETURN(CheckpointWriter writer,
+//                            CheckpointWriter::Begin(directory, step, tensors, trainer, world));
+//   writer.WriteMine();                          // needs no other rank; on any thread
+//   TESSERA_RETURN_IF_ERROR(writer.Finish(world));
+//
+// Every rank writes into one temporary directory, its own file. What several ranks hold alike (a
+// piece of the same name, box, range, dtype and shape) is written by one of them, so that all
+// write about as many bytes.
+#ifndef TESSERA_DIST_CHECKPOINT_RANK_WRITER_H_
+#define TESSERA_DIST_CHECKPOINT_RANK_WRITER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/communicator.h"
+#include "core/file.h"
+#include "core/status.h"
+#include "dist/checkpoint/index.h"
+#include "dist/checkpoint/pieces.h"
+
+namespace tessera::dist {
+
+inline constexpr char kIndexFile[] = "checkpoint.json";
+
+class CheckpointWriter {
+ public:
+  // Collective. Shares out what is to be written and makes the temporary directory.
+  static absl::StatusOr<CheckpointWriter> Begin(const std::string& directory, int64_t step,
+                                                const std::vector<CheckpointTensor>& tensors,
+                                                const nlohmann::json& trainer, Communicator& world);
+
+  // What this rank writes. The data may be exchanged for a copy of it before WriteMine.
+  struct Outgoing {
+    std::string name;
+    Shape global_shape;
+    Piece piece;
+    Tensor data;
+  };
+  std::vector<Outgoing>& outgoing() { return outgoing_; }
+
+  // Writes and syncs this rank's file. The outcome is kept for Finish; throws nothing.
+  void WriteMine();
+
+  // Collective. When all ranks have written: the index is put together, checked to cover every
+  // tensor, and the directory appears. Otherwise every rank gets the same failure, and nothing is
+  // left.
+  absl::Status Finish(Communicator& world);
+
+ private:
+  CheckpointWriter() = default;
+  absl::StatusOr<CheckpointEntries> WriteFile() const;
+  absl::Status Publish(const std::vector<std::string>& parts);
+
+  std::string directory_;
+  int64_t step_ = 0;
+  nlohmann::json trainer_;
+  std::optional<AtomicDirectory> temporary_;  // rank 0's
+  std::string temporary_path_;
+  std::string file_;
+  std::vector<Outgoing> outgoing_;
+  absl::StatusOr<CheckpointEntries> written_ = CheckpointEntries();
+};
+
+}  // namespace tessera::dist
+
+#endif  // TESSERA_DIST_CHECKPOINT_RANK_WRITER_H_

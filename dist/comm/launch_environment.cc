@@ -1,0 +1,121 @@
+#include "dist/comm/launch_environment.h"
+
+#include <charconv>
+#include <limits>
+
+namespace tessera::dist {
+namespace {
+
+using Get = std::function<const char*(const char*)>;
+
+// The number in `variable`, at least `lowest`; `missing` when it is not set and `missing` >= 0.
+absl::StatusOr<int> ReadNumber(const Get& get, const char* variable, int lowest, int highest,
+                               int missing = -1) {
+  const char* value = get(variable);
+  if (value == nullptr) {
+    if (missing >= 0) return missing;
+    return InvalidArgument("the environment has no ", variable, ", which this kind of start needs");
+  }
+  const std::string_view text = value;
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < lowest ||
+      number > highest) {
+    return InvalidArgument("the environment's ", variable, "=\"", text, "\" is no number in ",
+                           lowest, "..", highest);
+  }
+  return number;
+}
+
+struct Variables {
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+};
+
+constexpr int kMost = 1 << 24;
+
+absl::Status ReadRanks(const Get& get, const Variables& names, bool needs_local,
+                       LaunchEnvironment* e) {
+  TESSERA_ASSIGN_OR_RETURN(e->size, ReadNumber(get, names.size, 1, kMost));
+  TESSERA_ASSIGN_OR_RETURN(e->rank, ReadNumber(get, names.rank, 0, kMost));
+  if (e->rank >= e->size) {
+    return InvalidArgument("the environment's ", names.rank, "=", e->rank, " is not below ",
+                           names.size, "=", e->size);
+  }
+  TESSERA_ASSIGN_OR_RETURN(
+      e->local_rank, ReadNumber(get, names.local_rank, 0, kMost, needs_local ? -1 : e->rank));
+  e->local_size = 0;
+  if (names.local_size == nullptr) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(e->local_size, ReadNumber(get, names.local_size, 1, kMost, 0));
+  if (e->local_size > 0 && e->local_rank >= e->local_size) {
+    return InvalidArgument("the environment's ", names.local_rank, "=", e->local_rank,
+                           " is not below ", names.local_size, "=", e->local_size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTorchrun(const Get& get, LaunchEnvironment* e) {
+  TESSERA_RETURN_IF_ERROR(
+      ReadRanks(get, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, true, e));
+  const char* address = get("MASTER_ADDR");
+  if (address == nullptr || *address == '\0') {
+    return InvalidArgument("the environment has no MASTER_ADDR, which this kind of start needs");
+  }
+  e->master_addr = address;
+  TESSERA_ASSIGN_OR_RETURN(e->master_port, ReadNumber(get, "MASTER_PORT", 1, 65535));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string_view StartedByName(StartedBy started_by) {
+  switch (started_by) {
+    case StartedBy::kAlone:
+      return "one process";
+    case StartedBy::kMpirun:
+      return "mpirun";
+    case StartedBy::kSlurm:
+      return "Slurm";
+    case StartedBy::kTorchrun:
+      return "torchrun";
+  }
+  return "";
+}
+
+absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
+  LaunchEnvironment e;
+  if (get("OMPI_COMM_WORLD_SIZE") != nullptr) {
+    e.started_by = StartedBy::kMpirun;
+    TESSERA_RETURN_IF_ERROR(
+        ReadRanks(get,
+                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                   "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                  false, &e));
+    return e;
+  }
+  if (get("SLURM_PROCID") != nullptr && get("SLURM_NTASKS") != nullptr) {
+    e.started_by = StartedBy::kSlurm;
+    TESSERA_RETURN_IF_ERROR(
+        ReadRanks(get, {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr}, false, &e));
+    return e;
+  }
+  int torchrun = 0;
+  for (const char* variable : {"RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
+    if (get(variable) != nullptr) ++torchrun;
+  }
+  if (torchrun >= 2) {
+    e.started_by = StartedBy::kTorchrun;
+    TESSERA_RETURN_IF_ERROR(ReadTorchrun(get, &e));
+  }
+  return e;
+}
+
+absl::StatusOr<Device> DeviceOfRank(std::string_view name, int local_rank, int num_gpus) {
+  TESSERA_ASSIGN_OR_RETURN(Device device, Device::Parse(name));
+  if (name == "cuda" && num_gpus > 0) device.index = local_rank % num_gpus;
+  return device;
+}
+
+}  // namespace tessera::dist

@@ -1,0 +1,373 @@
+#include "dist/comm/mpi_communicator.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace tessera::dist {
+namespace {
+
+constexpr int kLargestTag = 1 << 20;
+
+MPI_Datatype TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return MPI_FLOAT;
+    case DType::kFloat64:
+      return MPI_DOUBLE;
+    case DType::kInt64:
+      return MPI_INT64_T;
+    case DType::kInt32:
+      return MPI_INT32_T;
+    case DType::kUInt8:
+    case DType::kBool:
+      return MPI_UINT8_T;
+    case DType::kBFloat16:
+    case DType::kFloat16:
+      return MPI_UINT16_T;  // only moved
+  }
+  return MPI_BYTE;
+}
+
+MPI_Op OpOf(ReduceOp op) {
+  if (op == ReduceOp::kSum) return MPI_SUM;
+  return op == ReduceOp::kMax ? MPI_MAX : MPI_MIN;
+}
+
+// An operation under way whose result may still have to be brought to where it belongs.
+class MpiHandle final : public CommHandle {
+ public:
+  MpiHandle(std::shared_ptr<MpiRuntime> runtime, MpiOperationPtr operation, Tensor result,
+            Tensor staged)
+      : runtime_(std::move(runtime)),
+        operation_(std::move(operation)),
+        result_(std::move(result)),
+        staged_(std::move(staged)),
+        exceptions_(std::uncaught_exceptions()) {}
+
+  ~MpiHandle() override {
+    const bool goes_on = operation_ == nullptr || operation_->call.operation == "send";
+    if (!goes_on && std::uncaught_exceptions() == exceptions_) Wait();
+  }
+
+  void Wait() override {
+    if (operation_ == nullptr) return;
+    runtime_->Wait(*operation_);
+    operation_ = nullptr;
+    if (result_.defined() && staged_.defined()) CopyInto(result_, staged_);
+    result_ = Tensor();
+    staged_ = Tensor();
+  }
+
+ private:
+  const std::shared_ptr<MpiRuntime> runtime_;
+  MpiOperationPtr operation_;
+  Tensor result_;
+  Tensor staged_;
+  const int exceptions_;
+};
+
+// `t` on the host in `dtype`: itself where it is that already.
+Tensor Staged(const Tensor& t, DType dtype) {
+  Tensor host = t.device().is_cpu() ? t : CopyTo(t, Device::Cpu());
+  return host.dtype() == dtype ? host : CastCopy(host, dtype);
+}
+
+Tensor Flat(const Tensor& t) { return t.AsStrided({t.numel()}, {1}, t.offset()); }
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(std::shared_ptr<MpiRuntime> runtime, std::shared_ptr<MpiGroup> group)
+      : runtime_(std::move(runtime)), group_(std::move(group)) {}
+
+  int rank() const override { return group_->rank; }
+  int size() const override { return group_->size; }
+  const std::string& name() const override { return group_->name; }
+
+  CommHandlePtr AllReduce(const Tensor& t, ReduceOp op) override;
+  CommHandlePtr ReduceScatter(const Tensor& out, const Tensor& in, ReduceOp op) override;
+  CommHandlePtr AllGather(const Tensor& out, const Tensor& in) override;
+  CommHandlePtr Broadcast(const Tensor& t, int root) override;
+  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override;
+  CommHandlePtr Send(const Tensor& t, int destination, int tag) override;
+  CommHandlePtr Receive(const Tensor& t, int source, int tag) override;
+  void Barrier() override;
+  std::shared_ptr<Communicator> Split(int color, int key, const std::string& name) override;
+
+ private:
+  using Requests = std::vector<MPI_Request>;
+
+  // The call as contracts see it; counts collectives.
+  Call Begin(std::string_view operation, const Tensor& t, std::string_view detail = {},
+             int root = -1);
+  template <typename StartCalls>
+  CommHandlePtr Issue(Call call, std::vector<Tensor> operands, const Tensor& result,
+                      const Tensor& staged, StartCalls start) {
+    if (result.defined()) result.storage()->BumpVersion();  // is written from now on
+    auto operation = runtime_->Issue(std::move(call), group_, std::move(operands), start);
+    if (operation->done && (!result.defined() || result.is_same(staged))) return CompletedHandle();
+    const bool is_elsewhere = result.defined() && !result.is_same(staged);
+    return std::make_unique<MpiHandle>(runtime_, std::move(operation),
+                                       is_elsewhere ? result : Tensor(),
+                                       is_elsewhere ? staged : Tensor());
+  }
+  // piece(byte offset, count, request) for operands of at most `largest_count` elements.
+  template <typename Piece>
+  void InPieces(int64_t numel, DType dtype, Requests& requests, Piece piece) const {
+    const int64_t largest = runtime_->options().largest_count;
+    for (int64_t begin = 0; begin < numel; begin += largest) {
+      requests.emplace_back();
+      piece(begin * static_cast<int64_t>(DTypeSize(dtype)),
+            static_cast<int>(std::min(largest, numel - begin)), &requests.back());
+    }
+  }
+  // Moves chunks between all pairs in pieces: out's chunk r = rank r's chunk rank() of in, or all
+  // of its in when `in_stride` is 0.
+  void ExchangeInPieces(char* out, const char* in, int64_t chunk, int64_t in_stride, DType dtype,
+                        Requests& requests) const;
+  void CheckOperands(std::string_view operation, const Tensor& a, const Tensor& b) const;
+  void CheckPeer(std::string_view operation, int peer, int tag) const;
+  bool IsAlone(const Tensor& t) const { return size() == 1 || t.numel() == 0; }
+
+  const std::shared_ptr<MpiRuntime> runtime_;
+  const std::shared_ptr<MpiGroup> group_;
+};
+
+char* Bytes(const Tensor& t) { return static_cast<char*>(t.raw_data()); }
+
+void CheckReducible(std::string_view operation, DType dtype, ReduceOp op) {
+  TESSERA_CHECK(dtype != DType::kBool || op != ReduceOp::kSum, operation, "bool has no sum");
+}
+
+// What reductions of `dtype` compute in.
+DType Wide(DType dtype) { return IsHalf(dtype) ? DType::kFloat32 : dtype; }
+
+Call MpiCommunicator::Begin(std::string_view operation, const Tensor& t, std::string_view detail,
+                            int root) {
+  Call call;
+  call.operation = operation;
+  call.detail = detail;
+  if (t.defined()) {
+    call.dtype = t.dtype();
+    call.count = t.numel();
+  }
+  call.peer = root;
+  call.module = nn::CurrentModulePath();
+  call.number = ++group_->calls;
+  return call;
+}
+
+void MpiCommunicator::CheckOperands(std::string_view operation, const Tensor& a,
+                                    const Tensor& b) const {
+  TESSERA_CHECK(a.is_contiguous() && b.is_contiguous(), operation, "tensors must be contiguous");
+  TESSERA_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), operation, a, " and ", b,
+                " differ in dtype or device");
+}
+
+void MpiCommunicator::CheckPeer(std::string_view operation, int peer, int tag) const {
+  TESSERA_CHECK(peer >= 0 && peer < size() && peer != rank(), operation, "rank ", peer,
+                " is not another rank of group ", name());
+  TESSERA_CHECK(tag >= 0 && tag <= kLargestTag, operation, "tag ", tag, " is not in 0..",
+                kLargestTag);
+}
+
+CommHandlePtr MpiCommunicator::AllReduce(const Tensor& t, ReduceOp op) {
+  CheckOperands("all_reduce", t, t);
+  CheckReducible("all_reduce", t.dtype(), op);
+  if (t.device().is_meta()) return CompletedHandle();
+  Call call = Begin("all_reduce", t, ReduceOpName(op));
+  if (IsAlone(t)) return CompletedHandle();
+  const DType wide = Wide(t.dtype());
+  const Tensor sum = Staged(t, wide);
+  return Issue(std::move(call), {t, sum}, t, sum.storage() == t.storage() ? t : sum,
+               [&](Requests& requests) {
+                 char* data = Bytes(sum);
+                 InPieces(t.numel(), wide, requests, [&](int64_t at, int n, MPI_Request* request) {
+                   MPI_Iallreduce(MPI_IN_PLACE, data + at, n, TypeOf(wide), OpOf(op), group_->comm,
+                                  request);
+                 });
+               });
+}
+
+CommHandlePtr MpiCommunicator::ReduceScatter(const Tensor& out, const Tensor& in, ReduceOp op) {
+  CheckOperands("reduce_scatter", in, out);
+  CheckReducible("reduce_scatter", in.dtype(), op);
+  TESSERA_CHECK(in.numel() == out.numel() * size(), "reduce_scatter", in, " is not ", size(),
+                " times ", out);
+  if (in.device().is_meta()) return CompletedHandle();
+  Call call = Begin("reduce_scatter", in, ReduceOpName(op));
+  if (IsAlone(in)) {
+    CopyInto(Flat(out), Flat(in));
+    return CompletedHandle();
+  }
+  const DType wide = Wide(in.dtype());
+  const Tensor whole = Staged(in, wide);
+  const bool direct = out.device().is_cpu() && out.dtype() == wide;
+  const Tensor part = direct ? out : Empty(out.shape(), wide);
+  return Issue(std::move(call), {out, whole, part}, out, part, [&](Requests& requests) {
+    const int64_t n = out.numel();
+    if (n <= runtime_->options().largest_count) {
+      requests.emplace_back();
+      MPI_Ireduce_scatter_block(Bytes(whole), Bytes(part), static_cast<int>(n), TypeOf(wide),
+                                OpOf(op), group_->comm, &requests.back());
+      return;
+    }
+    const int64_t bytes = n * static_cast<int64_t>(DTypeSize(wide));
+    for (int r = 0; r < size(); ++r) {
+      InPieces(n, wide, requests, [&](int64_t at, int count, MPI_Request* request) {
+        MPI_Ireduce(Bytes(whole) + r * bytes + at, r == rank() ? Bytes(part) + at : nullptr, count,
+                    TypeOf(wide), OpOf(op), r, group_->comm, request);
+      });
+    }
+  });
+}
+
+void MpiCommunicator::ExchangeInPieces(char* out, const char* in, int64_t chunk, int64_t in_stride,
+                                       DType dtype, Requests& requests) const {
+  const int64_t bytes = chunk * static_cast<int64_t>(DTypeSize(dtype));
+  for (int step = 0; step < size(); ++step) {
+    const int from = (rank() + size() - step) % size();
+    const int to = (rank() + step) % size();
+    InPieces(chunk, dtype, requests, [&](int64_t at, int count, MPI_Request* request) {
+      MPI_Irecv(out + from * bytes + at, count, TypeOf(dtype), from, 0, group_->side, request);
+    });
+    InPieces(chunk, dtype, requests, [&](int64_t at, int count, MPI_Request* request) {
+      MPI_Isend(in + to * in_stride + at, count, TypeOf(dtype), to, 0, group_->side, request);
+    });
+  }
+}
+
+CommHandlePtr MpiCommunicator::AllGather(const Tensor& out, const Tensor& in) {
+  CheckOperands("all_gather", out, in);
+  TESSERA_CHECK(out.numel() == in.numel() * size(), "all_gather", out, " is not ", size(),
+                " times ", in);
+  if (in.device().is_meta()) return CompletedHandle();
+  Call call = Begin("all_gather", in);
+  if (IsAlone(in)) {
+    CopyInto(Flat(out), Flat(in));
+    return CompletedHandle();
+  }
+  const Tensor part = Staged(in, in.dtype());
+  const Tensor whole = out.device().is_cpu() ? out : Empty(out.shape(), out.dtype());
+  return Issue(std::move(call), {out, whole, part}, out, whole, [&](Requests& requests) {
+    const int64_t n = in.numel();
+    if (n > runtime_->options().largest_count) {
+      ExchangeInPieces(Bytes(whole), Bytes(part), n, 0, in.dtype(), requests);
+      return;
+    }
+    const MPI_Datatype type = TypeOf(in.dtype());
+    const int count = static_cast<int>(n);
+    const bool in_place = Bytes(part) == Bytes(whole) + rank() * in.nbytes();
+    requests.emplace_back();
+    MPI_Iallgather(in_place ? MPI_IN_PLACE : Bytes(part), count, type, Bytes(whole), count, type,
+                   group_->comm, &requests.back());
+  });
+}
+
+CommHandlePtr MpiCommunicator::Broadcast(const Tensor& t, int root) {
+  CheckOperands("broadcast", t, t);
+  TESSERA_CHECK(root >= 0 && root < size(), "broadcast", "root ", root, " in group ", name());
+  if (t.device().is_meta()) return CompletedHandle();
+  Call call = Begin("broadcast", t, {}, root);
+  if (IsAlone(t)) return CompletedHandle();
+  const Tensor host = Staged(t, t.dtype());
+  const Tensor result = rank() == root ? Tensor() : t;
+  return Issue(std::move(call), {t, host}, result, host.storage() == t.storage() ? t : host,
+               [&](Requests& requests) {
+                 InPieces(t.numel(), t.dtype(), requests,
+                          [&](int64_t at, int n, MPI_Request* request) {
+                            MPI_Ibcast(Bytes(host) + at, n, TypeOf(t.dtype()), root, group_->comm,
+                                       request);
+                          });
+               });
+}
+
+CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
+  CheckOperands("all_to_all", out, in);
+  TESSERA_CHECK(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", in, " and ",
+                out, " do not hold ", size(), " equal chunks");
+  if (in.device().is_meta()) return CompletedHandle();
+  Call call = Begin("all_to_all", in);
+  if (IsAlone(in)) {
+    CopyInto(Flat(out), Flat(in));
+    return CompletedHandle();
+  }
+  const Tensor source = Staged(in, in.dtype());
+  const Tensor target = out.device().is_cpu() ? out : Empty(out.shape(), out.dtype());
+  return Issue(std::move(call), {out, source, target}, out, target, [&](Requests& requests) {
+    const int64_t n = in.numel() / size();
+    if (n > runtime_->options().largest_count) {
+      ExchangeInPieces(Bytes(target), Bytes(source), n, in.nbytes() / size(), in.dtype(), requests);
+      return;
+    }
+    const MPI_Datatype type = TypeOf(in.dtype());
+    requests.emplace_back();
+    MPI_Ialltoall(Bytes(source), static_cast<int>(n), type, Bytes(target), static_cast<int>(n),
+                  type, group_->comm, &requests.back());
+  });
+}
+
+CommHandlePtr MpiCommunicator::Send(const Tensor& t, int destination, int tag) {
+  CheckOperands("send", t, t);
+  CheckPeer("send", destination, tag);
+  if (t.device().is_meta() || t.numel() == 0) return CompletedHandle();
+  Call call;
+  call.operation = "send";
+  call.dtype = t.dtype();
+  call.count = t.numel();
+  call.peer = destination;
+  call.tag = tag;
+  call.module = nn::CurrentModulePath();
+  const Tensor host = Staged(t, t.dtype());
+  return Issue(std::move(call), {t, host}, Tensor(), Tensor(), [&](Requests& requests) {
+    InPieces(t.numel(), t.dtype(), requests, [&](int64_t at, int n, MPI_Request* request) {
+      MPI_Isend(Bytes(host) + at, n, TypeOf(t.dtype()), destination, tag, group_->comm, request);
+    });
+  });
+}
+
+CommHandlePtr MpiCommunicator::Receive(const Tensor& t, int source, int tag) {
+  CheckOperands("receive", t, t);
+  CheckPeer("receive", source, tag);
+  if (t.device().is_meta() || t.numel() == 0) return CompletedHandle();
+  Call call;
+  call.operation = "receive";
+  call.dtype = t.dtype();
+  call.count = t.numel();
+  call.peer = source;
+  call.tag = tag;
+  call.module = nn::CurrentModulePath();
+  const Tensor host = t.device().is_cpu() ? t : Empty(t.shape(), t.dtype());
+  return Issue(std::move(call), {t, host}, t, host, [&](Requests& requests) {
+    InPieces(t.numel(), t.dtype(), requests, [&](int64_t at, int n, MPI_Request* request) {
+      MPI_Irecv(Bytes(host) + at, n, TypeOf(t.dtype()), source, tag, group_->comm, request);
+    });
+  });
+}
+
+void MpiCommunicator::Barrier() {
+  Call call = Begin("barrier", Tensor());
+  if (size() == 1) return;
+  Issue(std::move(call), {}, Tensor(), Tensor(), [&](Requests& requests) {
+    requests.emplace_back();
+    MPI_Ibarrier(group_->comm, &requests.back());
+  })->Wait();
+}
+
+std::shared_ptr<Communicator> MpiCommunicator::Split(int color, int key, const std::string& name) {
+  TESSERA_CHECK(color >= 0, "split", "color ", color, " is negative");
+  return std::make_shared<MpiCommunicator>(runtime_,
+                                           runtime_->Split(group_, color, key, name));
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> MpiWorldCommunicator(std::shared_ptr<MpiRuntime> runtime) {
+  auto world = runtime->world();
+  return std::make_shared<MpiCommunicator>(std::move(runtime), std::move(world));
+}
+
+}  // namespace tessera::dist

@@ -1,0 +1,53 @@
+// BERT's and RoBERTa's configuration; fields are named as in Hugging Face's config.json.
+#ifndef TESSERA_MODELS_BERT_CONFIG_H_
+#define TESSERA_MODELS_BERT_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/status.h"
+#include "models/classification.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::models {
+
+// What stands on the encoder; config.json's `architectures` says it (BertForMaskedLM, ...).
+enum class BertHead { kNone, kMaskedLm, kPreTraining, kSequence, kTokens };
+
+struct BertConfig {
+  bool roberta = false;  // model_type
+  BertHead head = BertHead::kMaskedLm;
+  int64_t vocab_size = 30522;
+  int64_t hidden_size = 768;
+  int64_t num_hidden_layers = 12;
+  int64_t num_attention_heads = 12;
+  int64_t intermediate_size = 3072;
+  std::string hidden_act = "gelu";
+  double hidden_dropout_prob = 0.1;
+  double attention_probs_dropout_prob = 0.1;
+  int64_t max_position_embeddings = 512;
+  int64_t type_vocab_size = 2;
+  double initializer_range = 0.02;
+  double layer_norm_eps = 1e-12;
+  int64_t pad_token_id = 0;  // RoBERTa: 1
+  double classifier_dropout = -1;  // < 0: hidden_dropout_prob
+  bool tie_word_embeddings = true;
+  LabelSpec labels;
+
+  // Whether a pooler (of the first token) stands on the encoder.
+  bool has_pooler() const;
+  // Tokens a row may have: RoBERTa's positions begin behind the padding's.
+  int64_t max_tokens() const {
+    return roberta ? max_position_embeddings - pad_token_id - 1 : max_position_embeddings;
+  }
+  double head_dropout() const {
+    return classifier_dropout < 0 ? hidden_dropout_prob : classifier_dropout;
+  }
+
+  // Checks sizes; refuses by name what would change results and is not supported.
+  static absl::StatusOr<BertConfig> FromJson(const nlohmann::json& json);
+};
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_BERT_CONFIG_H_

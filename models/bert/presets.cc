@@ -1,0 +1,201 @@
+// How the command line and the Hub know BERT and RoBERTa.
+#include "models/bert/bert.h"
+#include "models/input_check.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+struct Size {
+  const char* name;
+  int layers;
+  int heads;
+  int width;
+  int vocabulary;
+};
+
+json CommonConfig(const Size& size) {
+  return {{"vocab_size", size.vocabulary},        {"hidden_size", size.width},
+          {"num_hidden_layers", size.layers},     {"num_attention_heads", size.heads},
+          {"intermediate_size", 4 * size.width},  {"hidden_act", "gelu"},
+          {"hidden_dropout_prob", 0.1},           {"attention_probs_dropout_prob", 0.1},
+          {"initializer_range", 0.02},            {"position_embedding_type", "absolute"}};
+}
+
+Preset BertPreset(const Size& size) {
+  json config = CommonConfig(size);
+  config.update({{"model_type", "bert"},
+                 {"architectures", {"BertForMaskedLM"}},
+                 {"max_position_embeddings", 512},
+                 {"type_vocab_size", 2},
+                 {"layer_norm_eps", 1e-12},
+                 {"pad_token_id", 0}});
+  return {size.name, "", std::move(config)};
+}
+
+Preset RobertaPreset(const Size& size) {
+  json config = CommonConfig(size);
+  config.update({{"model_type", "roberta"},
+                 {"architectures", {"RobertaForMaskedLM"}},
+                 {"max_position_embeddings", 514},
+                 {"type_vocab_size", 1},
+                 {"layer_norm_eps", 1e-5},
+                 {"bos_token_id", 0},
+                 {"pad_token_id", 1},
+                 {"eos_token_id", 2}});
+  return {size.name, "", std::move(config)};
+}
+
+bool StartsWith(const std::string& text, const std::string& prefix) {
+  return text.rfind(prefix, 0) == 0;
+}
+bool EndsWith(const std::string& text, const std::string& suffix) {
+  return text.size() >= suffix.size() &&
+         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+// Positions and token types of the longest row, which older files carry.
+bool IsBuffer(const std::string& name) {
+  return EndsWith(name, "embeddings.position_ids") || EndsWith(name, "embeddings.token_type_ids");
+}
+
+bool IsHead(const std::string& name) {
+  for (const char* prefix : {"cls.", "lm_head.", "classifier.", "pooler.", "bert.pooler.",
+                             "roberta.pooler.", "qa_outputs."}) {
+    if (StartsWith(name, prefix)) return true;
+  }
+  return false;
+}
+
+// The name with and without the encoder's prefix; a bias that is also the decoder's; and each with
+// the names that norms had in TensorFlow.
+std::vector<std::string> OtherNames(const std::string& parameter, const std::string& prefix) {
+  std::vector<std::string> names = {parameter};
+  if (StartsWith(parameter, prefix)) {
+    names.push_back(parameter.substr(prefix.size()));
+  } else if (!IsHead(parameter) || StartsWith(parameter, "pooler.")) {
+    names.push_back(prefix + parameter);
+  }
+  if (parameter == "cls.predictions.bias") names.push_back("cls.predictions.decoder.bias");
+  if (parameter == "lm_head.bias") names.push_back("lm_head.decoder.bias");
+  const size_t plain = names.size();
+  for (size_t i = 0; i < plain; ++i) {
+    for (const auto& [ours, old] :
+         {std::pair<std::string, std::string>("LayerNorm.weight", "LayerNorm.gamma"),
+          {"LayerNorm.bias", "LayerNorm.beta"}}) {
+      if (EndsWith(names[i], ours)) {
+        names.push_back(names[i].substr(0, names[i].size() - ours.size()) + old);
+      }
+    }
+  }
+  names.erase(names.begin());
+  return names;
+}
+std::vector<std::string> BertNames(const std::string& parameter) {
+  return OtherNames(parameter, "bert.");
+}
+std::vector<std::string> RobertaNames(const std::string& parameter) {
+  return OtherNames(parameter, "roberta.");
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
+  TESSERA_ASSIGN_OR_RETURN(const BertConfig parsed, BertConfig::FromJson(config));
+  return std::make_unique<Bert>(parsed, config, context);
+}
+
+absl::Status CheckLabelInput(const std::string& source, const BertConfig& config,
+                             const Bundle& inputs) {
+  const std::string where = source + ": 'labels'";
+  const int64_t rows = inputs.at("input_ids").size(0);
+  switch (config.head) {
+    case BertHead::kNone:
+      return InvalidArgument(where, " given, but the model has no head");
+    case BertHead::kSequence:
+      return CheckLabels(source, inputs.at("labels"), rows, config.labels);
+    case BertHead::kTokens:
+      return CheckRange(where, inputs.at("labels"), config.labels.count, -100, "labels");
+    default:
+      return CheckRange(where, inputs.at("labels"), config.vocab_size, -100, "vocabulary");
+  }
+}
+
+absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
+  const BertConfig& config = static_cast<const Bert&>(model).bert_config();
+  std::vector<std::string> like_ids = {"attention_mask", "token_type_ids"};
+  if (config.head != BertHead::kSequence) like_ids.push_back("labels");
+  if (inputs->has("position_ids") && config.roberta) {
+    // Positions of RoBERTa begin behind the padding's: the table is longer than a row may be.
+    TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'position_ids'", inputs->at("position_ids"),
+                                       config.max_position_embeddings, 0, "positions"));
+    const Tensor positions = inputs->at("position_ids");
+    inputs->erase("position_ids");
+    TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, like_ids, inputs));
+    if (positions.shape() != inputs->at("input_ids").shape()) {
+      return InvalidArgument(source, ": 'position_ids' has shape ", positions.shape(),
+                             ", 'input_ids' ", inputs->at("input_ids").shape());
+    }
+    inputs->set("position_ids", positions);
+  } else {
+    like_ids.push_back("position_ids");
+    TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, like_ids, inputs));
+  }
+  if (inputs->has("token_type_ids")) {
+    TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'token_type_ids'",
+                                       inputs->at("token_type_ids"), config.type_vocab_size, 0,
+                                       "token types"));
+  }
+  if (inputs->has("next_sentence_label")) {
+    if (config.head != BertHead::kPreTraining) {
+      return InvalidArgument(source, ": 'next_sentence_label' is for BertForPreTraining");
+    }
+    TESSERA_RETURN_IF_ERROR(CheckLabels(source, inputs->at("next_sentence_label"),
+                                        inputs->at("input_ids").size(0),
+                                        {.count = 2, .problem = ProblemType::kSingleLabel}));
+  }
+  return inputs->has("labels") ? CheckLabelInput(source, config, *inputs) : absl::OkStatus();
+}
+
+Family* MakeFamily(const char* model_type) {
+  auto* family = new Family;
+  family->model_type = model_type;
+  family->build = Build;
+  family->ignored_entry = IsBuffer;
+  family->inputs = {"input_ids", "attention_mask", "token_type_ids", "position_ids", "labels"};
+  family->check_inputs = CheckInputs;
+  family->is_head = IsHead;
+  return family;
+}
+
+const Family* MakeBert() {
+  Family* family = MakeFamily("bert");
+  for (const Size& size : {Size{"bert-base-uncased", 12, 12, 768, 30522},
+                           {"bert-large-uncased", 24, 16, 1024, 30522},
+                           {"bert-base-cased", 12, 12, 768, 28996},
+                           {"bert-large-cased", 24, 16, 1024, 28996},
+                           {"bert-base-chinese", 12, 12, 768, 21128},
+                           {"bert-tiny", 2, 2, 128, 30522},
+                           {"bert-mini", 4, 4, 256, 30522},
+                           {"bert-small", 4, 8, 512, 30522}}) {
+    family->presets.push_back(BertPreset(size));
+  }
+  family->other_names = BertNames;
+  family->inputs.push_back("next_sentence_label");
+  return family;
+}
+
+const Family* MakeRoberta() {
+  Family* family = MakeFamily("roberta");
+  for (const Size& size :
+       {Size{"roberta-base", 12, 12, 768, 50265}, {"roberta-large", 24, 16, 1024, 50265}}) {
+    family->presets.push_back(RobertaPreset(size));
+  }
+  family->other_names = RobertaNames;
+  return family;
+}
+
+const FamilyRegistration bert(MakeBert());
+const FamilyRegistration roberta(MakeRoberta());
+
+}  // namespace
+}  // namespace tessera::models

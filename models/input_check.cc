@@ -1,0 +1,61 @@
+#include "models/input_check.h"
+
+namespace tessera::models {
+
+absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
+                        const char* meaning) {
+  const std::vector<int64_t> values = t.ToVector<int64_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if ((values[i] >= 0 && values[i] < limit) || values[i] == also) continue;
+    const auto columns = static_cast<size_t>(t.ndim() < 2 ? 1 : t.size(-1));
+    return InvalidArgument(where, ": ", values[i], " (row ", i / columns, ", position ",
+                           i % columns, ") is beyond the model's ", meaning, " of ", limit);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokenInputs(const std::string& source, const Model& model,
+                              const std::vector<std::string>& like_ids, Bundle* inputs) {
+  if (!inputs->has("input_ids")) return InvalidArgument(source, ": 'input_ids' is missing");
+  const Shape shape = inputs->at("input_ids").shape();
+  if (shape.ndim() != 2 || shape.numel() == 0) {
+    return InvalidArgument(source, ": 'input_ids' has shape ", shape,
+                           "; it must be [batch, tokens], neither of them 0");
+  }
+  std::vector<std::string> names = {"input_ids"};
+  names.insert(names.end(), like_ids.begin(), like_ids.end());
+  for (const std::string& name : names) {
+    if (!inputs->has(name)) continue;
+    const Tensor& t = inputs->at(name);
+    if (name == "position_ids" && t.shape() == Shape{1, shape[1]}) {
+      inputs->set(name, t.AsStrided(shape, {0, 1}, t.offset()).ContiguousCopy());
+    } else if (t.shape() != shape) {
+      return InvalidArgument(source, ": '", name, "' has shape ", t.shape(), ", 'input_ids' ",
+                             shape);
+    }
+    if (IsFloating(t.dtype()) && name != "attention_mask") {
+      return InvalidArgument(source, ": '", name, "' must hold integers");
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'input_ids'", inputs->at("input_ids"),
+                                     model.vocab_size(), 0, "vocabulary"));
+  const int64_t positions = model.max_positions();
+  if (positions == 0) return absl::OkStatus();
+  if (inputs->has("position_ids")) {
+    return CheckRange(source + ": 'position_ids'", inputs->at("position_ids"), positions, 0,
+                      "positions");
+  }
+  if (shape[1] <= positions) return absl::OkStatus();
+  return InvalidArgument(source, ": 'input_ids' has ", shape[1], " tokens a row; the model has ",
+                         positions, " positions");
+}
+
+absl::Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs) {
+  TESSERA_RETURN_IF_ERROR(
+      CheckTokenInputs(source, model, {"attention_mask", "position_ids", "labels"}, inputs));
+  if (!inputs->has("labels")) return absl::OkStatus();
+  return CheckRange(source + ": 'labels'", inputs->at("labels"), model.vocab_size(), -100,
+                    "vocabulary");
+}
+
+}  // namespace tessera::models

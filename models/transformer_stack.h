@@ -1,0 +1,26 @@
+// What encoders of nn::TransformerBlocks share: running one block on a bundle's `hidden`.
+//
+//   return RunTransformerBlock(*layers_[i], std::move(in), options, checkpoint_activations());
+#ifndef TESSERA_MODELS_TRANSFORMER_STACK_H_
+#define TESSERA_MODELS_TRANSFORMER_STACK_H_
+
+#include "models/model.h"
+#include "nn/transformer_block.h"
+
+namespace tessera::models {
+
+// `hidden` [B, T, C] becomes what the block makes of it; keys where `attention_mask` [B, T] is 0
+// are not seen. With `recompute` its activations are computed again in the backward pass.
+Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,
+                           bool recompute);
+
+// 0 ... T-1 for each of `rows` rows, int64.
+Tensor CountingPositions(int64_t rows, int64_t tokens, const Device& device);
+
+// Hidden states as a whole sequence on every rank, for layers that every rank computes alike.
+Tensor WholeSequence(const Tensor& hidden, const nn::BuildContext& build,
+                     const nn::ForwardContext& context);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_TRANSFORMER_STACK_H_

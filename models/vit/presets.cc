@@ -1,0 +1,113 @@
+// How the command line and the Hub know ViT.
+#include "models/input_check.h"
+#include "models/vit/vit.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+struct Size {
+  const char* name;
+  int layers;
+  int heads;
+  int width;
+  int patch;
+  int image;
+};
+
+// ImageNet's labels are called LABEL_0, ... until a data set gives its own.
+Preset MakePreset(const Size& size) {
+  json config = {{"model_type", "vit"},
+                 {"architectures", {"ViTForImageClassification"}},
+                 {"hidden_size", size.width},
+                 {"num_hidden_layers", size.layers},
+                 {"num_attention_heads", size.heads},
+                 {"intermediate_size", 4 * size.width},
+                 {"hidden_act", "gelu"},
+                 {"hidden_dropout_prob", 0.0},
+                 {"attention_probs_dropout_prob", 0.0},
+                 {"initializer_range", 0.02},
+                 {"layer_norm_eps", 1e-12},
+                 {"image_size", size.image},
+                 {"patch_size", size.patch},
+                 {"num_channels", 3},
+                 {"qkv_bias", true},
+                 {"num_labels", 1000}};
+  return {size.name, "", std::move(config)};
+}
+
+// For 28 x 28 grey-scale pictures of ten classes (MNIST's format).
+Preset MakeMini() {
+  Preset preset = MakePreset({"vit-mini", 6, 4, 128, 4, 28});
+  preset.config["num_channels"] = 1;
+  preset.config["num_labels"] = 10;
+  return preset;
+}
+
+bool IsHead(const std::string& name) {
+  for (const char* prefix : {"classifier.", "pooler.", "vit.pooler."}) {
+    if (name.rfind(prefix, 0) == 0) return true;
+  }
+  return false;
+}
+
+bool IsBuffer(const std::string&) { return false; }
+
+std::vector<std::string> OtherNames(const std::string& parameter) {
+  const std::string prefix = "vit.";
+  if (parameter.rfind(prefix, 0) == 0) return {parameter.substr(prefix.size())};
+  if (parameter.rfind("classifier.", 0) == 0) return {};
+  return {prefix + parameter};
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
+  TESSERA_ASSIGN_OR_RETURN(const VitConfig parsed, VitConfig::FromJson(config));
+  return std::make_unique<Vit>(parsed, config, context);
+}
+
+absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
+  const VitConfig& config = static_cast<const Vit&>(model).vit_config();
+  if (!inputs->has("pixel_values")) return InvalidArgument(source, ": 'pixel_values' is missing");
+  const Tensor& pixels = inputs->at("pixel_values");
+  if (pixels.ndim() != 4 || pixels.numel() == 0 || !IsFloating(pixels.dtype()) ||
+      pixels.size(1) != config.num_channels || pixels.size(2) % config.patch_size != 0 ||
+      pixels.size(3) % config.patch_size != 0) {
+    return InvalidArgument(source, ": 'pixel_values' has shape ", pixels.shape(),
+                           "; it must be floating [batch, ", config.num_channels,
+                           ", height, width], sizes multiples of ", config.patch_size);
+  }
+  if (!inputs->has("labels")) return absl::OkStatus();
+  if (!config.classifies) {
+    return InvalidArgument(source, ": 'labels' given, but the model has no head");
+  }
+  return CheckLabels(source, inputs->at("labels"), pixels.size(0), config.labels);
+}
+
+const Family* MakeFamily() {
+  auto* family = new Family;
+  family->model_type = "vit";
+  for (const Size& size : {Size{"vit-base-patch16-224", 12, 12, 768, 16, 224},
+                           {"vit-base-patch16-384", 12, 12, 768, 16, 384},
+                           {"vit-base-patch32-224", 12, 12, 768, 32, 224},
+                           {"vit-base-patch32-384", 12, 12, 768, 32, 384},
+                           {"vit-tiny-patch16-224", 12, 3, 192, 16, 224},
+                           {"vit-small-patch16-224", 12, 6, 384, 16, 224},
+                           {"vit-large-patch16-224", 24, 16, 1024, 16, 224},
+                           {"vit-large-patch32-384", 24, 16, 1024, 32, 384}}) {
+    family->presets.push_back(MakePreset(size));
+  }
+  family->presets.push_back(MakeMini());
+  family->build = Build;
+  family->other_names = OtherNames;
+  family->ignored_entry = IsBuffer;
+  family->inputs = {"pixel_values", "labels"};
+  family->check_inputs = CheckInputs;
+  family->is_head = IsHead;
+  return family;
+}
+
+const FamilyRegistration registration(MakeFamily());
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,59 @@
+#include "nn/cross_attention.h"
+
+#include <tuple>
+
+#include "ops/attention/attention.h"
+#include "ops/view/view.h"
+
+namespace tessera::nn {
+
+// B batch, T tokens, S source tokens, C hidden size, H this rank's heads, D head size.
+
+CrossAttention::CrossAttention(const SelfAttentionConfig& config, const Scope& scope)
+    : Module(scope),
+      config_(config),
+      head_dim_(HeadDim(config)),
+      heads_(HeadShare(config, build().tensor_parallel)),
+      query_(ProjectionConfig(config, 1), Child(config.qkv_names.at(0))),
+      key_(ProjectionConfig(config, 1), Child(config.qkv_names.at(1))),
+      value_(ProjectionConfig(config, 1), Child(config.qkv_names.at(2))),
+      output_(OutputConfig(config), Child(config.output_name)),
+      attn_dropout_(config.attention_dropout, Child("attn_dropout")),
+      resid_dropout_(config.residual_dropout, Child("resid_dropout")) {}
+
+Tensor CrossAttention::SplitHeads(const Tensor& x) const {
+  return Transpose(Reshape(x, {x.size(0), x.size(1), heads_.count, head_dim_}), 1, 2);
+}
+
+Tensor CrossAttention::Forward(const Tensor& h_BTC, const Tensor& memory_BSC,
+                               const AttentionMasks& masks, const ForwardContext& context,
+                               KeyValueCache* cache, int layer) {
+  return Call(h_BTC, [&] {
+    const Tensor q = SplitHeads(query_.Forward(h_BTC, context));
+    Tensor k;
+    Tensor v;
+    if (cache != nullptr && cache->HasMemory(layer)) {
+      std::tie(k, v) = cache->Memory(layer);
+    } else {
+      k = SplitHeads(key_.ForwardGathered(memory_BSC));
+      v = SplitHeads(value_.ForwardGathered(memory_BSC));
+      if (cache != nullptr) cache->SetMemory(layer, k, v);
+    }
+    AttentionOptions options;
+    options.scale = config_.scale;
+    options.key_padding = masks.key_padding;
+    if (training() && attn_dropout_.p() > 0) {
+      options.dropout_p = attn_dropout_.p();
+      options.dropout_key =
+          NoiseKey(context.seed, attn_dropout_.path(), context.step, context.micro_batch);
+      options.head_begin = heads_.begin;
+      options.heads_total = config_.num_heads;
+    }
+    const Tensor o_BHTD = Attention(q, k, v, options).output;
+    const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2),
+                                  {o_BHTD.size(0), o_BHTD.size(2), heads_.count * head_dim_});
+    return resid_dropout_.Forward(output_.Forward(merged), context);
+  });
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,72 @@
+#include "nn/relative_position.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/index/index.h"
+#include "ops/view/view.h"
+
+namespace tessera::nn {
+namespace {
+
+Placement HeadPlacement(const RelativePositionBiasConfig& config, const Group& group) {
+  const Shape shape = {config.num_buckets, config.num_heads};
+  if (group == nullptr) return Placement::Whole(shape);
+  const Share heads = EvenShare(config.num_heads, group->size(), group->rank());
+  return Placement::Split(shape, 1, {{config.num_heads, heads.begin, heads.count}});
+}
+
+}  // namespace
+
+int64_t RelativePositionBucket(int64_t relative_position,
+                               const RelativePositionBiasConfig& config) {
+  int64_t buckets = config.num_buckets;
+  int64_t bucket = 0;
+  int64_t distance = -relative_position;
+  if (config.bidirectional) {
+    buckets /= 2;
+    if (relative_position > 0) bucket = buckets;
+    distance = std::abs(relative_position);
+  }
+  distance = std::max<int64_t>(distance, 0);
+  const int64_t exact = buckets / 2;
+  if (distance < exact) return bucket + distance;
+  // In float32, as the original computes it: a distance on a border stays in its bucket.
+  const float ratio = std::log(static_cast<float>(distance) / static_cast<float>(exact)) /
+                      static_cast<float>(std::log(static_cast<double>(config.max_distance) /
+                                                  static_cast<double>(exact)));
+  const auto grown = exact + static_cast<int64_t>(ratio * static_cast<float>(buckets - exact));
+  return bucket + std::min(grown, buckets - 1);
+}
+
+RelativePositionBias::RelativePositionBias(const RelativePositionBiasConfig& config,
+                                           const Scope& scope)
+    : Module(scope),
+      config_(config),
+      weight_(AddParameter("weight", HeadPlacement(config, build().tensor_parallel), config.init)) {
+}
+
+Tensor RelativePositionBias::Forward(int64_t queries, int64_t keys) {
+  return Forward(std::vector<int64_t>{0}, queries, keys);
+}
+
+Tensor RelativePositionBias::Forward(const std::vector<int64_t>& begins, int64_t queries,
+                                     int64_t keys) {
+  return Call(weight_.tensor, [&] {
+    const Tensor buckets_BTS = Empty({std::ssize(begins), queries, keys}, DType::kInt64);
+    // By distance: of[farthest + s - t].
+    const int64_t farthest = queries + *std::max_element(begins.begin(), begins.end());
+    std::vector<int64_t> of;
+    for (int64_t d = -farthest; d < keys; ++d) of.push_back(RelativePositionBucket(d, config_));
+    int64_t* bucket = buckets_BTS.data<int64_t>();
+    for (const int64_t begin : begins) {
+      for (int64_t t = 0; t < queries; ++t, bucket += keys) {
+        std::copy_n(of.begin() + (farthest - begin - t), keys, bucket);
+      }
+    }
+    const Tensor bias_BTSH = Embedding(weight_.tensor, CopyTo(buckets_BTS, build().device));
+    return Permute(bias_BTSH, {0, 3, 1, 2});
+  });
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,169 @@
+// What happens to a parallel run when one of its ranks is killed, stands still, was started with
+// another configuration or cannot write: the job ends, a line names the rank, and resuming gives
+// the uninterrupted run, bit for bit.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/process/process.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr int kRanks = 3;
+constexpr int kSteps = 40;
+constexpr int kKills = 20;
+
+class RanksTest : public testing::Test {
+ protected:
+  // The uninterrupted run, once for all tests.
+  static void SetUpTestSuite() {
+    root_ = testing::TempDir() + "/ranks_test";
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    std::ofstream text(root_ + "/text.txt");
+    for (int i = 0; i < 600; ++i) {
+      text << "line " << i % 17 << " of the song, sung " << i % 5 << " times\n";
+    }
+    text.close();
+    const auto start = Clock::now();
+    Process whole(kRanks, Train("whole"), root_ + "/whole");
+    ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
+    duration_ = Clock::now() - start;
+  }
+  static void TearDownTestSuite() { fs::remove_all(root_); }
+
+  static std::string Out(const std::string& name) { return root_ + "/" + name + "_run"; }
+
+  static std::vector<std::string> Train(const std::string& name,
+                                        const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"train",
+                                          "gpt-tiny",
+                                          "--data",
+                                          root_ + "/text.txt",
+                                          "--out",
+                                          Out(name),
+                                          "--tokenizer",
+                                          "byte",
+                                          "--max-steps",
+                                          std::to_string(kSteps),
+                                          "--seq-len",
+                                          "16",
+                                          "--batch-size",
+                                          "2",
+                                          "--dropout",
+                                          "0.1",
+                                          "--lr",
+                                          "1e-3",
+                                          "--threads",
+                                          "1",
+                                          "--save-interval",
+                                          "3",
+                                          "--log-interval",
+                                          "5",
+                                          "--eval-batches",
+                                          "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  static void ExpectTheUninterruptedRun(const std::string& name) {
+    EXPECT_TRUE(Weights(Out(name)) == Weights(Out("whole"))) << "the weights differ";
+    EXPECT_EQ(Metrics(Out(name)), Metrics(Out("whole")));
+    for (const auto& entry : fs::directory_iterator(Out(name))) {
+      EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos) << entry.path();
+    }
+  }
+
+  static void FinishAndCompare(const std::string& name) {
+    Process rest(kRanks, Train(name, {"--resume"}), root_ + "/" + name);
+    ASSERT_EQ(rest.ExitCode(), 0) << rest.Errors();
+    ExpectTheUninterruptedRun(name);
+  }
+
+  // Waits until the run has its first checkpoint, and gives its ranks.
+  static std::vector<pid_t> Training(Process& job, const std::string& name) {
+    while (!fs::exists(Out(name) + "/checkpoint-3")) {
+      if (job.EndsWithin(std::chrono::milliseconds(1))) return {};
+    }
+    return job.Ranks();
+  }
+
+  static void ExpectGone(const std::vector<pid_t>& ranks) {
+    for (const pid_t rank : ranks) {
+      for (int i = 0; i < 2000 && kill(rank, 0) == 0; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
+    }
+  }
+
+  static std::string root_;
+  static Seconds duration_;
+};
+std::string RanksTest::root_;
+Seconds RanksTest::duration_;
+
+TEST_F(RanksTest, AnyRankKilledAtAnyMoment) {
+  const char* given = std::getenv("TESSERA_TEST_SEED");
+  const uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+  SCOPED_TRACE("TESSERA_TEST_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> moment(0.0, 0.7 * duration_.count());
+  int finished = 0;
+  for (int kills = 0; kills < kKills;) {
+    Process job(kRanks, Train("killed", {"--resume"}), root_ + "/killed");
+    if (!job.EndsWithin(Seconds(moment(random)))) {
+      const std::vector<pid_t> ranks = job.Ranks();
+      if (ranks.empty()) {  // not all started yet
+        job.Signal(SIGTERM);
+        job.Wait();
+        continue;
+      }
+      kill(ranks[random() % kRanks], SIGKILL);
+      ASSERT_TRUE(job.EndsWithin(Seconds(30))) << "the job went on after a rank was killed";
+      kills += job.ExitCode() != 0;
+      ExpectGone(ranks);
+      continue;
+    }
+    ASSERT_EQ(job.ExitCode(), 0) << "after " << kills << " kills: " << job.Errors();
+    ExpectTheUninterruptedRun("killed");
+    fs::remove_all(Out("killed"));
+    ++finished;
+  }
+  FinishAndCompare("killed");
+  std::printf("seed %lu: %d kills in %d runs\n", static_cast<unsigned long>(seed), kKills,
+              finished + 1);
+}
+
+TEST_F(RanksTest, ARankThatStandsStillIsNamed) {
+  Process job(kRanks, Train("still", {"--collective-timeout", "2"}), root_ + "/still");
+  const std::vector<pid_t> ranks = Training(job, "still");
+  ASSERT_EQ(ranks.size(), static_cast<size_t>(kRanks)) << job.Errors();
+  const auto start = Clock::now();
+  kill(ranks[1], SIGSTOP);
+  ASSERT_TRUE(job.EndsWithin(Seconds(20)));
+  EXPECT_LT(Seconds(Clock::now() - start).count(), 10);
+  EXPECT_NE(job.ExitCode(), 0);
+  EXPECT_NE(job.Errors().find("rank 1"), std::string::npos) << job.Errors();
+  kill(ranks[1], SIGKILL);
+  ExpectGone(ranks);
+  FinishAndCompare("still");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,125 @@
+"""What the parity scripts of the model families share: running the program, comparing, reporting.
+
+A case is a model of transformers with random float32 parameters and a dictionary of inputs; the
+reference is the same model in float64.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file, save_file
+
+TOLERANCE = 5e-6  # of ||a-b||/||b|| in float32
+# For gradients that are zero in theory (the keys' biases), in units of the norm of all gradients.
+ABSOLUTE = 1e-7
+
+
+def randomise(model, seed, norm_names=("LayerNorm", "layer_norm", "layernorm")):
+    """Random float32 numbers for every parameter, norms and biases too."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            norm = any(n in name for n in norm_names) and name.endswith("weight")
+            std = 0.2 if norm else 0.15
+            p.copy_((1.0 if norm else 0.0) + std * torch.randn(p.shape, generator=random))
+    return model.eval()
+
+
+def relative_error(a, b, scale):
+    """||a-b||/||b||; where b is zero in theory, ||a|| in units of the absolute bound."""
+    a, b = a.double().flatten(), b.double().flatten()
+    if b.norm() < 1e-12:
+        return (a.norm() / (ABSOLUTE * max(1.0, scale)) * TOLERANCE).item()
+    return ((a - b).norm() / b.norm()).item()
+
+
+def compare(actual, expected, rows=None):
+    """The worst relative error and the name of the tensor that has it. `rows` is a mask of the
+    [batch, tokens] that count, for tensors that have both dimensions."""
+    assert set(actual) == set(expected), (sorted(actual), sorted(expected))
+    worst = (0.0, "")
+    scale = sum(t.double().norm() ** 2 for t in expected.values()) ** 0.5
+    for name, want in expected.items():
+        got = actual[name]
+        assert got.shape == want.shape, (name, got.shape, want.shape)
+        if rows is not None and want.dim() == 3 and want.shape[:2] == rows.shape:
+            got, want = got[rows], want[rows]
+        worst = max(worst, (relative_error(got, want, scale), name))
+    return worst
+
+
+def run(program, *arguments):
+    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, arguments))}\nfailed: {result.stderr}")
+    return result.stdout
+
+
+def failure(program, *arguments):
+    """The line that the program prints when it must fail."""
+    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
+    lines = result.stderr.splitlines()
+    ok = result.returncode in (1, 2) and len(lines) == 1 and lines[0].startswith("error: ")
+    return lines[0] if ok else f"rc {result.returncode}: {result.stderr}"
+
+
+def forward(program, folder, inputs, dtype="float32", gradients=True):
+    """Outputs and gradients of `tessera forward`."""
+    with tempfile.TemporaryDirectory() as work:
+        files = [os.path.join(work, n) for n in ("in.safetensors", "out.safetensors", "g.safetensors")]
+        save_file({n: t.contiguous() for n, t in inputs.items()}, files[0])
+        arguments = ["--model", folder, "--inputs", files[0], "--outputs", files[1], "--dtype", dtype]
+        if gradients:
+            arguments += ["--grads", files[2]]
+        run(program, "forward", *arguments)
+        return load_file(files[1]), load_file(files[2]) if gradients else {}
+
+
+def gradients_of(model, loss):
+    """By name; a parameter that the loss does not depend on has zeros."""
+    model.zero_grad()
+    loss.backward()
+    return {n: torch.zeros_like(p) if p.grad is None else p.grad.clone()
+            for n, p in model.named_parameters()}
+
+
+class Report:
+    def __init__(self):
+        self.failed = 0
+        self.worst = {}
+
+    def __call__(self, what, ok, detail=""):
+        self.failed += not ok
+        print(f"{'ok  ' if ok else 'FAIL'} {what:58s} {detail}", flush=True)
+
+    def error(self, what, result, tolerance):
+        value, name = result
+        kind = what.split()[-1]
+        self.worst[kind] = max(self.worst.get(kind, 0.0), value)
+        self(what, value <= tolerance, f"{value:.2e} {name}")
+
+    def finish(self):
+        print("worst:", {k: f"{v:.2e}" for k, v in self.worst.items()})
+        print(f"{self.failed} failed")
+        return self.failed > 0
+
+
+def check_saving(report, resave, folder, name, cls, model):
+    """What the program saves is what it loaded, name by name and bit by bit, in any sharding; and
+    transformers loads it without complaint."""
+    want = {n: t for n, t in load_file(os.path.join(folder, "model.safetensors")).items()}
+    for shards, limit in (("one file", 10**9), ("shards", 20000)):
+        with tempfile.TemporaryDirectory() as work:
+            saved = os.path.join(work, "saved")
+            run(resave, folder, saved, limit)
+            got = {}
+            for file in sorted(os.listdir(saved)):
+                if file.endswith(".safetensors"):
+                    got.update(load_file(os.path.join(saved, file)))
+            same = set(got) == set(want) and all(torch.equal(got[n], want[n]) for n in want)
+            _, messages = cls.from_pretrained(saved, output_loading_info=True)
+            clean = not any(messages[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+            report(f"{name} saved by the program, {shards}", same and clean,
+                   f"{len(os.listdir(saved))} files {sorted(set(got) ^ set(want))[:3]}")

@@ -1,0 +1,62 @@
+// `tessera` as tests start it: a process with its output in files, alone or as ranks under mpirun.
+//
+//   Process run({"train", "gpt-tiny", ...}, root + "/run");
+//   ASSERT_EQ(run.ExitCode(), 0) << run.Errors();
+//   Process job(4, {"train", ...}, root + "/job");       // mpirun -n 4 tessera train ...
+#ifndef TESSERA_TESTS_PROCESS_PROCESS_H_
+#define TESSERA_TESTS_PROCESS_PROCESS_H_
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+
+std::string ReadText(const std::string& path);
+
+class Process {
+ public:
+  // Its output goes to `<log>.out` and `<log>.err`; no file may grow beyond `file_bytes`.
+  Process(const std::vector<std::string>& arguments, const std::string& log,
+          rlim_t file_bytes = RLIM_INFINITY);
+  // The same command on `ranks` ranks of this machine, however many cores it has.
+  Process(int ranks, const std::vector<std::string>& arguments, const std::string& log);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void Signal(int signal) const;
+  // False when it has not ended within that time.
+  bool EndsWithin(std::chrono::duration<double> time);
+  void Wait();
+  // 128 + the signal for a process that one ended, as in a shell.
+  int ExitCode();
+  std::string Output() const { return ReadText(log_ + ".out"); }
+  std::string Errors() const { return ReadText(log_ + ".err"); }
+
+  // The processes of the ranks, once mpirun has started them all (empty until then).
+  std::vector<pid_t> Ranks() const;
+
+ private:
+  void Start(std::vector<std::string> command, rlim_t file_bytes);
+
+  std::string log_;
+  int ranks_ = 0;
+  pid_t pid_ = -1;
+  bool running_ = true;
+  int status_ = 0;
+};
+
+// The rows of `<out>/metrics.jsonl`, without what depends on the clock or the allocator's history.
+std::vector<nlohmann::json> Metrics(const std::string& out);
+// The file of the final weights.
+std::string Weights(const std::string& out);
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_PROCESS_PROCESS_H_

@@ -1,0 +1,32 @@
+#include "tools/parallel_command.h"
+
+#include <exception>
+
+#include "tools/command_line.h"
+#include "train/agreement.h"
+
+namespace tessera::tools {
+namespace {
+
+absl::Status Guarded(const std::function<absl::Status()>& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return Internal("out of memory");
+  } catch (const std::exception& error) {
+    return Internal(error.what());
+  }
+}
+
+}  // namespace
+
+absl::Status RunOnRanks(const dist::World& world, const std::function<absl::Status()>& body) {
+  if (world.size == 1) return body();
+  const absl::Status status = Guarded(body);
+  if (status.ok()) return status;
+  if (train::IsAgreed(status)) return world.rank == 0 ? status : AlreadyReported(status);
+  const absl::Status named(status.code(), ToAbsl(Concat("rank ", world.rank, ": ", Message(status))));
+  world.Abort(ReportFailure(named));
+}
+
+}  // namespace tessera::tools

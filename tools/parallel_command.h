@@ -1,0 +1,19 @@
+// Commands that run on many ranks: who reports a failure, and how the job ends.
+#ifndef TESSERA_TOOLS_PARALLEL_COMMAND_H_
+#define TESSERA_TOOLS_PARALLEL_COMMAND_H_
+
+#include <functional>
+
+#include "core/status.h"
+#include "dist/comm/world.h"
+
+namespace tessera::tools {
+
+// Runs `body` on this rank. A failure that all ranks have agreed on (train/agreement.h) is returned
+// for rank 0 to report, and silently by the others. A rank that fails alone, by a status or an
+// exception, reports it with its rank and ends the whole job.
+absl::Status RunOnRanks(const dist::World& world, const std::function<absl::Status()>& body);
+
+}  // namespace tessera::tools
+
+#endif  // TESSERA_TOOLS_PARALLEL_COMMAND_H_
