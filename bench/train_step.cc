@@ -7,11 +7,13 @@
 // Prints "start" before the model is built, then, for every number N read from standard input,
 // takes N steps (forward, backward, clipping, AdamW, as train/trainer.cc) and prints one line of
 // JSON: "seconds" of each step, "loss" of the last one, "peak_bytes" and "current_bytes" as the
-// allocator counts them and the "allocations" of the last step.
+// allocator counts them and the "allocations" of the last step. Under mpirun the ranks train data
+// parallel, each on a batch of its own; rank 0 reads and prints.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,8 @@
 #include "core/allocator.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
+#include "dist/comm/world.h"
+#include "dist/ddp/gradient_reducer.h"
 #include "models/model.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam.h"
@@ -37,6 +41,8 @@ struct Flags {
   int64_t tokens = 256;
   double dropout = 0;
   int threads = 2;
+  double bucket_cap_mb = 25;
+  bool overlap = true;
 };
 
 Tensor RandomIds(const Shape& shape, int64_t vocab, uint64_t seed) {
@@ -52,22 +58,36 @@ Tensor RandomIds(const Shape& shape, int64_t vocab, uint64_t seed) {
 
 class Steps {
  public:
-  Steps(models::Model& model, const Flags& flags)
+  Steps(models::Model& model, const Flags& flags, const dist::Group& world)
       : model_(model),
+        world_(world),
         parameters_(train::OptimizedParameters(model)),
         optimizer_(optim::SplitByDecay(parameters_, {.weight_decay = 0.1}), {.lr = 1e-4}),
         ids_(RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 1)),
-        targets_(RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 2)) {}
+        targets_(RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 2)) {
+    if (world->size() == 1) return;
+    std::vector<dist::ReducedLeaf> leaves;
+    for (const optim::Parameter& p : parameters_) {
+      leaves.push_back({p.name, p.tensor});
+      for (const Tensor& tied : p.tied) leaves.push_back({p.name, tied});
+    }
+    reducer_ = std::make_unique<dist::GradientReducer>(
+        std::move(leaves), world,
+        dist::ReducerOptions{.bucket_cap_mb = flags.bucket_cap_mb, .overlap = flags.overlap});
+  }
 
   double Take() {
     models::RunOptions options;
     options.context = {.seed = 7, .step = ++step_};
     options.loss_reduction = LossReduction::kSum;
     options.keep_logits = false;
+    if (reducer_ != nullptr) reducer_->BeginStep(1);
+    if (reducer_ != nullptr) reducer_->BeginMicroBatch(0);
     const Tensor loss =
         model_.Run({{"input_ids", ids_}, {"targets", targets_}}, options).at("loss");
-    const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_.numel()));
+    const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_.numel() * world_->size()));
     Backward(mean);
+    if (reducer_ != nullptr) reducer_->Finish();
     const optim::ClipResult clipped = optim::ClipGradNorm(parameters_, {.max_norm = 1.0});
     optimizer_.Step({.clip_factor = clipped.factor});
     optimizer_.ZeroGrad();
@@ -76,17 +96,27 @@ class Steps {
 
  private:
   models::Model& model_;
+  const dist::Group world_;
   std::vector<optim::Parameter> parameters_;
   optim::AdamW optimizer_;
   Tensor ids_;
   Tensor targets_;
+  std::unique_ptr<dist::GradientReducer> reducer_;
   uint64_t step_ = 0;
 };
 
-void Serve(Steps& steps) {
+// The next number of steps that rank 0 reads; 0 at the end.
+int64_t NextTurn(const dist::Group& world) {
+  const Tensor count = Zeros({1}, DType::kInt64);
+  int64_t read = 0;
+  if (world->rank() == 0 && std::cin >> read) count.data<int64_t>()[0] = read;
+  if (world->size() > 1) world->Broadcast(count, 0)->Wait();
+  return count.data<int64_t>()[0];
+}
+
+void Serve(Steps& steps, const dist::Group& world) {
   Allocator& allocator = Allocator::For(Device::Cpu());
-  int64_t count = 0;
-  while (std::cin >> count) {
+  while (const int64_t count = NextTurn(world)) {
     std::string seconds;
     double loss = 0;
     int64_t before = 0;
@@ -97,6 +127,7 @@ void Serve(Steps& steps) {
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
       seconds += (i > 0 ? ", " : "") + std::to_string(taken.count());
     }
+    if (world->rank() != 0) continue;
     const AllocatorStats stats = allocator.stats();
     std::printf(
         "{\"seconds\": [%s], \"loss\": %.6f, \"peak_bytes\": %ld, \"current_bytes\": %ld, "
@@ -115,6 +146,8 @@ int Run(int argc, char** argv) {
   app.add_option("--tokens", flags.tokens, "tokens of a sequence")->check(CLI::PositiveNumber);
   app.add_option("--dropout", flags.dropout, "every dropout probability");
   app.add_option("--threads", flags.threads, "threads")->check(CLI::PositiveNumber);
+  app.add_option("--bucket-cap-mb", flags.bucket_cap_mb, "megabytes of gradients per message");
+  app.add_option("--overlap", flags.overlap, "send while the backward pass runs");
   CLI11_PARSE(app, argc, argv);
 
   const models::Preset* preset = models::FindPreset(flags.model);
@@ -124,8 +157,13 @@ int Run(int argc, char** argv) {
                  flags.dtype.c_str());
     return 2;
   }
+  const auto world = dist::OpenWorld({});
+  if (!world.ok()) {
+    std::fprintf(stderr, "error: %s\n", Message(world.status()).c_str());
+    return 1;
+  }
   SetNumThreads(flags.threads);
-  std::printf("start\n");
+  if (world->rank == 0) std::printf("start\n");
   std::fflush(stdout);
   auto model = models::BuildModel(preset->config, {.dtype = *dtype, .seed = 1});
   if (!model.ok()) {
@@ -134,8 +172,8 @@ int Run(int argc, char** argv) {
   }
   (*model)->SetDropout(flags.dropout);
   (*model)->Train();
-  Steps steps(**model, flags);
-  Serve(steps);
+  Steps steps(**model, flags, world->communicator);
+  Serve(steps, world->communicator);
   return 0;
 }
 

@@ -11,12 +11,12 @@
 #include "core/safetensors.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/tokenizer/tokenizer.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "models/hub/load_model.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "train/checkpoint.h"
 
 namespace tessera::tools {
 namespace {
@@ -129,7 +129,7 @@ absl::Status InspectDataset(const std::string& prefix) {
 
 // Opening a checkpoint verifies structure, sizes and checksums.
 absl::Status InspectCheckpoint(const std::string& directory) {
-  TESSERA_ASSIGN_OR_RETURN(const train::Checkpoint checkpoint, train::Checkpoint::Open(directory));
+  TESSERA_ASSIGN_OR_RETURN(const dist::Checkpoint checkpoint, dist::Checkpoint::Open(directory));
   size_t width = 0;
   int64_t elements = 0;
   for (const auto& [name, entry] : checkpoint.entries()) {
@@ -144,7 +144,7 @@ absl::Status InspectCheckpoint(const std::string& directory) {
     line += DTypeName(entry.dtype);
     line.resize(2 + width + 2 + 10, ' ');
     report += Concat(line, entry.shape);
-    if (entry.boxes.size() > 1) report += Concat(" in ", entry.boxes.size(), " pieces");
+    if (entry.pieces.size() > 1) report += Concat(" in ", entry.pieces.size(), " pieces");
     report += "\n";
   }
   report += Concat("  ", checkpoint.entries().size(), " tensors, ", WithThousands(elements),

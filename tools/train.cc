@@ -90,7 +90,7 @@ absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptio
   if (!result.stopped_by.empty()) {
     return say(Concat("stopped at step ", result.state.step, " of ", result.state.total_steps,
                       " by ", result.stopped_by, "; saved ",
-                      train::CheckpointPath(config.out, result.state.step),
+                      dist::CheckpointPath(config.out, result.state.step),
                       "; the same command with --resume goes on\n"));
   }
   const std::string folder = JoinPath(config.out, "model");

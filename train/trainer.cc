@@ -141,6 +141,7 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       const Clock::time_point start = Clock::now();
       const StepBatches step = FetchStep(loader);
       if (step.all.failed) return Agree(mesh_, step.status);
+      if (saver_.pending() && step.all.written) TESSERA_RETURN_IF_ERROR(FinishSave());
       stop = step.all.stop;
       if (stop != 0) break;
       RunStep(step);
@@ -149,6 +150,7 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
     }
   }
   if (saved_step_ != state_.step) TESSERA_RETURN_IF_ERROR(Save());
+  TESSERA_RETURN_IF_ERROR(FinishSave());
   progress_.reset();
   signals_ = nullptr;
   return TrainResult{state_, StopReason(stop)};
@@ -166,7 +168,7 @@ int64_t Trainer::ReasonToStop() const {
 Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
   const PhaseClock::Scope clock(&phases_, Phase::kData);
   StepBatches step;
-  StepReport mine = {.stop = ReasonToStop()};
+  StepReport mine = {.stop = ReasonToStop(), .written = saver_.written()};
   for (int64_t m = 0; m < config_.accumulation_steps() && step.status.ok(); ++m) {
     absl::StatusOr<data::Batch> batch = loader.Next();
     step.status = batch.status();

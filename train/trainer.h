@@ -33,13 +33,14 @@
 #include "core/status.h"
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
+#include "dist/checkpoint/async_checkpointer.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "dist/ddp/gradient_reducer.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
 #include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/metrics_log.h"
 #include "train/phase_clock.h"
@@ -123,7 +124,8 @@ class Trainer {
   absl::Status Prepare();
   void MakeReducer();
   absl::Status Resume(const TrainOptions& options);
-  absl::Status LoadFrom(const Checkpoint& checkpoint);
+  absl::Status LoadFrom(const dist::Checkpoint& checkpoint);
+  absl::Status ReadTrainerState(const dist::Checkpoint& checkpoint);
   void WarnOfChanges(const nlohmann::json& saved) const;
   StepBatches FetchStep(Loader& loader);
   void RunStep(const StepBatches& step);
@@ -133,8 +135,10 @@ class Trainer {
   absl::Status LogRow();
   absl::Status Evaluate();
   absl::Status Save();
+  absl::Status FinishSave();
+  absl::Status AfterSave();
   int64_t ReasonToStop() const;
-  std::vector<CheckpointTensor> CheckpointTensors();
+  std::vector<dist::CheckpointTensor> CheckpointTensors();
   models::Bundle ToBundle(const data::Batch& batch) const;
   int64_t StepsToTake() const;
   int64_t global_batch() const { return sampler_.GlobalBatch(mesh_.dp()->size()); }
@@ -165,7 +169,8 @@ class Trainer {
   int64_t tokens_ = 0;
   double seconds_ = 0;
   PhaseClock phases_;
-  int64_t saved_step_ = -1;
+  int64_t saved_step_ = -1;  // of the newest checkpoint, written or on its way
+  dist::AsyncCheckpointer saver_;
   int64_t begun_at_ = 0;  // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };

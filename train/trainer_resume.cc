@@ -68,7 +68,7 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
   const bool resumes = options.resume || !options.resume_from.empty();
   if (resumes) {
     TESSERA_RETURN_IF_ERROR(Resume(options));
-  } else if (!ListCheckpoints(config_.out).empty()) {
+  } else if (!dist::ListCheckpoints(config_.out).empty()) {
     return Agree(mesh_,
                  InvalidArgument(config_.out,
                                  ": holds checkpoints of an earlier run; give --resume to continue "
@@ -135,33 +135,39 @@ void Trainer::MakeReducer() {
 }
 
 absl::Status Trainer::Resume(const TrainOptions& options) {
+  Communicator& world = *mesh_.world();
   if (!options.resume_from.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(const Checkpoint named, Checkpoint::Open(options.resume_from));
-    TESSERA_RETURN_IF_ERROR(Agree(mesh_, LoadFrom(named)));
-    log_.Info(Concat("resuming from ", named.directory(), " at step ", state_.step));
-    return absl::OkStatus();
+    const auto named = dist::Checkpoint::Open(options.resume_from, world);
+    TESSERA_RETURN_IF_ERROR(Agree(mesh_, named.status()));
+    return LoadFrom(*named);
   }
-  const std::optional<Checkpoint> newest =
-      FindNewestCheckpoint(config_.out, [&](const std::string& w) { log_.Warning(w); });
+  const std::optional<dist::Checkpoint> newest = dist::FindNewestCheckpoint(
+      config_.out, world, [&](const std::string& w) { log_.Warning(w); });
   if (!newest) {
     log_.Info(Concat("no checkpoint in ", config_.out, ": starting afresh"));
     dist::BroadcastParameters(model_, mesh_.dp());
     return absl::OkStatus();
   }
-  TESSERA_RETURN_IF_ERROR(Agree(mesh_, LoadFrom(*newest)));
-  log_.Info(Concat("resuming from ", newest->directory(), " at step ", state_.step));
+  TESSERA_RETURN_IF_ERROR(LoadFrom(*newest));
   absl::Status status;
-  if (mesh_.world()->rank() == 0) {
+  if (world.rank() == 0) {
     // What lies behind is either damaged or about to be made again.
-    for (const int64_t step : ListCheckpoints(config_.out)) {
-      if (step > state_.step && status.ok()) status = RemoveAll(CheckpointPath(config_.out, step));
+    for (const int64_t step : dist::ListCheckpoints(config_.out)) {
+      if (step <= state_.step || !status.ok()) continue;
+      status = RemoveAll(dist::CheckpointPath(config_.out, step));
     }
   }
   return Agree(mesh_, status);
 }
 
-absl::Status Trainer::LoadFrom(const Checkpoint& checkpoint) {
-  TESSERA_RETURN_IF_ERROR(checkpoint.Load(CheckpointTensors()));
+absl::Status Trainer::LoadFrom(const dist::Checkpoint& checkpoint) {
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(CheckpointTensors(), *mesh_.world())));
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, ReadTrainerState(checkpoint)));
+  log_.Info(Concat("resuming from ", checkpoint.directory(), " at step ", state_.step));
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::ReadTrainerState(const dist::Checkpoint& checkpoint) {
   const nlohmann::json& saved = checkpoint.trainer();
   if (!saved.is_object() || !saved.contains("loss_sum") || !saved["loss_sum"].is_number() ||
       !saved.contains("loss_steps") || !saved["loss_steps"].is_number_integer()) {
@@ -194,8 +200,8 @@ void Trainer::WarnOfChanges(const nlohmann::json& saved) const {
   }
 }
 
-std::vector<CheckpointTensor> Trainer::CheckpointTensors() {
-  std::vector<CheckpointTensor> tensors;
+std::vector<dist::CheckpointTensor> Trainer::CheckpointTensors() {
+  std::vector<dist::CheckpointTensor> tensors;
   std::map<std::string, Placement> placements;
   model_.VisitParameters([&](nn::Parameter& p) {
     if (p.tied_to != nullptr) return;
@@ -221,12 +227,29 @@ absl::Status Trainer::Save() {
                                   {"data_samples", train_data_->size()},
                                   {"global_batch", global_batch()},
                                   {"config", config_.ToJson()}};
-  const std::string path = CheckpointPath(config_.out, state_.step);
-  if (mesh_.world()->rank() == 0) {
-    TESSERA_RETURN_IF_ERROR(SaveCheckpoint(path, state_.step, CheckpointTensors(), trainer));
-    TESSERA_RETURN_IF_ERROR(PruneCheckpoints(config_.out, config_.num_checkpoints));
-  }
+  TESSERA_RETURN_IF_ERROR(FinishSave());  // of the checkpoint before
+  const std::string path = dist::CheckpointPath(config_.out, state_.step);
+  Communicator& world = *mesh_.world();
   saved_step_ = state_.step;
+  if (config_.async_save) {
+    return Agree(mesh_, saver_.Begin(path, state_.step, CheckpointTensors(), trainer, world));
+  }
+  TESSERA_RETURN_IF_ERROR(
+      Agree(mesh_, dist::SaveCheckpoint(path, state_.step, CheckpointTensors(), trainer, world)));
+  return AfterSave();
+}
+
+absl::Status Trainer::FinishSave() {
+  if (!saver_.pending()) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, saver_.Commit(*mesh_.world())));
+  return AfterSave();
+}
+
+// A checkpoint has appeared.
+absl::Status Trainer::AfterSave() {
+  TESSERA_RETURN_IF_ERROR(
+      Agree(mesh_, dist::PruneCheckpoints(config_.out, config_.num_checkpoints, *mesh_.world())));
+  const std::string path = dist::CheckpointPath(config_.out, saved_step_);
   for (TrainerCallback* callback : callbacks_) callback->OnSave(state_, path);
   return absl::OkStatus();
 }

@@ -111,7 +111,7 @@ TEST_F(TrainerTest, LearnsAndWritesItsMetrics) {
   EXPECT_EQ(rows[3]["step"], 60);
   EXPECT_LT(rows[2]["loss"].get<double>(), 0.6 * rows[0]["loss"].get<double>());
   EXPECT_LT(rows[3]["val_loss"].get<double>(), rows[0]["loss"].get<double>());
-  EXPECT_EQ(ListCheckpoints(config.out), std::vector<int64_t>{60});
+  EXPECT_EQ(dist::ListCheckpoints(config.out), std::vector<int64_t>{60});
 }
 
 // What the trainer is to do, step by step: the schedule, dropout's keys, the sum over micro-batches
@@ -217,7 +217,7 @@ TEST_F(TrainerTest, AResumedRunIsTheUninterruptedOne) {
     parts.out = Config(std::string("parts_") + dtype).out;
     StopAt stop(5);  // between two rows of metrics
     Train(parts, false, &stop);
-    EXPECT_EQ(ListCheckpoints(parts.out), (std::vector<int64_t>{4, 5}));
+    EXPECT_EQ(dist::ListCheckpoints(parts.out), (std::vector<int64_t>{4, 5}));
     EXPECT_EQ(Train(parts, /*resume=*/true), expected) << dtype;
     EXPECT_EQ(Losses(parts), Losses(whole)) << dtype;
     EXPECT_EQ(Train(parts, /*resume=*/true), expected) << "a finished run stays as it is";
@@ -230,22 +230,22 @@ TEST_F(TrainerTest, DamagedCheckpointsArePassedOver) {
   config.save_interval = 2;
   config.num_checkpoints = 3;
   const auto expected = Train(config);
-  EXPECT_EQ(ListCheckpoints(config.out), (std::vector<int64_t>{4, 6, 8}));
+  EXPECT_EQ(dist::ListCheckpoints(config.out), (std::vector<int64_t>{4, 6, 8}));
   // A flipped bit in the newest, the one before cut short.
-  const std::string newest = config.out + "/checkpoint-8/tensors.safetensors";
+  const std::string newest = config.out + "/checkpoint-8/tensors-00000-of-00001.safetensors";
   std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(-1000, std::ios::end);
   const char byte = static_cast<char>(file.get() ^ 4);
   file.seekp(-1000, std::ios::end);
   file.put(byte);
   file.close();
-  fs::resize_file(config.out + "/checkpoint-6/tensors.safetensors", 5000);
-  const auto damaged = Checkpoint::Open(config.out + "/checkpoint-8");
+  fs::resize_file(config.out + "/checkpoint-6/tensors-00000-of-00001.safetensors", 5000);
+  const auto damaged = dist::Checkpoint::Open(config.out + "/checkpoint-8");
   ASSERT_FALSE(damaged.ok());
-  EXPECT_NE(Message(damaged.status()).find("checkpoint-8/tensors.safetensors"), std::string::npos);
+  EXPECT_NE(Message(damaged.status()).find("checkpoint-8/tensors-00000-of-00001.safetensors"), std::string::npos);
   std::vector<std::string> warnings;
   const auto found =
-      FindNewestCheckpoint(config.out, [&](const std::string& w) { warnings.push_back(w); });
+      dist::FindNewestCheckpoint(config.out, [&](const std::string& w) { warnings.push_back(w); });
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->step(), 4);
   EXPECT_EQ(warnings.size(), 2u);
@@ -298,7 +298,7 @@ TEST_F(TrainerTest, ASignalSavesAndStops) {
   const auto result = trainer.Train({.output = nullptr});
   ASSERT_TRUE(result.ok()) << Message(result.status());
   EXPECT_EQ(result->stopped_by, "SIGTERM");
-  EXPECT_EQ(ListCheckpoints(config.out), std::vector<int64_t>{3});
+  EXPECT_EQ(dist::ListCheckpoints(config.out), std::vector<int64_t>{3});
 }
 
 TEST_F(TrainerTest, RefusesWhatWouldNotResume) {

@@ -132,16 +132,26 @@ absl::Status ByteLevelBpe::BuildSpecials(const std::string& source) {
   TESSERA_RETURN_IF_ERROR(named(config_.eos_token, "eos_token", &eos_id_));
   TESSERA_RETURN_IF_ERROR(named(config_.bos_token, "bos_token", &bos_id_));
   TESSERA_RETURN_IF_ERROR(named(config_.pad_token, "pad_token", &pad_id_));
+  TESSERA_RETURN_IF_ERROR(named(config_.cls_token, "cls_token", &cls_id_));
+  TESSERA_RETURN_IF_ERROR(named(config_.sep_token, "sep_token", &sep_id_));
+  TESSERA_RETURN_IF_ERROR(named(config_.mask_token, "mask_token", &mask_id_));
+  if (config_.roberta) pair_style_ = PairStyle::kRoberta;
   std::optional<int32_t> unk_id;
   TESSERA_RETURN_IF_ERROR(named(config_.unk_token, "unk_token", &unk_id));
   unk_id_ = unk_id.value_or(-1);
 
   // Named special tokens are found in text as if they had been added.
-  for (const auto& name : {config_.eos_token, config_.bos_token, config_.pad_token}) {
+  for (const auto& name : {config_.eos_token, config_.bos_token, config_.pad_token,
+                           config_.cls_token, config_.sep_token, config_.mask_token,
+                           config_.roberta ? config_.unk_token : std::nullopt}) {
     const bool added =
         !name || std::any_of(config_.added_tokens.begin(), config_.added_tokens.end(),
                              [&](const AddedToken& token) { return token.content == *name; });
-    if (!added) config_.added_tokens.push_back({.content = *name, .id = *IdOf(*name)});
+    if (added) continue;
+    // RoBERTa's mask takes the blank before it along.
+    config_.added_tokens.push_back({.content = *name,
+                                    .id = *IdOf(*name),
+                                    .lstrip = config_.roberta && name == config_.mask_token});
   }
   std::vector<SpecialToken> specials;
   for (const AddedToken& token : config_.added_tokens) {

@@ -41,6 +41,11 @@ struct ByteLevelBpeConfig {
   std::optional<std::string> eos_token;  // default <|endoftext|> where that is a token
   std::optional<std::string> bos_token;
   std::optional<std::string> pad_token;
+  // RoBERTa's: <s> and </s> around texts (sequence_pair.h), <mask>.
+  bool roberta = false;
+  std::optional<std::string> cls_token;
+  std::optional<std::string> sep_token;
+  std::optional<std::string> mask_token;
   // tokenizer_config.json as it was read, saved again unchanged; empty: written anew.
   std::string tokenizer_config;
 };

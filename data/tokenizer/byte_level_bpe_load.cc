@@ -169,6 +169,17 @@ absl::Status ReadPreTokenizer(const json& value, const std::string& path,
   return ReadBool(*pre, "use_regex", path, &config->use_regex);
 }
 
+// The names that RobertaTokenizer has where the files say nothing.
+void SetRoberta(ByteLevelBpeConfig* config) {
+  config->roberta = true;
+  for (const auto& [name, text] :
+       {std::pair(&config->bos_token, "<s>"), {&config->eos_token, "</s>"},
+        {&config->cls_token, "<s>"}, {&config->sep_token, "</s>"},
+        {&config->pad_token, "<pad>"}, {&config->unk_token, "<unk>"},        {&config->mask_token, "<mask>"}}) {
+    if (!*name) *name = text;
+  }
+}
+
 absl::Status ReadTokenizerJson(const std::string& path, ByteLevelBpeConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
@@ -179,6 +190,10 @@ absl::Status ReadTokenizerJson(const std::string& path, ByteLevelBpeConfig* conf
   TESSERA_RETURN_IF_ERROR(ReadPreTokenizer(At(root, "pre_tokenizer"), path, config));
   for (const char* key : {"post_processor", "decoder"}) {
     const json& part = At(root, key);
+    if (part.is_object() && At(part, "type") == "RobertaProcessing") {
+      SetRoberta(config);
+      continue;
+    }
     if (!part.is_null() && !(part.is_object() && At(part, "type") == "ByteLevel")) {
       return Unsupported(path, key, part);
     }
@@ -208,6 +223,10 @@ void ReadNames(const json& object, ByteLevelBpeConfig* config) {
   ReadName(object, "eos_token", &config->eos_token);
   ReadName(object, "bos_token", &config->bos_token);
   ReadName(object, "pad_token", &config->pad_token);
+  if (!config->roberta) return;
+  ReadName(object, "cls_token", &config->cls_token);
+  ReadName(object, "sep_token", &config->sep_token);
+  ReadName(object, "mask_token", &config->mask_token);
 }
 
 // tokenizer_config.json; `plain` where the vocabulary does not come from tokenizer.json.
@@ -216,9 +235,11 @@ absl::Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelB
   TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(config->tokenizer_config, path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   TESSERA_RETURN_IF_ERROR(ReadBool(root, "add_prefix_space", path, &config->add_prefix_space));
+  const json& name = At(root, "tokenizer_class");
+  const bool roberta = name == "RobertaTokenizer" || name == "RobertaTokenizerFast";
+  if (roberta) SetRoberta(config);
   if (plain) {
-    const json& name = At(root, "tokenizer_class");
-    const bool known = name.is_null() || name == "GPT2Tokenizer" || name == "GPT2TokenizerFast" ||
+    const bool known = roberta || name.is_null() || name == "GPT2Tokenizer" || name == "GPT2TokenizerFast" ||
                        name == "CodeGenTokenizer" || name == "CodeGenTokenizerFast";
     if (!known) return Unsupported(path, "tokenizer_class", name);
     bool add_bos = false;

@@ -46,6 +46,21 @@ std::string AddedTokensJson(const ByteLevelBpeConfig& config) {
   return out + "]";
 }
 
+// What the library that reads tokenizer.json puts around texts.
+std::string PostProcessorJson(const ByteLevelBpeConfig& config, const std::string& byte_level) {
+  if (!config.roberta) return byte_level;
+  const auto pair = [&](const std::string& content) {
+    int32_t id = 0;
+    for (const AddedToken& token : config.added_tokens) {
+      if (token.content == content) id = token.id;
+    }
+    return Concat("[", JsonQuoted(content), ", ", id, "]");
+  };
+  return Concat("{\"type\": \"RobertaProcessing\", \"sep\": ", pair(*config.sep_token),
+                ", \"cls\": ", pair(*config.cls_token), ", \"trim_offsets\": true",
+                ", \"add_prefix_space\": ", Bool(config.add_prefix_space), "}");
+}
+
 std::string TokenizerJson(const ByteLevelBpeConfig& config) {
   std::string merges = "[";
   for (const auto& [left, right] : config.merges) {
@@ -59,7 +74,7 @@ std::string TokenizerJson(const ByteLevelBpeConfig& config) {
   return Concat(
       "{\n\"version\": \"1.0\",\n\"truncation\": null,\n\"padding\": null,\n\"added_tokens\": ",
       AddedTokensJson(config), ",\n\"normalizer\": null,\n\"pre_tokenizer\": ", byte_level,
-      ",\n\"post_processor\": ", byte_level, ",\n\"decoder\": ", byte_level,
+      ",\n\"post_processor\": ", PostProcessorJson(config, byte_level), ",\n\"decoder\": ", byte_level,
       ",\n\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": ",
       config.unk_token ? JsonQuoted(*config.unk_token) : "null",
       ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": ",
@@ -76,8 +91,9 @@ std::string MergesText(const ByteLevelBpeConfig& config) {
 
 std::string TokenizerConfigJson(const ByteLevelBpeConfig& config) {
   if (!config.tokenizer_config.empty()) return config.tokenizer_config;
-  std::string out = Concat("{\n  \"tokenizer_class\": \"GPT2Tokenizer\",\n  \"add_prefix_space\": ",
-                           Bool(config.add_prefix_space));
+  std::string out = Concat("{\n  \"tokenizer_class\": \"",
+                           config.roberta ? "RobertaTokenizer" : "GPT2Tokenizer",
+                           "\",\n  \"add_prefix_space\": ", Bool(config.add_prefix_space));
   const auto name = [&out](const char* key, const std::optional<std::string>& value) {
     if (value) out += Concat(",\n  \"", key, "\": ", JsonQuoted(*value));
   };

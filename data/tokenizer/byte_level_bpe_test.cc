@@ -415,7 +415,10 @@ TEST_F(FolderTest, WhatIsNotSupportedIsNamed) {
   names(failure("/normalizer", {{"type", "NFC"}}), {"tokenizer.json", "normalizer", "NFC"});
   names(failure("/pre_tokenizer", {{"type", "Whitespace"}}), {"pre_tokenizer", "Whitespace"});
   names(failure("/pre_tokenizer", nullptr), {"pre_tokenizer", "null"});
-  names(failure("/post_processor", {{"type", "RobertaProcessing"}}), {"post_processor", "Roberta"});
+  names(failure("/post_processor", {{"type", "TemplateProcessing"}}),
+        {"post_processor", "TemplateProcessing"});
+  // RoBERTa's tokens are then asked for.
+  names(failure("/post_processor", {{"type", "RobertaProcessing"}}), {"<pad>"});
   names(failure("/decoder", {{"type", "Metaspace"}}), {"decoder", "Metaspace"});
   names(failure("/model/type", "Unigram"), {"model", "Unigram"});
   names(failure("/model/dropout", 0.1), {"dropout", "0.1"});

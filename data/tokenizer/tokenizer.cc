@@ -8,8 +8,21 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/char_tokenizer.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/word_piece.h"
 
 namespace tessera::data {
+namespace {
+
+// Tokenizers of transformers that are BERT's under another name.
+bool IsWordPieceClass(const nlohmann::json& name) {
+  for (const char* known : {"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
+                            "DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"}) {
+    if (name == known) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
   std::string out;
@@ -57,6 +70,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec
   if (!fs::is_directory(spec, ignored)) {
     return NotFound(spec, ": no such tokenizer (a folder, byte or char)");
   }
+  const auto has = [&](const char* file) { return fs::exists(fs::path(spec) / file, ignored); };
   const std::string config_path = (fs::path(spec) / "tokenizer_config.json").string();
   if (fs::exists(config_path, ignored)) {
     TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(config_path));
@@ -68,6 +82,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec
     if (name != config.end() && *name == CharTokenizer::kClassName) {
       return CharTokenizer::Load(spec);
     }
+    if (name != config.end() && IsWordPieceClass(*name) && has("vocab.txt")) {
+      return WordPiece::Load(spec);
+    }
+  }
+  if (has("vocab.txt") && !has("tokenizer.json") && !has("vocab.json")) {
+    return WordPiece::Load(spec);
   }
   return ByteLevelBpe::Load(spec);
 }

@@ -4,8 +4,8 @@
 //   std::vector<int32_t> ids = tokenizer->Encode("Hello world");   // {15496, 995}
 //   std::string bytes = tokenizer->Decode(ids);                    // "Hello world"
 //
-// Three kinds: byte-level BPE as GPT-2's (byte_level_bpe.h), bytes (byte_tokenizer.h) and Unicode
-// characters (char_tokenizer.h). Any bytes may be encoded, UTF-8 or not. Encoding and decoding are
+// Four kinds: byte-level BPE as GPT-2's and RoBERTa's (byte_level_bpe.h), WordPiece as BERT's
+// (word_piece.h), bytes (byte_tokenizer.h) and Unicode characters (char_tokenizer.h). Any bytes may be encoded, UTF-8 or not. Encoding and decoding are
 // const and safe from several threads at once. See streaming_decoder.h for showing text while it is
 // being generated.
 #ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_H_
@@ -43,6 +43,9 @@ struct SpecialToken {
   int32_t id;
 };
 
+// Which special tokens stand around one text or two; see sequence_pair.h.
+enum class PairStyle { kNone, kBert, kRoberta };
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -61,7 +64,8 @@ class Tokenizer {
 
   // The tokens' bytes one after the other: not always UTF-8, as a character may be cut. Ids without
   // a token (a model's padded vocabulary has some) give nothing.
-  std::string Decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
+  // WordPiece puts blanks between words.
+  virtual std::string Decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
 
   // The bytes of one token; empty for an id without one. Valid as long as the tokenizer.
   virtual std::string_view TokenBytes(int32_t id) const = 0;
@@ -79,6 +83,11 @@ class Tokenizer {
   std::optional<int32_t> eos_id() const { return eos_id_; }
   std::optional<int32_t> bos_id() const { return bos_id_; }
   std::optional<int32_t> pad_id() const { return pad_id_; }
+  // Of encoders: what begins a row, ends each text in it, and stands for a token to be guessed.
+  std::optional<int32_t> cls_id() const { return cls_id_; }
+  std::optional<int32_t> sep_id() const { return sep_id_; }
+  std::optional<int32_t> mask_id() const { return mask_id_; }
+  PairStyle pair_style() const { return pair_style_; }
 
   // Writes into an existing folder what LoadTokenizer(folder) needs, each file atomically.
   virtual absl::Status Save(const std::string& folder) const = 0;
@@ -93,6 +102,10 @@ class Tokenizer {
   std::optional<int32_t> eos_id_;
   std::optional<int32_t> bos_id_;
   std::optional<int32_t> pad_id_;
+  std::optional<int32_t> cls_id_;
+  std::optional<int32_t> sep_id_;
+  std::optional<int32_t> mask_id_;
+  PairStyle pair_style_ = PairStyle::kNone;
 
  private:
   std::vector<SpecialToken> special_tokens_;
@@ -100,9 +113,11 @@ class Tokenizer {
 
 // `spec` is "byte" or a folder:
 //   tokenizer_config.json with "tokenizer_class" "TesseraByteTokenizer" or "TesseraCharTokenizer"
-//     (the latter with char_vocab.json beside it), as Save writes them; else
+//     (the latter with char_vocab.json beside it), as Save writes them, or "BertTokenizer" and
+//     the like; else
 //   tokenizer.json (byte-level BPE, or a status naming the part that is not supported); else
-//   vocab.json + merges.txt, or encoder.json + vocab.bpe (GPT-2).
+//   vocab.json + merges.txt, or encoder.json + vocab.bpe (GPT-2, RoBERTa); else
+//   vocab.txt (WordPiece).
 // NotFound if it is none of these. "char" is InvalidArgument here: such a tokenizer is made from
 // text (CharTokenizer::Train, or MakeTokenizer in data/dataset/tokenize.h).
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec);

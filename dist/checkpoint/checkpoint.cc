@@ -64,8 +64,8 @@ void GatherRows(const std::byte* whole, const Shape& size, const Box& part, size
   for (int64_t row = 0; row < rows; ++row) {
     int64_t offset = 0;
     for (int d = 0; d < ndim; ++d) offset += at[d] * strides[d];
-    std::memcpy(dst + static_cast<size_t>(row) * bytes,
-                whole + static_cast<size_t>(offset) * width, bytes);
+    std::memcpy(dst + static_cast<size_t>(row) * bytes, whole + static_cast<size_t>(offset) * width,
+                bytes);
     for (int d = dim - 1; d >= 0 && ++at[d] == part.begin[d] + part.size[d]; --d) {
       at[d] = part.begin[d];
     }
@@ -199,8 +199,9 @@ absl::Status Checkpoint::VerifyShare(Communicator& world) const {
   int64_t before = 0;
   for (const Work& piece : work) {
     const int64_t middle = before + piece.bytes / 2;
-    const auto owner = total == 0 ? 0 : static_cast<int>(static_cast<double>(middle) /
-                                                         static_cast<double>(total) * world.size());
+    const auto owner = total == 0 ? 0
+                                  : static_cast<int>(static_cast<double>(middle) /
+                                                     static_cast<double>(total) * world.size());
     before += piece.bytes;
     if (std::min(owner, world.size() - 1) != world.rank()) continue;
     TESSERA_RETURN_IF_ERROR(VerifyPiece(directory_, *piece.saved, piece.dtype, &files));

@@ -85,8 +85,7 @@ std::optional<SavedPiece> ReadPiece(const Json& json, const Shape& shape) {
   saved.crc32c = static_cast<uint32_t>(*crc);
   if (json.contains("range")) {
     const auto range = ReadShape(json["range"]);
-    if (!range || range->ndim() != 2 || (*range)[0] > (*range)[1] ||
-        (*range)[1] > size->numel()) {
+    if (!range || range->ndim() != 2 || (*range)[0] > (*range)[1] || (*range)[1] > size->numel()) {
       return std::nullopt;
     }
     saved.piece.range = {(*range)[0], (*range)[1]};
@@ -181,8 +180,7 @@ absl::StatusOr<CheckpointIndex> ParseIndex(const std::string& text, const std::s
   const std::optional<int64_t> step = ReadCount(body["step"]);
   if (!step) return InvalidArgument(path, ": not an index of a Tessera checkpoint");
   CheckpointIndex index{*step, body.value("trainer", Json::object()), {}};
-  TESSERA_ASSIGN_OR_RETURN(index.entries,
-                           ParseEntries(body["tensors"], version.get<int>(), path));
+  TESSERA_ASSIGN_OR_RETURN(index.entries, ParseEntries(body["tensors"], version.get<int>(), path));
   return index;
 }
 

@@ -42,8 +42,8 @@ std::vector<LocalPart> FlatParts(const CheckpointTensor& t) {
                 " elements");
   TESSERA_CHECK(t.tensor.ndim() == 1 && t.tensor.is_contiguous() &&
                     t.tensor.numel() >= range.end - range.begin,
-                "checkpoint", "tensor '", t.name, "': ", t.tensor, " does not hold the flat range [",
-                range.begin, ", ", range.end, ")");
+                "checkpoint", "tensor '", t.name, "': ", t.tensor,
+                " does not hold the flat range [", range.begin, ", ", range.end, ")");
   std::vector<LocalPart> parts;
   int64_t before = 0;  // elements of the boxes so far
   for (const BoxMapping& mapping : t.placement.boxes()) {
@@ -54,8 +54,9 @@ std::vector<LocalPart> FlatParts(const CheckpointTensor& t) {
       Piece piece{mapping.global};
       if (end - begin < count) piece.range = {begin, end};
       const Shape shape = piece.shape();
-      parts.push_back({piece, t.tensor.AsStrided(shape, ContiguousStrides(shape),
-                                                 t.tensor.offset() + before + begin - range.begin)});
+      parts.push_back(
+          {piece, t.tensor.AsStrided(shape, ContiguousStrides(shape),
+                                     t.tensor.offset() + before + begin - range.begin)});
     }
     before += count;
   }

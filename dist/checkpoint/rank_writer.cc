@@ -73,9 +73,8 @@ std::set<uint64_t> ShareOut(const std::vector<std::vector<Held>>& all, size_t ra
   std::vector<int64_t> load(all.size(), 0);
   std::set<uint64_t> chosen;
   for (const Shared& piece : pieces) {
-    const size_t writer =
-        *std::min_element(piece.holders.begin(), piece.holders.end(),
-                          [&](size_t a, size_t b) { return load[a] < load[b]; });
+    const size_t writer = *std::min_element(piece.holders.begin(), piece.holders.end(),
+                                            [&](size_t a, size_t b) { return load[a] < load[b]; });
     load[writer] += piece.bytes;
     if (writer == rank) chosen.insert(piece.identity);
   }
@@ -156,8 +155,7 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::Begin(
       held.push_back({Identity(writer.outgoing_.back()), writer.outgoing_.back().data.nbytes()});
     }
   }
-  std::set<uint64_t> mine =
-      ShareOut(GatherHeld(held, world), static_cast<size_t>(world.rank()));
+  std::set<uint64_t> mine = ShareOut(GatherHeld(held, world), static_cast<size_t>(world.rank()));
   std::vector<Outgoing> chosen;
   for (size_t i = 0; i < held.size(); ++i) {
     if (mine.erase(held[i].identity) > 0) chosen.push_back(std::move(writer.outgoing_[i]));

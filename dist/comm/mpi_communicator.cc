@@ -5,12 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "dist/comm/mpi_exchange.h"
 #include "nn/module.h"
 
 namespace tessera::dist {
 namespace {
 
 constexpr int kLargestTag = 1 << 20;
+// Up to so many bytes the root of up to 8 ranks sends to each of them itself.
+constexpr int64_t kDirectBroadcastBytes = 64 << 10;
 
 MPI_Datatype TypeOf(DType dtype) {
   switch (dtype) {
@@ -100,7 +103,7 @@ class MpiCommunicator final : public Communicator {
  private:
   using Requests = std::vector<MPI_Request>;
 
-  // The call as contracts see it; counts collectives.
+  // Counts the collective, and compares it with the other ranks' calls if asked to.
   Call Begin(std::string_view operation, const Tensor& t, std::string_view detail = {},
              int root = -1);
   template <typename StartCalls>
@@ -124,10 +127,14 @@ class MpiCommunicator final : public Communicator {
             static_cast<int>(std::min(largest, numel - begin)), &requests.back());
     }
   }
-  // Moves chunks between all pairs in pieces: out's chunk r = rank r's chunk rank() of in, or all
-  // of its in when `in_stride` is 0.
-  void ExchangeInPieces(char* out, const char* in, int64_t chunk, int64_t in_stride, DType dtype,
-                        Requests& requests) const;
+  // Of the collective with this number.
+  ExchangeGroup Direct(int64_t number) const {
+    return {group_->side, group_->rank, group_->size, ExchangeTag(number)};
+  }
+  ElementType Element(DType dtype) const {
+    return {TypeOf(dtype), static_cast<int64_t>(DTypeSize(dtype)),
+            runtime_->options().largest_count};
+  }
   void CheckOperands(std::string_view operation, const Tensor& a, const Tensor& b) const;
   void CheckPeer(std::string_view operation, int peer, int tag) const;
   bool IsAlone(const Tensor& t) const { return size() == 1 || t.numel() == 0; }
@@ -157,6 +164,7 @@ Call MpiCommunicator::Begin(std::string_view operation, const Tensor& t, std::st
   call.peer = root;
   call.module = nn::CurrentModulePath();
   call.number = ++group_->calls;
+  runtime_->CheckContract(call, group_);
   return call;
 }
 
@@ -182,6 +190,14 @@ CommHandlePtr MpiCommunicator::AllReduce(const Tensor& t, ReduceOp op) {
   if (IsAlone(t)) return CompletedHandle();
   const DType wide = Wide(t.dtype());
   const Tensor sum = Staged(t, wide);
+  const int64_t number = call.number;
+  if (size() <= kMostRanks) {
+    return Issue(std::move(call), {t, sum}, t, sum.storage() == t.storage() ? t : sum,
+                 [&](Requests&) {
+                   return ReduceEverywhere(Direct(number), Bytes(sum), t.numel(), Element(wide),
+                                           OpOf(op));
+                 });
+  }
   return Issue(std::move(call), {t, sum}, t, sum.storage() == t.storage() ? t : sum,
                [&](Requests& requests) {
                  char* data = Bytes(sum);
@@ -207,6 +223,13 @@ CommHandlePtr MpiCommunicator::ReduceScatter(const Tensor& out, const Tensor& in
   const Tensor whole = Staged(in, wide);
   const bool direct = out.device().is_cpu() && out.dtype() == wide;
   const Tensor part = direct ? out : Empty(out.shape(), wide);
+  const int64_t number = call.number;
+  if (size() <= kMostRanks) {
+    return Issue(std::move(call), {out, whole, part}, out, part, [&](Requests&) {
+      return ReduceChunks(Direct(number), Bytes(part), Bytes(whole), out.numel(), Element(wide),
+                          OpOf(op));
+    });
+  }
   return Issue(std::move(call), {out, whole, part}, out, part, [&](Requests& requests) {
     const int64_t n = out.numel();
     if (n <= runtime_->options().largest_count) {
@@ -225,21 +248,6 @@ CommHandlePtr MpiCommunicator::ReduceScatter(const Tensor& out, const Tensor& in
   });
 }
 
-void MpiCommunicator::ExchangeInPieces(char* out, const char* in, int64_t chunk, int64_t in_stride,
-                                       DType dtype, Requests& requests) const {
-  const int64_t bytes = chunk * static_cast<int64_t>(DTypeSize(dtype));
-  for (int step = 0; step < size(); ++step) {
-    const int from = (rank() + size() - step) % size();
-    const int to = (rank() + step) % size();
-    InPieces(chunk, dtype, requests, [&](int64_t at, int count, MPI_Request* request) {
-      MPI_Irecv(out + from * bytes + at, count, TypeOf(dtype), from, 0, group_->side, request);
-    });
-    InPieces(chunk, dtype, requests, [&](int64_t at, int count, MPI_Request* request) {
-      MPI_Isend(in + to * in_stride + at, count, TypeOf(dtype), to, 0, group_->side, request);
-    });
-  }
-}
-
 CommHandlePtr MpiCommunicator::AllGather(const Tensor& out, const Tensor& in) {
   CheckOperands("all_gather", out, in);
   TESSERA_CHECK(out.numel() == in.numel() * size(), "all_gather", out, " is not ", size(),
@@ -252,10 +260,12 @@ CommHandlePtr MpiCommunicator::AllGather(const Tensor& out, const Tensor& in) {
   }
   const Tensor part = Staged(in, in.dtype());
   const Tensor whole = out.device().is_cpu() ? out : Empty(out.shape(), out.dtype());
+  const int64_t number = call.number;
   return Issue(std::move(call), {out, whole, part}, out, whole, [&](Requests& requests) {
     const int64_t n = in.numel();
-    if (n > runtime_->options().largest_count) {
-      ExchangeInPieces(Bytes(whole), Bytes(part), n, 0, in.dtype(), requests);
+    if (size() <= kMostRanks || n > runtime_->options().largest_count) {
+      StartChunkExchange(Direct(number), Bytes(whole), Bytes(part), 0, n, Element(in.dtype()),
+                         requests);
       return;
     }
     const MPI_Datatype type = TypeOf(in.dtype());
@@ -275,8 +285,15 @@ CommHandlePtr MpiCommunicator::Broadcast(const Tensor& t, int root) {
   if (IsAlone(t)) return CompletedHandle();
   const Tensor host = Staged(t, t.dtype());
   const Tensor result = rank() == root ? Tensor() : t;
+  const int64_t number = call.number;
+  const bool is_direct = size() == 2 || (size() <= 8 && t.nbytes() <= kDirectBroadcastBytes);
   return Issue(std::move(call), {t, host}, result, host.storage() == t.storage() ? t : host,
                [&](Requests& requests) {
+                 if (is_direct) {
+                   StartBroadcast(Direct(number), Bytes(host), root, t.numel(),
+                                  Element(t.dtype()), requests);
+                   return;
+                 }
                  InPieces(t.numel(), t.dtype(), requests,
                           [&](int64_t at, int n, MPI_Request* request) {
                             MPI_Ibcast(Bytes(host) + at, n, TypeOf(t.dtype()), root, group_->comm,
@@ -297,10 +314,12 @@ CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
   }
   const Tensor source = Staged(in, in.dtype());
   const Tensor target = out.device().is_cpu() ? out : Empty(out.shape(), out.dtype());
+  const int64_t number = call.number;
   return Issue(std::move(call), {out, source, target}, out, target, [&](Requests& requests) {
     const int64_t n = in.numel() / size();
-    if (n > runtime_->options().largest_count) {
-      ExchangeInPieces(Bytes(target), Bytes(source), n, in.nbytes() / size(), in.dtype(), requests);
+    if (size() <= kMostRanks || n > runtime_->options().largest_count) {
+      StartChunkExchange(Direct(number), Bytes(target), Bytes(source), in.nbytes() / size(), n,
+                         Element(in.dtype()), requests);
       return;
     }
     const MPI_Datatype type = TypeOf(in.dtype());

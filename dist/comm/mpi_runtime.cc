@@ -10,6 +10,8 @@
 #include <set>
 
 #include "core/error.h"
+#include "dist/comm/mpi_monitor.h"
+#include "nn/module.h"
 
 namespace tessera::dist {
 namespace {
@@ -25,6 +27,8 @@ constexpr microseconds kRestAsleep{20000};
 constexpr milliseconds kAwakeFor{100};
 // A waiting thread yields its core for so long, then it also sleeps in between.
 constexpr milliseconds kYieldFor{50};
+// Looks of a waiting thread before it yields.
+constexpr int64_t kSpins = 50;
 
 // What an exit without the orderly end must still do.
 std::atomic<bool> must_abort_at_exit{false};
@@ -57,7 +61,9 @@ absl::StatusOr<std::shared_ptr<MpiRuntime>> MpiRuntime::Start(const MpiOptions& 
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   runtime->world_ = runtime->DescribeGroup(comm, "world", "world");
+  MPI_Comm_dup(comm, &runtime->closing_);
   runtime->FindNodes();
+  runtime->monitor_ = std::make_unique<MpiMonitor>(*runtime);
   runtime->progress_ = std::thread([raw = runtime.get()] { raw->RunProgress(); });
   return runtime;
 }
@@ -72,6 +78,7 @@ MpiRuntime::~MpiRuntime() {
   wake_.notify_all();
   progress_.join();
   if (!orderly) return;  // the exception's line comes first, then AbortAtExit
+  monitor_->Close();
   MPI_Finalize();
   must_abort_at_exit = false;
 }
@@ -88,11 +95,15 @@ void MpiRuntime::Close() {
     if (next == nullptr) break;
     Wait(*next);
   }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    monitor_->SetEnded();
+  }
   Call call;
   call.operation = "end";
   const auto end = Issue(call, world_, {}, [&](std::vector<MPI_Request>& requests) {
     requests.emplace_back();
-    MPI_Ibarrier(world_->side, &requests.back());
+    MPI_Ibarrier(closing_, &requests.back());
   });
   Wait(*end);
 }
@@ -101,6 +112,8 @@ std::shared_ptr<MpiGroup> MpiRuntime::DescribeGroup(MPI_Comm comm, const std::st
                                                     const std::string& id) {
   auto group = std::make_shared<MpiGroup>();
   group->comm = comm;
+  // What fails is then reported with the call that it belongs to.
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   MPI_Comm_dup(comm, &group->side);
   MPI_Comm_rank(comm, &group->rank);
   MPI_Comm_size(comm, &group->size);
@@ -134,6 +147,10 @@ void MpiRuntime::FindNodes() {
 }
 
 void MpiRuntime::Track(const MpiOperationPtr& operation) {
+  if (operation->call.number > 0) {
+    operation->group->last_call = operation->call;
+    operation->group->last_thread = operation->thread;
+  }
   if (Test(*operation)) return;
   in_flight_.push_back(operation);
   ++unfinished_;
@@ -146,15 +163,49 @@ void MpiRuntime::Track(const MpiOperationPtr& operation) {
 // Under the mutex.
 bool MpiRuntime::Test(MpiOperation& operation) {
   if (operation.done.load(std::memory_order_relaxed)) return true;
-  int flag = 1;
-  MPI_Testall(static_cast<int>(operation.requests.size()), operation.requests.data(), &flag,
-              MPI_STATUSES_IGNORE);
-  if (flag != 0) {
+  for (;;) {
+    int flag = 1;
+    const int count = static_cast<int>(operation.requests.size());
+    std::vector<MPI_Status> statuses(operation.message_bytes < 0 ? 0 : operation.requests.size());
+    const int error = MPI_Testall(count, operation.requests.data(), &flag,
+                                  statuses.empty() ? MPI_STATUSES_IGNORE : statuses.data());
+    if (error != MPI_SUCCESS || (flag != 0 && !statuses.empty())) {
+      CheckResult(operation, error, statuses);
+    }
+    if (flag == 0) return false;
     operation.requests.clear();
-    operation.operands.clear();
-    operation.done.store(true, std::memory_order_release);
+    if (!operation.next || !operation.next(operation.requests)) break;
   }
-  return flag != 0;
+  operation.next = nullptr;
+  operation.operands.clear();
+  operation.done.store(true, std::memory_order_release);
+  return true;
+}
+
+// A received message must be as long as its receiver expects.
+void MpiRuntime::CheckResult(const MpiOperation& operation, int error,
+                              const std::vector<MPI_Status>& statuses) {
+  int64_t bytes = 0;
+  for (const MPI_Status& status : statuses) {
+    int part = 0;
+    MPI_Get_count(&status, MPI_BYTE, &part);
+    bytes += part;
+  }
+  if (error == MPI_SUCCESS && bytes == operation.message_bytes) return;
+  const MpiGroup& group = *operation.group;
+  if (operation.message_bytes < 0) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(error, text, &length);
+    FailJob(Concat(RankList({world_->rank}), ": ", DescribeCall(operation.call, group.name), ": ",
+                   text));
+  }
+  FailJob(Concat("messages differ in group ", group.name, ": ",
+                 RankList({group.world[static_cast<size_t>(operation.call.peer)]}), " sent ",
+                 error == MPI_SUCCESS ? Concat(bytes) : "more than the expected",
+                 error == MPI_SUCCESS ? " bytes" : "", ", but ", RankList({world_->rank}), " is in ",
+                 DescribeCall(operation.call, group.name), ", ", operation.message_bytes,
+                 " bytes"));
 }
 
 // Under the mutex: advances everything, and forgets what is complete.
@@ -180,6 +231,7 @@ void MpiRuntime::Wait(MpiOperation& operation) {
         break;
       }
     }
+    if (round < kSpins) continue;
     sched_yield();
     if (round % 64 == 63 && Clock::now() - begin > kYieldFor) {
       std::this_thread::sleep_for(kRestBusy);
@@ -190,13 +242,21 @@ void MpiRuntime::Wait(MpiOperation& operation) {
 
 void MpiRuntime::RunProgress() {
   Clock::time_point last_busy = Clock::now();
+  Clock::time_point last_poll = last_busy;
+  std::optional<std::string> failure;
   std::unique_lock<std::mutex> sleeping(sleep_mutex_);
   while (!stop_) {
     sleeping.unlock();
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (waiters_.load() == 0 && !in_flight_.empty()) TestAll();
+      const Clock::time_point now = Clock::now();
+      if (now - last_poll >= kRestAsleep) {
+        last_poll = now;
+        failure = monitor_->Poll();
+      }
     }
+    if (failure.has_value()) FailJob(*failure);
     const Clock::time_point now = Clock::now();
     if (unfinished_.load() > 0) last_busy = now;
     const bool driven = waiters_.load() > 0;  // by those who wait
@@ -215,6 +275,9 @@ std::shared_ptr<MpiGroup> MpiRuntime::Split(const std::shared_ptr<MpiGroup>& par
   // Once all have arrived the blocking calls below are short, and other groups go on until then.
   Call call;
   call.operation = "split";
+  call.module = nn::CurrentModulePath();
+  call.number = ++parent->calls;
+  CheckContract(call, parent);
   const auto arrival = Issue(call, parent, {}, [&](auto& requests) {
     requests.emplace_back();
     MPI_Ibarrier(parent->comm, &requests.back());
@@ -225,6 +288,30 @@ std::shared_ptr<MpiGroup> MpiRuntime::Split(const std::shared_ptr<MpiGroup>& par
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm_split(parent->comm, color, key, &comm);
   return DescribeGroup(comm, name, id);
+}
+
+void MpiRuntime::CheckContract(const Call& call, const std::shared_ptr<MpiGroup>& group) {
+  if (!options_.check_collectives || group->size == 1) return;
+  constexpr size_t kBytes = 512;
+  const std::string text =
+      Concat(DescribeContract(call), call.module.empty() ? " outside of any module" : " in module ",
+             call.module)
+          .substr(0, kBytes - 1);
+  std::vector<char> mine(kBytes, '\0');
+  std::copy(text.begin(), text.end(), mine.begin());
+  std::vector<char> all(kBytes * static_cast<size_t>(group->size));
+  const auto exchange = Issue(call, group, {}, [&](std::vector<MPI_Request>& requests) {
+    requests.emplace_back();
+    MPI_Iallgather(mine.data(), kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, group->side,
+                   &requests.back());
+  });
+  Wait(*exchange);
+  std::vector<std::string> calls;
+  for (int r = 0; r < group->size; ++r) calls.emplace_back(&all[static_cast<size_t>(r) * kBytes]);
+  if (std::all_of(calls.begin(), calls.end(), [&](const auto& c) { return c == calls[0]; })) return;
+  // The lowest rank speaks; the others wait for the end.
+  if (group->rank > 0) std::this_thread::sleep_for(milliseconds(1500));
+  FailJob(DescribeMismatch(group->name, group->world, calls));
 }
 
 void MpiRuntime::FailJob(const std::string& line) {

@@ -32,6 +32,8 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -60,6 +62,9 @@ struct MpiGroup {
   std::vector<int> world;  // world ranks of the members
   std::atomic<int64_t> calls{0};
   std::atomic<int64_t> splits{0};
+  // The last collective that was started, and by whom; guarded by the runtime's mutex.
+  Call last_call;
+  std::thread::id last_thread;
 };
 
 // Something under way. Guarded by the runtime's mutex, but for `done`.
@@ -67,13 +72,19 @@ struct MpiOperation {
   Call call;
   std::shared_ptr<MpiGroup> group;
   std::vector<MPI_Request> requests;
+  // When they are complete: starts more, and says whether there was more. May be empty.
+  std::function<bool(std::vector<MPI_Request>&)> next;
+  int64_t message_bytes = -1;    // what a receive expects
   std::vector<Tensor> operands;  // kept alive
   std::chrono::steady_clock::time_point since;
+  std::thread::id thread;
   bool is_waited = false;
   std::atomic<bool> done{false};
 };
 using MpiOperationPtr = std::shared_ptr<MpiOperation>;
 
+
+class MpiMonitor;
 
 class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
  public:
@@ -93,7 +104,8 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
   // Which machine of the job this is, from 0 in the order of their first ranks.
   int node() const { return node_; }
 
-  // Starts an operation: `start` makes nonblocking MPI calls.
+  // Starts an operation: `start(requests)` makes nonblocking MPI calls; where it returns
+  // NextMessages (dist/comm/mpi_exchange.h) these are the first, and it goes on from there.
   template <typename StartCalls>
   MpiOperationPtr Issue(Call call, std::shared_ptr<MpiGroup> group, std::vector<Tensor> operands,
                         StartCalls start) {
@@ -102,8 +114,17 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
     operation->group = std::move(group);
     operation->operands = std::move(operands);
     operation->since = Clock::now();
+    operation->thread = std::this_thread::get_id();
+    if (operation->call.operation == "receive") {
+      operation->message_bytes =
+          operation->call.count * static_cast<int64_t>(DTypeSize(operation->call.dtype));
+    }
     std::lock_guard<std::mutex> lock(mutex_);
-    start(operation->requests);
+    if constexpr (std::is_void_v<decltype(start(operation->requests))>) {
+      start(operation->requests);
+    } else {
+      operation->next = start(operation->requests);
+    }
     Track(operation);
     return operation;
   }
@@ -115,12 +136,18 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
   std::shared_ptr<MpiGroup> Split(const std::shared_ptr<MpiGroup>& parent, int color, int key,
                                   const std::string& name);
 
+  // With `check_collectives`: returns once all ranks of the group have made this call; ends the
+  // job with a line that names who differs otherwise.
+  void CheckContract(const Call& call, const std::shared_ptr<MpiGroup>& group);
+
   // Prints the line on standard error and ends the job on all ranks.
   [[noreturn]] void FailJob(const std::string& line);
   // Ends the job on all ranks.
   [[noreturn]] static void Abort(int code);
 
  private:
+
+  friend class MpiMonitor;
 
   explicit MpiRuntime(const MpiOptions& options);
   std::shared_ptr<MpiGroup> DescribeGroup(MPI_Comm comm, const std::string& name,
@@ -129,11 +156,14 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
   void Track(const MpiOperationPtr& operation);
   bool Test(MpiOperation& operation);
   void TestAll();
+  void CheckResult(const MpiOperation& operation, int error,
+                   const std::vector<MPI_Status>& statuses);
   void RunProgress();
   void Close();
 
   const MpiOptions options_;
   std::shared_ptr<MpiGroup> world_;
+  MPI_Comm closing_ = MPI_COMM_NULL;  // for the last barrier, which meets no other call
   int local_rank_ = 0;
   int local_size_ = 1;
   int node_ = 0;
@@ -142,6 +172,7 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
   std::mutex mutex_;  // around every call of MPI and what follows
   std::vector<MpiOperationPtr> in_flight_;
   std::map<std::string, std::weak_ptr<MpiGroup>> groups_;
+  std::unique_ptr<MpiMonitor> monitor_;
 
   std::mutex sleep_mutex_;
   std::condition_variable wake_;

@@ -7,6 +7,7 @@
 #include "core/thread_communicator.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/json_text.h"
+#include "models/classification.h"
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
@@ -139,6 +140,49 @@ TEST_F(HubTest, WeightsAreCast) {
   const auto wide = LoadModel(Path("half"), {.build = {.dtype = DType::kFloat64}});
   ASSERT_TRUE(wide.ok());
   EXPECT_EQ(Values(**wide), Values(**half));
+}
+
+TEST_F(HubTest, AHeadThatDoesNotFitIsInitialisedWhenAsked) {
+  json config = {{"model_type", "bert"},   {"architectures", {"BertForSequenceClassification"}},
+                 {"vocab_size", 30},       {"hidden_size", 6},
+                 {"num_hidden_layers", 1}, {"num_attention_heads", 2},
+                 {"intermediate_size", 8}, {"max_position_embeddings", 8},
+                 {"id2label", {{"0", "no"}, {"1", "yes"}}}};
+  const auto original = Build(config, {.seed = 3});
+  ASSERT_TRUE(SaveModel(*original, Path("two")).ok());
+  LoadOptions options = {.build = {.seed = 9}};
+  SetLabels({"bad", "fair", "good"}, &config);
+  options.config_changes = {{"id2label", config["id2label"]}, {"label2id", config["label2id"]}};
+  EXPECT_EQ(Message(LoadModel(Path("two"), options).status()),
+            Path("two") + "/model.safetensors: tensor 'classifier.weight' has shape [2, 6]; the "
+                          "configuration asks for [3, 6]");
+  std::vector<std::string> lines;
+  options.ignore_mismatched_sizes = true;
+  options.warn = [&](const std::string& line) { lines.push_back(line); };
+  auto loaded = LoadModel(Path("two"), options);
+  ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("'classifier.weight', 'classifier.bias'"), std::string::npos) << lines[0];
+  const auto before = Values(*original);
+  const auto after = Values(**loaded);
+  EXPECT_EQ(after.at("bert.pooler.dense.weight"), before.at("bert.pooler.dense.weight"));
+  EXPECT_EQ(after.at("classifier.weight").size(), 18u);
+  EXPECT_NE(after.at("classifier.weight"), std::vector<float>(18, 0.0f));
+  // The names go with the model.
+  ASSERT_TRUE(SaveModel(**loaded, Path("three")).ok());
+  EXPECT_EQ(LabelNames(*data::ReadJsonFile(Path("three/config.json"))),
+            (std::vector<std::string>{"bad", "fair", "good"}));
+  EXPECT_FALSE(fs::exists(Path("three/generation_config.json")));
+  // A masked language model finds its encoder there; the classifier is passed over, the head that
+  // is missing is named or initialised. The encoder itself is never made up.
+  LoadOptions masked = {.config_changes = {{"architectures", {"BertForMaskedLM"}}}};
+  EXPECT_NE(Message(LoadModel(Path("two"), masked).status()).find("'cls.predictions"),
+            std::string::npos);
+  masked.ignore_mismatched_sizes = true;
+  EXPECT_TRUE(LoadModel(Path("two"), masked).ok());
+  masked.config_changes["num_hidden_layers"] = 2;
+  EXPECT_NE(Message(LoadModel(Path("two"), masked).status()).find("bert.encoder.layer.1"),
+            std::string::npos);
 }
 
 TEST_F(HubTest, WhatDoesNotFitIsNamed) {

@@ -183,7 +183,7 @@ TEST_F(KillTest, AFullDiskLosesNothing) {
   ASSERT_EQ(before.size(), 1u);
   // Room for the metrics and the index of a checkpoint, not for its tensors.
   Process run(Train("full", {"--resume"}), root_ + "/full", /*file_bytes=*/1 << 20);
-  ExpectOneError(run, "tensors.safetensors");
+  ExpectOneError(run, "tensors-00000-of-00001.safetensors");
   Process inspect({"inspect", before[0]}, root_ + "/inspect");
   EXPECT_EQ(inspect.ExitCode(), 0) << inspect.Errors();
   FinishAndCompare("full");

@@ -1,0 +1,94 @@
+// WordPiece, BERT's tokenizer (Devlin et al. 2018; Schuster and Nakajima 2012).
+//
+//   TESSERA_ASSIGN_OR_RETURN(auto tokenizer, WordPiece::Load("models/bert-base-uncased"));
+//   tokenizer->Encode("Unaffable!");     // un ##aff ##able !
+//   tokenizer->Decode(ids);              // "unaffable!"
+//
+// Text is cut at the added tokens, normalised and cut into words (bert_normalizer.h); each word
+// becomes the longest pieces of the vocabulary from its front, those behind the first written
+// "##piece"; a word that cannot be made of pieces, or of more than 100 characters, is [UNK]. The ids
+// are those of Hugging Face's BertTokenizerFast, without the [CLS] and [SEP] that
+// sequence_pair.h puts around them.
+#ifndef TESSERA_DATA_TOKENIZER_WORD_PIECE_H_
+#define TESSERA_DATA_TOKENIZER_WORD_PIECE_H_
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/bert_normalizer.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace tessera::data {
+
+struct WordPieceConfig {
+  std::vector<std::string> vocab;  // by id; of a piece that stands there twice the last one counts
+  BertNormalizerOptions normalizer;
+  std::vector<AddedToken> added_tokens;
+  std::string unk_token = "[UNK]";
+  std::string cls_token = "[CLS]";
+  std::string sep_token = "[SEP]";
+  std::string pad_token = "[PAD]";
+  std::string mask_token = "[MASK]";
+  // tokenizer_config.json as it was read, saved again unchanged; empty: written anew.
+  std::string tokenizer_config;
+};
+
+class WordPiece : public Tokenizer {
+ public:
+  // `source` (a path) begins the message when a special token is not in the vocabulary.
+  static absl::StatusOr<std::unique_ptr<WordPiece>> Create(WordPieceConfig config,
+                                                           const std::string& source);
+
+  // Reads vocab.txt (a piece a line) and, where there is one, tokenizer_config.json:
+  // do_lower_case, strip_accents, tokenize_chinese_chars, the special tokens and
+  // added_tokens_decoder. What would change ids and is not supported is named in the status.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+
+  void EncodeTo(std::string_view text, const EncodeOptions& options,
+                std::vector<int32_t>* ids) const override;
+  // As transformers: pieces glued, blanks between words, none before punctuation.
+  std::string Decode(std::span<const int32_t> ids,
+                     const DecodeOptions& options = {}) const override;
+  // "ing" for ##ing, and with a blank in front for what begins a word.
+  std::string_view TokenBytes(int32_t id) const override;
+  int64_t vocab_size() const override { return std::ssize(token_bytes_); }
+  // vocab.txt and tokenizer_config.json.
+  absl::Status Save(const std::string& folder) const override;
+  uint64_t Fingerprint() const override;
+
+  const WordPieceConfig& config() const { return config_; }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+  using Pieces = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
+
+  explicit WordPiece(WordPieceConfig config)
+      : config_(std::move(config)), normalizer_(config_.normalizer) {}
+  absl::Status Build(const std::string& source);
+  absl::Status AddTokens(const std::string& source);
+  void EncodeText(std::string_view text, std::vector<int32_t>* ids) const;
+  void EncodeWord(std::string_view word, std::vector<int32_t>* ids) const;
+  std::optional<int32_t> IdOf(const std::string& token) const;
+
+  WordPieceConfig config_;
+  const BertNormalizer normalizer_;
+  Pieces first_;                          // pieces that begin a word
+  Pieces rest_;                           // those behind, without "##"
+  size_t longest_ = 0;                    // bytes of the longest piece
+  std::vector<std::string> token_bytes_;  // by id
+  AddedTokenMatcher matcher_;             // in the text as it is
+  AddedTokenMatcher normalized_matcher_;  // in normalised text
+  int32_t unk_id_ = 0;
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_WORD_PIECE_H_

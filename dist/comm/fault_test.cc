@@ -1,0 +1,158 @@
+// Jobs in which one rank does wrong: how they end, how soon, and what they say.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tessera::dist {
+namespace {
+
+struct Outcome {
+  int code = 0;
+  double seconds = 0;  // from the last rank's start
+  std::string text;
+  std::vector<std::string> errors;  // the lines with "error: "
+  std::vector<int> pids;
+};
+
+Outcome RunRanks(int ranks, const std::string& arguments) {
+  const std::string command =
+      Concat("third_party/bazel/mpi_test.sh ", ranks, " dist/comm/fault_ranks ", arguments, " 2>&1");
+  Outcome outcome;
+  std::FILE* output = popen(command.c_str(), "r");
+  std::array<char, 4096> line;
+  auto begin = std::chrono::steady_clock::now();
+  while (std::fgets(line.data(), line.size(), output) != nullptr) {
+    const std::string text = line.data();
+    outcome.text += text;
+    if (text.starts_with("pid ")) {
+      outcome.pids.push_back(std::stoi(text.substr(4)));
+      begin = std::chrono::steady_clock::now();
+    }
+    if (text.starts_with("error: ")) outcome.errors.push_back(text.substr(0, text.size() - 1));
+  }
+  outcome.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  outcome.code = WEXITSTATUS(pclose(output));
+  return outcome;
+}
+
+void ExpectNoOrphans(const Outcome& outcome) {
+  for (const int pid : outcome.pids) EXPECT_EQ(kill(pid, 0), -1) << "process " << pid << " lives";
+}
+
+// One line that has all of `parts`, a job that failed within `limit` seconds, and nobody left.
+void ExpectFailure(const Outcome& outcome, double limit, const std::vector<std::string>& parts) {
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_LT(outcome.seconds, limit) << outcome.text;
+  ASSERT_EQ(outcome.errors.size(), 1u) << outcome.text;
+  for (const std::string& part : parts) {
+    EXPECT_NE(outcome.errors[0].find(part), std::string::npos)
+        << "no \"" << part << "\" in:\n"
+        << outcome.errors[0];
+  }
+  ExpectNoOrphans(outcome);
+}
+
+TEST(ContractTest, ASkippedCollective) {
+  ExpectFailure(RunRanks(3, "skip 1"), 2,
+                {"in group world: rank 1 calls all_reduce(sum) of float32 x 8 in module h.1.mlp",
+                 "but ranks 0 and 2 call all_reduce(sum) of float32 x 8 in module h.1.attn"});
+}
+
+TEST(ContractTest, AnotherDtypeCountOperationOrRoot) {
+  ExpectFailure(RunRanks(3, "dtype 2"), 2,
+                {"rank 2 calls all_reduce(sum) of float64 x 8 in module h.1.attn",
+                 "ranks 0 and 1 call all_reduce(sum) of float32 x 8"});
+  ExpectFailure(RunRanks(3, "count 0"), 2,
+                {"in group a: rank 0 calls all_reduce(sum) of float32 x 7 in module h.1.attn"});
+  ExpectFailure(RunRanks(3, "operation 1"), 2, {"rank 1 calls all_reduce(max)"});
+  ExpectFailure(RunRanks(3, "root 1"), 2, {"rank 1 calls broadcast of float32 x 8 from its rank 1"});
+}
+
+TEST(ContractTest, TwoRanksAreBothNamed) {
+  ExpectFailure(RunRanks(2, "count 1"), 2,
+                {"rank 0 calls all_reduce(sum) of float32 x 8", "rank 1 calls all_reduce(sum) of "
+                                                                "float32 x 7 in module h.1.attn"});
+}
+
+TEST(ContractTest, CallsReorderedAcrossGroups) {
+  ExpectFailure(RunRanks(3, "reorder 2"), 2,
+                {"rank 2 is in all_reduce(sum) of float32 x 8 in group b", "module h.1.mlp",
+                 "ranks 0 and 1 are in all_reduce(sum) of float32 x 8 in group a",
+                 "module h.1.attn"});
+}
+
+TEST(ContractTest, ARankThatEndsBeforeTheLastCollective) {
+  ExpectFailure(RunRanks(3, "end 1"), 2,
+                {"rank 1 has ended, but ranks 0 and 2 wait in all_reduce(sum) of float32 x 8 in "
+                 "group world",
+                 "module h.1.attn", "module h.0.attn"});
+}
+
+TEST(ContractTest, AMessageOfAnotherLength) {
+  ExpectFailure(RunRanks(2, "message 0"), 2,
+                {"rank 0 sent 12 bytes, but rank 1 is in receive of float32 x 4", "16 bytes"});
+}
+
+TEST(ContractTest, RightCallsPass) {
+  const Outcome outcome = RunRanks(3, "none 1");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_TRUE(outcome.errors.empty()) << outcome.text;
+}
+
+// Without contracts, an ended rank is found all the same.
+TEST(WatchdogTest, ARankThatEnds) {
+  ExpectFailure(RunRanks(3, "end 1 600"), 6, {"rank 1 has ended, but ranks 0 and 2 wait in"});
+}
+
+TEST(WatchdogTest, ARankThatComputesForever) {
+  ExpectFailure(RunRanks(3, "hang 1 2"), 5,
+                {"the limit of 2 s", "ranks 0 and 2 are in all_reduce(sum) of float32 x 8 in group a",
+                 "call 1, module h.1.attn", "missing is rank 1, which computes"});
+}
+
+TEST(WatchdogTest, ARankThatWaitsElsewhere) {
+  ExpectFailure(RunRanks(3, "elsewhere 1 2"), 6,
+                {"the limit of 2 s", "rank 1", "receive of float32 x 3 from its rank 0, tag 5"});
+}
+
+TEST(WatchdogTest, AStoppedRank) {
+  ExpectFailure(RunRanks(3, "stop 2 2"), 6,
+                {"ranks 0 and 1 are in all_reduce", "missing is rank 2, which does not answer"});
+}
+
+TEST(FailureTest, AKilledRankEndsTheJob) {
+  const Outcome outcome = RunRanks(3, "kill 1 600");
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_LT(outcome.seconds, 5);
+  EXPECT_NE(outcome.text.find("process rank 1"), std::string::npos) << outcome.text;
+  ExpectNoOrphans(outcome);
+}
+
+TEST(FailureTest, AnExceptionOnOneRankEndsTheJob) {
+  ExpectFailure(RunRanks(3, "throw 2 600"), 5, {"error: probe: this rank fails"});
+}
+
+TEST(FailureTest, AnExitOfOneRankEndsTheJob) {
+  const Outcome outcome = RunRanks(3, "exit 2 600");
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_LT(outcome.seconds, 5);
+  EXPECT_NE(outcome.text.find("rank 2 has ended before the others"), std::string::npos)
+      << outcome.text;
+  ExpectNoOrphans(outcome);
+}
+
+TEST(FailureTest, AbortEndsTheJob) {
+  ExpectFailure(RunRanks(3, "status 0 600"), 5, {"rank 0 cannot go on"});
+}
+
+}  // namespace
+}  // namespace tessera::dist

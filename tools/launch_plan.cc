@@ -1,0 +1,239 @@
+#include "tools/launch_plan.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "core/file.h"
+
+namespace tessera::tools {
+namespace {
+
+constexpr int kMostSlots = 1 << 16;
+constexpr int kConnectSeconds = 5;
+constexpr std::chrono::seconds kProbeLimit{15};
+
+std::vector<std::string> Words(std::string_view line) {
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : line.substr(0, line.find('#'))) {
+    if (c != ' ' && c != '\t' && c != '\r') {
+      word += c;
+    } else if (!word.empty()) {
+      words.push_back(std::move(word));
+      word.clear();
+    }
+  }
+  if (!word.empty()) words.push_back(word);
+  return words;
+}
+
+bool IsHostName(const std::string& name) {
+  return !name.empty() && name[0] != '-' && std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr(".-_:[]@", c) != nullptr;
+  });
+}
+
+bool IsThisMachine(const std::string& name) {
+  std::array<char, 256> own{};
+  gethostname(own.data(), own.size() - 1);
+  return name == "localhost" || name == "127.0.0.1" || name == own.data();
+}
+
+absl::StatusOr<std::vector<LaunchHost>> HostsOf(const LaunchFlags& flags) {
+  std::vector<LaunchHost> hosts;
+  if (flags.hostfile.empty()) {
+    if (flags.num_nodes > 1) {
+      return InvalidArgument("--num-nodes ", flags.num_nodes, " needs --hostfile");
+    }
+    return hosts;
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.hostfile));
+  TESSERA_ASSIGN_OR_RETURN(hosts, ParseHostFile(flags.hostfile, text));
+  if (flags.num_nodes > std::ssize(hosts)) {
+    return InvalidArgument("--num-nodes ", flags.num_nodes, " is more than the ", hosts.size(),
+                           " hosts in ", flags.hostfile);
+  }
+  if (flags.num_nodes > 0) hosts.resize(static_cast<size_t>(flags.num_nodes));
+  return hosts;
+}
+
+// One attempt to reach a host, with what it says on standard error.
+struct Probe {
+  const LaunchHost* host = nullptr;
+  pid_t pid = -1;
+  std::FILE* errors = nullptr;
+  int status = -1;
+};
+
+void StartProbe(const std::string& ssh, Probe* probe) {
+  probe->errors = std::tmpfile();
+  std::vector<std::string> words = {
+      ssh, "-o", "BatchMode=yes", "-o", Concat("ConnectTimeout=", kConnectSeconds),
+      probe->host->name, "true"};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  if (probe->errors != nullptr) {
+    posix_spawn_file_actions_adddup2(&actions, fileno(probe->errors), STDERR_FILENO);
+  }
+  if (posix_spawnp(&probe->pid, ssh.c_str(), &actions, nullptr, arguments.data(), environ) != 0) {
+    probe->pid = -1;
+  }
+  posix_spawn_file_actions_destroy(&actions);
+}
+
+// What went wrong, in few words.
+std::string Reason(const Probe& probe, const std::string& ssh) {
+  if (probe.pid < 0) return Concat(ssh, " could not be started");
+  std::array<char, 300> line{};
+  if (probe.errors != nullptr) {
+    std::rewind(probe.errors);
+    if (std::fgets(line.data(), line.size(), probe.errors) == nullptr) line[0] = '\0';
+  }
+  std::string text = line.data();
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (!text.empty()) return text;
+  return WIFSIGNALED(probe.status) ? "no answer" : Concat(ssh, " failed");
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file,
+                                                      std::string_view text) {
+  std::vector<LaunchHost> hosts;
+  std::set<std::string> seen;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::vector<std::string> words = Words(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (words.empty()) continue;
+    LaunchHost host{words[0], 1, Concat(file, ":", number)};
+    if (!IsHostName(host.name)) {
+      return InvalidArgument(host.where, ": '", host.name, "' is no host name");
+    }
+    if (words.size() > 2) {
+      return InvalidArgument(host.where, ": '", words[2], "' is too much; a line is `host slots=N`");
+    }
+    if (words.size() == 2) {
+      const std::string& slots = words[1];
+      const char* last = slots.data() + slots.size();
+      const bool is_slots = slots.starts_with("slots=");
+      const auto [stop, error] = std::from_chars(slots.data() + (is_slots ? 6 : 0), last, host.slots);
+      if (!is_slots || error != std::errc() || stop != last || host.slots < 1 ||
+          host.slots > kMostSlots) {
+        return InvalidArgument(host.where, ": '", slots, "' is not slots=N with N in 1..",
+                               kMostSlots);
+      }
+    }
+    if (!seen.insert(host.name).second) {
+      return InvalidArgument(host.where, ": host '", host.name, "' is there twice");
+    }
+    hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) return InvalidArgument(file, ": no host in it");
+  return hosts;
+}
+
+absl::StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine) {
+  if (flags.num_nodes < 0 || flags.num_gpus < 0 || flags.num_gpus > kMostSlots) {
+    return InvalidArgument("--num-nodes and --num-gpus must be positive");
+  }
+  if (flags.master_port < 0 || flags.master_port > 65535) {
+    return InvalidArgument("--master-port ", flags.master_port, " is no port");
+  }
+  if (flags.command.empty()) {
+    return InvalidArgument("the command is missing: tessera launch --num-gpus 2 -- train ...");
+  }
+  LaunchPlan plan;
+  TESSERA_ASSIGN_OR_RETURN(plan.hosts, HostsOf(flags));
+  std::vector<std::string>& a = plan.arguments;
+  a = {"mpirun"};
+  if (machine.is_root) a.push_back("--allow-run-as-root");
+  a.insert(a.end(), {"--bind-to", "none"});
+  std::string names;
+  bool is_crowded = false;
+  plan.ranks = 0;
+  for (const LaunchHost& host : plan.hosts) {
+    const int64_t ranks = flags.num_gpus > 0 ? flags.num_gpus : host.slots;
+    is_crowded = is_crowded || ranks > host.slots;
+    names += Concat(names.empty() ? "" : ",", host.name, ":", ranks);
+    plan.ranks += ranks;
+  }
+  if (plan.hosts.empty()) {
+    plan.ranks = flags.num_gpus > 0 ? flags.num_gpus : std::max(machine.gpus, 1);
+    is_crowded = plan.ranks > machine.cores;
+  }
+  if (is_crowded) a.insert(a.end(), {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
+  if (!machine.ssh.empty()) a.insert(a.end(), {"--mca", "plm_rsh_agent", machine.ssh});
+  // Without a name, cores that a hypervisor hides from mpirun would still limit it.
+  a.insert(a.end(), {"--host", names.empty() ? Concat("localhost:", plan.ranks) : names});
+  a.insert(a.end(), {"-n", std::to_string(plan.ranks)});
+  if (!flags.master_ip.empty()) a.insert(a.end(), {"-x", "MASTER_ADDR=" + flags.master_ip});
+  if (flags.master_port > 0) a.insert(a.end(), {"-x", Concat("MASTER_PORT=", flags.master_port)});
+  a.push_back(machine.program);
+  a.insert(a.end(), flags.command.begin(), flags.command.end());
+  return plan;
+}
+
+absl::Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {
+  const std::string program = ssh.empty() ? "ssh" : ssh;
+  std::vector<Probe> probes;
+  for (const LaunchHost& host : plan.hosts) {
+    if (IsThisMachine(host.name)) continue;
+    probes.emplace_back().host = &host;
+    StartProbe(program, &probes.back());
+  }
+  const auto limit = std::chrono::steady_clock::now() + kProbeLimit;
+  absl::Status result;
+  for (Probe& probe : probes) {
+    while (probe.pid > 0 && waitpid(probe.pid, &probe.status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > limit) kill(probe.pid, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    const bool is_reached = probe.pid > 0 && WIFEXITED(probe.status) && WEXITSTATUS(probe.status) == 0;
+    if (!is_reached && result.ok()) {
+      result = absl::UnavailableError(Concat("host '", probe.host->name, "' (", probe.host->where,
+                                             ") cannot be reached: ", Reason(probe, program)));
+    }
+    if (probe.errors != nullptr) std::fclose(probe.errors);
+  }
+  return result;
+}
+
+std::string ShellLine(const std::vector<std::string>& arguments) {
+  std::string line;
+  for (const std::string& argument : arguments) {
+    const bool is_plain =
+        !argument.empty() && std::all_of(argument.begin(), argument.end(), [](char c) {
+          return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                 std::strchr("_-./:=,@+%", c) != nullptr;
+        });
+    std::string word = argument;
+    if (!is_plain) {
+      word = "'";
+      for (const char c : argument) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+      word += "'";
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return line;
+}
+
+}  // namespace tessera::tools

@@ -1,0 +1,64 @@
+// What `tessera launch` starts: hosts, ranks, and mpirun's arguments.
+//
+//   TESSERA_ASSIGN_OR_RETURN(LaunchPlan plan, PlanLaunch(flags));
+//   TESSERA_RETURN_IF_ERROR(ProbeHosts(plan));
+//   execv(plan.arguments[0] ...)
+#ifndef TESSERA_TOOLS_LAUNCH_PLAN_H_
+#define TESSERA_TOOLS_LAUNCH_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tessera::tools {
+
+struct LaunchHost {
+  std::string name;
+  int slots = 1;
+  std::string where;  // "hosts.txt:3", for messages
+};
+
+// Lines `host slots=N`; without `slots` a host has one. `#` begins a comment. InvalidArgument with
+// file:line for anything else, a host named twice, and a file without hosts.
+absl::StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file,
+                                                      std::string_view text);
+
+struct LaunchFlags {
+  std::string hostfile;
+  int64_t num_nodes = 0;  // 0: all of the host file, or this machine
+  int64_t num_gpus = 0;   // ranks of each node; 0: its slots, or this machine's GPUs, at least 1
+  std::string master_ip;
+  int64_t master_port = 0;
+  bool not_call_launch = false;
+  bool dry_run = false;
+  std::vector<std::string> command;  // what every rank runs: `train gpt2 ...`
+};
+
+struct LaunchPlan {
+  std::vector<LaunchHost> hosts;       // that are started on; empty: this machine, without a name
+  int64_t ranks = 1;
+  std::vector<std::string> arguments;  // mpirun and what follows
+};
+
+// `program` is this executable, `cores` this machine's, `is_root` whether the user is root.
+struct Machine {
+  std::string program;
+  int cores = 1;
+  int gpus = 0;
+  bool is_root = false;
+  std::string ssh;  // "" for mpirun's own choice
+};
+absl::StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine);
+
+// Tries all hosts but this one at the same time; an error names those that cannot be reached.
+absl::Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh);
+
+// The command as a shell would take it.
+std::string ShellLine(const std::vector<std::string>& arguments);
+
+}  // namespace tessera::tools
+
+#endif  // TESSERA_TOOLS_LAUNCH_PLAN_H_

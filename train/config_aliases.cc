@@ -1,0 +1,52 @@
+#include "train/config_aliases.h"
+
+namespace tessera::train {
+
+const std::vector<ConfigAlias>& ConfigAliases() {
+  static const auto* aliases = new std::vector<ConfigAlias>{
+      {"model_parallel_size", "tp", "FlagAI"},
+      {"save_dir", "out", "FlagAI"},
+      {"model_name", "model", "FlagAI"},
+      {"clip_grad", "max_grad_norm", "FlagAI"},
+      {"warm_up_iters", "warmup_steps", "FlagAI"},
+      {"shuffle_dataset", "shuffle", "FlagAI"},
+      {"pytorch_device", "device", "FlagAI"},
+      {"deepspeed_activation_checkpointing", "checkpoint_activations", "FlagAI"},
+      {"tp_size", "tp", "Colossal-AI"},
+      {"pp_size", "pp", "Colossal-AI"},
+      {"microbatch_size", "batch_size", "Colossal-AI"},
+      {"precision", "dtype", "Colossal-AI"},
+      {"enable_sequence_parallelism", "sequence_parallel", "Colossal-AI"},
+      {"ddp_bucket_cap_mb", "bucket_cap_mb", "Colossal-AI"},
+      {"zero_stage", "zero", "Colossal-AI"},
+      {"overlap_communication", "overlap_comm", "Colossal-AI"},
+      {"max_norm", "max_grad_norm", "Colossal-AI"},
+      {"learning_rate", "lr", "Hugging Face"},
+      {"num_train_epochs", "epochs", "Hugging Face"},
+      {"per_device_train_batch_size", "batch_size", "Hugging Face"},
+      {"logging_steps", "log_interval", "Hugging Face"},
+      {"save_steps", "save_interval", "Hugging Face"},
+      {"eval_steps", "eval_interval", "Hugging Face"},
+      {"save_total_limit", "num_checkpoints", "Hugging Face"},
+      {"adam_epsilon", "eps", "Hugging Face"},
+      {"gradient_checkpointing", "checkpoint_activations", "Hugging Face"},
+  };
+  return *aliases;
+}
+
+std::string_view CanonicalKey(std::string_view name) {
+  for (const ConfigAlias& alias : ConfigAliases()) {
+    if (alias.name == name) return alias.key;
+  }
+  return name;
+}
+
+std::string_view CanonicalValue(std::string_view key, std::string_view text) {
+  if (key != "dtype") return text;
+  if (text == "fp32") return "float32";
+  if (text == "bf16") return "bfloat16";
+  if (text == "fp16") return "float16";
+  return text;
+}
+
+}  // namespace tessera::train
