@@ -35,7 +35,8 @@ struct LabelSpec {
   ProblemType ProblemOf(const Tensor& labels) const;
 };
 
-// Writes `names` into `id2label` and `label2id` of a configuration; for fine-tuning on other labels.
+// Writes `names` into `id2label` and `label2id` of a configuration; for fine-tuning on other
+// labels.
 void SetLabels(const std::vector<std::string>& names, nlohmann::json* config);
 // The names in order of their ids; LABEL_0, ... where the configuration has none.
 std::vector<std::string> LabelNames(const nlohmann::json& config);

@@ -75,6 +75,10 @@ Bundle Model::Run(const Bundle& inputs, const RunOptions& options) {
   return bundle;
 }
 
+Bundle Model::Encode(Bundle, const RunOptions&) {
+  throw Error("encode", "this model has no encoder");
+}
+
 void Model::SetDropout(double p) {
   VisitModules([p](nn::Module& m) {
     if (auto* dropout = dynamic_cast<nn::Dropout*>(&m)) dropout->set_p(p);

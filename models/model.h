@@ -8,6 +8,9 @@
 // embedding, the last one the head. `Run` is their composition, so that a pipeline stage, which
 // builds and runs some of them (BuildContext::first_block, end_block), needs no code of its own.
 //
+// Names that begin with `local.` are a stage's own: what it computed for several of its blocks and
+// the next stage computes again instead of receiving it.
+//
 // Inputs, as far as a family knows them: `input_ids` [B, T] int64, `attention_mask` [B, T] (0 is
 // padding, on either side or in between), `position_ids` [B, T], `document_ids` [B, T] int32
 // (tokens see their own document only), `labels` [B, T] int64 (shifted by the model, -100 ignored:
@@ -19,6 +22,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +85,11 @@ class Model : public nn::Module {
   virtual int64_t vocab_size() const = 0;
   // Layers that keep keys and values while decoding; 0 for a model that does not generate.
   virtual int num_cache_layers() const { return 0; }
+  // The token that a decoder beside an encoder begins with; none for models without encoder.
+  virtual std::optional<int64_t> decoder_start() const { return std::nullopt; }
+  // What the decoder reads of a source: `Run` then takes it with `decoder_input_ids`, in place of
+  // `input_ids`. Throws Error for models without encoder.
+  virtual Bundle Encode(Bundle in, const RunOptions& options);
   // Sets every dropout probability of the model.
   virtual void SetDropout(double p);
 
@@ -96,8 +105,8 @@ class Model : public nn::Module {
   bool checkpoint_activations_ = false;
 };
 
-// The length of the sequence travels with the bundle, as that of `position_ids`, since under sequence
-// parallelism the hidden states show a share of it only.
+// The length of the sequence travels with the bundle, as that of `position_ids`, since under
+// sequence parallelism the hidden states show a share of it only.
 nn::ForwardContext ContextFor(const Bundle& in, const RunOptions& options);
 
 // A model family: how it is recognised, built and listed. One registration per family.

@@ -47,8 +47,8 @@ LinearConfig OutputConfig(const SelfAttentionConfig& config);
 
 // Which keys count, beyond causality; undefined tensors mask nothing.
 struct AttentionMasks {
-  Tensor key_padding;  // [B, Tk] bool: keys that count (Tk includes cached ones)
-  Tensor document;     // [B, T] int32: tokens see their own document only; without cache
+  Tensor key_padding = {};  // [B, Tk] bool: keys that count (Tk includes cached ones)
+  Tensor document = {};     // [B, T] int32: tokens see their own document only; without cache
   Tensor bias;  // [B or 1, this rank's heads, T, Tk], added to the scores (relative positions)
 };
 

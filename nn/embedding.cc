@@ -24,14 +24,17 @@ VocabParallelEmbedding::VocabParallelEmbedding(const EmbeddingConfig& config, co
       weight_(
           AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {}
 
+VocabParallelEmbedding::VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope)
+    : Module(scope), config_(shared.config_), weight_(AddTiedParameter("weight", shared.weight_)) {}
+
 Tensor VocabParallelEmbedding::Forward(const Tensor& ids) {
   return Call(ids, [&] {
     const Group& group = build().tensor_parallel;
     const Share share = VocabShare(config_.rows, group);
-    const Tensor local =
-        Embedding(weight_.tensor, ids, {.vocab_begin = share.begin,
-                                     .global_vocab = config_.rows,
-                                     .padding_idx = config_.padding_idx});
+    const Tensor local = Embedding(weight_.tensor, ids,
+                                   {.vocab_begin = share.begin,
+                                    .global_vocab = config_.rows,
+                                    .padding_idx = config_.padding_idx});
     return ReduceFromGroup(local, group);
   });
 }
@@ -42,9 +45,8 @@ ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Sc
       weight_(AddParameter("weight", Placement::Whole({config.rows, config.width}), config.init)) {}
 
 Tensor ReplicatedEmbedding::Forward(const Tensor& ids) {
-  return Call(ids, [&] {
-    return Embedding(weight_.tensor, ids, {.padding_idx = config_.padding_idx});
-  });
+  return Call(ids,
+              [&] { return Embedding(weight_.tensor, ids, {.padding_idx = config_.padding_idx}); });
 }
 
 VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope)

@@ -25,6 +25,8 @@ struct EmbeddingConfig {
 class VocabParallelEmbedding : public Module {
  public:
   VocabParallelEmbedding(const EmbeddingConfig& config, const Scope& scope);
+  // A second use of another embedding's table, which collects a gradient of its own.
+  VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope);
   // int64 ids [...] to [..., width], whole on every rank. An id beyond the table throws Error.
   Tensor Forward(const Tensor& ids);
   Parameter& weight() { return weight_; }

@@ -46,12 +46,11 @@ std::pair<Tensor, Tensor> KeyValueCache::Append(int layer_index, const Tensor& k
                 "key_value_cache", "layer ", layer_index, " of ", layers_.size());
   TESSERA_CHECK(k.size(0) == static_cast<int64_t>(new_tokens_.size()), "key_value_cache", k,
                 " in a step of ", new_tokens_.size(), " rows");
-  int64_t longest = 0;
   for (size_t b = 0; b < lengths_.size(); ++b) {
     TESSERA_CHECK(new_tokens_[b] <= k.size(2), "key_value_cache", new_tokens_[b],
                   " new tokens in row ", b, " of ", k);
-    longest = std::max(longest, lengths_[b] + new_tokens_[b]);
   }
+  const int64_t longest = LongestAfterStep();
   Layer& layer = layers_[static_cast<size_t>(layer_index)];
   Grow(layer, k, longest);
   for (size_t b = 0; b < lengths_.size(); ++b) {
@@ -91,6 +90,14 @@ Tensor KeyValueCache::KeyLengths() const {
   std::vector<int64_t> totals = lengths_;
   for (size_t b = 0; b < totals.size(); ++b) totals[b] += new_tokens_[b];
   return AsInt32(totals);
+}
+
+int64_t KeyValueCache::LongestAfterStep() const {
+  int64_t longest = 0;
+  for (size_t b = 0; b < lengths_.size(); ++b) {
+    longest = std::max(longest, lengths_[b] + new_tokens_[b]);
+  }
+  return longest;
 }
 
 void KeyValueCache::Reorder(const std::vector<int64_t>& rows) {

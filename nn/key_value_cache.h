@@ -41,6 +41,8 @@ class KeyValueCache {
   // [B] int32 for attention: where a row's new queries begin, and how many keys it has, now.
   Tensor QueryOffsets() const;
   Tensor KeyLengths() const;
+  // The greatest of KeyLengths.
+  int64_t LongestAfterStep() const;
 
   // Row b becomes what row rows[b] was; the number of rows may change.
   void Reorder(const std::vector<int64_t>& rows);

@@ -36,8 +36,8 @@ struct LinearConfig {
   // How the split dim (outputs of a column-, inputs of a row-parallel layer) is divided; empty: one
   // block of single features.
   std::vector<FeatureBlock> blocks = {};
-  // Of a ReplicatedLinear: under sequence parallelism it is given this rank's share of the sequence,
-  // and its gradients are marked to be summed over the group.
+  // Of a ReplicatedLinear: under sequence parallelism it is given this rank's share of the
+  // sequence, and its gradients are marked to be summed over the group.
   bool on_sequence_share = false;
 };
 

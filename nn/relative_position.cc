@@ -52,21 +52,39 @@ Tensor RelativePositionBias::Forward(int64_t queries, int64_t keys) {
 
 Tensor RelativePositionBias::Forward(const std::vector<int64_t>& begins, int64_t queries,
                                      int64_t keys) {
-  return Call(weight_.tensor, [&] {
-    const Tensor buckets_BTS = Empty({std::ssize(begins), queries, keys}, DType::kInt64);
-    // By distance: of[farthest + s - t].
-    const int64_t farthest = queries + *std::max_element(begins.begin(), begins.end());
-    std::vector<int64_t> of;
-    for (int64_t d = -farthest; d < keys; ++d) of.push_back(RelativePositionBucket(d, config_));
-    int64_t* bucket = buckets_BTS.data<int64_t>();
-    for (const int64_t begin : begins) {
-      for (int64_t t = 0; t < queries; ++t, bucket += keys) {
-        std::copy_n(of.begin() + (farthest - begin - t), keys, bucket);
-      }
+  return Call(weight_.tensor, [&] { return LookUp(weight_.tensor, begins, queries, keys); });
+}
+
+Tensor RelativePositionBias::LookUp(const Tensor& table, const std::vector<int64_t>& begins,
+                                    int64_t queries, int64_t keys) const {
+  const Tensor buckets_BTS = Empty({std::ssize(begins), queries, keys}, DType::kInt64);
+  // By distance: of[farthest + s - t].
+  const int64_t farthest = queries + *std::max_element(begins.begin(), begins.end());
+  std::vector<int64_t> of;
+  for (int64_t d = -farthest; d < keys; ++d) of.push_back(RelativePositionBucket(d, config_));
+  int64_t* bucket = buckets_BTS.data<int64_t>();
+  for (const int64_t begin : begins) {
+    for (int64_t t = 0; t < queries; ++t, bucket += keys) {
+      std::copy_n(of.begin() + (farthest - begin - t), keys, bucket);
     }
-    const Tensor bias_BTSH = Embedding(weight_.tensor, CopyTo(buckets_BTS, build().device));
-    return Permute(bias_BTSH, {0, 3, 1, 2});
-  });
+  }
+  const Tensor bias_BTSH = Embedding(table, CopyTo(buckets_BTS, build().device));
+  return Permute(bias_BTSH, {0, 3, 1, 2});
+}
+
+Tensor RelativePositionBias::ForLayer(const Parameter& use, const Tensor& values, int64_t queries,
+                                      int64_t keys) {
+  Tensor bias = values.Detach();
+  if (!AnyRequiresGrad({use.tensor})) return bias;
+  Record("relative_position_bias", {use.tensor}, {bias},
+         [this, table = use.tensor.Detach(), queries, keys](GradContext& ctx) {
+           // The look-up once more: its own gradient function sums over the distances.
+           const NoGrad record(/*enabled=*/true);
+           const Tensor leaf = RequireGrad(table.Detach());
+           Backward({LookUp(leaf, {0}, queries, keys)}, {ctx.grad()});
+           ctx.set(0, Grad(leaf));
+         });
+  return bias;
 }
 
 }  // namespace tessera::nn

@@ -20,6 +20,7 @@ void AddEvalCommand(CLI::App& app, CommandState& state);
 void AddForwardCommand(CLI::App& app, CommandState& state);
 void AddGenerateCommand(CLI::App& app, CommandState& state);
 void AddInspectCommand(CLI::App& app, CommandState& state);
+void AddLaunchCommand(CLI::App& app, CommandState& state);
 void AddModelsCommand(CLI::App& app, CommandState& state);
 void AddTokenizeCommand(CLI::App& app, CommandState& state);
 void AddTrainCommand(CLI::App& app, CommandState& state);

@@ -97,8 +97,7 @@ absl::Status RunForward(const ForwardFlags& flags) {
   const models::Family& family =
       *models::FindFamily(model->config().at("model_type").get<std::string>());
   TESSERA_ASSIGN_OR_RETURN(Bundle inputs, ReadInputs(flags.inputs, family, build));
-  const auto check =
-      family.check_inputs == nullptr ? models::CheckTextInputs : family.check_inputs;
+  const auto check = family.check_inputs == nullptr ? models::CheckTextInputs : family.check_inputs;
   TESSERA_RETURN_IF_ERROR(check(flags.inputs, *model, &inputs));
   if (!flags.grads.empty() && !inputs.has("labels")) {
     return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");

@@ -82,7 +82,9 @@ absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
   TESSERA_ASSIGN_OR_RETURN(
       const std::vector<models::GenerationResult> results,
       models::Generate(model, {prompt}, config, {.tokenizer = tokenizer.get()}));
-  std::vector<int64_t> ids = results[0].prompt;
+  // A decoder beside an encoder does not continue what it is given.
+  std::vector<int64_t> ids;
+  if (!model.decoder_start()) ids = results[0].prompt;
   ids.insert(ids.end(), results[0].ids.begin(), results[0].ids.end());
   std::string line;
   for (int64_t id : ids) line += (line.empty() ? "" : ",") + std::to_string(id);
@@ -97,7 +99,7 @@ absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
   const std::vector<int32_t> encoded = tokenizer->Encode(flags.prompt);
   const std::vector<int64_t> prompt(encoded.begin(), encoded.end());
   // The prompt is shown with the first text, so that a refused one shows nothing.
-  std::string pending = flags.prompt;
+  std::string pending = model.decoder_start() ? std::string() : flags.prompt;
   const auto show = [&](int64_t, std::string_view text) {
     absl::Status written = WriteOut(pending + data::ReplaceInvalidUtf8(text));
     pending.clear();
@@ -168,11 +170,11 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
       ->type_name("DIR")
       ->required();
   command
-      ->add_option("--prompt", flags->prompt, "the text to continue; printed with its continuation")
+      ->add_option("--prompt", flags->prompt, "the text to continue, printed with its continuation; or an encoder's source")
       ->type_name("TEXT");
   command
       ->add_option("--ids", flags->ids,
-                   "token ids instead of a prompt: prints all ids, those given and the new ones")
+                   "token ids instead of a prompt: prints all ids (an encoder-decoder's: the new ones)")
       ->type_name("1,2,3");
   command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
       ->type_name("DIR");

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "core/cpu_quota.h"
+#include "core/thread_pool.h"
 #include "dist/comm/launch_environment.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -55,8 +55,7 @@ absl::Status RunInPlace(const LaunchFlags& flags, const LaunchPlan& plan, const 
   const bool is_counted = flags.num_gpus > 0 || !flags.hostfile.empty();
   if (is_counted && environment.size != plan.ranks) {
     return InvalidArgument("the flags ask for ", plan.ranks, " ranks, but the environment (",
-                           dist::StartedByName(environment.started_by), ") has ",
-                           environment.size);
+                           dist::StartedByName(environment.started_by), ") has ", environment.size);
   }
   std::vector<std::string> command = {machine.program};
   command.insert(command.end(), flags.command.begin(), flags.command.end());
@@ -105,9 +104,7 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
       "  tessera launch --hostfile hosts --num-gpus 4 -- train gpt2 --data book.txt --out run\n"
       "Every other host must let this one in by ssh without a question (or by the program that\n"
       "TESSERA_SSH names), and have this program and the data under the same paths.");
-  command->callback([flags, &state] {
-    state.run = [flags] { return RunLaunch(*flags); };
-  });
+  command->callback([flags, &state] { state.run = [flags] { return RunLaunch(*flags); }; });
 }
 
 }  // namespace tessera::tools

@@ -80,9 +80,13 @@ struct Probe {
 
 void StartProbe(const std::string& ssh, Probe* probe) {
   probe->errors = std::tmpfile();
-  std::vector<std::string> words = {
-      ssh, "-o", "BatchMode=yes", "-o", Concat("ConnectTimeout=", kConnectSeconds),
-      probe->host->name, "true"};
+  std::vector<std::string> words = {ssh,
+                                    "-o",
+                                    "BatchMode=yes",
+                                    "-o",
+                                    Concat("ConnectTimeout=", kConnectSeconds),
+                                    probe->host->name,
+                                    "true"};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -129,13 +133,15 @@ absl::StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file,
       return InvalidArgument(host.where, ": '", host.name, "' is no host name");
     }
     if (words.size() > 2) {
-      return InvalidArgument(host.where, ": '", words[2], "' is too much; a line is `host slots=N`");
+      return InvalidArgument(host.where, ": '", words[2],
+                             "' is too much; a line is `host slots=N`");
     }
     if (words.size() == 2) {
       const std::string& slots = words[1];
       const char* last = slots.data() + slots.size();
       const bool is_slots = slots.starts_with("slots=");
-      const auto [stop, error] = std::from_chars(slots.data() + (is_slots ? 6 : 0), last, host.slots);
+      const auto [stop, error] =
+          std::from_chars(slots.data() + (is_slots ? 6 : 0), last, host.slots);
       if (!is_slots || error != std::errc() || stop != last || host.slots < 1 ||
           host.slots > kMostSlots) {
         return InvalidArgument(host.where, ": '", slots, "' is not slots=N with N in 1..",
@@ -207,7 +213,8 @@ absl::Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {
       if (std::chrono::steady_clock::now() > limit) kill(probe.pid, SIGKILL);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    const bool is_reached = probe.pid > 0 && WIFEXITED(probe.status) && WEXITSTATUS(probe.status) == 0;
+    const bool is_reached =
+        probe.pid > 0 && WIFEXITED(probe.status) && WEXITSTATUS(probe.status) == 0;
     if (!is_reached && result.ok()) {
       result = absl::UnavailableError(Concat("host '", probe.host->name, "' (", probe.host->where,
                                              ") cannot be reached: ", Reason(probe, program)));

@@ -38,7 +38,7 @@ struct LaunchFlags {
 };
 
 struct LaunchPlan {
-  std::vector<LaunchHost> hosts;       // that are started on; empty: this machine, without a name
+  std::vector<LaunchHost> hosts;  // that are started on; empty: this machine, without a name
   int64_t ranks = 1;
   std::vector<std::string> arguments;  // mpirun and what follows
 };

@@ -24,6 +24,7 @@ void AddCommands(CLI::App& app, CommandState& state) {
   AddForwardCommand(app, state);
   AddTokenizeCommand(app, state);
   AddInspectCommand(app, state);
+  AddLaunchCommand(app, state);
 }
 
 // Reads the command line into `state`; help is printed here and leaves nothing to run.

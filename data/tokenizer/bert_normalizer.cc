@@ -112,8 +112,7 @@ bool IsSpace(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kSpa
 
 void BertNormalizer::AppendNormalized(char32_t c, std::string* out) const {
   char32_t parts[3] = {c};
-  const int count =
-      options_.strip_accents.value_or(options_.lowercase) ? Stripped(c, parts) : 1;
+  const int count = options_.strip_accents.value_or(options_.lowercase) ? Stripped(c, parts) : 1;
   for (int i = 0; i < count; ++i) {
     if (options_.lowercase && parts[i] == 0x130) {  // the one letter whose lower case is two
       out->append("i\u0307");

@@ -172,10 +172,13 @@ absl::Status ReadPreTokenizer(const json& value, const std::string& path,
 // The names that RobertaTokenizer has where the files say nothing.
 void SetRoberta(ByteLevelBpeConfig* config) {
   config->roberta = true;
-  for (const auto& [name, text] :
-       {std::pair(&config->bos_token, "<s>"), {&config->eos_token, "</s>"},
-        {&config->cls_token, "<s>"}, {&config->sep_token, "</s>"},
-        {&config->pad_token, "<pad>"}, {&config->unk_token, "<unk>"},        {&config->mask_token, "<mask>"}}) {
+  for (const auto& [name, text] : {std::pair(&config->bos_token, "<s>"),
+                                   {&config->eos_token, "</s>"},
+                                   {&config->cls_token, "<s>"},
+                                   {&config->sep_token, "</s>"},
+                                   {&config->pad_token, "<pad>"},
+                                   {&config->unk_token, "<unk>"},
+                                   {&config->mask_token, "<mask>"}}) {
     if (!*name) *name = text;
   }
 }
@@ -239,8 +242,9 @@ absl::Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelB
   const bool roberta = name == "RobertaTokenizer" || name == "RobertaTokenizerFast";
   if (roberta) SetRoberta(config);
   if (plain) {
-    const bool known = roberta || name.is_null() || name == "GPT2Tokenizer" || name == "GPT2TokenizerFast" ||
-                       name == "CodeGenTokenizer" || name == "CodeGenTokenizerFast";
+    const bool known = roberta || name.is_null() || name == "GPT2Tokenizer" ||
+                       name == "GPT2TokenizerFast" || name == "CodeGenTokenizer" ||
+                       name == "CodeGenTokenizerFast";
     if (!known) return Unsupported(path, "tokenizer_class", name);
     bool add_bos = false;
     TESSERA_RETURN_IF_ERROR(ReadBool(root, "add_bos_token", path, &add_bos));

@@ -74,7 +74,8 @@ std::string TokenizerJson(const ByteLevelBpeConfig& config) {
   return Concat(
       "{\n\"version\": \"1.0\",\n\"truncation\": null,\n\"padding\": null,\n\"added_tokens\": ",
       AddedTokensJson(config), ",\n\"normalizer\": null,\n\"pre_tokenizer\": ", byte_level,
-      ",\n\"post_processor\": ", PostProcessorJson(config, byte_level), ",\n\"decoder\": ", byte_level,
+      ",\n\"post_processor\": ", PostProcessorJson(config, byte_level),
+      ",\n\"decoder\": ", byte_level,
       ",\n\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": ",
       config.unk_token ? JsonQuoted(*config.unk_token) : "null",
       ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": ",
@@ -91,9 +92,9 @@ std::string MergesText(const ByteLevelBpeConfig& config) {
 
 std::string TokenizerConfigJson(const ByteLevelBpeConfig& config) {
   if (!config.tokenizer_config.empty()) return config.tokenizer_config;
-  std::string out = Concat("{\n  \"tokenizer_class\": \"",
-                           config.roberta ? "RobertaTokenizer" : "GPT2Tokenizer",
-                           "\",\n  \"add_prefix_space\": ", Bool(config.add_prefix_space));
+  std::string out =
+      Concat("{\n  \"tokenizer_class\": \"", config.roberta ? "RobertaTokenizer" : "GPT2Tokenizer",
+             "\",\n  \"add_prefix_space\": ", Bool(config.add_prefix_space));
   const auto name = [&out](const char* key, const std::optional<std::string>& value) {
     if (value) out += Concat(",\n  \"", key, "\": ", JsonQuoted(*value));
   };

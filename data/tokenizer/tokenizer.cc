@@ -15,8 +15,9 @@ namespace {
 
 // Tokenizers of transformers that are BERT's under another name.
 bool IsWordPieceClass(const nlohmann::json& name) {
-  for (const char* known : {"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
-                            "DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"}) {
+  for (const char* known :
+       {"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast",
+        "ElectraTokenizer", "ElectraTokenizerFast"}) {
     if (name == known) return true;
   }
   return false;

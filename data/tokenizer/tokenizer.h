@@ -5,9 +5,9 @@
 //   std::string bytes = tokenizer->Decode(ids);                    // "Hello world"
 //
 // Four kinds: byte-level BPE as GPT-2's and RoBERTa's (byte_level_bpe.h), WordPiece as BERT's
-// (word_piece.h), bytes (byte_tokenizer.h) and Unicode characters (char_tokenizer.h). Any bytes may be encoded, UTF-8 or not. Encoding and decoding are
-// const and safe from several threads at once. See streaming_decoder.h for showing text while it is
-// being generated.
+// (word_piece.h), bytes (byte_tokenizer.h) and Unicode characters (char_tokenizer.h). Any bytes may
+// be encoded, UTF-8 or not. Encoding and decoding are const and safe from several threads at once.
+// See streaming_decoder.h for showing text while it is being generated.
 #ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_H_
 #define TESSERA_DATA_TOKENIZER_TOKENIZER_H_
 

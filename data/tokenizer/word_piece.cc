@@ -161,9 +161,8 @@ std::string WordPiece::Decode(std::span<const int32_t> ids, const DecodeOptions&
 
 uint64_t WordPiece::Fingerprint() const {
   const BertNormalizerOptions& n = config_.normalizer;
-  uint64_t hash =
-      HashBytes(Concat("wordpiece", n.lowercase, n.strip_accents.value_or(n.lowercase),
-                       n.tokenize_chinese_chars, unk_id_));
+  uint64_t hash = HashBytes(Concat("wordpiece", n.lowercase, n.strip_accents.value_or(n.lowercase),
+                                   n.tokenize_chinese_chars, unk_id_));
   for (const std::string& piece : config_.vocab) hash = HashBytes(piece + "\n", hash);
   for (const AddedToken& token : config_.added_tokens) {
     hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip),

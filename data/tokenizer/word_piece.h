@@ -6,8 +6,8 @@
 //
 // Text is cut at the added tokens, normalised and cut into words (bert_normalizer.h); each word
 // becomes the longest pieces of the vocabulary from its front, those behind the first written
-// "##piece"; a word that cannot be made of pieces, or of more than 100 characters, is [UNK]. The ids
-// are those of Hugging Face's BertTokenizerFast, without the [CLS] and [SEP] that
+// "##piece"; a word that cannot be made of pieces, or of more than 100 characters, is [UNK]. The
+// ids are those of Hugging Face's BertTokenizerFast, without the [CLS] and [SEP] that
 // sequence_pair.h puts around them.
 #ifndef TESSERA_DATA_TOKENIZER_WORD_PIECE_H_
 #define TESSERA_DATA_TOKENIZER_WORD_PIECE_H_
@@ -64,9 +64,7 @@ class WordPiece : public Tokenizer {
  private:
   struct Hash {
     using is_transparent = void;
-    size_t operator()(std::string_view text) const {
-      return std::hash<std::string_view>()(text);
-    }
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
   using Pieces = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
 

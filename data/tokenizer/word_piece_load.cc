@@ -42,8 +42,8 @@ absl::Status ReadBool(const json& object, const char* key, const std::string& pa
 void ReadName(const json& object, const char* key, std::string* name) {
   const auto found = object.find(key);
   if (found == object.end()) return;
-  const json& content = found->is_object() && found->contains("content") ? (*found)["content"]
-                                                                          : *found;
+  const json& content =
+      found->is_object() && found->contains("content") ? (*found)["content"] : *found;
   if (content.is_string() && !content.get_ref<const std::string&>().empty()) {
     *name = content.get<std::string>();
   }
@@ -56,8 +56,8 @@ absl::Status ReadAddedTokens(const json& added, const std::string& path, WordPie
   for (const auto& [key, item] : added.items()) {
     const bool number =
         !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
-    if (!number || !item.is_object() || !item.contains("content") ||
-        !item["content"].is_string() || item["content"].get_ref<const std::string&>().empty()) {
+    if (!number || !item.is_object() || !item.contains("content") || !item["content"].is_string() ||
+        item["content"].get_ref<const std::string&>().empty()) {
       return InvalidArgument(path, ": an added token needs a content and an id >= 0");
     }
     AddedToken token{.content = item["content"].get<std::string>(), .id = std::stoi(key)};

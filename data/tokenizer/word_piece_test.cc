@@ -85,7 +85,8 @@ std::string Written(const std::string& name, const std::string& vocab, const std
 constexpr const char* kSpecials = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
 
 TEST(WordPieceFilesTest, WithoutAConfigurationTextIsLowered) {
-  const auto tokenizer = LoadTokenizer(Written("bare", std::string(kSpecials) + "ab\r\n##c\nab", ""));
+  const auto tokenizer =
+      LoadTokenizer(Written("bare", std::string(kSpecials) + "ab\r\n##c\nab", ""));
   ASSERT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
   EXPECT_EQ((*tokenizer)->vocab_size(), 8);
   EXPECT_EQ((*tokenizer)->Encode("ABC \xFFzz ab"), (std::vector<int32_t>{7, 6, 1, 7}));
@@ -113,9 +114,9 @@ TEST(WordPieceFilesTest, WhatIsWrongIsNamed) {
             std::string::npos);
   EXPECT_NE(failure(vocab, config(R"("added_tokens_decoder": {"x": {}})")).find("added token"),
             std::string::npos);
-  EXPECT_NE(
-      failure(vocab, config(R"("added_tokens_decoder": {"99999999": {"content": "q"}})")).find("id"),
-      std::string::npos);
+  EXPECT_NE(failure(vocab, config(R"("added_tokens_decoder": {"99999999": {"content": "q"}})"))
+                .find("id"),
+            std::string::npos);
   EXPECT_NE(failure(vocab, "{").find("tokenizer_config.json"), std::string::npos);
 }
 
@@ -136,8 +137,7 @@ TEST(SequencePairTest, RobertasTemplate) {
   std::ofstream(folder + "/vocab.json")
       << R"({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "Ġ": 6, "<mask>": 7})";
   std::ofstream(folder + "/merges.txt") << "#version: 0.2\n";
-  std::ofstream(folder + "/tokenizer_config.json")
-      << R"({"tokenizer_class": "RobertaTokenizer"})";
+  std::ofstream(folder + "/tokenizer_config.json") << R"({"tokenizer_class": "RobertaTokenizer"})";
   const auto tokenizer = LoadTokenizer(folder);
   ASSERT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
   const auto row = EncodePair(**tokenizer, "a <mask>", "ba");

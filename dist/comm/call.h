@@ -15,11 +15,11 @@ struct Call {
   std::string_view operation;  // a literal: "all_reduce"
   std::string_view detail;     // a literal: "sum"; or empty
   DType dtype = DType::kUInt8;
-  int64_t count = -1;   // elements; -1: an operation without operands
-  int peer = -1;        // the root, or the other rank of a message
-  int tag = -1;         // of a message
-  std::string module;   // CurrentModulePath() where it was made
-  int64_t number = 0;   // of this group's collectives, from 1; 0 for messages
+  int64_t count = -1;  // elements; -1: an operation without operands
+  int peer = -1;       // the root, or the other rank of a message
+  int tag = -1;        // of a message
+  std::string module;  // CurrentModulePath() where it was made
+  int64_t number = 0;  // of this group's collectives, from 1; 0 for messages
   bool is_collective() const { return tag < 0; }
 };
 

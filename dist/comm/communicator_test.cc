@@ -132,8 +132,7 @@ TEST_P(CommunicatorTest, ViewsInsideALargerTensor) {
     Fill(view, world.rank() + 1);
     world.AllReduce(view, ReduceOp::kMax)->Wait();
     const auto v = static_cast<float>(world.size());
-    EXPECT_EQ(buffer.ToVector<float>(),
-              (std::vector<float>{-1, -1, -1, -1, v, v, v, -1, -1, -1}));
+    EXPECT_EQ(buffer.ToVector<float>(), (std::vector<float>{-1, -1, -1, -1, v, v, v, -1, -1, -1}));
     // The own chunk lies already where it belongs.
     const Tensor gathered = Zeros({world.size() * 2});
     const Tensor mine = gathered.AsStrided({2}, {1}, world.rank() * 2);
@@ -147,7 +146,8 @@ TEST_P(CommunicatorTest, HalfPrecisionSumsInFloat32) {
   OnRanks([](Communicator& world) {
     // 256 + 1 is 256 in bfloat16, so that adding there would lose every 1; 2048 + 1 likewise.
     const int others = world.size() - 1;
-    for (const auto& [dtype, big] : {std::pair{DType::kBFloat16, 256.0}, {DType::kFloat16, 2048.0}}) {
+    for (const auto& [dtype, big] :
+         {std::pair{DType::kBFloat16, 256.0}, {DType::kFloat16, 2048.0}}) {
       const Tensor t = Full({5}, world.rank() == 0 ? big : 1.0, dtype);
       const Tensor expected = Full({5}, big + others, dtype);
       world.AllReduce(t, ReduceOp::kSum)->Wait();
@@ -236,7 +236,8 @@ TEST_P(CommunicatorTest, TwoThreadsOnTwoGroups) {
       }
     };
     // On odd ranks the threads begin in the other order.
-    std::thread other([&] { work(world.rank() % 2 == 0 ? *a : *b, world.rank() % 2 == 0 ? 0 : 7); });
+    std::thread other(
+        [&] { work(world.rank() % 2 == 0 ? *a : *b, world.rank() % 2 == 0 ? 0 : 7); });
     work(world.rank() % 2 == 0 ? *b : *a, world.rank() % 2 == 0 ? 7 : 0);
     other.join();
   });

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/status.h"
@@ -23,8 +24,8 @@ struct Outcome {
 };
 
 Outcome RunRanks(int ranks, const std::string& arguments) {
-  const std::string command =
-      Concat("third_party/bazel/mpi_test.sh ", ranks, " dist/comm/fault_ranks ", arguments, " 2>&1");
+  const std::string command = Concat("third_party/bazel/mpi_test.sh ", ranks,
+                                     " dist/comm/fault_ranks ", arguments, " 2>&1");
   Outcome outcome;
   std::FILE* output = popen(command.c_str(), "r");
   std::array<char, 4096> line;
@@ -38,14 +39,20 @@ Outcome RunRanks(int ranks, const std::string& arguments) {
     }
     if (text.starts_with("error: ")) outcome.errors.push_back(text.substr(0, text.size() - 1));
   }
-  outcome.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   outcome.code = WEXITSTATUS(pclose(output));
   return outcome;
 }
 
+// mpirun may end a moment before the ranks that it has killed are gone.
 void ExpectNoOrphans(const Outcome& outcome) {
-  for (const int pid : outcome.pids) EXPECT_EQ(kill(pid, 0), -1) << "process " << pid << " lives";
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  for (const int pid : outcome.pids) {
+    while (kill(pid, 0) == 0 && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(kill(pid, 0), -1) << "process " << pid << " lives";
+  }
 }
 
 // One line that has all of `parts`, a job that failed within `limit` seconds, and nobody left.
@@ -54,9 +61,8 @@ void ExpectFailure(const Outcome& outcome, double limit, const std::vector<std::
   EXPECT_LT(outcome.seconds, limit) << outcome.text;
   ASSERT_EQ(outcome.errors.size(), 1u) << outcome.text;
   for (const std::string& part : parts) {
-    EXPECT_NE(outcome.errors[0].find(part), std::string::npos)
-        << "no \"" << part << "\" in:\n"
-        << outcome.errors[0];
+    EXPECT_NE(outcome.errors[0].find(part), std::string::npos) << "no \"" << part << "\" in:\n"
+                                                               << outcome.errors[0];
   }
   ExpectNoOrphans(outcome);
 }
@@ -74,20 +80,22 @@ TEST(ContractTest, AnotherDtypeCountOperationOrRoot) {
   ExpectFailure(RunRanks(3, "count 0"), 2,
                 {"in group a: rank 0 calls all_reduce(sum) of float32 x 7 in module h.1.attn"});
   ExpectFailure(RunRanks(3, "operation 1"), 2, {"rank 1 calls all_reduce(max)"});
-  ExpectFailure(RunRanks(3, "root 1"), 2, {"rank 1 calls broadcast of float32 x 8 from its rank 1"});
+  ExpectFailure(RunRanks(3, "root 1"), 2,
+                {"rank 1 calls broadcast of float32 x 8 from its rank 1"});
 }
 
 TEST(ContractTest, TwoRanksAreBothNamed) {
   ExpectFailure(RunRanks(2, "count 1"), 2,
-                {"rank 0 calls all_reduce(sum) of float32 x 8", "rank 1 calls all_reduce(sum) of "
-                                                                "float32 x 7 in module h.1.attn"});
+                {"rank 0 calls all_reduce(sum) of float32 x 8",
+                 "rank 1 calls all_reduce(sum) of "
+                 "float32 x 7 in module h.1.attn"});
 }
 
 TEST(ContractTest, CallsReorderedAcrossGroups) {
-  ExpectFailure(RunRanks(3, "reorder 2"), 2,
-                {"rank 2 is in all_reduce(sum) of float32 x 8 in group b", "module h.1.mlp",
-                 "ranks 0 and 1 are in all_reduce(sum) of float32 x 8 in group a",
-                 "module h.1.attn"});
+  ExpectFailure(
+      RunRanks(3, "reorder 2"), 2,
+      {"rank 2 is in all_reduce(sum) of float32 x 8 in group b", "module h.1.mlp",
+       "ranks 0 and 1 are in all_reduce(sum) of float32 x 8 in group a", "module h.1.attn"});
 }
 
 TEST(ContractTest, ARankThatEndsBeforeTheLastCollective) {
@@ -114,9 +122,10 @@ TEST(WatchdogTest, ARankThatEnds) {
 }
 
 TEST(WatchdogTest, ARankThatComputesForever) {
-  ExpectFailure(RunRanks(3, "hang 1 2"), 5,
-                {"the limit of 2 s", "ranks 0 and 2 are in all_reduce(sum) of float32 x 8 in group a",
-                 "call 1, module h.1.attn", "missing is rank 1, which computes"});
+  ExpectFailure(
+      RunRanks(3, "hang 1 2"), 5,
+      {"the limit of 2 s", "ranks 0 and 2 are in all_reduce(sum) of float32 x 8 in group a",
+       "call 1, module h.1.attn", "missing is rank 1, which computes"});
 }
 
 TEST(WatchdogTest, ARankThatWaitsElsewhere) {

@@ -44,8 +44,8 @@ absl::Status ReadRanks(const Get& get, const Variables& names, bool needs_local,
     return InvalidArgument("the environment's ", names.rank, "=", e->rank, " is not below ",
                            names.size, "=", e->size);
   }
-  TESSERA_ASSIGN_OR_RETURN(
-      e->local_rank, ReadNumber(get, names.local_rank, 0, kMost, needs_local ? -1 : e->rank));
+  TESSERA_ASSIGN_OR_RETURN(e->local_rank,
+                           ReadNumber(get, names.local_rank, 0, kMost, needs_local ? -1 : e->rank));
   e->local_size = 0;
   if (names.local_size == nullptr) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(e->local_size, ReadNumber(get, names.local_size, 1, kMost, 0));
@@ -88,11 +88,10 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
   LaunchEnvironment e;
   if (get("OMPI_COMM_WORLD_SIZE") != nullptr) {
     e.started_by = StartedBy::kMpirun;
-    TESSERA_RETURN_IF_ERROR(
-        ReadRanks(get,
-                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                   "OMPI_COMM_WORLD_LOCAL_SIZE"},
-                  false, &e));
+    TESSERA_RETURN_IF_ERROR(ReadRanks(get,
+                                      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                       "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                      false, &e));
     return e;
   }
   if (get("SLURM_PROCID") != nullptr && get("SLURM_NTASKS") != nullptr) {

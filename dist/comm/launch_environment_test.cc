@@ -37,7 +37,8 @@ Variables Without(Variables base, const std::string& name) {
 }
 
 TEST(LaunchEnvironmentTest, OneProcess) {
-  for (const Variables& v : {Variables{}, Variables{{"RANK", "7"}}, Variables{{"SLURM_NTASKS", "8"}}}) {
+  for (const Variables& v :
+       {Variables{}, Variables{{"RANK", "7"}}, Variables{{"SLURM_NTASKS", "8"}}}) {
     const auto e = Read(v);
     ASSERT_TRUE(e.ok());
     EXPECT_EQ(e->started_by, StartedBy::kAlone);

@@ -85,8 +85,7 @@ int Run() {
         },
         [&] { world->ReduceScatter(a, all, ReduceOp::kSum)->Wait(); });
     Compare(
-        "broadcast", bytes,
-        [&] { MPI_Bcast(a.raw_data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD); },
+        "broadcast", bytes, [&] { MPI_Bcast(a.raw_data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD); },
         [&] { world->Broadcast(a, 0)->Wait(); });
     const int peer = rank ^ 1;
     if (peer >= world->size()) continue;

@@ -192,11 +192,10 @@ CommHandlePtr MpiCommunicator::AllReduce(const Tensor& t, ReduceOp op) {
   const Tensor sum = Staged(t, wide);
   const int64_t number = call.number;
   if (size() <= kMostRanks) {
-    return Issue(std::move(call), {t, sum}, t, sum.storage() == t.storage() ? t : sum,
-                 [&](Requests&) {
-                   return ReduceEverywhere(Direct(number), Bytes(sum), t.numel(), Element(wide),
-                                           OpOf(op));
-                 });
+    return Issue(
+        std::move(call), {t, sum}, t, sum.storage() == t.storage() ? t : sum, [&](Requests&) {
+          return ReduceEverywhere(Direct(number), Bytes(sum), t.numel(), Element(wide), OpOf(op));
+        });
   }
   return Issue(std::move(call), {t, sum}, t, sum.storage() == t.storage() ? t : sum,
                [&](Requests& requests) {
@@ -287,19 +286,18 @@ CommHandlePtr MpiCommunicator::Broadcast(const Tensor& t, int root) {
   const Tensor result = rank() == root ? Tensor() : t;
   const int64_t number = call.number;
   const bool is_direct = size() == 2 || (size() <= 8 && t.nbytes() <= kDirectBroadcastBytes);
-  return Issue(std::move(call), {t, host}, result, host.storage() == t.storage() ? t : host,
-               [&](Requests& requests) {
-                 if (is_direct) {
-                   StartBroadcast(Direct(number), Bytes(host), root, t.numel(),
-                                  Element(t.dtype()), requests);
-                   return;
-                 }
-                 InPieces(t.numel(), t.dtype(), requests,
-                          [&](int64_t at, int n, MPI_Request* request) {
-                            MPI_Ibcast(Bytes(host) + at, n, TypeOf(t.dtype()), root, group_->comm,
-                                       request);
-                          });
-               });
+  return Issue(
+      std::move(call), {t, host}, result, host.storage() == t.storage() ? t : host,
+      [&](Requests& requests) {
+        if (is_direct) {
+          StartBroadcast(Direct(number), Bytes(host), root, t.numel(), Element(t.dtype()),
+                         requests);
+          return;
+        }
+        InPieces(t.numel(), t.dtype(), requests, [&](int64_t at, int n, MPI_Request* request) {
+          MPI_Ibcast(Bytes(host) + at, n, TypeOf(t.dtype()), root, group_->comm, request);
+        });
+      });
 }
 
 CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
@@ -378,8 +376,7 @@ void MpiCommunicator::Barrier() {
 
 std::shared_ptr<Communicator> MpiCommunicator::Split(int color, int key, const std::string& name) {
   TESSERA_CHECK(color >= 0, "split", "color ", color, " is negative");
-  return std::make_shared<MpiCommunicator>(runtime_,
-                                           runtime_->Split(group_, color, key, name));
+  return std::make_shared<MpiCommunicator>(runtime_, runtime_->Split(group_, color, key, name));
 }
 
 }  // namespace

@@ -75,8 +75,7 @@ RankState MpiMonitor::OwnState() const {
   for (const auto& [id, weak] : runtime_.groups_) {
     const auto group = weak.lock();
     if (group == nullptr) continue;
-    state.groups[id] = {group->last_call.number,
-                        std::hash<std::thread::id>()(group->last_thread),
+    state.groups[id] = {group->last_call.number, std::hash<std::thread::id>()(group->last_thread),
                         DescribeCall(group->last_call, group->name)};
   }
   state.waits = Waits(true);

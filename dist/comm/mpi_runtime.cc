@@ -184,7 +184,7 @@ bool MpiRuntime::Test(MpiOperation& operation) {
 
 // A received message must be as long as its receiver expects.
 void MpiRuntime::CheckResult(const MpiOperation& operation, int error,
-                              const std::vector<MPI_Status>& statuses) {
+                             const std::vector<MPI_Status>& statuses) {
   int64_t bytes = 0;
   for (const MPI_Status& status : statuses) {
     int part = 0;
@@ -203,8 +203,8 @@ void MpiRuntime::CheckResult(const MpiOperation& operation, int error,
   FailJob(Concat("messages differ in group ", group.name, ": ",
                  RankList({group.world[static_cast<size_t>(operation.call.peer)]}), " sent ",
                  error == MPI_SUCCESS ? Concat(bytes) : "more than the expected",
-                 error == MPI_SUCCESS ? " bytes" : "", ", but ", RankList({world_->rank}), " is in ",
-                 DescribeCall(operation.call, group.name), ", ", operation.message_bytes,
+                 error == MPI_SUCCESS ? " bytes" : "", ", but ", RankList({world_->rank}),
+                 " is in ", DescribeCall(operation.call, group.name), ", ", operation.message_bytes,
                  " bytes"));
 }
 

@@ -10,12 +10,12 @@
 // MPI is initialised for serialised use: every call is made under `mutex`, by the thread that
 // issues, by the threads that wait, or by the progress thread. A thread that waits drives MPI
 // itself, so that nothing is handed over; the progress thread drives what nobody waits for, and
-// otherwise sleeps. It stays awake enough to answer other ranks' questions (dist/comm/mpi_monitor.h)
-// while the main thread computes.
+// otherwise sleeps. It stays awake enough to answer other ranks' questions
+// (dist/comm/mpi_monitor.h) while the main thread computes.
 //
 // The last owner of the runtime ends MPI: it waits for what is under way and for the other ranks.
-// If that happens because an exception unwinds, or if the process exits without it, the whole job is
-// aborted when the process exits, since the others would wait forever.
+// If that happens because an exception unwinds, or if the process exits without it, the whole job
+// is aborted when the process exits, since the others would wait forever.
 #ifndef TESSERA_DIST_COMM_MPI_RUNTIME_H_
 #define TESSERA_DIST_COMM_MPI_RUNTIME_H_
 
@@ -83,7 +83,6 @@ struct MpiOperation {
 };
 using MpiOperationPtr = std::shared_ptr<MpiOperation>;
 
-
 class MpiMonitor;
 
 class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
@@ -146,7 +145,6 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
   [[noreturn]] static void Abort(int code);
 
  private:
-
   friend class MpiMonitor;
 
   explicit MpiRuntime(const MpiOptions& options);

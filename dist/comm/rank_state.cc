@@ -28,8 +28,8 @@ std::string Contrast(const std::vector<std::pair<int, std::string>>& calls, cons
   std::string line;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i > 0) line += i + 1 == parts.size() ? ", but " : "; ";
-    line += Concat(RankList(parts[i].first), parts[i].first.size() == 1 ? one : many,
-                   parts[i].second);
+    line +=
+        Concat(RankList(parts[i].first), parts[i].first.size() == 1 ? one : many, parts[i].second);
   }
   return line;
 }
@@ -57,10 +57,8 @@ std::string EncodeState(const RankState& state) {
   for (const WaitState& w : state.waits) {
     waits.push_back({w.group, w.number, w.text, w.thread, w.seconds, w.members});
   }
-  return json{{"ended", state.has_ended},
-              {"main", state.main_thread},
-              {"groups", groups},
-              {"waits", waits}}
+  return json{
+      {"ended", state.has_ended}, {"main", state.main_thread}, {"groups", groups}, {"waits", waits}}
       .dump(-1, ' ', false, kReplace);
 }
 
@@ -75,8 +73,7 @@ std::optional<RankState> DecodeState(const std::string& text) {
   }
   for (const json& w : j["waits"]) {
     state.waits.push_back({w[0].get<std::string>(), w[1].get<int64_t>(), w[2].get<std::string>(),
-                           w[3].get<uint64_t>(), w[4].get<double>(),
-                           w[5].get<std::vector<int>>()});
+                           w[3].get<uint64_t>(), w[4].get<double>(), w[5].get<std::vector<int>>()});
   }
   return state;
 }
@@ -132,7 +129,8 @@ std::optional<Finding> FindEndedRank(int rank, const Snapshot& snapshot) {
   for (const WaitState& wait : snapshot[static_cast<size_t>(rank)]->waits) {
     const auto found = state->groups.find(wait.group);
     if (found == state->groups.end() || found->second.calls == 0) continue;
-    finding.line += Concat("; the last call of rank ", guilty[0], " there was ", found->second.last);
+    finding.line +=
+        Concat("; the last call of rank ", guilty[0], " there was ", found->second.last);
     break;
   }
   return finding;
@@ -190,9 +188,9 @@ Finding DescribeTimeout(const WaitState& wait, int rank, double limit, const Sna
     }
   }
   if (wait.number == 0) finding.observers = {rank};
-  finding.line = Concat("the limit of ", limit, " s for a collective has passed: ",
-                        RankList(finding.observers), finding.observers.size() == 1 ? " is" : " are",
-                        " in ", wait.text);
+  finding.line = Concat("the limit of ", limit,
+                        " s for a collective has passed: ", RankList(finding.observers),
+                        finding.observers.size() == 1 ? " is" : " are", " in ", wait.text);
   if (missing.empty()) finding.line += "; all ranks have arrived, but it does not complete";
   for (const int m : missing) {
     const auto& state = snapshot[static_cast<size_t>(m)];

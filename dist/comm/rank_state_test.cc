@@ -91,10 +91,11 @@ TEST(RankStateTest, TheMinorityIsNamedFirst) {
 TEST(RankStateTest, ATimeoutTellsWhereTheMissingAre) {
   Snapshot snapshot = {WaitingIn("a", 2, 4), WaitingIn("b", 9, 4), std::nullopt, Computing()};
   const Finding finding = DescribeTimeout(snapshot[0]->waits[0], 0, 600, snapshot);
-  EXPECT_EQ(finding.line,
-            "the limit of 600 s for a collective has passed: rank 0 is in call 2 of a; missing is "
-            "rank 1, which waits in call 9 of b; missing is rank 2, which does not answer (stopped, "
-            "or dead); missing is rank 3, which computes; its last call in this group was none");
+  EXPECT_EQ(
+      finding.line,
+      "the limit of 600 s for a collective has passed: rank 0 is in call 2 of a; missing is "
+      "rank 1, which waits in call 9 of b; missing is rank 2, which does not answer (stopped, "
+      "or dead); missing is rank 3, which computes; its last call in this group was none");
   EXPECT_EQ(finding.observers, std::vector<int>{0});
 }
 

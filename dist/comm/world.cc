@@ -47,8 +47,9 @@ void World::Abort(int code) const {
 }
 
 absl::StatusOr<World> OpenWorld(const WorldOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(const LaunchEnvironment environment,
-                           ReadLaunchEnvironment([](const char* name) { return std::getenv(name); }));
+  TESSERA_ASSIGN_OR_RETURN(
+      const LaunchEnvironment environment,
+      ReadLaunchEnvironment([](const char* name) { return std::getenv(name); }));
   if (environment.size == 1) {
     World world;
     world.started_by = environment.started_by;
@@ -58,9 +59,9 @@ absl::StatusOr<World> OpenWorld(const WorldOptions& options) {
   if (environment.started_by != StartedBy::kTorchrun) return OpenMpiWorld(environment, options);
   TESSERA_ASSIGN_OR_RETURN(const Device device, Device::Parse(options.device));
   if (device.type != DeviceType::kCuda) {
-    return InvalidArgument("ranks on the ", options.device, " are started by mpirun (mpirun -n ",
-                           environment.size,
-                           " ...): a torchrun-style environment (RANK, WORLD_SIZE) serves GPUs only");
+    return InvalidArgument(
+        "ranks on the ", options.device, " are started by mpirun (mpirun -n ", environment.size,
+        " ...): a torchrun-style environment (RANK, WORLD_SIZE) serves GPUs only");
   }
   if (nccl_world == nullptr) {
     return InvalidArgument("RANK=", environment.rank, " WORLD_SIZE=", environment.size,

@@ -3,9 +3,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(World world, OpenWorld({.collective_timeout = 600}));
 //   world.communicator->AllReduce(t, ReduceOp::kSum)->Wait();
 //
-// `mpirun` and Slurm give MPI its ranks, and the communicator is MPI's. A torchrun-style start has no
-// MPI: there the communicator is NCCL's, bootstrapped over TCP at MASTER_ADDR:MASTER_PORT, and a run
-// on the CPU is refused. One process alone starts neither and pays for neither
+// `mpirun` and Slurm give MPI its ranks, and the communicator is MPI's. A torchrun-style start has
+// no MPI: there the communicator is NCCL's, bootstrapped over TCP at MASTER_ADDR:MASTER_PORT, and a
+// run on the CPU is refused. One process alone starts neither and pays for neither
 // (dist/comm/launch_environment.h has the rules).
 //
 // The end: the last owner of the communicators waits for the other ranks. A rank that fails by
@@ -28,7 +28,8 @@ struct WorldOptions {
   std::string device = "cpu";  // what the run computes on: decides whether torchrun is refused
   bool check_collectives = false;
   double collective_timeout = 600;  // seconds
-  double rendezvous_timeout = 300;  // seconds until all ranks of a torchrun-style start must be there
+  double rendezvous_timeout =
+      300;  // seconds until all ranks of a torchrun-style start must be there
 };
 
 struct World {
@@ -45,9 +46,9 @@ struct World {
   std::function<void(int code)> abort;
 };
 
-// One line for an inconsistent environment (InvalidArgument, naming the variable), for a world whose
-// MPI sees fewer ranks than the environment promises, and for what the transport lacks. Once per
-// process.
+// One line for an inconsistent environment (InvalidArgument, naming the variable), for a world
+// whose MPI sees fewer ranks than the environment promises, and for what the transport lacks. Once
+// per process.
 absl::StatusOr<World> OpenWorld(const WorldOptions& options);
 
 // The world of a torchrun-style start, from a library linked in (dist/comm/nccl_communicator.h).

@@ -19,8 +19,7 @@ namespace {
 nn::Init WeightInit(const BertConfig& c) { return nn::Init::Normal(c.initializer_range); }
 
 nn::LinearConfig Dense(const BertConfig& c, int64_t out_features) {
-  return {
-      .in_features = c.hidden_size, .out_features = out_features, .weight_init = WeightInit(c)};
+  return {.in_features = c.hidden_size, .out_features = out_features, .weight_init = WeightInit(c)};
 }
 
 nn::NormConfig Norm(const BertConfig& c) {
@@ -84,7 +83,9 @@ Tensor PositionsFromPadding(const Tensor& ids_BT, int64_t padding) {
   return CopyTo(Tensor::FromVector(values, ids_BT.shape()), ids_BT.device());
 }
 
-Tensor LabelsOf(const Bundle& in) { return in.has("targets") ? in.at("targets") : in.get("labels"); }
+Tensor LabelsOf(const Bundle& in) {
+  return in.has("targets") ? in.at("targets") : in.get("labels");
+}
 
 // The first token of every row: [B, C].
 Tensor FirstToken(const Tensor& hidden_BTC) { return Contiguous(Select(hidden_BTC, 1, 0)); }
@@ -118,8 +119,8 @@ class Bert::Encoder : public nn::Module {
           LayerConfig(c), Child(Concat("encoder.layer.", i)));
     }
     if (bert.HasBlock(head) && c.has_pooler()) {
-      pooler = std::make_unique<nn::ReplicatedLinear>(Dense(c, c.hidden_size),
-                                                      Child("pooler.dense"));
+      pooler =
+          std::make_unique<nn::ReplicatedLinear>(Dense(c, c.hidden_size), Child("pooler.dense"));
     }
   }
 
@@ -219,8 +220,8 @@ Bert::Bert(const BertConfig& config, nlohmann::json json, const nn::BuildContext
           config_, config_.tie_word_embeddings ? &encoder_->words->weight() : nullptr,
           Child(config_.roberta ? "lm_head" : "cls.predictions"));
       if (config_.head == BertHead::kPreTraining) {
-        seq_relationship_ =
-            std::make_unique<nn::ReplicatedLinear>(Dense(config_, 2), Child("cls.seq_relationship"));
+        seq_relationship_ = std::make_unique<nn::ReplicatedLinear>(Dense(config_, 2),
+                                                                   Child("cls.seq_relationship"));
       }
       break;
     case BertHead::kSequence:
@@ -246,9 +247,8 @@ Bundle Bert::Embed(Bundle in, const RunOptions& options) {
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
   if (!in.has("position_ids")) {
     in.set("position_ids",
-           config_.roberta
-               ? PositionsFromPadding(ids_BT, config_.pad_token_id)
-               : CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
+           config_.roberta ? PositionsFromPadding(ids_BT, config_.pad_token_id)
+                           : CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
   }
   const Tensor types_BT = in.has("token_type_ids")
                               ? in.at("token_type_ids")
@@ -288,10 +288,11 @@ void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out)
   }
   const Tensor labels_BT = LabelsOf(in);
   if (!labels_BT.defined()) return;
-  out->set("loss", CrossEntropy(logits_BTV, labels_BT,
-                                masked_lm_->decoder().LossOptions(
-                                    {.reduction = options.loss_reduction,
-                                     .overwrite_logits = !options.keep_logits})));
+  out->set(
+      "loss",
+      CrossEntropy(logits_BTV, labels_BT,
+                   masked_lm_->decoder().LossOptions({.reduction = options.loss_reduction,
+                                                      .overwrite_logits = !options.keep_logits})));
 }
 
 void Bert::RunNextSentence(const Tensor& pooled_BC, const Bundle& in, const RunOptions& options,

@@ -42,9 +42,9 @@ class Bert : public Model {
   const BertConfig& bert_config() const { return config_; }
 
  private:
-  class Encoder;         // under `bert.` or `roberta.`
-  class MaskedLmHead;    // under `cls.predictions` or `lm_head`
-  class Classifier;      // under `classifier`
+  class Encoder;       // under `bert.` or `roberta.`
+  class MaskedLmHead;  // under `cls.predictions` or `lm_head`
+  class Classifier;    // under `classifier`
   Bundle Embed(Bundle in, const RunOptions& options);
   Bundle RunHead(const Bundle& in, const RunOptions& options);
   void RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out);

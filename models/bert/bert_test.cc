@@ -12,10 +12,12 @@ namespace {
 using nlohmann::json;
 
 json SmallConfig(const char* type, const char* architecture) {
-  return {{"model_type", type},     {"architectures", {architecture}}, {"vocab_size", 23},
-          {"hidden_size", 10},      {"num_hidden_layers", 2},          {"num_attention_heads", 2},
-          {"intermediate_size", 14}, {"max_position_embeddings", 12},  {"type_vocab_size", 2},
-          {"initializer_range", 0.3}, {"num_labels", 3}};
+  return {{"model_type", type},      {"architectures", {architecture}},
+          {"vocab_size", 23},        {"hidden_size", 10},
+          {"num_hidden_layers", 2},  {"num_attention_heads", 2},
+          {"intermediate_size", 14}, {"max_position_embeddings", 12},
+          {"type_vocab_size", 2},    {"initializer_range", 0.3},
+          {"num_labels", 3}};
 }
 
 std::unique_ptr<Model> Build(const json& config, nn::BuildContext build = {}) {
@@ -125,19 +127,19 @@ TEST(BertTest, RefusesConfigurationsByName) {
     config[key] = std::move(value);
     return Message(BuildModel(config, {.device = Device::Meta()}).status());
   };
-  for (const auto& [key, value] : std::vector<std::pair<const char*, json>>{
-           {"position_embedding_type", "relative_key"},
-           {"is_decoder", true},
-           {"add_cross_attention", true},
-           {"pruned_heads", {{"0", {1}}}},
-           {"num_attention_heads", 3},
-           {"hidden_size", -4},
-           {"hidden_act", "gelu9"},
-           {"pad_token_id", 99},
-           {"hidden_dropout_prob", 1.5},
-           {"problem_type", "ranking"},
-           {"id2label", json::array()},
-           {"architectures", {"BertForQuestionAnswering"}}}) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<const char*, json>>{{"position_embedding_type", "relative_key"},
+                                                 {"is_decoder", true},
+                                                 {"add_cross_attention", true},
+                                                 {"pruned_heads", {{"0", {1}}}},
+                                                 {"num_attention_heads", 3},
+                                                 {"hidden_size", -4},
+                                                 {"hidden_act", "gelu9"},
+                                                 {"pad_token_id", 99},
+                                                 {"hidden_dropout_prob", 1.5},
+                                                 {"problem_type", "ranking"},
+                                                 {"id2label", json::array()},
+                                                 {"architectures", {"BertForQuestionAnswering"}}}) {
     const std::string message = problem(key, value);
     const std::string named = std::string(key) == "hidden_act"            ? "gelu9"
                               : std::string(key) == "hidden_dropout_prob" ? "dropout"

@@ -56,16 +56,15 @@ void CheckSizes(const BertConfig& c, ConfigReader* reader) {
                     Concat("'", size.name, "' is out of range: ", size.value));
   }
   if (!reader->status().ok()) return;
-  reader->Require(c.hidden_size % c.num_attention_heads == 0,
-                  Concat("'hidden_size' (", c.hidden_size,
-                         ") is not a multiple of 'num_attention_heads' (", c.num_attention_heads,
-                         ")"));
+  reader->Require(
+      c.hidden_size % c.num_attention_heads == 0,
+      Concat("'hidden_size' (", c.hidden_size, ") is not a multiple of 'num_attention_heads' (",
+             c.num_attention_heads, ")"));
   reader->Require(c.pad_token_id >= 0 && c.pad_token_id < c.vocab_size,
                   Concat("'pad_token_id' is out of range: ", c.pad_token_id));
   reader->Require(c.max_tokens() > 0, Concat("'max_position_embeddings' (",
                                              c.max_position_embeddings, ") leaves no position"));
-  for (const double p :
-       {c.hidden_dropout_prob, c.attention_probs_dropout_prob, c.head_dropout()}) {
+  for (const double p : {c.hidden_dropout_prob, c.attention_probs_dropout_prob, c.head_dropout()}) {
     reader->Require(p >= 0 && p < 1, Concat("a dropout probability of ", p, " is not in [0, 1)"));
   }
 }

@@ -29,7 +29,7 @@ struct BertConfig {
   int64_t type_vocab_size = 2;
   double initializer_range = 0.02;
   double layer_norm_eps = 1e-12;
-  int64_t pad_token_id = 0;  // RoBERTa: 1
+  int64_t pad_token_id = 0;        // RoBERTa: 1
   double classifier_dropout = -1;  // < 0: hidden_dropout_prob
   bool tie_word_embeddings = true;
   LabelSpec labels;

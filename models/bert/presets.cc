@@ -16,11 +16,11 @@ struct Size {
 };
 
 json CommonConfig(const Size& size) {
-  return {{"vocab_size", size.vocabulary},        {"hidden_size", size.width},
-          {"num_hidden_layers", size.layers},     {"num_attention_heads", size.heads},
-          {"intermediate_size", 4 * size.width},  {"hidden_act", "gelu"},
-          {"hidden_dropout_prob", 0.1},           {"attention_probs_dropout_prob", 0.1},
-          {"initializer_range", 0.02},            {"position_embedding_type", "absolute"}};
+  return {{"vocab_size", size.vocabulary},       {"hidden_size", size.width},
+          {"num_hidden_layers", size.layers},    {"num_attention_heads", size.heads},
+          {"intermediate_size", 4 * size.width}, {"hidden_act", "gelu"},
+          {"hidden_dropout_prob", 0.1},          {"attention_probs_dropout_prob", 0.1},
+          {"initializer_range", 0.02},           {"position_embedding_type", "absolute"}};
 }
 
 Preset BertPreset(const Size& size) {
@@ -141,9 +141,8 @@ absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* 
     TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, like_ids, inputs));
   }
   if (inputs->has("token_type_ids")) {
-    TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'token_type_ids'",
-                                       inputs->at("token_type_ids"), config.type_vocab_size, 0,
-                                       "token types"));
+    TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'token_type_ids'", inputs->at("token_type_ids"),
+                                       config.type_vocab_size, 0, "token types"));
   }
   if (inputs->has("next_sentence_label")) {
     if (config.head != BertHead::kPreTraining) {

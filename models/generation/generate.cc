@@ -34,13 +34,15 @@ class EvaluationMode {
 // One sequence on its way.
 class Row {
  public:
-  Row(int64_t index, std::vector<int64_t> prompt, int64_t limit, const GenerationConfig& config,
-      const GenerateOptions& options)
+  // `begin` is what the decoder's text begins with: the prompt itself, or the start of a decoder
+  // beside an encoder, which reads the prompt.
+  Row(int64_t index, std::vector<int64_t> prompt, std::vector<int64_t> begin, int64_t limit,
+      const GenerationConfig& config, const GenerateOptions& options)
       : index_(index),
         limit_(limit),
         config_(config),
         options_(options),
-        ids_(prompt),
+        ids_(std::move(begin)),
         stop_(config.stop_strings) {
     result_.prompt = std::move(prompt);
     if (options.tokenizer != nullptr) {
@@ -49,6 +51,7 @@ class Row {
   }
 
   const std::vector<int64_t>& prompt() const { return result_.prompt; }
+  const std::vector<int64_t>& ids() const { return ids_; }
   int64_t limit() const { return limit_; }
   bool done() const { return done_; }
   int64_t last_id() const { return ids_.back(); }
@@ -102,7 +105,7 @@ class Row {
   const int64_t limit_;
   const GenerationConfig& config_;
   const GenerateOptions& options_;
-  std::vector<int64_t> ids_;  // prompt and new tokens
+  std::vector<int64_t> ids_;  // what the text begins with, and new tokens
   std::optional<StreamingDecoder> decoder_;
   StopStrings stop_;
   GenerationResult result_;
@@ -152,7 +155,7 @@ absl::StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model,
 absl::Status SearchBeams(Model& model, const GenerationConfig& config, std::vector<Row>* rows) {
   for (Row& row : *rows) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
-                             BeamSearch(model, row.prompt(), row.limit(), config));
+                             BeamSearch(model, row.prompt(), row.ids(), row.limit(), config));
     for (int64_t id : ids) TESSERA_RETURN_IF_ERROR(row.Add(id));
   }
   return absl::OkStatus();
@@ -162,10 +165,13 @@ absl::Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
   IncrementalDecoder decoder(model);
   std::vector<Row*> active;
   std::vector<std::vector<int64_t>> tokens;
+  std::vector<std::vector<int64_t>> sources;
   for (Row& row : *rows) {
     active.push_back(&row);
-    tokens.push_back(row.prompt());
+    tokens.push_back(row.ids());
+    sources.push_back(row.prompt());
   }
+  if (model.decoder_start()) decoder.Encode(sources);
   while (!active.empty()) {
     TESSERA_ASSIGN_OR_RETURN(std::vector<std::vector<double>> scores, decoder.Feed(tokens));
     std::vector<Row*> still_active;
@@ -200,9 +206,11 @@ absl::StatusOr<std::vector<GenerationResult>> Generate(
     const auto index = static_cast<int64_t>(i);
     TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> prompt,
                              CheckedPrompt(model, config, index, prompts[i]));
+    std::vector<int64_t> begin = prompt;
+    if (const auto start = model.decoder_start()) begin = {*start};
     TESSERA_ASSIGN_OR_RETURN(const int64_t limit,
-                             Limit(model, config, index, static_cast<int64_t>(prompt.size())));
-    rows.emplace_back(index, std::move(prompt), limit, config, options);
+                             Limit(model, config, index, static_cast<int64_t>(begin.size())));
+    rows.emplace_back(index, std::move(prompt), std::move(begin), limit, config, options);
   }
   const EvaluationMode evaluation(model);
   TESSERA_RETURN_IF_ERROR(config.num_beams > 1 ? SearchBeams(model, config, &rows)

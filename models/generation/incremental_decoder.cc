@@ -2,13 +2,43 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "autograd/autograd.h"
+#include "ops/index/index.h"
 
 namespace tessera::models {
 
 IncrementalDecoder::IncrementalDecoder(Model& model)
     : model_(model), cache_(model.num_cache_layers()) {}
+
+void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources) {
+  const NoGrad no_grad;
+  size_t longest = 1;
+  for (const std::vector<int64_t>& row : sources) longest = std::max(longest, row.size());
+  const Shape shape = {std::ssize(sources), static_cast<int64_t>(longest)};
+  const Tensor ids_BS = Zeros(shape, DType::kInt64);
+  const Tensor mask_BS = Zeros(shape, DType::kInt64);
+  for (size_t b = 0; b < sources.size(); ++b) {
+    std::copy(sources[b].begin(), sources[b].end(), ids_BS.data<int64_t>() + b * longest);
+    std::fill_n(mask_BS.data<int64_t>() + b * longest, sources[b].size(), 1);
+  }
+  const Device device = model_.build().device;
+  encoded_ = model_.Encode(
+      {{"input_ids", CopyTo(ids_BS, device)}, {"attention_mask", CopyTo(mask_BS, device)}}, {});
+}
+
+void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
+  const NoGrad no_grad;
+  cache_.Reorder(rows);
+  if (encoded_.entries().empty()) return;
+  const Tensor index = Tensor::FromVector<int64_t>(rows, {std::ssize(rows)});
+  Bundle kept;
+  for (const auto& [name, t] : encoded_.entries()) {
+    kept.set(name, IndexSelect(t, 0, CopyTo(index, t.device())));
+  }
+  encoded_ = std::move(kept);
+}
 
 absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
     const std::vector<std::vector<int64_t>>& tokens) {
@@ -35,10 +65,11 @@ absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
     last_B1.data<int64_t>()[b] = counts[static_cast<size_t>(b)] - 1;
   }
   const Device device = model_.build().device;
-  const Bundle out = model_.Run({{"input_ids", CopyTo(ids_BT, device)},
-                                 {"position_ids", CopyTo(positions_BT, device)},
-                                 {"logit_positions", CopyTo(last_B1, device)}},
-                                {.cache = &cache_});
+  Bundle inputs = encoded_;
+  inputs.set(model_.decoder_start() ? "decoder_input_ids" : "input_ids", CopyTo(ids_BT, device));
+  inputs.set("position_ids", CopyTo(positions_BT, device));
+  inputs.set("logit_positions", CopyTo(last_B1, device));
+  const Bundle out = model_.Run(inputs, {.cache = &cache_});
   cache_.EndStep();
   const std::vector<double> logits_B1V = out.at("logits").ToVector<double>();
   const size_t vocab = logits_B1V.size() / tokens.size();

@@ -4,6 +4,10 @@
 //   TESSERA_ASSIGN_OR_RETURN(auto scores, decoder.Feed(prompts));      // rows of any lengths >= 1
 //   decoder.Keep({0, 0, 2});                                           // rows repeated or dropped
 //   TESSERA_ASSIGN_OR_RETURN(scores, decoder.Feed({{5}, {9}, {1}}));
+//
+// A model with an encoder (Model::decoder_start) reads its sources first, once:
+//   decoder.Encode(sources);
+//   TESSERA_ASSIGN_OR_RETURN(scores, decoder.Feed({{start}, {start}}));
 #ifndef TESSERA_MODELS_GENERATION_INCREMENTAL_DECODER_H_
 #define TESSERA_MODELS_GENERATION_INCREMENTAL_DECODER_H_
 
@@ -20,17 +24,21 @@ class IncrementalDecoder {
  public:
   explicit IncrementalDecoder(Model& model);
 
+  // What the encoder reads: rows of any lengths >= 1. Before the first `Feed`.
+  void Encode(const std::vector<std::vector<int64_t>>& sources);
+
   // The next tokens of every row; the logits [vocabulary] after the last one of each, in float64.
   // Internal when they are not finite.
   absl::StatusOr<std::vector<std::vector<double>>> Feed(
       const std::vector<std::vector<int64_t>>& tokens);
 
   // Row b becomes what row rows[b] was.
-  void Keep(const std::vector<int64_t>& rows) { cache_.Reorder(rows); }
+  void Keep(const std::vector<int64_t>& rows);
 
  private:
   Model& model_;
   nn::KeyValueCache cache_;
+  Bundle encoded_;  // of an encoder
 };
 
 }  // namespace tessera::models

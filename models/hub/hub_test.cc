@@ -143,10 +143,14 @@ TEST_F(HubTest, WeightsAreCast) {
 }
 
 TEST_F(HubTest, AHeadThatDoesNotFitIsInitialisedWhenAsked) {
-  json config = {{"model_type", "bert"},   {"architectures", {"BertForSequenceClassification"}},
-                 {"vocab_size", 30},       {"hidden_size", 6},
-                 {"num_hidden_layers", 1}, {"num_attention_heads", 2},
-                 {"intermediate_size", 8}, {"max_position_embeddings", 8},
+  json config = {{"model_type", "bert"},
+                 {"architectures", {"BertForSequenceClassification"}},
+                 {"vocab_size", 30},
+                 {"hidden_size", 6},
+                 {"num_hidden_layers", 1},
+                 {"num_attention_heads", 2},
+                 {"intermediate_size", 8},
+                 {"max_position_embeddings", 8},
                  {"id2label", {{"0", "no"}, {"1", "yes"}}}};
   const auto original = Build(config, {.seed = 3});
   ASSERT_TRUE(SaveModel(*original, Path("two")).ok());
@@ -154,8 +158,9 @@ TEST_F(HubTest, AHeadThatDoesNotFitIsInitialisedWhenAsked) {
   SetLabels({"bad", "fair", "good"}, &config);
   options.config_changes = {{"id2label", config["id2label"]}, {"label2id", config["label2id"]}};
   EXPECT_EQ(Message(LoadModel(Path("two"), options).status()),
-            Path("two") + "/model.safetensors: tensor 'classifier.weight' has shape [2, 6]; the "
-                          "configuration asks for [3, 6]");
+            Path("two") +
+                "/model.safetensors: tensor 'classifier.weight' has shape [2, 6]; the "
+                "configuration asks for [3, 6]");
   std::vector<std::string> lines;
   options.ignore_mismatched_sizes = true;
   options.warn = [&](const std::string& line) { lines.push_back(line); };

@@ -84,8 +84,7 @@ absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles&
       } else {
         missing.push_back(parameter->name);
       }
-    } else if (const Match match = {parameter, *found};
-               replaceable && !SameShape(match, weights)) {
+    } else if (const Match match = {parameter, *found}; replaceable && !SameShape(match, weights)) {
       fresh->push_back(parameter);
     } else {
       matches.push_back(match);
@@ -131,7 +130,7 @@ absl::Status CheckMatch(const Match& match, const WeightFiles& weights) {
 
 // As LoadWeights; with `fresh`, as LoadWeightsBesidesHead.
 absl::Status LoadMatching(Model& model, const std::string& folder,
-                                 std::vector<nn::Parameter*>* fresh) {
+                          std::vector<nn::Parameter*>* fresh) {
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Match> matches,
                            MatchEntries(model, weights, folder, fresh));

@@ -7,8 +7,9 @@
 // model.safetensors.index.json with its shards, in float16, bfloat16, float32 or float64; they are
 // cast to the dtype that is asked for. Tensors are found under the parameter's own name or under
 // what else the family knows it by (without the `transformer.` prefix, say); buffers are passed
-// over, and so are the entries of heads that the model does not have; the extra copy of a tied parameter is accepted, and stands in where the other is missing.
-// Each rank of a tensor-parallel group takes its part, by the parameter's placement.
+// over, and so are the entries of heads that the model does not have; the extra copy of a tied
+// parameter is accepted, and stands in where the other is missing. Each rank of a tensor-parallel
+// group takes its part, by the parameter's placement.
 #ifndef TESSERA_MODELS_HUB_LOAD_MODEL_H_
 #define TESSERA_MODELS_HUB_LOAD_MODEL_H_
 

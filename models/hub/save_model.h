@@ -4,8 +4,8 @@
 //
 // Writes config.json (every key that was read, with `torch_dtype` and `architectures`),
 // model.safetensors or, above a size, numbered shards with model.safetensors.index.json,
-// generation_config.json (of a model that generates) and the tokenizer's files. The folder exists whole or not at all: it is
-// written beside its place and renamed; an older one is replaced.
+// generation_config.json (of a model that generates) and the tokenizer's files. The folder exists
+// whole or not at all: it is written beside its place and renamed; an older one is replaced.
 #ifndef TESSERA_MODELS_HUB_SAVE_MODEL_H_
 #define TESSERA_MODELS_HUB_SAVE_MODEL_H_
 

@@ -39,9 +39,13 @@ absl::StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
     int64_t most;
   };
   for (const Size& size :
-       {Size{"vocab_size", c.vocab_size, int64_t{1} << 31}, {"d_model", c.d_model, 1 << 20},
-        {"d_kv", c.d_kv, 1 << 16}, {"d_ff", c.d_ff, 1 << 24}, {"num_layers", c.num_layers, 10000},
-        {"num_decoder_layers", c.num_decoder_layers, 10000}, {"num_heads", c.num_heads, 1 << 16},
+       {Size{"vocab_size", c.vocab_size, int64_t{1} << 31},
+        {"d_model", c.d_model, 1 << 20},
+        {"d_kv", c.d_kv, 1 << 16},
+        {"d_ff", c.d_ff, 1 << 24},
+        {"num_layers", c.num_layers, 10000},
+        {"num_decoder_layers", c.num_decoder_layers, 10000},
+        {"num_heads", c.num_heads, 1 << 16},
         {"relative_attention_num_buckets", c.relative_attention_num_buckets, 1 << 20},
         {"relative_attention_max_distance", c.relative_attention_max_distance, 1 << 30}}) {
     reader.Require(size.value > 0 && size.value < size.most,

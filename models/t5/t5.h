@@ -1,14 +1,15 @@
 // T5 (Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
 // Transformer"), v1.0 and v1.1: an encoder and a decoder of pre-norm blocks.
 //
-//   encoder  tokens -> dropout -> num_layers x [x + attn(norm(x)); x + ff(norm(x))] -> norm, dropout
-//   decoder  tokens -> dropout -> num_decoder_layers x [x + attn(norm(x)); x + cross(norm(x), encoder);
+//   encoder  tokens -> dropout -> num_layers x [x + attn(norm(x)); x + ff(norm(x))] -> norm,
+//   dropout decoder  tokens -> dropout -> num_decoder_layers x [x + attn(norm(x)); x +
+//   cross(norm(x), encoder);
 //            x + ff(norm(x))] -> norm, dropout -> head
 //
-// Norms are RMS without bias, linear layers have no bias, scores are not scaled, and positions enter
-// as a bias per head and distance (nn/relative_position.h) that the first layer of each side holds
-// for all of its layers. Tied (v1.0), the head is the shared embedding, and its input is scaled by
-// d_model^-0.5. Parameter names are Hugging Face's T5ForConditionalGeneration.
+// Norms are RMS without bias, linear layers have no bias, scores are not scaled, and positions
+// enter as a bias per head and distance (nn/relative_position.h) that the first layer of each side
+// holds for all of its layers. Tied (v1.0), the head is the shared embedding, and its input is
+// scaled by d_model^-0.5. Parameter names are Hugging Face's T5ForConditionalGeneration.
 //
 // Inputs: `input_ids` [B, S], `attention_mask` [B, S]; `decoder_input_ids` [B, T] (absent: `labels`
 // shifted right behind decoder_start_token_id, -100 as padding), `decoder_attention_mask` [B, T];
@@ -40,6 +41,7 @@ class T5 : public Model {
   int64_t max_positions() const override { return 0; }  // distances have no end
   int64_t vocab_size() const override { return config_.vocab_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_decoder_layers); }
+  Bundle Encode(Bundle in, const RunOptions& options) override;
   std::optional<int64_t> decoder_start() const override { return config_.decoder_start_token_id; }
 
  private:
@@ -47,15 +49,19 @@ class T5 : public Model {
   int bridge() const { return static_cast<int>(config_.num_layers) + 1; }
   int head() const { return num_blocks() - 1; }
   Bundle EmbedSource(Bundle in, const RunOptions& options);
-  Bundle Cross(Bundle in, const RunOptions& options);
+  Bundle FinishEncoder(Bundle in, const RunOptions& options);
+  Bundle EmbedTarget(Bundle in, const RunOptions& options);
   Bundle RunEncoderLayer(int layer, Bundle in, const RunOptions& options);
   Bundle RunDecoderLayer(int layer, Bundle in, const RunOptions& options);
   Bundle RunHead(Bundle in, const RunOptions& options);
-  Tensor EmbedTokens(const Tensor& ids);
+  Tensor EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids);
 
   const T5Config config_;
   const nlohmann::json json_;
+  // The encoder's tokens are looked up in `shared` itself, the decoder's and the head are tied to
+  // it.
   std::unique_ptr<nn::VocabParallelEmbedding> shared_;
+  std::unique_ptr<nn::VocabParallelEmbedding> decoder_tokens_;
   std::unique_ptr<Stack> encoder_;
   std::unique_ptr<Stack> decoder_;
   std::unique_ptr<nn::VocabParallelHead> lm_head_;

@@ -41,13 +41,13 @@ void CheckSizes(const VitConfig& c, ConfigReader* reader) {
                     Concat("'", size.name, "' is out of range: ", size.value));
   }
   if (!reader->status().ok()) return;
-  reader->Require(c.hidden_size % c.num_attention_heads == 0,
-                  Concat("'hidden_size' (", c.hidden_size,
-                         ") is not a multiple of 'num_attention_heads' (", c.num_attention_heads,
-                         ")"));
-  reader->Require(c.image_size >= c.patch_size,
-                  Concat("'image_size' (", c.image_size, ") is less than 'patch_size' (",
-                         c.patch_size, ")"));
+  reader->Require(
+      c.hidden_size % c.num_attention_heads == 0,
+      Concat("'hidden_size' (", c.hidden_size, ") is not a multiple of 'num_attention_heads' (",
+             c.num_attention_heads, ")"));
+  reader->Require(
+      c.image_size >= c.patch_size,
+      Concat("'image_size' (", c.image_size, ") is less than 'patch_size' (", c.patch_size, ")"));
   for (const double p : {c.hidden_dropout_prob, c.attention_probs_dropout_prob}) {
     reader->Require(p >= 0 && p < 1, Concat("a dropout probability of ", p, " is not in [0, 1)"));
   }

@@ -12,7 +12,7 @@
 namespace tessera::models {
 
 struct VitConfig {
-  bool classifies = true;  // architectures: ViTForImageClassification, or ViTModel
+  bool classifies = true;   // architectures: ViTForImageClassification, or ViTModel
   bool has_pooler = false;  // ViTModel's
   int64_t hidden_size = 768;
   int64_t num_hidden_layers = 12;

@@ -29,8 +29,7 @@ std::vector<double> BicubicWeights(int64_t from, int64_t to) {
     const auto left = static_cast<int64_t>(std::floor(centre));
     for (int64_t tap = left - 1; tap <= left + 2; ++tap) {
       const int64_t at = std::clamp<int64_t>(tap, 0, from - 1);
-      weights[static_cast<size_t>(i * from + at)] +=
-          CubicKernel(centre - static_cast<double>(tap));
+      weights[static_cast<size_t>(i * from + at)] += CubicKernel(centre - static_cast<double>(tap));
     }
   }
   return weights;

@@ -1,6 +1,7 @@
 // Position embeddings of a square grid of patches, for images of another size.
 //
-//   Tensor positions = ResizePositions(table_1NC, grid, rows, columns);   // [1, 1 + rows*columns, C]
+//   Tensor positions = ResizePositions(table_1NC, grid, rows, columns);   // [1, 1 + rows*columns,
+//   C]
 //
 // The first position is the class token's and stays; the others are seen as a picture of `grid` x
 // `grid` and interpolated bicubically (Keys 1981, a = -0.75, half-pixel centres, borders repeated,

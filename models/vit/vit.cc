@@ -20,8 +20,7 @@ namespace {
 nn::Init WeightInit(const VitConfig& c) { return nn::Init::Normal(c.initializer_range); }
 
 nn::LinearConfig Dense(const VitConfig& c, int64_t out_features) {
-  return {
-      .in_features = c.hidden_size, .out_features = out_features, .weight_init = WeightInit(c)};
+  return {.in_features = c.hidden_size, .out_features = out_features, .weight_init = WeightInit(c)};
 }
 
 nn::TransformerBlockConfig LayerConfig(const VitConfig& c) {
@@ -69,11 +68,11 @@ class Vit::Embeddings : public nn::Module {
   Embeddings(const VitConfig& c, const nn::Scope& scope)
       : Module(scope),
         config_(c),
-        cls_token_(AddParameter("cls_token", Placement::Whole({1, 1, c.hidden_size}),
+        cls_token_(
+            AddParameter("cls_token", Placement::Whole({1, 1, c.hidden_size}), WeightInit(c))),
+        positions_(AddParameter("position_embeddings",
+                                Placement::Whole({1, c.grid() * c.grid() + 1, c.hidden_size}),
                                 WeightInit(c))),
-        positions_(AddParameter(
-            "position_embeddings",
-            Placement::Whole({1, c.grid() * c.grid() + 1, c.hidden_size}), WeightInit(c))),
         projection_(AddParameter(
             "patch_embeddings.projection.weight",
             Placement::Whole({c.hidden_size, c.num_channels, c.patch_size, c.patch_size}),
@@ -159,8 +158,8 @@ Bundle Vit::RunBlock(int block, Bundle in, const RunOptions& options) {
                 "vit", "pixel_values must be [batch, ", config_.num_channels,
                 ", height, width], sizes multiples of ", p, ", got ", pixels);
   // One row of positions: what ContextFor and later stages know the length of a sequence by.
-  in.set("position_ids", CountingPositions(1, (pixels.size(2) / p) * (pixels.size(3) / p) + 1,
-                                           pixels.device()));
+  in.set("position_ids",
+         CountingPositions(1, (pixels.size(2) / p) * (pixels.size(3) / p) + 1, pixels.device()));
   in.erase("pixel_values");
   in.set("hidden", encoder_->embeddings->Forward(pixels, ContextFor(in, options)));
   return in;

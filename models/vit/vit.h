@@ -1,5 +1,5 @@
-// ViT (Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words"): an encoder of pre-norm blocks over
-// the patches of an image.
+// ViT (Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words"): an encoder of pre-norm blocks
+// over the patches of an image.
 //
 //   patches -> linear -> [class token, patches] + positions -> dropout
 //     -> num_hidden_layers x [x + attn(norm(x)); x + mlp(norm(x))] -> norm -> head

@@ -13,8 +13,8 @@ namespace {
 using nlohmann::json;
 
 json SmallConfig() {
-  return {{"model_type", "vit"},      {"hidden_size", 10},         {"num_hidden_layers", 1},
-          {"num_attention_heads", 2}, {"intermediate_size", 14},   {"image_size", 8},
+  return {{"model_type", "vit"},      {"hidden_size", 10},        {"num_hidden_layers", 1},
+          {"num_attention_heads", 2}, {"intermediate_size", 14},  {"image_size", 8},
           {"patch_size", 4},          {"initializer_range", 0.3}, {"num_labels", 3}};
 }
 
@@ -76,10 +76,9 @@ TEST(VitTest, BicubicWeightsReproduceStraightLines) {
       }
       EXPECT_NEAR(sum, 1, 1e-12);
       // Away from the border, at whole and half samples, a straight line comes back.
-      // Away from the border, at whole and half samples, a straight line comes back.
-      const double centre = (static_cast<double>(i) + 0.5) * static_cast<double>(from) /
-                                static_cast<double>(to) -
-                            0.5;
+      const double centre =
+          (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) -
+          0.5;
       const bool symmetric = std::abs(centre * 2 - std::round(centre * 2)) < 1e-9;
       if (symmetric && centre >= 1 && centre <= static_cast<double>(from) - 2) {
         EXPECT_NEAR(line, centre, 1e-12) << from << " to " << to << " at " << i;
@@ -89,20 +88,19 @@ TEST(VitTest, BicubicWeightsReproduceStraightLines) {
 }
 
 TEST(VitTest, RefusesConfigurationsByName) {
-  for (const auto& [key, value] : std::vector<std::pair<const char*, json>>{
-           {"pooling", "max"},
-           {"architectures", {"ViTForMaskedImageModeling"}},
-           {"patch_size", 0},
-           {"image_size", 2},
-           {"hidden_size", 11},
-           {"qkv_bias", "yes"}}) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<const char*, json>>{{"pooling", "max"},
+                                                 {"architectures", {"ViTForMaskedImageModeling"}},
+                                                 {"patch_size", 0},
+                                                 {"image_size", 2},
+                                                 {"hidden_size", 11},
+                                                 {"qkv_bias", "yes"}}) {
     json config = SmallConfig();
     config[key] = value;
     const std::string message = Message(BuildModel(config, {.device = Device::Meta()}).status());
     EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
   }
-  EXPECT_THROW(
-      Build(SmallConfig())->Run({{"pixel_values", Zeros({1, 3, 8, 9})}}, {}), Error);
+  EXPECT_THROW(Build(SmallConfig())->Run({{"pixel_values", Zeros({1, 3, 8, 9})}}, {}), Error);
 }
 
 }  // namespace

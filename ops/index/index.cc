@@ -33,8 +33,8 @@ void SetDims(const Tensor& x, int dim, Args& args) {
 
 DType GradDTypeFor(const Tensor& x) { return IsLeaf(x) ? GradDType(x) : x.dtype(); }
 
-// Both look-ups: slices `indices` of x, zeros for those outside of [begin, begin + size). Index `skip`
-// gets no gradient.
+// Both look-ups: slices `indices` of x, zeros for those outside of [begin, begin + size). Index
+// `skip` gets no gradient.
 Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, int64_t begin,
             int64_t skip = -1) {
   const Tensor xc = x.ContiguousCopy();
@@ -64,9 +64,9 @@ Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, i
              // Half precision is summed in float32 and rounded once.
              const Tensor dx = Zeros(from, AccumulateDType(dtype), grad.device());
              if (grad.numel() > 0) {
-               put_kernel.Launch(grad.device(),
-                                 {dx.dtype(), grad.dtype(), args.outer, args.size, args.inner,
-                                  args.count, args.begin, dx.raw_data(), Ids(at), grad.raw_data(), skip});
+               put_kernel.Launch(grad.device(), {dx.dtype(), grad.dtype(), args.outer, args.size,
+                                                 args.inner, args.count, args.begin, dx.raw_data(),
+                                                 Ids(at), grad.raw_data(), skip});
              }
              ctx.set(0, dx.dtype() == dtype ? dx : CastCopy(dx, dtype));
            });

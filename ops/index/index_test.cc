@@ -100,8 +100,8 @@ TEST(IndexTest, PaddingGetsNoGradient) {
         Embedding(table, ids, {.vocab_begin = begin, .global_vocab = 5, .padding_idx = 2});
     EXPECT_EQ(y.ToVector<float>()[0], 1.0f);
     Backward({y}, {Full({4, 2}, 1.0)});
-    const std::vector<float> expected = begin == 0 ? std::vector<float>{0, 0, 1, 1, 0, 0}
-                                                   : std::vector<float>{0, 0, 0, 0, 1, 1};
+    const std::vector<float> expected =
+        begin == 0 ? std::vector<float>{0, 0, 1, 1, 0, 0} : std::vector<float>{0, 0, 0, 0, 1, 1};
     EXPECT_EQ(Grad(table).ToVector<float>(), expected);
   }
 }

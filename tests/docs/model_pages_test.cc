@@ -39,8 +39,7 @@ TEST(ModelPagesTest, CountsAreTheModels) {
   for (const auto& [name, count] : counts) {
     const Preset* preset = FindPreset(name);
     ASSERT_NE(preset, nullptr) << name;
-    const auto model =
-        BuildModel(preset->config, {.device = Device::Meta(), .initialise = false});
+    const auto model = BuildModel(preset->config, {.device = Device::Meta(), .initialise = false});
     ASSERT_TRUE(model.ok()) << name << ": " << Message(model.status());
     EXPECT_EQ((*model)->ParameterCount(), count) << name;
   }

@@ -23,8 +23,7 @@ TEST_P(VitGoldenTest, OutputsAndGradients) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, VitGoldenTest,
-                         testing::Values("classifier", "mean", "model"));
+INSTANTIATE_TEST_SUITE_P(Models, VitGoldenTest, testing::Values("classifier", "mean", "model"));
 
 }  // namespace
 }  // namespace tessera::models

@@ -1,0 +1,52 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "dist/comm/nccl_communicator.h"
+#include "dist/comm/world.h"
+
+namespace tessera::dist {
+namespace {
+
+bool HasDriver() { return access("/dev/nvidiactl", F_OK) == 0; }
+
+TEST(NcclTest, WithoutADriverTheErrorIsOneLine) {
+  if (HasDriver()) GTEST_SKIP() << "this machine has a driver";
+  for (const absl::Status& status :
+       {NewNcclId().status(), OpenNccl(std::string(128, '\0'), 0, 1, {}).status()}) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(Message(status).find("the GPUs do not answer: CUDA says: "), std::string::npos)
+        << Message(status);
+    EXPECT_EQ(Message(status).find('\n'), std::string::npos);
+  }
+}
+
+TEST(NcclTest, TorchrunStyleStartsAskNccl) {
+  if (HasDriver()) GTEST_SKIP() << "this machine has a driver";
+  setenv("RANK", "0", 1);
+  setenv("WORLD_SIZE", "2", 1);
+  setenv("LOCAL_RANK", "0", 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", "29999", 1);
+  const auto gpu = OpenWorld({.device = "cuda"});
+  EXPECT_NE(Message(gpu.status()).find("the GPUs do not answer"), std::string::npos)
+      << Message(gpu.status());
+  const auto cpu = OpenWorld({.device = "cpu"});
+  EXPECT_NE(Message(cpu.status()).find("mpirun -n 2"), std::string::npos) << Message(cpu.status());
+}
+
+// With a GPU: world size 1, every operation.
+TEST(NcclTest, OneRankOnAGpu) {
+  if (!HasDriver()) GTEST_SKIP() << "this machine has no GPU";
+  const auto id = NewNcclId();
+  ASSERT_TRUE(id.ok()) << Message(id.status());
+  const auto world = OpenNccl(*id, 0, 1, {});
+  ASSERT_TRUE(world.ok()) << Message(world.status());
+  (*world)->Barrier();
+  EXPECT_EQ((*world)->Split(3, 0, "part")->size(), 1);
+}
+
+}  // namespace
+}  // namespace tessera::dist

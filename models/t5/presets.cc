@@ -1,0 +1,117 @@
+// How the command line and the Hub know T5.
+#include "models/input_check.h"
+#include "models/t5/t5.h"
+
+namespace tessera::models {
+namespace {
+
+struct Size {
+  const char* name;
+  int layers;
+  int heads;
+  int width;
+  int head_dim;
+  int inner;
+  bool v1_1;
+};
+
+Preset MakePreset(const Size& size) {
+  nlohmann::json config = {{"model_type", "t5"},
+                           {"architectures", {"T5ForConditionalGeneration"}},
+                           {"vocab_size", 32128},
+                           {"d_model", size.width},
+                           {"d_kv", size.head_dim},
+                           {"d_ff", size.inner},
+                           {"num_layers", size.layers},
+                           {"num_decoder_layers", size.layers},
+                           {"num_heads", size.heads},
+                           {"relative_attention_num_buckets", 32},
+                           {"relative_attention_max_distance", 128},
+                           {"dropout_rate", 0.1},
+                           {"layer_norm_epsilon", 1e-6},
+                           {"initializer_factor", 1.0},
+                           {"feed_forward_proj", size.v1_1 ? "gated-gelu" : "relu"},
+                           {"tie_word_embeddings", !size.v1_1},
+                           {"is_encoder_decoder", true},
+                           {"pad_token_id", 0},
+                           {"eos_token_id", 1},
+                           {"decoder_start_token_id", 0}};
+  return {size.name, "", std::move(config)};
+}
+
+std::vector<std::string> OtherNames(const std::string& parameter) {
+  // Files may hold the shared embedding under the name of one of its uses only.
+  if (parameter == "shared.weight") {
+    return {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"};
+  }
+  return {};
+}
+
+// Further copies of the shared embedding, and a table of the decoder's attention to the encoder
+// that early files carry and no model uses.
+bool IsIgnored(const std::string& name) {
+  return name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight" ||
+         name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
+                                             const nn::BuildContext& context) {
+  TESSERA_ASSIGN_OR_RETURN(const T5Config config, T5Config::FromJson(json));
+  return std::make_unique<T5>(config, json, context);
+}
+
+absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
+  TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, {"attention_mask"}, inputs));
+  if (!inputs->has("decoder_input_ids") && !inputs->has("labels")) {
+    return InvalidArgument(source, ": 'decoder_input_ids' or 'labels' are missing");
+  }
+  const int64_t rows = inputs->at("input_ids").size(0);
+  Shape shape;
+  for (const char* name : {"decoder_input_ids", "labels", "decoder_attention_mask"}) {
+    if (!inputs->has(name)) continue;
+    const Tensor& t = inputs->at(name);
+    if (t.ndim() != 2 || t.size(0) != rows || (shape.ndim() > 0 && t.shape() != shape)) {
+      return InvalidArgument(source, ": '", name, "' is ", t, ", expected one row of tokens for ",
+                             "each of the ", rows, " rows of 'input_ids', and one length");
+    }
+    shape = t.shape();
+  }
+  if (inputs->has("decoder_input_ids")) {
+    TESSERA_RETURN_IF_ERROR(CheckRange(Concat(source, ": 'decoder_input_ids'"),
+                                       inputs->at("decoder_input_ids"), model.vocab_size(), 0,
+                                       "vocabulary"));
+  }
+  if (!inputs->has("labels")) return absl::OkStatus();
+  return CheckRange(Concat(source, ": 'labels'"), inputs->at("labels"), model.vocab_size(), -100,
+                    "vocabulary");
+}
+
+const Family* MakeFamily() {
+  auto* family = new Family;
+  family->model_type = "t5";
+  for (const Size& size : {Size{"t5-small", 6, 8, 512, 64, 2048, false},
+                           {"t5-base", 12, 12, 768, 64, 3072, false},
+                           {"t5-large", 24, 16, 1024, 64, 4096, false},
+                           {"t5-3b", 24, 32, 1024, 128, 16384, false},
+                           {"t5-11b", 24, 128, 1024, 128, 65536, false},
+                           {"t5-v1_1-small", 8, 6, 512, 64, 1024, true},
+                           {"t5-v1_1-base", 12, 12, 768, 64, 2048, true},
+                           {"t5-v1_1-large", 24, 16, 1024, 64, 2816, true},
+                           {"t5-v1_1-xl", 24, 32, 2048, 64, 5120, true},
+                           {"t5-v1_1-xxl", 24, 64, 4096, 64, 10240, true},
+                           {"t5-mini", 3, 4, 256, 64, 1024, false}}) {
+    family->presets.push_back(MakePreset(size));
+  }
+  family->build = Build;
+  family->other_names = OtherNames;
+  family->ignored_entry = IsIgnored;
+  family->inputs = {"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask",
+                    "labels"};
+  family->check_inputs = CheckInputs;
+  return family;
+}
+
+const FamilyRegistration registration(MakeFamily());
+
+}  // namespace
+}  // namespace tessera::models

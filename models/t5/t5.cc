@@ -1,0 +1,372 @@
+#include "models/t5/t5.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "autograd/recompute.h"
+#include "nn/activation.h"
+#include "nn/cross_attention.h"
+#include "nn/dropout.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+#include "nn/relative_position.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/index/index.h"
+#include "ops/view/view.h"
+
+namespace tessera::models {
+namespace {
+
+// B batch, S source tokens, T target tokens, C = d_model, V = vocab_size, H heads.
+
+nn::Init Scaled(const T5Config& c, double width) {
+  return nn::Init::Normal(c.initializer_factor / std::sqrt(width));
+}
+
+nn::SelfAttentionConfig AttentionConfig(const T5Config& c, bool causal) {
+  const auto width = static_cast<double>(c.d_model);
+  return {.hidden_size = c.d_model,
+          .num_heads = c.num_heads,
+          .head_dim = c.d_kv,
+          .causal = causal,
+          .scale = 1.0,
+          .attention_dropout = c.dropout_rate,
+          .residual_dropout = c.dropout_rate,
+          .weight_init = Scaled(c, width),
+          .output_init = Scaled(c, static_cast<double>(c.num_heads * c.d_kv)),
+          .qkv_bias = false,
+          .output_bias = false,
+          .qkv_names = {"q", "k", "v"},
+          .output_name = "o"};
+}
+
+nn::MlpConfig FeedForwardConfig(const T5Config& c) {
+  return {.hidden_size = c.d_model,
+          .inner_size = c.d_ff,
+          .activation = *nn::FindActivation(c.dense_act),
+          .dropout = c.dropout_rate,
+          .inner_dropout = c.dropout_rate,
+          .bias = false,
+          .weight_init = Scaled(c, static_cast<double>(c.d_model)),
+          .output_init = Scaled(c, static_cast<double>(c.d_ff)),
+          .gate_name = c.gated ? "wi_0" : "",
+          .up_name = c.gated ? "wi_1" : "wi",
+          .down_name = "wo"};
+}
+
+nn::NormConfig NormOf(const T5Config& c) {
+  return {.width = c.d_model, .eps = c.layer_norm_epsilon};
+}
+
+Tensor KeyPadding(const Tensor& mask) {
+  return mask.defined() ? Compare(mask, 0.0, Comparison::kNotEqual) : Tensor();
+}
+
+// What a decoder reads while it learns to say `labels`: they, one place later.
+Tensor ShiftedRight(const Tensor& labels, const T5Config& c) {
+  const Tensor shifted = Pad(Slice(labels, 1, 0, labels.size(1) - 1), 1, 1, 0,
+                             static_cast<double>(c.decoder_start_token_id));
+  const Tensor ignored = Compare(shifted, -100.0, Comparison::kEqual);
+  return Where(
+      ignored,
+      Full(shifted.shape(), static_cast<double>(c.pad_token_id), DType::kInt64, shifted.device()),
+      shifted);
+}
+
+// A part of a block: norm, then attention or feed-forward; the residual is added outside.
+class SelfAttentionPart : public nn::Module {
+ public:
+  // The first layer uses the table itself, the others are tied to it.
+  SelfAttentionPart(const T5Config& c, bool causal, nn::Parameter& bias_table, bool first,
+                    const nn::Scope& scope)
+      : Module(scope),
+        attention(AttentionConfig(c, causal), Child("SelfAttention")),
+        norm(NormOf(c), Child("layer_norm")),
+        bias_use(first ? bias_table : AddTiedParameter("relative_attention_bias", bias_table)) {}
+  nn::SelfAttention attention;
+  nn::RmsNorm norm;
+  nn::Parameter& bias_use;
+};
+
+class CrossAttentionPart : public nn::Module {
+ public:
+  CrossAttentionPart(const T5Config& c, const nn::Scope& scope)
+      : Module(scope),
+        attention(AttentionConfig(c, false), Child("EncDecAttention")),
+        norm(NormOf(c), Child("layer_norm")) {}
+  nn::CrossAttention attention;
+  nn::RmsNorm norm;
+};
+
+class FeedForwardPart : public nn::Module {
+ public:
+  FeedForwardPart(const T5Config& c, const nn::Scope& scope)
+      : Module(scope),
+        mlp(FeedForwardConfig(c), Child("DenseReluDense")),
+        norm(NormOf(c), Child("layer_norm")) {}
+  nn::Mlp mlp;
+  nn::RmsNorm norm;
+};
+
+// One layer of the encoder, or of the decoder (`cross`).
+class T5Block : public nn::Module {
+ public:
+  T5Block(const T5Config& c, bool decoder, nn::Parameter& bias_table, bool first,
+          const nn::Scope& scope)
+      : Module(scope),
+        self_(c, decoder, bias_table, first, Child("layer.0")),
+        cross_(decoder ? std::make_unique<CrossAttentionPart>(c, Child("layer.1")) : nullptr),
+        feed_forward_(c, Child(decoder ? "layer.2" : "layer.1")) {}
+
+  // `memory` [B, S, C] and its mask: the decoder's.
+  Tensor Forward(const Tensor& x_BTC, const nn::AttentionMasks& masks, const Tensor& memory,
+                 const nn::AttentionMasks& memory_masks, const nn::ForwardContext& context,
+                 nn::KeyValueCache* cache, int layer) {
+    return Call(x_BTC, [&] {
+      Tensor branch =
+          self_.attention.Forward(self_.norm.Forward(x_BTC), masks, context, cache, layer);
+      Tensor x = x_BTC;
+      if (cross_ != nullptr) {
+        const nn::NormResult normed = cross_->norm.ForwardResidual(x, branch);
+        x = normed.sum;
+        branch =
+            cross_->attention.Forward(normed.normed, memory, memory_masks, context, cache, layer);
+      }
+      const nn::NormResult normed = feed_forward_.norm.ForwardResidual(x, branch);
+      return Add(normed.sum, feed_forward_.mlp.Forward(normed.normed, context));
+    });
+  }
+
+  const nn::Parameter& bias_use() const { return self_.bias_use; }
+
+ private:
+  SelfAttentionPart self_;
+  std::unique_ptr<CrossAttentionPart> cross_;
+  FeedForwardPart feed_forward_;
+};
+
+}  // namespace
+
+// The layers of one side that this model has, and what stands around them.
+class T5::Stack : public nn::Module {
+ public:
+  // Blocks [first, first + layers) of the model are the side's layers; the block before them embeds
+  // its tokens, the one behind them holds its last norm.
+  Stack(const T5Config& c, bool decoder, int first, int num_layers, const T5& t5,
+        const nn::Scope& scope)
+      : Module(scope), dropout(c.dropout_rate, Child("dropout")) {
+    bool any = false;
+    for (int i = 0; i < num_layers; ++i) any = any || t5.HasBlock(first + i);
+    if (any) {
+      bias = std::make_unique<nn::RelativePositionBias>(
+          nn::RelativePositionBiasConfig{.num_buckets = c.relative_attention_num_buckets,
+                                         .max_distance = c.relative_attention_max_distance,
+                                         .num_heads = c.num_heads,
+                                         .bidirectional = !decoder,
+                                         .init = Scaled(c, static_cast<double>(c.d_model))},
+          Child("block.0.layer.0.SelfAttention.relative_attention_bias"));
+    }
+    block.resize(static_cast<size_t>(num_layers));
+    for (int i = 0; i < num_layers; ++i) {
+      if (!t5.HasBlock(first + i)) continue;
+      block[static_cast<size_t>(i)] =
+          std::make_unique<T5Block>(c, decoder, bias->weight(), i == 0, Child(Concat("block.", i)));
+    }
+    if (t5.HasBlock(first + num_layers)) {
+      final_layer_norm = std::make_unique<nn::RmsNorm>(NormOf(c), Child("final_layer_norm"));
+      final_dropout = std::make_unique<nn::Dropout>(c.dropout_rate, Child("final_dropout"));
+    }
+  }
+
+  // The bias of one of the layers; its values are computed once for all of this stage.
+  Tensor BiasOf(const T5Block& layer, const char* name, int64_t tokens, Bundle* in) {
+    if (!in->has(name)) {
+      const NoGrad no_grad;
+      in->set(name, bias->Forward(tokens, tokens));
+    }
+    return bias->ForLayer(layer.bias_use(), in->at(name), tokens, tokens);
+  }
+
+  std::unique_ptr<nn::RelativePositionBias> bias;
+  std::vector<std::unique_ptr<T5Block>> block;
+  std::unique_ptr<nn::RmsNorm> final_layer_norm;
+  nn::Dropout dropout;  // of the embedded tokens
+  std::unique_ptr<nn::Dropout> final_dropout;
+};
+
+T5::T5(const T5Config& config, nlohmann::json json, const nn::BuildContext& build)
+    : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
+  const nn::EmbeddingConfig tokens = {config.vocab_size, config.d_model,
+                                      nn::Init::Normal(config.initializer_factor)};
+  if (HasBlock(0) || HasBlock(bridge()) || (HasBlock(head()) && config.tie_word_embeddings)) {
+    shared_ = std::make_unique<nn::VocabParallelEmbedding>(tokens, Child("shared"));
+  }
+  if (HasBlock(bridge())) {
+    decoder_tokens_ =
+        std::make_unique<nn::VocabParallelEmbedding>(*shared_, Child("decoder.embed_tokens"));
+  }
+  encoder_ = std::make_unique<Stack>(config, false, 1, static_cast<int>(config.num_layers), *this,
+                                     Child("encoder"));
+  decoder_ =
+      std::make_unique<Stack>(config, true, bridge() + 1,
+                              static_cast<int>(config.num_decoder_layers), *this, Child("decoder"));
+  if (!HasBlock(head())) return;
+  lm_head_ = config.tie_word_embeddings
+                 ? std::make_unique<nn::VocabParallelHead>(shared_->weight(), Child("lm_head"))
+                 : std::make_unique<nn::VocabParallelHead>(tokens, Child("lm_head"));
+}
+
+T5::~T5() = default;
+
+int T5::num_blocks() const {
+  return static_cast<int>(config_.num_layers + config_.num_decoder_layers) + 3;
+}
+
+Bundle T5::RunBlock(int block, Bundle in, const RunOptions& options) {
+  TESSERA_CHECK(HasBlock(block), "t5", "block ", block, " is not part of this model");
+  // While decoding the encoder has run already.
+  const bool encoded = in.has("memory");
+  if (block < bridge()) {
+    if (encoded) return in;
+    return block == 0 ? EmbedSource(std::move(in), options)
+                      : RunEncoderLayer(block - 1, std::move(in), options);
+  }
+  if (block == bridge()) {
+    return EmbedTarget(encoded ? std::move(in) : FinishEncoder(std::move(in), options), options);
+  }
+  if (block == head()) return RunHead(std::move(in), options);
+  return RunDecoderLayer(block - bridge() - 1, std::move(in), options);
+}
+
+namespace {
+
+nn::ForwardContext ContextOf(const RunOptions& options, const Tensor& ids) {
+  nn::ForwardContext context = options.context;
+  context.sequence_length = ids.size(1);
+  return context;
+}
+
+}  // namespace
+
+Tensor T5::EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids) {
+  const Tensor x_BTC = table.Forward(ids);
+  return build().sequence_parallel ? ScatterToGroup(x_BTC, 1, build().tensor_parallel) : x_BTC;
+}
+
+Bundle T5::EmbedSource(Bundle in, const RunOptions& options) {
+  const Tensor ids_BS = in.at("input_ids");
+  TESSERA_CHECK(ids_BS.ndim() == 2 && ids_BS.dtype() == DType::kInt64, "t5",
+                "input_ids must be int64 [batch, tokens], got ", ids_BS);
+  in.set("hidden",
+         encoder_->dropout.Forward(EmbedTokens(*shared_, ids_BS), ContextOf(options, ids_BS)));
+  return in;
+}
+
+Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) {
+  const nn::ForwardContext context = ContextOf(options, in.at("input_ids"));
+  const int64_t tokens = context.sequence_length;
+  T5Block& block = *encoder_->block[static_cast<size_t>(layer)];
+  const Tensor bias = encoder_->BiasOf(block, "local.encoder_bias", tokens, &in);
+  const Tensor padding = KeyPadding(in.get("attention_mask"));
+  const auto run = [&block, padding, context](const std::vector<Tensor>& x) {
+    return block.Forward(x[0], {.key_padding = padding, .bias = x[1]}, Tensor(), {}, context,
+                         nullptr, 0);
+  };
+  const std::vector<Tensor> inputs = {in.at("hidden"), bias};
+  in.set("hidden", checkpoint_activations() ? Recompute(run, inputs) : run(inputs));
+  return in;
+}
+
+Bundle T5::Encode(Bundle in, const RunOptions& options) {
+  for (int block = 0; block < bridge(); ++block) in = RunBlock(block, std::move(in), options);
+  in = FinishEncoder(std::move(in), options);
+  in.erase("input_ids");
+  return in;
+}
+
+// What every layer of the decoder reads: gathered once, so that its gradients are summed once.
+Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) {
+  const nn::ForwardContext context = ContextOf(options, in.at("input_ids"));
+  const Tensor encoded = encoder_->final_dropout->Forward(
+      encoder_->final_layer_norm->Forward(in.at("hidden")), context);
+  const Group& group = build().tensor_parallel;
+  in.set("memory", build().sequence_parallel
+                       ? AllGatherToGroup(encoded, 1, context.sequence_length, group)
+                       : CopyToGroup(encoded, group));
+  in.erase("hidden");
+  in.erase("local.encoder_bias");
+  return in;
+}
+
+Bundle T5::EmbedTarget(Bundle in, const RunOptions& options) {
+  if (!in.has("decoder_input_ids")) {
+    const Tensor labels = in.has("targets") ? in.at("targets") : in.get("labels");
+    TESSERA_CHECK(labels.defined(), "t5", "neither decoder_input_ids nor labels are given");
+    in.set("decoder_input_ids", ShiftedRight(labels, config_));
+  }
+  const Tensor ids_BT = in.at("decoder_input_ids");
+  in.set("hidden", decoder_->dropout.Forward(EmbedTokens(*decoder_tokens_, ids_BT),
+                                             ContextOf(options, ids_BT)));
+  return in;
+}
+
+Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) {
+  const nn::ForwardContext context = ContextOf(options, in.at("decoder_input_ids"));
+  nn::KeyValueCache* cache = options.cache;
+  T5Block& block = *decoder_->block[static_cast<size_t>(layer)];
+  Tensor bias;
+  if (cache == nullptr) {
+    bias = decoder_->BiasOf(block, "local.decoder_bias", context.sequence_length, &in);
+  } else {
+    if (!in.has("local.decoder_bias")) {
+      in.set("local.decoder_bias",
+             decoder_->bias->Forward(cache->lengths(), context.sequence_length,
+                                     cache->LongestAfterStep()));
+    }
+    bias = in.at("local.decoder_bias");
+  }
+  nn::AttentionMasks memory_masks;
+  memory_masks.key_padding = KeyPadding(in.get("attention_mask"));
+  const Tensor padding = KeyPadding(in.get("decoder_attention_mask"));
+  const auto run = [&block, padding, memory_masks, context, cache,
+                    layer](const std::vector<Tensor>& x) {
+    return block.Forward(x[0], {.key_padding = padding, .bias = x[1]}, x[2], memory_masks, context,
+                         cache, layer);
+  };
+  const std::vector<Tensor> inputs = {in.at("hidden"), bias, in.at("memory")};
+  in.set("hidden", checkpoint_activations() ? Recompute(run, inputs) : run(inputs));
+  return in;
+}
+
+Bundle T5::RunHead(Bundle in, const RunOptions& options) {
+  const nn::ForwardContext context = ContextOf(options, in.at("decoder_input_ids"));
+  Tensor h_BTC = decoder_->final_dropout->Forward(
+      decoder_->final_layer_norm->Forward(in.at("hidden")), context);
+  if (in.has("logit_positions")) {  // decoding: [B, 1], the position whose logits are wanted
+    const Tensor at = in.at("logit_positions");
+    const Shape rows = {at.size(0), at.size(1), h_BTC.size(2)};
+    h_BTC = Gather(h_BTC, 1, Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
+  }
+  if (config_.tie_word_embeddings) {
+    h_BTC = Mul(h_BTC, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
+  }
+  const Tensor logits_BTV = lm_head_->Forward(h_BTC, context);
+  Bundle out;
+  if (options.keep_logits) {
+    out.set("logits", lm_head_->Gather(logits_BTV));
+    out.set("encoder_last_hidden_state", in.at("memory"));
+  }
+  if (in.has("labels") || in.has("targets")) {
+    const Tensor targets = in.has("targets") ? in.at("targets") : in.at("labels");
+    out.set("loss",
+            CrossEntropy(logits_BTV, targets,
+                         lm_head_->LossOptions({.reduction = options.loss_reduction,
+                                                .overwrite_logits = !options.keep_logits})));
+  }
+  return out;
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,170 @@
+// T5's parts against plain arithmetic, and the model against itself: one token at a time, padded,
+// recomputed. tests/parity has it against transformers.
+#include "models/t5/t5.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "autograd/autograd.h"
+#include "models/generation/generate.h"
+#include "nn/relative_position.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+json SmallConfig() {
+  return {{"model_type", "t5"},
+          {"vocab_size", 61},
+          {"d_model", 24},
+          {"d_kv", 5},
+          {"d_ff", 29},
+          {"num_layers", 2},
+          {"num_decoder_layers", 3},
+          {"num_heads", 3},
+          {"relative_attention_num_buckets", 8},
+          {"relative_attention_max_distance", 12},
+          {"dropout_rate", 0.1},
+          {"decoder_start_token_id", 2},
+          {"eos_token_id", 1},
+          {"initializer_factor", 0.3}};
+}
+
+std::unique_ptr<Model> Build(const json& config, const nn::BuildContext& build = {.seed = 5}) {
+  auto model = BuildModel(config, build);
+  EXPECT_TRUE(model.ok()) << Message(model.status());
+  return *std::move(model);
+}
+
+// The buckets of the paper's implementation for 32 buckets up to 128, written out.
+TEST(RelativePositionTest, Buckets) {
+  const nn::RelativePositionBiasConfig both = {.num_buckets = 32, .max_distance = 128};
+  const auto bucket = [&](int64_t d) { return nn::RelativePositionBucket(d, both); };
+  for (int64_t d = 0; d < 8; ++d) {
+    EXPECT_EQ(bucket(-d), d);
+    EXPECT_EQ(bucket(d), d > 0 ? 16 + d : 0);
+  }
+  // 8 + floor(8 ln(d / 8) / ln 16).
+  const std::pair<int64_t, int64_t> far[] = {{8, 8},   {11, 8},   {12, 9},   {15, 9},  {16, 10},
+                                             {22, 10}, {23, 11},  {32, 12},  {64, 14}, {90, 14},
+                                             {91, 15}, {128, 15}, {5000, 15}};
+  for (const auto& [distance, expected] : far) {
+    EXPECT_EQ(bucket(-distance), expected) << distance;
+    EXPECT_EQ(bucket(distance), 16 + expected) << distance;
+  }
+  nn::RelativePositionBiasConfig back = both;
+  back.bidirectional = false;
+  EXPECT_EQ(nn::RelativePositionBucket(5, back), 0);  // a key ahead
+  EXPECT_EQ(nn::RelativePositionBucket(-15, back), 15);
+  EXPECT_EQ(nn::RelativePositionBucket(-16, back), 16);
+  EXPECT_EQ(nn::RelativePositionBucket(-200, back), 31);
+}
+
+TEST(RelativePositionTest, RowsThatBeginElsewhere) {
+  const nn::BuildContext context = {.seed = 3};
+  nn::RelativePositionBias bias({.num_buckets = 8, .max_distance = 12, .num_heads = 2},
+                                nn::Scope::Root(context));
+  const Tensor whole = bias.Forward(9, 9);
+  const Tensor parts = bias.Forward({0, 4}, 3, 9);
+  for (int64_t row = 0; row < 2; ++row) {
+    const Tensor expected = Slice(whole, 2, row * 4, 3).ContiguousCopy();
+    EXPECT_EQ(Slice(parts, 0, row, 1).ContiguousCopy().ToVector<float>(),
+              expected.ToVector<float>());
+  }
+}
+
+Bundle Inputs() {
+  return {{"input_ids", RandomIndices({3, 7}, 61, 1)}, {"labels", RandomIndices({3, 5}, 61, 2)}};
+}
+
+// Rows that are padded and masked equal the rows alone.
+TEST(T5Test, PaddedSourcesEqualUnpaddedOnes) {
+  const auto model = Build(SmallConfig());
+  model->Eval();
+  const Bundle in = Inputs();
+  const Tensor plain = model->Run(in, {}).at("logits");
+  Bundle padded = in;
+  padded.set("input_ids", Pad(in.at("input_ids"), 1, 0, 3, 9.0));
+  std::vector<int64_t> mask(30, 1);
+  for (int row = 0; row < 3; ++row) std::fill_n(mask.begin() + row * 10 + 7, 3, 0);
+  padded.set("attention_mask", Tensor::FromVector(mask, {3, 10}));
+  ExpectClose(model->Run(padded, {}).at("logits"), plain, 1e-6, "padded", 1.0);
+}
+
+// Decoding with cached keys and values gives the logits of the whole text at once.
+TEST(T5Test, GreedyDecodingFollowsTheWholeForwardPass) {
+  const auto model = Build(SmallConfig());
+  model->Eval();
+  const std::vector<std::vector<int64_t>> sources = {{5, 6, 7, 8, 9, 1}, {11, 12, 1}};
+  GenerationConfig config;
+  config.max_new_tokens = 9;
+  config.eos_token_ids = {1};
+  const auto results = Generate(*model, sources, config);
+  ASSERT_TRUE(results.ok()) << Message(results.status());
+  for (size_t row = 0; row < sources.size(); ++row) {
+    const std::vector<int64_t>& got = (*results)[row].ids;
+    ASSERT_FALSE(got.empty());
+    std::vector<int64_t> text = {2};
+    for (const int64_t id : got) {
+      const Tensor logits =
+          model
+              ->Run({{"input_ids", Tensor::FromVector(sources[row], {1, std::ssize(sources[row])})},
+                     {"decoder_input_ids", Tensor::FromVector(text, {1, std::ssize(text)})}},
+                    {})
+              .at("logits");
+      const std::vector<float> last =
+          Slice(logits, 1, std::ssize(text) - 1, 1).ContiguousCopy().ToVector<float>();
+      EXPECT_EQ(id, std::max_element(last.begin(), last.end()) - last.begin());
+      text.push_back(id);
+    }
+  }
+}
+
+TEST(T5Test, RecomputationHasTheSameBits) {
+  const auto run = [](bool recompute) {
+    const auto model = Build(SmallConfig());
+    model->set_checkpoint_activations(recompute);
+    RunOptions options;
+    options.context = {.seed = 1, .step = 2};
+    const Tensor loss = model->Run(Inputs(), options).at("loss");
+    Backward(loss);
+    std::map<std::string, std::vector<float>> grads = {{"loss", loss.ToVector<float>()}};
+    for (nn::Parameter* p : model->Parameters()) grads[p->name] = Grad(p->tensor).ToVector<float>();
+    return grads;
+  };
+  EXPECT_TRUE(run(false) == run(true));
+}
+
+TEST(T5Test, ConfigurationsAreCheckedByName) {
+  const auto problem = [](const char* key, const json& value) {
+    json config = SmallConfig();
+    config[key] = value;
+    return Message(BuildModel(config, {}).status());
+  };
+  EXPECT_NE(problem("feed_forward_proj", "swoosh").find("swoosh"), std::string::npos);
+  EXPECT_NE(problem("d_kv", 0).find("'d_kv'"), std::string::npos);
+  EXPECT_NE(problem("relative_attention_num_buckets", 6).find("num_buckets"), std::string::npos);
+  EXPECT_NE(problem("decoder_start_token_id", 61).find("decoder_start_token_id"),
+            std::string::npos);
+  EXPECT_NE(problem("is_encoder_decoder", false).find("is_encoder_decoder"), std::string::npos);
+}
+
+TEST(T5Test, PresetsHaveTheirSizes) {
+  // transformers' counts of T5ForConditionalGeneration.
+  const std::pair<const char*, int64_t> counts[] = {{"t5-small", 60506624},
+                                                    {"t5-base", 222903552},
+                                                    {"t5-v1_1-small", 76961152},
+                                                    {"t5-v1_1-base", 247577856}};
+  for (const auto& [name, count] : counts) {
+    const auto model = Build(FindPreset(name)->config, {.device = Device::Meta(DeviceType::kCpu)});
+    EXPECT_EQ(model->ParameterCount(), count) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::models
