@@ -13,6 +13,8 @@
 #include "tools/commands.h"
 #include "tools/parallel_command.h"
 #include "train/agreement.h"
+#include "train/config_aliases.h"
+#include "train/deepspeed_config.h"
 #include "train/run_setup.h"
 #include "train/stop_signal.h"
 #include "train/trainer.h"
@@ -23,6 +25,7 @@ namespace {
 struct TrainFlags {
   std::string model;
   std::string config;
+  std::string deepspeed;
   std::string resume;
   std::map<std::string, std::string> fields;  // by key: the flag's text
 };
@@ -33,15 +36,51 @@ std::string FlagName(std::string_view key) {
   return name;
 }
 
-// Defaults, then the file, then the flags.
-absl::StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainFlags& flags) {
+// "--tp,--tp-size,--model-parallel-size": a key's flag under all its names.
+std::string FlagNames(const std::string& key) {
+  std::string names = FlagName(key);
+  for (const train::ConfigAlias& alias : train::ConfigAliases()) {
+    const std::string name = FlagName(alias.name);
+    if (alias.key == key && ("," + names + ",").find("," + name + ",") == std::string::npos) {
+      names += "," + name;
+    }
+  }
+  return names;
+}
+
+absl::Status SetGivenFlags(const CLI::App& command, const TrainFlags& flags,
+                           train::RunConfig* config) {
+  for (const auto& [key, text] : flags.fields) {
+    if (command.count(FlagName(key)) == 0) continue;
+    TESSERA_RETURN_IF_ERROR(train::SetRunConfigField(config, key, text));
+  }
+  return absl::OkStatus();
+}
+
+// A DeepSpeed file counts data-parallel ranks: it is read once tp and pp are known.
+absl::Status ReadDeepSpeedFile(const std::string& path, int world_size, train::RunConfig* config) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false, true);
+  if (json.is_discarded()) return InvalidArgument(path, ": not valid JSON");
+  const int64_t model_ranks = std::max<int64_t>(1, config->tp * config->pp);
+  TESSERA_ASSIGN_OR_RETURN(
+      const nlohmann::json keys,
+      train::TranslateDeepSpeedConfig(
+          json, path, static_cast<int>(std::max<int64_t>(1, world_size / model_ranks))));
+  return train::ApplyRunConfigJson(keys, path, config);
+}
+
+// Defaults, then the files, then the flags.
+absl::StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainFlags& flags,
+                                           int world_size) {
   train::RunConfig config;
   if (!flags.config.empty()) {
     TESSERA_RETURN_IF_ERROR(train::ReadRunConfig(flags.config, &config));
   }
-  for (const auto& [key, text] : flags.fields) {
-    if (command.count(FlagName(key)) == 0) continue;
-    TESSERA_RETURN_IF_ERROR(train::SetRunConfigField(&config, key, text));
+  TESSERA_RETURN_IF_ERROR(SetGivenFlags(command, flags, &config));
+  if (!flags.deepspeed.empty()) {
+    TESSERA_RETURN_IF_ERROR(ReadDeepSpeedFile(flags.deepspeed, world_size, &config));
+    TESSERA_RETURN_IF_ERROR(SetGivenFlags(command, flags, &config));
   }
   if (!flags.model.empty()) config.model = flags.model;
   if (config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
@@ -99,7 +138,9 @@ absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptio
 }
 
 absl::Status RunTrain(const CLI::App& command, const TrainFlags& flags) {
-  absl::StatusOr<train::RunConfig> config = Configure(command, flags);
+  TESSERA_ASSIGN_OR_RETURN(const dist::LaunchEnvironment launch,
+                           dist::ReadLaunchEnvironment(std::getenv));
+  const absl::StatusOr<train::RunConfig> config = Configure(command, flags, launch.size);
   const train::RunConfig known = config.ok() ? *config : train::RunConfig();
   TESSERA_ASSIGN_OR_RETURN(const dist::World world,
                            dist::OpenWorld({.device = known.device,
@@ -126,6 +167,10 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
   command->add_option("--config", flags->config, "JSON file with any of the keys below")
       ->type_name("FILE");
   command
+      ->add_option("--deepspeed", flags->deepspeed,
+                   "DeepSpeed's JSON configuration; flags win over it, and it over --config")
+      ->type_name("FILE");
+  command
       ->add_option("--resume", flags->resume,
                    "continue from the newest checkpoint in --out, or from the one named")
       ->expected(0, 1)
@@ -135,9 +180,9 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
     if (key == "model") continue;
     std::string& text = flags->fields[key];
     if (std::holds_alternative<bool train::RunConfig::*>(field.member)) {
-      command->add_flag(FlagName(key), text, std::string(field.help) + " (or =false)");
+      command->add_flag(FlagNames(key), text, std::string(field.help) + " (or =false)");
     } else {
-      command->add_option(FlagName(key), text, std::string(field.help))->type_name("X");
+      command->add_option(FlagNames(key), text, std::string(field.help))->type_name("X");
     }
   }
   command->footer(

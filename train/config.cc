@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <type_traits>
 
 #include "core/dtype.h"
@@ -10,6 +11,7 @@
 #include "core/nearest_name.h"
 #include "dist/ddp/gradient_reducer.h"
 #include "dist/mesh/mesh.h"
+#include "train/config_aliases.h"
 
 namespace tessera::train {
 namespace {
@@ -177,10 +179,19 @@ const RunConfigField* FindRunConfigField(std::string_view name) {
 
 absl::Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig* config) {
   if (!json.is_object()) return InvalidArgument(source, ": a JSON object is needed");
+  std::map<std::string_view, std::string> given;  // by field: the name it was given under
   for (const auto& [key, value] : json.items()) {
-    const RunConfigField* field = FindRunConfigField(key);
+    const RunConfigField* field = FindRunConfigField(CanonicalKey(key));
     if (field == nullptr) return UnknownKey(key, source);
-    TESSERA_RETURN_IF_ERROR(AssignMember(value, Concat(source, ": '", key, "'"), *field, config));
+    const auto [other, first] = given.emplace(field->name, key);
+    if (!first && json[other->second] != value) {
+      return InvalidArgument(source, ": '", other->second, "' and '", key, "' are one key (",
+                             field->name, ") with two values");
+    }
+    const Json known =
+        value.is_string() ? Json(std::string(CanonicalValue(field->name, value.get<std::string>())))
+                          : value;
+    TESSERA_RETURN_IF_ERROR(AssignMember(known, Concat(source, ": '", key, "'"), *field, config));
   }
   return absl::OkStatus();
 }
@@ -193,11 +204,12 @@ absl::Status ReadRunConfig(const std::string& path, RunConfig* config) {
 }
 
 absl::Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text) {
-  const RunConfigField* field = FindRunConfigField(name);
+  const RunConfigField* field = FindRunConfigField(CanonicalKey(name));
   if (field == nullptr) return UnknownKey(name, "flags");
   std::string flag = "--" + std::string(name);
   std::replace(flag.begin(), flag.end(), '_', '-');
-  return AssignMember(Parsed(text, field->member), flag, *field, config);
+  const std::string known(CanonicalValue(field->name, text));
+  return AssignMember(Parsed(known, field->member), flag, *field, config);
 }
 
 int64_t RunConfig::accumulation_steps() const {

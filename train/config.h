@@ -6,7 +6,8 @@
 //   TESSERA_RETURN_IF_ERROR(config.Validate());
 //
 // One table of fields (RunConfigFields) serves the file, the flags, the help text and what is
-// saved with the run. An unknown key is an error that suggests the nearest known one.
+// saved with the run. An unknown key is an error that suggests the nearest known one; names that
+// other systems use for the same thing are understood (train/config_aliases.h).
 #ifndef TESSERA_TRAIN_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_H_
 

@@ -42,10 +42,23 @@ std::string_view CanonicalKey(std::string_view name) {
 }
 
 std::string_view CanonicalValue(std::string_view key, std::string_view text) {
-  if (key != "dtype") return text;
-  if (text == "fp32") return "float32";
-  if (text == "bf16") return "bfloat16";
-  if (text == "fp16") return "float16";
+  struct Value {
+    std::string_view key;
+    std::string_view there;
+    std::string_view here;
+  };
+  static constexpr Value kValues[] = {
+      {"dtype", "fp32", "float32"},
+      {"dtype", "bf16", "bfloat16"},
+      {"dtype", "fp16", "float16"},
+      {"env_type", "pytorch", "single"},
+      {"env_type", "pytorchDDP", "ddp"},
+      {"env_type", "deepspeed", "zero"},
+      {"env_type", "deepspeed+mpu", "zero+tp"},
+  };
+  for (const Value& value : kValues) {
+    if (value.key == key && value.there == text) return value.here;
+  }
   return text;
 }
 

@@ -354,6 +354,24 @@ TEST(ConfigAliasesTest, Values) {
   EXPECT_EQ(CanonicalValue("dtype", "fp32"), "float32");
   EXPECT_EQ(CanonicalValue("dtype", "float64"), "float64");
   EXPECT_EQ(CanonicalValue("model", "fp16"), "fp16");
+  EXPECT_EQ(CanonicalValue("env_type", "pytorchDDP"), "ddp");
+}
+
+TEST(ConfigAliasesTest, FilesAndFlagsUnderstandThem) {
+  RunConfig config;
+  ASSERT_TRUE(ApplyRunConfigJson({{"model_parallel_size", 2},
+                                  {"precision", "bf16"},
+                                  {"env_type", "deepspeed+mpu"},
+                                  {"tp", 2}},
+                                 "run.json", &config)
+                  .ok());
+  EXPECT_EQ(config.tp, 2);
+  EXPECT_EQ(config.dtype, "bfloat16");
+  EXPECT_EQ(config.env_type, "zero+tp");
+  EXPECT_TRUE(SetRunConfigField(&config, "tp_size", "3").ok());
+  EXPECT_EQ(config.tp, 3);
+  EXPECT_EQ(Message(ApplyRunConfigJson({{"tp", 2}, {"tp_size", 4}}, "run.json", &config)),
+            "run.json: 'tp' and 'tp_size' are one key (tp) with two values");
 }
 
 }  // namespace

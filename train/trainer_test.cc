@@ -242,7 +242,8 @@ TEST_F(TrainerTest, DamagedCheckpointsArePassedOver) {
   fs::resize_file(config.out + "/checkpoint-6/tensors-00000-of-00001.safetensors", 5000);
   const auto damaged = dist::Checkpoint::Open(config.out + "/checkpoint-8");
   ASSERT_FALSE(damaged.ok());
-  EXPECT_NE(Message(damaged.status()).find("checkpoint-8/tensors-00000-of-00001.safetensors"), std::string::npos);
+  EXPECT_NE(Message(damaged.status()).find("checkpoint-8/tensors-00000-of-00001.safetensors"),
+            std::string::npos);
   std::vector<std::string> warnings;
   const auto found =
       dist::FindNewestCheckpoint(config.out, [&](const std::string& w) { warnings.push_back(w); });

@@ -7,7 +7,7 @@
 //   // RoBERTa: <s> a </s></s> b </s>        types 0
 //
 // What is too long is cut at its end, the longer of two texts first, as Hugging Face's fast
-// tokenizers do (`longest_first`).
+// tokenizers do (`longest_first`). An empty second text is a text: it gets its [SEP].
 #ifndef TESSERA_DATA_TOKENIZER_SEQUENCE_PAIR_H_
 #define TESSERA_DATA_TOKENIZER_SEQUENCE_PAIR_H_
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "autograd/autograd.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
@@ -109,6 +111,34 @@ TEST(BertTest, ClassWeightsWeighTheLoss) {
   const double second = loss({-100, 2}, Tensor());
   const Tensor weights = Tensor::FromVector(std::vector<float>{3, 1, 0.5}, {3});
   EXPECT_NEAR(loss({0, 2}, weights), (3 * first + 0.5 * second) / 3.5, 1e-6);
+}
+
+// The mean over rows of the mean over columns; the sum over rows of it where a sum is asked for.
+TEST(BertTest, LossesOfNumbersAndOfSeveralLabels) {
+  for (const char* problem : {"regression", "multi_label_classification"}) {
+    json config = SmallConfig("bert", "BertForSequenceClassification");
+    config["problem_type"] = problem;
+    const auto model = Build(config);
+    model->Eval();
+    const Tensor ids = RandomIndices({2, 5}, 23, 1);
+    const std::vector<float> labels = {1, 0, 1, 0, 0, 1};
+    const auto run = [&](LossReduction reduction) {
+      RunOptions options;
+      options.loss_reduction = reduction;
+      return model->Run({{"input_ids", ids}, {"labels", Tensor::FromVector(labels, {2, 3})}},
+                        options);
+    };
+    const Bundle out = run(LossReduction::kMean);
+    const std::vector<float> x = out.at("logits").ToVector<float>();
+    double expected = 0;
+    for (size_t i = 0; i < 6; ++i) {
+      const double p = 1 / (1 + std::exp(-static_cast<double>(x[i])));
+      expected += config["problem_type"] == "regression" ? (x[i] - labels[i]) * (x[i] - labels[i])
+                                                         : -std::log(labels[i] == 1 ? p : 1 - p);
+    }
+    EXPECT_NEAR(out.at("loss").Item(), expected / 6, 1e-5) << problem;
+    EXPECT_NEAR(run(LossReduction::kSum).at("loss").Item(), expected / 3, 1e-5) << problem;
+  }
 }
 
 TEST(BertTest, AttentionSeesBothSides) {

@@ -165,5 +165,46 @@ TEST_F(RanksTest, ARankThatStandsStillIsNamed) {
   FinishAndCompare("still");
 }
 
+// Exactly one line `error: ...` that holds all of `parts`.
+void ExpectOneError(Process& job, const std::vector<std::string>& parts) {
+  EXPECT_NE(job.ExitCode(), 0);
+  const std::string errors = job.Errors();
+  EXPECT_EQ(errors.rfind("error: ", 0), 0u) << errors;
+  EXPECT_EQ(errors.find("error: "), errors.rfind("error: ")) << errors;
+  for (const std::string& part : parts) {
+    EXPECT_NE(errors.find(part), std::string::npos) << part << " is not in: " << errors;
+  }
+}
+
+TEST_F(RanksTest, ARankWithAnotherConfigurationIsNamed) {
+  const std::vector<std::string> usual = Train("other");
+  std::vector<std::string> other = usual;
+  other.insert(other.end(), {"--weight-decay", "0.3"});
+  Process job(std::vector<Process::Part>{{1, usual}, {1, other}, {1, usual}}, root_ + "/other");
+  ASSERT_TRUE(job.EndsWithin(Seconds(20)));
+  ExpectOneError(job, {"rank 1", "weight_decay is 0.3 there", "0.1 on rank 0"});
+  EXPECT_FALSE(fs::exists(Out("other") + "/checkpoint-3"));
+}
+
+TEST_F(RanksTest, AFullDiskOnOneRankLosesNothing) {
+  {
+    Process start(kRanks, Train("full", {"--time-limit", "0.01"}), root_ + "/full");
+    ASSERT_EQ(start.ExitCode(), 0) << start.Errors();
+  }
+  const std::vector<std::string> resume = Train("full", {"--resume"});
+  Process job(std::vector<Process::Part>{{2, resume}, {1, resume, /*file_kib=*/1024}},
+              root_ + "/full");
+  ASSERT_TRUE(job.EndsWithin(Seconds(30)));
+  ExpectOneError(job, {"rank 2", "tensors-00002-of-00003.safetensors"});
+  FinishAndCompare("full");
+}
+
+TEST_F(RanksTest, WrongSizesAreRefusedBeforeAnythingStarts) {
+  Process job(kRanks, Train("sizes", {"--tp", "2"}), root_ + "/sizes");
+  ASSERT_TRUE(job.EndsWithin(Seconds(20)));
+  ExpectOneError(job, {"tp 2 does not divide the world of 3 ranks"});
+  EXPECT_FALSE(fs::exists(Out("sizes")));
+}
+
 }  // namespace
 }  // namespace tessera

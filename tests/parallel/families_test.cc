@@ -4,7 +4,6 @@
 //   - as two pipeline stages, cut at every block (the same bits),
 //   - with recomputation, and with the logits' memory reused (the same bits),
 //   - on the meta device (the same peak of memory).
-// A new family adds one entry to `Cases`.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,8 +16,7 @@
 #include "core/allocator.h"
 #include "core/thread_communicator.h"
 #include "models/model.h"
-#include "ops/testing/op_check.h"
-#include "ops/view/view.h"
+#include "tests/parallel/family_cases.h"
 
 namespace tessera {
 namespace {
@@ -26,142 +24,8 @@ namespace {
 using models::Bundle;
 using models::Model;
 using models::RunOptions;
-using nlohmann::json;
 
-constexpr int64_t kRows = 3;
-constexpr int64_t kTokens = 7;
-constexpr int64_t kVocabulary = 53;
 constexpr double kTolerance = 2e-6;
-
-Tensor Ids(int64_t limit, uint64_t seed) { return RandomIndices({kRows, kTokens}, limit, seed); }
-Tensor RowLabels(int64_t limit, uint64_t seed) { return RandomIndices({kRows}, limit, seed); }
-
-// Padding on the right, on the left, and none.
-Tensor Mask() {
-  std::vector<int64_t> mask(kRows * kTokens, 1);
-  mask[kTokens - 1] = mask[kTokens - 2] = mask[kTokens] = 0;
-  return Tensor::FromVector(mask, {kRows, kTokens});
-}
-
-struct FamilyCase {
-  std::string name;
-  json config;
-  std::function<Bundle()> inputs;  // with labels
-};
-
-void PrintTo(const FamilyCase& family, std::ostream* out) { *out << family.name; }
-
-json BertConfig(const char* type, const char* architecture) {
-  return {{"model_type", type},
-          {"architectures", {architecture}},
-          {"vocab_size", kVocabulary},
-          {"hidden_size", 24},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},
-          {"intermediate_size", 29},
-          {"max_position_embeddings", 16},
-          {"type_vocab_size", 2},
-          {"hidden_dropout_prob", 0.2},
-          {"initializer_range", 0.2},
-          {"attention_probs_dropout_prob", 0.2},
-          {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}};
-}
-
-Bundle MaskedLmInputs() {
-  return {{"input_ids", Ids(kVocabulary, 1)},
-          {"attention_mask", Mask()},
-          {"labels", Ids(kVocabulary, 2)}};
-}
-
-json VitConfig(const char* pooling) {
-  return {{"model_type", "vit"},
-          {"architectures", {"ViTForImageClassification"}},
-          {"hidden_size", 24},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},
-          {"intermediate_size", 29},
-          {"hidden_dropout_prob", 0.2},
-          {"attention_probs_dropout_prob", 0.2},
-          {"initializer_range", 0.2},
-          {"image_size", 8},
-          {"patch_size", 4},
-          {"num_channels", 3},
-          {"pooling", pooling},
-          {"num_labels", 3}};
-}
-
-// Larger than the configuration says: positions are interpolated.
-Bundle ImageInputs() {
-  return {{"pixel_values", CastCopy(RandomTensor({kRows, 3, 12, 8}, 5), DType::kFloat32)},
-          {"labels", RowLabels(3, 2)}};
-}
-
-json T5Config(const char* feed_forward, bool tied) {
-  return {{"model_type", "t5"},
-          {"vocab_size", kVocabulary},
-          {"d_model", 24},
-          {"d_kv", 5},
-          {"d_ff", 29},
-          {"num_layers", 2},
-          {"num_decoder_layers", 2},
-          {"num_heads", 4},
-          {"relative_attention_num_buckets", 8},
-          {"relative_attention_max_distance", 12},
-          {"dropout_rate", 0.2},
-          {"feed_forward_proj", feed_forward},
-          {"tie_word_embeddings", tied},
-          {"initializer_factor", 0.5}};
-}
-
-// A target of another length than the source.
-Bundle SourceTargetInputs() {
-  return {{"input_ids", Ids(kVocabulary, 1)},
-          {"attention_mask", Mask()},
-          {"labels", RandomIndices({kRows, 5}, kVocabulary, 2)}};
-}
-
-const std::vector<FamilyCase>& Cases() {
-  static const auto* const cases = new std::vector<FamilyCase>{
-      {"gpt2",
-       {{"model_type", "gpt2"},
-        {"vocab_size", kVocabulary},
-        {"n_positions", 16},
-        {"n_embd", 24},
-        {"n_layer", 2},
-        {"n_head", 4},
-        {"resid_pdrop", 0.2},
-        {"embd_pdrop", 0.2},
-        {"attn_pdrop", 0.2},
-        {"initializer_range", 0.2}},
-       MaskedLmInputs},
-      {"bert_masked_lm", BertConfig("bert", "BertForMaskedLM"), MaskedLmInputs},
-      {"bert_pretraining", BertConfig("bert", "BertForPreTraining"),
-       [] {
-         Bundle in = MaskedLmInputs();
-         in.set("token_type_ids", Ids(2, 3));
-         in.set("next_sentence_label", RowLabels(2, 4));
-         return in;
-       }},
-      {"bert_sequence", BertConfig("bert", "BertForSequenceClassification"),
-       [] {
-         return Bundle{{"input_ids", Ids(kVocabulary, 1)}, {"labels", RowLabels(3, 2)}};
-       }},
-      {"bert_tokens", BertConfig("bert", "BertForTokenClassification"),
-       [] {
-         return Bundle{{"input_ids", Ids(kVocabulary, 1)}, {"labels", Ids(3, 2)}};
-       }},
-      {"roberta_masked_lm", BertConfig("roberta", "RobertaForMaskedLM"), MaskedLmInputs},
-      {"roberta_sequence", BertConfig("roberta", "RobertaForSequenceClassification"),
-       [] {
-         return Bundle{{"input_ids", Ids(kVocabulary, 1)}, {"labels", RowLabels(3, 2)}};
-       }},
-      {"vit_cls", VitConfig("cls"), ImageInputs},
-      {"vit_mean", VitConfig("mean"), ImageInputs},
-      {"t5", T5Config("relu", true), SourceTargetInputs},
-      {"t5_v1_1", T5Config("gated-gelu", false), SourceTargetInputs},
-  };
-  return *cases;
-}
 
 std::unique_ptr<Model> Build(const FamilyCase& family, nn::BuildContext context = {},
                              bool recompute = false) {
@@ -203,7 +67,7 @@ Outcome OneProcess(const FamilyCase& family, bool recompute = false, bool keep_l
   const auto model = Build(family, {}, recompute);
   RunOptions options = Options();
   options.keep_logits = keep_logits;
-  const Tensor loss = model->Run(family.inputs(), options).at("loss");
+  const Tensor loss = model->Run(family.inputs(0), options).at("loss");
   Outcome outcome{.loss = loss.Item()};
   Backward(loss);
   CollectGradients(*model, &outcome);
@@ -241,7 +105,7 @@ TEST_P(FamiliesTest, TensorAndSequenceParallel) {
       RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
         const auto model = Build(
             GetParam(), {.tensor_parallel = world, .sequence_parallel = sequence}, ranks == 3);
-        const Tensor loss = model->Run(GetParam().inputs(), Options()).at("loss");
+        const Tensor loss = model->Run(GetParam().inputs(0), Options()).at("loss");
         Backward(loss);
         for (nn::Parameter* p : model->Parameters()) {
           if (p->gradient_group == nullptr) continue;
@@ -268,7 +132,7 @@ TEST_P(FamiliesTest, ReplicasHaveOneGradient) {
     RunRanks(2, [&](std::shared_ptr<Communicator> world) {
       const auto model =
           Build(GetParam(), {.tensor_parallel = world, .sequence_parallel = sequence});
-      Backward(model->Run(GetParam().inputs(), Options()).at("loss"));
+      Backward(model->Run(GetParam().inputs(0), Options()).at("loss"));
       for (nn::Parameter* p : model->Parameters()) {
         if (p->gradient_group == nullptr) continue;
         p->gradient_group->AllReduce(Grad(p->tensor), ReduceOp::kSum)->Wait();
@@ -294,7 +158,7 @@ TEST_P(FamiliesTest, TwoStagesGiveTheBitsOfOneProcess) {
   for (int cut = 1; cut < blocks; ++cut) {
     const auto first = Build(GetParam(), {.first_block = 0, .end_block = cut});
     const auto second = Build(GetParam(), {.first_block = cut}, /*recompute=*/true);
-    const Bundle sent = first->Run(GetParam().inputs(), Options());
+    const Bundle sent = first->Run(GetParam().inputs(0), Options());
     Bundle received;
     std::vector<Tensor> roots;
     std::vector<Tensor> leaves;
@@ -339,7 +203,7 @@ TEST_P(FamiliesTest, DryRunOnMetaCountsTheRealStep) {
   const auto peak = [&](Device device) {
     Allocator& allocator = Allocator::For(device);
     const auto model = Build(GetParam(), {.device = device});
-    const Bundle real = GetParam().inputs();
+    const Bundle real = GetParam().inputs(0);
     Bundle inputs;
     for (const auto& [name, t] : real.entries()) {
       inputs.set(name, device.is_meta() ? Empty(t.shape(), t.dtype(), device) : t);
@@ -352,7 +216,7 @@ TEST_P(FamiliesTest, DryRunOnMetaCountsTheRealStep) {
   EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FamiliesTest, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Families, FamiliesTest, testing::ValuesIn(FamilyCases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

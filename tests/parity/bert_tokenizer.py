@@ -32,7 +32,7 @@ TEXTS = [
 ]
 PAIRS = [("a b c d e f g", None, 0), ("a b c d e f g", None, 5), ("a b c", "d e f g h i j k", 0),
          ("a b c", "d e f g h i j k", 9), ("a b c d e f g h", "i j k", 9), ("a b c d e f", "g h i j k l", 9),
-         ("a b c d e f", "g h i j k l", 10), ("a b c d e f g", "h i j k l m", 12), ("", "", 0), ("a", "b", 3)]
+         ("a b c d e f", "g h i j k l", 10), ("a b c d e f g", "h i j k l m", 12), ("", None, 0), ("", "b", 0), ("a", "b", 3)]
 
 
 def bert(vocab, **options):

@@ -54,7 +54,9 @@ Process::Process(const std::vector<std::string>& arguments, const std::string& l
 }
 
 Process::Process(int ranks, const std::vector<std::string>& arguments, const std::string& log)
-    : log_(log), ranks_(ranks) {
+    : Process(std::vector<Part>{{ranks, arguments, 0}}, log) {}
+
+Process::Process(const std::vector<Part>& parts, const std::string& log) : log_(log) {
   // Quiet: what mpirun adds about a rank that failed is not what is tested. The sessions of Open
   // MPI need a short path.
   std::vector<std::string> command = {"mpirun",
@@ -68,11 +70,18 @@ Process::Process(int ranks, const std::vector<std::string>& arguments, const std
                                       "/tmp",
                                       "--mca",
                                       "mpi_yield_when_idle",
-                                      "1",
-                                      "-n",
-                                      std::to_string(ranks),
-                                      Program()};
-  command.insert(command.end(), arguments.begin(), arguments.end());
+                                      "1"};
+  for (const Part& part : parts) {
+    if (ranks_ > 0) command.push_back(":");
+    ranks_ += part.ranks;
+    command.insert(command.end(), {"-n", std::to_string(part.ranks)});
+    if (part.file_kib > 0) {
+      command.insert(command.end(),
+                     {"bash", "-c", "ulimit -f $0; exec \"$@\"", std::to_string(part.file_kib)});
+    }
+    command.push_back(Program());
+    command.insert(command.end(), part.arguments.begin(), part.arguments.end());
+  }
   Start(std::move(command), RLIM_INFINITY);
 }
 

@@ -1,0 +1,152 @@
+#include "tests/parallel/family_cases.h"
+
+#include <algorithm>
+
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+using models::Bundle;
+using nlohmann::json;
+
+constexpr int64_t kRows = 3;
+constexpr int64_t kTokens = 7;
+constexpr int64_t kVocabulary = 53;
+
+Tensor Ids(int64_t limit, uint64_t seed, uint64_t v) {
+  return RandomIndices({kRows, kTokens}, limit, seed + 100 * v);
+}
+Tensor RowLabels(int64_t limit, uint64_t seed, uint64_t v) {
+  return RandomIndices({kRows}, limit, seed + 100 * v);
+}
+
+// Variation v has 3 v mod 7 targets less.
+Tensor SomeIgnored(const Tensor& labels, uint64_t v) {
+  std::fill_n(labels.data<int64_t>(), 3 * v % 7, int64_t{-100});
+  return labels;
+}
+
+// Padding on the right, on the left, and none.
+Tensor Mask() {
+  std::vector<int64_t> mask(kRows * kTokens, 1);
+  mask[kTokens - 1] = mask[kTokens - 2] = mask[kTokens] = 0;
+  return Tensor::FromVector(mask, {kRows, kTokens});
+}
+
+json BertConfig(const char* type, const char* architecture) {
+  return {{"model_type", type},
+          {"architectures", {architecture}},
+          {"vocab_size", kVocabulary},
+          {"hidden_size", 24},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"intermediate_size", 29},
+          {"max_position_embeddings", 16},
+          {"type_vocab_size", 2},
+          {"hidden_dropout_prob", 0.2},
+          {"initializer_range", 0.2},
+          {"attention_probs_dropout_prob", 0.2},
+          {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}};
+}
+
+Bundle MaskedLmInputs(uint64_t v) {
+  return {{"input_ids", Ids(kVocabulary, 1, v)},
+          {"attention_mask", Mask()},
+          {"labels", SomeIgnored(Ids(kVocabulary, 2, v), v)}};
+}
+
+json VitConfig(const char* pooling) {
+  return {{"model_type", "vit"},
+          {"architectures", {"ViTForImageClassification"}},
+          {"hidden_size", 24},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"intermediate_size", 29},
+          {"hidden_dropout_prob", 0.2},
+          {"attention_probs_dropout_prob", 0.2},
+          {"initializer_range", 0.2},
+          {"image_size", 8},
+          {"patch_size", 4},
+          {"num_channels", 3},
+          {"pooling", pooling},
+          {"num_labels", 3}};
+}
+
+// Larger than the configuration says: positions are interpolated.
+Bundle ImageInputs(uint64_t v) {
+  return {{"pixel_values", CastCopy(RandomTensor({kRows, 3, 12, 8}, 5 + 100 * v), DType::kFloat32)},
+          {"labels", RowLabels(3, 2, v)}};
+}
+
+json T5Config(const char* feed_forward, bool tied) {
+  return {{"model_type", "t5"},
+          {"vocab_size", kVocabulary},
+          {"d_model", 24},
+          {"d_kv", 5},
+          {"d_ff", 29},
+          {"num_layers", 2},
+          {"num_decoder_layers", 2},
+          {"num_heads", 4},
+          {"relative_attention_num_buckets", 8},
+          {"relative_attention_max_distance", 12},
+          {"dropout_rate", 0.2},
+          {"feed_forward_proj", feed_forward},
+          {"tie_word_embeddings", tied},
+          {"initializer_factor", 0.5}};
+}
+
+// A target of another length than the source.
+Bundle SourceTargetInputs(uint64_t v) {
+  return {{"input_ids", Ids(kVocabulary, 1, v)},
+          {"attention_mask", Mask()},
+          {"labels", SomeIgnored(RandomIndices({kRows, 5}, kVocabulary, 2 + 100 * v), v)}};
+}
+
+}  // namespace
+
+const std::vector<FamilyCase>& FamilyCases() {
+  static const auto* const cases = new std::vector<FamilyCase>{
+      {"gpt2",
+       {{"model_type", "gpt2"},
+        {"vocab_size", kVocabulary},
+        {"n_positions", 16},
+        {"n_embd", 24},
+        {"n_layer", 2},
+        {"n_head", 4},
+        {"resid_pdrop", 0.2},
+        {"embd_pdrop", 0.2},
+        {"attn_pdrop", 0.2},
+        {"initializer_range", 0.2}},
+       MaskedLmInputs},
+      {"bert_masked_lm", BertConfig("bert", "BertForMaskedLM"), MaskedLmInputs},
+      {"bert_pretraining", BertConfig("bert", "BertForPreTraining"),
+       [](uint64_t v) {
+         Bundle in = MaskedLmInputs(v);
+         in.set("token_type_ids", Ids(2, 3, v));
+         in.set("next_sentence_label", RowLabels(2, 4, v));
+         return in;
+       }},
+      {"bert_sequence", BertConfig("bert", "BertForSequenceClassification"),
+       [](uint64_t v) {
+         return Bundle{{"input_ids", Ids(kVocabulary, 1, v)}, {"labels", RowLabels(3, 2, v)}};
+       }},
+      {"bert_tokens", BertConfig("bert", "BertForTokenClassification"),
+       [](uint64_t v) {
+         return Bundle{{"input_ids", Ids(kVocabulary, 1, v)}, {"labels", Ids(3, 2, v)}};
+       }},
+      {"roberta_masked_lm", BertConfig("roberta", "RobertaForMaskedLM"), MaskedLmInputs},
+      {"roberta_sequence", BertConfig("roberta", "RobertaForSequenceClassification"),
+       [](uint64_t v) {
+         return Bundle{{"input_ids", Ids(kVocabulary, 1, v)}, {"labels", RowLabels(3, 2, v)}};
+       }},
+      {"vit_cls", VitConfig("cls"), ImageInputs},
+      {"vit_mean", VitConfig("mean"), ImageInputs},
+      {"t5", T5Config("relu", true), SourceTargetInputs},
+      {"t5_v1_1", T5Config("gated-gelu", false), SourceTargetInputs},
+  };
+  return *cases;
+}
+
+}  // namespace tessera
