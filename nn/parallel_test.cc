@@ -167,16 +167,18 @@ TEST_P(ParallelLayerTest, EmbeddingAndHead) {
           : Module(s),
             wte({.rows = 13, .width = 5, .init = Init::Normal(1)}, Scope{"wte", this, s.build}),
             wpe({.rows = 4, .width = 5, .init = Init::Normal(1)}, Scope{"wpe", this, s.build}),
-            head({.rows = 13, .width = 5, .init = Init::Normal(1)}, Scope{"head", this, s.build}) {}
+            head({.rows = 13, .width = 5, .init = Init::Normal(1)}, Scope{"head", this, s.build}),
+            bias(AddParameter("bias", head.BiasPlacement(), Init::Normal(1))) {}
       VocabParallelEmbedding wte;
       ReplicatedEmbedding wpe;
       VocabParallelHead head;
+      Parameter& bias;
     } lm(RootScope(world));
     const Tensor scale = Full({1}, 1.5, DType::kFloat64);
     CheckGradients(world, lm, scale, [&](const Tensor& s) {
       const Tensor positions = Reshape(Arange(4), {1, 4}).AsStrided({2, 4}, {0, 1}, 0);
       const Tensor h = Mul(Add(lm.wte.Forward(ids), lm.wpe.Forward(positions)), s);
-      const Tensor logits = lm.head.Forward(h);
+      const Tensor logits = lm.head.Forward(h, {}, lm.bias.tensor);
       EXPECT_EQ(lm.head.Gather(logits.Detach()).shape(), (Shape{2, 4, 13}));
       return CrossEntropy(logits, ids, lm.head.LossOptions({}));
     });
@@ -200,6 +202,11 @@ TEST_P(ParallelLayerTest, TransformerBlocks) {
                     .weight_init = Init::Normal(0.5),
                     .output_init = Init::Normal(0.5)};
       config.pre_norm = pre_norm;
+      // Post-norm as BERT has it: q, k and v apart, the feed-forward part under the block's name.
+      if (!pre_norm) {
+        config.attention.qkv_names = {"self.query", "self.key", "self.value"};
+        config.mlp_name = "";
+      }
       TransformerBlock block(config, RootScope(world));
       const ForwardContext context = {.seed = 1, .step = 2, .sequence_length = 4};
       const Tensor x = RandomTensor({2, 4, 9}, 5);

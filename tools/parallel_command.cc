@@ -24,7 +24,11 @@ absl::Status RunOnRanks(const dist::World& world, const std::function<absl::Stat
   if (world.size == 1) return body();
   const absl::Status status = Guarded(body);
   if (status.ok()) return status;
-  if (train::IsAgreed(status)) return world.rank == 0 ? status : AlreadyReported(status);
+  if (train::IsAgreed(status)) {
+    if (world.rank == 0) ReportFailure(status);
+    world.communicator->Barrier();  // the first rank to end takes the others with it
+    return AlreadyReported(status);
+  }
   const absl::Status named(status.code(), ToAbsl(Concat("rank ", world.rank, ": ", Message(status))));
   world.Abort(ReportFailure(named));
 }

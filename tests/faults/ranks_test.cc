@@ -126,7 +126,7 @@ TEST_F(RanksTest, AnyRankKilledAtAnyMoment) {
   std::uniform_real_distribution<double> moment(0.0, 0.7 * duration_.count());
   int finished = 0;
   for (int kills = 0; kills < kKills;) {
-    Process job(kRanks, Train("killed", {"--resume"}), root_ + "/killed");
+    Process job(kRanks, Train("killed", {"--resume"}), root_ + "/killed", /*quiet=*/false);
     if (!job.EndsWithin(Seconds(moment(random)))) {
       const std::vector<pid_t> ranks = job.Ranks();
       if (ranks.empty()) {  // not all started yet
@@ -134,9 +134,13 @@ TEST_F(RanksTest, AnyRankKilledAtAnyMoment) {
         job.Wait();
         continue;
       }
-      kill(ranks[random() % kRanks], SIGKILL);
+      const auto victim = random() % kRanks;
+      kill(ranks[victim], SIGKILL);
       ASSERT_TRUE(job.EndsWithin(Seconds(30))) << "the job went on after a rank was killed";
-      kills += job.ExitCode() != 0;
+      if (job.ExitCode() == 0) continue;  // it had ended already
+      ++kills;
+      const std::string named = "process rank " + std::to_string(victim);
+      EXPECT_NE(job.Errors().find(named), std::string::npos) << job.Errors();
       ExpectGone(ranks);
       continue;
     }

@@ -53,14 +53,13 @@ Process::Process(const std::vector<std::string>& arguments, const std::string& l
   Start(std::move(command), file_bytes);
 }
 
-Process::Process(int ranks, const std::vector<std::string>& arguments, const std::string& log)
-    : Process(std::vector<Part>{{ranks, arguments, 0}}, log) {}
+Process::Process(int ranks, const std::vector<std::string>& arguments, const std::string& log,
+                 bool quiet)
+    : Process(std::vector<Part>{{ranks, arguments, 0}}, log, quiet) {}
 
-Process::Process(const std::vector<Part>& parts, const std::string& log) : log_(log) {
-  // Quiet: what mpirun adds about a rank that failed is not what is tested. The sessions of Open
-  // MPI need a short path.
+Process::Process(const std::vector<Part>& parts, const std::string& log, bool quiet) : log_(log) {
+  // The sessions of Open MPI need a short path.
   std::vector<std::string> command = {"mpirun",
-                                      "--quiet",
                                       "--allow-run-as-root",
                                       "--oversubscribe",
                                       "--bind-to",
@@ -71,6 +70,7 @@ Process::Process(const std::vector<Part>& parts, const std::string& log) : log_(
                                       "--mca",
                                       "mpi_yield_when_idle",
                                       "1"};
+  if (quiet) command.push_back("--quiet");
   for (const Part& part : parts) {
     if (ranks_ > 0) command.push_back(":");
     ranks_ += part.ranks;

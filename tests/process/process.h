@@ -25,14 +25,16 @@ class Process {
   Process(const std::vector<std::string>& arguments, const std::string& log,
           rlim_t file_bytes = RLIM_INFINITY);
   // The same command on `ranks` ranks of this machine, however many cores it has.
-  Process(int ranks, const std::vector<std::string>& arguments, const std::string& log);
+  // `quiet` leaves out what mpirun itself says about ranks that fail.
+  Process(int ranks, const std::vector<std::string>& arguments, const std::string& log,
+          bool quiet = true);
   // Ranks that differ, in the order of the parts.
   struct Part {
     int ranks = 1;
     std::vector<std::string> arguments;
     int file_kib = 0;  // no file may grow beyond; 0: no limit
   };
-  Process(const std::vector<Part>& parts, const std::string& log);
+  Process(const std::vector<Part>& parts, const std::string& log, bool quiet = true);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
