@@ -6,7 +6,9 @@
 
 #include "core/thread_communicator.h"
 #include "nn/activation.h"
+#include "nn/cross_attention.h"
 #include "nn/embedding.h"
+#include "nn/relative_position.h"
 #include "nn/transformer_block.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
@@ -217,6 +219,78 @@ TEST_P(ParallelLayerTest, TransformerBlocks) {
                      [&](const Tensor& in) { return block.Forward(in, {}, context); });
     });
   }
+}
+
+TEST_P(ParallelLayerTest, CrossAttentionAndRelativePositions) {
+  // A decoder's layer as T5's: relative positions, attention to a memory, a gated feed-forward
+  // part.
+  class DecoderLayer : public Module {
+   public:
+    explicit DecoderLayer(const Scope& scope)
+        : Module(scope),
+          bias({.num_buckets = 4, .max_distance = 5, .num_heads = 3, .init = Init::Normal(1)},
+               Child("bias")),
+          self(Config(), Child("self")),
+          cross(Config(), Child("cross")),
+          mlp({.hidden_size = 8,
+               .inner_size = 10,
+               .activation = *FindActivation("gelu_new"),
+               .bias = false,
+               .weight_init = Init::Normal(0.5),
+               .output_init = Init::Normal(0.5),
+               .gate_name = "wi_0",
+               .up_name = "wi_1",
+               .down_name = "wo"},
+              Child("mlp")) {}
+
+    Tensor Forward(const Tensor& x) {
+      return Call(x, [&] {
+        const int64_t tokens = x.size(1);
+        Tensor values;
+        {
+          const NoGrad no_grad;
+          values = bias.Forward(tokens, tokens);
+        }
+        AttentionMasks masks;
+        masks.bias = bias.ForLayer(bias.weight(), values, tokens, tokens);
+        const Tensor h = Add(x, self.Forward(x, masks, {}));
+        const Tensor memory = CopyToGroup(Mul(x, 0.7), build().tensor_parallel);
+        return mlp.Forward(Add(h, cross.Forward(h, memory, {}, {})), {});
+      });
+    }
+
+   private:
+    static SelfAttentionConfig Config() {
+      return {.hidden_size = 8,
+              .num_heads = 3,
+              .head_dim = 5,
+              .scale = 1.0,
+              .weight_init = Init::Normal(0.4),
+              .output_init = Init::Normal(0.4),
+              .qkv_bias = false,
+              .output_bias = false,
+              .qkv_names = {"q", "k", "v"},
+              .output_name = "o"};
+    }
+    RelativePositionBias bias;
+    SelfAttention self;
+    CrossAttention cross;
+    Mlp mlp;
+  };
+
+  const Tensor x = RandomTensor({2, 4, 8}, 5);
+  std::vector<double> plain;
+  {
+    DecoderLayer layer(RootScope(nullptr));
+    plain = layer.Forward(x).ToVector<double>();
+  }
+  RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+    DecoderLayer layer(RootScope(world));
+    const std::vector<double> y = layer.Forward(x).ToVector<double>();
+    ASSERT_EQ(y.size(), plain.size());
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], plain[i], 1e-10);
+    CheckGradients(world, layer, x, [&](const Tensor& in) { return layer.Forward(in); });
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ParallelLayerTest, testing::Values(1, 2, 3, 4));

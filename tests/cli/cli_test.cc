@@ -362,7 +362,7 @@ TEST_F(CliTest, TrainAndEvalRefuseWhatTheyCannotUse) {
   ExpectError(train({"--data", Write("invalid", "ab\xff")}), 2, "invalid: ");
   ExpectError(train({"--data", text, "--lr", "fast"}), 2, "lr must be a number");
   ExpectError(train({"--data", text, "--lr", "-1"}), 2, "lr");
-  ExpectError(train({"--data", text, "--learning-rate", "1"}), 2, "unknown flag '--learning-rate'");
+  ExpectError(train({"--data", text, "--learning-pace", "1"}), 2, "unknown flag '--learning-pace'");
   ExpectError(train({"--data", text, "--config", Write("c.json", R"({"max_stepz": 1})")}), 2,
               "unknown key 'max_stepz'; did you mean 'max_steps'?");
   ExpectError(train({"--data", text, "--config", Write("d.json", "{")}), 2, "d.json");
