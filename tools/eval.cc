@@ -47,6 +47,7 @@ absl::Status RunEval(const EvalFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<models::Model> model,
       models::LoadModel(flags.model, {.build = build, .require_weights = true}));
+  TESSERA_RETURN_IF_ERROR(train::CheckIsCausal(*model));
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (!data::IndexedDatasetPrefix(flags.data)) {
     TESSERA_ASSIGN_OR_RETURN(

@@ -170,11 +170,13 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
       ->type_name("DIR")
       ->required();
   command
-      ->add_option("--prompt", flags->prompt, "the text to continue, printed with its continuation; or an encoder's source")
+      ->add_option("--prompt", flags->prompt,
+                   "the text to continue, printed with its continuation; or an encoder's source")
       ->type_name("TEXT");
   command
-      ->add_option("--ids", flags->ids,
-                   "token ids instead of a prompt: prints all ids (an encoder-decoder's: the new ones)")
+      ->add_option(
+          "--ids", flags->ids,
+          "token ids instead of a prompt: prints all ids (an encoder-decoder's: the new ones)")
       ->type_name("1,2,3");
   command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
       ->type_name("DIR");

@@ -29,7 +29,8 @@ absl::Status RunOnRanks(const dist::World& world, const std::function<absl::Stat
     world.communicator->Barrier();  // the first rank to end takes the others with it
     return AlreadyReported(status);
   }
-  const absl::Status named(status.code(), ToAbsl(Concat("rank ", world.rank, ": ", Message(status))));
+  const absl::Status named(status.code(),
+                           ToAbsl(Concat("rank ", world.rank, ": ", Message(status))));
   world.Abort(ReportFailure(named));
 }
 

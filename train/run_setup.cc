@@ -152,6 +152,7 @@ absl::Status BuildTheModel(const models::Preset* preset, const dist::Mesh& mesh,
     TESSERA_ASSIGN_OR_RETURN(setup->model, models::LoadModel(config.model, load));
   }
   models::Model& model = *setup->model;
+  TESSERA_RETURN_IF_ERROR(CheckIsCausal(model));
   if (setup->tokenizer != nullptr && setup->tokenizer->vocab_size() > model.vocab_size()) {
     return InvalidArgument("the tokenizer's ", setup->tokenizer->vocab_size(),
                            " ids do not fit the model's vocabulary of ", model.vocab_size());
@@ -213,6 +214,14 @@ absl::Status CompareConfigurations(const std::vector<std::string>& all) {
 }
 
 }  // namespace
+
+absl::Status CheckIsCausal(const models::Model& model) {
+  if (model.num_cache_layers() > 0 && !model.decoder_start()) return absl::OkStatus();
+  return InvalidArgument(
+      "a '", model.config().value("model_type", ""),
+      "' model is no causal language model, which is what this version trains and "
+      "evaluates from the command line");
+}
 
 absl::StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world) {
   const dist::Mesh whole(world, {});

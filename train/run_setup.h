@@ -40,6 +40,9 @@ absl::StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& 
 // Collective over the mesh's world; a failure of any rank is every rank's (train/agreement.h).
 absl::StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {});
 
+// Whether a model learns from running text: a causal language model. Others are named.
+absl::Status CheckIsCausal(const models::Model& model);
+
 // One dataset of whole documents, as `tessera eval` uses it.
 absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenEvaluationData(
     const std::string& data, const data::Tokenizer* tokenizer, const std::string& cache_prefix,
