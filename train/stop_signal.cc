@@ -1,15 +1,24 @@
 #include "train/stop_signal.h"
 
+#include <atomic>
+#include <csignal>
+#include <mutex>
+
 namespace tessera::train {
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
-volatile std::sig_atomic_t first_signal = 0;
+std::atomic<int> first_signal = 0;  // without a lock: a handler writes it
+static_assert(std::atomic<int>::is_always_lock_free);
+
+std::mutex mutex;  // of what follows: ranks may be threads
 int living_objects = 0;
+struct sigaction previous[3];
 
 void Remember(int signal) {
-  if (first_signal == 0) first_signal = signal;
+  int none = 0;
+  first_signal.compare_exchange_strong(none, signal);
   // A step may take long: who asks twice does not want to wait.
   if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
@@ -17,18 +26,20 @@ void Remember(int signal) {
 }  // namespace
 
 StopSignals::StopSignals() {
+  const std::lock_guard<std::mutex> lock(mutex);
   if (living_objects++ > 0) return;
   first_signal = 0;
   struct sigaction action = {};
   action.sa_handler = Remember;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &action, &previous_[i]);
+  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &action, &previous[i]);
 }
 
 StopSignals::~StopSignals() {
+  const std::lock_guard<std::mutex> lock(mutex);
   if (--living_objects > 0) return;
-  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &previous_[i], nullptr);
+  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &previous[i], nullptr);
 }
 
 int StopSignals::received() const { return first_signal; }

@@ -3,12 +3,11 @@
 //   StopSignals signals;                    // installs handlers, restores the old ones at the end
 //   if (signals.received() != 0) ...        // the number of the first one
 //
-// A second SIGINT ends the process at once, as if no handler were there. Objects may nest: the
-// outermost installs and restores, and all see the same signal. For one thread.
+// A second SIGINT ends the process at once, as if no handler were there. Several objects may live
+// at once, on any threads: the first installs, the last restores, and all see the same signal.
 #ifndef TESSERA_TRAIN_STOP_SIGNAL_H_
 #define TESSERA_TRAIN_STOP_SIGNAL_H_
 
-#include <csignal>
 #include <string>
 
 namespace tessera::train {
@@ -23,9 +22,6 @@ class StopSignals {
   int received() const;
   // "SIGINT", ...
   static std::string Name(int signal);
-
- private:
-  struct sigaction previous_[3];
 };
 
 }  // namespace tessera::train
