@@ -1,5 +1,5 @@
-// Whole optimizer steps of a preset on random tokens, timed on request: the side of Tessera in
-// bench/train_gpt2.py.
+// Whole optimizer steps of a preset on random inputs, timed on request: the side of Tessera in
+// bench/train_step.py.
 //
 //   bazel build //bench:train_step
 //   echo 5 | bazel-bin/bench/train_step --dropout 0.1
@@ -43,6 +43,7 @@ struct Flags {
   int threads = 2;
   double bucket_cap_mb = 25;
   bool overlap = true;
+  bool print_config = false;
 };
 
 Tensor RandomIds(const Shape& shape, int64_t vocab, uint64_t seed) {
@@ -56,6 +57,38 @@ Tensor RandomIds(const Shape& shape, int64_t vocab, uint64_t seed) {
   return ids;
 }
 
+// What the family trains on: next tokens, every seventh token masked (about 15 %), pictures with a
+// label each, or sources with targets of a quarter of their length.
+models::Bundle RandomInputs(const models::Model& model, const Flags& flags) {
+  const std::string type = model.config().at("model_type").get<std::string>();
+  if (type == "vit") {
+    const auto& config = model.config();
+    const auto size = [&](const char* key) { return config.at(key).get<int64_t>(); };
+    const Tensor pixels =
+        Empty({flags.batch, size("num_channels"), size("image_size"), size("image_size")},
+              DType::kFloat32);
+    FillNormal(pixels.data<float>(), pixels.numel(), NoiseKey(3, "pixels", 0, 0), 0, {});
+    return {{"pixel_values", pixels}, {"labels", RandomIds({flags.batch}, 10, 2)}};
+  }
+  const Tensor ids = RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 1);
+  if (type == "t5") {
+    const Shape targets = {flags.batch, std::max<int64_t>(1, flags.tokens / 4)};
+    return {{"input_ids", ids}, {"labels", RandomIds(targets, model.vocab_size(), 2)}};
+  }
+  const Tensor targets = RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 2);
+  if (type != "bert" && type != "roberta") return {{"input_ids", ids}, {"targets", targets}};
+  for (int64_t i = 0; i < targets.numel(); ++i) {
+    if (i % 7 != 0) targets.data<int64_t>()[i] = -100;
+  }
+  return {{"input_ids", ids}, {"labels", targets}};
+}
+
+int64_t CountTargets(const models::Bundle& inputs) {
+  const Tensor& targets = inputs.has("targets") ? inputs.at("targets") : inputs.at("labels");
+  const std::vector<int64_t> all = targets.ToVector<int64_t>();
+  return std::ssize(all) - std::count(all.begin(), all.end(), -100);
+}
+
 class Steps {
  public:
   Steps(models::Model& model, const Flags& flags, const dist::Group& world)
@@ -63,8 +96,8 @@ class Steps {
         world_(world),
         parameters_(train::OptimizedParameters(model)),
         optimizer_(optim::SplitByDecay(parameters_, {.weight_decay = 0.1}), {.lr = 1e-4}),
-        ids_(RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 1)),
-        targets_(RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 2)) {
+        inputs_(RandomInputs(model, flags)),
+        targets_(CountTargets(inputs_)) {
     if (world->size() == 1) return;
     std::vector<dist::ReducedLeaf> leaves;
     for (const optim::Parameter& p : parameters_) {
@@ -83,9 +116,8 @@ class Steps {
     options.keep_logits = false;
     if (reducer_ != nullptr) reducer_->BeginStep(1);
     if (reducer_ != nullptr) reducer_->BeginMicroBatch(0);
-    const Tensor loss =
-        model_.Run({{"input_ids", ids_}, {"targets", targets_}}, options).at("loss");
-    const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_.numel() * world_->size()));
+    const Tensor loss = model_.Run(inputs_, options).at("loss");
+    const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_ * world_->size()));
     Backward(mean);
     if (reducer_ != nullptr) reducer_->Finish();
     const optim::ClipResult clipped = optim::ClipGradNorm(parameters_, {.max_norm = 1.0});
@@ -99,8 +131,8 @@ class Steps {
   const dist::Group world_;
   std::vector<optim::Parameter> parameters_;
   optim::AdamW optimizer_;
-  Tensor ids_;
-  Tensor targets_;
+  models::Bundle inputs_;
+  int64_t targets_;
   std::unique_ptr<dist::GradientReducer> reducer_;
   uint64_t step_ = 0;
 };
@@ -148,6 +180,7 @@ int Run(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads")->check(CLI::PositiveNumber);
   app.add_option("--bucket-cap-mb", flags.bucket_cap_mb, "megabytes of gradients per message");
   app.add_option("--overlap", flags.overlap, "send while the backward pass runs");
+  app.add_flag("--print-config", flags.print_config, "print the preset's config.json, and end");
   CLI11_PARSE(app, argc, argv);
 
   const models::Preset* preset = models::FindPreset(flags.model);
@@ -156,6 +189,10 @@ int Run(int argc, char** argv) {
     std::fprintf(stderr, "error: no preset '%s', or no dtype '%s'\n", flags.model.c_str(),
                  flags.dtype.c_str());
     return 2;
+  }
+  if (flags.print_config) {
+    std::printf("%s\n", preset->config.dump().c_str());
+    return 0;
   }
   const auto world = dist::OpenWorld({});
   if (!world.ok()) {

@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
   config.log_interval = 50;
   auto setup = tessera::train::PrepareRun(config);
   if (!setup.ok()) return std::fprintf(stderr, "error: %s\n", setup.status().ToString().c_str()), 2;
-  tessera::train::Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data);
+  tessera::train::Trainer trainer(setup->config, *setup->model, setup->data);
   const auto result = trainer.Train();
   if (!result.ok())
     return std::fprintf(stderr, "error: %s\n", result.status().ToString().c_str()), 1;

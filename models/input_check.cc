@@ -14,17 +14,24 @@ absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit
   return absl::OkStatus();
 }
 
-absl::Status CheckTokenInputs(const std::string& source, const Model& model,
-                              const std::vector<std::string>& like_ids, Bundle* inputs) {
-  if (!inputs->has("input_ids")) return InvalidArgument(source, ": 'input_ids' is missing");
-  const Shape shape = inputs->at("input_ids").shape();
-  if (shape.ndim() != 2 || shape.numel() == 0) {
-    return InvalidArgument(source, ": 'input_ids' has shape ", shape,
+absl::Status CheckInputIds(const std::string& source, const Model& model, const Bundle& inputs) {
+  if (!inputs.has("input_ids")) return InvalidArgument(source, ": 'input_ids' is missing");
+  const Tensor& ids = inputs.at("input_ids");
+  if (ids.ndim() != 2 || ids.numel() == 0) {
+    return InvalidArgument(source, ": 'input_ids' has shape ", ids.shape(),
                            "; it must be [batch, tokens], neither of them 0");
   }
-  std::vector<std::string> names = {"input_ids"};
-  names.insert(names.end(), like_ids.begin(), like_ids.end());
-  for (const std::string& name : names) {
+  if (IsFloating(ids.dtype())) {
+    return InvalidArgument(source, ": 'input_ids' must hold integers");
+  }
+  return CheckRange(source + ": 'input_ids'", ids, model.vocab_size(), 0, "vocabulary");
+}
+
+absl::Status CheckTokenInputs(const std::string& source, const Model& model,
+                              const std::vector<std::string>& like_ids, Bundle* inputs) {
+  TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
+  const Shape shape = inputs->at("input_ids").shape();
+  for (const std::string& name : like_ids) {
     if (!inputs->has(name)) continue;
     const Tensor& t = inputs->at(name);
     if (name == "position_ids" && t.shape() == Shape{1, shape[1]}) {
@@ -37,8 +44,6 @@ absl::Status CheckTokenInputs(const std::string& source, const Model& model,
       return InvalidArgument(source, ": '", name, "' must hold integers");
     }
   }
-  TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'input_ids'", inputs->at("input_ids"),
-                                     model.vocab_size(), 0, "vocabulary"));
   const int64_t positions = model.max_positions();
   if (positions == 0) return absl::OkStatus();
   if (inputs->has("position_ids")) {

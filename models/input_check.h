@@ -18,6 +18,9 @@ namespace tessera::models {
 absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
                         const char* meaning);
 
+// `input_ids` must be there, [batch, tokens] integers within the vocabulary.
+absl::Status CheckInputIds(const std::string& source, const Model& model, const Bundle& inputs);
+
 // `input_ids` must be there, [batch, tokens] integers within the vocabulary and no longer than the
 // model's positions. Each of `like_ids` that is there must be integers (an attention mask may be
 // floating) of the same shape; `position_ids` of one row stands for every row.

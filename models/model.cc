@@ -62,7 +62,7 @@ bool Model::HasBlock(int block) const {
 
 nn::ForwardContext ContextFor(const Bundle& in, const RunOptions& options) {
   nn::ForwardContext context = options.context;
-  context.sequence_length = in.at("position_ids").size(1);
+  context.sequence_length = in.at("position_ids").size(-1);
   return context;
 }
 

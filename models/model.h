@@ -56,6 +56,12 @@ class Bundle {
   std::vector<std::pair<std::string, Tensor>> entries_;
 };
 
+// What a decoder is told of a text beside its tokens.
+struct TextLayout {
+  int64_t prefix_length = 0;                    // so many tokens at the front see one another
+  std::vector<std::vector<int64_t>> positions;  // of every token, by coordinate
+};
+
 struct RunOptions {
   nn::ForwardContext context = {};
   LossReduction loss_reduction = LossReduction::kMean;
@@ -87,6 +93,17 @@ class Model : public nn::Module {
   virtual int num_cache_layers() const { return 0; }
   // The token that a decoder beside an encoder begins with; none for models without encoder.
   virtual std::optional<int64_t> decoder_start() const { return std::nullopt; }
+  // What generation begins with for a prompt: families whose texts need some tokens add them.
+  // InvalidArgument for a prompt that cannot be continued.
+  virtual absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const {
+    return prompt;
+  }
+  // Of a text that begins with a prepared prompt; decoding then passes `position_ids` [B, N, T]
+  // (all N coordinates) and `prefix_length` [B] int32. nullopt: positions count from 0, and tokens
+  // see those before them.
+  virtual std::optional<TextLayout> LayoutOf(const std::vector<int64_t>& /*text*/) const {
+    return std::nullopt;
+  }
   // What the decoder reads of a source: `Run` then takes it with `decoder_input_ids`, in place of
   // `input_ids`. Throws Error for models without encoder.
   virtual Bundle Encode(Bundle in, const RunOptions& options);

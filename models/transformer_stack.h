@@ -9,6 +9,11 @@
 
 namespace tessera::models {
 
+// `hidden` [B, T, C] becomes what the block makes of it under `masks`, with options.cache as layer
+// `layer` of it. With `recompute` its activations are computed again in the backward pass.
+Bundle RunTransformerBlock(nn::TransformerBlock& block, const nn::AttentionMasks& masks, Bundle in,
+                           const RunOptions& options, bool recompute, int layer = 0);
+
 // `hidden` [B, T, C] becomes what the block makes of it; keys where `attention_mask` [B, T] is 0
 // are not seen. With `recompute` its activations are computed again in the backward pass.
 Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,

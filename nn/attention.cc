@@ -2,8 +2,11 @@
 
 #include <functional>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "ops/attention/attention.h"
+#include "ops/rotary/rotary.h"
 #include "ops/view/view.h"
 
 namespace tessera::nn {
@@ -25,13 +28,14 @@ Share HeadShare(const SelfAttentionConfig& config, const Group& group) {
 
 LinearConfig ProjectionConfig(const SelfAttentionConfig& config, int64_t parts) {
   const int64_t inner = config.num_heads * HeadDim(config);
-  const FeatureBlock heads = {inner, HeadDim(config)};
+  std::vector<FeatureBlock> blocks(static_cast<size_t>(parts), {inner, HeadDim(config)});
+  if (config.qkv_by_head) blocks = {{parts * inner, parts * HeadDim(config)}};
   return {.in_features = config.hidden_size,
           .out_features = parts * inner,
           .bias = config.qkv_bias,
           .layout = config.layout,
           .weight_init = config.weight_init,
-          .blocks = std::vector<FeatureBlock>(static_cast<size_t>(parts), heads)};
+          .blocks = std::move(blocks)};
 }
 
 LinearConfig OutputConfig(const SelfAttentionConfig& config) {
@@ -80,6 +84,11 @@ std::vector<Tensor> SelfAttention::Project(const Tensor& h_BTC, const ForwardCon
   const auto split = [&](const Tensor& x, int64_t count) {
     return Transpose(Reshape(x, {x.size(0), x.size(1), count, head_dim_}), 1, 2);
   };
+  if (qkv_.size() == 1 && config_.qkv_by_head) {
+    const Tensor x_BTF = qkv_[0]->Forward(h_BTC, context);
+    const Tensor by_head = Reshape(x_BTF, {x_BTF.size(0), x_BTF.size(1), h, 3 * head_dim_});
+    return Split(Transpose(by_head, 1, 2), {head_dim_, head_dim_, head_dim_}, 3);
+  }
   if (qkv_.size() == 1) {
     return Split(split(qkv_[0]->Forward(h_BTC, context), 3 * h), {h, h, h}, 1);
   }
@@ -93,8 +102,13 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
                               const ForwardContext& context, KeyValueCache* cache, int layer) {
   return Call(h_BTC, [&] {
     const std::vector<Tensor> q_k_v_BHTD = Project(h_BTC, context);
+    Tensor q = q_k_v_BHTD[0];
     Tensor k = q_k_v_BHTD[1];
     Tensor v = q_k_v_BHTD[2];
+    if (masks.rotary_positions.defined()) {
+      q = Rotary(q, masks.rotary_positions);
+      k = Rotary(k, masks.rotary_positions);
+    }
 
     AttentionOptions options;
     options.scale = config_.scale;
@@ -102,6 +116,7 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
     options.key_padding = masks.key_padding;
     options.query_document = masks.document;
     options.key_document = masks.document;
+    options.prefix_length = masks.prefix_length;
     options.bias = masks.bias;
     if (cache != nullptr) {
       std::tie(k, v) = cache->Append(layer, k, v);
@@ -115,7 +130,7 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
       options.head_begin = heads_.begin;
       options.heads_total = config_.num_heads;
     }
-    const Tensor o_BHTD = Attention(q_k_v_BHTD[0], k, v, options).output;
+    const Tensor o_BHTD = Attention(q, k, v, options).output;
     const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2),
                                   {o_BHTD.size(0), o_BHTD.size(2), heads_.count * head_dim_});
     return resid_dropout_.Forward(output_.Forward(merged), context);

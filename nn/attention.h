@@ -33,6 +33,9 @@ struct SelfAttentionConfig {
   bool qkv_bias = true;
   bool output_bias = true;
   std::string qkv_name = "c_attn";
+  // The fused projection's features go head by head, each with its q, k and v (ChatGLM), instead of
+  // all heads' q, then k, then v.
+  bool qkv_by_head = false;
   // Three names: q, k and v are layers of their own (BERT, ViT) instead of the fused one.
   std::vector<std::string> qkv_names = {};
   std::string output_name = "c_proj";
@@ -45,11 +48,15 @@ Share HeadShare(const SelfAttentionConfig& config, const Group& group);
 LinearConfig ProjectionConfig(const SelfAttentionConfig& config, int64_t parts);
 LinearConfig OutputConfig(const SelfAttentionConfig& config);
 
-// Which keys count, beyond causality; undefined tensors mask nothing.
+// Which keys count, and where tokens stand; undefined tensors mask and change nothing.
 struct AttentionMasks {
   Tensor key_padding = {};  // [B, Tk] bool: keys that count (Tk includes cached ones)
   Tensor document = {};     // [B, T] int32: tokens see their own document only; without cache
-  Tensor bias;  // [B or 1, this rank's heads, T, Tk], added to the scores (relative positions)
+  // [B] int32: keys before it are seen by every query, causal or not (prefix language models)
+  Tensor prefix_length = {};
+  Tensor bias = {};  // [B or 1, this rank's heads or 1, T, Tk], added to the scores
+  // [B, T] or [B, N, T] int64: queries and keys are rotated by them (ops/rotary/rotary.h)
+  Tensor rotary_positions = {};
 };
 
 class SelfAttention : public Module {

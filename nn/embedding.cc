@@ -1,5 +1,11 @@
 #include "nn/embedding.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.h"
+#include "ops/cast/cast.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
 #include "ops/matmul/matmul.h"
 
@@ -27,7 +33,20 @@ VocabParallelEmbedding::VocabParallelEmbedding(const EmbeddingConfig& config, co
 VocabParallelEmbedding::VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope)
     : Module(scope), config_(shared.config_), weight_(AddTiedParameter("weight", shared.weight_)) {}
 
-Tensor VocabParallelEmbedding::Forward(const Tensor& ids) {
+namespace {
+
+// The same on every rank of a tensor-parallel group, all of which have the whole result.
+Tensor AddNoise(const Tensor& h_BTC, const RandomKey& key, double alpha) {
+  const double bound =
+      alpha / std::sqrt(static_cast<double>(h_BTC.numel() / std::max<int64_t>(h_BTC.size(0), 1)));
+  const Tensor noise = Empty(h_BTC.shape(), DType::kFloat32);
+  FillUniform(noise.data<float>(), noise.numel(), key, 0, {-bound, bound});
+  return Add(h_BTC, CopyTo(Cast(noise, h_BTC.dtype()), h_BTC.device()));
+}
+
+}  // namespace
+
+Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& context) {
   return Call(ids, [&] {
     const Group& group = build().tensor_parallel;
     const Share share = VocabShare(config_.rows, group);
@@ -35,7 +54,10 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids) {
                                    {.vocab_begin = share.begin,
                                     .global_vocab = config_.rows,
                                     .padding_idx = config_.padding_idx});
-    return ReduceFromGroup(local, group);
+    const Tensor h = ReduceFromGroup(local, group);
+    if (!training() || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
+    return AddNoise(h, NoiseKey(context.seed, path(), context.step, context.micro_batch),
+                    context.neftune_noise_alpha);
   });
 }
 

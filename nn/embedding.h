@@ -7,6 +7,10 @@
 //
 // The vocabulary is shared out over the tensor-parallel group by EvenShare, so any size goes; a
 // rank looks up the ids it has and the results are summed (Shoeybi et al. 2019).
+//
+// NEFTune (Jain et al. 2023, "Noisy Embeddings Improve Instruction Finetuning"): in training, with
+// neftune_noise_alpha > 0, what Forward gives of ids [B, T] has noise added, uniform in
+// +-alpha / sqrt(T * width), a function of the module's path, the step and the micro-batch.
 #ifndef TESSERA_NN_EMBEDDING_H_
 #define TESSERA_NN_EMBEDDING_H_
 
@@ -28,7 +32,7 @@ class VocabParallelEmbedding : public Module {
   // A second use of another embedding's table, which collects a gradient of its own.
   VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope);
   // int64 ids [...] to [..., width], whole on every rank. An id beyond the table throws Error.
-  Tensor Forward(const Tensor& ids);
+  Tensor Forward(const Tensor& ids, const ForwardContext& context = {});
   Parameter& weight() { return weight_; }
 
  private:

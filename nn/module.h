@@ -215,6 +215,8 @@ struct ForwardContext {
   uint64_t micro_batch = 0;  // index over accumulation and data-parallel ranks
   // Length of the whole sequence where the layers see a share of it (sequence parallelism).
   int64_t sequence_length = 0;
+  // NEFTune (nn/embedding.h); 0: no noise.
+  double neftune_noise_alpha = 0;
 };
 
 }  // namespace tessera::nn

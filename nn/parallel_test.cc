@@ -295,6 +295,44 @@ TEST_P(ParallelLayerTest, CrossAttentionAndRelativePositions) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ParallelLayerTest, testing::Values(1, 2, 3, 4));
 
+// Jain et al. 2023: uniform noise of the scale alpha / sqrt(tokens * width), in training only.
+TEST(EmbeddingNoiseTest, HasTheScaleOfNeftuneAndTheSameBitsOnEveryRank) {
+  const int64_t tokens = 64;
+  const int64_t width = 48;
+  const Tensor ids = Tensor::FromVector<int64_t>(std::vector<int64_t>(2 * tokens, 3), {2, tokens});
+  const ForwardContext context = {.seed = 5, .step = 2, .neftune_noise_alpha = 6.0};
+  const double bound = 6.0 / std::sqrt(static_cast<double>(tokens * width));
+  std::vector<double> expected;
+  for (const int ranks : {1, 3}) {
+    RunRanks(ranks, [&](const Group& world) {
+      VocabParallelEmbedding table({.rows = 7, .width = width},
+                                   Scope::Root({.seed = 1, .tensor_parallel = world}));
+      const std::vector<double> plain = table.Forward(ids).ToVector<double>();
+      const Tensor y = table.Forward(ids, context);
+      const std::vector<double> noisy = y.ToVector<double>();
+      double squares = 0;
+      double sum = 0;
+      for (size_t i = 0; i < plain.size(); ++i) {
+        const double noise = noisy[i] - plain[i];
+        ASSERT_LE(std::abs(noise), bound * 1.0001);
+        squares += noise * noise;
+        sum += noise;
+      }
+      const auto count = static_cast<double>(plain.size());
+      EXPECT_NEAR(std::sqrt(squares / count), bound / std::sqrt(3.0), 0.03 * bound);
+      EXPECT_NEAR(sum / count, 0.0, 0.03 * bound);
+      ForwardContext next = context;
+      next.step = 3;
+      EXPECT_NE(table.Forward(ids, next).ToVector<double>(), noisy);
+      table.Eval();
+      EXPECT_EQ(table.Forward(ids, context).ToVector<double>(), plain);
+      if (world->rank() != 0) return;
+      if (ranks == 1) expected = noisy;
+      EXPECT_EQ(noisy, expected);
+    });
+  }
+}
+
 TEST(SequenceParallelTest, BlockEqualsTheWholeOne) {
   TransformerBlockConfig config;
   config.attention = {.hidden_size = 8, .num_heads = 4, .residual_dropout = 0.3};

@@ -1,7 +1,9 @@
 // A transformer block: attention and a feed-forward part, each with a norm and a residual.
 //
 // Pre-norm (GPT-2, ViT): x + attn(norm(x)), then x + mlp(norm(x)). Post-norm (BERT, the original
-// Vaswani et al. 2017): norm(x + attn(x)), then norm(x + mlp(x)).
+// Vaswani et al. 2017): norm(x + attn(x)), then norm(x + mlp(x)). With an alpha, as ChatGLM-6B has
+// it (the residual of DeepNet, Wang et al. 2022): n = norm(x), then alpha n + attn(n), and likewise
+// for the feed-forward part.
 #ifndef TESSERA_NN_TRANSFORMER_BLOCK_H_
 #define TESSERA_NN_TRANSFORMER_BLOCK_H_
 
@@ -18,6 +20,7 @@ struct TransformerBlockConfig {
   MlpConfig mlp;
   double norm_eps = 1e-5;
   bool pre_norm = true;
+  double alpha = 0.0;  // 0: as pre_norm says
   std::string attention_norm_name = "ln_1";
   std::string mlp_norm_name = "ln_2";
   std::string attention_name = "attn";
@@ -33,6 +36,7 @@ class TransformerBlock : public Module {
 
  private:
   const bool pre_norm_;
+  const double alpha_;
   LayerNorm attention_norm_;
   SelfAttention attention_;
   LayerNorm mlp_norm_;

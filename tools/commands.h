@@ -24,6 +24,7 @@ void AddLaunchCommand(CLI::App& app, CommandState& state);
 void AddModelsCommand(CLI::App& app, CommandState& state);
 void AddTokenizeCommand(CLI::App& app, CommandState& state);
 void AddTrainCommand(CLI::App& app, CommandState& state);
+void AddTrainTokenizerCommand(CLI::App& app, CommandState& state);
 
 }  // namespace tessera::tools
 

@@ -1,4 +1,4 @@
-// `tessera eval`: the loss of a model on text.
+// `tessera eval`: the loss of a model on data, and the metrics of its task.
 #include <unistd.h>
 
 #include <cmath>
@@ -6,10 +6,9 @@
 #include <string>
 
 #include "core/file.h"
-#include "data/dataset/indexed_dataset.h"
-#include "models/hub/load_model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/field_flags.h"
 #include "train/run_setup.h"
 #include "train/trainer.h"
 
@@ -18,14 +17,40 @@ namespace {
 
 struct EvalFlags {
   std::string model;
-  std::string data;
-  std::string tokenizer;
-  std::string json_key = "text";
-  int64_t seq_len = 0;
-  int64_t batch_size = 8;
   int64_t batches = 0;
+  FieldFlags fields;
   ComputeFlags compute;
 };
+
+// Keys of a run's configuration that an evaluation takes, under the same names.
+const char* const kKeys[] = {"data",
+                             "tokenizer",
+                             "task",
+                             "seq_len",
+                             "batch_size",
+                             "seed",
+                             "json_key",
+                             "mlm_probability",
+                             "whole_word_mask",
+                             "noise_density",
+                             "mean_noise_span_length",
+                             "sentence_mask_share",
+                             "document_mask_share",
+                             "text_column",
+                             "text_pair_column",
+                             "label_columns",
+                             "target_data",
+                             "source_column",
+                             "target_column",
+                             "source_prefix",
+                             "lower_case",
+                             "max_source_length",
+                             "max_target_length",
+                             "prompt_column",
+                             "response_column",
+                             "history_column",
+                             "predict_with_generate",
+                             "num_beams"};
 
 // A directory for the tokenised text, gone with the command.
 class ScratchDirectory {
@@ -42,60 +67,57 @@ class ScratchDirectory {
   std::string path_;
 };
 
-absl::Status RunEval(const EvalFlags& flags) {
-  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<models::Model> model,
-      models::LoadModel(flags.model, {.build = build, .require_weights = true}));
-  TESSERA_RETURN_IF_ERROR(train::CheckIsCausal(*model));
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  if (!data::IndexedDatasetPrefix(flags.data)) {
-    TESSERA_ASSIGN_OR_RETURN(
-        tokenizer, data::LoadTokenizer(flags.tokenizer.empty() ? flags.model : flags.tokenizer));
+// "loss 0.412345  perplexity 1.5104  accuracy 0.8211  samples 872".
+std::string Line(const train::RunSetup& setup, const train::EvaluationResult& found) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "loss %.6f", found.loss);
+  std::string line = text;
+  if (setup.data.seq_len > 0 && found.metrics.empty()) {
+    std::snprintf(text, sizeof(text), "  perplexity %.4f", std::exp(found.loss));
+    line += text;
   }
+  for (const auto& [name, value] : found.metrics.items()) {
+    std::snprintf(text, sizeof(text), " %.4f", value.get<double>());
+    line += "  " + name + text;
+  }
+  line += Concat("  samples ", setup.data.validation->size());
+  if (setup.data.seq_len > 0) line += Concat("  tokens per sample ", setup.data.seq_len);
+  return line + "\n";
+}
+
+absl::Status RunEval(const CLI::App& command, const EvalFlags& flags) {
   train::RunConfig config;
-  config.batch_size = flags.batch_size;
-  config.seq_len = flags.seq_len > 0 ? flags.seq_len : model->max_positions();
-  TESSERA_RETURN_IF_ERROR(config.Validate());
-  if (model->max_positions() > 0 && config.seq_len > model->max_positions()) {
-    return InvalidArgument("--seq-len ", config.seq_len, " is longer than the model's ",
-                           model->max_positions(), " positions");
-  }
+  config.model = flags.model;
+  TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   const ScratchDirectory scratch;
-  TESSERA_ASSIGN_OR_RETURN(
-      const auto dataset,
-      train::OpenEvaluationData(flags.data, tokenizer.get(), JoinPath(scratch.path(), "data"),
-                                config.seq_len, model->vocab_size(), flags.json_key));
-  train::Trainer trainer(config, *model, dataset, nullptr);
-  TESSERA_ASSIGN_OR_RETURN(const double loss, trainer.EvaluateLoss(*dataset, flags.batches));
-  char line[160];
-  std::snprintf(line, sizeof(line),
-                "loss %.6f  perplexity %.4f  samples %ld  tokens per sample %ld\n", loss,
-                std::exp(loss), dataset->size(), config.seq_len);
-  return WriteOut(line);
+  TESSERA_ASSIGN_OR_RETURN(const train::RunSetup setup,
+                           train::PrepareEvaluation(config, build, scratch.path()));
+  train::Trainer trainer(setup.config, *setup.model, setup.data);
+  TESSERA_ASSIGN_OR_RETURN(const train::EvaluationResult found,
+                           trainer.Evaluate(*setup.data.validation, flags.batches));
+  TESSERA_RETURN_IF_ERROR(WriteOut(Line(setup, found)));
+  if (setup.data.objective.metrics == nullptr) return absl::OkStatus();
+  for (const std::string& sample : setup.data.objective.metrics->Samples(*setup.model)) {
+    TESSERA_RETURN_IF_ERROR(WriteOut(sample + "\n"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 void AddEvalCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command = app.add_subcommand("eval", "the loss and perplexity of a model on text");
+  CLI::App* command = app.add_subcommand("eval", "the loss and the metrics of a model on data");
   auto flags = std::make_shared<EvalFlags>();
   command->add_option("--model", flags->model, "a model folder")->required()->type_name("DIR");
-  command->add_option("--data", flags->data, "a text file, a directory or an indexed dataset")
-      ->required()
-      ->type_name("PATH");
-  command->add_option("--tokenizer", flags->tokenizer, "a folder or 'byte' (the model's own)")
-      ->type_name("DIR");
-  command->add_option("--json-key", flags->json_key, "member of JSON lines that holds the text")
-      ->type_name("KEY");
-  command->add_option("--seq-len", flags->seq_len, "tokens per row (the model's positions)")
-      ->type_name("N");
-  command->add_option("--batch-size", flags->batch_size, "rows per forward pass (8)")
-      ->type_name("N");
+  for (const char* key : kKeys) flags->fields.Add(command, key);
+  command->get_option("--data")->required();
   command->add_option("--batches", flags->batches, "at most so many batches (all)")->type_name("N");
   AddComputeFlags(command, &flags->compute);
   command->footer("Example:\n  tessera eval --model runs/book/model --data other.txt");
-  command->callback([flags, &state] { state.run = [flags] { return RunEval(*flags); }; });
+  command->callback([command, flags, &state] {
+    state.run = [command, flags] { return RunEval(*command, *flags); };
+  });
 }
 
 }  // namespace tessera::tools

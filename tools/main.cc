@@ -23,6 +23,7 @@ void AddCommands(CLI::App& app, CommandState& state) {
   AddModelsCommand(app, state);
   AddForwardCommand(app, state);
   AddTokenizeCommand(app, state);
+  AddTrainTokenizerCommand(app, state);
   AddInspectCommand(app, state);
   AddLaunchCommand(app, state);
 }

@@ -1,7 +1,6 @@
 // `tessera train`: trains a model and writes it as a Hugging Face folder.
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <string>
 
 #include "core/file.h"
@@ -11,9 +10,9 @@
 #include "models/hub/save_model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/field_flags.h"
 #include "tools/parallel_command.h"
 #include "train/agreement.h"
-#include "train/config_aliases.h"
 #include "train/deepspeed_config.h"
 #include "train/run_setup.h"
 #include "train/stop_signal.h"
@@ -27,35 +26,8 @@ struct TrainFlags {
   std::string config;
   std::string deepspeed;
   std::string resume;
-  std::map<std::string, std::string> fields;  // by key: the flag's text
+  FieldFlags fields;
 };
-
-std::string FlagName(std::string_view key) {
-  std::string name = "--" + std::string(key);
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
-// "--tp,--tp-size,--model-parallel-size": a key's flag under all its names.
-std::string FlagNames(const std::string& key) {
-  std::string names = FlagName(key);
-  for (const train::ConfigAlias& alias : train::ConfigAliases()) {
-    const std::string name = FlagName(alias.name);
-    if (alias.key == key && ("," + names + ",").find("," + name + ",") == std::string::npos) {
-      names += "," + name;
-    }
-  }
-  return names;
-}
-
-absl::Status SetGivenFlags(const CLI::App& command, const TrainFlags& flags,
-                           train::RunConfig* config) {
-  for (const auto& [key, text] : flags.fields) {
-    if (command.count(FlagName(key)) == 0) continue;
-    TESSERA_RETURN_IF_ERROR(train::SetRunConfigField(config, key, text));
-  }
-  return absl::OkStatus();
-}
 
 // A DeepSpeed file counts data-parallel ranks: it is read once tp and pp are known.
 absl::Status ReadDeepSpeedFile(const std::string& path, int world_size, train::RunConfig* config) {
@@ -77,10 +49,10 @@ absl::StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainF
   if (!flags.config.empty()) {
     TESSERA_RETURN_IF_ERROR(train::ReadRunConfig(flags.config, &config));
   }
-  TESSERA_RETURN_IF_ERROR(SetGivenFlags(command, flags, &config));
+  TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
   if (!flags.deepspeed.empty()) {
     TESSERA_RETURN_IF_ERROR(ReadDeepSpeedFile(flags.deepspeed, world_size, &config));
-    TESSERA_RETURN_IF_ERROR(SetGivenFlags(command, flags, &config));
+    TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
   }
   if (!flags.model.empty()) config.model = flags.model;
   if (config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
@@ -107,6 +79,7 @@ absl::Status SaveTrainedModel(const train::RunSetup& setup, const dist::Mesh& me
       return dist::Unshard(p.tensor, p.placement, mesh.tp());
     };
     options.write = mesh.prints();
+    options.files = setup.data.files;
     TESSERA_RETURN_IF_ERROR(
         models::SaveModel(*setup.model, folder, setup.tokenizer.get(), options));
   }
@@ -122,9 +95,13 @@ absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptio
   TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh));
   TESSERA_RETURN_IF_ERROR(say(Concat(
       "model ", config.model, ": ", WithThousands(setup.model->ParameterCount()), " parameters; ",
-      WithThousands(setup.train_data->size()), " training samples of ", setup.config.seq_len,
-      " tokens", Ranks(mesh), "\nconfiguration: ", setup.config.ToJson().dump(), "\n")));
-  train::Trainer trainer(setup.config, *setup.model, setup.train_data, setup.val_data, mesh);
+      setup.task->name, " on ", WithThousands(setup.data.train->size()), " training samples",
+      setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "", Ranks(mesh),
+      "\nconfiguration: ", setup.config.ToJson().dump(), "\n")));
+  for (const std::string& line : setup.warnings) {
+    TESSERA_RETURN_IF_ERROR(say(Concat("warning: ", line, "\n")));
+  }
+  train::Trainer trainer(setup.config, *setup.model, setup.data, mesh);
   TESSERA_ASSIGN_OR_RETURN(const train::TrainResult result, trainer.Train(options));
   if (!result.stopped_by.empty()) {
     return say(Concat("stopped at step ", result.state.step, " of ", result.state.total_steps,
@@ -160,7 +137,7 @@ absl::Status RunTrain(const CLI::App& command, const TrainFlags& flags) {
 }  // namespace
 
 void AddTrainCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command = app.add_subcommand("train", "train a preset or a folder's model on text");
+  CLI::App* command = app.add_subcommand("train", "train a preset or a folder's model on data");
   auto flags = std::make_shared<TrainFlags>();
   command->add_option("model", flags->model, "a preset (`tessera models`) or a model folder")
       ->type_name("MODEL");
@@ -178,12 +155,7 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
   for (const train::RunConfigField& field : train::RunConfigFields()) {
     const std::string key(field.name);
     if (key == "model") continue;
-    std::string& text = flags->fields[key];
-    if (std::holds_alternative<bool train::RunConfig::*>(field.member)) {
-      command->add_flag(FlagNames(key), text, std::string(field.help) + " (or =false)");
-    } else {
-      command->add_option(FlagNames(key), text, std::string(field.help))->type_name("X");
-    }
+    flags->fields.Add(command, key);
   }
   command->footer(
       "Example:\n"

@@ -84,92 +84,6 @@ absl::Status UnknownKey(std::string_view name, const std::string& source) {
 
 }  // namespace
 
-const std::vector<RunConfigField>& RunConfigFields() {
-  static const auto* fields = new std::vector<RunConfigField>{
-      {"tokenizer", &RunConfig::tokenizer, "a folder, 'byte' or 'char' (default: the model's)"},
-      {"val_data", &RunConfig::val_data, "validation text, instead of val_fraction"},
-      {"val_fraction", &RunConfig::val_fraction, "share of the data, from its end, held out"},
-      {"json_key", &RunConfig::json_key, "member of JSON lines that holds the text"},
-      {"reset_at_documents", &RunConfig::reset_at_documents,
-       "restart positions and mask attention at document borders"},
-      {"max_steps", &RunConfig::max_steps, "optimizer steps (default: by epochs)"},
-      {"epochs", &RunConfig::epochs, "passes over the data"},
-      {"batch_size", &RunConfig::batch_size, "rows of one forward pass"},
-      {"gradient_accumulation_steps", &RunConfig::gradient_accumulation_steps,
-       "forward passes per optimizer step (default 1)"},
-      {"num_microbatches", &RunConfig::num_microbatches,
-       "another name for gradient_accumulation_steps"},
-      {"seq_len", &RunConfig::seq_len, "tokens per row (default: the model's positions)"},
-      {"shuffle", &RunConfig::shuffle, "visit the data in a random order"},
-      {"time_limit", &RunConfig::time_limit, "seconds after which the run saves and stops"},
-      {"optimizer", &RunConfig::optimizer, "adamw, adam or sgd"},
-      {"lr", &RunConfig::lr, "peak learning rate"},
-      {"betas", &RunConfig::betas, "Adam's decay rates, as 0.9,0.95"},
-      {"eps", &RunConfig::eps, "Adam's epsilon"},
-      {"momentum", &RunConfig::momentum, "momentum of sgd"},
-      {"weight_decay", &RunConfig::weight_decay, "decay of matrices; biases and norms have none"},
-      {"warmup_steps", &RunConfig::warmup_steps, "steps of linear warm-up"},
-      {"lr_schedule", &RunConfig::lr_schedule, "cosine, linear, constant or inverse_sqrt"},
-      {"min_lr", &RunConfig::min_lr, "where the schedule ends (default 0.1 lr)"},
-      {"max_grad_norm", &RunConfig::max_grad_norm, "gradient clipping; 0 is off"},
-      {"dropout", &RunConfig::dropout, "every dropout probability (default: the model's)"},
-      {"checkpoint_activations", &RunConfig::checkpoint_activations,
-       "recompute activations in the backward pass"},
-      {"seed", &RunConfig::seed, "seed of initialisation, data order and dropout"},
-      {"dtype", &RunConfig::dtype, "float32, bfloat16 or float16"},
-      {"device", &RunConfig::device, "cpu or cuda:0"},
-      {"threads", &RunConfig::threads, "CPU threads (default: all cores)"},
-      {"log_interval", &RunConfig::log_interval, "steps between rows of metrics"},
-      {"eval_interval", &RunConfig::eval_interval, "steps between evaluations (0: at the end)"},
-      {"eval_batches", &RunConfig::eval_batches, "batches per evaluation (0: all)"},
-      {"save_interval", &RunConfig::save_interval, "steps between checkpoints (0: at the end)"},
-      {"num_checkpoints", &RunConfig::num_checkpoints, "newest checkpoints kept"},
-      {"async_save", &RunConfig::async_save, "write checkpoints while training goes on"},
-      {"wall_clock_breakdown", &RunConfig::wall_clock_breakdown,
-       "add the milliseconds of each phase of a step to the metrics"},
-      {"log_level", &RunConfig::log_level, "debug, info, warning or error"},
-      {"log_level_replica", &RunConfig::log_level_replica, "the same for ranks that do not print"},
-      {"log_on_each_node", &RunConfig::log_on_each_node, "one rank of every host prints"},
-      {"loss_scale", &RunConfig::loss_scale, "fixed scale of float16's loss (0: dynamic)"},
-      {"initial_scale", &RunConfig::initial_scale, "dynamic loss scaling: the first scale"},
-      {"min_scale", &RunConfig::min_scale, "the least scale"},
-      {"growth_factor", &RunConfig::growth_factor, "what the scale grows by"},
-      {"backoff_factor", &RunConfig::backoff_factor, "what an overflow multiplies it by"},
-      {"growth_interval", &RunConfig::growth_interval, "steps without overflow until it grows"},
-      {"hysteresis", &RunConfig::hysteresis, "overflows tolerated before it shrinks"},
-      {"max_scale", &RunConfig::max_scale, "the greatest scale"},
-      {"tp", &RunConfig::tp, "tensor-parallel size"},
-      {"pp", &RunConfig::pp, "pipeline stages"},
-      {"zero", &RunConfig::zero, "ZeRO stage"},
-      {"sequence_parallel", &RunConfig::sequence_parallel, "sequence parallelism beside tp"},
-      {"cpu_offload", &RunConfig::cpu_offload, "optimizer states in host memory"},
-      {"deterministic", &RunConfig::deterministic,
-       "the same bits on any number of data-parallel ranks"},
-      {"env_type", &RunConfig::env_type,
-       "single, ddp, zero or zero+tp: refuse settings that do not fit (default: none)"},
-      {"bucket_cap_mb", &RunConfig::bucket_cap_mb,
-       "megabytes of gradients that ranks sum in one message"},
-      {"overlap_comm", &RunConfig::overlap_comm, "sum gradients while the backward pass runs"},
-      {"find_unused_parameters", &RunConfig::find_unused_parameters,
-       "parameters without gradient on some ranks count as zero there"},
-      {"static_graph", &RunConfig::static_graph,
-       "sum gradients in the order in which the first step brought them"},
-      {"check_reduction", &RunConfig::check_reduction,
-       "compare summed gradients over the ranks after every step"},
-      {"gradient_as_bucket_view", &RunConfig::gradient_as_bucket_view,
-       "gradients lie in the messages themselves"},
-      {"check_collectives", &RunConfig::check_collectives,
-       "compare every collective call over the ranks before it starts"},
-      {"collective_timeout", &RunConfig::collective_timeout,
-       "seconds after which a waiting collective ends the job"},
-      {"schedule", &RunConfig::schedule, "pipeline schedule"},
-      {"model", &RunConfig::model, "a preset or a folder"},
-      {"data", &RunConfig::data, "text file, directory or indexed dataset"},
-      {"out", &RunConfig::out, "directory of the run"},
-  };
-  return *fields;
-}
-
 const RunConfigField* FindRunConfigField(std::string_view name) {
   for (const RunConfigField& field : RunConfigFields()) {
     if (field.name == name) return &field;
@@ -247,6 +161,11 @@ absl::Status CheckRanges(const RunConfig& config) {
       {"loss_scale", 0},
       {"bucket_cap_mb", 1e-6},
       {"collective_timeout", 1e-3},
+      {"neftune_noise_alpha", 0},
+      {"max_source_length", 2},
+      {"max_target_length", 2},
+      {"num_beams", 1},
+      {"mean_noise_span_length", 1},
   };
   for (const auto& [key, least] : kLeast) {
     const double value = std::visit(
@@ -283,6 +202,21 @@ absl::Status RunConfig::Validate() const {
   if (!(val_fraction >= 0 && val_fraction < 1)) {
     return InvalidArgument("val_fraction must be in [0, 1), not ", val_fraction);
   }
+  for (const auto& [key, share] :
+       {std::pair{"mlm_probability", mlm_probability}, {"noise_density", noise_density}}) {
+    if (!(share > 0 && share < 1)) {
+      return InvalidArgument(key, " must be between 0 and 1, not ", share);
+    }
+  }
+  for (const auto& [key, share] :
+       {std::pair{"sentence_mask_share", sentence_mask_share},
+        {"document_mask_share", document_mask_share},
+        {"the sum of both", sentence_mask_share + document_mask_share}}) {
+    if (!(share >= 0 && share <= 1)) {
+      return InvalidArgument(key, " must be in [0, 1], not ", share);
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(Overrides().status());
   if (dropout >= 1) return InvalidArgument("dropout must be below 1, not ", dropout);
   if (betas.size() != 2 || !(betas[0] >= 0 && betas[0] < 1 && betas[1] >= 0 && betas[1] < 1)) {
     return InvalidArgument("betas must be two numbers in [0, 1)");
@@ -326,6 +260,28 @@ absl::Status RunConfig::ValidateFor(int world_size) const {
                            " micro-batches (gradient_accumulation_steps)");
   }
   return absl::OkStatus();
+}
+
+// A value is JSON (12, 0.1, true, [1, 2]), or else text.
+absl::StatusOr<Json> RunConfig::Overrides() const {
+  Json overrides = Json::object();
+  for (size_t begin = 0; begin < config_overrides.size();) {
+    size_t end = begin;
+    int depth = 0;  // of brackets: a list has commas of its own
+    for (; end < config_overrides.size() && (depth > 0 || config_overrides[end] != ','); ++end) {
+      depth += config_overrides[end] == '[' ? 1 : config_overrides[end] == ']' ? -1 : 0;
+    }
+    const std::string part = config_overrides.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t equals = part.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return InvalidArgument("config_overrides: '", part, "' is not of the form key=value");
+    }
+    const std::string text = part.substr(equals + 1);
+    const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    overrides[part.substr(0, equals)] = value.is_discarded() ? Json(text) : value;
+  }
+  return overrides;
 }
 
 optim::GradScalerOptions RunConfig::scaler_options() const {

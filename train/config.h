@@ -20,19 +20,16 @@
 #include "core/status.h"
 #include "nlohmann/json.hpp"
 #include "optim/grad_scaler.h"
+#include "train/data_config.h"
 
 namespace tessera::train {
 
-struct RunConfig {
-  // What to train, on what, to where.
-  std::string model;      // a preset's name or a folder
-  std::string data;       // a file, a directory or an indexed dataset
-  std::string out;        // the run's directory
-  std::string tokenizer;  // a folder, "byte" or "char"; empty: the model's own
-  std::string val_data;
-  double val_fraction = 0.05;
-  std::string json_key = "text";
-  bool reset_at_documents = false;
+struct RunConfig : DataConfig {
+  // What to train, to where (on what: train/data_config.h).
+  std::string model;             // a preset's name or a folder
+  std::string config_overrides;  // "d_model=256,num_layers=3": keys of the model's configuration
+  bool ignore_mismatched_sizes = false;
+  std::string out;  // the run's directory
 
   // How long, in which steps.
   int64_t max_steps = 0;  // 0: by epochs
@@ -58,6 +55,7 @@ struct RunConfig {
 
   // The model.
   double dropout = -1;  // negative: the model's
+  double neftune_noise_alpha = 0;
   bool checkpoint_activations = false;
   int64_t seed = 0;
   std::string dtype = "float32";
@@ -111,6 +109,8 @@ struct RunConfig {
 
   // Ranges, and settings that exclude one another; names the key.
   absl::Status Validate() const;
+  // The members of config_overrides, each with its value; without any, an empty object.
+  absl::StatusOr<nlohmann::json> Overrides() const;
   // Whether the settings fit a run of so many ranks.
   absl::Status ValidateFor(int world_size) const;
   // Every field, resolved, as it is printed and saved with the run.

@@ -30,6 +30,11 @@ const std::vector<ConfigAlias>& ConfigAliases() {
       {"save_total_limit", "num_checkpoints", "Hugging Face"},
       {"adam_epsilon", "eps", "Hugging Face"},
       {"gradient_checkpointing", "checkpoint_activations", "Hugging Face"},
+      {"train_file", "data", "Hugging Face"},
+      {"validation_file", "val_data", "Hugging Face"},
+      {"max_seq_length", "seq_len", "Hugging Face"},
+      {"label_column_name", "label_columns", "Hugging Face"},
+      {"text_column_name", "text_column", "Hugging Face"},
   };
   return *aliases;
 }

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/nearest_name.h"
 #include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset.h"
-#include "data/dataset/packed_dataset.h"
 #include "data/dataset/tokenize.h"
 #include "dist/comm/agreement.h"
 #include "models/hub/load_model.h"
@@ -19,37 +19,27 @@
 namespace tessera::train {
 namespace {
 
-using data::DataPart;
-using data::IndexedDataset;
+using nlohmann::json;
 
-data::TextInputOptions TextOptions(const std::string& json_key) {
-  data::TextInputOptions options;
-  options.json_key = json_key;
-  return options;
-}
+// --- What is to be built -------------------------------------------------------------------------
 
-// Text or a ready dataset, as one stream of tokens.
-absl::StatusOr<std::shared_ptr<const IndexedDataset>> OpenData(const std::string& path,
-                                                               const data::Tokenizer* tokenizer,
-                                                               const std::string& cache_prefix,
-                                                               const std::string& json_key) {
-  if (const auto prefix = data::IndexedDatasetPrefix(path)) return IndexedDataset::Open(*prefix);
-  if (tokenizer == nullptr) {
-    return InvalidArgument(path, ": text needs a tokenizer; give --tokenizer");
+// A run on its way: the model is described before its data are read, and built after.
+struct Plan {
+  RunSetup setup;
+  json model;                            // the configuration, changes included
+  json changes;                          // what replaces keys of the preset's or the folder's own
+  std::unique_ptr<models::Model> shape;  // on the meta device
+  bool evaluation = false;
+  std::string cache;
+
+  void Change(const json& keys) {
+    for (const auto& [key, value] : keys.items()) {
+      changes[key] = value;
+      model[key] = value;
+      if (value.is_null()) model.erase(key);
+    }
   }
-  TESSERA_RETURN_IF_ERROR(MakeDirectories(cache_prefix.substr(0, cache_prefix.rfind('/'))));
-  data::TokenizeOptions options;
-  options.input = TextOptions(json_key);
-  TESSERA_RETURN_IF_ERROR(
-      data::TokenizeToIndexedDataset(*tokenizer, {path}, cache_prefix, options).status());
-  return IndexedDataset::Open(cache_prefix);
-}
-
-absl::StatusOr<std::shared_ptr<const data::Dataset>> Pack(
-    std::shared_ptr<const IndexedDataset> tokens, const data::PackedDatasetOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(auto packed, data::PackedDataset::Create(std::move(tokens), options));
-  return std::shared_ptr<const data::Dataset>(std::move(packed));
-}
+};
 
 // The tokenizer that the configuration names, or the model's own.
 absl::StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& config,
@@ -57,25 +47,65 @@ absl::StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& 
   std::string spec = config.tokenizer;
   if (spec.empty() && preset != nullptr) spec = preset->tokenizer;
   if (spec.empty() && preset == nullptr) spec = config.model;
+  const bool ready = data::IndexedDatasetPrefix(config.data).has_value();
+  if (spec.empty() && ready) return nullptr;
   if (spec.empty()) {
-    if (data::IndexedDatasetPrefix(config.data)) return nullptr;
     return InvalidArgument(
         "model '", config.model,
         "' comes without a tokenizer; give --tokenizer (a folder, byte or char)");
   }
-  if (data::IndexedDatasetPrefix(config.data)) return data::LoadTokenizer(spec);
-  return data::MakeTokenizer(spec, {config.data}, TextOptions(config.json_key));
+  if (ready) return data::LoadTokenizer(spec);
+  data::TextInputOptions text;
+  text.json_key = config.json_key;
+  std::vector<std::string> inputs = {config.data};
+  if (!config.target_data.empty()) inputs.push_back(config.target_data);
+  return data::MakeTokenizer(spec, inputs, text);
 }
 
-// A preset's configuration with the tokenizer's vocabulary.
-nlohmann::json PresetConfig(const models::Preset& preset, const data::Tokenizer* tokenizer) {
-  nlohmann::json json = preset.config;
-  if (tokenizer == nullptr) return json;
-  json["vocab_size"] = tokenizer->vocab_size();
-  const auto eos = tokenizer->eos_id();
-  json["eos_token_id"] = eos ? nlohmann::json(*eos) : nlohmann::json();
-  json["bos_token_id"] = json["eos_token_id"];
-  return json;
+// What a tokenizer asks of a preset: its vocabulary and its special tokens.
+json VocabularyOf(const data::Tokenizer& tokenizer, const json& preset) {
+  json keys = {{"vocab_size", tokenizer.vocab_size()}};
+  const auto set = [&](const char* key, std::optional<int32_t> id) {
+    if (preset.contains(key)) keys[key] = id ? json(*id) : json();
+  };
+  set("eos_token_id", tokenizer.eos_id());
+  set("bos_token_id", tokenizer.bos_id() ? tokenizer.bos_id() : tokenizer.eos_id());
+  set("pad_token_id", tokenizer.pad_id());
+  set("decoder_start_token_id", tokenizer.pad_id());
+  return keys;
+}
+
+// Keys that mean something to some tasks only are refused where another task runs.
+absl::Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
+  std::vector<std::string> other;
+  for (const TaskKind* kind : Tasks()) {
+    other.insert(other.end(), kind->keys.begin(), kind->keys.end());
+  }
+  const auto now = config.ToJson();
+  const auto usual = RunConfig().ToJson();
+  for (const std::string& key : other) {
+    if (std::find(task.keys.begin(), task.keys.end(), key) != task.keys.end()) continue;
+    if (now.at(key) == usual.at(key)) continue;
+    return InvalidArgument(key, " is set, which means nothing to the task ", task.name);
+  }
+  if (!task.needs_tokenizer && !config.tokenizer.empty()) {
+    return InvalidArgument("tokenizer is set, but the task ", task.name, " has no text");
+  }
+  if (!task.needs_tokenizer && config.neftune_noise_alpha > 0) {
+    return InvalidArgument("neftune_noise_alpha is set, but the task ", task.name, " has no tokens");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOverrides(const json& overrides, const json& model, const std::string& source) {
+  std::vector<std::string> known;
+  for (const auto& [key, value] : model.items()) known.push_back(key);
+  for (const auto& [key, value] : overrides.items()) {
+    if (model.contains(key)) continue;
+    return InvalidArgument("config_overrides: the configuration of ", source, " has no key '", key,
+                           "'", DidYouMean(key, known));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist::Mesh& mesh) {
@@ -89,21 +119,81 @@ absl::StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist:
   return context;
 }
 
-absl::Status FillInModelDefaults(const models::Model& model, RunConfig* config) {
-  const int64_t positions = model.max_positions();
-  if (config->seq_len == 0) config->seq_len = positions;
-  if (positions > 0 && config->seq_len > positions) {
-    return InvalidArgument("seq_len ", config->seq_len, " is longer than the model's ", positions,
+// The model's configuration, as the tokenizer and the flags change it, and its task.
+absl::Status Describe(Plan* plan) {
+  RunConfig& config = plan->setup.config;
+  const models::Preset* preset = models::FindPreset(config.model);
+  if (preset == nullptr && !IsDirectory(config.model)) {
+    return NotFound("'", config.model,
+                    "' is neither a preset (`tessera models` lists them) nor a folder");
+  }
+  TESSERA_ASSIGN_OR_RETURN(plan->model, models::ReadModelConfig(config.model));
+  plan->changes = json::object();
+  TESSERA_ASSIGN_OR_RETURN(plan->setup.task, FindTask(config, plan->model));
+  const TaskKind& task = *plan->setup.task;
+  config.task = task.name;
+  TESSERA_RETURN_IF_ERROR(CheckTaskKeys(task, config));
+  if (task.needs_tokenizer) {
+    TESSERA_ASSIGN_OR_RETURN(plan->setup.tokenizer, FindTokenizer(config, preset));
+    if (plan->setup.tokenizer != nullptr && preset != nullptr) {
+      plan->Change(VocabularyOf(*plan->setup.tokenizer, plan->model));
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(const json overrides, config.Overrides());
+  TESSERA_RETURN_IF_ERROR(CheckOverrides(overrides, plan->model, config.model));
+  plan->Change(overrides);
+  if (task.architecture != nullptr && !plan->evaluation) {
+    plan->Change({{"architectures", {task.architecture(plan->model)}}});
+  }
+  nn::BuildContext dry;
+  dry.device = Device::Meta();
+  dry.initialise = false;
+  auto shape = models::BuildModel(plan->model, dry);
+  if (!shape.ok()) return InvalidArgument(config.model, ": ", Message(shape.status()));
+  plan->shape = *std::move(shape);
+  const int64_t positions = plan->shape->max_positions();
+  if (positions > 0 && config.seq_len > positions) {
+    return InvalidArgument("seq_len ", config.seq_len, " is longer than the model's ", positions,
                            " positions");
   }
-  if (config->seq_len <= 0)
-    return InvalidArgument("this model has no seq_len of its own; give one");
+  const data::Tokenizer* tokenizer = plan->setup.tokenizer.get();
+  if (tokenizer != nullptr && tokenizer->vocab_size() > plan->shape->vocab_size()) {
+    return InvalidArgument("the tokenizer's ", tokenizer->vocab_size(),
+                           " ids do not fit the model's vocabulary of ", plan->shape->vocab_size());
+  }
   return absl::OkStatus();
 }
 
-}  // namespace
+absl::Status OpenTheData(Plan* plan) {
+  RunSetup& setup = plan->setup;
+  TESSERA_ASSIGN_OR_RETURN(setup.data, setup.task->open({.config = setup.config,
+                                                         .model = plan->model,
+                                                         .shape = *plan->shape,
+                                                         .tokenizer = setup.tokenizer.get(),
+                                                         .cache = plan->cache,
+                                                         .evaluation = plan->evaluation}));
+  if (setup.data.seq_len > 0) setup.config.seq_len = setup.data.seq_len;
+  return absl::OkStatus();
+}
 
-namespace {
+absl::Status BuildTheModel(const nn::BuildContext& build, Plan* plan) {
+  RunSetup& setup = plan->setup;
+  const RunConfig& config = setup.config;
+  plan->Change(setup.data.model_changes);
+  plan->shape.reset();
+  models::LoadOptions load;
+  load.build = build;
+  load.require_weights = plan->evaluation;
+  load.config_changes = plan->changes;
+  load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || setup.data.replaces_head;
+  load.warn = [&](const std::string& line) { setup.warnings.push_back(line); };
+  TESSERA_ASSIGN_OR_RETURN(setup.model, models::LoadModel(config.model, load));
+  if (config.dropout >= 0) setup.model->SetDropout(config.dropout);
+  setup.model->set_checkpoint_activations(config.checkpoint_activations);
+  return absl::OkStatus();
+}
+
+// --- Ranks ---------------------------------------------------------------------------------------
 
 // The host's name and the processors this rank may use: ranks with the same share them.
 std::string Place() {
@@ -138,58 +228,6 @@ bool LeadsItsHost(const std::vector<std::string>& places, int rank) {
   return true;
 }
 
-absl::Status BuildTheModel(const models::Preset* preset, const dist::Mesh& mesh, RunSetup* setup) {
-  RunConfig& config = setup->config;
-  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext context, ContextFor(config, mesh));
-  TESSERA_ASSIGN_OR_RETURN(setup->tokenizer, FindTokenizer(config, preset));
-  if (preset != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(
-        setup->model, models::BuildModel(PresetConfig(*preset, setup->tokenizer.get()), context));
-  } else {
-    models::LoadOptions load;
-    load.build = context;
-    load.require_weights = false;
-    TESSERA_ASSIGN_OR_RETURN(setup->model, models::LoadModel(config.model, load));
-  }
-  models::Model& model = *setup->model;
-  TESSERA_RETURN_IF_ERROR(CheckIsCausal(model));
-  if (setup->tokenizer != nullptr && setup->tokenizer->vocab_size() > model.vocab_size()) {
-    return InvalidArgument("the tokenizer's ", setup->tokenizer->vocab_size(),
-                           " ids do not fit the model's vocabulary of ", model.vocab_size());
-  }
-  TESSERA_RETURN_IF_ERROR(FillInModelDefaults(model, &config));
-  if (config.dropout >= 0) model.SetDropout(config.dropout);
-  model.set_checkpoint_activations(config.checkpoint_activations);
-  return absl::OkStatus();
-}
-
-absl::Status OpenTheData(RunSetup* setup) {
-  const RunConfig& config = setup->config;
-  data::PackedDatasetOptions pack;
-  pack.seq_len = config.seq_len;
-  pack.vocab_size = setup->model->vocab_size();
-  pack.reset_at_documents = config.reset_at_documents;
-  TESSERA_ASSIGN_OR_RETURN(const auto tokens,
-                           OpenData(config.data, setup->tokenizer.get(),
-                                    JoinPath(config.out, "data/train"), config.json_key));
-  if (!config.val_data.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(setup->train_data, Pack(tokens, pack));
-    TESSERA_ASSIGN_OR_RETURN(const auto held_out,
-                             OpenData(config.val_data, setup->tokenizer.get(),
-                                      JoinPath(config.out, "data/val"), config.json_key));
-    TESSERA_ASSIGN_OR_RETURN(setup->val_data, Pack(held_out, pack));
-    return absl::OkStatus();
-  }
-  pack.validation_fraction = config.val_fraction;
-  pack.part = config.val_fraction > 0 ? DataPart::kTrain : DataPart::kAll;
-  TESSERA_ASSIGN_OR_RETURN(setup->train_data, Pack(tokens, pack));
-  if (config.val_fraction > 0) {
-    pack.part = DataPart::kValidation;
-    TESSERA_ASSIGN_OR_RETURN(setup->val_data, Pack(tokens, pack));
-  }
-  return absl::OkStatus();
-}
-
 // "rank 3 has lr 0.001, rank 0 has 0.0003": the first key in which a rank differs from the most
 // frequent configuration.
 absl::Status CompareConfigurations(const std::vector<std::string>& all) {
@@ -215,14 +253,6 @@ absl::Status CompareConfigurations(const std::vector<std::string>& all) {
 
 }  // namespace
 
-absl::Status CheckIsCausal(const models::Model& model) {
-  if (model.num_cache_layers() > 0 && !model.decoder_start()) return absl::OkStatus();
-  return InvalidArgument(
-      "a '", model.config().value("model_type", ""),
-      "' model is no causal language model, which is what this version trains and "
-      "evaluates from the command line");
-}
-
 absl::StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world) {
   const dist::Mesh whole(world, {});
   TESSERA_RETURN_IF_ERROR(Agree(whole, config.ValidateFor(world->size())));
@@ -234,39 +264,41 @@ absl::StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& 
   return dist::Mesh(world, {.tp = static_cast<int>(config.tp), .pp = static_cast<int>(config.pp)});
 }
 
-absl::StatusOr<RunSetup> PrepareRun(const RunConfig& requested, const dist::Mesh& mesh) {
-  RunSetup setup;
-  setup.config = requested;
-  RunConfig& config = setup.config;
+absl::StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh) {
+  Plan plan;
+  plan.setup.config = config;
+  plan.cache = JoinPath(config.out, "data");
   const int rank = mesh.world()->rank();
   const std::vector<std::string> places = dist::GatherStrings(*mesh.world(), Place());
   SetNumThreads(config.threads > 0 ? static_cast<int>(std::min<int64_t>(config.threads, 1024))
                                    : DefaultThreads(places, rank));
-  const models::Preset* preset = models::FindPreset(config.model);
   absl::Status status = config.Validate();
-  if (status.ok() && preset == nullptr && !IsDirectory(config.model)) {
-    status = NotFound("'", config.model,
-                      "' is neither a preset (`tessera models` lists them) nor a folder");
-  }
-  if (status.ok()) status = BuildTheModel(preset, mesh, &setup);
+  if (status.ok()) status = Describe(&plan);
+  const absl::StatusOr<nn::BuildContext> build =
+      status.ok() ? ContextFor(config, mesh) : absl::StatusOr<nn::BuildContext>(status);
+  status.Update(build.status());
   TESSERA_RETURN_IF_ERROR(Agree(mesh, status));
   // The data are made by one rank, then by those of other hosts (which find them made where hosts
   // share the directory), and opened by all.
   for (int round = 0; round < 3; ++round) {
     const int mine = rank == 0 ? 0 : LeadsItsHost(places, rank) ? 1 : 2;
-    TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&setup) : absl::OkStatus()));
+    TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&plan) : absl::OkStatus()));
   }
-  return setup;
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, BuildTheModel(*build, &plan)));
+  return std::move(plan.setup);
 }
 
-absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenEvaluationData(
-    const std::string& data, const data::Tokenizer* tokenizer, const std::string& cache_prefix,
-    int64_t seq_len, int64_t vocab_size, const std::string& json_key) {
-  TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenData(data, tokenizer, cache_prefix, json_key));
-  data::PackedDatasetOptions pack;
-  pack.seq_len = seq_len;
-  pack.vocab_size = vocab_size;
-  return Pack(std::move(tokens), pack);
+absl::StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
+                                           const std::string& cache) {
+  Plan plan;
+  plan.setup.config = config;
+  plan.cache = cache;
+  plan.evaluation = true;
+  TESSERA_RETURN_IF_ERROR(config.Validate());
+  TESSERA_RETURN_IF_ERROR(Describe(&plan));
+  TESSERA_RETURN_IF_ERROR(OpenTheData(&plan));
+  TESSERA_RETURN_IF_ERROR(BuildTheModel(build, &plan));
+  return std::move(plan.setup);
 }
 
 }  // namespace tessera::train

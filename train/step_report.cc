@@ -21,22 +21,25 @@ std::string StopReason(int64_t stop) {
 StepReport ExchangeReports(const StepReport& mine, const dist::Mesh& mesh) {
   const dist::Group& world = mesh.world();
   if (world->size() == 1) return mine;
-  const Tensor sent = Tensor::FromVector<int64_t>(
-      {mine.targets, mine.tokens, mine.stop, mine.failed, mine.written}, {kFields});
-  const Tensor all = Empty({world->size(), kFields}, DType::kInt64);
+  // Whole numbers are exact in float64 far beyond what occurs.
+  const Tensor sent = Tensor::FromVector<double>(
+      {mine.targets, static_cast<double>(mine.tokens), static_cast<double>(mine.stop),
+       mine.failed ? 1.0 : 0.0, mine.written ? 1.0 : 0.0},
+      {kFields});
+  const Tensor all = Empty({world->size(), kFields}, DType::kFloat64);
   world->AllGather(all, sent)->Wait();
   StepReport sum;
   sum.written = true;
   for (int r = 0; r < world->size(); ++r) {
-    const int64_t* report = all.data<int64_t>() + r * kFields;
+    const double* report = all.data<double>() + r * kFields;
     sum.targets += report[0];
-    sum.tokens += report[1];
-    sum.stop = std::max(sum.stop, report[2]);
+    sum.tokens += static_cast<int64_t>(report[1]);
+    sum.stop = std::max(sum.stop, static_cast<int64_t>(report[2]));
     sum.failed = sum.failed || report[3] != 0;
     sum.written = sum.written && report[4] != 0;
   }
   // The ranks that share a model see the same batches.
-  sum.targets /= mesh.model()->size();
+  sum.targets /= static_cast<double>(mesh.model()->size());
   sum.tokens /= mesh.model()->size();
   return sum;
 }

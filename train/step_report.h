@@ -15,7 +15,7 @@
 namespace tessera::train {
 
 struct StepReport {
-  int64_t targets = 0;  // of this step's batches
+  double targets = 0;  // of this step's batches, each with its class's weight
   int64_t tokens = 0;
   int64_t stop = 0;      // why the run should end: a signal's number or one of the reasons below
   bool failed = false;   // the batches could not be made

@@ -20,6 +20,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+std::string Rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4f", value);
+  return text;
+}
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -67,14 +73,15 @@ struct Trainer::StepBatches {
   StepReport all;
 };
 
-Trainer::Trainer(const RunConfig& config, models::Model& model, Dataset train_data,
-                 Dataset val_data, const dist::Mesh& mesh)
+Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& data,
+                 const dist::Mesh& mesh)
     : config_(config),
       model_(model),
       mesh_(mesh),
-      train_data_(std::move(train_data)),
-      val_data_(std::move(val_data)),
-      sampler_({.num_samples = train_data_->size(),
+      train_data_(data.train),
+      val_data_(data.validation),
+      objective_(data.objective),
+      sampler_({.num_samples = train_data_ == nullptr ? 1 : train_data_->size(),
                 .batch_size = config.batch_size,
                 .micro_batches = config.accumulation_steps(),
                 .seed = static_cast<uint64_t>(config.seed),
@@ -173,7 +180,7 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
     absl::StatusOr<data::Batch> batch = loader.Next();
     step.status = batch.status();
     if (!batch.ok()) break;
-    mine.targets += batch->targets;
+    mine.targets += WeightOf(*batch);
     mine.tokens += batch->tokens;
     step.batches.push_back(*std::move(batch));
   }
@@ -183,28 +190,30 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
 }
 
 // The loss of one micro-batch, summed over its targets; its gradient is left in the parameters.
-double Trainer::RunMicroBatch(const data::Batch& batch, int64_t micro_batch, int64_t targets) {
+double Trainer::RunMicroBatch(const data::Batch& batch, int64_t micro_batch, double targets) {
   if (reducer_ != nullptr) reducer_->BeginMicroBatch(micro_batch);
   models::RunOptions options;
   options.context = {.seed = static_cast<uint64_t>(config_.seed),
                      .step = static_cast<uint64_t>(state_.step + 1),
                      .micro_batch = static_cast<uint64_t>(
-                         mesh_.dp()->rank() * config_.accumulation_steps() + micro_batch)};
+                         mesh_.dp()->rank() * config_.accumulation_steps() + micro_batch),
+                     .neftune_noise_alpha = config_.neftune_noise_alpha};
   options.loss_reduction = LossReduction::kSum;
   options.keep_logits = false;
+  options.class_weights = objective_.class_weights;
   Tensor loss;
   {
     const PhaseClock::Scope clock(&phases_, Phase::kForward);
     loss = ForwardStep(ToBundle(batch), options).at("loss");
   }
   const PhaseClock::Scope clock(&phases_, Phase::kBackward);
-  const Tensor share = Mul(loss, 1.0 / static_cast<double>(targets));
+  const Tensor share = Mul(loss, 1.0 / targets);
   Backward(scaler_ ? scaler_->ScaleLoss(share) : share);
   return loss.Item();
 }
 
 void Trainer::RunStep(const StepBatches& step) {
-  const int64_t targets = std::max<int64_t>(step.all.targets, 1);
+  const double targets = step.all.targets > 0 ? step.all.targets : 1;
   std::vector<double> losses;
   if (reducer_ != nullptr) reducer_->BeginStep(std::ssize(step.batches));
   for (const data::Batch& batch : step.batches) {
@@ -217,7 +226,7 @@ void Trainer::RunStep(const StepBatches& step) {
   }
   double loss_sum = 0;
   for (const double loss : GatherOverData(losses, mesh_)) loss_sum += loss;
-  state_.loss = loss_sum / static_cast<double>(targets);
+  state_.loss = loss_sum / targets;
   UpdateParameters();
   ++state_.step;
   state_.epoch =
@@ -262,7 +271,7 @@ absl::Status Trainer::AfterStep() {
   const bool last = state_.step == state_.total_steps;
   if (due(config_.log_interval) || last) TESSERA_RETURN_IF_ERROR(LogRow());
   if (val_data_ != nullptr && (due(config_.eval_interval) || last)) {
-    TESSERA_RETURN_IF_ERROR(Evaluate());
+    TESSERA_RETURN_IF_ERROR(EvaluateAndLog());
   }
   if (due(config_.save_interval)) TESSERA_RETURN_IF_ERROR(Save());
   return absl::OkStatus();
@@ -293,7 +302,8 @@ absl::Status Trainer::LogRow() {
 
 // --- Evaluation ----------------------------------------------------------------------------------
 
-absl::StatusOr<double> Trainer::EvaluateLoss(const data::Dataset& dataset, int64_t max_batches) {
+absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
+                                                   int64_t max_batches) {
   const NoGrad no_grad;
   const bool was_training = model_.training();
   model_.Eval();
@@ -304,8 +314,9 @@ absl::StatusOr<double> Trainer::EvaluateLoss(const data::Dataset& dataset, int64
   const int64_t all = order.StepsFor(dataset.size(), 1);
   const int64_t batches = max_batches > 0 ? std::min(max_batches, all) : all;
   const int64_t ranks = mesh_.dp()->size();
-  double sum = 0;
-  double targets = 0;
+  const EvaluationMetrics* metrics = objective_.metrics.get();
+  // The loss, what it is divided by, the counts of the metrics.
+  std::vector<double> sums(2 + (metrics == nullptr ? 0 : metrics->num_counts()), 0.0);
   absl::Status status;
   for (int64_t round = 0; round * ranks < batches && status.ok(); ++round) {
     const int64_t number = round * ranks + mesh_.dp()->rank();
@@ -313,35 +324,66 @@ absl::StatusOr<double> Trainer::EvaluateLoss(const data::Dataset& dataset, int64
     if (number < batches) batch = dataset.MakeBatch(order.Rows({.step = number}));
     status = Agree(mesh_, batch.status());
     if (!status.ok()) break;
-    std::vector<double> mine = {0, static_cast<double>(batch->targets)};
-    if (batch->rows > 0) {
-      models::RunOptions options;
-      options.loss_reduction = LossReduction::kSum;
-      options.keep_logits = false;
-      mine[0] = ForwardStep(ToBundle(*batch), options).at("loss").Item();
-    }
-    const std::vector<double> pairs = GatherOverData(mine, mesh_);
-    for (size_t i = 0; i < pairs.size(); i += 2) {
-      sum += pairs[i];
-      targets += pairs[i + 1];
-    }
+    absl::StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
+    if (batch->rows > 0) mine = EvaluateBatch(*batch);
+    status = Agree(mesh_, mine.status());
+    if (!status.ok()) break;
+    const std::vector<double> found = GatherOverData(*mine, mesh_);
+    for (size_t i = 0; i < found.size(); ++i) sums[i % sums.size()] += found[i];
   }
   model_.Train(was_training);
   TESSERA_RETURN_IF_ERROR(status);
-  return sum / std::max(targets, 1.0);
+  EvaluationResult result = {.loss = sums[0] / (sums[1] > 0 ? sums[1] : 1)};
+  if (metrics != nullptr) result.metrics = metrics->Finish({sums.begin() + 2, sums.end()});
+  return result;
 }
 
-absl::Status Trainer::Evaluate() {
-  TESSERA_ASSIGN_OR_RETURN(const double loss, EvaluateLoss(*val_data_, config_.eval_batches));
-  state_.val_loss = loss;
+// What a batch adds to the sums of an evaluation.
+absl::StatusOr<std::vector<double>> Trainer::EvaluateBatch(const data::Batch& batch) {
+  const EvaluationMetrics* metrics = objective_.metrics.get();
+  models::RunOptions options;
+  options.loss_reduction = LossReduction::kSum;
+  options.keep_logits = metrics != nullptr && metrics->needs_logits();
+  options.class_weights = objective_.class_weights;
+  const models::Bundle outputs = ForwardStep(ToBundle(batch), options);
+  std::vector<double> mine = {outputs.at("loss").Item(), WeightOf(batch)};
+  if (metrics == nullptr) return mine;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
+                           metrics->Count(model_, batch, outputs));
+  mine.insert(mine.end(), counts.begin(), counts.end());
+  return mine;
+}
+
+// What the sum of a batch's losses is divided by: its targets, each with the weight of its class.
+double Trainer::WeightOf(const data::Batch& batch) const {
+  if (!objective_.class_weights.defined()) return static_cast<double>(batch.targets);
+  const std::vector<float> weights = objective_.class_weights.ToVector<float>();
+  double sum = 0;
+  for (const int64_t label : batch.at("labels").ToVector<int64_t>()) {
+    if (label != data::kIgnoreLabel) sum += weights.at(static_cast<size_t>(label));
+  }
+  return sum;
+}
+
+absl::Status Trainer::EvaluateAndLog() {
+  TESSERA_ASSIGN_OR_RETURN(const EvaluationResult found,
+                           Evaluate(*val_data_, config_.eval_batches));
+  state_.val_loss = found.loss;
+  state_.val_metrics = found.metrics;
   nlohmann::ordered_json row;
   row["step"] = state_.step;
-  row["val_loss"] = loss;
+  row["val_loss"] = found.loss;
+  std::string text = Concat("step ", state_.step, "  val_loss ", Rounded(found.loss));
+  for (const auto& [name, value] : found.metrics.items()) {
+    row["val_" + name] = value;
+    text += Concat("  ", name, " ", Rounded(value.get<double>()));
+  }
   if (mesh_.prints()) {
     TESSERA_RETURN_IF_ERROR(Log(row));
-    char text[96];
-    std::snprintf(text, sizeof(text), "step %ld  val_loss %.4f", state_.step, loss);
     progress_->Message(text);
+  }
+  if (objective_.metrics != nullptr) {
+    for (const std::string& line : objective_.metrics->Samples(model_)) progress_->Message(line);
   }
   for (TrainerCallback* callback : callbacks_) callback->OnEvaluate(state_);
   return absl::OkStatus();

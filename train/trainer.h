@@ -1,7 +1,7 @@
 // The training loop.
 //
-//   TESSERA_ASSIGN_OR_RETURN(RunSetup setup, PrepareRun(config));      // train/run_setup.h
-//   Trainer trainer(config, *setup.model, setup.train_data, setup.val_data);
+//   TESSERA_ASSIGN_OR_RETURN(RunSetup setup, PrepareRun(config));   // train/run_setup.h
+//   Trainer trainer(setup.config, *setup.model, setup.data);
 //   trainer.AddCallback(&early_stopping);
 //   TESSERA_ASSIGN_OR_RETURN(TrainResult result, trainer.Train({.resume = true}));
 //
@@ -12,7 +12,7 @@
 // one, bit for bit.
 //
 // A model that behaves differently overrides `ForwardStep`; `MakeOptimizer`, `TrainBatch`,
-// `EvaluateLoss` and `Log` can be overridden likewise. Callbacks read the state and may stop the
+// `Evaluate` and `Log` can be overridden likewise. Callbacks read the state and may stop the
 // run; they are called on every rank.
 //
 // In a parallel run every rank has a trainer, with the same configuration and its own mesh; all
@@ -48,6 +48,7 @@
 #include "train/run_log.h"
 #include "train/step_report.h"
 #include "train/stop_signal.h"
+#include "train/task.h"
 
 namespace tessera::train {
 
@@ -59,7 +60,8 @@ struct TrainState {
   double grad_norm = 0;
   double lr = 0;
   std::optional<double> val_loss;  // of the last evaluation
-  bool should_stop = false;        // a callback may set it
+  nlohmann::ordered_json val_metrics = nlohmann::ordered_json::object();
+  bool should_stop = false;  // a callback may set it
 };
 
 class TrainerCallback {
@@ -79,6 +81,12 @@ struct TrainOptions {
   std::FILE* output = stdout;
 };
 
+// What an evaluation found: the mean loss per target, and the task's metrics by name.
+struct EvaluationResult {
+  double loss = 0;
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
+};
+
 struct TrainResult {
   TrainState state;
   // Why the run ended before its last step ("SIGTERM", "the time limit", "a callback"); empty
@@ -90,9 +98,10 @@ class Trainer {
  public:
   using Dataset = std::shared_ptr<const data::Dataset>;
 
-  // `val_data` may be null: no evaluation. The model is on its device and in its dtype, and was
-  // built with the mesh's tp group. Throws Error when the mesh does not fit the configuration.
-  Trainer(const RunConfig& config, models::Model& model, Dataset train_data, Dataset val_data,
+  // `data.train` and `data.validation` may be null where nothing is trained or evaluated. The model
+  // is on its device and in its dtype, and was built with the mesh's tp group. Throws Error when
+  // the mesh does not fit the configuration.
+  Trainer(const RunConfig& config, models::Model& model, const TaskData& data,
           const dist::Mesh& mesh = {});
   virtual ~Trainer() = default;
 
@@ -100,9 +109,10 @@ class Trainer {
 
   absl::StatusOr<TrainResult> Train(const TrainOptions& options = {});
 
-  // The mean loss per target over a dataset (all of it, or `max_batches` batches), shared out over
-  // the data-parallel ranks and summed in the order of the batches.
-  virtual absl::StatusOr<double> EvaluateLoss(const data::Dataset& dataset, int64_t max_batches);
+  // The loss and the task's metrics over a dataset (all of it, or `max_batches` batches), shared
+  // out over the data-parallel ranks and summed in the order of the batches.
+  virtual absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
+                                                    int64_t max_batches);
 
   const TrainState& state() const { return state_; }
   models::Model& model() { return model_; }
@@ -129,11 +139,13 @@ class Trainer {
   void WarnOfChanges(const nlohmann::json& saved) const;
   StepBatches FetchStep(Loader& loader);
   void RunStep(const StepBatches& step);
-  double RunMicroBatch(const data::Batch& batch, int64_t micro_batch, int64_t targets);
+  double RunMicroBatch(const data::Batch& batch, int64_t micro_batch, double targets);
   void UpdateParameters();
   absl::Status AfterStep();
   absl::Status LogRow();
-  absl::Status Evaluate();
+  absl::Status EvaluateAndLog();
+  absl::StatusOr<std::vector<double>> EvaluateBatch(const data::Batch& batch);
+  double WeightOf(const data::Batch& batch) const;
   absl::Status Save();
   absl::Status FinishSave();
   absl::Status AfterSave();
@@ -148,6 +160,7 @@ class Trainer {
   const dist::Mesh mesh_;
   const Dataset train_data_;
   const Dataset val_data_;
+  const Objective objective_;
   const data::Sampler sampler_;
   std::vector<TrainerCallback*> callbacks_;
 

@@ -59,7 +59,7 @@ class TrainerTest : public testing::Test {
     auto setup = PrepareRun(config);
     EXPECT_TRUE(setup.ok()) << Message(setup.status());
     if (!setup.ok()) return {};
-    Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data);
+    Trainer trainer(setup->config, *setup->model, setup->data);
     if (callback != nullptr) trainer.AddCallback(callback);
     const auto result = trainer.Train({.resume = resume, .output = nullptr});
     EXPECT_TRUE(result.ok()) << Message(result.status());
@@ -135,7 +135,7 @@ TEST_F(TrainerTest, StepsAreThoseOfThePlainLoop) {
   auto setup = PrepareRun(config);
   ASSERT_TRUE(setup.ok()) << Message(setup.status());
   models::Model& model = *setup->model;
-  const data::Sampler sampler({.num_samples = setup->train_data->size(),
+  const data::Sampler sampler({.num_samples = setup->data.train->size(),
                                .batch_size = config.batch_size,
                                .micro_batches = 2,
                                .seed = 7});
@@ -144,7 +144,7 @@ TEST_F(TrainerTest, StepsAreThoseOfThePlainLoop) {
     double loss = 0;
     for (int64_t m = 0; m < 2; ++m) {
       const auto batch =
-          setup->train_data->MakeBatch(sampler.Rows({.step = step, .micro_batch = m}));
+          setup->data.train->MakeBatch(sampler.Rows({.step = step, .micro_batch = m}));
       ASSERT_TRUE(batch.ok());
       models::RunOptions options;
       options.context = {.seed = 7,
@@ -197,14 +197,14 @@ TEST_F(TrainerTest, EvaluationIsWithoutDropout) {
   config.dropout = 0.5;
   auto setup = PrepareRun(config);
   ASSERT_TRUE(setup.ok()) << Message(setup.status());
-  Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data);
+  Trainer trainer(setup->config, *setup->model, setup->data);
   setup->model->Train();
-  const auto with = trainer.EvaluateLoss(*setup->val_data, 0);
+  const auto with = trainer.Evaluate(*setup->data.validation, 0);
   EXPECT_TRUE(setup->model->training());
   setup->model->SetDropout(0);
-  const auto without = trainer.EvaluateLoss(*setup->val_data, 0);
+  const auto without = trainer.Evaluate(*setup->data.validation, 0);
   ASSERT_TRUE(with.ok() && without.ok());
-  EXPECT_EQ(*with, *without);
+  EXPECT_EQ(with->loss, without->loss);
 }
 
 TEST_F(TrainerTest, AResumedRunIsTheUninterruptedOne) {
@@ -294,7 +294,7 @@ TEST_F(TrainerTest, ASignalSavesAndStops) {
   } raise;
   auto setup = PrepareRun(config);
   ASSERT_TRUE(setup.ok()) << Message(setup.status());
-  Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data);
+  Trainer trainer(setup->config, *setup->model, setup->data);
   trainer.AddCallback(&raise);
   const auto result = trainer.Train({.output = nullptr});
   ASSERT_TRUE(result.ok()) << Message(result.status());
@@ -308,7 +308,7 @@ TEST_F(TrainerTest, RefusesWhatWouldNotResume) {
   Train(config);
   auto again = PrepareRun(config);
   ASSERT_TRUE(again.ok());
-  Trainer fresh(again->config, *again->model, again->train_data, again->val_data);
+  Trainer fresh(again->config, *again->model, again->data);
   const auto refused = fresh.Train({.output = nullptr});
   EXPECT_NE(Message(refused.status()).find("--resume"), std::string::npos);
 
@@ -316,7 +316,7 @@ TEST_F(TrainerTest, RefusesWhatWouldNotResume) {
   other.model = "gpt-mini";
   auto wrong = PrepareRun(other);
   ASSERT_TRUE(wrong.ok());
-  Trainer mini(wrong->config, *wrong->model, wrong->train_data, wrong->val_data);
+  Trainer mini(wrong->config, *wrong->model, wrong->data);
   const auto mismatch = mini.Train({.resume = true, .output = nullptr});
   EXPECT_NE(Message(mismatch.status()).find("expected float32"), std::string::npos)
       << Message(mismatch.status());

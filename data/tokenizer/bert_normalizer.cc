@@ -110,14 +110,24 @@ bool IsSpace(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kSpa
 
 }  // namespace
 
+void AppendLower(char32_t c, std::string* out) {
+  if (c == 0x130) {  // the one letter whose lower case is two
+    out->append("i\u0307");
+  } else {
+    AppendUtf8(Lower(c), out);
+  }
+}
+
+bool IsBertPunctuation(char32_t c) { return (Properties::Get().Of(c) & kIsPunctuation) != 0; }
+
 void BertNormalizer::AppendNormalized(char32_t c, std::string* out) const {
   char32_t parts[3] = {c};
   const int count = options_.strip_accents.value_or(options_.lowercase) ? Stripped(c, parts) : 1;
   for (int i = 0; i < count; ++i) {
-    if (options_.lowercase && parts[i] == 0x130) {  // the one letter whose lower case is two
-      out->append("i\u0307");
+    if (options_.lowercase) {
+      AppendLower(parts[i], out);
     } else {
-      AppendUtf8(options_.lowercase ? Lower(parts[i]) : parts[i], out);
+      AppendUtf8(parts[i], out);
     }
   }
 }

@@ -40,6 +40,12 @@ class BertNormalizer {
   const BertNormalizerOptions options_;
 };
 
+// Appends the lower case of a character, which of U+0130 is two.
+void AppendLower(char32_t c, std::string* out);
+
+// What BERT takes for punctuation: the symbols of ASCII and Unicode's categories P.
+bool IsBertPunctuation(char32_t c);
+
 }  // namespace tessera::data
 
 #endif  // TESSERA_DATA_TOKENIZER_BERT_NORMALIZER_H_

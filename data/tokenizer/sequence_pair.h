@@ -5,6 +5,10 @@
 //                                                       {.max_length = 128}));
 //   // BERT:    [CLS] a [SEP] b [SEP]        types 0 0 0 1 1
 //   // RoBERTa: <s> a </s></s> b </s>        types 0
+//   // T5:      a </s> b </s>                types 0
+//   // LLaMA:   <s> a <s> b                  types 0 0 1 1 (with </s> where the folder asks for it)
+//   // GLM:     [CLS] a <|endoftext|>        types 0; one text only
+//   // ChatGLM: a [gMASK] <sop> b <eop>      types 0
 //
 // What is too long is cut at its end, the longer of two texts first, as Hugging Face's fast
 // tokenizers do (`longest_first`). An empty second text is a text: it gets its [SEP].

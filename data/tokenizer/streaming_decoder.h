@@ -4,15 +4,18 @@
 //   for (int32_t id : generated) std::cout << decoder.Push(id) << std::flush;
 //   std::cout << decoder.Finish();
 //
-// What Push and Finish return, joined, is Tokenizer::Decode of the same ids. Bytes that cannot
-// become UTF-8 any more are passed on as they are (see ReplaceInvalidUtf8 in utf8.h); at most three
-// bytes are held back.
+// What Push and Finish return, joined, is Tokenizer::Decode of the same ids (WordPiece's and
+// SentencePiece's set special tokens and punctuation off a little differently). Bytes that cannot
+// become UTF-8 any more are passed on as they are (see ReplaceInvalidUtf8 in utf8.h). Held back are
+// at most three bytes, and white space where the tokenizer's texts end without any.
 #ifndef TESSERA_DATA_TOKENIZER_STREAMING_DECODER_H_
 #define TESSERA_DATA_TOKENIZER_STREAMING_DECODER_H_
 
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "data/tokenizer/python_text.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/utf8.h"
 
@@ -26,8 +29,11 @@ class StreamingDecoder {
 
   // The text that `id` completes; may be empty.
   std::string Push(int32_t id) {
-    if (!options_.skip_special || !tokenizer_.IsSpecial(id)) held_ += tokenizer_.TokenBytes(id);
-    const size_t whole = held_.size() - IncompleteUtf8Suffix(held_);
+    if (!options_.skip_special || !tokenizer_.IsSpecial(id)) Add(tokenizer_.TokenBytes(id));
+    size_t whole = held_.size() - IncompleteUtf8Suffix(held_);
+    if (tokenizer_.text_edges().strips) {
+      whole = StripRight(std::string_view(held_).substr(0, whole)).size();
+    }
     std::string text = held_.substr(0, whole);
     held_.erase(0, whole);
     return text;
@@ -35,12 +41,29 @@ class StreamingDecoder {
 
   // What is still held back: the beginning of a character that never ended. The decoder is then as
   // new.
-  std::string Finish() { return std::exchange(held_, std::string()); }
+  std::string Finish() {
+    at_beginning_ = true;
+    std::string rest = std::exchange(held_, std::string());
+    if (tokenizer_.text_edges().strips) rest.resize(StripRight(rest).size());
+    return rest;
+  }
 
  private:
+  void Add(std::string_view bytes) {
+    if (at_beginning_) {
+      if (tokenizer_.text_edges().drops_first_blank && bytes.starts_with(' ')) {
+        bytes.remove_prefix(1);
+      }
+      if (tokenizer_.text_edges().strips) bytes = StripLeft(bytes);
+      at_beginning_ = bytes.empty();
+    }
+    held_ += bytes;
+  }
+
   const Tokenizer& tokenizer_;
   DecodeOptions options_;
   std::string held_;
+  bool at_beginning_ = true;
 };
 
 }  // namespace tessera::data

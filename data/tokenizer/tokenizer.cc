@@ -8,6 +8,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/char_tokenizer.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/sentence_piece.h"
 #include "data/tokenizer/word_piece.h"
 
 namespace tessera::data {
@@ -48,6 +49,20 @@ std::optional<int32_t> Tokenizer::FindSpecial(std::string_view content) const {
   return std::nullopt;
 }
 
+std::optional<int32_t> Tokenizer::sop_id() const {
+  const auto id = FindSpecial("<|startofpiece|>");
+  return id ? id : FindSpecial("<sop>");
+}
+
+std::optional<int32_t> Tokenizer::eop_id() const {
+  const auto id = FindSpecial("<|endofpiece|>");
+  return id ? id : FindSpecial("<eop>");
+}
+
+std::optional<int32_t> Tokenizer::extra_id(int i) const {
+  return FindSpecial(Concat("<extra_id_", i, ">"));
+}
+
 void Tokenizer::set_special_tokens(std::vector<SpecialToken> tokens) {
   special_tokens_ = std::move(tokens);
   std::sort(special_tokens_.begin(), special_tokens_.end(),
@@ -70,6 +85,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec
   std::error_code ignored;
   if (!fs::is_directory(spec, ignored)) {
     return NotFound(spec, ": no such tokenizer (a folder, byte or char)");
+  }
+  if (const std::string model = SentencePieceTokenizer::FindModelFile(spec); !model.empty()) {
+    return SentencePieceTokenizer::Load(spec);
   }
   const auto has = [&](const char* file) { return fs::exists(fs::path(spec) / file, ignored); };
   const std::string config_path = (fs::path(spec) / "tokenizer_config.json").string();

@@ -4,9 +4,10 @@
 //   std::vector<int32_t> ids = tokenizer->Encode("Hello world");   // {15496, 995}
 //   std::string bytes = tokenizer->Decode(ids);                    // "Hello world"
 //
-// Four kinds: byte-level BPE as GPT-2's and RoBERTa's (byte_level_bpe.h), WordPiece as BERT's
-// (word_piece.h), bytes (byte_tokenizer.h) and Unicode characters (char_tokenizer.h). Any bytes may
-// be encoded, UTF-8 or not. Encoding and decoding are const and safe from several threads at once.
+// The kinds: byte-level BPE as GPT-2's and RoBERTa's (byte_level_bpe.h), WordPiece as BERT's
+// (word_piece.h), SentencePiece as T5's, ALBERT's, LLaMA's and GLM's (sentence_piece.h), bytes
+// (byte_tokenizer.h) and Unicode characters (char_tokenizer.h). Any bytes may be encoded, UTF-8 or
+// not. Encoding and decoding are const and safe from several threads at once.
 // See streaming_decoder.h for showing text while it is being generated.
 #ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_H_
 #define TESSERA_DATA_TOKENIZER_TOKENIZER_H_
@@ -44,7 +45,7 @@ struct SpecialToken {
 };
 
 // Which special tokens stand around one text or two; see sequence_pair.h.
-enum class PairStyle { kNone, kBert, kRoberta };
+enum class PairStyle { kNone, kBert, kRoberta, kT5, kLlama, kGlm, kChatGlm };
 
 class Tokenizer {
  public:
@@ -88,6 +89,24 @@ class Tokenizer {
   std::optional<int32_t> sep_id() const { return sep_id_; }
   std::optional<int32_t> mask_id() const { return mask_id_; }
   PairStyle pair_style() const { return pair_style_; }
+  // Of rows in LLaMA's style: whether they have these tokens.
+  bool row_begins_with_bos() const { return row_begins_with_bos_; }
+  bool row_ends_with_eos() const { return row_ends_with_eos_; }
+  // GLM's: the mask of a span at the end of a text and that of a sentence, and what begins and ends
+  // a piece that fills a mask.
+  std::optional<int32_t> gmask_id() const { return FindSpecial("[gMASK]"); }
+  std::optional<int32_t> smask_id() const { return FindSpecial("[sMASK]"); }
+  std::optional<int32_t> sop_id() const;
+  std::optional<int32_t> eop_id() const;
+  // T5's sentinel number i, <extra_id_i>.
+  std::optional<int32_t> extra_id(int i) const;
+
+  // How text begins and ends beyond its tokens' bytes; for StreamingDecoder.
+  struct TextEdges {
+    bool drops_first_blank = false;  // that of the first token
+    bool strips = false;             // white space at both ends
+  };
+  const TextEdges& text_edges() const { return text_edges_; }
 
   // Writes into an existing folder what LoadTokenizer(folder) needs, each file atomically.
   virtual absl::Status Save(const std::string& folder) const = 0;
@@ -106,6 +125,9 @@ class Tokenizer {
   std::optional<int32_t> sep_id_;
   std::optional<int32_t> mask_id_;
   PairStyle pair_style_ = PairStyle::kNone;
+  TextEdges text_edges_;
+  bool row_begins_with_bos_ = false;
+  bool row_ends_with_eos_ = false;
 
  private:
   std::vector<SpecialToken> special_tokens_;
@@ -118,6 +140,8 @@ class Tokenizer {
 //   tokenizer.json (byte-level BPE, or a status naming the part that is not supported); else
 //   vocab.json + merges.txt, or encoder.json + vocab.bpe (GPT-2, RoBERTa); else
 //   vocab.txt (WordPiece).
+// A folder with a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model,
+// ice_text.model, cog-pretrain.model) is read by SentencePieceTokenizer, whatever else it holds.
 // NotFound if it is none of these. "char" is InvalidArgument here: such a tokenizer is made from
 // text (CharTokenizer::Train, or MakeTokenizer in data/dataset/tokenize.h).
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec);

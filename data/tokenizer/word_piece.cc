@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/python_text.h"
 #include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
@@ -18,12 +19,6 @@ size_t Characters(std::string_view text) {
   size_t count = 0;
   for (const char c : text) count += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
   return count;
-}
-
-void ReplaceAll(std::string_view from, std::string_view to, std::string* text) {
-  for (size_t at = 0; (at = text->find(from, at)) != std::string::npos; at += to.size()) {
-    text->replace(at, from.size(), to);
-  }
 }
 
 }  // namespace
@@ -152,10 +147,7 @@ void WordPiece::EncodeTo(std::string_view text, const EncodeOptions& options,
 std::string WordPiece::Decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
   std::string out = Tokenizer::Decode(ids, options);
   if (out.starts_with(' ')) out.erase(0, 1);
-  constexpr std::pair<std::string_view, std::string_view> kGlued[] = {
-      {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
-      {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (const auto& [from, to] : kGlued) ReplaceAll(from, to, &out);
+  CleanUpSpaces(&out);
   return out;
 }
 

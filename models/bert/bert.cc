@@ -9,6 +9,7 @@
 #include "nn/norm.h"
 #include "nn/transformer_block.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/index/index.h"
 #include "ops/view/view.h"
 
 namespace tessera::models {
@@ -254,8 +255,9 @@ Bundle Bert::Embed(Bundle in, const RunOptions& options) {
                               ? in.at("token_type_ids")
                               : Zeros(ids_BT.shape(), DType::kInt64, ids_BT.device());
   const nn::ForwardContext context = ContextFor(in, options);
-  Tensor x_BTC = Add(Add(encoder_->words->Forward(ids_BT), encoder_->types->Forward(types_BT)),
-                     encoder_->positions->Forward(in.at("position_ids")));
+  Tensor x_BTC =
+      Add(Add(encoder_->words->Forward(ids_BT, context), encoder_->types->Forward(types_BT)),
+          encoder_->positions->Forward(in.at("position_ids")));
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
   in.erase("input_ids");
   in.erase("token_type_ids");
@@ -280,17 +282,47 @@ Bundle Bert::RunHead(const Bundle& in, const RunOptions& options) {
   return out;
 }
 
+namespace {
+
+// The indices of the labels that are not left out: [M]. A dry run takes all.
+Tensor TargetRows(const Tensor& labels) {
+  if (labels.device().is_meta()) return Empty({labels.numel()}, DType::kInt64, labels.device());
+  const std::vector<int64_t> all = labels.ToVector<int64_t>();
+  std::vector<int64_t> rows;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] != CrossEntropyOptions().ignore_index) rows.push_back(static_cast<int64_t>(i));
+  }
+  return Tensor::FromVector(rows, {std::ssize(rows)});
+}
+
+}  // namespace
+
+// Where only the loss is wanted and this rank has whole sequences, the head computes the tokens
+// that are to be guessed and no others. (On an accelerator their number would have to be read
+// back.)
+bool Bert::ComputesTargetsAlone(const Bundle& in, const RunOptions& options) const {
+  return !options.keep_logits && options.loss_reduction != LossReduction::kNone &&
+         !build().sequence_parallel && in.at("hidden").device().target == DeviceType::kCpu &&
+         LabelsOf(in).defined();
+}
+
 void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out) {
-  const Tensor logits_BTV = masked_lm_->Forward(in.at("hidden"), ContextFor(in, options));
+  Tensor h = in.at("hidden");
+  Tensor labels = LabelsOf(in);
+  if (ComputesTargetsAlone(in, options)) {
+    const Tensor rows_M = TargetRows(labels);
+    labels = IndexSelect(Reshape(labels, {labels.numel()}), 0, rows_M);
+    h = IndexSelect(Reshape(h, {h.numel() / config_.hidden_size, config_.hidden_size}), 0, rows_M);
+  }
+  const Tensor logits = masked_lm_->Forward(h, ContextFor(in, options));
   if (options.keep_logits) {
     out->set(config_.head == BertHead::kPreTraining ? "prediction_logits" : "logits",
-             masked_lm_->decoder().Gather(logits_BTV));
+             masked_lm_->decoder().Gather(logits));
   }
-  const Tensor labels_BT = LabelsOf(in);
-  if (!labels_BT.defined()) return;
+  if (!labels.defined()) return;
   out->set(
       "loss",
-      CrossEntropy(logits_BTV, labels_BT,
+      CrossEntropy(logits, labels,
                    masked_lm_->decoder().LossOptions({.reduction = options.loss_reduction,
                                                       .overwrite_logits = !options.keep_logits})));
 }

@@ -47,6 +47,7 @@ class Bert : public Model {
   class Classifier;    // under `classifier`
   Bundle Embed(Bundle in, const RunOptions& options);
   Bundle RunHead(const Bundle& in, const RunOptions& options);
+  bool ComputesTargetsAlone(const Bundle& in, const RunOptions& options) const;
   void RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out);
   void RunNextSentence(const Tensor& pooled, const Bundle& in, const RunOptions& options,
                        Bundle* out);

@@ -96,6 +96,36 @@ TEST(BertTest, RobertaCountsPositionsFromPadding) {
             hidden({{"input_ids", ids}, {"position_ids", Ids({2, 1, 3, 4, 1})}}));
 }
 
+// The head over the tokens to be guessed alone gives the loss and the gradients of the whole one.
+TEST(BertTest, TargetsAloneGiveTheLossOfAllTokens) {
+  for (const std::vector<int64_t>& labels :
+       {std::vector<int64_t>{-100, 4, -100, 9, -100, -100, -100, 22, -100, 0},
+        std::vector<int64_t>(10, -100)}) {
+    const auto run = [&](bool keep_logits) {
+      const auto model = Build(SmallConfig("bert", "BertForMaskedLM"));
+      RunOptions options;
+      options.loss_reduction = LossReduction::kSum;
+      options.keep_logits = keep_logits;
+      const Tensor loss = model
+                              ->Run({{"input_ids", RandomIndices({2, 5}, 23, 1)},
+                                     {"labels", Tensor::FromVector(labels, {2, 5})}},
+                                    options)
+                              .at("loss");
+      Backward(loss);
+      std::vector<double> values = {loss.Item()};
+      for (const nn::Parameter* p : model->Parameters()) {
+        if (!Grad(p->tensor).defined()) continue;
+        for (const float g : Grad(p->tensor).ToVector<float>()) values.push_back(g);
+      }
+      return values;
+    };
+    const std::vector<double> alone = run(false);
+    const std::vector<double> whole = run(true);
+    ASSERT_EQ(alone.size(), whole.size());
+    for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(alone[i], whole[i], 2e-5) << i;
+  }
+}
+
 TEST(BertTest, ClassWeightsWeighTheLoss) {
   const auto model = Build(SmallConfig("bert", "BertForSequenceClassification"));
   model->Eval();

@@ -135,7 +135,12 @@ absl::StatusOr<int64_t> Limit(const Model& model, const GenerationConfig& config
 
 absl::StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model,
                                                    const GenerationConfig& config, int64_t row,
-                                                   std::vector<int64_t> ids) {
+                                                   std::vector<int64_t> given) {
+  auto prepared = model.PreparePrompt(std::move(given));
+  if (!prepared.ok()) {
+    return InvalidArgument("the prompt of row ", row, ": ", Message(prepared.status()));
+  }
+  std::vector<int64_t> ids = *std::move(prepared);
   if (ids.empty()) {
     if (!config.bos_token_id && config.eos_token_ids.empty()) {
       return InvalidArgument("the prompt of row ", row,

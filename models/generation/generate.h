@@ -29,7 +29,9 @@ namespace tessera::models {
 struct GenerationResult {
   enum class End { kLength, kEndOfText, kStopString };
 
-  std::vector<int64_t> prompt;  // as given, or the one token that an empty prompt begins with
+  // As given, completed by the model (Model::PreparePrompt), or the one token that an empty prompt
+  // begins with.
+  std::vector<int64_t> prompt;
   std::vector<int64_t> ids;     // the new tokens, the one that ended the text included
   // The new tokens' text without special tokens, up to a stop string; empty without a tokenizer.
   std::string text;

@@ -1,5 +1,6 @@
 #include "models/generation/generation_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/file.h"
@@ -174,6 +175,12 @@ absl::StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
   if (IsDirectory(folder) && PathExists(path)) {
     TESSERA_ASSIGN_OR_RETURN(const json object, data::ReadJsonFile(path));
     TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(object, path, &config));
+  }
+  // GLM: a filled blank ends with it, whatever else ends a text.
+  if (model_config.contains("eop_token_id") && model_config["eop_token_id"].is_number_integer()) {
+    const int64_t id = model_config["eop_token_id"].get<int64_t>();
+    std::vector<int64_t>& ends = config.eos_token_ids;
+    if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   }
   return config;
 }

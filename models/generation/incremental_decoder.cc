@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "autograd/autograd.h"
 #include "ops/index/index.h"
+#include "ops/view/view.h"
 
 namespace tessera::models {
 
@@ -31,6 +33,9 @@ void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources
 void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
   const NoGrad no_grad;
   cache_.Reorder(rows);
+  std::vector<std::vector<int64_t>> texts;
+  for (const int64_t row : rows) texts.push_back(texts_.at(static_cast<size_t>(row)));
+  texts_ = std::move(texts);
   if (encoded_.entries().empty()) return;
   const Tensor index = Tensor::FromVector<int64_t>(rows, {std::ssize(rows)});
   Bundle kept;
@@ -38,6 +43,34 @@ void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
     kept.set(name, IndexSelect(t, 0, CopyTo(index, t.device())));
   }
   encoded_ = std::move(kept);
+}
+
+void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_t longest,
+                                      Bundle* inputs) {
+  const int64_t rows = std::ssize(counts);
+  std::vector<std::optional<TextLayout>> layouts;
+  for (const std::vector<int64_t>& text : texts_) layouts.push_back(model_.LayoutOf(text));
+  const bool plain = rows == 0 || !layouts[0].has_value();
+  const int64_t coordinates = plain ? 1 : std::ssize(layouts[0]->positions);
+  const Tensor positions_BNT = Zeros({rows, coordinates, longest}, DType::kInt64);
+  const Tensor prefix_B = Zeros({rows}, DType::kInt32);
+  int64_t* position = positions_BNT.data<int64_t>();
+  for (int64_t b = 0; b < rows; ++b) {
+    const int64_t begin = cache_.lengths()[static_cast<size_t>(b)];
+    const TextLayout* layout = plain ? nullptr : &*layouts[static_cast<size_t>(b)];
+    if (layout != nullptr) prefix_B.data<int32_t>()[b] = static_cast<int32_t>(layout->prefix_length);
+    for (int64_t n = 0; n < coordinates; ++n, position += longest) {
+      for (int64_t t = 0; t < counts[static_cast<size_t>(b)]; ++t) {
+        position[t] = plain ? begin + t
+                            : layout->positions[static_cast<size_t>(n)].at(
+                                  static_cast<size_t>(begin + t));
+      }
+    }
+  }
+  const Device device = model_.build().device;
+  const Tensor positions = plain ? Reshape(positions_BNT, {rows, longest}) : positions_BNT;
+  inputs->set("position_ids", CopyTo(positions, device));
+  if (!plain) inputs->set("prefix_length", CopyTo(prefix_B, device));
 }
 
 absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
@@ -52,22 +85,20 @@ absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
   }
   // Shorter rows are filled up behind, where the cache does not look.
   const Tensor ids_BT = Zeros({rows, longest}, DType::kInt64);
-  const Tensor positions_BT = Zeros({rows, longest}, DType::kInt64);
   const Tensor last_B1 = Zeros({rows, 1}, DType::kInt64);
   cache_.BeginStep(counts);
+  texts_.resize(tokens.size());
   for (int64_t b = 0; b < rows; ++b) {
     const std::vector<int64_t>& row = tokens[static_cast<size_t>(b)];
-    const int64_t begin = cache_.lengths()[static_cast<size_t>(b)];
-    for (int64_t t = 0; t < counts[static_cast<size_t>(b)]; ++t) {
-      ids_BT.data<int64_t>()[b * longest + t] = row[static_cast<size_t>(t)];
-      positions_BT.data<int64_t>()[b * longest + t] = begin + t;
-    }
+    std::copy(row.begin(), row.end(), ids_BT.data<int64_t>() + b * longest);
+    std::vector<int64_t>& text = texts_[static_cast<size_t>(b)];
+    text.insert(text.end(), row.begin(), row.end());
     last_B1.data<int64_t>()[b] = counts[static_cast<size_t>(b)] - 1;
   }
   const Device device = model_.build().device;
   Bundle inputs = encoded_;
   inputs.set(model_.decoder_start() ? "decoder_input_ids" : "input_ids", CopyTo(ids_BT, device));
-  inputs.set("position_ids", CopyTo(positions_BT, device));
+  SetPositions(counts, longest, &inputs);
   inputs.set("logit_positions", CopyTo(last_B1, device));
   const Bundle out = model_.Run(inputs, {.cache = &cache_});
   cache_.EndStep();

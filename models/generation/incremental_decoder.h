@@ -36,8 +36,12 @@ class IncrementalDecoder {
   void Keep(const std::vector<int64_t>& rows);
 
  private:
+  // position_ids of the tokens just fed and, for families with a layout, prefix_length.
+  void SetPositions(const std::vector<int64_t>& counts, int64_t longest, Bundle* inputs);
+
   Model& model_;
   nn::KeyValueCache cache_;
+  std::vector<std::vector<int64_t>> texts_;  // what each row was fed so far
   Bundle encoded_;  // of an encoder
 };
 

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "autograd/recompute.h"
+#include "models/language_model.h"
 #include "nn/activation.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/index/index.h"
 #include "ops/view/view.h"
 
 namespace tessera::models {
@@ -44,12 +44,6 @@ nn::TransformerBlockConfig LayerConfig(const GptConfig& c, int layer) {
 Tensor DefaultPositions(const Tensor& ids) {
   const Tensor row = Arange(ids.size(1), ids.device());
   return row.AsStrided(ids.shape(), {0, 1}, 0).ContiguousCopy();
-}
-
-// labels shifted left by one; the last token has no target.
-Tensor ShiftedLabels(const Tensor& labels) {
-  const int64_t t = labels.size(1);
-  return Pad(Slice(labels, 1, 1, t - 1), 1, 0, 1, -100);
 }
 
 }  // namespace
@@ -130,8 +124,8 @@ Bundle Gpt::Embed(Bundle in, const RunOptions& options) {
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
   if (!in.has("position_ids")) in.set("position_ids", DefaultPositions(ids_BT));
   const nn::ForwardContext context = ContextFor(in, options);
-  Tensor x_BTC =
-      Add(transformer_->wte->Forward(ids_BT), transformer_->wpe->Forward(in.at("position_ids")));
+  Tensor x_BTC = Add(transformer_->wte->Forward(ids_BT, context),
+                     transformer_->wpe->Forward(in.at("position_ids")));
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
   in.erase("input_ids");
   in.set("hidden", transformer_->drop->Forward(x_BTC, context));
@@ -158,27 +152,8 @@ Bundle Gpt::RunLayer(int layer, Bundle in, const RunOptions& options) {
 }
 
 Bundle Gpt::RunHead(Bundle in, const RunOptions& options) {
-  const nn::ForwardContext context = ContextFor(in, options);
-  Tensor h_BTC = transformer_->ln_f->Forward(in.at("hidden"));
-  if (in.has("logit_positions")) {  // decoding: [B, 1], the position whose logits are wanted
-    const Tensor at = in.at("logit_positions");
-    const Shape rows = {at.size(0), at.size(1), h_BTC.size(2)};
-    h_BTC = Gather(h_BTC, 1, Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
-  }
-  const Tensor logits_BTV = lm_head_->Forward(h_BTC, context);
-  Bundle out;
-  if (options.keep_logits) {
-    out.set("logits", lm_head_->Gather(logits_BTV));
-    out.set("last_hidden_state", h_BTC);
-  }
-  if (in.has("labels") || in.has("targets")) {
-    const Tensor targets = in.has("targets") ? in.at("targets") : ShiftedLabels(in.at("labels"));
-    out.set("loss",
-            CrossEntropy(logits_BTV, targets,
-                         lm_head_->LossOptions({.reduction = options.loss_reduction,
-                                                .overwrite_logits = !options.keep_logits})));
-  }
-  return out;
+  const Tensor h_BTC = transformer_->ln_f->Forward(in.at("hidden"));
+  return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
 }
 
 }  // namespace tessera::models

@@ -162,6 +162,9 @@ absl::Status SaveModel(Model& model, const std::string& folder, const data::Toke
   for (const Shard& shard : shards) TESSERA_RETURN_IF_ERROR(WriteShard(shard, path, options));
   TESSERA_RETURN_IF_ERROR(WriteIndex(shards, path));
   if (tokenizer != nullptr) TESSERA_RETURN_IF_ERROR(tokenizer->Save(path));
+  for (const auto& [name, text] : options.files) {
+    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, name), text));
+  }
   return directory.CommitReplacing();
 }
 

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "data/tokenizer/tokenizer.h"
@@ -30,6 +32,8 @@ struct SaveOptions {
   bool write = true;
   // What generation_config.json says; null: the tokens that config.json names.
   nlohmann::json generation_config = nullptr;
+  // More files of the folder, by name: what prepares pictures, say.
+  std::vector<std::pair<std::string, std::string>> files = {};
 };
 
 // With a tokenizer, its end-of-text and begin-of-text ids replace those of config.json. A model

@@ -251,8 +251,9 @@ nn::ForwardContext ContextOf(const RunOptions& options, const Tensor& ids) {
 
 }  // namespace
 
-Tensor T5::EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids) {
-  const Tensor x_BTC = table.Forward(ids);
+Tensor T5::EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids,
+                       const nn::ForwardContext& context) {
+  const Tensor x_BTC = table.Forward(ids, context);
   return build().sequence_parallel ? ScatterToGroup(x_BTC, 1, build().tensor_parallel) : x_BTC;
 }
 
@@ -260,8 +261,8 @@ Bundle T5::EmbedSource(Bundle in, const RunOptions& options) {
   const Tensor ids_BS = in.at("input_ids");
   TESSERA_CHECK(ids_BS.ndim() == 2 && ids_BS.dtype() == DType::kInt64, "t5",
                 "input_ids must be int64 [batch, tokens], got ", ids_BS);
-  in.set("hidden",
-         encoder_->dropout.Forward(EmbedTokens(*shared_, ids_BS), ContextOf(options, ids_BS)));
+  const nn::ForwardContext context = ContextOf(options, ids_BS);
+  in.set("hidden", encoder_->dropout.Forward(EmbedTokens(*shared_, ids_BS, context), context));
   return in;
 }
 
@@ -308,8 +309,9 @@ Bundle T5::EmbedTarget(Bundle in, const RunOptions& options) {
     in.set("decoder_input_ids", ShiftedRight(labels, config_));
   }
   const Tensor ids_BT = in.at("decoder_input_ids");
-  in.set("hidden", decoder_->dropout.Forward(EmbedTokens(*decoder_tokens_, ids_BT),
-                                             ContextOf(options, ids_BT)));
+  const nn::ForwardContext context = ContextOf(options, ids_BT);
+  in.set("hidden",
+         decoder_->dropout.Forward(EmbedTokens(*decoder_tokens_, ids_BT, context), context));
   return in;
 }
 

@@ -54,7 +54,8 @@ class T5 : public Model {
   Bundle RunEncoderLayer(int layer, Bundle in, const RunOptions& options);
   Bundle RunDecoderLayer(int layer, Bundle in, const RunOptions& options);
   Bundle RunHead(Bundle in, const RunOptions& options);
-  Tensor EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids);
+  Tensor EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids,
+                     const nn::ForwardContext& context);
 
   const T5Config config_;
   const nlohmann::json json_;

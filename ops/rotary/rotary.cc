@@ -6,15 +6,27 @@
 namespace tessera {
 namespace {
 
+int64_t Parts(const Tensor& positions) { return positions.ndim() == 3 ? positions.size(1) : 1; }
+
 Tensor Rotate(const Tensor& x, const Tensor& positions, const RotaryOptions& options,
               bool inverse) {
   Tensor y = Empty(x.shape(), x.dtype(), x.device());
   if (y.numel() == 0) return y;
   const Tensor xc = x.ContiguousCopy();
-  rotary_kernel.Launch(
-      x.device(), {x.dtype(), x.size(0), x.size(1), x.size(2), x.size(3), options.dims,
-                   options.base, options.pairs == RotaryPairs::kInterleaved, inverse,
-                   static_cast<const int64_t*>(positions.raw_data()), xc.raw_data(), y.raw_data()});
+  rotary_kernel.Launch(x.device(),
+                       {.dtype = x.dtype(),
+                        .batch = x.size(0),
+                        .heads = x.size(1),
+                        .tokens = x.size(2),
+                        .head_dim = x.size(3),
+                        .parts = Parts(positions),
+                        .dims = options.dims,
+                        .base = options.base,
+                        .interleaved = options.pairs == RotaryPairs::kInterleaved,
+                        .inverse = inverse,
+                        .positions = static_cast<const int64_t*>(positions.raw_data()),
+                        .x = xc.raw_data(),
+                        .y = y.raw_data()});
   return y;
 }
 
@@ -23,12 +35,18 @@ Tensor Rotate(const Tensor& x, const Tensor& positions, const RotaryOptions& opt
 Tensor Rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& requested) {
   TESSERA_CHECK(x.ndim() == 4 && IsFloating(x.dtype()) && positions.dtype() == DType::kInt64 &&
                     positions.device() == x.device() &&
-                    positions.shape() == (Shape{x.size(0), x.size(2)}),
+                    (positions.ndim() == 2 || positions.ndim() == 3) &&
+                    positions.size(0) == x.size(0) && positions.size(-1) == x.size(2),
                 "rotary", "x ", x, " and positions ", positions);
+  const int64_t parts = Parts(positions);
+  TESSERA_CHECK(parts > 0 && x.size(3) % parts == 0, "rotary", "the features of ", x,
+                " do not divide into the coordinates of ", positions);
+  const int64_t width = x.size(3) / parts;
   RotaryOptions options = requested;
-  if (options.dims == 0) options.dims = x.size(3);
-  TESSERA_CHECK(options.dims % 2 == 0 && options.dims >= 0 && options.dims <= x.size(3), "rotary",
-                options.dims, " features of ", x, " cannot be rotated in pairs");
+  if (options.dims == 0) options.dims = width;
+  TESSERA_CHECK(options.dims % 2 == 0 && options.dims >= 0 && options.dims <= width, "rotary",
+                options.dims, " features of ", x, " in ", parts,
+                " parts cannot be rotated in pairs");
   const Tensor at = positions.ContiguousCopy();
   Tensor y = Rotate(x, at, options, false);
   if (AnyRequiresGrad({x})) {

@@ -6,6 +6,10 @@
 // from `dims` on stay as they are. x [B, H, T, D] of a floating dtype, positions [B, T] int64;
 // angles in float64, products in float32 (float64 for float64). The gradient is the opposite
 // rotation.
+//
+// Positions [B, N, T] have N coordinates: the features are N equal parts, and each is rotated by
+// its own coordinate as if it stood alone (ChatGLM-6B: N = 2, place in the text and place in the
+// blank). D is then the size of a part, D / N, in what is said of `dims`.
 #ifndef TESSERA_OPS_ROTARY_ROTARY_H_
 #define TESSERA_OPS_ROTARY_ROTARY_H_
 

@@ -15,11 +15,12 @@ struct RotaryArgs {
   int64_t heads;
   int64_t tokens;
   int64_t head_dim;
-  int64_t dims;
+  int64_t parts;  // of head_dim, each with its own coordinate
+  int64_t dims;   // rotated in each part
   double base;
   bool interleaved;
   bool inverse;              // rotate the other way: the gradient
-  const int64_t* positions;  // [batch, tokens]
+  const int64_t* positions;  // [batch, parts, tokens]
   const void* x;             // [batch, heads, tokens, head_dim]
   void* y;                   // "="
 };

@@ -56,6 +56,32 @@ TEST(RotaryTest, RotatesPairs) {
   }
 }
 
+// Two coordinates: each half of the features is rotated as a tensor of its own.
+TEST(RotaryTest, EveryCoordinateRotatesItsPart) {
+  for (const bool interleaved : {false, true}) {
+    for (const int64_t dims : {2, 0}) {
+      const RotaryOptions options = {
+          .dims = dims,
+          .base = 100.0,
+          .pairs = interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves};
+      CheckOp({.name = "rotary of two coordinates",
+               .op = [=](const Tensors& in) { return Tensors{Rotary(in[0], in[1], options)}; },
+               .reference =
+                   [=](const Tensors& in) {
+                     Tensors halves;
+                     for (int64_t part = 0; part < 2; ++part) {
+                       const Tensors one = {Slice(in[0], 3, 4 * part, 4).ContiguousCopy(),
+                                            Select(in[1], 1, part).ContiguousCopy()};
+                       halves.push_back(Naive(dims == 0 ? 4 : dims, interleaved)(one)[0]);
+                     }
+                     return Tensors{Cat(halves, 3)};
+                   },
+               .inputs = {RandomTensor({2, 3, 5, 8}, 1), RandomIndices({2, 2, 5}, 50, 2)},
+               .sum_length = 2});
+    }
+  }
+}
+
 // What it is for: scores depend on the distance of positions only.
 TEST(RotaryTest, ScoresDependOnDistance) {
   const Tensor q = RandomTensor({1, 1, 1, 8}, 1);
@@ -73,6 +99,8 @@ TEST(RotaryTest, RefusesMisuse) {
   EXPECT_THROW(Rotary(Zeros({1, 1, 2, 5}), Zeros({1, 2}, DType::kInt64)), Error);
   EXPECT_THROW(Rotary(Zeros({1, 1, 2, 4}), Zeros({1, 3}, DType::kInt64)), Error);
   EXPECT_THROW(Rotary(Zeros({1, 1, 2, 4}), Zeros({1, 2}, DType::kInt64), {.dims = 6}), Error);
+  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 6}), Zeros({1, 2, 2}, DType::kInt64)), Error);
+  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 5}), Zeros({1, 2, 2}, DType::kInt64)), Error);
 }
 
 }  // namespace

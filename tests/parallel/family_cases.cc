@@ -104,6 +104,70 @@ Bundle SourceTargetInputs(uint64_t v) {
           {"labels", SomeIgnored(RandomIndices({kRows, 5}, kVocabulary, 2 + 100 * v), v)}};
 }
 
+json GlmConfig() {
+  return {{"model_type", "glm"},
+          {"vocab_size", kVocabulary},
+          {"hidden_size", 24},
+          {"num_layers", 2},
+          {"num_attention_heads", 4},
+          {"max_sequence_length", 16},
+          {"embedding_dropout_prob", 0.2},
+          {"attention_dropout_prob", 0.2},
+          {"output_dropout_prob", 0.2},
+          {"initializer_range", 0.2}};
+}
+
+Tensor TwoCoordinates(uint64_t v) {
+  return RandomIndices({kRows, 2, kTokens}, 16, 6 + 100 * v);
+}
+
+// Prefixes of several lengths, none and all.
+Bundle BlankInputs(uint64_t v) {
+  return {{"input_ids", Ids(kVocabulary, 1, v)},
+          {"position_ids", TwoCoordinates(v)},
+          {"attention_mask", Tensor::FromVector<int64_t>({4, 0, kTokens}, {kRows})},
+          {"labels", SomeIgnored(Ids(kVocabulary, 2, v), v)}};
+}
+
+// Everybody sees himself, and others at random; candidates of one and two tokens.
+Bundle ClozeInputs(uint64_t v) {
+  const Tensor mask = RandomIndices({kRows, 1, kTokens, kTokens}, 2, 7 + 100 * v);
+  for (int64_t i = 0; i < kRows * kTokens; ++i) {
+    mask.data<int64_t>()[i * kTokens + i % kTokens] = 1;
+  }
+  const Tensor choices = RandomIndices({kRows, 3, 2}, kVocabulary, 8 + 100 * v);
+  choices.data<int64_t>()[3] = choices.data<int64_t>()[8] = -100;
+  return {{"input_ids", Ids(kVocabulary, 1, v)},
+          {"position_ids", TwoCoordinates(v)},
+          {"attention_mask", mask},
+          {"choice_ids", choices},
+          {"choice_indices", RandomIndices({kRows, 3, 2}, kTokens, 9 + 100 * v)},
+          {"labels", RowLabels(3, 2, v)}};
+}
+
+json ChatGlmConfig(bool tied) {
+  return {{"model_type", "chatglm"},     {"vocab_size", kVocabulary},
+          {"hidden_size", 32},           {"num_layers", 2},
+          {"num_attention_heads", 4},    {"inner_hidden_size", 29},
+          {"max_sequence_length", 16},   {"initializer_range", 0.2},
+          {"bos_token_id", 50},          {"eos_token_id", 51},
+          {"mask_token_id", 48},         {"gmask_token_id", 49},
+          {"tie_word_embeddings", tied}, {"pad_token_id", 3}};
+}
+
+// A prompt, [gMASK] or [MASK], <sop> and an answer in every row, padded as Mask() says.
+Bundle ChatInputs(uint64_t v) {
+  const Tensor ids = Ids(48, 1, v);
+  for (int64_t b = 0; b < kRows; ++b) {
+    int64_t* row = ids.data<int64_t>() + b * kTokens;
+    row[1 + b % 2] = b == 2 ? 48 : 49;
+    row[3] = 50;
+  }
+  return {{"input_ids", ids},
+          {"attention_mask", Mask()},
+          {"labels", SomeIgnored(Ids(kVocabulary, 2, v), v)}};
+}
+
 }  // namespace
 
 const std::vector<FamilyCase>& FamilyCases() {
@@ -145,6 +209,10 @@ const std::vector<FamilyCase>& FamilyCases() {
       {"vit_mean", VitConfig("mean"), ImageInputs},
       {"t5", T5Config("relu", true), SourceTargetInputs},
       {"t5_v1_1", T5Config("gated-gelu", false), SourceTargetInputs},
+      {"glm", GlmConfig(), BlankInputs},
+      {"glm_cloze", GlmConfig(), ClozeInputs},
+      {"chatglm", ChatGlmConfig(false), ChatInputs},
+      {"chatglm_tied", ChatGlmConfig(true), ChatInputs},
   };
   return *cases;
 }

@@ -109,7 +109,7 @@ Outcome RunLayout(const Layout& layout, const std::string& name, int64_t stop_af
     Require(mesh.status());
     const auto setup = PrepareRun(config, *mesh);
     Require(setup.status());
-    Trainer trainer(setup->config, *setup->model, setup->train_data, setup->val_data, *mesh);
+    Trainer trainer(setup->config, *setup->model, setup->data, *mesh);
     StopAt stop(stop_after);
     trainer.AddCallback(&stop);
     Require(trainer.Train({.resume = resume, .output = nullptr}).status());

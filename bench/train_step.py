@@ -2,15 +2,18 @@
 """Training speed and memory of Tessera and of PyTorch on the CPU, side by side.
 
     bazel build //bench:train_step
-    <venv>/bin/python bench/train_gpt2.py --rounds 6 --steps 2
-    <venv>/bin/python bench/train_gpt2.py --dropout 0.1 --dtype bfloat16
-    <venv>/bin/python bench/train_gpt2.py --ranks 2 --threads 1      # data parallel
+    <venv>/bin/python bench/train_step.py --rounds 6 --steps 2
+    <venv>/bin/python bench/train_step.py --model t5-small --batch 8 --tokens 128
+    <venv>/bin/python bench/train_step.py --dropout 0.1 --dtype bfloat16
+    <venv>/bin/python bench/train_step.py --ranks 2 --threads 1      # data parallel
 
-GPT-2 124M on random tokens; a step is forward, backward, clipping of the gradient's norm and AdamW.
-The two run as processes of their own and take turns (A B A B ...), so that a busy machine slows
+A preset (GPT-2 124M where none is named) on random inputs: next tokens (GPT), every seventh token
+to be guessed (BERT), pictures with a label each (ViT), sources with targets of a quarter of their
+length (T5). A step is forward, backward, clipping of the gradient's norm and AdamW. The two run as processes of their own and take turns (A B A B ...), so that a busy machine slows
 both. Needs torch and transformers<5 in the Python that runs it. The peer is Hugging Face's
-GPT2LMHeadModel with scaled_dot_product_attention, PyTorch's fused tanh-GELU in place of the
-composed one that the configuration names (the same function, faster) and fused AdamW. bfloat16 is
+model of the same configuration (`train_step --print-config` gives it) with scaled_dot_product_attention
+where it has it, PyTorch's fused tanh-GELU in place of the composed one that GPT-2's configuration
+names (the same function, faster) and fused AdamW. bfloat16 is
 autocast with float32 weights there, bfloat16 weights with float32 masters here.
 
 With --ranks N both train on N ranks of this machine, each with a batch of its own and --threads
@@ -27,6 +30,8 @@ import subprocess
 import sys
 import time
 
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout_rate", "attn_pdrop",
+            "embd_pdrop", "resid_pdrop")
 TESSERA = os.path.join(os.path.dirname(__file__), "..", "bazel-bin", "bench", "train_step")
 
 
@@ -61,6 +66,36 @@ def turns(rank, ranks):
         yield count.item()
 
 
+def build_peer(config, options):
+    """The model of a config.json in transformers, and what bench/train_step.cc feeds to its own."""
+    import torch
+    import transformers
+
+    kind = config["model_type"]
+    for key in DROPOUTS:
+        if key in config:
+            config[key] = options.dropout
+    if kind == "gpt2":
+        config |= {key: options.dropout for key in ("attn_pdrop", "embd_pdrop", "resid_pdrop")}
+        config["activation_function"] = options.activation
+    configuration = transformers.AutoConfig.for_model(**config, use_cache=False)
+    architecture = getattr(transformers, {
+        "gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM",
+        "vit": "ViTForImageClassification", "t5": "T5ForConditionalGeneration"}[kind])
+    attention = "sdpa" if architecture._supports_sdpa else "eager"
+    model = architecture._from_config(configuration, attn_implementation=attention)
+    if kind == "vit":
+        size = config["image_size"]
+        return model, {"pixel_values": torch.randn(options.batch, config["num_channels"], size, size),
+                       "labels": torch.randint(10, (options.batch,))}
+    def ids(tokens):
+        return torch.randint(config["vocab_size"], (options.batch, tokens))
+    labels = ids(max(1, options.tokens // 4) if kind == "t5" else options.tokens)
+    if kind in ("bert", "roberta"):
+        labels.view(-1)[torch.arange(labels.numel()) % 7 != 0] = -100
+    return model, {"input_ids": ids(options.tokens), "labels": labels}
+
+
 def run_torch(options):
     """The worker: the same protocol as bench/train_step.cc."""
     import torch
@@ -70,11 +105,10 @@ def run_torch(options):
     rank = join_ranks(options) if options.ranks > 1 else 0
     print("start", flush=True)
     torch.manual_seed(1)
-    config = transformers.GPT2Config(
-        activation_function=options.activation,
-        attn_pdrop=options.dropout, embd_pdrop=options.dropout, resid_pdrop=options.dropout,
-        use_cache=False)
-    model = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="sdpa")
+    config = json.loads(subprocess.run(
+        [options.tessera, f"--model={options.model}", "--print-config"], check=True,
+        stdout=subprocess.PIPE).stdout)
+    model, inputs = build_peer(config, options)
     model.train()
     if options.ranks > 1:
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -82,15 +116,13 @@ def run_torch(options):
     plain = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1e-4, **{options.adamw: True})
-    ids = torch.randint(config.vocab_size, (options.batch, options.tokens))
-    labels = torch.randint(config.vocab_size, (options.batch, options.tokens))
     half = options.dtype == "bfloat16"
     for count in turns(rank, options.ranks):
         seconds = []
         for _ in range(count):
             start = time.perf_counter()
             with torch.autocast("cpu", torch.bfloat16, enabled=half):
-                loss = model(input_ids=ids, labels=labels).loss
+                loss = model(**inputs).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -135,6 +167,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=6, help="turns of each side")
     parser.add_argument("--steps", type=int, default=2, help="steps of a turn")
     parser.add_argument("--warmup", type=int, default=2, help="steps that do not count")
+    parser.add_argument("--model", default="gpt2", help="a preset")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--dropout", type=float, default=0.0)
@@ -154,7 +187,7 @@ def main():
     def shared(**changed):
         values = {**vars(options), **changed}
         return [f"--{name}={values[name]}"
-                for name in ("batch", "tokens", "dropout", "dtype", "threads")]
+                for name in ("model", "batch", "tokens", "dropout", "dtype", "threads")]
 
     mpirun = ["mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
               "-n", str(options.ranks)] if options.ranks > 1 else []
@@ -165,7 +198,7 @@ def main():
     else:
         peers.append(
             Peer("pytorch", [sys.executable, os.path.abspath(__file__), "--worker"] + shared() +
-                 [f"--adamw={options.adamw}", f"--activation={options.activation}",
+                 [f"--tessera={options.tessera}", f"--adamw={options.adamw}", f"--activation={options.activation}",
                   f"--ranks={options.ranks}"]))
     for peer in peers:
         peer.steps(options.warmup, keep=False)
@@ -176,7 +209,7 @@ def main():
         peer.close()
 
     tokens = options.batch * options.tokens * options.ranks
-    print(f"{options.dtype}, {options.ranks} ranks, batch {options.batch}x{options.tokens} each, "
+    print(f"{options.model}, {options.dtype}, {options.ranks} ranks, batch {options.batch}x{options.tokens} each, "
           f"dropout {options.dropout}, {options.threads} threads each, {options.rounds} rounds of "
           f"{options.steps} steps")
     for peer in peers:

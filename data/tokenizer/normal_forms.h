@@ -1,0 +1,29 @@
+// Unicode's normal forms (Unicode Standard Annex 15).
+//
+//   Normalize("é", NormalForm::kNfd);      // "e" + U+0301
+//   Normalize("ﬁ①", NormalForm::kNfkc);    // "fi1"
+//
+// Text of any bytes: those that are not UTF-8 stay as they are and nothing composes across them.
+// The tables are those of Hugging Face's tokenizers (make_normal_forms.py).
+#ifndef TESSERA_DATA_TOKENIZER_NORMAL_FORMS_H_
+#define TESSERA_DATA_TOKENIZER_NORMAL_FORMS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tessera::data {
+
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+std::string Normalize(std::string_view text, NormalForm form);
+
+// Unicode's canonical combining class; 0 of characters that do not combine.
+uint8_t CombiningClass(char32_t c);
+
+// Whether c is a mark: of the categories Mn, Mc or Me.
+bool IsMark(char32_t c);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_NORMAL_FORMS_H_

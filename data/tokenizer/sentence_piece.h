@@ -1,0 +1,124 @@
+// SentencePiece tokenizers: T5's, ALBERT's, LLaMA's, XLM-RoBERTa's, GLM's Chinese one and
+// ChatGLM-6B's.
+//
+//   TESSERA_ASSIGN_OR_RETURN(auto tokenizer, SentencePieceTokenizer::Load("models/t5-small"));
+//   tokenizer->Encode("Hello <extra_id_0> world");   // {8774, 32099, 296} by t5-small
+//   tokenizer->extra_id(0);                          // 32099
+//
+// Text is cut at the added tokens, prepared as the family does, and what lies between is segmented
+// by the system's sentencepiece library (Kudo and Richardson 2018). Ids and decoded text are those
+// of transformers' T5Tokenizer, AlbertTokenizer, LlamaTokenizer and XLMRobertaTokenizer (the ones
+// in Python, not the "fast" ones) and of THUDM's GLMChineseTokenizer and ChatGLMTokenizer. Encode
+// leaves out the special tokens around a text; sequence_pair.h adds them.
+//
+// ChatGLM's: "\n" becomes the piece <n>, a tab <|tab|>, n blanks <|blank_n|> (n = 2 .. 80), and
+// each id is moved up by `num_image_tokens`, which have no text.
+#ifndef TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_H_
+#define TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/sentence_piece_library.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace tessera::data {
+
+enum class SentencePieceFamily { kT5, kAlbert, kLlama, kXlmRoberta, kGlm, kChatGlm };
+
+// What the files of a folder say. Names that are empty: the tokenizer has no such token.
+struct SentencePieceConfig {
+  SentencePieceFamily family = SentencePieceFamily::kT5;
+  std::string model;       // the bytes of the .model file
+  std::string model_file;  // its name
+  std::string bos_token;
+  std::string eos_token;
+  std::string unk_token;
+  std::string sep_token;
+  std::string pad_token;
+  std::string cls_token;
+  std::string mask_token;
+  bool mask_lstrip = false;  // the mask takes the blank before it along
+  std::vector<std::string> additional_special_tokens;
+  std::vector<AddedToken> added_tokens;  // with their ids; others come behind the last one
+  int extra_ids = 0;                     // T5: <extra_id_i> at ids descending from the last
+  bool legacy = true;                    // T5, LLaMA: a blank before each part between added tokens
+  bool add_prefix_space = true;
+  bool add_bos = true;  // LLaMA, in rows
+  bool add_eos = false;
+  bool do_lower_case = false;
+  bool remove_space = false;  // runs of white space become one blank (ALBERT, ChatGLM)
+  bool keep_accents = true;
+  bool clean_up_spaces = false;  // in decoded text: none before punctuation
+  int32_t num_image_tokens = 0;
+  // Files of the folder, saved again unchanged: name and content.
+  std::vector<std::pair<std::string, std::string>> files;
+};
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  // `source` (a path) begins the message when the model is damaged or tokens do not fit together.
+  static absl::StatusOr<std::unique_ptr<SentencePieceTokenizer>> Create(SentencePieceConfig config,
+                                                                        const std::string& source);
+
+  // Reads the model and, where they exist, tokenizer_config.json, special_tokens_map.json and
+  // added_tokens.json. The family is `tokenizer_class`, else what the model's file name suggests.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+
+  // The name of the SentencePiece model in a folder; empty if there is none.
+  static std::string FindModelFile(const std::string& folder);
+
+  // With parse_special false no added token is found, special or not; the pieces that a model holds
+  // as symbols of its own are.
+  void EncodeTo(std::string_view text, const EncodeOptions& options,
+                std::vector<int32_t>* ids) const override;
+  std::string Decode(std::span<const int32_t> ids,
+                     const DecodeOptions& options = {}) const override;
+  // With a blank for "▁".
+  std::string_view TokenBytes(int32_t id) const override;
+  int64_t vocab_size() const override { return std::ssize(token_bytes_); }
+  // The model and the JSON files as they were read; a tokenizer_config.json at least.
+  absl::Status Save(const std::string& folder) const override;
+  uint64_t Fingerprint() const override;
+
+  const SentencePieceConfig& config() const { return config_; }
+
+ private:
+  explicit SentencePieceTokenizer(SentencePieceConfig config) : config_(std::move(config)) {}
+  absl::Status Build(const std::string& source);
+  absl::Status AddTokens(const std::string& source);
+  absl::Status AddToken(AddedToken token, const std::string& source);
+  void NameTokens();
+  void FillTokenBytes();
+  std::optional<int32_t> IdOf(const std::string& token) const;
+  int32_t IdOfPiece(int32_t piece) const;  // the tokenizer's id of one of the model
+  int32_t PieceOfId(int32_t id) const;     // and back; < 0: it has none
+  const AddedToken* FindAdded(int32_t id) const;
+
+  // The parts of a text between added tokens, which are stripped as the tokens ask for.
+  std::vector<TextPiece> Cut(std::string_view text, bool parse_special) const;
+  void EncodePart(std::string_view text, std::vector<int32_t>* ids) const;
+  void EncodeAlbert(const std::string& text, std::vector<int32_t>* pieces) const;
+  std::string Prepare(std::string_view text) const;
+
+  std::string TokenString(int32_t id) const;
+  std::string JoinTokens(std::vector<std::pair<std::string, bool>> tokens) const;
+
+  SentencePieceConfig config_;
+  std::unique_ptr<SentencePieceModel> model_;
+  // Not legacy: the model that puts no blank in front, and how many pieces it makes of unk_token.
+  std::unique_ptr<SentencePieceModel> bare_model_;
+  size_t unk_length_ = 0;
+  std::vector<AddedToken> added_;  // by id
+  std::vector<bool> separate_;     // by place in added_: decoded as a text of its own
+  AddedTokenMatcher matcher_;
+  std::vector<std::string> token_bytes_;  // by id
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_H_

@@ -1,0 +1,340 @@
+// Reads and writes the files of a SentencePiece tokenizer.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/file.h"
+#include "data/tokenizer/json_text.h"
+#include "data/tokenizer/sentence_piece.h"
+
+namespace tessera::data {
+namespace {
+
+using nlohmann::json;
+using Family = SentencePieceFamily;
+
+struct ModelFile {
+  const char* name;
+  Family family;  // where no tokenizer_class says it
+};
+constexpr ModelFile kModelFiles[] = {{"spiece.model", Family::kT5},
+                                     {"tokenizer.model", Family::kLlama},
+                                     {"sentencepiece.bpe.model", Family::kXlmRoberta},
+                                     {"ice_text.model", Family::kChatGlm},
+                                     {"cog-pretrain.model", Family::kGlm}};
+
+struct FamilyClass {
+  const char* name;
+  Family family;
+};
+constexpr FamilyClass kClasses[] = {{"T5Tokenizer", Family::kT5},
+                                    {"MT5Tokenizer", Family::kT5},
+                                    {"AlbertTokenizer", Family::kAlbert},
+                                    {"LlamaTokenizer", Family::kLlama},
+                                    {"XLMRobertaTokenizer", Family::kXlmRoberta},
+                                    {"GLMChineseTokenizer", Family::kGlm},
+                                    {"ChatGLMTokenizer", Family::kChatGlm}};
+
+const char* ClassName(Family family) {
+  for (const FamilyClass& known : kClasses) {
+    if (known.family == family) return known.name;
+  }
+  return "";
+}
+
+const json& At(const json& object, const char* key) {
+  static const json* const null = new json();
+  const auto at = object.find(key);
+  return at == object.end() ? *null : *at;
+}
+
+absl::Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
+  const json& item = At(object, key);
+  if (item.is_null()) return absl::OkStatus();
+  if (!item.is_boolean()) return InvalidArgument(path, ": ", key, " is not true or false");
+  *value = item.get<bool>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadCount(const json& object, const char* key, const std::string& path, int64_t most,
+                       int32_t* value) {
+  const json& item = At(object, key);
+  if (item.is_null()) return absl::OkStatus();
+  if (!item.is_number_integer() || item.get<int64_t>() < 0 || item.get<int64_t>() > most) {
+    return InvalidArgument(path, ": ", key, " is not an integer in [0, ", most, "]");
+  }
+  *value = item.get<int32_t>();
+  return absl::OkStatus();
+}
+
+// "</s>" or {"content": "</s>", ...}; nullopt: neither.
+std::optional<std::string> NameIn(const json& item) {
+  const json& content = item.is_object() ? At(item, "content") : item;
+  if (!content.is_string()) return std::nullopt;
+  return content.get<std::string>();
+}
+
+void SetFamilyDefaults(Family family, SentencePieceConfig* config) {
+  config->family = family;
+  config->unk_token = "<unk>";
+  switch (family) {
+    case Family::kT5:
+      config->eos_token = "</s>";
+      config->pad_token = "<pad>";
+      config->extra_ids = 100;
+      break;
+    case Family::kAlbert:
+      config->bos_token = config->cls_token = "[CLS]";
+      config->eos_token = config->sep_token = "[SEP]";
+      config->pad_token = "<pad>";
+      config->mask_token = "[MASK]";
+      config->mask_lstrip = true;
+      config->do_lower_case = config->remove_space = true;
+      config->keep_accents = false;
+      break;
+    case Family::kLlama:
+      config->bos_token = "<s>";
+      config->eos_token = "</s>";
+      break;
+    case Family::kXlmRoberta:
+      config->bos_token = config->cls_token = "<s>";
+      config->eos_token = config->sep_token = "</s>";
+      config->pad_token = "<pad>";
+      config->mask_token = "<mask>";
+      config->mask_lstrip = true;
+      break;
+    case Family::kGlm:
+      config->eos_token = config->pad_token = "<|endoftext|>";
+      config->cls_token = "[CLS]";
+      config->sep_token = "[SEP]";
+      config->mask_token = "[MASK]";
+      config->additional_special_tokens = {"<|startofpiece|>", "<|endofpiece|>", "[gMASK]",
+                                           "[sMASK]"};
+      break;
+    case Family::kChatGlm:
+      config->bos_token = "<sop>";
+      config->eos_token = "<eop>";
+      config->pad_token = "<pad>";
+      config->mask_token = "[MASK]";
+      config->num_image_tokens = 20000;
+      break;
+  }
+}
+
+// The special tokens' names, of tokenizer_config.json or special_tokens_map.json.
+absl::Status ReadNames(const json& root, const std::string& path, SentencePieceConfig* config) {
+  const std::pair<const char*, std::string*> names[] = {
+      {"bos_token", &config->bos_token}, {"eos_token", &config->eos_token},
+      {"unk_token", &config->unk_token}, {"sep_token", &config->sep_token},
+      {"pad_token", &config->pad_token}, {"cls_token", &config->cls_token},
+      {"mask_token", &config->mask_token}};
+  for (const auto& [key, name] : names) {
+    const json& item = At(root, key);
+    if (item.is_null()) continue;
+    const auto text = NameIn(item);
+    if (!text) return InvalidArgument(path, ": ", key, " is not a text");
+    *name = *text;
+    if (name == &config->mask_token && item.is_object()) {
+      config->mask_lstrip = false;
+      TESSERA_RETURN_IF_ERROR(ReadBool(item, "lstrip", path, &config->mask_lstrip));
+    }
+  }
+  const json& additional = At(root, "additional_special_tokens");
+  if (additional.is_null()) return absl::OkStatus();
+  if (!additional.is_array()) {
+    return InvalidArgument(path, ": additional_special_tokens is not an array");
+  }
+  config->additional_special_tokens.clear();
+  for (const json& item : additional) {
+    const auto text = NameIn(item);
+    if (!text || text->empty()) {
+      return InvalidArgument(path, ": an additional special token is not a text");
+    }
+    config->additional_special_tokens.push_back(*text);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadAddedTokens(const json& added, const std::string& path,
+                             SentencePieceConfig* config) {
+  if (added.is_null()) return absl::OkStatus();
+  if (!added.is_object()) {
+    return InvalidArgument(path, ": added_tokens_decoder is not an object");
+  }
+  for (const auto& [key, item] : added.items()) {
+    const bool number =
+        !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
+    const auto content = item.is_object() ? NameIn(item) : std::nullopt;
+    if (!number || !content || content->empty()) {
+      return InvalidArgument(path, ": an added token needs a content and an id >= 0");
+    }
+    AddedToken token{.content = *content, .id = std::stoi(key)};
+    bool single_word = false;
+    token.special = false;
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "special", path, &token.special));
+    token.normalized = !token.special;
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "normalized", path, &token.normalized));
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "lstrip", path, &token.lstrip));
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "rstrip", path, &token.rstrip));
+    TESSERA_RETURN_IF_ERROR(ReadBool(item, "single_word", path, &single_word));
+    if (single_word) {
+      return InvalidArgument(path, ": single_word of added token ", token.content,
+                             " is not supported");
+    }
+    config->added_tokens.push_back(std::move(token));
+  }
+  return absl::OkStatus();
+}
+
+// added_tokens.json: {"text": id, ...}, as older versions of transformers write it.
+absl::Status ReadAddedTokensFile(const json& root, const std::string& path,
+                                 SentencePieceConfig* config) {
+  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
+  for (const auto& [content, id] : root.items()) {
+    if (content.empty() || !id.is_number_integer() || id.get<int64_t>() < 0 ||
+        id.get<int64_t>() > INT32_MAX) {
+      return InvalidArgument(path, ": an added token needs a content and an id >= 0");
+    }
+    config->added_tokens.push_back(
+        {.content = content, .id = id.get<int32_t>(), .special = false});
+  }
+  return absl::OkStatus();
+}
+
+// T5's sentinels: extra_ids of them, unless the additional tokens list them one by one.
+absl::Status CheckExtraIds(const std::string& path, SentencePieceConfig* config) {
+  if (config->family != Family::kT5) return absl::OkStatus();
+  const auto& additional = config->additional_special_tokens;
+  const auto listed = std::count_if(additional.begin(), additional.end(), [](const auto& name) {
+    return name.find("<extra_id_") != std::string::npos;
+  });
+  if (listed > 0 && config->extra_ids > 0 && listed != config->extra_ids) {
+    return InvalidArgument(path, ": extra_ids is ", config->extra_ids,
+                           ", but additional_special_tokens lists ", listed);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTokenizerConfig(const json& root, const std::string& path,
+                                 SentencePieceConfig* config) {
+  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
+  TESSERA_RETURN_IF_ERROR(ReadNames(root, path, config));
+  bool* const flags[] = {&config->legacy,        &config->add_prefix_space, &config->add_bos,
+                         &config->add_eos,       &config->do_lower_case,    &config->remove_space,
+                         &config->keep_accents,  &config->clean_up_spaces};
+  const char* const keys[] = {"legacy",       "add_prefix_space", "add_bos_token",
+                              "add_eos_token", "do_lower_case",    "remove_space",
+                              "keep_accents", "clean_up_tokenization_spaces"};
+  for (size_t i = 0; i < std::size(flags); ++i) {
+    bool value = *flags[i];
+    TESSERA_RETURN_IF_ERROR(ReadBool(root, keys[i], path, &value));
+    *flags[i] = value;
+  }
+  // Those that the family's own class does not know.
+  const Family family = config->family;
+  if (family != Family::kAlbert && family != Family::kChatGlm) {
+    config->do_lower_case = config->remove_space = false;
+  }
+  if (family == Family::kT5) {
+    TESSERA_RETURN_IF_ERROR(ReadCount(root, "extra_ids", path, 10000, &config->extra_ids));
+  }
+  if (family == Family::kChatGlm) {
+    TESSERA_RETURN_IF_ERROR(
+        ReadCount(root, "num_image_tokens", path, 1000000, &config->num_image_tokens));
+  }
+  return ReadAddedTokens(At(root, "added_tokens_decoder"), path, config);
+}
+
+absl::Status ChooseFamily(const json& root, const std::string& path, const ModelFile& file,
+                          SentencePieceConfig* config) {
+  Family family = file.family;
+  const json& name = root.is_object() ? At(root, "tokenizer_class") : root;
+  if (name.is_string()) {
+    std::string text = name.get<std::string>();
+    if (text.ends_with("Fast")) text.resize(text.size() - 4);
+    const auto* known = std::find_if(std::begin(kClasses), std::end(kClasses),
+                                     [&](const FamilyClass& c) { return text == c.name; });
+    // ChatGLM2 and later keep their name, but not the way they treat text.
+    const bool later_chat = text == "ChatGLMTokenizer" && file.family != Family::kChatGlm;
+    if (known == std::end(kClasses) || later_chat) {
+      return InvalidArgument(path, ": tokenizer_class ", text, " with ", file.name,
+                             " is not supported");
+    }
+    family = known->family;
+  }
+  SetFamilyDefaults(family, config);
+  return absl::OkStatus();
+}
+
+const ModelFile* FindFile(const std::string& folder) {
+  for (const ModelFile& file : kModelFiles) {
+    std::error_code ignored;
+    if (std::filesystem::exists(std::filesystem::path(folder) / file.name, ignored)) return &file;
+  }
+  return nullptr;
+}
+
+// Takes a file of the folder into config->files; null where it does not exist.
+absl::StatusOr<json> TakeJson(const std::string& path, const std::string& name,
+                              SentencePieceConfig* config) {
+  if (!PathExists(path)) return json();
+  TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  TESSERA_ASSIGN_OR_RETURN(json root, ParseJson(text, path));
+  config->files.emplace_back(name, std::move(text));
+  return root;
+}
+
+}  // namespace
+
+std::string SentencePieceTokenizer::FindModelFile(const std::string& folder) {
+  const ModelFile* file = FindFile(folder);
+  return file == nullptr ? std::string() : file->name;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::string& folder) {
+  const ModelFile* file = FindFile(folder);
+  if (file == nullptr) return NotFound(folder, ": no SentencePiece model here");
+  SentencePieceConfig config;
+  const std::string model_path = JoinPath(folder, file->name);
+  TESSERA_ASSIGN_OR_RETURN(config.model, ReadFile(model_path));
+  config.model_file = file->name;
+
+  const std::string config_path = JoinPath(folder, "tokenizer_config.json");
+  TESSERA_ASSIGN_OR_RETURN(const json root, TakeJson(config_path, "tokenizer_config.json", &config));
+  TESSERA_RETURN_IF_ERROR(ChooseFamily(root, config_path, *file, &config));
+  if (!root.is_null()) TESSERA_RETURN_IF_ERROR(ReadTokenizerConfig(root, config_path, &config));
+  if (config.added_tokens.empty()) {
+    const std::string names_path = JoinPath(folder, "special_tokens_map.json");
+    TESSERA_ASSIGN_OR_RETURN(const json names,
+                             TakeJson(names_path, "special_tokens_map.json", &config));
+    if (names.is_object()) TESSERA_RETURN_IF_ERROR(ReadNames(names, names_path, &config));
+    const std::string added_path = JoinPath(folder, "added_tokens.json");
+    TESSERA_ASSIGN_OR_RETURN(const json added, TakeJson(added_path, "added_tokens.json", &config));
+    if (!added.is_null()) {
+      TESSERA_RETURN_IF_ERROR(ReadAddedTokensFile(added, added_path, &config));
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(CheckExtraIds(config_path, &config));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SentencePieceTokenizer> result,
+                           Create(std::move(config), model_path));
+  return std::unique_ptr<Tokenizer>(std::move(result));
+}
+
+absl::Status SentencePieceTokenizer::Save(const std::string& folder) const {
+  TESSERA_RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(folder, config_.model_file), config_.model));
+  bool has_config = false;
+  for (const auto& [name, content] : config_.files) {
+    has_config |= name == "tokenizer_config.json";
+    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, name), content));
+  }
+  if (has_config) return absl::OkStatus();
+  json root = {{"tokenizer_class", ClassName(config_.family)}};
+  if (config_.family == Family::kT5) root["extra_ids"] = config_.extra_ids;
+  if (config_.family == Family::kChatGlm) root["num_image_tokens"] = config_.num_image_tokens;
+  return WriteFileAtomically(JoinPath(folder, "tokenizer_config.json"), root.dump(2) + "\n");
+}
+
+}  // namespace tessera::data

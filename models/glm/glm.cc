@@ -1,0 +1,179 @@
+#include "models/glm/glm.h"
+
+#include <cmath>
+#include <utility>
+
+#include "models/glm/cloze.h"
+#include "models/glm/prefix_mask.h"
+#include "models/glm/text_layout.h"
+#include "models/language_model.h"
+#include "models/transformer_stack.h"
+#include "nn/activation.h"
+#include "nn/dropout.h"
+#include "nn/norm.h"
+#include "nn/transformer_block.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/view/view.h"
+
+namespace tessera::models {
+namespace {
+
+// B batch, T tokens, C = hidden_size, V = vocab_size, N candidates.
+
+nn::TransformerBlockConfig LayerConfig(const GlmConfig& c) {
+  const nn::Init weight = nn::Init::Normal(c.initializer_range);
+  const nn::Init residual =
+      nn::Init::Normal(c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.num_layers)));
+  nn::TransformerBlockConfig config;
+  config.attention = {.hidden_size = c.hidden_size,
+                      .num_heads = c.num_attention_heads,
+                      .attention_dropout = c.attention_dropout_prob,
+                      .residual_dropout = c.output_dropout_prob,
+                      .weight_init = weight,
+                      .output_init = residual,
+                      .qkv_name = "query_key_value",
+                      .output_name = "dense"};
+  config.mlp = {.hidden_size = c.hidden_size,
+                .inner_size = 4 * c.hidden_size,
+                .activation = GeluTanh,
+                .dropout = c.output_dropout_prob,
+                .weight_init = weight,
+                .output_init = residual,
+                .up_name = "dense_h_to_4h",
+                .down_name = "dense_4h_to_h"};
+  config.norm_eps = c.layernorm_epsilon;
+  config.attention_norm_name = "input_layernorm";
+  config.mlp_norm_name = "post_attention_layernorm";
+  config.attention_name = "attention";
+  return config;
+}
+
+// [B, T] places of one kind.
+Tensor Coordinate(const Tensor& positions, int which) {
+  return Select(positions, 1, which).ContiguousCopy();
+}
+
+}  // namespace
+
+class Glm::Stack : public nn::Module {
+ public:
+  Stack(const GlmConfig& c, const nn::Scope& scope, const Glm& glm) : Module(scope) {
+    if (glm.HasBlock(0)) {
+      const nn::EmbeddingConfig table = {c.position_rows(), c.hidden_size,
+                                         nn::Init::Normal(c.initializer_range)};
+      position_embeddings =
+          std::make_unique<nn::ReplicatedEmbedding>(table, Child("position_embeddings"));
+      if (c.block_position_encoding) {
+        block_position_embeddings =
+            std::make_unique<nn::ReplicatedEmbedding>(table, Child("block_position_embeddings"));
+      }
+      embedding_dropout =
+          std::make_unique<nn::Dropout>(c.embedding_dropout_prob, Child("embedding_dropout"));
+    }
+    layers.resize(static_cast<size_t>(c.num_layers));
+    for (int i = 0; i < static_cast<int>(c.num_layers); ++i) {
+      if (!glm.HasBlock(i + 1)) continue;
+      layers[static_cast<size_t>(i)] =
+          std::make_unique<nn::TransformerBlock>(LayerConfig(c), Child(Concat("layers.", i)));
+    }
+    if (glm.HasBlock(glm.num_blocks() - 1)) {
+      final_layernorm = std::make_unique<nn::LayerNorm>(
+          nn::NormConfig{.width = c.hidden_size, .eps = c.layernorm_epsilon},
+          Child("final_layernorm"));
+    }
+  }
+
+  std::unique_ptr<nn::ReplicatedEmbedding> position_embeddings;
+  std::unique_ptr<nn::ReplicatedEmbedding> block_position_embeddings;  // null: one coordinate
+  std::unique_ptr<nn::Dropout> embedding_dropout;
+  std::vector<std::unique_ptr<nn::TransformerBlock>> layers;
+  std::unique_ptr<nn::LayerNorm> final_layernorm;
+};
+
+Glm::Glm(const GlmConfig& config, nlohmann::json json, const nn::BuildContext& build)
+    : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
+  const bool head = HasBlock(num_blocks() - 1);
+  // A stage with the head but not the embedding holds a replica of the tied weight.
+  if (HasBlock(0) || head) {
+    word_embeddings_ = std::make_unique<nn::VocabParallelEmbedding>(
+        nn::EmbeddingConfig{config_.vocab_size, config_.hidden_size,
+                            nn::Init::Normal(config_.initializer_range)},
+        Child("word_embeddings"));
+  }
+  transformer_ = std::make_unique<Stack>(config_, Child("transformer"), *this);
+  if (head) {
+    lm_head_ =
+        std::make_unique<nn::VocabParallelHead>(word_embeddings_->weight(), Child("lm_head"));
+  }
+}
+
+Glm::~Glm() = default;
+
+Bundle Glm::RunBlock(int block, Bundle in, const RunOptions& options) {
+  TESSERA_CHECK(HasBlock(block), "glm", "block ", block, " is not part of this model");
+  if (block == 0) return Embed(std::move(in), options);
+  if (block + 1 == num_blocks()) return RunHead(std::move(in), options);
+  const nn::AttentionMasks masks = MasksOf(&in);
+  return RunTransformerBlock(*transformer_->layers[static_cast<size_t>(block - 1)], masks,
+                             std::move(in), options, checkpoint_activations(), block - 1);
+}
+
+Bundle Glm::Embed(Bundle in, const RunOptions& options) {
+  const Tensor ids_BT = in.at("input_ids");
+  TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "glm",
+                "input_ids must be int64 [batch, tokens], got ", ids_BT);
+  ResolveMask(&in);
+  if (!in.has("position_ids")) {
+    in.set("position_ids", CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
+  }
+  const nn::ForwardContext context = ContextFor(in, options);
+  const Tensor positions = in.at("position_ids");
+  const bool both = positions.ndim() == 3 && positions.size(1) == 2;
+  const Tensor place_BT = positions.ndim() == 3 ? Coordinate(positions, 0) : positions;
+  Tensor x_BTC = Add(word_embeddings_->Forward(ids_BT, context),
+                     transformer_->position_embeddings->Forward(place_BT));
+  if (transformer_->block_position_embeddings != nullptr) {
+    const Tensor within_BT = both ? Coordinate(positions, 1)
+                                  : Zeros(place_BT.shape(), DType::kInt64, place_BT.device());
+    x_BTC = Add(x_BTC, transformer_->block_position_embeddings->Forward(within_BT));
+  }
+  if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
+  in.erase("input_ids");
+  in.set("hidden", transformer_->embedding_dropout->Forward(x_BTC, context));
+  return in;
+}
+
+Bundle Glm::RunHead(Bundle in, const RunOptions& options) {
+  const Tensor h_BTC = transformer_->final_layernorm->Forward(in.at("hidden"));
+  if (in.has("choice_ids")) return ScoreChoices(h_BTC, in, options);
+  return LanguageModelOutputs(*lm_head_, h_BTC, AlignedTargets(in), in, options);
+}
+
+Bundle Glm::ScoreChoices(const Tensor& h_BTC, const Bundle& in, const RunOptions& options) {
+  const Tensor logits_BTV = lm_head_->Forward(h_BTC, ContextFor(in, options));
+  const Tensor scores_BN = ChoiceScores(logits_BTV, in.at("choice_ids"), in.at("choice_indices"),
+                                        lm_head_->LossOptions({}));
+  Bundle out;
+  out.set("logits", scores_BN);
+  if (options.keep_logits) {
+    out.set("lm_logits", lm_head_->Gather(logits_BTV));
+    out.set("last_hidden_state", h_BTC);
+  }
+  const Tensor labels_B = AlignedTargets(in);
+  if (labels_B.defined()) {
+    out.set("loss", CrossEntropy(scores_BN, labels_B, {.reduction = options.loss_reduction}));
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<int64_t>> Glm::PreparePrompt(std::vector<int64_t> prompt) const {
+  return CompletePrompt(config_, std::move(prompt));
+}
+
+std::optional<TextLayout> Glm::LayoutOf(const std::vector<int64_t>& text) const {
+  absl::StatusOr<TextLayout> layout = LayoutOfText(config_, text);
+  TESSERA_CHECK(layout.ok(), "glm", Message(layout.status()));
+  return *std::move(layout);
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,116 @@
+#include "models/glm/prefix_mask.h"
+
+#include <limits>
+
+#include "models/input_check.h"
+#include "ops/elementwise/elementwise.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr char kBias[] = "local.attention_bias";
+
+}  // namespace
+
+void ResolveMask(Bundle* in) {
+  if (in->has("prefix_length") || !in->has("attention_mask")) return;
+  const Tensor mask = in->at("attention_mask");
+  const Tensor ids_BT = in->at("input_ids");
+  const Shape rows = {ids_BT.size(0)};
+  if (mask.ndim() == 1) {
+    const Tensor lengths = CastCopy(mask, DType::kInt32);
+    in->set("prefix_length", mask.size(0) == rows[0]
+                                 ? lengths
+                                 : lengths.AsStrided(rows, {0}, 0).ContiguousCopy());
+    in->erase("attention_mask");
+    return;
+  }
+  TESSERA_CHECK(mask.ndim() == 2 || mask.ndim() == 4, "glm", "attention_mask ", mask);
+  in->set("prefix_length",
+          Full(rows, static_cast<double>(ids_BT.size(1)), DType::kInt32, ids_BT.device()));
+}
+
+nn::AttentionMasks MasksOf(Bundle* in) {
+  nn::AttentionMasks masks;
+  masks.prefix_length = in->get("prefix_length");
+  if (!in->has("attention_mask")) return masks;
+  const Tensor mask = in->at("attention_mask");
+  if (mask.ndim() == 2) {
+    masks.key_padding = Compare(mask, 0.0, Comparison::kNotEqual);
+    return masks;
+  }
+  if (!in->has(kBias)) {
+    const Tensor& hidden = in->at("hidden");
+    in->set(kBias, MaskedFill(Zeros(mask.shape(), hidden.dtype(), hidden.device()),
+                              Compare(mask, 0.0, Comparison::kEqual),
+                              -std::numeric_limits<double>::infinity()));
+  }
+  masks.bias = in->at(kBias);
+  return masks;
+}
+
+namespace {
+
+// One row of a tensor stands for all rows.
+void RepeatRow(const std::string& name, int64_t rows, Bundle* inputs) {
+  const Tensor t = inputs->at(name);
+  if (t.ndim() < 2 || t.size(0) != 1 || rows == 1) return;
+  Shape shape = t.shape();
+  shape[0] = rows;
+  Shape strides = t.shape();
+  for (int d = 0; d < t.ndim(); ++d) strides[d] = d == 0 ? 0 : t.stride(d);
+  inputs->set(name, t.AsStrided(shape, strides, t.offset()).ContiguousCopy());
+}
+
+absl::Status CheckMask(const std::string& source, int64_t rows, int64_t tokens, Bundle* inputs) {
+  if (!inputs->has("attention_mask")) return absl::OkStatus();
+  const Tensor mask = inputs->at("attention_mask");
+  const bool lengths = mask.ndim() == 1 && (mask.size(0) == rows || mask.size(0) == 1);
+  const bool keys = mask.shape() == (Shape{rows, tokens});
+  const bool pairs = mask.shape() == (Shape{rows, 1, tokens, tokens}) ||
+                     mask.shape() == (Shape{1, 1, tokens, tokens});
+  if (!lengths && !keys && !pairs) {
+    return InvalidArgument(source, ": 'attention_mask' has shape ", mask.shape(),
+                           "; for 'input_ids' [", rows, ", ", tokens, "] it must be [", rows,
+                           "] (lengths of the prefix), [", rows, ", ", tokens, "] or [", rows,
+                           ", 1, ", tokens, ", ", tokens, "]");
+  }
+  if (!lengths) return absl::OkStatus();
+  if (IsFloating(mask.dtype())) {
+    return InvalidArgument(source, ": lengths in 'attention_mask' must be integers");
+  }
+  return CheckRange(source + ": 'attention_mask'", mask, tokens + 1, 0, "lengths of the prefix");
+}
+
+}  // namespace
+
+absl::Status CheckMaskAndPositions(const std::string& source, const PositionLimits& limits,
+                                   Bundle* inputs) {
+  const int64_t rows = inputs->at("input_ids").size(0);
+  const int64_t tokens = inputs->at("input_ids").size(1);
+  TESSERA_RETURN_IF_ERROR(CheckMask(source, rows, tokens, inputs));
+  if (!inputs->has("position_ids")) {
+    if (tokens <= limits.rows) return absl::OkStatus();
+    return InvalidArgument(source, ": 'input_ids' has ", tokens, " tokens a row; the model has ",
+                           limits.rows, " positions");
+  }
+  RepeatRow("position_ids", rows, inputs);
+  const Tensor positions = inputs->at("position_ids");
+  const bool one = limits.one_coordinate && positions.shape() == (Shape{rows, tokens});
+  const bool two = limits.two_coordinates && positions.shape() == (Shape{rows, 2, tokens});
+  if (!one && !two) {
+    std::string expected;
+    if (limits.two_coordinates) expected = Concat("[", rows, ", 2, ", tokens, "]");
+    if (limits.one_coordinate) {
+      expected += Concat(expected.empty() ? "" : " or ", "[", rows, ", ", tokens, "]");
+    }
+    return InvalidArgument(source, ": 'position_ids' has shape ", positions.shape(),
+                           "; it must be ", expected);
+  }
+  if (IsFloating(positions.dtype())) {
+    return InvalidArgument(source, ": 'position_ids' must hold integers");
+  }
+  return CheckRange(source + ": 'position_ids'", positions, limits.rows, 0, "positions");
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,216 @@
+// How the command line and the Hub know GLM and ChatGLM-6B.
+#include <algorithm>
+
+#include "models/glm/chatglm.h"
+#include "models/glm/glm.h"
+#include "models/glm/prefix_mask.h"
+#include "models/input_check.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+struct Size {
+  const char* name;
+  int layers;
+  int heads;
+  int width;
+  int positions;
+  int vocabulary;
+};
+
+// The special tokens are the tokenizer's to say.
+Preset GlmPreset(const Size& size) {
+  json config = {{"model_type", "glm"},
+                 {"architectures", {"GLMForConditionalGeneration"}},
+                 {"vocab_size", size.vocabulary},
+                 {"hidden_size", size.width},
+                 {"num_layers", size.layers},
+                 {"num_attention_heads", size.heads},
+                 {"max_sequence_length", size.positions},
+                 {"embedding_dropout_prob", 0.1},
+                 {"attention_dropout_prob", 0.1},
+                 {"output_dropout_prob", 0.1},
+                 {"initializer_range", 0.02},
+                 {"block_position_encoding", true},
+                 {"relative_encoding", false},
+                 {"max_memory_length", 0},
+                 {"attention_scale", 1.0},
+                 {"parallel_output", true},
+                 {"spell_func", "lstm"},
+                 {"spell_length", nullptr}};
+  for (const char* token : {"sop_token_id", "eop_token_id", "mask_token_id", "smask_token_id",
+                            "gmask_token_id", "pad_token_id", "eos_token_id"}) {
+    config[token] = nullptr;
+  }
+  return {size.name, "", std::move(config)};
+}
+
+Preset ChatGlmPreset(const Size& size, const json& tokens) {
+  json config = {{"model_type", "chatglm"},
+                 {"architectures", {"ChatGLMModel"}},
+                 {"vocab_size", size.vocabulary},
+                 {"hidden_size", size.width},
+                 {"inner_hidden_size", 4 * size.width},
+                 {"num_layers", size.layers},
+                 {"num_attention_heads", size.heads},
+                 {"max_sequence_length", size.positions},
+                 {"layernorm_epsilon", 1e-5},
+                 {"position_encoding_2d", true},
+                 {"tie_word_embeddings", false},
+                 {"use_cache", true},
+                 {"pre_seq_len", nullptr},
+                 {"prefix_projection", false},
+                 {"quantization_bit", 0}};
+  config.update(tokens);
+  return {size.name, "", std::move(config)};
+}
+
+bool StartsWith(const std::string& text, const std::string& prefix) {
+  return text.rfind(prefix, 0) == 0;
+}
+bool EndsWith(const std::string& text, const std::string& suffix) {
+  return text.size() >= suffix.size() &&
+         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+std::vector<std::string> WithGlmPrefix(const std::string& parameter) {
+  return {"glm." + parameter};
+}
+
+// A copy of the tied head that some files carry.
+bool IsTiedHead(const std::string& name) { return name == "glm.lm_head.weight"; }
+
+// Without its prefix, as the bare transformer is saved.
+std::vector<std::string> WithoutTransformer(const std::string& parameter) {
+  const std::string prefix = "transformer.";
+  if (!StartsWith(parameter, prefix)) return {};
+  return {parameter.substr(prefix.size())};
+}
+
+// The frequencies of the rotations.
+bool IsRotaryBuffer(const std::string& name) { return EndsWith(name, "rotary_emb.inv_freq"); }
+
+absl::StatusOr<std::unique_ptr<Model>> BuildGlm(const json& object,
+                                                const nn::BuildContext& context) {
+  TESSERA_ASSIGN_OR_RETURN(const GlmConfig config, GlmConfig::FromJson(object));
+  return std::make_unique<Glm>(config, object, context);
+}
+
+absl::StatusOr<std::unique_ptr<Model>> BuildChatGlm(const json& object,
+                                                    const nn::BuildContext& context) {
+  TESSERA_ASSIGN_OR_RETURN(const ChatGlmConfig config, ChatGlmConfig::FromJson(object));
+  return std::make_unique<ChatGlm>(config, object, context);
+}
+
+absl::Status CheckLabels(const std::string& source, const Model& model, const Bundle& inputs) {
+  if (!inputs.has("labels")) return absl::OkStatus();
+  const Tensor labels = inputs.at("labels");
+  const Shape& expected = inputs.at("input_ids").shape();
+  if (labels.shape() != expected || IsFloating(labels.dtype())) {
+    return InvalidArgument(source, ": 'labels' is ", labels, "; expected integers ", expected);
+  }
+  return CheckRange(source + ": 'labels'", labels, model.vocab_size(), -100, "vocabulary");
+}
+
+absl::Status CheckChoices(const std::string& source, const Model& model, const Bundle& inputs) {
+  const Shape& ids = inputs.at("input_ids").shape();
+  const Tensor choices = inputs.get("choice_ids");
+  const Tensor indices = inputs.get("choice_indices");
+  if (!choices.defined() || !indices.defined() || choices.ndim() != 3 || choices.numel() == 0 ||
+      choices.size(0) != ids[0] || indices.shape() != choices.shape() ||
+      IsFloating(choices.dtype()) || IsFloating(indices.dtype())) {
+    return InvalidArgument(source, ": 'choice_ids' and 'choice_indices' go together and must be ",
+                           "integers [", ids[0], ", candidates, tokens]");
+  }
+  TESSERA_RETURN_IF_ERROR(
+      CheckRange(source + ": 'choice_ids'", choices, model.vocab_size(), -100, "vocabulary"));
+  TESSERA_RETURN_IF_ERROR(
+      CheckRange(source + ": 'choice_indices'", indices, ids[1], -100, "row of tokens"));
+  const std::vector<int64_t> id = choices.ToVector<int64_t>();
+  const std::vector<int64_t> at = indices.ToVector<int64_t>();
+  for (size_t i = 0; i < id.size(); ++i) {
+    if (id[i] != -100 && at[i] == -100) {
+      return InvalidArgument(source, ": 'choice_indices' lacks the place of a token of row ",
+                             i / static_cast<size_t>(choices.numel() / ids[0]));
+    }
+  }
+  if (!inputs.has("labels")) return absl::OkStatus();
+  const Tensor labels = inputs.at("labels");
+  if (labels.shape() != (Shape{ids[0]}) || IsFloating(labels.dtype())) {
+    return InvalidArgument(source, ": 'labels' is ", labels, "; beside candidates it must be ",
+                           "integers [", ids[0], "]");
+  }
+  return CheckRange(source + ": 'labels'", labels, choices.size(1), -100, "candidates");
+}
+
+absl::Status CheckGlmInputs(const std::string& source, const Model& model, Bundle* inputs) {
+  const GlmConfig& c = static_cast<const Glm&>(model).fields();
+  TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
+  const PositionLimits limits = {.rows = c.position_rows(),
+                                 .one_coordinate = true,
+                                 .two_coordinates = c.block_position_encoding};
+  TESSERA_RETURN_IF_ERROR(CheckMaskAndPositions(source, limits, inputs));
+  if (inputs->has("choice_ids") || inputs->has("choice_indices")) {
+    return CheckChoices(source, model, *inputs);
+  }
+  return CheckLabels(source, model, *inputs);
+}
+
+absl::Status CheckChatGlmInputs(const std::string& source, const Model& model, Bundle* inputs) {
+  TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
+  TESSERA_RETURN_IF_ERROR(
+      CheckMaskAndPositions(source, {.rows = model.max_positions()}, inputs));
+  TESSERA_RETURN_IF_ERROR(CheckLabels(source, model, *inputs));
+  const absl::Status derived =
+      DeriveFromIds(static_cast<const ChatGlm&>(model).fields(), inputs);
+  if (derived.ok()) return derived;
+  return InvalidArgument(source, ": 'input_ids' ", Message(derived));
+}
+
+const Family* MakeGlmFamily() {
+  auto* family = new Family;
+  family->model_type = "glm";
+  for (const Size& size : {Size{"glm-large", 24, 16, 1024, 512, 30592},
+                           {"glm-large-chinese", 24, 16, 1024, 1024, 50048},
+                           {"glm-10b", 48, 64, 4096, 1024, 50304},
+                           {"glm-10b-chinese", 48, 64, 4096, 1024, 50048},
+                           {"glm-tiny", 4, 4, 128, 256, 8192},
+                           {"glm-mini", 6, 6, 384, 512, 8192}}) {
+    family->presets.push_back(GlmPreset(size));
+  }
+  family->build = BuildGlm;
+  family->other_names = WithGlmPrefix;
+  family->ignored_entry = IsTiedHead;
+  family->inputs = {"input_ids",  "attention_mask", "position_ids",
+                    "choice_ids", "choice_indices", "labels"};
+  family->check_inputs = CheckGlmInputs;
+  return family;
+}
+
+const Family* MakeChatGlmFamily() {
+  auto* family = new Family;
+  family->model_type = "chatglm";
+  const json tokens = {{"bos_token_id", 130004},  {"eos_token_id", 130005},
+                       {"mask_token_id", 130000}, {"gmask_token_id", 130001},
+                       {"pad_token_id", 3}};
+  const json small = {{"bos_token_id", 8190},  {"eos_token_id", 8191},
+                      {"mask_token_id", 8188}, {"gmask_token_id", 8189},
+                      {"pad_token_id", 3}};
+  family->presets = {ChatGlmPreset({"chatglm-6b", 28, 32, 4096, 2048, 130528}, tokens),
+                     ChatGlmPreset({"chatglm-tiny", 4, 4, 128, 256, 8192}, small),
+                     ChatGlmPreset({"chatglm-mini", 6, 6, 384, 512, 8192}, small)};
+  family->build = BuildChatGlm;
+  family->other_names = WithoutTransformer;
+  family->ignored_entry = IsRotaryBuffer;
+  family->inputs = {"input_ids", "attention_mask", "position_ids", "labels"};
+  family->check_inputs = CheckChatGlmInputs;
+  return family;
+}
+
+const FamilyRegistration glm_registration(MakeGlmFamily());
+const FamilyRegistration chatglm_registration(MakeChatGlmFamily());
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,29 @@
+// What language models' heads share: targets from labels, logits, and the loss.
+//
+//   Tensor targets = ShiftedTargets(in);
+//   return LanguageModelOutputs(*lm_head_, h_BTC, targets, in, options);
+#ifndef TESSERA_MODELS_LANGUAGE_MODEL_H_
+#define TESSERA_MODELS_LANGUAGE_MODEL_H_
+
+#include "models/model.h"
+#include "nn/embedding.h"
+
+namespace tessera::models {
+
+// `targets`, or `labels` [B, T] shifted left by one (the last token has no target); undefined where
+// the bundle has neither.
+Tensor ShiftedTargets(const Bundle& in);
+// `targets`, or `labels` as they are.
+Tensor AlignedTargets(const Bundle& in);
+
+// While decoding, the positions [B, 1] of `logit_positions` alone; h [B, T, C] otherwise.
+Tensor AtLogitPositions(const Tensor& h, const Bundle& in);
+
+// `logits` [B, T, V] and `last_hidden_state` of h [B, T, C], unless only the loss is wanted, and
+// `loss` where `targets` [B, T] is defined.
+Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const Tensor& targets,
+                            const Bundle& in, const RunOptions& options);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_LANGUAGE_MODEL_H_

@@ -1,0 +1,30 @@
+// Flags for the keys of a run's configuration, each under all its names.
+//
+//   flags->Add(command, "batch_size");
+//   TESSERA_RETURN_IF_ERROR(flags->ApplyTo(command, &config));   // those that were given
+#ifndef TESSERA_TOOLS_FIELD_FLAGS_H_
+#define TESSERA_TOOLS_FIELD_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+
+#include "core/status.h"
+#include "train/config.h"
+
+namespace tessera::tools {
+
+class FieldFlags {
+ public:
+  // The flag of one key, with its help. This object must outlive the parsing.
+  void Add(CLI::App* command, const std::string& key);
+  // Overrides the members whose flags were given.
+  absl::Status ApplyTo(const CLI::App& command, train::RunConfig* config) const;
+
+ private:
+  std::map<std::string, std::string> texts_;  // by key
+};
+
+}  // namespace tessera::tools
+
+#endif  // TESSERA_TOOLS_FIELD_FLAGS_H_

@@ -1,0 +1,91 @@
+#include "train/task.h"
+
+#include <algorithm>
+
+#include "core/nearest_name.h"
+
+namespace tessera::train {
+namespace {
+
+std::vector<const TaskKind*>& MutableTasks() {
+  static auto* tasks = new std::vector<const TaskKind*>;
+  return *tasks;
+}
+
+std::string NamesFor(const RunConfig& config, const nlohmann::json& model) {
+  std::string names;
+  for (const TaskKind* task : Tasks()) {
+    if (task->fit(config, model) > 0) names += (names.empty() ? "" : ", ") + task->name;
+  }
+  return names;
+}
+
+}  // namespace
+
+TaskRegistration::TaskRegistration(const TaskKind* task) {
+  std::vector<const TaskKind*>& tasks = MutableTasks();
+  tasks.push_back(task);
+  std::sort(tasks.begin(), tasks.end(),
+            [](const TaskKind* a, const TaskKind* b) { return a->name < b->name; });
+}
+
+const std::vector<const TaskKind*>& Tasks() { return MutableTasks(); }
+
+bool IsOfType(const nlohmann::json& model, std::initializer_list<const char*> types) {
+  const auto type = model.find("model_type");
+  if (type == model.end() || !type->is_string()) return false;
+  return std::find(types.begin(), types.end(), type->get<std::string>()) != types.end();
+}
+
+std::string Architecture(const nlohmann::json& model) {
+  const auto names = model.find("architectures");
+  if (names == model.end() || !names->is_array() || names->empty()) return "";
+  return names->front().is_string() ? names->front().get<std::string>() : "";
+}
+
+bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {
+    return path.size() >= ending.size() &&
+           path.compare(path.size() - ending.size(), ending.size(), ending) == 0;
+  });
+}
+
+absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const nlohmann::json& model) {
+  const std::string type = model.value("model_type", "");
+  if (config.task.empty()) {
+    const TaskKind* best = nullptr;
+    for (const TaskKind* task : Tasks()) {
+      const int fit = task->fit(config, model);
+      if (fit > 0 && (best == nullptr || fit > best->fit(config, model))) best = task;
+    }
+    if (best != nullptr) return best;
+    return InvalidArgument("there is no task for a '", type, "' model");
+  }
+  std::vector<std::string> names;
+  for (const TaskKind* task : Tasks()) {
+    names.push_back(task->name);
+    if (task->name != config.task) continue;
+    if (task->fit(config, model) > 0) return task;
+    return InvalidArgument("task '", config.task, "' is not for a '", type,
+                           "' model, which has: ", NamesFor(config, model));
+  }
+  return InvalidArgument("unknown task '", config.task, "'", DidYouMean(config.task, names),
+                         "; a '", type, "' model has: ", NamesFor(config, model));
+}
+
+int64_t TaskInput::SeqLen(int64_t otherwise) const {
+  if (config.seq_len > 0) return config.seq_len;
+  return shape.max_positions() > 0 ? shape.max_positions() : otherwise;
+}
+
+absl::StatusOr<const data::Tokenizer*> TaskInput::NeedTokenizer() const {
+  if (tokenizer != nullptr) return tokenizer;
+  return InvalidArgument(config.data, ": text needs a tokenizer; give --tokenizer");
+}
+
+absl::StatusOr<int64_t> TaskInput::NeedToken(std::optional<int32_t> id, const char* what) const {
+  if (id) return *id;
+  return InvalidArgument("the tokenizer has no ", what, " token, which the task needs");
+}
+
+}  // namespace tessera::train

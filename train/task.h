@@ -1,0 +1,125 @@
+// What a run teaches a model: the data it reads, what these ask of the model, and what an
+// evaluation measures beside the loss.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const TaskKind* task, FindTask(config, model_json));
+//   TESSERA_ASSIGN_OR_RETURN(TaskData data, task->open({.config = config, ...}));
+//
+// A task is a file in train/tasks/ that registers itself. Without the key `task` a run has the one
+// that goes best with the model's architecture and the data.
+#ifndef TESSERA_TRAIN_TASK_H_
+#define TESSERA_TRAIN_TASK_H_
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "core/tensor.h"
+#include "data/dataset/dataset.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/model.h"
+#include "nlohmann/json.hpp"
+#include "train/config.h"
+
+namespace tessera::train {
+
+// What an evaluation measures beside the loss: counts of each batch, which are added over batches
+// and data-parallel ranks, and numbers made of the sums. Immutable.
+class EvaluationMetrics {
+ public:
+  virtual ~EvaluationMetrics() = default;
+
+  virtual size_t num_counts() const = 0;
+  // `outputs` is what the model returned for the batch, `logits` among it unless needs_logits() is
+  // false. All ranks that share a copy of the model call it with the same batch.
+  virtual absl::StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
+                                                    const models::Bundle& outputs) const = 0;
+  virtual bool needs_logits() const { return true; }
+  // By name ("accuracy"), in the order in which they are printed.
+  virtual nlohmann::ordered_json Finish(const std::vector<double>& sums) const = 0;
+  // Lines that show what the model does (a few translations); after an evaluation, may be empty.
+  virtual std::vector<std::string> Samples(models::Model& /*model*/) const { return {}; }
+};
+
+// What the loop takes from a task beside its data.
+struct Objective {
+  std::shared_ptr<const EvaluationMetrics> metrics;  // null: the loss alone
+  // Of a classifier with single labels: [labels] float32 (RunOptions::class_weights). A batch then
+  // counts for the sum of its labels' weights, as a weighted mean is defined.
+  Tensor class_weights = {};
+};
+
+struct TaskData {
+  // In an evaluation (TaskInput::evaluation) everything is in `validation`, and `train` is null.
+  std::shared_ptr<const data::Dataset> train;
+  std::shared_ptr<const data::Dataset> validation;  // null: no evaluation
+  Objective objective;
+  // What the data ask of the model: keys that replace those of its configuration.
+  nlohmann::json model_changes = nlohmann::json::object();
+  // Whether the head is made for this data: of a folder's weights, a head of another shape, or one
+  // that is missing, is initialised.
+  bool replaces_head = false;
+  // Files that belong into the trained model's folder, by name.
+  std::vector<std::pair<std::string, std::string>> files = {};
+  // Tokens of a row, or the most that one may have; 0: samples are no text.
+  int64_t seq_len = 0;
+};
+
+struct TaskInput {
+  const RunConfig& config;
+  // What the model is built from, the tokenizer's vocabulary included, and where messages say it
+  // comes from.
+  const nlohmann::json& model;
+  // Of that model, before the task's changes; on the meta device.
+  const models::Model& shape;
+  const data::Tokenizer* tokenizer = nullptr;  // null: none
+  std::string cache = "";                      // directory for what is made of the data
+  bool evaluation = false;                     // a look at `config.data`, nothing is trained
+
+  // Tokens of a row: config.seq_len, else as many as the model has positions, else `otherwise`.
+  int64_t SeqLen(int64_t otherwise) const;
+  // The tokenizer, or a status that asks for one.
+  absl::StatusOr<const data::Tokenizer*> NeedTokenizer() const;
+  // A special token's id, or a status that says what the tokenizer lacks.
+  absl::StatusOr<int64_t> NeedToken(std::optional<int32_t> id, const char* what) const;
+};
+
+struct TaskKind {
+  std::string name;  // "masked_lm"
+  std::string help;  // one line
+  // How well the task goes with a model's configuration and the kind of data that is given: 0 not
+  // at all. A run that names no task has the one with the greatest number.
+  int (*fit)(const RunConfig& config, const nlohmann::json& model);
+  // Keys of the configuration that mean something to it and not to every task; set where another
+  // task runs they are refused.
+  std::vector<std::string> keys = {};
+  // Whether its data are text that goes through a tokenizer.
+  bool needs_tokenizer = true;
+  // What replaces the model's `architectures`; empty: as it is.
+  std::string (*architecture)(const nlohmann::json& model) = nullptr;
+  absl::StatusOr<TaskData> (*open)(const TaskInput& input);
+};
+
+struct TaskRegistration {
+  explicit TaskRegistration(const TaskKind* task);
+};
+
+// By name.
+const std::vector<const TaskKind*>& Tasks();
+// The one that `config.task` names, or the one that fits best. Failures name what is known, and
+// what the model is for.
+absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const nlohmann::json& model);
+
+// config.json's "model_type" is one of these.
+bool IsOfType(const nlohmann::json& model, std::initializer_list<const char*> types);
+// Whether a path ends in one of these (".tsv").
+bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings);
+// The first of "architectures", or "".
+std::string Architecture(const nlohmann::json& model);
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_TASK_H_
