@@ -1,0 +1,56 @@
+// Labelled pictures on the disk: a folder of class folders, or a pair of IDX files.
+//
+//   TESSERA_ASSIGN_OR_RETURN(ImageParts parts, FindImageParts("hymenoptera"));
+//   TESSERA_ASSIGN_OR_RETURN(auto source, ImageSource::Open(parts.train));
+//   source->names();                                        // {"ants", "bees"}
+//   TESSERA_ASSIGN_OR_RETURN(Image image, source->Read(0));
+//
+// Class folders: <folder>/<class>/**/*.{jpg,jpeg,png}, classes in the order of their names. IDX
+// (MNIST's format, gzipped or not): <x>images<y> with <x>labels<y> beside it; classes are called
+// "0", "1", ... . Pictures of folders are decoded when they are read, IDX files are kept in memory.
+#ifndef TESSERA_DATA_CLASSIFICATION_IMAGE_SOURCE_H_
+#define TESSERA_DATA_CLASSIFICATION_IMAGE_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "data/image/image.h"
+
+namespace tessera::data {
+
+// A path for each part that there is, as ImageSource::Open takes it; empty: none.
+struct ImageParts {
+  std::string train;
+  std::string validation;
+};
+
+// What a folder of pictures holds: `train` and `val`, `validation` or `test` below it; train- and
+// t10k- files of IDX; or classes, all of which are the training part. An IDX file of images stands
+// for itself. NotFound and InvalidArgument say what was looked for.
+absl::StatusOr<ImageParts> FindImageParts(const std::string& path);
+
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+  // InvalidArgument for a class without a picture, no class at all, files whose numbers of images
+  // and labels differ.
+  static absl::StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path);
+
+  virtual int64_t size() const = 0;
+  // Safe from several threads. A failure names the file.
+  virtual absl::StatusOr<Image> Read(int64_t index) const = 0;
+  int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
+  const std::vector<int64_t>& labels() const { return labels_; }
+  const std::vector<std::string>& names() const { return names_; }
+
+ protected:
+  std::vector<int64_t> labels_;  // of each picture, an index of names_
+  std::vector<std::string> names_;
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_CLASSIFICATION_IMAGE_SOURCE_H_

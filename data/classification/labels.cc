@@ -1,0 +1,138 @@
+#include "data/classification/labels.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "core/nearest_name.h"
+
+namespace tessera::data {
+namespace {
+
+std::optional<double> ParseNumber(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+bool ByValueOrText(const std::string& a, const std::string& b) {
+  const auto x = ParseNumber(a);
+  const auto y = ParseNumber(b);
+  if (x && y && *x != *y) return *x < *y;
+  if (x.has_value() != y.has_value()) return x.has_value();
+  return a < b;
+}
+
+}  // namespace
+
+absl::Status LabelReader::Add(std::span<const std::string> fields, const std::string& where) {
+  if (num_fields_ > 1) {
+    for (const std::string& field : fields) {
+      const bool yes = field == "1" || field == "true";
+      if (!yes && field != "0" && field != "false") {
+        return InvalidArgument(where, ": of several labels each must be 0 or 1, not '", field, "'");
+      }
+      values_.push_back(yes ? 1 : 0);
+    }
+    return absl::OkStatus();
+  }
+  const std::string& field = fields[0];
+  if (field.empty()) return InvalidArgument(where, ": the label is empty");
+  const auto [found, is_new] = index_.emplace(field, std::ssize(index_));
+  if (is_new) first_seen_.push_back(where);
+  values_.push_back(static_cast<double>(found->second));
+  const std::optional<double> number = ParseNumber(field);
+  all_numbers_ = all_numbers_ && number.has_value();
+  if (!all_numbers_) return absl::OkStatus();
+  all_whole_ = all_whole_ && *number == std::floor(*number);
+  numbers_.push_back(*number);
+  return absl::OkStatus();
+}
+
+LabelColumn LabelReader::Finish() && {
+  LabelColumn column;
+  column.num_fields = num_fields_;
+  if (num_fields_ > 1) {
+    column.kind = LabelKind::kAnswers;
+    column.values = std::move(values_);
+    return column;
+  }
+  if (all_numbers_ && !all_whole_) {
+    column.kind = LabelKind::kNumber;
+    column.values = std::move(numbers_);
+    return column;
+  }
+  for (const auto& [name, place] : index_) column.names.push_back(name);
+  std::sort(column.names.begin(), column.names.end(), ByValueOrText);
+  std::vector<double> sorted(column.names.size());
+  for (size_t i = 0; i < column.names.size(); ++i) {
+    const auto place = static_cast<size_t>(index_.at(column.names[i]));
+    sorted[place] = static_cast<double>(i);
+    column.first_seen.push_back(first_seen_[place]);
+  }
+  for (double& value : values_) value = sorted[static_cast<size_t>(value)];
+  column.values = std::move(values_);
+  return column;
+}
+
+nlohmann::json LabelColumn::ToJson() const {
+  return {{"kind", static_cast<int>(kind)},
+          {"names", names},
+          {"first_seen", first_seen},
+          {"fields", num_fields},
+          {"values", values}};
+}
+
+absl::StatusOr<LabelColumn> LabelColumn::FromJson(const nlohmann::json& json) {
+  const bool whole = json.is_object() && json.contains("kind") &&
+                     json["kind"].is_number_integer() && json.contains("names") &&
+                     json["names"].is_array() && json.contains("first_seen") &&
+                     json["first_seen"].is_array() && json.contains("fields") &&
+                     json["fields"].is_number_integer() && json["fields"].get<int64_t>() > 0 &&
+                     json.contains("values") && json["values"].is_array();
+  if (!whole) return DataLoss("the labels of the cached tokens are damaged");
+  LabelColumn column;
+  column.kind = static_cast<LabelKind>(std::clamp(json["kind"].get<int64_t>(), int64_t{0},
+                                                  static_cast<int64_t>(LabelKind::kAnswers)));
+  column.num_fields = json["fields"].get<int64_t>();
+  for (const auto& name : json["names"]) {
+    if (name.is_string()) column.names.push_back(name.get<std::string>());
+  }
+  for (const auto& place : json["first_seen"]) {
+    if (place.is_string()) column.first_seen.push_back(place.get<std::string>());
+  }
+  for (const auto& value : json["values"]) {
+    if (!value.is_number()) return DataLoss("the labels of the cached tokens are damaged");
+    column.values.push_back(value.get<double>());
+    const bool named = column.kind != LabelKind::kNames ||
+                       (column.values.back() >= 0 &&
+                        column.values.back() < static_cast<double>(column.names.size()));
+    if (!named) return DataLoss("the labels of the cached tokens are damaged");
+  }
+  return column;
+}
+
+absl::Status UseNames(const std::vector<std::string>& names, LabelColumn* column) {
+  std::vector<double> place(column->names.size());
+  for (size_t i = 0; i < column->names.size(); ++i) {
+    const auto found = std::find(names.begin(), names.end(), column->names[i]);
+    if (found == names.end()) {
+      return InvalidArgument(i < column->first_seen.size() ? column->first_seen[i] : "labels",
+                             ": unknown label '", column->names[i], "'",
+                             DidYouMean(column->names[i], names));
+    }
+    place[i] = static_cast<double>(found - names.begin());
+  }
+  for (double& value : column->values) value = place[static_cast<size_t>(value)];
+  column->names = names;
+  column->first_seen.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,63 @@
+// The labels of a table's rows: names, numbers, or several yes-or-no answers.
+//
+//   LabelReader reader(/*num_fields=*/1);
+//   TESSERA_RETURN_IF_ERROR(reader.Add({"positive"}, "train.tsv:2"));
+//   LabelColumn labels = reader.Finish();       // kind kNames, names {"negative", "positive"}
+//
+// One field whose values are all numbers and not all whole ones is a number (a score to be
+// predicted); any other field is a name. Several fields are answers: each value is 0, 1, false or
+// true.
+#ifndef TESSERA_DATA_CLASSIFICATION_LABELS_H_
+#define TESSERA_DATA_CLASSIFICATION_LABELS_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::data {
+
+enum class LabelKind { kNames, kNumber, kAnswers };
+
+struct LabelColumn {
+  LabelKind kind = LabelKind::kNames;
+  // Of kNames: sorted, whole numbers by their value. Of kAnswers: empty.
+  std::vector<std::string> names;
+  std::vector<std::string> first_seen;  // where each name stands first: path:line
+  int64_t num_fields = 1;
+  // Row by row: the index of the name; the number; the answers (num_fields of each row).
+  std::vector<double> values;
+
+  int64_t rows() const { return std::ssize(values) / num_fields; }
+  nlohmann::json ToJson() const;
+  static absl::StatusOr<LabelColumn> FromJson(const nlohmann::json& json);
+};
+
+class LabelReader {
+ public:
+  explicit LabelReader(int64_t num_fields) : num_fields_(num_fields) {}
+  // InvalidArgument for an answer that is none, an empty label.
+  absl::Status Add(std::span<const std::string> fields, const std::string& where);
+  LabelColumn Finish() &&;
+
+ private:
+  const int64_t num_fields_;
+  std::map<std::string, int64_t> index_;  // of a name, in order of appearance
+  std::vector<std::string> first_seen_;
+  bool all_numbers_ = true;
+  bool all_whole_ = true;
+  std::vector<double> values_;   // of one field: the index of appearance
+  std::vector<double> numbers_;  // of one field, while all are numbers
+};
+
+// Gives the values of a column of names the indices that the names have in `names` (a model's, or
+// the training data's). InvalidArgument for a name that is not there, with where it stands.
+absl::Status UseNames(const std::vector<std::string>& names, LabelColumn* column);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_CLASSIFICATION_LABELS_H_

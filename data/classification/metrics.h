@@ -1,0 +1,45 @@
+// What a classifier is judged by: counts that are added over batches and ranks, and the numbers
+// made of their sums.
+//
+//   std::vector<double> sums = ...;             // of ConfusionCounts(...) of every batch
+//   ClassScores scores = ScoresOfConfusion(sums, num_labels);
+//
+// F1 of two labels is that of label 1 (GLUE's MRPC), of more the mean over the labels that occur in
+// truth or prediction (macro). Matthews' correlation for several labels is Gorodkin's (2004).
+#ifndef TESSERA_DATA_CLASSIFICATION_METRICS_H_
+#define TESSERA_DATA_CLASSIFICATION_METRICS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera::data {
+
+// counts[truth * num_labels + guess], the greatest of each row of `logits` [rows, num_labels] being
+// the guess; rows whose label is negative do not count.
+std::vector<double> ConfusionCounts(std::span<const float> logits, std::span<const int64_t> labels,
+                                    int64_t num_labels);
+
+struct ClassScores {
+  double accuracy = 0;
+  double f1 = 0;
+  double matthews = 0;
+};
+ClassScores ScoresOfConfusion(std::span<const double> counts, int64_t num_labels);
+
+// {rows whose label is the greatest logit, rows where it is among the k greatest, rows}.
+std::vector<double> TopCounts(std::span<const float> logits, std::span<const int64_t> labels,
+                              int64_t num_labels, int64_t k);
+
+// Of numbers: {n, sum x, sum y, sum xx, sum yy, sum xy, sum of squared differences}.
+std::vector<double> MomentCounts(std::span<const float> guesses, std::span<const float> truths);
+// Pearson's correlation; 0 where one side does not vary.
+double PearsonOfMoments(std::span<const double> sums);
+
+// Of yes-or-no labels [rows, fields], a logit above 0 being yes: {right answers, answers, true
+// positives, false positives, false negatives}.
+std::vector<double> AnswerCounts(std::span<const float> logits, std::span<const float> labels);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_CLASSIFICATION_METRICS_H_

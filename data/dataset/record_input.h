@@ -1,0 +1,39 @@
+// Records with named fields from a table: tab-separated values with a header line (.tsv), or JSON
+// lines (.jsonl, .ndjson).
+//
+//   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> names, ColumnsOf("train.tsv"));
+//   TESSERA_RETURN_IF_ERROR(ForEachRecord("train.tsv", {"sentence", "label"},
+//       [&](std::span<const std::string> fields, const std::string& where) { ... }));
+//
+// Fields of .tsv are the bytes between the tabs: quotes mean nothing there, as in GLUE's files. Of
+// JSON, strings are fields as they are, numbers and truth values in JSON's spelling. Files must be
+// UTF-8; a byte-order mark and a carriage return before the end of a line are dropped.
+#ifndef TESSERA_DATA_DATASET_RECORD_INPUT_H_
+#define TESSERA_DATA_DATASET_RECORD_INPUT_H_
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tessera::data {
+
+// `where` is path:line.
+using RecordVisitor =
+    std::function<absl::Status(std::span<const std::string> fields, const std::string& where)>;
+
+// The header's names, or the members of the first object, in order. InvalidArgument for a file of
+// another kind or without a record.
+absl::StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path);
+
+// The fields of these columns, record by record. InvalidArgument for a column that is not there
+// (naming those that are), a line with another number of fields than the header, a member that is
+// no string, number or truth value. A status of `visit` ends the reading and is returned.
+absl::Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
+                           const RecordVisitor& visit);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_DATASET_RECORD_INPUT_H_

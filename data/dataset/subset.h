@@ -1,0 +1,35 @@
+// A part of a dataset: the samples [begin, end) of its order, or of a shuffled one.
+//
+//   auto train = std::make_shared<Subset>(all, 0, all->size() - held_out);
+//   auto drawn = std::make_shared<Subset>(all, 0, 100, KeyedPermutation(all->size(), seed, 0));
+#ifndef TESSERA_DATA_DATASET_SUBSET_H_
+#define TESSERA_DATA_DATASET_SUBSET_H_
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "data/dataset/dataset.h"
+#include "data/dataset/keyed_permutation.h"
+
+namespace tessera::data {
+
+class Subset : public Dataset {
+ public:
+  // Throws Error unless 0 <= begin <= end <= all->size().
+  Subset(std::shared_ptr<const Dataset> all, int64_t begin, int64_t end,
+         std::optional<KeyedPermutation> order = std::nullopt);
+
+  int64_t size() const override { return end_ - begin_; }
+  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+
+ private:
+  std::shared_ptr<const Dataset> all_;
+  int64_t begin_;
+  int64_t end_;
+  std::optional<KeyedPermutation> order_;
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_DATASET_SUBSET_H_

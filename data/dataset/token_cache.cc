@@ -1,0 +1,96 @@
+#include "data/dataset/token_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "core/file.h"
+#include "data/tokenizer/json_text.h"
+#include "data/tokenizer/utf8.h"
+
+namespace tessera::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Holds <prefix>.lock from its making to its destruction.
+class PrefixLock {
+ public:
+  static absl::StatusOr<std::unique_ptr<PrefixLock>> Take(const std::string& prefix) {
+    const std::string path = prefix + ".lock";
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return absl::ErrnoToStatus(errno, ToAbsl(Concat(path, ": cannot write")));
+    while (flock(fd, LOCK_EX) != 0) {
+      if (errno == EINTR) continue;
+      const int error = errno;
+      close(fd);
+      return absl::ErrnoToStatus(error, ToAbsl(Concat(path, ": cannot lock")));
+    }
+    return std::unique_ptr<PrefixLock>(new PrefixLock(fd));
+  }
+  ~PrefixLock() { close(fd_); }
+
+ private:
+  explicit PrefixLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// What is on the disk, if it was made from the same.
+std::optional<CachedTokens> FindReusable(const std::string& prefix, const json& made_from) {
+  absl::StatusOr<json> made = ReadJsonFile(prefix + ".json");
+  if (!made.ok() || !made->is_object() || made->value("made_from", json()) != made_from) {
+    return std::nullopt;
+  }
+  const auto tokens = IndexedDataset::Open(prefix);
+  if (!tokens.ok() || made->value("tokens", json()) != (*tokens)->num_tokens()) {
+    return std::nullopt;
+  }
+  return CachedTokens{*tokens, made->value("facts", json()), true};
+}
+
+}  // namespace
+
+absl::StatusOr<json> DescribeFiles(const std::vector<std::string>& files) {
+  json described = json::array();
+  for (const std::string& file : files) {
+    std::error_code error;
+    const uintmax_t size = fs::file_size(file, error);
+    if (error) return NotFound(file, ": ", error.message());
+    const fs::file_time_type time = fs::last_write_time(file, error);
+    if (error) return NotFound(file, ": ", error.message());
+    described.push_back({{"path", ReplaceInvalidUtf8(fs::absolute(file, error).string())},
+                         {"size", size},
+                         {"time", time.time_since_epoch().count()}});
+  }
+  return json{{"inputs", std::move(described)}};
+}
+
+absl::StatusOr<CachedTokens> TokensMadeOnce(
+    const std::string& prefix, const json& made_from, const TokenCacheOptions& options,
+    const std::function<absl::StatusOr<json>(IndexedDatasetWriter*)>& make) {
+  const fs::path directory = fs::path(prefix).parent_path();
+  if (!directory.empty()) TESSERA_RETURN_IF_ERROR(MakeDirectories(directory.string()));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PrefixLock> lock, PrefixLock::Take(prefix));
+  if (options.reuse) {
+    if (auto found = FindReusable(prefix, made_from)) return *std::move(found);
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<IndexedDatasetWriter> writer,
+                           IndexedDatasetWriter::Create(prefix, options.vocab_size));
+  TESSERA_ASSIGN_OR_RETURN(json facts, make(writer.get()));
+  // Until the new description is there, nothing on the disk claims to be up to date.
+  TESSERA_RETURN_IF_ERROR(RemoveAll(prefix + ".json"));
+  const json made = {
+      {"made_from", made_from}, {"tokens", writer->num_tokens()}, {"facts", std::move(facts)}};
+  TESSERA_RETURN_IF_ERROR(writer->Finish());
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(prefix + ".json", made.dump() + "\n"));
+  TESSERA_ASSIGN_OR_RETURN(const auto tokens, IndexedDataset::Open(prefix));
+  return CachedTokens{tokens, made.at("facts"), false};
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,108 @@
+// Classification of pictures from class folders or IDX files.
+#include "core/file.h"
+#include "data/classification/image_classification_dataset.h"
+#include "data/image/image_processor.h"
+#include "train/tasks/class_metrics.h"
+#include "train/tasks/label_setup.h"
+
+namespace tessera::train {
+namespace {
+
+using data::ImageClassificationDataset;
+using data::ImageSource;
+using DatasetPtr = std::shared_ptr<const ImageClassificationDataset>;
+
+int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"vit"}) ? 1 : 0; }
+
+std::string ImageClassifier(const nlohmann::json&) { return "ViTForImageClassification"; }
+
+// The model's own, or what ViT's processor does by default at the model's size.
+absl::StatusOr<data::ImageProcessor> Processor(const TaskInput& input) {
+  const auto size = input.model.value("image_size", int64_t{224});
+  const auto channels = input.model.value("num_channels", int64_t{3});
+  const std::string& folder = input.config.model;
+  if (IsDirectory(folder) && PathExists(JoinPath(folder, "preprocessor_config.json"))) {
+    return data::ImageProcessor::Load(folder, channels);
+  }
+  data::ImageProcessorConfig config;
+  config.height = size;
+  config.width = size;
+  return data::ImageProcessor::Create(config, channels, input.config.model);
+}
+
+absl::StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImageProcessor& processor,
+                                    const data::ImageClassificationOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
+                           ImageSource::Open(path));
+  const auto data = ImageClassificationDataset::Create(source, processor, options);
+  if (!data.ok()) return InvalidArgument(path, ": ", Message(data.status()));
+  return data;
+}
+
+absl::StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
+                                           const data::ImageProcessor& processor) {
+  TESSERA_ASSIGN_OR_RETURN(const data::ImageParts parts, data::FindImageParts(input.config.data));
+  const std::string path = parts.validation.empty() ? parts.train : parts.validation;
+  TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
+                           ImageSource::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                           LabelsForEvaluation(input, source->names()));
+  TaskData data;
+  TESSERA_ASSIGN_OR_RETURN(data.validation, ImageClassificationDataset::Create(
+                                                source, processor, {.label_names = names}));
+  data.objective.metrics = TopMetrics(std::ssize(names));
+  return data;
+}
+
+absl::StatusOr<TaskData> Open(const TaskInput& input) {
+  const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const data::ImageProcessor processor, Processor(input));
+  if (input.evaluation) return OpenForEvaluation(input, processor);
+  TaskData data;
+  TESSERA_ASSIGN_OR_RETURN(data::ImageParts parts, data::FindImageParts(config.data));
+  if (!config.val_data.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const data::ImageParts held_out,
+                             data::FindImageParts(config.val_data));
+    parts.validation = held_out.validation.empty() ? held_out.train : held_out.validation;
+  }
+  data::ImageClassificationOptions options = {.random_crop = config.random_crop,
+                                              .random_flip = config.random_flip,
+                                              .seed = static_cast<uint64_t>(config.seed)};
+  TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
+                           ImageSource::Open(parts.train));
+  options.label_names = ChooseLabels(input, source->names(), &data);
+  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr train,
+                           ImageClassificationDataset::Create(source, processor, options));
+  TESSERA_ASSIGN_OR_RETURN(
+      data.objective.class_weights,
+      ClassWeights(config.class_weights, options.label_names, train->labels()));
+  data.objective.metrics = TopMetrics(std::ssize(options.label_names));
+  data.files = {{"preprocessor_config.json", processor.config().ToJson().dump(2) + "\n"}};
+  data::ImageClassificationOptions plain = options;  // evaluations see pictures as they are
+  plain.random_crop = false;
+  plain.random_flip = false;
+  if (!parts.validation.empty()) {
+    data.train = train;
+    TESSERA_ASSIGN_OR_RETURN(data.validation, OpenPart(parts.validation, processor, plain));
+    return data;
+  }
+  // The last pictures are of the last class: what is held out is drawn from all of them.
+  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr whole,
+                           ImageClassificationDataset::Create(source, processor, plain));
+  const data::KeyedPermutation order(train->size(), /*seed=*/0, /*epoch=*/0);
+  data.train = SplitOff(train, config.val_fraction, order).first;
+  data.validation = SplitOff(whole, config.val_fraction, order).second;
+  return data;
+}
+
+const TaskKind kTask = {.name = "image_classification",
+                        .help = "pictures with labels, from class folders or IDX files",
+                        .fit = Fit,
+                        .keys = {"class_weights", "random_crop", "random_flip"},
+                        .needs_tokenizer = false,
+                        .architecture = ImageClassifier,
+                        .open = Open};
+const TaskRegistration registration(&kTask);
+
+}  // namespace
+}  // namespace tessera::train

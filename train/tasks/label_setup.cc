@@ -1,0 +1,111 @@
+#include "train/tasks/label_setup.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "data/dataset/subset.h"
+#include "models/classification.h"
+
+namespace tessera::train {
+namespace {
+
+std::vector<std::string> Numbers(size_t count) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& some) {
+  return std::all_of(some.begin(), some.end(), [&](const std::string& name) {
+    return std::find(all.begin(), all.end(), name) != all.end();
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> ModelLabels(const nlohmann::json& model,
+                                     const std::vector<std::string>& found) {
+  const std::vector<std::string> names = models::LabelNames(model);
+  if (Contains(names, found)) return names;
+  // Without names of its own a model's labels are their numbers.
+  const bool named = !names.empty() && names[0] != "LABEL_0";
+  const std::vector<std::string> numbers = Numbers(named ? 0 : names.size());
+  if (Contains(numbers, found)) return numbers;
+  return {};
+}
+
+std::vector<std::string> ChooseLabels(const TaskInput& input, const std::vector<std::string>& found,
+                                      TaskData* data) {
+  const bool has_names = input.model.contains("id2label");
+  if (has_names) {
+    const std::vector<std::string> known = ModelLabels(input.model, found);
+    if (!known.empty()) {
+      data->replaces_head = true;  // a folder without this head gets one of these labels
+      return known;
+    }
+  }
+  models::SetLabels(found, &data->model_changes);
+  data->model_changes["num_labels"] = nullptr;
+  data->replaces_head = true;
+  return found;
+}
+
+absl::StatusOr<std::vector<std::string>> LabelsForEvaluation(
+    const TaskInput& input, const std::vector<std::string>& found) {
+  std::vector<std::string> known = ModelLabels(input.model, found);
+  if (!known.empty()) return known;
+  std::string list;
+  for (const std::string& name : models::LabelNames(input.model)) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return InvalidArgument(input.config.data,
+                         ": has labels that the model does not know; it has: ", list);
+}
+
+absl::StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::string>& names,
+                                    const std::vector<int64_t>& labels) {
+  if (text.empty()) return Tensor();
+  std::vector<float> weights;
+  if (text == "balanced") {
+    std::vector<int64_t> counts(names.size(), 0);
+    for (const int64_t label : labels) ++counts.at(static_cast<size_t>(label));
+    for (const int64_t count : counts) {
+      const auto share = static_cast<double>(std::ssize(names) * std::max<int64_t>(count, 1));
+      weights.push_back(static_cast<float>(static_cast<double>(labels.size()) / share));
+    }
+  } else {
+    std::string_view rest = text;
+    while (true) {
+      const std::string_view part = rest.substr(0, rest.find(','));
+      float weight = 0;
+      const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), weight);
+      if (error != std::errc() || end != part.data() + part.size() || !(weight >= 0) ||
+          !std::isfinite(weight)) {
+        return InvalidArgument("class_weights: '", part, "' is no weight; give 'balanced', or a ",
+                               "number for each label");
+      }
+      weights.push_back(weight);
+      if (part.size() == rest.size()) break;
+      rest.remove_prefix(part.size() + 1);
+    }
+    if (weights.size() != names.size()) {
+      return InvalidArgument("class_weights has ", weights.size(), " numbers for ", names.size(),
+                             " labels");
+    }
+  }
+  return Tensor::FromVector(weights, {std::ssize(weights)});
+}
+
+std::pair<std::shared_ptr<const data::Dataset>, std::shared_ptr<const data::Dataset>> SplitOff(
+    std::shared_ptr<const data::Dataset> all, double share,
+    std::optional<data::KeyedPermutation> order) {
+  const int64_t size = all->size();
+  if (share <= 0 || size < 2) return {std::move(all), nullptr};
+  const auto held = static_cast<int64_t>(std::llround(share * static_cast<double>(size)));
+  const int64_t cut = size - std::clamp<int64_t>(held, 1, size - 1);
+  return {std::make_shared<data::Subset>(all, 0, cut, order),
+          std::make_shared<data::Subset>(all, cut, size, order)};
+}
+
+}  // namespace tessera::train

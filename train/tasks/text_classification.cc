@@ -1,0 +1,132 @@
+// Classification of texts and pairs of texts from a table: names, scores, or several answers.
+#include <algorithm>
+#include <tuple>
+
+#include "core/file.h"
+#include "data/classification/text_classification_dataset.h"
+#include "models/classification.h"
+#include "train/tasks/class_metrics.h"
+#include "train/tasks/label_setup.h"
+
+namespace tessera::train {
+namespace {
+
+using data::LabelKind;
+using data::TextClassificationDataset;
+using DatasetPtr = std::shared_ptr<const TextClassificationDataset>;
+
+constexpr int64_t kLongestRow = 512;  // where the model has no positions of its own
+
+int Fit(const RunConfig& config, const nlohmann::json& model) {
+  if (!IsOfType(model, {"bert", "roberta"})) return 0;
+  if (Architecture(model).ends_with("ForSequenceClassification")) return 3;
+  return EndsInOneOf(config.data, {".tsv"}) ? 3 : 1;
+}
+
+std::string SequenceClassifier(const nlohmann::json& model) {
+  return IsOfType(model, {"roberta"}) ? "RobertaForSequenceClassification"
+                                      : "BertForSequenceClassification";
+}
+
+std::vector<std::string> SplitCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+data::TextClassificationOptions OptionsOf(const TaskInput& input) {
+  const RunConfig& config = input.config;
+  data::TextClassificationOptions options;
+  options.text_column = config.text_column;
+  options.text_pair_column = config.text_pair_column;
+  if (!config.label_columns.empty()) options.label_columns = SplitCommas(config.label_columns);
+  options.max_length = input.SeqLen(kLongestRow);
+  options.token_types = input.model.value("type_vocab_size", 1) > 1;
+  options.reuse = !config.overwrite_cache;
+  return options;
+}
+
+absl::StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const std::string& path,
+                                    const char* name, const std::vector<std::string>& label_names) {
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  data::TextClassificationOptions options = OptionsOf(input);
+  options.cache = JoinPath(input.cache, name);
+  options.label_names = label_names;
+  return TextClassificationDataset::Open(path, *tokenizer, options);
+}
+
+// What the model's head must be for these labels.
+void DescribeHead(const data::LabelColumn& labels, const RunConfig& config, TaskData* data) {
+  const bool answers = labels.kind == LabelKind::kAnswers;
+  models::SetLabels(answers ? SplitCommas(config.label_columns) : std::vector<std::string>{"score"},
+                    &data->model_changes);
+  data->model_changes["num_labels"] = nullptr;
+  data->model_changes["problem_type"] = answers ? "multi_label_classification" : "regression";
+  data->replaces_head = true;
+}
+
+absl::StatusOr<TaskData> Open(const TaskInput& input) {
+  const RunConfig& config = input.config;
+  TaskData data;
+  data.seq_len = input.SeqLen(kLongestRow);
+  const char* const name = input.evaluation ? "val" : "train";
+  TESSERA_ASSIGN_OR_RETURN(DatasetPtr rows, OpenPart(input, config.data, name, {}));
+  const LabelKind kind = rows->labels().kind;
+  std::vector<std::string> names;
+  if (kind == LabelKind::kNames) {
+    if (input.evaluation) {
+      TESSERA_ASSIGN_OR_RETURN(names, LabelsForEvaluation(input, rows->labels().names));
+    } else {
+      names = ChooseLabels(input, rows->labels().names, &data);
+      data.model_changes["problem_type"] = "single_label_classification";
+    }
+    TESSERA_ASSIGN_OR_RETURN(rows, OpenPart(input, config.data, name, names));
+    data.objective.metrics = SingleLabelMetrics(std::ssize(names));
+  } else {
+    if (!config.class_weights.empty()) {
+      return InvalidArgument("class_weights are for labels of which each row has one");
+    }
+    DescribeHead(rows->labels(), config, &data);
+    if (kind == LabelKind::kAnswers) data.objective.metrics = AnswerMetrics();
+    if (kind == LabelKind::kNumber) data.objective.metrics = NumberMetrics();
+  }
+  if (input.evaluation) {
+    data.model_changes = nlohmann::json::object();
+    data.replaces_head = false;
+    data.validation = rows;
+    return data;
+  }
+  const std::vector<int64_t> labels(rows->labels().values.begin(), rows->labels().values.end());
+  if (kind == LabelKind::kNames) {
+    TESSERA_ASSIGN_OR_RETURN(data.objective.class_weights,
+                             ClassWeights(config.class_weights, names, labels));
+  }
+  if (config.val_data.empty()) {
+    std::tie(data.train, data.validation) = SplitOff(rows, config.val_fraction);
+    return data;
+  }
+  data.train = rows;
+  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr held_out,
+                           OpenPart(input, config.val_data, "val", names));
+  if (held_out->labels().kind != kind && kind != LabelKind::kNumber) {
+    return InvalidArgument(config.val_data, ": its labels are not of the kind of ", config.data);
+  }
+  data.validation = held_out;
+  return data;
+}
+
+const TaskKind kTask = {
+    .name = "text_classification",
+    .help = "texts or pairs of texts with labels, from a table",
+    .fit = Fit,
+    .keys = {"text_column", "text_pair_column", "label_columns", "class_weights"},
+    .architecture = SequenceClassifier,
+    .open = Open};
+const TaskRegistration registration(&kTask);
+
+}  // namespace
+}  // namespace tessera::train
