@@ -9,6 +9,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/utf8.h"
 #include "models/generation/generation_config.h"
+#include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -73,15 +74,10 @@ absl::Status CheckUtf8(const char* flag, const std::string& text) {
 }
 
 absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
-                         const GenerationConfig& config) {
+                         const GenerationConfig& config, const data::Tokenizer* tokenizer) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, ParseIds("--ids", flags.ids));
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  if (!config.stop_strings.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(tokenizer, data::LoadTokenizer(flags.tokenizer));
-  }
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::vector<models::GenerationResult> results,
-      models::Generate(model, {prompt}, config, {.tokenizer = tokenizer.get()}));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<models::GenerationResult> results,
+                           models::Generate(model, {prompt}, config, {.tokenizer = tokenizer}));
   // A decoder beside an encoder does not continue what it is given.
   std::vector<int64_t> ids;
   if (!model.decoder_start()) ids = results[0].prompt;
@@ -92,12 +88,9 @@ absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
 }
 
 absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
-                          const GenerationConfig& config) {
-  TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,
-                           data::LoadTokenizer(flags.tokenizer));
-  const std::vector<int32_t> encoded = tokenizer->Encode(flags.prompt);
-  const std::vector<int64_t> prompt(encoded.begin(), encoded.end());
+                          const GenerationConfig& config, const data::Tokenizer& tokenizer) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt,
+                           models::EncodePrompt(tokenizer, flags.prompt));
   // The prompt is shown with the first text, so that a refused one shows nothing.
   std::string pending = model.decoder_start() ? std::string() : flags.prompt;
   const auto show = [&](int64_t, std::string_view text) {
@@ -106,25 +99,38 @@ absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
     return written;
   };
   TESSERA_RETURN_IF_ERROR(
-      models::Generate(model, {prompt}, config, {.tokenizer = tokenizer.get(), .on_text = show})
+      models::Generate(model, {prompt}, config, {.tokenizer = &tokenizer, .on_text = show})
           .status());
   return WriteOut(pending + "\n");
 }
 
 absl::Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   for (const std::string& text : flags.stop) TESSERA_RETURN_IF_ERROR(CheckUtf8("--stop", text));
+  TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
   const bool has_ids = command.count("--ids") > 0;
   if (has_ids == (command.count("--prompt") > 0)) {
     return InvalidArgument("give either --prompt TEXT or --ids 1,2,3");
   }
   if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json json, models::ReadModelConfig(flags.model));
-  TESSERA_ASSIGN_OR_RETURN(const GenerationConfig config, Configure(command, flags, json));
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<models::Model> model,
-      models::LoadModel(flags.model, {.build = build, .require_weights = true}));
-  return has_ids ? GenerateIds(*model, flags, config) : GenerateText(*model, flags, config);
+  TESSERA_ASSIGN_OR_RETURN(nlohmann::json json, models::ReadModelConfig(flags.model));
+  TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, Configure(command, flags, json));
+  models::LoadOptions options = {.build = build, .require_weights = true};
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (!has_ids || !config.stop_strings.empty() || models::LacksTokenIds(json)) {
+    // A preset has neither weights nor a tokenizer; the former is said.
+    if (!IsDirectory(flags.model)) {
+      TESSERA_RETURN_IF_ERROR(models::LoadModel(flags.model, options).status());
+    }
+    TESSERA_ASSIGN_OR_RETURN(tokenizer, data::LoadTokenizer(flags.tokenizer));
+    options.config_changes = models::TokenIdsFromTokenizer(*tokenizer, json);
+    json.update(options.config_changes);
+    TESSERA_ASSIGN_OR_RETURN(config, Configure(command, flags, json));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
+                           models::LoadModel(flags.model, options));
+  return has_ids ? GenerateIds(*model, flags, config, tokenizer.get())
+                 : GenerateText(*model, flags, config, *tokenizer);
 }
 
 void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {

@@ -61,13 +61,14 @@ void AddTrainTokenizerCommand(CLI::App& app, CommandState& state) {
                    "learn from so many lines, spread over the text (all)")
       ->type_name("N");
   command
-      ->add_option("--json-key", options.input.json_key,
-                   "member of JSON lines that holds the text (text)")
+      ->add_option("--json-key", options.json_keys,
+                   "member of JSON lines that holds text (text); may be given several times")
       ->type_name("KEY");
   command->footer(
       "Examples:\n"
       "  tessera train-tokenizer --input corpus.txt --output tokenizer --vocab-size 8000\n"
-      "  tessera train-tokenizer --input zh/ --output tokenizer --family chatglm --type bpe");
+      "  tessera train-tokenizer --input chat.jsonl --json-key prompt --json-key response \\\n"
+      "      --output tokenizer --family chatglm");
   command->callback([&state, flags] { state.run = [flags] { return RunTrainTokenizer(*flags); }; });
 }
 

@@ -118,6 +118,21 @@ void AppendLower(char32_t c, std::string* out) {
   }
 }
 
+std::string LowerCased(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, i);
+    if (c.valid) {
+      AppendLower(c.code_point, &out);
+    } else {
+      out.push_back(text[i]);
+    }
+    i += static_cast<size_t>(c.length);
+  }
+  return out;
+}
+
 bool IsBertPunctuation(char32_t c) { return (Properties::Get().Of(c) & kIsPunctuation) != 0; }
 
 void BertNormalizer::AppendNormalized(char32_t c, std::string* out) const {

@@ -43,6 +43,9 @@ class BertNormalizer {
 // Appends the lower case of a character, which of U+0130 is two.
 void AppendLower(char32_t c, std::string* out);
 
+// A text in lower case, character by character; bytes that are not UTF-8 stay.
+std::string LowerCased(std::string_view text);
+
 // What BERT takes for punctuation: the symbols of ASCII and Unicode's categories P.
 bool IsBertPunctuation(char32_t c);
 

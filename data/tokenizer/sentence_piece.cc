@@ -25,21 +25,6 @@ constexpr std::pair<std::string_view, int32_t> kFairseqIds[] = {
 
 std::string BlankToken(int count) { return Concat("<|blank_", count, "|>"); }
 
-std::string Lowered(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    const Utf8Char c = DecodeUtf8(text, i);
-    if (c.valid) {
-      AppendLower(c.code_point, &out);
-    } else {
-      out.push_back(text[i]);
-    }
-    i += static_cast<size_t>(c.length);
-  }
-  return out;
-}
-
 std::string WithoutAccents(std::string_view text) {
   const std::string decomposed = Normalize(text, NormalForm::kNfkd);
   std::string out;
@@ -236,29 +221,26 @@ void SentencePieceTokenizer::NameTokens() {
   switch (config_.family) {
     case SentencePieceFamily::kT5:
       pair_style_ = PairStyle::kT5;
-      text_edges_ = {.drops_first_blank = false, .strips = true};
+      strips_text_ = true;
       break;
     case SentencePieceFamily::kAlbert:
       pair_style_ = PairStyle::kBert;
-      text_edges_ = {.drops_first_blank = false, .strips = true};
+      strips_text_ = true;
       break;
     case SentencePieceFamily::kXlmRoberta:
       pair_style_ = PairStyle::kRoberta;
-      text_edges_ = {.drops_first_blank = false, .strips = true};
+      strips_text_ = true;
       break;
     case SentencePieceFamily::kLlama:
       pair_style_ = PairStyle::kLlama;
       row_begins_with_bos_ = config_.add_bos;
       row_ends_with_eos_ = config_.add_eos;
-      text_edges_ = {.drops_first_blank = true, .strips = false};
       break;
     case SentencePieceFamily::kGlm:
       pair_style_ = PairStyle::kGlm;
-      text_edges_ = {.drops_first_blank = true, .strips = false};
       break;
     case SentencePieceFamily::kChatGlm:
       pair_style_ = PairStyle::kChatGlm;
-      text_edges_ = {.drops_first_blank = true, .strips = false};
       // Pieces of the model that text does not name, but models do.
       for (const char* name : {"[gMASK]", "[sMASK]", "<sop>", "<eop>"}) {
         const auto id = IdOf(name);
@@ -266,6 +248,7 @@ void SentencePieceTokenizer::NameTokens() {
       }
       break;
   }
+  drops_blanks_until_text_ = true;
   set_special_tokens(std::move(specials));
 }
 
@@ -316,6 +299,13 @@ std::string_view SentencePieceTokenizer::TokenBytes(int32_t id) const {
   return token_bytes_[static_cast<size_t>(id)];
 }
 
+std::string_view SentencePieceTokenizer::FirstTokenBytes(int32_t id) const {
+  const int32_t piece = FindAdded(id) == nullptr ? PieceOfId(id) : -1;
+  const bool drops = piece >= 0 && model_->Kind(piece) == PieceKind::kText &&
+                     model_->Piece(piece).starts_with(kBlank);
+  return TokenBytes(id).substr(drops ? 1 : 0);
+}
+
 std::vector<TextPiece> SentencePieceTokenizer::Cut(std::string_view text,
                                                    bool parse_special) const {
   if (!parse_special) return {{text, -1}};
@@ -340,7 +330,7 @@ std::string SentencePieceTokenizer::Prepare(std::string_view text) const {
     out = ReplacedAll(ReplacedAll(out, "``", "\""), "''", "\"");
     if (!config_.keep_accents) out = WithoutAccents(out);
   }
-  if (config_.do_lower_case) out = Lowered(out);
+  if (config_.do_lower_case) out = LowerCased(out);
   if (config_.family == SentencePieceFamily::kChatGlm) out = WithWhiteSpacePieces(out);
   return out;
 }
@@ -412,7 +402,7 @@ void SentencePieceTokenizer::EncodeTo(std::string_view text, const EncodeOptions
     for (const TextPiece& piece : matcher_.Split(text, true)) {
       const AddedToken* token = piece.id >= 0 ? FindAdded(piece.id) : nullptr;
       changed += token != nullptr && (token->special || token->normalized) ? std::string(piece.text)
-                                                                           : Lowered(piece.text);
+                                                                           : LowerCased(piece.text);
     }
     text = changed;
   }

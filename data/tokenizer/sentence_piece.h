@@ -80,6 +80,7 @@ class SentencePieceTokenizer : public Tokenizer {
                      const DecodeOptions& options = {}) const override;
   // With a blank for "▁".
   std::string_view TokenBytes(int32_t id) const override;
+  std::string_view FirstTokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
   // The model and the JSON files as they were read; a tokenizer_config.json at least.
   absl::Status Save(const std::string& folder) const override;

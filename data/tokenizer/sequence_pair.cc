@@ -21,65 +21,78 @@ void TruncateLongestFirst(size_t room, std::vector<int32_t>* first, std::vector<
   second->resize(std::min(second->size(), first_longer ? shorter : longer));
 }
 
-struct Template {
-  std::vector<int32_t> before;
-  std::vector<int32_t> between;  // behind the first text
-  std::vector<int32_t> after;    // behind the second, or the only one
-  int64_t of_second = 0;         // tokens of `between` that belong to the second text
-  bool types = false;            // the second text is of type 1
-};
-
 absl::Status Unsuitable() {
   return InvalidArgument("the tokenizer has no tokens that begin and separate sequences");
 }
 
-absl::StatusOr<Template> TemplateOf(const Tokenizer& tokenizer, bool pair) {
-  Template around;
+// Texts and special tokens in order; an absent token is none.
+class TemplateMaker {
+ public:
+  TemplateMaker& Text(int32_t which, int32_t type = 0) {
+    row_.items.push_back({which, type});
+    return *this;
+  }
+  TemplateMaker& Token(std::optional<int32_t> id, int32_t type = 0) {
+    if (id) {
+      row_.items.push_back({*id, type});
+    } else {
+      complete_ = false;
+    }
+    return *this;
+  }
+  absl::StatusOr<RowTemplate> Finish() const {
+    if (!complete_) return Unsuitable();
+    return row_;
+  }
+
+ private:
+  RowTemplate row_;
+  bool complete_ = true;
+};
+
+absl::StatusOr<RowTemplate> LlamaTemplate(const Tokenizer& tokenizer, bool pair) {
+  TemplateMaker row;
+  for (int32_t type = 0; type < (pair ? 2 : 1); ++type) {
+    if (tokenizer.row_begins_with_bos()) row.Token(tokenizer.bos_id(), type);
+    row.Text(type == 0 ? RowTemplate::kFirst : RowTemplate::kSecond, type);
+    if (tokenizer.row_ends_with_eos()) row.Token(tokenizer.eos_id(), type);
+  }
+  return row.Finish();
+}
+
+absl::StatusOr<RowTemplate> TemplateOf(const Tokenizer& tokenizer, bool pair) {
+  constexpr int32_t kFirst = RowTemplate::kFirst;
+  constexpr int32_t kSecond = RowTemplate::kSecond;
   const auto cls = tokenizer.cls_id();
   const auto sep = tokenizer.sep_id();
-  const auto bos = tokenizer.bos_id();
   const auto eos = tokenizer.eos_id();
+  TemplateMaker row;
   switch (tokenizer.pair_style()) {
     case PairStyle::kNone:
       return Unsuitable();
+    case PairStyle::kTemplate:
+      return *tokenizer.row_template(pair);
     case PairStyle::kBert:
-      if (!cls || !sep) return Unsuitable();
-      around = {.before = {*cls}, .between = {}, .after = {*sep}, .types = true};
-      if (pair) around.between = {*sep};
-      return around;
+      row.Token(cls).Text(kFirst).Token(sep);
+      if (pair) row.Text(kSecond, 1).Token(sep, 1);
+      return row.Finish();
     case PairStyle::kRoberta:
-      if (!cls || !sep) return Unsuitable();
-      around = {.before = {*cls}, .between = {}, .after = {*sep}};
-      if (pair) around.between = {*sep, *sep};
-      return around;
+      row.Token(cls).Text(kFirst).Token(sep);
+      if (pair) row.Token(sep).Text(kSecond).Token(sep);
+      return row.Finish();
     case PairStyle::kT5:
-      if (!eos) return Unsuitable();
-      around.after = {*eos};
-      if (pair) around.between = {*eos};
-      return around;
-    case PairStyle::kLlama: {
-      const std::vector<int32_t> begin =
-          tokenizer.row_begins_with_bos() && bos ? std::vector{*bos} : std::vector<int32_t>();
-      const std::vector<int32_t> end =
-          tokenizer.row_ends_with_eos() && eos ? std::vector{*eos} : std::vector<int32_t>();
-      around = {.before = begin, .between = {}, .after = end, .types = true};
-      if (pair) {
-        around.between = end;
-        around.between.insert(around.between.end(), begin.begin(), begin.end());
-        around.of_second = std::ssize(begin);
-      }
-      return around;
-    }
+      row.Text(kFirst).Token(eos);
+      if (pair) row.Text(kSecond).Token(eos);
+      return row.Finish();
+    case PairStyle::kLlama:
+      return LlamaTemplate(tokenizer, pair);
     case PairStyle::kGlm:
-      if (!cls || !eos) return Unsuitable();
       if (pair) return InvalidArgument("GLM's tokenizer makes rows of one text, not of two");
-      around = {.before = {*cls}, .between = {}, .after = {*eos}};
-      return around;
+      return row.Token(cls).Text(kFirst).Token(eos).Finish();
     case PairStyle::kChatGlm:
-      if (!tokenizer.gmask_id() || !bos || !eos) return Unsuitable();
-      around.between = {*tokenizer.gmask_id(), *bos};
-      if (pair) around.after = {*eos};
-      return around;
+      row.Text(kFirst).Token(tokenizer.gmask_id()).Token(tokenizer.bos_id());
+      if (pair) row.Text(kSecond).Token(eos);
+      return row.Finish();
   }
   return Unsuitable();
 }
@@ -89,10 +102,9 @@ absl::StatusOr<Template> TemplateOf(const Tokenizer& tokenizer, bool pair) {
 absl::StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int32_t> first,
                                     std::optional<std::vector<int32_t>> second,
                                     const PairOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(const Template around, TemplateOf(tokenizer, second.has_value()));
-  const auto specials = std::ssize(around.before) + std::ssize(around.between) +
-                        std::ssize(around.after);
+  TESSERA_ASSIGN_OR_RETURN(const RowTemplate around, TemplateOf(tokenizer, second.has_value()));
   if (options.max_length > 0) {
+    const int64_t specials = std::ssize(around.items) - (second ? 2 : 1);
     if (options.max_length < specials) {
       return InvalidArgument("a length of ", options.max_length, " leaves no room for the ",
                              specials, " special tokens");
@@ -110,19 +122,15 @@ absl::StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int3
     }
   }
   EncodedRow row;
-  const auto append = [&row](const std::vector<int32_t>& ids) {
-    row.ids.insert(row.ids.end(), ids.begin(), ids.end());
-  };
-  append(around.before);
-  append(first);
-  append(around.between);
-  const size_t first_part = row.ids.size() - static_cast<size_t>(around.of_second);
-  if (second) append(*second);
-  append(around.after);
-  row.token_type_ids.assign(row.ids.size(), 0);
-  if (second && around.types) {
-    std::fill(row.token_type_ids.begin() + static_cast<ptrdiff_t>(first_part),
-              row.token_type_ids.end(), 1);
+  for (const RowTemplate::Item& item : around.items) {
+    if (item.id == RowTemplate::kFirst) {
+      row.ids.insert(row.ids.end(), first.begin(), first.end());
+    } else if (item.id == RowTemplate::kSecond) {
+      row.ids.insert(row.ids.end(), second->begin(), second->end());
+    } else {
+      row.ids.push_back(item.id);
+    }
+    row.token_type_ids.resize(row.ids.size(), item.type_id);
   }
   return row;
 }

@@ -9,6 +9,7 @@
 //   // LLaMA:   <s> a <s> b                  types 0 0 1 1 (with </s> where the folder asks for it)
 //   // GLM:     [CLS] a <|endoftext|>        types 0; one text only
 //   // ChatGLM: a [gMASK] <sop> b <eop>      types 0
+//   // of tokenizer.json: as its post_processor says
 //
 // What is too long is cut at its end, the longer of two texts first, as Hugging Face's fast
 // tokenizers do (`longest_first`). An empty second text is a text: it gets its [SEP].

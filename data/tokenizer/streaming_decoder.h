@@ -29,9 +29,9 @@ class StreamingDecoder {
 
   // The text that `id` completes; may be empty.
   std::string Push(int32_t id) {
-    if (!options_.skip_special || !tokenizer_.IsSpecial(id)) Add(tokenizer_.TokenBytes(id));
+    if (!options_.skip_special || !tokenizer_.IsSpecial(id)) Add(id);
     size_t whole = held_.size() - IncompleteUtf8Suffix(held_);
-    if (tokenizer_.text_edges().strips) {
+    if (tokenizer_.strips_text()) {
       whole = StripRight(std::string_view(held_).substr(0, whole)).size();
     }
     std::string text = held_.substr(0, whole);
@@ -44,19 +44,17 @@ class StreamingDecoder {
   std::string Finish() {
     at_beginning_ = true;
     std::string rest = std::exchange(held_, std::string());
-    if (tokenizer_.text_edges().strips) rest.resize(StripRight(rest).size());
+    if (tokenizer_.strips_text()) rest.resize(StripRight(rest).size());
     return rest;
   }
 
  private:
-  void Add(std::string_view bytes) {
-    if (at_beginning_) {
-      if (tokenizer_.text_edges().drops_first_blank && bytes.starts_with(' ')) {
-        bytes.remove_prefix(1);
-      }
-      if (tokenizer_.text_edges().strips) bytes = StripLeft(bytes);
-      at_beginning_ = bytes.empty();
-    }
+  void Add(int32_t id) {
+    std::string_view bytes =
+        at_beginning_ ? tokenizer_.FirstTokenBytes(id) : tokenizer_.TokenBytes(id);
+    if (at_beginning_ && tokenizer_.strips_text()) bytes = StripLeft(bytes);
+    const bool goes_on = tokenizer_.drops_blanks_until_text() || tokenizer_.strips_text();
+    at_beginning_ = at_beginning_ && goes_on && bytes.empty();
     held_ += bytes;
   }
 

@@ -8,6 +8,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/char_tokenizer.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/sentence_piece.h"
 #include "data/tokenizer/word_piece.h"
 
@@ -22,6 +23,31 @@ bool IsWordPieceClass(const nlohmann::json& name) {
     if (name == known) return true;
   }
   return false;
+}
+
+const nlohmann::json& Member(const nlohmann::json& object, const char* key) {
+  static const nlohmann::json* const null = new nlohmann::json();
+  if (!object.is_object()) return *null;
+  const auto at = object.find(key);
+  return at == object.end() ? *null : *at;
+}
+
+// Whether a tokenizer.json is what ByteLevelBpe is made for.
+bool IsPlainByteLevel(const nlohmann::json& root) {
+  if (!root.is_object()) return true;
+  const nlohmann::json& model = Member(root, "model");
+  for (const char* key : {"byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    const nlohmann::json& value = Member(model, key);
+    if (!value.is_null() && value != false && value != "") return false;
+  }
+  const auto is_one_of = [](const nlohmann::json& part, std::vector<std::string> types) {
+    const nlohmann::json& type = Member(part, "type");
+    return type.is_null() || std::find(types.begin(), types.end(), type) != types.end();
+  };
+  return is_one_of(model, {"BPE"}) && Member(root, "normalizer").is_null() &&
+         Member(Member(root, "pre_tokenizer"), "type") == "ByteLevel" &&
+         is_one_of(Member(root, "post_processor"), {"ByteLevel", "RobertaProcessing"}) &&
+         is_one_of(Member(root, "decoder"), {"ByteLevel"});
 }
 
 }  // namespace
@@ -107,6 +133,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec
   }
   if (has("vocab.txt") && !has("tokenizer.json") && !has("vocab.json")) {
     return WordPiece::Load(spec);
+  }
+  const std::string json_path = (fs::path(spec) / "tokenizer.json").string();
+  if (fs::exists(json_path, ignored)) {
+    TESSERA_ASSIGN_OR_RETURN(const nlohmann::json root, ReadJsonFile(json_path));
+    if (!IsPlainByteLevel(root)) return PipelineTokenizer::Load(spec);
   }
   return ByteLevelBpe::Load(spec);
 }

@@ -45,7 +45,18 @@ struct SpecialToken {
 };
 
 // Which special tokens stand around one text or two; see sequence_pair.h.
-enum class PairStyle { kNone, kBert, kRoberta, kT5, kLlama, kGlm, kChatGlm };
+enum class PairStyle { kNone, kBert, kRoberta, kT5, kLlama, kGlm, kChatGlm, kTemplate };
+
+// A row written out: special tokens by their ids, and the places of the texts.
+struct RowTemplate {
+  static constexpr int32_t kFirst = -1;
+  static constexpr int32_t kSecond = -2;
+  struct Item {
+    int32_t id = 0;  // kFirst, kSecond or a token's
+    int32_t type_id = 0;
+  };
+  std::vector<Item> items;
+};
 
 class Tokenizer {
  public:
@@ -89,6 +100,8 @@ class Tokenizer {
   std::optional<int32_t> sep_id() const { return sep_id_; }
   std::optional<int32_t> mask_id() const { return mask_id_; }
   PairStyle pair_style() const { return pair_style_; }
+  // Of PairStyle::kTemplate: the row of one text or two; else nullptr.
+  virtual const RowTemplate* row_template(bool /*pair*/) const { return nullptr; }
   // Of rows in LLaMA's style: whether they have these tokens.
   bool row_begins_with_bos() const { return row_begins_with_bos_; }
   bool row_ends_with_eos() const { return row_ends_with_eos_; }
@@ -101,12 +114,12 @@ class Tokenizer {
   // T5's sentinel number i, <extra_id_i>.
   std::optional<int32_t> extra_id(int i) const;
 
-  // How text begins and ends beyond its tokens' bytes; for StreamingDecoder.
-  struct TextEdges {
-    bool drops_first_blank = false;  // that of the first token
-    bool strips = false;             // white space at both ends
-  };
-  const TextEdges& text_edges() const { return text_edges_; }
+  // The bytes of a token that begins a text: SentencePiece drops the blank there, and goes on doing
+  // so until there is some text.
+  virtual std::string_view FirstTokenBytes(int32_t id) const { return TokenBytes(id); }
+  bool drops_blanks_until_text() const { return drops_blanks_until_text_; }
+  // Whether Decode takes white space off both ends of a text.
+  bool strips_text() const { return strips_text_; }
 
   // Writes into an existing folder what LoadTokenizer(folder) needs, each file atomically.
   virtual absl::Status Save(const std::string& folder) const = 0;
@@ -125,7 +138,8 @@ class Tokenizer {
   std::optional<int32_t> sep_id_;
   std::optional<int32_t> mask_id_;
   PairStyle pair_style_ = PairStyle::kNone;
-  TextEdges text_edges_;
+  bool strips_text_ = false;
+  bool drops_blanks_until_text_ = false;
   bool row_begins_with_bos_ = false;
   bool row_ends_with_eos_ = false;
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <utility>
 
 #include "core/file.h"
 #include "data/tokenizer/tokenizer.h"
@@ -133,25 +134,40 @@ std::vector<std::pair<std::string, json>> FilesBeside(const Family& family, int6
           {"added_tokens.json", added}};
 }
 
+void TakeLines(std::string_view text, std::vector<std::string>* sentences) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const bool blank = line.find_first_not_of(" \t") == std::string_view::npos;
+    // The library ends at a zero byte.
+    const bool has_zero = line.find('\0') != std::string_view::npos;
+    if (blank || has_zero || std::ssize(line) > kLongestSentence) continue;
+    sentences->emplace_back(line);
+  }
+}
+
+bool IsJsonLines(const std::string& file, TextFormat format) {
+  return format == TextFormat::kJsonLines ||
+         (format == TextFormat::kAuto && (file.ends_with(".jsonl") || file.ends_with(".ndjson")));
+}
+
 absl::StatusOr<std::vector<std::string>> ReadSentences(const std::vector<std::string>& inputs,
-                                                       const TextInputOptions& input) {
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListInputFiles(inputs));
+                                                       const TokenizerTrainingOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, ListInputFiles(inputs));
   std::vector<std::string> sentences;
-  const auto take = [&](std::string_view text, const std::string&) {
-    while (!text.empty()) {
-      const size_t end = std::min(text.find('\n'), text.size());
-      std::string_view line = text.substr(0, end);
-      text.remove_prefix(std::min(end + 1, text.size()));
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      const bool blank = line.find_first_not_of(" \t") == std::string_view::npos;
-      // The library ends at a zero byte.
-      const bool has_zero = line.find('\0') != std::string_view::npos;
-      if (blank || has_zero || std::ssize(line) > kLongestSentence) continue;
-      sentences.emplace_back(line);
+  for (size_t i = 0; i < options.json_keys.size(); ++i) {
+    const TextInputOptions input = {.format = options.format, .json_key = options.json_keys[i]};
+    TESSERA_RETURN_IF_ERROR(
+        ForEachDocument(files, input, [&](std::string_view text, const std::string&) {
+          TakeLines(text, &sentences);
+          return absl::OkStatus();
+        }));
+    if (i == 0) {  // plain text has no members
+      std::erase_if(files, [&](const auto& f) { return !IsJsonLines(f, options.format); });
     }
-    return absl::OkStatus();
-  };
-  TESSERA_RETURN_IF_ERROR(ForEachDocument(files, input, take));
+  }
   if (sentences.empty()) return InvalidArgument(inputs[0], ": no lines of text to learn from");
   return sentences;
 }
@@ -204,7 +220,7 @@ absl::StatusOr<TokenizerTrainingResult> TrainSentencePiece(
                            "' is none of t5, llama, glm, chatglm");
   }
   TESSERA_ASSIGN_OR_RETURN(const TrainerOptions trainer, OptionsOf(options, *family));
-  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> sentences, ReadSentences(inputs, options.input));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> sentences, ReadSentences(inputs, options));
   Thin(options.max_sentences, &sentences);
 
   std::string error;

@@ -34,10 +34,11 @@ struct TokenizerTrainingOptions {
   bool lower_case = false;
   // nmt_nfkc, nfkc or identity (characters stay as they are). Empty: nmt_nfkc for t5, nfkc with
   // lower_case, else identity.
-  std::string normalization;
+  std::string normalization = {};
   double character_coverage = 0.9995;  // share of the text's characters that become pieces
-  int64_t max_sentences = 0;           // so many, chosen at random but always the same; 0: all
-  TextInputOptions input;
+  int64_t max_sentences = 0;           // so many, spread over the text; 0: all
+  TextFormat format = TextFormat::kAuto;
+  std::vector<std::string> json_keys = {"text"};  // members of JSON lines that hold text
 };
 
 struct TokenizerTrainingResult {

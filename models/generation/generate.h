@@ -32,7 +32,7 @@ struct GenerationResult {
   // As given, completed by the model (Model::PreparePrompt), or the one token that an empty prompt
   // begins with.
   std::vector<int64_t> prompt;
-  std::vector<int64_t> ids;     // the new tokens, the one that ended the text included
+  std::vector<int64_t> ids;  // the new tokens, the one that ended the text included
   // The new tokens' text without special tokens, up to a stop string; empty without a tokenizer.
   std::string text;
   End end = End::kLength;

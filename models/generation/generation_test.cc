@@ -5,6 +5,7 @@
 #include "autograd/autograd.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/generation/generate.h"
+#include "models/generation/special_tokens.h"
 #include "models/generation/stop_strings.h"
 #include "models/generation/token_choice.h"
 
@@ -218,6 +219,50 @@ TEST(StopStringsTest, HowTextIsCutDoesNotDependOnItsPieces) {
   StopStrings none({"xyz"});
   EXPECT_EQ(none.Push("abxy"), "ab");
   EXPECT_EQ(none.Finish(), "xy");
+}
+
+// GLM's special tokens behind the bytes.
+class GlmTokenizer : public data::Tokenizer {
+ public:
+  GlmTokenizer() {
+    set_special_tokens({{"<|endoftext|>", 256},
+                        {"[CLS]", 257},
+                        {"[MASK]", 258},
+                        {"<|startofpiece|>", 259},
+                        {"<|endofpiece|>", 260},
+                        {"[gMASK]", 261}});
+    eos_id_ = 256;
+    cls_id_ = 257;
+    mask_id_ = 258;
+    pair_style_ = data::PairStyle::kGlm;
+  }
+  void EncodeTo(std::string_view text, const data::EncodeOptions&,
+                std::vector<int32_t>* ids) const override {
+    for (const char c : text) ids->push_back(c == '_' ? 258 : static_cast<uint8_t>(c));
+  }
+  std::string_view TokenBytes(int32_t) const override { return ""; }
+  int64_t vocab_size() const override { return 262; }
+  absl::Status Save(const std::string&) const override { return absl::OkStatus(); }
+  uint64_t Fingerprint() const override { return 1; }
+};
+
+TEST(SpecialTokensTest, WhatAConfigurationLeavesToTheTokenizer) {
+  const GlmTokenizer tokenizer;
+  const nlohmann::json hub = {
+      {"model_type", "glm"}, {"mask_token_id", 7}, {"eop_token_id", nullptr}};
+  EXPECT_TRUE(LacksTokenIds(hub));
+  EXPECT_EQ(
+      TokenIdsFromTokenizer(tokenizer, hub),
+      (nlohmann::json{{"sop_token_id", 259}, {"eop_token_id", 260}, {"gmask_token_id", 261}}));
+  EXPECT_FALSE(LacksTokenIds({{"model_type", "gpt2"}}));
+  EXPECT_TRUE(TokenIdsFromTokenizer(tokenizer, {{"model_type", "gpt2"}}).empty());
+}
+
+TEST(SpecialTokensTest, PromptsOfGlmAreRowsWithABlank) {
+  const GlmTokenizer glm;
+  EXPECT_EQ(*EncodePrompt(glm, "a_b"), (Ids{257, 'a', 258, 'b', 256}));
+  EXPECT_EQ(*EncodePrompt(glm, "ab"), (Ids{257, 'a', 'b', 261, 256}));
+  EXPECT_EQ(*EncodePrompt(data::ByteTokenizer(), "ab"), (Ids{'a', 'b'}));
 }
 
 TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {

@@ -58,12 +58,13 @@ void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_
   for (int64_t b = 0; b < rows; ++b) {
     const int64_t begin = cache_.lengths()[static_cast<size_t>(b)];
     const TextLayout* layout = plain ? nullptr : &*layouts[static_cast<size_t>(b)];
-    if (layout != nullptr) prefix_B.data<int32_t>()[b] = static_cast<int32_t>(layout->prefix_length);
+    if (layout != nullptr)
+      prefix_B.data<int32_t>()[b] = static_cast<int32_t>(layout->prefix_length);
     for (int64_t n = 0; n < coordinates; ++n, position += longest) {
       for (int64_t t = 0; t < counts[static_cast<size_t>(b)]; ++t) {
-        position[t] = plain ? begin + t
-                            : layout->positions[static_cast<size_t>(n)].at(
-                                  static_cast<size_t>(begin + t));
+        position[t] =
+            plain ? begin + t
+                  : layout->positions[static_cast<size_t>(n)].at(static_cast<size_t>(begin + t));
       }
     }
   }

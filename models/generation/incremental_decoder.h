@@ -42,7 +42,7 @@ class IncrementalDecoder {
   Model& model_;
   nn::KeyValueCache cache_;
   std::vector<std::vector<int64_t>> texts_;  // what each row was fed so far
-  Bundle encoded_;  // of an encoder
+  Bundle encoded_;                           // of an encoder
 };
 
 }  // namespace tessera::models

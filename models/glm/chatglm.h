@@ -5,8 +5,8 @@
 //   -> head,   alpha = sqrt(2 num_layers)
 //
 // Queries and keys are rotated by two coordinates, half of each head by either (ops/rotary). There
-// is no dropout. The head has a weight of its own (`lm_head.weight`) unless `tie_word_embeddings` is
-// set. Parameter names are the Hub's.
+// is no dropout. The head has a weight of its own (`lm_head.weight`) unless `tie_word_embeddings`
+// is set. Parameter names are the Hub's.
 //
 // Inputs: `input_ids` [B, T]: a prompt, [gMASK] or [MASK], <sop> (`bos_token_id`), an answer;
 // `attention_mask` [B, T] (0 is padding, on either side), [B] (lengths of the prefix), or [B, 1, T,
@@ -14,8 +14,8 @@
 // `labels` [B, T] (shifted by the model, -100 ignored). What is absent is derived from the ids as
 // the original does: what stands before <sop> is a prefix whose tokens see one another; the first
 // coordinate counts up to <sop> and stays at the place of [gMASK] (else [MASK]) from there on; the
-// second is 0 before <sop>, then 1, 2, ... Padding takes no part in the counting. Outputs: `logits`,
-// `last_hidden_state`, `loss`.
+// second is 0 before <sop>, then 1, 2, ... Padding takes no part in the counting. Outputs:
+// `logits`, `last_hidden_state`, `loss`.
 //
 // Blocks: 0 the embedding, then the layers, then the head.
 #ifndef TESSERA_MODELS_GLM_CHATGLM_H_
@@ -57,8 +57,8 @@ class ChatGlm : public Model {
   std::unique_ptr<nn::VocabParallelHead> lm_head_;
 };
 
-// Writes `position_ids` and `prefix_length` where the bundle lacks them. InvalidArgument, naming the
-// row, for a text without <sop> or [gMASK]/[MASK] whose positions or mask are wanted.
+// Writes `position_ids` and `prefix_length` where the bundle lacks them. InvalidArgument, naming
+// the row, for a text without <sop> or [gMASK]/[MASK] whose positions or mask are wanted.
 absl::Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in);
 
 }  // namespace tessera::models

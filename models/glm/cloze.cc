@@ -113,9 +113,9 @@ Tensor ChoiceScores(const Tensor& logits_BTV, const Tensor& choice_ids,
   const Shape shape = choice_ids.shape();  // [B, N, L]
   const int64_t tokens = shape[1] * shape[2];
   const Tensor none = Compare(choice_ids, static_cast<double>(kNone), Comparison::kEqual);
-  const Tensor at_BK = Reshape(
-      Where(none, Zeros(shape, DType::kInt64, choice_ids.device()), choice_indices),
-      {shape[0], tokens});
+  const Tensor at_BK =
+      Reshape(Where(none, Zeros(shape, DType::kInt64, choice_ids.device()), choice_indices),
+              {shape[0], tokens});
   const Shape rows = {shape[0], tokens, logits_BTV.size(2)};
   const Tensor logits_BKV =
       Gather(logits_BTV, 1, at_BK.AsStrided(rows, {tokens, 1, 0}, at_BK.offset()));
@@ -124,8 +124,8 @@ Tensor ChoiceScores(const Tensor& logits_BTV, const Tensor& choice_ids,
   const Tensor losses_BK =
       CrossEntropy(logits_BKV, Reshape(choice_ids, {shape[0], tokens}), options);
   const Tensor scores_BN = Mul(Sum(Reshape(losses_BK, shape), {2}), -1.0);
-  // The first token of a candidate that is not there.
-  return MaskedFill(scores_BN, Contiguous(Select(none, 2, 0)),
+  const Tensor greatest_BN = Max(CastCopy(choice_ids, DType::kFloat32), 2);
+  return MaskedFill(scores_BN, Compare(greatest_BN, static_cast<double>(kNone), Comparison::kEqual),
                     -std::numeric_limits<double>::infinity());
 }
 

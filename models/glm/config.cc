@@ -82,8 +82,10 @@ absl::StatusOr<GlmConfig> GlmConfig::FromJson(const json& object) {
   reader.Read("initializer_range", &c.initializer_range);
   reader.Read("block_position_encoding", &c.block_position_encoding);
   const std::pair<const char*, std::optional<int64_t>*> tokens[] = {
-      {"sop_token_id", &c.sop_token_id},     {"eop_token_id", &c.eop_token_id},
-      {"mask_token_id", &c.mask_token_id},   {"smask_token_id", &c.smask_token_id},
+      {"sop_token_id", &c.sop_token_id},
+      {"eop_token_id", &c.eop_token_id},
+      {"mask_token_id", &c.mask_token_id},
+      {"smask_token_id", &c.smask_token_id},
       {"gmask_token_id", &c.gmask_token_id}};
   for (const auto& [name, id] : tokens) {
     reader.Read(name, id);

@@ -24,9 +24,9 @@ struct GlmConfig {
   // Positions have a second coordinate, the place within the blank, and both tables one row more.
   bool block_position_encoding = true;
   // What generation needs to know of the vocabulary. The Hub's files leave it to the tokenizer.
-  std::optional<int64_t> sop_token_id;    // <|startofpiece|>, before what fills a blank
-  std::optional<int64_t> eop_token_id;    // <|endofpiece|>, behind it
-  std::optional<int64_t> mask_token_id;   // [MASK], [sMASK] and [gMASK] are blanks
+  std::optional<int64_t> sop_token_id;   // <|startofpiece|>, before what fills a blank
+  std::optional<int64_t> eop_token_id;   // <|endofpiece|>, behind it
+  std::optional<int64_t> mask_token_id;  // [MASK], [sMASK] and [gMASK] are blanks
   std::optional<int64_t> smask_token_id;
   std::optional<int64_t> gmask_token_id;
 

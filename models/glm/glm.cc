@@ -133,8 +133,8 @@ Bundle Glm::Embed(Bundle in, const RunOptions& options) {
   Tensor x_BTC = Add(word_embeddings_->Forward(ids_BT, context),
                      transformer_->position_embeddings->Forward(place_BT));
   if (transformer_->block_position_embeddings != nullptr) {
-    const Tensor within_BT = both ? Coordinate(positions, 1)
-                                  : Zeros(place_BT.shape(), DType::kInt64, place_BT.device());
+    const Tensor within_BT =
+        both ? Coordinate(positions, 1) : Zeros(place_BT.shape(), DType::kInt64, place_BT.device());
     x_BTC = Add(x_BTC, transformer_->block_position_embeddings->Forward(within_BT));
   }
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);

@@ -25,25 +25,17 @@ using nlohmann::json;
 using Ids = std::vector<int64_t>;
 
 json GlmJson() {
-  return {{"model_type", "glm"},
-          {"vocab_size", 41},
-          {"hidden_size", 24},
-          {"num_layers", 2},
-          {"num_attention_heads", 3},
-          {"max_sequence_length", 24},
-          {"initializer_range", 0.3},
-          {"sop_token_id", 36},
-          {"eop_token_id", 37},
-          {"mask_token_id", 38},
-          {"smask_token_id", 39},
-          {"gmask_token_id", 40}};
+  return {{"model_type", "glm"},      {"vocab_size", 41},         {"hidden_size", 24},
+          {"num_layers", 2},          {"num_attention_heads", 3}, {"max_sequence_length", 24},
+          {"initializer_range", 0.3}, {"sop_token_id", 36},       {"eop_token_id", 37},
+          {"mask_token_id", 38},      {"smask_token_id", 39},     {"gmask_token_id", 40}};
 }
 
 json ChatJson() {
-  return {{"model_type", "chatglm"},  {"vocab_size", 41},     {"hidden_size", 24},
-          {"num_layers", 2},          {"inner_hidden_size", 29}, {"num_attention_heads", 3},
+  return {{"model_type", "chatglm"},   {"vocab_size", 41},         {"hidden_size", 24},
+          {"num_layers", 2},           {"inner_hidden_size", 29},  {"num_attention_heads", 3},
           {"max_sequence_length", 24}, {"initializer_range", 0.3}, {"bos_token_id", 36},
-          {"eos_token_id", 37},       {"mask_token_id", 38},  {"gmask_token_id", 39},
+          {"eos_token_id", 37},        {"mask_token_id", 38},      {"gmask_token_id", 39},
           {"pad_token_id", 0}};
 }
 
@@ -68,8 +60,8 @@ std::vector<bool> Moved(Model& model, const Bundle& in, int64_t changed) {
   const std::vector<float> b = after.ToVector<float>();
   std::vector<bool> moved;
   for (int64_t t = 0; t < before.size(1); ++t) {
-    moved.push_back(!std::equal(a.begin() + t * vocab, a.begin() + (t + 1) * vocab,
-                                b.begin() + t * vocab));
+    moved.push_back(
+        !std::equal(a.begin() + t * vocab, a.begin() + (t + 1) * vocab, b.begin() + t * vocab));
   }
   return moved;
 }
@@ -105,6 +97,7 @@ TEST(TextLayoutTest, PositionsStayAtTheBlank) {
   ASSERT_TRUE(talk.ok());
   EXPECT_EQ(talk->prefix_length, 4);
   EXPECT_EQ(talk->positions, (std::vector<Ids>{{0, 1, 2, 3, 3, 3, 3}, {0, 0, 0, 0, 1, 2, 3}}));
+  EXPECT_EQ(LayoutOfText(*chat, {7, 38, 8, 36, 39})->positions[0], (Ids{0, 1, 2, 1, 1}));
 }
 
 TEST(TextLayoutTest, PromptsAreCompletedOrRefused) {
@@ -112,8 +105,7 @@ TEST(TextLayoutTest, PromptsAreCompletedOrRefused) {
   EXPECT_EQ(*CompletePrompt(glm, {7, 38}), (Ids{7, 38, 36}));
   EXPECT_EQ(*CompletePrompt(glm, {7}), (Ids{7, 40, 36}));
   EXPECT_EQ(*CompletePrompt(glm, {38, 36, 4}), (Ids{38, 36, 4}));
-  EXPECT_NE(Message(CompletePrompt(glm, {7, 36, 38}).status()).find("no blank"),
-            std::string::npos);
+  EXPECT_NE(Message(CompletePrompt(glm, {7, 36, 38}).status()).find("no blank"), std::string::npos);
   GlmConfig nameless = glm;
   nameless.sop_token_id.reset();
   EXPECT_NE(Message(CompletePrompt(nameless, {38}).status()).find("sop_token_id"),
@@ -182,8 +174,7 @@ TEST(GlmTest, GreedyDecodingFollowsTheWholeForwardPass) {
         if (!chat) {
           const TextLayout layout = *model->LayoutOf(text);
           Ids positions = layout.positions[0];
-          positions.insert(positions.end(), layout.positions[1].begin(),
-                           layout.positions[1].end());
+          positions.insert(positions.end(), layout.positions[1].begin(), layout.positions[1].end());
           in.set("position_ids", Tensor::FromVector(positions, {1, 2, std::ssize(text)}));
           in.set("attention_mask", Tensor::FromVector<int64_t>({layout.prefix_length}, {1}));
         }
@@ -255,8 +246,7 @@ TEST(ClozeTest, CandidatesDoNotSeeOneAnother) {
             model
                 ->Run({{"input_ids", Row(text)},
                        {"position_ids", Tensor::FromVector(positions, {1, 2, std::ssize(text)})},
-                       {"attention_mask",
-                        Tensor::FromVector<int64_t>({layout.prefix_length}, {1})},
+                       {"attention_mask", Tensor::FromVector<int64_t>({layout.prefix_length}, {1})},
                        {"logit_positions",
                         Tensor::FromVector<int64_t>({std::ssize(text) - 1}, {1, 1})}},
                       {})
@@ -278,8 +268,7 @@ TEST(ClozeTest, RefusesRowsItCannotScore) {
             std::string::npos);
   EXPECT_NE(Message(ClozeInputs(config, {{{38}, {}}}).status()).find("candidates"),
             std::string::npos);
-  EXPECT_NE(Message(ClozeInputs(config, {{{38}, {{}}}}).status()).find("empty"),
-            std::string::npos);
+  EXPECT_NE(Message(ClozeInputs(config, {{{38}, {{}}}}).status()).find("empty"), std::string::npos);
 }
 
 TEST(GlmTest, RecomputationHasTheSameBits) {
@@ -346,8 +335,7 @@ TEST(GlmTest, PresetsHaveTheirSizes) {
             24 * (12 * 1024 * 1024 + 13 * 1024) + (50048 + 2 * 1025 + 2) * 1024);
   EXPECT_EQ(count("glm-10b"),
             48LL * (12 * 4096 * 4096 + 13 * 4096) + (50304LL + 2 * 1025 + 2) * 4096);
-  EXPECT_EQ(count("chatglm-6b"),
-            28LL * (12 * 4096 * 4096 + 13 * 4096) + (2 * 130528LL + 2) * 4096);
+  EXPECT_EQ(count("chatglm-6b"), 28LL * (12 * 4096 * 4096 + 13 * 4096) + (2 * 130528LL + 2) * 4096);
 }
 
 }  // namespace

@@ -19,9 +19,8 @@ void ResolveMask(Bundle* in) {
   const Shape rows = {ids_BT.size(0)};
   if (mask.ndim() == 1) {
     const Tensor lengths = CastCopy(mask, DType::kInt32);
-    in->set("prefix_length", mask.size(0) == rows[0]
-                                 ? lengths
-                                 : lengths.AsStrided(rows, {0}, 0).ContiguousCopy());
+    in->set("prefix_length",
+            mask.size(0) == rows[0] ? lengths : lengths.AsStrided(rows, {0}, 0).ContiguousCopy());
     in->erase("attention_mask");
     return;
   }

@@ -5,8 +5,8 @@
 //   const nn::AttentionMasks masks = MasksOf(&in);      // in every layer
 //
 // Forms of `attention_mask`: [B] lengths of the prefix; [B, T], where every token sees the tokens
-// that are not 0; [B or 1, 1, T, T], where query i sees the keys j that are not 0 at [i, j]. None: a
-// prefix of length 0, hence a causal model.
+// that are not 0; [B or 1, 1, T, T], where query i sees the keys j that are not 0 at [i, j]. None:
+// a prefix of length 0, hence a causal model.
 #ifndef TESSERA_MODELS_GLM_PREFIX_MASK_H_
 #define TESSERA_MODELS_GLM_PREFIX_MASK_H_
 

@@ -142,7 +142,17 @@ absl::Status CheckChoices(const std::string& source, const Model& model, const B
     return InvalidArgument(source, ": 'labels' is ", labels, "; beside candidates it must be ",
                            "integers [", ids[0], "]");
   }
-  return CheckRange(source + ": 'labels'", labels, choices.size(1), -100, "candidates");
+  TESSERA_RETURN_IF_ERROR(
+      CheckRange(source + ": 'labels'", labels, choices.size(1), -100, "candidates"));
+  const std::vector<int64_t> label = labels.ToVector<int64_t>();
+  for (int64_t b = 0; b < ids[0]; ++b) {
+    const int64_t at = label[static_cast<size_t>(b)];
+    if (at == -100) continue;
+    const auto first = id.begin() + (b * choices.size(1) + at) * choices.size(2);
+    if (std::any_of(first, first + choices.size(2), [](int64_t i) { return i != -100; })) continue;
+    return InvalidArgument(source, ": 'labels': row ", b, " has no candidate ", at);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckGlmInputs(const std::string& source, const Model& model, Bundle* inputs) {
@@ -160,11 +170,9 @@ absl::Status CheckGlmInputs(const std::string& source, const Model& model, Bundl
 
 absl::Status CheckChatGlmInputs(const std::string& source, const Model& model, Bundle* inputs) {
   TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
-  TESSERA_RETURN_IF_ERROR(
-      CheckMaskAndPositions(source, {.rows = model.max_positions()}, inputs));
+  TESSERA_RETURN_IF_ERROR(CheckMaskAndPositions(source, {.rows = model.max_positions()}, inputs));
   TESSERA_RETURN_IF_ERROR(CheckLabels(source, model, *inputs));
-  const absl::Status derived =
-      DeriveFromIds(static_cast<const ChatGlm&>(model).fields(), inputs);
+  const absl::Status derived = DeriveFromIds(static_cast<const ChatGlm&>(model).fields(), inputs);
   if (derived.ok()) return derived;
   return InvalidArgument(source, ": 'input_ids' ", Message(derived));
 }
@@ -192,11 +200,15 @@ const Family* MakeGlmFamily() {
 const Family* MakeChatGlmFamily() {
   auto* family = new Family;
   family->model_type = "chatglm";
-  const json tokens = {{"bos_token_id", 130004},  {"eos_token_id", 130005},
-                       {"mask_token_id", 130000}, {"gmask_token_id", 130001},
+  const json tokens = {{"bos_token_id", 130004},
+                       {"eos_token_id", 130005},
+                       {"mask_token_id", 130000},
+                       {"gmask_token_id", 130001},
                        {"pad_token_id", 3}};
-  const json small = {{"bos_token_id", 8190},  {"eos_token_id", 8191},
-                      {"mask_token_id", 8188}, {"gmask_token_id", 8189},
+  const json small = {{"bos_token_id", 8190},
+                      {"eos_token_id", 8191},
+                      {"mask_token_id", 8188},
+                      {"gmask_token_id", 8189},
                       {"pad_token_id", 3}};
   family->presets = {ChatGlmPreset({"chatglm-6b", 28, 32, 4096, 2048, 130528}, tokens),
                      ChatGlmPreset({"chatglm-tiny", 4, 4, 128, 256, 8192}, small),

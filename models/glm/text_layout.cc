@@ -90,7 +90,9 @@ absl::StatusOr<TextLayout> LayoutOfText(const ChatGlmConfig& config, const Ids& 
   if (!start) {
     return InvalidArgument("a text has no token ", config.bos_token_id, " ('bos_token_id')");
   }
-  const auto blank = FirstBlank(config, text);
+  // An answer may name a blank, which moves nothing.
+  auto blank = FirstBlank(config, Ids(text.begin(), text.begin() + *start));
+  if (!blank) blank = FirstBlank(config, text);
   if (!blank) {
     return InvalidArgument("a text has neither token ", config.gmask_token_id,
                            " ('gmask_token_id') nor ", config.mask_token_id, " ('mask_token_id')");

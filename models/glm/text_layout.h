@@ -21,7 +21,7 @@ namespace tessera::models {
 
 // The first blank of a text.
 std::optional<int64_t> FirstBlank(const GlmConfig& config, const std::vector<int64_t>& text);
-// [gMASK] comes before [MASK].
+// [gMASK] if there is one, else [MASK].
 std::optional<int64_t> FirstBlank(const ChatGlmConfig& config, const std::vector<int64_t>& text);
 
 // Adds <|startofpiece|> where it is missing and, to a prompt without blank, [gMASK] (else [MASK])
@@ -33,7 +33,8 @@ absl::StatusOr<std::vector<int64_t>> CompletePrompt(const ChatGlmConfig& config,
                                                     std::vector<int64_t> prompt);
 
 // InvalidArgument for texts without blank or start. GLM's has one coordinate without
-// block_position_encoding.
+// block_position_encoding. ChatGLM's blank is one before the start where there is one, so that an
+// answer that says [gMASK] does not move what follows.
 absl::StatusOr<TextLayout> LayoutOfText(const GlmConfig& config, const std::vector<int64_t>& text);
 absl::StatusOr<TextLayout> LayoutOfText(const ChatGlmConfig& config,
                                         const std::vector<int64_t>& text);

@@ -140,9 +140,12 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
     weights = Weigh(ids, plan, options, wide);
     const Statistics stats = Measure(x, ids, plan, options, wide);
     lse = stats.lse;
-    // -sum_c q_c (x_c - lse)
-    losses = Sub(Mul(weights.on_softmax, lse), Add(Mul(weights.on_target, stats.target_logit),
-                                                   Mul(weights.on_all, stats.logit_sum)));
+    // -sum_c q_c (x_c - lse). Without smoothing a class of logit -inf counts nothing.
+    Tensor expected = Mul(weights.on_target, stats.target_logit);
+    if (options.label_smoothing != 0) {
+      expected = Add(expected, Mul(weights.on_all, stats.logit_sum));
+    }
+    losses = Sub(Mul(weights.on_softmax, lse), expected);
     // An ignored row counts nothing even where its logits are infinite.
     losses = Where(weights.counts, losses, Zeros({1}, wide, x.device()));
   }

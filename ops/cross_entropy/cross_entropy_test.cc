@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "autograd/autograd.h"
 #include "core/placement.h"
@@ -109,6 +110,23 @@ TEST(CrossEntropyTest, ShardedVocabularyWithPadding) {
       }
     });
   }
+}
+
+// A class that is ruled out is as if it were not there.
+TEST(CrossEntropyTest, ClassesOfMinusInfinityCountNothing) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  const Tensor logits = RequireGrad(Tensor::FromVector<float>({1, kNever, 2}, {1, 3}));
+  const Tensor fewer = RequireGrad(Tensor::FromVector<float>({1, 2}, {1, 2}));
+  const Tensor loss = CrossEntropy(logits, Tensor::FromVector<int64_t>({2}, {1}));
+  const Tensor expected = CrossEntropy(fewer, Tensor::FromVector<int64_t>({1}, {1}));
+  EXPECT_FLOAT_EQ(static_cast<float>(loss.Item()), static_cast<float>(expected.Item()));
+  Backward(loss);
+  Backward(expected);
+  const std::vector<float> want = Grad(fewer).ToVector<float>();
+  const std::vector<float> got = Grad(logits).ToVector<float>();
+  EXPECT_FLOAT_EQ(got[0], want[0]);
+  EXPECT_EQ(got[1], 0.0f);
+  EXPECT_FLOAT_EQ(got[2], want[1]);
 }
 
 TEST(CrossEntropyTest, LargeLogitsAndIgnoredRows) {

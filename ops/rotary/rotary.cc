@@ -13,20 +13,19 @@ Tensor Rotate(const Tensor& x, const Tensor& positions, const RotaryOptions& opt
   Tensor y = Empty(x.shape(), x.dtype(), x.device());
   if (y.numel() == 0) return y;
   const Tensor xc = x.ContiguousCopy();
-  rotary_kernel.Launch(x.device(),
-                       {.dtype = x.dtype(),
-                        .batch = x.size(0),
-                        .heads = x.size(1),
-                        .tokens = x.size(2),
-                        .head_dim = x.size(3),
-                        .parts = Parts(positions),
-                        .dims = options.dims,
-                        .base = options.base,
-                        .interleaved = options.pairs == RotaryPairs::kInterleaved,
-                        .inverse = inverse,
-                        .positions = static_cast<const int64_t*>(positions.raw_data()),
-                        .x = xc.raw_data(),
-                        .y = y.raw_data()});
+  rotary_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                    .batch = x.size(0),
+                                    .heads = x.size(1),
+                                    .tokens = x.size(2),
+                                    .head_dim = x.size(3),
+                                    .parts = Parts(positions),
+                                    .dims = options.dims,
+                                    .base = options.base,
+                                    .interleaved = options.pairs == RotaryPairs::kInterleaved,
+                                    .inverse = inverse,
+                                    .positions = static_cast<const int64_t*>(positions.raw_data()),
+                                    .x = xc.raw_data(),
+                                    .y = y.raw_data()});
   return y;
 }
 

@@ -482,6 +482,10 @@ def check_refusals(report, program, folder, model):
         cases.append(("candidates without places",
                       dict(inputs, choice_ids=torch.zeros(rows, 2, 2, dtype=torch.long)),
                       "choice_indices"))
+        none = torch.tensor([[[5, -100], [-100, -100]]] * rows)
+        cases.append(("a label without candidate",
+                      dict(inputs, choice_ids=none, choice_indices=torch.ones_like(none),
+                           labels=torch.ones(rows, dtype=torch.long)), "no candidate 1"))
     configs = [("an unknown architecture", {"architectures": ["GLMForWhatever"]}, "GLMForWhatever")]
     if chat:
         configs += [("prefix tuning", {"pre_seq_len": 128}, "pre_seq_len"),

@@ -89,8 +89,8 @@ void CheckGolden(const GoldenFile& golden, Model& model, double tolerance,
   const std::map<std::string, Tensor> expected = golden.GetAll("out.");
   EXPECT_EQ(outputs.entries().size(), expected.size()) << where;
   for (const auto& [name, t] : expected) {
-    const bool by_token = t.ndim() == 3 && padded &&
-                          t.size(1) == inputs.at("attention_mask").size(1);
+    const bool by_token =
+        t.ndim() == 3 && padded && t.size(1) == inputs.at("attention_mask").size(1);
     ExpectNear(outputs.at(name), t, tolerance, 0.0, where + " " + name,
                by_token ? counts : std::vector<int64_t>());
   }

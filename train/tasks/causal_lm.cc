@@ -9,26 +9,13 @@ int Fit(const RunConfig&, const nlohmann::json& model) {
   return IsOfType(model, {"bert", "roberta", "vit", "t5", "glm", "chatglm"}) ? 0 : 1;
 }
 
-absl::StatusOr<std::shared_ptr<const data::Dataset>> Pack(const TextPart& text, int64_t seq_len,
-                                                          const TaskInput& input) {
-  if (text.tokens == nullptr) return nullptr;
-  TESSERA_ASSIGN_OR_RETURN(
-      auto packed, data::PackedDataset::Create(
-                       text.tokens, {.seq_len = seq_len,
-                                     .vocab_size = input.shape.vocab_size(),
-                                     .part = text.part,
-                                     .validation_fraction = text.validation_fraction,
-                                     .reset_at_documents = input.config.reset_at_documents}));
-  return std::shared_ptr<const data::Dataset>(std::move(packed));
-}
-
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const int64_t seq_len = input.SeqLen(0);
   if (seq_len == 0) return InvalidArgument("this model has no seq_len of its own; give one");
   TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));
   TaskData data;
-  TESSERA_ASSIGN_OR_RETURN(data.train, Pack(text.train, seq_len, input));
-  TESSERA_ASSIGN_OR_RETURN(data.validation, Pack(text.validation, seq_len, input));
+  TESSERA_ASSIGN_OR_RETURN(data.train, Windows(text.train, seq_len, input));
+  TESSERA_ASSIGN_OR_RETURN(data.validation, Windows(text.validation, seq_len, input));
   data.seq_len = seq_len;
   return data;
 }

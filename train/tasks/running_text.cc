@@ -25,6 +25,20 @@ absl::StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text,
+                                                                  int64_t seq_len,
+                                                                  const TaskInput& input) {
+  if (text.tokens == nullptr) return nullptr;
+  TESSERA_ASSIGN_OR_RETURN(
+      auto packed, data::PackedDataset::Create(
+                       text.tokens, {.seq_len = seq_len,
+                                     .vocab_size = input.shape.vocab_size(),
+                                     .part = text.part,
+                                     .validation_fraction = text.validation_fraction,
+                                     .reset_at_documents = input.config.reset_at_documents}));
+  return std::shared_ptr<const data::TokenDataset>(std::move(packed));
+}
+
 absl::StatusOr<TextParts> OpenRunningText(const TaskInput& input) {
   const RunConfig& config = input.config;
   TextParts parts;

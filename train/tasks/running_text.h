@@ -26,6 +26,11 @@ struct TextParts {
   TextPart validation;  // the end of the training text, or `val_data`
 };
 
+// Windows of `seq_len` tokens over a part; null where there is none.
+absl::StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text,
+                                                                  int64_t seq_len,
+                                                                  const TaskInput& input);
+
 // Opens what is tokenised already, and tokenises text into the task's cache.
 absl::StatusOr<TextParts> OpenRunningText(const TaskInput& input);
 

@@ -1,0 +1,223 @@
+#include "data/sequence_pairs/instruction_dataset.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/thread_pool.h"
+#include "data/dataset/token_cache.h"
+#include "data/tokenizer/json_text.h"
+#include "data/tokenizer/sequence_pair.h"
+#include "data/tokenizer/utf8.h"
+
+namespace tessera::data {
+namespace {
+
+using nlohmann::json;
+
+using RecordVisitor = std::function<absl::Status(const json& record, const std::string& where)>;
+
+absl::Status VisitObject(const json& record, const std::string& where,
+                         const RecordVisitor& visit) {
+  if (!record.is_object()) return InvalidArgument(where, ": not a JSON object");
+  return visit(record, where);
+}
+
+// The objects of an array, or of lines.
+absl::Status ForEachJsonRecord(const std::string& path, const RecordVisitor& visit) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::string_view rest = text;
+  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
+  const size_t first = rest.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && rest[first] == '[') {
+    TESSERA_ASSIGN_OR_RETURN(const json array, ParseJson(rest, path));
+    for (size_t i = 0; i < array.size(); ++i) {
+      TESSERA_RETURN_IF_ERROR(VisitObject(array[i], Concat(path, "[", i, "]"), visit));
+    }
+    return absl::OkStatus();
+  }
+  for (size_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::string where = Concat(path, ":", number);
+    TESSERA_ASSIGN_OR_RETURN(const json record, ParseJson(line, where));
+    TESSERA_RETURN_IF_ERROR(VisitObject(record, where, visit));
+  }
+  return absl::OkStatus();
+}
+
+struct Exchange {
+  std::string prompt;
+  std::string response;
+};
+
+// A text member; empty where it is absent or null.
+absl::Status ReadText(const json& record, const std::string& column, const std::string& where,
+                      std::string* text) {
+  text->clear();
+  const auto at = record.find(column);
+  if (at == record.end() || at->is_null()) return absl::OkStatus();
+  if (!at->is_string()) return InvalidArgument(where, ": ", column, " is not a text");
+  *text = at->get<std::string>();
+  return absl::OkStatus();
+}
+
+// The conversation so far with the prompt behind it.
+absl::StatusOr<std::string> WithHistory(const json& record, const std::string& column,
+                                        const std::string& where, const std::string& prompt) {
+  const auto at = record.find(column);
+  const bool none = at == record.end() || at->is_null();
+  if (!none && !at->is_array()) return InvalidArgument(where, ": ", column, " is not an array");
+  const size_t rounds = none ? 0 : at->size();
+  std::string text;
+  for (size_t i = 0; i < rounds; ++i) {
+    const json& turn = (*at)[i];
+    if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string()) {
+      return InvalidArgument(where, ": ", column, "[", i, "] is not a question and its answer");
+    }
+    text += Concat("[Round ", i, "]\n问：", turn[0].get_ref<const std::string&>(), "\n答：",
+                   turn[1].get_ref<const std::string&>(), "\n");
+  }
+  return text + Concat("[Round ", rounds, "]\n问：", prompt, "\n答：");
+}
+
+// nullopt where the prompt or the response is empty.
+absl::StatusOr<std::optional<Exchange>> ReadExchange(const json& record, const std::string& where,
+                                                     const InstructionOptions& options) {
+  Exchange exchange;
+  TESSERA_RETURN_IF_ERROR(ReadText(record, options.prompt_column, where, &exchange.prompt));
+  TESSERA_RETURN_IF_ERROR(ReadText(record, options.response_column, where, &exchange.response));
+  if (exchange.prompt.empty() || exchange.response.empty()) return std::optional<Exchange>();
+  if (!options.input_column.empty()) {
+    std::string input;
+    TESSERA_RETURN_IF_ERROR(ReadText(record, options.input_column, where, &input));
+    if (!input.empty()) exchange.prompt += "\n" + input;
+  }
+  if (!options.history_column.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(exchange.prompt, WithHistory(record, options.history_column, where,
+                                                          exchange.prompt));
+  }
+  exchange.prompt = options.source_prefix + exchange.prompt;
+  return std::optional(std::move(exchange));
+}
+
+absl::StatusOr<std::vector<int32_t>> EncodeExchange(const Tokenizer& tokenizer,
+                                                    const Exchange& exchange,
+                                                    const InstructionOptions& options) {
+  std::vector<int32_t> prompt = tokenizer.Encode(exchange.prompt);
+  std::vector<int32_t> response = tokenizer.Encode(exchange.response);
+  prompt.resize(std::min(prompt.size(), static_cast<size_t>(options.max_source_length - 1)));
+  response.resize(std::min(response.size(), static_cast<size_t>(options.max_target_length - 2)));
+  TESSERA_ASSIGN_OR_RETURN(EncodedRow row,
+                           BuildRow(tokenizer, std::move(prompt), std::move(response)));
+  return std::move(row.ids);
+}
+
+absl::Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
+                            const InstructionOptions& options, IndexedDatasetWriter* writer) {
+  std::vector<Exchange> exchanges;
+  bool has_prompt = false;
+  bool has_response = false;
+  TESSERA_RETURN_IF_ERROR(ForEachJsonRecord(
+      path, [&](const json& record, const std::string& where) -> absl::Status {
+        has_prompt |= record.contains(options.prompt_column);
+        has_response |= record.contains(options.response_column);
+        TESSERA_ASSIGN_OR_RETURN(auto exchange, ReadExchange(record, where, options));
+        if (exchange) exchanges.push_back(*std::move(exchange));
+        return absl::OkStatus();
+      }));
+  if (!has_prompt || !has_response) {
+    return InvalidArgument(path, ": no record has a member ",
+                           has_prompt ? options.response_column : options.prompt_column);
+  }
+  if (exchanges.empty()) return InvalidArgument(path, ": no record with a prompt and a response");
+  std::vector<absl::StatusOr<std::vector<int32_t>>> rows(exchanges.size());
+  ParallelFor(std::ssize(exchanges), /*grain=*/16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      rows[static_cast<size_t>(i)] =
+          EncodeExchange(tokenizer, exchanges[static_cast<size_t>(i)], options);
+    }
+  });
+  for (const auto& row : rows) {
+    if (!row.ok()) return row.status();
+    TESSERA_RETURN_IF_ERROR(writer->AddSequence(*row));
+    writer->EndDocument();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const InstructionDataset>> InstructionDataset::Open(
+    const std::string& path, const Tokenizer& tokenizer, const std::string& cache,
+    const InstructionOptions& options) {
+  if (tokenizer.pair_style() != PairStyle::kChatGlm || !tokenizer.bos_id() ||
+      !tokenizer.gmask_id() || !tokenizer.eos_id()) {
+    return InvalidArgument("instructions need ChatGLM's tokenizer, with [gMASK], <sop> and <eop>");
+  }
+  if (options.max_source_length < 1) {
+    return InvalidArgument("max_source_length is ", options.max_source_length, ", not at least 1");
+  }
+  if (options.max_target_length < 2) {
+    return InvalidArgument("max_target_length is ", options.max_target_length, ", not at least 2");
+  }
+  TESSERA_ASSIGN_OR_RETURN(json made_from, DescribeFiles({path}));
+  made_from.update({{"layout", "instructions 1"},
+                    {"tokenizer", tokenizer.Fingerprint()},
+                    {"prompt_column", ReplaceInvalidUtf8(options.prompt_column)},
+                    {"response_column", ReplaceInvalidUtf8(options.response_column)},
+                    {"input_column", ReplaceInvalidUtf8(options.input_column)},
+                    {"history_column", ReplaceInvalidUtf8(options.history_column)},
+                    {"source_prefix", ReplaceInvalidUtf8(options.source_prefix)},
+                    {"max_source_length", options.max_source_length},
+                    {"max_target_length", options.max_target_length}});
+  TESSERA_ASSIGN_OR_RETURN(
+      const CachedTokens cached,
+      TokensMadeOnce(cache, made_from,
+                     {.vocab_size = tokenizer.vocab_size(), .reuse = !options.overwrite_cache},
+                     [&](IndexedDatasetWriter* writer) -> absl::StatusOr<json> {
+                       TESSERA_RETURN_IF_ERROR(WriteExchanges(path, tokenizer, options, writer));
+                       return json();
+                     }));
+  return std::shared_ptr<const InstructionDataset>(new InstructionDataset(
+      cached.tokens, tokenizer.pad_id().value_or(0), *tokenizer.bos_id(), cached.reused));
+}
+
+absl::StatusOr<Batch> InstructionDataset::MakeBatch(std::span<const Sample> samples) const {
+  int64_t columns = 0;
+  for (const Sample& sample : samples) {
+    TESSERA_CHECK(sample.index >= 0 && sample.index < size(), "MakeBatch", "sample ", sample.index,
+                  " of ", size());
+    columns = std::max(columns, length(sample.index));
+  }
+  Batch batch;
+  batch.rows = std::ssize(samples);
+  batch.tokens = batch.rows * columns;
+  const Tensor input_ids = Empty({batch.rows, columns}, DType::kInt64);
+  const Tensor labels = Empty({batch.rows, columns}, DType::kInt64);
+  for (int64_t r = 0; r < batch.rows; ++r) {
+    const int64_t index = samples[static_cast<size_t>(r)].index;
+    const int64_t filled = length(index);
+    int64_t* const ids = input_ids.data<int64_t>() + r * columns;
+    int64_t* const row_labels = labels.data<int64_t>() + r * columns;
+    tokens_->Read(tokens_->document_begin(index), {ids, static_cast<size_t>(filled)});
+    std::fill(ids + filled, ids + columns, pad_id_);
+    const int64_t context = std::find(ids, ids + filled, bos_id_) - ids;
+    for (int64_t i = 0; i < columns; ++i) {
+      const bool target = i >= context && i < filled && ids[i] != pad_id_;
+      row_labels[i] = target ? ids[i] : kIgnoreLabel;
+      batch.targets += target ? 1 : 0;
+    }
+  }
+  batch.tensors = {{"input_ids", input_ids}, {"labels", labels}};
+  return batch;
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,357 @@
+#include "data/tokenizer/pipeline_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "data/tokenizer/bpe_merges.h"
+#include "data/tokenizer/utf8.h"
+
+namespace tessera::data {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxId = 1 << 22;
+
+size_t CharacterLength(std::string_view text, size_t at) {
+  return static_cast<size_t>(DecodeUtf8(text, at).length);
+}
+
+// {"piece": id, ...}
+absl::Status ReadVocab(const JsonPart& part, PipelineVocab* vocab) {
+  if (!part.value().is_object() || part.value().empty()) {
+    return part.Wrong("not a JSON object of pieces");
+  }
+  for (const auto& [piece, id] : part.value().items()) {
+    if (!id.is_number_integer()) return part.Wrong(Concat("the id of ", piece, " is no number"));
+    TESSERA_RETURN_IF_ERROR(vocab->Add(piece, id.get<int64_t>(), part));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<int32_t>> ReadUnknown(const JsonPart& part,
+                                                   const PipelineVocab& vocab) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string unk, part.Text("unk_token", ""));
+  if (unk.empty()) return std::optional<int32_t>();
+  const auto id = vocab.Find(unk);
+  if (!id) return part["unk_token"].Wrong(unk + " is not in the vocabulary");
+  return id;
+}
+
+class Bpe : public PipelineModel {
+ public:
+  absl::Status Read(const JsonPart& part) {
+    const JsonPart dropout = part["dropout"];
+    if (!dropout.is_null() && dropout.value() != 0) return dropout.Unsupported();
+    TESSERA_RETURN_IF_ERROR(ReadVocab(part["vocab"], &vocab_));
+    TESSERA_ASSIGN_OR_RETURN(unk_id_, ReadUnknown(part, vocab_));
+    TESSERA_ASSIGN_OR_RETURN(prefix_, part.Text("continuing_subword_prefix", ""));
+    TESSERA_ASSIGN_OR_RETURN(suffix_, part.Text("end_of_word_suffix", ""));
+    TESSERA_ASSIGN_OR_RETURN(fuse_unk_, part.Bool("fuse_unk", false));
+    TESSERA_ASSIGN_OR_RETURN(byte_fallback_, part.Bool("byte_fallback", false));
+    TESSERA_ASSIGN_OR_RETURN(ignore_merges_, part.Bool("ignore_merges", false));
+    if (byte_fallback_) vocab_.FindBytes();
+    return ReadMerges(part["merges"]);
+  }
+
+  void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
+    if (ignore_merges_) {
+      if (const auto id = vocab_.Find(word)) {
+        ids->push_back(*id);
+        return;
+      }
+    }
+    std::vector<int32_t> parts;
+    bool after_unknown = false;
+    std::string symbol;
+    for (size_t i = 0; i < word.size();) {
+      const size_t length = CharacterLength(word, i);
+      const std::string_view character = word.substr(i, length);
+      symbol = (i > 0 ? prefix_ : "") + std::string(character);
+      i += length;
+      if (i == word.size()) symbol += suffix_;
+      if (const auto id = vocab_.Find(symbol)) {
+        parts.push_back(*id);
+        after_unknown = false;
+      } else if (byte_fallback_ && vocab_.AppendBytes(symbol, &parts)) {
+        after_unknown = false;
+      } else if (unk_id_) {
+        if (!after_unknown || !fuse_unk_) parts.push_back(*unk_id_);
+        after_unknown = true;
+      }
+    }
+    merges_.Apply(&parts);
+    ids->insert(ids->end(), parts.begin(), parts.end());
+  }
+
+ private:
+  absl::Status ReadMerges(const JsonPart& part) {
+    if (!part.value().is_array()) return part.Wrong("not an array");
+    merges_ = BpeMerges(part.size());
+    for (size_t i = 0; i < part.size(); ++i) {
+      const json& merge = part.value()[i];
+      std::string left;
+      std::string right;
+      if (merge.is_string()) {
+        const auto& line = merge.get_ref<const std::string&>();
+        const size_t space = line.find(' ');
+        if (space != std::string::npos) {
+          left = line.substr(0, space);
+          right = line.substr(space + 1);
+        }
+      } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+                 merge[1].is_string()) {
+        left = merge[0].get<std::string>();
+        right = merge[1].get<std::string>();
+      }
+      if (left.empty() || right.empty()) return part[i].Wrong("not two pieces");
+      const auto left_id = vocab_.Find(left);
+      const auto right_id = vocab_.Find(right);
+      if (!left_id || !right_id) {
+        return part[i].Wrong((left_id ? right : left) + " is not in the vocabulary");
+      }
+      const bool continues = !prefix_.empty() && right.starts_with(prefix_);
+      const auto result = vocab_.Find(left + right.substr(continues ? prefix_.size() : 0));
+      if (!result) return part[i].Wrong(left + right + " is not in the vocabulary");
+      merges_.Add(*left_id, *right_id, static_cast<int32_t>(i), *result);
+    }
+    return absl::OkStatus();
+  }
+
+  BpeMerges merges_;
+  std::optional<int32_t> unk_id_;
+  std::string prefix_;
+  std::string suffix_;
+  bool fuse_unk_ = false;
+  bool byte_fallback_ = false;
+  bool ignore_merges_ = false;
+};
+
+class WordPieces : public PipelineModel {
+ public:
+  absl::Status Read(const JsonPart& part) {
+    TESSERA_RETURN_IF_ERROR(ReadVocab(part["vocab"], &vocab_));
+    TESSERA_ASSIGN_OR_RETURN(unk_id_, ReadUnknown(part, vocab_));
+    if (!unk_id_) return part["unk_token"].Wrong("missing");
+    TESSERA_ASSIGN_OR_RETURN(prefix_, part.Text("continuing_subword_prefix", "##"));
+    TESSERA_ASSIGN_OR_RETURN(most_, part.Count("max_input_chars_per_word", 100));
+    for (const std::string& piece : vocab_.pieces()) longest_ = std::max(longest_, piece.size());
+    return absl::OkStatus();
+  }
+
+  void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
+    const size_t before = ids->size();
+    int64_t characters = 0;
+    for (const char c : word) characters += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
+    size_t begin = 0;
+    std::string piece;
+    while (characters <= most_ && begin < word.size()) {
+      const std::string_view prefix = begin > 0 ? std::string_view(prefix_) : std::string_view();
+      std::optional<int32_t> found;
+      size_t length = std::min(word.size() - begin, longest_);
+      for (; length > 0; --length) {
+        if (begin + length < word.size() &&
+            (static_cast<uint8_t>(word[begin + length]) & 0xC0) == 0x80) {
+          continue;
+        }
+        piece.assign(prefix);
+        piece.append(word.substr(begin, length));
+        found = vocab_.Find(piece);
+        if (found) break;
+      }
+      if (!found) break;
+      ids->push_back(*found);
+      begin += length;
+    }
+    if (begin == word.size()) return;
+    ids->resize(before);
+    ids->push_back(*unk_id_);
+  }
+
+ private:
+  std::optional<int32_t> unk_id_;
+  std::string prefix_;
+  int64_t most_ = 100;
+  size_t longest_ = 0;
+};
+
+class Unigram : public PipelineModel {
+ public:
+  absl::Status Read(const JsonPart& part) {
+    const JsonPart vocab = part["vocab"];
+    if (vocab.size() == 0) return vocab.Wrong("not an array of pieces and scores");
+    if (std::ssize(vocab.value()) > kMaxId) return vocab.Wrong("too many pieces");
+    trie_.emplace_back();
+    lowest_ = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < vocab.size(); ++i) {
+      const json& item = vocab.value()[i];
+      if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number()) {
+        return vocab[i].Wrong("not a piece and its score");
+      }
+      const auto& piece = item[0].get_ref<const std::string&>();
+      const double score = item[1].get<double>();
+      if (!std::isfinite(score)) return vocab[i].Wrong("the score is no number");
+      TESSERA_RETURN_IF_ERROR(vocab_.Add(piece, static_cast<int64_t>(i), vocab));
+      scores_.push_back(score);
+      lowest_ = std::min(lowest_, score);
+      Insert(piece, static_cast<int32_t>(i));
+    }
+    if (!part["unk_id"].is_null()) {
+      TESSERA_ASSIGN_OR_RETURN(const int64_t unk, part.Count("unk_id", 0));
+      if (unk >= std::ssize(scores_)) return part["unk_id"].Wrong("not an id of the vocabulary");
+      unk_id_ = static_cast<int32_t>(unk);
+    }
+    TESSERA_ASSIGN_OR_RETURN(byte_fallback_, part.Bool("byte_fallback", false));
+    if (byte_fallback_) vocab_.FindBytes();
+    return absl::OkStatus();
+  }
+
+  void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
+    constexpr double kUnknownPenalty = 10;
+    struct Node {
+      double score = 0;
+      size_t begin = kNowhere;
+      int32_t id = -1;
+    };
+    std::vector<Node> best(word.size() + 1);
+    const auto offer = [&best](size_t begin, size_t end, double score, int32_t id) {
+      Node& node = best[end];
+      if (node.begin == kNowhere || score > node.score) node = {score, begin, id};
+    };
+    for (size_t i = 0; i < word.size();) {
+      const size_t length = CharacterLength(word, i);
+      const double so_far = best[i].score;
+      bool has_single = false;
+      int32_t at = 0;
+      for (size_t end = i; end < word.size();) {
+        at = Child(at, static_cast<uint8_t>(word[end]));
+        if (at < 0) break;
+        ++end;
+        const int32_t id = trie_[static_cast<size_t>(at)].id;
+        if (id < 0) continue;
+        offer(i, end, so_far + scores_[static_cast<size_t>(id)], id);
+        has_single |= end - i == length;
+      }
+      if (!has_single) offer(i, i + length, so_far + (lowest_ - kUnknownPenalty), kUnknown);
+      i += length;
+    }
+    // Unknown characters beside each other are one piece.
+    std::vector<std::pair<size_t, size_t>> pieces;
+    bool after_unknown = false;
+    for (size_t end = word.size(); end > 0;) {
+      const Node& node = best[end];
+      const bool unknown = node.id == kUnknown || (unk_id_ && node.id == *unk_id_);
+      if (unknown && after_unknown) {
+        pieces.back().first = node.begin;
+      } else {
+        pieces.emplace_back(node.begin, end);
+      }
+      after_unknown = unknown;
+      end = node.begin;
+    }
+    for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+      const std::string_view text = word.substr(piece->first, piece->second - piece->first);
+      if (const auto id = vocab_.Find(text)) {
+        ids->push_back(*id);
+      } else if (!(byte_fallback_ && vocab_.AppendBytes(text, ids)) && unk_id_) {
+        ids->push_back(*unk_id_);
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kNowhere = static_cast<size_t>(-1);
+  static constexpr int32_t kUnknown = -2;
+
+  // A trie over bytes; children of a node form a linked list.
+  struct TrieNode {
+    uint8_t byte = 0;
+    int32_t first_child = -1;
+    int32_t next_sibling = -1;
+    int32_t id = -1;
+  };
+
+  int32_t Child(int32_t node, uint8_t byte) const {
+    int32_t child = trie_[static_cast<size_t>(node)].first_child;
+    while (child >= 0 && trie_[static_cast<size_t>(child)].byte != byte) {
+      child = trie_[static_cast<size_t>(child)].next_sibling;
+    }
+    return child;
+  }
+
+  void Insert(std::string_view piece, int32_t id) {
+    int32_t at = 0;
+    for (const char c : piece) {
+      const auto byte = static_cast<uint8_t>(c);
+      int32_t child = Child(at, byte);
+      if (child < 0) {
+        child = static_cast<int32_t>(trie_.size());
+        trie_.push_back({byte, -1, trie_[static_cast<size_t>(at)].first_child, -1});
+        trie_[static_cast<size_t>(at)].first_child = child;
+      }
+      at = child;
+    }
+    if (at != 0) trie_[static_cast<size_t>(at)].id = id;
+  }
+
+  std::vector<double> scores_;  // by id
+  std::vector<TrieNode> trie_;  // the root first
+  double lowest_ = 0;
+  std::optional<int32_t> unk_id_;
+  bool byte_fallback_ = false;
+};
+
+template <typename Model>
+absl::StatusOr<std::unique_ptr<PipelineModel>> Make(const JsonPart& part) {
+  auto model = std::make_unique<Model>();
+  TESSERA_RETURN_IF_ERROR(model->Read(part));
+  return std::unique_ptr<PipelineModel>(std::move(model));
+}
+
+}  // namespace
+
+absl::Status PipelineVocab::Add(std::string piece, int64_t id, const JsonPart& place) {
+  if (id < 0 || id >= kMaxId) {
+    return place.Wrong(Concat("the id of ", piece, " is ", id, ", not in [0, ", kMaxId, ")"));
+  }
+  const auto index = static_cast<size_t>(id);
+  if (index >= pieces_.size()) pieces_.resize(index + 1);
+  if (!pieces_[index].empty()) {
+    return place.Wrong(Concat("id ", id, " is that of ", pieces_[index], " and of ", piece));
+  }
+  pieces_[index] = piece;
+  ids_.insert_or_assign(std::move(piece), static_cast<int32_t>(id));
+  return absl::OkStatus();
+}
+
+void PipelineVocab::FindBytes() {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  byte_ids_.clear();
+  for (int b = 0; b < 256; ++b) {
+    const char name[] = {'<', '0', 'x', kDigits[b >> 4], kDigits[b & 15], '>'};
+    byte_ids_.push_back(Find(std::string_view(name, sizeof(name))).value_or(-1));
+  }
+}
+
+bool PipelineVocab::AppendBytes(std::string_view text, std::vector<int32_t>* ids) const {
+  const auto id_of = [this](char c) {
+    return byte_ids_.empty() ? -1 : byte_ids_[static_cast<uint8_t>(c)];
+  };
+  if (std::any_of(text.begin(), text.end(), [&](char c) { return id_of(c) < 0; })) return false;
+  for (const char c : text) ids->push_back(id_of(c));
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<PipelineModel>> PipelineModel::Parse(const JsonPart& part) {
+  if (!part.value().is_object()) return part.Wrong("not an object");
+  const std::string_view type = part.type();
+  // Files of the first versions leave the type out.
+  if (type == "BPE" || (type.empty() && !part["merges"].is_null())) return Make<Bpe>(part);
+  if (type == "WordPiece") return Make<WordPieces>(part);
+  if (type == "Unigram") return Make<Unigram>(part);
+  return part.Unsupported();
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,203 @@
+#include "data/tokenizer/pipeline_normalizer.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "data/tokenizer/bert_normalizer.h"
+#include "data/tokenizer/normal_forms.h"
+#include "data/tokenizer/precompiled_map.h"
+#include "data/tokenizer/unicode_classes.h"
+#include "data/tokenizer/utf8.h"
+
+namespace tessera::data {
+namespace {
+
+bool IsSpace(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kSpace; }
+
+std::string WithoutMarks(std::string_view text, bool* keeps_begin) {
+  std::string out;
+  if (!text.empty() && IsMark(DecodeUtf8(text, 0).code_point)) *keeps_begin = false;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, i);
+    if (!IsMark(c.code_point)) out.append(text.substr(i, static_cast<size_t>(c.length)));
+    i += static_cast<size_t>(c.length);
+  }
+  return out;
+}
+
+std::string Stripped(std::string_view text, bool left, bool right) {
+  size_t begin = 0;
+  while (left && begin < text.size()) {
+    const Utf8Char c = DecodeUtf8(text, begin);
+    if (!IsSpace(c.code_point)) break;
+    begin += static_cast<size_t>(c.length);
+  }
+  size_t end = text.size();
+  while (right && end > begin) {
+    size_t last = end - 1;
+    while (last > begin && (static_cast<uint8_t>(text[last]) & 0xC0) == 0x80) --last;
+    if (!IsSpace(DecodeUtf8(text, last).code_point)) break;
+    end = last;
+  }
+  return std::string(text.substr(begin, end - begin));
+}
+
+// The map is asked for each grapheme of less than six bytes, as a whole; what it does not hold is
+// looked up by characters. Either way the shortest entry that the piece begins with replaces all of
+// the piece (the spm_precompiled crate).
+std::string Mapped(const PrecompiledMap& map, const Regex& graphemes, std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  const auto by_characters = [&](std::string_view piece) {
+    for (size_t i = 0; i < piece.size();) {
+      const auto length = static_cast<size_t>(DecodeUtf8(piece, i).length);
+      const std::string_view c = piece.substr(i, length);
+      std::string_view to;
+      out.append(map.ShortestPrefix(c, &to) > 0 ? to : c);
+      i += length;
+    }
+  };
+  graphemes.FindAll(text, [&](size_t begin, size_t end) {
+    const std::string_view piece = text.substr(begin, end - begin);
+    std::string_view to;
+    if (piece.size() < 6 && map.ShortestPrefix(piece, &to) > 0) {
+      out.append(to);
+    } else {
+      by_characters(piece);
+    }
+  });
+  return out;
+}
+
+std::optional<std::string> DecodeBase64(std::string_view text) {
+  std::string out;
+  uint32_t bits = 0;
+  int count = 0;
+  while (text.ends_with('=')) text.remove_suffix(1);
+  for (const char c : text) {
+    constexpr std::string_view kDigits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t digit = kDigits.find(c);
+    if (digit == std::string_view::npos) return std::nullopt;
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      out.push_back(static_cast<char>(bits >> count & 0xFF));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ReplacedMatches(const Regex& pattern, std::string_view text,
+                            std::string_view content) {
+  std::string out;
+  size_t done = 0;
+  pattern.FindAll(text, [&](size_t begin, size_t end) {
+    out.append(text.substr(done, begin - done));
+    out.append(content);
+    done = end;
+  });
+  out.append(text.substr(done));
+  return out;
+}
+
+absl::StatusOr<Regex> ParsePattern(const JsonPart& part) {
+  const bool literal = part["Regex"].is_null();
+  TESSERA_ASSIGN_OR_RETURN(std::string pattern, part.Text(literal ? "String" : "Regex", ""));
+  if (pattern.empty()) return part.Wrong("neither a String nor a Regex");
+  absl::StatusOr<Regex> regex = Regex::Compile(literal ? EscapedForRegex(pattern) : pattern);
+  if (!regex.ok()) return part.Wrong(Message(regex.status()));
+  return regex;
+}
+
+absl::StatusOr<PipelineNormalizer> PipelineNormalizer::Parse(const JsonPart& part) {
+  PipelineNormalizer result;
+  if (!part.is_null()) TESSERA_RETURN_IF_ERROR(result.Add(part));
+  return result;
+}
+
+absl::Status PipelineNormalizer::Add(const JsonPart& part) {
+  const std::string_view type = part.type();
+  constexpr std::pair<std::string_view, NormalForm> kForms[] = {{"NFC", NormalForm::kNfc},
+                                                                {"NFD", NormalForm::kNfd},
+                                                                {"NFKC", NormalForm::kNfkc},
+                                                                {"NFKD", NormalForm::kNfkd}};
+  for (const auto& [name, form] : kForms) {
+    if (type != name) continue;
+    steps_.push_back([form = form](std::string_view text, bool*) {
+      return tessera::data::Normalize(text, form);
+    });
+    return absl::OkStatus();
+  }
+  if (type == "Sequence") {
+    const JsonPart all = part["normalizers"];
+    for (size_t i = 0; i < all.size(); ++i) TESSERA_RETURN_IF_ERROR(Add(all[i]));
+  } else if (type == "Lowercase") {
+    steps_.push_back([](std::string_view text, bool*) { return LowerCased(text); });
+  } else if (type == "StripAccents") {
+    steps_.push_back(WithoutMarks);
+  } else if (type == "Strip") {
+    TESSERA_ASSIGN_OR_RETURN(const bool left, part.Bool("strip_left", true));
+    TESSERA_ASSIGN_OR_RETURN(const bool right, part.Bool("strip_right", true));
+    steps_.push_back([left, right](std::string_view text, bool* keeps_begin) {
+      std::string stripped = Stripped(text, left, right);
+      *keeps_begin &= text.starts_with(stripped);
+      return stripped;
+    });
+  } else if (type == "Replace") {
+    TESSERA_ASSIGN_OR_RETURN(const Regex pattern, ParsePattern(part["pattern"]));
+    TESSERA_ASSIGN_OR_RETURN(const std::string content, part.Text("content", ""));
+    steps_.push_back([pattern, content](std::string_view text, bool* keeps_begin) {
+      pattern.FindAll(text, [&](size_t begin, size_t end) {
+        const bool one = end == static_cast<size_t>(DecodeUtf8(text, 0).length);
+        if (begin == 0 && (!one || content.empty())) *keeps_begin = false;
+      });
+      return ReplacedMatches(pattern, text, content);
+    });
+  } else if (type == "Prepend") {
+    TESSERA_ASSIGN_OR_RETURN(const std::string front, part.Text("prepend", ""));
+    steps_.push_back([front](std::string_view text, bool*) {
+      return text.empty() ? std::string() : Concat(front, text);
+    });
+  } else if (type == "BertNormalizer") {
+    TESSERA_ASSIGN_OR_RETURN(const bool clean, part.Bool("clean_text", true));
+    if (!clean) return part["clean_text"].Unsupported();
+    BertNormalizerOptions options;
+    TESSERA_ASSIGN_OR_RETURN(options.tokenize_chinese_chars,
+                             part.Bool("handle_chinese_chars", true));
+    TESSERA_ASSIGN_OR_RETURN(options.lowercase, part.Bool("lowercase", true));
+    TESSERA_ASSIGN_OR_RETURN(options.strip_accents, part.Bool("strip_accents", options.lowercase));
+    const auto bert = std::make_shared<BertNormalizer>(options);
+    steps_.push_back([bert](std::string_view text, bool*) { return bert->Normalize(text); });
+  } else if (type == "Precompiled") {
+    TESSERA_ASSIGN_OR_RETURN(const std::string coded, part.Text("precompiled_charsmap", ""));
+    if (coded.empty()) return absl::OkStatus();
+    const auto bytes = DecodeBase64(coded);
+    const auto map = std::make_shared<PrecompiledMap>();
+    if (!bytes || !map->Parse(*bytes)) {
+      return part["precompiled_charsmap"].Wrong("not a character map");
+    }
+    TESSERA_ASSIGN_OR_RETURN(const Regex graphemes, Regex::Compile("\\X"));
+    steps_.push_back([map, graphemes](std::string_view text, bool*) {
+      return Mapped(*map, graphemes, text);
+    });
+  } else {
+    return part.Unsupported();
+  }
+  return absl::OkStatus();
+}
+
+std::string PipelineNormalizer::Normalize(std::string_view text, bool* keeps_begin) const {
+  std::string out(text);
+  bool ignored = true;
+  for (const Step& step : steps_) out = step(out, keeps_begin != nullptr ? keeps_begin : &ignored);
+  return out;
+}
+
+}  // namespace tessera::data

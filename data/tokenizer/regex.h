@@ -1,0 +1,40 @@
+// Regular expressions over UTF-8 (PCRE2, with Unicode's properties).
+//
+//   TESSERA_ASSIGN_OR_RETURN(Regex regex, Regex::Compile("\\p{N}+"));
+//   regex.FindAll("a12b3", [](size_t begin, size_t end) { ... });   // 1..3, 4..5
+//
+// A search that exceeds PCRE2's limits ends there, as if nothing more matched. Immutable; safe from
+// several threads.
+#ifndef TESSERA_DATA_TOKENIZER_REGEX_H_
+#define TESSERA_DATA_TOKENIZER_REGEX_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+
+namespace tessera::data {
+
+class Regex {
+ public:
+  // InvalidArgument with PCRE2's reason and its place in the pattern.
+  static absl::StatusOr<Regex> Compile(std::string_view pattern);
+
+  // Calls f for the successive matches that hold at least one byte. `text` is valid UTF-8.
+  void FindAll(std::string_view text, const std::function<void(size_t, size_t)>& f) const;
+
+ private:
+  struct Code;
+  explicit Regex(std::shared_ptr<const Code> code) : code_(std::move(code)) {}
+  std::shared_ptr<const Code> code_;
+};
+
+// `text` with regular expression characters taken literally.
+std::string EscapedForRegex(std::string_view text);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_REGEX_H_

@@ -1,0 +1,266 @@
+#include "data/tokenizer/sentence_piece.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/file.h"
+#include "data/tokenizer/json_text.h"
+#include "data/tokenizer/normal_forms.h"
+#include "data/tokenizer/precompiled_map.h"
+#include "data/tokenizer/sequence_pair.h"
+#include "data/tokenizer/streaming_decoder.h"
+#include "data/tokenizer/utf8.h"
+
+namespace tessera::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::string kData = "data/tokenizer/testdata/sentence_piece/";
+
+std::unique_ptr<Tokenizer> LoadData(const std::string& name) {
+  auto tokenizer = LoadTokenizer(kData + name);
+  if (!tokenizer.ok()) ADD_FAILURE() << Message(tokenizer.status());
+  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
+}
+
+std::string Streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  StreamingDecoder decoder(tokenizer, {.skip_special = true});
+  std::string text;
+  for (const int32_t id : ids) text += decoder.Push(id);
+  return text + decoder.Finish();
+}
+
+// What transformers makes of the same texts; see make_sentence_piece_goldens.py.
+class GoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTest, IdsRowsAndTextAreThoseOfTheOriginal) {
+  const auto tokenizer = LoadData(GetParam());
+  ASSERT_NE(tokenizer, nullptr);
+  const auto goldens = ReadJsonFile(kData + GetParam() + "/goldens.json");
+  ASSERT_TRUE(goldens.ok()) << Message(goldens.status());
+  ASSERT_GT(goldens->size(), 80u);
+  for (const json& golden : *goldens) {
+    const std::string text = golden["text"];
+    SCOPED_TRACE(golden["text"].dump());
+    const std::vector<int32_t> ids = tokenizer->Encode(text);
+    EXPECT_EQ(json(ids), golden["ids"]);
+    const auto row = EncodePair(*tokenizer, text);
+    ASSERT_TRUE(row.ok()) << Message(row.status());
+    EXPECT_EQ(json(row->ids), golden["row"]);
+    EXPECT_EQ(ReplaceInvalidUtf8(tokenizer->Decode(ids)), golden["decoded"]);
+    const std::string skipped = tokenizer->Decode(ids, {.skip_special = true});
+    EXPECT_EQ(skipped, golden["skipped"]);
+    for (const int32_t id : ids) EXPECT_LT(id, tokenizer->vocab_size());
+    // Blanks around special tokens that are left out depend on the family (streaming_decoder.h).
+    bool plain = true;
+    for (const int32_t id : ids) plain &= !tokenizer->IsSpecial(id);
+    if (plain) {
+      EXPECT_EQ(ReplaceInvalidUtf8(Streamed(*tokenizer, ids)), skipped);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
+                         testing::Values("t5", "t5_legacy", "albert", "llama", "llama_legacy",
+                                         "xlm_roberta", "glm", "chatglm", "chatglm_later"));
+
+TEST(SentencePieceTest, SpecialIdsAreNamed) {
+  const auto t5 = LoadData("t5");
+  const auto size = static_cast<int32_t>(t5->vocab_size());
+  EXPECT_EQ(t5->pad_id(), 0);
+  EXPECT_EQ(t5->eos_id(), 1);
+  EXPECT_EQ(t5->extra_id(0), size - 1);
+  EXPECT_EQ(t5->extra_id(99), size - 100);
+  EXPECT_EQ(t5->extra_id(100), std::nullopt);
+  EXPECT_EQ(t5->gmask_id(), std::nullopt);
+  // Parts of a text are no sentinels when special tokens are not looked for.
+  for (const int32_t id : t5->Encode("a <extra_id_0>", {.parse_special = false})) {
+    EXPECT_LT(id, size - 100);
+  }
+
+  const auto glm = LoadData("glm");
+  const auto added = ReadJsonFile(kData + "glm/added_tokens.json");
+  ASSERT_TRUE(added.ok());
+  EXPECT_EQ(glm->mask_id(), (*added)["[MASK]"].get<int32_t>());
+  EXPECT_EQ(glm->gmask_id(), (*added)["[gMASK]"].get<int32_t>());
+  EXPECT_EQ(glm->smask_id(), (*added)["[sMASK]"].get<int32_t>());
+  EXPECT_EQ(glm->sop_id(), (*added)["<|startofpiece|>"].get<int32_t>());
+  EXPECT_EQ(glm->eop_id(), (*added)["<|endofpiece|>"].get<int32_t>());
+  EXPECT_EQ(glm->pad_id(), glm->eos_id());
+  EXPECT_EQ(glm->Encode("a[gMASK]").back(), *glm->gmask_id());
+
+  const auto chat = LoadData("chatglm");
+  const auto later = LoadData("chatglm_later");
+  EXPECT_EQ(*chat->gmask_id() - 20000, *later->gmask_id());
+  EXPECT_EQ(chat->bos_id(), chat->sop_id());
+  EXPECT_EQ(chat->eos_id(), chat->eop_id());
+  EXPECT_EQ(chat->vocab_size() - 20000, later->vocab_size());
+  EXPECT_EQ(chat->TokenBytes(5), "");  // an image
+  EXPECT_EQ(chat->Decode(std::vector<int32_t>{5}), "");
+}
+
+TEST(SentencePieceTest, PairsOfTexts) {
+  const auto chat = LoadData("chatglm_later");
+  const auto row = EncodePair(*chat, "hello", "world");
+  ASSERT_TRUE(row.ok()) << Message(row.status());
+  std::vector<int32_t> expected = chat->Encode("hello");
+  expected.push_back(*chat->gmask_id());
+  expected.push_back(*chat->sop_id());
+  for (const int32_t id : chat->Encode("world")) expected.push_back(id);
+  expected.push_back(*chat->eop_id());
+  EXPECT_EQ(row->ids, expected);
+
+  const auto t5 = LoadData("t5");
+  const auto cut = EncodePair(*t5, "hello world, hello again", std::nullopt, {.max_length = 3});
+  ASSERT_TRUE(cut.ok());
+  ASSERT_EQ(cut->ids.size(), 3u);
+  EXPECT_EQ(cut->ids.back(), 1);
+  EXPECT_FALSE(EncodePair(*LoadData("glm"), "a", "b").ok());
+}
+
+TEST(SentencePieceTest, AnyBytesAreEncoded) {
+  const std::string bytes("\xFF\xC3\x28 a\0b \xE4\xBD\x00", 11);
+  for (const char* name : {"t5", "albert", "llama", "glm", "chatglm", "xlm_roberta"}) {
+    const auto tokenizer = LoadData(name);
+    const std::vector<int32_t> ids = tokenizer->Encode(bytes);
+    EXPECT_FALSE(ids.empty()) << name;
+    tokenizer->Decode(ids);
+    tokenizer->Decode(std::vector<int32_t>{-1, 1 << 30});
+    EXPECT_EQ(tokenizer->TokenBytes(-1), "");
+  }
+}
+
+TEST(SentencePieceTest, WhatIsSavedLoadsAgain) {
+  for (const char* name : {"t5", "albert", "llama", "glm", "chatglm"}) {
+    const auto tokenizer = LoadData(name);
+    const std::string folder = testing::TempDir() + "/saved_" + name;
+    fs::create_directories(folder);
+    ASSERT_TRUE(tokenizer->Save(folder).ok());
+    const auto again = LoadTokenizer(folder);
+    ASSERT_TRUE(again.ok()) << Message(again.status());
+    EXPECT_EQ((*again)->Fingerprint(), tokenizer->Fingerprint()) << name;
+    EXPECT_EQ((*again)->Encode("hello [gMASK] 你好"), tokenizer->Encode("hello [gMASK] 你好"));
+  }
+  EXPECT_NE(LoadData("t5")->Fingerprint(), LoadData("t5_legacy")->Fingerprint());
+}
+
+class BadFolderTest : public testing::Test {
+ protected:
+  BadFolderTest() : folder_(testing::TempDir() + "/bad_sentence_piece") {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    model_ = *ReadFile(kData + "t5/spiece.model");
+  }
+  std::string Failure(const std::string& model, const std::string& config = "{}",
+                      const std::string& added = "{}") {
+    EXPECT_TRUE(WriteFileAtomically(folder_ + "/spiece.model", model).ok());
+    EXPECT_TRUE(WriteFileAtomically(folder_ + "/tokenizer_config.json", config).ok());
+    EXPECT_TRUE(WriteFileAtomically(folder_ + "/added_tokens.json", added).ok());
+    const auto loaded = LoadTokenizer(folder_);
+    const std::string message = loaded.ok() ? "" : Message(loaded.status());
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    return message;
+  }
+  std::string folder_;
+  std::string model_;
+};
+
+TEST_F(BadFolderTest, DamagedModelsAreRefused) {
+  EXPECT_EQ(Failure(model_), "");
+  EXPECT_NE(Failure("").find("spiece.model: the file is empty"), std::string::npos);
+  EXPECT_NE(Failure("{\"model\": 1}").find("not a SentencePiece model"), std::string::npos);
+  int refused = 0;
+  for (size_t length = 1; length < model_.size(); length += 37) {
+    refused += !Failure(model_.substr(0, length)).empty();
+  }
+  EXPECT_GT(refused, 30);
+  // Any byte changed: refused or usable, never a crash.
+  for (size_t i = 0; i < model_.size(); i += 5) {
+    std::string changed = model_;
+    changed[i] = static_cast<char>(changed[i] ^ 0xA5);
+    if (!Failure(changed).empty()) continue;
+    const auto loaded = LoadTokenizer(folder_);
+    ASSERT_TRUE(loaded.ok());
+    (*loaded)->Decode((*loaded)->Encode("hello world, 深度 a\xFF"));
+  }
+}
+
+TEST_F(BadFolderTest, ConfigurationsThatDoNotFitAreNamed) {
+  const auto expect = [&](const std::string& config, const std::string& part) {
+    const std::string message = Failure(model_, config);
+    EXPECT_NE(message.find(part), std::string::npos) << config << " gave: " << message;
+  };
+  expect("[]", "not a JSON object");
+  expect(R"({"tokenizer_class": "CamembertTokenizer"})", "CamembertTokenizer");
+  expect(R"({"tokenizer_class": "ChatGLMTokenizer"})", "ChatGLMTokenizer with spiece.model");
+  expect(R"({"legacy": 1})", "legacy is not true or false");
+  expect(R"({"extra_ids": -1})", "extra_ids");
+  expect(R"({"eos_token": 3})", "eos_token");
+  expect(R"({"extra_ids": 5, "additional_special_tokens": ["<extra_id_0>"]})", "lists 1");
+  expect(R"({"added_tokens_decoder": {"x": {"content": "a"}}})", "added token");
+  expect(R"({"added_tokens_decoder": {"5": {"content": "a", "single_word": true}}})",
+         "single_word");
+  expect(R"({"added_tokens_decoder": {"99999999": {"content": "a"}}})", "99999999");
+  EXPECT_NE(Failure(model_, "{}", R"({"a": -1})").find("added_tokens.json"), std::string::npos);
+}
+
+// A map of one character: "a" (0x61) becomes "b".
+std::string SmallMap() {
+  std::vector<uint32_t> units(512, 0);
+  // The root's children lie at offset 256; below "a" hangs a value at offset 0 ^ its place.
+  units[0] = 256u << 10;
+  units[256 ^ 0x61] = (256u << 10) | (1u << 8) | 0x61;
+  units[256 ^ 0x61 ^ 256] = 0x80000000u;
+  const auto bytes = static_cast<uint32_t>(units.size() * 4);
+  std::string map(reinterpret_cast<const char*>(&bytes), 4);
+  map.append(reinterpret_cast<const char*>(units.data()), bytes);
+  return map + std::string("b\0", 2);
+}
+
+TEST(PrecompiledMapTest, FindsAndRefuses) {
+  PrecompiledMap map;
+  std::string_view to;
+  ASSERT_TRUE(map.Parse(SmallMap()));
+  EXPECT_EQ(map.LongestPrefix("abc", &to), 1u);
+  EXPECT_EQ(to, "b");
+  EXPECT_EQ(map.LongestPrefix("bc", &to), 0u);
+  EXPECT_EQ(map.LongestPrefix(std::string_view("\0", 1), &to), 0u);
+  std::string outside = SmallMap();
+  outside[4 + 256 * 4 + 1] = '\x7F';  // an offset behind the end
+  outside[4 + 256 * 4 + 2] = '\x7F';
+  EXPECT_FALSE(PrecompiledMap().Parse(outside));
+  std::string unended = SmallMap();
+  unended.back() = 'x';
+  EXPECT_FALSE(PrecompiledMap().Parse(unended));
+  EXPECT_FALSE(PrecompiledMap().Parse(""));
+  EXPECT_FALSE(PrecompiledMap().Parse(SmallMap().substr(0, 900)));
+}
+
+// Cases of the Unicode standard's annex 15 and of its conformance tests.
+TEST(NormalFormsTest, KnownCases) {
+  EXPECT_EQ(Normalize("Å", NormalForm::kNfd), "A\u030A");
+  EXPECT_EQ(Normalize("\u212B", NormalForm::kNfc), "\u00C5");
+  EXPECT_EQ(Normalize("\u1E9B\u0323", NormalForm::kNfc), "\u1E9B\u0323");
+  EXPECT_EQ(Normalize("\u1E9B\u0323", NormalForm::kNfd), "\u017F\u0323\u0307");
+  EXPECT_EQ(Normalize("\u1E9B\u0323", NormalForm::kNfkc), "\u1E69");
+  EXPECT_EQ(Normalize("\u1E9B\u0323", NormalForm::kNfkd), "s\u0323\u0307");
+  EXPECT_EQ(Normalize("ﬁ①", NormalForm::kNfkc), "fi1");
+  EXPECT_EQ(Normalize("ﬁ①", NormalForm::kNfc), "ﬁ①");
+  EXPECT_EQ(Normalize("각", NormalForm::kNfd), "\u1100\u1161\u11A8");
+  EXPECT_EQ(Normalize("\u1100\u1161\u11A8", NormalForm::kNfc), "각");
+  EXPECT_EQ(Normalize("a\u0315\u0300\u05AE\u0300b", NormalForm::kNfc), "\u00E0\u05AE\u0300\u0315b");
+  EXPECT_EQ(Normalize("\u0344", NormalForm::kNfc), "\u0308\u0301");  // never composed
+  EXPECT_EQ(Normalize("\xFF" "e\u0301", NormalForm::kNfc), "\xFF\u00E9");
+  EXPECT_EQ(Normalize("e\xFF" "\u0301", NormalForm::kNfc), "e\xFF" "\u0301");
+  EXPECT_TRUE(IsMark(0x301));
+  EXPECT_TRUE(IsMark(0x903));  // a spacing one
+  EXPECT_FALSE(IsMark('a'));
+  EXPECT_EQ(CombiningClass(0x301), 230);
+  EXPECT_EQ(CombiningClass('a'), 0);
+}
+
+}  // namespace
+}  // namespace tessera::data

@@ -1,0 +1,65 @@
+// Masked language modelling: running text with tokens to be guessed from both sides.
+#include "data/masking/masked_language_dataset.h"
+#include "train/tasks/running_text.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr int64_t kRow = 512;  // where the model has no positions of its own
+
+int Fit(const RunConfig&, const nlohmann::json& model) {
+  if (!IsOfType(model, {"bert", "roberta"})) return 0;
+  return Architecture(model).ends_with("ForSequenceClassification") ? 1 : 2;
+}
+
+std::string MaskedLm(const nlohmann::json& model) {
+  return IsOfType(model, {"roberta"}) ? "RobertaForMaskedLM" : "BertForMaskedLM";
+}
+
+// What begins a word has a blank in front, in WordPiece's bytes as in byte-level BPE's.
+std::vector<bool> ContinuesWord(const data::Tokenizer& tokenizer) {
+  std::vector<bool> continues(static_cast<size_t>(tokenizer.vocab_size()), false);
+  for (size_t id = 0; id < continues.size(); ++id) {
+    const std::string_view bytes = tokenizer.TokenBytes(static_cast<int32_t>(id));
+    continues[id] = !bytes.starts_with(' ') && !bytes.starts_with('\n');
+  }
+  return continues;
+}
+
+absl::StatusOr<TaskData> Open(const TaskInput& input) {
+  const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  data::MaskedLanguageOptions options = {.probability = config.mlm_probability,
+                                         .seed = static_cast<uint64_t>(config.seed)};
+  TESSERA_ASSIGN_OR_RETURN(options.mask_id, input.NeedToken(tokenizer->mask_id(), "mask"));
+  TESSERA_ASSIGN_OR_RETURN(options.cls_id, input.NeedToken(tokenizer->cls_id(), "classification"));
+  TESSERA_ASSIGN_OR_RETURN(options.sep_id, input.NeedToken(tokenizer->sep_id(), "separator"));
+  options.vocab_size = tokenizer->vocab_size();
+  for (const data::SpecialToken& token : tokenizer->special_tokens()) {
+    options.special_ids.push_back(token.id);
+  }
+  if (config.whole_word_mask) options.continues_word = ContinuesWord(*tokenizer);
+  TaskData data;
+  data.seq_len = input.SeqLen(kRow);
+  if (data.seq_len < 3)
+    return InvalidArgument("seq_len ", data.seq_len, " leaves no room for text");
+  TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));
+  for (const auto& [part, to] :
+       {std::pair(&text.train, &data.train), {&text.validation, &data.validation}}) {
+    TESSERA_ASSIGN_OR_RETURN(const auto windows, Windows(*part, data.seq_len - 2, input));
+    if (windows == nullptr) continue;
+    *to = std::make_shared<data::MaskedLanguageDataset>(windows, options);
+  }
+  return data;
+}
+
+const TaskKind kTask = {.name = "masked_lm",
+                        .help = "running text with tokens to be guessed",
+                        .fit = Fit,
+                        .keys = {"json_key", "mlm_probability", "whole_word_mask"},
+                        .architecture = MaskedLm,
+                        .open = Open};
+const TaskRegistration registration(&kTask);
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,50 @@
+// Span corruption: running text of which an encoder-decoder gives back what was taken out.
+#include "data/masking/span_corruption_dataset.h"
+#include "train/tasks/running_text.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr int64_t kRow = 512;  // T5's, whose distances have no end
+
+int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"t5"}) ? 1 : 0; }
+
+absl::StatusOr<TaskData> Open(const TaskInput& input) {
+  const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  TaskData data;
+  data.seq_len = input.SeqLen(kRow);
+  if (data.seq_len < 4)
+    return InvalidArgument("seq_len ", data.seq_len, " leaves no room for text");
+  const data::SpanCorruptionLengths lengths =
+      data::LengthsForInput(data.seq_len, config.noise_density, config.mean_noise_span_length);
+  data::SpanCorruptionOptions options = {.sentinels = {},
+                                         .noise_density = config.noise_density,
+                                         .mean_span_length = config.mean_noise_span_length,
+                                         .seed = static_cast<uint64_t>(config.seed)};
+  TESSERA_ASSIGN_OR_RETURN(options.eos_id, input.NeedToken(tokenizer->eos_id(), "end-of-text"));
+  for (int64_t i = 0; i < lengths.spans; ++i) {
+    const std::string name = Concat("<extra_id_", i, ">");
+    TESSERA_ASSIGN_OR_RETURN(const int64_t id,
+                             input.NeedToken(tokenizer->FindSpecial(name), name.c_str()));
+    options.sentinels.push_back(id);
+  }
+  TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));
+  for (const auto& [part, to] :
+       {std::pair(&text.train, &data.train), {&text.validation, &data.validation}}) {
+    TESSERA_ASSIGN_OR_RETURN(const auto windows, Windows(*part, lengths.text, input));
+    if (windows == nullptr) continue;
+    *to = std::make_shared<data::SpanCorruptionDataset>(windows, options);
+  }
+  return data;
+}
+
+const TaskKind kTask = {.name = "span_corruption",
+                        .help = "running text, spans of which are taken out and given back",
+                        .fit = Fit,
+                        .keys = {"json_key", "noise_density", "mean_noise_span_length"},
+                        .open = Open};
+const TaskRegistration registration(&kTask);
+
+}  // namespace
+}  // namespace tessera::train
