@@ -49,6 +49,7 @@ const char* const kKeys[] = {"data",
                              "prompt_column",
                              "response_column",
                              "history_column",
+                             "input_column",
                              "predict_with_generate",
                              "num_beams"};
 

@@ -86,9 +86,10 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
       app.add_subcommand("tokenize", "Turn text into token ids: a dataset file, or printed");
   command
-      ->add_option(
-          "--tokenizer", flags->tokenizer,
-          "a folder (tokenizer.json, vocab.json and merges.txt, or vocab.txt), byte or char")
+      ->add_option("--tokenizer", flags->tokenizer,
+                   "a folder (a SentencePiece model, tokenizer.json, vocab.json and merges.txt, or "
+                   "vocab.txt), "
+                   "byte or char")
       ->type_name("DIR")
       ->required();
   command

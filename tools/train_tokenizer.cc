@@ -19,10 +19,9 @@ struct TrainTokenizerFlags {
 absl::Status RunTrainTokenizer(const TrainTokenizerFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const data::TokenizerTrainingResult result,
                            data::TrainSentencePiece(flags.input, flags.output, flags.options));
-  return WriteOut(Concat(flags.output, "/", result.model_file, ": ",
-                         WithThousands(result.num_pieces), " pieces from ",
-                         WithThousands(result.num_sentences), " lines; ",
-                         WithThousands(result.num_ids), " ids\n"));
+  return WriteOut(Concat(
+      flags.output, "/", result.model_file, ": ", WithThousands(result.num_pieces), " pieces from ",
+      WithThousands(result.num_sentences), " lines; ", WithThousands(result.num_ids), " ids\n"));
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ const std::vector<RunConfigField>& RunConfigFields() {
       {"max_target_length", &RunConfig::max_target_length, "tokens of a target"},
       {"prompt_column", &RunConfig::prompt_column, "instruction: member with the prompt"},
       {"response_column", &RunConfig::response_column, "member with the response"},
+      {"input_column", &RunConfig::input_column, "member with a text that belongs to the prompt"},
       {"history_column", &RunConfig::history_column, "member with the rounds before"},
       {"predict_with_generate", &RunConfig::predict_with_generate,
        "evaluations generate, and compare with the targets"},

@@ -45,6 +45,7 @@ struct DataConfig {
   int64_t max_target_length = 128;
   std::string prompt_column = "prompt";
   std::string response_column = "response";
+  std::string input_column;
   std::string history_column;
   bool predict_with_generate = false;
   int64_t num_beams = 1;

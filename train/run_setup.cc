@@ -13,6 +13,7 @@
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/tokenize.h"
 #include "dist/comm/agreement.h"
+#include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
 #include "train/agreement.h"
 
@@ -72,6 +73,11 @@ json VocabularyOf(const data::Tokenizer& tokenizer, const json& preset) {
   set("bos_token_id", tokenizer.bos_id() ? tokenizer.bos_id() : tokenizer.eos_id());
   set("pad_token_id", tokenizer.pad_id());
   set("decoder_start_token_id", tokenizer.pad_id());
+  set("mask_token_id", tokenizer.mask_id());
+  set("gmask_token_id", tokenizer.gmask_id());
+  set("smask_token_id", tokenizer.smask_id());
+  set("sop_token_id", tokenizer.sop_id());
+  set("eop_token_id", tokenizer.eop_id());
   return keys;
 }
 
@@ -137,6 +143,9 @@ absl::Status Describe(Plan* plan) {
     TESSERA_ASSIGN_OR_RETURN(plan->setup.tokenizer, FindTokenizer(config, preset));
     if (plan->setup.tokenizer != nullptr && preset != nullptr) {
       plan->Change(VocabularyOf(*plan->setup.tokenizer, plan->model));
+    }
+    if (plan->setup.tokenizer != nullptr) {
+      plan->Change(models::TokenIdsFromTokenizer(*plan->setup.tokenizer, plan->model));
     }
   }
   TESSERA_ASSIGN_OR_RETURN(const json overrides, config.Overrides());

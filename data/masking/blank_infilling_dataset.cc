@@ -39,11 +39,9 @@ struct BlankInfillingDataset::Row {
 };
 
 int64_t WindowForBlanks(int64_t row, const BlankInfillingOptions& options) {
+  const int64_t around = (options.cls_id >= 0 ? 1 : 0) + (options.eos_id >= 0 ? 1 : 0);
   int64_t window = row;
-  while (window > 1 &&
-         window + 2 * MostSpans(window, options) + (options.cls_id >= 0 ? 1 : 0) > row) {
-    --window;
-  }
+  while (window > 1 && window + 2 * MostSpans(window, options) + around > row) --window;
   return window;
 }
 
@@ -147,6 +145,7 @@ BlankInfillingDataset::Row BlankInfillingDataset::MakeRow(const std::vector<int6
     at += span.length;
   }
   for (; at < std::ssize(text); ++at) add_context(text[static_cast<size_t>(at)]);
+  if (options_.eos_id >= 0) add_context(options_.eos_id);
   row.prefix = std::ssize(row.ids);
 
   std::vector<int64_t> order(spans.size());

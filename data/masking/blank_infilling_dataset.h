@@ -37,6 +37,7 @@ struct BlankInfillingOptions {
   int64_t eop_id = 0;
   int64_t pad_id = 0;
   int64_t cls_id = -1;  // begins every row; -1: nothing does
+  int64_t eos_id = -1;  // ends part A of every row; -1: nothing does
   // Shares of the rows of the second and third kind; the others have short spans.
   double sentence_share = 0;
   double document_share = 0.5;

@@ -22,8 +22,7 @@ using nlohmann::json;
 
 using RecordVisitor = std::function<absl::Status(const json& record, const std::string& where)>;
 
-absl::Status VisitObject(const json& record, const std::string& where,
-                         const RecordVisitor& visit) {
+absl::Status VisitObject(const json& record, const std::string& where, const RecordVisitor& visit) {
   if (!record.is_object()) return InvalidArgument(where, ": not a JSON object");
   return visit(record, where);
 }
@@ -101,8 +100,8 @@ absl::StatusOr<std::optional<Exchange>> ReadExchange(const json& record, const s
     if (!input.empty()) exchange.prompt += "\n" + input;
   }
   if (!options.history_column.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(exchange.prompt, WithHistory(record, options.history_column, where,
-                                                          exchange.prompt));
+    TESSERA_ASSIGN_OR_RETURN(exchange.prompt,
+                             WithHistory(record, options.history_column, where, exchange.prompt));
   }
   exchange.prompt = options.source_prefix + exchange.prompt;
   return std::optional(std::move(exchange));
@@ -125,8 +124,8 @@ absl::Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
   std::vector<Exchange> exchanges;
   bool has_prompt = false;
   bool has_response = false;
-  TESSERA_RETURN_IF_ERROR(ForEachJsonRecord(
-      path, [&](const json& record, const std::string& where) -> absl::Status {
+  TESSERA_RETURN_IF_ERROR(
+      ForEachJsonRecord(path, [&](const json& record, const std::string& where) -> absl::Status {
         has_prompt |= record.contains(options.prompt_column);
         has_response |= record.contains(options.response_column);
         TESSERA_ASSIGN_OR_RETURN(auto exchange, ReadExchange(record, where, options));

@@ -38,10 +38,10 @@ struct InstructionOptions {
   // A column with [[question, answer], ...], which comes before the prompt in the form
   // "[Round 0]\n问：...\n答：...\n[Round 1]\n问：prompt\n答："; no name: the prompt stands alone.
   std::string history_column = {};
-  std::string source_prefix = {};  // in front of all of that
+  std::string source_prefix = {};   // in front of all of that
   int64_t max_source_length = 512;  // prompt and [gMASK]; >= 1
   int64_t max_target_length = 512;  // <sop>, response and <eop>; >= 2
-  bool overwrite_cache = false;  // encode anew even if the files beside `cache` are up to date
+  bool overwrite_cache = false;     // encode anew even if the files beside `cache` are up to date
 };
 
 class InstructionDataset : public Dataset {

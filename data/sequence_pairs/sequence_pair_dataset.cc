@@ -163,8 +163,8 @@ absl::StatusOr<std::shared_ptr<const SequencePairDataset>> SequencePairDataset::
       TokensMadeOnce(cache, made_from,
                      {.vocab_size = tokenizer.vocab_size(), .reuse = !options.overwrite_cache},
                      make));
-  return std::shared_ptr<const SequencePairDataset>(new SequencePairDataset(
-      cached.tokens, tokenizer.pad_id().value_or(0), cached.reused));
+  return std::shared_ptr<const SequencePairDataset>(
+      new SequencePairDataset(cached.tokens, tokenizer.pad_id().value_or(0), cached.reused));
 }
 
 absl::StatusOr<Batch> SequencePairDataset::MakeBatch(std::span<const Sample> samples) const {

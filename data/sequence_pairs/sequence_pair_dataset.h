@@ -8,9 +8,9 @@
 //   // input_ids, attention_mask: int64 [rows, S]; labels: int64 [rows, T]
 //
 // A row is as long as the longest of its batch. Sources are padded with the tokenizer's pad token
-// (0 where it has none) and an attention mask of 0, labels with kIgnoreLabel; a text has the special
-// tokens that the tokenizer puts around one (T5: </s> behind it), what is too long is cut before
-// them. The model makes its decoder's inputs from the labels (models/t5).
+// (0 where it has none) and an attention mask of 0, labels with kIgnoreLabel; a text has the
+// special tokens that the tokenizer puts around one (T5: </s> behind it), what is too long is cut
+// before them. The model makes its decoder's inputs from the labels (models/t5).
 //
 // Texts are encoded once, into files beside `cache` (token_cache.h) that several processes share.
 #ifndef TESSERA_DATA_SEQUENCE_PAIRS_SEQUENCE_PAIR_DATASET_H_

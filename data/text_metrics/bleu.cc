@@ -37,7 +37,8 @@ std::string RewritePairs(const std::string& text, Is is, Write write) {
   return out;
 }
 
-// mteval-v13a's rules for Western languages. All of them look at ASCII alone, so that bytes will do.
+// mteval-v13a's rules for Western languages. All of them look at ASCII alone, so that bytes will
+// do.
 std::string ApplyRules(std::string_view line) {
   std::string text;
   for (const char c : line) {
@@ -49,9 +50,12 @@ std::string ApplyRules(std::string_view line) {
   }
   const auto apart = [](char a, char b, std::string* out) { *out += {a, ' ', b, ' '}; };
   const auto before = [](char a, char b, std::string* out) { *out += {' ', a, ' ', b}; };
-  text = RewritePairs(text, [](char a, char b) { return !IsDigit(a) && IsStop(b); }, apart);
-  text = RewritePairs(text, [](char a, char b) { return IsStop(a) && !IsDigit(b); }, before);
-  text = RewritePairs(text, [](char a, char b) { return IsDigit(a) && b == '-'; }, apart);
+  text = RewritePairs(
+      text, [](char a, char b) { return !IsDigit(a) && IsStop(b); }, apart);
+  text = RewritePairs(
+      text, [](char a, char b) { return IsStop(a) && !IsDigit(b); }, before);
+  text = RewritePairs(
+      text, [](char a, char b) { return IsDigit(a) && b == '-'; }, apart);
   return CollapsedSpaces(text);
 }
 
@@ -67,10 +71,10 @@ std::string Tokenize13a(std::string_view text) {
 // of two characters each, amounts to.
 bool IsChinese(char32_t c) {
   constexpr std::pair<char32_t, char32_t> kRanges[] = {
-      {0x3400, 0x4DB5}, {0x2001, 0x2A6D}, {0x4E00, 0x9FBB}, {0xF900, 0xFA2D}, {0xFA30, 0xFA6A},
-      {0xFA70, 0xFAD9}, {0xFF00, 0xFFEF}, {0x2E80, 0x2FDF}, {0x3000, 0x303F}, {0x31C0, 0x31EF},
-      {0x2FF0, 0x2FFF}, {0x3100, 0x312F}, {0x31A0, 0x31BF}, {0xFE10, 0xFE1F}, {0xFE30, 0xFE4F},
-      {0x3200, 0x33FF}};
+      {0x3400, 0x4DB5}, {0x2001, 0x2A6D}, {0x4E00, 0x9FBB}, {0xF900, 0xFA2D},
+      {0xFA30, 0xFA6A}, {0xFA70, 0xFAD9}, {0xFF00, 0xFFEF}, {0x2E80, 0x2FDF},
+      {0x3000, 0x303F}, {0x31C0, 0x31EF}, {0x2FF0, 0x2FFF}, {0x3100, 0x312F},
+      {0x31A0, 0x31BF}, {0xFE10, 0xFE1F}, {0xFE30, 0xFE4F}, {0x3200, 0x33FF}};
   return std::any_of(std::begin(kRanges), std::end(kRanges),
                      [c](const auto& range) { return c >= range.first && c <= range.second; });
 }
@@ -147,13 +151,14 @@ void AddSegment(const Grams& output, const std::vector<Grams>& references, BleuS
   }
 }
 
-void Score(BleuScore* bleu) {
+}  // namespace
+
+void ScoreCounts(BleuScore* bleu) {
   if (bleu->output_length < bleu->reference_length) {
-    bleu->brevity_penalty =
-        bleu->output_length == 0
-            ? 0
-            : std::exp(1 - static_cast<double>(bleu->reference_length) /
-                               static_cast<double>(bleu->output_length));
+    bleu->brevity_penalty = bleu->output_length == 0
+                                ? 0
+                                : std::exp(1 - static_cast<double>(bleu->reference_length) /
+                                                   static_cast<double>(bleu->output_length));
   }
   if (std::all_of(bleu->matches.begin(), bleu->matches.end(), [](int64_t m) { return m == 0; })) {
     return;
@@ -177,8 +182,6 @@ void Score(BleuScore* bleu) {
   }
   if (defined) bleu->score = bleu->brevity_penalty * std::exp(sum / kBleuOrder);
 }
-
-}  // namespace
 
 std::string TokenizeForBleu(std::string_view text, const BleuOptions& options) {
   const std::string_view stripped = StripRight(text);
@@ -205,7 +208,7 @@ absl::StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
     }
     AddSegment(CountGrams(TokenizeForBleu(outputs[i], options)), grams, &bleu);
   }
-  Score(&bleu);
+  ScoreCounts(&bleu);
   return bleu;
 }
 

@@ -3,9 +3,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(BleuScore bleu, CorpusBleu(outputs, {references}));
 //   bleu.score;   // 0 ... 100
 //
-// K. Papineni et al., "BLEU: a method for automatic evaluation of machine translation", ACL 2002, in
-// the form that M. Post, "A call for clarity in reporting BLEU scores", WMT 2018, fixes: n-grams up
-// to 4, tokenised by the WMT rules (mteval-v13a) or, for Chinese, by characters, exponential
+// K. Papineni et al., "BLEU: a method for automatic evaluation of machine translation", ACL 2002,
+// in the form that M. Post, "A call for clarity in reporting BLEU scores", WMT 2018, fixes: n-grams
+// up to 4, tokenised by the WMT rules (mteval-v13a) or, for Chinese, by characters, exponential
 // smoothing of orders without a match, the nearest reference length. Equal to sacrebleu 2.6.0 with
 // the same `tokenize` and its other defaults ("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp").
 #ifndef TESSERA_DATA_TEXT_METRICS_BLEU_H_
@@ -31,7 +31,7 @@ struct BleuOptions {
 inline constexpr int kBleuOrder = 4;
 
 struct BleuScore {
-  double score = 0;  // percent
+  double score = 0;                                // percent
   std::array<double, kBleuOrder> precisions = {};  // percent, by the n-grams' length, smoothed
   std::array<int64_t, kBleuOrder> matches = {};
   std::array<int64_t, kBleuOrder> totals = {};
@@ -40,11 +40,15 @@ struct BleuScore {
   int64_t reference_length = 0;
 };
 
-// `references`: one or more sets, each with a reference for every output. InvalidArgument when their
-// numbers differ or there is no output. Text is UTF-8.
+// `references`: one or more sets, each with a reference for every output. InvalidArgument when
+// their numbers differ or there is no output. Text is UTF-8.
 absl::StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
                                      const std::vector<std::vector<std::string>>& references,
                                      const BleuOptions& options = {});
+
+// Fills in the percentages of counts (matches, totals, lengths), which may be sums over the parts of
+// a corpus.
+void ScoreCounts(BleuScore* bleu);
 
 // The tokens that BLEU counts, with a blank between.
 std::string TokenizeForBleu(std::string_view text, const BleuOptions& options = {});

@@ -22,7 +22,8 @@ TEST(BleuTest, ScoresAreThoseOfSacreBleu) {
   ASSERT_TRUE(goldens.ok()) << Message(goldens.status());
   int positive = 0;
   for (const json& golden : (*goldens)["cases"]) {
-    const auto bleu = CorpusBleu(golden["outputs"], golden["references"],
+    const json& references = (*goldens)["references"][golden["references"].get<std::string>()];
+    const auto bleu = CorpusBleu((*goldens)["outputs"][golden["outputs"].get<size_t>()], references,
                                  OptionsOf(golden["tokenize"], golden["lower_case"]));
     ASSERT_TRUE(bleu.ok()) << Message(bleu.status());
     EXPECT_NEAR(bleu->score, golden["score"].get<double>(), 1e-9);

@@ -47,17 +47,18 @@ def main():
                 [r[:7] for r in REFERENCES], [r + " and more words behind" for r in REFERENCES]]
     second = [damaged(r, rng) for r in REFERENCES]
     cases = []
-    for outputs in corpora:
+    for number, outputs in enumerate(corpora):
         for tokenize in ("13a", "zh"):
             for lower_case in (False, True):
-                for references in ([REFERENCES], [second, REFERENCES]):
+                for name, references in (("one", [REFERENCES]), ("two", [second, REFERENCES])):
                     b = sacrebleu.corpus_bleu(outputs, references, tokenize=tokenize, lowercase=lower_case)
-                    cases.append(dict(outputs=outputs, references=references, tokenize=tokenize,
+                    cases.append(dict(outputs=number, references=name, tokenize=tokenize,
                                       lower_case=lower_case, score=b.score, precisions=b.precisions, bp=b.bp,
                                       output_length=b.sys_len, reference_length=b.ref_len))
     tokens = [dict(text=r, **{t: sacrebleu.metrics.BLEU(tokenize=t).tokenizer(r.rstrip()) for t in ("13a", "zh")})
               for r in REFERENCES]
-    print(json.dumps(dict(cases=cases, tokens=tokens), indent=0))
+    sets = dict(one=[REFERENCES], two=[second, REFERENCES])
+    print(json.dumps(dict(outputs=corpora, references=sets, cases=cases, tokens=tokens), indent=0))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ namespace tessera::data {
 
 class JsonPart {
  public:
-  // `value` must outlive the part; `place` is the path of the file and, behind a colon, of the part.
+  // `value` must outlive the part; `place` is the path of the file and, behind a colon, of the
+  // part.
   JsonPart(const nlohmann::json& value, std::string place)
       : value_(&value), place_(std::move(place)) {}
 

@@ -104,9 +104,9 @@ void Reorder(std::vector<char32_t>* text) {
     if (tables.Class((*text)[i]) == 0) continue;
     size_t end = i;
     while (end < text->size() && tables.Class((*text)[end]) != 0) ++end;
-    std::stable_sort(
-        text->begin() + static_cast<ptrdiff_t>(i), text->begin() + static_cast<ptrdiff_t>(end),
-        [&](char32_t a, char32_t b) { return tables.Class(a) < tables.Class(b); });
+    std::stable_sort(text->begin() + static_cast<ptrdiff_t>(i),
+                     text->begin() + static_cast<ptrdiff_t>(end),
+                     [&](char32_t a, char32_t b) { return tables.Class(a) < tables.Class(b); });
     i = end - 1;
   }
 }

@@ -83,9 +83,9 @@ std::string StrippedOf(std::string_view piece, std::string_view content, int64_t
 // As BERT's tokenizer glues punctuation, piece by piece.
 std::string CleanedUp(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kGlued[] = {
-      {" .", "."},     {" ?", "?"},   {" !", "!"},      {" ,", ","},
-      {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
-      {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kGlued) text = ReplacedAll(text, from, to);
   return text;
 }

@@ -94,8 +94,7 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
 
 }  // namespace
 
-std::string ReplacedMatches(const Regex& pattern, std::string_view text,
-                            std::string_view content) {
+std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::string_view content) {
   std::string out;
   size_t done = 0;
   pattern.FindAll(text, [&](size_t begin, size_t end) {
@@ -184,9 +183,8 @@ absl::Status PipelineNormalizer::Add(const JsonPart& part) {
       return part["precompiled_charsmap"].Wrong("not a character map");
     }
     TESSERA_ASSIGN_OR_RETURN(const Regex graphemes, Regex::Compile("\\X"));
-    steps_.push_back([map, graphemes](std::string_view text, bool*) {
-      return Mapped(*map, graphemes, text);
-    });
+    steps_.push_back(
+        [map, graphemes](std::string_view text, bool*) { return Mapped(*map, graphemes, text); });
   } else {
     return part.Unsupported();
   }

@@ -140,8 +140,8 @@ void SplitAtWhitespace(std::string_view text, const std::function<void(size_t, s
   Kind run = kSpace;
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = DecodeUtf8(text, i);
-    const Kind kind = IsSpace(c.code_point) ? kSpace
-                                            : (IsWordCharacter(c.code_point) ? kWord : kOther);
+    const Kind kind =
+        IsSpace(c.code_point) ? kSpace : (IsWordCharacter(c.code_point) ? kWord : kOther);
     if (kind != run) {
       if (run != kSpace) f(begin, i);
       begin = i;
@@ -214,8 +214,7 @@ absl::Status PipelineSplitter::Add(const JsonPart& part) {
     TESSERA_ASSIGN_OR_RETURN(const bool prefix, part.Bool("add_prefix_space", true));
     TESSERA_ASSIGN_OR_RETURN(const bool use_regex, part.Bool("use_regex", true));
     steps_.push_back([prefix, use_regex](const Word& word, std::vector<Word>* out) {
-      const std::string text =
-          prefix && !word.text.starts_with(' ') ? " " + word.text : word.text;
+      const std::string text = prefix && !word.text.starts_with(' ') ? " " + word.text : word.text;
       if (!use_regex) {
         out->push_back({PieceOfBytes(text), word.at_begin});
         return;

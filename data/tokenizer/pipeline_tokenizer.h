@@ -35,7 +35,8 @@ class PipelineTokenizer : public Tokenizer {
                 std::vector<int32_t>* ids) const override;
   std::string Decode(std::span<const int32_t> ids,
                      const DecodeOptions& options = {}) const override;
-  // What the decoder makes of the token behind others.
+  // What the decoder makes of the token behind others. Words that are told apart by a suffix
+  // (BPEDecoder) lack their blanks here, and so in what StreamingDecoder gives.
   std::string_view TokenBytes(int32_t id) const override;
   std::string_view FirstTokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }

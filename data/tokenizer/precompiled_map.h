@@ -1,5 +1,5 @@
-// The character map that SentencePiece models and `Precompiled` normalizers of tokenizer.json carry:
-// texts and what replaces them, in a double-array trie (as darts-clone writes it).
+// The character map that SentencePiece models and `Precompiled` normalizers of tokenizer.json
+// carry: texts and what replaces them, in a double-array trie (as darts-clone writes it).
 //
 //   PrecompiledMap map;
 //   if (!map.Parse(bytes)) return InvalidArgument(...);
@@ -24,8 +24,8 @@ class PrecompiledMap {
   // False where the bytes are no such map.
   bool Parse(std::string_view bytes);
 
-  // The length of the longest (`shortest`: the shortest) prefix of `text` that the map replaces, and
-  // its replacement; 0: none.
+  // The length of the longest (`shortest`: the shortest) prefix of `text` that the map replaces,
+  // and its replacement; 0: none.
   size_t LongestPrefix(std::string_view text, std::string_view* to) const;
   size_t ShortestPrefix(std::string_view text, std::string_view* to) const;
 

@@ -81,8 +81,8 @@ absl::Status SentencePieceTokenizer::Build(const std::string& source) {
       model_->size() + config_.num_image_tokens > kMaxId) {
     return InvalidArgument(source, ": more than ", kMaxId, " ids");
   }
-  const bool has_bare = config_.family == SentencePieceFamily::kT5 ||
-                        config_.family == SentencePieceFamily::kLlama;
+  const bool has_bare =
+      config_.family == SentencePieceFamily::kT5 || config_.family == SentencePieceFamily::kLlama;
   if (has_bare && !config_.legacy) {
     bare_model_ = SentencePieceModel::Parse(WithoutDummyPrefix(config_.model), &error);
     if (bare_model_ == nullptr) return InvalidArgument(source, ": ", error);
@@ -194,8 +194,7 @@ absl::Status SentencePieceTokenizer::AddTokens(const std::string& source) {
     const auto& additional = config_.additional_special_tokens;
     const bool extra = token.content.starts_with("<extra_id_") && config_.extra_ids > 0;
     const bool listed =
-        extra ||
-        std::find(additional.begin(), additional.end(), token.content) != additional.end();
+        extra || std::find(additional.begin(), additional.end(), token.content) != additional.end();
     separate_.push_back(!token.special || (listed && token.id >= first_behind));
     token.normalized = token.lstrip = token.rstrip = false;  // Cut strips, as Python does
     token.special = true;                                    // parse_special is all or nothing
@@ -267,8 +266,8 @@ void SentencePieceTokenizer::FillTokenBytes() {
         bytes = model_->Decode({text});
         break;
       case PieceKind::kByte:
-        bytes = std::string(1, static_cast<char>(std::strtol(text.substr(3, 2).c_str(), nullptr,
-                                                             16)));
+        bytes =
+            std::string(1, static_cast<char>(std::strtol(text.substr(3, 2).c_str(), nullptr, 16)));
         break;
       case PieceKind::kText:
         bytes = ReplacedAll(text, kBlank, " ");
@@ -280,7 +279,8 @@ void SentencePieceTokenizer::FillTokenBytes() {
   if (chat) {
     for (int blanks = 2; blanks <= kMaxBlanks; ++blanks) {
       const auto id = IdOf(BlankToken(blanks));
-      if (id) token_bytes_[static_cast<size_t>(*id)] = std::string(static_cast<size_t>(blanks), ' ');
+      if (id)
+        token_bytes_[static_cast<size_t>(*id)] = std::string(static_cast<size_t>(blanks), ' ');
     }
   }
   for (const AddedToken& token : added_) {
@@ -410,8 +410,8 @@ void SentencePieceTokenizer::EncodeTo(std::string_view text, const EncodeOptions
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].id >= 0) {
       // The blank in front of the text is none of a special token's.
-      if (bare_model_ != nullptr && i == 1 && ids->size() == first + 1 &&
-          IsSpecial(pieces[i].id) && model_->Find(kBlank) == PieceOfId(ids->back())) {
+      if (bare_model_ != nullptr && i == 1 && ids->size() == first + 1 && IsSpecial(pieces[i].id) &&
+          model_->Find(kBlank) == PieceOfId(ids->back())) {
         ids->pop_back();
       }
       ids->push_back(pieces[i].id);
@@ -422,10 +422,10 @@ void SentencePieceTokenizer::EncodeTo(std::string_view text, const EncodeOptions
 }
 
 uint64_t SentencePieceTokenizer::Fingerprint() const {
-  uint64_t hash = HashBytes(
-      Concat("sentencepiece", static_cast<int>(config_.family), config_.legacy,
-             config_.add_prefix_space, config_.do_lower_case, config_.remove_space,
-             config_.keep_accents, config_.num_image_tokens, config_.unk_token));
+  uint64_t hash =
+      HashBytes(Concat("sentencepiece", static_cast<int>(config_.family), config_.legacy,
+                       config_.add_prefix_space, config_.do_lower_case, config_.remove_space,
+                       config_.keep_accents, config_.num_image_tokens, config_.unk_token));
   hash = HashBytes(config_.model, hash);
   for (const AddedToken& token : added_) {
     hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip),

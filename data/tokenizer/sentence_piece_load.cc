@@ -126,9 +126,9 @@ void SetFamilyDefaults(Family family, SentencePieceConfig* config) {
 // The special tokens' names, of tokenizer_config.json or special_tokens_map.json.
 absl::Status ReadNames(const json& root, const std::string& path, SentencePieceConfig* config) {
   const std::pair<const char*, std::string*> names[] = {
-      {"bos_token", &config->bos_token}, {"eos_token", &config->eos_token},
-      {"unk_token", &config->unk_token}, {"sep_token", &config->sep_token},
-      {"pad_token", &config->pad_token}, {"cls_token", &config->cls_token},
+      {"bos_token", &config->bos_token},  {"eos_token", &config->eos_token},
+      {"unk_token", &config->unk_token},  {"sep_token", &config->sep_token},
+      {"pad_token", &config->pad_token},  {"cls_token", &config->cls_token},
       {"mask_token", &config->mask_token}};
   for (const auto& [key, name] : names) {
     const json& item = At(root, key);
@@ -197,8 +197,7 @@ absl::Status ReadAddedTokensFile(const json& root, const std::string& path,
         id.get<int64_t>() > INT32_MAX) {
       return InvalidArgument(path, ": an added token needs a content and an id >= 0");
     }
-    config->added_tokens.push_back(
-        {.content = content, .id = id.get<int32_t>(), .special = false});
+    config->added_tokens.push_back({.content = content, .id = id.get<int32_t>(), .special = false});
   }
   return absl::OkStatus();
 }
@@ -221,12 +220,12 @@ absl::Status ReadTokenizerConfig(const json& root, const std::string& path,
                                  SentencePieceConfig* config) {
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   TESSERA_RETURN_IF_ERROR(ReadNames(root, path, config));
-  bool* const flags[] = {&config->legacy,        &config->add_prefix_space, &config->add_bos,
-                         &config->add_eos,       &config->do_lower_case,    &config->remove_space,
-                         &config->keep_accents,  &config->clean_up_spaces};
-  const char* const keys[] = {"legacy",       "add_prefix_space", "add_bos_token",
-                              "add_eos_token", "do_lower_case",    "remove_space",
-                              "keep_accents", "clean_up_tokenization_spaces"};
+  bool* const flags[] = {&config->legacy,       &config->add_prefix_space, &config->add_bos,
+                         &config->add_eos,      &config->do_lower_case,    &config->remove_space,
+                         &config->keep_accents, &config->clean_up_spaces};
+  const char* const keys[] = {
+      "legacy",        "add_prefix_space", "add_bos_token", "add_eos_token",
+      "do_lower_case", "remove_space",     "keep_accents",  "clean_up_tokenization_spaces"};
   for (size_t i = 0; i < std::size(flags); ++i) {
     bool value = *flags[i];
     TESSERA_RETURN_IF_ERROR(ReadBool(root, keys[i], path, &value));
@@ -302,7 +301,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const st
   config.model_file = file->name;
 
   const std::string config_path = JoinPath(folder, "tokenizer_config.json");
-  TESSERA_ASSIGN_OR_RETURN(const json root, TakeJson(config_path, "tokenizer_config.json", &config));
+  TESSERA_ASSIGN_OR_RETURN(const json root,
+                           TakeJson(config_path, "tokenizer_config.json", &config));
   TESSERA_RETURN_IF_ERROR(ChooseFamily(root, config_path, *file, &config));
   if (!root.is_null()) TESSERA_RETURN_IF_ERROR(ReadTokenizerConfig(root, config_path, &config));
   if (config.added_tokens.empty()) {
@@ -323,8 +323,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const st
 }
 
 absl::Status SentencePieceTokenizer::Save(const std::string& folder) const {
-  TESSERA_RETURN_IF_ERROR(
-      WriteFileAtomically(JoinPath(folder, config_.model_file), config_.model));
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, config_.model_file), config_.model));
   bool has_config = false;
   for (const auto& [name, content] : config_.files) {
     has_config |= name == "tokenizer_config.json";

@@ -253,8 +253,15 @@ TEST(NormalFormsTest, KnownCases) {
   EXPECT_EQ(Normalize("\u1100\u1161\u11A8", NormalForm::kNfc), "각");
   EXPECT_EQ(Normalize("a\u0315\u0300\u05AE\u0300b", NormalForm::kNfc), "\u00E0\u05AE\u0300\u0315b");
   EXPECT_EQ(Normalize("\u0344", NormalForm::kNfc), "\u0308\u0301");  // never composed
-  EXPECT_EQ(Normalize("\xFF" "e\u0301", NormalForm::kNfc), "\xFF\u00E9");
-  EXPECT_EQ(Normalize("e\xFF" "\u0301", NormalForm::kNfc), "e\xFF" "\u0301");
+  EXPECT_EQ(Normalize("\xFF"
+                      "e\u0301",
+                      NormalForm::kNfc),
+            "\xFF\u00E9");
+  EXPECT_EQ(Normalize("e\xFF"
+                      "\u0301",
+                      NormalForm::kNfc),
+            "e\xFF"
+            "\u0301");
   EXPECT_TRUE(IsMark(0x301));
   EXPECT_TRUE(IsMark(0x903));  // a spacing one
   EXPECT_FALSE(IsMark('a'));

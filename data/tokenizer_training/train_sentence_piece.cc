@@ -70,8 +70,7 @@ void SetSpecialPieces(const Family& family, TrainerOptions* options) {
   } else {
     ids("3", "2", "0", "1");
     (*options)["byte_fallback"] = "true";
-    (*options)["control_symbols"] =
-        "[MASK],[gMASK],[sMASK],<unused_0>,<sop>,<eop>,<ENC>,<dBLOCK>";
+    (*options)["control_symbols"] = "[MASK],[gMASK],[sMASK],<unused_0>,<sop>,<eop>,<ENC>,<dBLOCK>";
     std::vector<std::string> white_space = {"<n>", "<|tab|>"};
     for (int blanks = 2; blanks <= kBlankPieces; ++blanks) {
       white_space.push_back(Concat("<|blank_", blanks, "|>"));
@@ -116,11 +115,12 @@ std::vector<std::pair<std::string, json>> FilesBeside(const Family& family, int6
               {"remove_space", false},
               {"num_image_tokens", 0}}}};
   }
-  const std::vector<std::string> behind = {"<|endoftext|>",   "[SEP]",         "[CLS]",
-                                           "[MASK]",          "[UNK]",         "<|startofpiece|>",
-                                           "<|endofpiece|>",  "[sMASK]",       "[gMASK]"};
+  const std::vector<std::string> behind = {"<|endoftext|>",  "[SEP]",   "[CLS]",
+                                           "[MASK]",         "[UNK]",   "<|startofpiece|>",
+                                           "<|endofpiece|>", "[sMASK]", "[gMASK]"};
   json added;
-  for (size_t i = 0; i < behind.size(); ++i) added[behind[i]] = num_pieces + static_cast<int64_t>(i);
+  for (size_t i = 0; i < behind.size(); ++i)
+    added[behind[i]] = num_pieces + static_cast<int64_t>(i);
   return {{"tokenizer_config.json",
            {{"tokenizer_class", "GLMChineseTokenizer"},
             {"eos_token", "<|endoftext|>"},

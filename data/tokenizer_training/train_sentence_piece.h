@@ -4,9 +4,9 @@
 //       TokenizerTrainingResult result,
 //       TrainSentencePiece({"corpus.txt"}, "out/tokenizer", {.vocab_size = 8000}));
 //
-// The pieces are chosen by the trainer of the system's sentencepiece library: unigram (Kudo 2018) or
-// byte-pair encoding (Sennrich et al. 2016). A line of text is a sentence; blank ones, and those of
-// more than kLongestSentence bytes, are left out. The same text and options give the same bytes,
+// The pieces are chosen by the trainer of the system's sentencepiece library: unigram (Kudo 2018)
+// or byte-pair encoding (Sennrich et al. 2016). A line of text is a sentence; blank ones, and those
+// of more than kLongestSentence bytes, are left out. The same text and options give the same bytes,
 // whatever machine it is.
 #ifndef TESSERA_DATA_TOKENIZER_TRAINING_TRAIN_SENTENCE_PIECE_H_
 #define TESSERA_DATA_TOKENIZER_TRAINING_TRAIN_SENTENCE_PIECE_H_

@@ -22,7 +22,7 @@ class TrainSentencePieceTest : public testing::Test {
     fs::create_directories(root_);
     std::ofstream text(root_ + "/text.txt", std::ios::binary);
     // The numbers from 0 on in words make a small language.
-    const char* const kWords[] = {"Zero", "one", "two", "three", "four",
+    const char* const kWords[] = {"Zero", "one", "two",   "three", "four",
                                   "five", "six", "seven", "eight", "nine"};
     for (int i = 0; i < 400; ++i) {
       for (int rest = i * 7919 % 10007, n = 0; n < 6; ++n, rest /= 7) {
@@ -89,8 +89,8 @@ TEST_F(TrainSentencePieceTest, GlmAndChatGlmHaveTheirTokens) {
   ASSERT_TRUE(glm_result.ok()) << Message(glm_result.status());
   EXPECT_EQ(glm_result->num_ids, 57);
   const auto glm = Load("glm");
-  for (const auto id : {glm->eos_id(), glm->cls_id(), glm->sep_id(), glm->mask_id(), glm->gmask_id(),
-                        glm->smask_id(), glm->sop_id(), glm->eop_id()}) {
+  for (const auto id : {glm->eos_id(), glm->cls_id(), glm->sep_id(), glm->mask_id(),
+                        glm->gmask_id(), glm->smask_id(), glm->sop_id(), glm->eop_id()}) {
     ASSERT_TRUE(id.has_value());
     EXPECT_GE(*id, 48);
     EXPECT_LT(*id, 57);
@@ -109,7 +109,8 @@ TEST_F(TrainSentencePieceTest, GlmAndChatGlmHaveTheirTokens) {
 }
 
 TEST_F(TrainSentencePieceTest, SeveralMembersOfJsonLines) {
-  std::ofstream(root_ + "/pairs.jsonl") << R"({"a": "one two", "b": "xyz xyz"})" << "\n";
+  std::ofstream(root_ + "/pairs.jsonl") << R"({"a": "one two", "b": "xyz xyz"})"
+                                        << "\n";
   TokenizerTrainingOptions options = {.vocab_size = 13};
   options.json_keys = {"a", "b"};
   const auto result = TrainSentencePiece({root_ + "/pairs.jsonl"}, root_ + "/pairs", options);

@@ -36,8 +36,7 @@ std::string WithoutPlace(const std::string& message) {
 }  // namespace
 
 std::string RunSentencePieceTrainer(const std::unordered_map<std::string, std::string>& options,
-                                    const std::vector<std::string>& sentences,
-                                    std::string* error) {
+                                    const std::vector<std::string>& sentences, std::string* error) {
   Sentences iterator(sentences);
   std::string model;
   sentencepiece::SetRandomGeneratorSeed(1);

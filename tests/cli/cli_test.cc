@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -153,8 +154,8 @@ std::string Hostile(const std::string& header, size_t size, uint64_t length = 0)
 TEST_F(CliTest, HelpOfEveryCommand) {
   const std::string help = Output({"--help"});
   EXPECT_EQ(Output({"-h"}), help);
-  for (const char* command :
-       {"train", "eval", "models", "forward", "generate", "tokenize", "inspect"}) {
+  for (const char* command : {"train", "eval", "models", "forward", "generate", "tokenize",
+                              "train-tokenizer", "inspect"}) {
     EXPECT_NE(help.find(Concat("\n  ", command, " ")), std::string::npos) << command;
     const std::string text = Output({command, "--help"});
     EXPECT_NE(text.find("Example"), std::string::npos) << command;
@@ -347,6 +348,35 @@ TEST_F(CliTest, TokenizeAndInspect) {
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", Write("nil", ""), "--output", prefix},
               2, "");
   ExpectError({"tokenize", "--tokenizer", root_, "--input", input, "--output", prefix}, 2, root_);
+}
+
+TEST_F(CliTest, TrainTokenizer) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += Concat("line ", i * i % 97, " of a small text\n");
+  const std::string input = Write("text", text);
+  const std::string folder = Path("tokenizer");
+  EXPECT_EQ(Output({"train-tokenizer", "--input", input, "--output", folder, "--vocab-size", "32"}),
+            folder + "/spiece.model: 32 pieces from 200 lines; 132 ids\n");
+  // Letters that the text has are pieces; others are <unk>, 2.
+  const std::string ids = Output(
+      {"tokenize", "--tokenizer", folder, "--input", Write("in", "smell\nQ\n"), "--print-ids"});
+  EXPECT_GT(std::count(ids.begin(), ids.begin() + ids.find('\n'), ' '), 0) << ids;
+  EXPECT_EQ(ids.substr(ids.size() - 3), " 2\n") << ids;
+  const std::string lines = Write("lines.jsonl", "{\"q\": \"one two\", \"a\": \"three\"}\n");
+  EXPECT_NE(Output({"train-tokenizer", "--input", lines, "--output", Path("chat"), "--family",
+                    "chatglm", "--vocab-size", "358", "--json-key", "q", "--json-key", "a"})
+                .find("ice_text.model: 358 pieces from 2 lines"),
+            std::string::npos);
+  const auto fails = [&](const Arguments& more, const std::string& part) {
+    Arguments arguments = {"train-tokenizer", "--input", input, "--output", Path("none")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    ExpectError(arguments, 2, part);
+    EXPECT_FALSE(fs::exists(Path("none")));
+  };
+  fails({"--vocab-size", "100000"}, "Vocabulary size too high");
+  fails({"--type", "wordpiece"}, "'wordpiece'");
+  fails({"--family", "gpt"}, "'gpt'");
+  fails({"--lower-case", "--normalization", "identity"}, "identity");
 }
 
 TEST_F(CliTest, TrainAndEvalRefuseWhatTheyCannotUse) {

@@ -26,17 +26,20 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
                                          .document_share = config.document_mask_share,
                                          .ends_sentence = EndsSentence(*tokenizer),
                                          .seed = static_cast<uint64_t>(config.seed)};
-  const auto need = [&](const char* name, int64_t* id) -> absl::Status {
-    TESSERA_ASSIGN_OR_RETURN(*id, input.NeedToken(tokenizer->FindSpecial(name), name));
-    return absl::OkStatus();
-  };
-  TESSERA_RETURN_IF_ERROR(need("[MASK]", &options.mask_id));
-  TESSERA_RETURN_IF_ERROR(need("[sMASK]", &options.sentence_mask_id));
-  TESSERA_RETURN_IF_ERROR(need("[gMASK]", &options.document_mask_id));
-  TESSERA_RETURN_IF_ERROR(need("<|startofpiece|>", &options.sop_id));
-  TESSERA_RETURN_IF_ERROR(need("<|endofpiece|>", &options.eop_id));
+  TESSERA_ASSIGN_OR_RETURN(options.mask_id, input.NeedToken(tokenizer->mask_id(), "[MASK]"));
+  TESSERA_ASSIGN_OR_RETURN(options.sentence_mask_id,
+                           input.NeedToken(tokenizer->smask_id(), "[sMASK]"));
+  TESSERA_ASSIGN_OR_RETURN(options.document_mask_id,
+                           input.NeedToken(tokenizer->gmask_id(), "[gMASK]"));
+  TESSERA_ASSIGN_OR_RETURN(options.sop_id,
+                           input.NeedToken(tokenizer->sop_id(), "<|startofpiece|>"));
+  TESSERA_ASSIGN_OR_RETURN(options.eop_id, input.NeedToken(tokenizer->eop_id(), "<|endofpiece|>"));
   TESSERA_ASSIGN_OR_RETURN(options.pad_id, input.NeedToken(tokenizer->pad_id(), "padding"));
-  if (tokenizer->cls_id()) options.cls_id = *tokenizer->cls_id();
+  // As the tokenizer puts them around a prompt (data/tokenizer/sequence_pair.h).
+  if (tokenizer->pair_style() == data::PairStyle::kGlm) {
+    TESSERA_ASSIGN_OR_RETURN(options.cls_id, input.NeedToken(tokenizer->cls_id(), "[CLS]"));
+    TESSERA_ASSIGN_OR_RETURN(options.eos_id, input.NeedToken(tokenizer->eos_id(), "end-of-text"));
+  }
   TaskData data;
   data.seq_len = input.SeqLen(0);
   const int64_t window = data::WindowForBlanks(data.seq_len, options);

@@ -1,0 +1,135 @@
+#include "train/tasks/generation_metrics.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "data/text_metrics/bleu.h"
+#include "data/tokenizer/utf8.h"
+#include "models/generation/generate.h"
+
+namespace tessera::train {
+namespace {
+
+// The rows of int64 [B, T] without what `keep` refuses.
+template <typename Keep>
+std::vector<std::vector<int64_t>> Rows(const Tensor& t, Keep keep) {
+  const std::vector<int64_t> all = t.ToVector<int64_t>();
+  const int64_t width = t.size(1);
+  std::vector<std::vector<int64_t>> rows(static_cast<size_t>(t.size(0)));
+  for (int64_t i = 0; i < std::ssize(all); ++i) {
+    if (keep(i)) rows[static_cast<size_t>(i / width)].push_back(all[static_cast<size_t>(i)]);
+  }
+  return rows;
+}
+
+class Bleu : public EvaluationMetrics {
+ public:
+  Bleu(const data::Tokenizer& tokenizer, std::shared_ptr<const data::Dataset> shown,
+       const GenerationMetricsOptions& options)
+      : tokenizer_(tokenizer), shown_(std::move(shown)), options_(options) {}
+
+  // Matches and totals of each order, both lengths.
+  size_t num_counts() const override { return 2 * data::kBleuOrder + 2; }
+  bool needs_logits() const override { return false; }
+
+  absl::StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
+                                            const models::Bundle&) const override {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> written, Write(model, batch));
+    TESSERA_ASSIGN_OR_RETURN(const data::BleuScore bleu,
+                             data::CorpusBleu(written, {References(batch)}));
+    std::vector<double> counts;
+    for (const auto& part : {bleu.matches, bleu.totals}) {
+      for (const int64_t count : part) counts.push_back(static_cast<double>(count));
+    }
+    counts.push_back(static_cast<double>(bleu.output_length));
+    counts.push_back(static_cast<double>(bleu.reference_length));
+    return counts;
+  }
+
+  nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
+    data::BleuScore bleu;
+    for (size_t n = 0; n < data::kBleuOrder; ++n) {
+      bleu.matches[n] = static_cast<int64_t>(sums[n]);
+      bleu.totals[n] = static_cast<int64_t>(sums[data::kBleuOrder + n]);
+    }
+    bleu.output_length = static_cast<int64_t>(sums[2 * data::kBleuOrder]);
+    bleu.reference_length = static_cast<int64_t>(sums[2 * data::kBleuOrder + 1]);
+    data::ScoreCounts(&bleu);
+    nlohmann::ordered_json json;
+    json["bleu"] = bleu.score;
+    return json;
+  }
+
+  std::vector<std::string> Samples(models::Model& model) const override {
+    std::vector<data::Sample> samples;
+    for (int64_t i = 0; i < std::min(options_.samples, shown_->size()); ++i) {
+      samples.push_back({.index = i, .position = i});
+    }
+    const auto batch = shown_->MakeBatch(samples);
+    if (!batch.ok()) return {};
+    const auto written = Write(model, *batch);
+    if (!written.ok()) return {};
+    const std::vector<std::string> sources = Sources(*batch);
+    const std::vector<std::string> references = References(*batch);
+    std::vector<std::string> lines;
+    for (size_t i = 0; i < written->size(); ++i) {
+      lines.push_back("  source:    " + sources[i]);
+      lines.push_back("  written:   " + data::ReplaceInvalidUtf8((*written)[i]));
+      lines.push_back("  reference: " + references[i]);
+    }
+    return lines;
+  }
+
+ private:
+  std::vector<std::vector<int64_t>> SourceRows(const data::Batch& batch) const {
+    const std::vector<int64_t> mask = batch.at("attention_mask").ToVector<int64_t>();
+    return Rows(batch.at("input_ids"),
+                [&](int64_t i) { return mask[static_cast<size_t>(i)] != 0; });
+  }
+  std::string Text(const std::vector<int64_t>& ids) const {
+    const std::vector<int32_t> narrow(ids.begin(), ids.end());
+    return tokenizer_.Decode(narrow, {.skip_special = true});
+  }
+  std::vector<std::string> Sources(const data::Batch& batch) const {
+    std::vector<std::string> texts;
+    for (const auto& row : SourceRows(batch)) texts.push_back(Text(row));
+    return texts;
+  }
+  std::vector<std::string> References(const data::Batch& batch) const {
+    const std::vector<int64_t> labels = batch.at("labels").ToVector<int64_t>();
+    std::vector<std::string> texts;
+    for (const auto& row : Rows(batch.at("labels"), [&](int64_t i) {
+           return labels[static_cast<size_t>(i)] != data::kIgnoreLabel;
+         })) {
+      texts.push_back(Text(row));
+    }
+    return texts;
+  }
+  absl::StatusOr<std::vector<std::string>> Write(models::Model& model,
+                                                 const data::Batch& batch) const {
+    models::GenerationConfig config;
+    config.max_new_tokens = options_.max_new_tokens;
+    config.num_beams = options_.num_beams;
+    config.eos_token_ids = {options_.eos_id};
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::vector<models::GenerationResult> results,
+        models::Generate(model, SourceRows(batch), config, {.tokenizer = &tokenizer_}));
+    std::vector<std::string> texts;
+    for (const models::GenerationResult& result : results) texts.push_back(result.text);
+    return texts;
+  }
+
+  const data::Tokenizer& tokenizer_;
+  const std::shared_ptr<const data::Dataset> shown_;
+  const GenerationMetricsOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<const EvaluationMetrics> GenerationMetrics(
+    const data::Tokenizer& tokenizer, std::shared_ptr<const data::Dataset> shown,
+    const GenerationMetricsOptions& options) {
+  return std::make_shared<Bleu>(tokenizer, std::move(shown), options);
+}
+
+}  // namespace tessera::train
