@@ -1,6 +1,7 @@
 // `tessera generate`: continues a text.
 #include "models/generation/generate.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct GenerateFlags {
   std::string tokenizer;
   std::string prompt;
   std::string ids;
+  std::string prompts;
+  int64_t batch_size = 16;
   ComputeFlags compute;
   // Values count where the flag is given; generation_config.json has the defaults.
   int64_t max_new_tokens = 0;
@@ -104,12 +107,43 @@ absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
   return WriteOut(pending + "\n");
 }
 
+std::string OnOneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return data::ReplaceInvalidUtf8(text);
+}
+
+// A line of output for every line of a file: what is new, without its prompt.
+absl::Status GenerateLines(models::Model& model, const GenerateFlags& flags,
+                           const GenerationConfig& config, const data::Tokenizer& tokenizer) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.prompts));
+  TESSERA_RETURN_IF_ERROR(CheckUtf8(flags.prompts.c_str(), text));
+  std::vector<std::vector<int64_t>> waiting;
+  const auto flush = [&]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<models::GenerationResult> results,
+                             models::Generate(model, waiting, config, {.tokenizer = &tokenizer}));
+    waiting.clear();
+    for (const models::GenerationResult& result : results) {
+      TESSERA_RETURN_IF_ERROR(WriteOut(OnOneLine(result.text) + "\n"));
+    }
+    return absl::OkStatus();
+  };
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> prompt,
+                             models::EncodePrompt(tokenizer, text.substr(begin, end - begin)));
+    waiting.push_back(std::move(prompt));
+    begin = end + 1;
+    if (std::ssize(waiting) == flags.batch_size) TESSERA_RETURN_IF_ERROR(flush());
+  }
+  return waiting.empty() ? absl::OkStatus() : flush();
+}
+
 absl::Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   for (const std::string& text : flags.stop) TESSERA_RETURN_IF_ERROR(CheckUtf8("--stop", text));
   TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
   const bool has_ids = command.count("--ids") > 0;
-  if (has_ids == (command.count("--prompt") > 0)) {
-    return InvalidArgument("give either --prompt TEXT or --ids 1,2,3");
+  if (command.count("--prompt") + command.count("--ids") + command.count("--prompts") != 1) {
+    return InvalidArgument("give one of --prompt TEXT, --prompts FILE and --ids 1,2,3");
   }
   if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
@@ -129,8 +163,9 @@ absl::Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
                            models::LoadModel(flags.model, options));
-  return has_ids ? GenerateIds(*model, flags, config, tokenizer.get())
-                 : GenerateText(*model, flags, config, *tokenizer);
+  if (has_ids) return GenerateIds(*model, flags, config, tokenizer.get());
+  return command.count("--prompts") > 0 ? GenerateLines(*model, flags, config, *tokenizer)
+                                        : GenerateText(*model, flags, config, *tokenizer);
 }
 
 void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {
@@ -184,6 +219,13 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
           "--ids", flags->ids,
           "token ids instead of a prompt: prints all ids (an encoder-decoder's: the new ones)")
       ->type_name("1,2,3");
+  command
+      ->add_option("--prompts", flags->prompts,
+                   "a file with a prompt on each line: prints a line of new text for each")
+      ->type_name("FILE");
+  command->add_option("--batch-size", flags->batch_size, "prompts that run together (16)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
       ->type_name("DIR");
   AddSamplingFlags(command, flags.get());

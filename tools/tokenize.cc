@@ -88,8 +88,7 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
   command
       ->add_option("--tokenizer", flags->tokenizer,
                    "a folder (a SentencePiece model, tokenizer.json, vocab.json and merges.txt, or "
-                   "vocab.txt), "
-                   "byte or char")
+                   "vocab.txt), byte or char")
       ->type_name("DIR")
       ->required();
   command

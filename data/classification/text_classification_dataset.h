@@ -27,15 +27,15 @@
 namespace tessera::data {
 
 struct TextClassificationOptions {
-  std::string text_column;  // empty: the first column that is no label
-  std::string text_pair_column;
+  std::string text_column = {};  // empty: the first column that is no label
+  std::string text_pair_column = {};
   std::vector<std::string> label_columns = {"label"};
   // The names that labels may have, in the order of their ids; empty: those that occur.
   std::vector<std::string> label_names = {};
   int64_t max_length = 0;  // tokens of a row
   bool token_types = false;
-  std::string cache;  // prefix of the files that tokens are kept in
-  bool reuse = true;  // false: tokenise even if they are up to date
+  std::string cache = {};  // prefix of the files that tokens are kept in
+  bool reuse = true;       // false: tokenise even if they are up to date
 };
 
 class TextClassificationDataset : public Dataset {

@@ -46,8 +46,8 @@ absl::StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
                                      const std::vector<std::vector<std::string>>& references,
                                      const BleuOptions& options = {});
 
-// Fills in the percentages of counts (matches, totals, lengths), which may be sums over the parts of
-// a corpus.
+// Fills in the percentages of counts (matches, totals, lengths), which may be sums over the parts
+// of a corpus.
 void ScoreCounts(BleuScore* bleu);
 
 // The tokens that BLEU counts, with a blank between.

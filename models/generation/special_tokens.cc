@@ -18,6 +18,16 @@ bool Given(const nlohmann::json& config, const char* key) {
   return config.contains(key) && !config[key].is_null();
 }
 
+// [gMASK] behind a text without blank.
+void AddBlank(const data::Tokenizer& tokenizer, std::vector<int32_t>* ids) {
+  const std::optional<int32_t> blanks[] = {tokenizer.mask_id(), tokenizer.smask_id(),
+                                           tokenizer.gmask_id()};
+  const bool blank = std::any_of(ids->begin(), ids->end(), [&](int32_t id) {
+    return std::find(std::begin(blanks), std::end(blanks), id) != std::end(blanks);
+  });
+  if (!blank && tokenizer.gmask_id()) ids->push_back(*tokenizer.gmask_id());
+}
+
 }  // namespace
 
 bool LacksTokenIds(const nlohmann::json& config) {
@@ -43,15 +53,20 @@ nlohmann::json TokenIdsFromTokenizer(const data::Tokenizer& tokenizer,
 absl::StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
                                                   std::string_view text) {
   std::vector<int32_t> ids = tokenizer.Encode(text);
-  if (tokenizer.pair_style() == data::PairStyle::kGlm) {
-    const std::optional<int32_t> blanks[] = {tokenizer.mask_id(), tokenizer.smask_id(),
-                                             tokenizer.gmask_id()};
-    const bool blank = std::any_of(ids.begin(), ids.end(), [&](int32_t id) {
-      return std::find(std::begin(blanks), std::end(blanks), id) != std::end(blanks);
-    });
-    if (!blank && tokenizer.gmask_id()) ids.push_back(*tokenizer.gmask_id());
-    TESSERA_ASSIGN_OR_RETURN(data::EncodedRow row, data::BuildRow(tokenizer, std::move(ids)));
-    ids = std::move(row.ids);
+  switch (tokenizer.pair_style()) {
+    case data::PairStyle::kNone:  // GPT's: the text alone
+    case data::PairStyle::kBert:
+    case data::PairStyle::kRoberta:
+      break;
+    case data::PairStyle::kGlm:
+      AddBlank(tokenizer, &ids);
+      [[fallthrough]];
+    case data::PairStyle::kT5:
+    case data::PairStyle::kLlama:
+    case data::PairStyle::kChatGlm:
+    case data::PairStyle::kTemplate:
+      TESSERA_ASSIGN_OR_RETURN(data::EncodedRow row, data::BuildRow(tokenizer, std::move(ids)));
+      ids = std::move(row.ids);
   }
   return std::vector<int64_t>(ids.begin(), ids.end());
 }
