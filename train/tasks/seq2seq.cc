@@ -15,7 +15,7 @@ int Fit(const RunConfig& config, const nlohmann::json& model) {
   if (!IsOfType(model, {"t5"})) return 0;
   const bool pairs = !config.target_data.empty() || !config.source_column.empty() ||
                      EndsInOneOf(config.data, {".tsv"});
-  return pairs ? 2 : 1;
+  return pairs ? 3 : 1;
 }
 
 absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,

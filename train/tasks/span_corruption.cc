@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kRow = 512;  // T5's, whose distances have no end
 
-int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"t5"}) ? 1 : 0; }
+int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"t5"}) ? 2 : 0; }
 
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
