@@ -98,7 +98,8 @@ absl::Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
     return InvalidArgument("tokenizer is set, but the task ", task.name, " has no text");
   }
   if (!task.needs_tokenizer && config.neftune_noise_alpha > 0) {
-    return InvalidArgument("neftune_noise_alpha is set, but the task ", task.name, " has no tokens");
+    return InvalidArgument("neftune_noise_alpha is set, but the task ", task.name,
+                           " has no tokens");
   }
   return absl::OkStatus();
 }

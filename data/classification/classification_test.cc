@@ -151,6 +151,13 @@ TEST_F(ClassificationTest, NumbersAndSeveralAnswers) {
   const std::vector<Sample> both = {{.index = 0}, {.index = 1}};
   EXPECT_EQ((*numbers)->MakeBatch(both)->at("labels").ToVector<float>(),
             (std::vector<float>{4.5F, 1.0F}));
+  // Whole numbers are names, unless they are said to be scores.
+  const std::string whole = Put("w.tsv", "text\tlabel\ngood\t4\nbad\t1\n");
+  EXPECT_EQ((*Open(whole))->labels().kind, LabelKind::kNames);
+  EXPECT_EQ((*Open(whole, {.numbers = true}))->MakeBatch(both)->at("labels").ToVector<float>(),
+            (std::vector<float>{4, 1}));
+  ExpectContains(Failure(Put("v.tsv", "text\tlabel\ngood\tfour\n"), {.numbers = true}),
+                 "v.tsv:2: 'four' is no number");
   const std::string several = Put("m.tsv", "text\tfunny\tsad\ngood\t1\t0\nbad\ttrue\tfalse\n");
   const auto answers = Open(several, {.label_columns = {"sad", "funny"}});
   ASSERT_TRUE(answers.ok()) << Message(answers.status());

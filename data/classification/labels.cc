@@ -135,4 +135,21 @@ absl::Status UseNames(const std::vector<std::string>& names, LabelColumn* column
   return absl::OkStatus();
 }
 
+absl::Status UseNumbers(LabelColumn* column) {
+  std::vector<double> numbers;
+  for (size_t i = 0; i < column->names.size(); ++i) {
+    const std::optional<double> number = ParseNumber(column->names[i]);
+    if (!number) {
+      return InvalidArgument(i < column->first_seen.size() ? column->first_seen[i] : "labels",
+                             ": '", column->names[i], "' is no number");
+    }
+    numbers.push_back(*number);
+  }
+  for (double& value : column->values) value = numbers[static_cast<size_t>(value)];
+  column->kind = LabelKind::kNumber;
+  column->names.clear();
+  column->first_seen.clear();
+  return absl::OkStatus();
+}
+
 }  // namespace tessera::data

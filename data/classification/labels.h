@@ -58,6 +58,10 @@ class LabelReader {
 // the training data's). InvalidArgument for a name that is not there, with where it stands.
 absl::Status UseNames(const std::vector<std::string>& names, LabelColumn* column);
 
+// Makes numbers of a column of names (0, 1, 2 may be scores as well as names). InvalidArgument for
+// a name that is none, with where it stands.
+absl::Status UseNumbers(LabelColumn* column);
+
 }  // namespace tessera::data
 
 #endif  // TESSERA_DATA_CLASSIFICATION_LABELS_H_

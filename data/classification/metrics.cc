@@ -14,9 +14,11 @@ std::vector<double> ConfusionCounts(std::span<const float> logits, std::span<con
   std::vector<double> counts(width * width, 0.0);
   for (size_t r = 0; r < labels.size(); ++r) {
     if (labels[r] < 0) continue;
+    TESSERA_CHECK(labels[r] < num_labels, "ConfusionCounts", "label ", labels[r], " of ",
+                  num_labels);
     const std::span<const float> row = logits.subspan(r * width, width);
     const auto guess = static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-    counts.at(static_cast<size_t>(labels[r]) * width + guess) += 1;
+    counts[static_cast<size_t>(labels[r]) * width + guess] += 1;
   }
   return counts;
 }
@@ -75,6 +77,7 @@ std::vector<double> TopCounts(std::span<const float> logits, std::span<const int
   std::vector<double> counts(3, 0.0);
   for (size_t r = 0; r < labels.size(); ++r) {
     if (labels[r] < 0) continue;
+    TESSERA_CHECK(labels[r] < num_labels, "TopCounts", "label ", labels[r], " of ", num_labels);
     const std::span<const float> row = logits.subspan(r * width, width);
     const float mine = row[static_cast<size_t>(labels[r])];
     // A label shares its place with those of the same logit that come before it.

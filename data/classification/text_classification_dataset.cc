@@ -115,6 +115,9 @@ absl::StatusOr<std::shared_ptr<const TextClassificationDataset>> TextClassificat
   if (data->labels_.rows() != data->rows_->num_documents()) {
     return DataLoss(options.cache, ".json: the labels are not those of the tokens");
   }
+  if (options.numbers && data->labels_.kind == LabelKind::kNames) {
+    TESSERA_RETURN_IF_ERROR(UseNumbers(&data->labels_));
+  }
   if (!options.label_names.empty() && data->labels_.kind == LabelKind::kNames) {
     TESSERA_RETURN_IF_ERROR(UseNames(options.label_names, &data->labels_));
   }

@@ -32,6 +32,8 @@ struct TextClassificationOptions {
   std::vector<std::string> label_columns = {"label"};
   // The names that labels may have, in the order of their ids; empty: those that occur.
   std::vector<std::string> label_names = {};
+  // One label field holds numbers to be predicted, also where all of them are whole.
+  bool numbers = false;
   int64_t max_length = 0;  // tokens of a row
   bool token_types = false;
   std::string cache = {};  // prefix of the files that tokens are kept in

@@ -1,5 +1,7 @@
 #include "data/dataset/subset.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,21 @@ absl::StatusOr<Batch> Subset::MakeBatch(std::span<const Sample> samples) const {
     if (order_) sample.index = (*order_)(sample.index);
   }
   return all_->MakeBatch(moved);
+}
+
+std::pair<std::shared_ptr<const Dataset>, std::shared_ptr<const Dataset>> SplitDataset(
+    std::shared_ptr<const Dataset> all, const HoldOut& options) {
+  const int64_t size = all->size();
+  TESSERA_CHECK(size > 0, "SplitDataset", "the dataset is empty");
+  TESSERA_CHECK(options.fraction >= 0 && options.fraction < 1, "SplitDataset", "a fraction of ",
+                options.fraction);
+  const int64_t wanted = std::llround(static_cast<double>(size) * options.fraction);
+  const int64_t train = size - std::min(wanted, size - 1);
+  std::optional<KeyedPermutation> order;
+  if (!options.from_end) order.emplace(size, options.seed, /*epoch=*/0);
+  std::shared_ptr<const Dataset> held_out;
+  if (train < size) held_out = std::make_shared<Subset>(all, train, size, order);
+  return {std::make_shared<Subset>(all, 0, train, order), held_out};
 }
 
 }  // namespace tessera::data

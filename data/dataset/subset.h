@@ -1,13 +1,16 @@
 // A part of a dataset: the samples [begin, end) of its order, or of a shuffled one.
 //
 //   auto train = std::make_shared<Subset>(all, 0, all->size() - held_out);
+//   auto [kept, held_out] = SplitDataset(all, {.fraction = 0.1});
 //   auto drawn = std::make_shared<Subset>(all, 0, 100, KeyedPermutation(all->size(), seed, 0));
 #ifndef TESSERA_DATA_DATASET_SUBSET_H_
 #define TESSERA_DATA_DATASET_SUBSET_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "data/dataset/dataset.h"
 #include "data/dataset/keyed_permutation.h"
@@ -29,6 +32,18 @@ class Subset : public Dataset {
   int64_t end_;
   std::optional<KeyedPermutation> order_;
 };
+
+struct HoldOut {
+  double fraction = 0.2;  // of [0, 1): the share that is held out
+  bool from_end = false;  // the last samples; else a random choice
+  uint64_t seed = 0;
+};
+
+// The samples to train on and those held out, a function of the seed (keyed_permutation.h); the
+// second is nullptr where the share is less than half a sample. At least one is left to train on.
+// Throws Error for a fraction out of its range and for an empty dataset.
+std::pair<std::shared_ptr<const Dataset>, std::shared_ptr<const Dataset>> SplitDataset(
+    std::shared_ptr<const Dataset> all, const HoldOut& options = {});
 
 }  // namespace tessera::data
 

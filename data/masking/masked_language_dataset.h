@@ -23,7 +23,7 @@ struct MaskedLanguageOptions {
   int64_t mask_id = 0;
   int64_t cls_id = 0;
   int64_t sep_id = 0;
-  int64_t vocab_size = 0;
+  int64_t vocab_size = 0;  // of the tokenizer; the windows' ids may be larger
   double probability = 0.15;
   std::vector<int64_t> special_ids = {};  // neither masked nor put in another's place
   // Whole words are masked: by id, whether a token continues a word. Empty: tokens by themselves.
@@ -41,7 +41,10 @@ class MaskedLanguageDataset : public Dataset {
 
  private:
   void MaskRow(int64_t position, std::span<int64_t> ids, std::span<int64_t> labels) const;
-  bool IsSpecial(int64_t id) const { return special_[static_cast<size_t>(id)]; }
+  // Ids beyond the tokenizer's stay as they are too.
+  bool IsSpecial(int64_t id) const {
+    return id < 0 || id >= options_.vocab_size || special_[static_cast<size_t>(id)];
+  }
 
   const std::shared_ptr<const TokenDataset> windows_;
   const MaskedLanguageOptions options_;

@@ -76,18 +76,6 @@ class SequencePairDataset : public Dataset {
   bool reused_;
 };
 
-struct HoldOut {
-  double fraction = 0.2;  // of [0, 1): the share that is held out
-  bool from_end = false;  // the last samples; else a random choice
-  uint64_t seed = 0;
-};
-
-// The samples to train on and those held out, a function of the seed (keyed_permutation.h); the
-// second is nullptr where the share is less than half a sample. At least one is left to train on.
-// Throws Error for a fraction out of its range and for an empty dataset.
-std::pair<std::shared_ptr<const Dataset>, std::shared_ptr<const Dataset>> SplitDataset(
-    std::shared_ptr<const Dataset> all, const HoldOut& options = {});
-
 }  // namespace tessera::data
 
 #endif  // TESSERA_DATA_SEQUENCE_PAIRS_SEQUENCE_PAIR_DATASET_H_

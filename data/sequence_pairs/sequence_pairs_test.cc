@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "data/dataset/subset.h"
 #include "data/sequence_pairs/instruction_dataset.h"
 #include "data/sequence_pairs/sequence_pair_dataset.h"
 

@@ -27,9 +27,9 @@ bool LacksTokenIds(const nlohmann::json& config);
 nlohmann::json TokenIdsFromTokenizer(const data::Tokenizer& tokenizer,
                                      const nlohmann::json& config);
 
-// A prompt as the family's models read it: its tokens and, for all but GPT's tokenizers, the special
-// tokens of a row around them (data/tokenizer/sequence_pair.h); for GLM's, [gMASK] at the end of a
-// text without blank.
+// A prompt as the family's models read it: its tokens and, for all but GPT's tokenizers, the
+// special tokens of a row around them (data/tokenizer/sequence_pair.h); for GLM's, [gMASK] at the
+// end of a text without blank.
 absl::StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
                                                   std::string_view text);
 

@@ -1,6 +1,7 @@
 // Classification of pictures from class folders or IDX files.
 #include "core/file.h"
 #include "data/classification/image_classification_dataset.h"
+#include "data/dataset/subset.h"
 #include "data/image/image_processor.h"
 #include "train/tasks/class_metrics.h"
 #include "train/tasks/label_setup.h"
@@ -89,9 +90,9 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   // The last pictures are of the last class: what is held out is drawn from all of them.
   TESSERA_ASSIGN_OR_RETURN(const DatasetPtr whole,
                            ImageClassificationDataset::Create(source, processor, plain));
-  const data::KeyedPermutation order(train->size(), /*seed=*/0, /*epoch=*/0);
-  data.train = SplitOff(train, config.val_fraction, order).first;
-  data.validation = SplitOff(whole, config.val_fraction, order).second;
+  const data::HoldOut share = {.fraction = config.val_fraction};
+  data.train = data::SplitDataset(train, share).first;
+  data.validation = data::SplitDataset(whole, share).second;
   return data;
 }
 

@@ -2,8 +2,8 @@
 #include <tuple>
 
 #include "core/file.h"
+#include "data/dataset/subset.h"
 #include "data/sequence_pairs/instruction_dataset.h"
-#include "data/sequence_pairs/sequence_pair_dataset.h"
 #include "train/task.h"
 
 namespace tessera::train {

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "data/dataset/subset.h"
 #include "models/classification.h"
 
 namespace tessera::train {
@@ -95,17 +94,6 @@ absl::StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<s
     }
   }
   return Tensor::FromVector(weights, {std::ssize(weights)});
-}
-
-std::pair<std::shared_ptr<const data::Dataset>, std::shared_ptr<const data::Dataset>> SplitOff(
-    std::shared_ptr<const data::Dataset> all, double share,
-    std::optional<data::KeyedPermutation> order) {
-  const int64_t size = all->size();
-  if (share <= 0 || size < 2) return {std::move(all), nullptr};
-  const auto held = static_cast<int64_t>(std::llround(share * static_cast<double>(size)));
-  const int64_t cut = size - std::clamp<int64_t>(held, 1, size - 1);
-  return {std::make_shared<data::Subset>(all, 0, cut, order),
-          std::make_shared<data::Subset>(all, cut, size, order)};
 }
 
 }  // namespace tessera::train

@@ -1,17 +1,12 @@
-// What classification tasks share: the label set, class weights, splitting off a validation part.
+// What classification tasks share: the label set and class weights.
 #ifndef TESSERA_TRAIN_TASKS_LABEL_SETUP_H_
 #define TESSERA_TRAIN_TASKS_LABEL_SETUP_H_
 
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/status.h"
 #include "core/tensor.h"
-#include "data/dataset/dataset.h"
-#include "data/dataset/keyed_permutation.h"
 #include "train/task.h"
 
 namespace tessera::train {
@@ -32,12 +27,6 @@ absl::StatusOr<std::vector<std::string>> LabelsForEvaluation(const TaskInput& in
 // `text`: "" (undefined), "balanced" (rows / (labels * rows of the label)), or a number per label.
 absl::StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::string>& names,
                                     const std::vector<int64_t>& labels);
-
-// All but the last share of the samples (in `order`), and those. A share of 0 leaves the second
-// null.
-std::pair<std::shared_ptr<const data::Dataset>, std::shared_ptr<const data::Dataset>> SplitOff(
-    std::shared_ptr<const data::Dataset> all, double share,
-    std::optional<data::KeyedPermutation> order = std::nullopt);
 
 }  // namespace tessera::train
 

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "core/file.h"
+#include "data/dataset/subset.h"
 #include "data/sequence_pairs/sequence_pair_dataset.h"
 #include "train/tasks/generation_metrics.h"
 

@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "data/classification/text_classification_dataset.h"
+#include "data/dataset/subset.h"
 #include "models/classification.h"
 #include "train/tasks/class_metrics.h"
 #include "train/tasks/label_setup.h"
@@ -46,16 +47,20 @@ data::TextClassificationOptions OptionsOf(const TaskInput& input) {
   if (!config.label_columns.empty()) options.label_columns = SplitCommas(config.label_columns);
   options.max_length = input.SeqLen(kLongestRow);
   options.token_types = input.model.value("type_vocab_size", 1) > 1;
+  options.numbers = input.model.value("problem_type", nlohmann::json()) == "regression" ||
+                    input.model.value("num_labels", nlohmann::json()) == 1;
   options.reuse = !config.overwrite_cache;
   return options;
 }
 
 absl::StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const std::string& path,
-                                    const char* name, const std::vector<std::string>& label_names) {
+                                    const char* name, const std::vector<std::string>& label_names,
+                                    bool numbers = false) {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   data::TextClassificationOptions options = OptionsOf(input);
   options.cache = JoinPath(input.cache, name);
   options.label_names = label_names;
+  options.numbers = options.numbers || numbers;
   return TextClassificationDataset::Open(path, *tokenizer, options);
 }
 
@@ -106,14 +111,16 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
                              ClassWeights(config.class_weights, names, labels));
   }
   if (config.val_data.empty()) {
-    std::tie(data.train, data.validation) = SplitOff(rows, config.val_fraction);
+    std::tie(data.train, data.validation) =
+        data::SplitDataset(rows, {.fraction = config.val_fraction, .from_end = true});
     return data;
   }
   data.train = rows;
-  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr held_out,
-                           OpenPart(input, config.val_data, "val", names));
-  if (held_out->labels().kind != kind && kind != LabelKind::kNumber) {
-    return InvalidArgument(config.val_data, ": its labels are not of the kind of ", config.data);
+  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr held_out, OpenPart(input, config.val_data, "val", names,
+                                                               kind == LabelKind::kNumber));
+  if (held_out->labels().kind != kind) {
+    return InvalidArgument(config.val_data, ": its labels are scores, those of ", config.data,
+                           " are names");
   }
   data.validation = held_out;
   return data;
