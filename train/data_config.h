@@ -30,6 +30,8 @@ struct DataConfig {
   std::string text_column;
   std::string text_pair_column;
   std::string label_columns;  // one, or several with commas between
+  std::string cloze_pattern;  // "{text} In one word: [MASK]."
+  std::string label_words;    // "negative=bad,positive=good"
   std::string class_weights;  // "balanced", or a number for each label
   bool random_crop = false;
   bool random_flip = false;

@@ -161,7 +161,9 @@ Bundle Glm::ScoreChoices(const Tensor& h_BTC, const Bundle& in, const RunOptions
   }
   const Tensor labels_B = AlignedTargets(in);
   if (labels_B.defined()) {
-    out.set("loss", CrossEntropy(scores_BN, labels_B, {.reduction = options.loss_reduction}));
+    out.set("loss", CrossEntropy(scores_BN, labels_B,
+                                 {.reduction = options.loss_reduction,
+                                  .class_weights = options.class_weights}));
   }
   return out;
 }

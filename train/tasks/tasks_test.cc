@@ -354,6 +354,33 @@ TEST_F(TasksTest, SpanCorruptionBlankInfillingAndInstructions) {
   }
 }
 
+TEST_F(TasksTest, ClozeLearnsWhichWordsFillTheBlank) {
+  std::string text = "sentence\tlabel\n";
+  for (int i = 0; i < 120; ++i) {
+    text += i * i % 7 < 3 ? "one two three\tpositive\n" : "five four one\tnegative\n";
+  }
+  RunConfig config = Config("glm-tiny", Put("reviews.tsv", text));
+  config.tokenizer = std::string(kTokenizers) + "glm";
+  config.config_overrides =
+      "hidden_size=16,num_layers=1,num_attention_heads=2,max_sequence_length=64";
+  config.cloze_pattern = "{text} is [MASK].";
+  config.label_words = "positive=two,negative=four one";
+  config.val_fraction = 0.25;
+  RunSetup setup;
+  const TrainState state = Train(config, &setup);
+  EXPECT_EQ(setup.task->name, "cloze");
+  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(models::LabelNames(setup.model->config()),
+            (std::vector<std::string>{"negative", "positive"}));
+  config.label_words = "positive=two";
+  ExpectContains(Failure(config), "label 'negative' has none");
+  config.label_words = "good=two";
+  ExpectContains(Failure(config), "'good=two' is not of the form");
+  config.label_words = "";
+  config.seq_len = 8;
+  ExpectContains(Failure(config), "seq_len leaves");
+}
+
 TEST_F(TasksTest, ARunThatWasStoppedGoesOnWithTheSameChoices) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the film was good and the plot was bad . ";

@@ -1,0 +1,210 @@
+// Classification by a cloze: which label's words fill the blank of a text best (SuperGLUE with
+// GLM).
+#include "models/glm/cloze.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/error.h"
+#include "data/classification/labels.h"
+#include "data/dataset/record_input.h"
+#include "data/dataset/subset.h"
+#include "models/classification.h"
+#include "models/generation/special_tokens.h"
+#include "train/tasks/class_metrics.h"
+#include "train/tasks/label_setup.h"
+
+namespace tessera::train {
+namespace {
+
+int Fit(const RunConfig& config, const nlohmann::json& model) {
+  if (!IsOfType(model, {"glm"})) return 0;
+  return EndsInOneOf(config.data, {".tsv"}) ? 3 : 1;
+}
+
+// Texts with a blank, of each the label among candidates that all rows share.
+class ClozeDataset : public data::Dataset {
+ public:
+  ClozeDataset(const models::GlmConfig& config, std::vector<std::vector<int64_t>> candidates)
+      : config_(config), candidates_(std::move(candidates)) {}
+  void Add(std::vector<int64_t> context) { contexts_.push_back(std::move(context)); }
+  void set_labels(std::vector<double> labels) { labels_ = std::move(labels); }
+  std::vector<int64_t> labels() const { return {labels_.begin(), labels_.end()}; }
+
+  int64_t size() const override { return std::ssize(contexts_); }
+  absl::StatusOr<data::Batch> MakeBatch(std::span<const data::Sample> samples) const override {
+    std::vector<models::ClozeRow> rows;
+    std::vector<int64_t> labels;
+    for (const data::Sample& sample : samples) {
+      TESSERA_CHECK(sample.index >= 0 && sample.index < size(), "ClozeDataset",
+                    "there is no sample ", sample.index);
+      rows.push_back({contexts_[static_cast<size_t>(sample.index)], candidates_});
+      labels.push_back(static_cast<int64_t>(labels_[static_cast<size_t>(sample.index)]));
+    }
+    TESSERA_ASSIGN_OR_RETURN(const models::Bundle inputs, models::ClozeInputs(config_, rows));
+    data::Batch batch;
+    batch.rows = std::ssize(rows);
+    batch.tokens = inputs.at("input_ids").numel();
+    batch.targets = batch.rows;
+    batch.tensors = inputs.entries();
+    batch.tensors.emplace_back("labels", Tensor::FromVector(labels, {batch.rows}));
+    return batch;
+  }
+
+ private:
+  const models::GlmConfig config_;
+  const std::vector<std::vector<int64_t>> candidates_;
+  std::vector<std::vector<int64_t>> contexts_;
+  std::vector<double> labels_;
+};
+
+// "negative=bad,positive=good": the words of each label; without any, the labels' names.
+absl::StatusOr<std::vector<std::string>> WordsOf(const std::vector<std::string>& labels,
+                                                 const std::string& text) {
+  if (text.empty()) return labels;
+  std::vector<std::string> words(labels.size());
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const size_t equals = std::min(part.find('='), part.size());
+    const auto label = std::find(labels.begin(), labels.end(), part.substr(0, equals));
+    if (label == labels.end() || equals + 1 >= part.size()) {
+      return InvalidArgument("label_words: '", part, "' is not of the form label=words, with a ",
+                             "label of the data");
+    }
+    words[static_cast<size_t>(label - labels.begin())] = part.substr(equals + 1);
+    begin = end + 1;
+  }
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].empty()) return InvalidArgument("label_words: label '", labels[i], "' has none");
+  }
+  return words;
+}
+
+// `pattern` with {text} and {pair} put in; the text with a blank behind it where there is none.
+std::string FillIn(std::string pattern, const std::string& text, const std::string& pair) {
+  if (pattern.empty()) pattern = "{text} [MASK]";
+  for (const auto& [mark, value] :
+       {std::pair<std::string, const std::string&>("{text}", text), {"{pair}", pair}}) {
+    for (size_t at = pattern.find(mark); at != std::string::npos;
+         at = pattern.find(mark, at + value.size())) {
+      pattern.replace(at, mark.size(), value);
+    }
+  }
+  return pattern;
+}
+
+struct Rows {
+  data::LabelColumn labels;
+  std::vector<std::vector<int64_t>> contexts;
+};
+
+absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t room) {
+  const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  std::string text_column = config.text_column;
+  const std::string label_column = config.label_columns.empty() ? "label" : config.label_columns;
+  if (text_column.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(path));
+    for (const std::string& column : columns) {
+      if (text_column.empty() && column != label_column) text_column = column;
+    }
+  }
+  const bool pairs = !config.text_pair_column.empty();
+  std::vector<std::string> columns = {label_column, text_column};
+  if (pairs) columns.push_back(config.text_pair_column);
+  Rows rows;
+  data::LabelReader labels(1);
+  TESSERA_RETURN_IF_ERROR(data::ForEachRecord(
+      path, columns,
+      [&](std::span<const std::string> fields, const std::string& where) -> absl::Status {
+        TESSERA_RETURN_IF_ERROR(labels.Add(fields.first(1), where));
+        const std::string text =
+            FillIn(config.cloze_pattern, fields[1], pairs ? fields[2] : std::string());
+        TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> context,
+                                 models::EncodePrompt(*tokenizer, text));
+        if (std::ssize(context) > room) {
+          return InvalidArgument(where, ": ", context.size(), " tokens, and seq_len leaves ", room,
+                                 " beside the labels' words");
+        }
+        rows.contexts.push_back(std::move(context));
+        return absl::OkStatus();
+      }));
+  if (rows.contexts.empty()) return InvalidArgument(path, ": no records there");
+  rows.labels = std::move(labels).Finish();
+  if (rows.labels.kind != data::LabelKind::kNames) {
+    return InvalidArgument(path, ": the labels of a cloze are names, not scores");
+  }
+  return rows;
+}
+
+absl::StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
+    Rows rows, const models::GlmConfig& config, const std::vector<std::string>& names,
+    const std::vector<std::vector<int64_t>>& candidates) {
+  TESSERA_RETURN_IF_ERROR(data::UseNames(names, &rows.labels));
+  auto data = std::make_shared<ClozeDataset>(config, candidates);
+  for (std::vector<int64_t>& context : rows.contexts) data->Add(std::move(context));
+  data->set_labels(std::move(rows.labels.values));
+  return data;
+}
+
+absl::StatusOr<TaskData> Open(const TaskInput& input) {
+  const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  TESSERA_ASSIGN_OR_RETURN(const models::GlmConfig glm, models::GlmConfig::FromJson(input.model));
+  TaskData task;
+  task.seq_len = input.SeqLen(0);
+  TESSERA_ASSIGN_OR_RETURN(Rows rows, ReadRows(input, config.data, task.seq_len));
+  std::vector<std::string> names = rows.labels.names;
+  if (input.model.contains("id2label")) {
+    const std::vector<std::string> known = ModelLabels(input.model, names);
+    if (!known.empty()) names = known;
+  }
+  models::SetLabels(names, &task.model_changes);
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> words,
+                           WordsOf(names, config.label_words));
+  std::vector<std::vector<int64_t>> candidates;
+  int64_t behind = 0;  // tokens that the candidates take
+  for (const std::string& word : words) {
+    const std::vector<int32_t> ids = tokenizer->Encode(word);
+    if (ids.empty()) return InvalidArgument("label_words: '", word, "' has no token");
+    candidates.emplace_back(ids.begin(), ids.end());
+    behind += std::ssize(ids);
+  }
+  const int64_t room = task.seq_len - behind;
+  for (size_t i = 0; i < rows.contexts.size(); ++i) {
+    if (std::ssize(rows.contexts[i]) <= room) continue;
+    return InvalidArgument(config.data, ": row ", i + 1, " has ", rows.contexts[i].size(),
+                           " tokens, and seq_len leaves ", room, " beside the labels' words");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const auto all, MakeDataset(std::move(rows), glm, names, candidates));
+  task.objective.metrics = SingleLabelMetrics(std::ssize(names));
+  if (input.evaluation) {
+    task.model_changes = nlohmann::json::object();
+    task.validation = all;
+    return task;
+  }
+  TESSERA_ASSIGN_OR_RETURN(task.objective.class_weights,
+                           ClassWeights(config.class_weights, names, all->labels()));
+  if (config.val_data.empty()) {
+    std::tie(task.train, task.validation) =
+        data::SplitDataset(all, {.fraction = config.val_fraction, .from_end = true});
+    return task;
+  }
+  task.train = all;
+  TESSERA_ASSIGN_OR_RETURN(Rows held_out, ReadRows(input, config.val_data, room));
+  TESSERA_ASSIGN_OR_RETURN(task.validation,
+                           MakeDataset(std::move(held_out), glm, names, candidates));
+  return task;
+}
+
+const TaskKind kTask = {.name = "cloze",
+                        .help = "texts with labels, whose words fill a blank",
+                        .fit = Fit,
+                        .keys = {"text_column", "text_pair_column", "label_columns",
+                                 "class_weights", "cloze_pattern", "label_words"},
+                        .open = Open};
+const TaskRegistration registration(&kTask);
+
+}  // namespace
+}  // namespace tessera::train
