@@ -307,6 +307,21 @@ TEST_F(CliTest, GenerateContinuesIdsAndText) {
   EXPECT_EQ(Output(beams), Output(beams));
 }
 
+TEST_F(CliTest, PromptsOfAFileGiveALineEach) {
+  const std::string prompts = Write("prompts", "Hi\n--h\nanother one");
+  const Arguments command = {"generate",         "--model", *model_,        "--prompts", prompts,
+                             "--max-new-tokens", "3",       "--batch-size", "2"};
+  const std::string lines = Output(command);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3) << lines;
+  std::string alone =
+      Output({"generate", "--model", *model_, "--prompt", "--h", "--max-new-tokens", "3"});
+  alone.pop_back();
+  std::replace(alone.begin(), alone.end(), '\n', ' ');
+  const size_t second = lines.find('\n') + 1;
+  EXPECT_EQ("--h" + lines.substr(second, lines.find('\n', second) - second), alone);
+  ExpectError({"generate", "--model", *model_, "--prompts", Path("absent")}, 2, Path("absent"));
+}
+
 TEST_F(CliTest, PromptsThatCannotBeContinued) {
   const auto prompt = [&](const std::string& text) {
     return Arguments{"generate", "--model", *model_, "--prompt", text};
@@ -378,6 +393,29 @@ TEST_F(CliTest, TrainTokenizer) {
   fails({"--type", "wordpiece"}, "'wordpiece'");
   fails({"--family", "gpt"}, "'gpt'");
   fails({"--lower-case", "--normalization", "identity"}, "identity");
+}
+
+TEST_F(CliTest, TrainsAndEvaluatesAClassifier) {
+  fs::create_directories(Path("words"));
+  std::ofstream(Path("words") + "/vocab.txt") << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\n";
+  std::string table = "sentence\tlabel\n";
+  for (int i = 0; i < 60; ++i) table += i % 3 == 0 ? "good\tyes\n" : "bad bad\tno\n";
+  const std::string data = Write("reviews.tsv", table);
+  const std::string out =
+      Output({"train", "bert-tiny", "--data", data, "--out", Path("run"), "--tokenizer",
+              Path("words"), "--config-overrides",
+              "hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=16",
+              "--max-steps", "60", "--lr", "1e-2", "--dropout", "0", "--threads", "2"});
+  EXPECT_NE(out.find("text_classification on 57 training samples"), std::string::npos) << out;
+  EXPECT_NE(out.find("accuracy 1.0000"), std::string::npos) << out;
+  const std::string found =
+      Output({"eval", "--model", Path("run") + "/model", "--data", data, "--batch-size", "16"});
+  EXPECT_NE(found.find("accuracy 1.0000  f1 1.0000  matthews 1.0000  samples 60"),
+            std::string::npos)
+      << found;
+  ExpectError({"eval", "--model", Path("run") + "/model", "--data",
+               Write("other.tsv", "sentence\tlabel\ngood\tperhaps\n")},
+              2, "labels that the model does not know; it has: no, yes");
 }
 
 TEST_F(CliTest, TrainAndEvalRefuseWhatTheyCannotUse) {
