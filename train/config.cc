@@ -234,6 +234,11 @@ absl::Status RunConfig::Validate() const {
   if (sequence_parallel && tp == 1) {
     return InvalidArgument("sequence_parallel splits sequences over tp ranks; give tp > 1");
   }
+  if (sequence_parallel && predict_with_generate) {
+    return InvalidArgument(
+        "predict_with_generate writes token by token, which sequence_parallel "
+        "cannot share out; switch one of them off");
+  }
   for (const auto& [key, differs] : {std::pair{"pp", pp != 1},
                                      {"zero", zero != 0},
                                      {"cpu_offload", cpu_offload},

@@ -383,7 +383,10 @@ absl::Status Trainer::EvaluateAndLog() {
     progress_->Message(text);
   }
   if (objective_.metrics != nullptr) {
-    for (const std::string& line : objective_.metrics->Samples(model_)) progress_->Message(line);
+    // Ranks that share a copy of the model write together; one of them shows it.
+    for (const std::string& line : objective_.metrics->Samples(model_)) {
+      if (mesh_.prints()) progress_->Message(line);
+    }
   }
   for (TrainerCallback* callback : callbacks_) callback->OnEvaluate(state_);
   return absl::OkStatus();

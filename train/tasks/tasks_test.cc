@@ -295,6 +295,27 @@ TEST_F(TasksTest, SequenceToSequenceWithGeneration) {
   const std::vector<std::string> lines = setup.data.objective.metrics->Samples(*setup.model);
   ASSERT_EQ(lines.size(), 9u);
   ExpectContains(lines[1], "written:");
+  // Two tensor-parallel ranks write together what one process writes.
+  RunConfig shared = config;
+  shared.tp = 2;
+  shared.max_steps = 3;
+  shared.out = Path("two_ranks");
+  RunConfig single = config;
+  single.max_steps = 3;
+  single.out = Path("one_rank");
+  const TrainState alone = Train(single);
+  RunRanks(2, [&](const Group& world) {
+    const dist::Mesh mesh(world, {.tp = 2});
+    auto both = PrepareRun(shared, mesh);
+    if (!both.ok()) throw std::runtime_error(Message(both.status()));
+    Trainer trainer(both->config, *both->model, both->data, mesh);
+    const auto result = trainer.Train({.output = nullptr});
+    if (!result.ok()) throw std::runtime_error(Message(result.status()));
+    EXPECT_NEAR(*trainer.state().val_loss, *alone.val_loss, 1e-5);
+    EXPECT_EQ(trainer.state().val_metrics, alone.val_metrics);
+  });
+  shared.sequence_parallel = true;
+  EXPECT_FALSE(shared.Validate().ok());
   config.val_target_data = config.target_data;
   config.val_data = Put("short.txt", "yes\n");
   config.out = Path("uneven");
