@@ -234,6 +234,9 @@ absl::Status RunConfig::Validate() const {
   if (sequence_parallel && tp == 1) {
     return InvalidArgument("sequence_parallel splits sequences over tp ranks; give tp > 1");
   }
+  if (scale_parameter && tp > 1) {
+    return InvalidArgument("scale_parameter measures whole parameters, which tp cuts");
+  }
   if (sequence_parallel && predict_with_generate) {
     return InvalidArgument(
         "predict_with_generate writes token by token, which sequence_parallel "

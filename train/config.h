@@ -48,6 +48,7 @@ struct RunConfig : DataConfig {
   double eps = 1e-8;
   double momentum = 0.9;
   double weight_decay = 0.1;
+  bool scale_parameter = false;  // each parameter's rate is scaled by its first values
   int64_t warmup_steps = 0;
   std::string lr_schedule = "cosine";
   double min_lr = -1;  // negative: 0.1 lr

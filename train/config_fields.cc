@@ -73,6 +73,8 @@ const std::vector<RunConfigField>& RunConfigFields() {
       {"eps", &RunConfig::eps, "Adam's epsilon"},
       {"momentum", &RunConfig::momentum, "momentum of sgd"},
       {"weight_decay", &RunConfig::weight_decay, "decay of matrices; biases and norms have none"},
+      {"scale_parameter", &RunConfig::scale_parameter,
+       "lr is times the root mean square of each parameter's first values, as Adafactor's"},
       {"warmup_steps", &RunConfig::warmup_steps, "steps of linear warm-up"},
       {"lr_schedule", &RunConfig::lr_schedule, "cosine, linear, constant or inverse_sqrt"},
       {"min_lr", &RunConfig::min_lr, "where the schedule ends (default 0.1 lr)"},

@@ -1,5 +1,6 @@
 // How a run begins, saves and goes on.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -57,6 +58,27 @@ bool ChangesNothing(const std::string& key) {
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
+// A group for each parameter, its learning rate times the root mean square of the values that the
+// run begins with, at least 1e-3 (Shazeer and Stern 2018, "Adafactor", section 8, of the first
+// values). A resumed run builds the same model first, and so finds the same.
+std::vector<optim::ParameterGroup> ScaledByRms(const std::vector<optim::ParameterGroup>& groups) {
+  std::vector<optim::ParameterGroup> scaled;
+  for (const optim::ParameterGroup& group : groups) {
+    for (const optim::Parameter& parameter : group.parameters) {
+      double squares = 0;
+      const std::vector<double> values =
+          CastCopy(parameter.tensor.Detach(), DType::kFloat64).ToVector<double>();
+      for (const double value : values) squares += value * value;
+      const auto count = static_cast<double>(std::max<size_t>(values.size(), 1));
+      optim::ParameterGroup one = group;
+      one.parameters = {parameter};
+      one.lr_scale *= std::max(1e-3, std::sqrt(squares / count));
+      scaled.push_back(std::move(one));
+    }
+  }
+  return scaled;
+}
+
 }  // namespace
 
 absl::Status Trainer::Begin(const TrainOptions& options) {
@@ -96,8 +118,10 @@ absl::Status Trainer::Prepare() {
   TESSERA_RETURN_IF_ERROR(MakeDirectories(config_.out));
   if (mesh_.world()->rank() == 0) TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
   parameters_ = OptimizedParameters(model_);
-  optimizer_ =
-      MakeOptimizer(optim::SplitByDecay(parameters_, {.weight_decay = config_.weight_decay}));
+  std::vector<optim::ParameterGroup> groups =
+      optim::SplitByDecay(parameters_, {.weight_decay = config_.weight_decay});
+  if (config_.scale_parameter) groups = ScaledByRms(groups);
+  optimizer_ = MakeOptimizer(std::move(groups));
   if (config_.dtype == "float16") {
     scaler_.emplace(config_.scaler_options(), model_.build().device);
   }

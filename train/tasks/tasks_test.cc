@@ -456,6 +456,9 @@ TEST_F(TasksTest, WhatDoesNotFitIsNamed) {
   config.label_columns = "lable";
   ExpectContains(Failure(config), "no column 'lable'; did you mean 'label'?");
   config.label_columns = "";
+  config.tokenizer = std::string(kTokenizers) + "t5";
+  ExpectContains(Failure(config), "the tokenizer has no classification token");
+  config.tokenizer = Path("words");
   config.val_data = Put("odd.tsv", "sentence\tlabel\nthe film\tneutral\n");
   ExpectContains(Failure(config), "odd.tsv:2: unknown label 'neutral'");
 }

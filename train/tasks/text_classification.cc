@@ -76,6 +76,8 @@ void DescribeHead(const data::LabelColumn& labels, const RunConfig& config, Task
 
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  TESSERA_RETURN_IF_ERROR(input.NeedToken(tokenizer->cls_id(), "classification").status());
   TaskData data;
   data.seq_len = input.SeqLen(kLongestRow);
   const char* const name = input.evaluation ? "val" : "train";
