@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <deque>
+#include <map>
 #include <mutex>
-#include <unordered_map>
-#include <vector>
 
 #include "core/error.h"
 
@@ -87,20 +87,24 @@ class CpuAllocator final : public CountingAllocator {
 
   void ReleaseCached() override {
     std::lock_guard<std::mutex> lock(mutex_);
-    DropCache();
+    DropOldest(0);
   }
 
  protected:
   void* Obtain(size_t size) override {
-    auto& list = free_[size];
-    if (!list.empty()) {
-      void* pointer = list.back();
-      list.pop_back();
+    const auto cached = free_.find(size);
+    if (cached != free_.end()) {
+      void* pointer = cached->second.back().pointer;
+      cached->second.pop_back();
+      if (cached->second.empty()) free_.erase(cached);
       return pointer;
     }
+    const int64_t needed = stats_.current_bytes + static_cast<int64_t>(size);
+    const int64_t peak = std::max(stats_.peak_bytes, needed);
+    DropOldest(peak + peak / 4 + kSlack - static_cast<int64_t>(size));
     void* pointer = FromSystem(size);
     if (pointer == nullptr) {
-      DropCache();
+      DropOldest(0);
       pointer = FromSystem(size);
     }
     if (pointer == nullptr) {
@@ -111,9 +115,16 @@ class CpuAllocator final : public CountingAllocator {
     return pointer;
   }
 
-  void GiveBack(void* pointer, size_t size) override { free_[size].push_back(pointer); }
+  void GiveBack(void* pointer, size_t size) override { free_[size].push_back({pointer, ++freed_}); }
 
  private:
+  struct Block {
+    void* pointer;
+    uint64_t freed;  // when, counted in calls
+  };
+  // What may be cached beyond a quarter of the peak.
+  static constexpr int64_t kSlack = int64_t{64} << 20;
+
   static void* FromSystem(size_t size) {
     if (size < kHugePage) return std::aligned_alloc(kAlignment, size);
     // Large blocks begin on a huge-page boundary and are offered to huge pages: a fault per 2 MiB
@@ -123,15 +134,25 @@ class CpuAllocator final : public CountingAllocator {
     return pointer;
   }
 
-  void DropCache() {
-    for (auto& [size, list] : free_) {
-      stats_.reserved_bytes -= static_cast<int64_t>(size * list.size());
-      for (void* pointer : list) std::free(pointer);
-      list.clear();
+  // Gives cached blocks back to the system, those unused for longest first, until no more than
+  // `reserved` bytes are held or none is cached. Without this, batches whose lengths vary would
+  // leave blocks of every size behind.
+  void DropOldest(int64_t reserved) {
+    while (stats_.reserved_bytes > reserved && !free_.empty()) {
+      auto oldest = free_.begin();
+      for (auto it = free_.begin(); it != free_.end(); ++it) {
+        if (it->second.front().freed < oldest->second.front().freed) oldest = it;
+      }
+      std::free(oldest->second.front().pointer);
+      stats_.reserved_bytes -= static_cast<int64_t>(oldest->first);
+      oldest->second.pop_front();
+      if (oldest->second.empty()) free_.erase(oldest);
     }
   }
 
-  std::unordered_map<size_t, std::vector<void*>> free_;
+  // By size; the block freed last is the first to be used again.
+  std::map<size_t, std::deque<Block>> free_;
+  uint64_t freed_ = 0;
 };
 
 // Hands out no memory: a storage on meta has a null pointer and counted bytes.

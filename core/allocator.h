@@ -5,7 +5,9 @@
 //
 // Blocks are aligned to 64 bytes and rounded up to `RoundedSize`, which the meta allocator of the
 // same target shares, so that a dry run on `meta` counts the very bytes the real step will need.
-// A freed block is kept for the next request of its size class. Thread-safe.
+// A freed block is kept for the next request of its size class; what is kept so is bounded by the
+// peak (a quarter more, and 64 MiB), so that lengths that vary do not make a process grow.
+// Thread-safe.
 #ifndef TESSERA_CORE_ALLOCATOR_H_
 #define TESSERA_CORE_ALLOCATOR_H_
 

@@ -89,6 +89,18 @@ TEST(AllocatorTest, CountsCurrentAndPeakAndKeepsToALimit) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(Empty({1}).raw_data()) % 64, 0u);
 }
 
+TEST(AllocatorTest, LengthsThatVaryLeaveNoBlocksOfEverySizeBehind) {
+  Allocator& cpu = Allocator::For(Device::Cpu());
+  cpu.ReleaseCached();
+  cpu.ResetPeak();
+  for (int64_t mib = 8; mib <= 64; ++mib) Fill(Empty({mib << 18}), 1.0);
+  const AllocatorStats stats = cpu.stats();
+  EXPECT_LE(stats.reserved_bytes, stats.peak_bytes + stats.peak_bytes / 4 + (int64_t{64} << 20));
+  const int64_t cached = stats.reserved_bytes;
+  Empty({int64_t{64} << 18});  // the newest is still there
+  EXPECT_EQ(cpu.stats().reserved_bytes, cached);
+}
+
 TEST(StorageTest, ReleasedBytesComeBackWithoutCountingAsAChange) {
   const Tensor t = Full({4}, 1.0);
   const uint64_t version = t.storage()->version();
