@@ -138,6 +138,10 @@ struct BackwardOptions {
   bool retain_graph = false;
   // Where split weight gradients go; nullptr runs them at once.
   WeightGradQueue* weight_queue = nullptr;
+  // With a queue: whatever is to be added to a leaf waits there, in order, the gradients of nodes
+  // that are not split included, so that a leaf sees one micro-batch after the other however
+  // backward passes and queues take turns.
+  bool queue_leaf_gradients = false;
 };
 
 // Adds to the gradient of every leaf that the roots depend on. `grads` are the gradients of the

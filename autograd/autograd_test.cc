@@ -211,6 +211,26 @@ TEST(AutogradTest, QueuedWeightGradientsAndCompleteHooks) {
   EXPECT_EQ(seen, std::vector<float>{12});  // d(x w w)/dw = 2 x w
 }
 
+TEST(AutogradTest, QueuedLeafGradientsWaitAndComeInOrder) {
+  const Tensor w = Leaf({3});
+  const Tensor x = Leaf({2});
+  std::vector<float> seen;
+  AddGradCompleteHook(x, [&](const Tensor& leaf) { seen.push_back(GradOf(leaf)[0]); });
+  WeightGradQueue first;
+  WeightGradQueue second;
+  Backward(Scaled(x, w), {.weight_queue = &first, .queue_leaf_gradients = true});
+  Backward(Product(x, x), {.weight_queue = &second, .queue_leaf_gradients = true});
+  EXPECT_FALSE(Grad(x).defined());
+  EXPECT_FALSE(Grad(w).defined());
+  EXPECT_TRUE(seen.empty());
+  first.Run();
+  EXPECT_EQ(GradOf(x), std::vector<float>{3});
+  EXPECT_EQ(GradOf(w), std::vector<float>{2});
+  second.Run();
+  EXPECT_EQ(GradOf(x), std::vector<float>{7});  // 3 + 2 x
+  EXPECT_EQ(seen, (std::vector<float>{3, 7}));
+}
+
 TEST(AutogradTest, CompleteFiresForALeafThatGetsNoGradient) {
   const Tensor x = Leaf({1});
   const Tensor a = Leaf({1});

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/profiler.h"
+
 namespace tessera {
 
 // One backward pass. Lives on while queued weight gradients of the pass are left, since they too
@@ -23,7 +25,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
       auto found = flowing_.find(node.get());
       if (found == flowing_.end()) {
         // No gradient reached it: its leaves get nothing from it.
-        for (const auto& input : node->inputs) Arrived(input.get());
+        for (const auto& input : node->inputs) Settle(input, Tensor());
         continue;
       }
       std::vector<Tensor> output_grads;
@@ -68,7 +70,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
 
   void Seed(const Tensor& root, const Tensor& grad) {
-    GradRecord* record = RecordOf(root);
+    const auto record = std::static_pointer_cast<GradRecord>(root.record());
     Tensor seed = grad;
     if (!seed.defined()) {
       TESSERA_CHECK(root.numel() == 1, "backward", "root ", root,
@@ -107,7 +109,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
         self->Call(*fn, *shared_grads, *records, is_weight, name);
       };
       if (queued) {
-        options_.weight_queue->work_.push_back(std::move(work));
+        options_.weight_queue->work_.push_back([self = shared_from_this(), work = std::move(work)] {
+          self->in_queue_ = true;
+          work();
+          self->in_queue_ = false;
+        });
       } else {
         StartNext();
         work();
@@ -165,6 +171,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     }
     std::vector<Tensor> results(records.size());
     if (any) {
+      const ProfileSpan span("backward", name);
       GradContext context;
       context.grads_ = &grads;
       context.needs_ = &needs;
@@ -173,14 +180,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
     }
     for (size_t i = 0; i < records.size(); ++i) {
       if (!needs[i]) continue;
-      GradRecord* record = records[i].get();
       if (!results[i].defined()) {
-        Arrived(record);
+        Settle(records[i], Tensor());
         continue;
       }
-      CheckGrad(*record, results[i], name);
+      CheckGrad(*records[i], results[i], name);
       Tensor grad = std::move(results[i]);
-      Deliver(record, std::move(grad));
+      Deliver(records[i], std::move(grad));
     }
   }
 
@@ -191,10 +197,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
                   " for an input of shape ", shape);
   }
 
-  void Deliver(GradRecord* record, Tensor grad) {
+  void Deliver(const std::shared_ptr<GradRecord>& record, Tensor grad) {
     if (record->node == nullptr) {
-      AddToLeaf(record, std::move(grad));
-      Arrived(record);
+      Settle(record, std::move(grad));
       return;
     }
     std::vector<Flow>& flows = flowing_[record->node.get()];
@@ -214,6 +219,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
       slot.owned = true;
     }
     AddInto(slot.sum, grad);
+  }
+
+  // One of the contributions that a leaf awaits has come, or is known to be none (undefined).
+  void Settle(const std::shared_ptr<GradRecord>& record, Tensor grad) {
+    if (record == nullptr || record->node != nullptr) return;
+    if (options_.weight_queue == nullptr || !options_.queue_leaf_gradients || in_queue_) {
+      if (grad.defined()) AddToLeaf(record.get(), std::move(grad));
+      Arrived(record.get());
+      return;
+    }
+    options_.weight_queue->work_.push_back(
+        [self = shared_from_this(), record, grad = std::move(grad)]() mutable {
+          const NoGrad no_grad;
+          if (grad.defined()) AddToLeaf(record.get(), std::move(grad));
+          self->Arrived(record.get());
+        });
   }
 
   static void AddToLeaf(GradRecord* record, Tensor grad) {
@@ -240,7 +261,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
 
   void Arrived(GradRecord* record) {
-    if (record == nullptr || record->node != nullptr) return;
     if (--awaited_[record] > 0) return;
     if (record->complete_hooks.empty()) return;
     const Tensor leaf = record->leaf.Detach();
@@ -252,6 +272,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<std::shared_ptr<Node>> nodes_;
   Node* next_ = nullptr;           // runs after the present one
   const Node* started_ = nullptr;  // whose `start` was called early
+  bool in_queue_ = false;          // queued work is running: leaves get their gradients now
   std::unordered_map<Node*, std::vector<Flow>> flowing_;
   std::unordered_map<GradRecord*, int64_t> awaited_;
 };

@@ -10,13 +10,16 @@ namespace tessera {
 namespace {
 
 thread_local bool in_recomputation = false;
+thread_local bool saving_input = false;
 
 // One call of Recompute: what it takes to run again, and, after that, the tensors not yet dropped.
 class Region final : public SavedTensorHooks, public std::enable_shared_from_this<Region> {
  public:
   Region(RecomputeFn fn, const std::vector<Tensor>& inputs) : fn_(std::move(fn)) {
     for (const Tensor& input : inputs) {
+      saving_input = true;
       inputs_.emplace_back(input);
+      saving_input = false;
       roles_.push_back(!RequiresGrad(input) ? Role::kConstant
                        : IsLeaf(input)      ? Role::kLeaf
                                             : Role::kResult);
@@ -120,5 +123,7 @@ Tensor Recompute(RecomputeFn fn, const std::vector<Tensor>& inputs) {
 }
 
 bool InRecomputation() { return in_recomputation; }
+
+bool SavingRegionInput() { return saving_input; }
 
 }  // namespace tessera

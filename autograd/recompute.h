@@ -28,6 +28,9 @@ Tensor Recompute(RecomputeFn fn, const std::vector<Tensor>& inputs);
 // forward pass must not do so then, since the backward pass that follows needs them.
 bool InRecomputation();
 
+// Whether the tensor that this thread is saving is a region's input: all that is kept of a region.
+bool SavingRegionInput();
+
 }  // namespace tessera
 
 #endif  // TESSERA_AUTOGRAD_RECOMPUTE_H_

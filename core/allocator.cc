@@ -17,13 +17,13 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
-// Size classes: multiples of 64 bytes up to 4 KiB, then eight classes per power of two, so that at
-// most an eighth of a block is waste.
+// Size classes: multiples of 64 bytes up to 4 KiB, then 32 classes per power of two, so that at
+// most a thirty-second of a block is waste.
 size_t SizeClass(size_t bytes) {
   if (bytes == 0) return 0;
   if (bytes <= 4096) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  size_t step = 512;
-  while (step * 16 < bytes) step *= 2;
+  size_t step = 128;
+  while (step * 64 < bytes) step *= 2;
   return (bytes + step - 1) / step * step;
 }
 
@@ -83,7 +83,7 @@ class CountingAllocator : public Allocator {
 
 class CpuAllocator final : public CountingAllocator {
  public:
-  CpuAllocator() : CountingAllocator("cpu allocator") {}
+  explicit CpuAllocator(const char* name) : CountingAllocator(name) {}
 
   void ReleaseCached() override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -167,9 +167,10 @@ class MetaAllocator final : public CountingAllocator {
 };
 
 // Never destroyed: tensors with static storage duration may be freed after any static destructor.
-Allocator* FindCpu(const Device&) {
-  static CpuAllocator* allocator = new CpuAllocator;
-  return allocator;
+Allocator* FindCpu(const Device& device) {
+  static CpuAllocator* cpu = new CpuAllocator("cpu allocator");
+  static CpuAllocator* host = new CpuAllocator("host allocator");
+  return device.is_host() ? host : cpu;
 }
 Allocator* FindMeta(const Device& device) {
   static MetaAllocator* cpu = new MetaAllocator;

@@ -47,7 +47,8 @@ class Communicator {
   virtual CommHandlePtr AllReduce(const Tensor& t, ReduceOp op) = 0;
   // out = rank's share of op over ranks of in: in has size() * out.numel() elements, rank-major.
   virtual CommHandlePtr ReduceScatter(const Tensor& out, const Tensor& in, ReduceOp op) = 0;
-  // out = ranks' `in` one after the other: out has size() * in.numel() elements.
+  // out = ranks' `in` one after the other: out has size() * in.numel() elements. `in` may be the
+  // rank's own place in `out`.
   virtual CommHandlePtr AllGather(const Tensor& out, const Tensor& in) = 0;
   // t on every rank = t of `root`.
   virtual CommHandlePtr Broadcast(const Tensor& t, int root) = 0;

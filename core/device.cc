@@ -2,14 +2,12 @@
 
 #include <charconv>
 
-#include "core/allocator.h"
-
 namespace tessera {
 
 std::string Device::ToString() const {
   switch (type) {
     case DeviceType::kCpu:
-      return "cpu";
+      return index == 0 ? "cpu" : "host";
     case DeviceType::kCuda:
       return Concat("cuda:", index);
     case DeviceType::kMeta:
@@ -32,9 +30,27 @@ absl::StatusOr<Device> Device::Parse(std::string_view name) {
   return InvalidArgument("device '", name, "' is not known; use cpu, cuda:<index> or meta");
 }
 
+namespace {
+
+CudaBackend& Backend() {
+  static CudaBackend backend;
+  return backend;
+}
+
+}  // namespace
+
+void RegisterCudaBackend(const CudaBackend& backend) { Backend() = backend; }
+
+void ActivateCuda(int index) {
+  if (Backend().activate != nullptr) Backend().activate(index);
+}
+
 absl::Status CheckDeviceAvailable(const Device& device) {
-  if (Allocator::Find(device) != nullptr) return absl::OkStatus();
-  return InvalidArgument(device, ": this program was built without CUDA");
+  if (device.type == DeviceType::kCuda) {
+    if (Backend().check != nullptr) return Backend().check(device.index);
+    return InvalidArgument(device, ": this program was built without CUDA");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tessera

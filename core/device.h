@@ -1,5 +1,9 @@
 // Where a tensor lives: `cpu`, `cuda:0`, or `meta:cpu` / `meta:cuda`, which have shapes and counted
 // bytes but no data and imitate the device they are named after.
+//
+// `host` is CPU memory that belongs to no computation: what is off-loaded from the compute device
+// lies there, with an allocator (and a limit) of its own, also where the CPU is what computes. The
+// CPU's kernels work on it; `is_cpu()` holds.
 #ifndef TESSERA_CORE_DEVICE_H_
 #define TESSERA_CORE_DEVICE_H_
 
@@ -22,16 +26,18 @@ struct Device {
   int index = 0;
 
   static constexpr Device Cpu() { return {}; }
+  static constexpr Device Host() { return {DeviceType::kCpu, DeviceType::kCpu, 1}; }
   static constexpr Device Cuda(int index) { return {DeviceType::kCuda, DeviceType::kCuda, index}; }
   static constexpr Device Meta(DeviceType target = DeviceType::kCpu) {
     return {DeviceType::kMeta, target, 0};
   }
 
   bool is_cpu() const { return type == DeviceType::kCpu; }
+  bool is_host() const { return *this == Host(); }
   bool is_meta() const { return type == DeviceType::kMeta; }
   friend bool operator==(const Device&, const Device&) = default;
 
-  // "cpu", "cuda:0", "meta:cpu".
+  // "cpu", "host", "cuda:0", "meta:cpu".
   std::string ToString() const;
   // Reads the names above; `cuda` means `cuda:0`, `meta` means `meta:cpu`.
   static absl::StatusOr<Device> Parse(std::string_view name);
@@ -42,6 +48,21 @@ inline std::ostream& operator<<(std::ostream& out, const Device& d) { return out
 // OK when tensors can be made on `device` by this program on this machine; otherwise one line that
 // says why ("cuda:0: this program was built without CUDA").
 absl::Status CheckDeviceAvailable(const Device& device);
+
+// What core/cuda adds to a program that is built with it.
+struct CudaBackend {
+  // OK when GPU `index` can be used, else one line that begins with its name.
+  absl::Status (*check)(int index) = nullptr;
+  // Makes `index` the GPU that this thread's next launches go to.
+  void (*activate)(int index) = nullptr;
+};
+void RegisterCudaBackend(const CudaBackend& backend);
+
+// Called before a kernel of `device` runs on this thread.
+void ActivateCuda(int index);
+inline void ActivateDevice(const Device& device) {
+  if (device.type == DeviceType::kCuda) ActivateCuda(device.index);
+}
 
 }  // namespace tessera
 

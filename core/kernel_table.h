@@ -17,6 +17,7 @@
 
 #include "core/device.h"
 #include "core/error.h"
+#include "core/profiler.h"
 
 namespace tessera {
 
@@ -30,14 +31,17 @@ class KernelTable {
   bool Supports(const Device& device) const {
     return device.is_meta() || fns_[static_cast<int>(device.type)] != nullptr;
   }
-  // The kernel of a device that holds data.
+  // The kernel of a device that holds data; the device becomes the thread's active one.
   Fn For(const Device& device) const {
     const Fn fn = fns_[static_cast<int>(device.type)];
     TESSERA_CHECK(fn != nullptr, name_, "no kernel for ", device, "; registered: ", Registered());
+    ActivateDevice(device);
     return fn;
   }
   void Launch(const Device& device, const Args& args) const {
-    if (!device.is_meta()) For(device)(args);
+    if (device.is_meta()) return;
+    const ProfileSpan span("kernel", name_, device);
+    For(device)(args);
   }
   const char* name() const { return name_; }
 

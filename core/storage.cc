@@ -12,13 +12,16 @@ Storage::Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> 
     : data_(data), bytes_(bytes), device_(device), owner_(std::move(owner)) {}
 
 Storage::~Storage() {
-  if (owner_ == nullptr && !released_) Allocator::For(device_).Free(data_, bytes_);
+  if (owner_ == nullptr && lender_ == nullptr && !released_) {
+    Allocator::For(device_).Free(data_, bytes_);
+  }
 }
 
 void Storage::ReleaseBytes() {
   TESSERA_CHECK(owner_ == nullptr, "release", "the storage's memory is owned by someone else");
   if (released_) return;
-  Allocator::For(device_).Free(data_, bytes_);
+  if (lender_ == nullptr) Allocator::For(device_).Free(data_, bytes_);
+  lender_ = nullptr;
   data_ = nullptr;
   released_ = true;
 }
@@ -27,6 +30,21 @@ void Storage::ObtainBytes() {
   if (!released_) return;
   data_ = Allocator::For(device_).Allocate(bytes_);
   released_ = false;
+}
+
+void Storage::Borrow(std::shared_ptr<Storage> lender, size_t offset) {
+  TESSERA_CHECK(
+      lender->device() == device_ && offset + bytes_ <= lender->bytes() && !lender->released(),
+      "borrow", bytes_, " bytes from ", offset, " on of ", lender->bytes());
+  ReleaseBytes();
+  lender_ = std::move(lender);
+  data_ = lender_->data() == nullptr ? nullptr : static_cast<char*>(lender_->data()) + offset;
+  released_ = false;
+}
+
+bool Storage::Refill() {
+  if (released_ && refill_) refill_();
+  return !released_;
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -34,10 +35,20 @@ class Storage {
   const Device& device() const { return device_; }
 
   bool released() const { return released_; }
-  // Gives the memory back; the contents are lost. Only for a storage that owns its bytes.
+  // Gives the memory back; the contents are lost. Only for a storage that owns or borrows its
+  // bytes.
   void ReleaseBytes();
   // Brings (uninitialised) memory again; does nothing when it is there.
   void ObtainBytes();
+  // From now on the bytes are those of `lender` from `offset` on, which must stay where they are;
+  // its own (or those borrowed before) are given back. The contents are the lender's.
+  void Borrow(std::shared_ptr<Storage> lender, size_t offset);
+
+  // What brings the bytes back (by ObtainBytes or Borrow) when a tensor's elements are asked for
+  // while they are released; empty: that is an error.
+  void SetRefill(std::function<void()> refill) { refill_ = std::move(refill); }
+  // Whether the bytes are there now.
+  bool Refill();
 
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void BumpVersion() { version_.fetch_add(1, std::memory_order_relaxed); }
@@ -50,6 +61,8 @@ class Storage {
   bool released_ = false;
   std::atomic<uint64_t> version_{0};
   std::shared_ptr<void> owner_;
+  std::shared_ptr<Storage> lender_;
+  std::function<void()> refill_;
 };
 
 // Writes within its scope do not count as changes: for code that brings back the very contents

@@ -31,7 +31,7 @@ bool Tensor::is_contiguous() const {
 
 void* Tensor::raw_data() const {
   const Impl& t = impl();
-  TESSERA_CHECK(!t.storage->released(), "data", "the storage of ", *this,
+  TESSERA_CHECK(!t.storage->released() || t.storage->Refill(), "data", "the storage of ", *this,
                 " is released; gather the parameter first");
   if (t.storage->data() == nullptr) return nullptr;
   return static_cast<char*>(t.storage->data()) +
@@ -112,7 +112,7 @@ Tensor ZerosLike(const Tensor& like) { return Zeros(like.shape(), like.dtype(), 
 void Fill(const Tensor& dst, double value) {
   dst.storage()->BumpVersion();
   if (dst.numel() == 0 || dst.device().is_meta()) return;
-  fill_kernel.For(dst.device())({ViewOf(dst), value});
+  fill_kernel.Launch(dst.device(), {ViewOf(dst), value});
 }
 
 void CopyInto(const Tensor& dst, const Tensor& src) {
@@ -124,7 +124,7 @@ void CopyInto(const Tensor& dst, const Tensor& src) {
     return;
   }
   const Device& side = dst.device().is_cpu() ? src.device() : dst.device();
-  copy_kernel.For(side)({ViewOf(dst), ViewOf(src)});
+  copy_kernel.Launch(side, {ViewOf(dst), ViewOf(src)});
 }
 
 void AddInto(const Tensor& dst, const Tensor& src) {
@@ -132,7 +132,7 @@ void AddInto(const Tensor& dst, const Tensor& src) {
                 "shapes or devices differ: ", dst, " += ", src);
   dst.storage()->BumpVersion();
   if (dst.numel() == 0 || dst.device().is_meta()) return;
-  add_kernel.For(dst.device())({ViewOf(dst), ViewOf(src)});
+  add_kernel.Launch(dst.device(), {ViewOf(dst), ViewOf(src)});
 }
 
 Tensor CastCopy(const Tensor& src, DType dtype) {

@@ -105,7 +105,11 @@ class ThreadCommunicator final : public Communicator {
     if (in.device().is_meta()) return CompletedHandle();
     const int64_t n = in.numel();
     Exchange("all_gather", {"", in, out}, [&](const auto& all) {
-      for (int r = 0; r < size(); ++r) CopyInto(Flat(out, r * n, n), Flat(all[r].in, 0, n));
+      for (int r = 0; r < size(); ++r) {
+        const Tensor place = Flat(out, r * n, n);
+        if (n > 0 && all[r].in.raw_data() == place.raw_data()) continue;  // in place
+        CopyInto(place, Flat(all[r].in, 0, n));
+      }
     });
     return CompletedHandle();
   }

@@ -12,6 +12,12 @@ namespace {
 
 thread_local const Module* current_module = nullptr;
 
+// In half precision the gradient's dtype is the build's to say.
+Tensor RequireGradOf(const Tensor& t, const BuildContext& build) {
+  const bool half = t.dtype() == DType::kBFloat16 || t.dtype() == DType::kFloat16;
+  return half && build.grad_dtype ? RequireGrad(t, *build.grad_dtype) : RequireGrad(t);
+}
+
 }  // namespace
 
 void InitialiseParameter(const Parameter& p, uint64_t seed) {
@@ -58,7 +64,7 @@ Parameter& Module::AddParameter(const std::string& name, const Placement& placem
   p->init = init;
   p->tensor = Empty(placement.local_shape(), build_->dtype, build_->device);
   if (build_->initialise) InitialiseParameter(*p, build_->seed);
-  RequireGrad(p->tensor);
+  RequireGradOf(p->tensor, *build_);
   parameters_.push_back(std::move(p));
   if (build_->on_parameter) build_->on_parameter(*parameters_.back());
   return *parameters_.back();
@@ -70,7 +76,7 @@ Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) 
   p->placement = source.placement;
   p->init = source.init;
   p->tied_to = &source;
-  p->tensor = RequireGrad(source.tensor.Detach());
+  p->tensor = RequireGradOf(source.tensor.Detach(), *build_);
   parameters_.push_back(std::move(p));
   return *parameters_.back();
 }
@@ -119,13 +125,13 @@ void Module::Convert(const std::function<Tensor(const Tensor&)>& convert) {
     if (p->tied_to != nullptr) continue;
     const bool trains = RequiresGrad(p->tensor);
     p->tensor = convert(p->tensor.Detach());
-    if (trains) RequireGrad(p->tensor);
+    if (trains) RequireGradOf(p->tensor, *build_);
   }
   for (Parameter* p : all) {
     if (p->tied_to == nullptr) continue;
     const bool trains = RequiresGrad(p->tensor);
     p->tensor = p->tied_to->tensor.Detach();
-    if (trains) RequireGrad(p->tensor);
+    if (trains) RequireGradOf(p->tensor, *build_);
   }
 }
 
@@ -145,7 +151,7 @@ int Module::Freeze(std::string_view pattern, bool frozen) {
     if (frozen) {
       DropGrad(p.tensor);
     } else {
-      RequireGrad(p.tensor);
+      RequireGradOf(p.tensor, *build_);
     }
   });
   return count;

@@ -24,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,7 @@
 
 #include "autograd/autograd.h"
 #include "core/placement.h"
+#include "core/profiler.h"
 #include "core/tensor.h"
 #include "ops/collective/collective.h"
 
@@ -82,8 +84,12 @@ struct BuildContext {
   // The blocks of a model to build: a pipeline stage. end < 0 means all from `first_block` on.
   int first_block = 0;
   int end_block = -1;
+  // What gradients of parameters are collected in; unset: float32 for half precision.
+  std::optional<DType> grad_dtype = std::nullopt;
   // Called with each parameter as it is made, before the next one is: ZeRO-3 shards it here.
   std::function<void(Parameter&)> on_parameter = nullptr;
+  // Called with each parameter whose values were read from files: ZeRO-3 cuts it again.
+  std::function<void(Parameter&)> on_loaded = nullptr;
 };
 
 // Where in the model a layer stands.
@@ -159,6 +165,9 @@ class Module {
   Scope Child(const std::string& name);
   // `name` is relative ("weight"). The reference stays valid as long as the module.
   Parameter& AddParameter(const std::string& name, const Placement& placement, const Init& init);
+  // Makes a module that was built elsewhere a child of this one, under its own path. It must live
+  // as long as this module does.
+  void Adopt(Module& child) { children_.push_back(&child); }
   // A parameter that shares `source`'s storage.
   Parameter& AddTiedParameter(const std::string& name, Parameter& source);
 
@@ -167,6 +176,7 @@ class Module {
   template <typename Body>
   auto Call(const Tensor& input, Body body) {
     const PathScope in_module(this);
+    const ProfileSpan span("module", path_);
     Fire(&ModuleHooks::pre_forward);
     WatchInput(input);
     auto result = body();

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "core/cpu_isa.h"
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/checkpoint.h"
@@ -17,6 +19,7 @@
 #include "models/model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/gpus.h"
 
 namespace tessera::tools {
 namespace {
@@ -173,19 +176,32 @@ absl::Status RunInspect(const std::string& path) {
 
 void AddInspectCommand(CLI::App& app, CommandState& state) {
   auto path = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Say what a file or folder holds, and verify it");
+  auto devices = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Say what a file or folder holds, and verify it; or which devices there are");
   command
       ->add_option(
           "path", *path,
           "a safetensors file, a model's folder, a checkpoint of a run, or a token dataset")
-      ->type_name("PATH")
-      ->required();
+      ->type_name("PATH");
+  command->add_flag("--devices", *devices, "list the devices that --device can name");
   command->footer(
       "Examples:\n"
       "  tessera inspect model.safetensors\n"
-      "  tessera inspect out/checkpoint-1000");
-  command->callback([&state, path] { state.run = [path] { return RunInspect(*path); }; });
+      "  tessera inspect out/checkpoint-1000\n"
+      "  tessera inspect --devices");
+  command->callback([&state, path, devices] {
+    state.run = [path, devices]() -> absl::Status {
+      if (*devices != path->empty()) {
+        return InvalidArgument("inspect: either a path or --devices is needed");
+      }
+      if (!*devices) return RunInspect(*path);
+      const std::string text = Concat("cpu: ", NumThreads(), " threads, ", CpuIsaName(ActiveIsa()),
+                                      "\n", DescribeGpus());
+      std::fputs(text.c_str(), stdout);
+      return absl::OkStatus();
+    };
+  });
 }
 
 }  // namespace tessera::tools

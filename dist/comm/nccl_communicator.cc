@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/cuda/runtime.h"
+#include "core/cuda/stream.h"
 #include "dist/comm/call.h"
 #include "dist/comm/nccl_watch.h"
 #include "dist/comm/rendezvous.h"
@@ -26,12 +28,9 @@ absl::Status CudaStatus(cudaError_t error, std::string_view what) {
 }
 
 absl::Status CheckGpu(int device) {
-  int devices = 0;
-  TESSERA_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceCount(&devices), "the GPUs do not answer"));
-  if (device < 0 || device >= devices) {
-    return InvalidArgument("cuda:", device, ": this machine has ", devices, " GPUs");
-  }
-  return CudaStatus(cudaSetDevice(device), Concat("cuda:", device));
+  TESSERA_RETURN_IF_ERROR(cuda::CheckDevice(device));
+  cuda::Activate(device);
+  return absl::OkStatus();
 }
 
 void Cuda(cudaError_t error, std::string_view operation) {
@@ -162,14 +161,17 @@ class NcclHandle final : public CommHandle {
         result_(std::move(result)),
         wide_(std::move(wide)) {}
 
-  // The operands' memory must not be given away before the default stream comes after.
+  // The operands' memory must not be given away before the compute stream comes after.
   ~NcclHandle() override {
-    if (done_ != nullptr) cudaStreamWaitEvent(cudaStreamLegacy, done_->get(), 0);
+    if (done_ != nullptr) {
+      cudaStreamWaitEvent(cuda::ComputeStream(group_->options().device), done_->get(), 0);
+    }
   }
 
   void Wait() override {
     if (done_ == nullptr) return;
-    Cuda(cudaStreamWaitEvent(cudaStreamLegacy, done_->get(), 0), "wait");
+    cuda::Activate(group_->options().device);
+    Cuda(cudaStreamWaitEvent(cuda::CurrentStream(), done_->get(), 0), "wait");
     done_ = nullptr;
     if (wide_.defined()) CopyInto(result_, wide_);
     operands_.clear();
@@ -341,9 +343,9 @@ class NcclCommunicator final : public Communicator {
   template <typename StartCall>
   CommHandlePtr Issue(const Call& call, Channel& channel, std::vector<Tensor> operands,
                       const Tensor& result, const Tensor& wide, StartCall start) {
-    Cuda(cudaSetDevice(group_->options().device), call.operation);
+    cuda::Activate(group_->options().device);
     auto before = NcclWatch::NewEvent();
-    Cuda(cudaEventRecord(before->get(), cudaStreamLegacy), call.operation);
+    Cuda(cudaEventRecord(before->get(), cuda::CurrentStream()), call.operation);
     Cuda(cudaStreamWaitEvent(channel.stream, before->get(), 0), call.operation);
     const absl::Status status =
         Settle(channel.comm, start(channel), group_->options().collective_timeout, call.operation);

@@ -151,8 +151,10 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
           const Tensor sq = q.Unpack();
           const Tensor sk = k.Unpack();
           const Tensor sv = v.Unpack();
+          const Tensor so = o.Unpack();
+          const Tensor slse = lse.Unpack();
           AttentionGradArgs args;
-          args.forward = ArgsOf(sq, sk, sv, o.Unpack(), lse.Unpack(), again);
+          args.forward = ArgsOf(sq, sk, sv, so, slse, again);
           const Tensor grad = Adjacent(ctx.grad());
           const Tensor dq = EmptyHeads(sq);
           const Tensor dk = EmptyHeads(sk);

@@ -50,7 +50,11 @@ void FlashBackwardFloat64(const FlashBackwardArgs& args, int64_t b, int64_t g);
 // ---- What all of them share: which keys a query sees, and where things stand
 // ---------------------
 
+#if defined(__CUDACC__)
+#define TESSERA_FLASH_FN static __host__ __device__ __forceinline__
+#else
 #define TESSERA_FLASH_FN static inline __attribute__((always_inline))
+#endif
 
 TESSERA_FLASH_FN int64_t FlashKeyHead(const FlashArgs& args, int64_t h) {
   return args.kv_head_of != nullptr ? args.kv_head_of[h] : h / (args.heads / args.kv_heads);

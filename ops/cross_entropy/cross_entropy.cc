@@ -125,7 +125,11 @@ Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan
 }  // namespace
 
 Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
-                    const CrossEntropyOptions& options) {
+                    const CrossEntropyOptions& requested) {
+  CrossEntropyOptions options = requested;
+  if (options.class_weights.defined() && !logits.device().is_meta()) {
+    options.class_weights = CopyTo(options.class_weights, logits.device());
+  }
   const Plan plan = Check(logits, targets, options);
   const DType wide = AccumulateDType(logits.dtype());
   const Tensor x = logits.ContiguousCopy();

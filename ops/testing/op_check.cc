@@ -52,39 +52,42 @@ Outcome Run(const OpCheck& check, const Tensors& inputs) {
   return result;
 }
 
-Tensors Converted(const Tensors& inputs, DType dtype, bool gaps) {
+Tensors Converted(const Tensors& inputs, DType dtype, bool gaps, Device device) {
   Tensors converted;
   for (const Tensor& input : inputs) {
     Tensor t = input;
     if (t.defined() && IsFloating(t.dtype())) t = CastCopy(t, dtype);
+    if (t.defined()) t = CopyTo(t, device);
     converted.push_back(t.defined() && gaps ? WithGaps(t) : t);
   }
   return converted;
 }
 
-Tensors InDouble(const Tensors& inputs) {
+// What the inputs are once rounded to `dtype`, in float64 on the CPU.
+Tensors Exact(const Tensors& inputs, DType dtype) {
   Tensors converted;
-  for (const Tensor& t : inputs) {
+  for (const Tensor& t : Converted(inputs, dtype, false, Device::Cpu())) {
     const bool cast = t.defined() && IsFloating(t.dtype());
     converted.push_back(cast ? CastCopy(t, DType::kFloat64) : t.defined() ? t.ContiguousCopy() : t);
   }
   return converted;
 }
 
-void CompareOnce(const OpCheck& check, DType dtype, bool gaps, const std::string& where) {
-  const Tensors inputs = Converted(check.inputs, dtype, gaps);
+void CompareOnce(const OpCheck& check, DType dtype, bool gaps, Device device,
+                 const std::string& where) {
+  const Tensors inputs = Converted(check.inputs, dtype, gaps, device);
   const Outcome actual = Run(check, inputs);
   const double tolerance = check.slack * Epsilon(dtype) * std::sqrt(check.sum_length);
   if (check.reference) {
-    const Tensors expected = check.reference(InDouble(Converted(inputs, dtype, false)));
+    const Tensors expected = check.reference(Exact(check.inputs, dtype));
     ASSERT_EQ(actual.outputs.size(), expected.size()) << where;
     for (size_t i = 0; i < expected.size(); ++i) {
       ExpectClose(actual.outputs[i], expected[i], tolerance, Concat(where, " output ", i),
                   check.scale_floor);
     }
   }
-  if (!check.check_gradient || dtype == DType::kFloat64) return;
-  const Outcome exact = Run(check, InDouble(Converted(inputs, dtype, false)));
+  if (!check.check_gradient || (dtype == DType::kFloat64 && device.is_cpu())) return;
+  const Outcome exact = Run(check, Exact(check.inputs, dtype));
   for (size_t i = 0; i < exact.grads.size(); ++i) {
     if (!exact.grads[i].defined()) continue;
     ASSERT_TRUE(actual.grads[i].defined()) << where << " gradient " << i;
@@ -96,7 +99,7 @@ void CompareOnce(const OpCheck& check, DType dtype, bool gaps, const std::string
 
 void CheckMeta(const OpCheck& check, const std::string& where) {
   const NoGrad no_grad;
-  const Tensors inputs = Converted(check.inputs, DType::kFloat32, false);
+  const Tensors inputs = Converted(check.inputs, DType::kFloat32, false, Device::Cpu());
   const Tensors real = check.op(inputs);
   Tensors meta;
   for (const Tensor& t : inputs) {
@@ -199,6 +202,50 @@ void ExpectClose(const Tensor& actual, const Tensor& expected, double tolerance,
   }
 }
 
+std::vector<Device> TestDevices() {
+  const char* setting = std::getenv("TESSERA_TEST_DEVICES");
+  const std::string wanted = setting != nullptr ? setting : "";
+  std::vector<Device> devices;
+  if (wanted != "cuda") devices.push_back(Device::Cpu());
+  if (wanted != "cpu") {
+    const absl::Status status = CheckDeviceAvailable(Device::Cuda(0));
+    if (status.ok()) devices.push_back(Device::Cuda(0));
+    EXPECT_TRUE(status.ok() || wanted != "cuda") << Message(status);
+  }
+  return devices;
+}
+
+namespace {
+
+void CheckCpu(const OpCheck& check) {
+  CompareOnce(check, DType::kFloat64, false, Device::Cpu(), Concat(check.name, " float64"));
+  const CpuIsa best = ActiveIsa();
+  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (isa > best) continue;
+    SetActiveIsa(isa);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      if (IsHalf(dtype) && !check.half_precision) continue;
+      for (const bool gaps : {false, true}) {
+        CompareOnce(check, dtype, gaps, Device::Cpu(),
+                    Concat(check.name, " ", dtype, gaps ? " strided " : " ", CpuIsaName(isa)));
+      }
+    }
+  }
+  SetActiveIsa(best);
+}
+
+void CheckCuda(const OpCheck& check, Device device) {
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    if (IsHalf(dtype) && !check.half_precision) continue;
+    for (const bool gaps : {false, true}) {
+      CompareOnce(check, dtype, gaps, device,
+                  Concat(check.name, " ", dtype, gaps ? " strided " : " ", device));
+    }
+  }
+}
+
+}  // namespace
+
 void CheckOp(const OpCheck& check) {
   if (check.check_gradient) {
     // Keeps integer and undefined inputs out of the differences.
@@ -207,20 +254,13 @@ void CheckOp(const OpCheck& check) {
     EXPECT_TRUE(result.ok) << check.name << ": " << result.message << " (seed " << FreshSeed()
                            << ")";
   }
-  CompareOnce(check, DType::kFloat64, false, Concat(check.name, " float64"));
-  const CpuIsa best = ActiveIsa();
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
-    if (isa > best) continue;
-    SetActiveIsa(isa);
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      if (IsHalf(dtype) && !check.half_precision) continue;
-      for (const bool gaps : {false, true}) {
-        CompareOnce(check, dtype, gaps,
-                    Concat(check.name, " ", dtype, gaps ? " strided " : " ", CpuIsaName(isa)));
-      }
+  for (const Device& device : TestDevices()) {
+    if (device.is_cpu()) {
+      CheckCpu(check);
+    } else {
+      CheckCuda(check, device);
     }
   }
-  SetActiveIsa(best);
   CheckMeta(check, check.name);
 }
 

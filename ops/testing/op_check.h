@@ -8,9 +8,11 @@
 //
 // Runs the operation on float64 inputs and checks
 //   - its gradients against finite differences, in float64;
-//   - for every floating dtype, instruction set of this machine and registered device: its outputs
-//     against the reference (given the inputs as rounded to that dtype) and its gradients against
-//     the float64 gradients, contiguous and strided inputs alike;
+//   - for every floating dtype, instruction set of this machine, and on a GPU where this program
+//   and
+//     machine have one: its outputs against the reference (given the inputs as rounded to that
+//     dtype) and its gradients against the CPU's float64 gradients, contiguous and strided inputs
+//     alike;
 //   - on meta: the same shapes and dtypes without data.
 // A tolerance is `slack` * epsilon(dtype) * sqrt(sum_length), relative to the largest magnitude of
 // the tensor compared, at least `scale_floor`. The worst element is printed.
@@ -45,6 +47,10 @@ struct OpCheck {
 };
 
 void CheckOp(const OpCheck& check);
+
+// The CPU, and cuda:0 where this program has CUDA and the machine a GPU. TESSERA_TEST_DEVICES=cpu
+// leaves the GPU out, =cuda the CPU; with =cuda, a GPU that cannot be used fails the test.
+std::vector<Device> TestDevices();
 
 // float64, normal with mean 0 and deviation `scale`; other seeds give other numbers.
 Tensor RandomTensor(const Shape& shape, uint64_t seed, double scale = 1.0);

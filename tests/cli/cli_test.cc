@@ -187,6 +187,8 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"generate", "--model", "gpt-tiny", "--ids", "1"}, 2, "a preset has no weights");
   ExpectError({"inspect", Path("absent")}, 2, "absent");
   ExpectError({"inspect", root_}, 2, "neither a model");
+  ExpectError({"inspect"}, 2, "--devices");
+  ExpectError({"inspect", *model_, "--devices"}, 2, "--devices");
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", "x"}, 2, "--print-ids");
   ExpectError({"models"}, 2, "TESSERA_CPU_ISA", {.isa = "quantum"});
 }
@@ -352,6 +354,9 @@ TEST_F(CliTest, TokenizeAndInspect) {
                 .find("6 tokens in 1 documents"),
             std::string::npos);
   EXPECT_NE(Output({"inspect", prefix}).find("6 tokens"), std::string::npos);
+  const std::string devices = Output({"inspect", "--devices"});
+  EXPECT_EQ(devices.rfind("cpu: ", 0), 0u) << devices;
+  EXPECT_NE(devices.find("\ncuda:"), std::string::npos) << devices;
   const std::string model = Output({"inspect", *model_});
   EXPECT_NE(model.find("every parameter is there"), std::string::npos) << model;
   EXPECT_NE(model.find("tokenizer: 257 ids"), std::string::npos) << model;

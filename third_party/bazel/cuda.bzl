@@ -1,33 +1,60 @@
-"""The CUDA toolkit with NCCL, where CUDA_HOME (/usr/local/cuda) says.
+"""The CUDA toolkit with NCCL, where CUDA_HOME (/usr/local/cuda) says, and how kernels are compiled.
 
     bazel build --config=cuda //tools:tessera
     CUDA_HOME=/opt/cuda bazel build --config=cuda //tools:tessera
 
-Looked at only when a target that needs CUDA is built.
+    load("//third_party/bazel:cuda.bzl", "tessera_cuda_library")
+
+    tessera_cuda_library(
+        name = "softmax_cuda",
+        srcs = ["softmax_cuda.cu"],
+        deps = [":softmax_kernel", "//core/cuda:kernels"],
+    )
+
+Without --config=cuda such a library is empty, and neither nvcc nor the toolkit is looked at.
 """
+
+load("//third_party/bazel:tessera.bzl", "tessera_library")
+
+# What kernels are compiled for: sm_90a has Hopper's own instructions, sm_80 runs on every GPU since
+# Ampere of compute capability 8.x.
+_ARCHITECTURES = ["80", "90a"]
+
+_NVCC_FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "--expt-relaxed-constexpr",
+    "-Werror=all-warnings",
+    # The host compiler's: nvcc's own generated code is not free of the other warnings.
+    "-Xcompiler=-fPIC,-Wall,-Wno-restrict",
+] + [
+    "-gencode=arch=compute_%s,code=sm_%s" % (architecture, architecture)
+    for architecture in _ARCHITECTURES
+]
 
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "headers",
-    hdrs = glob(["include/**"]),
+    hdrs = glob([
+        "include/*.h",
+        "include/*.hpp",
+        "include/crt/**",
+        "include/nccl_device/**",
+    ]),
     includes = ["include"],
 )
 
+# Linked in; it loads the driver itself when it is first asked for something.
 cc_library(
     name = "runtime",
-    srcs = glob(["lib64/libcudart.so.*"]),
-    linkstatic = False,
+    srcs = ["lib64/libcudart_static.a"],
+    linkopts = ["-ldl", "-lrt", "-lpthread"],
     deps = [":headers"],
 )
 
-cc_library(
-    name = "nccl",
-    srcs = glob(["lib64/libnccl.so.*"]),
-    linkstatic = False,
-    deps = [":headers", ":runtime"],
-)
+exports_files(["nvcc"])
 """
 
 def _cuda_toolkit_impl(context):
@@ -37,7 +64,12 @@ def _cuda_toolkit_impl(context):
     for folder in ["include", "lib64"]:
         context.symlink(home + "/" + folder, folder)
     if not context.path(home + "/include/nccl.h").exists:
-        fail("no nccl.h in %s/include; NCCL's headers and libraries must lie in the toolkit" % home)
+        fail("no nccl.h in %s/include; NCCL's headers must lie in the toolkit" % home)
+    if not context.path(home + "/bin/nvcc").exists:
+        fail("no nvcc in %s/bin; CUDA_HOME names another folder" % home)
+
+    # nvcc finds its toolkit from the path it is called by.
+    context.file("nvcc", "#!/bin/sh\nexec '%s/bin/nvcc' \"$@\"\n" % home, executable = True)
     context.file("BUILD.bazel", _BUILD)
 
 cuda_toolkit = repository_rule(
@@ -45,3 +77,83 @@ cuda_toolkit = repository_rule(
     environ = ["CUDA_HOME"],
     local = True,
 )
+
+def _cuda_objects_impl(context):
+    compilation = cc_common.merge_cc_infos(
+        cc_infos = [dep[CcInfo] for dep in context.attr.deps],
+    ).compilation_context
+    flags = []
+    for folder in compilation.includes.to_list() + compilation.quote_includes.to_list():
+        flags.append("-I" + folder)
+    for folder in compilation.system_includes.to_list():
+        flags += ["-isystem", folder]
+    for define in compilation.defines.to_list():
+        flags.append("-D" + define)
+    objects = []
+    for source in context.files.srcs:
+        object = context.actions.declare_file(
+            "_objs/%s/%s.pic.o" % (context.label.name, source.basename[:-len(".cu")]),
+        )
+        context.actions.run(
+            mnemonic = "CudaCompile",
+            progress_message = "Compiling %s for the GPU" % source.short_path,
+            executable = context.executable._nvcc,
+            arguments = _NVCC_FLAGS + context.attr.copts + flags +
+                        ["-c", source.path, "-o", object.path],
+            inputs = depset(
+                context.files.srcs + context.files.hdrs,
+                transitive = [compilation.headers],
+            ),
+            outputs = [object],
+            use_default_shell_env = True,
+        )
+        objects.append(object)
+    return [DefaultInfo(files = depset(objects))]
+
+_cuda_objects = rule(
+    implementation = _cuda_objects_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu"]),
+        "hdrs": attr.label_list(allow_files = True),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "copts": attr.string_list(),
+        "_nvcc": attr.label(
+            default = "@system_cuda//:nvcc",
+            executable = True,
+            cfg = "host",
+            allow_single_file = True,
+        ),
+    },
+)
+
+def tessera_cuda_library(name, srcs, hdrs = [], host_srcs = [], deps = [], copts = [], **kwargs):
+    """Kernels (`srcs`, .cu) compiled by nvcc, and `host_srcs` compiled like any C++. Linked whole.
+
+    Sources may include what `deps` offer, and `hdrs`, which stay inside. Empty without
+    --config=cuda.
+    """
+
+    # "manual": `//...` must build on a machine without CUDA.
+    _cuda_objects(
+        name = name + "_objects",
+        srcs = srcs,
+        hdrs = hdrs,
+        copts = copts,
+        tags = ["manual"],
+        visibility = ["//visibility:private"],
+        deps = deps + ["@system_cuda//:headers"],
+    )
+    tessera_library(
+        name = name,
+        srcs = select({
+            "//third_party:with_cuda": [":%s_objects" % name] + host_srcs,
+            "//conditions:default": [],
+        }),
+        textual_hdrs = hdrs,
+        alwayslink = True,
+        deps = select({
+            "//third_party:with_cuda": deps + ["@system_cuda//:runtime"],
+            "//conditions:default": [],
+        }),
+        **kwargs
+    )

@@ -1,0 +1,190 @@
+#include "core/profiler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A span whose times the device still has to tell.
+struct Pending {
+  size_t event;
+  DeviceTimeline timeline;
+  void* origin;
+  void* begin;
+  void* end;
+};
+
+// The mark that was set on a device when it was first met, and the host's time then.
+struct Origin {
+  DeviceTimeline timeline;
+  void* mark = nullptr;
+  double at = 0;
+};
+
+struct Recorder {
+  std::mutex mutex;
+  Clock::time_point start;
+  uint64_t session = 0;
+  int threads = 0;
+  std::vector<ProfileEvent> events;
+  std::vector<Pending> pending;
+  std::map<std::string, Origin> origins;  // by device
+};
+
+Recorder& TheRecorder() {
+  static auto* recorder = new Recorder;
+  return *recorder;
+}
+
+DeviceTimeline& TimelineOf(DeviceType type) {
+  static DeviceTimeline timelines[kNumDeviceTypes];
+  return timelines[static_cast<int>(type)];
+}
+
+double Now() {
+  return std::chrono::duration<double, std::micro>(Clock::now() - TheRecorder().start).count();
+}
+
+// With the recorder's lock held.
+int ThreadNumber(Recorder* recorder) {
+  thread_local uint64_t session = 0;
+  thread_local int number = 0;
+  if (session != recorder->session) {
+    session = recorder->session;
+    number = recorder->threads++;
+  }
+  return number;
+}
+
+}  // namespace
+
+void RegisterDeviceTimeline(DeviceType type, const DeviceTimeline& timeline) {
+  TimelineOf(type) = timeline;
+}
+
+void StartProfiler() {
+  Recorder& recorder = TheRecorder();
+  const std::lock_guard<std::mutex> lock(recorder.mutex);
+  TESSERA_CHECK(!Profiling(), "profiler", "one is under way already");
+  recorder.start = Clock::now();
+  ++recorder.session;
+  recorder.threads = 0;
+  recorder.events.clear();
+  internal::profiling = true;
+}
+
+Profile StopProfiler() {
+  Recorder& recorder = TheRecorder();
+  const std::lock_guard<std::mutex> lock(recorder.mutex);
+  TESSERA_CHECK(Profiling(), "profiler", "none is under way");
+  internal::profiling = false;
+  for (const Pending& p : recorder.pending) {
+    ProfileEvent& event = recorder.events[p.event];
+    event.begin_us += p.timeline.microseconds_between(p.origin, p.begin);
+    event.duration_us = p.timeline.microseconds_between(p.begin, p.end);
+    p.timeline.release(p.begin);
+    p.timeline.release(p.end);
+  }
+  recorder.pending.clear();
+  for (const auto& [device, origin] : recorder.origins) origin.timeline.release(origin.mark);
+  recorder.origins.clear();
+  Profile profile;
+  profile.events = std::move(recorder.events);
+  recorder.events.clear();
+  return profile;
+}
+
+void ProfileSpan::Begin(std::string_view category, std::string_view name, const Device* device) {
+  open_ = true;
+  category_ = category;
+  name_ = name;
+  if (device != nullptr) {
+    device_ = *device;
+    on_device_ = true;
+    const DeviceTimeline& timeline = TimelineOf(device->type);
+    if (timeline.mark != nullptr) {
+      {
+        Recorder& recorder = TheRecorder();
+        const std::lock_guard<std::mutex> lock(recorder.mutex);
+        Origin& origin = recorder.origins[device->ToString()];
+        if (origin.mark == nullptr) origin = {timeline, timeline.mark(*device), Now()};
+      }
+      mark_ = timeline.mark(*device);
+    }
+  }
+  begin_us_ = Now();
+}
+
+void ProfileSpan::End() {
+  const double end = Now();
+  const DeviceTimeline& timeline = TimelineOf(device_.type);
+  void* const end_mark = mark_ == nullptr ? nullptr : timeline.mark(device_);
+  Allocator* const allocator = on_device_ ? Allocator::Find(device_) : nullptr;
+  const int64_t memory = allocator == nullptr ? -1 : allocator->stats().current_bytes;
+  Recorder& recorder = TheRecorder();
+  const std::lock_guard<std::mutex> lock(recorder.mutex);
+  if (!Profiling()) return;  // it ended while this span was open
+  recorder.events.push_back({std::string(name_), std::string(category_), ThreadNumber(&recorder),
+                             begin_us_, end - begin_us_, memory});
+  if (mark_ != nullptr) {
+    const Origin& origin = recorder.origins.at(device_.ToString());
+    recorder.events.back().begin_us = origin.at;
+    recorder.pending.push_back(
+        {recorder.events.size() - 1, timeline, origin.mark, mark_, end_mark});
+  }
+}
+
+std::vector<ProfileTotal> Profile::Totals(std::string_view category) const {
+  std::map<std::string, ProfileTotal> by_name;
+  for (const ProfileEvent& event : events) {
+    if (event.category != category) continue;
+    ProfileTotal& total = by_name[event.name];
+    total.name = event.name;
+    ++total.calls;
+    total.total_us += event.duration_us;
+  }
+  std::vector<ProfileTotal> totals;
+  for (auto& [name, total] : by_name) totals.push_back(std::move(total));
+  std::stable_sort(totals.begin(), totals.end(), [](const ProfileTotal& a, const ProfileTotal& b) {
+    return a.total_us > b.total_us;
+  });
+  return totals;
+}
+
+absl::Status Profile::WriteChromeTrace(const std::string& path, int process) const {
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  const char* separator = "\n";
+  const auto add = [&](const nlohmann::ordered_json& event) {
+    text += separator + event.dump();
+    separator = ",\n";
+  };
+  for (const ProfileEvent& event : events) {
+    add({{"name", event.name},
+         {"cat", event.category},
+         {"ph", "X"},
+         {"ts", event.begin_us},
+         {"dur", event.duration_us},
+         {"pid", process},
+         {"tid", event.thread}});
+    if (event.memory_bytes < 0) continue;
+    add({{"name", "memory"},
+         {"ph", "C"},
+         {"ts", event.begin_us + event.duration_us},
+         {"pid", process},
+         {"args", {{"bytes", event.memory_bytes}}}});
+  }
+  return WriteFileAtomically(path, text + "\n]}\n");
+}
+
+}  // namespace tessera

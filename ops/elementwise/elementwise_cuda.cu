@@ -1,0 +1,328 @@
+// Elementwise functions on the GPU: 16 bytes at a time where operands lie so, any strides else. The
+// function is chosen inside the kernel, the same for all threads: memory is what they wait for.
+#include <type_traits>
+
+#include "core/cuda/element.cuh"
+#include "core/cuda/launch.h"
+#include "core/cuda/strided_index.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/elementwise_kernel.h"
+#include "ops/elementwise/gelu.cuh"
+
+namespace tessera::cuda {
+namespace {
+
+__device__ __forceinline__ float Log(float x) { return logf(x); }
+__device__ __forceinline__ double Log(double x) { return log(x); }
+__device__ __forceinline__ float Log1p(float x) { return log1pf(x); }
+__device__ __forceinline__ double Log1p(double x) { return log1p(x); }
+__device__ __forceinline__ float Root(float x) { return sqrtf(x); }
+__device__ __forceinline__ double Root(double x) { return sqrt(x); }
+__device__ __forceinline__ float AbsOf(float x) { return fabsf(x); }
+__device__ __forceinline__ double AbsOf(double x) { return fabs(x); }
+
+template <typename W>
+__device__ __forceinline__ W SigmoidOf(W x) {
+  return W(1) / (W(1) + ExpOf(-x));
+}
+
+template <typename W>
+__device__ __forceinline__ W UnaryValue(UnaryOp op, W x, W scale, W shift) {
+  switch (op) {
+    case UnaryOp::kAffine:
+      return x * scale + shift;
+    case UnaryOp::kExp:
+      return ExpOf(x);
+    case UnaryOp::kLog:
+      return Log(x);
+    case UnaryOp::kSqrt:
+      return Root(x);
+    case UnaryOp::kRsqrt:
+      return W(1) / Root(x);
+    case UnaryOp::kSquare:
+      return x * x;
+    case UnaryOp::kAbs:
+      return AbsOf(x);
+    case UnaryOp::kTanh:
+      return TanhOf(x);
+    case UnaryOp::kSigmoid:
+      return SigmoidOf(x);
+    case UnaryOp::kSoftplus:
+      return (x > W(0) ? x : W(0)) + Log1p(ExpOf(-AbsOf(x)));
+    case UnaryOp::kRelu:
+      return x < W(0) ? W(0) : x;
+    case UnaryOp::kSilu:
+      return x * SigmoidOf(x);
+    case UnaryOp::kGelu:
+      return Gelu(x);
+    case UnaryOp::kGeluTanh:
+      return GeluTanh(x);
+  }
+  return x;
+}
+
+template <typename W>
+__device__ __forceinline__ W BinaryValue(BinaryOp op, W a, W b) {
+  switch (op) {
+    case BinaryOp::kAdd:
+      return a + b;
+    case BinaryOp::kSub:
+      return a - b;
+    case BinaryOp::kMul:
+      return a * b;
+    case BinaryOp::kDiv:
+    case BinaryOp::kLogGrad:
+      return a / b;
+    case BinaryOp::kMaximum:
+      return a > b ? a : b;
+    case BinaryOp::kMinimum:
+      return a < b ? a : b;
+    case BinaryOp::kSqrtGrad:
+      return W(0.5) * a / b;
+    case BinaryOp::kRsqrtGrad:
+      return W(-0.5) * a * b * b * b;
+    case BinaryOp::kSquareGrad:
+      return W(2) * a * b;
+    case BinaryOp::kAbsGrad:
+      return a * (b > W(0) ? W(1) : b < W(0) ? W(-1) : W(0));
+    case BinaryOp::kTanhGrad:
+      return a * (W(1) - b * b);
+    case BinaryOp::kSigmoidGrad:
+      return a * b * (W(1) - b);
+    case BinaryOp::kSoftplusGrad:
+      return a * SigmoidOf(b);
+    case BinaryOp::kReluGrad:
+      return b > W(0) ? a : W(0);
+    case BinaryOp::kSiluGrad: {
+      const W s = SigmoidOf(b);
+      return a * s * (W(1) + b * (W(1) - s));
+    }
+    case BinaryOp::kGeluGrad:
+      return GeluGrad(a, b);
+    case BinaryOp::kGeluTanhGrad:
+      return GeluTanhGrad(a, b);
+  }
+  return a;
+}
+
+// The group of an operand at `p`; one element where it repeats.
+template <int kGroup, typename T>
+__device__ __forceinline__ Vec<T, kGroup> LoadGroup(const T* p, bool repeats) {
+  if (kGroup > 1 && repeats) {
+    Vec<T, kGroup> v;
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) v.v[k] = *p;
+    return v;
+  }
+  return LoadVec<kGroup>(p);
+}
+
+template <typename T, int kGroup>
+__global__ void UnaryKernel(UnaryOp op, StridedIndex<2> index, T* out, const T* x, bool repeats,
+                            Wide<T> scale, Wide<T> shift) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+    int64_t at[2];
+    index.Offsets(i, at);
+    Vec<T, kGroup> v = LoadGroup<kGroup>(x + at[1], repeats);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      v.v[k] = FromWide<T>(UnaryValue<Wide<T>>(op, ToWide(v.v[k]), scale, shift));
+    }
+    StoreVec<kGroup>(out + at[0], v);
+  }
+}
+
+template <typename T, int kGroup>
+__global__ void BinaryKernel(BinaryOp op, StridedIndex<3> index, T* out, const T* a, bool a_repeats,
+                             const T* b, bool b_repeats) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+    int64_t at[3];
+    index.Offsets(i, at);
+    const Vec<T, kGroup> va = LoadGroup<kGroup>(a + at[1], a_repeats);
+    const Vec<T, kGroup> vb = LoadGroup<kGroup>(b + at[2], b_repeats);
+    Vec<T, kGroup> v;
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      v.v[k] = FromWide<T>(BinaryValue<Wide<T>>(op, ToWide(va.v[k]), ToWide(vb.v[k])));
+    }
+    StoreVec<kGroup>(out + at[0], v);
+  }
+}
+
+__global__ void BinaryIntKernel(BinaryOp op, StridedIndex<3> index, uint64_t* out,
+                                const uint64_t* a, const uint64_t* b) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+    int64_t at[3];
+    index.Offsets(i, at);
+    const uint64_t x = a[at[1]];
+    const uint64_t y = b[at[2]];
+    out[at[0]] = op == BinaryOp::kAdd ? x + y : op == BinaryOp::kSub ? x - y : x * y;
+  }
+}
+
+void UnaryCuda(const UnaryArgs& args) {
+  const Shape plain = ContiguousStrides(args.shape);
+  const StridedIndex<2> index(args.shape, {&plain, &args.x_strides});
+  const bool repeats = index.inner_stride(1) == 0;
+  DispatchCudaFloat(args.dtype, "unary", [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = static_cast<const T*>(args.x);
+    T* out = static_cast<T*>(args.out);
+    const bool aligned = IsAligned(out, 16) && (repeats || IsAligned(x, 16));
+    LaunchGroups<kVec<T>>(
+        index, aligned, [&](auto group, const StridedIndex<2>& part, int64_t base) {
+          constexpr int kGroup = decltype(group)::value;
+          UnaryKernel<T, kGroup><<<GridFor(part.numel), kThreads, 0, CurrentStream()>>>(
+              args.op, part, out + base, x + base * index.inner_stride(1), repeats,
+              static_cast<Wide<T>>(args.scale), static_cast<Wide<T>>(args.shift));
+        });
+  });
+  CheckLaunch("unary");
+}
+
+void BinaryCuda(const BinaryArgs& args) {
+  const Shape plain = ContiguousStrides(args.shape);
+  const StridedIndex<3> index(args.shape, {&plain, &args.a_strides, &args.b_strides});
+  if (args.dtype == DType::kInt64) {
+    BinaryIntKernel<<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
+        args.op, index, static_cast<uint64_t*>(args.out), static_cast<const uint64_t*>(args.a),
+        static_cast<const uint64_t*>(args.b));
+    CheckLaunch("binary");
+    return;
+  }
+  const int64_t a_stride = index.inner_stride(1);
+  const int64_t b_stride = index.inner_stride(2);
+  DispatchCudaFloat(args.dtype, "binary", [&](auto zero) {
+    using T = decltype(zero);
+    const T* a = static_cast<const T*>(args.a);
+    const T* b = static_cast<const T*>(args.b);
+    T* out = static_cast<T*>(args.out);
+    const bool aligned = IsAligned(out, 16) && (a_stride == 0 || IsAligned(a, 16)) &&
+                         (b_stride == 0 || IsAligned(b, 16));
+    LaunchGroups<kVec<T>>(
+        index, aligned, [&](auto group, const StridedIndex<3>& part, int64_t base) {
+          constexpr int kGroup = decltype(group)::value;
+          BinaryKernel<T, kGroup><<<GridFor(part.numel), kThreads, 0, CurrentStream()>>>(
+              args.op, part, out + base, a + base * a_stride, a_stride == 0, b + base * b_stride,
+              b_stride == 0);
+        });
+  });
+  CheckLaunch("binary");
+}
+
+template <typename Word>
+__global__ void WhereKernel(StridedIndex<4> index, Word* out, const uint8_t* condition,
+                            const Word* a, const Word* b) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+    int64_t at[4];
+    index.Offsets(i, at);
+    out[at[0]] = condition[at[1]] != 0 ? a[at[2]] : b[at[3]];
+  }
+}
+
+void WhereCuda(const WhereArgs& args) {
+  const Shape plain = ContiguousStrides(args.shape);
+  const StridedIndex<4> index(args.shape,
+                              {&plain, &args.condition_strides, &args.a_strides, &args.b_strides});
+  const auto launch = [&](auto word) {
+    using Word = decltype(word);
+    WhereKernel<Word><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
+        index, static_cast<Word*>(args.out), args.condition, static_cast<const Word*>(args.a),
+        static_cast<const Word*>(args.b));
+  };
+  switch (DTypeSize(args.dtype)) {
+    case 1:
+      launch(uint8_t{});
+      break;
+    case 2:
+      launch(uint16_t{});
+      break;
+    case 4:
+      launch(uint32_t{});
+      break;
+    default:
+      launch(uint64_t{});
+  }
+  CheckLaunch("where");
+}
+
+template <typename T>
+__device__ __forceinline__ auto Comparable(T value) {
+  if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
+    return ToWide(value);
+  } else {
+    return value;
+  }
+}
+
+template <typename T>
+__global__ void CompareKernel(Comparison comparison, StridedIndex<3> index, bool* out, const T* a,
+                              const T* b) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+    int64_t at[3];
+    index.Offsets(i, at);
+    const auto x = Comparable(a[at[1]]);
+    const auto y = Comparable(b[at[2]]);
+    bool holds = false;
+    switch (comparison) {
+      case Comparison::kEqual:
+        holds = x == y;
+        break;
+      case Comparison::kNotEqual:
+        holds = x != y;
+        break;
+      case Comparison::kLess:
+        holds = x < y;
+        break;
+      case Comparison::kLessEqual:
+        holds = x <= y;
+        break;
+      case Comparison::kGreater:
+        holds = x > y;
+        break;
+      case Comparison::kGreaterEqual:
+        holds = x >= y;
+        break;
+    }
+    out[at[0]] = holds;
+  }
+}
+
+void CompareCuda(const CompareArgs& args) {
+  const Shape plain = ContiguousStrides(args.shape);
+  const StridedIndex<3> index(args.shape, {&plain, &args.a_strides, &args.b_strides});
+  const auto launch = [&](auto zero) {
+    using T = decltype(zero);
+    CompareKernel<T><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
+        static_cast<Comparison>(args.comparison), index, args.out, static_cast<const T*>(args.a),
+        static_cast<const T*>(args.b));
+  };
+  switch (args.dtype) {
+    case DType::kInt64:
+      launch(int64_t{});
+      break;
+    case DType::kInt32:
+      launch(int32_t{});
+      break;
+    case DType::kUInt8:
+    case DType::kBool:
+      launch(uint8_t{});
+      break;
+    default:
+      DispatchCudaFloat(args.dtype, "compare", launch);
+  }
+  CheckLaunch("compare");
+}
+
+TESSERA_REGISTER_KERNEL(unary_kernel, DeviceType::kCuda, UnaryCuda);
+TESSERA_REGISTER_KERNEL(binary_kernel, DeviceType::kCuda, BinaryCuda);
+TESSERA_REGISTER_KERNEL(where_kernel, DeviceType::kCuda, WhereCuda);
+TESSERA_REGISTER_KERNEL(compare_kernel, DeviceType::kCuda, CompareCuda);
+
+}  // namespace
+}  // namespace tessera::cuda

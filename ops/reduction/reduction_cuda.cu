@@ -1,0 +1,277 @@
+// Sums and extremes on the GPU. A sum is cut into chunks by its shape alone; a block adds a chunk
+// up in a fixed order, and a second kernel adds the chunks up in order, in double.
+#include <algorithm>
+#include <type_traits>
+
+#include "core/cuda/allocator.h"
+#include "core/cuda/element.cuh"
+#include "core/cuda/launch.h"
+#include "core/cuda/reduce.cuh"
+#include "ops/reduction/reduction_kernel.h"
+
+namespace tessera::cuda {
+namespace {
+
+// What a chunk is summed in, and what chunks are added in.
+template <typename T>
+using ChunkSum = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, Wide<T>>;
+template <typename T>
+using TotalSum = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, double>;
+
+template <typename T>
+__device__ __forceinline__ ChunkSum<T> Term(T value) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    return value;
+  } else {
+    return ToWide(value);
+  }
+}
+template <typename T>
+__device__ __forceinline__ T Rounded(TotalSum<T> value) {
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+    return value;
+  } else {
+    return FromWide<T>(static_cast<float>(value));
+  }
+}
+
+// ---- inner == 1: rows -------------------------------------------------------------------------
+
+constexpr int64_t kRowChunk = 16384;
+
+// partial[outer][chunk]; with one chunk per row, out itself.
+template <typename T>
+__global__ void SumRowChunks(const T* x, int64_t outer, int64_t count, int64_t chunks,
+                             TotalSum<T>* partial, T* out) {
+  for (int64_t i = blockIdx.x; i < outer * chunks; i += gridDim.x) {
+    const int64_t row = i / chunks;
+    const int64_t begin = (i - row * chunks) * kRowChunk;
+    const int64_t n = min(kRowChunk, count - begin);
+    const T* chunk = x + row * count + begin;
+    ChunkSum<T> sum = 0;
+    for (int64_t k = threadIdx.x; k < n; k += blockDim.x) sum += Term(chunk[k]);
+    sum = BlockReduce(sum, SumOp(), ChunkSum<T>(0));
+    if (threadIdx.x == 0) {
+      if (chunks == 1) {
+        out[row] = Rounded<T>(sum);
+      } else {
+        partial[i] = sum;
+      }
+    }
+  }
+}
+
+// ---- inner > 1: columns -----------------------------------------------------------------------
+
+constexpr int kColumns = 32;
+constexpr int kRowLanes = 8;
+constexpr int64_t kMostChunks = 64;
+
+// At most kMostChunks of them, of at least 64 rows.
+int64_t ColumnChunk(int64_t count) {
+  const int64_t chunk = std::max<int64_t>(64, (count + kMostChunks - 1) / kMostChunks);
+  return (chunk + kRowLanes - 1) / kRowLanes * kRowLanes;
+}
+
+// threadIdx.x is a group of kGroup columns, threadIdx.y takes every kRowLanes-th row of the chunk;
+// the lanes are added in order. partial[outer][chunk][inner].
+template <typename T, int kGroup>
+__global__ void SumColumnChunks(const T* x, int64_t outer, int64_t count, int64_t inner,
+                                int64_t chunk_rows, int64_t chunks, ChunkSum<T>* partial, T* out) {
+  using Sum = ChunkSum<T>;
+  __shared__ Sum sums[kRowLanes][kColumns * kGroup];
+  const int64_t column = (int64_t{blockIdx.x} * kColumns + threadIdx.x) * kGroup;
+  for (int64_t i = blockIdx.y; i < outer * chunks; i += gridDim.y) {
+    const int64_t o = i / chunks;
+    const int64_t begin = (i - o * chunks) * chunk_rows;
+    const int64_t end = min(begin + chunk_rows, count);
+    Sum sum[kGroup] = {};
+    if (column < inner) {
+      for (int64_t row = begin + threadIdx.y; row < end; row += kRowLanes) {
+        const Vec<T, kGroup> v = LoadVec<kGroup>(x + (o * count + row) * inner + column);
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) sum[k] += Term(v.v[k]);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) sums[threadIdx.y][k * kColumns + threadIdx.x] = sum[k];
+    __syncthreads();
+    if (threadIdx.y == 0 && column < inner) {
+      for (int lane = 1; lane < kRowLanes; ++lane) {
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) sum[k] += sums[lane][k * kColumns + threadIdx.x];
+      }
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        if (chunks == 1) {
+          out[o * inner + column + k] = Rounded<T>(sum[k]);
+        } else {
+          partial[i * inner + column + k] = sum[k];
+        }
+      }
+    }
+    __syncthreads();
+  }
+}
+
+// out[o][j] = partial[o][0][j] + partial[o][1][j] + ... in order.
+template <typename T, typename Partial>
+__global__ void AddChunks(const Partial* partial, int64_t outer, int64_t chunks, int64_t inner,
+                          T* out) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < outer * inner; i += step) {
+    const int64_t o = i / inner;
+    const Partial* column = partial + o * chunks * inner + (i - o * inner);
+    TotalSum<T> sum = 0;
+#pragma unroll 8
+    for (int64_t c = 0; c < chunks; ++c) sum += column[c * inner];
+    out[i] = Rounded<T>(sum);
+  }
+}
+
+template <typename T>
+void SumVectors(const SumArgs& args) {
+  const int64_t chunks = (args.count + kRowChunk - 1) / kRowChunk;
+  const Workspace partial(
+      chunks == 1 ? 0 : static_cast<size_t>(args.outer * chunks) * sizeof(TotalSum<T>));
+  const int threads = ThreadsForRow(std::min(args.count, kRowChunk), 8);
+  T* out = static_cast<T*>(args.out);
+  SumRowChunks<T><<<GridForRows(args.outer * chunks), threads, 0, CurrentStream()>>>(
+      static_cast<const T*>(args.x), args.outer, args.count, chunks, partial.as<TotalSum<T>>(),
+      out);
+  if (chunks == 1) return;
+  AddChunks<T><<<GridFor(args.outer), kThreads, 0, CurrentStream()>>>(
+      static_cast<const TotalSum<T>*>(partial.data()), args.outer, chunks, int64_t{1}, out);
+}
+
+template <typename T, int kGroup>
+void SumMatrices(const SumArgs& args) {
+  const int64_t rows = ColumnChunk(args.count);
+  const int64_t chunks = (args.count + rows - 1) / rows;
+  const Workspace partial(chunks == 1 ? 0
+                                      : static_cast<size_t>(args.outer * chunks * args.inner) *
+                                            sizeof(ChunkSum<T>));
+  const int64_t columns = kColumns * kGroup;
+  const dim3 grid(static_cast<unsigned>((args.inner + columns - 1) / columns),
+                  static_cast<unsigned>(std::min<int64_t>(args.outer * chunks, 65535)));
+  T* out = static_cast<T*>(args.out);
+  SumColumnChunks<T, kGroup><<<grid, dim3(kColumns, kRowLanes), 0, CurrentStream()>>>(
+      static_cast<const T*>(args.x), args.outer, args.count, args.inner, rows, chunks,
+      partial.as<ChunkSum<T>>(), out);
+  if (chunks == 1) return;
+  AddChunks<T><<<GridFor(args.outer * args.inner), kThreads, 0, CurrentStream()>>>(
+      static_cast<const ChunkSum<T>*>(partial.data()), args.outer, chunks, args.inner, out);
+}
+
+template <typename T>
+void SumTyped(const SumArgs& args) {
+  constexpr int kGroup = sizeof(T) == 2 ? 4 : 1;
+  if (args.inner == 1) {
+    SumVectors<T>(args);
+  } else if (kGroup > 1 && args.inner % kGroup == 0 && IsAligned(args.x, kGroup * sizeof(T))) {
+    SumMatrices<T, kGroup>(args);
+  } else {
+    SumMatrices<T, 1>(args);
+  }
+}
+
+void SumCuda(const SumArgs& args) {
+  if (args.dtype == DType::kInt64) {
+    SumTyped<int64_t>(args);
+  } else {
+    DispatchCudaFloat(args.dtype, "sum", [&](auto zero) { SumTyped<decltype(zero)>(args); });
+  }
+  CheckLaunch("sum");
+}
+
+// ---- Extremes -----------------------------------------------------------------------------------
+
+template <typename T>
+__device__ __forceinline__ auto Comparable(T value) {
+  if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
+    return ToWide(value);
+  } else {
+    return value;
+  }
+}
+
+// The first NaN wins, then the largest (smallest), then the first of equal ones. position < 0 is
+// no candidate.
+template <typename V>
+struct Candidate {
+  V value;
+  int64_t position;
+};
+template <typename V>
+__device__ __forceinline__ Candidate<V> Better(Candidate<V> a, Candidate<V> b, bool largest) {
+  if (b.position < 0) return a;
+  if (a.position < 0) return b;
+  const bool a_nan = a.value != a.value;
+  const bool b_nan = b.value != b.value;
+  if (a_nan != b_nan) return a_nan ? a : b;
+  if (!a_nan && a.value != b.value) return (a.value > b.value) == largest ? a : b;
+  return a.position < b.position ? a : b;
+}
+
+// A warp takes one result when adjacent elements compete (inner == 1), else a thread does.
+template <typename T>
+__global__ void ExtremeKernel(const T* x, int64_t results, int64_t count, int64_t inner,
+                              bool largest, T* values, int64_t* indices) {
+  using V = decltype(Comparable(T{}));
+  const bool by_warp = inner == 1;
+  const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x / (by_warp ? 32 : 1);
+  const int lanes = by_warp ? 32 : 1;
+  const int lane = by_warp ? threadIdx.x % 32 : 0;
+  for (int64_t i = thread / lanes; i < results; i += step) {
+    const T* column = x + i / inner * count * inner + i % inner;
+    Candidate<V> best{V{}, -1};
+    for (int64_t k = lane; k < count; k += lanes) {
+      best = Better(best, Candidate<V>{Comparable(column[k * inner]), k}, largest);
+    }
+    if (by_warp) {
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) {
+        const Candidate<V> other{static_cast<V>(__shfl_xor_sync(0xffffffffu, best.value, distance)),
+                                 __shfl_xor_sync(0xffffffffu, best.position, distance)};
+        best = Better(best, other, largest);
+      }
+    }
+    if (lane == 0) {
+      values[i] = column[best.position * inner];
+      indices[i] = best.position;
+    }
+  }
+}
+
+void ExtremeCuda(const ExtremeArgs& args) {
+  const int64_t results = args.outer * args.inner;
+  const auto launch = [&](auto zero) {
+    using T = decltype(zero);
+    ExtremeKernel<T>
+        <<<GridFor(results * (args.inner == 1 ? 32 : 1)), kThreads, 0, CurrentStream()>>>(
+            static_cast<const T*>(args.x), results, args.count, args.inner, args.largest,
+            static_cast<T*>(args.values), args.indices);
+  };
+  switch (args.dtype) {
+    case DType::kInt64:
+      launch(int64_t{});
+      break;
+    case DType::kInt32:
+      launch(int32_t{});
+      break;
+    case DType::kUInt8:
+    case DType::kBool:
+      launch(uint8_t{});
+      break;
+    default:
+      DispatchCudaFloat(args.dtype, "max", launch);
+  }
+  CheckLaunch("max");
+}
+
+TESSERA_REGISTER_KERNEL(sum_kernel, DeviceType::kCuda, SumCuda);
+TESSERA_REGISTER_KERNEL(extreme_kernel, DeviceType::kCuda, ExtremeCuda);
+
+}  // namespace
+}  // namespace tessera::cuda

@@ -1,0 +1,314 @@
+// Times kernels and training steps on cuda:0:
+//
+//   gpu_benchmark <out.json> [part of a name]
+//
+// Prints a table and writes JSON: per case the median milliseconds of 20 runs, and what they come
+// to in TFLOP/s, GB/s or tokens/s. A case that fails is reported with its error, and the others
+// run.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "core/allocator.h"
+#include "core/cuda/runtime.h"
+#include "core/cuda/stream.h"
+#include "core/file.h"
+#include "core/random.h"
+#include "models/gpt/gpt.h"
+#include "nlohmann/json.hpp"
+#include "ops/attention/attention.h"
+#include "ops/bias_gelu/bias_gelu.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/index/index.h"
+#include "ops/matmul/matmul.h"
+#include "ops/norm/norm.h"
+#include "ops/view/view.h"
+#include "optim/adam.h"
+#include "optim/clip.h"
+#include "optim/parameter_groups.h"
+
+namespace tessera {
+namespace {
+
+const Device kGpu = Device::Cuda(0);
+
+Tensor Normal(const Shape& shape, DType dtype, uint64_t seed) {
+  const Tensor t = Empty(shape);
+  FillNormal(t.data<float>(), t.numel(), RandomKey::FromSeed(seed), 0, {});
+  return CopyTo(CastCopy(t, dtype), kGpu);
+}
+Tensor Ids(const Shape& shape, int64_t high, uint64_t seed) {
+  const Tensor t = Empty(shape, DType::kInt64);
+  const RandomKey key = RandomKey::FromSeed(seed);
+  for (int64_t i = 0; i < t.numel(); ++i) {
+    t.data<int64_t>()[i] = RandomBits(key, static_cast<uint64_t>(i)) % static_cast<uint64_t>(high);
+  }
+  return CopyTo(t, kGpu);
+}
+
+// Median milliseconds of a run.
+double Milliseconds(const std::function<void()>& run, int runs) {
+  for (int i = 0; i < 3; ++i) run();
+  std::vector<double> times;
+  for (int i = 0; i < runs; ++i) {
+    const cuda::Event begin(/*timing=*/true);
+    const cuda::Event end(/*timing=*/true);
+    begin.Record(cuda::CurrentStream());
+    run();
+    end.Record(cuda::CurrentStream());
+    end.Synchronize();
+    times.push_back(end.MillisecondsSince(begin));
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+struct Work {
+  double amount = 0;  // per run
+  const char* unit = "";
+  double per = 1;
+};
+Work Flops(double n) { return {n, "TFLOP/s", 1e12}; }
+Work Bytes(double n) { return {n, "GB/s", 1e9}; }
+Work Tokens(double n) { return {n, "tokens/s", 1}; }
+
+class Report {
+ public:
+  explicit Report(std::string filter) : filter_(std::move(filter)) {
+    std::printf("%-44s %12s %14s\n", "case", "ms", "rate");
+  }
+  // `prepare` makes the tensors and gives the run.
+  void Add(const std::string& name, const Work& work,
+           const std::function<std::function<void()>()>& prepare, int runs = 20) {
+    if (name.find(filter_) == std::string::npos) return;
+    nlohmann::json row = {{"name", name}};
+    try {
+      Allocator& allocator = Allocator::For(kGpu);
+      allocator.ResetPeak();
+      const std::function<void()> run = prepare();
+      const double ms = Milliseconds(run, runs);
+      const double rate = work.amount / (ms * 1e-3) / work.per;
+      row["milliseconds"] = ms;
+      row["rate"] = rate;
+      row["unit"] = work.unit;
+      row["peak_bytes"] = allocator.stats().peak_bytes;
+      std::printf("%-44s %12.4f %10.1f %s\n", name.c_str(), ms, rate, work.unit);
+    } catch (const Error& error) {
+      row["error"] = error.what();
+      std::printf("%-44s failed: %s\n", name.c_str(), error.what());
+    }
+    std::fflush(stdout);
+    rows_.push_back(row);
+    Allocator::For(kGpu).ReleaseCached();
+  }
+  const nlohmann::json& rows() const { return rows_; }
+
+ private:
+  std::string filter_;
+  nlohmann::json rows_ = nlohmann::json::array();
+};
+
+void AddProducts(Report* report) {
+  struct Size {
+    const char* name;
+    int64_t m, n, k;
+    bool b_transposed;
+  };
+  const Size sizes[] = {{"8192 cubed", 8192, 8192, 8192, false},
+                        {"gpt2 c_attn 32768x2304x768", 32768, 2304, 768, false},
+                        {"gpt2 c_fc 32768x3072x768", 32768, 3072, 768, false},
+                        {"gpt2 c_proj 32768x768x3072", 32768, 768, 3072, false},
+                        {"gpt2 lm_head 32768x50304x768", 32768, 50304, 768, true},
+                        {"gpt2-xl c_fc 8192x6400x1600", 8192, 6400, 1600, false}};
+  for (const Size& s : sizes) {
+    report->Add(
+        Concat("matmul bf16 ", s.name),
+        Flops(2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k)),
+        [&] {
+          const Tensor a = Normal({s.m, s.k}, DType::kBFloat16, 1);
+          const Tensor w =
+              Normal(s.b_transposed ? Shape{s.n, s.k} : Shape{s.k, s.n}, DType::kBFloat16, 2);
+          const Tensor b = s.b_transposed ? Transpose(w, 0, 1) : w;
+          return [a, b] { Matmul(a, b); };
+        });
+  }
+  report->Add("matmul float32 4096 cubed", Flops(2.0 * 4096 * 4096 * 4096), [] {
+    const Tensor a = Normal({4096, 4096}, DType::kFloat32, 1);
+    return [a] { Matmul(a, a); };
+  });
+}
+
+void AddAttention(Report* report) {
+  struct Size {
+    const char* name;
+    int64_t batch, heads, tokens, dim;
+  };
+  for (const Size& s :
+       {Size{"32x12x1024x64", 32, 12, 1024, 64}, Size{"8x16x2048x128", 8, 16, 2048, 128},
+        Size{"8x25x1024x64", 8, 25, 1024, 64}}) {
+    // Half of the scores are masked.
+    const double flops = 4.0 * static_cast<double>(s.batch * s.heads * s.tokens) *
+                         static_cast<double>(s.tokens * s.dim) / 2;
+    const auto packed = [&] {
+      return Normal({s.batch, s.tokens, 3 * s.heads, s.dim}, DType::kBFloat16, 1);
+    };
+    report->Add(Concat("attention forward causal ", s.name), Flops(flops), [&] {
+      const Tensor qkv = Transpose(packed(), 1, 2);
+      const std::vector<Tensor> p = Split(qkv, {s.heads, s.heads, s.heads}, 1);
+      return [p] { Attention(p[0], p[1], p[2], {.causal = true}); };
+    });
+    report->Add(Concat("attention backward causal ", s.name), Flops(2.5 * flops), [&] {
+      const Tensor qkv = RequireGrad(Transpose(packed(), 1, 2), DType::kBFloat16);
+      const std::vector<Tensor> p = Split(qkv, {s.heads, s.heads, s.heads}, 1);
+      const Tensor o = Attention(p[0], p[1], p[2], {.causal = true}).output;
+      const Tensor seed = Normal(o.shape(), DType::kBFloat16, 2);
+      return [o, seed] { Backward({o}, {seed}, {.retain_graph = true}); };
+    });
+  }
+}
+
+void AddMemoryBound(Report* report) {
+  const int64_t rows = 32768;
+  const int64_t n = 768;
+  const double elements = static_cast<double>(rows * n);
+  report->Add("copy bf16 1 GiB", Bytes(2.0 * (1 << 30)), [] {
+    const Tensor a = Zeros({1 << 29}, DType::kBFloat16, kGpu);
+    const Tensor b = EmptyLike(a);
+    return [a, b] { CopyInto(b, a); };
+  });
+  report->Add("add bf16 [32768, 3072]", Bytes(6.0 * 4 * elements), [] {
+    const Tensor a = Normal({32768, 3072}, DType::kBFloat16, 1);
+    return [a] { Add(a, a); };
+  });
+  report->Add("layer_norm_residual forward bf16 [32768, 768]", Bytes(8 * elements), [&] {
+    const Tensor x = Normal({rows, n}, DType::kBFloat16, 1);
+    const Tensor r = Normal({rows, n}, DType::kBFloat16, 2);
+    const Tensor w = Normal({n}, DType::kBFloat16, 3);
+    return [=] { LayerNormResidual(x, r, w, w, 1e-5); };
+  });
+  report->Add("layer_norm backward bf16 [32768, 768]", Bytes(6 * elements), [&] {
+    const Tensor x = RequireGrad(Normal({rows, n}, DType::kBFloat16, 1), DType::kBFloat16);
+    const Tensor w = RequireGrad(Normal({n}, DType::kBFloat16, 3));
+    const Tensor y = LayerNorm(x, w, w, 1e-5);
+    const Tensor seed = Normal({rows, n}, DType::kBFloat16, 4);
+    return [=] { Backward({y}, {seed}, {.retain_graph = true}); };
+  });
+  report->Add("bias_gelu forward bf16 [32768, 3072]", Bytes(4.0 * 4 * elements), [] {
+    const Tensor x = Normal({32768, 3072}, DType::kBFloat16, 1);
+    const Tensor b = Normal({3072}, DType::kBFloat16, 2);
+    return [=] { BiasGelu(x, b, GeluKind::kTanh); };
+  });
+  const int64_t vocab = 50304;
+  report->Add("cross_entropy forward and backward bf16 [8192, 50304]",
+              Bytes(6.0 * 8192 * static_cast<double>(vocab)), [=] {
+                const Tensor logits =
+                    RequireGrad(Normal({8192, vocab}, DType::kBFloat16, 1), DType::kBFloat16);
+                const Tensor targets = Ids({8192}, vocab, 2);
+                return [=] {
+                  Backward(CrossEntropy(logits, targets));
+                  optim::ZeroGrad({{"logits", logits}});
+                };
+              });
+  report->Add("embedding backward bf16 [32768 of 50304, 768]", Bytes(2 * elements), [=] {
+    const Tensor table = RequireGrad(Normal({vocab, n}, DType::kBFloat16, 1));
+    const Tensor y = Embedding(table, Ids({rows}, vocab, 2));
+    const Tensor seed = Normal({rows, n}, DType::kBFloat16, 3);
+    return [=] { Backward({y}, {seed}, {.retain_graph = true}); };
+  });
+  report->Add("adamw bf16 with masters, 124M", Bytes(124e6 * (2 + 4 + 3 * 8)), [] {
+    std::vector<optim::Parameter> parameters;
+    for (int i = 0; i < 12; ++i) {
+      const Tensor leaf = RequireGrad(Zeros({10333333}, DType::kBFloat16, kGpu), DType::kFloat32);
+      SetGrad(leaf, Full({10333333}, 0.01, DType::kFloat32, kGpu));
+      parameters.push_back({Concat("p", i), leaf});
+    }
+    auto optimizer = std::make_shared<optim::AdamW>(
+        std::vector<optim::ParameterGroup>{{.parameters = parameters}});
+    return [optimizer] { optimizer->Step(); };
+  });
+}
+
+std::vector<optim::Parameter> ParametersOf(models::Model& model) {
+  std::vector<optim::Parameter> parameters;
+  for (nn::Parameter* p : model.Parameters()) {
+    if (p->tied_to == nullptr) parameters.push_back({p->name, p->tensor});
+  }
+  for (nn::Parameter* p : model.Parameters()) {
+    for (optim::Parameter& q : parameters) {
+      if (p->tied_to != nullptr && q.name == p->tied_to->name) q.tied.push_back(p->tensor);
+    }
+  }
+  return parameters;
+}
+
+// One whole optimizer step in bfloat16 with float32 masters, dropout off.
+void AddSteps(Report* report) {
+  struct Size {
+    const char* preset;
+    int64_t batch;
+  };
+  for (const Size& s : {Size{"gpt2", 32}, Size{"gpt2-xl", 8}}) {
+    report->Add(
+        Concat("training step ", s.preset, " bf16 ", s.batch, "x1024"),
+        Tokens(static_cast<double>(s.batch) * 1024),
+        [&] {
+          nlohmann::json config = models::FindPreset(s.preset)->config;
+          for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) config[key] = 0.0;
+          auto built =
+              models::BuildModel(config, {.dtype = DType::kBFloat16, .device = kGpu, .seed = 1});
+          TESSERA_CHECK(built.ok(), "benchmark", Message(built.status()));
+          std::shared_ptr<models::Model> model = *std::move(built);
+          const std::vector<optim::Parameter> parameters = ParametersOf(*model);
+          auto optimizer =
+              std::make_shared<optim::AdamW>(optim::SplitByDecay(parameters, {.weight_decay = 0.1}),
+                                             optim::AdamOptions{.lr = 1e-4});
+          const Tensor ids = Ids({s.batch, 1024}, 50257, 1);
+          return [=] {
+            models::RunOptions options;
+            options.keep_logits = false;
+            const Tensor loss =
+                model->Run({{"input_ids", ids}, {"labels", ids}}, options).at("loss");
+            Backward(loss);
+            const optim::ClipResult clipped = optim::ClipGradNorm(parameters, {.max_norm = 1.0});
+            optimizer->Step({.clip_factor = clipped.factor});
+            optimizer->ZeroGrad();
+          };
+        },
+        /*runs=*/10);
+  }
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "error: usage: gpu_benchmark <out.json> [part of a name]\n");
+    return 2;
+  }
+  const absl::Status status = CheckDeviceAvailable(kGpu);
+  if (!status.ok()) {
+    std::fprintf(stderr, "error: %s\n", Message(status).c_str());
+    return 1;
+  }
+  Report report(argc > 2 ? argv[2] : "");
+  AddProducts(&report);
+  AddAttention(&report);
+  AddMemoryBound(&report);
+  AddSteps(&report);
+  const cuda::DeviceProperties gpu = cuda::Properties(0);
+  const nlohmann::json all = {{"device", gpu.name}, {"cases", report.rows()}};
+  const absl::Status written = WriteFileAtomically(argv[1], all.dump(1) + "\n");
+  if (!written.ok()) {
+    std::fprintf(stderr, "error: %s\n", Message(written).c_str());
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) { return tessera::Main(argc, argv); }

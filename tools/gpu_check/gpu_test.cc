@@ -1,0 +1,441 @@
+// What only a GPU can show, beside the operations' own tests (which run there through CheckOp):
+// copies, bits that must be the CPU's, attention on tensor cores, optimizers, a model's step.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/autograd.h"
+#include "core/allocator.h"
+#include "core/cuda/allocator.h"
+#include "core/cuda/pinned.h"
+#include "core/cuda/stream.h"
+#include "core/random.h"
+#include "models/gpt/gpt.h"
+#include "ops/attention/attention.h"
+#include "ops/dropout/dropout.h"
+#include "ops/index/index.h"
+#include "ops/matmul/matmul.h"
+#include "ops/reduction/sum.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+#include "optim/adam.h"
+#include "optim/clip.h"
+#include "optim/grad_scaler.h"
+#include "optim/parameter_groups.h"
+#include "optim/sgd.h"
+
+namespace tessera {
+namespace {
+
+const Device kGpu = Device::Cuda(0);
+
+constexpr DType kAllDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
+                                DType::kInt64,   DType::kInt32,    DType::kUInt8,   DType::kBool};
+
+Tensor Random(const Shape& shape, uint64_t seed, DType dtype = DType::kFloat32, double scale = 1) {
+  return CastCopy(RandomTensor(shape, seed, scale), dtype);
+}
+
+// The same elements, bit for bit.
+void ExpectSame(const Tensor& actual, const Tensor& expected, const std::string& what) {
+  ASSERT_EQ(actual.shape(), expected.shape()) << what;
+  ASSERT_EQ(actual.dtype(), expected.dtype()) << what;
+  const Tensor a = CopyTo(actual, Device::Cpu());
+  const Tensor b = expected.ContiguousCopy();
+  const auto* x = static_cast<const char*>(a.raw_data());
+  const auto* y = static_cast<const char*>(b.raw_data());
+  const auto size = static_cast<int64_t>(DTypeSize(a.dtype()));
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    ASSERT_TRUE(std::equal(x + i * size, x + (i + 1) * size, y + i * size))
+        << what << ": element " << i << " of " << expected << ": "
+        << a.ToVector<double>()[static_cast<size_t>(i)] << ", expected "
+        << b.ToVector<double>()[static_cast<size_t>(i)];
+  }
+}
+
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const absl::Status status = CheckDeviceAvailable(kGpu);
+    if (!status.ok()) GTEST_SKIP() << Message(status);
+  }
+};
+
+TEST_F(GpuTest, CopiesCastLikeTheCpu) {
+  for (const Shape& shape : {Shape{7, 5, 3}, Shape{4, 8}, Shape{1}, Shape{}, Shape{33, 64}}) {
+    const Tensor values = RandomTensor(shape, 1, 40.0);
+    for (const DType from : kAllDTypes) {
+      // Negative numbers have no unsigned value.
+      Tensor source = values;
+      if (from == DType::kUInt8) {
+        source = Empty(shape, DType::kFloat64);
+        for (int64_t i = 0; i < source.numel(); ++i) source.data<double>()[i] = i % 250;
+      }
+      source = CastCopy(source, from);
+      for (const DType to : kAllDTypes) {
+        if (to == DType::kUInt8 && from != DType::kUInt8) continue;
+        const Tensor expected = CastCopy(source, to);
+        const std::string what = Concat(from, " to ", to, " ", shape);
+        ExpectSame(CastCopy(CopyTo(source, kGpu), to), expected, what);
+        ExpectSame(CastCopy(WithGaps(CopyTo(source, kGpu)), to), expected, what + " strided");
+        const Tensor mixed = Empty(shape, to, kGpu);  // host to GPU with a cast
+        CopyInto(mixed, source);
+        ExpectSame(mixed, expected, what + " from the host");
+        const Tensor host = WithGaps(Zeros(shape, to));
+        CopyInto(host, CopyTo(source, kGpu));
+        ExpectSame(host.ContiguousCopy(), expected, what + " to the host");
+      }
+    }
+  }
+}
+
+TEST_F(GpuTest, FillAndAddInto) {
+  for (const DType dtype : kAllDTypes) {
+    for (const double value : {0.0, 1.0, 3.0}) {
+      ExpectSame(Full({5, 7}, value, dtype, kGpu), Full({5, 7}, value, dtype), "fill");
+    }
+  }
+  for (const DType to : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    for (const DType from : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      for (const Shape& shape : {Shape{64, 32}, Shape{9, 5}}) {
+        const Tensor a = Random(shape, 1, to);
+        const Tensor b = Random(shape, 2, from);
+        const Tensor on_gpu = CopyTo(a, kGpu);
+        AddInto(on_gpu, CopyTo(b, kGpu));
+        const Tensor expected = CastCopy(a, to);
+        AddInto(expected, b);
+        ExpectSame(on_gpu, expected, "add_into");
+      }
+    }
+  }
+}
+
+TEST_F(GpuTest, PinnedCopiesAndStreams) {
+  const Tensor source = cuda::EmptyPinned({1 << 20}, DType::kFloat32);
+  Fill(source, 3.0);
+  const cuda::Stream stream;
+  const cuda::Event copied;
+  const Tensor target = Zeros({1 << 20}, DType::kFloat32, kGpu);
+  cuda::SynchronizeCurrent("test");
+  {
+    const cuda::StreamScope scope(stream.get());
+    cuda::CopyAsync(target, source);
+    copied.Record(stream.get());
+  }
+  copied.Block(cuda::CurrentStream());
+  EXPECT_EQ(Sum(target).Item(), 3.0 * (1 << 20));
+  EXPECT_THROW(cuda::CopyAsync(target, Zeros({1 << 20})), Error);
+}
+
+TEST_F(GpuTest, CountsTheBytesThatMetaCounts) {
+  Allocator& gpu = Allocator::For(kGpu);
+  Allocator& meta = Allocator::For(Device::Meta(DeviceType::kCuda));
+  const int64_t gpu_before = gpu.stats().current_bytes;
+  const int64_t meta_before = meta.stats().current_bytes;
+  std::vector<Tensor> kept;
+  for (const int64_t n : {1, 100, 5000, 123457, 3000001}) {
+    kept.push_back(Empty({n}, DType::kFloat32, kGpu));
+    kept.push_back(Empty({n}, DType::kFloat32, Device::Meta(DeviceType::kCuda)));
+  }
+  EXPECT_EQ(gpu.stats().current_bytes - gpu_before, meta.stats().current_bytes - meta_before);
+}
+
+TEST_F(GpuTest, OutOfMemoryIsOneLineAndLeavesTheDeviceUsable) {
+  try {
+    Empty({int64_t{1} << 46}, DType::kFloat32, kGpu);
+    FAIL() << "256 TiB";
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("asked for 256.0 TiB"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(Sum(Full({1000}, 1.0, DType::kFloat32, kGpu)).Item(), 1000.0);
+  EXPECT_FALSE(CheckDeviceAvailable(Device::Cuda(63)).ok());
+}
+
+TEST_F(GpuTest, DropoutHasTheBitsOfTheCpu) {
+  const RandomKey key = NoiseKey(7, "drop", 3, 1);
+  for (const Shape& shape : {Shape{64, 128}, Shape{3, 5, 7}, Shape{8, 6}}) {
+    const Tensor x = Random(shape, 1);
+    Shape global = shape;
+    Shape begin = shape;
+    for (int d = 0; d < shape.ndim(); ++d) {
+      global[d] = shape[d] + 4;
+      begin[d] = d;
+    }
+    for (const bool sharded : {false, true}) {
+      DropoutOptions options{.p = 0.3, .key = key};
+      if (sharded) {
+        options.global_shape = global;
+        options.begin = begin;
+      }
+      ExpectSame(Dropout(CopyTo(x, kGpu), options), Dropout(x, options), "dropout");
+    }
+  }
+}
+
+TEST_F(GpuTest, EmbeddingGradientIsTheCpusAndRepeats) {
+  const Tensor table = Random({50, 96}, 1);
+  const Tensor ids = RandomIndices({40, 50}, 50, 2);
+  const Tensor seed = Random({40, 50, 96}, 3);
+  const auto gradient = [&](Device device) {
+    const Tensor leaf = RequireGrad(CopyTo(table, device));
+    const Tensor y = Embedding(leaf, CopyTo(ids, device), {.padding_idx = 7});
+    Backward({y}, {CopyTo(seed, device)});
+    return CopyTo(Grad(leaf), Device::Cpu());
+  };
+  const Tensor expected = gradient(Device::Cpu());
+  ExpectSame(gradient(kGpu), expected, "embedding gradient");
+  ExpectSame(gradient(kGpu), expected, "embedding gradient again");
+}
+
+TEST_F(GpuTest, LongSums) {
+  for (const Shape& shape :
+       {Shape{3, 70000}, Shape{70000, 3}, Shape{5000, 260}, Shape{2, 900, 36}}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      const Tensor x = Random(shape, 4, dtype);
+      for (int dim = 0; dim < shape.ndim(); ++dim) {
+        ExpectClose(Sum(CopyTo(x, kGpu), {dim}), Sum(CastCopy(x, DType::kFloat64), {dim}),
+                    8 * Epsilon(dtype) * std::sqrt(static_cast<double>(shape[dim])),
+                    Concat("sum of ", x, " along ", dim), 1);
+      }
+    }
+  }
+}
+
+struct AttentionCase {
+  Shape q;
+  Shape k;
+  AttentionOptions options;
+  bool bias = false;
+  bool documents = false;
+  bool padding = false;
+};
+
+std::vector<Tensor> AttentionGradients(const AttentionCase& c, DType dtype, Device device) {
+  // Half-precision inputs, so that both sides compute from the same numbers.
+  const auto leaf = [&](const Shape& shape, uint64_t seed) {
+    return RequireGrad(CopyTo(CastCopy(Random(shape, seed, DType::kBFloat16, 0.8), dtype), device));
+  };
+  const Tensor q = leaf(c.q, 1);
+  const Tensor k = leaf(c.k, 2);
+  const Tensor v = leaf(c.k, 3);
+  AttentionOptions options = c.options;
+  Tensor bias;
+  if (c.bias) {
+    bias = leaf({1, c.q[1], c.q[2], c.k[2]}, 4);
+    options.bias = bias;
+  }
+  const auto int32 = [&](const Shape& shape, int64_t high, uint64_t seed) {
+    return CopyTo(CastCopy(RandomIndices(shape, high, seed), DType::kInt32), device);
+  };
+  if (c.documents) {
+    options.query_document = int32({c.q[0], c.q[2]}, 3, 5);
+    options.key_document = int32({c.k[0], c.k[2]}, 3, 6);
+  }
+  if (c.padding) {
+    options.key_padding =
+        CopyTo(CastCopy(RandomIndices({c.k[0], c.k[2]}, 2, 7), DType::kBool), device);
+    options.key_length = int32({c.q[0]}, c.k[2] + 1, 8);
+  }
+  const Tensor o = Attention(q, k, v, options).output;
+  Backward({o}, {CopyTo(CastCopy(Random(o.shape(), 9, DType::kBFloat16), dtype), device)});
+  std::vector<Tensor> results = {o, Grad(q), Grad(k), Grad(v)};
+  if (c.bias) results.push_back(Grad(bias));
+  return results;
+}
+
+TEST_F(GpuTest, AttentionOnTensorCoresAgainstFloat64) {
+  const RandomKey key = NoiseKey(5, "attention", 1, 0);
+  const std::vector<AttentionCase> cases = {
+      {{1, 1, 1, 64}, {1, 1, 1, 64}, {}},
+      {{2, 3, 64, 64}, {2, 3, 64, 64}, {.causal = true}},
+      {{1, 2, 65, 64}, {1, 2, 65, 64}, {.causal = true}},
+      {{1, 2, 130, 128}, {1, 2, 130, 128}, {.causal = true}},
+      {{2, 4, 100, 80}, {2, 2, 77, 80}, {}},
+      {{1, 4, 33, 96}, {1, 1, 190, 96}, {.causal = true, .query_offset = 157}},
+      {{2, 2, 40, 16}, {2, 2, 70, 16}, {.scale = 0.2}, true},
+      {{2, 2, 70, 64}, {2, 2, 70, 64}, {.causal = true}, false, true, true},
+      {{2, 2, 90, 64}, {2, 2, 66, 64}, {.dropout_p = 0.3, .dropout_key = key}},
+      {{1, 2, 70, 128},
+       {1, 2, 67, 128},
+       {.causal = true, .dropout_p = 0.3, .dropout_key = key, .head_begin = 3, .heads_total = 7}},
+      {{1, 2, 20, 256}, {1, 2, 30, 256}, {}},
+      {{1, 2, 20, 36}, {1, 2, 30, 36}, {.causal = true}},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const AttentionCase& c = cases[i];
+    const std::vector<Tensor> exact = AttentionGradients(c, DType::kFloat64, Device::Cpu());
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      const std::vector<Tensor> actual = AttentionGradients(c, dtype, kGpu);
+      const std::vector<Tensor> again = AttentionGradients(c, dtype, kGpu);
+      for (size_t r = 0; r < exact.size(); ++r) {
+        const std::string what = Concat("case ", i, " ", dtype, " result ", r);
+        ExpectClose(actual[r], exact[r], dtype == DType::kFloat32 ? 2e-5 : 16 * Epsilon(dtype),
+                    what, 1);
+        ExpectSame(actual[r], CopyTo(again[r], Device::Cpu()), what + " again");
+      }
+    }
+  }
+}
+
+TEST_F(GpuTest, ProductsOfEveryLayout) {
+  struct Case {
+    Shape a, b;
+    bool a_transposed, b_transposed;
+  };
+  const std::vector<Case> cases = {
+      {{64, 128}, {128, 96}, false, false},
+      {{64, 128}, {96, 128}, false, true},
+      {{128, 64}, {128, 96}, true, false},
+      {{128, 64}, {96, 128}, true, true},
+      {{1, 7}, {7, 5}, false, false},
+      {{33, 1}, {1, 17}, false, false},
+      {{5, 3, 33, 20}, {20, 9}, false, false},
+      {{4, 17, 31}, {4, 31, 8}, false, false},
+      {{2, 3, 8, 16}, {1, 3, 16, 24}, false, false},
+      {{3, 8}, {8, 50257}, false, false},
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const auto product = [&](Device device, DType as) {
+        const Tensor a = CopyTo(CastCopy(Random(cases[i].a, 1, dtype), as), device);
+        const Tensor b = CopyTo(CastCopy(Random(cases[i].b, 2, dtype), as), device);
+        return Matmul(cases[i].a_transposed ? Transpose(a, -1, -2) : a,
+                      cases[i].b_transposed ? Transpose(b, -1, -2) : b);
+      };
+      ExpectClose(product(kGpu, dtype), product(Device::Cpu(), DType::kFloat64),
+                  8 * Epsilon(dtype) * 12, Concat("product ", i, " ", dtype), 1);
+    }
+  }
+}
+
+// float32 weights after the same steps are the CPU's within a rounding per step.
+template <typename MakeOptimizer>
+void CheckOptimizer(DType dtype, DType grad_dtype, MakeOptimizer make, const char* name) {
+  const auto train = [&](Device device) {
+    std::vector<optim::ParameterGroup> groups(2);
+    std::vector<Tensor> leaves;
+    const Shape shapes[] = {{3}, {17, 5}, {64, 300}, {1}, {40000}};
+    for (size_t i = 0; i < 5; ++i) {
+      const Tensor leaf = RequireGrad(CopyTo(Random(shapes[i], i, dtype), device), grad_dtype);
+      leaves.push_back(leaf);
+      groups[i % 2].parameters.push_back({Concat("p", i), leaf});
+    }
+    groups[1].weight_decay = 0.1;
+    groups[1].lr_scale = 0.5;
+    auto optimizer = make(groups);
+    for (int step = 0; step < 3; ++step) {
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        SetGrad(leaves[i], CopyTo(Random(shapes[i], 100 * step + i, grad_dtype), device));
+      }
+      const optim::ClipResult clipped =
+          optim::ClipGradNorm(optimizer.parameters(), {.max_norm = 1.0});
+      optimizer.Step({.clip_factor = clipped.factor});
+    }
+    std::vector<Tensor> results;
+    for (const Tensor& leaf : leaves) results.push_back(CopyTo(leaf.Detach(), Device::Cpu()));
+    optimizer.VisitState([&](const std::string&, const std::string&, const Tensor& state) {
+      results.push_back(CopyTo(state, Device::Cpu()));
+    });
+    return results;
+  };
+  const std::vector<Tensor> expected = train(Device::Cpu());
+  const std::vector<Tensor> actual = train(kGpu);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double tolerance = IsHalf(actual[i].dtype()) ? Epsilon(dtype) : 1e-6;
+    ExpectClose(actual[i], expected[i], tolerance, Concat(name, " ", dtype, " tensor ", i));
+  }
+}
+
+TEST_F(GpuTest, OptimizersStepLikeTheCpu) {
+  const std::pair<DType, DType> dtypes[] = {{DType::kFloat32, DType::kFloat32},
+                                            {DType::kBFloat16, DType::kFloat32},
+                                            {DType::kBFloat16, DType::kBFloat16},
+                                            {DType::kFloat16, DType::kFloat32},
+                                            {DType::kFloat64, DType::kFloat64}};
+  for (const auto& [dtype, grad_dtype] : dtypes) {
+    CheckOptimizer(
+        dtype, grad_dtype, [](const auto& groups) { return optim::AdamW(groups, {.lr = 0.01}); },
+        "adamw");
+    CheckOptimizer(
+        dtype, grad_dtype, [](const auto& groups) { return optim::Adam(groups, {.lr = 0.01}); },
+        "adam");
+    CheckOptimizer(
+        dtype, grad_dtype,
+        [](const auto& groups) {
+          return optim::Sgd(groups, {.lr = 0.01, .momentum = 0.9, .nesterov = true});
+        },
+        "sgd");
+  }
+}
+
+TEST_F(GpuTest, AnOverflowSkipsTheStepAndLowersTheScale) {
+  const Tensor leaf = RequireGrad(CopyTo(Random({100}, 1, DType::kFloat16), kGpu));
+  const std::vector<float> before = leaf.ToVector<float>();
+  optim::AdamW optimizer({{.parameters = {{"p", leaf}}}}, {.lr = 0.1});
+  optim::GradScaler scaler({.initial_scale = 1024, .hysteresis = 1}, kGpu);
+  const Tensor grad = Full({100}, 1.0, DType::kFloat32, kGpu);
+  Fill(Slice(grad, 0, 57, 1), INFINITY);
+  SetGrad(leaf, grad);
+  scaler.CheckFinite(optimizer.parameters());
+  EXPECT_EQ(scaler.found_inf().Item(), 1.0);
+  optimizer.Step(scaler.Inputs());
+  scaler.Update();
+  EXPECT_EQ(leaf.ToVector<float>(), before);
+  EXPECT_EQ(scaler.scale().Item(), 512.0);
+  EXPECT_EQ(scaler.found_inf().Item(), 0.0);
+  SetGrad(leaf, Full({100}, 1.0, DType::kFloat32, kGpu));
+  scaler.CheckFinite(optimizer.parameters());
+  optimizer.Step(scaler.Inputs());
+  EXPECT_NE(leaf.ToVector<float>(), before);
+}
+
+// Losses of a few AdamW steps of a small GPT with dropout.
+std::vector<double> Losses(DType dtype, Device device) {
+  const nlohmann::json config = {{"model_type", "gpt2"}, {"vocab_size", 300}, {"n_positions", 96},
+                                 {"n_embd", 128},        {"n_layer", 3},      {"n_head", 2},
+                                 {"resid_pdrop", 0.1},   {"embd_pdrop", 0.1}, {"attn_pdrop", 0.1}};
+  auto model = models::BuildModel(config, {.dtype = dtype, .device = device, .seed = 3});
+  EXPECT_TRUE(model.ok()) << Message(model.status());
+  std::vector<optim::Parameter> parameters;
+  for (nn::Parameter* p : (*model)->Parameters()) {
+    if (p->tied_to == nullptr) parameters.push_back({p->name, p->tensor});
+  }
+  for (nn::Parameter* p : (*model)->Parameters()) {
+    for (optim::Parameter& q : parameters) {
+      if (p->tied_to != nullptr && q.name == p->tied_to->name) q.tied.push_back(p->tensor);
+    }
+  }
+  optim::AdamW optimizer(optim::SplitByDecay(parameters, {.weight_decay = 0.1}), {.lr = 1e-3});
+  const Tensor ids = CopyTo(RandomIndices({4, 96}, 300, 1), device);
+  std::vector<double> losses;
+  for (uint64_t step = 1; step <= 5; ++step) {
+    const models::Bundle out = (*model)->Run({{"input_ids", ids}, {"labels", ids}},
+                                             {.context = {.seed = 9, .step = step}});
+    Backward(out.at("loss"));
+    const optim::ClipResult clipped = optim::ClipGradNorm(parameters, {.max_norm = 1.0});
+    optimizer.Step({.clip_factor = clipped.factor});
+    optimizer.ZeroGrad();
+    losses.push_back(out.at("loss").Item());
+  }
+  return losses;
+}
+
+TEST_F(GpuTest, AModelTrainsLikeOnTheCpu) {
+  const std::vector<double> expected = Losses(DType::kFloat32, Device::Cpu());
+  const std::vector<double> actual = Losses(DType::kFloat32, kGpu);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], 2e-4) << "step " << i + 1;
+  }
+  EXPECT_LT(expected.back(), expected.front());
+  const std::vector<double> half = Losses(DType::kBFloat16, kGpu);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(half[i], expected[i], 0.05) << "bfloat16 step " << i + 1;
+  }
+  EXPECT_EQ(Losses(DType::kBFloat16, kGpu), half);  // deterministic
+}
+
+}  // namespace
+}  // namespace tessera
