@@ -7,8 +7,11 @@
 // Prints "start" before the model is built, then, for every number N read from standard input,
 // takes N steps (forward, backward, clipping, AdamW, as train/trainer.cc) and prints one line of
 // JSON: "seconds" of each step, "loss" of the last one, "peak_bytes" and "current_bytes" as the
-// allocator counts them and the "allocations" of the last step. Under mpirun the ranks train data
-// parallel, each on a batch of its own; rank 0 reads and prints.
+// allocator counts them, the "allocations" of the last step, and by how much the process's resident
+// memory has grown ("growth_bytes"). Under mpirun the ranks train data parallel, or with --zero by
+// ZeRO's stages, each on a batch of its own; rank 0 reads and prints.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,6 +27,8 @@
 #include "core/thread_pool.h"
 #include "dist/comm/world.h"
 #include "dist/ddp/gradient_reducer.h"
+#include "dist/zero/zero_engine.h"
+#include "dist/zero/zero_init.h"
 #include "models/model.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam.h"
@@ -43,6 +48,7 @@ struct Flags {
   int threads = 2;
   double bucket_cap_mb = 25;
   bool overlap = true;
+  int zero = 0;
   bool print_config = false;
 };
 
@@ -95,9 +101,21 @@ class Steps {
       : model_(model),
         world_(world),
         parameters_(train::OptimizedParameters(model)),
-        optimizer_(optim::SplitByDecay(parameters_, {.weight_decay = 0.1}), {.lr = 1e-4}),
         inputs_(RandomInputs(model, flags)),
         targets_(CountTargets(inputs_)) {
+    const auto make = [](std::vector<optim::ParameterGroup> groups) {
+      return std::make_unique<optim::AdamW>(std::move(groups), optim::AdamOptions{.lr = 1e-4});
+    };
+    std::vector<optim::ParameterGroup> groups =
+        optim::SplitByDecay(parameters_, {.weight_decay = 0.1});
+    if (flags.zero > 0) {
+      dist::ZeroOptions options{.stage = flags.zero, .bucket_cap_mb = flags.bucket_cap_mb};
+      options.overlap = flags.overlap;
+      zero_ = std::make_unique<dist::ZeroEngine>(std::vector<nn::Module*>{&model},
+                                                 std::move(groups), make, world, options);
+      return;
+    }
+    optimizer_ = make(std::move(groups));
     if (world->size() == 1) return;
     std::vector<dist::ReducedLeaf> leaves;
     for (const optim::Parameter& p : parameters_) {
@@ -116,13 +134,20 @@ class Steps {
     options.keep_logits = false;
     if (reducer_ != nullptr) reducer_->BeginStep(1);
     if (reducer_ != nullptr) reducer_->BeginMicroBatch(0);
+    if (zero_ != nullptr) zero_->BeginStep(1);
+    if (zero_ != nullptr) zero_->BeginMicroBatch(0);
     const Tensor loss = model_.Run(inputs_, options).at("loss");
     const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_ * world_->size()));
     Backward(mean);
+    if (zero_ != nullptr) {
+      zero_->Finish();
+      zero_->Step({.clip_factor = zero_->Clip({.max_norm = 1.0}).factor});
+      return mean.Item();
+    }
     if (reducer_ != nullptr) reducer_->Finish();
     const optim::ClipResult clipped = optim::ClipGradNorm(parameters_, {.max_norm = 1.0});
-    optimizer_.Step({.clip_factor = clipped.factor});
-    optimizer_.ZeroGrad();
+    optimizer_->Step({.clip_factor = clipped.factor});
+    optimizer_->ZeroGrad();
     return mean.Item();
   }
 
@@ -130,7 +155,8 @@ class Steps {
   models::Model& model_;
   const dist::Group world_;
   std::vector<optim::Parameter> parameters_;
-  optim::AdamW optimizer_;
+  std::unique_ptr<optim::AdamW> optimizer_;
+  std::unique_ptr<dist::ZeroEngine> zero_;
   models::Bundle inputs_;
   int64_t targets_;
   std::unique_ptr<dist::GradientReducer> reducer_;
@@ -146,7 +172,13 @@ int64_t NextTurn(const dist::Group& world) {
   return count.data<int64_t>()[0];
 }
 
-void Serve(Steps& steps, const dist::Group& world) {
+int64_t GreatestResidentBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+void Serve(Steps& steps, const dist::Group& world, int64_t bytes_at_start) {
   Allocator& allocator = Allocator::For(Device::Cpu());
   while (const int64_t count = NextTurn(world)) {
     std::string seconds;
@@ -163,8 +195,9 @@ void Serve(Steps& steps, const dist::Group& world) {
     const AllocatorStats stats = allocator.stats();
     std::printf(
         "{\"seconds\": [%s], \"loss\": %.6f, \"peak_bytes\": %ld, \"current_bytes\": %ld, "
-        "\"allocations\": %ld}\n",
-        seconds.c_str(), loss, stats.peak_bytes, stats.current_bytes, stats.allocations - before);
+        "\"allocations\": %ld, \"growth_bytes\": %ld}\n",
+        seconds.c_str(), loss, stats.peak_bytes, stats.current_bytes, stats.allocations - before,
+        GreatestResidentBytes() - bytes_at_start);
     std::fflush(stdout);
   }
 }
@@ -180,6 +213,7 @@ int Run(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads")->check(CLI::PositiveNumber);
   app.add_option("--bucket-cap-mb", flags.bucket_cap_mb, "megabytes of gradients per message");
   app.add_option("--overlap", flags.overlap, "send while the backward pass runs");
+  app.add_option("--zero", flags.zero, "ZeRO's stage")->check(CLI::Range(0, 3));
   app.add_flag("--print-config", flags.print_config, "print the preset's config.json, and end");
   CLI11_PARSE(app, argc, argv);
 
@@ -202,7 +236,11 @@ int Run(int argc, char** argv) {
   SetNumThreads(flags.threads);
   if (world->rank == 0) std::printf("start\n");
   std::fflush(stdout);
-  auto model = models::BuildModel(preset->config, {.dtype = *dtype, .seed = 1});
+  const int64_t bytes_at_start = GreatestResidentBytes();
+  nn::BuildContext build{.dtype = *dtype, .seed = 1};
+  const dist::ZeroInitContext sharded(world->communicator, {});
+  if (flags.zero == 3) build.on_parameter = sharded.on_parameter();
+  auto model = models::BuildModel(preset->config, build);
   if (!model.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(model.status()).c_str());
     return 1;
@@ -210,7 +248,7 @@ int Run(int argc, char** argv) {
   (*model)->SetDropout(flags.dropout);
   (*model)->Train();
   Steps steps(**model, flags, world->communicator);
-  Serve(steps, world->communicator);
+  Serve(steps, world->communicator, bytes_at_start);
   return 0;
 }
 

@@ -18,6 +18,8 @@ autocast with float32 weights there, bfloat16 weights with float32 masters here.
 
 With --ranks N both train on N ranks of this machine, each with a batch of its own and --threads
 threads: Tessera under mpirun, PyTorch as DistributedDataParallel over gloo with bucket views.
+With --zero N Tessera shares out its state by ZeRO's stage N, and the peer is FullyShardedDataParallel:
+SHARD_GRAD_OP for stage 2, FULL_SHARD for stage 3, a unit per block, parameters kept by their own names.
 --alone leaves PyTorch out and compares N ranks with one rank of N times the threads and the batch.
 """
 
@@ -96,6 +98,20 @@ def build_peer(config, options):
     return model, {"input_ids": ids(options.tokens), "labels": labels}
 
 
+def fully_sharded(model, options):
+    """FSDP with a unit for each member of the model's lists of blocks, on the CPU."""
+    import torch
+    from torch.distributed import fsdp
+
+    blocks = [child for module in model.modules() if isinstance(module, torch.nn.ModuleList)
+              for child in module]
+    return fsdp.FullyShardedDataParallel(
+        model, device_id=torch.device("cpu"), use_orig_params=True,
+        auto_wrap_policy=fsdp.wrap.CustomPolicy(lambda module: module in blocks),
+        sharding_strategy=(fsdp.ShardingStrategy.SHARD_GRAD_OP if options.zero == 2
+                           else fsdp.ShardingStrategy.FULL_SHARD))
+
+
 def run_torch(options):
     """The worker: the same protocol as bench/train_step.cc."""
     import torch
@@ -111,7 +127,8 @@ def run_torch(options):
     model, inputs = build_peer(config, options)
     model.train()
     if options.ranks > 1:
-        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        model = fully_sharded(model, options) if options.zero > 1 else (
+            torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True))
     decay = [p for p in model.parameters() if p.ndim >= 2]
     plain = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
@@ -124,7 +141,10 @@ def run_torch(options):
             with torch.autocast("cpu", torch.bfloat16, enabled=half):
                 loss = model(**inputs).loss
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if options.zero > 1:
+                model.clip_grad_norm_(1.0)
+            else:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=options.ranks == 1)
             loss = loss.item()
@@ -156,7 +176,8 @@ class Peer:
             self.seconds += self.report["seconds"]
 
     def close(self):
-        self.growth = self.memory("VmHWM") - self.rss_before
+        # Under mpirun the process started is not a rank; ranks of ours tell.
+        self.growth = self.report.get("growth_bytes", self.memory("VmHWM") - self.rss_before)
         self.process.stdin.close()
         self.process.wait()
 
@@ -174,6 +195,7 @@ def main():
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--ranks", type=int, default=1, help="data-parallel ranks")
+    parser.add_argument("--zero", type=int, default=0, choices=[0, 2, 3], help="ZeRO's stage")
     parser.add_argument("--alone", action="store_true", help="against one rank instead of PyTorch")
     parser.add_argument("--adamw", default="fused", choices=["fused", "foreach"])
     parser.add_argument("--activation", default="gelu_pytorch_tanh", help="of the PyTorch model")
@@ -191,7 +213,7 @@ def main():
 
     mpirun = ["mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
               "-n", str(options.ranks)] if options.ranks > 1 else []
-    peers = [Peer("tessera", mpirun + [options.tessera] + shared())]
+    peers = [Peer("tessera", mpirun + [options.tessera, f"--zero={options.zero}"] + shared())]
     if options.alone:
         peers.append(Peer("one rank", [options.tessera] + shared(
             batch=options.batch * options.ranks, threads=options.threads * options.ranks)))
@@ -199,7 +221,7 @@ def main():
         peers.append(
             Peer("pytorch", [sys.executable, os.path.abspath(__file__), "--worker"] + shared() +
                  [f"--tessera={options.tessera}", f"--adamw={options.adamw}", f"--activation={options.activation}",
-                  f"--ranks={options.ranks}"]))
+                  f"--ranks={options.ranks}", f"--zero={options.zero}"]))
     for peer in peers:
         peer.steps(options.warmup, keep=False)
     for _ in range(options.rounds):
@@ -216,7 +238,7 @@ def main():
         median = statistics.median(peer.seconds)
         print(f"{peer.name}: median {median:.3f} s, min {min(peer.seconds):.3f} s, "
               f"{tokens / median:.0f} tokens/s (best {tokens / min(peer.seconds):.0f}); resident "
-              f"memory (of the process started) grew by {peer.growth / 1e6:.0f} MB"
+              f"memory of rank 0 grew by {peer.growth / 1e6:.0f} MB"
               + (f"; allocator's peak {peer.report['peak_bytes'] / 1e6:.0f} MB"
                  if "peak_bytes" in peer.report else ""))
     ours, theirs = peers

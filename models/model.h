@@ -82,7 +82,7 @@ class Model : public nn::Module {
   // One of this model's blocks. The result holds what later blocks need.
   virtual Bundle RunBlock(int block, Bundle in, const RunOptions& options) = 0;
   // All blocks that this model has, in order.
-  Bundle Run(const Bundle& inputs, const RunOptions& options);
+  virtual Bundle Run(const Bundle& inputs, const RunOptions& options);
 
   // The configuration as in Hugging Face's config.json, unknown keys included.
   virtual const nlohmann::json& config() const = 0;
@@ -105,13 +105,14 @@ class Model : public nn::Module {
     return std::nullopt;
   }
   // What the decoder reads of a source: `Run` then takes it with `decoder_input_ids`, in place of
-  // `input_ids`. Throws Error for models without encoder.
+  // `input_ids`. A model with some of the blocks does its part of that: those of the encoder's that
+  // it has. Throws Error for models without encoder.
   virtual Bundle Encode(Bundle in, const RunOptions& options);
   // Sets every dropout probability of the model.
   virtual void SetDropout(double p);
 
   // Recompute each block's activations in the backward pass (autograd/recompute.h).
-  void set_checkpoint_activations(bool value) { checkpoint_activations_ = value; }
+  virtual void set_checkpoint_activations(bool value) { checkpoint_activations_ = value; }
   bool checkpoint_activations() const { return checkpoint_activations_; }
 
   // The blocks [first, second) that this model has.

@@ -140,6 +140,7 @@ absl::Status LoadMatching(Model& model, const std::string& folder,
     TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
     const Tensor& mine = match.parameter->tensor;
     CopyGlobalToLocal(match.parameter->placement, CopyTo(whole, mine.device()), mine.Detach());
+    if (model.build().on_loaded) model.build().on_loaded(*match.parameter);
   }
   return absl::OkStatus();
 }
@@ -175,8 +176,9 @@ absl::StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model,
   std::vector<nn::Parameter*> fresh;
   TESSERA_RETURN_IF_ERROR(LoadMatching(model, folder, &fresh));
   std::vector<std::string> names;
-  for (const nn::Parameter* parameter : fresh) {
+  for (nn::Parameter* parameter : fresh) {
     nn::InitialiseParameter(*parameter, model.build().seed);
+    if (model.build().on_loaded) model.build().on_loaded(*parameter);
     names.push_back(parameter->name);
   }
   return names;
@@ -210,6 +212,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_pr
   nn::BuildContext dry = build;
   dry.device = Device::Meta(build.device.is_meta() ? build.device.target : build.device.type);
   dry.on_parameter = nullptr;
+  dry.on_loaded = nullptr;
   const auto load = [&](Model& model) -> absl::StatusOr<std::vector<std::string>> {
     if (options.ignore_mismatched_sizes) return LoadWeightsBesidesHead(model, folder_or_preset);
     TESSERA_RETURN_IF_ERROR(LoadWeights(model, folder_or_preset));

@@ -1,5 +1,6 @@
 #include "models/t5/t5.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -282,7 +283,11 @@ Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) {
 }
 
 Bundle T5::Encode(Bundle in, const RunOptions& options) {
-  for (int block = 0; block < bridge(); ++block) in = RunBlock(block, std::move(in), options);
+  const auto [first, end] = block_range();
+  for (int block = first; block < std::min(end, bridge()); ++block) {
+    in = RunBlock(block, std::move(in), options);
+  }
+  if (!HasBlock(bridge())) return in;
   in = FinishEncoder(std::move(in), options);
   in.erase("input_ids");
   return in;

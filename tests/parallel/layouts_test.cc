@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
+#include <regex>
 #include <stdexcept>
 
 #include "core/thread_communicator.h"
@@ -31,14 +33,22 @@ struct Layout {
   bool deterministic = true;
   std::string dtype = "float32";
   std::function<void(RunConfig&)> change = nullptr;
+  int pp = 1;
+  std::string schedule = {};
+  int zero = 0;
+  bool cpu_offload = false;
 
-  int world() const { return dp * tp; }
-  bool same_bits() const { return tp == 1 && deterministic; }
+  int world() const { return dp * tp * pp; }
+  bool same_bits() const { return tp == 1 && (deterministic || dp == 1); }
 };
+
+const std::regex kDash("-");
 
 std::ostream& operator<<(std::ostream& out, const Layout& l) {
   return out << "dp" << l.dp << "_tp" << l.tp << (l.sequence_parallel ? "_sp" : "") << "_acc"
-             << l.accumulation << (l.deterministic ? "" : "_fast") << "_" << l.dtype;
+             << l.accumulation << (l.deterministic ? "" : "_fast") << "_" << l.dtype
+             << (l.pp > 1 ? Concat("_pp", l.pp) : "") << std::regex_replace(l.schedule, kDash, "")
+             << (l.zero > 0 ? Concat("_zero", l.zero) : "") << (l.cpu_offload ? "_offload" : "");
 }
 
 struct Outcome {
@@ -83,6 +93,10 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   config.tp = layout.tp;
   config.sequence_parallel = layout.sequence_parallel;
   config.deterministic = layout.deterministic;
+  config.pp = layout.pp;
+  config.schedule = layout.schedule;
+  config.zero = layout.zero;
+  config.cpu_offload = layout.cpu_offload;
   if (layout.change) layout.change(config);
   return config;
 }
@@ -104,6 +118,7 @@ Outcome RunLayout(const Layout& layout, const std::string& name, int64_t stop_af
   const RunConfig config = ConfigFor(layout, name);
   if (!resume) fs::remove_all(config.out);
   Outcome outcome;
+  std::mutex mutex;
   RunRanks(layout.world(), [&](const std::shared_ptr<Communicator>& world) {
     const auto mesh = MakeMesh(config, world);
     Require(mesh.status());
@@ -115,9 +130,11 @@ Outcome RunLayout(const Layout& layout, const std::string& name, int64_t stop_af
     Require(trainer.Train({.resume = resume, .output = nullptr}).status());
     setup->model->VisitParameters([&](nn::Parameter& p) {
       const Tensor whole = dist::Unshard(p.tensor, p.placement, mesh->tp());
-      if (world->rank() == 0) {
-        outcome.weights[p.name] = CastCopy(whole, DType::kFloat32).ToVector<float>();
-      }
+      // All ranks ask for the elements: those that ZeRO-3 has cut are then gathered.
+      std::vector<float> values = CastCopy(whole, DType::kFloat32).ToVector<float>();
+      if (mesh->dp()->rank() > 0 || mesh->tp()->rank() > 0 || p.tied_to != nullptr) return;
+      const std::lock_guard<std::mutex> lock(mutex);
+      outcome.weights[p.name] = std::move(values);
     });
   });
   std::ifstream in(config.out + "/metrics.jsonl");
@@ -210,6 +227,43 @@ INSTANTIATE_TEST_SUITE_P(
                            .deterministic = false}),
     NameOf);
 
+INSTANTIATE_TEST_SUITE_P(
+    Pipeline, LayoutsTest,
+    testing::Values(Layout{.deterministic = false, .pp = 2, .schedule = "gpipe"},
+                    Layout{.deterministic = false, .pp = 2, .schedule = "1f1b"},
+                    Layout{.deterministic = false, .pp = 2, .schedule = "interleaved"},
+                    Layout{.deterministic = false, .pp = 2, .schedule = "zb-h1"},
+                    Layout{.deterministic = false, .pp = 4, .schedule = "zb-h2"},
+                    Layout{.dtype = "bfloat16", .pp = 4}, Layout{.dtype = "float16", .pp = 2}),
+    NameOf);
+
+INSTANTIATE_TEST_SUITE_P(
+    Zero, LayoutsTest,
+    testing::Values(Layout{.deterministic = false, .zero = 1},
+                    Layout{.deterministic = false, .zero = 3},
+                    Layout{.dp = 2, .accumulation = 2, .zero = 1},
+                    Layout{.dp = 2, .accumulation = 2, .zero = 2},
+                    Layout{.dp = 4, .accumulation = 1, .zero = 3},
+                    Layout{.dp = 2, .accumulation = 2, .zero = 2, .cpu_offload = true},
+                    Layout{.dp = 2, .accumulation = 2, .zero = 3, .cpu_offload = true},
+                    Layout{.dp = 2, .accumulation = 2, .dtype = "bfloat16", .zero = 3},
+                    Layout{.dp = 2, .accumulation = 2, .dtype = "float16", .zero = 2},
+                    Layout{.dp = 4, .accumulation = 1, .deterministic = false, .zero = 2}),
+    NameOf);
+
+INSTANTIATE_TEST_SUITE_P(
+    ThreeAxes, LayoutsTest,
+    testing::Values(Layout{.dp = 2, .accumulation = 2, .pp = 2, .schedule = "interleaved"},
+                    Layout{.dp = 2, .accumulation = 2, .pp = 2, .schedule = "zb-h1", .zero = 1},
+                    Layout{.dp = 2, .tp = 2, .accumulation = 2, .pp = 2, .zero = 1},
+                    Layout{.dp = 2, .tp = 2, .sequence_parallel = true, .accumulation = 2, .pp = 2},
+                    Layout{.dp = 2, .tp = 2, .accumulation = 2, .zero = 3},
+                    Layout{.dp = 4, .accumulation = 1, .pp = 2, .zero = 1, .cpu_offload = true},
+                    Layout{.dp = 2, .accumulation = 2, .pp = 2, .zero = 2},
+                    Layout{.dp = 2, .accumulation = 2, .pp = 2, .zero = 3},
+                    Layout{.tp = 2, .pp = 4, .schedule = "zb-h2"}),
+    NameOf);
+
 // --- Checkpoints ---------------------------------------------------------------------------------
 
 struct Change {
@@ -252,19 +306,25 @@ const Layout kDp2 = {.dp = 2, .accumulation = 2};
 const Layout kDp4 = {.dp = 4, .accumulation = 1};
 const Layout kTp2 = {.tp = 2};
 const Layout kTp3 = {.tp = 3, .sequence_parallel = true};
+const Layout kPp2 = {.pp = 2};
+const Layout kPp4 = {.pp = 4, .schedule = "zb-h1"};
+const Layout kZero1 = {.dp = 2, .accumulation = 2, .zero = 1};
+const Layout kZero3 = {.dp = 4, .accumulation = 1, .zero = 3};
 const Layout kMixed = {.dp = 2, .tp = 4, .sequence_parallel = true, .accumulation = 2};
 
-INSTANTIATE_TEST_SUITE_P(Pairs, ChangeTest,
-                         testing::Values(Change{kOne, kDp4}, Change{kDp4, kOne},
-                                         Change{kDp2, kDp4, true}, Change{kOne, kTp3},
-                                         Change{kTp3, kOne}, Change{kTp2, kTp3, true},
-                                         Change{kTp2, kDp4}, Change{kDp2, kMixed},
-                                         Change{kMixed, kOne, true}, Change{kMixed, kTp2}),
-                         [](const auto& info) {
-                           std::ostringstream name;
-                           name << info.param;
-                           return name.str();
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Pairs, ChangeTest,
+    testing::Values(Change{kOne, kDp4}, Change{kDp4, kOne}, Change{kDp2, kDp4, true},
+                    Change{kOne, kTp3}, Change{kTp3, kOne}, Change{kTp2, kTp3, true},
+                    Change{kTp2, kDp4}, Change{kDp2, kMixed}, Change{kMixed, kOne, true},
+                    Change{kMixed, kTp2}, Change{kOne, kPp2}, Change{kPp2, kPp4, true},
+                    Change{kPp4, kDp2}, Change{kZero1, kZero3}, Change{kZero3, kOne, true},
+                    Change{kDp4, kZero3}, Change{kZero3, kPp2}, Change{kMixed, kZero1}),
+    [](const auto& info) {
+      std::ostringstream name;
+      name << info.param;
+      return name.str();
+    });
 
 }  // namespace
 }  // namespace tessera::train

@@ -1,11 +1,12 @@
-// `mpirun -n N tessera train ...` gives the run of one process: eight layouts on real ranks, ten
-// steps each. tests/parallel/layouts_test.cc has the rest, on ranks as threads.
+// `mpirun -n N tessera train ...` gives the run of one process: layouts of all axes on real
+// ranks, ten steps each. tests/parallel/layouts_test.cc has the rest, on ranks as threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <utility>
 
 #include "tests/process/process.h"
 
@@ -22,11 +23,19 @@ struct Layout {
   bool sequence_parallel = false;
   int accumulation = 1;
   bool deterministic = true;
+  int pp = 1;
+  std::string schedule = {};
+  int zero = 0;
+  bool cpu_offload = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const Layout& l) {
   return out << "n" << l.ranks << "_tp" << l.tp << (l.sequence_parallel ? "_sp" : "") << "_acc"
-             << l.accumulation << (l.deterministic ? "" : "_fast");
+             << l.accumulation << (l.deterministic ? "" : "_fast")
+             << (l.pp > 1 ? "_pp" + std::to_string(l.pp) : "")
+             << (l.schedule.empty() ? "" : "_" + std::to_string(l.schedule.size()))
+             << (l.zero > 0 ? "_zero" + std::to_string(l.zero) : "")
+             << (l.cpu_offload ? "_offload" : "");
 }
 
 std::string NameOf(const Layout& layout) {
@@ -37,7 +46,10 @@ std::string NameOf(const Layout& layout) {
 
 class MpirunTest : public testing::TestWithParam<Layout> {
  protected:
+  // Once for all instantiations: references are shared.
   static void SetUpTestSuite() {
+    static bool ready = false;
+    if (std::exchange(ready, true)) return;
     fs::remove_all(Root());
     fs::create_directories(Root());
     // Documents of many lengths: every row has another number of targets.
@@ -83,6 +95,12 @@ class MpirunTest : public testing::TestWithParam<Layout> {
                                           "--tp",
                                           std::to_string(layout.tp)};
     if (layout.deterministic) arguments.push_back("--deterministic");
+    if (layout.pp > 1) arguments.insert(arguments.end(), {"--pp", std::to_string(layout.pp)});
+    if (!layout.schedule.empty()) {
+      arguments.insert(arguments.end(), {"--schedule", layout.schedule});
+    }
+    if (layout.zero > 0) arguments.insert(arguments.end(), {"--zero", std::to_string(layout.zero)});
+    if (layout.cpu_offload) arguments.push_back("--cpu-offload");
     if (layout.sequence_parallel) arguments.push_back("--sequence-parallel");
     return arguments;
   }
@@ -101,7 +119,7 @@ class MpirunTest : public testing::TestWithParam<Layout> {
 
 TEST_P(MpirunTest, GivesTheRunOfOneProcess) {
   const Layout& layout = GetParam();
-  ASSERT_EQ(layout.ranks / layout.tp * layout.accumulation, kMicroBatches);
+  ASSERT_EQ(layout.ranks / (layout.tp * layout.pp) * layout.accumulation, kMicroBatches);
   const std::string& one = Reference(layout.deterministic);
   const std::string name = NameOf(layout);
   Process job(layout.ranks, Train(layout, name), Root() + "/" + name);
@@ -135,6 +153,20 @@ INSTANTIATE_TEST_SUITE_P(Layouts, MpirunTest,
                                          Layout{4, 4, true, 8}, Layout{8, 2, true, 2},
                                          Layout{8, 4, false, 4}),
                          [](const auto& info) { return NameOf(info.param); });
+
+INSTANTIATE_TEST_SUITE_P(
+    ThreeAxes, MpirunTest,
+    testing::Values(Layout{.ranks = 2, .tp = 1, .accumulation = 8, .pp = 2},
+                    Layout{.ranks = 2, .tp = 1, .accumulation = 4, .zero = 3, .cpu_offload = true},
+                    Layout{.ranks = 8, .tp = 2, .accumulation = 4, .pp = 2, .zero = 1},
+                    Layout{.ranks = 8, .tp = 1, .accumulation = 4, .pp = 4, .schedule = "zb-h1"},
+                    Layout{.ranks = 8, .tp = 1, .accumulation = 2, .pp = 2, .zero = 2},
+                    Layout{.ranks = 8, .tp = 2, .accumulation = 2, .zero = 3},
+                    Layout{.ranks = 8, .tp = 2, .accumulation = 8, .pp = 4, .schedule = "gpipe"},
+                    Layout{
+                        .ranks = 4, .tp = 1, .accumulation = 4, .pp = 2, .schedule = "interleaved"},
+                    Layout{.ranks = 8, .tp = 1, .accumulation = 1, .zero = 3}),
+    [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace
 }  // namespace tessera

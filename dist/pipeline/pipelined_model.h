@@ -1,0 +1,63 @@
+// The whole model as one rank of a pipeline sees it: evaluation and generation work unchanged.
+//
+//   PipelinedModel model(std::move(stage));
+//   models::Generate(model, prompts, config);            // on every rank of the pp group
+//   model.Run(batch, options).at("loss");                // likewise, the same result everywhere
+//
+// `Run` and `Encode` are collective over the pp group: every rank passes the same inputs, the
+// blocks run stage by stage, and all outputs are broadcast from the last stage, so that every rank
+// chooses the same next token. They never record a tape; training goes through the executor. A
+// nn::KeyValueCache is each rank's own: it holds the layers of the rank's chunks. Parameters,
+// Train, Eval, StateDict, SetDropout and recomputation are those of this rank's chunks.
+#ifndef TESSERA_DIST_PIPELINE_PIPELINED_MODEL_H_
+#define TESSERA_DIST_PIPELINE_PIPELINED_MODEL_H_
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "dist/pipeline/bundle_channel.h"
+#include "dist/pipeline/stage.h"
+#include "models/model.h"
+
+namespace tessera::dist {
+
+class PipelinedModel : public models::Model {
+ public:
+  // The stage must have been built of models.
+  explicit PipelinedModel(Stage stage);
+
+  const Stage& stage() const { return stage_; }
+  Stage& stage() { return stage_; }
+
+  models::Bundle Run(const models::Bundle& inputs, const models::RunOptions& options) override;
+  models::Bundle Encode(models::Bundle in, const models::RunOptions& options) override;
+  // Throws Error: blocks lie on several ranks.
+  models::Bundle RunBlock(int block, models::Bundle in, const models::RunOptions& options) override;
+
+  int num_blocks() const override { return first().num_blocks(); }
+  const nlohmann::json& config() const override { return first().config(); }
+  int64_t max_positions() const override { return first().max_positions(); }
+  int64_t vocab_size() const override { return first().vocab_size(); }
+  int num_cache_layers() const override { return first().num_cache_layers(); }
+  std::optional<int64_t> decoder_start() const override { return first().decoder_start(); }
+  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
+    return first().PreparePrompt(std::move(prompt));
+  }
+  std::optional<models::TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
+    return first().LayoutOf(text);
+  }
+  void set_checkpoint_activations(bool value) override;
+
+ private:
+  using Part = std::function<models::Bundle(models::Model& chunk, const models::Bundle& in)>;
+  const models::Model& first() const { return *stage_.models().front(); }
+  models::Bundle RunStages(const models::Bundle& inputs, const Part& part);
+
+  Stage stage_;
+  BundleChannel channel_;
+};
+
+}  // namespace tessera::dist
+
+#endif  // TESSERA_DIST_PIPELINE_PIPELINED_MODEL_H_
