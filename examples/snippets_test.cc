@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "train/config.h"
+#include "train/config/run_config.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "train/config_aliases.h"
+#include "train/config/config_aliases.h"
 
 namespace tessera::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "core/status.h"
-#include "train/config.h"
+#include "train/config/run_config.h"
 
 namespace tessera::tools {
 

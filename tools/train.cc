@@ -6,14 +6,12 @@
 #include "core/file.h"
 #include "dist/comm/world.h"
 #include "dist/mesh/mesh.h"
-#include "dist/mesh/unshard.h"
-#include "models/hub/save_model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/field_flags.h"
 #include "tools/parallel_command.h"
 #include "train/agreement.h"
-#include "train/deepspeed_config.h"
+#include "train/config/deepspeed_config.h"
 #include "train/run_setup.h"
 #include "train/stop_signal.h"
 #include "train/trainer.h"
@@ -69,23 +67,6 @@ std::string Ranks(const dist::Mesh& mesh) {
                 mesh.pp()->size(), ", tp ", mesh.tp()->size());
 }
 
-// The model as a Hugging Face folder: written by the printing rank, from the parts of those that
-// share its copy.
-absl::Status SaveTrainedModel(const train::RunSetup& setup, const dist::Mesh& mesh,
-                              const std::string& folder) {
-  if (mesh.dp()->rank() == 0) {
-    models::SaveOptions options;
-    options.gather = [&](nn::Parameter& p) {
-      return dist::Unshard(p.tensor, p.placement, mesh.tp());
-    };
-    options.write = mesh.prints();
-    options.files = setup.data.files;
-    TESSERA_RETURN_IF_ERROR(
-        models::SaveModel(*setup.model, folder, setup.tokenizer.get(), options));
-  }
-  return train::Agree(mesh, absl::OkStatus());
-}
-
 absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& options,
                          const dist::World& world) {
   TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
@@ -93,11 +74,11 @@ absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptio
     return mesh.prints() ? WriteOut(text) : absl::OkStatus();
   };
   TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh));
-  TESSERA_RETURN_IF_ERROR(say(Concat(
-      "model ", config.model, ": ", WithThousands(setup.model->ParameterCount()), " parameters; ",
-      setup.task->name, " on ", WithThousands(setup.data.train->size()), " training samples",
-      setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "", Ranks(mesh),
-      "\nconfiguration: ", setup.config.ToJson().dump(), "\n")));
+  TESSERA_RETURN_IF_ERROR(say(
+      Concat("model ", config.model, ": ", WithThousands(setup.parameter_count), " parameters; ",
+             setup.task->name, " on ", WithThousands(setup.data.train->size()), " training samples",
+             setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "",
+             Ranks(mesh), "\nconfiguration: ", setup.config.ToJson().dump(), "\n")));
   for (const std::string& line : setup.warnings) {
     TESSERA_RETURN_IF_ERROR(say(Concat("warning: ", line, "\n")));
   }
@@ -110,7 +91,7 @@ absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptio
                       "; the same command with --resume goes on\n"));
   }
   const std::string folder = JoinPath(config.out, "model");
-  TESSERA_RETURN_IF_ERROR(SaveTrainedModel(setup, mesh, folder));
+  TESSERA_RETURN_IF_ERROR(trainer.SaveModel(folder, setup.tokenizer.get()));
   return say(Concat("trained ", result.state.step, " steps; the model is in ", folder, "\n"));
 }
 

@@ -15,7 +15,8 @@
 
 namespace tessera::train {
 
-enum class Phase { kData, kForward, kBackward, kReduce, kOptimizer };
+// Forward and backward passes of a pipeline alternate: they count as one phase.
+enum class Phase { kData, kForward, kBackward, kPipeline, kReduce, kOptimizer };
 
 class PhaseClock {
  public:
@@ -38,8 +39,8 @@ class PhaseClock {
 
   // Milliseconds per step of each phase since the last report.
   void Report(int64_t steps, nlohmann::ordered_json* row) {
-    static constexpr const char* kNames[] = {"data_ms", "forward_ms", "backward_ms", "reduce_ms",
-                                             "optimizer_ms"};
+    static constexpr const char* kNames[] = {"data_ms",     "forward_ms", "backward_ms",
+                                             "pipeline_ms", "reduce_ms",  "optimizer_ms"};
     for (size_t i = 0; i < seconds_.size(); ++i) {
       (*row)[kNames[i]] = 1e3 * seconds_[i] / static_cast<double>(steps > 0 ? steps : 1);
     }
@@ -47,7 +48,7 @@ class PhaseClock {
   void Reset() { seconds_ = {}; }
 
  private:
-  std::array<double, 5> seconds_ = {};
+  std::array<double, 6> seconds_ = {};
 };
 
 }  // namespace tessera::train

@@ -13,6 +13,9 @@
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/tokenize.h"
 #include "dist/comm/agreement.h"
+#include "dist/pipeline/partition.h"
+#include "dist/pipeline/pipelined_model.h"
+#include "dist/zero/zero_init.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
 #include "train/agreement.h"
@@ -123,6 +126,7 @@ absl::StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist:
   context.seed = static_cast<uint64_t>(config.seed);
   context.tensor_parallel = mesh.tp();
   context.sequence_parallel = config.sequence_parallel;
+  if (!config.grad_dtype.empty()) context.grad_dtype = ParseDType(config.grad_dtype);
   return context;
 }
 
@@ -186,20 +190,77 @@ absl::Status OpenTheData(Plan* plan) {
   return absl::OkStatus();
 }
 
-absl::Status BuildTheModel(const nn::BuildContext& build, Plan* plan) {
-  RunSetup& setup = plan->setup;
-  const RunConfig& config = setup.config;
-  plan->Change(setup.data.model_changes);
-  plan->shape.reset();
+absl::StatusOr<std::unique_ptr<models::Model>> LoadBlocks(const nn::BuildContext& build,
+                                                          const dist::Mesh& mesh, Plan* plan) {
+  const RunConfig& config = plan->setup.config;
   models::LoadOptions load;
   load.build = build;
   load.require_weights = plan->evaluation;
   load.config_changes = plan->changes;
-  load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || setup.data.replaces_head;
-  load.warn = [&](const std::string& line) { setup.warnings.push_back(line); };
-  TESSERA_ASSIGN_OR_RETURN(setup.model, models::LoadModel(config.model, load));
-  if (config.dropout >= 0) setup.model->SetDropout(config.dropout);
-  setup.model->set_checkpoint_activations(config.checkpoint_activations);
+  load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
+  load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };
+  // No rank ever holds the whole of a model that is cut.
+  std::optional<dist::ZeroInitContext> cut;
+  if (config.zero == 3) {
+    dist::ZeroInitOptions options;
+    if (config.offload_parameters) options.shards_on = Device::Host();
+    cut.emplace(mesh.dp(), options);
+    load.build.on_parameter = cut->on_parameter();
+    load.build.on_loaded = cut->on_loaded();
+  }
+  TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(config.model, load));
+  if (cut) cut->Reshard();
+  if (config.dropout >= 0) model->SetDropout(config.dropout);
+  model->set_checkpoint_activations(config.checkpoint_activations);
+  return model;
+}
+
+// The blocks of each of this rank's chunks, cut so that all chunks cost about the same.
+absl::StatusOr<std::vector<std::unique_ptr<models::Model>>> LoadChunks(
+    const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
+  const RunConfig& config = plan->setup.config;
+  const dist::PipelineShape shape = config.pipeline_shape();
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::vector<double> costs,
+      dist::ComputedBlockCosts(dist::BlocksOf(plan->model, build), config.seq_len));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int> cuts,
+                           dist::CutBlocks(costs, shape.stages * shape.chunks_per_rank));
+  std::vector<std::unique_ptr<models::Model>> chunks;
+  for (int v = 0; v < shape.chunks_per_rank; ++v) {
+    const auto chunk = static_cast<size_t>(v * shape.stages + mesh.pp()->rank());
+    nn::BuildContext part = build;
+    part.first_block = cuts[chunk];
+    part.end_block = cuts[chunk + 1];
+    TESSERA_ASSIGN_OR_RETURN(auto model, LoadBlocks(part, mesh, plan));
+    chunks.push_back(std::move(model));
+  }
+  return chunks;
+}
+
+absl::Status CountParameters(Plan* plan) {
+  nn::BuildContext dry;
+  dry.device = Device::Meta();
+  dry.initialise = false;
+  TESSERA_ASSIGN_OR_RETURN(const auto whole, models::BuildModel(plan->model, dry));
+  plan->setup.parameter_count = whole->ParameterCount();
+  return absl::OkStatus();
+}
+
+// Collective over the mesh's world.
+absl::Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
+  plan->Change(plan->setup.data.model_changes);
+  plan->shape.reset();
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, CountParameters(plan)));
+  if (mesh.pp()->size() == 1) {
+    auto model = LoadBlocks(build, mesh, plan);
+    TESSERA_RETURN_IF_ERROR(Agree(mesh, model.status()));
+    plan->setup.model = *std::move(model);
+    return absl::OkStatus();
+  }
+  auto chunks = LoadChunks(build, mesh, plan);
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, chunks.status()));
+  plan->setup.model =
+      std::make_unique<dist::PipelinedModel>(dist::Stage(*std::move(chunks), mesh.pp()));
   return absl::OkStatus();
 }
 
@@ -294,7 +355,7 @@ absl::StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& m
     const int mine = rank == 0 ? 0 : LeadsItsHost(places, rank) ? 1 : 2;
     TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&plan) : absl::OkStatus()));
   }
-  TESSERA_RETURN_IF_ERROR(Agree(mesh, BuildTheModel(*build, &plan)));
+  TESSERA_RETURN_IF_ERROR(BuildTheModel(*build, mesh, &plan));
   return std::move(plan.setup);
 }
 
@@ -307,7 +368,7 @@ absl::StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::Bu
   TESSERA_RETURN_IF_ERROR(config.Validate());
   TESSERA_RETURN_IF_ERROR(Describe(&plan));
   TESSERA_RETURN_IF_ERROR(OpenTheData(&plan));
-  TESSERA_RETURN_IF_ERROR(BuildTheModel(build, &plan));
+  TESSERA_RETURN_IF_ERROR(BuildTheModel(build, {}, &plan));
   return std::move(plan.setup);
 }
 

@@ -20,18 +20,19 @@
 #include "data/tokenizer/tokenizer.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
-#include "train/config.h"
+#include "train/config/run_config.h"
 #include "train/task.h"
 
 namespace tessera::train {
 
 struct RunSetup {
-  std::unique_ptr<models::Model> model;
+  std::unique_ptr<models::Model> model;  // this rank's part; of a pipeline a dist::PipelinedModel
   std::unique_ptr<data::Tokenizer> tokenizer;  // null where the task needs none
   const TaskKind* task = nullptr;
   TaskData data;
   // The configuration with what was left to the model and the data filled in (task, seq_len).
   RunConfig config;
+  int64_t parameter_count = 0;        // of the whole model, whoever holds it
   std::vector<std::string> warnings;  // one line each
 };
 

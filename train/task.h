@@ -22,7 +22,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
-#include "train/config.h"
+#include "train/config/run_config.h"
 
 namespace tessera::train {
 

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
-#include "dist/ddp/replicas.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam.h"
-#include "optim/clip.h"
 #include "optim/sgd.h"
 #include "train/agreement.h"
+#include "train/step_profiler.h"
+#include "train/whole_model.h"
 
 namespace tessera::train {
 namespace {
@@ -31,24 +30,6 @@ double SecondsSince(Clock::time_point start) {
 }
 
 }  // namespace
-
-std::vector<optim::Parameter> OptimizedParameters(models::Model& model) {
-  std::vector<optim::Parameter> parameters;
-  std::map<const nn::Parameter*, size_t> index;
-  const std::vector<nn::Parameter*> all = model.Parameters();
-  for (const nn::Parameter* p : all) {
-    if (p->tied_to != nullptr || !RequiresGrad(p->tensor)) continue;
-    index[p] = parameters.size();
-    parameters.push_back({p->name, p->tensor, {}});
-  }
-  for (const nn::Parameter* p : all) {
-    const auto source = index.find(p->tied_to);
-    if (p->tied_to != nullptr && source != index.end()) {
-      parameters[source->second].tied.push_back(p->tensor);
-    }
-  }
-  return parameters;
-}
 
 // Micro-batches in order, made ahead on a thread of their own.
 class Trainer::Loader {
@@ -81,6 +62,7 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
       train_data_(data.train),
       val_data_(data.validation),
       objective_(data.objective),
+      files_(data.files),
       sampler_({.num_samples = train_data_ == nullptr ? 1 : train_data_->size(),
                 .batch_size = config.batch_size,
                 .micro_batches = config.accumulation_steps(),
@@ -88,6 +70,11 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
                 .shuffle = config.shuffle}),
       started_(Clock::now()) {
   const absl::Status fits = config.ValidateFor(mesh.world()->size());
+  if (config.offload_activations || config.partition_activations) {
+    activations_ = std::make_unique<dist::ActivationStore>(dist::ActivationStoreOptions{
+        .offload = config.offload_activations,
+        .partition = config.partition_activations ? mesh.tp() : nullptr});
+  }
   TESSERA_CHECK(fits.ok() && config.tp == mesh.tp()->size(), "trainer", Message(fits));
 }
 
@@ -123,6 +110,10 @@ models::Bundle Trainer::ForwardStep(const models::Bundle& batch,
   return model_.Run(batch, options);
 }
 
+absl::Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
+  return SaveWholeModel(model_, mesh_, *updater_, folder, tokenizer, files_);
+}
+
 absl::Status Trainer::Log(const nlohmann::ordered_json& row) { return metrics_->Append(row); }
 
 models::Bundle Trainer::ToBundle(const data::Batch& batch) const {
@@ -144,7 +135,9 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   int64_t stop = 0;
   {
     Loader loader(this, state_.step * config_.accumulation_steps());
+    StepProfiler profiler(config_, mesh_.world()->rank(), &log_);
     while (state_.step < state_.total_steps) {
+      TESSERA_RETURN_IF_ERROR(profiler.StepBegins(state_.step - begun_at_));
       const Clock::time_point start = Clock::now();
       const StepBatches step = FetchStep(loader);
       if (step.all.failed) return Agree(mesh_, step.status);
@@ -155,6 +148,7 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       seconds_ += SecondsSince(start);
       TESSERA_RETURN_IF_ERROR(AfterStep());
     }
+    TESSERA_RETURN_IF_ERROR(profiler.Finish());
   }
   if (saved_step_ != state_.step) TESSERA_RETURN_IF_ERROR(Save());
   TESSERA_RETURN_IF_ERROR(FinishSave());
@@ -189,9 +183,7 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
   return step;
 }
 
-// The loss of one micro-batch, summed over its targets; its gradient is left in the parameters.
-double Trainer::RunMicroBatch(const data::Batch& batch, int64_t micro_batch, double targets) {
-  if (reducer_ != nullptr) reducer_->BeginMicroBatch(micro_batch);
+models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
   models::RunOptions options;
   options.context = {.seed = static_cast<uint64_t>(config_.seed),
                      .step = static_cast<uint64_t>(state_.step + 1),
@@ -201,28 +193,59 @@ double Trainer::RunMicroBatch(const data::Batch& batch, int64_t micro_batch, dou
   options.loss_reduction = LossReduction::kSum;
   options.keep_logits = false;
   options.class_weights = objective_.class_weights;
+  return options;
+}
+
+// What a micro-batch's summed loss adds to the step's mean, scaled as mixed precision asks.
+Tensor Trainer::ShareOf(const Tensor& loss, double targets) const {
+  const Tensor share = Mul(loss, 1.0 / targets);
+  return scaler_ ? scaler_->ScaleLoss(share) : share;
+}
+
+// The loss of one micro-batch, summed over its targets; its gradient is left in the parameters.
+double Trainer::RunMicroBatch(const data::Batch& batch, int64_t micro_batch, double targets) {
+  updater_->BeginMicroBatch(0, micro_batch);
   Tensor loss;
   {
     const PhaseClock::Scope clock(&phases_, Phase::kForward);
-    loss = ForwardStep(ToBundle(batch), options).at("loss");
+    const SavedTensorScope kept(activations_.get());
+    loss = ForwardStep(ToBundle(batch), OptionsFor(micro_batch)).at("loss");
   }
   const PhaseClock::Scope clock(&phases_, Phase::kBackward);
-  const Tensor share = Mul(loss, 1.0 / targets);
-  Backward(scaler_ ? scaler_->ScaleLoss(share) : share);
+  Backward(ShareOf(loss, targets));
   return loss.Item();
+}
+
+// The same for all micro-batches of a step, stage by stage.
+std::vector<double> Trainer::RunPipeline(const StepBatches& step, double targets) {
+  const PhaseClock::Scope clock(&phases_, Phase::kPipeline);
+  const SavedTensorScope kept(activations_.get());
+  std::vector<models::Bundle> bundles;
+  for (const data::Batch& batch : step.batches) bundles.push_back(ToBundle(batch));
+  const dist::StepResult result = pipeline_->Run(
+      bundles,
+      {.run_options = [&](int m) { return OptionsFor(m); },
+       .scale_loss = [&](const Tensor& loss, int) { return ShareOf(loss, targets); },
+       .before_gradients = [&](int chunk, int m) { updater_->BeginMicroBatch(chunk, m); }});
+  return pipeline_->ShareLosses(result.losses);
 }
 
 void Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
   std::vector<double> losses;
-  if (reducer_ != nullptr) reducer_->BeginStep(std::ssize(step.batches));
-  for (const data::Batch& batch : step.batches) {
-    losses.push_back(RunMicroBatch(batch, std::ssize(losses), targets));
+  state_.lr = schedule_->At(state_.step + 1);
+  updater_->optimizer().set_learning_rate(state_.lr);
+  updater_->BeginStep(std::ssize(step.batches));
+  if (pipeline_ != nullptr) {
+    losses = RunPipeline(step, targets);
+  } else {
+    for (const data::Batch& batch : step.batches) {
+      losses.push_back(RunMicroBatch(batch, std::ssize(losses), targets));
+    }
   }
   {
     const PhaseClock::Scope clock(&phases_, Phase::kReduce);
-    if (reducer_ != nullptr) reducer_->Finish();
-    dist::SumPartialGradients(model_);
+    updater_->FinishGradients();
   }
   double loss_sum = 0;
   for (const double loss : GatherOverData(losses, mesh_)) loss_sum += loss;
@@ -244,23 +267,10 @@ void Trainer::UpdateParameters() {
     clip.loss_scale = scaler_->scale();
     clip.found_inf = scaler_->found_inf();
   }
-  const dist::Group& model_ranks = mesh_.model();
-  if (model_ranks->size() > 1) {
-    clip.reduce = [&](const Tensor& norm) { model_ranks->AllReduce(norm, ReduceOp::kSum)->Wait(); };
-    clip.counted = [&](const optim::Parameter& p) {
-      return mesh_.tp()->rank() == 0 || replicated_.count(p.name) == 0;
-    };
-  }
-  const optim::ClipResult clipped = optim::ClipGradNorm(parameters_, clip);
-  state_.lr = schedule_->At(state_.step + 1);
-  optimizer_->set_learning_rate(state_.lr);
-  if (scaler_) {
-    optimizer_->Step(scaler_->Inputs(clipped.factor));
-    scaler_->Update();
-  } else {
-    optimizer_->Step({.clip_factor = clipped.factor});
-  }
-  optimizer_->ZeroGrad();
+  const optim::ClipResult clipped = updater_->Clip(clip);
+  updater_->Step(scaler_ ? scaler_->Inputs(clipped.factor)
+                         : optim::StepInputs{.clip_factor = clipped.factor});
+  if (scaler_) scaler_->Update();
   state_.grad_norm = clipped.norm.Item();
 }
 
@@ -321,11 +331,16 @@ absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
   for (int64_t round = 0; round * ranks < batches && status.ok(); ++round) {
     const int64_t number = round * ranks + mesh_.dp()->rank();
     absl::StatusOr<data::Batch> batch = data::Batch();
-    if (number < batches) batch = dataset.MakeBatch(order.Rows({.step = number}));
+    // Where ranks hold parameters together (ZeRO-3) all of them run as many forward passes.
+    const bool counts = number < batches;
+    if (counts || config_.zero == 3) {
+      batch = dataset.MakeBatch(order.Rows({.step = std::min(number, batches - 1)}));
+    }
     status = Agree(mesh_, batch.status());
     if (!status.ok()) break;
     absl::StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
-    if (batch->rows > 0) mine = EvaluateBatch(*batch);
+    if (counts && batch->rows > 0) mine = EvaluateBatch(*batch);
+    if (!counts && config_.zero == 3) ForwardStep(ToBundle(*batch), EvaluationOptions());
     status = Agree(mesh_, mine.status());
     if (!status.ok()) break;
     const std::vector<double> found = GatherOverData(*mine, mesh_);
@@ -338,14 +353,18 @@ absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
   return result;
 }
 
+models::RunOptions Trainer::EvaluationOptions() const {
+  models::RunOptions options;
+  options.loss_reduction = LossReduction::kSum;
+  options.keep_logits = objective_.metrics != nullptr && objective_.metrics->needs_logits();
+  options.class_weights = objective_.class_weights;
+  return options;
+}
+
 // What a batch adds to the sums of an evaluation.
 absl::StatusOr<std::vector<double>> Trainer::EvaluateBatch(const data::Batch& batch) {
   const EvaluationMetrics* metrics = objective_.metrics.get();
-  models::RunOptions options;
-  options.loss_reduction = LossReduction::kSum;
-  options.keep_logits = metrics != nullptr && metrics->needs_logits();
-  options.class_weights = objective_.class_weights;
-  const models::Bundle outputs = ForwardStep(ToBundle(batch), options);
+  const models::Bundle outputs = ForwardStep(ToBundle(batch), EvaluationOptions());
   std::vector<double> mine = {outputs.at("loss").Item(), WeightOf(batch)};
   if (metrics == nullptr) return mine;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,

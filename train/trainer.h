@@ -12,8 +12,9 @@
 // one, bit for bit.
 //
 // A model that behaves differently overrides `ForwardStep`; `MakeOptimizer`, `TrainBatch`,
-// `Evaluate` and `Log` can be overridden likewise. Callbacks read the state and may stop the
-// run; they are called on every rank.
+// `Evaluate` and `Log` can be overridden likewise. Under a pipeline the stages' blocks are run by
+// its executor, and `ForwardStep` serves evaluation alone. Callbacks read the state and may stop
+// the run; they are called on every rank.
 //
 // In a parallel run every rank has a trainer, with the same configuration and its own mesh; all
 // call the same methods. What only one rank does (metrics, progress) is done by the mesh's printing
@@ -26,22 +27,23 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
+#include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/async_checkpointer.h"
 #include "dist/checkpoint/checkpoint.h"
-#include "dist/ddp/gradient_reducer.h"
 #include "dist/mesh/mesh.h"
+#include "dist/pipeline/executor.h"
+#include "dist/zero/activation_store.h"
 #include "models/model.h"
 #include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "train/config.h"
+#include "train/config/run_config.h"
 #include "train/metrics_log.h"
 #include "train/phase_clock.h"
 #include "train/progress.h"
@@ -49,6 +51,7 @@
 #include "train/step_report.h"
 #include "train/stop_signal.h"
 #include "train/task.h"
+#include "train/update/updater.h"
 
 namespace tessera::train {
 
@@ -114,6 +117,10 @@ class Trainer {
   virtual absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
                                                     int64_t max_batches);
 
+  // The trained model as a Hugging Face folder, from the parts of all ranks; `tokenizer` may be
+  // null. After Train.
+  absl::Status SaveModel(const std::string& folder, const data::Tokenizer* tokenizer);
+
   const TrainState& state() const { return state_; }
   models::Model& model() { return model_; }
 
@@ -132,18 +139,21 @@ class Trainer {
   struct StepBatches;
   absl::Status Begin(const TrainOptions& options);
   absl::Status Prepare();
-  void MakeReducer();
   absl::Status Resume(const TrainOptions& options);
   absl::Status LoadFrom(const dist::Checkpoint& checkpoint);
   absl::Status ReadTrainerState(const dist::Checkpoint& checkpoint);
   void WarnOfChanges(const nlohmann::json& saved) const;
   StepBatches FetchStep(Loader& loader);
   void RunStep(const StepBatches& step);
+  models::RunOptions OptionsFor(int64_t micro_batch) const;
+  Tensor ShareOf(const Tensor& loss, double targets) const;
   double RunMicroBatch(const data::Batch& batch, int64_t micro_batch, double targets);
+  std::vector<double> RunPipeline(const StepBatches& step, double targets);
   void UpdateParameters();
   absl::Status AfterStep();
   absl::Status LogRow();
   absl::Status EvaluateAndLog();
+  models::RunOptions EvaluationOptions() const;
   absl::StatusOr<std::vector<double>> EvaluateBatch(const data::Batch& batch);
   double WeightOf(const data::Batch& batch) const;
   absl::Status Save();
@@ -161,13 +171,13 @@ class Trainer {
   const Dataset train_data_;
   const Dataset val_data_;
   const Objective objective_;
+  const std::vector<std::pair<std::string, std::string>> files_;  // of the task, for model folders
   const data::Sampler sampler_;
   std::vector<TrainerCallback*> callbacks_;
 
-  std::vector<optim::Parameter> parameters_;
-  std::set<std::string> replicated_;                // over tp: counted once in norms
-  std::unique_ptr<dist::GradientReducer> reducer_;  // where gradients of several are summed
-  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<dist::ActivationStore> activations_;  // nullptr: kept where they are
+  std::unique_ptr<Updater> updater_;
+  std::unique_ptr<dist::PipelineExecutor> pipeline_;  // of a model in stages
   std::optional<optim::GradScaler> scaler_;
   std::optional<optim::Schedule> schedule_;
   std::unique_ptr<MetricsLog> metrics_;
@@ -187,9 +197,6 @@ class Trainer {
   int64_t begun_at_ = 0;  // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };
-
-// The model's parameters as the optimizer takes them, tied ones with their leaves.
-std::vector<optim::Parameter> OptimizedParameters(models::Model& model);
 
 }  // namespace tessera::train
 

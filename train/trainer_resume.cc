@@ -1,15 +1,12 @@
 // How a run begins, saves and goes on.
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <utility>
 
 #include "autograd/autograd.h"
 #include "core/file.h"
-#include "dist/ddp/replicas.h"
-#include "optim/parameter_groups.h"
 #include "train/agreement.h"
 #include "train/trainer.h"
+#include "train/update/pipeline_norm.h"
 
 namespace tessera::train {
 namespace {
@@ -37,6 +34,9 @@ bool ChangesNothing(const std::string& key) {
                                       "num_microbatches",
                                       "async_save",
                                       "wall_clock_breakdown",
+                                      "profile",
+                                      "profile_after",
+                                      "profile_steps",
                                       "log_level",
                                       "log_level_replica",
                                       "log_on_each_node",
@@ -47,6 +47,7 @@ bool ChangesNothing(const std::string& key) {
                                       "sequence_parallel",
                                       "cpu_offload",
                                       "schedule",
+                                      "num_model_chunks",
                                       "bucket_cap_mb",
                                       "overlap_comm",
                                       "find_unused_parameters",
@@ -58,27 +59,6 @@ bool ChangesNothing(const std::string& key) {
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
-// A group for each parameter, its learning rate times the root mean square of the values that the
-// run begins with, at least 1e-3 (Shazeer and Stern 2018, "Adafactor", section 8, of the first
-// values). A resumed run builds the same model first, and so finds the same.
-std::vector<optim::ParameterGroup> ScaledByRms(const std::vector<optim::ParameterGroup>& groups) {
-  std::vector<optim::ParameterGroup> scaled;
-  for (const optim::ParameterGroup& group : groups) {
-    for (const optim::Parameter& parameter : group.parameters) {
-      double squares = 0;
-      const std::vector<double> values =
-          CastCopy(parameter.tensor.Detach(), DType::kFloat64).ToVector<double>();
-      for (const double value : values) squares += value * value;
-      const auto count = static_cast<double>(std::max<size_t>(values.size(), 1));
-      optim::ParameterGroup one = group;
-      one.parameters = {parameter};
-      one.lr_scale *= std::max(1e-3, std::sqrt(squares / count));
-      scaled.push_back(std::move(one));
-    }
-  }
-  return scaled;
-}
-
 }  // namespace
 
 absl::Status Trainer::Begin(const TrainOptions& options) {
@@ -87,6 +67,15 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
       RunLog(options.output, ParseLogLevel(speaks ? config_.log_level : config_.log_level_replica),
              speaks ? "" : Concat("[", mesh_.Describe(), "] "));
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
+  if (const dist::Stage* stage = StageOf(model_)) {
+    TESSERA_ASSIGN_OR_RETURN(const dist::ScheduleKind kind, config_.pipeline_schedule());
+    pipeline_ =
+        std::make_unique<dist::PipelineExecutor>(*stage, dist::ExecutorOptions{.schedule = kind});
+  }
+  updater_ = MakeUpdater(config_, model_, mesh_, [this](std::vector<optim::ParameterGroup> groups) {
+    return MakeOptimizer(std::move(groups));
+  });
+  updater_->Start();
   const bool resumes = options.resume || !options.resume_from.empty();
   if (resumes) {
     TESSERA_RETURN_IF_ERROR(Resume(options));
@@ -96,8 +85,6 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
                                  ": holds checkpoints of an earlier run; give --resume to continue "
                                  "it, or another --out"));
   }
-  if (!resumes) dist::BroadcastParameters(model_, mesh_.dp());
-  MakeReducer();
   absl::Status status;
   if (speaks) {
     auto log = MetricsLog::Open(JoinPath(config_.out, "metrics.jsonl"), state_.step);
@@ -117,17 +104,9 @@ absl::Status Trainer::Prepare() {
   TESSERA_RETURN_IF_ERROR(config_.Validate());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(config_.out));
   if (mesh_.world()->rank() == 0) TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
-  parameters_ = OptimizedParameters(model_);
-  std::vector<optim::ParameterGroup> groups =
-      optim::SplitByDecay(parameters_, {.weight_decay = config_.weight_decay});
-  if (config_.scale_parameter) groups = ScaledByRms(groups);
-  optimizer_ = MakeOptimizer(std::move(groups));
   if (config_.dtype == "float16") {
     scaler_.emplace(config_.scaler_options(), model_.build().device);
   }
-  model_.VisitParameters([&](nn::Parameter& p) {
-    if (p.placement.is_whole()) replicated_.insert(p.name);
-  });
   state_.total_steps = StepsToTake();
   TESSERA_ASSIGN_OR_RETURN(schedule_, optim::MakeSchedule({.kind = config_.lr_schedule,
                                                            .lr = config_.lr,
@@ -135,27 +114,6 @@ absl::Status Trainer::Prepare() {
                                                            .warmup_steps = config_.warmup_steps,
                                                            .total_steps = state_.total_steps}));
   return absl::OkStatus();
-}
-
-// One process that accumulates in order needs none.
-void Trainer::MakeReducer() {
-  const bool in_tree = config_.deterministic && config_.accumulation_steps() > 1;
-  if (mesh_.dp()->size() == 1 && !in_tree) return;
-  std::vector<dist::ReducedLeaf> leaves;
-  for (const optim::Parameter& p : parameters_) {
-    leaves.push_back({p.name, p.tensor});
-    for (const Tensor& tied : p.tied) leaves.push_back({p.name + " (tied)", tied});
-  }
-  reducer_ = std::make_unique<dist::GradientReducer>(
-      std::move(leaves), mesh_.dp(),
-      dist::ReducerOptions{.bucket_cap_mb = config_.bucket_cap_mb,
-                           .deterministic = config_.deterministic,
-                           .find_unused_parameters = config_.find_unused_parameters,
-                           .static_graph = config_.static_graph,
-                           .check_reduction = config_.check_reduction,
-                           .gradient_as_bucket_view = config_.gradient_as_bucket_view,
-                           .overlap = config_.overlap_comm});
-  log_.Debug(Concat("gradients travel in ", reducer_->num_buckets(), " buckets"));
 }
 
 absl::Status Trainer::Resume(const TrainOptions& options) {
@@ -169,7 +127,6 @@ absl::Status Trainer::Resume(const TrainOptions& options) {
       config_.out, world, [&](const std::string& w) { log_.Warning(w); });
   if (!newest) {
     log_.Info(Concat("no checkpoint in ", config_.out, ": starting afresh"));
-    dist::BroadcastParameters(model_, mesh_.dp());
     return absl::OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(LoadFrom(*newest));
@@ -186,6 +143,7 @@ absl::Status Trainer::Resume(const TrainOptions& options) {
 
 absl::Status Trainer::LoadFrom(const dist::Checkpoint& checkpoint) {
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(CheckpointTensors(), *mesh_.world())));
+  updater_->Loaded();
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, ReadTrainerState(checkpoint)));
   log_.Info(Concat("resuming from ", checkpoint.directory(), " at step ", state_.step));
   return absl::OkStatus();
@@ -225,18 +183,7 @@ void Trainer::WarnOfChanges(const nlohmann::json& saved) const {
 }
 
 std::vector<dist::CheckpointTensor> Trainer::CheckpointTensors() {
-  std::vector<dist::CheckpointTensor> tensors;
-  std::map<std::string, Placement> placements;
-  model_.VisitParameters([&](nn::Parameter& p) {
-    if (p.tied_to != nullptr) return;
-    placements[p.name] = p.placement;
-    tensors.push_back({"model." + p.name, p.tensor.Detach(), p.placement});
-  });
-  optimizer_->VisitState([&](const std::string& parameter, const std::string& name,
-                             const Tensor& t) {
-    tensors.push_back({"optimizer." + optim::StateName(parameter, name), t,
-                       parameter.empty() ? Placement::Whole(t.shape()) : placements.at(parameter)});
-  });
+  std::vector<dist::CheckpointTensor> tensors = updater_->Tensors();
   if (scaler_) {
     scaler_->VisitState([&](const std::string& name, const Tensor& t) {
       tensors.push_back({"scaler." + name, t, Placement::Whole(t.shape())});

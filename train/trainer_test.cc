@@ -378,7 +378,33 @@ TEST(RunConfigTest, ValidatesAndRoundTrips) {
   };
   EXPECT_EQ(problem([](RunConfig&) {}), "");
   EXPECT_NE(problem([](RunConfig& c) { c.batch_size = 0; }).find("batch_size"), std::string::npos);
-  EXPECT_NE(problem([](RunConfig& c) { c.pp = 2; }).find("pp"), std::string::npos);
+  EXPECT_EQ(problem([](RunConfig& c) { c.pp = 2; }), "");
+  EXPECT_EQ(problem([](RunConfig& c) { c.schedule = "gpipe"; }),
+            "schedule is set, which means nothing with pp 1");
+  EXPECT_NE(problem([](RunConfig& c) {
+              c.pp = 2;
+              c.schedule = "fastest";
+            }).find("zb-h1"),
+            std::string::npos);
+  EXPECT_NE(problem([](RunConfig& c) {
+              c.pp = 2;
+              c.schedule = "interleaved";
+              c.num_microbatches = 3;
+            }).find("3"),
+            std::string::npos);
+  EXPECT_EQ(problem([](RunConfig& c) { c.zero = 4; }), "zero must be 0, 1, 2 or 3, not 4");
+  EXPECT_EQ(problem([](RunConfig& c) { c.cpu_offload = true; }),
+            "cpu_offload is set, which needs zero 1, 2 or 3");
+  EXPECT_EQ(problem([](RunConfig& c) {
+              c.zero = 2;
+              c.forward_prefetch = false;
+            }),
+            "forward_prefetch is set, which needs zero 3");
+  EXPECT_EQ(problem([](RunConfig& c) {
+              c.zero = 1;
+              c.check_reduction = true;
+            }),
+            "check_reduction is set, which ZeRO does not have; it needs zero 0");
   EXPECT_NE(problem([](RunConfig& c) { c.sequence_parallel = true; }).find("tp > 1"),
             std::string::npos);
   EXPECT_NE(problem([](RunConfig& c) { c.hysteresis = 0; }).find("hysteresis"), std::string::npos);

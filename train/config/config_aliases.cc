@@ -1,4 +1,4 @@
-#include "train/config_aliases.h"
+#include "train/config/config_aliases.h"
 
 namespace tessera::train {
 
@@ -21,6 +21,7 @@ const std::vector<ConfigAlias>& ConfigAliases() {
       {"zero_stage", "zero", "Colossal-AI"},
       {"overlap_communication", "overlap_comm", "Colossal-AI"},
       {"max_norm", "max_grad_norm", "Colossal-AI"},
+      {"sharding_strategy", "zero", "PyTorch FSDP"},
       {"learning_rate", "lr", "Hugging Face"},
       {"num_train_epochs", "epochs", "Hugging Face"},
       {"per_device_train_batch_size", "batch_size", "Hugging Face"},
@@ -56,6 +57,18 @@ std::string_view CanonicalValue(std::string_view key, std::string_view text) {
       {"dtype", "fp32", "float32"},
       {"dtype", "bf16", "bfloat16"},
       {"dtype", "fp16", "float16"},
+      {"grad_dtype", "fp32", "float32"},
+      {"grad_dtype", "bf16", "bfloat16"},
+      {"grad_dtype", "fp16", "float16"},
+      {"communication_dtype", "fp32", "float32"},
+      {"communication_dtype", "bf16", "bfloat16"},
+      {"communication_dtype", "fp16", "float16"},
+      {"zero", "no_shard", "0"},
+      {"zero", "NO_SHARD", "0"},
+      {"zero", "shard_grad_op", "2"},
+      {"zero", "SHARD_GRAD_OP", "2"},
+      {"zero", "full_shard", "3"},
+      {"zero", "FULL_SHARD", "3"},
       {"env_type", "pytorch", "single"},
       {"env_type", "pytorchDDP", "ddp"},
       {"env_type", "deepspeed", "zero"},

@@ -5,8 +5,8 @@
 //
 // A name is here only where it means the same, with the same unit: a fraction of the steps is not
 // a number of steps. docs/migration.md has the table with remarks, and what differs.
-#ifndef TESSERA_TRAIN_CONFIG_ALIASES_H_
-#define TESSERA_TRAIN_CONFIG_ALIASES_H_
+#ifndef TESSERA_TRAIN_CONFIG_CONFIG_ALIASES_H_
+#define TESSERA_TRAIN_CONFIG_CONFIG_ALIASES_H_
 
 #include <string_view>
 #include <vector>
@@ -29,4 +29,4 @@ std::string_view CanonicalValue(std::string_view key, std::string_view text);
 
 }  // namespace tessera::train
 
-#endif  // TESSERA_TRAIN_CONFIG_ALIASES_H_
+#endif  // TESSERA_TRAIN_CONFIG_CONFIG_ALIASES_H_

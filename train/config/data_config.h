@@ -1,7 +1,7 @@
 // The part of a run's configuration that says what its data are: which task, which columns, how
 // rows are made. See train/task.h; tasks refuse the keys that mean nothing to them.
-#ifndef TESSERA_TRAIN_DATA_CONFIG_H_
-#define TESSERA_TRAIN_DATA_CONFIG_H_
+#ifndef TESSERA_TRAIN_CONFIG_DATA_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_DATA_CONFIG_H_
 
 #include <cstdint>
 #include <string>
@@ -55,4 +55,4 @@ struct DataConfig {
 
 }  // namespace tessera::train
 
-#endif  // TESSERA_TRAIN_DATA_CONFIG_H_
+#endif  // TESSERA_TRAIN_CONFIG_DATA_CONFIG_H_

@@ -1,4 +1,4 @@
-#include "train/deepspeed_config.h"
+#include "train/config/deepspeed_config.h"
 
 #include <algorithm>
 #include <cctype>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/foreign_keys.h"
+#include "train/config/foreign_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -260,8 +260,8 @@ void TranslateOffload(ForeignKeys& zero, int64_t stage, Json* keys) {
   const bool section = zero.Has("offload_optimizer");
   ForeignKeys optimizer = zero.Section("offload_optimizer");
   const std::string device = optimizer.String("device").value_or(section ? "cpu" : "none");
-  optimizer.OnlyIf("pin_memory", false, "host memory is not pinned");
-  optimizer.OnlyIf("ratio", 1, "all states move, or none");
+  (void)optimizer.Bool("pin_memory");  // host memory of a GPU always is
+  const std::optional<double> ratio = optimizer.Number("ratio", 0);
   for (const char* key : {"nvme_path", "buffer_count", "fast_init", "pipeline_read",
                           "pipeline_write", "buffer_size"}) {
     optimizer.Refuse(key, "it belongs to off-loading to NVMe, which Tessera does not have");
@@ -279,15 +279,39 @@ void TranslateOffload(ForeignKeys& zero, int64_t stage, Json* keys) {
               "needs stage 1, 2 or 3; the stage is 0");
   }
   Put(keys, "cpu_offload", offload);
+  if (offload.value_or(false)) Put(keys, "offload_fraction", ratio);
   ForeignKeys params = zero.Section("offload_param");
-  params.OnlyIf("device", "none", "parameters are not off-loaded");
-  if (zero.Has("offload_param") && !params.Has("device")) {
-    zero.Fail("offload_param", "is not taken: parameters are not off-loaded");
+  const std::string place =
+      params.String("device").value_or(zero.Has("offload_param") ? "cpu" : "none");
+  (void)params.Bool("pin_memory");
+  for (const char* key : {"nvme_path", "buffer_count", "buffer_size", "max_in_cpu"}) {
+    params.Refuse(key, "it belongs to off-loading to NVMe, which Tessera does not have");
   }
-  for (const char* key : {"nvme_path", "pin_memory", "buffer_count", "buffer_size", "max_in_cpu"}) {
-    params.Refuse(key, "parameters are not off-loaded");
+  if (place != "cpu" && place != "none") {
+    params.Fail("device", Concat("is '", place, "'; parameters can lie in host memory ('cpu')"));
   }
+  if (place == "cpu" && stage < 3) {
+    zero.Fail("offload_param", Concat("needs stage 3; the stage is ", stage));
+  }
+  if (place == "cpu") (*keys)["offload_parameters"] = true;
   params.Finish();
+}
+
+// Of a stage below 3 they mean nothing, in DeepSpeed neither.
+void TranslateStage3(ForeignKeys& zero, int64_t stage, Json* keys) {
+  const std::optional<int64_t> prefetch = zero.Integer("stage3_prefetch_bucket_size", 0);
+  const std::optional<int64_t> live = zero.Integer("stage3_max_live_parameters", 0);
+  const std::optional<int64_t> persistence = zero.Integer("stage3_param_persistence_threshold", 0);
+  if (stage == 3) {
+    Put(keys, "prefetch_elements", prefetch);
+    if (prefetch) (*keys)["limit_all_gathers"] = false;
+    Put(keys, "max_live_elements", live);
+    Put(keys, "persistence_threshold", persistence);
+  }
+  for (const char* key :
+       {"stage3_max_reuse_distance", "stage3_model_persistence_threshold", "sub_group_size"}) {
+    zero.Refuse(key, "it tunes DeepSpeed's own order of work; remove it");
+  }
 }
 
 void TranslateZero(ForeignKeys& ds, Json* keys) {
@@ -296,7 +320,9 @@ void TranslateZero(ForeignKeys& ds, Json* keys) {
   if (stage > 3) zero.Fail("stage", Concat("must be 0, 1, 2 or 3, not ", stage));
   if (zero.Has("stage")) (*keys)["zero"] = stage;
   Put(keys, "overlap_comm", zero.Bool("overlap_comm"));
-  Put(keys, "gradient_as_bucket_view", zero.Bool("contiguous_gradients"));
+  const std::optional<bool> contiguous = zero.Bool("contiguous_gradients");
+  // Above stage 0 gradients always lie in buckets, and their values are the same.
+  if (stage == 0) Put(keys, "gradient_as_bucket_view", contiguous);
   Put(keys, "find_unused_parameters", zero.Bool("ignore_unused_parameters"));
   const std::optional<int64_t> reduce = zero.Integer("reduce_bucket_size", 1);
   const std::optional<int64_t> gather = zero.Integer("allgather_bucket_size", 1);
@@ -321,11 +347,7 @@ void TranslateZero(ForeignKeys& ds, Json* keys) {
   zero.OnlyIf("load_from_fp32_weights", true, "master weights are saved and loaded");
   zero.OnlyIf("stage3_gather_16bit_weights_on_model_save", true, "models are saved whole");
   zero.OnlyIf("stage3_gather_fp16_weights_on_model_save", true, "models are saved whole");
-  for (const char* key : {"stage3_max_live_parameters", "stage3_max_reuse_distance",
-                          "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold",
-                          "stage3_model_persistence_threshold", "sub_group_size"}) {
-    zero.Refuse(key, "it tunes DeepSpeed's own gathering of parameters; remove it");
-  }
+  TranslateStage3(zero, stage, keys);
   for (const char* key : {"zero_hpz_partition_size", "zero_quantized_weights",
                           "zero_quantized_gradients", "zero_quantized_nontrainable_weights",
                           "mics_shard_size", "mics_hierarchical_params_gather"}) {
@@ -343,19 +365,19 @@ void TranslateActivationCheckpointing(ForeignKeys& ds, Json* keys) {
   if (contiguous && !partition) {
     section.Fail("contiguous_memory_optimization", "needs partition_activations");
   }
-  section.OnlyIf("cpu_checkpointing", false, "activations are not off-loaded");
+  const bool offload = section.Bool("cpu_checkpointing").value_or(false);
   section.OnlyIf("synchronize_checkpoint_boundary", false, "there is nothing to synchronise");
   section.OnlyIf("profile", false, "use wall_clock_breakdown");
   section.Refuse("number_checkpoints", "every block of the model is one");
   section.Finish();
-  if (partition) (*keys)["checkpoint_activations"] = true;
+  if (partition || offload) (*keys)["checkpoint_activations"] = true;
+  if (offload) (*keys)["offload_activations"] = true;
 }
 
 void RefuseFeatures(ForeignKeys& ds) {
   ds.OnlyIf("prescale_gradients", false, "gradients are divided once, by the targets of the step");
   ds.OnlyIf("gradient_predivide_factor", 1, "gradients are divided once");
   ds.OnlyIf("sparse_gradients", false, "gradients of embeddings are dense");
-  ds.OnlyIf("communication_data_type", "fp32", "sums go through float32");
   ds.OnlyIf("dump_state", false, "the resolved configuration is always printed");
   ds.OnlyIf("memory_breakdown", false, "metrics have the peak memory of every row");
   ds.OnlyIf("disable_allgather", false, "parameters are gathered");
@@ -404,6 +426,13 @@ absl::StatusOr<Json> TranslateDeepSpeedConfig(const Json& json, const std::strin
   TranslateScheduler(ds, &keys);
   TranslateZero(ds, &keys);
   TranslateActivationCheckpointing(ds, &keys);
+  const std::optional<std::string> travels = ds.String("communication_data_type");
+  if (travels && keys.value("zero", 0) > 0) {
+    keys["communication_dtype"] = *travels;
+  } else if (travels && *travels != "fp32") {
+    ds.Fail("communication_data_type",
+            Concat("is '", *travels, "', which needs ZeRO stage 1 to 3"));
+  }
   Put(&keys, "log_interval", ds.Integer("steps_per_print", 1));
   Put(&keys, "max_grad_norm", ds.Number("gradient_clipping", 0));
   Put(&keys, "wall_clock_breakdown", ds.Bool("wall_clock_breakdown"));

@@ -1,4 +1,4 @@
-// DeepSpeed's JSON configuration as keys of a run's configuration (train/config.h).
+// DeepSpeed's JSON configuration as keys of a run's configuration (train/config/run_config.h).
 //
 //   // {"train_micro_batch_size_per_gpu": 8, "fp16": {"enabled": true}, ...}
 //   TESSERA_ASSIGN_OR_RETURN(nlohmann::json keys,
@@ -10,8 +10,8 @@
 // key is refused with the nearest known one, and so are keys that contradict each other. "auto"
 // leaves a key to Tessera's flag or default, as does a section that is not there. docs/migration.md
 // lists what becomes of each key.
-#ifndef TESSERA_TRAIN_DEEPSPEED_CONFIG_H_
-#define TESSERA_TRAIN_DEEPSPEED_CONFIG_H_
+#ifndef TESSERA_TRAIN_CONFIG_DEEPSPEED_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_DEEPSPEED_CONFIG_H_
 
 #include <string>
 
@@ -28,4 +28,4 @@ absl::StatusOr<nlohmann::json> TranslateDeepSpeedConfig(const nlohmann::json& ds
 
 }  // namespace tessera::train
 
-#endif  // TESSERA_TRAIN_DEEPSPEED_CONFIG_H_
+#endif  // TESSERA_TRAIN_CONFIG_DEEPSPEED_CONFIG_H_

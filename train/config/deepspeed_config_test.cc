@@ -1,4 +1,4 @@
-#include "train/deepspeed_config.h"
+#include "train/config/deepspeed_config.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "optim/schedule.h"
-#include "train/config.h"
-#include "train/config_aliases.h"
+#include "train/config/config_aliases.h"
+#include "train/config/run_config.h"
 
 namespace tessera::train {
 namespace {
@@ -59,7 +59,6 @@ TEST(DeepSpeedConfigTest, AFileAsFlagAiHasIt) {
                          {"log_interval", 100},
                          {"max_grad_norm", 1.0},
                          {"zero", 2},
-                         {"gradient_as_bucket_view", false},
                          {"overlap_comm", true},
                          {"bucket_cap_mb", 5e7 * 4 / 1048576},
                          {"cpu_offload", true},
@@ -266,14 +265,28 @@ TEST(DeepSpeedConfigTest, Zero) {
                 "contradict each other");
   ExpectRefused(with(R"("stage": 3, "offload_optimizer": {"device": "nvme"})"),
                 "'zero_optimization.offload_optimizer.device' is 'nvme'");
-  ExpectRefused(with(R"("stage": 3, "offload_optimizer": {"pin_memory": true})"),
-                "'zero_optimization.offload_optimizer.pin_memory'");
-  ExpectRefused(with(R"("stage": 3, "offload_param": {"device": "cpu"})"),
-                "'zero_optimization.offload_param.device'");
+  EXPECT_EQ(
+      Translated(with(R"("stage": 3, "offload_optimizer": {"pin_memory": true, "ratio": 0.3})")),
+      Json({{"zero", 3}, {"cpu_offload", true}, {"offload_fraction", 0.3}}));
+  EXPECT_EQ(Translated(with(R"("stage": 3, "offload_param": {"device": "cpu"})")),
+            Json({{"zero", 3}, {"offload_parameters", true}}));
+  ExpectRefused(with(R"("stage": 2, "offload_param": {"device": "cpu"})"),
+                "'zero_optimization.offload_param' needs stage 3; the stage is 2");
+  ExpectRefused(with(R"("stage": 3, "offload_param": {"device": "nvme"})"),
+                "'zero_optimization.offload_param.device' is 'nvme'");
   EXPECT_EQ(Translated(with(R"("stage": 3, "offload_param": {"device": "none"})")),
             Json({{"zero", 3}}));
   ExpectRefused(with(R"("round_robin_gradients": true)"), "round_robin_gradients' is true");
-  ExpectRefused(with(R"("stage3_max_live_parameters": 1e9)"), "stage3_max_live_parameters' is not");
+  EXPECT_EQ(Translated(with(R"("stage": 3, "stage3_prefetch_bucket_size": 1e6,
+                                "stage3_max_live_parameters": 1e9,
+                                "stage3_param_persistence_threshold": 1e4)")),
+            Json({{"zero", 3},
+                  {"prefetch_elements", 1000000},
+                  {"limit_all_gathers", false},
+                  {"max_live_elements", 1000000000},
+                  {"persistence_threshold", 10000}}));
+  EXPECT_EQ(Translated(with(R"("stage": 2, "stage3_max_live_parameters": 1e9)")),
+            Json({{"zero", 2}}));
   ExpectRefused(with(R"("sub_group_size": 1e9)"),
                 "'zero_optimization.sub_group_size' is not taken");
   EXPECT_EQ(Translated(with(R"("stage3_gather_16bit_weights_on_model_save": true)")),
@@ -313,12 +326,14 @@ TEST(DeepSpeedConfigTest, WhatIsNotHereIsRefusedByName) {
     EXPECT_EQ(Translated(Concat(R"({")", key, R"(": false})")), Json::object());
   }
   ExpectRefused(R"({"gradient_predivide_factor": 2})", "'gradient_predivide_factor' is 2");
-  ExpectRefused(R"({"communication_data_type": "fp16"})", "'communication_data_type' is \"fp16\"");
+  ExpectRefused(R"({"communication_data_type": "fp16"})", "'communication_data_type' is 'fp16'");
+  EXPECT_EQ(Translated(R"({"communication_data_type": "fp16", "zero_optimization": {"stage": 1}})"),
+            Json({{"zero", 1}, {"communication_dtype", "fp16"}}));
   ExpectRefused(R"({"data_types": {"grad_accum_dtype": "bf16"}})", "'data_types.grad_accum_dtype'");
   ExpectRefused(R"({"activation_checkpointing": {"contiguous_memory_optimization": true}})",
                 "needs partition_activations");
-  ExpectRefused(R"({"activation_checkpointing": {"cpu_checkpointing": true}})",
-                "'activation_checkpointing.cpu_checkpointing'");
+  EXPECT_EQ(Translated(R"({"activation_checkpointing": {"cpu_checkpointing": true}})"),
+            Json({{"checkpoint_activations", true}, {"offload_activations", true}}));
   ExpectRefused(R"({"activation_checkpointing": {"number_checkpoints": 4}})",
                 "'activation_checkpointing.number_checkpoints' is not taken");
   EXPECT_EQ(Translated(R"({"fp32_allreduce": true, "zero_allow_untested_optimizer": false})"),

@@ -1,4 +1,4 @@
-#include "train/foreign_keys.h"
+#include "train/config/foreign_keys.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,8 +9,8 @@
 //
 // A key that is absent, null or "auto" reads as nullopt. Failures name the key with the sections
 // that it stands in: "ds.json: 'fp16.hysteresis' must be an integer, not 2.5".
-#ifndef TESSERA_TRAIN_FOREIGN_KEYS_H_
-#define TESSERA_TRAIN_FOREIGN_KEYS_H_
+#ifndef TESSERA_TRAIN_CONFIG_FOREIGN_KEYS_H_
+#define TESSERA_TRAIN_CONFIG_FOREIGN_KEYS_H_
 
 #include <cstdint>
 #include <optional>
@@ -66,4 +66,4 @@ class ForeignKeys {
 
 }  // namespace tessera::train
 
-#endif  // TESSERA_TRAIN_FOREIGN_KEYS_H_
+#endif  // TESSERA_TRAIN_CONFIG_FOREIGN_KEYS_H_

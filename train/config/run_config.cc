@@ -1,9 +1,10 @@
-#include "train/config.h"
+#include "train/config/run_config.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <type_traits>
 
 #include "core/dtype.h"
@@ -11,7 +12,7 @@
 #include "core/nearest_name.h"
 #include "dist/ddp/gradient_reducer.h"
 #include "dist/mesh/mesh.h"
-#include "train/config_aliases.h"
+#include "train/config/config_aliases.h"
 
 namespace tessera::train {
 namespace {
@@ -102,9 +103,12 @@ absl::Status ApplyRunConfigJson(const Json& json, const std::string& source, Run
       return InvalidArgument(source, ": '", other->second, "' and '", key, "' are one key (",
                              field->name, ") with two values");
     }
-    const Json known =
-        value.is_string() ? Json(std::string(CanonicalValue(field->name, value.get<std::string>())))
-                          : value;
+    Json known = value;
+    if (value.is_string()) {
+      const auto text = value.get<std::string>();
+      const std::string canonical(CanonicalValue(field->name, text));
+      if (canonical != text) known = Parsed(canonical, field->member);
+    }
     TESSERA_RETURN_IF_ERROR(AssignMember(known, Concat(source, ": '", key, "'"), *field, config));
   }
   return absl::OkStatus();
@@ -157,7 +161,14 @@ absl::Status CheckRanges(const RunConfig& config) {
       {"seed", 0},
       {"tp", 1},
       {"pp", 1},
+      {"num_model_chunks", 0},
+      {"profile_after", 0},
+      {"profile_steps", 1},
       {"zero", 0},
+      {"auto_wrap_min_params", 0},
+      {"prefetch_elements", 0},
+      {"max_live_elements", 0},
+      {"persistence_threshold", 0},
       {"loss_scale", 0},
       {"bucket_cap_mb", 1e-6},
       {"collective_timeout", 1e-3},
@@ -188,6 +199,72 @@ absl::Status CheckOneOf(const char* key, const std::string& value,
   std::string list;
   for (const char* name : known) list += list.empty() ? name : Concat(", ", name);
   return InvalidArgument(key, " '", value, "' is not known; use one of ", list);
+}
+
+absl::Status CheckPipeline(const RunConfig& config) {
+  if (config.pp == 1) {
+    for (const auto& [key, given] : {std::pair{"schedule", !config.schedule.empty()},
+                                     {"num_model_chunks", config.num_model_chunks > 0}}) {
+      if (given) return InvalidArgument(key, " is set, which means nothing with pp 1");
+    }
+    return absl::OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(const dist::ScheduleKind kind, config.pipeline_schedule());
+  return dist::CheckSchedule(kind, config.pipeline_shape());
+}
+
+// The first of the keys whose value is not the default's.
+template <typename... Keys>
+std::optional<std::string> FirstSet(const RunConfig& config, Keys... keys) {
+  const auto now = config.ToJson();
+  const auto usual = RunConfig().ToJson();
+  for (const char* key : {keys...}) {
+    if (now.at(key) != usual.at(key)) return key;
+  }
+  return std::nullopt;
+}
+
+absl::Status CheckZero(const RunConfig& config) {
+  if (config.zero > 3) return InvalidArgument("zero must be 0, 1, 2 or 3, not ", config.zero);
+  if (config.zero == 0) {
+    if (const auto key =
+            FirstSet(config, "communication_dtype", "cpu_offload", "offload_fraction")) {
+      return InvalidArgument(*key, " is set, which needs zero 1, 2 or 3");
+    }
+  } else if (const auto key =
+                 FirstSet(config, "static_graph", "check_reduction", "gradient_as_bucket_view")) {
+    return InvalidArgument(*key, " is set, which ZeRO does not have; it needs zero 0");
+  }
+  if (config.zero < 3) {
+    if (const auto key = FirstSet(config, "offload_parameters", "auto_wrap_classes",
+                                  "auto_wrap_min_params", "backward_prefetch", "forward_prefetch",
+                                  "limit_all_gathers", "reshard_after_forward", "prefetch_elements",
+                                  "max_live_elements", "persistence_threshold")) {
+      return InvalidArgument(*key, " is set, which needs zero 3");
+    }
+  }
+  if (config.zero == 3 && config.predict_with_generate) {
+    return InvalidArgument(
+        "predict_with_generate writes texts of different lengths, for which ranks that hold "
+        "parameters together (zero 3) cannot gather in step; switch one of them off");
+  }
+  if (config.zero == 3 && config.pipeline_shape().chunks_per_rank > 1) {
+    return InvalidArgument("zero 3 shards one chunk per rank; num_model_chunks is ",
+                           config.pipeline_shape().chunks_per_rank);
+  }
+  if (config.partition_activations && config.tp == 1) {
+    return InvalidArgument(
+        "partition_activations shares activations out over tp ranks; give tp > 1");
+  }
+  if (config.partition_activations && config.sequence_parallel) {
+    return InvalidArgument(
+        "partition_activations: sequence_parallel has shared the activations out already");
+  }
+  if (!config.communication_dtype.empty()) {
+    TESSERA_RETURN_IF_ERROR(CheckOneOf("communication_dtype", config.communication_dtype,
+                                       {"float32", "bfloat16", "float16"}));
+  }
+  return config.zero_options().status();
 }
 
 }  // namespace
@@ -223,6 +300,10 @@ absl::Status RunConfig::Validate() const {
   }
   TESSERA_RETURN_IF_ERROR(CheckOneOf("optimizer", optimizer, {"adamw", "adam", "sgd"}));
   TESSERA_RETURN_IF_ERROR(CheckOneOf("dtype", dtype, {"float32", "bfloat16", "float16"}));
+  if (!grad_dtype.empty() && grad_dtype != "float32" && grad_dtype != dtype) {
+    return InvalidArgument("grad_dtype '", grad_dtype, "' must be float32 or the dtype, '", dtype,
+                           "'");
+  }
   TESSERA_RETURN_IF_ERROR(
       CheckOneOf("log_level", log_level, {"debug", "info", "warning", "error"}));
   TESSERA_RETURN_IF_ERROR(
@@ -242,13 +323,51 @@ absl::Status RunConfig::Validate() const {
         "predict_with_generate writes token by token, which sequence_parallel "
         "cannot share out; switch one of them off");
   }
-  for (const auto& [key, differs] : {std::pair{"pp", pp != 1},
-                                     {"zero", zero != 0},
-                                     {"cpu_offload", cpu_offload},
-                                     {"schedule", !schedule.empty()}}) {
-    if (differs) return InvalidArgument(key, " is set, which this version does not have yet");
+  TESSERA_RETURN_IF_ERROR(CheckPipeline(*this));
+  return CheckZero(*this);
+}
+
+absl::StatusOr<dist::ZeroOptions> RunConfig::zero_options() const {
+  dist::ZeroOptions options;
+  options.stage = static_cast<int>(zero);
+  options.bucket_cap_mb = bucket_cap_mb;
+  options.deterministic = deterministic;
+  options.find_unused_parameters = find_unused_parameters;
+  options.overlap = overlap_comm;
+  if (!communication_dtype.empty()) options.communication_dtype = ParseDType(communication_dtype);
+  for (size_t begin = 0; begin < auto_wrap_classes.size();) {
+    const size_t end = std::min(auto_wrap_classes.find(',', begin), auto_wrap_classes.size());
+    options.auto_wrap_classes.push_back(auto_wrap_classes.substr(begin, end - begin));
+    begin = end + 1;
   }
-  return absl::OkStatus();
+  options.auto_wrap_min_params = auto_wrap_min_params;
+  TESSERA_ASSIGN_OR_RETURN(options.backward_prefetch,
+                           dist::ParseBackwardPrefetch(backward_prefetch));
+  options.forward_prefetch = forward_prefetch;
+  options.limit_all_gathers = limit_all_gathers;
+  options.prefetch_elements = prefetch_elements;
+  options.max_live_elements = max_live_elements;
+  options.persistence_threshold = persistence_threshold;
+  options.reshard_after_forward = reshard_after_forward;
+  options.offload_optimizer = cpu_offload;
+  options.offload_fraction = offload_fraction;
+  options.offload_parameters = offload_parameters;
+  TESSERA_RETURN_IF_ERROR(options.Validate());
+  return options;
+}
+
+absl::StatusOr<dist::ScheduleKind> RunConfig::pipeline_schedule() const {
+  return dist::ParseSchedule(schedule.empty() ? "1f1b" : schedule);
+}
+
+dist::PipelineShape RunConfig::pipeline_shape() const {
+  const auto kind = pipeline_schedule();
+  const bool interleaves = kind.ok() && *kind == dist::ScheduleKind::kInterleaved;
+  return {.stages = static_cast<int>(pp),
+          .chunks_per_rank = static_cast<int>(num_model_chunks > 0 ? num_model_chunks
+                                              : interleaves        ? 2
+                                                                   : 1),
+          .micro_batches = static_cast<int>(accumulation_steps())};
 }
 
 absl::Status RunConfig::ValidateFor(int world_size) const {

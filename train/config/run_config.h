@@ -7,9 +7,9 @@
 //
 // One table of fields (RunConfigFields) serves the file, the flags, the help text and what is
 // saved with the run. An unknown key is an error that suggests the nearest known one; names that
-// other systems use for the same thing are understood (train/config_aliases.h).
-#ifndef TESSERA_TRAIN_CONFIG_H_
-#define TESSERA_TRAIN_CONFIG_H_
+// other systems use for the same thing are understood (train/config/config_aliases.h).
+#ifndef TESSERA_TRAIN_CONFIG_RUN_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_RUN_CONFIG_H_
 
 #include <cstdint>
 #include <string>
@@ -18,14 +18,18 @@
 #include <vector>
 
 #include "core/status.h"
+#include "dist/pipeline/schedule.h"
+#include "dist/zero/zero_options.h"
 #include "nlohmann/json.hpp"
 #include "optim/grad_scaler.h"
-#include "train/data_config.h"
+#include "train/config/data_config.h"
+#include "train/config/parallel_config.h"
 
 namespace tessera::train {
 
-struct RunConfig : DataConfig {
-  // What to train, to where (on what: train/data_config.h).
+struct RunConfig : DataConfig, ParallelConfig {
+  // What to train, to where (on what: train/config/data_config.h; on which ranks:
+  // train/config/parallel_config.h).
   std::string model;             // a preset's name or a folder
   std::string config_overrides;  // "d_model=256,num_layers=3": keys of the model's configuration
   bool ignore_mismatched_sizes = false;
@@ -60,6 +64,7 @@ struct RunConfig : DataConfig {
   bool checkpoint_activations = false;
   int64_t seed = 0;
   std::string dtype = "float32";
+  std::string grad_dtype;  // empty: float32 where the dtype is a half, else the dtype
   std::string device = "cpu";
   int64_t threads = 0;  // 0: all cores the process may use
 
@@ -72,6 +77,9 @@ struct RunConfig : DataConfig {
 
   bool async_save = false;
   bool wall_clock_breakdown = false;
+  std::string profile;        // a Chrome trace; empty: none
+  int64_t profile_after = 3;  // steps of this process before it
+  int64_t profile_steps = 2;
   std::string log_level = "info";
   std::string log_level_replica = "error";
   bool log_on_each_node = false;
@@ -86,27 +94,15 @@ struct RunConfig : DataConfig {
   int64_t hysteresis = 2;
   double max_scale = 4294967296;
 
-  // Parallel runs: dp is what tp and pp leave of the ranks.
-  std::string env_type;  // single, ddp, zero, zero+tp; empty: as the other keys say
-  int64_t tp = 1;
-  int64_t pp = 1;
-  int64_t zero = 0;
-  bool sequence_parallel = false;
-  bool cpu_offload = false;
-  bool deterministic = false;
-  std::string schedule;
-  double bucket_cap_mb = 25;
-  bool overlap_comm = true;
-  bool find_unused_parameters = false;
-  bool static_graph = false;
-  bool check_reduction = false;
-  bool gradient_as_bucket_view = true;
-  bool check_collectives = false;
-  double collective_timeout = 600;  // seconds
-
   int64_t accumulation_steps() const;
   optim::GradScalerOptions scaler_options() const;
   double final_lr() const { return min_lr < 0 ? 0.1 * lr : min_lr; }
+
+  // Of a run with pp > 1.
+  absl::StatusOr<dist::ScheduleKind> pipeline_schedule() const;
+  dist::PipelineShape pipeline_shape() const;
+  // Of a run with zero > 0.
+  absl::StatusOr<dist::ZeroOptions> zero_options() const;
 
   // Ranges, and settings that exclude one another; names the key.
   absl::Status Validate() const;
@@ -138,4 +134,4 @@ absl::Status SetRunConfigField(RunConfig* config, std::string_view name, const s
 
 }  // namespace tessera::train
 
-#endif  // TESSERA_TRAIN_CONFIG_H_
+#endif  // TESSERA_TRAIN_CONFIG_RUN_CONFIG_H_

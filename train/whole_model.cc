@@ -1,0 +1,55 @@
+#include "train/whole_model.h"
+
+#include <memory>
+
+#include "dist/mesh/unshard.h"
+#include "models/hub/save_model.h"
+#include "train/agreement.h"
+#include "train/update/pipeline_norm.h"
+
+namespace tessera::train {
+namespace {
+
+// The whole of a parameter of the whole model, wherever its parts are.
+Tensor Gather(models::Model& model, const dist::Mesh& mesh, Updater& updater,
+              const nn::Parameter& p) {
+  const auto whole_part = [&] {
+    nn::Parameter* mine = model.FindParameter(p.name);
+    return dist::Unshard(updater.Whole(*mine), mine->placement, mesh.tp());
+  };
+  const dist::Stage* stage = StageOf(model);
+  if (stage == nullptr) return whole_part();
+  const bool owner = stage->Owns(p.name);
+  const Tensor whole =
+      owner ? whole_part().ContiguousCopy()
+            : Empty(p.placement.global_shape(), p.tensor.dtype(), model.build().device);
+  const Tensor root = Tensor::FromVector<int64_t>({owner ? stage->rank() : -1}, {1});
+  stage->group()->AllReduce(root, ReduceOp::kMax)->Wait();
+  stage->group()->Broadcast(whole, static_cast<int>(root.data<int64_t>()[0]))->Wait();
+  return whole;
+}
+
+// Names and shapes of the whole model, without data.
+absl::StatusOr<std::unique_ptr<models::Model>> ShapeOf(const models::Model& model) {
+  nn::BuildContext dry;
+  dry.dtype = model.build().dtype;
+  dry.device = Device::Meta();
+  dry.initialise = false;
+  return models::BuildModel(model.config(), dry);
+}
+
+}  // namespace
+
+absl::Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, Updater& updater,
+                            const std::string& folder, const data::Tokenizer* tokenizer,
+                            const std::vector<std::pair<std::string, std::string>>& files) {
+  auto shape = ShapeOf(model);
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, shape.status()));
+  models::SaveOptions options;
+  options.gather = [&](nn::Parameter& p) { return Gather(model, mesh, updater, p); };
+  options.write = mesh.prints();
+  options.files = files;
+  return Agree(mesh, models::SaveModel(**shape, folder, tokenizer, options));
+}
+
+}  // namespace tessera::train
