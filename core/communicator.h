@@ -34,6 +34,8 @@ using CommHandlePtr = std::unique_ptr<CommHandle>;
 // A handle of what is already done.
 CommHandlePtr CompletedHandle();
 
+inline constexpr int kLargestTag = 1 << 20;
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -54,7 +56,8 @@ class Communicator {
   virtual CommHandlePtr Broadcast(const Tensor& t, int root) = 0;
   // out's chunk r = rank r's chunk rank(): both have size() equal chunks, rank-major.
   virtual CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) = 0;
-  // A message to another rank of the group; matched by (source, tag) in order.
+  // A message to another rank of the group; matched by (source, tag) in order. Tags are 0 to
+  // kLargestTag.
   virtual CommHandlePtr Send(const Tensor& t, int destination, int tag) = 0;
   virtual CommHandlePtr Receive(const Tensor& t, int source, int tag) = 0;
   // Returns once every rank has called it.

@@ -135,7 +135,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override {
-    CheckPeer("send", destination);
+    CheckPeer("send", destination, tag);
     Tensor copy = EmptyLike(t);
     CopyInto(copy, t);
     std::lock_guard<std::mutex> lock(group_->abort->mutex);
@@ -145,7 +145,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   CommHandlePtr Receive(const Tensor& t, int source, int tag) override {
-    CheckPeer("receive", source);
+    CheckPeer("receive", source, tag);
     std::unique_lock<std::mutex> lock(group_->abort->mutex);
     auto& box = group_->mail[{source, rank_, tag}];
     Await(lock, "receive", [&] { return !box.empty(); });
@@ -244,7 +244,9 @@ class ThreadCommunicator final : public Communicator {
     TESSERA_CHECK(whole.numel() == chunk.numel() * size() && whole.dtype() == chunk.dtype(),
                   operation, whole, " is not ", size(), " times ", chunk);
   }
-  void CheckPeer(const char* operation, int peer) const {
+  void CheckPeer(const char* operation, int peer, int tag) const {
+    TESSERA_CHECK(tag >= 0 && tag <= kLargestTag, operation, "tag ", tag, " is not in 0..",
+                  kLargestTag);
     TESSERA_CHECK(peer >= 0 && peer < size() && peer != rank_, operation, "rank ", peer,
                   " is not another rank of group ", name());
   }

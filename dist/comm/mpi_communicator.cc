@@ -11,7 +11,6 @@
 namespace tessera::dist {
 namespace {
 
-constexpr int kLargestTag = 1 << 20;
 // Up to so many bytes the root of up to 8 ranks sends to each of them itself.
 constexpr int64_t kDirectBroadcastBytes = 64 << 10;
 
@@ -171,7 +170,9 @@ Call MpiCommunicator::Begin(std::string_view operation, const Tensor& t, std::st
 void MpiCommunicator::CheckOperands(std::string_view operation, const Tensor& a,
                                     const Tensor& b) const {
   TESSERA_CHECK(a.is_contiguous() && b.is_contiguous(), operation, "tensors must be contiguous");
-  TESSERA_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), operation, a, " and ", b,
+  // Host memory is the CPU's as well.
+  const bool near = a.device() == b.device() || (a.device().is_cpu() && b.device().is_cpu());
+  TESSERA_CHECK(a.dtype() == b.dtype() && near, operation, a, " and ", b,
                 " differ in dtype or device");
 }
 

@@ -40,7 +40,7 @@ class Stage {
  public:
   using Group = std::shared_ptr<Communicator>;
   // Its messages have tags from here on.
-  static constexpr int kFirstTag = 1 << 20;
+  static constexpr int kFirstTag = kLargestTag / 2;
 
   // `models` are this rank's chunks, first to last: chunks rank, rank + stages, ... of the model.
   // Collective over `pp`: ranks tell each other which weights they hold.

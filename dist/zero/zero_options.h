@@ -2,7 +2,6 @@
 //
 //   ZeroOptions options{.stage = 3, .offload_optimizer = true};
 //   options.stage = *ParseShardingStrategy("shard_grad_op");                  // FSDP's names
-//   TESSERA_ASSIGN_OR_RETURN(options, ZeroOptionsFromDeepSpeed(json["zero_optimization"], {}));
 //
 // Stages (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 // Models"): 1 shards the optimizer's states over the data-parallel ranks, 2 gradients too, 3
@@ -20,7 +19,7 @@
 //   cpu_offload                      offload_optimizer and offload_parameters
 //   full / sharded state dict        ZeroEngine::FullStateDict / ZeroEngine::CheckpointTensors
 //
-// DeepSpeed's `zero_optimization`: ZeroOptionsFromDeepSpeed below.
+// DeepSpeed's `zero_optimization`: train/config/deepspeed_config.h.
 #ifndef TESSERA_DIST_ZERO_ZERO_OPTIONS_H_
 #define TESSERA_DIST_ZERO_ZERO_OPTIONS_H_
 
@@ -32,7 +31,6 @@
 
 #include "core/dtype.h"
 #include "core/status.h"
-#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 
@@ -98,34 +96,6 @@ struct ZeroOptions {
 absl::StatusOr<int> ParseShardingStrategy(std::string_view name);
 // "backward_pre", "backward_post", "none".
 absl::StatusOr<BackwardPrefetch> ParseBackwardPrefetch(std::string_view name);
-
-// DeepSpeed's `zero_optimization` on top of `options`. Elements are translated to megabytes with 4
-// bytes each. Every key is honoured or refused by name:
-//   stage                                      stage
-//   overlap_comm                               overlap
-//   reduce_bucket_size                         bucket_cap_mb
-//   allgather_bucket_size                      accepted when equal to reduce_bucket_size or absent:
-//                                              updated parameters travel in the gradients' buckets
-//   contiguous_gradients, reduce_scatter,      only true: gradients always lie in buckets, and are
-//   allgather_partitions                       always reduce-scattered and gathered
-//   stage3_prefetch_bucket_size                prefetch_elements, limit_all_gathers = false
-//   stage3_max_live_parameters                 max_live_elements
-//   stage3_param_persistence_threshold         persistence_threshold
-//   stage3_max_reuse_distance                  refused unless 0: units are always released
-//   stage3_gather_16bit_weights_on_model_save  only true: a saved model is always whole
-//   sub_group_size                             refused: the optimizer works bucket by bucket
-//   offload_optimizer {device, ratio}          offload_optimizer, offload_fraction; device "cpu" or
-//                                              "none"; "nvme" and its keys are refused
-//   offload_param {device}                     offload_parameters, likewise
-//   {pin_memory} of both                       accepted: host memory of a GPU is always pinned
-//   cpu_offload                                the old name of offload_optimizer {device: cpu}
-//   ignore_unused_parameters                   find_unused_parameters
-//   round_robin_gradients                      only false
-//   load_from_fp32_weights, elastic_checkpoint only true: checkpoints load under any layout
-// `key` begins the messages ("run.json: zero_optimization").
-absl::StatusOr<ZeroOptions> ZeroOptionsFromDeepSpeed(const std::string& key,
-                                                     const nlohmann::json& zero,
-                                                     ZeroOptions options = {});
 
 }  // namespace tessera::dist
 

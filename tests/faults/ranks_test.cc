@@ -25,7 +25,6 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr int kRanks = 3;
 constexpr int kSteps = 40;
-constexpr int kKills = 20;
 
 class RanksTest : public testing::Test {
  protected:
@@ -39,10 +38,8 @@ class RanksTest : public testing::Test {
       text << "line " << i % 17 << " of the song, sung " << i % 5 << " times\n";
     }
     text.close();
-    const auto start = Clock::now();
     Process whole(kRanks, Train("whole"), root_ + "/whole");
     ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
-    duration_ = Clock::now() - start;
   }
   static void TearDownTestSuite() { fs::remove_all(root_); }
 
@@ -80,9 +77,9 @@ class RanksTest : public testing::Test {
     return arguments;
   }
 
-  static void ExpectTheUninterruptedRun(const std::string& name) {
-    EXPECT_TRUE(Weights(Out(name)) == Weights(Out("whole"))) << "the weights differ";
-    EXPECT_EQ(Metrics(Out(name)), Metrics(Out("whole")));
+  static void ExpectTheRun(const std::string& whole, const std::string& name) {
+    EXPECT_TRUE(Weights(Out(name)) == Weights(Out(whole))) << "the weights differ";
+    EXPECT_EQ(Metrics(Out(name)), Metrics(Out(whole)));
     for (const auto& entry : fs::directory_iterator(Out(name))) {
       EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos) << entry.path();
     }
@@ -91,7 +88,7 @@ class RanksTest : public testing::Test {
   static void FinishAndCompare(const std::string& name) {
     Process rest(kRanks, Train(name, {"--resume"}), root_ + "/" + name);
     ASSERT_EQ(rest.ExitCode(), 0) << rest.Errors();
-    ExpectTheUninterruptedRun(name);
+    ExpectTheRun("whole", name);
   }
 
   // Waits until the run has its first checkpoint, and gives its ranks.
@@ -112,21 +109,42 @@ class RanksTest : public testing::Test {
   }
 
   static std::string root_;
-  static Seconds duration_;
 };
 std::string RanksTest::root_;
-Seconds RanksTest::duration_;
 
-TEST_F(RanksTest, AnyRankKilledAtAnyMoment) {
+// A way to lay a run out.
+struct Layout {
+  std::string name;
+  int ranks;
+  std::vector<std::string> flags;
+  int kills;
+};
+
+class KilledRankTest : public RanksTest, public testing::WithParamInterface<Layout> {};
+
+TEST_P(KilledRankTest, AnyRankAtAnyMoment) {
+  const Layout& layout = GetParam();
+  const std::string whole = "whole_" + layout.name;
+  const std::string name = "killed_" + layout.name;
+  const auto train = [&](const std::string& out, bool resume) {
+    std::vector<std::string> arguments = Train(out, layout.flags);
+    if (resume) arguments.push_back("--resume");
+    return arguments;
+  };
+  const auto begin = Clock::now();
+  Process uninterrupted(layout.ranks, train(whole, false), root_ + "/" + whole);
+  ASSERT_EQ(uninterrupted.ExitCode(), 0) << uninterrupted.Errors();
+  const Seconds duration = Clock::now() - begin;
+
   const char* given = std::getenv("TESSERA_TEST_SEED");
   const uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
   SCOPED_TRACE("TESSERA_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  std::uniform_real_distribution<double> moment(0.0, 0.7 * duration_.count());
+  std::uniform_real_distribution<double> moment(0.0, 0.7 * duration.count());
   int finished = 0;
-  for (int kills = 0; kills < kKills;) {
-    Process job(kRanks, Train("killed", {"--resume"}), root_ + "/killed", /*quiet=*/false);
+  for (int kills = 0; kills < layout.kills;) {
+    Process job(layout.ranks, train(name, true), root_ + "/" + name, /*quiet=*/false);
     if (!job.EndsWithin(Seconds(moment(random)))) {
       const std::vector<pid_t> ranks = job.Ranks();
       if (ranks.empty()) {  // not all started yet
@@ -134,7 +152,7 @@ TEST_F(RanksTest, AnyRankKilledAtAnyMoment) {
         job.Wait();
         continue;
       }
-      const auto victim = random() % kRanks;
+      const auto victim = random() % static_cast<size_t>(layout.ranks);
       kill(ranks[victim], SIGKILL);
       ASSERT_TRUE(job.EndsWithin(Seconds(30))) << "the job went on after a rank was killed";
       if (job.ExitCode() == 0) continue;  // it had ended already
@@ -145,14 +163,23 @@ TEST_F(RanksTest, AnyRankKilledAtAnyMoment) {
       continue;
     }
     ASSERT_EQ(job.ExitCode(), 0) << "after " << kills << " kills: " << job.Errors();
-    ExpectTheUninterruptedRun("killed");
-    fs::remove_all(Out("killed"));
+    ExpectTheRun(whole, name);
+    fs::remove_all(Out(name));
     ++finished;
   }
-  FinishAndCompare("killed");
-  std::printf("seed %lu: %d kills in %d runs\n", static_cast<unsigned long>(seed), kKills,
+  Process rest(layout.ranks, train(name, true), root_ + "/" + name);
+  ASSERT_EQ(rest.ExitCode(), 0) << rest.Errors();
+  ExpectTheRun(whole, name);
+  std::printf("seed %lu: %d kills in %d runs\n", static_cast<unsigned long>(seed), layout.kills,
               finished + 1);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, KilledRankTest,
+    testing::Values(
+        Layout{"dp3", 3, {}, 20}, Layout{"zero3", 2, {"--zero", "3"}, 5},
+        Layout{"pp2_zero1", 4, {"--pp", "2", "--zero", "1", "--num-microbatches", "2"}, 5}),
+    [](const auto& info) { return info.param.name; });
 
 TEST_F(RanksTest, ARankThatStandsStillIsNamed) {
   Process job(kRanks, Train("still", {"--collective-timeout", "2"}), root_ + "/still");

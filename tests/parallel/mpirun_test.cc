@@ -44,7 +44,7 @@ std::string NameOf(const Layout& layout) {
   return name.str();
 }
 
-class MpirunTest : public testing::TestWithParam<Layout> {
+class MpirunTest : public testing::Test {
  protected:
   // Once for all instantiations: references are shared.
   static void SetUpTestSuite() {
@@ -101,6 +101,7 @@ class MpirunTest : public testing::TestWithParam<Layout> {
     }
     if (layout.zero > 0) arguments.insert(arguments.end(), {"--zero", std::to_string(layout.zero)});
     if (layout.cpu_offload) arguments.push_back("--cpu-offload");
+    if (layout.cpu_offload && layout.zero == 3) arguments.push_back("--offload-parameters");
     if (layout.sequence_parallel) arguments.push_back("--sequence-parallel");
     return arguments;
   }
@@ -117,7 +118,9 @@ class MpirunTest : public testing::TestWithParam<Layout> {
   }
 };
 
-TEST_P(MpirunTest, GivesTheRunOfOneProcess) {
+class LayoutTest : public MpirunTest, public testing::WithParamInterface<Layout> {};
+
+TEST_P(LayoutTest, GivesTheRunOfOneProcess) {
   const Layout& layout = GetParam();
   ASSERT_EQ(layout.ranks / (layout.tp * layout.pp) * layout.accumulation, kMicroBatches);
   const std::string& one = Reference(layout.deterministic);
@@ -146,7 +149,7 @@ TEST_P(MpirunTest, GivesTheRunOfOneProcess) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, MpirunTest,
+INSTANTIATE_TEST_SUITE_P(Layouts, LayoutTest,
                          testing::Values(Layout{2, 1, false, 4}, Layout{4, 1, false, 2},
                                          Layout{8, 1, false, 1}, Layout{4, 1, false, 2, false},
                                          Layout{2, 2, false, 8}, Layout{3, 3, true, 8},
@@ -155,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, MpirunTest,
                          [](const auto& info) { return NameOf(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(
-    ThreeAxes, MpirunTest,
+    ThreeAxes, LayoutTest,
     testing::Values(Layout{.ranks = 2, .tp = 1, .accumulation = 8, .pp = 2},
                     Layout{.ranks = 2, .tp = 1, .accumulation = 4, .zero = 3, .cpu_offload = true},
                     Layout{.ranks = 8, .tp = 2, .accumulation = 4, .pp = 2, .zero = 1},
@@ -167,6 +170,53 @@ INSTANTIATE_TEST_SUITE_P(
                         .ranks = 4, .tp = 1, .accumulation = 4, .pp = 2, .schedule = "interleaved"},
                     Layout{.ranks = 8, .tp = 1, .accumulation = 1, .zero = 3}),
     [](const auto& info) { return NameOf(info.param); });
+
+// Weights used on both stages, sources and targets of many lengths.
+TEST_F(MpirunTest, AnEncoderDecoderInStages) {
+  std::ofstream sources(Root() + "/source.txt");
+  std::ofstream targets(Root() + "/target.txt");
+  for (int i = 0; i < 60; ++i) {
+    sources << std::string(static_cast<size_t>(1 + i % 7), 'a' + i % 26) << " count " << i << "\n";
+    targets << "count " << i << std::string(static_cast<size_t>(1 + i % 5), 'b') << "\n";
+  }
+  sources.close();
+  targets.close();
+  const auto train = [](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "train",
+        "t5-mini",
+        "--data",
+        Root() + "/source.txt",
+        "--target-data",
+        Root() + "/target.txt",
+        "--out",
+        Out(name),
+        "--tokenizer",
+        "byte",
+        "--max-steps",
+        "2",
+        "--config-overrides",
+        "d_model=32,d_ff=64,d_kv=8,num_layers=2,num_decoder_layers=2",
+        "--batch-size",
+        "2",
+        "--num-microbatches",
+        "2",
+        "--threads",
+        "1",
+        "--log-interval",
+        "1",
+        "--eval-batches",
+        "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  Process one(train("t5_one", {}), Root() + "/t5_one");
+  ASSERT_EQ(one.ExitCode(), 0) << one.Errors();
+  Process two(2, train("t5_pp2", {"--pp", "2"}), Root() + "/t5_pp2");
+  ASSERT_EQ(two.ExitCode(), 0) << two.Errors();
+  EXPECT_EQ(Metrics(Out("t5_pp2")), Metrics(Out("t5_one")));
+  EXPECT_TRUE(Weights(Out("t5_pp2")) == Weights(Out("t5_one"))) << "the weights differ";
+}
 
 }  // namespace
 }  // namespace tessera

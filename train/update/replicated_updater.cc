@@ -83,6 +83,7 @@ optim::ClipResult ReplicatedUpdater::Clip(optim::ClipOptions options) {
     return mesh_.tp()->rank() == 0 || replicated_.count(p.name) == 0;
   };
   if (stage_ != nullptr) {
+    optim::JoinTiedGradients(parameters_);  // of uses on this stage
     const Tensor squared = SquaredNormOverStages(*stage_, parameters_, counted);
     mesh_.tp()->AllReduce(squared, ReduceOp::kSum)->Wait();
     return optim::ClipFromSquaredNorm(squared, options);
