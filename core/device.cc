@@ -40,9 +40,14 @@ CudaBackend& Backend() {
 }  // namespace
 
 void RegisterCudaBackend(const CudaBackend& backend) { Backend() = backend; }
+const CudaBackend& RegisteredCuda() { return Backend(); }
 
 void ActivateCuda(int index) {
   if (Backend().activate != nullptr) Backend().activate(index);
+}
+
+void SynchronizeDevice(const Device& device) {
+  if (device.type == DeviceType::kCuda) Backend().synchronize(device.index);
 }
 
 absl::Status CheckDeviceAvailable(const Device& device) {

@@ -8,6 +8,8 @@
 #define TESSERA_CORE_DEVICE_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -49,20 +51,30 @@ inline std::ostream& operator<<(std::ostream& out, const Device& d) { return out
 // says why ("cuda:0: this program was built without CUDA").
 absl::Status CheckDeviceAvailable(const Device& device);
 
-// What core/cuda adds to a program that is built with it.
+class DeviceGraph;  // core/device_graph.h
+
+// What core/cuda adds to a program that is built with it; null members otherwise.
 struct CudaBackend {
   // OK when GPU `index` can be used, else one line that begins with its name.
   absl::Status (*check)(int index) = nullptr;
   // Makes `index` the GPU that this thread's next launches go to.
   void (*activate)(int index) = nullptr;
+  // Waits until GPU `index` has done what its compute stream was given.
+  void (*synchronize)(int index) = nullptr;
+  // Records what `work` gives to the compute stream of GPU `index`.
+  std::unique_ptr<DeviceGraph> (*record)(int index, const std::function<void()>& work) = nullptr;
 };
 void RegisterCudaBackend(const CudaBackend& backend);
+const CudaBackend& RegisteredCuda();
 
 // Called before a kernel of `device` runs on this thread.
 void ActivateCuda(int index);
 inline void ActivateDevice(const Device& device) {
   if (device.type == DeviceType::kCuda) ActivateCuda(device.index);
 }
+
+// Waits until `device` has done all that it was given; for those who take its time.
+void SynchronizeDevice(const Device& device);
 
 }  // namespace tessera
 

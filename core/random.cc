@@ -18,6 +18,8 @@ namespace {
 
 constexpr int64_t kGrain = 4096;
 
+thread_local NoiseKeySource* noise_keys = nullptr;
+
 // atanh(s) = s * sum of s^(k-1) / k over odd k, highest power first.
 constexpr double kAtanhSeries[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
                                    1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
@@ -188,6 +190,7 @@ RandomKey RandomKey::FromSeed(uint64_t seed) {
 }
 
 RandomKey RandomKey::With(uint64_t value) const {
+  TESSERA_CHECK(stored == nullptr, "random key", "nothing is derived from a key of a device");
   const PhiloxWords w = RandomBlock(*this, value);
   return RandomKey{(uint64_t{w.v[3]} << 32) | w.v[2], (uint64_t{w.v[1]} << 32) | w.v[0]};
 }
@@ -211,7 +214,13 @@ RandomKey InitialisationKey(uint64_t seed, std::string_view parameter_name) {
 
 RandomKey NoiseKey(uint64_t seed, std::string_view module_path, uint64_t step,
                    uint64_t micro_batch) {
-  return RandomKey::FromSeed(seed).With(module_path).With(step).With(micro_batch);
+  RandomKey key = RandomKey::FromSeed(seed).With(module_path).With(step).With(micro_batch);
+  if (noise_keys != nullptr) key.stored = noise_keys->PlaceOf(seed, module_path, micro_batch);
+  return key;
+}
+
+NoiseKeySource* ExchangeNoiseKeySource(NoiseKeySource* source) {
+  return std::exchange(noise_keys, source);
 }
 
 double UniformDouble(const RandomKey& key, uint64_t index) {

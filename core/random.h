@@ -30,6 +30,9 @@ namespace tessera {
 struct RandomKey {
   uint64_t hi = 0;
   uint64_t lo = 0;
+  // Where kernels of the device find hi and lo instead, in work that is recorded for other steps
+  // (core/noise_key_table.h).
+  const uint64_t* stored = nullptr;
 
   static RandomKey FromSeed(uint64_t seed);
   RandomKey With(uint64_t value) const;
@@ -45,6 +48,15 @@ RandomKey InitialisationKey(uint64_t seed, std::string_view parameter_name);
 // FromSeed(seed).With(module_path).With(step).With(micro_batch).
 RandomKey NoiseKey(uint64_t seed, std::string_view module_path, uint64_t step,
                    uint64_t micro_batch);
+
+// Says where on a device the NoiseKey of these lies, whatever the step.
+class NoiseKeySource {
+ public:
+  virtual ~NoiseKeySource() = default;
+  virtual const uint64_t* PlaceOf(uint64_t seed, std::string_view path, uint64_t micro_batch) = 0;
+};
+// Of this thread; null: keys are values. Returns the one before.
+NoiseKeySource* ExchangeNoiseKeySource(NoiseKeySource* source);
 
 // Block `block` of the key's 32-bit stream: elements 4*block ... 4*block+3.
 inline PhiloxWords RandomBlock(const RandomKey& key, uint64_t block) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/device.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {
@@ -20,11 +21,13 @@ enum class Phase { kData, kForward, kBackward, kPipeline, kReduce, kOptimizer };
 
 class PhaseClock {
  public:
-  // Adds the time of its scope to a phase.
+  // Adds the time of its scope to a phase; that of a device too, which is waited for.
   class Scope {
    public:
-    Scope(PhaseClock* clock, Phase phase) : clock_(clock), phase_(phase) {}
+    Scope(PhaseClock* clock, Phase phase, const Device* device = nullptr)
+        : clock_(clock), phase_(phase), device_(device) {}
     ~Scope() {
+      if (device_ != nullptr) SynchronizeDevice(*device_);
       clock_->seconds_[static_cast<size_t>(phase_)] +=
           std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     }
@@ -34,6 +37,7 @@ class PhaseClock {
    private:
     PhaseClock* clock_;
     Phase phase_;
+    const Device* device_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   };
 

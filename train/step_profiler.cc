@@ -42,28 +42,36 @@ StepProfiler::~StepProfiler() {
   if (running_) StopProfiler();
 }
 
-absl::Status StepProfiler::StepBegins(int64_t taken) {
-  if (path_.empty()) return absl::OkStatus();
+void StepProfiler::StepBegins(int64_t taken) {
+  if (path_.empty()) return;
   if (taken == after_) {
     StartProfiler();
+    begun_ = true;
     running_ = true;
   }
-  return taken == after_ + steps_ ? Finish() : absl::OkStatus();
+  if (taken == after_ + steps_) Finish();
 }
 
-absl::Status StepProfiler::Finish() {
-  if (!running_) return absl::OkStatus();
+void StepProfiler::Finish() {
+  if (!path_.empty() && !begun_) {
+    log_->Warning(Concat("profile: nothing was profiled, the run ended before step ", after_ + 1));
+  }
+  if (!running_) return;
   running_ = false;
   const Profile profile = StopProfiler();
-  TESSERA_RETURN_IF_ERROR(profile.WriteChromeTrace(path_, rank_));
+  const absl::Status written = profile.WriteChromeTrace(path_, rank_);
+  if (written.ok()) {
+    log_->Info(Concat("profile of ", steps_, " steps in ", path_));
+  } else {
+    log_->Warning(Concat("profile: ", Message(written)));
+  }
   const std::vector<ProfileTotal> totals = profile.Totals("kernel");
   double all_us = 0;
   for (const ProfileTotal& total : totals) all_us += total.total_us;
-  log_->Info(Concat("profile of ", steps_, " steps in ", path_, "; the costliest kernels:"));
+  log_->Info("the costliest kernels:");
   for (size_t i = 0; i < std::min(totals.size(), kKernelsShown); ++i) {
     log_->Info(Line(totals[i], std::max(all_us, 1.0)));
   }
-  return absl::OkStatus();
 }
 
 }  // namespace tessera::train

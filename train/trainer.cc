@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <typeinfo>
 #include <utility>
 
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
+#include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
@@ -132,12 +134,13 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   TESSERA_RETURN_IF_ERROR(Begin(options));
   begun_at_ = state_.step;
   model_.Train();
+  CaptureSteps();
   int64_t stop = 0;
   {
     Loader loader(this, state_.step * config_.accumulation_steps());
     StepProfiler profiler(config_, mesh_.world()->rank(), &log_);
     while (state_.step < state_.total_steps) {
-      TESSERA_RETURN_IF_ERROR(profiler.StepBegins(state_.step - begun_at_));
+      profiler.StepBegins(state_.step - begun_at_);
       const Clock::time_point start = Clock::now();
       const StepBatches step = FetchStep(loader);
       if (step.all.failed) return Agree(mesh_, step.status);
@@ -148,13 +151,39 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       seconds_ += SecondsSince(start);
       TESSERA_RETURN_IF_ERROR(AfterStep());
     }
-    TESSERA_RETURN_IF_ERROR(profiler.Finish());
+    profiler.Finish();
   }
   if (saved_step_ != state_.step) TESSERA_RETURN_IF_ERROR(Save());
   TESSERA_RETURN_IF_ERROR(FinishSave());
   progress_.reset();
   signals_ = nullptr;
   return TrainResult{state_, StopReason(stop)};
+}
+
+bool Trainer::StepsAreStatic() const { return typeid(*this) == typeid(Trainer); }
+
+void Trainer::CaptureSteps() {
+  const Device& device = model_.build().device;
+  if (!config_.cuda_graph || !CanRecordGraph(device)) return;
+  const char* reason = nullptr;
+  if (mesh_.world()->size() > 1) reason = "several ranks";
+  if (config_.zero > 0 || config_.cpu_offload) reason = "parameters or states elsewhere";
+  if (pipeline_ != nullptr) reason = "a pipeline";
+  if (activations_ != nullptr) reason = "off-loaded activations";
+  if (!config_.profile.empty()) reason = "a profile is asked for";
+  if (config_.wall_clock_breakdown) reason = "wall_clock_breakdown is asked for";
+  if (!StepsAreStatic()) reason = "the trainer's steps may differ";
+  if (reason != nullptr) {
+    log_.Info(Concat("steps are not captured as a CUDA graph: ", reason));
+    return;
+  }
+  captured_ = std::make_unique<CapturedStep>(device, &log_);
+}
+
+// Where phases are timed, each waits for the device.
+PhaseClock::Scope Trainer::TimePhase(Phase phase) {
+  const bool waits = config_.wall_clock_breakdown && !model_.build().device.is_cpu();
+  return PhaseClock::Scope(&phases_, phase, waits ? &model_.build().device : nullptr);
 }
 
 int64_t Trainer::ReasonToStop() const {
@@ -167,7 +196,7 @@ int64_t Trainer::ReasonToStop() const {
 
 // All micro-batches first: the loss is divided by the number of targets of the whole step.
 Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
-  const PhaseClock::Scope clock(&phases_, Phase::kData);
+  const PhaseClock::Scope clock = TimePhase(Phase::kData);
   StepBatches step;
   StepReport mine = {.stop = ReasonToStop(), .written = saver_.written()};
   for (int64_t m = 0; m < config_.accumulation_steps() && step.status.ok(); ++m) {
@@ -197,60 +226,81 @@ models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
 }
 
 // What a micro-batch's summed loss adds to the step's mean, scaled as mixed precision asks.
-Tensor Trainer::ShareOf(const Tensor& loss, double targets) const {
-  const Tensor share = Mul(loss, 1.0 / targets);
-  return scaler_ ? scaler_->ScaleLoss(share) : share;
+Tensor Trainer::ShareOf(const Tensor& loss, const Tensor& share) const {
+  const Tensor part = Mul(loss, Cast(share, loss.dtype()));
+  return scaler_ ? scaler_->ScaleLoss(part) : part;
 }
 
 // The loss of one micro-batch, summed over its targets; its gradient is left in the parameters.
-double Trainer::RunMicroBatch(const data::Batch& batch, int64_t micro_batch, double targets) {
+Tensor Trainer::RunMicroBatch(const models::Bundle& batch, int64_t micro_batch,
+                              const Tensor& share) {
   updater_->BeginMicroBatch(0, micro_batch);
   Tensor loss;
   {
-    const PhaseClock::Scope clock(&phases_, Phase::kForward);
+    const PhaseClock::Scope clock = TimePhase(Phase::kForward);
     const SavedTensorScope kept(activations_.get());
-    loss = ForwardStep(ToBundle(batch), OptionsFor(micro_batch)).at("loss");
+    loss = ForwardStep(batch, OptionsFor(micro_batch)).at("loss");
   }
-  const PhaseClock::Scope clock(&phases_, Phase::kBackward);
-  Backward(ShareOf(loss, targets));
-  return loss.Item();
+  const PhaseClock::Scope clock = TimePhase(Phase::kBackward);
+  Backward(ShareOf(loss, share));
+  return loss.Detach();
 }
 
-// The same for all micro-batches of a step, stage by stage.
-std::vector<double> Trainer::RunPipeline(const StepBatches& step, double targets) {
-  const PhaseClock::Scope clock(&phases_, Phase::kPipeline);
+// The same for all micro-batches of a step, stage by stage; the losses are the last stage's.
+std::vector<double> Trainer::RunPipeline(const StepInputs& inputs) {
+  const PhaseClock::Scope clock = TimePhase(Phase::kPipeline);
   const SavedTensorScope kept(activations_.get());
-  std::vector<models::Bundle> bundles;
-  for (const data::Batch& batch : step.batches) bundles.push_back(ToBundle(batch));
   const dist::StepResult result = pipeline_->Run(
-      bundles,
+      inputs.batches,
       {.run_options = [&](int m) { return OptionsFor(m); },
-       .scale_loss = [&](const Tensor& loss, int) { return ShareOf(loss, targets); },
+       .scale_loss = [&](const Tensor& loss, int) { return ShareOf(loss, inputs.share); },
        .before_gradients = [&](int chunk, int m) { updater_->BeginMicroBatch(chunk, m); }});
   return pipeline_->ShareLosses(result.losses);
 }
 
+// From the batches to the updated parameters, with nothing read from the device in between.
+StepOutputs Trainer::ComputeStep(const StepInputs& inputs) {
+  StepOutputs outputs;
+  updater_->BeginStep(std::ssize(inputs.batches));
+  for (const models::Bundle& batch : inputs.batches) {
+    outputs.losses.push_back(RunMicroBatch(batch, std::ssize(outputs.losses), inputs.share));
+  }
+  outputs.grad_norm = UpdateParameters();
+  return outputs;
+}
+
+// The losses of this rank's micro-batches.
+std::vector<double> Trainer::RunMicroBatches(const StepInputs& inputs) {
+  std::vector<double> losses;
+  Tensor norm;
+  if (pipeline_ != nullptr) {
+    updater_->BeginStep(std::ssize(inputs.batches));
+    losses = RunPipeline(inputs);
+    norm = UpdateParameters();
+  } else {
+    const auto compute = [&](const StepInputs& in) { return ComputeStep(in); };
+    const auto undo = [&] { updater_->optimizer().ZeroGrad(); };
+    const StepOutputs outputs =
+        captured_ == nullptr
+            ? ComputeStep(inputs)
+            : captured_->Run(inputs, static_cast<uint64_t>(state_.step + 1), compute, undo);
+    for (const Tensor& loss : outputs.losses) losses.push_back(loss.Item());
+    norm = outputs.grad_norm;
+  }
+  state_.grad_norm = norm.Item();
+  return losses;
+}
+
 void Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
-  std::vector<double> losses;
+  StepInputs inputs;
+  for (const data::Batch& batch : step.batches) inputs.batches.push_back(ToBundle(batch));
+  inputs.share = Full({}, 1.0 / targets, DType::kFloat64, model_.build().device);
   state_.lr = schedule_->At(state_.step + 1);
   updater_->optimizer().set_learning_rate(state_.lr);
-  updater_->BeginStep(std::ssize(step.batches));
-  if (pipeline_ != nullptr) {
-    losses = RunPipeline(step, targets);
-  } else {
-    for (const data::Batch& batch : step.batches) {
-      losses.push_back(RunMicroBatch(batch, std::ssize(losses), targets));
-    }
-  }
-  {
-    const PhaseClock::Scope clock(&phases_, Phase::kReduce);
-    updater_->FinishGradients();
-  }
   double loss_sum = 0;
-  for (const double loss : GatherOverData(losses, mesh_)) loss_sum += loss;
+  for (const double loss : GatherOverData(RunMicroBatches(inputs), mesh_)) loss_sum += loss;
   state_.loss = loss_sum / targets;
-  UpdateParameters();
   ++state_.step;
   state_.epoch =
       static_cast<double>(state_.step * global_batch()) / static_cast<double>(train_data_->size());
@@ -259,8 +309,13 @@ void Trainer::RunStep(const StepBatches& step) {
   tokens_ += step.all.tokens;
 }
 
-void Trainer::UpdateParameters() {
-  const PhaseClock::Scope clock(&phases_, Phase::kOptimizer);
+// Returns the norm of the gradients.
+Tensor Trainer::UpdateParameters() {
+  {
+    const PhaseClock::Scope clock = TimePhase(Phase::kReduce);
+    updater_->FinishGradients();
+  }
+  const PhaseClock::Scope clock = TimePhase(Phase::kOptimizer);
   optim::ClipOptions clip;
   if (config_.max_grad_norm > 0) clip.max_norm = config_.max_grad_norm;
   if (scaler_) {
@@ -271,7 +326,7 @@ void Trainer::UpdateParameters() {
   updater_->Step(scaler_ ? scaler_->Inputs(clipped.factor)
                          : optim::StepInputs{.clip_factor = clipped.factor});
   if (scaler_) scaler_->Update();
-  state_.grad_norm = clipped.norm.Item();
+  return clipped.norm;
 }
 
 absl::Status Trainer::AfterStep() {
@@ -385,6 +440,7 @@ double Trainer::WeightOf(const data::Batch& batch) const {
 }
 
 absl::Status Trainer::EvaluateAndLog() {
+  if (captured_ != nullptr) captured_->Drop();  // its memory is wanted
   TESSERA_ASSIGN_OR_RETURN(const EvaluationResult found,
                            Evaluate(*val_data_, config_.eval_batches));
   state_.val_loss = found.loss;

@@ -43,6 +43,7 @@
 #include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "train/captured_step.h"
 #include "train/config/run_config.h"
 #include "train/metrics_log.h"
 #include "train/phase_clock.h"
@@ -133,6 +134,10 @@ class Trainer {
   // This rank's batch number `number`: of step number / micro-batches (counted from 0).
   virtual absl::StatusOr<data::Batch> TrainBatch(int64_t number);
   virtual absl::Status Log(const nlohmann::ordered_json& row);
+  // Whether every step launches the same work, its batches apart: on a GPU it is then captured once
+  // and replayed (train/captured_step.h). True unless the trainer is a derived one; those answer
+  // for what they override.
+  virtual bool StepsAreStatic() const;
 
  private:
   class Loader;
@@ -146,10 +151,14 @@ class Trainer {
   StepBatches FetchStep(Loader& loader);
   void RunStep(const StepBatches& step);
   models::RunOptions OptionsFor(int64_t micro_batch) const;
-  Tensor ShareOf(const Tensor& loss, double targets) const;
-  double RunMicroBatch(const data::Batch& batch, int64_t micro_batch, double targets);
-  std::vector<double> RunPipeline(const StepBatches& step, double targets);
-  void UpdateParameters();
+  void CaptureSteps();
+  PhaseClock::Scope TimePhase(Phase phase);
+  Tensor ShareOf(const Tensor& loss, const Tensor& share) const;
+  Tensor RunMicroBatch(const models::Bundle& batch, int64_t micro_batch, const Tensor& share);
+  std::vector<double> RunPipeline(const StepInputs& inputs);
+  StepOutputs ComputeStep(const StepInputs& inputs);
+  std::vector<double> RunMicroBatches(const StepInputs& inputs);
+  Tensor UpdateParameters();
   absl::Status AfterStep();
   absl::Status LogRow();
   absl::Status EvaluateAndLog();
@@ -178,6 +187,7 @@ class Trainer {
   std::unique_ptr<dist::ActivationStore> activations_;  // nullptr: kept where they are
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<dist::PipelineExecutor> pipeline_;  // of a model in stages
+  std::unique_ptr<CapturedStep> captured_;            // nullptr: steps run as they are
   std::optional<optim::GradScaler> scaler_;
   std::optional<optim::Schedule> schedule_;
   std::unique_ptr<MetricsLog> metrics_;

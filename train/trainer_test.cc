@@ -114,6 +114,41 @@ TEST_F(TrainerTest, LearnsAndWritesItsMetrics) {
   EXPECT_EQ(dist::ListCheckpoints(config.out), std::vector<int64_t>{60});
 }
 
+// What a run of `config` says.
+std::string OutputOf(const RunConfig& config) {
+  auto setup = PrepareRun(config);
+  EXPECT_TRUE(setup.ok()) << Message(setup.status());
+  if (!setup.ok()) return "";
+  std::FILE* file = std::tmpfile();
+  Trainer trainer(setup->config, *setup->model, setup->data);
+  const auto result = trainer.Train({.output = file});
+  EXPECT_TRUE(result.ok()) << Message(result.status());
+  std::string text(static_cast<size_t>(std::ftell(file)), ' ');
+  std::rewind(file);
+  EXPECT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
+  std::fclose(file);
+  return text;
+}
+
+TEST_F(TrainerTest, ProfilesSomeStepsAndNeverLosesARunToIt) {
+  RunConfig config = Config("profiled");
+  config.max_steps = 4;
+  config.profile = root_ + "/trace.json";
+  config.profile_after = 1;
+  EXPECT_NE(OutputOf(config).find("profile of 2 steps in " + config.profile), std::string::npos);
+  const absl::StatusOr<std::string> trace = ReadFile(config.profile);
+  ASSERT_TRUE(trace.ok());
+  const auto events = nlohmann::json::parse(*trace, nullptr, false);
+  ASSERT_FALSE(events.is_discarded());
+
+  config.out = root_ + "/unwritable";
+  config.profile = root_ + "/no/such/folder/trace.json";
+  EXPECT_NE(OutputOf(config).find("warning: profile: " + config.profile), std::string::npos);
+  config.out = root_ + "/short";
+  config.profile_after = 9;
+  EXPECT_NE(OutputOf(config).find("warning: profile: nothing was profiled"), std::string::npos);
+}
+
 // What the trainer is to do, step by step: the schedule, dropout's keys, the sum over micro-batches
 // and over the uses of a tied weight, clipping and the update, each by hand.
 TEST_F(TrainerTest, StepsAreThoseOfThePlainLoop) {

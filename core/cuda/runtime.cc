@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "core/cuda/device_problem.h"
+#include "core/cuda/graph.h"
+#include "core/cuda/stream.h"
 #include "core/device.h"
 
 namespace tessera::cuda {
@@ -47,7 +49,12 @@ int Attribute(cudaDeviceAttr attribute, int index) {
 }
 
 const bool registered = [] {
-  RegisterCudaBackend({CheckDevice, Activate});
+  RegisterCudaBackend(
+      {.check = CheckDevice,
+       .activate = Activate,
+       .synchronize =
+           [](int index) { CheckCuda(cudaStreamSynchronize(ComputeStream(index)), "synchronize"); },
+       .record = Record});
   return true;
 }();
 

@@ -22,6 +22,7 @@ const std::vector<ConfigAlias>& ConfigAliases() {
       {"overlap_communication", "overlap_comm", "Colossal-AI"},
       {"max_norm", "max_grad_norm", "Colossal-AI"},
       {"sharding_strategy", "zero", "PyTorch FSDP"},
+      {"enable_cuda_graph", "cuda_graph", "Megatron-LM"},
       {"learning_rate", "lr", "Hugging Face"},
       {"num_train_epochs", "epochs", "Hugging Face"},
       {"per_device_train_batch_size", "batch_size", "Hugging Face"},

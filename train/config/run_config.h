@@ -67,6 +67,7 @@ struct RunConfig : DataConfig, ParallelConfig {
   std::string grad_dtype;  // empty: float32 where the dtype is a half, else the dtype
   std::string device = "cpu";
   int64_t threads = 0;  // 0: all cores the process may use
+  bool cuda_graph = true;
 
   // What is reported and kept.
   int64_t log_interval = 10;

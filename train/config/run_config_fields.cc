@@ -88,6 +88,8 @@ const std::vector<RunConfigField>& RunConfigFields() {
        "what gradients are collected in (default: float32 beside a half-precision dtype)"},
       {"device", &RunConfig::device, "cpu or cuda:0"},
       {"threads", &RunConfig::threads, "CPU threads (default: all cores)"},
+      {"cuda_graph", &RunConfig::cuda_graph,
+       "capture the steps of one GPU as a CUDA graph where that can be done"},
       {"log_interval", &RunConfig::log_interval, "steps between rows of metrics"},
       {"eval_interval", &RunConfig::eval_interval, "steps between evaluations (0: at the end)"},
       {"eval_batches", &RunConfig::eval_batches, "batches per evaluation (0: all)"},

@@ -1,0 +1,81 @@
+#include "train/captured_step.h"
+
+#include <sstream>
+
+#include "core/error.h"
+
+namespace tessera::train {
+namespace {
+
+// Steps that run as they are before one is recorded.
+constexpr int64_t kStepsBefore = 2;
+
+std::string ShapesOf(const StepInputs& inputs) {
+  std::ostringstream text;
+  for (const models::Bundle& batch : inputs.batches) {
+    for (const auto& [name, tensor] : batch.entries()) text << name << ' ' << tensor << ';';
+    text << '|';
+  }
+  return text.str();
+}
+
+}  // namespace
+
+struct CapturedStep::Recorded {
+  explicit Recorded(const Device& device) : keys(device) {}
+  std::string shapes;
+  StepInputs inputs;  // where the graph reads them
+  StepOutputs outputs;
+  NoiseKeyTable keys;
+  std::unique_ptr<DeviceGraph> graph;
+};
+
+CapturedStep::CapturedStep(const Device& device, const RunLog* log) : device_(device), log_(log) {}
+CapturedStep::~CapturedStep() = default;
+
+StepOutputs CapturedStep::Run(const StepInputs& inputs, uint64_t step, const Work& work,
+                              const Undo& undo) {
+  if (given_up_) return work(inputs);
+  const std::string shapes = ShapesOf(inputs);
+  alike_ = shapes == last_shapes_ ? alike_ + 1 : 1;
+  last_shapes_ = shapes;
+  const bool known = recorded_ != nullptr && recorded_->shapes == shapes;
+  if (!known && (alike_ <= kStepsBefore || !Record(inputs, work, undo))) return work(inputs);
+  if (known) {
+    for (size_t m = 0; m < inputs.batches.size(); ++m) {
+      for (const auto& [name, tensor] : inputs.batches[m].entries()) {
+        CopyInto(recorded_->inputs.batches[m].at(name), tensor);
+      }
+    }
+    CopyInto(recorded_->inputs.share, inputs.share);
+  }
+  recorded_->keys.Write(step);
+  recorded_->graph->Replay();
+  return recorded_->outputs;
+}
+
+void CapturedStep::Drop() { recorded_ = nullptr; }
+
+bool CapturedStep::Record(const StepInputs& inputs, const Work& work, const Undo& undo) {
+  recorded_ = nullptr;  // the memory of another one
+  auto recorded = std::make_unique<Recorded>(device_);
+  recorded->shapes = last_shapes_;
+  recorded->inputs = inputs;
+  try {
+    recorded->graph = RecordGraph(device_, [&] {
+      const NoiseKeyTable::Scope noise(&recorded->keys);
+      recorded->outputs = work(recorded->inputs);
+    });
+  } catch (const Error& error) {
+    given_up_ = true;
+    undo();
+    log_->Info(Concat("steps are not captured as a CUDA graph: ", error.what()));
+    return false;
+  }
+  recorded_ = std::move(recorded);
+  if (!told_) log_->Info("steps are captured as a CUDA graph");
+  told_ = true;
+  return true;
+}
+
+}  // namespace tessera::train
