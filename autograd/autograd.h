@@ -81,6 +81,8 @@ class NoGrad {
 
 // --- Recording ---------------------------------------------------------------------------------
 
+class GradRecord;
+
 // What a gradient function sees.
 class GradContext {
  public:
@@ -91,9 +93,16 @@ class GradContext {
   bool needs(int input) const { return (*needs_)[input]; }
   // The gradient of input i, in the input's shape. At most once per input.
   void set(int input, Tensor grad) { (*results_)[input] = std::move(grad); }
+  // The gradient that leaf `input` has from earlier contributions, where this one may be added to
+  // it in place instead of being `set`, so that it needs no memory of its own. Undefined where it
+  // has to be set: there is no gradient yet, a hook is to see each contribution, or contributions
+  // wait in a queue. Whoever writes into it bumps its storage's version.
+  Tensor accumulator(int input) const;
 
  private:
   friend class Engine;
+  const std::vector<std::shared_ptr<GradRecord>>* leaves_ =
+      nullptr;  // nullptr: none may be added to
   const std::vector<Tensor>* grads_ = nullptr;
   const std::vector<bool>* needs_ = nullptr;
   std::vector<Tensor>* results_ = nullptr;

@@ -376,5 +376,73 @@ TEST(GradCheckTest, AcceptsRightAndRefusesWrongGradients) {
   EXPECT_NE(wrong.message.find("input 0"), std::string::npos);
 }
 
+// y = w * x whose gradient of w, 1, is added in place where the leaf has one; counts how often.
+Tensor AddsInPlace(const Tensor& w, int* in_place) {
+  Tensor y = Zeros(w.shape());
+  RecordSplit(
+      "adds", {w}, {y}, [](GradContext&) {}, {0},
+      [in_place](GradContext& ctx) {
+        const Tensor sum = ctx.accumulator(0);
+        if (!sum.defined()) {
+          ctx.set(0, Full({2}, 1.0));
+          return;
+        }
+        ++*in_place;
+        AddInto(sum, Full({2}, 1.0));
+      });
+  return y;
+}
+
+TEST(AutogradTest, ContributionsMayBeAddedInPlace) {
+  const Tensor w = RequireGrad(Zeros({2}));
+  int in_place = 0;
+  int complete = 0;
+  AddGradCompleteHook(w, [&](const Tensor&) { ++complete; });
+  const auto run = [&](const BackwardOptions& options) {
+    Backward({AddsInPlace(w, &in_place)}, {Zeros({2})}, options);
+  };
+  run({});
+  EXPECT_EQ(in_place, 0);
+  run({});
+  EXPECT_EQ(in_place, 1);
+  EXPECT_EQ(Grad(w).ToVector<float>(), std::vector<float>(2, 2.0f));
+  EXPECT_EQ(complete, 2);
+  // Work that waits adds when it is its turn.
+  WeightGradQueue queue;
+  run({.weight_queue = &queue, .queue_leaf_gradients = true});
+  EXPECT_EQ(in_place, 1);
+  queue.Run();
+  EXPECT_EQ(in_place, 2);
+  EXPECT_EQ(complete, 3);
+  // A place for the first gradient is not a gradient.
+  const Tensor buffer = Full({2}, 7.0);
+  SetGradBuffer(w, buffer);
+  run({});
+  EXPECT_EQ(in_place, 2);
+  EXPECT_EQ(buffer.ToVector<float>(), std::vector<float>(2, 1.0f));
+  // Hooks see each contribution by itself.
+  AddGradHook(w, [](const Tensor& grad) { return CastCopy(grad, DType::kFloat64); });
+  run({});
+  EXPECT_EQ(in_place, 2);
+  EXPECT_EQ(Grad(w).ToVector<float>(), std::vector<float>(2, 2.0f));
+}
+
+TEST(AutogradTest, NodesThatAreNotSplitWaitInTheQueueToo) {
+  const Tensor w = RequireGrad(Zeros({2}));
+  SetGrad(w, Zeros({2}));
+  bool offered = true;
+  Tensor y = Zeros({2});
+  Record("adds", {w}, {y}, [&](GradContext& ctx) {
+    offered = ctx.accumulator(0).defined();
+    ctx.set(0, Full({2}, 1.0));
+  });
+  WeightGradQueue queue;
+  Backward({y}, {Zeros({2})}, {.weight_queue = &queue, .queue_leaf_gradients = true});
+  EXPECT_FALSE(offered);
+  EXPECT_EQ(Grad(w).ToVector<float>(), std::vector<float>(2, 0.0f));
+  queue.Run();
+  EXPECT_EQ(Grad(w).ToVector<float>(), std::vector<float>(2, 1.0f));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "autograd/autocast.h"
 #include "core/profiler.h"
 
 namespace tessera {
@@ -172,10 +173,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::vector<Tensor> results(records.size());
     if (any) {
       const ProfileSpan span("backward", name);
+      const AutocastScope no_autocast(DType::kFloat32);
       GradContext context;
       context.grads_ = &grads;
       context.needs_ = &needs;
       context.results_ = &results;
+      if (AddsAtOnce()) context.leaves_ = &records;
       fn(context);
     }
     for (size_t i = 0; i < records.size(); ++i) {
@@ -221,10 +224,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
     AddInto(slot.sum, grad);
   }
 
+  // Whether contributions to leaves are added as they come, rather than wait in the queue.
+  bool AddsAtOnce() const {
+    return options_.weight_queue == nullptr || !options_.queue_leaf_gradients || in_queue_;
+  }
+
   // One of the contributions that a leaf awaits has come, or is known to be none (undefined).
   void Settle(const std::shared_ptr<GradRecord>& record, Tensor grad) {
     if (record == nullptr || record->node != nullptr) return;
-    if (options_.weight_queue == nullptr || !options_.queue_leaf_gradients || in_queue_) {
+    if (AddsAtOnce()) {
       if (grad.defined()) AddToLeaf(record.get(), std::move(grad));
       Arrived(record.get());
       return;
@@ -276,6 +284,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unordered_map<Node*, std::vector<Flow>> flowing_;
   std::unordered_map<GradRecord*, int64_t> awaited_;
 };
+
+Tensor GradContext::accumulator(int input) const {
+  if (leaves_ == nullptr || !needs(input)) return Tensor();
+  const GradRecord& record = *(*leaves_)[input];
+  return record.node == nullptr && record.leaf_hooks.empty() ? record.grad : Tensor();
+}
 
 void WeightGradQueue::Run(size_t count) {
   for (; count > 0 && !work_.empty(); --count) {

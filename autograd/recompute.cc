@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/autograd.h"
 #include "autograd/saved_tensor.h"
 
@@ -96,6 +97,7 @@ class Region final : public SavedTensorHooks, public std::enable_shared_from_thi
     Keeper keeper(this);
     const SavedTensorScope scope(&keeper);
     const NoGrad with_grad(/*enabled=*/true);
+    const AutocastScope autocast(autocast_);
     const bool outer = std::exchange(in_recomputation, true);
     try {
       fn_(inputs);
@@ -109,6 +111,7 @@ class Region final : public SavedTensorHooks, public std::enable_shared_from_thi
   }
 
   const RecomputeFn fn_;
+  const DType autocast_ = AutocastDType();
   std::vector<SavedTensor> inputs_;
   std::vector<Role> roles_;
   std::vector<bool> alive_;           // by position: whether its node still waits for it

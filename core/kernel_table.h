@@ -9,12 +9,22 @@
 //   softmax_forward.Launch(x.device(), {...});
 //
 // A program linked without CUDA has an empty entry there and answers with the operation's name and
-// what is registered. On `meta` a launch does nothing: shapes and workspaces are the operation's.
+// what is registered.
+//
+// Workspace. What a kernel needs beside its operands is a function of the arguments' shapes,
+// strides and dtypes, registered per device type where it is compiled into every program:
+//
+//   TESSERA_REGISTER_WORKSPACE(sum_forward, DeviceType::kCuda, SumWorkspace);
+//
+// The kernel takes that many bytes in one piece; a launch on the `meta` device of that target does
+// nothing but count them, so that the peak of a dry run is the real one.
 #ifndef TESSERA_CORE_KERNEL_TABLE_H_
 #define TESSERA_CORE_KERNEL_TABLE_H_
 
+#include <cstddef>
 #include <string>
 
+#include "core/allocator.h"
 #include "core/device.h"
 #include "core/error.h"
 #include "core/profiler.h"
@@ -25,9 +35,14 @@ template <typename Args>
 class KernelTable {
  public:
   using Fn = void (*)(const Args&);
+  // Pointers in the arguments may be null.
+  using WorkspaceFn = size_t (*)(const Args&);
   constexpr explicit KernelTable(const char* name) : name_(name) {}
 
   void Register(DeviceType type, Fn fn) { fns_[static_cast<int>(type)] = fn; }
+  void RegisterWorkspace(DeviceType type, WorkspaceFn fn) {
+    workspaces_[static_cast<int>(type)] = fn;
+  }
   bool Supports(const Device& device) const {
     return device.is_meta() || fns_[static_cast<int>(device.type)] != nullptr;
   }
@@ -39,13 +54,24 @@ class KernelTable {
     return fn;
   }
   void Launch(const Device& device, const Args& args) const {
-    if (device.is_meta()) return;
+    if (device.is_meta()) return CountWorkspace(device, args);
     const ProfileSpan span("kernel", name_, device);
     For(device)(args);
+  }
+  // Bytes of workspace of the kernel of a device type.
+  size_t WorkspaceBytes(DeviceType type, const Args& args) const {
+    const WorkspaceFn fn = workspaces_[static_cast<int>(type)];
+    return fn == nullptr ? 0 : fn(args);
   }
   const char* name() const { return name_; }
 
  private:
+  void CountWorkspace(const Device& meta, const Args& args) const {
+    const size_t bytes = WorkspaceBytes(meta.target, args);
+    if (bytes == 0) return;
+    Allocator& allocator = Allocator::For(meta);
+    allocator.Free(allocator.Allocate(bytes), bytes);
+  }
   std::string Registered() const {
     std::string names;
     if (fns_[static_cast<int>(DeviceType::kCpu)] != nullptr) names += " cpu";
@@ -55,6 +81,7 @@ class KernelTable {
 
   const char* name_;
   Fn fns_[kNumDeviceTypes] = {};
+  WorkspaceFn workspaces_[kNumDeviceTypes] = {};
 };
 
 struct KernelRegistration {
@@ -64,9 +91,18 @@ struct KernelRegistration {
   }
 };
 
+struct WorkspaceRegistration {
+  template <typename Args>
+  WorkspaceRegistration(KernelTable<Args>& table, DeviceType type, size_t (*fn)(const Args&)) {
+    table.RegisterWorkspace(type, fn);
+  }
+};
+
 }  // namespace tessera
 
 #define TESSERA_REGISTER_KERNEL(table, device_type, fn) \
   static const ::tessera::KernelRegistration tessera_registration_##fn((table), (device_type), (fn))
+#define TESSERA_REGISTER_WORKSPACE(table, device_type, fn) \
+  static const ::tessera::WorkspaceRegistration tessera_workspace_##fn((table), (device_type), (fn))
 
 #endif  // TESSERA_CORE_KERNEL_TABLE_H_

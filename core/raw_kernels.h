@@ -1,4 +1,4 @@
-// The three kernels that tensors and the tape themselves need; every other one is an operation's.
+// The kernels that tensors and the tape themselves need; every other one is an operation's.
 #ifndef TESSERA_CORE_RAW_KERNELS_H_
 #define TESSERA_CORE_RAW_KERNELS_H_
 
@@ -29,10 +29,15 @@ struct AddArgs {
   RawView dst;  // "+="
   RawView src;
 };
+struct CountArgs {
+  int64_t* dst;  // [n], written with 0, 1, 2, ...
+  int64_t n;
+};
 
 inline KernelTable<FillArgs> fill_kernel{"fill"};
 inline KernelTable<CopyArgs> copy_kernel{"copy"};
 inline KernelTable<AddArgs> add_kernel{"add_into"};
+inline KernelTable<CountArgs> count_kernel{"arange"};
 
 }  // namespace tessera
 

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 
 #include "core/raw_kernels.h"
@@ -61,6 +62,8 @@ void FillCpu(const FillArgs& args) {
   });
 }
 
+void CountCpu(const CountArgs& args) { std::iota(args.dst, args.dst + args.n, int64_t{0}); }
+
 template <typename D, typename S>
 void AddTyped(const AddArgs& args) {
   using Sum = std::conditional_t<
@@ -96,6 +99,7 @@ void AddCpu(const AddArgs& args) {
 TESSERA_REGISTER_KERNEL(fill_kernel, DeviceType::kCpu, FillCpu);
 TESSERA_REGISTER_KERNEL(copy_kernel, DeviceType::kCpu, CopyCpu);
 TESSERA_REGISTER_KERNEL(add_kernel, DeviceType::kCpu, AddCpu);
+TESSERA_REGISTER_KERNEL(count_kernel, DeviceType::kCpu, CountCpu);
 
 }  // namespace
 }  // namespace tessera

@@ -101,9 +101,9 @@ Tensor Full(const Shape& shape, double value, DType dtype, Device device) {
 }
 
 Tensor Arange(int64_t n, Device device) {
-  Tensor host = Empty({n}, DType::kInt64);
-  for (int64_t i = 0; i < n; ++i) host.data<int64_t>()[i] = i;
-  return CopyTo(host, device);
+  Tensor t = Empty({n}, DType::kInt64, device);
+  count_kernel.Launch(device, {static_cast<int64_t*>(t.raw_data()), n});
+  return t;
 }
 
 Tensor EmptyLike(const Tensor& like) { return Empty(like.shape(), like.dtype(), like.device()); }

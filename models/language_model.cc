@@ -1,5 +1,8 @@
 #include "models/language_model.h"
 
+#include <algorithm>
+
+#include "autograd/autocast.h"
 #include "ops/index/index.h"
 #include "ops/view/view.h"
 
@@ -22,9 +25,35 @@ Tensor AtLogitPositions(const Tensor& h, const Bundle& in) {
   return Gather(h, 1, Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
 }
 
+namespace {
+
+// Tokens whose logits are made at a time; 0: those of all.
+int64_t ChunkTokens(const nn::VocabParallelHead& head, const Tensor& h_BTC,
+                    const RunOptions& options) {
+  const Group& group = head.build().tensor_parallel;
+  const bool whole = group == nullptr || group->size() == 1;
+  if (options.keep_logits || !whole || options.loss_reduction == LossReduction::kNone) return 0;
+  if (options.loss_chunk_tokens >= 0) return options.loss_chunk_tokens;
+  // Gradients of float16 need the loss's scale from the first.
+  const bool half = h_BTC.dtype() == DType::kFloat16 || AutocastDType() == DType::kFloat16;
+  if (h_BTC.device().target != DeviceType::kCuda || half) return 0;
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  constexpr int64_t kUnit = 1024;
+  const int64_t row =
+      head.LossOptions({}).local_vocab * static_cast<int64_t>(DTypeSize(h_BTC.dtype()));
+  return std::max(kUnit, kBytes / row / kUnit * kUnit);
+}
+
+}  // namespace
+
 Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const Tensor& targets,
                             const Bundle& in, const RunOptions& options) {
   const Tensor h_BTC = AtLogitPositions(h, in);
+  const int64_t chunk = ChunkTokens(head, h_BTC, options);
+  if (targets.defined() && chunk > 0 && targets.numel() > chunk) {
+    return {
+        {"loss", head.ChunkedLoss(h_BTC, targets, {.reduction = options.loss_reduction}, chunk)}};
+  }
   const Tensor logits_BTV = head.Forward(h_BTC, ContextFor(in, options));
   Bundle out;
   if (options.keep_logits) {

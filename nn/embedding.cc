@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "ops/cast/cast.h"
+#include "ops/cross_entropy/linear_cross_entropy.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
 #include "ops/matmul/matmul.h"
@@ -87,6 +88,13 @@ Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context
                              ? AllGatherToGroup(h, 1, context.sequence_length, group)
                              : CopyToGroup(h, group);
     return Linear(whole, weight_.tensor, bias, LinearLayout::kOutIn);
+  });
+}
+
+Tensor VocabParallelHead::ChunkedLoss(const Tensor& h, const Tensor& targets,
+                                      const CrossEntropyOptions& options, int64_t chunk_rows) {
+  return Call(h, [&] {
+    return LinearCrossEntropy(h, weight_.tensor, targets, LossOptions(options), chunk_rows);
   });
 }
 

@@ -61,6 +61,10 @@ class VocabParallelHead : public Module {
   // this rank's part of a bias (placed as BiasPlacement says) where defined.
   Tensor Forward(const Tensor& h, const ForwardContext& context = {}, const Tensor& bias = {});
   Placement BiasPlacement() const;
+  // The loss of h [..., C] without the logits: LinearCrossEntropy. On a rank that has the whole
+  // vocabulary.
+  Tensor ChunkedLoss(const Tensor& h, const Tensor& targets, const CrossEntropyOptions& options,
+                     int64_t chunk_rows);
   // All columns, on every rank.
   Tensor Gather(const Tensor& local_logits);
   // `options` completed with the group and this rank's range of the vocabulary.

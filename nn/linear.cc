@@ -60,6 +60,12 @@ Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& cont
   });
 }
 
+Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& context) {
+  return Call(x, [&] {
+    return LinearGelu(Gather(x, context), weight_.tensor, OrUndefined(bias_), config_.layout);
+  });
+}
+
 Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& context) {
   const Group& group = build().tensor_parallel;
   return build().sequence_parallel ? AllGatherToGroup(x, 1, context.sequence_length, group)
@@ -83,16 +89,24 @@ RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& sc
 }
 
 Tensor RowParallelLinear::Forward(const Tensor& x) {
-  return Call(x, [&] {
-    const Group& group = build().tensor_parallel;
-    if (SizeOf(group) == 1) {
-      return Linear(x, weight_.tensor, OrUndefined(bias_), config_.layout);
-    }
-    const Tensor partial = Linear(x, weight_.tensor, Tensor(), config_.layout);
-    const Tensor sum = build().sequence_parallel ? ReduceScatterToGroup(partial, 1, group)
-                                                 : ReduceFromGroup(partial, group);
-    return bias_ == nullptr ? sum : Add(sum, bias_->tensor);
-  });
+  return Call(x, [&] { return Joined(Linear(x, weight_.tensor, OwnBias(), config_.layout)); });
+}
+
+Tensor RowParallelLinear::ForwardGelu(const Gelued& x) {
+  return Call(x.input(),
+              [&] { return Joined(LinearOfGelu(x, weight_.tensor, OwnBias(), config_.layout)); });
+}
+
+Tensor RowParallelLinear::OwnBias() const {
+  return SizeOf(build().tensor_parallel) == 1 ? OrUndefined(bias_) : Tensor();
+}
+
+Tensor RowParallelLinear::Joined(const Tensor& partial) {
+  const Group& group = build().tensor_parallel;
+  if (SizeOf(group) == 1) return partial;
+  const Tensor sum = build().sequence_parallel ? ReduceScatterToGroup(partial, 1, group)
+                                               : ReduceFromGroup(partial, group);
+  return bias_ == nullptr ? sum : Add(sum, bias_->tensor);
 }
 
 ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scope)

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "nn/module.h"
+#include "ops/matmul/linear_gelu.h"
 #include "ops/matmul/matmul.h"
 
 namespace tessera::nn {
@@ -47,6 +48,8 @@ class ColumnParallelLinear : public Module {
   // x [..., in] on every rank (its share of the sequence under sequence parallelism) to this
   // rank's [..., out share].
   Tensor Forward(const Tensor& x, const ForwardContext& context = {});
+  // GeluTanh of it, for a row-parallel layer to go on with.
+  Gelued ForwardGelu(const Tensor& x, const ForwardContext& context = {});
   // The same in two steps, for layers that share an input (separate q, k and v): what `Gather`
   // gives goes to `ForwardGathered` of each of them, and is communicated once.
   Tensor Gather(const Tensor& x, const ForwardContext& context = {});
@@ -64,8 +67,14 @@ class RowParallelLinear : public Module {
   // This rank's [..., in share] to [..., out], whole on every rank (a share of the sequence under
   // sequence parallelism).
   Tensor Forward(const Tensor& x);
+  Tensor ForwardGelu(const Gelued& x);
 
  private:
+  // The sum over the group, and the bias.
+  Tensor Joined(const Tensor& partial);
+  // What is added before the sum: the bias, where there is one rank.
+  Tensor OwnBias() const;
+
   const LinearConfig config_;
   Parameter& weight_;
   Parameter* bias_ = nullptr;

@@ -42,6 +42,10 @@ Mlp::Mlp(const MlpConfig& config, const Scope& scope)
 
 Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) {
   return Call(h, [&] {
+    const bool drops_inner = training() && inner_dropout_.p() > 0;
+    if (gate_ == nullptr && activation_ == GeluTanh && !drops_inner) {
+      return dropout_.Forward(down_.ForwardGelu(up_.ForwardGelu(h, context)), context);
+    }
     Tensor inner;
     if (gate_ == nullptr) {
       inner = activation_(up_.Forward(h, context));

@@ -14,10 +14,9 @@ namespace {
 
 using cuda::BF16;
 using cuda::BlockReduce;
-using cuda::CheckLaunch;
-using cuda::CurrentStream;
 using cuda::F16;
 using cuda::FromWide;
+using cuda::Launch;
 using cuda::SumOp;
 using cuda::ToWide;
 
@@ -60,8 +59,7 @@ __global__ void __launch_bounds__(kBlock)
 
 void SquareSumsCuda(const SquareSumArgs& args) {
   ForEachBatch(args.grads, args.chunk, [&](const auto& batch, int64_t before) {
-    SquareSumsKernel<<<batch.chunks(), kBlock, 0, CurrentStream()>>>(batch, args.sums + before);
-    CheckLaunch("gradient norm");
+    Launch("gradient norm", {batch.chunks(), kBlock}, SquareSumsKernel, batch, args.sums + before);
   });
 }
 
@@ -77,8 +75,7 @@ __global__ void CombineKernel(int64_t n, const double* sums, double* total) {
 }
 
 void CombineSumsCuda(const CombineSumsArgs& args) {
-  CombineKernel<<<1, 1024, 0, CurrentStream()>>>(args.n, args.sums, args.total);
-  CheckLaunch("gradient norm sum");
+  Launch("gradient norm sum", {1, 1024}, CombineKernel, args.n, args.sums, args.total);
 }
 
 __global__ void ClipFactorKernel(ClipFactorArgs args) {
@@ -92,8 +89,7 @@ __global__ void ClipFactorKernel(ClipFactorArgs args) {
 }
 
 void ClipFactorCuda(const ClipFactorArgs& args) {
-  ClipFactorKernel<<<1, 1, 0, CurrentStream()>>>(args);
-  CheckLaunch("clip factor");
+  Launch("clip factor", {1, 1}, ClipFactorKernel, args);
 }
 
 template <typename T>
@@ -127,9 +123,8 @@ __global__ void __launch_bounds__(kBlock)
 
 void ScaleGradsCuda(const ScaleGradsArgs& args) {
   ForEachBatch(args.grads, kScaleChunk, [&](const auto& batch, int64_t) {
-    ScaleKernel<<<batch.chunks(), kBlock, 0, CurrentStream()>>>(batch, args.clip_factor,
-                                                                args.loss_scale);
-    CheckLaunch("gradient scaling");
+    Launch("gradient scaling", {batch.chunks(), kBlock}, ScaleKernel, batch, args.clip_factor,
+           args.loss_scale);
   });
 }
 
@@ -153,8 +148,7 @@ __global__ void UpdateScaleKernel(UpdateScaleArgs args) {
 }
 
 void UpdateScaleCuda(const UpdateScaleArgs& args) {
-  UpdateScaleKernel<<<1, 1, 0, CurrentStream()>>>(args);
-  CheckLaunch("loss scale");
+  Launch("loss scale", {1, 1}, UpdateScaleKernel, args);
 }
 
 TESSERA_REGISTER_KERNEL(square_sums, DeviceType::kCuda, SquareSumsCuda);

@@ -10,10 +10,9 @@ namespace tessera::optim {
 namespace {
 
 using cuda::BF16;
-using cuda::CheckLaunch;
-using cuda::CurrentStream;
 using cuda::F16;
 using cuda::FromWide;
+using cuda::Launch;
 using cuda::LoadVec;
 using cuda::StoreVec;
 using cuda::ToWide;
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(kBlock)
     AdamKernel(const __grid_constant__ TensorBatch<UpdateItem> batch, UpdateScalars scalars,
                AdamSettings adam) {
   if (Skipped(scalars)) return;
-  __shared__ AdamStep step;
+  auto& step = cuda::BlockShared<AdamStep>();
   ComputeStep(scalars, adam, &step);
   const ChunkPlace place = PlaceOf(batch, blockIdx.x);
   const UpdateItem& t = batch.items[place.tensor];
@@ -192,7 +191,7 @@ __device__ __forceinline__ double ReadDouble(DType dtype, const void* data, int6
 __global__ void AdamDoubleKernel(const __grid_constant__ TensorBatch<UpdateItem> batch,
                                  UpdateScalars scalars, AdamSettings adam) {
   if (Skipped(scalars)) return;
-  __shared__ AdamStep step;
+  auto& step = cuda::BlockShared<AdamStep>();
   ComputeStep(scalars, adam, &step);
   const ChunkPlace place = PlaceOf(batch, blockIdx.x);
   const UpdateItem& t = batch.items[place.tensor];
@@ -275,31 +274,26 @@ __global__ void AdvanceKernel(UpdateScalars scalars) {
 }
 
 void AdvanceCuda(const AdvanceArgs& args) {
-  AdvanceKernel<<<1, 1, 0, CurrentStream()>>>(args.scalars);
-  CheckLaunch("optimizer step count");
+  Launch("optimizer step count", {1, 1}, AdvanceKernel, args.scalars);
 }
 
 void AdamCuda(const AdamArgs& args) {
   const AdamSettings adam{args.beta1, args.beta2, args.eps, args.decoupled};
   ForEachBatch(ItemsOf(args.tensors, false), kUpdateChunk, [&](const auto& batch, int64_t) {
-    AdamKernel<<<batch.chunks(), kBlock, 0, CurrentStream()>>>(batch, args.scalars, adam);
-    CheckLaunch("adam");
+    Launch("adam", {batch.chunks(), kBlock}, AdamKernel, batch, args.scalars, adam);
   });
   ForEachBatch(ItemsOf(args.tensors, true), kUpdateChunk, [&](const auto& batch, int64_t) {
-    AdamDoubleKernel<<<batch.chunks(), kBlock, 0, CurrentStream()>>>(batch, args.scalars, adam);
-    CheckLaunch("adam");
+    Launch("adam", {batch.chunks(), kBlock}, AdamDoubleKernel, batch, args.scalars, adam);
   });
 }
 
 void SgdCuda(const SgdArgs& args) {
   const SgdSettings sgd{args.momentum, args.nesterov};
   ForEachBatch(ItemsOf(args.tensors, false), kUpdateChunk, [&](const auto& batch, int64_t) {
-    SgdKernel<<<batch.chunks(), kBlock, 0, CurrentStream()>>>(batch, args.scalars, sgd);
-    CheckLaunch("sgd");
+    Launch("sgd", {batch.chunks(), kBlock}, SgdKernel, batch, args.scalars, sgd);
   });
   ForEachBatch(ItemsOf(args.tensors, true), kUpdateChunk, [&](const auto& batch, int64_t) {
-    SgdDoubleKernel<<<batch.chunks(), kBlock, 0, CurrentStream()>>>(batch, args.scalars, sgd);
-    CheckLaunch("sgd");
+    Launch("sgd", {batch.chunks(), kBlock}, SgdDoubleKernel, batch, args.scalars, sgd);
   });
 }
 

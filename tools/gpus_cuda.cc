@@ -1,8 +1,14 @@
+#include "core/cuda/cudnn.h"
 #include "core/cuda/runtime.h"
 #include "tools/gpus.h"
 
 namespace tessera::tools {
 
-std::string DescribeGpus() { return cuda::DescribeDevices(); }
+std::string DescribeGpus() {
+  const std::string devices = cuda::DescribeDevices();
+  if (cuda::DeviceCount() == 0) return devices;
+  return Concat(devices, cuda::Cudnn::Find().ok() ? "attention: " : "attention without cuDNN: ",
+                cuda::DescribeCudnn(), "\n");
+}
 
 }  // namespace tessera::tools

@@ -54,7 +54,11 @@ StepOutputs CapturedStep::Run(const StepInputs& inputs, uint64_t step, const Wor
   return recorded_->outputs;
 }
 
-void CapturedStep::Drop() { recorded_ = nullptr; }
+// The next step runs as it is: what another use of the model put in its caches is made again.
+void CapturedStep::Drop() {
+  recorded_ = nullptr;
+  alike_ = 0;
+}
 
 bool CapturedStep::Record(const StepInputs& inputs, const Work& work, const Undo& undo) {
   recorded_ = nullptr;  // the memory of another one

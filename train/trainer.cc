@@ -5,6 +5,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
@@ -225,6 +226,11 @@ models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
   return options;
 }
 
+// Of float32 operands: `autocast`.
+DType Trainer::product_dtype() const {
+  return config_.autocast.empty() ? DType::kFloat32 : *ParseDType(config_.autocast);
+}
+
 // What a micro-batch's summed loss adds to the step's mean, scaled as mixed precision asks.
 Tensor Trainer::ShareOf(const Tensor& loss, const Tensor& share) const {
   const Tensor part = Mul(loss, Cast(share, loss.dtype()));
@@ -239,6 +245,7 @@ Tensor Trainer::RunMicroBatch(const models::Bundle& batch, int64_t micro_batch,
   {
     const PhaseClock::Scope clock = TimePhase(Phase::kForward);
     const SavedTensorScope kept(activations_.get());
+    const AutocastScope autocast(product_dtype());
     loss = ForwardStep(batch, OptionsFor(micro_batch)).at("loss");
   }
   const PhaseClock::Scope clock = TimePhase(Phase::kBackward);
@@ -250,6 +257,7 @@ Tensor Trainer::RunMicroBatch(const models::Bundle& batch, int64_t micro_batch,
 std::vector<double> Trainer::RunPipeline(const StepInputs& inputs) {
   const PhaseClock::Scope clock = TimePhase(Phase::kPipeline);
   const SavedTensorScope kept(activations_.get());
+  const AutocastScope autocast(product_dtype());
   const dist::StepResult result = pipeline_->Run(
       inputs.batches,
       {.run_options = [&](int m) { return OptionsFor(m); },
@@ -370,6 +378,7 @@ absl::Status Trainer::LogRow() {
 absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
                                                    int64_t max_batches) {
   const NoGrad no_grad;
+  const AutocastScope autocast(product_dtype());
   const bool was_training = model_.training();
   model_.Eval();
   const data::Sampler order({.num_samples = dataset.size(),

@@ -151,6 +151,7 @@ class Trainer {
   StepBatches FetchStep(Loader& loader);
   void RunStep(const StepBatches& step);
   models::RunOptions OptionsFor(int64_t micro_batch) const;
+  DType product_dtype() const;
   void CaptureSteps();
   PhaseClock::Scope TimePhase(Phase phase);
   Tensor ShareOf(const Tensor& loss, const Tensor& share) const;

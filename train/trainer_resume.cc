@@ -118,7 +118,7 @@ absl::Status Trainer::Prepare() {
   TESSERA_RETURN_IF_ERROR(config_.Validate());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(config_.out));
   if (mesh_.world()->rank() == 0) TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
-  if (config_.dtype == "float16") {
+  if (config_.scales_loss()) {
     scaler_.emplace(config_.scaler_options(), model_.build().device);
   }
   state_.total_steps = StepsToTake();

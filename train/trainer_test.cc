@@ -130,6 +130,39 @@ std::string OutputOf(const RunConfig& config) {
   return text;
 }
 
+// float32 weights and states, products in half precision: near the float32 run and not equal to it,
+// the same with recomputation, and after a resume.
+TEST_F(TrainerTest, AutocastTrainsFloat32WeightsWithHalfPrecisionProducts) {
+  RunConfig plain = Config("float32");
+  Train(plain);
+  const auto reference = Rows(plain);
+  for (const char* half : {"bfloat16", "float16"}) {
+    RunConfig config = Config(Concat("autocast_", half));
+    config.autocast = half;
+    const auto weights = Train(config);
+    const auto rows = Rows(config);
+    ASSERT_EQ(rows.size(), reference.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (!rows[i].contains("loss")) continue;
+      EXPECT_NE(rows[i]["loss"], reference[i]["loss"]);
+      EXPECT_NEAR(rows[i]["loss"].get<double>(), reference[i]["loss"].get<double>(), 0.02);
+    }
+    RunConfig recomputed = config;
+    recomputed.out += "_recomputed";
+    recomputed.checkpoint_activations = true;
+    EXPECT_EQ(Train(recomputed), weights);
+    RunConfig resumed = config;
+    resumed.out += "_resumed";
+    StopAt stop(5);
+    Train(resumed, false, &stop);
+    EXPECT_EQ(Train(resumed, /*resume=*/true), weights);
+  }
+  plain.dtype = "bfloat16";
+  plain.autocast = "bfloat16";
+  const absl::Status status = plain.Validate();
+  EXPECT_EQ(Message(status), "autocast is for parameters of dtype float32, not bfloat16");
+}
+
 TEST_F(TrainerTest, ProfilesSomeStepsAndNeverLosesARunToIt) {
   RunConfig config = Config("profiled");
   config.max_steps = 4;

@@ -9,6 +9,8 @@
 
 #include <string_view>
 
+#include "core/status.h"
+
 namespace tessera::cuda {
 
 struct CublasLt {
@@ -31,6 +33,10 @@ struct CublasLt {
   // One handle per GPU, shared by all threads.
   static cublasLtHandle_t HandleOfActiveDevice();
 };
+
+// From the library on this machine (cublaslt_library.cc), or computed on the CPU
+// (emulation/cublaslt_emulated.cc). CublasLt::Get() calls it once.
+absl::StatusOr<CublasLt> LoadCublasLt();
 
 // Throws Error(operation, ...) unless `status` is success.
 void CheckCublas(cublasStatus_t status, std::string_view operation);

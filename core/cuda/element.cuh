@@ -7,6 +7,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 #include "core/dtype.h"
@@ -62,6 +63,26 @@ __device__ __forceinline__ void StoreVec(T* p, const Vec<T, kCount>& v) {
 inline bool IsAligned(const void* p, size_t bytes) {
   return reinterpret_cast<uintptr_t>(p) % bytes == 0;
 }
+// nullptr is.
+inline bool AreAligned(std::initializer_list<const void*> pointers, size_t bytes = 16) {
+  for (const void* p : pointers) {
+    if (!IsAligned(p, bytes)) return false;
+  }
+  return true;
+}
+
+template <typename T>
+inline constexpr bool kIsHalf = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+
+// A value of any dtype in a type that C++ compares and adds.
+template <typename T>
+__device__ __forceinline__ auto Comparable(T value) {
+  if constexpr (kIsHalf<T>) {
+    return ToWide(value);
+  } else {
+    return value;
+  }
+}
 
 // Calls f(T{}) with the device type of a floating dtype.
 template <typename F>
@@ -90,6 +111,49 @@ void DispatchCudaHalf(DType dtype, std::string_view operation, F&& f) {
       return f(F16{});
     default:
       ThrowUnsupportedDType(operation, dtype);
+  }
+}
+
+// Likewise for every dtype.
+template <typename F>
+void DispatchCudaAll(DType dtype, std::string_view operation, F&& f) {
+  switch (dtype) {
+    case DType::kInt64:
+      return f(int64_t{});
+    case DType::kInt32:
+      return f(int32_t{});
+    case DType::kUInt8:
+      return f(uint8_t{});
+    case DType::kBool:
+      return f(bool{});
+    default:
+      return DispatchCudaFloat(dtype, operation, f);
+  }
+}
+
+// Calls f with an unsigned integer of as many bytes as an element, for kernels that only move.
+template <typename F>
+void DispatchCudaWord(DType dtype, F&& f) {
+  switch (DTypeSize(dtype)) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
+// Calls f(std::integral_constant<int, kGroup>()) where operands lie so that kGroup elements are
+// read at once, else with 1.
+template <int kGroup, typename F>
+void DispatchCudaGroup(bool groups, F&& f) {
+  if (groups) {
+    f(std::integral_constant<int, kGroup>());
+  } else {
+    f(std::integral_constant<int, 1>());
   }
 }
 

@@ -1,15 +1,27 @@
-// How kernels are launched: sizes of grids, the stream, and the check behind.
+// How kernels are launched, and what a kernel sees of its launch. Included by .cu files only.
 //
-//   Kernel<<<GridFor(n, kThreads), kThreads, 0, CurrentStream()>>>(...);
-//   CheckLaunch("softmax");
+//   __global__ void Double(int64_t n, float* x) {
+//     for (int64_t i = GridThread(); i < n; i += GridThreads()) x[i] *= 2;
+//   }
+//   Launch("double", {GridFor(n), kThreads}, Double, n, x);
+//
+// A launch runs on CurrentStream(); its arguments are copied, as CUDA does. Kernels are compiled by
+// nvcc, or for the CPU (core/cuda/emulation); this header, shared.cuh, tensor_core.cuh and
+// sort_pairs.h are what knows of the difference.
 #ifndef TESSERA_CORE_CUDA_LAUNCH_H_
 #define TESSERA_CORE_CUDA_LAUNCH_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/cuda/runtime.h"
+#include "core/cuda/shared.cuh"
 #include "core/cuda/stream.h"
+
+#if !defined(__CUDACC__)
+#include "core/cuda/emulation/kernel_language.h"
+#endif
 
 namespace tessera::cuda {
 
@@ -35,6 +47,43 @@ inline int ThreadsForRow(int64_t n, int per_thread) {
   while (threads < wanted && threads < 512) threads *= 2;
   return threads;
 }
+
+struct LaunchShape {
+  dim3 blocks;
+  dim3 threads;
+  size_t shared_bytes = 0;  // of DynamicShared() (shared.cuh)
+};
+
+// What a block may use of shared memory without asking for more.
+inline constexpr size_t kSharedBytesUnasked = 48 << 10;
+
+// Throws Error(operation, ...) where CUDA refuses the launch, or reports what an earlier one did.
+template <typename... Params, typename... Args>
+void Launch(const char* operation, const LaunchShape& shape, void (*kernel)(Params...),
+            const Args&... args) {
+  static_assert(sizeof...(Params) == sizeof...(Args));
+  if (shape.shared_bytes > kSharedBytesUnasked) {
+    CheckCuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shape.shared_bytes)),
+              operation);
+  }
+#if defined(__CUDACC__)
+  kernel<<<shape.blocks, shape.threads, shape.shared_bytes, CurrentStream()>>>(args...);
+#else
+  emulation::LaunchKernel<Params...>({shape.blocks, shape.threads, shape.shared_bytes}, kernel,
+                                     CurrentStream(), args...);
+#endif
+  CheckLaunch(operation);
+}
+
+// ---- In kernels -------------------------------------------------------------------------------
+
+// The number of this thread among those of a grid of one dim, and how many there are.
+__device__ __forceinline__ int64_t GridThread() {
+  return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ int64_t GridThreads() { return int64_t{gridDim.x} * blockDim.x; }
 
 }  // namespace tessera::cuda
 

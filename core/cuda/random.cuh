@@ -8,23 +8,23 @@
 
 namespace tessera::cuda {
 
+// A RandomKey as a kernel's argument; bits are drawn from a resolved one.
 struct DeviceKey {
-  uint32_t hi_low;
-  uint32_t hi_high;
-  uint32_t lo_low;
-  uint32_t lo_high;
+  uint64_t hi;
+  uint64_t lo;
+  const uint64_t* stored;  // where hi and lo are to be read instead; null otherwise
 };
 
-__host__ __device__ inline DeviceKey KeyOf(uint64_t hi, uint64_t lo) {
-  return {static_cast<uint32_t>(hi), static_cast<uint32_t>(hi >> 32), static_cast<uint32_t>(lo),
-          static_cast<uint32_t>(lo >> 32)};
+__device__ __forceinline__ DeviceKey Resolved(const DeviceKey& key) {
+  return key.stored == nullptr ? key : DeviceKey{key.stored[0], key.stored[1], nullptr};
 }
 
 // Elements 4 * block ... 4 * block + 3 of the key's stream.
 __device__ __forceinline__ PhiloxWords RandomBlock(const DeviceKey& key, uint64_t block) {
-  return Philox4x32(PhiloxWords{{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                                 key.hi_low, key.hi_high}},
-                    key.lo_low, key.lo_high);
+  return Philox4x32(
+      PhiloxWords{{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                   static_cast<uint32_t>(key.hi), static_cast<uint32_t>(key.hi >> 32)}},
+      static_cast<uint32_t>(key.lo), static_cast<uint32_t>(key.lo >> 32));
 }
 
 // A word of a block without indexing registers.

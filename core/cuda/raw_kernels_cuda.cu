@@ -1,4 +1,4 @@
-// Fill, copy-with-cast and add-into on the GPU, and copies between host and GPU.
+// Fill, count, copy-with-cast and add-into on the GPU, and copies between host and GPU.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -8,13 +8,11 @@
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
 #include "core/cuda/strided_index.h"
+#include "core/device_graph.h"
 #include "core/raw_kernels.h"
 
 namespace tessera::cuda {
 namespace {
-
-template <typename T>
-inline constexpr bool kIsHalf = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
 
 // The rules of core/raw_kernels_cpu.cc.
 template <typename D, typename S>
@@ -40,26 +38,9 @@ __device__ __forceinline__ D CastTo(S value) {
   }
 }
 
-template <typename F>
-void DispatchCudaAll(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::kInt64:
-      return f(int64_t{});
-    case DType::kInt32:
-      return f(int32_t{});
-    case DType::kUInt8:
-      return f(uint8_t{});
-    case DType::kBool:
-      return f(bool{});
-    default:
-      return DispatchCudaFloat(dtype, "copy", f);
-  }
-}
-
 template <typename D, typename S>
 __global__ void CopyStrided(StridedIndex<2> index, D* dst, const S* src) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[2];
     index.Offsets(i, at);
     dst[at[0]] = CastTo<D>(src[at[1]]);
@@ -69,8 +50,7 @@ __global__ void CopyStrided(StridedIndex<2> index, D* dst, const S* src) {
 // Groups of kCount elements; a source that repeats along the last dim is read once per group.
 template <typename D, typename S, int kCount>
 __global__ void CopyGroups(StridedIndex<2> index, D* dst, const S* src, bool repeats) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[2];
     index.Offsets(i, at);
     Vec<D, kCount> out;
@@ -104,20 +84,12 @@ void CopyTyped(const StridedIndex<2>& index, void* dst, const void* src) {
     if (index.CanVectorize(kGroup) && index.inner_stride(0) == 1 &&
         IsAligned(d, sizeof(D) * kGroup) && (repeats || IsAligned(s, sizeof(S) * kGroup))) {
       const StridedIndex<2> groups = index.Vectorized(kGroup);
-      CopyGroups<D, S, kGroup>
-          <<<GridFor(groups.numel), kThreads, 0, CurrentStream()>>>(groups, d, s, repeats);
-      CheckLaunch("copy");
+      Launch("copy", {GridFor(groups.numel), kThreads}, CopyGroups<D, S, kGroup>, groups, d, s,
+             repeats);
       return;
     }
   }
-  CopyStrided<D, S><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(index, d, s);
-  CheckLaunch("copy");
-}
-
-// Elements of equal size are moved as they are, whatever they mean.
-template <typename Word>
-void CopyWords(const StridedIndex<2>& index, void* dst, const void* src) {
-  CopyTyped<Word, Word>(index, dst, src);
+  Launch("copy", {GridFor(index.numel), kThreads}, CopyStrided<D, S>, index, d, s);
 }
 
 StridedIndex<2> IndexOf(const RawView& dst, const RawView& src) {
@@ -148,19 +120,13 @@ void CopyOnDevice(const RawView& dst, const RawView& src) {
                 "copy");
       return;
     }
-    switch (DTypeSize(dst.dtype)) {
-      case 1:
-        return CopyWords<uint8_t>(index, dst.data, src.data);
-      case 2:
-        return CopyWords<uint16_t>(index, dst.data, src.data);
-      case 4:
-        return CopyWords<uint32_t>(index, dst.data, src.data);
-      default:
-        return CopyWords<uint64_t>(index, dst.data, src.data);
-    }
+    // Elements of equal size are moved as they are, whatever they mean.
+    return DispatchCudaWord(dst.dtype, [&](auto word) {
+      CopyTyped<decltype(word), decltype(word)>(index, dst.data, src.data);
+    });
   }
-  DispatchCudaAll(dst.dtype, [&](auto d) {
-    DispatchCudaAll(src.dtype, [&](auto s) {
+  DispatchCudaAll(dst.dtype, "copy", [&](auto d) {
+    DispatchCudaAll(src.dtype, "copy", [&](auto s) {
       using D = decltype(d);
       using S = decltype(s);
       if constexpr (!std::is_same_v<D, S>) CopyTyped<D, S>(index, dst.data, src.data);
@@ -174,6 +140,9 @@ RawView ContiguousView(void* data, DType dtype, const Device& device, const Shap
 
 // Bytes between host and GPU; the host's may be used again when this returns.
 void Transfer(void* dst, const void* src, size_t bytes, bool to_host) {
+  // A replay would repeat it with what the host's memory holds by then.
+  TESSERA_CHECK(!RecordingGraph(), "copy",
+                "between the host and the GPU: this cannot be part of a recorded graph");
   const cudaStream_t stream = CurrentStream();
   CheckCuda(cudaMemcpyAsync(dst, src, bytes,
                             to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream),
@@ -255,8 +224,7 @@ void CopyCuda(const CopyArgs& args) {
 
 template <typename D>
 __global__ void FillStrided(StridedIndex<1> index, D* dst, D value) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[1];
     index.Offsets(i, at);
     dst[at[0]] = value;
@@ -281,6 +249,14 @@ uint64_t ValueBits(double value, DType dtype) {
   return bits;
 }
 
+__global__ void Count(int64_t* dst, int64_t n) {
+  for (int64_t i = GridThread(); i < n; i += GridThreads()) dst[i] = i;
+}
+
+void CountCuda(const CountArgs& args) {
+  if (args.n > 0) Launch("arange", {GridFor(args.n), kThreads}, Count, args.dst, args.n);
+}
+
 void FillCuda(const FillArgs& args) {
   const StridedIndex<1> index(args.dst.shape, {&args.dst.strides});
   const uint64_t bits = ValueBits(args.value, args.dst.dtype);
@@ -288,25 +264,11 @@ void FillCuda(const FillArgs& args) {
     CheckCuda(cudaMemsetAsync(args.dst.data, 0, BytesOf(args.dst), CurrentStream()), "fill");
     return;
   }
-  const auto launch = [&](auto word) {
+  DispatchCudaWord(args.dst.dtype, [&](auto word) {
     using D = decltype(word);
-    FillStrided<D><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
-        index, static_cast<D*>(args.dst.data), static_cast<D>(bits));
-  };
-  switch (DTypeSize(args.dst.dtype)) {
-    case 1:
-      launch(uint8_t{});
-      break;
-    case 2:
-      launch(uint16_t{});
-      break;
-    case 4:
-      launch(uint32_t{});
-      break;
-    default:
-      launch(uint64_t{});
-  }
-  CheckLaunch("fill");
+    Launch("fill", {GridFor(index.numel), kThreads}, FillStrided<D>, index,
+           static_cast<D*>(args.dst.data), static_cast<D>(bits));
+  });
 }
 
 template <typename D, typename S>
@@ -314,8 +276,7 @@ __global__ void AddStrided(StridedIndex<2> index, D* dst, const S* src) {
   using Sum = std::conditional_t<
       std::is_integral_v<D>, D,
       std::conditional_t<std::is_same_v<D, double> || std::is_same_v<S, double>, double, float>>;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[2];
     index.Offsets(i, at);
     dst[at[0]] = CastTo<D>(CastTo<Sum>(dst[at[0]]) + CastTo<Sum>(src[at[1]]));
@@ -326,8 +287,7 @@ template <typename D, typename S, int kCount>
 __global__ void AddGroups(StridedIndex<2> index, D* dst, const S* src) {
   using Sum =
       std::conditional_t<std::is_same_v<D, double> || std::is_same_v<S, double>, double, float>;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[2];
     index.Offsets(i, at);
     Vec<D, kCount> sum = LoadVec<kCount>(dst + at[0]);
@@ -343,9 +303,8 @@ __global__ void AddGroups(StridedIndex<2> index, D* dst, const S* src) {
 void AddCuda(const AddArgs& args) {
   const StridedIndex<2> index = IndexOf(args.dst, args.src);
   if (args.dst.dtype == DType::kInt64 && args.src.dtype == DType::kInt64) {
-    AddStrided<int64_t, int64_t><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
-        index, static_cast<int64_t*>(args.dst.data), static_cast<const int64_t*>(args.src.data));
-    CheckLaunch("add_into");
+    Launch("add_into", {GridFor(index.numel), kThreads}, AddStrided<int64_t, int64_t>, index,
+           static_cast<int64_t*>(args.dst.data), static_cast<const int64_t*>(args.src.data));
     return;
   }
   DispatchCudaFloat(args.dst.dtype, "add_into", [&](auto d) {
@@ -359,20 +318,20 @@ void AddCuda(const AddArgs& args) {
             index.inner_stride(1) == 1 && IsAligned(dst, sizeof(D) * kGroup) &&
             IsAligned(src, sizeof(S) * kGroup)) {
           const StridedIndex<2> groups = index.Vectorized(kGroup);
-          AddGroups<D, S, kGroup>
-              <<<GridFor(groups.numel), kThreads, 0, CurrentStream()>>>(groups, dst, src);
+          Launch("add_into", {GridFor(groups.numel), kThreads}, AddGroups<D, S, kGroup>, groups,
+                 dst, src);
           return;
         }
       }
-      AddStrided<D, S><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(index, dst, src);
+      Launch("add_into", {GridFor(index.numel), kThreads}, AddStrided<D, S>, index, dst, src);
     });
   });
-  CheckLaunch("add_into");
 }
 
 TESSERA_REGISTER_KERNEL(fill_kernel, DeviceType::kCuda, FillCuda);
 TESSERA_REGISTER_KERNEL(copy_kernel, DeviceType::kCuda, CopyCuda);
 TESSERA_REGISTER_KERNEL(add_kernel, DeviceType::kCuda, AddCuda);
+TESSERA_REGISTER_KERNEL(count_kernel, DeviceType::kCuda, CountCuda);
 
 }  // namespace
 }  // namespace tessera::cuda

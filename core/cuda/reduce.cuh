@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "core/cuda/shared.cuh"
+
 namespace tessera::cuda {
 
 struct SumOp {
@@ -21,21 +23,30 @@ struct MaxOp {
   }
 };
 
+// The value of the lane whose number differs in the bits of `mask`. What is more than one number
+// has an overload beside its type.
+template <typename V>
+__device__ __forceinline__ V ShuffleXor(V value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
 // Every lane gets the result.
 template <typename V, typename Op>
 __device__ __forceinline__ V WarpReduce(V value, Op op) {
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) {
-    value = op(value, __shfl_xor_sync(0xffffffffu, value, lane));
+    value = op(value, ShuffleXor(value, lane));
   }
   return value;
 }
+
+inline constexpr int kOfReduction = -1;  // its BlockShared
 
 // Every thread gets the result. blockDim.x is a multiple of 32, at most 1024, and all of its
 // threads call this. `identity` changes nothing.
 template <typename V, typename Op>
 __device__ __forceinline__ V BlockReduce(V value, Op op, V identity) {
-  __shared__ V partial[32];
+  auto& partial = BlockShared<V[32], kOfReduction>();
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int warps = blockDim.x / 32;

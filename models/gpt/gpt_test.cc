@@ -145,6 +145,30 @@ TEST(GptTest, CachedDecodingEqualsTheFullPass) {
   }
 }
 
+// The loss some tokens at a time, without the logits: the same but for the order of sums, with the
+// head tied to the embedding, whose gradient it shares.
+TEST(GptTest, LossByChunksIsTheLoss) {
+  const auto run = [](int64_t chunk_tokens) {
+    const auto model = Build(SmallConfig());
+    const Bundle out = model->Run(
+        Inputs(1, 3, 9),
+        {.context = {.step = 1}, .keep_logits = false, .loss_chunk_tokens = chunk_tokens});
+    EXPECT_FALSE(out.has("logits"));
+    Backward(out.at("loss"));
+    std::vector<float> values = out.at("loss").ToVector<float>();
+    for (const nn::Parameter* p : model->Parameters()) {
+      const std::vector<float> grad = Grad(p->tensor).ToVector<float>();
+      values.insert(values.end(), grad.begin(), grad.end());
+    }
+    return values;
+  };
+  const std::vector<float> whole = run(0);
+  EXPECT_EQ(run(-1), whole);  // the CPU's way
+  const std::vector<float> chunked = run(4);
+  ASSERT_EQ(chunked.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(chunked[i], whole[i], 2e-6) << i;
+}
+
 TEST(GptTest, DryRunOnMetaCountsTheRealStep) {
   const auto peak = [](Device device) {
     Allocator& allocator = Allocator::For(device);

@@ -4,6 +4,7 @@
 
 #include "autograd/autograd.h"
 #include "ops/attention/attention_kernel.h"
+#include "ops/cast/autocast.h"
 #include "ops/view/view.h"
 
 namespace tessera {
@@ -15,6 +16,8 @@ constexpr char kName[] = "attention";
 Tensor Adjacent(const Tensor& t) {
   return t.size(-1) <= 1 || t.stride(-1) == 1 ? t.Detach() : t.ContiguousCopy();
 }
+
+TESSERA_REGISTER_WORKSPACE(attention_backward, DeviceType::kCuda, AttentionDeltaBytes);
 
 FlashStrides StridesOf(const Tensor& t) { return {t.stride(0), t.stride(1), t.stride(2)}; }
 
@@ -86,6 +89,7 @@ AttentionArgs ArgsOf(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   args.dropout.p = static_cast<float>(options.dropout_p);
   args.dropout.key_hi = options.dropout_key.hi;
   args.dropout.key_lo = options.dropout_key.lo;
+  args.dropout.key_stored = options.dropout_key.stored;
   args.dropout.head_begin = options.head_begin;
   args.dropout.heads_total = options.heads_total;
   return args;
@@ -128,8 +132,11 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
 
 }  // namespace
 
-AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+AttentionResult Attention(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v,
                           const AttentionOptions& options) {
+  const Tensor q = ForProduct(given_q);
+  const Tensor k = ForProduct(given_k);
+  const Tensor v = ForProduct(given_v);
   Check(q, k, v, options);
   const AttentionOptions settled = Settled(options);
   const Tensor qa = Adjacent(q);

@@ -1,10 +1,11 @@
-// Which kernels attention runs on the GPU: flash on tensor cores where the operands allow it,
-// otherwise the plain ones.
+// Which kernels attention runs on the GPU: flash on tensor cores where the operands allow it, our
+// own or cuDNN's (ops/attention/cudnn_attention.h), otherwise the plain ones.
 #include "ops/attention/attention_cuda.h"
 
 #include "core/cuda/allocator.h"
 #include "core/cuda/runtime.h"
 #include "core/dtype.h"
+#include "ops/attention/cudnn_attention.h"
 
 namespace tessera::cuda {
 namespace {
@@ -45,7 +46,7 @@ void ForwardCuda(const AttentionArgs& args) {
   Check(args);
   if (args.batch * args.heads * args.q_len == 0) return;
   if (TakesFlash(args)) {
-    RunFlashForward(args);
+    RunChosenForward(args, [&] { RunFlashForward(args); });
   } else {
     RunPlainForward(args);
   }
@@ -55,12 +56,14 @@ void BackwardCuda(const AttentionGradArgs& args) {
   const FlashArgs& f = args.forward;
   Check(f);
   if (f.batch * f.heads == 0) return;
-  const bool wide = f.dtype == DType::kFloat64;
-  const Workspace delta(static_cast<size_t>(f.batch * f.heads * f.q_len) * (wide ? 8 : 4));
-  if (f.q_len > 0) RunDelta(args, delta.data());
+  const Workspace delta(AttentionDeltaBytes(args));
   if (TakesFlash(args)) {
-    RunFlashBackward(args, delta.as<float>());
+    RunChosenBackward(args, delta.as<float>(), [&] {
+      if (f.q_len > 0) RunDelta(args, delta.data());
+      RunFlashBackward(args, delta.as<float>());
+    });
   } else {
+    if (f.q_len > 0) RunDelta(args, delta.data());
     RunPlainBackward(args, delta.data());
   }
   if (args.dbias != nullptr) RunBiasGradient(args, delta.data());

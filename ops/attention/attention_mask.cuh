@@ -38,13 +38,18 @@ __device__ __forceinline__ W BiasAt(const FlashArgs& args, int64_t b, int64_t h,
   }
 }
 
+__device__ __forceinline__ DeviceKey DropoutKey(const FlashArgs& args) {
+  const FlashDropout& d = args.dropout;
+  return Resolved({d.key_hi, d.key_lo, d.key_stored});
+}
+
 // 0 for a dropped probability, otherwise 1 / (1 - p). `row` is FlashDropoutIndex of (b, h, i).
 template <typename W>
 __device__ __forceinline__ W KeptScale(const FlashArgs& args, uint64_t row, int64_t j) {
   const FlashDropout& d = args.dropout;
   if (d.p == 0.0f) return W(1);
   const uint64_t index = row + static_cast<uint64_t>(j);
-  const uint32_t word = WordOf(RandomBlock(KeyOf(d.key_hi, d.key_lo), index / 4), index % 4);
+  const uint32_t word = WordOf(RandomBlock(DropoutKey(args), index / 4), index % 4);
   return Keeps(word, d.p * 16777216.0f) ? W(1) / (W(1) - static_cast<W>(d.p)) : W(0);
 }
 

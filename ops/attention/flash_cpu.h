@@ -55,9 +55,10 @@ struct FlashDropout {
   float p = 0.0f;  // [0, 1); 0 is off
   uint64_t key_hi = 0;
   uint64_t key_lo = 0;
-  int64_t batch_begin = 0;            // the unsharded index of row 0 of the batch
-  int64_t head_begin = 0;             // of head 0; ignored with head_ids
-  const int32_t* head_ids = nullptr;  // [H] unsharded index of each head
+  const uint64_t* key_stored = nullptr;  // RandomKey::stored; the GPU's kernels alone
+  int64_t batch_begin = 0;               // the unsharded index of row 0 of the batch
+  int64_t head_begin = 0;                // of head 0; ignored with head_ids
+  const int32_t* head_ids = nullptr;     // [H] unsharded index of each head
   int64_t query_begin = 0;
   int64_t key_begin = 0;
   int64_t heads_total = 0;  // 0: H

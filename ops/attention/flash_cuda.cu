@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "core/cuda/launch.h"
+#include "core/cuda/tensor_core.cuh"
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_mask.cuh"
 #include "ops/attention/drop_bits.h"
@@ -23,55 +24,7 @@ constexpr int kTileRows = 64;  // that a block owns
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 
-// ---- Tensor cores
-// ---------------------------------------------------------------------------------
-
-template <typename T>
-__device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                    uint32_t b1) {
-  if constexpr (std::is_same_v<T, BF16>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};\n"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};\n"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void LoadMatrices(uint32_t (&r)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(SharedAddress(row))
-               : "memory");
-}
-__device__ __forceinline__ void LoadMatricesTransposed(uint32_t (&r)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(SharedAddress(row))
-               : "memory");
-}
-
-template <typename T>
-__device__ __forceinline__ uint32_t Pack(float low, float high) {
-  if constexpr (std::is_same_v<T, BF16>) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const uint32_t*>(&pair);
-  } else {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const uint32_t*>(&pair);
-  }
-}
+// ---- Products of tiles ------------------------------------------------------------------------
 
 // Rows of shared tiles lie kD + 8 elements apart: 16-byte aligned, and the 8 rows that a matrix
 // load reads at once lie in different banks.
@@ -124,8 +77,7 @@ __device__ __forceinline__ void AddSumsByColumns(float (&c)[kD / 8][4],
   }
 }
 
-// ---- Tiles
-// ------------------------------------------------------------------------------------------
+// ---- Tiles ------------------------------------------------------------------------------------
 
 // Begins to copy rows [begin, begin + kRows) of `base` to shared memory; rows from `rows` on and
 // features from head_dim on become zeros.
@@ -138,20 +90,8 @@ __device__ __forceinline__ void CopyTile(T* shared, const T* base, int64_t row_s
     const int d = c % kChunks * 8;
     const bool inside = begin + r < rows && d < head_dim;
     const T* from = inside ? base + (begin + r) * row_stride + d : base;
-    const int bytes = inside ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
-                     SharedAddress(shared + r * kRow<kD> + d)),
-                 "l"(from), "r"(bytes)
-                 : "memory");
+    BeginCopy16(shared + r * kRow<kD> + d, from, inside);
   }
-}
-__device__ __forceinline__ void CommitCopies() {
-  asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-// Waits until at most kPending of the committed groups are under way.
-template <int kPending>
-__device__ __forceinline__ void WaitForCopies() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
 // Which probabilities of a tile [kRows queries, 64 keys] dropout keeps: bit j % 16 of
@@ -159,11 +99,12 @@ __device__ __forceinline__ void WaitForCopies() {
 template <int kRows>
 __device__ __forceinline__ void ComputeKept(uint16_t* kept, const FlashArgs& args, int64_t b,
                                             int64_t h, int64_t q_begin, int64_t k_begin) {
+  const DeviceKey key = DropoutKey(args);
   for (int c = threadIdx.x; c < kRows * 4; c += kThreadsOfBlock) {
     const uint64_t first = FlashDropoutIndex(args, b, h, q_begin + c / 4) +
                            static_cast<uint64_t>(k_begin + c % 4 * 16);
-    kept[c] = static_cast<uint16_t>(
-        KeptBits16(args.dropout.key_hi, args.dropout.key_lo, first, args.dropout.p * 16777216.0f));
+    kept[c] =
+        static_cast<uint16_t>(KeptBits16(key.hi, key.lo, first, args.dropout.p * 16777216.0f));
   }
 }
 __device__ __forceinline__ bool IsKept(const uint16_t* kept, int row, int key) {
@@ -229,8 +170,7 @@ __device__ __forceinline__ void ComputeLimits(Limits* limits, const FlashArgs& a
   __syncthreads();
 }
 
-// ---- Forward
-// ----------------------------------------------------------------------------------------
+// ---- Forward ----------------------------------------------------------------------------------
 
 template <typename T, int kD>
 constexpr size_t ForwardShared() {
@@ -240,11 +180,10 @@ constexpr size_t ForwardShared() {
 template <typename T, int kD>
 __global__ void __launch_bounds__(kThreadsOfBlock)
     ForwardKernel(const __grid_constant__ FlashArgs args) {
-  extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ Limits limits;
-  __shared__ uint16_t kept[kTileRows * 4];
+  auto& limits = BlockShared<Limits>();
+  auto& kept = BlockShared<uint16_t[kTileRows * 4]>();
   constexpr int kTileSize = kTileRows * kRow<kD>;
-  T* q_QD = reinterpret_cast<T*>(memory);
+  T* q_QD = DynamicShared<T>();
   T* k_KD = q_QD + kTileSize;      // two stages
   T* v_KD = k_KD + 2 * kTileSize;  // two stages
 
@@ -361,8 +300,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
                    lane);
 }
 
-// ---- Backward: the gradient of queries
-// -----------------------------------------------------------
+// ---- Backward: the gradient of queries --------------------------------------------------------
 
 template <typename T, int kD>
 constexpr size_t QueryGradShared() {
@@ -372,11 +310,10 @@ constexpr size_t QueryGradShared() {
 template <typename T, int kD>
 __global__ void __launch_bounds__(kThreadsOfBlock)
     QueryGradKernel(const __grid_constant__ FlashBackwardArgs args, const float* delta) {
-  extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ Limits limits;
-  __shared__ uint16_t kept[kTileRows * 4];
+  auto& limits = BlockShared<Limits>();
+  auto& kept = BlockShared<uint16_t[kTileRows * 4]>();
   constexpr int kTileSize = kTileRows * kRow<kD>;
-  T* q_QD = reinterpret_cast<T*>(memory);
+  T* q_QD = DynamicShared<T>();
   T* do_QD = q_QD + kTileSize;
   T* k_KD = do_QD + kTileSize;
   T* v_KD = k_KD + kTileSize;
@@ -480,12 +417,11 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
     KeyGradKernel(const __grid_constant__ FlashBackwardArgs args, const float* delta) {
   constexpr int kQueries = kStepQueries<kD>;
   constexpr int kColumnTiles = kQueries / 8;
-  extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ int limits[kQueries];
-  __shared__ float lses[kQueries];  // times log2(e); +inf gives zeros
-  __shared__ float deltas[kQueries];
-  __shared__ uint16_t kept[kQueries * 4];
-  T* k_KD = reinterpret_cast<T*>(memory);
+  auto& limits = BlockShared<int[kQueries]>();
+  auto& lses = BlockShared<float[kQueries], 0>();  // times log2(e); +inf gives zeros
+  auto& deltas = BlockShared<float[kQueries], 1>();
+  auto& kept = BlockShared<uint16_t[kQueries * 4]>();
+  T* k_KD = DynamicShared<T>();
   T* v_KD = k_KD + kTileRows * kRow<kD>;
   T* q_QD = v_KD + kTileRows * kRow<kD>;
   T* do_QD = q_QD + kQueries * kRow<kD>;
@@ -580,30 +516,25 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
                    args.dv_stride.time, k_begin + warp_row, f.k_len, head_dim, dv, ones, lane);
 }
 
-// ---- Launches
-// -----------------------------------------------------------------------------------------
+// ---- Launches ---------------------------------------------------------------------------------
 
-template <typename Kernel, typename... Args>
-void Launch(Kernel kernel, int64_t rows, int64_t heads, int64_t batch, size_t shared,
-            const Args&... args) {
-  CheckCuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared)),
-            "attention");
-  const dim3 grid(static_cast<unsigned>((rows + kTileRows - 1) / kTileRows),
-                  static_cast<unsigned>(heads), static_cast<unsigned>(batch));
-  kernel<<<grid, kThreadsOfBlock, shared, CurrentStream()>>>(args...);
-  CheckLaunch("attention");
+// A block per tile of `rows`, for every head and row of the batch.
+LaunchShape TileGrid(int64_t rows, int64_t heads, int64_t batch, size_t shared) {
+  return {dim3(static_cast<unsigned>((rows + kTileRows - 1) / kTileRows),
+               static_cast<unsigned>(heads), static_cast<unsigned>(batch)),
+          kThreadsOfBlock, shared};
 }
 
 template <typename T, int kD>
 void Backward(const FlashBackwardArgs& args, const float* delta) {
   const FlashArgs& f = args.forward;
   if (f.q_len > 0) {
-    Launch(QueryGradKernel<T, kD>, f.q_len, f.heads, f.batch, QueryGradShared<T, kD>(), args,
-           delta);
+    Launch("attention", TileGrid(f.q_len, f.heads, f.batch, QueryGradShared<T, kD>()),
+           QueryGradKernel<T, kD>, args, delta);
   }
   if (f.k_len > 0) {
-    Launch(KeyGradKernel<T, kD>, f.k_len, f.kv_heads, f.batch, KeyGradShared<T, kD>(), args, delta);
+    Launch("attention", TileGrid(f.k_len, f.kv_heads, f.batch, KeyGradShared<T, kD>()),
+           KeyGradKernel<T, kD>, args, delta);
   }
 }
 
@@ -612,12 +543,15 @@ void Backward(const FlashBackwardArgs& args, const float* delta) {
 void RunFlashForward(const FlashArgs& args) {
   DispatchCudaHalf(args.dtype, "attention", [&](auto zero) {
     using T = decltype(zero);
+    const auto run = [&](auto features) {
+      constexpr int kD = decltype(features)::value;
+      Launch("attention", TileGrid(args.q_len, args.heads, args.batch, ForwardShared<T, kD>()),
+             ForwardKernel<T, kD>, args);
+    };
     if (args.head_dim <= 64) {
-      Launch(ForwardKernel<T, 64>, args.q_len, args.heads, args.batch, ForwardShared<T, 64>(),
-             args);
+      run(std::integral_constant<int, 64>());
     } else {
-      Launch(ForwardKernel<T, 128>, args.q_len, args.heads, args.batch, ForwardShared<T, 128>(),
-             args);
+      run(std::integral_constant<int, 128>());
     }
   });
 }

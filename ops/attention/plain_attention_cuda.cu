@@ -4,18 +4,15 @@
 #include <algorithm>
 
 #include "core/cuda/launch.h"
+#include "core/cuda/math.cuh"
 #include "core/cuda/reduce.cuh"
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_mask.cuh"
-#include "ops/elementwise/gelu.cuh"
 
 namespace tessera::cuda {
 namespace {
 
 constexpr int kTile = 128;  // threads of a block
-
-__device__ __forceinline__ float LogOf(float x) { return logf(x); }
-__device__ __forceinline__ double LogOf(double x) { return log(x); }
 
 template <typename T>
 __device__ __forceinline__ T* RowOf(void* data, const FlashStrides& stride, int64_t b, int64_t h,
@@ -55,8 +52,7 @@ __device__ __forceinline__ Wide<T> Score(const FlashArgs& args, int64_t b, int64
 template <typename T>
 __global__ void ForwardKernel(FlashArgs args) {
   using W = Wide<T>;
-  extern __shared__ double memory[];
-  W* q = reinterpret_cast<W*>(memory);
+  W* q = DynamicShared<W>();
   W* o = q + args.head_dim;
   W* p = o + args.head_dim;
   const W lowest = static_cast<W>(-INFINITY);
@@ -116,9 +112,7 @@ __global__ void DeltaKernel(FlashBackwardArgs args, Wide<T>* delta) {
   const FlashArgs& f = args.forward;
   const int lane = threadIdx.x % 32;
   const int64_t rows = f.batch * f.heads * f.q_len;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x / 32;
-  for (int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; row < rows;
-       row += step) {
+  for (int64_t row = GridThread() / 32; row < rows; row += GridThreads() / 32) {
     const int64_t i = row % f.q_len;
     const int64_t h = row / f.q_len % f.heads;
     const int64_t b = row / (f.q_len * f.heads);
@@ -153,9 +147,8 @@ __device__ __forceinline__ PairGrad<Wide<T>> GradOf(const FlashArgs& f, Wide<T> 
 template <typename T>
 __global__ void QueryGradKernel(FlashBackwardArgs args, const Wide<T>* deltas) {
   using W = Wide<T>;
-  extern __shared__ double memory[];
   const FlashArgs& f = args.forward;
-  W* q = reinterpret_cast<W*>(memory);
+  W* q = DynamicShared<W>();
   W* d_o = q + f.head_dim;
   W* dq = d_o + f.head_dim;
   W* ds = dq + f.head_dim;
@@ -203,9 +196,8 @@ __global__ void QueryGradKernel(FlashBackwardArgs args, const Wide<T>* deltas) {
 template <typename T>
 __global__ void KeyGradKernel(FlashBackwardArgs args, const Wide<T>* deltas) {
   using W = Wide<T>;
-  extern __shared__ double memory[];
   const FlashArgs& f = args.forward;
-  W* k = reinterpret_cast<W*>(memory);
+  W* k = DynamicShared<W>();
   W* v = k + f.head_dim;
   W* dk = v + f.head_dim;
   W* dv = dk + f.head_dim;
@@ -277,8 +269,7 @@ __global__ void BiasGradKernel(FlashBackwardArgs args, const Wide<T>* deltas, Bi
   using W = Wide<T>;
   const FlashArgs& f = args.forward;
   const int64_t total = sizes.batch * sizes.heads * sizes.queries * sizes.keys;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < total; e += step) {
+  for (int64_t e = GridThread(); e < total; e += GridThreads()) {
     const int64_t j0 = e % sizes.keys;
     const int64_t i0 = e / sizes.keys % sizes.queries;
     const int64_t h0 = e / (sizes.keys * sizes.queries) % sizes.heads;
@@ -314,14 +305,6 @@ __global__ void BiasGradKernel(FlashBackwardArgs args, const Wide<T>* deltas, Bi
   }
 }
 
-// Lets a kernel use `bytes` of shared memory, which may be more than it has unasked.
-template <typename Kernel>
-void AllowShared(Kernel kernel, size_t bytes) {
-  CheckCuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(bytes)),
-            "attention");
-}
-
 unsigned Grid(int64_t tasks) { return GridForRows(tasks, 64); }
 
 }  // namespace
@@ -330,21 +313,18 @@ void RunPlainForward(const FlashArgs& args) {
   DispatchCudaFloat(args.dtype, "attention", [&](auto zero) {
     using T = decltype(zero);
     const size_t bytes = static_cast<size_t>(2 * args.head_dim + kTile) * sizeof(Wide<T>);
-    AllowShared(ForwardKernel<T>, bytes);
-    ForwardKernel<T>
-        <<<Grid(args.batch * args.heads * args.q_len), kTile, bytes, CurrentStream()>>>(args);
+    Launch("attention", {Grid(args.batch * args.heads * args.q_len), kTile, bytes},
+           ForwardKernel<T>, args);
   });
-  CheckLaunch("attention");
 }
 
 void RunDelta(const FlashBackwardArgs& args, void* delta) {
   const FlashArgs& f = args.forward;
   DispatchCudaFloat(f.dtype, "attention gradient", [&](auto zero) {
     using T = decltype(zero);
-    DeltaKernel<T><<<GridFor(f.batch * f.heads * f.q_len * 32), kThreads, 0, CurrentStream()>>>(
-        args, static_cast<Wide<T>*>(delta));
+    Launch("attention gradient", {GridFor(f.batch * f.heads * f.q_len * 32), kThreads},
+           DeltaKernel<T>, args, static_cast<Wide<T>*>(delta));
   });
-  CheckLaunch("attention gradient");
 }
 
 void RunPlainBackward(const FlashBackwardArgs& args, const void* delta) {
@@ -354,18 +334,15 @@ void RunPlainBackward(const FlashBackwardArgs& args, const void* delta) {
     const auto* deltas = static_cast<const Wide<T>*>(delta);
     if (f.q_len > 0) {
       const size_t bytes = static_cast<size_t>(3 * f.head_dim + kTile) * sizeof(Wide<T>);
-      AllowShared(QueryGradKernel<T>, bytes);
-      QueryGradKernel<T>
-          <<<Grid(f.batch * f.heads * f.q_len), kTile, bytes, CurrentStream()>>>(args, deltas);
+      Launch("attention gradient", {Grid(f.batch * f.heads * f.q_len), kTile, bytes},
+             QueryGradKernel<T>, args, deltas);
     }
     if (f.kv_heads * f.k_len > 0) {
       const size_t bytes = static_cast<size_t>(4 * f.head_dim + 2 * kTile) * sizeof(Wide<T>);
-      AllowShared(KeyGradKernel<T>, bytes);
-      KeyGradKernel<T>
-          <<<Grid(f.batch * f.kv_heads * f.k_len), kTile, bytes, CurrentStream()>>>(args, deltas);
+      Launch("attention gradient", {Grid(f.batch * f.kv_heads * f.k_len), kTile, bytes},
+             KeyGradKernel<T>, args, deltas);
     }
   });
-  CheckLaunch("attention gradient");
 }
 
 void RunBiasGradient(const FlashBackwardArgs& args, const void* delta) {
@@ -380,10 +357,9 @@ void RunBiasGradient(const FlashBackwardArgs& args, const void* delta) {
   if (elements == 0) return;
   DispatchCudaFloat(f.dtype, "attention gradient", [&](auto zero) {
     using T = decltype(zero);
-    BiasGradKernel<T><<<GridFor(elements), kThreads, 0, CurrentStream()>>>(
-        args, static_cast<const Wide<T>*>(delta), sizes);
+    Launch("attention gradient", {GridFor(elements), kThreads}, BiasGradKernel<T>, args,
+           static_cast<const Wide<T>*>(delta), sizes);
   });
-  CheckLaunch("attention gradient");
 }
 
 }  // namespace tessera::cuda

@@ -13,8 +13,7 @@ template <typename T, int kGroup>
 __global__ void BiasGeluKernel(bool tanh, int64_t groups, FastDivider row, const T* x,
                                const T* bias, const T* dy, T* out) {
   using W = Wide<T>;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < groups; i += step) {
+  for (int64_t i = GridThread(); i < groups; i += GridThreads()) {
     // Beyond 31 bits the slow division.
     const int64_t column =
         groups >> 31 == 0 ? static_cast<int64_t>(static_cast<uint32_t>(i) -
@@ -42,33 +41,26 @@ __global__ void BiasGeluKernel(bool tanh, int64_t groups, FastDivider row, const
   }
 }
 
-void Launch(DType dtype, bool tanh, int64_t rows, int64_t n, const void* x, const void* bias,
-            const void* dy, void* out) {
+void Run(DType dtype, bool tanh, int64_t rows, int64_t n, const void* x, const void* bias,
+         const void* dy, void* out) {
   DispatchCudaFloat(dtype, "bias_gelu", [&](auto zero) {
     using T = decltype(zero);
-    const auto run = [&](auto group) {
+    const bool groups = n % kVec<T> == 0 && AreAligned({x, bias, dy, out});
+    DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
       constexpr int kGroup = decltype(group)::value;
-      const int64_t groups = rows * n / kGroup;
-      BiasGeluKernel<T, kGroup><<<GridFor(groups), kThreads, 0, CurrentStream()>>>(
-          tanh, groups, FastDivider(static_cast<uint32_t>(n / kGroup)), static_cast<const T*>(x),
-          static_cast<const T*>(bias), static_cast<const T*>(dy), static_cast<T*>(out));
-    };
-    const bool aligned = IsAligned(x, 16) && IsAligned(bias, 16) && IsAligned(out, 16) &&
-                         (dy == nullptr || IsAligned(dy, 16));
-    if (aligned && n % kVec<T> == 0) {
-      run(std::integral_constant<int, kVec<T>>());
-    } else {
-      run(std::integral_constant<int, 1>());
-    }
+      const int64_t count = rows * n / kGroup;
+      Launch("bias_gelu", {GridFor(count), kThreads}, BiasGeluKernel<T, kGroup>, tanh, count,
+             FastDivider(static_cast<uint32_t>(n / kGroup)), static_cast<const T*>(x),
+             static_cast<const T*>(bias), static_cast<const T*>(dy), static_cast<T*>(out));
+    });
   });
-  CheckLaunch("bias_gelu");
 }
 
 void ForwardCuda(const BiasGeluArgs& args) {
-  Launch(args.dtype, args.tanh, args.rows, args.n, args.x, args.bias, nullptr, args.y);
+  Run(args.dtype, args.tanh, args.rows, args.n, args.x, args.bias, nullptr, args.y);
 }
 void BackwardCuda(const BiasGeluGradArgs& args) {
-  Launch(args.dtype, args.tanh, args.rows, args.n, args.x, args.bias, args.dy, args.dx);
+  Run(args.dtype, args.tanh, args.rows, args.n, args.x, args.bias, args.dy, args.dx);
 }
 
 TESSERA_REGISTER_KERNEL(bias_gelu_forward, DeviceType::kCuda, ForwardCuda);

@@ -74,7 +74,8 @@ RowWeights Weigh(const Tensor& targets, const Plan& plan, const CrossEntropyOpti
   if (options.class_weights.defined()) {
     const Tensor ids = Where(counts, targets, Zeros({1}, DType::kInt64, device));
     target_weight = AsDType(IndexSelect(CopyTo(options.class_weights, device), 0, ids), wide);
-    if (!device.is_meta()) class_total = Sum(options.class_weights).Item();
+    const Tensor total = Sum(options.class_weights);
+    if (!device.is_meta()) class_total = total.Item();
   }
   w.counted = Where(counts, target_weight, zero);
   const double s = options.label_smoothing;
@@ -127,7 +128,7 @@ Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan
 Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
                     const CrossEntropyOptions& requested) {
   CrossEntropyOptions options = requested;
-  if (options.class_weights.defined() && !logits.device().is_meta()) {
+  if (options.class_weights.defined()) {
     options.class_weights = CopyTo(options.class_weights, logits.device());
   }
   const Plan plan = Check(logits, targets, options);

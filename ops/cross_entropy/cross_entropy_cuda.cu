@@ -2,9 +2,9 @@
 // one for the gradient, which may overwrite them. A block takes a row.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
+#include "core/cuda/math.cuh"
 #include "core/cuda/reduce.cuh"
 #include "ops/cross_entropy/cross_entropy_kernel.h"
-#include "ops/elementwise/gelu.cuh"
 
 namespace tessera::cuda {
 namespace {
@@ -28,26 +28,8 @@ struct MergeOp {
 };
 
 template <typename W>
-__device__ __forceinline__ Running<W> MergeOverBlock(Running<W> value) {
-  __shared__ Running<W> partial[32];
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32;
-  const int warps = blockDim.x / 32;
-  const auto over_warp = [](Running<W> v) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-      const Running<W> other{__shfl_xor_sync(0xffffffffu, v.max, step),
-                             __shfl_xor_sync(0xffffffffu, v.sum, step)};
-      v = MergeOp()(v, other);
-    }
-    return v;
-  };
-  value = over_warp(value);
-  __syncthreads();
-  if (lane == 0) partial[warp] = value;
-  __syncthreads();
-  value = lane < warps ? partial[lane] : Running<W>{static_cast<W>(-INFINITY), W(0)};
-  return over_warp(value);
+__device__ __forceinline__ Running<W> ShuffleXor(Running<W> r, int mask) {
+  return {__shfl_xor_sync(0xffffffffu, r.max, mask), __shfl_xor_sync(0xffffffffu, r.sum, mask)};
 }
 
 template <typename T, int kGroup>
@@ -81,7 +63,7 @@ __global__ void StatsKernel(CrossEntropyStatsArgs args) {
         if (value[k] != static_cast<W>(-INFINITY)) running.sum += ExpOf(value[k] - max);
       }
     }
-    running = MergeOverBlock(running);
+    running = BlockReduce(running, MergeOp(), Running<W>{static_cast<W>(-INFINITY), W(0)});
     logit_sum = BlockReduce(logit_sum, SumOp(), W(0));
     if (threadIdx.x == 0) {
       static_cast<W*>(args.max)[row] = running.max;
@@ -126,32 +108,28 @@ __global__ void GradKernel(CrossEntropyGradArgs args) {
 void StatsCuda(const CrossEntropyStatsArgs& args) {
   DispatchCudaFloat(args.dtype, "cross_entropy", [&](auto zero) {
     using T = decltype(zero);
-    constexpr int kGroup = kVec<T>;
-    const unsigned blocks = GridForRows(args.rows);
     // A group may reach past the columns in use, not past the row.
-    if (args.stride % kGroup == 0 && IsAligned(args.logits, 16)) {
-      StatsKernel<T, kGroup>
-          <<<blocks, ThreadsForRow(args.vocab, kGroup), 0, CurrentStream()>>>(args);
-    } else {
-      StatsKernel<T, 1><<<blocks, ThreadsForRow(args.vocab, 4), 0, CurrentStream()>>>(args);
-    }
+    const bool groups = args.stride % kVec<T> == 0 && IsAligned(args.logits, 16);
+    DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
+      constexpr int kGroup = decltype(group)::value;
+      Launch("cross_entropy",
+             {GridForRows(args.rows), ThreadsForRow(args.vocab, kGroup == 1 ? 4 : kGroup)},
+             StatsKernel<T, kGroup>, args);
+    });
   });
-  CheckLaunch("cross_entropy");
 }
 
 void GradCuda(const CrossEntropyGradArgs& args) {
   DispatchCudaFloat(args.dtype, "cross_entropy gradient", [&](auto zero) {
     using T = decltype(zero);
-    constexpr int kGroup = kVec<T>;
-    const unsigned blocks = GridForRows(args.rows);
-    if (args.stride % kGroup == 0 && IsAligned(args.logits, 16) && IsAligned(args.dx, 16)) {
-      GradKernel<T, kGroup>
-          <<<blocks, ThreadsForRow(args.stride, kGroup), 0, CurrentStream()>>>(args);
-    } else {
-      GradKernel<T, 1><<<blocks, ThreadsForRow(args.stride, 4), 0, CurrentStream()>>>(args);
-    }
+    const bool groups = args.stride % kVec<T> == 0 && AreAligned({args.logits, args.dx});
+    DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
+      constexpr int kGroup = decltype(group)::value;
+      Launch("cross_entropy gradient",
+             {GridForRows(args.rows), ThreadsForRow(args.stride, kGroup == 1 ? 4 : kGroup)},
+             GradKernel<T, kGroup>, args);
+    });
   });
-  CheckLaunch("cross_entropy gradient");
 }
 
 TESSERA_REGISTER_KERNEL(cross_entropy_stats, DeviceType::kCuda, StatsCuda);

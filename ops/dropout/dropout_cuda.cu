@@ -9,10 +9,10 @@ namespace tessera::cuda {
 namespace {
 
 template <typename T>
-__global__ void DropoutStrided(StridedIndex<2> index, int64_t global_offset, DeviceKey key,
+__global__ void DropoutStrided(StridedIndex<2> index, int64_t global_offset, DeviceKey device_key,
                                float threshold, Wide<T> scale, const T* x, T* out) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  const DeviceKey key = Resolved(device_key);
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[2];
     index.Offsets(i, at);
     const uint64_t element = static_cast<uint64_t>(global_offset + at[1]);
@@ -23,10 +23,10 @@ __global__ void DropoutStrided(StridedIndex<2> index, int64_t global_offset, Dev
 
 // Four adjacent elements whose index is a multiple of four: one block of random words.
 template <typename T>
-__global__ void DropoutGroups(StridedIndex<2> index, int64_t global_offset, DeviceKey key,
+__global__ void DropoutGroups(StridedIndex<2> index, int64_t global_offset, DeviceKey device_key,
                               float threshold, Wide<T> scale, const T* x, T* out) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  const DeviceKey key = Resolved(device_key);
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[2];
     index.Offsets(i, at);
     const PhiloxWords words = RandomBlock(key, static_cast<uint64_t>(global_offset + at[1]) / 4);
@@ -42,7 +42,7 @@ __global__ void DropoutGroups(StridedIndex<2> index, int64_t global_offset, Devi
 void DropoutCuda(const DropoutArgs& args) {
   const Shape plain = ContiguousStrides(args.shape);
   const StridedIndex<2> index(args.shape, {&plain, &args.global_strides});
-  const DeviceKey key = KeyOf(args.key.hi, args.key.lo);
+  const DeviceKey key{args.key.hi, args.key.lo, args.key.stored};
   const float threshold = static_cast<float>(args.p) * 16777216.0f;
   DispatchCudaFloat(args.dtype, "dropout", [&](auto zero) {
     using T = decltype(zero);
@@ -50,18 +50,16 @@ void DropoutCuda(const DropoutArgs& args) {
     T* out = static_cast<T*>(args.out);
     const auto scale = static_cast<Wide<T>>(1.0 / (1.0 - args.p));
     const bool groups = index.CanVectorize(4) && index.inner_stride(1) == 1 &&
-                        args.global_offset % 4 == 0 && IsAligned(x, 4 * sizeof(T)) &&
-                        IsAligned(out, 4 * sizeof(T));
+                        args.global_offset % 4 == 0 && AreAligned({x, out}, 4 * sizeof(T));
     if (groups) {
       const StridedIndex<2> grouped = index.Vectorized(4);
-      DropoutGroups<T><<<GridFor(grouped.numel), kThreads, 0, CurrentStream()>>>(
-          grouped, args.global_offset, key, threshold, scale, x, out);
+      Launch("dropout", {GridFor(grouped.numel), kThreads}, DropoutGroups<T>, grouped,
+             args.global_offset, key, threshold, scale, x, out);
     } else {
-      DropoutStrided<T><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
-          index, args.global_offset, key, threshold, scale, x, out);
+      Launch("dropout", {GridFor(index.numel), kThreads}, DropoutStrided<T>, index,
+             args.global_offset, key, threshold, scale, x, out);
     }
   });
-  CheckLaunch("dropout");
 }
 
 TESSERA_REGISTER_KERNEL(dropout_kernel, DeviceType::kCuda, DropoutCuda);

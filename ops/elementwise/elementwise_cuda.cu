@@ -12,15 +12,6 @@
 namespace tessera::cuda {
 namespace {
 
-__device__ __forceinline__ float Log(float x) { return logf(x); }
-__device__ __forceinline__ double Log(double x) { return log(x); }
-__device__ __forceinline__ float Log1p(float x) { return log1pf(x); }
-__device__ __forceinline__ double Log1p(double x) { return log1p(x); }
-__device__ __forceinline__ float Root(float x) { return sqrtf(x); }
-__device__ __forceinline__ double Root(double x) { return sqrt(x); }
-__device__ __forceinline__ float AbsOf(float x) { return fabsf(x); }
-__device__ __forceinline__ double AbsOf(double x) { return fabs(x); }
-
 template <typename W>
 __device__ __forceinline__ W SigmoidOf(W x) {
   return W(1) / (W(1) + ExpOf(-x));
@@ -34,11 +25,11 @@ __device__ __forceinline__ W UnaryValue(UnaryOp op, W x, W scale, W shift) {
     case UnaryOp::kExp:
       return ExpOf(x);
     case UnaryOp::kLog:
-      return Log(x);
+      return LogOf(x);
     case UnaryOp::kSqrt:
-      return Root(x);
+      return RootOf(x);
     case UnaryOp::kRsqrt:
-      return W(1) / Root(x);
+      return W(1) / RootOf(x);
     case UnaryOp::kSquare:
       return x * x;
     case UnaryOp::kAbs:
@@ -48,7 +39,7 @@ __device__ __forceinline__ W UnaryValue(UnaryOp op, W x, W scale, W shift) {
     case UnaryOp::kSigmoid:
       return SigmoidOf(x);
     case UnaryOp::kSoftplus:
-      return (x > W(0) ? x : W(0)) + Log1p(ExpOf(-AbsOf(x)));
+      return (x > W(0) ? x : W(0)) + Log1pOf(ExpOf(-AbsOf(x)));
     case UnaryOp::kRelu:
       return x < W(0) ? W(0) : x;
     case UnaryOp::kSilu:
@@ -120,8 +111,7 @@ __device__ __forceinline__ Vec<T, kGroup> LoadGroup(const T* p, bool repeats) {
 template <typename T, int kGroup>
 __global__ void UnaryKernel(UnaryOp op, StridedIndex<2> index, T* out, const T* x, bool repeats,
                             Wide<T> scale, Wide<T> shift) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[2];
     index.Offsets(i, at);
     Vec<T, kGroup> v = LoadGroup<kGroup>(x + at[1], repeats);
@@ -136,8 +126,7 @@ __global__ void UnaryKernel(UnaryOp op, StridedIndex<2> index, T* out, const T* 
 template <typename T, int kGroup>
 __global__ void BinaryKernel(BinaryOp op, StridedIndex<3> index, T* out, const T* a, bool a_repeats,
                              const T* b, bool b_repeats) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[3];
     index.Offsets(i, at);
     const Vec<T, kGroup> va = LoadGroup<kGroup>(a + at[1], a_repeats);
@@ -153,8 +142,7 @@ __global__ void BinaryKernel(BinaryOp op, StridedIndex<3> index, T* out, const T
 
 __global__ void BinaryIntKernel(BinaryOp op, StridedIndex<3> index, uint64_t* out,
                                 const uint64_t* a, const uint64_t* b) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[3];
     index.Offsets(i, at);
     const uint64_t x = a[at[1]];
@@ -175,22 +163,20 @@ void UnaryCuda(const UnaryArgs& args) {
     LaunchGroups<kVec<T>>(
         index, aligned, [&](auto group, const StridedIndex<2>& part, int64_t base) {
           constexpr int kGroup = decltype(group)::value;
-          UnaryKernel<T, kGroup><<<GridFor(part.numel), kThreads, 0, CurrentStream()>>>(
-              args.op, part, out + base, x + base * index.inner_stride(1), repeats,
-              static_cast<Wide<T>>(args.scale), static_cast<Wide<T>>(args.shift));
+          Launch("unary", {GridFor(part.numel), kThreads}, UnaryKernel<T, kGroup>, args.op, part,
+                 out + base, x + base * index.inner_stride(1), repeats,
+                 static_cast<Wide<T>>(args.scale), static_cast<Wide<T>>(args.shift));
         });
   });
-  CheckLaunch("unary");
 }
 
 void BinaryCuda(const BinaryArgs& args) {
   const Shape plain = ContiguousStrides(args.shape);
   const StridedIndex<3> index(args.shape, {&plain, &args.a_strides, &args.b_strides});
   if (args.dtype == DType::kInt64) {
-    BinaryIntKernel<<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
-        args.op, index, static_cast<uint64_t*>(args.out), static_cast<const uint64_t*>(args.a),
-        static_cast<const uint64_t*>(args.b));
-    CheckLaunch("binary");
+    Launch("binary", {GridFor(index.numel), kThreads}, BinaryIntKernel, args.op, index,
+           static_cast<uint64_t*>(args.out), static_cast<const uint64_t*>(args.a),
+           static_cast<const uint64_t*>(args.b));
     return;
   }
   const int64_t a_stride = index.inner_stride(1);
@@ -205,19 +191,17 @@ void BinaryCuda(const BinaryArgs& args) {
     LaunchGroups<kVec<T>>(
         index, aligned, [&](auto group, const StridedIndex<3>& part, int64_t base) {
           constexpr int kGroup = decltype(group)::value;
-          BinaryKernel<T, kGroup><<<GridFor(part.numel), kThreads, 0, CurrentStream()>>>(
-              args.op, part, out + base, a + base * a_stride, a_stride == 0, b + base * b_stride,
-              b_stride == 0);
+          Launch("binary", {GridFor(part.numel), kThreads}, BinaryKernel<T, kGroup>, args.op, part,
+                 out + base, a + base * a_stride, a_stride == 0, b + base * b_stride,
+                 b_stride == 0);
         });
   });
-  CheckLaunch("binary");
 }
 
 template <typename Word>
 __global__ void WhereKernel(StridedIndex<4> index, Word* out, const uint8_t* condition,
                             const Word* a, const Word* b) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[4];
     index.Offsets(i, at);
     out[at[0]] = condition[at[1]] != 0 ? a[at[2]] : b[at[3]];
@@ -228,42 +212,18 @@ void WhereCuda(const WhereArgs& args) {
   const Shape plain = ContiguousStrides(args.shape);
   const StridedIndex<4> index(args.shape,
                               {&plain, &args.condition_strides, &args.a_strides, &args.b_strides});
-  const auto launch = [&](auto word) {
+  DispatchCudaWord(args.dtype, [&](auto word) {
     using Word = decltype(word);
-    WhereKernel<Word><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
-        index, static_cast<Word*>(args.out), args.condition, static_cast<const Word*>(args.a),
-        static_cast<const Word*>(args.b));
-  };
-  switch (DTypeSize(args.dtype)) {
-    case 1:
-      launch(uint8_t{});
-      break;
-    case 2:
-      launch(uint16_t{});
-      break;
-    case 4:
-      launch(uint32_t{});
-      break;
-    default:
-      launch(uint64_t{});
-  }
-  CheckLaunch("where");
-}
-
-template <typename T>
-__device__ __forceinline__ auto Comparable(T value) {
-  if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
-    return ToWide(value);
-  } else {
-    return value;
-  }
+    Launch("where", {GridFor(index.numel), kThreads}, WhereKernel<Word>, index,
+           static_cast<Word*>(args.out), args.condition, static_cast<const Word*>(args.a),
+           static_cast<const Word*>(args.b));
+  });
 }
 
 template <typename T>
 __global__ void CompareKernel(Comparison comparison, StridedIndex<3> index, bool* out, const T* a,
                               const T* b) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < index.numel; i += step) {
+  for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[3];
     index.Offsets(i, at);
     const auto x = Comparable(a[at[1]]);
@@ -296,27 +256,12 @@ __global__ void CompareKernel(Comparison comparison, StridedIndex<3> index, bool
 void CompareCuda(const CompareArgs& args) {
   const Shape plain = ContiguousStrides(args.shape);
   const StridedIndex<3> index(args.shape, {&plain, &args.a_strides, &args.b_strides});
-  const auto launch = [&](auto zero) {
+  DispatchCudaAll(args.dtype, "compare", [&](auto zero) {
     using T = decltype(zero);
-    CompareKernel<T><<<GridFor(index.numel), kThreads, 0, CurrentStream()>>>(
-        static_cast<Comparison>(args.comparison), index, args.out, static_cast<const T*>(args.a),
-        static_cast<const T*>(args.b));
-  };
-  switch (args.dtype) {
-    case DType::kInt64:
-      launch(int64_t{});
-      break;
-    case DType::kInt32:
-      launch(int32_t{});
-      break;
-    case DType::kUInt8:
-    case DType::kBool:
-      launch(uint8_t{});
-      break;
-    default:
-      DispatchCudaFloat(args.dtype, "compare", launch);
-  }
-  CheckLaunch("compare");
+    Launch("compare", {GridFor(index.numel), kThreads}, CompareKernel<T>,
+           static_cast<Comparison>(args.comparison), index, args.out, static_cast<const T*>(args.a),
+           static_cast<const T*>(args.b));
+  });
 }
 
 TESSERA_REGISTER_KERNEL(unary_kernel, DeviceType::kCuda, UnaryCuda);

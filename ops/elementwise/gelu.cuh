@@ -2,14 +2,9 @@
 #ifndef TESSERA_OPS_ELEMENTWISE_GELU_CUH_
 #define TESSERA_OPS_ELEMENTWISE_GELU_CUH_
 
-namespace tessera::cuda {
+#include "core/cuda/math.cuh"
 
-__device__ __forceinline__ float NormalCdf(float x) { return normcdff(x); }
-__device__ __forceinline__ double NormalCdf(double x) { return normcdf(x); }
-__device__ __forceinline__ float ExpOf(float x) { return expf(x); }
-__device__ __forceinline__ double ExpOf(double x) { return exp(x); }
-__device__ __forceinline__ float TanhOf(float x) { return tanhf(x); }
-__device__ __forceinline__ double TanhOf(double x) { return tanh(x); }
+namespace tessera::cuda {
 
 // sqrt(2 / pi) and 1 / sqrt(2 pi).
 template <typename W>

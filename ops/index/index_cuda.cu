@@ -1,12 +1,13 @@
 // Look-ups and their gradients. What is added to one row is added in index order, as on the CPU:
 // indices are sorted (stably), and each run of equal ones is one block's.
 #include <cstdint>
-#include <cub/device/device_radix_sort.cuh>
 
 #include "core/cuda/allocator.h"
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
+#include "core/cuda/sort_pairs.h"
 #include "ops/index/index_kernel.h"
+#include "ops/index/put_workspace.h"
 
 namespace tessera::cuda {
 namespace {
@@ -15,10 +16,9 @@ namespace {
 template <typename Word>
 __global__ void TakeKernel(TakeArgs args, int64_t inner) {
   const int64_t total = args.outer * args.count * inner;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
   const Word* x = static_cast<const Word*>(args.x);
   Word* out = static_cast<Word*>(args.out);
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step) {
+  for (int64_t i = GridThread(); i < total; i += GridThreads()) {
     const int64_t row = i / inner;
     const int64_t column = i - row * inner;
     const int64_t o = row / args.count;
@@ -32,8 +32,8 @@ void TakeCuda(const TakeArgs& args) {
   const auto launch = [&](auto word) {
     using Word = decltype(word);
     const int64_t inner = bytes / static_cast<int64_t>(sizeof(Word));
-    TakeKernel<Word>
-        <<<GridFor(args.outer * args.count * inner), kThreads, 0, CurrentStream()>>>(args, inner);
+    Launch("index_select", {GridFor(args.outer * args.count * inner), kThreads}, TakeKernel<Word>,
+           args, inner);
   };
   const auto fits = [&](size_t n) {
     return bytes % static_cast<int64_t>(n) == 0 && IsAligned(args.x, n) && IsAligned(args.out, n);
@@ -47,13 +47,11 @@ void TakeCuda(const TakeArgs& args) {
   } else {
     launch(uint8_t{});
   }
-  CheckLaunch("index_select");
 }
 
 // keys[j] = the row that indices[j] names, `size` where it is left out; order[j] = j.
 __global__ void KeysKernel(PutArgs args, uint32_t* keys, uint32_t* order) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t j = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; j < args.count; j += step) {
+  for (int64_t j = GridThread(); j < args.count; j += GridThreads()) {
     const int64_t at = args.indices[j] - args.begin;
     const bool out = at < 0 || at >= args.size || args.indices[j] == args.skip;
     keys[j] = static_cast<uint32_t>(out ? args.size : at);
@@ -88,29 +86,21 @@ void PutCuda(const PutArgs& args) {
   TESSERA_CHECK(args.count < (int64_t{1} << 31) && args.size < (int64_t{1} << 31), "index_add",
                 args.count, " indices into ", args.size, " rows are more than 2^31");
   const auto n = static_cast<size_t>(args.count);
-  const Workspace words(4 * n * sizeof(uint32_t));
-  uint32_t* keys = words.as<uint32_t>();
+  const Workspace workspace(PutWorkspace(args));
+  uint32_t* keys = workspace.as<uint32_t>();
   uint32_t* order = keys + n;
   uint32_t* sorted_keys = order + n;
   uint32_t* sorted_order = sorted_keys + n;
-  KeysKernel<<<GridFor(args.count), kThreads, 0, CurrentStream()>>>(args, keys, order);
-  CheckLaunch("index_add");
+  Launch("index_add", {GridFor(args.count), kThreads}, KeysKernel, args, keys, order);
   int bits = 1;
   while ((int64_t{1} << bits) <= args.size) ++bits;
-  size_t bytes = 0;
-  CheckCuda(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, sorted_keys, order, sorted_order,
-                                            static_cast<int>(n), 0, bits, CurrentStream()),
-            "index_add");
-  const Workspace scratch(bytes);
-  CheckCuda(
-      cub::DeviceRadixSort::SortPairs(scratch.data(), bytes, keys, sorted_keys, order, sorted_order,
-                                      static_cast<int>(n), 0, bits, CurrentStream()),
-      "index_add");
+  SortPairs("index_add", {keys, sorted_keys, order, sorted_order, static_cast<int>(n), bits,
+                          workspace.as<char>() + PutWords(args)});
   const auto launch = [&](auto to, auto from) {
     using To = decltype(to);
     using From = decltype(from);
-    PutKernel<To, From><<<GridForRows(args.outer * args.count), ThreadsForRow(args.inner, 2), 0,
-                          CurrentStream()>>>(args, sorted_keys, sorted_order);
+    Launch("index_add", {GridForRows(args.outer * args.count), ThreadsForRow(args.inner, 2)},
+           PutKernel<To, From>, args, sorted_keys, sorted_order);
   };
   DispatchCudaFloat(args.grad_dtype, "index_add", [&](auto from) {
     // Gradients are summed in the accumulation dtype.
@@ -122,14 +112,12 @@ void PutCuda(const PutArgs& args) {
       launch(float{}, from);
     }
   });
-  CheckLaunch("index_add");
 }
 
 template <typename Word>
 __global__ void GatherKernel(GatherArgs args) {
   const int64_t total = args.outer * args.count * args.inner;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step) {
+  for (int64_t i = GridThread(); i < total; i += GridThreads()) {
     const int64_t o = i / (args.count * args.inner);
     const int64_t column = i % args.inner;
     const int64_t at = args.index[i];
@@ -141,32 +129,16 @@ __global__ void GatherKernel(GatherArgs args) {
 }
 
 void GatherCuda(const GatherArgs& args) {
-  const auto launch = [&](auto word) {
-    GatherKernel<decltype(word)>
-        <<<GridFor(args.outer * args.count * args.inner), kThreads, 0, CurrentStream()>>>(args);
-  };
-  switch (DTypeSize(args.dtype)) {
-    case 1:
-      launch(uint8_t{});
-      break;
-    case 2:
-      launch(uint16_t{});
-      break;
-    case 4:
-      launch(uint32_t{});
-      break;
-    default:
-      launch(uint64_t{});
-  }
-  CheckLaunch("gather");
+  DispatchCudaWord(args.dtype, [&](auto word) {
+    Launch("gather", {GridFor(args.outer * args.count * args.inner), kThreads},
+           GatherKernel<decltype(word)>, args);
+  });
 }
 
 // A thread owns a column and adds in index order.
 template <typename T>
 __global__ void ScatterAddKernel(GatherArgs args) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t c = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; c < args.outer * args.inner;
-       c += step) {
+  for (int64_t c = GridThread(); c < args.outer * args.inner; c += GridThreads()) {
     const int64_t o = c / args.inner;
     const int64_t column = c - o * args.inner;
     for (int64_t j = 0; j < args.count; ++j) {
@@ -181,10 +153,9 @@ __global__ void ScatterAddKernel(GatherArgs args) {
 
 void ScatterAddCuda(const GatherArgs& args) {
   DispatchCudaFloat(args.dtype, "scatter_add", [&](auto zero) {
-    ScatterAddKernel<decltype(zero)>
-        <<<GridFor(args.outer * args.inner), kThreads, 0, CurrentStream()>>>(args);
+    Launch("scatter_add", {GridFor(args.outer * args.inner), kThreads},
+           ScatterAddKernel<decltype(zero)>, args);
   });
-  CheckLaunch("scatter_add");
 }
 
 TESSERA_REGISTER_KERNEL(take_kernel, DeviceType::kCuda, TakeCuda);

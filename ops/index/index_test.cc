@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/autograd.h"
+#include "core/allocator.h"
 #include "core/thread_pool.h"
 #include "ops/testing/op_check.h"
 
@@ -129,6 +130,39 @@ TEST(IndexTest, GradientBitsDoNotDependOnThreads) {
   SetNumThreads(3);
   EXPECT_EQ(run(), one);
   SetNumThreads(AvailableCores());
+}
+
+TEST(IndexTest, TableGradientsAddUpOverMicroBatches) {
+  for (const Device& device : TestDevices()) {
+    const Tensor table = RequireGrad(Zeros({5, 3}, DType::kBFloat16, device));
+    for (int batch = 1; batch <= 3; ++batch) {
+      const Tensor ids = CopyTo(Tensor::FromVector<int64_t>({4, 1, 4, 0}, {2, 2}), device);
+      Backward({Embedding(table, ids)}, {Full({2, 2, 3}, batch, DType::kBFloat16, device)});
+    }
+    const std::vector<float> expected = {6, 6, 6, 6, 6, 6, 0, 0, 0, 0, 0, 0, 12, 12, 12};
+    EXPECT_EQ(Grad(table).ToVector<float>(), expected) << device;
+  }
+}
+
+TEST(IndexTest, MetaCudaCountsTheWorkspace) {
+  const Device meta = Device::Meta(DeviceType::kCuda);
+  Allocator& allocator = Allocator::For(meta);
+  const Tensor table = RequireGrad(Empty({500, 64}, DType::kFloat32, meta));
+  const auto peak = [&] {
+    const Tensor y = Embedding(table, Empty({1000}, DType::kInt64, meta));
+    const Tensor grad = Empty({1000, 64}, DType::kFloat32, meta);
+    allocator.ResetPeak();
+    const int64_t before = allocator.stats().current_bytes;
+    Backward({y}, {grad});
+    return allocator.stats().peak_bytes - before;
+  };
+  // The gradient of the table, four words per index, and what the sort takes of its own: as much
+  // again as keys and positions, 1 KiB per 2048 pairs and 32 KiB.
+  const auto workspace =
+      static_cast<int64_t>(allocator.RoundedSize(16 * 1000 + 8 * 1000 + (1 << 10) + (32 << 10)));
+  const auto gradient = static_cast<int64_t>(allocator.RoundedSize(500 * 64 * 4));
+  EXPECT_EQ(peak(), gradient + workspace);
+  EXPECT_EQ(peak(), workspace);  // added to the one that is there
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 template <typename Shape, typename F>
 void EachField(Shape& s, F f) {
   f(s.m), f(s.n), f(s.k), f(s.batch), f(s.a_stride), f(s.b_stride), f(s.a_batch_stride),
-      f(s.b_batch_stride), f(s.dtype), f(s.c_dtype), f(s.transposed), f(s.bias), f(s.alignment),
+      f(s.b_batch_stride), f(s.dtype), f(s.c_dtype), f(s.transposed), f(s.epilogue), f(s.alignment),
       f(s.device);
 }
 

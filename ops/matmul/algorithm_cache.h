@@ -37,7 +37,7 @@ struct ProductShape {
   int32_t dtype = 0;
   int32_t c_dtype = 0;
   int32_t transposed = 0;  // bit 0: a, bit 1: b
-  int32_t bias = 0;
+  int32_t epilogue = 0;
   int32_t alignment = 0;  // log2 of the bytes that all operands are aligned to
   int32_t device = 0;
   friend auto operator<=>(const ProductShape&, const ProductShape&) = default;

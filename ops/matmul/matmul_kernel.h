@@ -30,7 +30,29 @@ struct MatmulArgs {
   Shape b_batch_strides;
 };
 
+// What a device's library may do to a product in the same pass. GELU is its approximation by tanh.
+enum class ProductEpilogue : uint8_t {
+  kNone,
+  kGelu,      // aux = a b (+ bias) unless aux is nullptr; c = gelu(a b + bias)
+  kGeluGrad,  // c = (a b) gelu'(aux)
+  kSumsOfA,   // sums [m] = the sums of a over k, "="
+  kSumsOfB,   // sums [n] = the sums of b over k, "="
+};
+
+// One product of two matrices, together with what else is to be done. A kernel of it may decline:
+// then `*done` becomes false and nothing was written. Where a device type has none, or it declines,
+// the operation takes the steps one by one.
+struct FusedMatmulArgs {
+  MatmulArgs product;  // its batch is empty
+  ProductEpilogue epilogue;
+  bool accumulate;  // c "+=" a b; without bias and GELU
+  void* aux;        // [m, n] contiguous, of c_dtype
+  void* sums;       // of c_dtype
+  bool* done;       // true at first
+};
+
 inline KernelTable<MatmulArgs> matmul_kernel{"matmul"};
+inline KernelTable<FusedMatmulArgs> fused_matmul_kernel{"matmul and epilogue"};
 
 }  // namespace tessera
 

@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+
 #include "autograd/autograd.h"
+#include "core/allocator.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/matmul/linear_gelu.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 
@@ -130,6 +136,192 @@ TEST(MatmulTest, HalfWeightGradientsAreNotRoundedToHalf) {
   const Tensor y = Linear(CastCopy(x, DType::kBFloat16), w, Tensor(), LinearLayout::kOutIn);
   Backward({y}, {Full({2, 1}, 1.0)});
   EXPECT_EQ(Grad(w).Item(), 1.001953125);
+}
+
+// down(gelu(up(x))) with a loop over everything.
+Tensors NaiveMlp(const Tensors& in, bool out_in) {
+  const auto layer = [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    Tensor y = NaiveMatmul({x, out_in ? Transpose(weight, 0, 1).ContiguousCopy() : weight})[0];
+    for (int64_t i = 0; bias.defined() && i < y.numel(); ++i) {
+      y.data<double>()[i] += bias.data<double>()[i % bias.numel()];
+    }
+    return y;
+  };
+  Tensor inner = layer(in[0], in[1], in[2]);
+  for (int64_t i = 0; i < inner.numel(); ++i) {
+    double& v = inner.data<double>()[i];
+    v = 0.5 * v * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (v + 0.044715 * v * v * v)));
+  }
+  return {layer(inner, in[3], in[4])};
+}
+
+TEST(MatmulTest, LinearsWithGeluBetween) {
+  // Inner sizes that epilogues take, and one that they do not.
+  for (const int64_t inner : {16, 13}) {
+    for (const bool out_in : {true, false}) {
+      for (const bool has_bias : {true, false}) {
+        const auto weight = [&](int64_t in, int64_t out, uint64_t seed) {
+          return RandomTensor(out_in ? Shape{out, in} : Shape{in, out}, seed, 0.5);
+        };
+        CheckOp(
+            {.name =
+                 Concat("mlp of ", inner, out_in ? " out_in" : " in_out", has_bias ? " bias" : ""),
+             .op =
+                 [=](const Tensors& in) {
+                   const LinearLayout layout = out_in ? LinearLayout::kOutIn : LinearLayout::kInOut;
+                   const auto bias = [&](int i) { return has_bias ? Contiguous(in[i]) : Tensor(); };
+                   return Tensors{LinearOfGelu(LinearGelu(in[0], in[1], bias(2), layout), in[3],
+                                               bias(4), layout)};
+                 },
+             .reference = [=](const Tensors& in) { return NaiveMlp(in, out_in); },
+             .inputs = {RandomTensor({2, 3, 6}, 1), weight(6, inner, 2),
+                        has_bias ? RandomTensor({inner}, 3) : Tensor(), weight(inner, 5, 4),
+                        has_bias ? RandomTensor({5}, 5) : Tensor()},
+             .sum_length = 40});
+      }
+    }
+  }
+}
+
+// The result and the gradients of x, both weights and both biases, over two micro-batches.
+Tensors RunMlp(bool fused, DType dtype, const Device& device, int64_t inner) {
+  const auto tensor = [&](const Shape& shape, uint64_t seed) {
+    return CopyTo(CastCopy(RandomTensor(shape, seed, 0.7), dtype), device);
+  };
+  Tensors leaves = {tensor({3, 5, 7}, 1), tensor({inner, 7}, 2), tensor({inner}, 3),
+                    tensor({9, inner}, 4), tensor({9}, 5)};
+  for (const Tensor& leaf : leaves) RequireGrad(leaf);
+  Tensors results;
+  for (uint64_t batch = 0; batch < 2; ++batch) {
+    constexpr LinearLayout kLayout = LinearLayout::kOutIn;
+    const Tensor y = fused ? LinearOfGelu(LinearGelu(leaves[0], leaves[1], leaves[2], kLayout),
+                                          leaves[3], leaves[4], kLayout)
+                           : Linear(GeluTanh(Linear(leaves[0], leaves[1], leaves[2], kLayout)),
+                                    leaves[3], leaves[4], kLayout);
+    Backward({y}, {tensor({3, 5, 9}, 10 + batch)});
+    results.push_back(y.Detach());
+  }
+  for (const Tensor& leaf : leaves) results.push_back(Grad(leaf));
+  return results;
+}
+
+TEST(MatmulTest, FusedLinearsEqualTheirSteps) {
+  for (const Device& device : TestDevices()) {
+    for (const DType dtype :
+         {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+      for (const int64_t inner : {24, 11, 0}) {
+        const Tensors fused = RunMlp(true, dtype, device, inner);
+        const Tensors steps = RunMlp(false, dtype, device, inner);
+        for (size_t i = 0; i < fused.size(); ++i) {
+          const std::string what = Concat("tensor ", i, " of ", dtype, " on ", device);
+          EXPECT_EQ(fused[i].dtype(), steps[i].dtype()) << what;
+          if (device.is_cpu()) {
+            EXPECT_EQ(fused[i].ToVector<double>(), steps[i].ToVector<double>()) << what;
+          } else {
+            // The steps round what GELU is taken of, and the gradient that goes into it.
+            ExpectClose(CopyTo(fused[i], Device::Cpu()), CopyTo(steps[i], Device::Cpu()),
+                        16 * Epsilon(dtype), what, 1);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(MatmulTest, GeluedKeepsItsInputOnlyForTheTape) {
+  const Tensor x = RandomTensor({4, 3}, 1);
+  const Tensor w = RandomTensor({8, 3}, 2);
+  EXPECT_FALSE(LinearGelu(x, w, Tensor(), LinearLayout::kOutIn).input().defined());
+  RequireGrad(w);
+  const Gelued y = LinearGelu(x, w, Tensor(), LinearLayout::kOutIn);
+  EXPECT_TRUE(RequiresGrad(y.input()));
+  EXPECT_FALSE(RequiresGrad(y.value()));
+  // Where only the second layer trains, its gradient comes without the first's.
+  const Tensor down = RequireGrad(RandomTensor({2, 8}, 3));
+  const Gelued frozen = LinearGelu(x, w.Detach(), Tensor(), LinearLayout::kOutIn);
+  Backward({LinearOfGelu(frozen, down, Tensor(), LinearLayout::kOutIn)}, {RandomTensor({4, 2}, 4)});
+  EXPECT_TRUE(Grad(down).defined());
+  EXPECT_THROW(LinearOfGelu(frozen, Zeros({2, 7}, DType::kFloat64), Tensor(), LinearLayout::kOutIn),
+               Error);
+}
+
+TEST(MatmulTest, WeightGradientsAddUpOverMicroBatches) {
+  for (const Device& device : TestDevices()) {
+    for (const LinearLayout layout : {LinearLayout::kOutIn, LinearLayout::kInOut}) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+        const Shape shape = layout == LinearLayout::kOutIn ? Shape{5, 3} : Shape{3, 5};
+        const Tensor w = RequireGrad(Full(shape, 1.0, dtype, device));
+        const Tensor b = RequireGrad(Full({5}, 1.0, dtype, device));
+        int seen = 0;
+        for (int batch = 1; batch <= 3; ++batch) {
+          if (batch == 3) {
+            AddGradHook(w, [&](const Tensor& grad) {
+              ++seen;
+              EXPECT_EQ(grad.ToVector<double>()[0], 12.0);
+              return Mul(grad, 10.0);
+            });
+          }
+          const Tensor y = Linear(Full({2, 2, 3}, batch, dtype, device), w, b, layout);
+          Backward({y}, {Full({2, 2, 5}, 1.0, dtype, device)});
+        }
+        // 4 rows of 1, then of 2, then ten times 4 rows of 3.
+        EXPECT_EQ(Grad(w).ToVector<double>(), std::vector<double>(15, 132.0)) << device << dtype;
+        EXPECT_EQ(Grad(b).ToVector<double>(), std::vector<double>(5, 12.0)) << device << dtype;
+        EXPECT_EQ(seen, 1);
+      }
+    }
+  }
+}
+
+// Bytes that an operation needs at most beside what it leaves, on the meta device of GPUs.
+int64_t PeakOnMetaCuda(const std::function<void(const Device&)>& run) {
+  const Device meta = Device::Meta(DeviceType::kCuda);
+  Allocator& allocator = Allocator::For(meta);
+  allocator.ResetPeak();
+  const int64_t before = allocator.stats().current_bytes;
+  run(meta);
+  return allocator.stats().peak_bytes - before;
+}
+
+TEST(MatmulTest, MetaCudaCountsTheWorkspace) {
+  constexpr int64_t kLibrary = int64_t{32} << 20;
+  const auto product = [](const Shape& a, const Shape& a_strides) {
+    return PeakOnMetaCuda([&](const Device& meta) {
+      const Tensor storage = Empty({4096}, DType::kFloat32, meta);
+      Matmul(storage.AsStrided(a, a_strides, 0), Empty({16, 8}, DType::kFloat32, meta));
+    });
+  };
+  // 4096 elements, 16 x 8, the result 32 x 8, and the workspace.
+  const int64_t operands = 4 * (4096 + 128 + 256);
+  EXPECT_EQ(product({32, 16}, {16, 1}), operands + kLibrary);
+  EXPECT_EQ(product({32, 16}, {1, 32}), operands + kLibrary);
+  // Elements that lie apart are packed: 32 x 16 more.
+  const size_t packed = static_cast<size_t>(kLibrary) + 4 * 512;
+  EXPECT_EQ(product({32, 16}, {32, 2}),
+            operands + static_cast<int64_t>(
+                           Allocator::For(Device::Meta(DeviceType::kCuda)).RoundedSize(packed)));
+  // On the CPU's there is none.
+  Allocator& cpu = Allocator::For(Device::Meta());
+  cpu.ResetPeak();
+  const int64_t before = cpu.stats().current_bytes;
+  Matmul(Empty({32, 16}, DType::kFloat32, Device::Meta()),
+         Empty({16, 8}, DType::kFloat32, Device::Meta()));
+  EXPECT_EQ(cpu.stats().peak_bytes - before, 4 * (512 + 128 + 256));
+}
+
+TEST(MatmulTest, MetaCudaAddsWeightGradientsInPlace) {
+  // The second micro-batch needs no second gradient of the weight: 1024 x 512 in float32.
+  constexpr int64_t kGradient = 4 * 1024 * 512;
+  const Device meta = Device::Meta(DeviceType::kCuda);
+  const Tensor w = RequireGrad(Empty({1024, 512}, DType::kBFloat16, meta));
+  const auto step = [&](const Device&) {
+    const Tensor y =
+        Linear(Empty({4, 512}, DType::kBFloat16, meta), w, Tensor(), LinearLayout::kOutIn);
+    Backward({y}, {Empty({4, 1024}, DType::kBFloat16, meta)});
+  };
+  const int64_t first = PeakOnMetaCuda(step);
+  const int64_t second = PeakOnMetaCuda(step);
+  EXPECT_EQ(first - second, kGradient);
 }
 
 TEST(MatmulTest, RefusesWrongShapes) {

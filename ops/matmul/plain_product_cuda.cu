@@ -8,9 +8,8 @@ namespace {
 template <typename T, typename C>
 __global__ void PlainKernel(PlainProduct p) {
   const int64_t total = p.batch * p.m * p.n;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
   const C* bias = static_cast<const C*>(p.bias);
-  for (int64_t x = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; x < total; x += step) {
+  for (int64_t x = GridThread(); x < total; x += GridThreads()) {
     const int64_t j = x % p.n;
     const int64_t i = x / p.n % p.m;
     const int64_t batch = x / (p.n * p.m);
@@ -31,17 +30,16 @@ void RunPlainProduct(const PlainProduct& p) {
     using T = decltype(zero);
     const auto launch = [&](auto result) {
       using C = decltype(result);
-      PlainKernel<T, C><<<GridFor(p.batch * p.m * p.n), kThreads, 0, CurrentStream()>>>(p);
+      Launch("matmul", {GridFor(p.batch * p.m * p.n), kThreads}, PlainKernel<T, C>, p);
     };
     if (p.c_dtype == p.dtype) {
       launch(T{});
-    } else if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
+    } else if constexpr (kIsHalf<T>) {
       launch(float{});
     } else {
       TESSERA_CHECK(false, "matmul", p.dtype, " into ", p.c_dtype);
     }
   });
-  CheckLaunch("matmul");
 }
 
 }  // namespace tessera::cuda

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "ops/cast/autocast.h"
 #include "ops/norm/norm_kernel.h"
 #include "ops/reduction/sum.h"
 
@@ -90,8 +91,10 @@ void Check(const Spec& spec, const Tensor& x, const Tensor& residual, const Tens
 }
 
 // Inputs of the node: x, residual, weight, bias. Outputs: y and, with residual, the sum.
-ResidualNorm Norm(const Spec& spec, const Tensor& x, const Tensor& residual, const Tensor& weight,
-                  const Tensor& bias) {
+ResidualNorm Norm(const Spec& spec, const Tensor& given_x, const Tensor& given_residual,
+                  const Tensor& weight, const Tensor& bias) {
+  const Tensor x = ForSum(given_x);
+  const Tensor residual = ForSum(given_residual);
   Check(spec, x, residual, weight, bias);
   const Normed out = LaunchForward(spec, x, residual, weight, bias);
   if (AnyRequiresGrad({x, residual, weight, bias})) {

@@ -2,14 +2,12 @@
 // reads again only what it wrote or read itself, which the caches serve.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
+#include "core/cuda/math.cuh"
 #include "core/cuda/reduce.cuh"
 #include "ops/norm/norm_kernel.h"
 
 namespace tessera::cuda {
 namespace {
-
-__device__ __forceinline__ float RootOf(float x) { return sqrtf(x); }
-__device__ __forceinline__ double RootOf(double x) { return sqrt(x); }
 
 // Calls f(i) for the first element of each of this thread's groups in a row of n.
 template <int kGroup, typename F>
@@ -140,8 +138,8 @@ constexpr int kRowLanes = 8;
 template <typename T>
 __global__ void WeightGradKernel(NormGradArgs args) {
   using W = Wide<T>;
-  __shared__ W weight_sums[kRowLanes][kColumns];
-  __shared__ W bias_sums[kRowLanes][kColumns];
+  auto& weight_sums = BlockShared<W[kRowLanes][kColumns], 0>();
+  auto& bias_sums = BlockShared<W[kRowLanes][kColumns], 1>();
   const int64_t column = int64_t{blockIdx.x} * kColumns + threadIdx.x;
   const int64_t chunks = (args.rows + kNormGradRows - 1) / kNormGradRows;
   for (int64_t chunk = blockIdx.y; chunk < chunks; chunk += gridDim.y) {
@@ -178,50 +176,39 @@ __global__ void WeightGradKernel(NormGradArgs args) {
   }
 }
 
-bool AllAligned(std::initializer_list<const void*> pointers) {
-  for (const void* p : pointers) {
-    if (p != nullptr && !IsAligned(p, 16)) return false;
-  }
-  return true;
-}
-
 void ForwardCuda(const NormArgs& args) {
   DispatchCudaFloat(args.dtype, "norm", [&](auto zero) {
     using T = decltype(zero);
-    constexpr int kGroup = kVec<T>;
-    if (args.n % kGroup == 0 &&
-        AllAligned({args.x, args.residual, args.weight, args.bias, args.sum, args.y})) {
-      ForwardKernel<T, kGroup>
-          <<<GridForRows(args.rows), ThreadsForRow(args.n, kGroup), 0, CurrentStream()>>>(args);
-    } else {
-      ForwardKernel<T, 1>
-          <<<GridForRows(args.rows), ThreadsForRow(args.n, 4), 0, CurrentStream()>>>(args);
-    }
+    const bool groups = args.n % kVec<T> == 0 && AreAligned({args.x, args.residual, args.weight,
+                                                             args.bias, args.sum, args.y});
+    DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
+      constexpr int kGroup = decltype(group)::value;
+      Launch("norm", {GridForRows(args.rows), ThreadsForRow(args.n, kGroup == 1 ? 4 : kGroup)},
+             ForwardKernel<T, kGroup>, args);
+    });
   });
-  CheckLaunch("norm");
 }
 
 void BackwardCuda(const NormGradArgs& args) {
   DispatchCudaFloat(args.dtype, "norm gradient", [&](auto zero) {
     using T = decltype(zero);
-    constexpr int kGroup = kVec<T>;
     if (args.dx != nullptr) {
-      if (args.n % kGroup == 0 && AllAligned({args.x, args.weight, args.dy, args.dsum, args.dx})) {
-        InputGradKernel<T, kGroup>
-            <<<GridForRows(args.rows), ThreadsForRow(args.n, kGroup), 0, CurrentStream()>>>(args);
-      } else {
-        InputGradKernel<T, 1>
-            <<<GridForRows(args.rows), ThreadsForRow(args.n, 4), 0, CurrentStream()>>>(args);
-      }
+      const bool groups =
+          args.n % kVec<T> == 0 && AreAligned({args.x, args.weight, args.dy, args.dsum, args.dx});
+      DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
+        constexpr int kGroup = decltype(group)::value;
+        Launch("norm gradient",
+               {GridForRows(args.rows), ThreadsForRow(args.n, kGroup == 1 ? 4 : kGroup)},
+               InputGradKernel<T, kGroup>, args);
+      });
     }
     if (args.dweight_partial != nullptr || args.dbias_partial != nullptr) {
       const int64_t chunks = (args.rows + kNormGradRows - 1) / kNormGradRows;
       const dim3 grid(static_cast<unsigned>((args.n + kColumns - 1) / kColumns),
                       static_cast<unsigned>(std::min<int64_t>(chunks, 65535)));
-      WeightGradKernel<T><<<grid, dim3(kColumns, kRowLanes), 0, CurrentStream()>>>(args);
+      Launch("norm gradient", {grid, dim3(kColumns, kRowLanes)}, WeightGradKernel<T>, args);
     }
   });
-  CheckLaunch("norm gradient");
 }
 
 TESSERA_REGISTER_KERNEL(norm_forward, DeviceType::kCuda, ForwardCuda);

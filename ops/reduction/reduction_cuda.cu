@@ -8,6 +8,7 @@
 #include "core/cuda/launch.h"
 #include "core/cuda/reduce.cuh"
 #include "ops/reduction/reduction_kernel.h"
+#include "ops/reduction/sum_chunks.h"
 
 namespace tessera::cuda {
 namespace {
@@ -37,7 +38,7 @@ __device__ __forceinline__ T Rounded(TotalSum<T> value) {
 
 // ---- inner == 1: rows -------------------------------------------------------------------------
 
-constexpr int64_t kRowChunk = 16384;
+constexpr int64_t kRowChunk = kSumVectorChunk;
 
 // partial[outer][chunk]; with one chunk per row, out itself.
 template <typename T>
@@ -64,14 +65,7 @@ __global__ void SumRowChunks(const T* x, int64_t outer, int64_t count, int64_t c
 // ---- inner > 1: columns -----------------------------------------------------------------------
 
 constexpr int kColumns = 32;
-constexpr int kRowLanes = 8;
-constexpr int64_t kMostChunks = 64;
-
-// At most kMostChunks of them, of at least 64 rows.
-int64_t ColumnChunk(int64_t count) {
-  const int64_t chunk = std::max<int64_t>(64, (count + kMostChunks - 1) / kMostChunks);
-  return (chunk + kRowLanes - 1) / kRowLanes * kRowLanes;
-}
+constexpr int kRowLanes = kSumRowLanes;
 
 // threadIdx.x is a group of kGroup columns, threadIdx.y takes every kRowLanes-th row of the chunk;
 // the lanes are added in order. partial[outer][chunk][inner].
@@ -79,7 +73,7 @@ template <typename T, int kGroup>
 __global__ void SumColumnChunks(const T* x, int64_t outer, int64_t count, int64_t inner,
                                 int64_t chunk_rows, int64_t chunks, ChunkSum<T>* partial, T* out) {
   using Sum = ChunkSum<T>;
-  __shared__ Sum sums[kRowLanes][kColumns * kGroup];
+  auto& sums = BlockShared<Sum[kRowLanes][kColumns * kGroup]>();
   const int64_t column = (int64_t{blockIdx.x} * kColumns + threadIdx.x) * kGroup;
   for (int64_t i = blockIdx.y; i < outer * chunks; i += gridDim.y) {
     const int64_t o = i / chunks;
@@ -118,8 +112,7 @@ __global__ void SumColumnChunks(const T* x, int64_t outer, int64_t count, int64_
 template <typename T, typename Partial>
 __global__ void AddChunks(const Partial* partial, int64_t outer, int64_t chunks, int64_t inner,
                           T* out) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < outer * inner; i += step) {
+  for (int64_t i = GridThread(); i < outer * inner; i += GridThreads()) {
     const int64_t o = i / inner;
     const Partial* column = partial + o * chunks * inner + (i - o * inner);
     TotalSum<T> sum = 0;
@@ -131,36 +124,33 @@ __global__ void AddChunks(const Partial* partial, int64_t outer, int64_t chunks,
 
 template <typename T>
 void SumVectors(const SumArgs& args) {
-  const int64_t chunks = (args.count + kRowChunk - 1) / kRowChunk;
-  const Workspace partial(
-      chunks == 1 ? 0 : static_cast<size_t>(args.outer * chunks) * sizeof(TotalSum<T>));
+  static_assert(sizeof(TotalSum<T>) == 8);
+  const int64_t chunks = SumChunksOf(args).count;
+  const Workspace partial(SumWorkspace(args));
   const int threads = ThreadsForRow(std::min(args.count, kRowChunk), 8);
   T* out = static_cast<T*>(args.out);
-  SumRowChunks<T><<<GridForRows(args.outer * chunks), threads, 0, CurrentStream()>>>(
-      static_cast<const T*>(args.x), args.outer, args.count, chunks, partial.as<TotalSum<T>>(),
-      out);
+  Launch("sum", {GridForRows(args.outer * chunks), threads}, SumRowChunks<T>,
+         static_cast<const T*>(args.x), args.outer, args.count, chunks, partial.as<TotalSum<T>>(),
+         out);
   if (chunks == 1) return;
-  AddChunks<T><<<GridFor(args.outer), kThreads, 0, CurrentStream()>>>(
-      static_cast<const TotalSum<T>*>(partial.data()), args.outer, chunks, int64_t{1}, out);
+  Launch("sum", {GridFor(args.outer), kThreads}, AddChunks<T, TotalSum<T>>,
+         static_cast<const TotalSum<T>*>(partial.data()), args.outer, chunks, int64_t{1}, out);
 }
 
 template <typename T, int kGroup>
 void SumMatrices(const SumArgs& args) {
-  const int64_t rows = ColumnChunk(args.count);
-  const int64_t chunks = (args.count + rows - 1) / rows;
-  const Workspace partial(chunks == 1 ? 0
-                                      : static_cast<size_t>(args.outer * chunks * args.inner) *
-                                            sizeof(ChunkSum<T>));
+  const auto [rows, chunks] = SumChunksOf(args);
+  const Workspace partial(SumWorkspace(args));
   const int64_t columns = kColumns * kGroup;
   const dim3 grid(static_cast<unsigned>((args.inner + columns - 1) / columns),
                   static_cast<unsigned>(std::min<int64_t>(args.outer * chunks, 65535)));
   T* out = static_cast<T*>(args.out);
-  SumColumnChunks<T, kGroup><<<grid, dim3(kColumns, kRowLanes), 0, CurrentStream()>>>(
-      static_cast<const T*>(args.x), args.outer, args.count, args.inner, rows, chunks,
-      partial.as<ChunkSum<T>>(), out);
+  Launch("sum", {grid, dim3(kColumns, kRowLanes)}, SumColumnChunks<T, kGroup>,
+         static_cast<const T*>(args.x), args.outer, args.count, args.inner, rows, chunks,
+         partial.as<ChunkSum<T>>(), out);
   if (chunks == 1) return;
-  AddChunks<T><<<GridFor(args.outer * args.inner), kThreads, 0, CurrentStream()>>>(
-      static_cast<const ChunkSum<T>*>(partial.data()), args.outer, chunks, args.inner, out);
+  Launch("sum", {GridFor(args.outer * args.inner), kThreads}, AddChunks<T, ChunkSum<T>>,
+         static_cast<const ChunkSum<T>*>(partial.data()), args.outer, chunks, args.inner, out);
 }
 
 template <typename T>
@@ -181,19 +171,9 @@ void SumCuda(const SumArgs& args) {
   } else {
     DispatchCudaFloat(args.dtype, "sum", [&](auto zero) { SumTyped<decltype(zero)>(args); });
   }
-  CheckLaunch("sum");
 }
 
 // ---- Extremes -----------------------------------------------------------------------------------
-
-template <typename T>
-__device__ __forceinline__ auto Comparable(T value) {
-  if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
-    return ToWide(value);
-  } else {
-    return value;
-  }
-}
 
 // The first NaN wins, then the largest (smallest), then the first of equal ones. position < 0 is
 // no candidate.
@@ -202,6 +182,11 @@ struct Candidate {
   V value;
   int64_t position;
 };
+template <typename V>
+__device__ __forceinline__ Candidate<V> ShuffleXor(Candidate<V> c, int mask) {
+  return {static_cast<V>(__shfl_xor_sync(0xffffffffu, c.value, mask)),
+          __shfl_xor_sync(0xffffffffu, c.position, mask)};
+}
 template <typename V>
 __device__ __forceinline__ Candidate<V> Better(Candidate<V> a, Candidate<V> b, bool largest) {
   if (b.position < 0) return a;
@@ -219,23 +204,17 @@ __global__ void ExtremeKernel(const T* x, int64_t results, int64_t count, int64_
                               bool largest, T* values, int64_t* indices) {
   using V = decltype(Comparable(T{}));
   const bool by_warp = inner == 1;
-  const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x / (by_warp ? 32 : 1);
   const int lanes = by_warp ? 32 : 1;
   const int lane = by_warp ? threadIdx.x % 32 : 0;
-  for (int64_t i = thread / lanes; i < results; i += step) {
+  for (int64_t i = GridThread() / lanes; i < results; i += GridThreads() / lanes) {
     const T* column = x + i / inner * count * inner + i % inner;
     Candidate<V> best{V{}, -1};
     for (int64_t k = lane; k < count; k += lanes) {
       best = Better(best, Candidate<V>{Comparable(column[k * inner]), k}, largest);
     }
     if (by_warp) {
-#pragma unroll
-      for (int distance = 16; distance > 0; distance /= 2) {
-        const Candidate<V> other{static_cast<V>(__shfl_xor_sync(0xffffffffu, best.value, distance)),
-                                 __shfl_xor_sync(0xffffffffu, best.position, distance)};
-        best = Better(best, other, largest);
-      }
+      best =
+          WarpReduce(best, [&](Candidate<V> a, Candidate<V> b) { return Better(a, b, largest); });
     }
     if (lane == 0) {
       values[i] = column[best.position * inner];
@@ -246,28 +225,12 @@ __global__ void ExtremeKernel(const T* x, int64_t results, int64_t count, int64_
 
 void ExtremeCuda(const ExtremeArgs& args) {
   const int64_t results = args.outer * args.inner;
-  const auto launch = [&](auto zero) {
+  DispatchCudaAll(args.dtype, "max", [&](auto zero) {
     using T = decltype(zero);
-    ExtremeKernel<T>
-        <<<GridFor(results * (args.inner == 1 ? 32 : 1)), kThreads, 0, CurrentStream()>>>(
-            static_cast<const T*>(args.x), results, args.count, args.inner, args.largest,
-            static_cast<T*>(args.values), args.indices);
-  };
-  switch (args.dtype) {
-    case DType::kInt64:
-      launch(int64_t{});
-      break;
-    case DType::kInt32:
-      launch(int32_t{});
-      break;
-    case DType::kUInt8:
-    case DType::kBool:
-      launch(uint8_t{});
-      break;
-    default:
-      DispatchCudaFloat(args.dtype, "max", launch);
-  }
-  CheckLaunch("max");
+    Launch("max", {GridFor(results * (args.inner == 1 ? 32 : 1)), kThreads}, ExtremeKernel<T>,
+           static_cast<const T*>(args.x), results, args.count, args.inner, args.largest,
+           static_cast<T*>(args.values), args.indices);
+  });
 }
 
 TESSERA_REGISTER_KERNEL(sum_kernel, DeviceType::kCuda, SumCuda);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/allocator.h"
 #include "core/thread_pool.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
@@ -147,6 +148,49 @@ TEST(ReductionTest, BitsDoNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(Sum(x, {0}).ToVector<float>(), columns);
   EXPECT_EQ(Sum(x).Item(), all);
   SetNumThreads(AvailableCores());
+}
+
+TEST(ReductionTest, LongSums) {
+  // Cut into chunks on a GPU: a vector, and a matrix over its rows.
+  const auto sum_over = [](int64_t outer, int64_t count, int64_t inner) {
+    return [=](const Tensors& in) {
+      Tensor y = Zeros({outer, inner}, DType::kFloat64);
+      for (int64_t i = 0; i < outer * count * inner; ++i) {
+        y.data<double>()[i / (count * inner) * inner + i % inner] += in[0].data<double>()[i];
+      }
+      return Tensors{y};
+    };
+  };
+  CheckOp({.name = "sum of long vectors",
+           .op = [](const Tensors& in) { return Tensors{Sum(in[0], {1}, true)}; },
+           .reference = sum_over(2, 40001, 1),
+           .inputs = {RandomTensor({2, 40001}, 1)},
+           .sum_length = 40001,
+           .check_gradient = false});
+  CheckOp({.name = "sum of many rows",
+           .op = [](const Tensors& in) { return Tensors{Sum(in[0], {1})}; },
+           .reference = sum_over(2, 5001, 12),
+           .inputs = {RandomTensor({2, 5001, 12}, 1)},
+           .sum_length = 5001,
+           .check_gradient = false});
+}
+
+TEST(ReductionTest, MetaCudaCountsTheWorkspace) {
+  const Device meta = Device::Meta(DeviceType::kCuda);
+  Allocator& allocator = Allocator::For(meta);
+  const auto peak = [&](const Shape& shape, DType dtype) {
+    const Tensor x = Empty(shape, dtype, meta);
+    allocator.ResetPeak();
+    const int64_t before = allocator.stats().current_bytes;
+    Sum(x, {0}, true);
+    return allocator.stats().peak_bytes - before;
+  };
+  // The result, 64 bytes or 8 * 12, and a sum per chunk: three of a vector of 40000, in float64; of
+  // 5000 rows 63 chunks of 80 rows, in float32 or float64.
+  EXPECT_EQ(peak({1000}, DType::kBFloat16), 64);
+  EXPECT_EQ(peak({40000}, DType::kBFloat16), 64 + 64);
+  EXPECT_EQ(peak({5000, 12}, DType::kBFloat16), 64 + 3072);
+  EXPECT_EQ(peak({5000, 12}, DType::kFloat64), 128 + 6144);
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 
 #include "autograd/autograd.h"
 #include "ops/reduction/reduction_kernel.h"
+#include "ops/reduction/sum_chunks.h"
 #include "ops/view/view.h"
 
 namespace tessera {
 namespace {
+
+TESSERA_REGISTER_WORKSPACE(sum_kernel, DeviceType::kCuda, SumWorkspace);
 
 // Sums dims [first, last] of a contiguous copy away (they must be adjacent), keeping them as 1.
 Tensor SumAdjacent(const Tensor& x, int first, int last) {

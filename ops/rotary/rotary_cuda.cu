@@ -13,8 +13,7 @@ __global__ void RotaryKernel(RotaryArgs args) {
   const int64_t pairs = args.dims / 2;
   const int64_t width = args.head_dim / args.parts;
   const int64_t total = args.batch * args.tokens * args.parts * pairs;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step) {
+  for (int64_t i = GridThread(); i < total; i += GridThreads()) {
     const int64_t p = i % pairs;
     const int64_t part = i / pairs % args.parts;
     const int64_t token = i / (pairs * args.parts) % args.tokens;
@@ -48,8 +47,7 @@ __global__ void PassKernel(RotaryArgs args) {
   const int64_t width = args.head_dim / args.parts;
   const int64_t rest = width - args.dims;
   const int64_t total = args.batch * args.heads * args.tokens * args.parts * rest;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step) {
+  for (int64_t i = GridThread(); i < total; i += GridThreads()) {
     const int64_t at = i / rest * width + args.dims + i % rest;
     static_cast<T*>(args.y)[at] = static_cast<const T*>(args.x)[at];
   }
@@ -60,13 +58,12 @@ void RotaryCuda(const RotaryArgs& args) {
     using T = decltype(zero);
     const int64_t turned = args.batch * args.tokens * args.parts * (args.dims / 2);
     if (turned > 0) {
-      RotaryKernel<T><<<GridFor(turned), kThreads, 0, CurrentStream()>>>(args);
+      Launch("rotary", {GridFor(turned), kThreads}, RotaryKernel<T>, args);
     }
     const int64_t passed =
         args.batch * args.heads * args.tokens * (args.head_dim - args.parts * args.dims);
-    if (passed > 0) PassKernel<T><<<GridFor(passed), kThreads, 0, CurrentStream()>>>(args);
+    if (passed > 0) Launch("rotary", {GridFor(passed), kThreads}, PassKernel<T>, args);
   });
-  CheckLaunch("rotary");
 }
 
 TESSERA_REGISTER_KERNEL(rotary_kernel, DeviceType::kCuda, RotaryCuda);

@@ -1,15 +1,12 @@
 // Softmax and log-softmax by rows: a block takes a row, three passes that the caches serve.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
+#include "core/cuda/math.cuh"
 #include "core/cuda/reduce.cuh"
-#include "ops/elementwise/gelu.cuh"
 #include "ops/softmax/softmax_kernel.h"
 
 namespace tessera::cuda {
 namespace {
-
-__device__ __forceinline__ float LogOf(float x) { return logf(x); }
-__device__ __forceinline__ double LogOf(double x) { return log(x); }
 
 template <typename T>
 __global__ void ForwardKernel(bool log, int64_t rows, int64_t n, const T* x_RN, T* y_RN) {
@@ -58,20 +55,18 @@ __global__ void BackwardKernel(bool log, int64_t rows, int64_t n, const T* y_RN,
 void ForwardCuda(const SoftmaxArgs& args) {
   DispatchCudaFloat(args.dtype, "softmax", [&](auto zero) {
     using T = decltype(zero);
-    ForwardKernel<T><<<GridForRows(args.rows), ThreadsForRow(args.n, 4), 0, CurrentStream()>>>(
-        args.log, args.rows, args.n, static_cast<const T*>(args.x), static_cast<T*>(args.y));
+    Launch("softmax", {GridForRows(args.rows), ThreadsForRow(args.n, 4)}, ForwardKernel<T>,
+           args.log, args.rows, args.n, static_cast<const T*>(args.x), static_cast<T*>(args.y));
   });
-  CheckLaunch("softmax");
 }
 
 void BackwardCuda(const SoftmaxGradArgs& args) {
   DispatchCudaFloat(args.dtype, "softmax gradient", [&](auto zero) {
     using T = decltype(zero);
-    BackwardKernel<T><<<GridForRows(args.rows), ThreadsForRow(args.n, 4), 0, CurrentStream()>>>(
-        args.log, args.rows, args.n, static_cast<const T*>(args.y), static_cast<const T*>(args.dy),
-        static_cast<T*>(args.dx));
+    Launch("softmax gradient", {GridForRows(args.rows), ThreadsForRow(args.n, 4)},
+           BackwardKernel<T>, args.log, args.rows, args.n, static_cast<const T*>(args.y),
+           static_cast<const T*>(args.dy), static_cast<T*>(args.dx));
   });
-  CheckLaunch("softmax gradient");
 }
 
 TESSERA_REGISTER_KERNEL(softmax_forward, DeviceType::kCuda, ForwardCuda);

@@ -9,6 +9,7 @@
 
 #include "autograd/autograd.h"
 #include "autograd/gradcheck.h"
+#include "core/allocator.h"
 #include "core/cpu_isa.h"
 #include "core/random.h"
 
@@ -95,6 +96,16 @@ void CompareOnce(const OpCheck& check, DType dtype, bool gaps, Device device,
     ExpectClose(actual.grads[i], exact.grads[i], 4 * tolerance, Concat(where, " gradient ", i),
                 check.scale_floor);
   }
+}
+
+// The most bytes that the operation and its gradient had at once on `device`, beside the inputs.
+int64_t PeakBytes(const OpCheck& check, DType dtype, bool gaps, const Device& device) {
+  const Tensors inputs = Converted(check.inputs, dtype, gaps, device);
+  Allocator& allocator = Allocator::For(device);
+  allocator.ResetPeak();
+  const int64_t before = allocator.stats().current_bytes;
+  Run(check, inputs);
+  return allocator.stats().peak_bytes - before;
 }
 
 void CheckMeta(const OpCheck& check, const std::string& where) {
@@ -238,8 +249,11 @@ void CheckCuda(const OpCheck& check, Device device) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     if (IsHalf(dtype) && !check.half_precision) continue;
     for (const bool gaps : {false, true}) {
-      CompareOnce(check, dtype, gaps, device,
-                  Concat(check.name, " ", dtype, gaps ? " strided " : " ", device));
+      const std::string where = Concat(check.name, " ", dtype, gaps ? " strided " : " ", device);
+      CompareOnce(check, dtype, gaps, device, where);
+      EXPECT_EQ(PeakBytes(check, dtype, gaps, device),
+                PeakBytes(check, dtype, gaps, Device::Meta(device.type)))
+          << where << ": bytes on the device and on meta";
     }
   }
 }

@@ -9,11 +9,11 @@
 // Runs the operation on float64 inputs and checks
 //   - its gradients against finite differences, in float64;
 //   - for every floating dtype, instruction set of this machine, and on a GPU where this program
-//   and
-//     machine have one: its outputs against the reference (given the inputs as rounded to that
-//     dtype) and its gradients against the CPU's float64 gradients, contiguous and strided inputs
-//     alike;
-//   - on meta: the same shapes and dtypes without data.
+//     and machine have one: its outputs against the reference (given the inputs as rounded to
+//     that dtype) and its gradients against the CPU's float64 gradients, contiguous and strided
+//     inputs alike;
+//   - on meta: the same shapes and dtypes without data, and on `meta:cuda` the peak of bytes that
+//     the GPU had.
 // A tolerance is `slack` * epsilon(dtype) * sqrt(sum_length), relative to the largest magnitude of
 // the tensor compared, at least `scale_floor`. The worst element is printed.
 #ifndef TESSERA_OPS_TESTING_OP_CHECK_H_

@@ -1,8 +1,10 @@
 #include "ops/view/view.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "autograd/autograd.h"
+#include "ops/cast/autocast.h"
 
 namespace tessera {
 namespace {
@@ -148,8 +150,13 @@ Tensor Contiguous(const Tensor& x) {
 
 Tensor Detach(const Tensor& x) { return x.Detach(); }
 
-Tensor Cat(const std::vector<Tensor>& tensors, int dim) {
-  TESSERA_CHECK(!tensors.empty(), "cat", "no tensors");
+Tensor Cat(const std::vector<Tensor>& given, int dim) {
+  TESSERA_CHECK(!given.empty(), "cat", "no tensors");
+  std::vector<Tensor> tensors = given;
+  if (std::any_of(given.begin(), given.end(),
+                  [&](const Tensor& t) { return t.dtype() != given[0].dtype(); })) {
+    for (Tensor& t : tensors) t = ForSum(t);
+  }
   dim = tensors[0].shape().Normalize(dim);
   Shape shape = tensors[0].shape();
   shape[dim] = 0;

@@ -31,7 +31,7 @@ struct Layout {
   bool sequence_parallel = false;
   int64_t accumulation = kMicroBatches;
   bool deterministic = true;
-  std::string dtype = "float32";
+  std::string dtype = "float32";  // or "autocast", of float32 to bfloat16
   std::function<void(RunConfig&)> change = nullptr;
   int pp = 1;
   std::string schedule = {};
@@ -89,7 +89,11 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   config.eval_interval = 5;
   config.eval_batches = 7;  // no multiple of the ranks
   config.threads = 2;
-  config.dtype = layout.dtype;
+  if (layout.dtype == "autocast") {
+    config.autocast = "bfloat16";
+  } else {
+    config.dtype = layout.dtype;
+  }
   config.tp = layout.tp;
   config.sequence_parallel = layout.sequence_parallel;
   config.deterministic = layout.deterministic;
@@ -210,7 +214,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{.tp = 2, .sequence_parallel = true},
                     Layout{.tp = 3, .sequence_parallel = true},
                     Layout{.tp = 4, .sequence_parallel = true},
-                    Layout{.tp = 2, .sequence_parallel = true, .dtype = "bfloat16"}),
+                    Layout{.tp = 2, .sequence_parallel = true, .dtype = "bfloat16"},
+                    Layout{.tp = 2, .sequence_parallel = true, .dtype = "autocast"}),
     NameOf);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -234,6 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{.deterministic = false, .pp = 2, .schedule = "interleaved"},
                     Layout{.deterministic = false, .pp = 2, .schedule = "zb-h1"},
                     Layout{.deterministic = false, .pp = 4, .schedule = "zb-h2"},
+                    Layout{.dtype = "autocast", .pp = 2, .schedule = "zb-h1"},
                     Layout{.dtype = "bfloat16", .pp = 4}, Layout{.dtype = "float16", .pp = 2}),
     NameOf);
 
@@ -248,6 +254,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{.dp = 2, .accumulation = 2, .zero = 3, .cpu_offload = true},
                     Layout{.dp = 2, .accumulation = 2, .dtype = "bfloat16", .zero = 3},
                     Layout{.dp = 2, .accumulation = 2, .dtype = "float16", .zero = 2},
+                    Layout{.dp = 2, .accumulation = 2, .dtype = "autocast", .zero = 3},
                     Layout{.dp = 4, .accumulation = 1, .deterministic = false, .zero = 2}),
     NameOf);
 

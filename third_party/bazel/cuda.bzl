@@ -1,7 +1,8 @@
-"""The CUDA toolkit with NCCL, where CUDA_HOME (/usr/local/cuda) says, and how kernels are compiled.
+"""The CUDA toolkit with NCCL and cuDNN, where CUDA_HOME (/usr/local/cuda) says, and how kernels are compiled.
 
     bazel build --config=cuda //tools:tessera
     CUDA_HOME=/opt/cuda bazel build --config=cuda //tools:tessera
+    bazel build --config=cuda_emulation //tools:tessera     # kernels on the CPU (core/cuda/emulation)
 
     load("//third_party/bazel:cuda.bzl", "tessera_cuda_library")
 
@@ -11,7 +12,8 @@
         deps = [":softmax_kernel", "//core/cuda:kernels"],
     )
 
-Without --config=cuda such a library is empty, and neither nvcc nor the toolkit is looked at.
+Without --config=cuda such a library is empty, and neither nvcc nor the toolkit is looked at. With
+--config=cuda_emulation the host's compiler takes the kernels, against the toolkit's headers.
 """
 
 load("//third_party/bazel:tessera.bzl", "tessera_library")
@@ -63,8 +65,9 @@ def _cuda_toolkit_impl(context):
         fail("no CUDA toolkit in %s; CUDA_HOME names another folder" % home)
     for folder in ["include", "lib64"]:
         context.symlink(home + "/" + folder, folder)
-    if not context.path(home + "/include/nccl.h").exists:
-        fail("no nccl.h in %s/include; NCCL's headers must lie in the toolkit" % home)
+    for header in ["nccl.h", "cudnn_graph.h"]:
+        if not context.path(home + "/include/" + header).exists:
+            fail("no %s in %s/include; it must lie in the toolkit" % (header, home))
     if not context.path(home + "/bin/nvcc").exists:
         fail("no nvcc in %s/bin; CUDA_HOME names another folder" % home)
 
@@ -126,11 +129,45 @@ _cuda_objects = rule(
     },
 )
 
-def tessera_cuda_library(name, srcs, hdrs = [], host_srcs = [], deps = [], copts = [], **kwargs):
+# Kernels read memory as the types that fill an access; the pragmas are nvcc's.
+_EMULATION_FLAGS = [
+    "-fno-strict-aliasing",
+    "-Wno-unknown-pragmas",
+]
+
+def _emulated_sources(name, srcs):
+    """C++ files that include the kernels `srcs`, with what nvcc would have given them."""
+    package = native.package_name()
+    outs = []
+    for src in srcs:
+        out = "%s_emulated/%s.cc" % (name, src[:-len(".cu")])
+        native.genrule(
+            name = out.replace("/", "_").replace(".", "_"),
+            outs = [out],
+            cmd = "printf '#include \"%s\"\\n#include \"%s\"\\n' >$@" % (
+                "core/cuda/emulation/kernel_language.h",
+                package + "/" + src,
+            ),
+            tags = ["manual"],
+            visibility = ["//visibility:private"],
+        )
+        outs.append(out)
+    return outs
+
+def tessera_cuda_library(
+        name,
+        srcs,
+        hdrs = [],
+        host_srcs = [],
+        deps = [],
+        copts = [],
+        emulations = {},
+        **kwargs):
     """Kernels (`srcs`, .cu) compiled by nvcc, and `host_srcs` compiled like any C++. Linked whole.
 
     Sources may include what `deps` offer, and `hdrs`, which stay inside. Empty without
-    --config=cuda.
+    --config=cuda. `emulations` says which C++ source stands for a kernel source in the emulation;
+    the others stand for themselves.
     """
 
     # "manual": `//...` must build on a machine without CUDA.
@@ -143,16 +180,23 @@ def tessera_cuda_library(name, srcs, hdrs = [], host_srcs = [], deps = [], copts
         visibility = ["//visibility:private"],
         deps = deps + ["@system_cuda//:headers"],
     )
+    emulated = [src for src in srcs if src not in emulations]
     tessera_library(
         name = name,
         srcs = select({
+            "//third_party:with_cuda_emulation": _emulated_sources(name, emulated) +
+                                                 emulations.values() + host_srcs,
             "//third_party:with_cuda": [":%s_objects" % name] + host_srcs,
             "//conditions:default": [],
         }),
-        textual_hdrs = hdrs,
+        textual_hdrs = hdrs + emulated,
+        copts = select({
+            "//third_party:with_cuda_emulation": _EMULATION_FLAGS,
+            "//conditions:default": [],
+        }),
         alwayslink = True,
         deps = select({
-            "//third_party:with_cuda": deps + ["@system_cuda//:runtime"],
+            "//third_party:with_cuda": deps + ["//core/cuda:cudart"],
             "//conditions:default": [],
         }),
         **kwargs

@@ -2,25 +2,32 @@
 //
 //   gpu_benchmark <out.json> [part of a name]
 //
-// Prints a table and writes JSON: per case the median milliseconds of 20 runs, and what they come
-// to in TFLOP/s, GB/s or tokens/s. A case that fails is reported with its error, and the others
-// run.
+// Prints a table and writes JSON: per case the median milliseconds of 20 runs, what they come to in
+// TFLOP/s, GB/s or tokens/s, and TFLOP/s and GB/s as shares of this machine's ceilings: a large
+// bfloat16 product and CUDA's own copy, measured first. After them the ten costliest kernels of a
+// training step. A case that fails is reported with its error, and the others run.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/stream.h"
+#include "core/device_graph.h"
 #include "core/file.h"
+#include "core/profiler.h"
 #include "core/random.h"
 #include "models/gpt/gpt.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_choice.h"
 #include "ops/bias_gelu/bias_gelu.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/elementwise/elementwise.h"
@@ -80,7 +87,15 @@ Work Tokens(double n) { return {n, "tokens/s", 1}; }
 class Report {
  public:
   explicit Report(std::string filter) : filter_(std::move(filter)) {
-    std::printf("%-44s %12s %14s\n", "case", "ms", "rate");
+    std::printf("%-60s %12s %20s %10s\n", "case", "ms", "rate", "of ceiling");
+  }
+  // Rates in `unit` are given as shares of this one's from now on. Not subject to the filter.
+  void AddCeiling(const std::string& name, const Work& work,
+                  const std::function<std::function<void()>()>& prepare) {
+    const std::string filter = std::exchange(filter_, "");
+    Add(name, work, prepare);
+    filter_ = filter;
+    if (rows_.back().contains("rate")) ceilings_[work.unit] = rows_.back()["rate"];
   }
   // `prepare` makes the tensors and gives the run.
   void Add(const std::string& name, const Work& work,
@@ -97,10 +112,14 @@ class Report {
       row["rate"] = rate;
       row["unit"] = work.unit;
       row["peak_bytes"] = allocator.stats().peak_bytes;
-      std::printf("%-44s %12.4f %10.1f %s\n", name.c_str(), ms, rate, work.unit);
+      const auto ceiling = ceilings_.find(work.unit);
+      const double share = ceiling == ceilings_.end() ? 0 : rate / ceiling->second;
+      if (share > 0) row["of_ceiling"] = share;
+      std::printf("%-60s %12.4f %10.1f %-9s %s\n", name.c_str(), ms, rate, work.unit,
+                  share > 0 ? Concat(static_cast<int>(share * 100 + 0.5), " %").c_str() : "");
     } catch (const Error& error) {
       row["error"] = error.what();
-      std::printf("%-44s failed: %s\n", name.c_str(), error.what());
+      std::printf("%-60s failed: %s\n", name.c_str(), error.what());
     }
     std::fflush(stdout);
     rows_.push_back(row);
@@ -110,8 +129,26 @@ class Report {
 
  private:
   std::string filter_;
+  std::map<std::string, double> ceilings_;  // by unit
   nlohmann::json rows_ = nlohmann::json::array();
 };
+
+void AddCeilings(Report* report) {
+  report->AddCeiling("ceiling: product bf16 8192 cubed", Flops(2.0 * 8192 * 8192 * 8192), [] {
+    const Tensor a = Normal({8192, 8192}, DType::kBFloat16, 1);
+    const Tensor b = Normal({8192, 8192}, DType::kBFloat16, 2);
+    return [a, b] { Matmul(a, b); };
+  });
+  report->AddCeiling("ceiling: cudaMemcpyAsync 1 GiB", Bytes(2.0 * (1 << 30)), [] {
+    const Tensor a = Zeros({1 << 28}, DType::kFloat32, kGpu);
+    const Tensor b = EmptyLike(a);
+    return [a, b] {
+      cuda::CheckCuda(cudaMemcpyAsync(b.raw_data(), a.raw_data(), size_t{1} << 30,
+                                      cudaMemcpyDeviceToDevice, cuda::CurrentStream()),
+                      "copy");
+    };
+  });
+}
 
 void AddProducts(Report* report) {
   struct Size {
@@ -119,8 +156,7 @@ void AddProducts(Report* report) {
     int64_t m, n, k;
     bool b_transposed;
   };
-  const Size sizes[] = {{"8192 cubed", 8192, 8192, 8192, false},
-                        {"gpt2 c_attn 32768x2304x768", 32768, 2304, 768, false},
+  const Size sizes[] = {{"gpt2 c_attn 32768x2304x768", 32768, 2304, 768, false},
                         {"gpt2 c_fc 32768x3072x768", 32768, 3072, 768, false},
                         {"gpt2 c_proj 32768x768x3072", 32768, 768, 3072, false},
                         {"gpt2 lm_head 32768x50304x768", 32768, 50304, 768, true},
@@ -157,18 +193,33 @@ void AddAttention(Report* report) {
     const auto packed = [&] {
       return Normal({s.batch, s.tokens, 3 * s.heads, s.dim}, DType::kBFloat16, 1);
     };
-    report->Add(Concat("attention forward causal ", s.name), Flops(flops), [&] {
-      const Tensor qkv = Transpose(packed(), 1, 2);
-      const std::vector<Tensor> p = Split(qkv, {s.heads, s.heads, s.heads}, 1);
-      return [p] { Attention(p[0], p[1], p[2], {.causal = true}); };
-    });
-    report->Add(Concat("attention backward causal ", s.name), Flops(2.5 * flops), [&] {
-      const Tensor qkv = RequireGrad(Transpose(packed(), 1, 2), DType::kBFloat16);
-      const std::vector<Tensor> p = Split(qkv, {s.heads, s.heads, s.heads}, 1);
-      const Tensor o = Attention(p[0], p[1], p[2], {.causal = true}).output;
-      const Tensor seed = Normal(o.shape(), DType::kBFloat16, 2);
-      return [o, seed] { Backward({o}, {seed}, {.retain_graph = true}); };
-    });
+    for (const bool cudnn : {false, true}) {
+      // Fails where cuDNN was not used in the end.
+      const auto by = [cudnn](const std::function<void()>& run) {
+        return [=] {
+          const AttentionKernels before = CurrentAttentionKernels();
+          SetAttentionKernels(cudnn ? AttentionKernels::kCudnn : AttentionKernels::kOwn);
+          const int64_t calls = CudnnAttentionCalls();
+          run();
+          SetAttentionKernels(before);
+          TESSERA_CHECK(!cudnn || CudnnAttentionCalls() > calls, "attention",
+                        "cuDNN does not compute it");
+        };
+      };
+      const char* kernels = cudnn ? "cudnn " : "own ";
+      report->Add(Concat("attention forward causal ", kernels, s.name), Flops(flops), [&] {
+        const Tensor qkv = Transpose(packed(), 1, 2);
+        const std::vector<Tensor> p = Split(qkv, {s.heads, s.heads, s.heads}, 1);
+        return by([p] { Attention(p[0], p[1], p[2], {.causal = true}); });
+      });
+      report->Add(Concat("attention backward causal ", kernels, s.name), Flops(2.5 * flops), [&] {
+        const Tensor qkv = RequireGrad(Transpose(packed(), 1, 2), DType::kBFloat16);
+        const std::vector<Tensor> p = Split(qkv, {s.heads, s.heads, s.heads}, 1);
+        const Tensor o = Attention(p[0], p[1], p[2], {.causal = true}).output;
+        const Tensor seed = Normal(o.shape(), DType::kBFloat16, 2);
+        return by([o, seed] { Backward({o}, {seed}, {.retain_graph = true}); });
+      });
+    }
   }
 }
 
@@ -247,40 +298,73 @@ std::vector<optim::Parameter> ParametersOf(models::Model& model) {
 }
 
 // One whole optimizer step in bfloat16 with float32 masters, dropout off.
+std::function<void()> StepOf(const char* preset, int64_t batch) {
+  nlohmann::json config = models::FindPreset(preset)->config;
+  for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) config[key] = 0.0;
+  auto built = models::BuildModel(config, {.dtype = DType::kBFloat16, .device = kGpu, .seed = 1});
+  TESSERA_CHECK(built.ok(), "benchmark", Message(built.status()));
+  std::shared_ptr<models::Model> model = *std::move(built);
+  const std::vector<optim::Parameter> parameters = ParametersOf(*model);
+  auto optimizer = std::make_shared<optim::AdamW>(
+      optim::SplitByDecay(parameters, {.weight_decay = 0.1}), optim::AdamOptions{.lr = 1e-4});
+  const Tensor ids = Ids({batch, 1024}, 50257, 1);
+  return [=] {
+    models::RunOptions options;
+    options.keep_logits = false;
+    const Tensor loss = model->Run({{"input_ids", ids}, {"labels", ids}}, options).at("loss");
+    Backward(loss);
+    const optim::ClipResult clipped = optim::ClipGradNorm(parameters, {.max_norm = 1.0});
+    optimizer->Step({.clip_factor = clipped.factor});
+    optimizer->ZeroGrad();
+  };
+}
+
 void AddSteps(Report* report) {
   struct Size {
     const char* preset;
     int64_t batch;
   };
-  for (const Size& s : {Size{"gpt2", 32}, Size{"gpt2-xl", 8}}) {
+  constexpr int kRuns = 10;
+  for (const Size& s : {Size{"gpt2", 32}, Size{"gpt2", 64}, Size{"gpt2-xl", 8}}) {
+    const std::string name = Concat(s.preset, " bf16 ", s.batch, "x1024");
+    const Work work = Tokens(static_cast<double>(s.batch) * 1024);
     report->Add(
-        Concat("training step ", s.preset, " bf16 ", s.batch, "x1024"),
-        Tokens(static_cast<double>(s.batch) * 1024),
+        "training step " + name, work, [&] { return StepOf(s.preset, s.batch); }, kRuns);
+    report->Add(
+        "training step as a CUDA graph " + name, work,
         [&] {
-          nlohmann::json config = models::FindPreset(s.preset)->config;
-          for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) config[key] = 0.0;
-          auto built =
-              models::BuildModel(config, {.dtype = DType::kBFloat16, .device = kGpu, .seed = 1});
-          TESSERA_CHECK(built.ok(), "benchmark", Message(built.status()));
-          std::shared_ptr<models::Model> model = *std::move(built);
-          const std::vector<optim::Parameter> parameters = ParametersOf(*model);
-          auto optimizer =
-              std::make_shared<optim::AdamW>(optim::SplitByDecay(parameters, {.weight_decay = 0.1}),
-                                             optim::AdamOptions{.lr = 1e-4});
-          const Tensor ids = Ids({s.batch, 1024}, 50257, 1);
-          return [=] {
-            models::RunOptions options;
-            options.keep_logits = false;
-            const Tensor loss =
-                model->Run({{"input_ids", ids}, {"labels", ids}}, options).at("loss");
-            Backward(loss);
-            const optim::ClipResult clipped = optim::ClipGradNorm(parameters, {.max_norm = 1.0});
-            optimizer->Step({.clip_factor = clipped.factor});
-            optimizer->ZeroGrad();
-          };
+          const std::function<void()> step = StepOf(s.preset, s.batch);
+          for (int i = 0; i < 2; ++i) step();  // measures and loads what there is to
+          const std::shared_ptr<DeviceGraph> graph = RecordGraph(kGpu, step);
+          return [step, graph] { graph->Replay(); };
         },
-        /*runs=*/10);
+        kRuns);
   }
+}
+
+// The costliest kernels of one step, whose times are the GPU's.
+nlohmann::json CostliestKernels() {
+  constexpr size_t kMost = 10;
+  nlohmann::json rows = nlohmann::json::array();
+  std::printf("\n%-40s %8s %12s\n", "kernels of a step of gpt2 bf16 32x1024", "calls", "ms");
+  try {
+    const std::function<void()> step = StepOf("gpt2", 32);
+    for (int i = 0; i < 2; ++i) step();
+    StartProfiler();
+    step();
+    const Profile profile = StopProfiler();
+    for (const ProfileTotal& total : profile.Totals("kernel")) {
+      if (rows.size() == kMost) break;
+      const double ms = total.total_us * 1e-3;
+      rows.push_back({{"name", total.name}, {"calls", total.calls}, {"milliseconds", ms}});
+      std::printf("%-40s %8lld %12.4f\n", total.name.c_str(), static_cast<long long>(total.calls),
+                  ms);
+    }
+  } catch (const Error& error) {
+    std::printf("failed: %s\n", error.what());
+    return {{"error", error.what()}};
+  }
+  return rows;
 }
 
 int Main(int argc, char** argv) {
@@ -294,12 +378,14 @@ int Main(int argc, char** argv) {
     return 1;
   }
   Report report(argc > 2 ? argv[2] : "");
+  AddCeilings(&report);
   AddProducts(&report);
   AddAttention(&report);
   AddMemoryBound(&report);
   AddSteps(&report);
   const cuda::DeviceProperties gpu = cuda::Properties(0);
-  const nlohmann::json all = {{"device", gpu.name}, {"cases", report.rows()}};
+  nlohmann::json all = {{"device", gpu.name}, {"cases", report.rows()}};
+  if (argc <= 2) all["costliest_kernels"] = CostliestKernels();
   const absl::Status written = WriteFileAtomically(argv[1], all.dump(1) + "\n");
   if (!written.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(written).c_str());

@@ -3,17 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "core/cuda/allocator.h"
+#include "core/cuda/cudnn.h"
 #include "core/cuda/pinned.h"
+#include "core/cuda/runtime.h"
 #include "core/cuda/stream.h"
+#include "core/profiler.h"
 #include "core/random.h"
 #include "models/gpt/gpt.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_choice.h"
 #include "ops/dropout/dropout.h"
 #include "ops/index/index.h"
+#include "ops/matmul/linear_gelu.h"
 #include "ops/matmul/matmul.h"
 #include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
@@ -125,6 +131,41 @@ TEST_F(GpuTest, PinnedCopiesAndStreams) {
   copied.Block(cuda::CurrentStream());
   EXPECT_EQ(Sum(target).Item(), 3.0 * (1 << 20));
   EXPECT_THROW(cuda::CopyAsync(target, Zeros({1 << 20})), Error);
+}
+
+// A block that another stream still reads is not handed out, however soon it is freed.
+TEST_F(GpuTest, FreedBlocksWaitForTheStreamsThatUseThem) {
+  const Shape shape{1 << 16};
+  cuda::BlockPool& pool = cuda::PoolOf(0);
+  const Tensor result = cuda::EmptyPinned(shape, DType::kFloat32);
+  const cuda::Stream reader;
+  Tensor source = Full(shape, 5.0, DType::kFloat32, kGpu);
+  const cuda::Event filled;
+  filled.Record(cuda::CurrentStream());
+  filled.Block(reader.get());
+  {
+    const cuda::StreamScope scope(reader.get());
+    cuda::CopyAsync(result, source);
+  }
+  void* const block = source.raw_data();
+  pool.UsedBy(block, reader.get());
+  source = Tensor();
+  const Tensor next = Full(shape, 6.0, DType::kFloat32, kGpu);
+  EXPECT_NE(next.raw_data(), block);
+  cuda::SynchronizeCurrent("test");
+  reader.Synchronize();
+  EXPECT_EQ(Sum(result).Item(), 5.0 * (1 << 16));
+}
+
+TEST_F(GpuTest, CopiesBetweenGpus) {
+  if (cuda::DeviceCount() < 2) GTEST_SKIP() << "one GPU";
+  const Tensor x = Random({64, 33}, 1);
+  const Tensor first = CopyTo(x, kGpu);
+  const Tensor second = CopyTo(first, Device::Cuda(1));
+  const Tensor turned = CopyTo(Transpose(second, 0, 1), kGpu);
+  EXPECT_EQ(second.device(), Device::Cuda(1));
+  ExpectSame(turned, Transpose(x, 0, 1), "there and back");
+  ExpectSame(Sum(second, {0}), CopyTo(Sum(first, {0}), Device::Cpu()), "each computes the same");
 }
 
 TEST_F(GpuTest, CountsTheBytesThatMetaCounts) {
@@ -279,6 +320,75 @@ TEST_F(GpuTest, AttentionOnTensorCoresAgainstFloat64) {
   }
 }
 
+// The kernels of attention that a test wants, and those of before afterwards.
+class AttentionKernelsScope {
+ public:
+  explicit AttentionKernelsScope(AttentionKernels kernels) : before_(CurrentAttentionKernels()) {
+    SetAttentionKernels(kernels);
+  }
+  ~AttentionKernelsScope() { SetAttentionKernels(before_); }
+
+ private:
+  AttentionKernels before_;
+};
+
+TEST_F(GpuTest, CudnnAttentionAgainstFloat64) {
+  if (!cuda::Cudnn::Find().ok()) GTEST_SKIP() << cuda::DescribeCudnn();
+  const AttentionKernelsScope scope(AttentionKernels::kCudnn);
+  const std::vector<AttentionCase> cases = {
+      {{2, 3, 64, 64}, {2, 3, 64, 64}, {.causal = true}},
+      {{1, 2, 130, 128}, {1, 2, 130, 128}, {.causal = true}},
+      {{2, 4, 100, 64}, {2, 2, 177, 64}, {}},
+      {{2, 3, 197, 64}, {2, 3, 197, 64}, {}},
+      {{1, 4, 33, 96}, {1, 1, 190, 96}, {.causal = true, .query_offset = 157}},
+      {{1, 4, 64, 128}, {1, 2, 192, 128}, {.causal = true, .query_offset = 70}},
+      {{2, 2, 300, 80}, {2, 2, 300, 80}, {.scale = 0.2, .causal = true}},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const AttentionCase& c = cases[i];
+    const std::vector<Tensor> exact = AttentionGradients(c, DType::kFloat64, Device::Cpu());
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      const int64_t calls = CudnnAttentionCalls();
+      const std::vector<Tensor> actual = AttentionGradients(c, dtype, kGpu);
+      EXPECT_EQ(CudnnAttentionCalls() - calls, 2) << "case " << i << " " << dtype;
+      const std::vector<Tensor> again = AttentionGradients(c, dtype, kGpu);
+      for (size_t r = 0; r < exact.size(); ++r) {
+        const std::string what = Concat("case ", i, " ", dtype, " result ", r);
+        ExpectClose(actual[r], exact[r], 16 * Epsilon(dtype), what, 1);
+        ExpectSame(actual[r], CopyTo(again[r], Device::Cpu()), what + " again");
+      }
+    }
+  }
+}
+
+// What is chosen agrees with our own kernels, packed operands included, and repeats itself.
+TEST_F(GpuTest, MeasuredAttentionAgreesWithOurOwn) {
+  if (!cuda::Cudnn::Find().ok()) GTEST_SKIP() << cuda::DescribeCudnn();
+  if (cuda::Properties(0).name == "Emulated GPU") {
+    GTEST_SKIP() << "an emulated GPU takes too long for what is worth measuring";
+  }
+  const Tensor packed = Random({4, 1024, 36, 64}, 1, DType::kBFloat16);
+  const auto run = [&] {
+    const Tensor leaf = RequireGrad(CopyTo(packed, kGpu), DType::kBFloat16);
+    const std::vector<Tensor> p = Split(Transpose(leaf, 1, 2), {12, 12, 12}, 1);
+    const Tensor o = Attention(p[0], p[1], p[2], {.causal = true}).output;
+    Backward({o}, {CopyTo(Random(o.shape(), 2, DType::kBFloat16), kGpu)});
+    return std::vector<Tensor>{CopyTo(o, Device::Cpu()), CopyTo(Grad(leaf), Device::Cpu())};
+  };
+  std::vector<Tensor> own;
+  {
+    const AttentionKernelsScope scope(AttentionKernels::kOwn);
+    own = run();
+  }
+  const AttentionKernelsScope scope(AttentionKernels::kMeasured);
+  const std::vector<Tensor> chosen = run();
+  const std::vector<Tensor> again = run();
+  for (size_t r = 0; r < own.size(); ++r) {
+    ExpectClose(chosen[r], own[r], 16 * Epsilon(DType::kBFloat16), Concat("result ", r), 1);
+    ExpectSame(chosen[r], again[r], Concat("result ", r, " again"));
+  }
+}
+
 TEST_F(GpuTest, ProductsOfEveryLayout) {
   struct Case {
     Shape a, b;
@@ -392,8 +502,9 @@ TEST_F(GpuTest, AnOverflowSkipsTheStepAndLowersTheScale) {
   EXPECT_NE(leaf.ToVector<float>(), before);
 }
 
-// Losses of a few AdamW steps of a small GPT with dropout.
-std::vector<double> Losses(DType dtype, Device device) {
+// A few AdamW steps of a small GPT with dropout, of two micro-batches each; `after_step` is given
+// the loss. The allocator's peak is of the steps.
+void Train(DType dtype, Device device, const std::function<void(const Tensor&)>& after_step) {
   const nlohmann::json config = {{"model_type", "gpt2"}, {"vocab_size", 300}, {"n_positions", 96},
                                  {"n_embd", 128},        {"n_layer", 3},      {"n_head", 2},
                                  {"resid_pdrop", 0.1},   {"embd_pdrop", 0.1}, {"attn_pdrop", 0.1}};
@@ -410,16 +521,26 @@ std::vector<double> Losses(DType dtype, Device device) {
   }
   optim::AdamW optimizer(optim::SplitByDecay(parameters, {.weight_decay = 0.1}), {.lr = 1e-3});
   const Tensor ids = CopyTo(RandomIndices({4, 96}, 300, 1), device);
-  std::vector<double> losses;
+  Allocator::For(device).ResetPeak();
   for (uint64_t step = 1; step <= 5; ++step) {
-    const models::Bundle out = (*model)->Run({{"input_ids", ids}, {"labels", ids}},
-                                             {.context = {.seed = 9, .step = step}});
-    Backward(out.at("loss"));
+    Tensor loss;
+    for (uint64_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
+      const nn::ForwardContext context{.seed = 9, .step = step, .micro_batch = micro_batch};
+      const models::Bundle out =
+          (*model)->Run({{"input_ids", ids}, {"labels", ids}}, {.context = context});
+      loss = out.at("loss");
+      Backward(loss);
+    }
     const optim::ClipResult clipped = optim::ClipGradNorm(parameters, {.max_norm = 1.0});
     optimizer.Step({.clip_factor = clipped.factor});
     optimizer.ZeroGrad();
-    losses.push_back(out.at("loss").Item());
+    after_step(loss);
   }
+}
+
+std::vector<double> Losses(DType dtype, Device device) {
+  std::vector<double> losses;
+  Train(dtype, device, [&](const Tensor& loss) { losses.push_back(loss.Item()); });
   return losses;
 }
 
@@ -435,6 +556,55 @@ TEST_F(GpuTest, AModelTrainsLikeOnTheCpu) {
     EXPECT_NEAR(half[i], expected[i], 0.05) << "bfloat16 step " << i + 1;
   }
   EXPECT_EQ(Losses(DType::kBFloat16, kGpu), half);  // deterministic
+}
+
+TEST_F(GpuTest, AModelTrainsInTheBytesThatMetaCounts) {
+  const AttentionKernels kernels = CurrentAttentionKernels();
+  SetAttentionKernels(AttentionKernels::kOwn);  // cuDNN's own workspace is its secret
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const auto peak = [&](const Device& device) {
+      const int64_t before = Allocator::For(device).stats().current_bytes;
+      Train(dtype, device, [](const Tensor&) {});
+      return Allocator::For(device).stats().peak_bytes - before;
+    };
+    EXPECT_EQ(peak(kGpu), peak(Device::Meta(DeviceType::kCuda))) << dtype;
+  }
+  SetAttentionKernels(kernels);
+}
+
+// Calls of a kernel while `run` runs.
+int64_t CallsOf(const std::string& kernel, const std::function<void()>& run) {
+  StartProfiler();
+  run();
+  for (const ProfileTotal& total : StopProfiler().Totals("kernel")) {
+    if (total.name == kernel) return total.calls;
+  }
+  return 0;
+}
+
+TEST_F(GpuTest, ProductsTakeWhatFollowsIntoTheirEpilogues) {
+  // Sizes that cuBLASLt documents for half precision. What it declined would show as kernels of its
+  // own: "matmul", "unary" and "binary" of GELU, "sum" and "add_into" of the gradients.
+  const Tensor x = RequireGrad(CopyTo(Random({64, 128}, 1, DType::kBFloat16), kGpu));
+  const Tensor up = RequireGrad(CopyTo(Random({512, 128}, 2, DType::kBFloat16, 0.1), kGpu));
+  const Tensor down = RequireGrad(CopyTo(Random({128, 512}, 3, DType::kBFloat16, 0.1), kGpu));
+  const Tensor bias = RequireGrad(CopyTo(Random({512}, 4, DType::kBFloat16), kGpu));
+  const Tensor seed = CopyTo(Random({64, 128}, 5, DType::kBFloat16), kGpu);
+  const auto run = [&] {
+    const Gelued inner = LinearGelu(x, up, bias, LinearLayout::kOutIn);
+    Backward({LinearOfGelu(inner, down, Tensor(), LinearLayout::kOutIn)}, {seed});
+  };
+  run();  // so that there are gradients to add to
+  const std::vector<double> once = Grad(down).ToVector<double>();
+  for (const char* kernel : {"unary", "binary", "sum"})
+    EXPECT_EQ(CallsOf(kernel, run), 0) << kernel;
+  // down forward, and x's gradient; of additions, those to the gradients of x and of the bias.
+  EXPECT_EQ(CallsOf("matmul", run), 2);
+  EXPECT_EQ(CallsOf("matmul and epilogue", run), 4);
+  const std::vector<double> sum = Grad(down).ToVector<double>();
+  for (size_t i = 0; i < sum.size(); i += 97) {
+    EXPECT_NEAR(sum[i], 6 * once[i], 1e-4 * std::abs(sum[i]) + 1e-4) << i;
+  }
 }
 
 }  // namespace

@@ -300,6 +300,12 @@ absl::Status RunConfig::Validate() const {
   }
   TESSERA_RETURN_IF_ERROR(CheckOneOf("optimizer", optimizer, {"adamw", "adam", "sgd"}));
   TESSERA_RETURN_IF_ERROR(CheckOneOf("dtype", dtype, {"float32", "bfloat16", "float16"}));
+  if (!autocast.empty()) {
+    TESSERA_RETURN_IF_ERROR(CheckOneOf("autocast", autocast, {"bfloat16", "float16"}));
+    if (dtype != "float32") {
+      return InvalidArgument("autocast is for parameters of dtype float32, not ", dtype);
+    }
+  }
   if (!grad_dtype.empty() && grad_dtype != "float32" && grad_dtype != dtype) {
     return InvalidArgument("grad_dtype '", grad_dtype, "' must be float32 or the dtype, '", dtype,
                            "'");

@@ -64,6 +64,7 @@ struct RunConfig : DataConfig, ParallelConfig {
   bool checkpoint_activations = false;
   int64_t seed = 0;
   std::string dtype = "float32";
+  std::string autocast;    // half precision of a float32 model's products; empty: none
   std::string grad_dtype;  // empty: float32 where the dtype is a half, else the dtype
   std::string device = "cpu";
   int64_t threads = 0;  // 0: all cores the process may use
@@ -96,6 +97,8 @@ struct RunConfig : DataConfig, ParallelConfig {
   double max_scale = 4294967296;
 
   int64_t accumulation_steps() const;
+  // Whether gradients pass through float16, so that the loss is scaled.
+  bool scales_loss() const { return dtype == "float16" || autocast == "float16"; }
   optim::GradScalerOptions scaler_options() const;
   double final_lr() const { return min_lr < 0 ? 0.1 * lr : min_lr; }
 

@@ -84,6 +84,8 @@ const std::vector<RunConfigField>& RunConfigFields() {
        "recompute activations in the backward pass"},
       {"seed", &RunConfig::seed, "seed of initialisation, data order and dropout"},
       {"dtype", &RunConfig::dtype, "float32, bfloat16 or float16"},
+      {"autocast", &RunConfig::autocast,
+       "with dtype float32: bfloat16 or float16 for matrix products and attention"},
       {"grad_dtype", &RunConfig::grad_dtype,
        "what gradients are collected in (default: float32 beside a half-precision dtype)"},
       {"device", &RunConfig::device, "cpu or cuda:0"},

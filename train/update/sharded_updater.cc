@@ -29,7 +29,7 @@ ShardedUpdater::ShardedUpdater(const RunConfig& config, models::Model& model,
                                const dist::Mesh& mesh, const OptimizerMaker& make_optimizer)
     : mesh_(mesh),
       stage_(StageOf(model)),
-      early_(config.cpu_offload && config.max_grad_norm == 0 && config.dtype != "float16" &&
+      early_(config.cpu_offload && config.max_grad_norm == 0 && !config.scales_loss() &&
              config.pp == 1 && !config.find_unused_parameters) {
   model.VisitParameters([&](nn::Parameter& p) {
     if (p.placement.is_whole()) replicated_.insert(p.name);

@@ -1,0 +1,37 @@
+#include "core/cuda/cublaslt.h"
+#include "core/cuda/dynamic_library.h"
+
+namespace tessera::cuda {
+
+absl::StatusOr<CublasLt> LoadCublasLt() {
+  static_assert(CUBLAS_VER_MAJOR == 13);
+  TESSERA_ASSIGN_OR_RETURN(const DynamicLibrary library, DynamicLibrary::Open("libcublasLt.so.13"));
+  CublasLt lt{};
+  absl::Status status;
+  const auto bind = [&](const char* name, auto* function) {
+    const absl::StatusOr<void*> symbol = library.Symbol(name);
+    if (!symbol.ok()) {
+      status = symbol.status();
+      return;
+    }
+    *function = reinterpret_cast<std::remove_reference_t<decltype(*function)>>(*symbol);
+  };
+  bind("cublasLtCreate", &lt.Create);
+  bind("cublasLtGetVersion", &lt.GetVersion);
+  bind("cublasLtGetStatusString", &lt.GetStatusString);
+  bind("cublasLtMatmul", &lt.Matmul);
+  bind("cublasLtMatmulDescCreate", &lt.MatmulDescCreate);
+  bind("cublasLtMatmulDescDestroy", &lt.MatmulDescDestroy);
+  bind("cublasLtMatmulDescSetAttribute", &lt.MatmulDescSetAttribute);
+  bind("cublasLtMatrixLayoutCreate", &lt.MatrixLayoutCreate);
+  bind("cublasLtMatrixLayoutDestroy", &lt.MatrixLayoutDestroy);
+  bind("cublasLtMatrixLayoutSetAttribute", &lt.MatrixLayoutSetAttribute);
+  bind("cublasLtMatmulPreferenceCreate", &lt.MatmulPreferenceCreate);
+  bind("cublasLtMatmulPreferenceDestroy", &lt.MatmulPreferenceDestroy);
+  bind("cublasLtMatmulPreferenceSetAttribute", &lt.MatmulPreferenceSetAttribute);
+  bind("cublasLtMatmulAlgoGetHeuristic", &lt.MatmulAlgoGetHeuristic);
+  if (!status.ok()) return status;
+  return lt;
+}
+
+}  // namespace tessera::cuda

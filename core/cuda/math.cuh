@@ -1,0 +1,25 @@
+// Mathematical functions of float and double under one name. Included by .cu files only.
+#ifndef TESSERA_CORE_CUDA_MATH_CUH_
+#define TESSERA_CORE_CUDA_MATH_CUH_
+
+namespace tessera::cuda {
+
+__device__ __forceinline__ float ExpOf(float x) { return expf(x); }
+__device__ __forceinline__ double ExpOf(double x) { return exp(x); }
+__device__ __forceinline__ float LogOf(float x) { return logf(x); }
+__device__ __forceinline__ double LogOf(double x) { return log(x); }
+__device__ __forceinline__ float Log1pOf(float x) { return log1pf(x); }
+__device__ __forceinline__ double Log1pOf(double x) { return log1p(x); }
+__device__ __forceinline__ float RootOf(float x) { return sqrtf(x); }
+__device__ __forceinline__ double RootOf(double x) { return sqrt(x); }
+__device__ __forceinline__ float AbsOf(float x) { return fabsf(x); }
+__device__ __forceinline__ double AbsOf(double x) { return fabs(x); }
+__device__ __forceinline__ float TanhOf(float x) { return tanhf(x); }
+__device__ __forceinline__ double TanhOf(double x) { return tanh(x); }
+// The distribution function of the standard normal distribution.
+__device__ __forceinline__ float NormalCdf(float x) { return normcdff(x); }
+__device__ __forceinline__ double NormalCdf(double x) { return normcdf(x); }
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_CORE_CUDA_MATH_CUH_

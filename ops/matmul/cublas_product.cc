@@ -1,0 +1,337 @@
+#include "ops/matmul/cublas_product.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/cuda/cublaslt.h"
+#include "core/cuda/runtime.h"
+#include "core/cuda/stream.h"
+#include "core/file.h"
+#include "ops/matmul/algorithm_cache.h"
+#include "ops/matmul/product_workspace.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr char kName[] = "matmul";
+constexpr int kCandidates = 8;
+// What the epilogues require of the bias.
+constexpr uint32_t kBiasAlignment = 16;
+
+cudaDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return CUDA_R_16BF;
+    case DType::kFloat16:
+      return CUDA_R_16F;
+    case DType::kFloat64:
+      return CUDA_R_64F;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+// The bytes, up to 256, that p is aligned to.
+uint32_t AlignmentOf(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p) | 256;
+  return static_cast<uint32_t>(address & (~address + 1));
+}
+
+class Layout {
+ public:
+  Layout(DType dtype, const ColumnMajor& matrix, int64_t batch, int64_t batch_stride) {
+    const CublasLt& lt = CublasLt::Get();
+    CheckCublas(lt.MatrixLayoutCreate(&layout_, TypeOf(dtype), static_cast<uint64_t>(matrix.rows),
+                                      static_cast<uint64_t>(matrix.columns), matrix.leading),
+                kName);
+    if (batch == 1) return;
+    const auto count = static_cast<int32_t>(batch);
+    Set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count);
+    Set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, batch_stride);
+  }
+  ~Layout() { CublasLt::Get().MatrixLayoutDestroy(layout_); }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  cublasLtMatrixLayout_t get() const { return layout_; }
+
+ private:
+  template <typename V>
+  void Set(cublasLtMatrixLayoutAttribute_t attribute, V value) {
+    CheckCublas(CublasLt::Get().MatrixLayoutSetAttribute(layout_, attribute, &value, sizeof(value)),
+                kName);
+  }
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+class Description {
+ public:
+  explicit Description(const CublasProduct& p) {
+    const bool wide = p.dtype == DType::kFloat64;
+    CheckCublas(
+        CublasLt::Get().MatmulDescCreate(&desc_, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                         wide ? CUDA_R_64F : CUDA_R_32F),
+        kName);
+    Set(CUBLASLT_MATMUL_DESC_TRANSA, p.x.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
+    Set(CUBLASLT_MATMUL_DESC_TRANSB, p.y.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return;
+    Set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
+    if (p.bias != nullptr) {
+      Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+      Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(p.c_dtype));
+    }
+    if (p.aux != nullptr) {
+      Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+      Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
+    }
+  }
+  ~Description() { CublasLt::Get().MatmulDescDestroy(desc_); }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+  cublasLtMatmulDesc_t get() const { return desc_; }
+
+ private:
+  template <typename V>
+  void Set(cublasLtMatmulDescAttributes_t attribute, V value) {
+    CheckCublas(CublasLt::Get().MatmulDescSetAttribute(desc_, attribute, &value, sizeof(value)),
+                kName);
+  }
+  cublasLtMatmulDesc_t desc_ = nullptr;
+};
+
+class Preference {
+ public:
+  Preference(const void* x, const void* y, const void* d) {
+    CheckCublas(CublasLt::Get().MatmulPreferenceCreate(&preference_), kName);
+    Set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kLibraryWorkspace);
+    // Never parts that are added in half precision.
+    Set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AlignmentOf(x));
+    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AlignmentOf(y));
+    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AlignmentOf(d));
+    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AlignmentOf(d));
+  }
+  ~Preference() { CublasLt::Get().MatmulPreferenceDestroy(preference_); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+  cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
+  template <typename V>
+  void Set(cublasLtMatmulPreferenceAttributes_t attribute, V value) {
+    CheckCublas(
+        CublasLt::Get().MatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)),
+        kName);
+  }
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+// The choices of this process, and where they are kept between processes.
+class Choices {
+ public:
+  static Choices& Get() {
+    static auto* choices = new Choices;
+    return *choices;
+  }
+  bool measures() const { return measures_; }
+  AlgorithmCache& cache() { return cache_; }
+  void Save() {
+    if (file_.empty()) return;
+    const absl::Status status = WriteFileAtomically(file_, cache_.Format(Header()));
+    TESSERA_CHECK(status.ok(), kName, Message(status));
+  }
+
+ private:
+  Choices() {
+    const char* setting = std::getenv("TESSERA_MATMUL_TUNING");
+    const std::string value = setting != nullptr ? setting : "";
+    measures_ = value != "off";
+    if (value.empty() || value == "off" || value == "on") return;
+    file_ = value;
+    const absl::StatusOr<std::string> text = ReadFile(file_);
+    if (!text.ok()) return;  // the first run makes it
+    const absl::Status status = cache_.Parse(*text, Header());
+    TESSERA_CHECK(status.ok(), kName, file_, ": ", Message(status));
+  }
+  static std::string Header() {
+    return Concat("cuBLASLt ", CublasLt::Get().GetVersion(), ", ", Properties(ActiveDevice()).name);
+  }
+
+  bool measures_ = true;
+  std::string file_;
+  AlgorithmCache cache_;
+};
+
+// Algorithms of shapes that were asked for, nullopt where there is none, so that the library is
+// asked once.
+using Algorithm = std::optional<cublasLtMatmulAlgo_t>;
+class KnownAlgorithms {
+ public:
+  static KnownAlgorithms& Get() {
+    static auto* known = new KnownAlgorithms;
+    return *known;
+  }
+  std::optional<Algorithm> Find(const ProductShape& shape) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = known_.find(shape);
+    return found == known_.end() ? std::nullopt : std::optional<Algorithm>(found->second);
+  }
+  void Add(const ProductShape& shape, const Algorithm& algorithm) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    known_[shape] = algorithm;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<ProductShape, Algorithm> known_;
+};
+
+// Everything that one call of cuBLASLt needs.
+class Call {
+ public:
+  Call(const CublasProduct& p, void* workspace)
+      : product_(p),
+        workspace_(workspace),
+        description_(p),
+        x_(p.dtype, p.x, p.batch, p.b_batch),
+        y_(p.dtype, p.y, p.batch, p.a_batch),
+        d_(p.c_dtype, {p.n, p.m, p.n, false}, p.batch, p.m * p.n) {}
+
+  // What the library offers, its own choice first.
+  std::vector<cublasLtMatmulAlgo_t> Candidates() const {
+    const Preference preference(product_.b, product_.a, product_.c);
+    cublasLtMatmulHeuristicResult_t results[kCandidates];
+    int found = 0;
+    const cublasStatus_t status = CublasLt::Get().MatmulAlgoGetHeuristic(
+        CublasLt::HandleOfActiveDevice(), description_.get(), x_.get(), y_.get(), d_.get(),
+        d_.get(), preference.get(), kCandidates, results, &found);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    CheckCublas(status, kName);
+    std::vector<cublasLtMatmulAlgo_t> usable;
+    for (int i = 0; i < found; ++i) {
+      if (results[i].state == CUBLAS_STATUS_SUCCESS) usable.push_back(results[i].algo);
+    }
+    return usable;
+  }
+
+  cublasStatus_t Run(const cublasLtMatmulAlgo_t& algorithm) const {
+    const CublasProduct& p = product_;
+    const float one = 1.0f;
+    const float beta = p.accumulate ? 1.0f : 0.0f;
+    const double wide_one = 1.0;
+    const double wide_beta = beta;
+    const bool wide = p.dtype == DType::kFloat64;
+    return CublasLt::Get().Matmul(
+        CublasLt::HandleOfActiveDevice(), description_.get(),
+        wide ? static_cast<const void*>(&wide_one) : &one, p.b, x_.get(), p.a, y_.get(),
+        wide ? static_cast<const void*>(&wide_beta) : &beta, p.c, d_.get(), p.c, d_.get(),
+        &algorithm, workspace_, kLibraryWorkspace, CurrentStream());
+  }
+
+  // Milliseconds of one call, the least of three measurements; infinity where it fails.
+  double Measure(const cublasLtMatmulAlgo_t& algorithm) const {
+    constexpr int kRounds = 3;
+    constexpr int kCalls = 4;
+    const Event begin(/*timing=*/true);
+    const Event end(/*timing=*/true);
+    double best = std::numeric_limits<double>::infinity();
+    for (int round = 0; round <= kRounds; ++round) {  // the first one warms up
+      begin.Record(CurrentStream());
+      for (int i = 0; i < kCalls; ++i) {
+        const cublasStatus_t status = Run(algorithm);
+        if (status != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<double>::infinity();
+      }
+      end.Record(CurrentStream());
+      end.Synchronize();
+      if (round > 0) best = std::min<double>(best, end.MillisecondsSince(begin) / kCalls);
+    }
+    return best;
+  }
+
+ private:
+  const CublasProduct& product_;
+  void* const workspace_;
+  const Description description_;
+  const Layout x_;
+  const Layout y_;
+  const Layout d_;
+};
+
+bool IsCapturing() {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  CheckCuda(cudaStreamIsCapturing(CurrentStream(), &status), kName);
+  return status != cudaStreamCaptureStatusNone;
+}
+
+int Log2(uint32_t n) {
+  int bits = 0;
+  while ((n >>= 1) != 0) ++bits;
+  return bits;
+}
+
+// Whether it adds to c is not part of it: the library is not told before the product runs.
+ProductShape ShapeOf(const CublasProduct& p) {
+  ProductShape shape;
+  shape.m = p.m;
+  shape.n = p.n;
+  shape.k = p.k;
+  shape.batch = p.batch;
+  shape.a_stride = p.y.leading;
+  shape.b_stride = p.x.leading;
+  shape.a_batch_stride = p.a_batch;
+  shape.b_batch_stride = p.b_batch;
+  shape.dtype = static_cast<int32_t>(p.dtype);
+  shape.c_dtype = static_cast<int32_t>(p.c_dtype);
+  shape.transposed = (p.y.transpose ? 1 : 0) + (p.x.transpose ? 2 : 0);
+  shape.epilogue = static_cast<int32_t>(p.epilogue);
+  shape.alignment = Log2(std::min({AlignmentOf(p.a), AlignmentOf(p.b), AlignmentOf(p.c)}));
+  shape.device = ActiveDevice();
+  return shape;
+}
+
+// The algorithm of a product, asked for and measured the first time; nullopt where there is none.
+Algorithm AlgorithmFor(const CublasProduct& p, const Call& call) {
+  const ProductShape shape = ShapeOf(p);
+  if (const std::optional<Algorithm> known = KnownAlgorithms::Get().Find(shape)) return *known;
+  const std::vector<cublasLtMatmulAlgo_t> candidates = call.Candidates();
+  if (candidates.empty()) {
+    KnownAlgorithms::Get().Add(shape, std::nullopt);
+    return std::nullopt;
+  }
+  Choices& choices = Choices::Get();
+  const auto count = static_cast<int>(candidates.size());
+  const bool capturing = IsCapturing();
+  int choice = 0;
+  if (const std::optional<int> chosen = choices.cache().Find(shape)) {
+    choice = *chosen < count ? *chosen : 0;
+  } else if (choices.measures() && !capturing && !p.accumulate) {  // each run would add to c
+    choice = choices.cache().Choose(
+        shape, count, [&](int i) { return call.Measure(candidates[static_cast<size_t>(i)]); });
+    choices.Save();
+  }
+  const Algorithm algorithm = candidates[static_cast<size_t>(choice)];
+  // What a captured step took without measuring is asked for again later.
+  if (!capturing || !choices.measures()) KnownAlgorithms::Get().Add(shape, algorithm);
+  return algorithm;
+}
+
+}  // namespace
+
+bool RunCublasProduct(const CublasProduct& p, void* workspace) {
+  if (p.bias != nullptr && (AlignmentOf(p.bias) < kBiasAlignment || p.dtype == DType::kFloat64)) {
+    return false;
+  }
+  const Call call(p, workspace);
+  const Algorithm algorithm = AlgorithmFor(p, call);
+  if (!algorithm) return false;
+  CheckCublas(call.Run(*algorithm), kName);
+  return true;
+}
+
+}  // namespace tessera::cuda

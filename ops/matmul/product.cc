@@ -1,0 +1,163 @@
+#include "ops/matmul/product.h"
+
+#include "autograd/autograd.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/elementwise_kernel.h"
+#include "ops/matmul/matmul_kernel.h"
+#include "ops/reduction/sum.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+// Elements per step of the leading dim of what an epilogue of GELU keeps.
+constexpr int64_t kGeluAlignment = 8;
+
+Shape BatchShape(const Tensor& t) { return Shape(t.shape().begin(), t.shape().end() - 2); }
+
+Shape BatchStrides(const Tensor& t, const Shape& batch) {
+  Shape strides = batch;
+  const int lead = batch.ndim() - (t.ndim() - 2);
+  for (int d = 0; d < batch.ndim(); ++d) {
+    const bool repeats = d < lead || (t.size(d - lead) == 1 && batch[d] != 1);
+    strides[d] = repeats ? 0 : t.stride(d - lead);
+  }
+  return strides;
+}
+
+MatmulArgs ArgsOf(const Tensor& a, const Tensor& b, const Tensor& bias, const Shape& batch,
+                  const Tensor& c) {
+  MatmulArgs args{};
+  args.m = a.size(-2);
+  args.n = b.size(-1);
+  args.k = a.size(-1);
+  args.dtype = a.dtype();
+  args.c_dtype = c.dtype();
+  args.batch = batch;
+  args.a = a.raw_data();
+  args.a_row_stride = a.stride(-2);
+  args.a_col_stride = a.stride(-1);
+  args.b = b.raw_data();
+  args.b_row_stride = b.stride(-2);
+  args.b_col_stride = b.stride(-1);
+  args.c = c.raw_data();
+  args.bias = bias.defined() ? bias.raw_data() : nullptr;
+  args.a_batch_strides = BatchStrides(a, batch);
+  args.b_batch_strides = BatchStrides(b, batch);
+  return args;
+}
+
+// Whether `device` may have a kernel for a product with an epilogue, or one that adds; on meta by
+// the target alone.
+bool MayFuse(const Tensor& a, const Tensor& b) {
+  const Device& device = a.device();
+  return device.target == DeviceType::kCuda && fused_matmul_kernel.Supports(device) &&
+         a.size(0) > 0 && a.size(1) > 0 && b.size(1) > 0;
+}
+bool MayFuseGelu(const Tensor& a, const Tensor& b) {
+  return MayFuse(a, b) && a.dtype() != DType::kFloat64 && b.size(1) % kGeluAlignment == 0;
+}
+
+struct Fusion {
+  ProductEpilogue epilogue = ProductEpilogue::kNone;
+  bool accumulate = false;
+  Tensor aux = Tensor();
+  Tensor sums = Tensor();
+};
+
+// c = a b of two matrices as `fusion` says; false where there is no kernel for it after all.
+bool RunFused(const Tensor& a, const Tensor& b, const Tensor& bias, const Fusion& fusion,
+              const Tensor& c) {
+  bool done = true;
+  fused_matmul_kernel.Launch(a.device(),
+                             {ArgsOf(a, b, bias, Shape{}, c), fusion.epilogue, fusion.accumulate,
+                              fusion.aux.defined() ? fusion.aux.raw_data() : nullptr,
+                              fusion.sums.defined() ? fusion.sums.raw_data() : nullptr, &done});
+  return done;
+}
+
+Tensor EmptyProduct(const Tensor& a, const Tensor& b, DType dtype) {
+  return Empty({a.size(0), b.size(1)}, dtype, a.device());
+}
+
+}  // namespace
+
+Tensor Product(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dtype) {
+  const Shape batch = BroadcastShapes(BatchShape(a), BatchShape(b), "matmul");
+  Shape shape = batch;
+  shape.push_back(a.size(-2));
+  shape.push_back(b.size(-1));
+  Tensor c = Empty(shape, c_dtype, a.device());
+  if (c.numel() == 0) return c;
+  matmul_kernel.Launch(a.device(), ArgsOf(a, b, bias, batch, c));
+  return c;
+}
+
+Tensor Product(const Tensor& a, const Tensor& b) { return Product(a, b, Tensor(), a.dtype()); }
+
+Tensor Transposed(const Tensor& t) { return Transpose(t, -1, -2); }
+
+Tensor GeluOfProduct(const Tensor& a, const Tensor& b, const Tensor& bias, Tensor* input) {
+  if (MayFuseGelu(a, b)) {
+    const Tensor value = EmptyProduct(a, b, a.dtype());
+    Fusion fusion{.epilogue = ProductEpilogue::kGelu};
+    if (input != nullptr) fusion.aux = EmptyProduct(a, b, a.dtype());
+    if (RunFused(a, b, bias, fusion, value)) {
+      if (input != nullptr) *input = fusion.aux;
+      return value;
+    }
+  }
+  const NoGrad no_grad;
+  Tensor sum = Product(a, b, bias, a.dtype());
+  Tensor value = GeluTanh(sum);
+  if (input != nullptr) *input = std::move(sum);
+  return value;
+}
+
+Tensor ProductTimesGeluGrad(const Tensor& a, const Tensor& b, const Tensor& input) {
+  const Tensor x = input.ContiguousCopy();
+  if (MayFuseGelu(a, b)) {
+    const Tensor c = EmptyProduct(a, b, a.dtype());
+    if (RunFused(a, b, Tensor(), {.epilogue = ProductEpilogue::kGeluGrad, .aux = x}, c)) return c;
+  }
+  const Tensor c = Product(a, b);
+  if (c.numel() == 0) return c;
+  // Over the product: each element is read before it is written.
+  binary_kernel.Launch(c.device(), {BinaryOp::kGeluTanhGrad, c.dtype(), c.shape(), c.raw_data(),
+                                    c.strides(), x.raw_data(), x.strides(), c.raw_data()});
+  return c;
+}
+
+WeightGradient LinearWeightGradient(const Tensor& dy, const Tensor& x, LinearLayout layout,
+                                    DType dtype, const Tensor& sum, bool needs_bias) {
+  const bool out_in = layout == LinearLayout::kOutIn;
+  const Tensor a = out_in ? Transposed(dy) : Transposed(x);
+  const Tensor b = out_in ? x : dy;
+  const bool fuses = MayFuse(a, b);
+  const bool adds = fuses && sum.defined() && sum.is_contiguous() && sum.dtype() == dtype &&
+                    sum.device() == a.device();
+  WeightGradient gradient;
+  bool product_done = false;
+  const auto run = [&](Fusion fusion) {
+    fusion.accumulate = adds;
+    const Tensor c = adds ? sum : EmptyProduct(a, b, dtype);
+    product_done = RunFused(a, b, Tensor(), fusion, c);
+    if (!product_done) return;
+    if (adds) {
+      c.storage()->BumpVersion();
+    } else {
+      gradient.weight = c;
+    }
+  };
+  if (fuses && needs_bias && dy.dtype() != DType::kFloat64) {
+    const Tensor sums = Empty({dy.size(1)}, dtype, dy.device());
+    run({.epilogue = out_in ? ProductEpilogue::kSumsOfA : ProductEpilogue::kSumsOfB, .sums = sums});
+    if (product_done) gradient.bias = sums;
+  }
+  if (adds && !product_done) run({});
+  if (!product_done) gradient.weight = Product(a, b, Tensor(), dtype);
+  if (needs_bias && !gradient.bias.defined()) gradient.bias = SumTo(dy, {dy.size(1)});
+  return gradient;
+}
+
+}  // namespace tessera

@@ -1,0 +1,44 @@
+// Matrix products off the tape: what Matmul, Linear and their gradients are made of. Half precision
+// is summed in float32; strided operands are read where they are.
+//
+//   Tensor dx = Product(dy, w);
+//   WeightGradient d = LinearWeightGradient(dy, x, layout, DType::kFloat32, ctx.accumulator(1),
+//   true);
+//
+// Where a device has a kernel for a product together with what follows it (cuBLASLt's epilogues on
+// the GPU), that is used; elsewhere the steps are taken one by one.
+#ifndef TESSERA_OPS_MATMUL_PRODUCT_H_
+#define TESSERA_OPS_MATMUL_PRODUCT_H_
+
+#include "core/tensor.h"
+#include "ops/matmul/matmul.h"
+
+namespace tessera {
+
+// a [..., M, K] b [..., K, N] with an optional bias [N] (contiguous, of c_dtype), in `c_dtype`:
+// that of a and b, or float32 for half precision. Leading dims broadcast.
+Tensor Product(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dtype);
+Tensor Product(const Tensor& a, const Tensor& b);
+
+// The last two dims exchanged.
+Tensor Transposed(const Tensor& t);
+
+// GeluTanh(a b + bias) of two matrices; `*input` becomes a b + bias where it is not nullptr.
+Tensor GeluOfProduct(const Tensor& a, const Tensor& b, const Tensor& bias, Tensor* input);
+
+// (a b) gelu_tanh'(input), elementwise; a and b are matrices, input [M, N].
+Tensor ProductTimesGeluGrad(const Tensor& a, const Tensor& b, const Tensor& input);
+
+// Of y = x w + bias with matrices x [rows, in] and dy [rows, out].
+struct WeightGradient {
+  Tensor weight;  // in `dtype` and the layout of the weight; undefined: added to `sum`
+  Tensor bias;    // undefined unless asked for
+};
+// `sum`: what the weight has already (GradContext::accumulator), or undefined. The CPU leaves
+// adding to the tape, so that the bits of a sum do not depend on who adds.
+WeightGradient LinearWeightGradient(const Tensor& dy, const Tensor& x, LinearLayout layout,
+                                    DType dtype, const Tensor& sum, bool needs_bias);
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_MATMUL_PRODUCT_H_

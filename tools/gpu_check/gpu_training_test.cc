@@ -1,0 +1,212 @@
+// Training runs on cuda:0 with the real trainer: captured steps, mixed precision, resumption.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "core/device.h"
+#include "train/run_setup.h"
+#include "train/trainer.h"
+
+namespace tessera::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Weights = std::map<std::string, std::vector<float>>;
+
+struct Outcome {
+  std::vector<double> losses;  // of every step
+  std::vector<double> val_losses;
+  Weights weights;
+  std::string output;
+};
+
+struct StopAt : TrainerCallback {
+  explicit StopAt(int64_t step) : step(step) {}
+  void OnStep(TrainState& state) override { state.should_stop = state.step == step; }
+  int64_t step;
+};
+
+struct LossesOf : TrainerCallback {
+  explicit LossesOf(Outcome* outcome) : outcome(outcome) {}
+  void OnStep(TrainState& state) override { outcome->losses.push_back(state.loss); }
+  void OnEvaluate(TrainState& state) override { outcome->val_losses.push_back(*state.val_loss); }
+  Outcome* outcome;
+};
+
+class GpuTrainingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const absl::Status status = CheckDeviceAvailable(Device::Cuda(0));
+    if (!status.ok()) GTEST_SKIP() << Message(status);
+    root_ = testing::TempDir() + "/gpu_training_" +
+            testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    std::ofstream out(root_ + "/text.txt");
+    for (int i = 0; i < 600; ++i) {
+      out << "line " << i % 17 << " of the song, sung " << i % 5 << " times\n";
+    }
+  }
+
+  RunConfig Config(const std::string& out) const {
+    RunConfig config;
+    config.model = "gpt-tiny";
+    config.data = root_ + "/text.txt";
+    config.out = root_ + "/" + out;
+    config.device = "cuda:0";
+    config.seq_len = 24;
+    config.batch_size = 4;
+    config.max_steps = 6;
+    config.lr = 1e-3;
+    config.dropout = 0.1;
+    config.eval_batches = 2;
+    return config;
+  }
+
+  static Outcome Run(const RunConfig& config, int64_t stop_after = 0, bool resume = false) {
+    Outcome outcome;
+    auto setup = PrepareRun(config);
+    EXPECT_TRUE(setup.ok()) << Message(setup.status());
+    if (!setup.ok()) return outcome;
+    Trainer trainer(setup->config, *setup->model, setup->data);
+    LossesOf losses(&outcome);
+    StopAt stop(stop_after);
+    trainer.AddCallback(&losses);
+    trainer.AddCallback(&stop);
+    std::FILE* file = std::tmpfile();
+    const auto result = trainer.Train({.resume = resume, .output = file});
+    EXPECT_TRUE(result.ok()) << Message(result.status());
+    outcome.output.resize(static_cast<size_t>(std::ftell(file)));
+    std::rewind(file);
+    EXPECT_EQ(std::fread(outcome.output.data(), 1, outcome.output.size(), file),
+              outcome.output.size());
+    std::fclose(file);
+    for (const auto& [name, tensor] : setup->model->StateDict()) {
+      outcome.weights[name] = CopyTo(tensor, Device::Cpu()).ToVector<float>();
+    }
+    return outcome;
+  }
+
+  static void ExpectEqual(const Outcome& actual, const Outcome& expected) {
+    EXPECT_EQ(actual.losses, expected.losses);
+    EXPECT_EQ(actual.val_losses, expected.val_losses);
+    EXPECT_TRUE(actual.weights == expected.weights);
+  }
+
+  std::string root_;
+};
+
+// Dropout, accumulation, clipping, a schedule of the learning rate, evaluations in between (which
+// give the graph's memory back), mixed precision, recomputation: the same bits.
+TEST_F(GpuTrainingTest, CapturedStepsAreTheStepsThatAreRun) {
+  const std::vector<std::pair<std::string, std::function<void(RunConfig&)>>> cases = {
+      {"float32", [](RunConfig&) {}},
+      {"accumulation",
+       [](RunConfig& c) {
+         c.gradient_accumulation_steps = 2;
+         c.max_grad_norm = 0.1;
+       }},
+      {"bfloat16", [](RunConfig& c) { c.dtype = "bfloat16"; }},
+      {"float16", [](RunConfig& c) { c.dtype = "float16"; }},
+      {"autocast", [](RunConfig& c) { c.autocast = "bfloat16"; }},
+      {"recomputed",
+       [](RunConfig& c) {
+         c.checkpoint_activations = true;
+         c.max_steps = 9;
+         c.eval_interval = 4;
+       }},
+  };
+  for (const auto& [name, change] : cases) {
+    RunConfig config = Config(name);
+    change(config);
+    const Outcome captured = Run(config);
+    EXPECT_NE(captured.output.find("steps are captured as a CUDA graph"), std::string::npos)
+        << name << ": " << captured.output;
+    config.out += "_plain";
+    config.cuda_graph = false;
+    const Outcome plain = Run(config);
+    EXPECT_EQ(plain.output.find("CUDA graph"), std::string::npos);
+    ExpectEqual(captured, plain);
+    EXPECT_EQ(captured.losses.size(), static_cast<size_t>(config.max_steps)) << name;
+  }
+}
+
+TEST_F(GpuTrainingTest, WhatCannotBeCapturedIsSaidInOneLineAndRunAsItIs) {
+  RunConfig config = Config("noise");
+  config.neftune_noise_alpha = 5;  // made on the host
+  const Outcome captured = Run(config);
+  EXPECT_NE(captured.output.find("steps are not captured as a CUDA graph: copy: between the host"),
+            std::string::npos)
+      << captured.output;
+  config.out += "_plain";
+  config.cuda_graph = false;
+  ExpectEqual(captured, Run(config));
+}
+
+TEST_F(GpuTrainingTest, ResumesToTheSameBits) {
+  RunConfig config = Config("whole");
+  const Outcome whole = Run(config);
+  config.out = root_ + "/halves";
+  const Outcome first = Run(config, /*stop_after=*/4);
+  Outcome second = Run(config, 0, /*resume=*/true);
+  second.losses.insert(second.losses.begin(), first.losses.begin(), first.losses.end());
+  EXPECT_EQ(second.losses, whole.losses);
+  EXPECT_TRUE(second.weights == whole.weights);
+}
+
+// The CPU's run, as far as other orders of sums allow.
+TEST_F(GpuTrainingTest, LossesAreThoseOfTheCpu) {
+  RunConfig config = Config("gpu");
+  const Outcome gpu = Run(config);
+  config.device = "cpu";
+  config.out = root_ + "/cpu";
+  const Outcome cpu = Run(config);
+  ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
+  for (size_t i = 0; i < cpu.losses.size(); ++i) {
+    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 2e-5 * cpu.losses[i]) << i;
+  }
+}
+
+// A scale far beyond float16: steps are left out until it has fallen, and training goes on.
+TEST_F(GpuTrainingTest, TheScaleFallsAfterOverflowsAndTrainingGoesOn) {
+  RunConfig config = Config("overflow");
+  config.dtype = "float16";
+  config.initial_scale = 4294967296.0;
+  config.hysteresis = 1;
+  config.backoff_factor = 0.001;
+  config.max_steps = 14;
+  config.dropout = 0;
+  const Outcome outcome = Run(config);
+  ASSERT_EQ(outcome.losses.size(), 14u);
+  for (const double loss : outcome.losses) EXPECT_TRUE(std::isfinite(loss));
+  EXPECT_LT(outcome.losses.back(), outcome.losses.front() - 0.2);
+}
+
+// Half precision learns what float32 learns.
+TEST_F(GpuTrainingTest, HalfPrecisionLosesNothingThatMatters) {
+  RunConfig config = Config("float32");
+  config.max_steps = 16;
+  config.warmup_steps = 6;
+  config.initial_scale = 1024;
+  const auto last = [](const Outcome& o) {
+    return std::accumulate(o.losses.end() - 4, o.losses.end(), 0.0) / 4;
+  };
+  const double reference = last(Run(config));
+  for (const char* how : {"bfloat16", "float16", "autocast"}) {
+    config.out = root_ + "/" + how;
+    config.dtype = std::string(how) == "autocast" ? "float32" : how;
+    config.autocast = std::string(how) == "autocast" ? "bfloat16" : "";
+    const Outcome half = Run(config);
+    EXPECT_LT(last(half), 0.7 * half.losses[0]) << how;
+    EXPECT_NEAR(last(half), reference, 0.005 * reference) << how;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::train
