@@ -15,10 +15,11 @@
 //   in the wider       Cat, LayerNormResidual, and elementwise functions as always
 //   all others         in the dtype of what they are given
 //
-// A gradient has the dtype of what it belongs to: those of float32 weights are computed in float32
-// from half-precision operands. Weights are cast anew by each use and no copy outlives it, so that
-// off-loading and ZeRO-3 keep their memory. float64 is left alone. Backward passes are no part of
-// the scope that they are called in; what recomputation runs again, it runs as the first time.
+// A gradient has the dtype of what it belongs to: those of float32 weight matrices are summed in
+// float32 from half-precision operands, and stay so. Weights are cast anew by each use and no copy
+// outlives it, so that off-loading and ZeRO-3 keep their memory. float64 is left alone. Backward
+// passes are no part of the scope that they are called in; what recomputation runs again, it runs
+// as the first time.
 #ifndef TESSERA_AUTOGRAD_AUTOCAST_H_
 #define TESSERA_AUTOGRAD_AUTOCAST_H_
 

@@ -14,7 +14,7 @@
 // Workspace. What a kernel needs beside its operands is a function of the arguments' shapes,
 // strides and dtypes, registered per device type where it is compiled into every program:
 //
-//   TESSERA_REGISTER_WORKSPACE(sum_forward, DeviceType::kCuda, SumWorkspace);
+//   TESSERA_REGISTER_WORKSPACE(sum_kernel, DeviceType::kCuda, SumWorkspace);
 //
 // The kernel takes that many bytes in one piece; a launch on the `meta` device of that target does
 // nothing but count them, so that the peak of a dry run is the real one.

@@ -27,7 +27,7 @@ namespace tessera {
 class NoiseKeyTable : public NoiseKeySource {
  public:
   // At most `capacity` keys of different (seed, path, micro-batch): 16 bytes each on `device`.
-  explicit NoiseKeyTable(const Device& device, int64_t capacity = 4096);
+  explicit NoiseKeyTable(const Device& device, int64_t capacity = 65536);
 
   // While it lives, NoiseKey on this thread gives keys of the table.
   class Scope {

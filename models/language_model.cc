@@ -34,13 +34,13 @@ int64_t ChunkTokens(const nn::VocabParallelHead& head, const Tensor& h_BTC,
   const bool whole = group == nullptr || group->size() == 1;
   if (options.keep_logits || !whole || options.loss_reduction == LossReduction::kNone) return 0;
   if (options.loss_chunk_tokens >= 0) return options.loss_chunk_tokens;
+  const bool casts = h_BTC.dtype() == DType::kFloat32;
+  const DType dtype = casts ? AutocastDType() : h_BTC.dtype();  // of the logits
   // Gradients of float16 need the loss's scale from the first.
-  const bool half = h_BTC.dtype() == DType::kFloat16 || AutocastDType() == DType::kFloat16;
-  if (h_BTC.device().target != DeviceType::kCuda || half) return 0;
+  if (h_BTC.device().target != DeviceType::kCuda || dtype == DType::kFloat16) return 0;
   constexpr int64_t kBytes = int64_t{1} << 30;
   constexpr int64_t kUnit = 1024;
-  const int64_t row =
-      head.LossOptions({}).local_vocab * static_cast<int64_t>(DTypeSize(h_BTC.dtype()));
+  const int64_t row = head.LossOptions({}).local_vocab * static_cast<int64_t>(DTypeSize(dtype));
   return std::max(kUnit, kBytes / row / kUnit * kUnit);
 }
 

@@ -67,10 +67,10 @@ struct RunOptions {
   LossReduction loss_reduction = LossReduction::kMean;
   // False where only the loss is wanted: the logits' memory is then reused for their gradient.
   bool keep_logits = true;
-  // Of a language model whose logits are not kept: the loss takes so many tokens at a time and
-  // never has all logits (ops/cross_entropy/linear_cross_entropy.h). 0: all at once; -1: as the
-  // device is served best, which is all at once on the CPU and about 1 GiB of logits at a time on a
-  // GPU.
+  // Of GPT's and GLM's mean or summed loss, where logits are not kept and the vocabulary is not
+  // split: so many tokens at a time, so that all logits are never there
+  // (ops/cross_entropy/linear_cross_entropy.h). 0: all at once; -1: as serves the device best,
+  // which is all at once on the CPU and about 1 GiB of logits at a time on a GPU.
   int64_t loss_chunk_tokens = -1;
   // Decoding: the inputs continue what the cache holds. See nn/key_value_cache.h.
   nn::KeyValueCache* cache = nullptr;

@@ -214,6 +214,11 @@ int Module::AddHooks(ModuleHooks hooks) {
 
 void Module::RemoveHooks(int id) { hooks_.erase(id); }
 
+bool Module::has_hooks() const {
+  return !hooks_.empty() ||
+         std::any_of(children_.begin(), children_.end(), [](Module* m) { return m->has_hooks(); });
+}
+
 void Module::Fire(std::function<void(Module&)> ModuleHooks::*hook) {
   for (auto& [id, hooks] : hooks_) {
     if (hooks.*hook) (hooks.*hook)(*this);

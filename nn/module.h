@@ -159,6 +159,8 @@ class Module {
   // Returns an id for RemoveHooks.
   int AddHooks(ModuleHooks hooks);
   void RemoveHooks(int id);
+  // Of this module or one below.
+  bool has_hooks() const;
 
  protected:
   // An empty name gives a child whose parameters are called as this module's own.

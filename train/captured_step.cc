@@ -9,6 +9,8 @@ namespace {
 
 // Steps that run as they are before one is recorded.
 constexpr int64_t kStepsBefore = 2;
+// Attempts to record that may fail for want of memory.
+constexpr int64_t kFailures = 3;
 
 std::string ShapesOf(const StepInputs& inputs) {
   std::ostringstream text;
@@ -20,6 +22,14 @@ std::string ShapesOf(const StepInputs& inputs) {
 }
 
 }  // namespace
+
+models::Bundle OnDevice(const models::Bundle& batch, const Device& device) {
+  models::Bundle there;
+  for (const auto& [name, tensor] : batch.entries()) {
+    there.set(name, tensor.device() == device ? tensor : CopyTo(tensor, device));
+  }
+  return there;
+}
 
 struct CapturedStep::Recorded {
   explicit Recorded(const Device& device) : keys(device) {}
@@ -40,6 +50,7 @@ StepOutputs CapturedStep::Run(const StepInputs& inputs, uint64_t step, const Wor
   alike_ = shapes == last_shapes_ ? alike_ + 1 : 1;
   last_shapes_ = shapes;
   const bool known = recorded_ != nullptr && recorded_->shapes == shapes;
+  if (!known) recorded_ = nullptr;  // its memory is wanted
   if (!known && (alike_ <= kStepsBefore || !Record(inputs, work, undo))) return work(inputs);
   if (known) {
     for (size_t m = 0; m < inputs.batches.size(); ++m) {
@@ -61,18 +72,25 @@ void CapturedStep::Drop() {
 }
 
 bool CapturedStep::Record(const StepInputs& inputs, const Work& work, const Undo& undo) {
-  recorded_ = nullptr;  // the memory of another one
   auto recorded = std::make_unique<Recorded>(device_);
   recorded->shapes = last_shapes_;
-  recorded->inputs = inputs;
+  for (const models::Bundle& batch : inputs.batches) {
+    recorded->inputs.batches.push_back(OnDevice(batch, device_));
+  }
+  recorded->inputs.share = inputs.share;
   try {
     recorded->graph = RecordGraph(device_, [&] {
       const NoiseKeyTable::Scope noise(&recorded->keys);
       recorded->outputs = work(recorded->inputs);
     });
   } catch (const Error& error) {
-    given_up_ = true;
     undo();
+    const bool memory = dynamic_cast<const OutOfMemoryError*>(&error) != nullptr;
+    if (memory && ++failures_ < kFailures) {  // what holds it may let go
+      alike_ = 0;
+      return false;
+    }
+    given_up_ = true;
     log_->Info(Concat("steps are not captured as a CUDA graph: ", error.what()));
     return false;
   }

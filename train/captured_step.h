@@ -7,7 +7,9 @@
 //
 // The first steps run as they are, which makes whatever is made at first use. A step whose batches
 // have the shapes of the one before is recorded, and replayed from then on for batches of these
-// shapes; others run as they are. Where the device refuses (a model that reads from the device,
+// shapes; others run as they are, and give its memory back. What a model does must not depend on
+// anything else that changes from step to step: whoever changes it (hooks, frozen parameters) drops
+// the recorded step. Where the device refuses (a model that reads from the device,
 // noise made on the host) this is said in one line, and steps run as they are from then on. The
 // results are the same, bit for bit.
 #ifndef TESSERA_TRAIN_CAPTURED_STEP_H_
@@ -26,12 +28,14 @@
 
 namespace tessera::train {
 
-// What a step is given, beside the parameters and the learning rate: micro-batches on the device,
-// and one over the number of targets (0-d float64, there too).
+// What a step is given, beside the parameters and the learning rate: its micro-batches, wherever
+// they are, and one over the number of targets (0-d float64, on the device).
 struct StepInputs {
   std::vector<models::Bundle> batches;
   Tensor share;
 };
+// The batch on the device: itself where it is there.
+models::Bundle OnDevice(const models::Bundle& batch, const Device& device);
 // What the host reads afterwards: the loss of every micro-batch, and the norm of the gradients.
 struct StepOutputs {
   std::vector<Tensor> losses;
@@ -62,7 +66,8 @@ class CapturedStep {
   const RunLog* const log_;
   bool given_up_ = false;
   bool told_ = false;
-  int64_t alike_ = 0;  // steps in a row with the shapes of `last_`
+  int64_t failures_ = 0;  // for want of memory
+  int64_t alike_ = 0;     // steps in a row with the shapes of `last_`
   std::string last_shapes_;
   std::unique_ptr<Recorded> recorded_;
 };

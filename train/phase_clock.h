@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/device.h"
+#include "core/error.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {
@@ -27,7 +28,11 @@ class PhaseClock {
     Scope(PhaseClock* clock, Phase phase, const Device* device = nullptr)
         : clock_(clock), phase_(phase), device_(device) {}
     ~Scope() {
-      if (device_ != nullptr) SynchronizeDevice(*device_);
+      try {
+        if (device_ != nullptr) SynchronizeDevice(*device_);
+      } catch (const Error&) {
+        // The next use of the device says so.
+      }
       clock_->seconds_[static_cast<size_t>(phase_)] +=
           std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -335,7 +336,15 @@ absl::StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& 
   return dist::Mesh(world, {.tp = static_cast<int>(config.tp), .pp = static_cast<int>(config.pp)});
 }
 
+// Which of the GPU libraries' kernels compute is measured, unless the environment says otherwise:
+// `deterministic` asks for what every process chooses alike (docs/cuda.md).
+void ChooseKernelsAlike() {
+  setenv("TESSERA_MATMUL_TUNING", "off", /*overwrite=*/0);
+  setenv("TESSERA_ATTENTION", "own", /*overwrite=*/0);
+}
+
 absl::StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh) {
+  if (config.deterministic) ChooseKernelsAlike();
   Plan plan;
   plan.setup.config = config;
   plan.cache = JoinPath(config.out, "data");

@@ -121,10 +121,8 @@ absl::Status Trainer::Log(const nlohmann::ordered_json& row) { return metrics_->
 
 models::Bundle Trainer::ToBundle(const data::Batch& batch) const {
   models::Bundle bundle;
-  for (const auto& [name, tensor] : batch.tensors) {
-    bundle.set(name, CopyTo(tensor, model_.build().device));
-  }
-  return bundle;
+  for (const auto& [name, tensor] : batch.tensors) bundle.set(name, tensor);
+  return OnDevice(bundle, model_.build().device);
 }
 
 // --- The loop ------------------------------------------------------------------------------------
@@ -154,11 +152,16 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
     }
     profiler.Finish();
   }
+  captured_ = nullptr;
   if (saved_step_ != state_.step) TESSERA_RETURN_IF_ERROR(Save());
   TESSERA_RETURN_IF_ERROR(FinishSave());
   progress_.reset();
   signals_ = nullptr;
   return TrainResult{state_, StopReason(stop)};
+}
+
+void Trainer::DropCapturedStep() {
+  if (captured_ != nullptr) captured_->Drop();
 }
 
 bool Trainer::StepsAreStatic() const { return typeid(*this) == typeid(Trainer); }
@@ -171,8 +174,12 @@ void Trainer::CaptureSteps() {
   if (config_.zero > 0 || config_.cpu_offload) reason = "parameters or states elsewhere";
   if (pipeline_ != nullptr) reason = "a pipeline";
   if (activations_ != nullptr) reason = "off-loaded activations";
+  if (config_.deterministic && config_.accumulation_steps() > 1) {
+    reason = "deterministic sums of micro-batches";
+  }
   if (!config_.profile.empty()) reason = "a profile is asked for";
   if (config_.wall_clock_breakdown) reason = "wall_clock_breakdown is asked for";
+  if (model_.has_hooks()) reason = "a module has hooks";
   if (!StepsAreStatic()) reason = "the trainer's steps may differ";
   if (reason != nullptr) {
     log_.Info(Concat("steps are not captured as a CUDA graph: ", reason));
@@ -246,7 +253,7 @@ Tensor Trainer::RunMicroBatch(const models::Bundle& batch, int64_t micro_batch,
     const PhaseClock::Scope clock = TimePhase(Phase::kForward);
     const SavedTensorScope kept(activations_.get());
     const AutocastScope autocast(product_dtype());
-    loss = ForwardStep(batch, OptionsFor(micro_batch)).at("loss");
+    loss = ForwardStep(OnDevice(batch, model_.build().device), OptionsFor(micro_batch)).at("loss");
   }
   const PhaseClock::Scope clock = TimePhase(Phase::kBackward);
   Backward(ShareOf(loss, share));
@@ -258,8 +265,12 @@ std::vector<double> Trainer::RunPipeline(const StepInputs& inputs) {
   const PhaseClock::Scope clock = TimePhase(Phase::kPipeline);
   const SavedTensorScope kept(activations_.get());
   const AutocastScope autocast(product_dtype());
+  std::vector<models::Bundle> bundles;
+  for (const models::Bundle& batch : inputs.batches) {
+    bundles.push_back(OnDevice(batch, model_.build().device));
+  }
   const dist::StepResult result = pipeline_->Run(
-      inputs.batches,
+      bundles,
       {.run_options = [&](int m) { return OptionsFor(m); },
        .scale_loss = [&](const Tensor& loss, int) { return ShareOf(loss, inputs.share); },
        .before_gradients = [&](int chunk, int m) { updater_->BeginMicroBatch(chunk, m); }});
@@ -302,7 +313,10 @@ std::vector<double> Trainer::RunMicroBatches(const StepInputs& inputs) {
 void Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
   StepInputs inputs;
-  for (const data::Batch& batch : step.batches) inputs.batches.push_back(ToBundle(batch));
+  for (const data::Batch& batch : step.batches) {
+    models::Bundle& bundle = inputs.batches.emplace_back();
+    for (const auto& [name, tensor] : batch.tensors) bundle.set(name, tensor);
+  }
   inputs.share = Full({}, 1.0 / targets, DType::kFloat64, model_.build().device);
   state_.lr = schedule_->At(state_.step + 1);
   updater_->optimizer().set_learning_rate(state_.lr);
@@ -377,6 +391,7 @@ absl::Status Trainer::LogRow() {
 
 absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
                                                    int64_t max_batches) {
+  DropCapturedStep();  // its memory is wanted
   const NoGrad no_grad;
   const AutocastScope autocast(product_dtype());
   const bool was_training = model_.training();
@@ -449,7 +464,7 @@ double Trainer::WeightOf(const data::Batch& batch) const {
 }
 
 absl::Status Trainer::EvaluateAndLog() {
-  if (captured_ != nullptr) captured_->Drop();  // its memory is wanted
+  const AutocastScope autocast(product_dtype());
   TESSERA_ASSIGN_OR_RETURN(const EvaluationResult found,
                            Evaluate(*val_data_, config_.eval_batches));
   state_.val_loss = found.loss;

@@ -68,6 +68,8 @@ struct TrainState {
   bool should_stop = false;  // a callback may set it
 };
 
+// One that changes the model (its parameters that train, its hooks) calls
+// Trainer::DropCapturedStep.
 class TrainerCallback {
  public:
   virtual ~TrainerCallback() = default;
@@ -121,6 +123,10 @@ class Trainer {
   // The trained model as a Hugging Face folder, from the parts of all ranks; `tokenizer` may be
   // null. After Train.
   absl::Status SaveModel(const std::string& folder, const data::Tokenizer* tokenizer);
+
+  // Gives back the memory of a step that was captured as a CUDA graph, if one was; later steps are
+  // captured anew, as the model is then.
+  void DropCapturedStep();
 
   const TrainState& state() const { return state_; }
   models::Model& model() { return model_; }

@@ -79,7 +79,10 @@ std::vector<std::string> LibrarySearch::Folders() const {
   for (const std::string& folder : Parts(environment("PATH"))) {
     std::error_code error;
     if (fs::exists(fs::path(folder) / "python3", error)) {
-      AddPythonPackages(fs::path(folder).parent_path(), &wanted);
+      const fs::path prefix = fs::path(folder).parent_path();
+      AddPythonPackages(prefix, &wanted);
+      // Where Debian's pip installs.
+      if (prefix == "/usr") AddPythonPackages("/usr/local", &wanted);
     }
   }
   std::vector<std::string> folders;

@@ -36,7 +36,11 @@ class Graph final : public DeviceGraph {
       cudaStreamSynchronize(ComputeStream(device_));
       cudaGraphExecDestroy(executable_);
     }
-    pool_.RetirePool(pool_id_);
+    try {
+      pool_.RetirePool(pool_id_);
+    } catch (const Error&) {
+      // The device failed, which whoever runs into it says; a destructor cannot.
+    }
   }
 
   void Record(const std::function<void()>& work) {

@@ -54,8 +54,9 @@ struct LaunchShape {
   size_t shared_bytes = 0;  // of DynamicShared() (shared.cuh)
 };
 
-// What a block may use of shared memory without asking for more.
-inline constexpr size_t kSharedBytesUnasked = 48 << 10;
+// What a block may use of dynamic shared memory without asking for more: CUDA's limit of 48 KiB
+// less what kernels declare beside it.
+inline constexpr size_t kSharedBytesUnasked = 32 << 10;
 
 // Throws Error(operation, ...) where CUDA refuses the launch, or reports what an earlier one did.
 template <typename... Params, typename... Args>

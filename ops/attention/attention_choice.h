@@ -33,6 +33,20 @@ AttentionKernels CurrentAttentionKernels();
 void SetAttentionKernels(AttentionKernels kernels);
 absl::StatusOr<AttentionKernels> ParseAttentionKernels(std::string_view text);
 
+// Those kernels for a scope, and the ones of before afterwards.
+class AttentionKernelsScope {
+ public:
+  explicit AttentionKernelsScope(AttentionKernels kernels) : before_(CurrentAttentionKernels()) {
+    SetAttentionKernels(kernels);
+  }
+  ~AttentionKernelsScope() { SetAttentionKernels(before_); }
+  AttentionKernelsScope(const AttentionKernelsScope&) = delete;
+  AttentionKernelsScope& operator=(const AttentionKernelsScope&) = delete;
+
+ private:
+  const AttentionKernels before_;
+};
+
 // How many forward and backward passes cuDNN has computed in this process.
 int64_t CudnnAttentionCalls();
 void CountCudnnAttentionCall();

@@ -64,24 +64,15 @@ Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, i
             dtype = GradDTypeFor(x)](GradContext& ctx) {
              const Tensor at = ids.Unpack();
              const Tensor grad = ctx.grad().ContiguousCopy();
-             // On GPUs a table that has a gradient gets this one added to it. On the CPU the bits
-             // of a sum do not depend on who adds. Half precision is summed in float32 and rounded
-             // once.
-             const Tensor sum = ctx.accumulator(0);
-             const bool adds = grad.device().target == DeviceType::kCuda && sum.defined() &&
-                               sum.is_contiguous() && sum.dtype() == dtype &&
-                               dtype == AccumulateDType(dtype);
-             const Tensor dx = adds ? sum : Zeros(from, AccumulateDType(dtype), grad.device());
+             // Summed in float32 and rounded once. A sum of its own, even where the table has a
+             // gradient already, so that the bits do not depend on who adds.
+             const Tensor dx = Zeros(from, AccumulateDType(dtype), grad.device());
              if (grad.numel() > 0) {
                put_kernel.Launch(grad.device(), {dx.dtype(), grad.dtype(), args.outer, args.size,
                                                  args.inner, args.count, args.begin, dx.raw_data(),
                                                  Ids(at), grad.raw_data(), skip});
              }
-             if (adds) {
-               dx.storage()->BumpVersion();
-             } else {
-               ctx.set(0, dx.dtype() == dtype ? dx : CastCopy(dx, dtype));
-             }
+             ctx.set(0, dx.dtype() == dtype ? dx : CastCopy(dx, dtype));
            });
   }
   return y;

@@ -162,7 +162,7 @@ TEST(IndexTest, MetaCudaCountsTheWorkspace) {
       static_cast<int64_t>(allocator.RoundedSize(16 * 1000 + 8 * 1000 + (1 << 10) + (32 << 10)));
   const auto gradient = static_cast<int64_t>(allocator.RoundedSize(500 * 64 * 4));
   EXPECT_EQ(peak(), gradient + workspace);
-  EXPECT_EQ(peak(), workspace);  // added to the one that is there
+  EXPECT_EQ(peak(), gradient + workspace);  // a sum of its own, then added to the one that is there
 }
 
 }  // namespace

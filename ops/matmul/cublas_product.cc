@@ -1,6 +1,7 @@
 #include "ops/matmul/cublas_product.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -23,6 +24,7 @@ constexpr char kName[] = "matmul";
 constexpr int kCandidates = 8;
 // What the epilogues require of the bias.
 constexpr uint32_t kBiasAlignment = 16;
+constexpr uint32_t kAuxAlignment = 16;
 
 cudaDataType_t TypeOf(DType dtype) {
   switch (dtype) {
@@ -106,16 +108,17 @@ class Description {
 
 class Preference {
  public:
-  Preference(const void* x, const void* y, const void* d) {
+  // Every operand is aligned to so many bytes at least.
+  explicit Preference(uint32_t alignment) {
     CheckCublas(CublasLt::Get().MatmulPreferenceCreate(&preference_), kName);
     Set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kLibraryWorkspace);
     // Never parts that are added in half precision.
     Set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AlignmentOf(x));
-    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AlignmentOf(y));
-    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AlignmentOf(d));
-    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AlignmentOf(d));
+    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
+    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
+    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
+    Set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
   }
   ~Preference() { CublasLt::Get().MatmulPreferenceDestroy(preference_); }
   Preference(const Preference&) = delete;
@@ -144,7 +147,11 @@ class Choices {
   void Save() {
     if (file_.empty()) return;
     const absl::Status status = WriteFileAtomically(file_, cache_.Format(Header()));
-    TESSERA_CHECK(status.ok(), kName, Message(status));
+    if (status.ok()) return;
+    // A run is worth more than its choices.
+    std::fprintf(stderr, "warning: %s: choices are no longer kept: %s\n", kName,
+                 Message(status).c_str());
+    file_.clear();
   }
 
  private:
@@ -192,6 +199,17 @@ class KnownAlgorithms {
   std::map<ProductShape, Algorithm> known_;
 };
 
+// What all operands are aligned to: an algorithm is known by it.
+uint32_t AlignmentOfAll(const CublasProduct& p) {
+  return std::min({AlignmentOf(p.a), AlignmentOf(p.b), AlignmentOf(p.c)});
+}
+
+// Whether the library declines a product, rather than fails.
+bool Declines(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 // Everything that one call of cuBLASLt needs.
 class Call {
  public:
@@ -205,13 +223,13 @@ class Call {
 
   // What the library offers, its own choice first.
   std::vector<cublasLtMatmulAlgo_t> Candidates() const {
-    const Preference preference(product_.b, product_.a, product_.c);
+    const Preference preference(AlignmentOfAll(product_));
     cublasLtMatmulHeuristicResult_t results[kCandidates];
     int found = 0;
     const cublasStatus_t status = CublasLt::Get().MatmulAlgoGetHeuristic(
         CublasLt::HandleOfActiveDevice(), description_.get(), x_.get(), y_.get(), d_.get(),
         d_.get(), preference.get(), kCandidates, results, &found);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    if (Declines(status)) return {};
     CheckCublas(status, kName);
     std::vector<cublasLtMatmulAlgo_t> usable;
     for (int i = 0; i < found; ++i) {
@@ -290,7 +308,7 @@ ProductShape ShapeOf(const CublasProduct& p) {
   shape.c_dtype = static_cast<int32_t>(p.c_dtype);
   shape.transposed = (p.y.transpose ? 1 : 0) + (p.x.transpose ? 2 : 0);
   shape.epilogue = static_cast<int32_t>(p.epilogue);
-  shape.alignment = Log2(std::min({AlignmentOf(p.a), AlignmentOf(p.b), AlignmentOf(p.c)}));
+  shape.alignment = Log2(AlignmentOfAll(p));
   shape.device = ActiveDevice();
   return shape;
 }
@@ -306,18 +324,21 @@ Algorithm AlgorithmFor(const CublasProduct& p, const Call& call) {
   }
   Choices& choices = Choices::Get();
   const auto count = static_cast<int>(candidates.size());
-  const bool capturing = IsCapturing();
+  // A measured product runs many times, which neither a capture nor a sum allows: the library's own
+  // choice serves these, and what is not settled is asked for again.
+  const bool measurable = !IsCapturing() && !p.accumulate;
+  bool settled = measurable || !choices.measures();
   int choice = 0;
   if (const std::optional<int> chosen = choices.cache().Find(shape)) {
     choice = *chosen < count ? *chosen : 0;
-  } else if (choices.measures() && !capturing && !p.accumulate) {  // each run would add to c
+    settled = true;
+  } else if (choices.measures() && measurable) {
     choice = choices.cache().Choose(
         shape, count, [&](int i) { return call.Measure(candidates[static_cast<size_t>(i)]); });
     choices.Save();
   }
   const Algorithm algorithm = candidates[static_cast<size_t>(choice)];
-  // What a captured step took without measuring is asked for again later.
-  if (!capturing || !choices.measures()) KnownAlgorithms::Get().Add(shape, algorithm);
+  if (settled) KnownAlgorithms::Get().Add(shape, algorithm);
   return algorithm;
 }
 
@@ -327,10 +348,16 @@ bool RunCublasProduct(const CublasProduct& p, void* workspace) {
   if (p.bias != nullptr && (AlignmentOf(p.bias) < kBiasAlignment || p.dtype == DType::kFloat64)) {
     return false;
   }
+  if (p.aux != nullptr && AlignmentOf(p.aux) < kAuxAlignment) return false;
   const Call call(p, workspace);
   const Algorithm algorithm = AlgorithmFor(p, call);
   if (!algorithm) return false;
-  CheckCublas(call.Run(*algorithm), kName);
+  const cublasStatus_t status = call.Run(*algorithm);
+  if (Declines(status)) {
+    if (!p.accumulate) KnownAlgorithms::Get().Add(ShapeOf(p), std::nullopt);
+    return false;
+  }
+  CheckCublas(status, kName);
   return true;
 }
 

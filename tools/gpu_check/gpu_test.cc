@@ -143,8 +143,12 @@ TEST_F(GpuTest, FreedBlocksWaitForTheStreamsThatUseThem) {
   const cuda::Event filled;
   filled.Record(cuda::CurrentStream());
   filled.Block(reader.get());
+  // The reader is busy still when the block is freed.
+  const Tensor busy = Zeros({1 << 24}, DType::kFloat32, kGpu);
+  const Tensor somewhere = cuda::EmptyPinned(busy.shape(), DType::kFloat32);
   {
     const cuda::StreamScope scope(reader.get());
+    cuda::CopyAsync(somewhere, busy);
     cuda::CopyAsync(result, source);
   }
   void* const block = source.raw_data();
@@ -319,18 +323,6 @@ TEST_F(GpuTest, AttentionOnTensorCoresAgainstFloat64) {
     }
   }
 }
-
-// The kernels of attention that a test wants, and those of before afterwards.
-class AttentionKernelsScope {
- public:
-  explicit AttentionKernelsScope(AttentionKernels kernels) : before_(CurrentAttentionKernels()) {
-    SetAttentionKernels(kernels);
-  }
-  ~AttentionKernelsScope() { SetAttentionKernels(before_); }
-
- private:
-  AttentionKernels before_;
-};
 
 TEST_F(GpuTest, CudnnAttentionAgainstFloat64) {
   if (!cuda::Cudnn::Find().ok()) GTEST_SKIP() << cuda::DescribeCudnn();
@@ -559,8 +551,7 @@ TEST_F(GpuTest, AModelTrainsLikeOnTheCpu) {
 }
 
 TEST_F(GpuTest, AModelTrainsInTheBytesThatMetaCounts) {
-  const AttentionKernels kernels = CurrentAttentionKernels();
-  SetAttentionKernels(AttentionKernels::kOwn);  // cuDNN's own workspace is its secret
+  const AttentionKernelsScope own(AttentionKernels::kOwn);  // cuDNN's own workspace is its secret
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const auto peak = [&](const Device& device) {
       const int64_t before = Allocator::For(device).stats().current_bytes;
@@ -569,7 +560,6 @@ TEST_F(GpuTest, AModelTrainsInTheBytesThatMetaCounts) {
     };
     EXPECT_EQ(peak(kGpu), peak(Device::Meta(DeviceType::kCuda))) << dtype;
   }
-  SetAttentionKernels(kernels);
 }
 
 // Calls of a kernel while `run` runs.

@@ -9,6 +9,9 @@
 #include <numeric>
 
 #include "core/device.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduction/sum.h"
+#include "train/captured_step.h"
 #include "train/run_setup.h"
 #include "train/trainer.h"
 
@@ -147,6 +150,40 @@ TEST_F(GpuTrainingTest, WhatCannotBeCapturedIsSaidInOneLineAndRunAsItIs) {
   config.out += "_plain";
   config.cuda_graph = false;
   ExpectEqual(captured, Run(config));
+}
+
+// Sums of micro-batches that the host orders are not captured; nor is a step while shapes change.
+TEST_F(GpuTrainingTest, StepsOfOtherShapesAndDeterministicSumsRunAsTheyAre) {
+  RunConfig config = Config("deterministic");
+  config.max_steps = 4;
+  config.deterministic = true;
+  config.gradient_accumulation_steps = 2;
+  EXPECT_NE(Run(config).output.find(
+                "steps are not captured as a CUDA graph: deterministic sums of micro-batches"),
+            std::string::npos);
+
+  const RunLog silent(nullptr, LogLevel::kError);
+  CapturedStep captured(Device::Cuda(0), &silent);
+  const auto work = [](const StepInputs& in) {
+    const Tensor x = OnDevice(in.batches[0], Device::Cuda(0)).at("x");
+    return StepOutputs{{Sum(Mul(x, x))}, Sum(x)};
+  };
+  const auto run = [&](int64_t n, double value, uint64_t step) {
+    const StepInputs inputs{{{{"x", Full({n}, value, DType::kFloat32)}}},
+                            Full({}, 1.0, DType::kFloat64, Device::Cuda(0))};
+    const StepOutputs outputs = captured.Run(inputs, step, work, [] {});
+    EXPECT_EQ(outputs.losses[0].Item(), static_cast<double>(n) * value * value) << step;
+    EXPECT_EQ(outputs.grad_norm.Item(), static_cast<double>(n) * value) << step;
+    return captured.replays();
+  };
+  std::vector<bool> replays;
+  uint64_t step = 0;
+  for (const int64_t n : {4, 4, 4, 4, 7, 7, 4, 4, 4}) {
+    ++step;
+    replays.push_back(run(n, static_cast<double>(step), step));
+  }
+  EXPECT_EQ(replays,
+            (std::vector<bool>{false, false, true, true, false, false, false, false, true}));
 }
 
 TEST_F(GpuTrainingTest, ResumesToTheSameBits) {

@@ -217,9 +217,9 @@ def main():
     rows = []
     for model, batch in options.models:
         rows += compare(options, model, batch)
-    with open(options.json, "w", encoding="utf-8") as file:
-        json.dump({"torch": torch.__version__, "device": torch.cuda.get_device_name(0),
-                   "peak_teraflops": options.peak, "rows": rows}, file, indent=1)
+        with open(options.json, "w", encoding="utf-8") as file:  # a time limit may end the next one
+            json.dump({"torch": torch.__version__, "device": torch.cuda.get_device_name(0),
+                       "peak_teraflops": options.peak, "rows": rows}, file, indent=1)
     return 0
 
 

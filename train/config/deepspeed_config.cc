@@ -260,7 +260,7 @@ void TranslateOffload(ForeignKeys& zero, int64_t stage, Json* keys) {
   const bool section = zero.Has("offload_optimizer");
   ForeignKeys optimizer = zero.Section("offload_optimizer");
   const std::string device = optimizer.String("device").value_or(section ? "cpu" : "none");
-  (void)optimizer.Bool("pin_memory");  // host memory of a GPU always is
+  (void)optimizer.Bool("pin_memory");  // how fast copies are, not what they give
   const std::optional<double> ratio = optimizer.Number("ratio", 0);
   for (const char* key : {"nvme_path", "buffer_count", "fast_init", "pipeline_read",
                           "pipeline_write", "buffer_size"}) {
