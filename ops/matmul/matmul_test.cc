@@ -183,7 +183,8 @@ TEST(MatmulTest, LinearsWithGeluBetween) {
   }
 }
 
-// The result and the gradients of x, both weights and both biases, over two micro-batches.
+// What GELU is taken of, the result, and the gradients of x, both weights and both biases, over two
+// micro-batches.
 Tensors RunMlp(bool fused, DType dtype, const Device& device, int64_t inner) {
   const auto tensor = [&](const Shape& shape, uint64_t seed) {
     return CopyTo(CastCopy(RandomTensor(shape, seed, 0.7), dtype), device);
@@ -194,10 +195,17 @@ Tensors RunMlp(bool fused, DType dtype, const Device& device, int64_t inner) {
   Tensors results;
   for (uint64_t batch = 0; batch < 2; ++batch) {
     constexpr LinearLayout kLayout = LinearLayout::kOutIn;
-    const Tensor y = fused ? LinearOfGelu(LinearGelu(leaves[0], leaves[1], leaves[2], kLayout),
-                                          leaves[3], leaves[4], kLayout)
-                           : Linear(GeluTanh(Linear(leaves[0], leaves[1], leaves[2], kLayout)),
-                                    leaves[3], leaves[4], kLayout);
+    Tensor before;  // GELU
+    Tensor y;
+    if (fused) {
+      const Gelued h = LinearGelu(leaves[0], leaves[1], leaves[2], kLayout);
+      before = h.input();
+      y = LinearOfGelu(h, leaves[3], leaves[4], kLayout);
+    } else {
+      before = Linear(leaves[0], leaves[1], leaves[2], kLayout);
+      y = Linear(GeluTanh(before), leaves[3], leaves[4], kLayout);
+    }
+    results.push_back(CastCopy(before.Detach(), dtype));
     Backward({y}, {tensor({3, 5, 9}, 10 + batch)});
     results.push_back(y.Detach());
   }
