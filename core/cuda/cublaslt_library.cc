@@ -7,15 +7,7 @@ absl::StatusOr<CublasLt> LoadCublasLt() {
   static_assert(CUBLAS_VER_MAJOR == 13);
   TESSERA_ASSIGN_OR_RETURN(const DynamicLibrary library, DynamicLibrary::Open("libcublasLt.so.13"));
   CublasLt lt{};
-  absl::Status status;
-  const auto bind = [&](const char* name, auto* function) {
-    const absl::StatusOr<void*> symbol = library.Symbol(name);
-    if (!symbol.ok()) {
-      status = symbol.status();
-      return;
-    }
-    *function = reinterpret_cast<std::remove_reference_t<decltype(*function)>>(*symbol);
-  };
+  FunctionBinder bind(library);
   bind("cublasLtCreate", &lt.Create);
   bind("cublasLtGetVersion", &lt.GetVersion);
   bind("cublasLtGetStatusString", &lt.GetStatusString);
@@ -30,7 +22,7 @@ absl::StatusOr<CublasLt> LoadCublasLt() {
   bind("cublasLtMatmulPreferenceDestroy", &lt.MatmulPreferenceDestroy);
   bind("cublasLtMatmulPreferenceSetAttribute", &lt.MatmulPreferenceSetAttribute);
   bind("cublasLtMatmulAlgoGetHeuristic", &lt.MatmulAlgoGetHeuristic);
-  if (!status.ok()) return status;
+  if (!bind.status().ok()) return bind.status();
   return lt;
 }
 

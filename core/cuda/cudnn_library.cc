@@ -10,15 +10,7 @@ absl::StatusOr<Cudnn> LoadCudnn() {
   if (!compiler.ok()) return compiler.status();
   TESSERA_ASSIGN_OR_RETURN(const DynamicLibrary library, DynamicLibrary::Open("libcudnn.so.9"));
   Cudnn cudnn{};
-  absl::Status status;
-  const auto bind = [&](const char* name, auto* function) {
-    const absl::StatusOr<void*> symbol = library.Symbol(name);
-    if (!symbol.ok()) {
-      status = symbol.status();
-      return;
-    }
-    *function = reinterpret_cast<std::remove_reference_t<decltype(*function)>>(*symbol);
-  };
+  FunctionBinder bind(library);
   bind("cudnnGetVersion", &cudnn.GetVersion);
   bind("cudnnGetErrorString", &cudnn.GetErrorString);
   bind("cudnnGetLastErrorString", &cudnn.GetLastErrorString);
@@ -30,7 +22,7 @@ absl::StatusOr<Cudnn> LoadCudnn() {
   bind("cudnnBackendSetAttribute", &cudnn.BackendSetAttribute);
   bind("cudnnBackendGetAttribute", &cudnn.BackendGetAttribute);
   bind("cudnnBackendExecute", &cudnn.BackendExecute);
-  if (!status.ok()) return status;
+  if (!bind.status().ok()) return bind.status();
   // Descriptions of devices came with 9.11, masks of true infinities with 9.10.
   constexpr size_t kOldest = 91100;
   if (cudnn.GetVersion() < kOldest) {

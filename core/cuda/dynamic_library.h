@@ -48,6 +48,30 @@ class DynamicLibrary {
   std::string path_;
 };
 
+// Fills a table with the functions of a library:
+//
+//   FunctionBinder bind(library);
+//   bind("cudnnCreate", &table.Create);
+//   if (!bind.status().ok()) return bind.status();     // of the last function that is not there
+class FunctionBinder {
+ public:
+  explicit FunctionBinder(const DynamicLibrary& library) : library_(library) {}
+  template <typename F>
+  void operator()(const char* name, F* function) {
+    const absl::StatusOr<void*> symbol = library_.Symbol(name);
+    if (symbol.ok()) {
+      *function = reinterpret_cast<F>(*symbol);
+    } else {
+      status_ = symbol.status();
+    }
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const DynamicLibrary& library_;
+  absl::Status status_;
+};
+
 }  // namespace tessera::cuda
 
 #endif  // TESSERA_CORE_CUDA_DYNAMIC_LIBRARY_H_
