@@ -1,0 +1,198 @@
+// Options: a struct whose fields stand declared once, with everything that flags, files, help,
+// documentation and checks want to know of them.
+//
+//   struct LionOptions {
+//     double lr = 1e-4;
+//     std::vector<double> betas = {0.9, 0.99};
+//     std::optional<double> clip;
+//
+//     static const OptionTable& Table() {
+//       static const auto* table = new OptionTable(
+//           OptionTable::Of<LionOptions>("Lion")
+//               .Add("lr", &LionOptions::lr, "learning rate", {.least = 0})
+//               .Add("betas", &LionOptions::betas, "decay rates", {.least = 0, .below = 1, .count =
+//               2}) .Add("clip", &LionOptions::clip, "of every element", {.unset = "off"}));
+//       return *table;
+//     }
+//   };
+//   TESSERA_ASSIGN_OR_RETURN(const auto options, ParseOptions<LionOptions>(json, "run.json"));
+//
+// A field is a bool, an int64_t, a double, a std::string, a std::vector<double>, a
+// std::vector<std::string>, or a std::optional of one of the first four, which is for what has no
+// natural default: no value stands for "not set". Its default is the struct's own.
+#ifndef TESSERA_CORE_OPTIONS_H_
+#define TESSERA_CORE_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+
+// A key of other systems that means the same, with the same unit.
+struct OptionAlias {
+  std::string name;
+  std::string system;  // "Hugging Face"
+};
+
+// Other keys' values without which an option means nothing: {"zero", {"1", "2", "3"}}.
+struct OptionNeed {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+// What is known of an option beside its name, type, default and help.
+struct OptionNotes {
+  // Bounds of a number, or of every number of a list: least <= x <= most, above < x < below.
+  std::optional<double> least = {};
+  std::optional<double> above = {};
+  std::optional<double> most = {};
+  std::optional<double> below = {};
+  int count = 0;                          // of a list; 0: any number
+  std::vector<std::string> choices = {};  // of a text
+  std::string unset = {};                 // what it is without a value: "the model's"
+  // It means something where one of these holds, always without any. A value that asks for nothing
+  // passes everywhere: `neutral`, and of a switch its default.
+  std::vector<OptionNeed> needs = {};
+  nlohmann::json neutral = {};
+  bool changes_results = true;  // false: where a run lives, what it prints, how it is laid out
+  bool evaluation = false;      // an evaluation takes it too
+  std::vector<OptionAlias> aliases = {};
+  // Texts of other systems and what they are here: {{"fp16", "float16"}}.
+  std::vector<std::pair<std::string, std::string>> values = {};
+};
+
+class Option {
+ public:
+  enum class Kind { kBool, kInteger, kNumber, kText, kNumbers, kTexts };
+
+  std::string key;
+  std::string help;
+  OptionNotes notes;
+  Kind kind = Kind::kText;
+
+  // Of the struct behind `object`; null: not set.
+  nlohmann::json Get(const void* object) const { return get_(object); }
+  // From a file: checks type and range, understands other systems' values; null leaves the default.
+  // `where` is what messages call it.
+  absl::Status Set(void* object, const nlohmann::json& value, const std::string& where) const;
+  // From a flag: "1e-3", "true", "0.9,0.95".
+  nlohmann::json FromText(const std::string& text) const;
+  // Whether a value is in range.
+  absl::Status Check(const nlohmann::json& value, const std::string& where) const;
+  // As a flag or a table shows it: "0.9,0.95".
+  std::string ToText(const nlohmann::json& value) const;
+  bool IsNeutral(const nlohmann::json& value) const;
+
+ private:
+  friend class OptionTable;
+  absl::StatusOr<nlohmann::json> Convert(const nlohmann::json& value,
+                                         const std::string& where) const;
+
+  std::function<nlohmann::json(const void*)> get_;
+  std::function<void(void*, const nlohmann::json&)> set_;  // of a converted value
+  nlohmann::json default_;
+};
+
+class OptionTable {
+ public:
+  // The options of a struct S that has a default constructor. `title` heads them in a help text.
+  template <typename S>
+  static OptionTable Of(std::string title) {
+    OptionTable table;
+    table.title_ = std::move(title);
+    table.defaults_ = std::make_shared<const S>();
+    return table;
+  }
+  template <typename S, typename T>
+  OptionTable& Add(std::string key, T S::*member, std::string help, OptionNotes notes = {});
+
+  const std::string& title() const { return title_; }
+  const std::vector<Option>& options() const { return options_; }
+  // By the key itself; nullptr when there is none.
+  const Option* Find(std::string_view key) const;
+  const nlohmann::json& DefaultOf(const Option& option) const { return option.default_; }
+
+  // The keys that are there, by any of their names, into the struct behind `object`. An unknown one
+  // is an error that suggests the nearest.
+  absl::Status Apply(const nlohmann::json& json, const std::string& source, void* object) const;
+  // Every key with its value, null where there is none.
+  nlohmann::ordered_json ToJson(const void* object) const;
+  // Whether all values are in range: of members that were assigned in C++.
+  absl::Status Check(const void* object) const;
+
+ private:
+  template <typename T>
+  static constexpr Option::Kind KindOf();
+  Option& AddOption(std::string key, std::string help, OptionNotes notes);
+
+  std::string title_;
+  std::vector<Option> options_;
+  std::shared_ptr<const void> defaults_;
+};
+
+// S with the keys of `json`; `source` is what messages name.
+template <typename S>
+absl::StatusOr<S> ParseOptions(const nlohmann::json& json, const std::string& source) {
+  S options;
+  TESSERA_RETURN_IF_ERROR(S::Table().Apply(json, source, &options));
+  return options;
+}
+
+// --- Implementation ------------------------------------------------------------------------------
+
+namespace options_internal {
+
+template <typename T>
+struct Field {
+  using Value = T;
+  static nlohmann::json Get(const T& field) { return field; }
+};
+template <typename T>
+struct Field<std::optional<T>> {
+  using Value = T;
+  static nlohmann::json Get(const std::optional<T>& field) {
+    return field ? nlohmann::json(*field) : nlohmann::json();
+  }
+};
+
+}  // namespace options_internal
+
+template <typename T>
+constexpr Option::Kind OptionTable::KindOf() {
+  using Kind = Option::Kind;
+  if constexpr (std::is_same_v<T, bool>) return Kind::kBool;
+  if constexpr (std::is_same_v<T, int64_t>) return Kind::kInteger;
+  if constexpr (std::is_same_v<T, double>) return Kind::kNumber;
+  if constexpr (std::is_same_v<T, std::vector<double>>) return Kind::kNumbers;
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return Kind::kTexts;
+  return Kind::kText;
+}
+
+template <typename S, typename T>
+OptionTable& OptionTable::Add(std::string key, T S::*member, std::string help, OptionNotes notes) {
+  using Value = typename options_internal::Field<T>::Value;
+  Option& option = AddOption(std::move(key), std::move(help), std::move(notes));
+  option.kind = KindOf<Value>();
+  option.get_ = [member](const void* object) {
+    return options_internal::Field<T>::Get(static_cast<const S*>(object)->*member);
+  };
+  option.set_ = [member](void* object, const nlohmann::json& value) {
+    static_cast<S*>(object)->*member = value.get<Value>();
+  };
+  option.default_ = option.Get(defaults_.get());
+  return *this;
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_CORE_OPTIONS_H_
