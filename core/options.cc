@@ -78,7 +78,7 @@ absl::StatusOr<Json> Option::Convert(const Json& value, const std::string& where
   if (value.is_string()) {
     const auto text = value.get<std::string>();
     for (const auto& [there, here] : notes.values) {
-      if (there == text) return FromText(here);
+      if (there == text) return here.empty() ? Json() : FromText(here);
     }
   }
   switch (kind) {
@@ -121,6 +121,7 @@ absl::Status Option::Check(const Json& value, const std::string& where) const {
 absl::Status Option::Set(void* object, const Json& value, const std::string& where) const {
   if (value.is_null()) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(const Json converted, Convert(value, where));
+  if (converted.is_null()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(Check(converted, where));
   set_(object, converted);
   return absl::OkStatus();
@@ -155,6 +156,7 @@ bool Option::IsNeutral(const Json& value) const {
 Option& OptionTable::AddOption(std::string key, std::string help, OptionNotes notes) {
   TESSERA_CHECK(Find(key) == nullptr, "options", title_, ": '", key, "' is declared twice");
   Option& option = options_.emplace_back();
+  option.section = title_;
   option.key = std::move(key);
   option.help = std::move(help);
   option.notes = std::move(notes);
@@ -168,22 +170,26 @@ const Option* OptionTable::Find(std::string_view key) const {
   return nullptr;
 }
 
+const Option* OptionTable::FindByAnyName(std::string_view name) const {
+  if (const Option* option = Find(name)) return option;
+  for (const Option& option : options_) {
+    for (const OptionAlias& alias : option.notes.aliases) {
+      if (alias.name == name) return &option;
+    }
+  }
+  return nullptr;
+}
+
 absl::Status OptionTable::Apply(const Json& json, const std::string& source, void* object) const {
   if (!json.is_object()) return InvalidArgument(source, ": a JSON object is needed");
   for (const auto& [key, value] : json.items()) {
-    const Option* found = nullptr;
-    std::vector<std::string> known;
-    for (const Option& option : options_) {
-      known.push_back(option.key);
-      const bool alias =
-          std::any_of(option.notes.aliases.begin(), option.notes.aliases.end(),
-                      [&, &name = key](const OptionAlias& a) { return a.name == name; });
-      if (option.key == key || alias) found = &option;
-    }
-    if (found == nullptr) {
+    const Option* option = FindByAnyName(key);
+    if (option == nullptr) {
+      std::vector<std::string> known;
+      for (const Option& one : options_) known.push_back(one.key);
       return InvalidArgument(source, ": unknown key '", key, "'", DidYouMean(key, known));
     }
-    TESSERA_RETURN_IF_ERROR(found->Set(object, value, Concat(source, ": '", key, "'")));
+    TESSERA_RETURN_IF_ERROR(option->Set(object, value, Concat(source, ": '", key, "'")));
   }
   return absl::OkStatus();
 }

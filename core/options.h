@@ -19,7 +19,7 @@
 //
 // A field is a bool, an int64_t, a double, a std::string, a std::vector<double>, a
 // std::vector<std::string>, or a std::optional of one of the first four, which is for what has no
-// natural default: no value stands for "not set". Its default is the struct's own.
+// natural default. Its default is the struct's own. An empty text is none.
 #ifndef TESSERA_CORE_OPTIONS_H_
 #define TESSERA_CORE_OPTIONS_H_
 
@@ -44,10 +44,11 @@ struct OptionAlias {
   std::string system;  // "Hugging Face"
 };
 
-// Other keys' values without which an option means nothing: {"zero", {"1", "2", "3"}}.
-struct OptionNeed {
+// Another key with one of these values, as ToText writes them: {"zero", {"1", "2", "3"}}. Without
+// values: with any at all; "" among them: also without.
+struct OptionValue {
   std::string key;
-  std::vector<std::string> values;
+  std::vector<std::string> values = {};
 };
 
 // What is known of an option beside its name, type, default and help.
@@ -60,9 +61,9 @@ struct OptionNotes {
   int count = 0;                          // of a list; 0: any number
   std::vector<std::string> choices = {};  // of a text
   std::string unset = {};                 // what it is without a value: "the model's"
-  // It means something where one of these holds, always without any. A value that asks for nothing
+  // It means something where, of each of these lists, one holds. A value that asks for nothing
   // passes everywhere: `neutral`, and of a switch its default.
-  std::vector<OptionNeed> needs = {};
+  std::vector<std::vector<OptionValue>> needs = {};
   nlohmann::json neutral = {};
   bool changes_results = true;  // false: where a run lives, what it prints, how it is laid out
   bool evaluation = false;      // an evaluation takes it too
@@ -79,6 +80,8 @@ class Option {
   std::string help;
   OptionNotes notes;
   Kind kind = Kind::kText;
+  std::string section;  // the title of the table that declares it
+  const nlohmann::json& default_value() const { return default_; }
 
   // Of the struct behind `object`; null: not set.
   nlohmann::json Get(const void* object) const { return get_(object); }
@@ -115,12 +118,16 @@ class OptionTable {
   }
   template <typename S, typename T>
   OptionTable& Add(std::string key, T S::*member, std::string help, OptionNotes notes = {});
+  // Those of Base, a base class of S.
+  template <typename S, typename Base>
+  OptionTable& Include();
 
   const std::string& title() const { return title_; }
   const std::vector<Option>& options() const { return options_; }
   // By the key itself; nullptr when there is none.
   const Option* Find(std::string_view key) const;
-  const nlohmann::json& DefaultOf(const Option& option) const { return option.default_; }
+  // By the key or one of its aliases.
+  const Option* FindByAnyName(std::string_view name) const;
 
   // The keys that are there, by any of their names, into the struct behind `object`. An unknown one
   // is an error that suggests the nearest.
@@ -157,6 +164,13 @@ struct Field {
   using Value = T;
   static nlohmann::json Get(const T& field) { return field; }
 };
+template <>
+struct Field<std::string> {
+  using Value = std::string;
+  static nlohmann::json Get(const std::string& field) {
+    return field.empty() ? nlohmann::json() : nlohmann::json(field);
+  }
+};
 template <typename T>
 struct Field<std::optional<T>> {
   using Value = T;
@@ -190,6 +204,23 @@ OptionTable& OptionTable::Add(std::string key, T S::*member, std::string help, O
     static_cast<S*>(object)->*member = value.get<Value>();
   };
   option.default_ = option.Get(defaults_.get());
+  return *this;
+}
+
+template <typename S, typename Base>
+OptionTable& OptionTable::Include() {
+  for (const Option& inherited : Base::Table().options()) {
+    Option& option = AddOption(inherited.key, inherited.help, inherited.notes);
+    option.kind = inherited.kind;
+    option.section = inherited.section;
+    option.get_ = [get = inherited.get_](const void* object) {
+      return get(static_cast<const Base*>(static_cast<const S*>(object)));
+    };
+    option.set_ = [set = inherited.set_](void* object, const nlohmann::json& value) {
+      set(static_cast<Base*>(static_cast<S*>(object)), value);
+    };
+    option.default_ = option.Get(defaults_.get());
+  }
   return *this;
 }
 

@@ -29,7 +29,7 @@ struct Sample {
             .Add("lr", &Sample::lr, "a rate",
                  {.least = 0, .aliases = {{"learning_rate", "Hugging Face"}}})
             .Add("kind", &Sample::kind, "a choice",
-                 {.choices = {"plain", "fancy"}, .values = {{"simple", "plain"}}})
+                 {.choices = {"plain", "fancy"}, .values = {{"simple", "plain"}, {"no", ""}}})
             .Add("betas", &Sample::betas, "a pair", {.least = 0, .below = 1, .count = 2})
             .Add("files", &Sample::files, "texts")
             .Add("clip", &Sample::clip, "no default", {.above = 0, .most = 9, .unset = "off"})
@@ -64,10 +64,12 @@ TEST(OptionsTest, ReadsEveryKindAndWritesItAgain) {
 }
 
 TEST(OptionsTest, NullLeavesTheDefault) {
-  const auto parsed = ParseOptions<Sample>({{"clip", nullptr}, {"steps", nullptr}}, "run.json");
+  const auto parsed =
+      ParseOptions<Sample>({{"clip", nullptr}, {"steps", nullptr}, {"kind", "no"}}, "run.json");
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(parsed->clip, std::nullopt);
   EXPECT_EQ(parsed->steps, 3);
+  EXPECT_EQ(parsed->kind, "plain");
   EXPECT_EQ(Sample::Table().ToJson(&*parsed)["clip"], nullptr);
 }
 
@@ -124,6 +126,30 @@ TEST(OptionsTest, NeutralValues) {
   EXPECT_FALSE(table.Find("on")->IsNeutral(false));
   EXPECT_TRUE(table.Find("steps")->IsNeutral(1));
   EXPECT_FALSE(table.Find("lr")->IsNeutral(3e-4));
+}
+
+struct Wider {
+  virtual ~Wider() = default;  // so that the base does not lie at the beginning
+  int64_t more = 1;
+};
+struct Derived : Wider, Sample {
+  bool own = false;
+  static const OptionTable& Table() {
+    static const auto* table =
+        new OptionTable(OptionTable::Of<Derived>("Derived").Include<Derived, Sample>().Add(
+            "own", &Derived::own, "its own"));
+    return *table;
+  }
+};
+
+TEST(OptionsTest, ABasesOptionsAreADerivedStructsToo) {
+  const auto parsed = ParseOptions<Derived>({{"own", true}, {"steps", 8}}, "run.json");
+  ASSERT_TRUE(parsed.ok()) << Message(parsed.status());
+  EXPECT_TRUE(parsed->own);
+  EXPECT_EQ(parsed->steps, 8);
+  EXPECT_EQ(Derived::Table().ToJson(&*parsed)["steps"], 8);
+  EXPECT_EQ(Derived::Table().Find("steps")->section, "Sample");
+  EXPECT_EQ(Derived::Table().Find("own")->section, "Derived");
 }
 
 TEST(OptionsTest, AKeyDeclaredTwiceIsAnError) {
