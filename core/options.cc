@@ -74,7 +74,7 @@ std::string Listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-absl::StatusOr<Json> Option::Convert(const Json& value, const std::string& where) const {
+absl::StatusOr<Json> Option::ToKind(const Json& value, const std::string& where) const {
   if (value.is_string()) {
     const auto text = value.get<std::string>();
     for (const auto& [there, here] : notes.values) {
@@ -118,12 +118,16 @@ absl::Status Option::Check(const Json& value, const std::string& where) const {
   return InvalidArgument(where, " '", text, "' is not known; use one of ", Listed(notes.choices));
 }
 
-absl::Status Option::Set(void* object, const Json& value, const std::string& where) const {
-  if (value.is_null()) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const Json converted, Convert(value, where));
-  if (converted.is_null()) return absl::OkStatus();
+absl::StatusOr<Json> Option::Convert(const Json& value, const std::string& where) const {
+  if (value.is_null()) return value;
+  TESSERA_ASSIGN_OR_RETURN(Json converted, ToKind(value, where));
   TESSERA_RETURN_IF_ERROR(Check(converted, where));
-  set_(object, converted);
+  return converted;
+}
+
+absl::Status Option::Set(void* object, const Json& value, const std::string& where) const {
+  TESSERA_ASSIGN_OR_RETURN(const Json converted, Convert(value, where));
+  if (!converted.is_null()) set_(object, converted);
   return absl::OkStatus();
 }
 

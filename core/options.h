@@ -88,6 +88,11 @@ class Option {
   // From a file: checks type and range, understands other systems' values; null leaves the default.
   // `where` is what messages call it.
   absl::Status Set(void* object, const nlohmann::json& value, const std::string& where) const;
+  // The value that Set would give; null: the default.
+  absl::StatusOr<nlohmann::json> Convert(const nlohmann::json& value,
+                                         const std::string& where) const;
+  // The struct's member gets its default.
+  void Reset(void* object) const { reset_(object); }
   // From a flag: "1e-3", "true", "0.9,0.95".
   nlohmann::json FromText(const std::string& text) const;
   // Whether a value is in range.
@@ -98,11 +103,12 @@ class Option {
 
  private:
   friend class OptionTable;
-  absl::StatusOr<nlohmann::json> Convert(const nlohmann::json& value,
-                                         const std::string& where) const;
+  absl::StatusOr<nlohmann::json> ToKind(const nlohmann::json& value,
+                                        const std::string& where) const;
 
   std::function<nlohmann::json(const void*)> get_;
   std::function<void(void*, const nlohmann::json&)> set_;  // of a converted value
+  std::function<void(void*)> reset_;
   nlohmann::json default_;
 };
 
@@ -203,6 +209,9 @@ OptionTable& OptionTable::Add(std::string key, T S::*member, std::string help, O
   option.set_ = [member](void* object, const nlohmann::json& value) {
     static_cast<S*>(object)->*member = value.get<Value>();
   };
+  option.reset_ = [member, defaults = defaults_](void* object) {
+    static_cast<S*>(object)->*member = static_cast<const S*>(defaults.get())->*member;
+  };
   option.default_ = option.Get(defaults_.get());
   return *this;
 }
@@ -218,6 +227,9 @@ OptionTable& OptionTable::Include() {
     };
     option.set_ = [set = inherited.set_](void* object, const nlohmann::json& value) {
       set(static_cast<Base*>(static_cast<S*>(object)), value);
+    };
+    option.reset_ = [reset = inherited.reset_](void* object) {
+      reset(static_cast<Base*>(static_cast<S*>(object)));
     };
     option.default_ = option.Get(defaults_.get());
   }

@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return std::fprintf(stderr, "usage: bigram TEXT OUT\n"), 2;
   tessera::train::RunConfig config;
   config.model = "bigram";
-  config.data = argv[1];
+  config.data = {argv[1]};
   config.out = argv[2];
   config.seq_len = 64;
   config.max_steps = 200;

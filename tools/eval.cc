@@ -22,39 +22,6 @@ struct EvalFlags {
   ComputeFlags compute;
 };
 
-// Keys of a run's configuration that an evaluation takes, under the same names.
-const char* const kKeys[] = {"data",
-                             "tokenizer",
-                             "task",
-                             "seq_len",
-                             "batch_size",
-                             "seed",
-                             "json_key",
-                             "mlm_probability",
-                             "whole_word_mask",
-                             "noise_density",
-                             "mean_noise_span_length",
-                             "sentence_mask_share",
-                             "document_mask_share",
-                             "text_column",
-                             "text_pair_column",
-                             "label_columns",
-                             "cloze_pattern",
-                             "label_words",
-                             "target_data",
-                             "source_column",
-                             "target_column",
-                             "source_prefix",
-                             "lower_case",
-                             "max_source_length",
-                             "max_target_length",
-                             "prompt_column",
-                             "response_column",
-                             "history_column",
-                             "input_column",
-                             "predict_with_generate",
-                             "num_beams"};
-
 // A directory for the tokenised text, gone with the command.
 class ScratchDirectory {
  public:
@@ -113,7 +80,9 @@ void AddEvalCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("eval", "the loss and the metrics of a model on data");
   auto flags = std::make_shared<EvalFlags>();
   command->add_option("--model", flags->model, "a model folder")->required()->type_name("DIR");
-  for (const char* key : kKeys) flags->fields.Add(command, key);
+  for (const Option* key : train::RunConfigKeys()) {
+    if (key->notes.evaluation) flags->fields.Add(command, *key);
+  }
   command->get_option("--data")->required();
   command->add_option("--batches", flags->batches, "at most so many batches (all)")->type_name("N");
   AddComputeFlags(command, &flags->compute);

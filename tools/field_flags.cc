@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "train/config/config_aliases.h"
-
 namespace tessera::tools {
 namespace {
 
@@ -14,34 +12,81 @@ std::string FlagName(std::string_view key) {
   return name;
 }
 
-// "--tp,--tp-size,--model-parallel-size": a key's flag under all its names.
-std::string FlagNames(const std::string& key) {
-  std::string names = FlagName(key);
-  for (const train::ConfigAlias& alias : train::ConfigAliases()) {
+// "--tp,--model-parallel-size,--tp-size": a key's flag under all its names.
+std::string FlagNames(const Option& key) {
+  std::string names = FlagName(key.key);
+  for (const OptionAlias& alias : key.notes.aliases) {
     const std::string name = FlagName(alias.name);
-    if (alias.key == key && ("," + names + ",").find("," + name + ",") == std::string::npos) {
-      names += "," + name;
-    }
+    if (("," + names + ",").find("," + name + ",") == std::string::npos) names += "," + name;
   }
   return names;
 }
 
-}  // namespace
+// What a help text has no use for: marks of code, and links.
+std::string Plain(std::string text) {
+  std::erase(text, '`');
+  for (size_t open = text.find("](");; open = text.find("](", open)) {
+    if (open == std::string::npos) break;
+    text.erase(open, text.find(')', open) - open + 1);
+    text.erase(text.rfind('[', open), 1);
+  }
+  return text;
+}
 
-void FieldFlags::Add(CLI::App* command, const std::string& key) {
-  const train::RunConfigField& field = *train::FindRunConfigField(key);
-  std::string& text = texts_[key];
-  if (std::holds_alternative<bool train::RunConfig::*>(field.member)) {
-    command->add_flag(FlagNames(key), text, std::string(field.help) + " (or =false)");
-  } else {
-    command->add_option(FlagNames(key), text, std::string(field.help))->type_name("X");
+std::string Help(const Option& key) {
+  std::string text = key.help;
+  for (size_t i = 0; i < key.notes.choices.size(); ++i) {
+    text += (i == 0 ? ": " : ", ") + key.notes.choices[i];
+  }
+  const std::string usual =
+      key.default_value().is_null() ? key.notes.unset : key.ToText(key.default_value());
+  return Plain(text + (usual.empty() ? "" : " [" + usual + "]"));
+}
+
+std::string TypeName(const Option& key) {
+  switch (key.kind) {
+    case Option::Kind::kInteger:
+      return "N";
+    case Option::Kind::kNumber:
+      return "X";
+    case Option::Kind::kNumbers:
+      return "X,X";
+    default:
+      return "TEXT";
   }
 }
 
+}  // namespace
+
+void FieldFlags::Add(CLI::App* command, const Option& key) {
+  std::vector<std::string>& texts = texts_[key.key];
+  CLI::Option* flag =
+      key.kind == Option::Kind::kBool
+          ? command->add_flag(FlagNames(key), texts, Help(key) + " (or =false)")
+          : command->add_option(FlagNames(key), texts, Help(key))->type_name(TypeName(key));
+  if (key.kind != Option::Kind::kBool) flag->expected(1)->allow_extra_args(false);
+  flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  flag->group(key.section);
+}
+
+bool FieldFlags::Gives(const CLI::App& command, const std::string& key) const {
+  return texts_.count(key) > 0 && command.count(FlagName(key)) > 0;
+}
+
 absl::Status FieldFlags::ApplyTo(const CLI::App& command, train::RunConfig* config) const {
-  for (const auto& [key, text] : texts_) {
-    if (command.count(FlagName(key)) == 0) continue;
-    TESSERA_RETURN_IF_ERROR(train::SetRunConfigField(config, key, text));
+  for (const auto& [key, texts] : texts_) {
+    const std::string flag = FlagName(key);
+    if (command.count(flag) == 0) continue;
+    const Option& option = *train::FindRunConfigKey(key);
+    if (option.kind == Option::Kind::kTexts) {
+      TESSERA_RETURN_IF_ERROR(train::SetRunConfigKey(config, key, texts, flag));
+      continue;
+    }
+    for (const std::string& text : texts) {
+      if (text == texts[0]) continue;
+      return InvalidArgument(flag, " is given twice, as ", texts[0], " and ", text);
+    }
+    TESSERA_RETURN_IF_ERROR(train::SetRunConfigField(config, key, texts[0]));
   }
   return absl::OkStatus();
 }

@@ -11,4 +11,6 @@ std::string DescribeGpus() {
                 cuda::DescribeCudnn(), "\n");
 }
 
+std::string BuiltFor() { return "CPU and CUDA"; }
+
 }  // namespace tessera::tools

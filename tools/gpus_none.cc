@@ -5,4 +5,6 @@ namespace tessera::tools {
 
 std::string DescribeGpus() { return "cuda:0: this program was built without CUDA\n"; }
 
+std::string BuiltFor() { return "CPU"; }
+
 }  // namespace tessera::tools

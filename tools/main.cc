@@ -12,9 +12,18 @@
 #include "core/status.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/gpus.h"
 
 namespace tessera::tools {
 namespace {
+
+// Of CHANGELOG.md.
+constexpr char kVersion[] = "0.3.0";
+#ifdef NDEBUG
+constexpr char kCompiler[] = "optimised by g++ " __VERSION__;
+#else
+constexpr char kCompiler[] = "not optimised, by g++ " __VERSION__;
+#endif
 
 void AddCommands(CLI::App& app, CommandState& state) {
   AddTrainCommand(app, state);
@@ -37,6 +46,9 @@ absl::Status Parse(CLI::App& app, CommandState& state, const std::vector<std::st
   } catch (const CLI::CallForHelp&) {
     state.run = nullptr;
     return WriteOut(app.help());
+  } catch (const CLI::CallForVersion& version) {
+    state.run = nullptr;
+    return WriteOut(Concat(version.what(), "\n"));
   } catch (const CLI::ParseError& error) {
     return InvalidArgument(
         error.what(), " (see `tessera ",
@@ -50,6 +62,8 @@ absl::Status RunProgram(const std::vector<std::string>& arguments) {
   TESSERA_RETURN_IF_ERROR(CheckIsaEnvironment());
   CLI::App app("Tessera: trains and runs transformers.", "tessera");
   app.footer("`tessera COMMAND --help` explains a command.");
+  app.set_version_flag("--version",
+                       Concat("tessera ", kVersion, " (for ", BuiltFor(), ", ", kCompiler, ")"));
   CommandState state;
   AddCommands(app, state);
   TESSERA_RETURN_IF_ERROR(Parse(app, state, arguments));

@@ -27,17 +27,31 @@ struct TrainFlags {
   FieldFlags fields;
 };
 
-// A DeepSpeed file counts data-parallel ranks: it is read once tp and pp are known.
-absl::Status ReadDeepSpeedFile(const std::string& path, int world_size, train::RunConfig* config) {
+// A DeepSpeed file, as keys of a run. It counts data-parallel ranks: it is read once tp and pp are
+// known.
+absl::StatusOr<nlohmann::json> ReadDeepSpeedFile(const std::string& path, int world_size,
+                                                 const train::RunConfig& config) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false, true);
   if (json.is_discarded()) return InvalidArgument(path, ": not valid JSON");
-  const int64_t model_ranks = std::max<int64_t>(1, config->tp * config->pp);
-  TESSERA_ASSIGN_OR_RETURN(
-      const nlohmann::json keys,
-      train::TranslateDeepSpeedConfig(
-          json, path, static_cast<int>(std::max<int64_t>(1, world_size / model_ranks))));
-  return train::ApplyRunConfigJson(keys, path, config);
+  const int64_t model_ranks = std::max<int64_t>(1, config.tp * config.pp);
+  return train::TranslateDeepSpeedConfig(
+      json, path, static_cast<int>(std::max<int64_t>(1, world_size / model_ranks)));
+}
+
+// The DeepSpeed file's keys, and again the flags, which win.
+absl::Status ApplyDeepSpeedFile(const CLI::App& command, const TrainFlags& flags, int world_size,
+                                train::RunConfig* config) {
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json keys,
+                           ReadDeepSpeedFile(flags.deepspeed, world_size, *config));
+  TESSERA_RETURN_IF_ERROR(train::ApplyRunConfigJson(keys, flags.deepspeed, config));
+  TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, config));
+  // What such a file says of something that the run does not have (a section that is switched off,
+  // another optimizer than the flags') means nothing with DeepSpeed either.
+  for (const auto& [key, value] : keys.items()) {
+    if (!flags.fields.Gives(command, key) && !config->Applies(key).ok()) config->Unset(key);
+  }
+  return absl::OkStatus();
 }
 
 // Defaults, then the files, then the flags.
@@ -49,8 +63,7 @@ absl::StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainF
   }
   TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
   if (!flags.deepspeed.empty()) {
-    TESSERA_RETURN_IF_ERROR(ReadDeepSpeedFile(flags.deepspeed, world_size, &config));
-    TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
+    TESSERA_RETURN_IF_ERROR(ApplyDeepSpeedFile(command, flags, world_size, &config));
   }
   if (!flags.model.empty()) config.model = flags.model;
   if (config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
@@ -78,7 +91,7 @@ absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptio
       Concat("model ", config.model, ": ", WithThousands(setup.parameter_count), " parameters; ",
              setup.task->name, " on ", WithThousands(setup.data.train->size()), " training samples",
              setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "",
-             Ranks(mesh), "\nconfiguration: ", setup.config.ToJson().dump(), "\n")));
+             Ranks(mesh), "\n", setup.config.Describe())));
   for (const std::string& line : setup.warnings) {
     TESSERA_RETURN_IF_ERROR(say(Concat("warning: ", line, "\n")));
   }
@@ -133,10 +146,8 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
                    "continue from the newest checkpoint in --out, or from the one named")
       ->expected(0, 1)
       ->type_name("[DIR]");
-  for (const train::RunConfigField& field : train::RunConfigFields()) {
-    const std::string key(field.name);
-    if (key == "model") continue;
-    flags->fields.Add(command, key);
+  for (const Option* key : train::RunConfigKeys()) {
+    if (key->key != "model") flags->fields.Add(command, *key);
   }
   command->footer(
       "Example:\n"

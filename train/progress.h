@@ -1,4 +1,8 @@
-// What a run shows while it goes: a bar that redraws itself on a terminal, lines elsewhere.
+// What a run shows while it goes: on a terminal a bar for each epoch, which redraws itself and
+// stays when the epoch is over; lines elsewhere.
+//
+//   epoch 2/3 [=========>                  ] 130/400  step 530/1200  loss 1.234  9120 tokens/s 4:05
+//   left
 #ifndef TESSERA_TRAIN_PROGRESS_H_
 #define TESSERA_TRAIN_PROGRESS_H_
 
@@ -11,9 +15,9 @@ namespace tessera::train {
 
 class Progress {
  public:
-  // Writes to `file` (stdout); `total` steps, of which `done` are behind. A null `file` is
-  // silent.
-  Progress(std::FILE* file, int64_t done, int64_t total);
+  // Writes to `file` (stdout); `total` steps, of which `done` are behind, and `steps_per_epoch` of
+  // them a pass over the data. A null `file` is silent.
+  Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -26,12 +30,19 @@ class Progress {
   void Message(const std::string& text);
 
  private:
+  struct Epoch {
+    int64_t number;  // from 1
+    int64_t begin;   // the step before its first
+    int64_t end;     // its last
+  };
+  Epoch EpochOf(int64_t step) const;
   void Draw(int64_t step);
 
   std::FILE* const file_;
   const bool terminal_;
   const int64_t first_;
   const int64_t total_;
+  const double steps_per_epoch_;
   const std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point drawn_;
   double loss_ = 0;

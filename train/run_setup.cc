@@ -48,11 +48,15 @@ struct Plan {
 
 // The tokenizer that the configuration names, or the model's own.
 absl::StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& config,
+                                                               const TaskKind& task,
                                                                const models::Preset* preset) {
   std::string spec = config.tokenizer;
   if (spec.empty() && preset != nullptr) spec = preset->tokenizer;
   if (spec.empty() && preset == nullptr) spec = config.model;
-  const bool ready = data::IndexedDatasetPrefix(config.data).has_value();
+  const std::vector<DataSource> sources = config.Sources();
+  const bool ready = std::all_of(sources.begin(), sources.end(), [](const DataSource& source) {
+    return data::IndexedDatasetPrefix(source.path).has_value();
+  });
   if (spec.empty() && ready) return nullptr;
   if (spec.empty()) {
     return InvalidArgument(
@@ -60,11 +64,9 @@ absl::StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& 
         "' comes without a tokenizer; give --tokenizer (a folder, byte or char)");
   }
   if (ready) return data::LoadTokenizer(spec);
-  data::TextInputOptions text;
-  text.json_key = config.json_key;
-  std::vector<std::string> inputs = {config.data};
-  if (!config.target_data.empty()) inputs.push_back(config.target_data);
-  return data::MakeTokenizer(spec, inputs, text);
+  TokenizerText text = {.paths = {sources[0].path}};
+  if (task.tokenizer_text != nullptr) text = task.tokenizer_text(config);
+  return data::MakeTokenizer(spec, text.paths, {.json_key = text.json_key});
 }
 
 // What a tokenizer asks of a preset: its vocabulary and its special tokens.
@@ -87,17 +89,7 @@ json VocabularyOf(const data::Tokenizer& tokenizer, const json& preset) {
 
 // Keys that mean something to some tasks only are refused where another task runs.
 absl::Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
-  std::vector<std::string> other;
-  for (const TaskKind* kind : Tasks()) {
-    other.insert(other.end(), kind->keys.begin(), kind->keys.end());
-  }
-  const auto now = config.ToJson();
-  const auto usual = RunConfig().ToJson();
-  for (const std::string& key : other) {
-    if (std::find(task.keys.begin(), task.keys.end(), key) != task.keys.end()) continue;
-    if (now.at(key) == usual.at(key)) continue;
-    return InvalidArgument(key, " is set, which means nothing to the task ", task.name);
-  }
+  TESSERA_RETURN_IF_ERROR(config.Validate());  // with the task known
   if (!task.needs_tokenizer && !config.tokenizer.empty()) {
     return InvalidArgument("tokenizer is set, but the task ", task.name, " has no text");
   }
@@ -126,7 +118,7 @@ absl::StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist:
   TESSERA_RETURN_IF_ERROR(CheckDeviceAvailable(context.device));
   context.seed = static_cast<uint64_t>(config.seed);
   context.tensor_parallel = mesh.tp();
-  context.sequence_parallel = config.sequence_parallel;
+  context.sequence_parallel = config.sequence_parallel && config.tp > 1;
   if (!config.grad_dtype.empty()) context.grad_dtype = ParseDType(config.grad_dtype);
   return context;
 }
@@ -146,7 +138,7 @@ absl::Status Describe(Plan* plan) {
   config.task = task.name;
   TESSERA_RETURN_IF_ERROR(CheckTaskKeys(task, config));
   if (task.needs_tokenizer) {
-    TESSERA_ASSIGN_OR_RETURN(plan->setup.tokenizer, FindTokenizer(config, preset));
+    TESSERA_ASSIGN_OR_RETURN(plan->setup.tokenizer, FindTokenizer(config, task, preset));
     if (plan->setup.tokenizer != nullptr && preset != nullptr) {
       plan->Change(VocabularyOf(*plan->setup.tokenizer, plan->model));
     }
@@ -167,8 +159,8 @@ absl::Status Describe(Plan* plan) {
   if (!shape.ok()) return InvalidArgument(config.model, ": ", Message(shape.status()));
   plan->shape = *std::move(shape);
   const int64_t positions = plan->shape->max_positions();
-  if (positions > 0 && config.seq_len > positions) {
-    return InvalidArgument("seq_len ", config.seq_len, " is longer than the model's ", positions,
+  if (positions > 0 && config.seq_len.value_or(0) > positions) {
+    return InvalidArgument("seq_len ", *config.seq_len, " is longer than the model's ", positions,
                            " positions");
   }
   const data::Tokenizer* tokenizer = plan->setup.tokenizer.get();
@@ -179,9 +171,22 @@ absl::Status Describe(Plan* plan) {
   return absl::OkStatus();
 }
 
+// All weights or none.
+absl::Status CheckSources(const std::vector<DataSource>& sources) {
+  for (const DataSource& source : sources) {
+    if (source.weight.has_value() == sources[0].weight.has_value()) continue;
+    const DataSource& bare = source.weight ? sources[0] : source;
+    return InvalidArgument("data: '", bare.path, "' has no weight, others have (a.txt:0.3)");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status OpenTheData(Plan* plan) {
   RunSetup& setup = plan->setup;
+  const std::vector<DataSource> sources = setup.config.Sources();
+  TESSERA_RETURN_IF_ERROR(CheckSources(sources));
   TESSERA_ASSIGN_OR_RETURN(setup.data, setup.task->open({.config = setup.config,
+                                                         .sources = sources,
                                                          .model = plan->model,
                                                          .shape = *plan->shape,
                                                          .tokenizer = setup.tokenizer.get(),
@@ -211,7 +216,7 @@ absl::StatusOr<std::unique_ptr<models::Model>> LoadBlocks(const nn::BuildContext
   }
   TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(config.model, load));
   if (cut) cut->Reshard();
-  if (config.dropout >= 0) model->SetDropout(config.dropout);
+  if (config.dropout) model->SetDropout(*config.dropout);
   model->set_checkpoint_activations(config.checkpoint_activations);
   return model;
 }
@@ -223,7 +228,7 @@ absl::StatusOr<std::vector<std::unique_ptr<models::Model>>> LoadChunks(
   const dist::PipelineShape shape = config.pipeline_shape();
   TESSERA_ASSIGN_OR_RETURN(
       const std::vector<double> costs,
-      dist::ComputedBlockCosts(dist::BlocksOf(plan->model, build), config.seq_len));
+      dist::ComputedBlockCosts(dist::BlocksOf(plan->model, build), config.seq_len.value_or(0)));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int> cuts,
                            dist::CutBlocks(costs, shape.stages * shape.chunks_per_rank));
   std::vector<std::unique_ptr<models::Model>> chunks;
@@ -350,9 +355,11 @@ absl::StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& m
   plan.cache = JoinPath(config.out, "data");
   const int rank = mesh.world()->rank();
   const std::vector<std::string> places = dist::GatherStrings(*mesh.world(), Place());
-  SetNumThreads(config.threads > 0 ? static_cast<int>(std::min<int64_t>(config.threads, 1024))
-                                   : DefaultThreads(places, rank));
+  SetNumThreads(config.threads ? static_cast<int>(std::min<int64_t>(*config.threads, 1024))
+                               : DefaultThreads(places, rank));
   absl::Status status = config.Validate();
+  // Before anything in the run's directory is touched.
+  if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan.setup.lock);
   if (status.ok()) status = Describe(&plan);
   const absl::StatusOr<nn::BuildContext> build =
       status.ok() ? ContextFor(config, mesh) : absl::StatusOr<nn::BuildContext>(status);

@@ -12,6 +12,7 @@
 #define TESSERA_TRAIN_RUN_SETUP_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
 #include "train/config/run_config.h"
+#include "train/run_lock.h"
 #include "train/task.h"
 
 namespace tessera::train {
@@ -34,6 +36,8 @@ struct RunSetup {
   RunConfig config;
   int64_t parameter_count = 0;        // of the whole model, whoever holds it
   std::vector<std::string> warnings;  // one line each
+  // Rank 0's on `config.out`: while this lives, no other process works there.
+  std::optional<RunLock> lock;
 };
 
 // The ranks as the configuration lays them out. Fails, on all ranks alike, where the sizes do not

@@ -25,6 +25,7 @@ std::string NamesFor(const RunConfig& config, const nlohmann::json& model) {
 TaskRegistration::TaskRegistration(const TaskKind* task) {
   std::vector<const TaskKind*>& tasks = MutableTasks();
   tasks.push_back(task);
+  if (task->options != nullptr) OptionPartRegistration({"task", task->name, task->options});
   std::sort(tasks.begin(), tasks.end(),
             [](const TaskKind* a, const TaskKind* b) { return a->name < b->name; });
 }
@@ -74,13 +75,19 @@ absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const nlohmann
 }
 
 int64_t TaskInput::SeqLen(int64_t otherwise) const {
-  if (config.seq_len > 0) return config.seq_len;
+  if (config.seq_len) return *config.seq_len;
   return shape.max_positions() > 0 ? shape.max_positions() : otherwise;
+}
+
+absl::StatusOr<std::string> TaskInput::OneSource() const {
+  if (sources.size() == 1) return sources[0].path;
+  return InvalidArgument("data lists ", sources.size(),
+                         " sources; a blend is for running text, not for the task ", config.task);
 }
 
 absl::StatusOr<const data::Tokenizer*> TaskInput::NeedTokenizer() const {
   if (tokenizer != nullptr) return tokenizer;
-  return InvalidArgument(config.data, ": text needs a tokenizer; give --tokenizer");
+  return InvalidArgument(sources[0].path, ": text needs a tokenizer; give --tokenizer");
 }
 
 absl::StatusOr<int64_t> TaskInput::NeedToken(std::optional<int32_t> id, const char* what) const {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/options.h"
 #include "core/status.h"
 #include "core/tensor.h"
 #include "data/dataset/dataset.h"
@@ -70,6 +71,7 @@ struct TaskData {
 
 struct TaskInput {
   const RunConfig& config;
+  const std::vector<DataSource>& sources;  // what `config.data` lists
   // What the model is built from, the tokenizer's vocabulary included, and where messages say it
   // comes from.
   const nlohmann::json& model;
@@ -77,8 +79,10 @@ struct TaskInput {
   const models::Model& shape;
   const data::Tokenizer* tokenizer = nullptr;  // null: none
   std::string cache = "";                      // directory for what is made of the data
-  bool evaluation = false;                     // a look at `config.data`, nothing is trained
+  bool evaluation = false;                     // a look at the data, nothing is trained
 
+  // The path of the one source, or a status that says that this task blends none.
+  absl::StatusOr<std::string> OneSource() const;
   // Tokens of a row: config.seq_len, else as many as the model has positions, else `otherwise`.
   int64_t SeqLen(int64_t otherwise) const;
   // The tokenizer, or a status that asks for one.
@@ -87,20 +91,27 @@ struct TaskInput {
   absl::StatusOr<int64_t> NeedToken(std::optional<int32_t> id, const char* what) const;
 };
 
+struct TokenizerText {
+  std::vector<std::string> paths;
+  std::string json_key = "text";
+};
+
 struct TaskKind {
   std::string name;  // "masked_lm"
   std::string help;  // one line
   // How well the task goes with a model's configuration and the kind of data that is given: 0 not
   // at all. A run that names no task has the one with the greatest number.
   int (*fit)(const RunConfig& config, const nlohmann::json& model);
-  // Keys of the configuration that mean something to it and not to every task; set where another
-  // task runs they are refused.
-  std::vector<std::string> keys = {};
+  // Its own keys of a run's configuration (`config.Part<Options>()`); set where a task without
+  // them runs they are refused.
+  const OptionTable* options = nullptr;
   // Whether its data are text that goes through a tokenizer.
   bool needs_tokenizer = true;
   // What replaces the model's `architectures`; empty: as it is.
   std::string (*architecture)(const nlohmann::json& model) = nullptr;
   absl::StatusOr<TaskData> (*open)(const TaskInput& input);
+  // The text that a tokenizer made for the data is made from; without it, the sources.
+  TokenizerText (*tokenizer_text)(const RunConfig& config) = nullptr;
 };
 
 struct TaskRegistration {

@@ -14,6 +14,7 @@
 #include "optim/adam.h"
 #include "optim/sgd.h"
 #include "train/agreement.h"
+#include "train/config/optimizer_options.h"
 #include "train/step_profiler.h"
 #include "train/whole_model.h"
 
@@ -82,7 +83,7 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
 }
 
 int64_t Trainer::StepsToTake() const {
-  if (config_.max_steps > 0) return config_.max_steps;
+  if (config_.max_steps) return *config_.max_steps;
   const double samples = config_.epochs * static_cast<double>(train_data_->size());
   return std::max<int64_t>(
       1, sampler_.StepsFor(static_cast<int64_t>(std::ceil(samples)), mesh_.dp()->size()));
@@ -91,11 +92,15 @@ int64_t Trainer::StepsToTake() const {
 std::unique_ptr<optim::Optimizer> Trainer::MakeOptimizer(
     std::vector<optim::ParameterGroup> groups) {
   if (config_.optimizer == "sgd") {
+    const auto keys = config_.Part<SgdKeys>();
+    TESSERA_CHECK(keys.ok(), "trainer", Message(keys.status()));
     return std::make_unique<optim::Sgd>(
-        std::move(groups), optim::SgdOptions{.lr = config_.lr, .momentum = config_.momentum});
+        std::move(groups), optim::SgdOptions{.lr = config_.lr, .momentum = keys->momentum});
   }
+  const auto keys = config_.Part<AdamKeys>();
+  TESSERA_CHECK(keys.ok(), "trainer", Message(keys.status()));
   const optim::AdamOptions options{
-      .lr = config_.lr, .beta1 = config_.betas[0], .beta2 = config_.betas[1], .eps = config_.eps};
+      .lr = config_.lr, .beta1 = keys->betas[0], .beta2 = keys->betas[1], .eps = keys->eps};
   if (config_.optimizer == "adam") return std::make_unique<optim::Adam>(std::move(groups), options);
   return std::make_unique<optim::AdamW>(std::move(groups), options);
 }
@@ -157,6 +162,7 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   TESSERA_RETURN_IF_ERROR(FinishSave());
   progress_.reset();
   signals_ = nullptr;
+  lock_.reset();
   return TrainResult{state_, StopReason(stop)};
 }
 
@@ -198,7 +204,7 @@ int64_t Trainer::ReasonToStop() const {
   if (signals_->received() != 0) return signals_->received();
   if (state_.should_stop) return kStopCallback;
   if (state_.step == begun_at_) return 0;  // a limit that is too short still makes progress
-  const bool late = config_.time_limit > 0 && SecondsSince(started_) >= config_.time_limit;
+  const bool late = config_.time_limit && SecondsSince(started_) >= *config_.time_limit;
   return late ? kStopTimeLimit : 0;
 }
 

@@ -48,6 +48,7 @@
 #include "train/metrics_log.h"
 #include "train/phase_clock.h"
 #include "train/progress.h"
+#include "train/run_lock.h"
 #include "train/run_log.h"
 #include "train/step_report.h"
 #include "train/stop_signal.h"
@@ -201,6 +202,7 @@ class Trainer {
   std::unique_ptr<Progress> progress_;
   RunLog log_ = RunLog(nullptr, LogLevel::kError);
   const StopSignals* signals_ = nullptr;
+  std::optional<RunLock> lock_;  // of rank 0, while it trains
 
   TrainState state_;
   // Since the last row of metrics; the first two are part of a checkpoint.

@@ -1,5 +1,4 @@
 // How a run begins, saves and goes on.
-#include <algorithm>
 #include <utility>
 
 #include "autograd/autograd.h"
@@ -9,71 +8,6 @@
 #include "train/update/pipeline_norm.h"
 
 namespace tessera::train {
-namespace {
-
-// Keys that say where a run lives, what it prints and how its work is laid out: a resumed run may
-// change them silently. Batch sizes are compared as a whole, over ranks and micro-batches.
-bool ChangesNothing(const std::string& key) {
-  static const char* const kKeys[] = {"out",
-                                      "data",
-                                      "model",
-                                      "threads",
-                                      "log_interval",
-                                      "eval_interval",
-                                      "eval_batches",
-                                      "save_interval",
-                                      "num_checkpoints",
-                                      "time_limit",
-                                      "device",
-                                      "tokenizer",
-                                      "val_data",
-                                      "deterministic",
-                                      "checkpoint_activations",
-                                      "batch_size",
-                                      "gradient_accumulation_steps",
-                                      "num_microbatches",
-                                      "async_save",
-                                      "wall_clock_breakdown",
-                                      "cuda_graph",
-                                      "profile",
-                                      "profile_after",
-                                      "profile_steps",
-                                      "log_level",
-                                      "log_level_replica",
-                                      "log_on_each_node",
-                                      "env_type",
-                                      "tp",
-                                      "pp",
-                                      "zero",
-                                      "sequence_parallel",
-                                      "cpu_offload",
-                                      "offload_fraction",
-                                      "offload_parameters",
-                                      "auto_wrap_classes",
-                                      "auto_wrap_min_params",
-                                      "backward_prefetch",
-                                      "forward_prefetch",
-                                      "limit_all_gathers",
-                                      "reshard_after_forward",
-                                      "prefetch_elements",
-                                      "max_live_elements",
-                                      "persistence_threshold",
-                                      "offload_activations",
-                                      "partition_activations",
-                                      "schedule",
-                                      "num_model_chunks",
-                                      "bucket_cap_mb",
-                                      "overlap_comm",
-                                      "find_unused_parameters",
-                                      "static_graph",
-                                      "check_reduction",
-                                      "gradient_as_bucket_view",
-                                      "check_collectives",
-                                      "collective_timeout"};
-  return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
-}
-
-}  // namespace
 
 absl::Status Trainer::Begin(const TrainOptions& options) {
   const bool speaks = mesh_.prints();
@@ -108,7 +42,9 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
       status = WriteFileAtomically(JoinPath(config_.out, "config.json"),
                                    config_.ToJson().dump(2) + "\n");
     }
-    progress_ = std::make_unique<Progress>(log_.progress(), state_.step, state_.total_steps);
+    progress_ = std::make_unique<Progress>(
+        log_.progress(), state_.step, state_.total_steps,
+        static_cast<double>(train_data_->size()) / static_cast<double>(global_batch()));
   }
   return Agree(mesh_, status);
 }
@@ -117,7 +53,10 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
 absl::Status Trainer::Prepare() {
   TESSERA_RETURN_IF_ERROR(config_.Validate());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(config_.out));
-  if (mesh_.world()->rank() == 0) TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
+  if (mesh_.world()->rank() == 0) {
+    TESSERA_RETURN_IF_ERROR(RunLock::Take(config_.out, &lock_));
+    TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
+  }
   if (config_.scales_loss()) {
     scaler_.emplace(config_.scaler_options(), model_.build().device);
   }
@@ -186,7 +125,9 @@ void Trainer::WarnOfChanges(const nlohmann::json& saved) const {
   const nlohmann::json now = nlohmann::json::parse(config_.ToJson().dump());
   const nlohmann::json before = saved.value("config", nlohmann::json::object());
   for (const auto& [key, value] : now.items()) {
-    if (ChangesNothing(key) || !before.contains(key) || before[key] == value) continue;
+    const Option* option = FindRunConfigKey(key);
+    const bool matters = option != nullptr && option->notes.changes_results;
+    if (!matters || !before.contains(key) || before[key] == value) continue;
     log_.Warning(
         Concat(key, " is now ", value.dump(), "; the checkpoint's run had ", before[key].dump()));
   }

@@ -88,6 +88,9 @@ struct ZeroOptions {
   // Parameter shards as well (stage 3).
   bool offload_parameters = false;
 
+  // Whether no rank has whole parameters between uses: whatever runs the model is collective then.
+  bool shards_parameters() const { return stage == 3; }
+
   // InvalidArgument names the option.
   absl::Status Validate() const;
 };

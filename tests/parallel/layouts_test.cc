@@ -76,9 +76,9 @@ const std::string& Root() {
 RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   RunConfig config;
   config.model = "gpt-tiny";
-  config.data = Root() + "/text.jsonl";
+  config.data = {Root() + "/text.jsonl"};
   config.out = Root() + "/" + name;
-  config.reset_at_documents = true;
+  config.options["reset_at_documents"] = true;
   config.seq_len = 21;
   config.batch_size = 2;
   config.gradient_accumulation_steps = layout.accumulation;
@@ -98,7 +98,7 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   config.sequence_parallel = layout.sequence_parallel;
   config.deterministic = layout.deterministic;
   config.pp = layout.pp;
-  config.schedule = layout.schedule;
+  if (!layout.schedule.empty()) config.schedule = layout.schedule;
   config.zero = layout.zero;
   config.cpu_offload = layout.cpu_offload;
   if (layout.change) layout.change(config);

@@ -60,7 +60,7 @@ class GpuTrainingTest : public testing::Test {
   RunConfig Config(const std::string& out) const {
     RunConfig config;
     config.model = "gpt-tiny";
-    config.data = root_ + "/text.txt";
+    config.data = {root_ + "/text.txt"};
     config.out = root_ + "/" + out;
     config.device = "cuda:0";
     config.seq_len = 24;

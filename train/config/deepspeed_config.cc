@@ -76,7 +76,7 @@ std::optional<bool> TranslateFp16(ForeignKeys fp16, Json* keys) {
   }
   if (power && *power > 64) fp16.Fail("initial_scale_power", "must be at most 64");
   fp16.Finish();
-  Put(keys, "loss_scale", scale);
+  if (scale && *scale > 0) (*keys)["loss_scale"] = *scale;  // 0: dynamic
   Put(keys, "growth_interval", window);
   Put(keys, "hysteresis", hysteresis);
   // A least scale of 0 is no bound; scales are positive here.

@@ -1,20 +1,26 @@
-// The part of a run's configuration that says how its work is laid out over ranks: dp is what tp
-// and pp leave of them. Layouts change how fast a run is and what it needs, not what it computes.
+// How a run's work is laid out over ranks: dp is what tp and pp leave of them. Layouts change how
+// fast a run is and what it needs, not what it computes.
 #ifndef TESSERA_TRAIN_CONFIG_PARALLEL_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_PARALLEL_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "core/options.h"
 
 namespace tessera::train {
 
 struct ParallelConfig {
-  std::string env_type;  // single, ddp, zero, zero+tp; empty: as the other keys say
+  std::string env_type;  // any
   int64_t tp = 1;
   bool sequence_parallel = false;
-  bool deterministic = false;
 
-  // Sums over data-parallel ranks (dist/ddp/gradient_reducer.h).
+  int64_t pp = 1;
+  std::string schedule = "1f1b";
+  std::optional<int64_t> num_model_chunks;
+
+  // Sums over data-parallel ranks.
   double bucket_cap_mb = 25;
   bool overlap_comm = true;
   bool find_unused_parameters = false;
@@ -22,34 +28,82 @@ struct ParallelConfig {
   bool check_reduction = false;
   bool gradient_as_bucket_view = true;
 
-  // Pipelines (dist/pipeline/schedule.h).
-  int64_t pp = 1;
-  std::string schedule;          // empty: 1f1b
-  int64_t num_model_chunks = 0;  // per rank; 0: 2 where the schedule interleaves, else 1
-
-  // ZeRO (dist/zero/zero_options.h).
-  int64_t zero = 0;
-  std::string communication_dtype;  // empty: gradients travel as they are
-  bool cpu_offload = false;         // optimizer states in host memory
-  double offload_fraction = 1;      // the share of them
-  bool offload_parameters = false;
-  std::string auto_wrap_classes;  // with commas between
-  int64_t auto_wrap_min_params = 0;
-  std::string backward_prefetch = "backward_pre";
-  bool forward_prefetch = true;
-  bool limit_all_gathers = true;
-  bool reshard_after_forward = true;
-  int64_t prefetch_elements = 50'000'000;
-  int64_t max_live_elements = 1'000'000'000;
-  int64_t persistence_threshold = 0;
-
-  // What is kept for the backward pass (dist/zero/activation_store.h).
+  // What is kept for the backward pass.
   bool offload_activations = false;
   bool partition_activations = false;
 
   bool check_collectives = false;
   double collective_timeout = 600;  // seconds
+
+  static const OptionTable& Table();
 };
+
+inline const OptionTable& ParallelConfig::Table() {
+  static const auto* table = new OptionTable(
+      OptionTable::Of<ParallelConfig>("Parallel runs")
+          .Add("tp", &ParallelConfig::tp,
+               "tensor-parallel ranks: each holds a share of every layer",
+               {.least = 1,
+                .changes_results = false,
+                .aliases = {{"model_parallel_size", "FlagAI"}, {"tp_size", "Colossal-AI"}}})
+          .Add("sequence_parallel", &ParallelConfig::sequence_parallel,
+               "norms, dropout and residuals on shares of the sequence, beside `tp`",
+               {.changes_results = false,
+                .aliases = {{"enable_sequence_parallelism", "Colossal-AI"}}})
+          .Add("pp", &ParallelConfig::pp, "pipeline stages: each holds a run of the blocks",
+               {.least = 1, .changes_results = false, .aliases = {{"pp_size", "Colossal-AI"}}})
+          .Add("schedule", &ParallelConfig::schedule,
+               "of the pipeline ([distributed.md](distributed.md#pipeline))",
+               {.choices = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"},
+                .changes_results = false})
+          .Add("num_model_chunks", &ParallelConfig::num_model_chunks,
+               "chunks of the model on each pipeline rank",
+               {.least = 1, .unset = "1; 2 with `interleaved`", .changes_results = false})
+          .Add("env_type", &ParallelConfig::env_type, "refuses settings that do not fit it",
+               {.choices = {"single", "ddp", "zero", "zero+tp"},
+                .unset = "any",
+                .changes_results = false,
+                .values = {{"pytorch", "single"},
+                           {"pytorchDDP", "ddp"},
+                           {"deepspeed", "zero"},
+                           {"deepspeed+mpu", "zero+tp"}}})
+          .Add("bucket_cap_mb", &ParallelConfig::bucket_cap_mb,
+               "megabytes (2^20) of gradients that ranks sum in one message",
+               {.above = 0,
+                .changes_results = false,
+                .aliases = {{"ddp_bucket_cap_mb", "Colossal-AI"}}})
+          .Add("overlap_comm", &ParallelConfig::overlap_comm,
+               "sum gradients while the backward pass still runs",
+               {.changes_results = false, .aliases = {{"overlap_communication", "Colossal-AI"}}})
+          .Add("find_unused_parameters", &ParallelConfig::find_unused_parameters,
+               "parameters without gradient on some ranks count as zero there; otherwise they are "
+               "an error",
+               {.changes_results = false})
+          .Add("static_graph", &ParallelConfig::static_graph,
+               "messages follow the order in which the first step brought the gradients",
+               {.needs = {{{"zero", {"0"}}}}, .changes_results = false})
+          .Add("check_reduction", &ParallelConfig::check_reduction,
+               "compares the summed gradients over the ranks after every step",
+               {.needs = {{{"zero", {"0"}}}}, .changes_results = false})
+          .Add("gradient_as_bucket_view", &ParallelConfig::gradient_as_bucket_view,
+               "gradients lie in the messages themselves, instead of being copied",
+               {.needs = {{{"zero", {"0"}}}}, .changes_results = false})
+          .Add("offload_activations", &ParallelConfig::offload_activations,
+               "what the backward pass needs is kept in host memory; with "
+               "`checkpoint_activations` the inputs of blocks",
+               {.changes_results = false})
+          .Add("partition_activations", &ParallelConfig::partition_activations,
+               "that is shared out over the `tp` ranks (without `sequence_parallel`, which has "
+               "done so)",
+               {.needs = {{{"sequence_parallel", {"false"}}}}, .changes_results = false})
+          .Add("check_collectives", &ParallelConfig::check_collectives,
+               "compares every collective call over the ranks before it starts",
+               {.changes_results = false})
+          .Add("collective_timeout", &ParallelConfig::collective_timeout,
+               "seconds after which a collective that waits ends the job, naming the missing ranks",
+               {.least = 1e-3, .changes_results = false}));
+  return *table;
+}
 
 }  // namespace tessera::train
 

@@ -3,133 +3,127 @@
 //   RunConfig config;
 //   TESSERA_RETURN_IF_ERROR(ReadRunConfig("run.json", &config));
 //   TESSERA_RETURN_IF_ERROR(SetRunConfigField(&config, "lr", "1e-3"));   // a flag's text
+//   config.batch_size = 4;
 //   TESSERA_RETURN_IF_ERROR(config.Validate());
 //
-// One table of fields (RunConfigFields) serves the file, the flags, the help text and what is
-// saved with the run. An unknown key is an error that suggests the nearest known one; names that
-// other systems use for the same thing are understood (train/config/config_aliases.h).
+// It is made of a struct per concern (data_config.h, model_config.h, ...), whose tables declare
+// each key once: flags, files, help, the tables of docs/cli.md, checks, what a resumed run may
+// change and what an evaluation takes follow from that. Keys of what a run chooses by name, such as
+// an optimizer or a task, stand with that (OptionPart); their values are in `options`:
+//
+//   config.optimizer = "sgd";
+//   config.options["momentum"] = 0.8;
+//   TESSERA_ASSIGN_OR_RETURN(const auto options, config.Part<SgdOptions>());
+//
+// An unknown key is an error that suggests the nearest known one; names that other systems use for
+// the same thing are understood. A key that is set and means nothing to the run is refused with the
+// reason.
 #ifndef TESSERA_TRAIN_CONFIG_RUN_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_RUN_CONFIG_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
+#include "core/options.h"
 #include "core/status.h"
 #include "dist/pipeline/schedule.h"
 #include "dist/zero/zero_options.h"
 #include "nlohmann/json.hpp"
-#include "optim/grad_scaler.h"
 #include "train/config/data_config.h"
+#include "train/config/device_config.h"
+#include "train/config/model_config.h"
+#include "train/config/optimizer_config.h"
 #include "train/config/parallel_config.h"
+#include "train/config/precision_config.h"
+#include "train/config/report_config.h"
+#include "train/config/steps_config.h"
+#include "train/config/zero_config.h"
 
 namespace tessera::train {
 
-struct RunConfig : DataConfig, ParallelConfig {
-  // What to train, to where (on what: train/config/data_config.h; on which ranks:
-  // train/config/parallel_config.h).
-  std::string model;             // a preset's name or a folder
-  std::string config_overrides;  // "d_model=256,num_layers=3": keys of the model's configuration
-  bool ignore_mismatched_sizes = false;
-  std::string out;  // the run's directory
+// The options of something that a run chooses by name.
+struct OptionPart {
+  std::string key;   // what chooses it: "optimizer"
+  std::string name;  // "sgd"
+  const OptionTable* table;
+};
+// All of them, of each key by name.
+std::vector<OptionPart> OptionParts();
+struct OptionPartRegistration {
+  explicit OptionPartRegistration(const OptionPart& part);
+};
 
-  // How long, in which steps.
-  int64_t max_steps = 0;  // 0: by epochs
-  double epochs = 1;
-  int64_t batch_size = 8;
-  int64_t gradient_accumulation_steps = 0;  // 0: num_microbatches, else 1
-  int64_t num_microbatches = 0;             // the same under another name; 0: not given
-  int64_t seq_len = 0;                      // 0: the model's
-  bool shuffle = true;
-  double time_limit = 0;  // seconds; 0: none
+struct RunConfig : DataConfig,
+                   ModelConfig,
+                   StepsConfig,
+                   OptimizerConfig,
+                   PrecisionConfig,
+                   LossScalingConfig,
+                   DeviceConfig,
+                   ReportConfig,
+                   ParallelConfig,
+                   ZeroConfig {
+  // Of the chosen parts: what differs from their defaults, by key.
+  nlohmann::json options = nlohmann::json::object();
+  // Keys that a file or a flag gave, whatever their value.
+  std::set<std::string> given = {};
 
-  // The optimizer.
-  std::string optimizer = "adamw";
-  double lr = 3e-4;
-  std::vector<double> betas = {0.9, 0.95};
-  double eps = 1e-8;
-  double momentum = 0.9;
-  double weight_decay = 0.1;
-  bool scale_parameter = false;  // each parameter's rate is scaled by its first values
-  int64_t warmup_steps = 0;
-  std::string lr_schedule = "cosine";
-  double min_lr = -1;  // negative: 0.1 lr
-  double max_grad_norm = 1;
+  // Of all of the above.
+  static const OptionTable& Table();
 
-  // The model.
-  double dropout = -1;  // negative: the model's
-  double neftune_noise_alpha = 0;
-  bool checkpoint_activations = false;
-  int64_t seed = 0;
-  std::string dtype = "float32";
-  std::string autocast;    // half precision of a float32 model's products; empty: none
-  std::string grad_dtype;  // empty: float32 where the dtype is a half, else the dtype
-  std::string device = "cpu";
-  int64_t threads = 0;  // 0: all cores the process may use
-  bool cuda_graph = true;
+  // The options S of a chosen part.
+  template <typename S>
+  absl::StatusOr<S> Part() const {
+    S part;
+    TESSERA_RETURN_IF_ERROR(ReadPart(S::Table(), &part));
+    return part;
+  }
 
-  // What is reported and kept.
-  int64_t log_interval = 10;
-  int64_t eval_interval = 0;  // 0: at the end
-  int64_t eval_batches = 0;   // 0: all
-  int64_t save_interval = 0;  // 0: at the end
-  int64_t num_checkpoints = 2;
+  // A key's value, null where it has none.
+  nlohmann::json Get(std::string_view key) const;
+  bool IsSet(std::string_view key) const;
+  // Whether a key means something to this run; else why not: "needs zero 3 (it is 1)".
+  absl::Status Applies(std::string_view key) const;
+  // Back to its default.
+  void Unset(std::string_view key);
 
-  bool async_save = false;
-  bool wall_clock_breakdown = false;
-  std::string profile;        // a Chrome trace; empty: none
-  int64_t profile_after = 3;  // steps of this process before it
-  int64_t profile_steps = 2;
-  std::string log_level = "info";
-  std::string log_level_replica = "error";
-  bool log_on_each_node = false;
+  // Ranges, and settings that exclude one another; names the key. Tasks' keys are checked once the
+  // task is known.
+  absl::Status Validate() const;
+  // Whether the settings fit a run of so many ranks.
+  absl::Status ValidateFor(int world_size) const;
+  // Every key that applies with its value, as it is saved with the run.
+  nlohmann::ordered_json ToJson() const;
+  // What was set or differs from its default, aligned, a line each.
+  std::string Describe() const;
 
-  // Loss scaling of float16 (optim/grad_scaler.h).
-  double loss_scale = 0;  // 0: dynamic
-  double initial_scale = 65536;
-  double min_scale = 1;
-  double growth_factor = 2;
-  double backoff_factor = 0.5;
-  int64_t growth_interval = 1000;
-  int64_t hysteresis = 2;
-  double max_scale = 4294967296;
-
-  int64_t accumulation_steps() const;
-  // Whether gradients pass through float16, so that the loss is scaled.
-  bool scales_loss() const { return dtype == "float16" || autocast == "float16"; }
-  optim::GradScalerOptions scaler_options() const;
-  double final_lr() const { return min_lr < 0 ? 0.1 * lr : min_lr; }
-
+  int64_t accumulation_steps() const { return gradient_accumulation_steps; }
   // Of a run with pp > 1.
   absl::StatusOr<dist::ScheduleKind> pipeline_schedule() const;
   dist::PipelineShape pipeline_shape() const;
   // Of a run with zero > 0.
   absl::StatusOr<dist::ZeroOptions> zero_options() const;
 
-  // Ranges, and settings that exclude one another; names the key.
-  absl::Status Validate() const;
-  // The members of config_overrides, each with its value; without any, an empty object.
-  absl::StatusOr<nlohmann::json> Overrides() const;
-  // Whether the settings fit a run of so many ranks.
-  absl::Status ValidateFor(int world_size) const;
-  // Every field, resolved, as it is printed and saved with the run.
-  nlohmann::ordered_json ToJson() const;
+ private:
+  absl::Status CheckPartOptions() const;
+  absl::Status ReadPart(const OptionTable& table, void* part) const;
+  bool Holds(const OptionValue& value) const;
+  absl::StatusOr<const Option*> FindInChosenParts(std::string_view key, OptionValue* wanted) const;
 };
 
-// One entry of the table.
-struct RunConfigField {
-  using Member = std::variant<int64_t RunConfig::*, double RunConfig::*, bool RunConfig::*,
-                              std::string RunConfig::*, std::vector<double> RunConfig::*>;
-  std::string_view name;
-  Member member;
-  std::string_view help;
-};
-const std::vector<RunConfigField>& RunConfigFields();
-const RunConfigField* FindRunConfigField(std::string_view name);
+// What is known of a key, by any of its names: of the run's own tables, then of the parts' (of
+// several that share it, the first). nullptr where there is none.
+const Option* FindRunConfigKey(std::string_view name);
+// Every key once, in the order of the tables; parts' after the run's own.
+std::vector<const Option*> RunConfigKeys();
 
-// Overrides fields from a JSON object. `source` is what messages name.
+// Overrides a key, by any of its names. `where` is what messages call it.
+absl::Status SetRunConfigKey(RunConfig* config, std::string_view name, const nlohmann::json& value,
+                             const std::string& where);
+// Overrides keys from a JSON object. `source` is what messages name.
 absl::Status ApplyRunConfigJson(const nlohmann::json& json, const std::string& source,
                                 RunConfig* config);
 absl::Status ReadRunConfig(const std::string& path, RunConfig* config);

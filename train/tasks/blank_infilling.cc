@@ -5,6 +5,24 @@
 namespace tessera::train {
 namespace {
 
+struct BlankOptions : RunningTextOptions {
+  double sentence_mask_share = 0;
+  double document_mask_share = 0.5;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<BlankOptions>("blank_infilling")
+            .Include<BlankOptions, RunningTextOptions>()
+            .Add("sentence_mask_share", &BlankOptions::sentence_mask_share,
+                 "share of rows in which whole sentences are masked; others have short spans",
+                 {.least = 0, .most = 1, .evaluation = true})
+            .Add("document_mask_share", &BlankOptions::document_mask_share,
+                 "share of rows of which the rest is masked",
+                 {.least = 0, .most = 1, .evaluation = true}));
+    return *table;
+  }
+};
+
 int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"glm"}) ? 2 : 0; }
 
 // Tokens after which a sentence is over, in Latin and in Chinese punctuation.
@@ -22,8 +40,12 @@ std::vector<bool> EndsSentence(const data::Tokenizer& tokenizer) {
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  data::BlankInfillingOptions options = {.sentence_share = config.sentence_mask_share,
-                                         .document_share = config.document_mask_share,
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<BlankOptions>());
+  if (keys.sentence_mask_share + keys.document_mask_share > 1) {
+    return InvalidArgument("sentence_mask_share and document_mask_share are more than 1 together");
+  }
+  data::BlankInfillingOptions options = {.sentence_share = keys.sentence_mask_share,
+                                         .document_share = keys.document_mask_share,
                                          .ends_sentence = EndsSentence(*tokenizer),
                                          .seed = static_cast<uint64_t>(config.seed)};
   TESSERA_ASSIGN_OR_RETURN(options.mask_id, input.NeedToken(tokenizer->mask_id(), "[MASK]"));
@@ -57,8 +79,9 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 const TaskKind kTask = {.name = "blank_infilling",
                         .help = "running text with blanks, and what fills them word by word",
                         .fit = Fit,
-                        .keys = {"json_key", "sentence_mask_share", "document_mask_share"},
-                        .open = Open};
+                        .options = &BlankOptions::Table(),
+                        .open = Open,
+                        .tokenizer_text = RunningTokenizerText};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

@@ -4,6 +4,19 @@
 namespace tessera::train {
 namespace {
 
+struct CausalLmOptions : RunningTextOptions {
+  bool reset_at_documents = false;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<CausalLmOptions>("causal_lm")
+            .Include<CausalLmOptions, RunningTextOptions>()
+            .Add("reset_at_documents", &CausalLmOptions::reset_at_documents,
+                 "restart positions and mask attention at document borders", {.evaluation = true}));
+    return *table;
+  }
+};
+
 // A family that nothing else is known of is taken for one of causal language models.
 int Fit(const RunConfig&, const nlohmann::json& model) {
   return IsOfType(model, {"bert", "roberta", "vit", "t5", "glm", "chatglm"}) ? 0 : 1;
@@ -12,10 +25,13 @@ int Fit(const RunConfig&, const nlohmann::json& model) {
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const int64_t seq_len = input.SeqLen(0);
   if (seq_len == 0) return InvalidArgument("this model has no seq_len of its own; give one");
+  TESSERA_ASSIGN_OR_RETURN(const auto options, input.config.Part<CausalLmOptions>());
   TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));
   TaskData data;
-  TESSERA_ASSIGN_OR_RETURN(data.train, Windows(text.train, seq_len, input));
-  TESSERA_ASSIGN_OR_RETURN(data.validation, Windows(text.validation, seq_len, input));
+  for (const auto& [part, to] :
+       {std::pair(&text.train, &data.train), {&text.validation, &data.validation}}) {
+    TESSERA_ASSIGN_OR_RETURN(*to, Windows(*part, seq_len, input, options.reset_at_documents));
+  }
   data.seq_len = seq_len;
   return data;
 }
@@ -23,8 +39,9 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 const TaskKind kTask = {.name = "causal_lm",
                         .help = "running text, every token predicted from those before it",
                         .fit = Fit,
-                        .keys = {"json_key", "reset_at_documents"},
-                        .open = Open};
+                        .options = &CausalLmOptions::Table(),
+                        .open = Open,
+                        .tokenizer_text = RunningTokenizerText};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

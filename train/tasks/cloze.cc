@@ -17,9 +17,27 @@
 namespace tessera::train {
 namespace {
 
+struct ClozeOptions : TableOptions {
+  std::string cloze_pattern;  // "{text} In one word: [MASK]."
+  std::string label_words;    // "negative=bad,positive=good"
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<ClozeOptions>("cloze")
+            .Include<ClozeOptions, TableOptions>()
+            .Add("cloze_pattern", &ClozeOptions::cloze_pattern,
+                 "the text with its blank: `{text} It was [MASK].`, perhaps with `{pair}`",
+                 {.unset = "`{text} [MASK]`", .evaluation = true})
+            .Add("label_words", &ClozeOptions::label_words,
+                 "what fills the blank for each label: `negative=bad,positive=good`",
+                 {.unset = "the labels", .evaluation = true}));
+    return *table;
+  }
+};
+
 int Fit(const RunConfig& config, const nlohmann::json& model) {
   if (!IsOfType(model, {"glm"})) return 0;
-  return EndsInOneOf(config.data, {".tsv"}) ? 3 : 1;
+  return EndsInOneOf(config.Sources()[0].path, {".tsv"}) ? 3 : 1;
 }
 
 // Texts with a blank, of each the label among candidates that all rows share.
@@ -100,19 +118,19 @@ struct Rows {
 };
 
 absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t room) {
-  const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<ClozeOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  std::string text_column = config.text_column;
-  const std::string label_column = config.label_columns.empty() ? "label" : config.label_columns;
+  std::string text_column = keys.text_column;
+  const std::string label_column = keys.label_columns.empty() ? "label" : keys.label_columns;
   if (text_column.empty()) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(path));
     for (const std::string& column : columns) {
       if (text_column.empty() && column != label_column) text_column = column;
     }
   }
-  const bool pairs = !config.text_pair_column.empty();
+  const bool pairs = !keys.text_pair_column.empty();
   std::vector<std::string> columns = {label_column, text_column};
-  if (pairs) columns.push_back(config.text_pair_column);
+  if (pairs) columns.push_back(keys.text_pair_column);
   Rows rows;
   data::LabelReader labels(1);
   TESSERA_RETURN_IF_ERROR(data::ForEachRecord(
@@ -120,7 +138,7 @@ absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, i
       [&](std::span<const std::string> fields, const std::string& where) -> absl::Status {
         TESSERA_RETURN_IF_ERROR(labels.Add(fields.first(1), where));
         const std::string text =
-            FillIn(config.cloze_pattern, fields[1], pairs ? fields[2] : std::string());
+            FillIn(keys.cloze_pattern, fields[1], pairs ? fields[2] : std::string());
         TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> context,
                                  models::EncodePrompt(*tokenizer, text));
         if (std::ssize(context) > room) {
@@ -152,17 +170,18 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_ASSIGN_OR_RETURN(const models::GlmConfig glm, models::GlmConfig::FromJson(input.model));
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<ClozeOptions>());
+  TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
   TaskData task;
   task.seq_len = input.SeqLen(0);
-  TESSERA_ASSIGN_OR_RETURN(Rows rows, ReadRows(input, config.data, task.seq_len));
+  TESSERA_ASSIGN_OR_RETURN(Rows rows, ReadRows(input, source, task.seq_len));
   std::vector<std::string> names = rows.labels.names;
   if (input.model.contains("id2label")) {
     const std::vector<std::string> known = ModelLabels(input.model, names);
     if (!known.empty()) names = known;
   }
   models::SetLabels(names, &task.model_changes);
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> words,
-                           WordsOf(names, config.label_words));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> words, WordsOf(names, keys.label_words));
   std::vector<std::vector<int64_t>> candidates;
   int64_t behind = 0;  // tokens that the candidates take
   for (const std::string& word : words) {
@@ -174,7 +193,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const int64_t room = task.seq_len - behind;
   for (size_t i = 0; i < rows.contexts.size(); ++i) {
     if (std::ssize(rows.contexts[i]) <= room) continue;
-    return InvalidArgument(config.data, ": row ", i + 1, " has ", rows.contexts[i].size(),
+    return InvalidArgument(source, ": row ", i + 1, " has ", rows.contexts[i].size(),
                            " tokens, and seq_len leaves ", room, " beside the labels' words");
   }
   TESSERA_ASSIGN_OR_RETURN(const auto all, MakeDataset(std::move(rows), glm, names, candidates));
@@ -185,7 +204,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
     return task;
   }
   TESSERA_ASSIGN_OR_RETURN(task.objective.class_weights,
-                           ClassWeights(config.class_weights, names, all->labels()));
+                           ClassWeights(keys.class_weights, names, all->labels()));
   if (config.val_data.empty()) {
     std::tie(task.train, task.validation) =
         data::SplitDataset(all, {.fraction = config.val_fraction, .from_end = true});
@@ -201,8 +220,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 const TaskKind kTask = {.name = "cloze",
                         .help = "texts with labels, whose words fill a blank",
                         .fit = Fit,
-                        .keys = {"text_column", "text_pair_column", "label_columns",
-                                 "class_weights", "cloze_pattern", "label_words"},
+                        .options = &ClozeOptions::Table(),
                         .open = Open};
 const TaskRegistration registration(&kTask);
 

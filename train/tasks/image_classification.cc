@@ -13,6 +13,20 @@ using data::ImageClassificationDataset;
 using data::ImageSource;
 using DatasetPtr = std::shared_ptr<const ImageClassificationDataset>;
 
+struct ImageOptions : LabelOptions {
+  bool random_crop = false;
+  bool random_flip = false;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<ImageOptions>("image_classification")
+            .Include<ImageOptions, LabelOptions>()
+            .Add("random_crop", &ImageOptions::random_crop, "train on random crops")
+            .Add("random_flip", &ImageOptions::random_flip, "train on mirror images too"));
+    return *table;
+  }
+};
+
 int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"vit"}) ? 1 : 0; }
 
 std::string ImageClassifier(const nlohmann::json&) { return "ViTForImageClassification"; }
@@ -42,7 +56,8 @@ absl::StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImagePr
 
 absl::StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
                                            const data::ImageProcessor& processor) {
-  TESSERA_ASSIGN_OR_RETURN(const data::ImageParts parts, data::FindImageParts(input.config.data));
+  TESSERA_ASSIGN_OR_RETURN(const std::string data_path, input.OneSource());
+  TESSERA_ASSIGN_OR_RETURN(const data::ImageParts parts, data::FindImageParts(data_path));
   const std::string path = parts.validation.empty() ? parts.train : parts.validation;
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
                            ImageSource::Open(path));
@@ -60,23 +75,24 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(const data::ImageProcessor processor, Processor(input));
   if (input.evaluation) return OpenForEvaluation(input, processor);
   TaskData data;
-  TESSERA_ASSIGN_OR_RETURN(data::ImageParts parts, data::FindImageParts(config.data));
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<ImageOptions>());
+  TESSERA_ASSIGN_OR_RETURN(const std::string data_path, input.OneSource());
+  TESSERA_ASSIGN_OR_RETURN(data::ImageParts parts, data::FindImageParts(data_path));
   if (!config.val_data.empty()) {
     TESSERA_ASSIGN_OR_RETURN(const data::ImageParts held_out,
                              data::FindImageParts(config.val_data));
     parts.validation = held_out.validation.empty() ? held_out.train : held_out.validation;
   }
-  data::ImageClassificationOptions options = {.random_crop = config.random_crop,
-                                              .random_flip = config.random_flip,
+  data::ImageClassificationOptions options = {.random_crop = keys.random_crop,
+                                              .random_flip = keys.random_flip,
                                               .seed = static_cast<uint64_t>(config.seed)};
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
                            ImageSource::Open(parts.train));
   options.label_names = ChooseLabels(input, source->names(), &data);
   TESSERA_ASSIGN_OR_RETURN(const DatasetPtr train,
                            ImageClassificationDataset::Create(source, processor, options));
-  TESSERA_ASSIGN_OR_RETURN(
-      data.objective.class_weights,
-      ClassWeights(config.class_weights, options.label_names, train->labels()));
+  TESSERA_ASSIGN_OR_RETURN(data.objective.class_weights,
+                           ClassWeights(keys.class_weights, options.label_names, train->labels()));
   data.objective.metrics = TopMetrics(std::ssize(options.label_names));
   data.files = {{"preprocessor_config.json", processor.config().ToJson().dump(2) + "\n"}};
   data::ImageClassificationOptions plain = options;  // evaluations see pictures as they are
@@ -99,7 +115,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 const TaskKind kTask = {.name = "image_classification",
                         .help = "pictures with labels, from class folders or IDX files",
                         .fit = Fit,
-                        .keys = {"class_weights", "random_crop", "random_flip"},
+                        .options = &ImageOptions::Table(),
                         .needs_tokenizer = false,
                         .architecture = ImageClassifier,
                         .open = Open};

@@ -5,11 +5,36 @@
 #include "data/dataset/subset.h"
 #include "data/sequence_pairs/instruction_dataset.h"
 #include "train/task.h"
+#include "train/tasks/pair_options.h"
 
 namespace tessera::train {
 namespace {
 
 using data::InstructionDataset;
+
+struct InstructionOptions : PairOptions {
+  std::string prompt_column = "prompt";
+  std::string response_column = "response";
+  std::string input_column;
+  std::string history_column;
+
+  static const OptionTable& Table() {
+    static const auto* table =
+        new OptionTable(OptionTable::Of<InstructionOptions>("instruction")
+                            .Include<InstructionOptions, PairOptions>()
+                            .Add("prompt_column", &InstructionOptions::prompt_column,
+                                 "member of each object with the prompt", {.evaluation = true})
+                            .Add("response_column", &InstructionOptions::response_column,
+                                 "member with the response", {.evaluation = true})
+                            .Add("input_column", &InstructionOptions::input_column,
+                                 "member with a text behind the prompt (Alpaca's `input`)",
+                                 {.unset = "none", .evaluation = true})
+                            .Add("history_column", &InstructionOptions::history_column,
+                                 "member with the rounds before, a list of [question, answer]",
+                                 {.unset = "none", .evaluation = true}));
+    return *table;
+  }
+};
 
 int Fit(const RunConfig&, const nlohmann::json& model) {
   return IsOfType(model, {"chatglm"}) ? 2 : 0;
@@ -18,38 +43,40 @@ int Fit(const RunConfig&, const nlohmann::json& model) {
 absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
                                                               const std::string& path,
                                                               const char* name) {
-  const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<InstructionOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
-  TESSERA_ASSIGN_OR_RETURN(auto rows,
-                           InstructionDataset::Open(path, *tokenizer, JoinPath(input.cache, name),
-                                                    {.prompt_column = config.prompt_column,
-                                                     .response_column = config.response_column,
-                                                     .input_column = config.input_column,
-                                                     .history_column = config.history_column,
-                                                     .source_prefix = config.source_prefix,
-                                                     .max_source_length = config.max_source_length,
-                                                     .max_target_length = config.max_target_length,
-                                                     .overwrite_cache = config.overwrite_cache}));
+  TESSERA_ASSIGN_OR_RETURN(
+      auto rows, InstructionDataset::Open(path, *tokenizer, JoinPath(input.cache, name),
+                                          {.prompt_column = keys.prompt_column,
+                                           .response_column = keys.response_column,
+                                           .input_column = keys.input_column,
+                                           .history_column = keys.history_column,
+                                           .source_prefix = keys.source_prefix,
+                                           .max_source_length = keys.max_source_length,
+                                           .max_target_length = keys.max_target_length,
+                                           .overwrite_cache = input.config.overwrite_cache}));
   return std::shared_ptr<const data::Dataset>(std::move(rows));
 }
 
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
-  if (config.seq_len > 0) {
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<InstructionOptions>());
+  if (config.seq_len) {
     return InvalidArgument(
         "seq_len is set; prompts and responses have max_source_length and "
         "max_target_length");
   }
   TaskData data;
-  const int64_t longest = config.max_source_length + config.max_target_length;
+  const int64_t longest = keys.max_source_length + keys.max_target_length;
   const int64_t positions = input.shape.max_positions();
   if (positions > 0 && longest > positions) {
     return InvalidArgument("max_source_length and max_target_length are ", longest,
                            " tokens together, more than the model's ", positions, " positions");
   }
+  TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
   TESSERA_ASSIGN_OR_RETURN(const auto rows,
-                           OpenPart(input, config.data, input.evaluation ? "val" : "train"));
+                           OpenPart(input, source, input.evaluation ? "val" : "train"));
   if (input.evaluation) {
     data.validation = rows;
   } else if (!config.val_data.empty()) {
@@ -62,13 +89,11 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {
-    .name = "instruction",
-    .help = "prompts and responses, with the rounds before them",
-    .fit = Fit,
-    .keys = {"prompt_column", "response_column", "input_column", "history_column", "source_prefix",
-             "max_source_length", "max_target_length"},
-    .open = Open};
+const TaskKind kTask = {.name = "instruction",
+                        .help = "prompts and responses, with the rounds before them",
+                        .fit = Fit,
+                        .options = &InstructionOptions::Table(),
+                        .open = Open};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<std::string>> LabelsForEvaluation(
   for (const std::string& name : models::LabelNames(input.model)) {
     list += (list.empty() ? "" : ", ") + name;
   }
-  return InvalidArgument(input.config.data,
+  return InvalidArgument(input.sources[0].path,
                          ": has labels that the model does not know; it has: ", list);
 }
 

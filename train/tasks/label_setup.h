@@ -11,6 +11,44 @@
 
 namespace tessera::train {
 
+// Of classifiers.
+struct LabelOptions {
+  std::string class_weights;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(OptionTable::Of<LabelOptions>("Labels").Add(
+        "class_weights", &LabelOptions::class_weights,
+        "how much each label counts in the loss: `balanced`, or a number for each",
+        {.unset = "alike"}));
+    return *table;
+  }
+};
+
+// Of those that read a table.
+struct TableOptions : LabelOptions {
+  std::string text_column;
+  std::string text_pair_column;
+  std::string label_columns;  // one, or several with commas between
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<TableOptions>("Tables of labelled texts")
+            .Include<TableOptions, LabelOptions>()
+            .Add("text_column", &TableOptions::text_column, "column of the text",
+                 {.unset = "the first that is no label",
+                  .evaluation = true,
+                  .aliases = {{"text_column_name", "Hugging Face"}}})
+            .Add("text_pair_column", &TableOptions::text_pair_column, "column of a second text",
+                 {.unset = "none", .evaluation = true})
+            .Add("label_columns", &TableOptions::label_columns,
+                 "column of the label; several, with commas, for as many yes-or-no labels",
+                 {.unset = "`label`",
+                  .evaluation = true,
+                  .aliases = {{"label_column_name", "Hugging Face"}}}));
+    return *table;
+  }
+};
+
 // The names of a model's labels that data with the names `found` can use: the model's own where it
 // has them all, "0", "1", ... where the data numbers them; empty where the model's do not fit.
 std::vector<std::string> ModelLabels(const nlohmann::json& model,

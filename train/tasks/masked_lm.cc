@@ -5,6 +5,22 @@
 namespace tessera::train {
 namespace {
 
+struct MaskedLmOptions : RunningTextOptions {
+  double mlm_probability = 0.15;
+  bool whole_word_mask = false;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<MaskedLmOptions>("masked_lm")
+            .Include<MaskedLmOptions, RunningTextOptions>()
+            .Add("mlm_probability", &MaskedLmOptions::mlm_probability,
+                 "share of the tokens to guess", {.above = 0, .below = 1, .evaluation = true})
+            .Add("whole_word_mask", &MaskedLmOptions::whole_word_mask, "words are masked whole",
+                 {.evaluation = true}));
+    return *table;
+  }
+};
+
 constexpr int64_t kRow = 512;  // where the model has no positions of its own
 
 int Fit(const RunConfig&, const nlohmann::json& model) {
@@ -29,7 +45,8 @@ std::vector<bool> ContinuesWord(const data::Tokenizer& tokenizer) {
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  data::MaskedLanguageOptions options = {.probability = config.mlm_probability,
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<MaskedLmOptions>());
+  data::MaskedLanguageOptions options = {.probability = keys.mlm_probability,
                                          .seed = static_cast<uint64_t>(config.seed)};
   TESSERA_ASSIGN_OR_RETURN(options.mask_id, input.NeedToken(tokenizer->mask_id(), "mask"));
   TESSERA_ASSIGN_OR_RETURN(options.cls_id, input.NeedToken(tokenizer->cls_id(), "classification"));
@@ -38,7 +55,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   for (const data::SpecialToken& token : tokenizer->special_tokens()) {
     options.special_ids.push_back(token.id);
   }
-  if (config.whole_word_mask) options.continues_word = ContinuesWord(*tokenizer);
+  if (keys.whole_word_mask) options.continues_word = ContinuesWord(*tokenizer);
   TaskData data;
   data.seq_len = input.SeqLen(kRow);
   if (data.seq_len < 3)
@@ -56,9 +73,10 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 const TaskKind kTask = {.name = "masked_lm",
                         .help = "running text with tokens to be guessed",
                         .fit = Fit,
-                        .keys = {"json_key", "mlm_probability", "whole_word_mask"},
+                        .options = &MaskedLmOptions::Table(),
                         .architecture = MaskedLm,
-                        .open = Open};
+                        .open = Open,
+                        .tokenizer_text = RunningTokenizerText};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

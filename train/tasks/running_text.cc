@@ -1,6 +1,7 @@
 #include "train/tasks/running_text.h"
 
 #include "core/file.h"
+#include "data/dataset/blended_dataset.h"
 #include "data/dataset/tokenize.h"
 
 namespace tessera::train {
@@ -10,12 +11,13 @@ using data::IndexedDataset;
 
 absl::StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput& input,
                                                                  const std::string& path,
-                                                                 const char* name) {
+                                                                 const std::string& name) {
   if (const auto prefix = data::IndexedDatasetPrefix(path)) return IndexedDataset::Open(*prefix);
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
   data::TokenizeOptions options;
-  options.input.json_key = input.config.json_key;
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<RunningTextOptions>());
+  options.input.json_key = keys.json_key;
   options.reuse = !input.config.overwrite_cache;
   const std::string prefix = JoinPath(input.cache, name);
   TESSERA_RETURN_IF_ERROR(
@@ -27,35 +29,64 @@ absl::StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput
 
 absl::StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text,
                                                                   int64_t seq_len,
-                                                                  const TaskInput& input) {
-  if (text.tokens == nullptr) return nullptr;
-  TESSERA_ASSIGN_OR_RETURN(
-      auto packed, data::PackedDataset::Create(
-                       text.tokens, {.seq_len = seq_len,
-                                     .vocab_size = input.shape.vocab_size(),
-                                     .part = text.part,
-                                     .validation_fraction = text.validation_fraction,
-                                     .reset_at_documents = input.config.reset_at_documents}));
-  return std::shared_ptr<const data::TokenDataset>(std::move(packed));
+                                                                  const TaskInput& input,
+                                                                  bool reset_at_documents) {
+  if (text.streams.empty()) return nullptr;
+  std::vector<std::shared_ptr<const data::TokenDataset>> windows;
+  for (const auto& tokens : text.streams) {
+    TESSERA_ASSIGN_OR_RETURN(
+        auto packed,
+        data::PackedDataset::Create(tokens, {.seq_len = seq_len,
+                                             .vocab_size = input.shape.vocab_size(),
+                                             .part = text.part,
+                                             .validation_fraction = text.validation_fraction,
+                                             .reset_at_documents = reset_at_documents}));
+    windows.push_back(std::move(packed));
+  }
+  if (windows.size() == 1) return windows[0];
+  TESSERA_ASSIGN_OR_RETURN(auto blend,
+                           data::BlendedDataset::Create(std::move(windows), text.weights));
+  return std::shared_ptr<const data::TokenDataset>(std::move(blend));
 }
 
 absl::StatusOr<TextParts> OpenRunningText(const TaskInput& input) {
   const RunConfig& config = input.config;
+  TextPart all;
+  for (size_t i = 0; i < input.sources.size(); ++i) {
+    const std::string name = input.evaluation ? "val" : "train";
+    TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenTokens(input, input.sources[i].path,
+                                                     i == 0 ? name : Concat(name, "-", i)));
+    // Without weights the streams are mixed by their sizes.
+    all.weights.push_back(
+        input.sources[i].weight.value_or(static_cast<double>(tokens->num_tokens())));
+    all.streams.push_back(std::move(tokens));
+  }
   TextParts parts;
-  TESSERA_ASSIGN_OR_RETURN(const auto tokens,
-                           OpenTokens(input, config.data, input.evaluation ? "val" : "train"));
   if (input.evaluation) {
-    parts.validation.tokens = tokens;
+    parts.validation = all;
     return parts;
   }
-  parts.train.tokens = tokens;
+  parts.train = all;
   if (!config.val_data.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(parts.validation.tokens, OpenTokens(input, config.val_data, "val"));
+    TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenTokens(input, config.val_data, "val"));
+    parts.validation.streams = {std::move(tokens)};
+    parts.validation.weights = {1};
   } else if (config.val_fraction > 0) {
-    parts.train = {tokens, data::DataPart::kTrain, config.val_fraction};
-    parts.validation = {tokens, data::DataPart::kValidation, config.val_fraction};
+    parts.validation = all;
+    parts.train.part = data::DataPart::kTrain;
+    parts.validation.part = data::DataPart::kValidation;
+    parts.train.validation_fraction = config.val_fraction;
+    parts.validation.validation_fraction = config.val_fraction;
   }
   return parts;
+}
+
+TokenizerText RunningTokenizerText(const RunConfig& config) {
+  TokenizerText text;
+  for (const DataSource& source : config.Sources()) text.paths.push_back(source.path);
+  const auto options = config.Part<RunningTextOptions>();
+  if (options.ok()) text.json_key = options->json_key;
+  return text;
 }
 
 }  // namespace tessera::train

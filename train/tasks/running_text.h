@@ -6,6 +6,8 @@
 #define TESSERA_TRAIN_TASKS_RUNNING_TEXT_H_
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "data/dataset/indexed_dataset.h"
@@ -14,9 +16,22 @@
 
 namespace tessera::train {
 
-// A part of a stream of tokens; `tokens` is null where there is none.
+struct RunningTextOptions {
+  std::string json_key = "text";
+
+  static const OptionTable& Table() {
+    static const auto* table =
+        new OptionTable(OptionTable::Of<RunningTextOptions>("Running text")
+                            .Add("json_key", &RunningTextOptions::json_key,
+                                 "member of JSON lines that holds the text", {.evaluation = true}));
+    return *table;
+  }
+};
+
+// A part of streams of tokens, each with its weight in a blend; none: there is no such part.
 struct TextPart {
-  std::shared_ptr<const data::IndexedDataset> tokens;
+  std::vector<std::shared_ptr<const data::IndexedDataset>> streams;
+  std::vector<double> weights;
   data::DataPart part = data::DataPart::kAll;
   double validation_fraction = 0;
 };
@@ -26,13 +41,18 @@ struct TextParts {
   TextPart validation;  // the end of the training text, or `val_data`
 };
 
-// Windows of `seq_len` tokens over a part; null where there is none.
+// Windows of `seq_len` tokens over a part, those of several streams blended; null where there is
+// none. With `reset_at_documents` positions begin anew and attention ends at their borders.
 absl::StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text,
                                                                   int64_t seq_len,
-                                                                  const TaskInput& input);
+                                                                  const TaskInput& input,
+                                                                  bool reset_at_documents = false);
 
 // Opens what is tokenised already, and tokenises text into the task's cache.
 absl::StatusOr<TextParts> OpenRunningText(const TaskInput& input);
+
+// TaskKind::tokenizer_text of these tasks.
+TokenizerText RunningTokenizerText(const RunConfig& config);
 
 }  // namespace tessera::train
 

@@ -6,16 +6,49 @@
 #include "data/dataset/subset.h"
 #include "data/sequence_pairs/sequence_pair_dataset.h"
 #include "train/tasks/generation_metrics.h"
+#include "train/tasks/pair_options.h"
 
 namespace tessera::train {
 namespace {
 
 using data::SequencePairDataset;
 
+struct Seq2SeqOptions : PairOptions {
+  std::string target_data;  // beside `data`, line by line
+  std::string val_target_data;
+  std::string source_column;
+  std::string target_column;
+  bool lower_case = false;
+  bool predict_with_generate = false;
+  int64_t num_beams = 1;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<Seq2SeqOptions>("seq2seq")
+            .Include<Seq2SeqOptions, PairOptions>()
+            .Add("target_data", &Seq2SeqOptions::target_data,
+                 "the targets, line by line, of `data`",
+                 {.changes_results = false, .evaluation = true})
+            .Add("val_target_data", &Seq2SeqOptions::val_target_data, "the targets of `val_data`",
+                 {.needs = {{{"val_data"}}}, .changes_results = false})
+            .Add("source_column", &Seq2SeqOptions::source_column,
+                 "column of the source, of `.tsv` and `.jsonl`", {.evaluation = true})
+            .Add("target_column", &Seq2SeqOptions::target_column, "column of the target",
+                 {.evaluation = true})
+            .Add("lower_case", &Seq2SeqOptions::lower_case, "sources and targets in lower case",
+                 {.evaluation = true})
+            .Add("predict_with_generate", &Seq2SeqOptions::predict_with_generate,
+                 "evaluations generate, and compare with the targets", {.evaluation = true})
+            .Add("num_beams", &Seq2SeqOptions::num_beams, "beams of that generation",
+                 {.least = 1, .evaluation = true}));
+    return *table;
+  }
+};
+
 int Fit(const RunConfig& config, const nlohmann::json& model) {
   if (!IsOfType(model, {"t5"})) return 0;
-  const bool pairs = !config.target_data.empty() || !config.source_column.empty() ||
-                     EndsInOneOf(config.data, {".tsv"});
+  const bool pairs = config.IsSet("target_data") || config.IsSet("source_column") ||
+                     EndsInOneOf(config.Sources()[0].path, {".tsv"});
   return pairs ? 3 : 1;
 }
 
@@ -23,25 +56,26 @@ absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& i
                                                               const std::string& source,
                                                               const std::string& target,
                                                               const char* name) {
-  const RunConfig& config = input.config;
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<Seq2SeqOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   data::SequencePairFiles files = {.source = source, .target = target};
-  if (!config.source_column.empty()) files.source_column = config.source_column;
-  if (!config.target_column.empty()) files.target_column = config.target_column;
+  if (!keys.source_column.empty()) files.source_column = keys.source_column;
+  if (!keys.target_column.empty()) files.target_column = keys.target_column;
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
-  TESSERA_ASSIGN_OR_RETURN(auto pairs,
-                           SequencePairDataset::Open(files, *tokenizer, JoinPath(input.cache, name),
-                                                     {.max_source_length = config.max_source_length,
-                                                      .max_target_length = config.max_target_length,
-                                                      .source_prefix = config.source_prefix,
-                                                      .lower_case = config.lower_case,
-                                                      .overwrite_cache = config.overwrite_cache}));
+  TESSERA_ASSIGN_OR_RETURN(
+      auto pairs, SequencePairDataset::Open(files, *tokenizer, JoinPath(input.cache, name),
+                                            {.max_source_length = keys.max_source_length,
+                                             .max_target_length = keys.max_target_length,
+                                             .source_prefix = keys.source_prefix,
+                                             .lower_case = keys.lower_case,
+                                             .overwrite_cache = input.config.overwrite_cache}));
   return std::shared_ptr<const data::Dataset>(std::move(pairs));
 }
 
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
-  if (config.seq_len > 0) {
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<Seq2SeqOptions>());
+  if (config.seq_len) {
     return InvalidArgument(
         "seq_len is set; sources and targets have max_source_length and "
         "max_target_length");
@@ -49,35 +83,52 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_ASSIGN_OR_RETURN(const int64_t eos_id,
                            input.NeedToken(tokenizer->eos_id(), "end-of-text"));
+  if (keys.predict_with_generate && config.sequence_parallel) {
+    return InvalidArgument(
+        "predict_with_generate writes token by token, which sequence_parallel cannot share out; "
+        "switch one of them off");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions zero, config.zero_options());
+  if (keys.predict_with_generate && zero.shards_parameters()) {
+    return InvalidArgument(
+        "predict_with_generate writes texts of different lengths, for which ranks that hold "
+        "parameters together (zero 3) cannot gather in step; switch one of them off");
+  }
   TaskData data;
-  TESSERA_ASSIGN_OR_RETURN(const auto pairs, OpenPart(input, config.data, config.target_data,
+  TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
+  TESSERA_ASSIGN_OR_RETURN(const auto pairs, OpenPart(input, source, keys.target_data,
                                                       input.evaluation ? "val" : "train"));
   if (input.evaluation) {
     data.validation = pairs;
   } else if (!config.val_data.empty()) {
     data.train = pairs;
     TESSERA_ASSIGN_OR_RETURN(data.validation,
-                             OpenPart(input, config.val_data, config.val_target_data, "val"));
+                             OpenPart(input, config.val_data, keys.val_target_data, "val"));
   } else {
     std::tie(data.train, data.validation) =
         data::SplitDataset(pairs, {.fraction = config.val_fraction, .from_end = true});
   }
-  if (config.predict_with_generate && data.validation != nullptr) {
-    data.objective.metrics = GenerationMetrics(*tokenizer, data.validation,
-                                               {.max_new_tokens = config.max_target_length,
-                                                .num_beams = config.num_beams,
-                                                .eos_id = eos_id});
+  if (keys.predict_with_generate && data.validation != nullptr) {
+    data.objective.metrics = GenerationMetrics(
+        *tokenizer, data.validation,
+        {.max_new_tokens = keys.max_target_length, .num_beams = keys.num_beams, .eos_id = eos_id});
   }
   return data;
+}
+
+TokenizerText PairsText(const RunConfig& config) {
+  TokenizerText text = {.paths = {config.Sources()[0].path}};
+  const auto keys = config.Part<Seq2SeqOptions>();
+  if (keys.ok() && !keys->target_data.empty()) text.paths.push_back(keys->target_data);
+  return text;
 }
 
 const TaskKind kTask = {.name = "seq2seq",
                         .help = "sources and targets, line by line or from a table",
                         .fit = Fit,
-                        .keys = {"target_data", "val_target_data", "source_column", "target_column",
-                                 "source_prefix", "lower_case", "max_source_length",
-                                 "max_target_length", "predict_with_generate", "num_beams"},
-                        .open = Open};
+                        .options = &Seq2SeqOptions::Table(),
+                        .open = Open,
+                        .tokenizer_text = PairsText};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

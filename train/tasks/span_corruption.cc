@@ -5,6 +5,22 @@
 namespace tessera::train {
 namespace {
 
+struct SpanOptions : RunningTextOptions {
+  double noise_density = 0.15;
+  double mean_noise_span_length = 3;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<SpanOptions>("span_corruption")
+            .Include<SpanOptions, RunningTextOptions>()
+            .Add("noise_density", &SpanOptions::noise_density, "share of the tokens taken out",
+                 {.above = 0, .below = 1, .evaluation = true})
+            .Add("mean_noise_span_length", &SpanOptions::mean_noise_span_length,
+                 "mean length of what is taken out at a place", {.least = 1, .evaluation = true}));
+    return *table;
+  }
+};
+
 constexpr int64_t kRow = 512;  // T5's, whose distances have no end
 
 int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"t5"}) ? 2 : 0; }
@@ -16,11 +32,12 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   data.seq_len = input.SeqLen(kRow);
   if (data.seq_len < 4)
     return InvalidArgument("seq_len ", data.seq_len, " leaves no room for text");
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<SpanOptions>());
   const data::SpanCorruptionLengths lengths =
-      data::LengthsForInput(data.seq_len, config.noise_density, config.mean_noise_span_length);
+      data::LengthsForInput(data.seq_len, keys.noise_density, keys.mean_noise_span_length);
   data::SpanCorruptionOptions options = {.sentinels = {},
-                                         .noise_density = config.noise_density,
-                                         .mean_span_length = config.mean_noise_span_length,
+                                         .noise_density = keys.noise_density,
+                                         .mean_span_length = keys.mean_noise_span_length,
                                          .seed = static_cast<uint64_t>(config.seed)};
   TESSERA_ASSIGN_OR_RETURN(options.eos_id, input.NeedToken(tokenizer->eos_id(), "end-of-text"));
   for (int64_t i = 0; i < lengths.spans; ++i) {
@@ -42,8 +59,9 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 const TaskKind kTask = {.name = "span_corruption",
                         .help = "running text, spans of which are taken out and given back",
                         .fit = Fit,
-                        .keys = {"json_key", "noise_density", "mean_noise_span_length"},
-                        .open = Open};
+                        .options = &SpanOptions::Table(),
+                        .open = Open,
+                        .tokenizer_text = RunningTokenizerText};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

@@ -46,7 +46,7 @@ class TasksTest : public testing::Test {
   RunConfig Config(const std::string& model, const std::string& data) const {
     RunConfig config;
     config.model = model;
-    config.data = data;
+    config.data = {data};
     config.out = Path("run");
     config.threads = 2;
     config.batch_size = 8;
@@ -117,7 +117,7 @@ TEST_F(TasksTest, TextClassificationLearnsAndSavesItsLabels) {
   EXPECT_EQ(found->data.validation->size(), 31);
   Trainer trainer(found->config, *found->model, found->data);
   EXPECT_EQ(trainer.Evaluate(*found->data.validation, 0)->metrics.at("accuracy"), 1.0);
-  look.data = Put("stars.tsv", "sentence\tlabel\nthe film\tthree\nthe plot\tone\nbad\ttwo\n");
+  look.data = {Put("stars.tsv", "sentence\tlabel\nthe film\tthree\nthe plot\tone\nbad\ttwo\n")};
   ExpectContains(Message(PrepareEvaluation(look, {}, Path("look")).status()),
                  "labels that the model does not know; it has: negative, positive");
   look.val_fraction = 0;
@@ -132,7 +132,7 @@ TEST_F(TasksTest, TextClassificationLearnsAndSavesItsLabels) {
 TEST_F(TasksTest, MetricsAreTheSameOnEveryNumberOfRanks) {
   RunConfig config = ReviewRun();
   config.batch_size = 7;  // the last batches are uneven, and one rank has none
-  config.class_weights = "0.25,2";
+  config.options["class_weights"] = "0.25,2";
   std::vector<EvaluationResult> results;
   for (const int ranks : {1, 2, 3}) {
     RunRanks(ranks, [&](const Group& world) {
@@ -155,7 +155,7 @@ TEST_F(TasksTest, MetricsAreTheSameOnEveryNumberOfRanks) {
 TEST_F(TasksTest, ClassWeightsMakeAWeightedMean) {
   RunConfig config = ReviewRun();
   config.val_data = Reviews("all.tsv", 40);
-  config.class_weights = "0,3";
+  config.options["class_weights"] = "0,3";
   const auto loss = [&]() {
     auto setup = PrepareRun(config);
     EXPECT_TRUE(setup.ok()) << Message(setup.status());
@@ -172,9 +172,9 @@ TEST_F(TasksTest, ClassWeightsMakeAWeightedMean) {
     begin = end;
   }
   config.val_data = Put("positive.tsv", positive);
-  config.class_weights = "";
+  config.options.erase("class_weights");
   EXPECT_NEAR(weighted, loss(), 1e-6);
-  config.class_weights = "balanced";
+  config.options["class_weights"] = "balanced";
   auto setup = PrepareRun(config);
   ASSERT_TRUE(setup.ok());
   const std::vector<float> weights = setup->data.objective.class_weights.ToVector<float>();
@@ -182,9 +182,9 @@ TEST_F(TasksTest, ClassWeightsMakeAWeightedMean) {
   for (int i = 0; i < 120; ++i) good += i * i % 7 < 3;
   EXPECT_NEAR(weights[0], 120.0 / (2 * (120 - good)), 1e-5);
   EXPECT_NEAR(weights[1], 120.0 / (2 * good), 1e-5);
-  config.class_weights = "1,2,3";
+  config.options["class_weights"] = "1,2,3";
   ExpectContains(Failure(config), "class_weights has 3 numbers for 2 labels");
-  config.class_weights = "1,x";
+  config.options["class_weights"] = "1,x";
   ExpectContains(Failure(config), "'x' is no weight");
 }
 
@@ -192,7 +192,7 @@ TEST_F(TasksTest, NumbersAndSeveralAnswers) {
   std::string text = "sentence\tlabel\n";
   for (int i = 0; i < 80; ++i) text += i % 3 == 0 ? "good film\t2.5\n" : "bad film\t-1.5\n";
   RunConfig config = ReviewRun();
-  config.data = Put("scores.tsv", text);
+  config.data = {Put("scores.tsv", text)};
   config.max_steps = 200;
   TrainState state = Train(config);
   EXPECT_GT(state.val_metrics.at("pearson").get<double>(), 0.95);
@@ -202,8 +202,8 @@ TEST_F(TasksTest, NumbersAndSeveralAnswers) {
     text += Concat(i % 3 == 0 ? "good" : "bad", i % 2 == 0 ? " film and the plot" : "", "\t",
                    i % 3 == 0, "\t", i % 2 == 0, "\n");
   }
-  config.data = Put("answers.tsv", text);
-  config.label_columns = "nice,long";
+  config.data = {Put("answers.tsv", text)};
+  config.options["label_columns"] = "nice,long";
   config.lr = 3e-3;
   config.max_steps = 300;
   config.out = Path("answers");
@@ -222,7 +222,7 @@ TEST_F(TasksTest, MaskedLanguageModelling) {
   config.seq_len = 22;
   config.max_steps = 150;
   for (const bool whole_words : {false, true}) {
-    config.whole_word_mask = whole_words;
+    config.options["whole_word_mask"] = whole_words;
     config.out = Path(whole_words ? "words_run" : "tokens_run");
     RunSetup setup;
     const TrainState state = Train(config, &setup);
@@ -259,8 +259,8 @@ TEST_F(TasksTest, PicturesOfTwoKinds) {
   config.config_overrides =
       "image_size=8,hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=32";
   config.lr = 3e-3;
-  config.random_flip = true;
-  config.random_crop = true;
+  config.options["random_flip"] = true;
+  config.options["random_crop"] = true;
   RunSetup setup;
   const TrainState state = Train(config, &setup);
   EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
@@ -281,13 +281,13 @@ TEST_F(TasksTest, SequenceToSequenceWithGeneration) {
     target += i % 2 == 0 ? "a man and a dog are here\n" : "two women go to the old house\n";
   }
   RunConfig config = Config("t5-mini", Put("source.txt", source));
-  config.target_data = Put("target.txt", target);
+  config.options["target_data"] = Put("target.txt", target);
   config.tokenizer = std::string(kTokenizers) + "t5";
   config.config_overrides = kSmallT5;
-  config.predict_with_generate = true;
-  config.num_beams = 2;
+  config.options["predict_with_generate"] = true;
+  config.options["num_beams"] = 2;
   config.max_steps = 150;
-  config.max_target_length = 40;
+  config.options["max_target_length"] = 40;
   RunSetup setup;
   const TrainState state = Train(config, &setup);
   EXPECT_EQ(setup.task->name, "seq2seq");
@@ -315,8 +315,12 @@ TEST_F(TasksTest, SequenceToSequenceWithGeneration) {
     EXPECT_EQ(trainer.state().val_metrics, alone.val_metrics);
   });
   shared.sequence_parallel = true;
-  EXPECT_FALSE(shared.Validate().ok());
-  config.val_target_data = config.target_data;
+  shared.out = Path("in_sequence");
+  RunRanks(2, [&](const Group& world) {
+    const auto refused = PrepareRun(shared, dist::Mesh(world, {.tp = 2}));
+    ExpectContains(Message(refused.status()), "predict_with_generate writes token by token");
+  });
+  config.options["val_target_data"] = config.options["target_data"];
   config.val_data = Put("short.txt", "yes\n");
   config.out = Path("uneven");
   ExpectContains(Failure(config), "short.txt");
@@ -350,9 +354,9 @@ TEST_F(TasksTest, SpanCorruptionBlankInfillingAndInstructions) {
       for (int i = 0; i < 60; ++i) {
         lines += Concat("{\"prompt\": \"say ", i % 5, "\", \"response\": \"one two three\"}\n");
       }
-      config.data = Put("chat.jsonl", lines);
-      config.max_source_length = 24;
-      config.max_target_length = 24;
+      config.data = {Put("chat.jsonl", lines)};
+      config.options["max_source_length"] = 24;
+      config.options["max_target_length"] = 24;
     } else {
       config.seq_len = 32;
     }
@@ -384,8 +388,8 @@ TEST_F(TasksTest, ClozeLearnsWhichWordsFillTheBlank) {
   config.tokenizer = std::string(kTokenizers) + "glm";
   config.config_overrides =
       "hidden_size=16,num_layers=1,num_attention_heads=2,max_sequence_length=64";
-  config.cloze_pattern = "{text} is [MASK].";
-  config.label_words = "positive=two,negative=four one";
+  config.options["cloze_pattern"] = "{text} is [MASK].";
+  config.options["label_words"] = "positive=two,negative=four one";
   config.val_fraction = 0.25;
   RunSetup setup;
   const TrainState state = Train(config, &setup);
@@ -393,11 +397,11 @@ TEST_F(TasksTest, ClozeLearnsWhichWordsFillTheBlank) {
   EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
   EXPECT_EQ(models::LabelNames(setup.model->config()),
             (std::vector<std::string>{"negative", "positive"}));
-  config.label_words = "positive=two";
+  config.options["label_words"] = "positive=two";
   ExpectContains(Failure(config), "label 'negative' has none");
-  config.label_words = "good=two";
+  config.options["label_words"] = "good=two";
   ExpectContains(Failure(config), "'good=two' is not of the form");
-  config.label_words = "";
+  config.options.erase("label_words");
   config.seq_len = 8;
   ExpectContains(Failure(config), "seq_len leaves");
 }
@@ -439,10 +443,11 @@ TEST_F(TasksTest, WhatDoesNotFitIsNamed) {
   config.task = "masked_ml";
   ExpectContains(Failure(config), "unknown task 'masked_ml'; did you mean 'masked_lm'?");
   config.task = "";
-  config.noise_density = 0.3;
+  config.options["noise_density"] = 0.3;
   ExpectContains(Failure(config),
-                 "noise_density is set, which means nothing to the task text_classification");
-  config.noise_density = RunConfig().noise_density;
+                 "noise_density is set, which needs task span_corruption (it is "
+                 "text_classification)");
+  config.options.erase("noise_density");
   config.config_overrides = "hidden_sizes=3";
   ExpectContains(Failure(config), "no key 'hidden_sizes'; did you mean 'hidden_size'?");
   config.config_overrides = "hidden_size";
@@ -452,10 +457,10 @@ TEST_F(TasksTest, WhatDoesNotFitIsNamed) {
   config.config_overrides = kSmallBert;
   config.seq_len = 33;
   ExpectContains(Failure(config), "seq_len 33 is longer than the model's 32 positions");
-  config.seq_len = 0;
-  config.label_columns = "lable";
+  config.seq_len.reset();
+  config.options["label_columns"] = "lable";
   ExpectContains(Failure(config), "no column 'lable'; did you mean 'label'?");
-  config.label_columns = "";
+  config.options.erase("label_columns");
   config.tokenizer = std::string(kTokenizers) + "t5";
   ExpectContains(Failure(config), "the tokenizer has no classification token");
   config.tokenizer = Path("words");

@@ -21,7 +21,7 @@ constexpr int64_t kLongestRow = 512;  // where the model has no positions of its
 int Fit(const RunConfig& config, const nlohmann::json& model) {
   if (!IsOfType(model, {"bert", "roberta"})) return 0;
   if (Architecture(model).ends_with("ForSequenceClassification")) return 3;
-  return EndsInOneOf(config.data, {".tsv"}) ? 3 : 1;
+  return EndsInOneOf(config.Sources()[0].path, {".tsv"}) ? 3 : 1;
 }
 
 std::string SequenceClassifier(const nlohmann::json& model) {
@@ -39,17 +39,16 @@ std::vector<std::string> SplitCommas(const std::string& text) {
   return parts;
 }
 
-data::TextClassificationOptions OptionsOf(const TaskInput& input) {
-  const RunConfig& config = input.config;
+data::TextClassificationOptions OptionsOf(const TaskInput& input, const TableOptions& keys) {
   data::TextClassificationOptions options;
-  options.text_column = config.text_column;
-  options.text_pair_column = config.text_pair_column;
-  if (!config.label_columns.empty()) options.label_columns = SplitCommas(config.label_columns);
+  options.text_column = keys.text_column;
+  options.text_pair_column = keys.text_pair_column;
+  if (!keys.label_columns.empty()) options.label_columns = SplitCommas(keys.label_columns);
   options.max_length = input.SeqLen(kLongestRow);
   options.token_types = input.model.value("type_vocab_size", 1) > 1;
   options.numbers = input.model.value("problem_type", nlohmann::json()) == "regression" ||
                     input.model.value("num_labels", nlohmann::json()) == 1;
-  options.reuse = !config.overwrite_cache;
+  options.reuse = !input.config.overwrite_cache;
   return options;
 }
 
@@ -57,7 +56,8 @@ absl::StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const std::string& p
                                     const char* name, const std::vector<std::string>& label_names,
                                     bool numbers = false) {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  data::TextClassificationOptions options = OptionsOf(input);
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<TableOptions>());
+  data::TextClassificationOptions options = OptionsOf(input, keys);
   options.cache = JoinPath(input.cache, name);
   options.label_names = label_names;
   options.numbers = options.numbers || numbers;
@@ -65,9 +65,9 @@ absl::StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const std::string& p
 }
 
 // What the model's head must be for these labels.
-void DescribeHead(const data::LabelColumn& labels, const RunConfig& config, TaskData* data) {
+void DescribeHead(const data::LabelColumn& labels, const TableOptions& keys, TaskData* data) {
   const bool answers = labels.kind == LabelKind::kAnswers;
-  models::SetLabels(answers ? SplitCommas(config.label_columns) : std::vector<std::string>{"score"},
+  models::SetLabels(answers ? SplitCommas(keys.label_columns) : std::vector<std::string>{"score"},
                     &data->model_changes);
   data->model_changes["num_labels"] = nullptr;
   data->model_changes["problem_type"] = answers ? "multi_label_classification" : "regression";
@@ -78,10 +78,12 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(input.NeedToken(tokenizer->cls_id(), "classification").status());
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<TableOptions>());
+  TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
   TaskData data;
   data.seq_len = input.SeqLen(kLongestRow);
   const char* const name = input.evaluation ? "val" : "train";
-  TESSERA_ASSIGN_OR_RETURN(DatasetPtr rows, OpenPart(input, config.data, name, {}));
+  TESSERA_ASSIGN_OR_RETURN(DatasetPtr rows, OpenPart(input, source, name, {}));
   const LabelKind kind = rows->labels().kind;
   std::vector<std::string> names;
   if (kind == LabelKind::kNames) {
@@ -91,13 +93,13 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
       names = ChooseLabels(input, rows->labels().names, &data);
       data.model_changes["problem_type"] = "single_label_classification";
     }
-    TESSERA_ASSIGN_OR_RETURN(rows, OpenPart(input, config.data, name, names));
+    TESSERA_ASSIGN_OR_RETURN(rows, OpenPart(input, source, name, names));
     data.objective.metrics = SingleLabelMetrics(std::ssize(names));
   } else {
-    if (!config.class_weights.empty()) {
+    if (!keys.class_weights.empty()) {
       return InvalidArgument("class_weights are for labels of which each row has one");
     }
-    DescribeHead(rows->labels(), config, &data);
+    DescribeHead(rows->labels(), keys, &data);
     if (kind == LabelKind::kAnswers) data.objective.metrics = AnswerMetrics();
     if (kind == LabelKind::kNumber) data.objective.metrics = NumberMetrics();
   }
@@ -110,7 +112,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const std::vector<int64_t> labels(rows->labels().values.begin(), rows->labels().values.end());
   if (kind == LabelKind::kNames) {
     TESSERA_ASSIGN_OR_RETURN(data.objective.class_weights,
-                             ClassWeights(config.class_weights, names, labels));
+                             ClassWeights(keys.class_weights, names, labels));
   }
   if (config.val_data.empty()) {
     std::tie(data.train, data.validation) =
@@ -121,20 +123,19 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(const DatasetPtr held_out, OpenPart(input, config.val_data, "val", names,
                                                                kind == LabelKind::kNumber));
   if (held_out->labels().kind != kind) {
-    return InvalidArgument(config.val_data, ": its labels are scores, those of ", config.data,
+    return InvalidArgument(config.val_data, ": its labels are scores, those of ", source,
                            " are names");
   }
   data.validation = held_out;
   return data;
 }
 
-const TaskKind kTask = {
-    .name = "text_classification",
-    .help = "texts or pairs of texts with labels, from a table",
-    .fit = Fit,
-    .keys = {"text_column", "text_pair_column", "label_columns", "class_weights"},
-    .architecture = SequenceClassifier,
-    .open = Open};
+const TaskKind kTask = {.name = "text_classification",
+                        .help = "texts or pairs of texts with labels, from a table",
+                        .fit = Fit,
+                        .options = &TableOptions::Table(),
+                        .architecture = SequenceClassifier,
+                        .open = Open};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "core/error.h"
 #include "core/tensor.h"
 #include "optim/parameter_groups.h"
+#include "train/config/optimizer_options.h"
 
 namespace tessera::train {
 namespace {
@@ -23,7 +25,9 @@ std::vector<optim::ParameterGroup> OptimizerGroups(
     const RunConfig& config, const std::vector<optim::Parameter>& parameters) {
   std::vector<optim::ParameterGroup> groups =
       optim::SplitByDecay(parameters, {.weight_decay = config.weight_decay});
-  if (!config.scale_parameter) return groups;
+  const auto keys = config.Part<ScaledOptions>();
+  TESSERA_CHECK(keys.ok(), "optimizer", Message(keys.status()));
+  if (!keys->scale_parameter) return groups;
   std::vector<optim::ParameterGroup> scaled;
   for (const optim::ParameterGroup& group : groups) {
     for (const optim::Parameter& parameter : group.parameters) {

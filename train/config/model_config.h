@@ -1,0 +1,50 @@
+// Which model a run trains, and how it behaves in training.
+#ifndef TESSERA_TRAIN_CONFIG_MODEL_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_MODEL_CONFIG_H_
+
+#include <optional>
+#include <string>
+
+#include "core/options.h"
+
+namespace tessera::train {
+
+struct ModelConfig {
+  std::string model;             // a preset's name or a folder
+  std::string config_overrides;  // "d_model=256,num_layers=3"
+  bool ignore_mismatched_sizes = false;
+  std::optional<double> dropout;
+  double neftune_noise_alpha = 0;
+  bool checkpoint_activations = false;
+
+  // The members of config_overrides, each with its value; without any, an empty object.
+  absl::StatusOr<nlohmann::json> Overrides() const;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<ModelConfig>("Model")
+            .Add("model", &ModelConfig::model,
+                 "in a file: the preset or folder that stands first on the command line",
+                 {.changes_results = false, .aliases = {{"model_name", "FlagAI"}}})
+            .Add("config_overrides", &ModelConfig::config_overrides,
+                 "keys of the model's configuration: `d_model=256,num_layers=3`")
+            .Add("ignore_mismatched_sizes", &ModelConfig::ignore_mismatched_sizes,
+                 "initialise a head that the weights lack or have in another shape, instead of "
+                 "refusing")
+            .Add("dropout", &ModelConfig::dropout, "sets every dropout probability",
+                 {.least = 0, .below = 1, .unset = "the model's"})
+            .Add("neftune_noise_alpha", &ModelConfig::neftune_noise_alpha,
+                 "noise on the token embeddings in training (NEFTune, Jain et al. 2023)",
+                 {.least = 0, .neutral = 0})
+            .Add("checkpoint_activations", &ModelConfig::checkpoint_activations,
+                 "recompute activations in the backward pass",
+                 {.changes_results = false,
+                  .aliases = {{"deepspeed_activation_checkpointing", "FlagAI"},
+                              {"gradient_checkpointing", "Hugging Face"}}}));
+    return *table;
+  }
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_CONFIG_MODEL_CONFIG_H_

@@ -1,0 +1,51 @@
+// What becomes of gradients. What single optimizers ask stands with them (optim/).
+#ifndef TESSERA_TRAIN_CONFIG_OPTIMIZER_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_OPTIMIZER_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/options.h"
+#include "optim/schedule.h"
+
+namespace tessera::train {
+
+struct OptimizerConfig {
+  std::string optimizer = "adamw";
+  double lr = 3e-4;
+  double weight_decay = 0.1;
+  int64_t warmup_steps = 0;
+  std::string lr_schedule = "cosine";
+  std::optional<double> min_lr;
+  double max_grad_norm = 1;
+
+  double final_lr() const { return min_lr.value_or(0.1 * lr); }
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<OptimizerConfig>("Optimizer")
+            .Add("optimizer", &OptimizerConfig::optimizer, "one of the table of optimizers",
+                 {.choices = {"adamw", "adam", "sgd"}})
+            .Add("lr", &OptimizerConfig::lr, "peak learning rate",
+                 {.least = 0, .aliases = {{"learning_rate", "Hugging Face"}}})
+            .Add("weight_decay", &OptimizerConfig::weight_decay,
+                 "of matrices and embeddings; biases and norms have none", {.least = 0})
+            .Add("warmup_steps", &OptimizerConfig::warmup_steps, "steps of linear warm-up",
+                 {.least = 0, .aliases = {{"warm_up_iters", "FlagAI"}}})
+            .Add("lr_schedule", &OptimizerConfig::lr_schedule, "how the rate goes on from there",
+                 {.choices = {"cosine", "linear", "constant", "inverse_sqrt"}})
+            .Add("min_lr", &OptimizerConfig::min_lr, "where the schedule ends",
+                 {.least = 0,
+                  .unset = "0.1 `lr`",
+                  .needs = {{{"lr_schedule", {"cosine", "linear", "inverse_sqrt"}}}}})
+            .Add("max_grad_norm", &OptimizerConfig::max_grad_norm,
+                 "clipping of the global gradient norm; 0 is off",
+                 {.least = 0, .aliases = {{"clip_grad", "FlagAI"}, {"max_norm", "Colossal-AI"}}}));
+    return *table;
+  }
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_CONFIG_OPTIMIZER_CONFIG_H_

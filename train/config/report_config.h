@@ -1,0 +1,80 @@
+// What a run reports, and what it keeps.
+#ifndef TESSERA_TRAIN_CONFIG_REPORT_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_REPORT_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/options.h"
+
+namespace tessera::train {
+
+struct ReportConfig {
+  int64_t log_interval = 10;
+  int64_t eval_interval = 0;  // at the end
+  int64_t eval_batches = 0;   // all
+  int64_t save_interval = 0;  // at the end
+  int64_t num_checkpoints = 2;
+  bool async_save = false;
+  bool wall_clock_breakdown = false;
+  std::string profile;  // a file
+  int64_t profile_after = 3;
+  int64_t profile_steps = 2;
+  std::string log_level = "info";
+  std::string log_level_replica = "error";
+  bool log_on_each_node = false;
+
+  static const OptionTable& Table() {
+    const std::vector<std::string> levels = {"debug", "info", "warning", "error"};
+    static const auto* table = new OptionTable(
+        OptionTable::Of<ReportConfig>("Reports and checkpoints")
+            .Add("log_interval", &ReportConfig::log_interval, "steps between rows of metrics",
+                 {.least = 1,
+                  .changes_results = false,
+                  .aliases = {{"logging_steps", "Hugging Face"}}})
+            .Add(
+                "eval_interval", &ReportConfig::eval_interval,
+                "steps between evaluations; 0: at the end",
+                {.least = 0, .changes_results = false, .aliases = {{"eval_steps", "Hugging Face"}}})
+            .Add("eval_batches", &ReportConfig::eval_batches, "batches per evaluation; 0: all",
+                 {.least = 0, .changes_results = false})
+            .Add(
+                "save_interval", &ReportConfig::save_interval,
+                "steps between checkpoints; 0: at the end",
+                {.least = 0, .changes_results = false, .aliases = {{"save_steps", "Hugging Face"}}})
+            .Add("num_checkpoints", &ReportConfig::num_checkpoints,
+                 "newest checkpoints that are kept",
+                 {.least = 1,
+                  .changes_results = false,
+                  .aliases = {{"save_total_limit", "Hugging Face"}}})
+            .Add("async_save", &ReportConfig::async_save,
+                 "write checkpoints while training goes on; a step waits for the copy only",
+                 {.changes_results = false})
+            .Add("profile", &ReportConfig::profile,
+                 "a file for a Chrome trace (chrome://tracing, ui.perfetto.dev) of some steps: "
+                 "modules, nodes of the backward pass, kernels, memory; the ten costliest kernels "
+                 "are printed. Ranks other than 0 write `NAME.rank<r>.EXT`",
+                 {.unset = "none", .changes_results = false})
+            .Add("profile_after", &ReportConfig::profile_after,
+                 "steps of this process before those that are profiled",
+                 {.least = 0, .needs = {{{"profile"}}}, .changes_results = false})
+            .Add("profile_steps", &ReportConfig::profile_steps, "how many steps are profiled",
+                 {.least = 1, .needs = {{{"profile"}}}, .changes_results = false})
+            .Add("wall_clock_breakdown", &ReportConfig::wall_clock_breakdown,
+                 "adds `data_ms`, `forward_ms`, `backward_ms`, `reduce_ms`, `optimizer_ms` (per "
+                 "step) to the rows",
+                 {.changes_results = false})
+            .Add("log_level", &ReportConfig::log_level, "of the rank that prints",
+                 {.choices = levels, .changes_results = false})
+            .Add("log_level_replica", &ReportConfig::log_level_replica,
+                 "of the other ranks, which put their rank before each line",
+                 {.choices = levels, .changes_results = false})
+            .Add("log_on_each_node", &ReportConfig::log_on_each_node,
+                 "one rank of every host speaks at `log_level`", {.changes_results = false}));
+    return *table;
+  }
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_CONFIG_REPORT_CONFIG_H_

@@ -1,0 +1,63 @@
+// How long a run is, and what a step of it takes.
+#ifndef TESSERA_TRAIN_CONFIG_STEPS_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_STEPS_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/options.h"
+
+namespace tessera::train {
+
+struct StepsConfig {
+  std::string out;  // the run's directory
+  std::optional<int64_t> max_steps;
+  double epochs = 1;
+  int64_t batch_size = 8;
+  int64_t gradient_accumulation_steps = 1;
+  std::optional<int64_t> seq_len;
+  bool shuffle = true;
+  int64_t seed = 0;
+  std::optional<double> time_limit;  // seconds
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<StepsConfig>("Steps")
+            .Add("out", &StepsConfig::out, "the run's directory",
+                 {.changes_results = false, .aliases = {{"save_dir", "FlagAI"}}})
+            .Add("max_steps", &StepsConfig::max_steps, "optimizer steps; wins over `epochs`",
+                 {.least = 1, .unset = "by `epochs`"})
+            .Add("epochs", &StepsConfig::epochs, "passes over the data",
+                 {.least = 0, .aliases = {{"num_train_epochs", "Hugging Face"}}})
+            .Add("batch_size", &StepsConfig::batch_size,
+                 "rows of one forward pass, on each data-parallel rank",
+                 {.least = 1,
+                  .changes_results = false,
+                  .evaluation = true,
+                  .aliases = {{"microbatch_size", "Colossal-AI"},
+                              {"per_device_train_batch_size", "Hugging Face"}}})
+            .Add("gradient_accumulation_steps", &StepsConfig::gradient_accumulation_steps,
+                 "forward passes per optimizer step",
+                 {.least = 1,
+                  .changes_results = false,
+                  .aliases = {{"num_microbatches", "Colossal-AI"}}})
+            .Add("seq_len", &StepsConfig::seq_len, "tokens per row",
+                 {.least = 1,
+                  .unset = "the model's",
+                  .evaluation = true,
+                  .aliases = {{"max_seq_length", "Hugging Face"}}})
+            .Add("shuffle", &StepsConfig::shuffle, "visit the data in a random order",
+                 {.aliases = {{"shuffle_dataset", "FlagAI"}}})
+            .Add("seed", &StepsConfig::seed, "of initialisation, data order and dropout",
+                 {.least = 0, .evaluation = true})
+            .Add("time_limit", &StepsConfig::time_limit,
+                 "seconds after which the run saves and stops",
+                 {.least = 0, .unset = "none", .changes_results = false}));
+    return *table;
+  }
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_CONFIG_STEPS_CONFIG_H_

@@ -1,0 +1,148 @@
+// Which settings fit together.
+#include <algorithm>
+
+#include "core/dtype.h"
+#include "dist/ddp/gradient_reducer.h"
+#include "dist/mesh/mesh.h"
+#include "train/config/optimizer_options.h"
+#include "train/config/run_config.h"
+
+namespace tessera::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// What is set means something to the run.
+absl::Status CheckMeaning(const RunConfig& config) {
+  for (const Option* option : RunConfigKeys()) {
+    if (!config.IsSet(option->key) || option->IsNeutral(config.Get(option->key))) continue;
+    const absl::Status applies = config.Applies(option->key);
+    if (!applies.ok()) {
+      return InvalidArgument(option->key, " is set, which ", Message(applies));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunConfig::Validate() const {
+  TESSERA_RETURN_IF_ERROR(Table().Check(this));
+  TESSERA_RETURN_IF_ERROR(CheckPartOptions());
+  TESSERA_RETURN_IF_ERROR(CheckMeaning(*this));
+  TESSERA_RETURN_IF_ERROR(Overrides().status());
+  if (!grad_dtype.empty() && grad_dtype != "float32" && grad_dtype != dtype) {
+    return InvalidArgument("grad_dtype '", grad_dtype, "' must be float32 or the dtype, '", dtype,
+                           "'");
+  }
+  TESSERA_RETURN_IF_ERROR(optim::CheckGradScalerOptions(scaler_options()));
+  TESSERA_ASSIGN_OR_RETURN(const auto scaled, Part<ScaledOptions>());
+  if (scaled.scale_parameter && tp > 1) {
+    return InvalidArgument("scale_parameter measures whole parameters, which tp cuts");
+  }
+  if (pp > 1) {
+    TESSERA_ASSIGN_OR_RETURN(const dist::ScheduleKind kind, pipeline_schedule());
+    TESSERA_RETURN_IF_ERROR(dist::CheckSchedule(kind, pipeline_shape()));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions zero, zero_options());
+  if (zero.stage == 3 && pipeline_shape().chunks_per_rank > 1) {
+    return InvalidArgument("zero 3 shards one chunk per rank; num_model_chunks is ",
+                           pipeline_shape().chunks_per_rank);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<dist::ZeroOptions> RunConfig::zero_options() const {
+  dist::ZeroOptions options;
+  options.stage = static_cast<int>(zero);
+  options.bucket_cap_mb = bucket_cap_mb;
+  options.deterministic = deterministic;
+  options.find_unused_parameters = find_unused_parameters;
+  options.overlap = overlap_comm;
+  if (!communication_dtype.empty()) options.communication_dtype = ParseDType(communication_dtype);
+  for (size_t begin = 0; begin < auto_wrap_classes.size();) {
+    const size_t end = std::min(auto_wrap_classes.find(',', begin), auto_wrap_classes.size());
+    options.auto_wrap_classes.push_back(auto_wrap_classes.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  options.auto_wrap_min_params = auto_wrap_min_params;
+  TESSERA_ASSIGN_OR_RETURN(options.backward_prefetch,
+                           dist::ParseBackwardPrefetch(backward_prefetch));
+  options.forward_prefetch = forward_prefetch;
+  options.limit_all_gathers = limit_all_gathers;
+  options.prefetch_elements = prefetch_elements;
+  options.max_live_elements = max_live_elements;
+  options.persistence_threshold = persistence_threshold;
+  options.reshard_after_forward = reshard_after_forward;
+  options.offload_optimizer = cpu_offload;
+  options.offload_fraction = offload_fraction;
+  options.offload_parameters = offload_parameters;
+  TESSERA_RETURN_IF_ERROR(options.Validate());
+  return options;
+}
+
+absl::StatusOr<dist::ScheduleKind> RunConfig::pipeline_schedule() const {
+  return dist::ParseSchedule(schedule);
+}
+
+dist::PipelineShape RunConfig::pipeline_shape() const {
+  const auto kind = pipeline_schedule();
+  const bool interleaves = kind.ok() && *kind == dist::ScheduleKind::kInterleaved && pp > 1;
+  return {.stages = static_cast<int>(pp),
+          .chunks_per_rank = static_cast<int>(num_model_chunks.value_or(interleaves ? 2 : 1)),
+          .micro_batches = static_cast<int>(accumulation_steps())};
+}
+
+absl::Status RunConfig::ValidateFor(int world_size) const {
+  TESSERA_RETURN_IF_ERROR(
+      dist::CheckMesh({.tp = static_cast<int>(tp), .pp = static_cast<int>(pp)}, world_size));
+  const auto excluded = [&](const char* key) {
+    return InvalidArgument("env_type '", env_type, "' excludes ", key);
+  };
+  if (env_type == "single" && world_size > 1) return excluded("more than one rank");
+  if (env_type == "ddp" && zero > 0) return excluded("zero");
+  if ((env_type == "ddp" || env_type == "zero") && tp > 1) return excluded("tp");
+  const int64_t dp = world_size / (tp * pp);
+  if (deterministic && (!dist::GradientReducer::IsPowerOfTwo(dp) ||
+                        !dist::GradientReducer::IsPowerOfTwo(accumulation_steps()))) {
+    return InvalidArgument("deterministic needs powers of two: there are ", dp,
+                           " data-parallel ranks and ", accumulation_steps(),
+                           " micro-batches (gradient_accumulation_steps)");
+  }
+  return absl::OkStatus();
+}
+
+// A value is JSON (12, 0.1, true, [1, 2]), or else text.
+absl::StatusOr<Json> ModelConfig::Overrides() const {
+  Json overrides = Json::object();
+  for (size_t begin = 0; begin < config_overrides.size();) {
+    size_t end = begin;
+    int depth = 0;  // of brackets: a list has commas of its own
+    for (; end < config_overrides.size() && (depth > 0 || config_overrides[end] != ','); ++end) {
+      depth += config_overrides[end] == '[' ? 1 : config_overrides[end] == ']' ? -1 : 0;
+    }
+    const std::string part = config_overrides.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t equals = part.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return InvalidArgument("config_overrides: '", part, "' is not of the form key=value");
+    }
+    const std::string text = part.substr(equals + 1);
+    const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    overrides[part.substr(0, equals)] = value.is_discarded() ? Json(text) : value;
+  }
+  return overrides;
+}
+
+optim::GradScalerOptions LossScalingConfig::scaler_options() const {
+  return {.dynamic = !loss_scale,
+          .initial_scale = loss_scale.value_or(initial_scale),
+          .min_scale = loss_scale ? std::min(min_scale, *loss_scale) : min_scale,
+          .growth_factor = growth_factor,
+          .backoff_factor = backoff_factor,
+          .growth_interval = growth_interval,
+          .hysteresis = hysteresis,
+          .max_scale = loss_scale ? std::max(max_scale, *loss_scale) : max_scale};
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,35 @@
+// One run at a time in a directory.
+//
+//   std::optional<RunLock> lock;
+//   TESSERA_RETURN_IF_ERROR(RunLock::Take("runs/book", &lock));
+//   ...                                         // held until `lock` ends, or the process does
+//
+// The lock is the kernel's, on the file `run.lock`, which names the process that holds it: a
+// process that was killed holds none, whatever the file says. Who only reads (`inspect`,
+// `generate`) needs no lock. Within a process it may be taken several times.
+#ifndef TESSERA_TRAIN_RUN_LOCK_H_
+#define TESSERA_TRAIN_RUN_LOCK_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/status.h"
+
+namespace tessera::train {
+
+class RunLock {
+ public:
+  // Makes the directory where it is missing. FailedPrecondition names the process that holds it.
+  static absl::Status Take(const std::string& directory, std::optional<RunLock>* lock);
+
+ private:
+  class Held;
+  explicit RunLock(std::shared_ptr<Held> held) : held_(std::move(held)) {}
+  std::shared_ptr<Held> held_;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_RUN_LOCK_H_
