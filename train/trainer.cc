@@ -11,8 +11,8 @@
 #include "data/dataset/prefetching_loader.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
+#include "optim/adam/adam.h"
+#include "optim/sgd/sgd.h"
 #include "train/agreement.h"
 #include "train/step_profiler.h"
 #include "train/whole_model.h"
@@ -95,7 +95,7 @@ std::unique_ptr<optim::Optimizer> Trainer::MakeOptimizer(
         std::move(groups), optim::SgdOptions{.lr = config_.lr, .momentum = config_.momentum});
   }
   const optim::AdamOptions options{
-      .lr = config_.lr, .beta1 = config_.betas[0], .beta2 = config_.betas[1], .eps = config_.eps};
+      .lr = config_.lr, .betas = {config_.betas[0], config_.betas[1]}, .eps = config_.eps};
   if (config_.optimizer == "adam") return std::make_unique<optim::Adam>(std::move(groups), options);
   return std::make_unique<optim::AdamW>(std::move(groups), options);
 }
