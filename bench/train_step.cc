@@ -31,7 +31,7 @@
 #include "dist/zero/zero_init.h"
 #include "models/model.h"
 #include "ops/elementwise/elementwise.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/clip.h"
 #include "optim/parameter_groups.h"
 #include "train/trainer.h"

@@ -5,7 +5,10 @@
 namespace tessera {
 
 Placement::Placement(Shape global_shape, Shape local_shape, std::vector<BoxMapping> boxes)
-    : global_shape_(global_shape), local_shape_(local_shape), boxes_(std::move(boxes)) {
+    : global_shape_(global_shape),
+      local_shape_(local_shape),
+      boxes_(std::move(boxes)),
+      split_(true) {
   for (const BoxMapping& mapping : boxes_) {
     for (int d = 0; d < global_shape_.ndim(); ++d) {
       const int64_t size = mapping.global.size[d];
@@ -22,7 +25,9 @@ Placement::Placement(Shape global_shape, Shape local_shape, std::vector<BoxMappi
 Placement Placement::Whole(const Shape& shape) {
   Shape origin = shape;
   for (int d = 0; d < shape.ndim(); ++d) origin[d] = 0;
-  return Placement(shape, shape, {{{origin, shape}, origin}});
+  Placement whole(shape, shape, {{{origin, shape}, origin}});
+  whole.split_ = false;
+  return whole;
 }
 
 Placement Placement::Split(const Shape& global_shape, int dim, const std::vector<Piece>& pieces,

@@ -56,11 +56,15 @@ class Placement {
   const std::vector<BoxMapping>& boxes() const { return boxes_; }
   // Whether the local tensor is the global one.
   bool is_whole() const;
+  // Whether it was cut for a group of ranks (not made by Whole). The same on all of them, while one
+  // of two that share a single head is_whole() and the other has nothing.
+  bool is_split() const { return split_; }
 
  private:
   Shape global_shape_;
   Shape local_shape_;
   std::vector<BoxMapping> boxes_;
+  bool split_ = false;
 };
 
 // A view of the region `box` of `t`.

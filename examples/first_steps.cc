@@ -4,7 +4,7 @@
 #include "nn/linear.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 
 int main() {
   using namespace tessera;

@@ -29,7 +29,9 @@ VocabParallelEmbedding::VocabParallelEmbedding(const EmbeddingConfig& config, co
     : Module(scope),
       config_(config),
       weight_(
-          AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {}
+          AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {
+  weight_.table = true;
+}
 
 VocabParallelEmbedding::VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope)
     : Module(scope), config_(shared.config_), weight_(AddTiedParameter("weight", shared.weight_)) {}
@@ -65,7 +67,9 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& 
 ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope)
     : Module(scope),
       config_(config),
-      weight_(AddParameter("weight", Placement::Whole({config.rows, config.width}), config.init)) {}
+      weight_(AddParameter("weight", Placement::Whole({config.rows, config.width}), config.init)) {
+  weight_.table = true;
+}
 
 Tensor ReplicatedEmbedding::Forward(const Tensor& ids) {
   return Call(ids,
@@ -78,7 +82,9 @@ VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope)
 VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope& scope)
     : Module(scope),
       weight_(
-          AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {}
+          AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {
+  weight_.table = true;
+}
 
 Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context,
                                   const Tensor& bias) {

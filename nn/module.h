@@ -66,6 +66,8 @@ struct Parameter {
   // Ranks that hold the same values but see only a part of the gradient, which must be summed over
   // them: norms under sequence parallelism. nullptr: none.
   Group gradient_group;
+  // An embedding or a head: its rows stand for tokens, positions or classes, not for features.
+  bool table = false;
 };
 
 // Gives a parameter (this rank's part, whatever it holds) its first numbers; nothing on meta.

@@ -44,6 +44,7 @@ RelativePositionBias::RelativePositionBias(const RelativePositionBiasConfig& con
     : Module(scope),
       config_(config),
       weight_(AddParameter("weight", HeadPlacement(config, build().tensor_parallel), config.init)) {
+  weight_.table = true;
 }
 
 Tensor RelativePositionBias::Forward(int64_t queries, int64_t keys) {

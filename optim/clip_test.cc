@@ -11,9 +11,9 @@
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "ops/testing/op_check.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/grad_scaler.h"
-#include "optim/sgd.h"
+#include "optim/sgd/sgd.h"
 #include "optim/testdata/pytorch_golden.h"
 
 namespace tessera::optim {
@@ -149,7 +149,7 @@ TEST(ClipTest, AgreesWithPyTorch) {
   for (int i = 0; i < 5; ++i) w.data<double>()[i] = std::cos(0.9 * i);
   RequireGrad(w);
   AdamW optimizer({{.parameters = {{"w", w, {}}}, .weight_decay = 0.1}},
-                  {.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6});
+                  {.lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-6});
   for (int step = 1; step <= 20; ++step) {
     Tensor grad = Empty({5}, DType::kFloat64);
     for (int i = 0; i < 5; ++i) {

@@ -1,29 +1,9 @@
 #include "core/cpu/simd.h"
 #include "optim/grad_norm_chunks.h"
+#include "optim/square_sum_simd.h"
 
 namespace tessera::optim::TESSERA_ISA {
 namespace {
-
-using namespace tessera::TESSERA_ISA;  // NOLINT(google-build-using-namespace): the vectors
-
-constexpr int64_t kPartials = 16;
-
-// The square of a float32 is exact in float64, so that a fused sum has the bits of two operations.
-TESSERA_SIMD void AddSquares(double* sums, const double* x) {
-  for (int64_t k = 0; k < kPartials; ++k) sums[k] += x[k] * x[k];
-}
-TESSERA_SIMD void AddSquares(double* sums, const float* x) {
-  for (int64_t k = 0; k < kPartials; ++k) {
-    const double value = x[k];
-    sums[k] += value * value;
-  }
-}
-template <typename T>
-TESSERA_SIMD void AddSquares(double* sums, const T* x) {
-  float values[kPartials];
-  for (int64_t k = 0; k < kPartials; k += kLanes) Store(values + k, Load(x + k));
-  AddSquares(sums, values);
-}
 
 template <typename T>
 double SquareSum(const T* x, int64_t n) {
@@ -35,10 +15,7 @@ double SquareSum(const T* x, int64_t n) {
     for (int64_t k = 0; k < n - i; ++k) rest[k] = x[i + k];
     AddSquares(sums, rest);
   }
-  for (int64_t half = kPartials / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) sums[k] += sums[k + half];
-  }
-  return sums[0];
+  return JoinPartials(sums);
 }
 
 double SquareSumAny(GradType type, const void* x, int64_t n) {

@@ -28,6 +28,8 @@ void CheckGroups(const std::vector<ParameterGroup>& groups) {
       check_leaf(p.name, p.tensor);
       TESSERA_CHECK(!p.name.empty() && names.insert(p.name).second, "optimizer",
                     "two parameters are named '", p.name, "'");
+      TESSERA_CHECK(PlacementOf(p).local_shape() == p.tensor.shape(), "optimizer", "'", p.name,
+                    "' is ", p.tensor, ", its placement ", PlacementOf(p).local_shape());
       for (const Tensor& tied : p.tied) {
         check_leaf(p.name, tied);
         TESSERA_CHECK(tied.storage() == p.tensor.storage() && tied.shape() == p.tensor.shape() &&
@@ -55,48 +57,42 @@ Tensor KernelGrad(const Parameter& parameter) {
 }  // namespace
 
 MultiTensorOptimizer::MultiTensorOptimizer(std::vector<ParameterGroup> groups, double lr,
-                                           std::vector<std::string> state_names)
-    : groups_(std::move(groups)), state_names_(std::move(state_names)) {
+                                           const StateDeclaration& states)
+    : groups_(std::move(groups)) {
   TESSERA_CHECK(IsFactor(lr), "optimizer", "learning rate ", lr);
-  TESSERA_CHECK(state_names_.size() <= 2, "optimizer", "more than two states per parameter");
   CheckGroups(groups_);
   device_ = CommonDevice(parameters());
   learning_rate_ = Full({}, lr, DType::kFloat64, device_);
   step_ = Zeros({}, DType::kInt64, device_);
   for (const ParameterGroup& group : groups_) {
     for (const Parameter& p : group.parameters) {
-      State state;
-      const DType dtype = AccumulateDType(p.tensor.dtype());
-      if (IsHalf(p.tensor.dtype())) state.master = CastCopy(p.tensor, DType::kFloat32);
-      for (size_t i = 0; i < state_names_.size(); ++i) {
-        state.states.push_back(Zeros(p.tensor.shape(), dtype, device_));
+      OptimizedParameter own{p, group.lr_scale, group.weight_decay, states(p), {}, {}};
+      own.parameter.placement = PlacementOf(p);
+      if (IsHalf(p.tensor.dtype())) own.master = CastCopy(p.tensor, DType::kFloat32);
+      for (const StateKind& kind : own.kinds) {
+        own.states.push_back(Zeros(StatePlacement(kind.shape, p).local_shape(),
+                                   AccumulateDType(p.tensor.dtype()), device_));
       }
-      states_.push_back(std::move(state));
+      parameters_.push_back(std::move(own));
     }
   }
 }
 
 void MultiTensorOptimizer::VisitState(const StateVisitor& visit) const {
-  visit("", "step", step_);
-  size_t next = 0;
-  for (const ParameterGroup& group : groups_) {
-    for (const Parameter& p : group.parameters) {
-      const State& state = states_[next++];
-      if (state.master.defined()) visit(p.name, "master", state.master);
-      for (size_t i = 0; i < state_names_.size(); ++i) {
-        visit(p.name, state_names_[i], state.states[i]);
-      }
+  visit("", "step", step_, Placement::Whole({}));
+  for (const OptimizedParameter& own : parameters_) {
+    const std::string& name = own.parameter.name;
+    if (own.master.defined()) visit(name, "master", own.master, own.parameter.placement);
+    for (size_t i = 0; i < own.kinds.size(); ++i) {
+      visit(name, own.kinds[i].name, own.states[i],
+            StatePlacement(own.kinds[i].shape, own.parameter));
     }
   }
 }
 
 void MultiTensorOptimizer::RefreshMasterWeights() {
-  size_t next = 0;
-  for (const ParameterGroup& group : groups_) {
-    for (const Parameter& p : group.parameters) {
-      const State& state = states_[next++];
-      if (state.master.defined()) CopyInto(state.master, p.tensor);
-    }
+  for (const OptimizedParameter& own : parameters_) {
+    if (own.master.defined()) CopyInto(own.master, own.parameter.tensor);
   }
 }
 
@@ -113,41 +109,45 @@ UpdateScalars MultiTensorOptimizer::ScalarsOf(const StepInputs& inputs) const {
           pointer(inputs.found_inf, "the found-inf flag")};
 }
 
+std::vector<UpdateTensor> MultiTensorOptimizer::KernelTensors(
+    const std::vector<PendingUpdate>& updates) {
+  std::vector<UpdateTensor> tensors;
+  for (const PendingUpdate& update : updates) {
+    const OptimizedParameter& own = *update.of;
+    const auto state = [&](size_t i) {
+      return i < own.states.size() ? own.states[i].raw_data() : nullptr;
+    };
+    tensors.push_back({.n = update.weights.numel(),
+                       .dtype = update.weights.dtype(),
+                       .grad_dtype = update.grad.dtype(),
+                       .param = update.weights.raw_data(),
+                       .grad = update.grad.raw_data(),
+                       .master = static_cast<float*>(DataOrNull(own.master)),
+                       .first = state(0),
+                       .second = state(1),
+                       .lr_scale = own.lr_scale,
+                       .weight_decay = own.weight_decay});
+  }
+  return tensors;
+}
+
 void MultiTensorOptimizer::DoStep(const StepInputs& inputs) {
   const NoGrad no_grad;
   const UpdateScalars scalars = ScalarsOf(inputs);
-  std::vector<UpdateTensor> tensors;
-  std::vector<Tensor> keep_alive;
-  std::vector<std::pair<Tensor, Tensor>> updated;  // the parameter, and what the kernel changes
-  size_t next = 0;
-  for (const ParameterGroup& group : groups_) {
-    JoinTiedGradients(group.parameters);
-    for (const Parameter& p : group.parameters) {
-      const State& state = states_[next++];
-      const Tensor grad = KernelGrad(p);
-      if (!grad.defined()) continue;
-      const Tensor target = p.tensor.ContiguousCopy();  // itself but for strided parameters
-      tensors.push_back({.n = target.numel(),
-                         .dtype = target.dtype(),
-                         .grad_dtype = grad.dtype(),
-                         .param = target.raw_data(),
-                         .grad = grad.raw_data(),
-                         .master = static_cast<float*>(DataOrNull(state.master)),
-                         .first = state.states.empty() ? nullptr : state.states[0].raw_data(),
-                         .second = state.states.size() < 2 ? nullptr : state.states[1].raw_data(),
-                         .lr_scale = group.lr_scale,
-                         .weight_decay = group.weight_decay});
-      keep_alive.push_back(grad);
-      updated.emplace_back(p.tensor, target);
-    }
+  for (const ParameterGroup& group : groups_) JoinTiedGradients(group.parameters);
+  std::vector<PendingUpdate> updates;
+  for (const OptimizedParameter& own : parameters_) {
+    const Tensor grad = KernelGrad(own.parameter);
+    if (grad.defined()) updates.push_back({&own, grad, own.parameter.tensor.ContiguousCopy()});
   }
   advance_step.Launch(device_, {scalars});
-  Update(device_, tensors, scalars);
-  for (const auto& [parameter, target] : updated) {
+  Update(updates, inputs);
+  for (const PendingUpdate& update : updates) {
+    const Tensor& parameter = update.of->parameter.tensor;
     if (parameter.is_contiguous()) {
       parameter.storage()->BumpVersion();
     } else {
-      CopyInto(parameter, target);
+      CopyInto(parameter, update.weights);
     }
   }
 }

@@ -1,18 +1,41 @@
-// What Adam and SGD share: states allocated at construction, and one pass over all tensors.
+// What the optimizers of this floor share: groups, states as their kinds declare them, master
+// weights, and one pass over all parameters that have a gradient.
 //
-// Derived classes name their states and launch their kernel; optim/adam.h is the model to follow.
-// Bytes per parameter, with its gradient: float32 with two states 4 + 4 + 8 = 16; bfloat16 or
-// float16 with float32 gradients 2 + 4 + 4 (master) + 8 = 18, with half-precision ones 16.
+// A derived class declares its states and updates what it is given: by kernels that take all
+// tensors at once (optim/update_kernel.h; optim/lion is the model to follow), or by operations, one
+// parameter after the other (optim/tensor_step.h; optim/adafactor).
+// Bytes per parameter, with its gradient: float32 with two elementwise states 4 + 4 + 8 = 16;
+// bfloat16 or float16 with float32 gradients 2 + 4 + 4 (master) + 8 = 18, with half-precision ones
+// 16.
 #ifndef TESSERA_OPTIM_MULTI_TENSOR_OPTIMIZER_H_
 #define TESSERA_OPTIM_MULTI_TENSOR_OPTIMIZER_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "optim/optimizer.h"
+#include "optim/optimizer_kind.h"
 #include "optim/update_kernel.h"
 
 namespace tessera::optim {
+
+// A parameter and all that its update takes besides the gradient.
+struct OptimizedParameter {
+  Parameter parameter;  // its placement is filled in
+  double lr_scale = 1;  // of its group
+  double weight_decay = 0;
+  std::vector<StateKind> kinds;
+  std::vector<Tensor> states;  // one per kind
+  Tensor master;               // half precision only
+};
+
+// One that has a gradient in this step.
+struct PendingUpdate {
+  const OptimizedParameter* of;
+  Tensor grad;     // contiguous; float64 for float64 parameters only
+  Tensor weights;  // contiguous: the parameter itself, or a copy that is written back
+};
 
 class MultiTensorOptimizer : public Optimizer {
  public:
@@ -23,27 +46,33 @@ class MultiTensorOptimizer : public Optimizer {
   void RefreshMasterWeights() override;
 
  protected:
-  // Up to two states per parameter, zero at first, in AccumulateDType(parameter). Throws Error for
-  // a parameter that is no leaf, a name or leaf given twice, a tied leaf of other storage or shape,
-  // several devices, and a negative or infinite learning rate, lr_scale or weight decay.
+  using StateDeclaration = std::function<std::vector<StateKind>(const Parameter&)>;
+  // Throws Error for a parameter that is no leaf, a name or leaf given twice, a tied leaf of other
+  // storage or shape, a placement of another shape, several devices, and a negative or infinite
+  // learning rate, lr_scale or weight decay.
   MultiTensorOptimizer(std::vector<ParameterGroup> groups, double lr,
-                       std::vector<std::string> state_names);
+                       const StateDeclaration& states);
 
-  // Launches the kernel.
-  virtual void Update(const Device& device, const std::vector<UpdateTensor>& tensors,
-                      const UpdateScalars& scalars) = 0;
+  // Throws Error for a value out of the range that its declaration states.
+  template <typename Options>
+  static void CheckOptions(const char* optimizer, const Options& options) {
+    const absl::Status valid = Options::Table().Check(&options);
+    TESSERA_CHECK(valid.ok(), optimizer, Message(valid));
+  }
+
+  // Updates weights (and masters) and states; the step count is already that of this step.
+  virtual void Update(const std::vector<PendingUpdate>& updates, const StepInputs& inputs) = 0;
+
+  const Device& device() const { return device_; }
+  // What kernels are given. The arrays of a parameter are its first two states.
+  UpdateScalars ScalarsOf(const StepInputs& inputs) const;
+  static std::vector<UpdateTensor> KernelTensors(const std::vector<PendingUpdate>& updates);
 
  private:
-  struct State {
-    Tensor master;               // half precision only
-    std::vector<Tensor> states;  // one per name
-  };
   void DoStep(const StepInputs& inputs) override;
-  UpdateScalars ScalarsOf(const StepInputs& inputs) const;
 
   std::vector<ParameterGroup> groups_;
-  std::vector<std::string> state_names_;
-  std::vector<State> states_;  // of every parameter, group by group
+  std::vector<OptimizedParameter> parameters_;  // group by group
   Device device_;
   Tensor learning_rate_;
   Tensor step_;

@@ -17,9 +17,8 @@ int64_t Optimizer::step_count() const {
 
 std::map<std::string, Tensor> Optimizer::StateDict() const {
   std::map<std::string, Tensor> states;
-  VisitState([&](const std::string& parameter, const std::string& state, const Tensor& t) {
-    states.emplace(StateName(parameter, state), t);
-  });
+  VisitState([&](const std::string& parameter, const std::string& state, const Tensor& t,
+                 const Placement&) { states.emplace(StateName(parameter, state), t); });
   return states;
 }
 

@@ -9,7 +9,8 @@
 //
 // Learning rate, step count, loss scale, clip factor and found-inf flag are 0-d tensors on the
 // parameters' device: a step reads nothing back to the host and can be captured as a CUDA graph.
-// Implementations: optim/adam.h (Adam, AdamW), optim/sgd.h.
+// Implementations: a folder each (optim/adam, optim/sgd, ...), which optim/optimizer_kind.h knows
+// by name.
 #ifndef TESSERA_OPTIM_OPTIMIZER_H_
 #define TESSERA_OPTIM_OPTIMIZER_H_
 
@@ -35,12 +36,13 @@ struct StepInputs {
 
 // Called with each state. `parameter` is the parameter's name, or "" for what belongs to the whole
 // optimizer; `state` is one of
-//   "exp_avg", "exp_avg_sq"  Adam's moments; "momentum"  SGD's: of the parameter's local shape
-//   "master"                 the float32 weights behind a half-precision parameter, likewise
-//   "step"                   (parameter "") the number of steps taken: 0-d int64
-// The tensor is the state itself: writing into it (CopyInto) restores it.
-using StateVisitor =
-    std::function<void(const std::string& parameter, const std::string& state, const Tensor& t)>;
+//   "exp_avg", "momentum", ...  those that the optimizer's kind declares (optim/optimizer_kind.h)
+//   "master"                    the float32 weights behind a half-precision parameter
+//   "step"                      (parameter "") the number of steps taken: 0-d int64
+// The tensor is the state itself: writing into it (CopyInto) restores it. `placement` says which
+// part of the global state it is: a whole one is the same on every rank of the parameter's group.
+using StateVisitor = std::function<void(const std::string& parameter, const std::string& state,
+                                        const Tensor& t, const Placement& placement)>;
 
 class Optimizer {
  public:

@@ -16,8 +16,8 @@
 #include "core/thread_pool.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
+#include "optim/adam/adam.h"
+#include "optim/sgd/sgd.h"
 #include "optim/testdata/pytorch_golden.h"
 
 namespace tessera::optim {
@@ -46,9 +46,9 @@ struct Kind {
 
 // With the golden file's eps, and for random gradients a larger one: where a gradient cancels
 // against the decay, Adam's step is its rounding error divided by eps.
-const AdamOptions kAdamOptions{.lr = kLr, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6};
+const AdamOptions kAdamOptions{.lr = kLr, .betas = {0.8, 0.95}, .eps = 1e-6};
 constexpr double kEps = 1e-3;
-const AdamOptions kLargeEps{.lr = kLr, .beta1 = 0.8, .beta2 = 0.95, .eps = kEps};
+const AdamOptions kLargeEps{.lr = kLr, .betas = {0.8, 0.95}, .eps = kEps};
 
 void AdamRule(Scalar& x, double g, int step) {
   x.m = 0.8 * x.m + 0.2 * g;
@@ -61,7 +61,7 @@ void AdamRule(Scalar& x, double g, int step) {
 std::vector<Kind> Kinds() {
   return {
       {"sgd", kDecay,
-       [](auto groups) { return std::make_unique<Sgd>(groups, SgdOptions{.lr = kLr}); },
+       [](auto groups) { return std::make_unique<Sgd>(groups, SgdOptions{.lr = kLr, .momentum = 0}); },
        [](Scalar& x, double g, int) { x.p -= kLr * (g + kDecay * x.p); }},
       {"momentum", kDecay,
        [](auto groups) {
@@ -191,7 +191,7 @@ TEST(OptimizerTest, AgreesWithPyTorch) {
   };
   const std::vector<Case> cases = {
       {"sgd", 0.1,
-       [](auto groups) { return std::make_unique<Sgd>(groups, SgdOptions{.lr = 0.05}); },
+       [](auto groups) { return std::make_unique<Sgd>(groups, SgdOptions{.lr = 0.05, .momentum = 0}); },
        kSgdGolden},
       {"momentum", 0.1,
        [](auto groups) {
@@ -303,9 +303,8 @@ TEST(OptimizerTest, StepAfterAnOverflowChangesNothing) {
       optimizer->Step();
       const auto snapshot = [&] {
         std::vector<std::vector<double>> all = {p.tensor.ToVector<double>()};
-        optimizer->VisitState([&](const std::string&, const std::string&, const Tensor& t) {
-          all.push_back(t.ToVector<double>());
-        });
+        optimizer->VisitState([&](const std::string&, const std::string&, const Tensor& t,
+                                  const Placement&) { all.push_back(t.ToVector<double>()); });
         return all;
       };
       const auto before = snapshot();
@@ -439,14 +438,14 @@ TEST(OptimizerTest, StateNamesAndShapes) {
   AdamW optimizer({{.parameters = {MakeParameter("h.0.weight", Zeros({2, 3}, DType::kFloat64),
                                                  DType::kBFloat16, DType::kFloat32)}}});
   std::vector<std::string> seen;
-  optimizer.VisitState(
-      [&](const std::string& parameter, const std::string& state, const Tensor& t) {
-        seen.push_back(StateName(parameter, state));
-        if (!parameter.empty()) {
-          EXPECT_EQ(t.shape(), (Shape{2, 3}));
-          EXPECT_EQ(t.dtype(), DType::kFloat32);
-        }
-      });
+  optimizer.VisitState([&](const std::string& parameter, const std::string& state, const Tensor& t,
+                           const Placement&) {
+    seen.push_back(StateName(parameter, state));
+    if (!parameter.empty()) {
+      EXPECT_EQ(t.shape(), (Shape{2, 3}));
+      EXPECT_EQ(t.dtype(), DType::kFloat32);
+    }
+  });
   EXPECT_EQ(seen, (std::vector<std::string>{"step", "h.0.weight.master", "h.0.weight.exp_avg",
                                             "h.0.weight.exp_avg_sq"}));
 }
@@ -546,10 +545,10 @@ TEST(OptimizerTest, RefusesMisuse) {
   EXPECT_THROW(make({{.parameters = {{"w", w, {}}}, .lr_scale = NAN}}), Error);
   const std::vector<ParameterGroup> good = {{.parameters = {{"w", w, {}}}}};
   EXPECT_THROW(AdamW(good, {.lr = -1}), Error);
-  EXPECT_THROW(AdamW(good, {.beta1 = 1}), Error);
-  EXPECT_THROW(AdamW(good, {.beta2 = -0.1}), Error);
+  EXPECT_THROW(AdamW(good, {.betas = {1, 0.9}}), Error);
+  EXPECT_THROW(AdamW(good, {.betas = {0.9, -0.1}}), Error);
   EXPECT_THROW(AdamW(good, {.eps = -1}), Error);
-  EXPECT_THROW(Sgd(good, {.nesterov = true}), Error);
+  EXPECT_THROW(Sgd(good, {.momentum = 0, .nesterov = true}), Error);
   EXPECT_THROW(Sgd(good, {.momentum = 1}), Error);
   AdamW optimizer(good);
   EXPECT_THROW(optimizer.Step({.clip_factor = Tensor::Scalar(1, DType::kFloat64)}), Error);

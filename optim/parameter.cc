@@ -4,6 +4,12 @@
 
 namespace tessera::optim {
 
+Placement PlacementOf(const Parameter& parameter) {
+  const Placement& placement = parameter.placement;
+  const bool given = placement.global_shape().ndim() > 0 || !placement.boxes().empty();
+  return given ? placement : Placement::Whole(parameter.tensor.shape());
+}
+
 Tensor GradOrNone(const Tensor& leaf) { return IsLeaf(leaf) ? Grad(leaf) : Tensor(); }
 
 void JoinTiedGradients(const std::vector<Parameter>& parameters) {

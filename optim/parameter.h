@@ -9,9 +9,12 @@
 #ifndef TESSERA_OPTIM_PARAMETER_H_
 #define TESSERA_OPTIM_PARAMETER_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/communicator.h"
+#include "core/placement.h"
 #include "core/tensor.h"
 
 namespace tessera::optim {
@@ -23,7 +26,19 @@ struct Parameter {
   std::string name;
   Tensor tensor;
   std::vector<Tensor> tied = {};
+  // Which part of the global parameter `tensor` is; by default all of it. A piece of a flattened
+  // parameter (ZeRO) has none: what holds the pieces knows where they lie.
+  Placement placement = {};
+  // The ranks that hold its parts, which do not overlap; nullptr: this one has all of it. An
+  // optimizer that needs whole parameters communicates over it, for the same parameters in the same
+  // order on each of its ranks.
+  std::shared_ptr<Communicator> group = nullptr;
+  // An embedding or a head: its rows stand for tokens, positions or classes, not for features.
+  bool table = false;
 };
+
+// `placement`, or that of a whole tensor where there is none.
+Placement PlacementOf(const Parameter& parameter);
 
 struct ParameterGroup {
   std::vector<Parameter> parameters;

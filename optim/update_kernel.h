@@ -1,4 +1,4 @@
-// What the kernels of a step are given: all tensors of an optimizer at once.
+// What the kernels of elementwise updates are given: all tensors of an optimizer at once.
 #ifndef TESSERA_OPTIM_UPDATE_KERNEL_H_
 #define TESSERA_OPTIM_UPDATE_KERNEL_H_
 
@@ -21,8 +21,8 @@ struct UpdateTensor {
   void* param;       // "="
   const void* grad;
   float* master;    // half precision only: the weights themselves; param = their rounding
-  void* first;      // exp_avg or momentum, AccumulateDType(dtype), "="; nullptr: none
-  void* second;     // exp_avg_sq, likewise
+  void* first;      // the first state, AccumulateDType(dtype), "="; nullptr: none
+  void* second;     // the second, likewise
   double lr_scale;  // times the learning rate
   double weight_decay;
 };
@@ -42,25 +42,7 @@ struct AdvanceArgs {
   UpdateScalars scalars;
 };
 
-struct AdamArgs {
-  const std::vector<UpdateTensor>& tensors;
-  UpdateScalars scalars;
-  double beta1;
-  double beta2;
-  double eps;
-  bool decoupled;  // AdamW's weight decay; otherwise it is added to the gradient
-};
-
-struct SgdArgs {
-  const std::vector<UpdateTensor>& tensors;
-  UpdateScalars scalars;
-  double momentum;
-  bool nesterov;
-};
-
 inline KernelTable<AdvanceArgs> advance_step{"optimizer step count"};
-inline KernelTable<AdamArgs> adam_update{"adam"};
-inline KernelTable<SgdArgs> sgd_update{"sgd"};
 
 }  // namespace tessera::optim
 

@@ -11,10 +11,7 @@
 #include "data/dataset/prefetching_loader.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
 #include "train/agreement.h"
-#include "train/config/optimizer_options.h"
 #include "train/step_profiler.h"
 #include "train/whole_model.h"
 
@@ -91,18 +88,9 @@ int64_t Trainer::StepsToTake() const {
 
 std::unique_ptr<optim::Optimizer> Trainer::MakeOptimizer(
     std::vector<optim::ParameterGroup> groups) {
-  if (config_.optimizer == "sgd") {
-    const auto keys = config_.Part<SgdKeys>();
-    TESSERA_CHECK(keys.ok(), "trainer", Message(keys.status()));
-    return std::make_unique<optim::Sgd>(
-        std::move(groups), optim::SgdOptions{.lr = config_.lr, .momentum = keys->momentum});
-  }
-  const auto keys = config_.Part<AdamKeys>();
-  TESSERA_CHECK(keys.ok(), "trainer", Message(keys.status()));
-  const optim::AdamOptions options{
-      .lr = config_.lr, .beta1 = keys->betas[0], .beta2 = keys->betas[1], .eps = keys->eps};
-  if (config_.optimizer == "adam") return std::make_unique<optim::Adam>(std::move(groups), options);
-  return std::make_unique<optim::AdamW>(std::move(groups), options);
+  const auto rule = config_.update_rule();
+  TESSERA_CHECK(rule.ok(), "trainer", Message(rule.status()));
+  return (*rule)->Make(std::move(groups), config_.lr);
 }
 
 absl::StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) {

@@ -18,7 +18,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
 #include "ops/testing/op_check.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 
 namespace tessera::dist {
 namespace {

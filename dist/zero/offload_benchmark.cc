@@ -17,7 +17,7 @@
 #include "autograd/autograd.h"
 #include "core/thread_pool.h"
 #include "dist/zero/zero_engine.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 
 namespace tessera::dist {
 namespace {

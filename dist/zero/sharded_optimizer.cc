@@ -78,7 +78,7 @@ void ShardedOptimizer::VisitPieces(const PieceVisitor& visit) const {
     std::map<std::string, const Piece*> by_name;
     for (const Piece& piece : part.pieces) by_name[buckets_[b].slots[piece.slot].name] = &piece;
     part.optimizer->VisitState(
-        [&](const std::string& name, const std::string& state, const Tensor& t) {
+        [&](const std::string& name, const std::string& state, const Tensor& t, const Placement&) {
           if (name.empty()) return;  // the step, which is counted here
           const Piece& piece = *by_name.at(name);
           visit(buckets_[b].slots[piece.slot], piece.range, state, t);
@@ -87,9 +87,9 @@ void ShardedOptimizer::VisitPieces(const PieceVisitor& visit) const {
 }
 
 void ShardedOptimizer::VisitState(const optim::StateVisitor& visit) const {
-  visit("", "step", step_);
+  visit("", "step", step_, Placement::Whole({}));
   VisitPieces([&](const FlatSlot& slot, const ElementRange&, const std::string& state,
-                  const Tensor& t) { visit(slot.name, state, t); });
+                  const Tensor& t) { visit(slot.name, state, t, Placement::Whole(t.shape())); });
 }
 
 void ShardedOptimizer::RefreshMasterWeights() {

@@ -426,15 +426,15 @@ std::vector<CheckpointTensor> ZeroEngine::Impl::CheckpointTensors() {
     entries.push_back({"optimizer.step", step, Placement::Whole(step.shape())});
   };
   if (whole_optimizer_ != nullptr) {
-    whole_optimizer_->VisitState(
-        [&](const std::string& parameter, const std::string& state, const Tensor& t) {
-          if (parameter.empty()) {
-            entries.push_back({"optimizer." + state, t, Placement::Whole(t.shape())});
-          } else {
-            entries.push_back(
-                {"optimizer." + optim::StateName(parameter, state), t, placements_.at(parameter)});
-          }
-        });
+    whole_optimizer_->VisitState([&](const std::string& parameter, const std::string& state,
+                                     const Tensor& t, const Placement&) {
+      if (parameter.empty()) {
+        entries.push_back({"optimizer." + state, t, Placement::Whole(t.shape())});
+      } else {
+        entries.push_back(
+            {"optimizer." + optim::StateName(parameter, state), t, placements_.at(parameter)});
+      }
+    });
     return entries;
   }
   add_step(optimizer_->step());

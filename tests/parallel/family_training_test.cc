@@ -15,7 +15,7 @@
 #include "dist/ddp/replicas.h"
 #include "dist/mesh/mesh.h"
 #include "ops/elementwise/elementwise.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"
 #include "tests/parallel/family_cases.h"
 #include "train/trainer.h"

@@ -26,7 +26,7 @@
 #include "models/generation/generate.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"
 #include "tests/parallel/family_cases.h"
 

@@ -19,7 +19,7 @@
 #include "models/model.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 
 namespace tessera {
 namespace {
@@ -67,7 +67,7 @@ RunOptions Options(int step, int micro) {
 // What the summed loss is multiplied by.
 Tensor LossGrad() { return Full({}, 1.0 / (kMicroBatches * kRows * kTokens)); }
 
-optim::AdamOptions Adam() { return {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-6}; }
+optim::AdamOptions Adam() { return {.lr = 1e-3, .betas = {0.9, 0.95}, .eps = 1e-6}; }
 
 // Matrices decay, as training does it.
 std::vector<optim::ParameterGroup> Groups(const std::vector<optim::Parameter>& parameters,

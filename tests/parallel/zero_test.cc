@@ -24,7 +24,7 @@
 #include "dist/zero/zero_engine.h"
 #include "dist/zero/zero_init.h"
 #include "ops/elementwise/elementwise.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"
 #include "tests/parallel/family_cases.h"
 
@@ -265,12 +265,12 @@ class RankRun {
         tensors.push_back({"model." + p->name, p->tensor.Detach(), p->placement});
       }
     }
-    optimizer_->VisitState(
-        [&](const std::string& parameter, const std::string& state, const Tensor& t) {
-          tensors.push_back({"optimizer." + optim::StateName(parameter, state), t,
-                             parameter.empty() ? Placement::Whole(t.shape())
-                                               : model_->FindParameter(parameter)->placement});
-        });
+    optimizer_->VisitState([&](const std::string& parameter, const std::string& state,
+                               const Tensor& t, const Placement&) {
+      tensors.push_back({"optimizer." + optim::StateName(parameter, state), t,
+                         parameter.empty() ? Placement::Whole(t.shape())
+                                           : model_->FindParameter(parameter)->placement});
+    });
     return tensors;
   }
 

@@ -10,7 +10,7 @@
 #include "models/generation/generate.h"
 #include "models/hub/load_model.h"
 #include "models/model.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"
 
 namespace tessera::models {
@@ -130,7 +130,7 @@ TEST_P(Gpt2GoldenTest, LossesOfTwentyAdamWSteps) {
     }
   }
   optim::AdamW optimizer(optim::SplitByDecay(parameters, {.weight_decay = 0.1}),
-                         {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8});
+                         {.lr = 1e-3, .betas = {0.9, 0.95}, .eps = 1e-8});
   const int64_t batch = shape[1] * shape[2];
   for (int64_t step = 0; step < shape[0]; ++step) {
     const std::vector<int64_t> rows(ids.begin() + step * batch, ids.begin() + (step + 1) * batch);

@@ -35,7 +35,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
 #include "ops/view/view.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/clip.h"
 #include "optim/parameter_groups.h"
 

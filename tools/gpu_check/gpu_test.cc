@@ -24,11 +24,11 @@
 #include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/clip.h"
 #include "optim/grad_scaler.h"
 #include "optim/parameter_groups.h"
-#include "optim/sgd.h"
+#include "optim/sgd/sgd.h"
 
 namespace tessera {
 namespace {
@@ -437,9 +437,10 @@ void CheckOptimizer(DType dtype, DType grad_dtype, MakeOptimizer make, const cha
     }
     std::vector<Tensor> results;
     for (const Tensor& leaf : leaves) results.push_back(CopyTo(leaf.Detach(), Device::Cpu()));
-    optimizer.VisitState([&](const std::string&, const std::string&, const Tensor& state) {
-      results.push_back(CopyTo(state, Device::Cpu()));
-    });
+    optimizer.VisitState(
+        [&](const std::string&, const std::string&, const Tensor& state, const Placement&) {
+          results.push_back(CopyTo(state, Device::Cpu()));
+        });
     return results;
   };
   const std::vector<Tensor> expected = train(Device::Cpu());

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/options.h"
-#include "optim/schedule.h"
+#include "optim/optimizer_kind.h"
 
 namespace tessera::train {
 
@@ -26,7 +26,7 @@ struct OptimizerConfig {
     static const auto* table = new OptionTable(
         OptionTable::Of<OptimizerConfig>("Optimizer")
             .Add("optimizer", &OptimizerConfig::optimizer, "one of the table of optimizers",
-                 {.choices = {"adamw", "adam", "sgd"}})
+                 {.choices = optim::OptimizerNames()})
             .Add("lr", &OptimizerConfig::lr, "peak learning rate",
                  {.least = 0, .aliases = {{"learning_rate", "Hugging Face"}}})
             .Add("weight_decay", &OptimizerConfig::weight_decay,

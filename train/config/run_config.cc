@@ -6,7 +6,6 @@
 
 #include "core/file.h"
 #include "core/nearest_name.h"
-#include "train/config/optimizer_options.h"
 
 namespace tessera::train {
 namespace {
@@ -33,10 +32,6 @@ std::string OneOf(const std::vector<std::string>& names) {
   return list;
 }
 
-const OptionPartRegistration adamw({"optimizer", "adamw", &AdamKeys::Table()});
-const OptionPartRegistration adam({"optimizer", "adam", &AdamKeys::Table()});
-const OptionPartRegistration sgd({"optimizer", "sgd", &SgdKeys::Table()});
-
 std::string FlagOf(std::string_view name) {
   std::string flag = "--" + std::string(name);
   std::replace(flag.begin(), flag.end(), '_', '-');
@@ -47,6 +42,9 @@ std::string FlagOf(std::string_view name) {
 
 std::vector<OptionPart> OptionParts() {
   std::vector<OptionPart> parts = MutableParts();
+  for (const std::string& name : optim::OptimizerNames()) {
+    parts.push_back({"optimizer", name, (*optim::FindOptimizerKind(name))->options});
+  }
   std::sort(parts.begin(), parts.end(), [](const OptionPart& a, const OptionPart& b) {
     return std::tie(a.key, a.name) < std::tie(b.key, b.name);
   });

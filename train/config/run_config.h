@@ -13,7 +13,7 @@
 //
 //   config.optimizer = "sgd";
 //   config.options["momentum"] = 0.8;
-//   TESSERA_ASSIGN_OR_RETURN(const auto options, config.Part<SgdOptions>());
+//   TESSERA_ASSIGN_OR_RETURN(const auto options, config.Part<optim::SgdOptions>());
 //
 // An unknown key is an error that suggests the nearest known one; names that other systems use for
 // the same thing are understood. A key that is set and means nothing to the run is refused with the
@@ -22,6 +22,7 @@
 #define TESSERA_TRAIN_CONFIG_RUN_CONFIG_H_
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@
 #include "dist/pipeline/schedule.h"
 #include "dist/zero/zero_options.h"
 #include "nlohmann/json.hpp"
+#include "optim/optimizer_kind.h"
 #include "train/config/data_config.h"
 #include "train/config/device_config.h"
 #include "train/config/model_config.h"
@@ -104,6 +106,7 @@ struct RunConfig : DataConfig,
   // Of a run with pp > 1.
   absl::StatusOr<dist::ScheduleKind> pipeline_schedule() const;
   dist::PipelineShape pipeline_shape() const;
+  absl::StatusOr<std::shared_ptr<const optim::UpdateRule>> update_rule() const;
   // Of a run with zero > 0.
   absl::StatusOr<dist::ZeroOptions> zero_options() const;
 

@@ -4,7 +4,6 @@
 #include "core/dtype.h"
 #include "dist/ddp/gradient_reducer.h"
 #include "dist/mesh/mesh.h"
-#include "train/config/optimizer_options.h"
 #include "train/config/run_config.h"
 
 namespace tessera::train {
@@ -36,10 +35,7 @@ absl::Status RunConfig::Validate() const {
                            "'");
   }
   TESSERA_RETURN_IF_ERROR(optim::CheckGradScalerOptions(scaler_options()));
-  TESSERA_ASSIGN_OR_RETURN(const auto scaled, Part<ScaledOptions>());
-  if (scaled.scale_parameter && tp > 1) {
-    return InvalidArgument("scale_parameter measures whole parameters, which tp cuts");
-  }
+  TESSERA_RETURN_IF_ERROR(update_rule().status());
   if (pp > 1) {
     TESSERA_ASSIGN_OR_RETURN(const dist::ScheduleKind kind, pipeline_schedule());
     TESSERA_RETURN_IF_ERROR(dist::CheckSchedule(kind, pipeline_shape()));
@@ -50,6 +46,15 @@ absl::Status RunConfig::Validate() const {
                            pipeline_shape().chunks_per_rank);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const optim::UpdateRule>> RunConfig::update_rule() const {
+  TESSERA_ASSIGN_OR_RETURN(const optim::OptimizerKind* kind, optim::FindOptimizerKind(optimizer));
+  Json own = Json::object();
+  for (const Option& option : kind->options->options()) {
+    if (options.contains(option.key)) own[option.key] = options.at(option.key);
+  }
+  return kind->Configure(own, optimizer);
 }
 
 absl::StatusOr<dist::ZeroOptions> RunConfig::zero_options() const {

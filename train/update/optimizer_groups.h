@@ -9,10 +9,7 @@
 
 namespace tessera::train {
 
-// Matrices decay, vectors do not (optim/parameter_groups.h). With `scale_parameter` a group for
-// each parameter, its learning rate times the root mean square of its values now, at least 1e-3
-// (Shazeer and Stern 2018, "Adafactor", section 8, of the first values): a resumed run builds the
-// same model first, and so finds the same.
+// Matrices decay, vectors do not (optim/parameter_groups.h).
 std::vector<optim::ParameterGroup> OptimizerGroups(const RunConfig& config,
                                                    const std::vector<optim::Parameter>& parameters);
 

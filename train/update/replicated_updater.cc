@@ -1,6 +1,5 @@
 #include "train/update/replicated_updater.h"
 
-#include <map>
 #include <utility>
 
 #include "autograd/autograd.h"
@@ -104,16 +103,13 @@ void ReplicatedUpdater::Step(const optim::StepInputs& inputs) {
 
 std::vector<dist::CheckpointTensor> ReplicatedUpdater::Tensors() {
   std::vector<dist::CheckpointTensor> tensors;
-  std::map<std::string, Placement> placements;
   model_.VisitParameters([&](nn::Parameter& p) {
     if (p.tied_to != nullptr) return;
-    placements[p.name] = p.placement;
     tensors.push_back({"model." + p.name, p.tensor.Detach(), p.placement});
   });
-  optimizer_->VisitState([&](const std::string& parameter, const std::string& name,
-                             const Tensor& t) {
-    tensors.push_back({"optimizer." + optim::StateName(parameter, name), t,
-                       parameter.empty() ? Placement::Whole(t.shape()) : placements.at(parameter)});
+  optimizer_->VisitState([&](const std::string& parameter, const std::string& name, const Tensor& t,
+                             const Placement& placement) {
+    tensors.push_back({"optimizer." + optim::StateName(parameter, name), t, placement});
   });
   return tensors;
 }

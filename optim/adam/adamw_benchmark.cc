@@ -1,7 +1,7 @@
 // AdamW steps and gradient norms against the machine's memory bandwidth, on tensors of GPT-2's
 // sizes (124M float32 parameters by default: beyond every cache).
 //
-//   bazel run //optim:adamw_benchmark
+//   bazel run //optim/adam:adamw_benchmark
 //
 // A step moves 28 bytes per float32 parameter (weights and both moments read and written, the
 // gradient read), 30 per bfloat16 one (the weights are a float32 master and 2 bytes written); a
@@ -19,7 +19,7 @@
 #include "autograd/autograd.h"
 #include "core/cpu_isa.h"
 #include "core/thread_pool.h"
-#include "optim/adam.h"
+#include "optim/adam/adam.h"
 #include "optim/clip.h"
 
 namespace tessera::optim {

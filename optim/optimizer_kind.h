@@ -1,0 +1,126 @@
+// What is known of an optimizer by its name, before there is one: its options, the states that it
+// keeps of a parameter, and whether it needs to see whole parameters.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const OptimizerKind* kind, FindOptimizerKind("lion"));
+//   TESSERA_ASSIGN_OR_RETURN(const auto rule, kind->Configure({{"betas", {0.9, 0.98}}},
+//   "run.json")); if (rule->NeedsWhole(parameter)) ...           // where a store may cut it
+//   std::unique_ptr<Optimizer> optimizer = rule->Make(groups, /*lr=*/1e-4);
+//
+// An optimizer is a folder (optim/lion): a class with
+//   using Options = LionOptions;                                       // with `lr` and `Table()`
+//   static std::vector<StateKind> States(const Parameter&, const Options&);
+//   static bool NeedsWhole(const Parameter&, const Options&);
+//   Lion(std::vector<ParameterGroup> groups, const Options& options);
+// and one line that makes it known:
+//   TESSERA_REGISTER_OPTIMIZER(Lion, "lion", "the sign of a momentum (Chen et al. 2023)");
+#ifndef TESSERA_OPTIM_OPTIMIZER_KIND_H_
+#define TESSERA_OPTIM_OPTIMIZER_KIND_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/options.h"
+#include "core/placement.h"
+#include "core/status.h"
+#include "optim/optimizer.h"
+#include "optim/parameter.h"
+
+namespace tessera::optim {
+
+// The shape of a state, of a parameter [..., R, C].
+enum class StateShape : uint8_t {
+  kElementwise,  // the parameter's own
+  kPerRow,       // [..., R]
+  kPerColumn,    // [..., C]
+  kScalar,       // []
+};
+
+// A state in AccumulateDType(parameter), zero at first. The float32 "master" of a half-precision
+// parameter, which every optimizer keeps, is not declared.
+struct StateKind {
+  std::string name;
+  StateShape shape = StateShape::kElementwise;
+  friend bool operator==(const StateKind&, const StateKind&) = default;
+};
+
+// Elementwise states lie as their parameter does; every rank of its group has the others whole, of
+// the global parameter.
+Placement StatePlacement(StateShape shape, const Parameter& parameter);
+
+// An optimizer whose options are chosen.
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+  // In the order in which the optimizer visits them.
+  virtual std::vector<StateKind> States(const Parameter& parameter) const = 0;
+  // Whether the update of an element depends on the rest of the parameter, so that one optimizer
+  // must be given all of it (over `Parameter::group`, the parts that tensor parallelism made). Any
+  // others may be cut anywhere into one-dimensional pieces, for which the answer is no.
+  virtual bool NeedsWhole(const Parameter& parameter) const = 0;
+  // Throws Error as the optimizer's constructor does.
+  virtual std::unique_ptr<Optimizer> Make(std::vector<ParameterGroup> groups, double lr) const = 0;
+};
+
+struct OptimizerKind {
+  std::string name;  // as users write it
+  std::string help;  // one line
+  const OptionTable* options;
+  // Refuses, naming `source`, unknown keys and values out of range.
+  std::function<absl::StatusOr<std::shared_ptr<const UpdateRule>>(const nlohmann::json& options,
+                                                                  const std::string& source)>
+      Configure;
+};
+
+// By name. The error of an unknown one lists the known and suggests the nearest.
+absl::StatusOr<const OptimizerKind*> FindOptimizerKind(const std::string& name);
+// All that are linked in, sorted.
+std::vector<std::string> OptimizerNames();
+
+// --- Implementation ------------------------------------------------------------------------------
+
+template <typename O>
+class UpdateRuleOf final : public UpdateRule {
+ public:
+  explicit UpdateRuleOf(typename O::Options options) : options_(std::move(options)) {}
+  std::vector<StateKind> States(const Parameter& parameter) const override {
+    return O::States(parameter, options_);
+  }
+  bool NeedsWhole(const Parameter& parameter) const override {
+    return O::NeedsWhole(parameter, options_);
+  }
+  std::unique_ptr<Optimizer> Make(std::vector<ParameterGroup> groups, double lr) const override {
+    typename O::Options options = options_;
+    options.lr = lr;
+    return std::make_unique<O>(std::move(groups), options);
+  }
+
+ private:
+  const typename O::Options options_;
+};
+
+struct OptimizerRegistration {
+  explicit OptimizerRegistration(OptimizerKind kind);
+};
+
+template <typename O>
+OptimizerKind OptimizerKindOf(std::string name, std::string help) {
+  using Options = typename O::Options;
+  return {std::move(name), std::move(help), &Options::Table(),
+          [](const nlohmann::json& json,
+             const std::string& source) -> absl::StatusOr<std::shared_ptr<const UpdateRule>> {
+            TESSERA_ASSIGN_OR_RETURN(const Options options, ParseOptions<Options>(json, source));
+            return std::make_shared<const UpdateRuleOf<O>>(options);
+          }};
+}
+
+}  // namespace tessera::optim
+
+#define TESSERA_REGISTER_OPTIMIZER(type, name, help)                             \
+  static const ::tessera::optim::OptimizerRegistration tessera_optimizer_##type( \
+      ::tessera::optim::OptimizerKindOf<type>((name), (help)))
+
+#endif  // TESSERA_OPTIM_OPTIMIZER_KIND_H_

@@ -1,0 +1,68 @@
+// What the CPU's kernels of elementwise updates share.
+#ifndef TESSERA_OPTIM_UPDATE_CPU_H_
+#define TESSERA_OPTIM_UPDATE_CPU_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/cpu_isa.h"
+#include "optim/chunk_loop.h"
+#include "optim/update_chunks.h"
+#include "optim/update_kernel.h"
+
+namespace tessera::optim {
+
+inline UpdateType UpdateTypeOf(DType dtype) {
+  return dtype == DType::kFloat32    ? UpdateType::kFloat32
+         : dtype == DType::kBFloat16 ? UpdateType::kBFloat16
+                                     : UpdateType::kFloat16;
+}
+
+inline void* ElementAt(void* data, DType dtype, int64_t i) {
+  return static_cast<char*>(data) + i * static_cast<int64_t>(DTypeSize(dtype));
+}
+inline const void* ElementAt(const void* data, DType dtype, int64_t i) {
+  return static_cast<const char*>(data) + i * static_cast<int64_t>(DTypeSize(dtype));
+}
+
+inline bool Skipped(const UpdateScalars& s) { return s.found_inf != nullptr && *s.found_inf != 0; }
+
+inline double GradScale(const UpdateScalars& s) {
+  const double clip = s.clip_factor != nullptr ? static_cast<double>(*s.clip_factor) : 1.0;
+  return s.loss_scale != nullptr ? clip / static_cast<double>(*s.loss_scale) : clip;
+}
+
+inline ChunkLoop UpdateLoop(const std::vector<UpdateTensor>& tensors) {
+  ChunkLoop loop(kUpdateChunk);
+  for (const UpdateTensor& t : tensors) loop.Add(t.n);
+  return loop;
+}
+
+inline UpdateChunk UpdateChunkOf(const UpdateTensor& t, int64_t begin, int64_t n,
+                                 double grad_scale) {
+  return {UpdateTypeOf(t.dtype),
+          UpdateTypeOf(t.grad_dtype),
+          n,
+          ElementAt(t.param, t.dtype, begin),
+          t.master != nullptr ? t.master + begin : nullptr,
+          ElementAt(t.grad, t.grad_dtype, begin),
+          static_cast<float>(grad_scale)};
+}
+
+// One of a function's versions, by the instruction set in use.
+template <typename Fn>
+Fn* ForActiveIsa(Fn* baseline, Fn* avx2, Fn* avx512) {
+  switch (ActiveIsa()) {
+    case CpuIsa::kAvx512:
+      return avx512;
+    case CpuIsa::kAvx2:
+      return avx2;
+    case CpuIsa::kBaseline:
+      break;
+  }
+  return baseline;
+}
+
+}  // namespace tessera::optim
+
+#endif  // TESSERA_OPTIM_UPDATE_CPU_H_
