@@ -81,9 +81,23 @@ class CountingAllocator : public Allocator {
   const char* name_;
 };
 
+void* FromSystem(size_t size) {
+  if (size < kHugePage) return std::aligned_alloc(kAlignment, size);
+  // Large blocks begin on a huge-page boundary and are offered to huge pages: a fault per 2 MiB
+  // instead of one per 4 KiB, and fewer misses in the translation cache.
+  void* pointer = std::aligned_alloc(kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage);
+  if (pointer != nullptr) madvise(pointer, size, MADV_HUGEPAGE);
+  return pointer;
+}
+
+constexpr Allocator::HostMemory kSystemMemory = {FromSystem, std::free};
+
 class CpuAllocator final : public CountingAllocator {
  public:
   explicit CpuAllocator(const char* name) : CountingAllocator(name) {}
+
+  // Before the first block.
+  void set_memory(const HostMemory& memory) { memory_ = memory; }
 
   void ReleaseCached() override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -102,10 +116,10 @@ class CpuAllocator final : public CountingAllocator {
     const int64_t needed = stats_.current_bytes + static_cast<int64_t>(size);
     const int64_t peak = std::max(stats_.peak_bytes, needed);
     DropOldest(peak + peak / 4 + kSlack - static_cast<int64_t>(size));
-    void* pointer = FromSystem(size);
+    void* pointer = memory_.obtain(size);
     if (pointer == nullptr) {
       DropOldest(0);
-      pointer = FromSystem(size);
+      pointer = memory_.obtain(size);
     }
     if (pointer == nullptr) {
       throw OutOfMemoryError(
@@ -125,15 +139,6 @@ class CpuAllocator final : public CountingAllocator {
   // What may be cached beyond a quarter of the peak.
   static constexpr int64_t kSlack = int64_t{64} << 20;
 
-  static void* FromSystem(size_t size) {
-    if (size < kHugePage) return std::aligned_alloc(kAlignment, size);
-    // Large blocks begin on a huge-page boundary and are offered to huge pages: a fault per 2 MiB
-    // instead of one per 4 KiB, and fewer misses in the translation cache.
-    void* pointer = std::aligned_alloc(kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage);
-    if (pointer != nullptr) madvise(pointer, size, MADV_HUGEPAGE);
-    return pointer;
-  }
-
   // Gives cached blocks back to the system, those unused for longest first, until no more than
   // `reserved` bytes are held or none is cached. Without this, batches whose lengths vary would
   // leave blocks of every size behind.
@@ -143,13 +148,14 @@ class CpuAllocator final : public CountingAllocator {
       for (auto it = free_.begin(); it != free_.end(); ++it) {
         if (it->second.front().freed < oldest->second.front().freed) oldest = it;
       }
-      std::free(oldest->second.front().pointer);
+      memory_.give_back(oldest->second.front().pointer);
       stats_.reserved_bytes -= static_cast<int64_t>(oldest->first);
       oldest->second.pop_front();
       if (oldest->second.empty()) free_.erase(oldest);
     }
   }
 
+  HostMemory memory_ = kSystemMemory;
   // By size; the block freed last is the first to be used again.
   std::map<size_t, std::deque<Block>> free_;
   uint64_t freed_ = 0;
@@ -167,10 +173,13 @@ class MetaAllocator final : public CountingAllocator {
 };
 
 // Never destroyed: tensors with static storage duration may be freed after any static destructor.
+CpuAllocator& HostAllocator() {
+  static CpuAllocator* host = new CpuAllocator("host allocator");
+  return *host;
+}
 Allocator* FindCpu(const Device& device) {
   static CpuAllocator* cpu = new CpuAllocator("cpu allocator");
-  static CpuAllocator* host = new CpuAllocator("host allocator");
-  return device.is_host() ? host : cpu;
+  return device.is_host() ? &HostAllocator() : cpu;
 }
 Allocator* FindMeta(const Device& device) {
   static MetaAllocator* cpu = new MetaAllocator;
@@ -184,6 +193,8 @@ std::atomic<Allocator::Finder>& FinderFor(DeviceType type) {
 }
 
 }  // namespace
+
+void Allocator::SetHostMemory(const HostMemory& memory) { HostAllocator().set_memory(memory); }
 
 void Allocator::Register(DeviceType type, Finder find) { FinderFor(type) = find; }
 

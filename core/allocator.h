@@ -49,6 +49,14 @@ class Allocator {
   // How a device's code adds itself (at start-up). `find` maps an index to an allocator.
   using Finder = Allocator* (*)(const Device&);
   static void Register(DeviceType type, Finder find);
+
+  // Where Device::Host()'s blocks come from, at start-up: memory that a GPU copies from and to on
+  // its own, say. `obtain` gives nullptr where there is none; both must outlive the process.
+  struct HostMemory {
+    void* (*obtain)(size_t bytes);
+    void (*give_back)(void* block);
+  };
+  static void SetHostMemory(const HostMemory& memory);
 };
 
 }  // namespace tessera

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "core/checksum.h"
-#include "core/npy.h"
 
 namespace tessera {
 namespace {
@@ -234,100 +233,6 @@ TEST(Checksum, PiecesAndBothImplementationsAgree) {
     crc = checksum_internal::Crc32cPortable(bytes.data(), cut, 0);
     crc = checksum_internal::Crc32cPortable(bytes.data() + cut, bytes.size() - cut, crc);
     EXPECT_EQ(crc, whole);
-  }
-}
-
-// A version 1.0 file as NumPy writes it, made by hand.
-std::string Npy(const std::string& dictionary, const std::string& data) {
-  const auto size = static_cast<unsigned char>(dictionary.size());
-  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(size) + std::string(1, '\0') +
-         dictionary + data;
-}
-
-using NpyTest = FileTest;
-
-TEST_F(NpyTest, ReadsNumPysFiles) {
-  const float values[] = {1.5f, -2.0f, 0.0f, 3.25f, 4.0f, 5.0f};
-  const std::string data(reinterpret_cast<const char*>(values), sizeof(values));
-  Write(Path("a.npy"),
-        Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n", data));
-  const NpyArray a = ReadNpy(Path("a.npy")).value();
-  EXPECT_EQ(a.view.dtype, DType::kFloat32);
-  EXPECT_EQ(a.view.shape, (std::vector<int64_t>{2, 3}));
-  EXPECT_EQ(std::memcmp(a.view.data, values, sizeof(values)), 0);
-  Write(Path("b.npy"), Npy("{'shape': (), 'fortran_order': True, 'descr': '|b1'}", "\x01"));
-  EXPECT_EQ(ReadNpy(Path("b.npy")).value().view.shape, (std::vector<int64_t>{}));
-}
-
-TEST_F(NpyTest, WritesWhatItReads) {
-  for (const std::vector<int64_t>& shape :
-       {std::vector<int64_t>{}, {3}, {0, 5}, {2, 3, 4}, std::vector<int64_t>(32, 1)}) {
-    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt64,
-                        DType::kInt32, DType::kUInt8, DType::kBool}) {
-      int64_t n = static_cast<int64_t>(DTypeSize(dtype));
-      for (int64_t s : shape) n *= s;
-      std::vector<std::byte> data(n);
-      for (int64_t i = 0; i < n; ++i) data[i] = static_cast<std::byte>(i % 2);
-      ASSERT_TRUE(WriteNpy(Path("x.npy"), {dtype, shape, data.data(), n}).ok());
-      const NpyArray back = ReadNpy(Path("x.npy")).value();
-      EXPECT_EQ(back.view.dtype, dtype);
-      EXPECT_EQ(back.view.shape, shape);
-      ASSERT_EQ(back.view.nbytes, n);
-      EXPECT_TRUE(std::equal(data.begin(), data.end(), back.view.data));
-      EXPECT_EQ((back.view.data - back.file.data()) % 64, 0);
-    }
-  }
-  ASSERT_TRUE(WriteNpy(Path("y.npy"), {DType::kInt32, {3}, nullptr, 0}).code() ==
-              absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Message(WriteNpy(Path("y.npy"), {DType::kBFloat16, {}, nullptr, 2})),
-            Path("y.npy") + ": NumPy has no type for bfloat16");
-}
-
-TEST_F(NpyTest, TheHeaderIsNumPysByteForByte) {
-  const int32_t values[] = {7, 8, 9};
-  ASSERT_TRUE(
-      WriteNpy(Path("x.npy"), {DType::kInt32, {3}, reinterpret_cast<const std::byte*>(values), 12})
-          .ok());
-  std::string want("\x93NUMPY\x01\x00\x76\x00", 10);
-  want += "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }";
-  want.resize(127, ' ');
-  want += '\n';
-  EXPECT_EQ(Read(Path("x.npy")).substr(0, 128), want);
-}
-
-TEST_F(NpyTest, RefusesWhatItCannotRead) {
-  const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }\n";
-  const std::pair<std::string, std::string> cases[] = {
-      {"", "not a .npy file"},
-      {"\x93NUMPX\x01\x01\x01\x01\x01", "not a .npy file"},
-      {Npy(good, "123"), "3 bytes of data do not fit the shape"},
-      {Npy(good, "12345"), "5 bytes of data do not fit the shape"},
-      {Npy(good, "1234").substr(0, 30), "header of 58 bytes is longer than the file of 30"},
-      {Npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1), }", "1234"),
-       "Fortran order is not supported"},
-      {Npy("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "1234"), "'>f4'"},
-      {Npy("{'descr': '|V2', 'fortran_order': False, 'shape': (1,), }", "12"), "bfloat16"},
-      {Npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", "2"), "not a boolean"},
-      {Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "1234"), "not understood"},
-      {Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", ""),
-       "not understood"},
-      {Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", ""),
-       "do not fit the shape"},
-      {Npy("{'descr': '<f4', 'shape': (1,), }", "1234"), "not understood"},
-      {Npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "1234"),
-       "not understood"},
-      {Npy("{'descr': '<f4", ""), "not understood"},
-      {Npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "1234"),
-       "not understood"},
-      {std::string("\x93NUMPY\x02\x00\xff\xff", 10), "longer than the file"},
-      {std::string("\x93NUMPY\x09\x00\x01\x00\x00\x00", 12), "version 9"},
-  };
-  for (const auto& [bytes, want] : cases) {
-    Write(Path("bad.npy"), bytes);
-    const absl::Status status = ReadNpy(Path("bad.npy")).status();
-    EXPECT_FALSE(status.ok());
-    EXPECT_NE(Message(status).find(want), std::string::npos) << Message(status) << " : " << want;
-    EXPECT_EQ(Message(status).find(Path("bad.npy")), 0u);
   }
 }
 

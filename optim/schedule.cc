@@ -6,6 +6,12 @@
 
 namespace tessera::optim {
 
+const std::vector<std::string>& ScheduleNames() {
+  static const auto* names =
+      new std::vector<std::string>{"constant", "linear", "cosine", "inverse_sqrt"};
+  return *names;
+}
+
 double Schedule::At(int64_t step) const {
   const double lr = config_.lr;
   const double min_lr = config_.min_lr;

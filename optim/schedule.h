@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 
@@ -29,6 +30,9 @@ struct ScheduleConfig {
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;  // linear and cosine only
 };
+
+// The kinds.
+const std::vector<std::string>& ScheduleNames();
 
 class Schedule {
  public:

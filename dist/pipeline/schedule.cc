@@ -152,13 +152,11 @@ std::ostream& operator<<(std::ostream& out, const Action& action) {
              << action.chunk;
 }
 
-const std::string& ScheduleNames() {
+const std::vector<std::string>& ScheduleNames() {
   static const auto* const names = [] {
-    auto* joined = new std::string;
-    for (const auto& [name, kind] : kNames) {
-      joined->append(joined->empty() ? "" : ", ").append(name);
-    }
-    return joined;
+    auto* all = new std::vector<std::string>;
+    for (const auto& [name, kind] : kNames) all->emplace_back(name);
+    return all;
   }();
   return *names;
 }
@@ -175,7 +173,9 @@ absl::StatusOr<ScheduleKind> ParseSchedule(std::string_view name) {
     if (known == name) return kind;
   }
   if (name == "zero_bubble") return ScheduleKind::kZeroBubbleH1;
-  return InvalidArgument("schedule '", name, "' is not known; known are ", ScheduleNames(),
+  std::string known;
+  for (const std::string& one : ScheduleNames()) known += (known.empty() ? "" : ", ") + one;
+  return InvalidArgument("schedule '", name, "' is not known; known are ", known,
                          " (zero_bubble is zb-h1)");
 }
 

@@ -89,8 +89,7 @@ enum class ScheduleKind {
   kZeroBubbleH2
 };
 
-// "gpipe, 1f1b, interleaved, zb-h1, zb-h2": for messages.
-const std::string& ScheduleNames();
+const std::vector<std::string>& ScheduleNames();
 std::string_view ScheduleName(ScheduleKind kind);
 // Also "zero_bubble" (zb-h1, whose memory is that of 1f1b). InvalidArgument lists the names.
 absl::StatusOr<ScheduleKind> ParseSchedule(std::string_view name);

@@ -28,7 +28,6 @@
 #include "nlohmann/json.hpp"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_choice.h"
-#include "ops/bias_gelu/bias_gelu.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
@@ -251,11 +250,6 @@ void AddMemoryBound(Report* report) {
     const Tensor y = LayerNorm(x, w, w, 1e-5);
     const Tensor seed = Normal({rows, n}, DType::kBFloat16, 4);
     return [=] { Backward({y}, {seed}, {.retain_graph = true}); };
-  });
-  report->Add("bias_gelu forward bf16 [32768, 3072]", Bytes(4.0 * 4 * elements), [] {
-    const Tensor x = Normal({32768, 3072}, DType::kBFloat16, 1);
-    const Tensor b = Normal({3072}, DType::kBFloat16, 2);
-    return [=] { BiasGelu(x, b, GeluKind::kTanh); };
   });
   const int64_t vocab = 50304;
   report->Add("cross_entropy forward and backward bf16 [8192, 50304]",

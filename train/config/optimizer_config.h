@@ -8,6 +8,7 @@
 
 #include "core/options.h"
 #include "optim/optimizer_kind.h"
+#include "optim/schedule.h"
 
 namespace tessera::train {
 
@@ -34,7 +35,7 @@ struct OptimizerConfig {
             .Add("warmup_steps", &OptimizerConfig::warmup_steps, "steps of linear warm-up",
                  {.least = 0, .aliases = {{"warm_up_iters", "FlagAI"}}})
             .Add("lr_schedule", &OptimizerConfig::lr_schedule, "how the rate goes on from there",
-                 {.choices = {"cosine", "linear", "constant", "inverse_sqrt"}})
+                 {.choices = optim::ScheduleNames()})
             .Add("min_lr", &OptimizerConfig::min_lr, "where the schedule ends",
                  {.least = 0,
                   .unset = "0.1 `lr`",

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/options.h"
+#include "dist/pipeline/schedule.h"
 
 namespace tessera::train {
 
@@ -54,8 +55,9 @@ inline const OptionTable& ParallelConfig::Table() {
                {.least = 1, .changes_results = false, .aliases = {{"pp_size", "Colossal-AI"}}})
           .Add("schedule", &ParallelConfig::schedule,
                "of the pipeline ([distributed.md](distributed.md#pipeline))",
-               {.choices = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"},
-                .changes_results = false})
+               {.choices = dist::ScheduleNames(),
+                .changes_results = false,
+                .values = {{"zero_bubble", "zb-h1"}}})
           .Add("num_model_chunks", &ParallelConfig::num_model_chunks,
                "chunks of the model on each pipeline rank",
                {.least = 1, .unset = "1; 2 with `interleaved`", .changes_results = false})

@@ -1,0 +1,112 @@
+#include "docs/key_tables.h"
+
+#include <vector>
+
+#include "optim/optimizer_kind.h"
+#include "train/config/run_config.h"
+
+namespace tessera::docs {
+namespace {
+
+using train::OptionPart;
+
+std::string Code(const std::string& text) { return "`" + text + "`"; }
+
+std::string DefaultOf(const Option& option) {
+  if (option.default_value().is_null()) return option.notes.unset;
+  const std::string text = option.ToText(option.default_value());
+  return option.kind == Option::Kind::kText ? Code(text) : text;
+}
+
+// The help, what a text may be, and other systems' names.
+std::string Meaning(const Option& option) {
+  std::string text = option.help;
+  for (size_t i = 0; i < option.notes.choices.size(); ++i) {
+    text += (i == 0 ? ": " : ", ") + Code(option.notes.choices[i]);
+  }
+  for (size_t i = 0; i < option.notes.aliases.size(); ++i) {
+    const OptionAlias& alias = option.notes.aliases[i];
+    text += (i == 0 ? "; " : ", ") + Code(alias.name) + " (" + alias.system + ")";
+  }
+  return text;
+}
+
+std::string Row(const Option& option) {
+  return "| " + Code(option.key) + " | " + DefaultOf(option) + " | " + Meaning(option) + " |\n";
+}
+
+constexpr char kHead[] = "\n| key | default | meaning |\n|---|---|---|\n";
+
+std::string RunTables() {
+  std::string text, section;
+  for (const Option& option : train::RunConfig::Table().options()) {
+    if (option.section != section) text += "\n**" + option.section + "**\n" + kHead;
+    section = option.section;
+    text += Row(option);
+  }
+  return text;
+}
+
+// The keys of a kind of parts, each once, with the parts that have it.
+std::string PartTable(const std::string& kind) {
+  struct Shared {
+    const Option* option;
+    std::vector<std::string> owners;
+    std::vector<std::string> defaults;
+  };
+  std::vector<Shared> rows;
+  for (const OptionPart& part : train::OptionParts()) {
+    if (part.key != kind) continue;
+    for (const Option& option : part.table->options()) {
+      Shared* row = nullptr;
+      for (Shared& other : rows) {
+        if (other.option->key == option.key && other.option->help == option.help) row = &other;
+      }
+      if (row == nullptr) row = &rows.emplace_back(Shared{&option, {}, {}});
+      row->owners.push_back(Code(part.name));
+      row->defaults.push_back(DefaultOf(option));
+    }
+  }
+  std::string text = "\n| key | of | default | meaning |\n|---|---|---|---|\n";
+  for (const Shared& row : rows) {
+    std::string owners, defaults;
+    for (size_t i = 0; i < row.owners.size(); ++i) {
+      owners += (i == 0 ? "" : ", ") + row.owners[i];
+      if (row.defaults[i] != row.defaults[0]) {
+        defaults += "; " + row.defaults[i] + " with " + row.owners[i];
+      }
+    }
+    text += "| " + Code(row.option->key) + " | " + owners + " | " + row.defaults[0] + defaults +
+            " | " + Meaning(*row.option) + " |\n";
+  }
+  return text;
+}
+
+std::string OptimizerTables() {
+  std::string text = "\n| `optimizer` | |\n|---|---|\n";
+  for (const std::string& name : optim::OptimizerNames()) {
+    text += "| " + Code(name) + " | " + (*optim::FindOptimizerKind(name))->help + " |\n";
+  }
+  return text + PartTable("optimizer");
+}
+
+absl::Status Replace(const std::string& name, const std::string& content, std::string* page) {
+  const size_t mark = page->find("<!-- " + name + ": generated");
+  const size_t begin = mark == std::string::npos ? mark : page->find("-->\n", mark);
+  const size_t end = begin == std::string::npos ? begin : page->find("<!-- end -->", begin);
+  if (end == std::string::npos) return InvalidArgument("the page has no place for ", name);
+  page->replace(begin + 4, end - begin - 4, content + "\n");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WithTables(const std::string& page) {
+  std::string text = page;
+  TESSERA_RETURN_IF_ERROR(Replace("keys", RunTables(), &text));
+  TESSERA_RETURN_IF_ERROR(Replace("optimizers", OptimizerTables(), &text));
+  TESSERA_RETURN_IF_ERROR(Replace("tasks", PartTable("task"), &text));
+  return text;
+}
+
+}  // namespace tessera::docs

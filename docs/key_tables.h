@@ -1,0 +1,17 @@
+// The tables of docs/cli.md that follow from the code: a run's keys, tasks and optimizers.
+#ifndef TESSERA_DOCS_KEY_TABLES_H_
+#define TESSERA_DOCS_KEY_TABLES_H_
+
+#include <string>
+
+#include "core/status.h"
+
+namespace tessera::docs {
+
+// `page` with what stands between "<!-- <name>: generated ... -->" and "<!-- end -->" made anew,
+// for the names `keys`, `optimizers` and `tasks`. Fails where a mark is missing.
+absl::StatusOr<std::string> WithTables(const std::string& page);
+
+}  // namespace tessera::docs
+
+#endif  // TESSERA_DOCS_KEY_TABLES_H_

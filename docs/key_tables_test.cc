@@ -1,0 +1,24 @@
+#include "docs/key_tables.h"
+
+#include <gtest/gtest.h>
+
+#include "core/file.h"
+
+namespace tessera::docs {
+namespace {
+
+TEST(KeyTablesTest, ThePageIsWhatTheCodeSays) {
+  const auto page = ReadFile("docs/cli.md");
+  ASSERT_TRUE(page.ok());
+  const auto text = WithTables(*page);
+  ASSERT_TRUE(text.ok()) << Message(text.status());
+  EXPECT_TRUE(*text == *page) << "docs/cli.md is out of date: bazel run //docs:write_key_tables";
+}
+
+TEST(KeyTablesTest, AMissingPlaceIsNamed) {
+  EXPECT_EQ(Message(WithTables("<!-- keys: generated -->\n<!-- end -->\n").status()),
+            "the page has no place for optimizers");
+}
+
+}  // namespace
+}  // namespace tessera::docs
