@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <Eigen/Core>
 #include <cmath>
 #include <functional>
 
@@ -15,8 +16,8 @@
 namespace tessera {
 namespace {
 
-// Naive product of a [A.., M, K] and b [B.., K, N] with batches of equal size or one.
-Tensors NaiveMatmul(const Tensors& in) {
+// Eigen's product of a [A.., M, K] and b [B.., K, N] with batches of equal size or one.
+Tensors ReferenceMatmul(const Tensors& in) {
   const Tensor& a = in[0];
   const Tensor& b = in[1];
   const int64_t m = a.size(-2);
@@ -31,16 +32,12 @@ Tensors NaiveMatmul(const Tensors& in) {
   Tensor c = Zeros(shape, DType::kFloat64);
   const int64_t a_batches = a.numel() / std::max<int64_t>(m * k, 1);
   const int64_t b_batches = b.numel() / std::max<int64_t>(k * n, 1);
+  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  using ConstMatrix = Eigen::Map<const Matrix>;
   for (int64_t i = 0; i < batches; ++i) {
-    for (int64_t r = 0; r < m; ++r) {
-      for (int64_t s = 0; s < n; ++s) {
-        for (int64_t j = 0; j < k; ++j) {
-          c.data<double>()[(i * m + r) * n + s] +=
-              a.data<double>()[(i % a_batches * m + r) * k + j] *
-              b.data<double>()[(i % b_batches * k + j) * n + s];
-        }
-      }
-    }
+    Eigen::Map<Matrix>(c.data<double>() + i * m * n, m, n) =
+        ConstMatrix(a.data<double>() + i % a_batches * m * k, m, k) *
+        ConstMatrix(b.data<double>() + i % b_batches * k * n, k, n);
   }
   return {c};
 }
@@ -54,7 +51,7 @@ TEST(MatmulTest, BatchesAndBroadcasts) {
   for (const auto& [sa, sb] : shapes) {
     CheckOp({.name = Concat("matmul ", sa, sb),
              .op = [](const Tensors& in) { return Tensors{Matmul(in[0], in[1])}; },
-             .reference = NaiveMatmul,
+             .reference = ReferenceMatmul,
              .inputs = {RandomTensor(sa, 1), RandomTensor(sb, 2)},
              .sum_length = 40});
   }
@@ -68,8 +65,8 @@ TEST(MatmulTest, TransposedOperands) {
                },
            .reference =
                [](const Tensors& in) {
-                 return NaiveMatmul({Transpose(in[0], -1, -2).ContiguousCopy(),
-                                     Transpose(in[1], 0, 1).ContiguousCopy()});
+                 return ReferenceMatmul({Transpose(in[0], -1, -2).ContiguousCopy(),
+                                         Transpose(in[1], 0, 1).ContiguousCopy()});
                },
            .inputs = {RandomTensor({7, 3}, 1), RandomTensor({5, 7}, 2)},
            .sum_length = 7});
@@ -88,7 +85,7 @@ TEST(MatmulTest, LinearInBothLayouts) {
                .reference =
                    [=](const Tensors& in) {
                      const Tensor w = out_in ? Transpose(in[1], 0, 1).ContiguousCopy() : in[1];
-                     Tensors y = NaiveMatmul({in[0], w});
+                     Tensors y = ReferenceMatmul({in[0], w});
                      for (int64_t i = 0; has_bias && i < y[0].numel(); ++i) {
                        y[0].data<double>()[i] += in[2].data<double>()[i % 4];
                      }
@@ -141,7 +138,7 @@ TEST(MatmulTest, HalfWeightGradientsAreNotRoundedToHalf) {
 // down(gelu(up(x))) with a loop over everything.
 Tensors NaiveMlp(const Tensors& in, bool out_in) {
   const auto layer = [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    Tensor y = NaiveMatmul({x, out_in ? Transpose(weight, 0, 1).ContiguousCopy() : weight})[0];
+    Tensor y = ReferenceMatmul({x, out_in ? Transpose(weight, 0, 1).ContiguousCopy() : weight})[0];
     for (int64_t i = 0; bias.defined() && i < y.numel(); ++i) {
       y.data<double>()[i] += bias.data<double>()[i % bias.numel()];
     }
