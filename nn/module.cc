@@ -61,6 +61,7 @@ Parameter& Module::AddParameter(const std::string& name, const Placement& placem
   auto p = std::make_unique<Parameter>();
   p->name = Child(name).path;
   p->placement = placement;
+  if (placement.is_split()) p->part_group = build_->tensor_parallel;
   p->init = init;
   p->tensor = Empty(placement.local_shape(), build_->dtype, build_->device);
   if (build_->initialise) InitialiseParameter(*p, build_->seed);

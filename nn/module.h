@@ -59,6 +59,7 @@ struct Parameter {
   std::string name;     // the full path, as in the checkpoint
   Tensor tensor;        // a leaf of the tape (unless frozen), this rank's part
   Placement placement;  // which part of the global parameter that is
+  Group part_group;     // the ranks that hold its parts; nullptr: this one has all of it
   Init init;
   // Shares its storage with another parameter, but collects a gradient of its own; the optimizer
   // adds the two up (GPT-2's lm_head.weight is transformer.wte.weight).

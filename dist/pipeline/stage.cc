@@ -185,7 +185,11 @@ std::vector<optim::Parameter> Stage::OptimizedParameters() const {
   for (const nn::Parameter* p : all) {
     if (p->tied_to != nullptr || !RequiresGrad(p->tensor)) continue;
     index[p] = parameters.size();
-    parameters.push_back({p->name, p->tensor, {}});
+    parameters.push_back({.name = p->name,
+                          .tensor = p->tensor,
+                          .placement = p->placement,
+                          .group = p->part_group,
+                          .table = p->table});
   }
   for (const nn::Parameter* p : all) {
     const auto source = index.find(&SourceOf(*p));

@@ -17,12 +17,11 @@ std::vector<optim::Parameter> OptimizedParameters(models::Model& model) {
   for (const nn::Parameter* p : all) {
     if (p->tied_to != nullptr || !RequiresGrad(p->tensor)) continue;
     index[p] = parameters.size();
-    parameters.push_back(
-        {.name = p->name,
-         .tensor = p->tensor,
-         .placement = p->placement,
-         .group = p->placement.is_split() ? model.build().tensor_parallel : nullptr,
-         .table = p->table});
+    parameters.push_back({.name = p->name,
+                          .tensor = p->tensor,
+                          .placement = p->placement,
+                          .group = p->part_group,
+                          .table = p->table});
   }
   for (const nn::Parameter* p : all) {
     const auto source = index.find(p->tied_to);
