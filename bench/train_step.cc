@@ -29,6 +29,7 @@
 #include "dist/ddp/gradient_reducer.h"
 #include "dist/zero/zero_engine.h"
 #include "dist/zero/zero_init.h"
+#include "models/family.h"
 #include "models/model.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam.h"

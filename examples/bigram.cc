@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "models/family.h"
 #include "models/model.h"
 #include "nn/embedding.h"
 #include "train/run_setup.h"
@@ -55,10 +56,9 @@ absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
 
 const Family kFamily = {
     .model_type = "bigram",
+    .architectures = {{"BigramForCausalLM", {Capability::kNextToken}}},
     .presets = {{"bigram", "byte", {{"model_type", "bigram"}, {"vocab_size", 257}}}},
     .build = Build,
-    .other_names = [](const std::string&) { return std::vector<std::string>(); },
-    .ignored_entry = [](const std::string&) { return false; },
     .inputs = {"input_ids", "targets"},
 };
 const FamilyRegistration registration(&kFamily);

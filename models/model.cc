@@ -5,14 +5,6 @@
 #include "nn/dropout.h"
 
 namespace tessera::models {
-namespace {
-
-std::vector<const Family*>& Registered() {
-  static auto* families = new std::vector<const Family*>;
-  return *families;
-}
-
-}  // namespace
 
 const Tensor* Bundle::Find(std::string_view name) const {
   for (const auto& [key, tensor] : entries_) {
@@ -75,49 +67,10 @@ Bundle Model::Run(const Bundle& inputs, const RunOptions& options) {
   return bundle;
 }
 
-Bundle Model::Encode(Bundle, const RunOptions&) {
-  throw Error("encode", "this model has no encoder");
-}
-
 void Model::SetDropout(double p) {
   VisitModules([p](nn::Module& m) {
     if (auto* dropout = dynamic_cast<nn::Dropout*>(&m)) dropout->set_p(p);
   });
-}
-
-FamilyRegistration::FamilyRegistration(const Family* family) { Registered().push_back(family); }
-
-const std::vector<const Family*>& Families() { return Registered(); }
-
-const Preset* FindPreset(std::string_view name) {
-  for (const Family* family : Families()) {
-    for (const Preset& preset : family->presets) {
-      if (preset.name == name) return &preset;
-    }
-  }
-  return nullptr;
-}
-
-const Family* FindFamily(std::string_view model_type) {
-  for (const Family* family : Families()) {
-    if (family->model_type == model_type) return family;
-  }
-  return nullptr;
-}
-
-absl::StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
-                                                  const nn::BuildContext& context) {
-  if (!config.is_object() || !config.contains("model_type") || !config["model_type"].is_string()) {
-    return InvalidArgument("the configuration has no \"model_type\"");
-  }
-  const std::string type = config["model_type"].get<std::string>();
-  const Family* family = FindFamily(type);
-  if (family == nullptr) {
-    std::string known;
-    for (const Family* f : Families()) known += (known.empty() ? "" : ", ") + f->model_type;
-    return InvalidArgument("model_type '", type, "' is not known; known are ", known);
-  }
-  return family->build(config, context);
 }
 
 }  // namespace tessera::models

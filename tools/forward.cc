@@ -8,6 +8,7 @@
 
 #include "autograd/autograd.h"
 #include "core/safetensors.h"
+#include "models/family.h"
 #include "models/hub/load_model.h"
 #include "models/input_check.h"
 #include "models/model.h"
@@ -94,10 +95,10 @@ absl::Status RunForward(const ForwardFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Model> model,
       models::LoadModel(flags.model, {.build = build, .require_weights = true}));
-  const models::Family& family =
-      *models::FindFamily(model->config().at("model_type").get<std::string>());
-  TESSERA_ASSIGN_OR_RETURN(Bundle inputs, ReadInputs(flags.inputs, family, build));
-  const auto check = family.check_inputs == nullptr ? models::CheckTextInputs : family.check_inputs;
+  TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(model->config()));
+  TESSERA_ASSIGN_OR_RETURN(Bundle inputs, ReadInputs(flags.inputs, *family, build));
+  const auto check =
+      family->check_inputs == nullptr ? models::CheckTextInputs : family->check_inputs;
   TESSERA_RETURN_IF_ERROR(check(flags.inputs, *model, &inputs));
   if (!flags.grads.empty() && !inputs.has("labels")) {
     return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");

@@ -53,9 +53,22 @@ class SequencePairsTest : public testing::Test {
     const auto opened = SequencePairDataset::Open(files, *t5_, Cache(), options);
     return opened.ok() ? "" : Message(opened.status());
   }
+  // With the token that begins an answer, and numbered rounds.
+  InstructionOptions Answers(InstructionOptions options = {}) const {
+    options.answer_start = chat_->FindSpecial("<sop>");
+    options.join_history = [](const std::string& prompt, const auto& history) {
+      std::string text;
+      for (size_t i = 0; i < history.size(); ++i) {
+        text +=
+            Concat("[Round ", i, "]\n问：", history[i].first, "\n答：", history[i].second, "\n");
+      }
+      return text + Concat("[Round ", history.size(), "]\n问：", prompt, "\n答：");
+    };
+    return options;
+  }
   std::string ChatFailure(const std::string& content, const InstructionOptions& options = {}) {
-    const auto opened =
-        InstructionDataset::Open(Write("bad.json", content), *chat_, root_ + "/bad", options);
+    const auto opened = InstructionDataset::Open(Write("bad.json", content), *chat_, root_ + "/bad",
+                                                 Answers(options));
     return opened.ok() ? "" : Message(opened.status());
   }
 
@@ -196,16 +209,16 @@ TEST_F(SequencePairsTest, InstructionsAreThoseOfChatGlm) {
                                  "{\"prompt\": \"\", \"response\": \"left out\"}\n"
                                  "{\"prompt\": \"what\", \"response\": \"x\", \"history\": "
                                  "[[\"a\", \"b\"], [\"c\", \"d\"]]}\n");
-  const auto chats = InstructionDataset::Open(path, *chat_, Cache());
+  const auto chats = InstructionDataset::Open(path, *chat_, Cache(), Answers());
   ASSERT_TRUE(chats.ok()) << Message(chats.status());
   ASSERT_EQ((*chats)->size(), 2);
   const auto batch = (*chats)->MakeBatch(std::vector<Sample>{{.index = 0}, {.index = 1}});
   std::vector<int64_t> ids = Ids(*chat_, "hello");
-  ids.push_back(*chat_->gmask_id());
+  ids.push_back(*chat_->FindSpecial("[gMASK]"));
   const size_t context = ids.size();
-  ids.push_back(*chat_->sop_id());
+  ids.push_back(*chat_->FindSpecial("<sop>"));
   for (const int64_t id : Ids(*chat_, "the world")) ids.push_back(id);
-  ids.push_back(*chat_->eop_id());
+  ids.push_back(*chat_->FindSpecial("<eop>"));
   std::vector<int64_t> labels = ids;
   std::fill_n(labels.begin(), context, -100);
   const auto columns = static_cast<size_t>(batch->at("input_ids").shape()[1]);
@@ -223,14 +236,14 @@ TEST_F(SequencePairsTest, InstructionsAreThoseOfChatGlm) {
 
   // With history the prompt is the last of numbered rounds, also where there is none.
   const auto rounds =
-      InstructionDataset::Open(path, *chat_, Cache(), {.history_column = "history"});
+      InstructionDataset::Open(path, *chat_, Cache(), Answers({.history_column = "history"}));
   ASSERT_TRUE(rounds.ok()) << Message(rounds.status());
   EXPECT_FALSE((*rounds)->reused_cache());
   const auto prompt_of = [&](int64_t index) {
     const auto one = (*rounds)->MakeBatch(std::vector<Sample>{{.index = index}});
     std::vector<int64_t> row = Row(one->at("input_ids"), 0);
-    row.resize(
-        static_cast<size_t>(std::find(row.begin(), row.end(), *chat_->gmask_id()) - row.begin()));
+    row.resize(static_cast<size_t>(
+        std::find(row.begin(), row.end(), *chat_->FindSpecial("[gMASK]")) - row.begin()));
     return row;
   };
   EXPECT_EQ(prompt_of(0), Ids(*chat_, "[Round 0]\n问：hello\n答："));
@@ -244,19 +257,19 @@ TEST_F(SequencePairsTest, InstructionsInAnArrayAndCut) {
                                  " [{\"instruction\": \"count\", \"input\": \"1 2\", "
                                  "\"output\": \"hello world again\"}]");
   const auto chats = InstructionDataset::Open(path, *chat_, Cache(),
-                                              {.prompt_column = "instruction",
-                                               .response_column = "output",
-                                               .input_column = "input",
-                                               .max_source_length = 4,
-                                               .max_target_length = 5});
+                                              Answers({.prompt_column = "instruction",
+                                                       .response_column = "output",
+                                                       .input_column = "input",
+                                                       .max_source_length = 4,
+                                                       .max_target_length = 5}));
   ASSERT_TRUE(chats.ok()) << Message(chats.status());
   std::vector<int64_t> expected = Ids(*chat_, "count\n1 2");
   expected.resize(3);
-  expected.push_back(*chat_->gmask_id());
-  expected.push_back(*chat_->sop_id());
+  expected.push_back(*chat_->FindSpecial("[gMASK]"));
+  expected.push_back(*chat_->FindSpecial("<sop>"));
   const std::vector<int64_t> answer = Ids(*chat_, "hello world again");
   expected.insert(expected.end(), answer.begin(), answer.begin() + 3);
-  expected.push_back(*chat_->eop_id());
+  expected.push_back(*chat_->FindSpecial("<eop>"));
   const auto batch = (*chats)->MakeBatch(std::vector<Sample>{{.index = 0}});
   EXPECT_EQ(Row(batch->at("input_ids"), 0), expected);
   EXPECT_EQ(batch->targets, 5);
@@ -278,7 +291,7 @@ TEST_F(SequencePairsTest, InstructionsThatDoNotFitAreNamed) {
          {.history_column = "h"});
   expect("{\"prompt\": \"a\", \"response\": \"b\"}", "max_target_length", {.max_target_length = 1});
   const auto wrong = InstructionDataset::Open(
-      Write("ok.json", "[{\"prompt\": \"a\", \"response\": \"b\"}]"), *t5_, Cache());
+      Write("ok.json", "[{\"prompt\": \"a\", \"response\": \"b\"}]"), *t5_, Cache(), Answers());
   EXPECT_NE(Message(wrong.status()).find("[gMASK]"), std::string::npos);
 }
 

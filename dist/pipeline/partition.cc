@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
+#include "models/family.h"
 #include "nn/embedding.h"
 #include "nn/relative_position.h"
 

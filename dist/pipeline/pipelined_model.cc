@@ -71,7 +71,7 @@ models::Bundle PipelinedModel::Run(const models::Bundle& inputs,
 
 models::Bundle PipelinedModel::Encode(models::Bundle in, const models::RunOptions& options) {
   return RunStages(in, [&](models::Model& chunk, const models::Bundle& bundle) {
-    return chunk.Encode(bundle, options);
+    return chunk.encoder_decoder()->Encode(bundle, options);
   });
 }
 

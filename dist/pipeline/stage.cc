@@ -5,6 +5,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "models/family.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::dist {

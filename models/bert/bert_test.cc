@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
+#include "models/family.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 

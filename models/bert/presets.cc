@@ -1,5 +1,6 @@
 // How the command line and the Hub know BERT and RoBERTa.
 #include "models/bert/bert.h"
+#include "models/family.h"
 #include "models/input_check.h"
 
 namespace tessera::models {
@@ -155,9 +156,19 @@ absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* 
   return inputs->has("labels") ? CheckLabelInput(source, config, *inputs) : absl::OkStatus();
 }
 
+// Pre-training with pairs of sentences and labels of tokens have no task yet.
+std::vector<Capability> CapabilitiesOf(BertHead head) {
+  if (head == BertHead::kMaskedLm) return {Capability::kMaskedTokens};
+  if (head == BertHead::kSequence) return {Capability::kTextLabels};
+  return {};
+}
+
 Family* MakeFamily(const char* model_type) {
   auto* family = new Family;
   family->model_type = model_type;
+  for (const auto& [name, head] : BertArchitectures(family->model_type == "roberta")) {
+    family->architectures.push_back({name, CapabilitiesOf(head)});
+  }
   family->build = Build;
   family->ignored_entry = IsBuffer;
   family->inputs = {"input_ids", "attention_mask", "token_type_ids", "position_ids", "labels"};

@@ -44,6 +44,23 @@ nn::TransformerBlockConfig LayerConfig(const ChatGlmConfig& c) {
   return config;
 }
 
+class Texts : public TextFormat {
+ public:
+  explicit Texts(const ChatGlmConfig& config) : config_(config) {}
+  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
+    return CompletePrompt(config_, std::move(prompt));
+  }
+  absl::StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
+    return LayoutOfText(config_, text);
+  }
+  absl::StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& /*rows*/) const override {
+    return InvalidArgument("ChatGLM fills no blanks with candidates");
+  }
+
+ private:
+  const ChatGlmConfig config_;
+};
+
 }  // namespace
 
 class ChatGlm::Transformer : public nn::Module {
@@ -75,7 +92,10 @@ class ChatGlm::Transformer : public nn::Module {
 };
 
 ChatGlm::ChatGlm(const ChatGlmConfig& config, nlohmann::json json, const nn::BuildContext& build)
-    : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
+    : Model(nn::Scope::Root(build)),
+      config_(config),
+      json_(std::move(json)),
+      text_format_(std::make_shared<Texts>(config)) {
   transformer_ = std::make_unique<Transformer>(config_, Child("transformer"), *this);
   if (!HasBlock(num_blocks() - 1)) return;
   if (config_.tie_word_embeddings) {
@@ -166,16 +186,6 @@ Bundle ChatGlm::RunLayer(int layer, Bundle in, const RunOptions& options) {
 Bundle ChatGlm::RunHead(Bundle in, const RunOptions& options) {
   const Tensor h_BTC = transformer_->final_layernorm->Forward(in.at("hidden"));
   return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
-}
-
-absl::StatusOr<std::vector<int64_t>> ChatGlm::PreparePrompt(std::vector<int64_t> prompt) const {
-  return CompletePrompt(config_, std::move(prompt));
-}
-
-std::optional<TextLayout> ChatGlm::LayoutOf(const std::vector<int64_t>& text) const {
-  absl::StatusOr<TextLayout> layout = LayoutOfText(config_, text);
-  TESSERA_CHECK(layout.ok(), "chatglm", Message(layout.status()));
-  return *std::move(layout);
 }
 
 }  // namespace tessera::models

@@ -41,8 +41,7 @@ class ChatGlm : public Model {
   int64_t max_positions() const override { return config_.max_sequence_length; }
   int64_t vocab_size() const override { return config_.vocab_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_layers); }
-  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override;
-  std::optional<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override;
+  std::shared_ptr<const TextFormat> text_format() const override { return text_format_; }
   const ChatGlmConfig& fields() const { return config_; }
 
  private:
@@ -53,6 +52,7 @@ class ChatGlm : public Model {
 
   const ChatGlmConfig config_;
   const nlohmann::json json_;
+  const std::shared_ptr<const TextFormat> text_format_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<nn::VocabParallelHead> lm_head_;
 };

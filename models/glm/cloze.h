@@ -21,11 +21,6 @@
 
 namespace tessera::models {
 
-struct ClozeRow {
-  std::vector<int64_t> context;                  // with a blank ([MASK], [sMASK] or [gMASK])
-  std::vector<std::vector<int64_t>> candidates;  // none of them empty
-};
-
 // `input_ids`, `position_ids` [B, 2, T], `attention_mask` [B, 1, T, T], `choice_ids` and
 // `choice_indices` [B, N, L] (-100 where a row has fewer candidates or tokens). InvalidArgument for
 // a row without blank or candidates, an empty candidate, a configuration without sop_token_id or

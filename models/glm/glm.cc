@@ -53,6 +53,23 @@ Tensor Coordinate(const Tensor& positions, int which) {
   return Select(positions, 1, which).ContiguousCopy();
 }
 
+class Texts : public TextFormat {
+ public:
+  explicit Texts(const GlmConfig& config) : config_(config) {}
+  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
+    return CompletePrompt(config_, std::move(prompt));
+  }
+  absl::StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
+    return LayoutOfText(config_, text);
+  }
+  absl::StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& rows) const override {
+    return models::ClozeInputs(config_, rows);
+  }
+
+ private:
+  const GlmConfig config_;
+};
+
 }  // namespace
 
 class Glm::Stack : public nn::Module {
@@ -91,7 +108,10 @@ class Glm::Stack : public nn::Module {
 };
 
 Glm::Glm(const GlmConfig& config, nlohmann::json json, const nn::BuildContext& build)
-    : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
+    : Model(nn::Scope::Root(build)),
+      config_(config),
+      json_(std::move(json)),
+      text_format_(std::make_shared<Texts>(config)) {
   const bool head = HasBlock(num_blocks() - 1);
   // A stage with the head but not the embedding holds a replica of the tied weight.
   if (HasBlock(0) || head) {
@@ -166,16 +186,6 @@ Bundle Glm::ScoreChoices(const Tensor& h_BTC, const Bundle& in, const RunOptions
                                   .class_weights = options.class_weights}));
   }
   return out;
-}
-
-absl::StatusOr<std::vector<int64_t>> Glm::PreparePrompt(std::vector<int64_t> prompt) const {
-  return CompletePrompt(config_, std::move(prompt));
-}
-
-std::optional<TextLayout> Glm::LayoutOf(const std::vector<int64_t>& text) const {
-  absl::StatusOr<TextLayout> layout = LayoutOfText(config_, text);
-  TESSERA_CHECK(layout.ok(), "glm", Message(layout.status()));
-  return *std::move(layout);
 }
 
 }  // namespace tessera::models

@@ -40,8 +40,7 @@ class Glm : public Model {
   int64_t max_positions() const override { return config_.max_sequence_length; }
   int64_t vocab_size() const override { return config_.vocab_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_layers); }
-  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override;
-  std::optional<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override;
+  std::shared_ptr<const TextFormat> text_format() const override { return text_format_; }
   const GlmConfig& fields() const { return config_; }
 
  private:
@@ -52,6 +51,7 @@ class Glm : public Model {
 
   const GlmConfig config_;
   const nlohmann::json json_;
+  const std::shared_ptr<const TextFormat> text_format_;
   std::unique_ptr<nn::VocabParallelEmbedding> word_embeddings_;
   std::unique_ptr<Stack> transformer_;
   std::unique_ptr<nn::VocabParallelHead> lm_head_;

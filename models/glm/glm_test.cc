@@ -10,6 +10,7 @@
 #include <map>
 
 #include "autograd/autograd.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/glm/chat_prompt.h"
 #include "models/glm/chatglm.h"
@@ -172,7 +173,7 @@ TEST(GlmTest, GreedyDecodingFollowsTheWholeForwardPass) {
       for (const int64_t id : (*results)[row].ids) {
         Bundle in = {{"input_ids", Row(text)}};
         if (!chat) {
-          const TextLayout layout = *model->LayoutOf(text);
+          const TextLayout layout = *model->text_format()->LayoutOf(text);
           Ids positions = layout.positions[0];
           positions.insert(positions.end(), layout.positions[1].begin(), layout.positions[1].end());
           in.set("position_ids", Tensor::FromVector(positions, {1, 2, std::ssize(text)}));
@@ -239,7 +240,7 @@ TEST(ClozeTest, CandidatesDoNotSeeOneAnother) {
       text.push_back(36);
       double expected = 0;
       for (const int64_t id : candidate) {
-        const TextLayout layout = *model->LayoutOf(text);
+        const TextLayout layout = *model->text_format()->LayoutOf(text);
         Ids positions = layout.positions[0];
         positions.insert(positions.end(), layout.positions[1].begin(), layout.positions[1].end());
         const std::vector<float> logits =
@@ -320,7 +321,7 @@ TEST(GlmTest, ConfigurationsAreCheckedByName) {
 }
 
 TEST(ChatPromptTest, RoundsAreNumbered) {
-  EXPECT_EQ(ChatPrompt("你好"), "你好");
+  EXPECT_EQ(ChatPrompt("你好", {}), "[Round 0]\n问：你好\n答：");
   EXPECT_EQ(ChatPrompt("c", {{"a", "1"}, {"b", "2"}}),
             "[Round 0]\n问：a\n答：1\n[Round 1]\n问：b\n答：2\n[Round 2]\n问：c\n答：");
 }

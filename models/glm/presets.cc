@@ -1,6 +1,9 @@
 // How the command line and the Hub know GLM and ChatGLM-6B.
 #include <algorithm>
 
+#include "data/tokenizer/tokenizer.h"
+#include "models/family.h"
+#include "models/glm/chat_prompt.h"
 #include "models/glm/chatglm.h"
 #include "models/glm/glm.h"
 #include "models/glm/prefix_mask.h"
@@ -177,9 +180,73 @@ absl::Status CheckChatGlmInputs(const std::string& source, const Model& model, B
   return InvalidArgument(source, ": 'input_ids' ", Message(derived));
 }
 
+// --- Texts ---------------------------------------------------------------------------------------
+
+std::optional<int32_t> FindEither(const data::Tokenizer& tokenizer, const char* name,
+                                  const char* other) {
+  const auto id = tokenizer.FindSpecial(name);
+  return id ? id : tokenizer.FindSpecial(other);
+}
+
+TextToken Mask() {
+  return {"[MASK]", [](const data::Tokenizer& tokenizer) { return tokenizer.mask_id(); }};
+}
+TextToken SentenceMask() {
+  return {"[sMASK]",
+          [](const data::Tokenizer& tokenizer) { return tokenizer.FindSpecial("[sMASK]"); }};
+}
+TextToken DocumentMask() {
+  return {"[gMASK]",
+          [](const data::Tokenizer& tokenizer) { return tokenizer.FindSpecial("[gMASK]"); }};
+}
+TextToken StartOfPiece() {
+  return {"<|startofpiece|>", [](const data::Tokenizer& tokenizer) {
+            return FindEither(tokenizer, "<|startofpiece|>", "<sop>");
+          }};
+}
+TextToken EndOfPiece() {
+  return {"<|endofpiece|>", [](const data::Tokenizer& tokenizer) {
+            return FindEither(tokenizer, "<|endofpiece|>", "<eop>");
+          }};
+}
+
+TextConventions GlmTexts() {
+  TextConventions texts;
+  const auto left = [&](const char* key, const TextToken& token) -> TokenKey& {
+    return texts.token_keys.emplace_back(
+        TokenKey{.key = key, .token = token, .left_to_tokenizer = true});
+  };
+  left("sop_token_id", StartOfPiece()).needed = true;
+  left("eop_token_id", EndOfPiece()).ends_text = true;
+  left("mask_token_id", Mask());
+  left("smask_token_id", SentenceMask());
+  left("gmask_token_id", DocumentMask());
+  texts.blanks = {.span = Mask(),
+                  .sentence = SentenceMask(),
+                  .document = DocumentMask(),
+                  .start = StartOfPiece(),
+                  .end = EndOfPiece()};
+  return texts;
+}
+
+TextConventions ChatGlmTexts() {
+  TextConventions texts;
+  texts.token_keys = {{.key = "mask_token_id", .token = Mask()},
+                      {.key = "gmask_token_id", .token = DocumentMask()}};
+  texts.conversation = {.join = ChatPrompt,
+                        .answer_start = {"<sop>", [](const data::Tokenizer& tokenizer) {
+                                           return tokenizer.bos_id();
+                                         }}};
+  return texts;
+}
+
 const Family* MakeGlmFamily() {
   auto* family = new Family;
   family->model_type = "glm";
+  for (const char* name : kGlmArchitectures) {
+    family->architectures.push_back({name, {Capability::kBlanks, Capability::kChoices}});
+  }
+  family->texts = GlmTexts();
   for (const Size& size : {Size{"glm-large", 24, 16, 1024, 512, 30592},
                            {"glm-large-chinese", 24, 16, 1024, 1024, 50048},
                            {"glm-10b", 48, 64, 4096, 1024, 50304},
@@ -200,6 +267,10 @@ const Family* MakeGlmFamily() {
 const Family* MakeChatGlmFamily() {
   auto* family = new Family;
   family->model_type = "chatglm";
+  for (const char* name : kChatGlmArchitectures) {
+    family->architectures.push_back({name, {Capability::kAnswers}});
+  }
+  family->texts = ChatGlmTexts();
   const json tokens = {{"bos_token_id", 130004},
                        {"eos_token_id", 130005},
                        {"mask_token_id", 130000},

@@ -5,6 +5,7 @@
 #include "autograd/autograd.h"
 #include "autograd/gradcheck.h"
 #include "core/allocator.h"
+#include "models/family.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 

@@ -1,4 +1,6 @@
 // How the command line and the Hub know T5.
+#include "data/tokenizer/tokenizer.h"
+#include "models/family.h"
 #include "models/input_check.h"
 #include "models/t5/t5.h"
 
@@ -89,6 +91,8 @@ absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* 
 const Family* MakeFamily() {
   auto* family = new Family;
   family->model_type = "t5";
+  family->architectures = {
+      {"T5ForConditionalGeneration", {Capability::kTargetText, Capability::kCorruptedSpans}}};
   for (const Size& size : {Size{"t5-small", 6, 8, 512, 64, 2048, false},
                            {"t5-base", 12, 12, 768, 64, 3072, false},
                            {"t5-large", 24, 16, 1024, 64, 4096, false},
@@ -108,6 +112,10 @@ const Family* MakeFamily() {
   family->inputs = {"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask",
                     "labels"};
   family->check_inputs = CheckInputs;
+  family->texts.token_keys = {
+      {.key = "decoder_start_token_id",
+       .token = {"padding", [](const data::Tokenizer& tokenizer) { return tokenizer.pad_id(); }}}};
+  family->texts.sentinel = [](int64_t i) { return Concat("<extra_id_", i, ">"); };
   return family;
 }
 

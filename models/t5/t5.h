@@ -30,7 +30,7 @@
 
 namespace tessera::models {
 
-class T5 : public Model {
+class T5 : public Model, public EncoderDecoder {
  public:
   T5(const T5Config& config, nlohmann::json json, const nn::BuildContext& build);
   ~T5() override;
@@ -42,7 +42,8 @@ class T5 : public Model {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_decoder_layers); }
   Bundle Encode(Bundle in, const RunOptions& options) override;
-  std::optional<int64_t> decoder_start() const override { return config_.decoder_start_token_id; }
+  int64_t decoder_start() const override { return config_.decoder_start_token_id; }
+  EncoderDecoder* encoder_decoder() override { return this; }
 
  private:
   class Stack;  // under `encoder` or `decoder`

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "autograd/autograd.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
 #include "nn/relative_position.h"
 #include "ops/testing/op_check.h"

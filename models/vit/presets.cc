@@ -1,4 +1,5 @@
 // How the command line and the Hub know ViT.
+#include "models/family.h"
 #include "models/input_check.h"
 #include "models/vit/vit.h"
 
@@ -54,8 +55,6 @@ bool IsHead(const std::string& name) {
   return false;
 }
 
-bool IsBuffer(const std::string&) { return false; }
-
 std::vector<std::string> OtherNames(const std::string& parameter) {
   const std::string prefix = "vit.";
   if (parameter.rfind(prefix, 0) == 0) return {parameter.substr(prefix.size())};
@@ -89,6 +88,8 @@ absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* 
 const Family* MakeFamily() {
   auto* family = new Family;
   family->model_type = "vit";
+  family->architectures = {{kVitForImageClassification, {Capability::kImageLabels}},
+                           {kVitModel, {}}};
   for (const Size& size : {Size{"vit-base-patch16-224", 12, 12, 768, 16, 224},
                            {"vit-base-patch16-384", 12, 12, 768, 16, 384},
                            {"vit-base-patch32-224", 12, 12, 768, 32, 224},
@@ -102,7 +103,6 @@ const Family* MakeFamily() {
   family->presets.push_back(MakeMini());
   family->build = Build;
   family->other_names = OtherNames;
-  family->ignored_entry = IsBuffer;
   family->inputs = {"pixel_values", "labels"};
   family->check_inputs = CheckInputs;
   family->is_head = IsHead;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/family.h"
 #include "models/vit/position_table.h"
 #include "ops/testing/op_check.h"
 

@@ -16,6 +16,7 @@
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "core/thread_communicator.h"
+#include "models/family.h"
 #include "models/model.h"
 #include "tests/parallel/family_cases.h"
 

@@ -14,6 +14,7 @@
 #include "dist/ddp/gradient_reducer.h"
 #include "dist/ddp/replicas.h"
 #include "dist/mesh/mesh.h"
+#include "models/family.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam.h"
 #include "optim/parameter_groups.h"

@@ -23,6 +23,7 @@
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/partition.h"
 #include "dist/pipeline/pipelined_model.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"

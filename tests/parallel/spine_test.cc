@@ -16,6 +16,7 @@
 #include "autograd/autograd.h"
 #include "autograd/recompute.h"
 #include "core/thread_communicator.h"
+#include "models/family.h"
 #include "models/model.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"

@@ -23,6 +23,7 @@
 #include "dist/zero/activation_store.h"
 #include "dist/zero/zero_engine.h"
 #include "dist/zero/zero_init.h"
+#include "models/family.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam.h"
 #include "optim/parameter_groups.h"

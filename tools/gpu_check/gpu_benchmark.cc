@@ -24,6 +24,7 @@
 #include "core/file.h"
 #include "core/profiler.h"
 #include "core/random.h"
+#include "models/family.h"
 #include "models/gpt/gpt.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention/attention.h"

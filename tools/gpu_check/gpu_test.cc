@@ -14,6 +14,7 @@
 #include "core/cuda/stream.h"
 #include "core/profiler.h"
 #include "core/random.h"
+#include "models/family.h"
 #include "models/gpt/gpt.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_choice.h"

@@ -1,7 +1,4 @@
-// Classification by a cloze: which label's words fill the blank of a text best (SuperGLUE with
-// GLM).
-#include "models/glm/cloze.h"
-
+// Classification by a cloze: which label's words fill the blank of a text best (SuperGLUE).
 #include <algorithm>
 #include <tuple>
 
@@ -17,16 +14,17 @@
 namespace tessera::train {
 namespace {
 
-int Fit(const RunConfig& config, const nlohmann::json& model) {
-  if (!IsOfType(model, {"glm"})) return 0;
+int Fit(const RunConfig& config, const models::Architecture*) {
   return EndsInOneOf(config.data, {".tsv"}) ? 3 : 1;
 }
+
+using TextFormatPtr = std::shared_ptr<const models::TextFormat>;
 
 // Texts with a blank, of each the label among candidates that all rows share.
 class ClozeDataset : public data::Dataset {
  public:
-  ClozeDataset(const models::GlmConfig& config, std::vector<std::vector<int64_t>> candidates)
-      : config_(config), candidates_(std::move(candidates)) {}
+  ClozeDataset(TextFormatPtr format, std::vector<std::vector<int64_t>> candidates)
+      : format_(std::move(format)), candidates_(std::move(candidates)) {}
   void Add(std::vector<int64_t> context) { contexts_.push_back(std::move(context)); }
   void set_labels(std::vector<double> labels) { labels_ = std::move(labels); }
   std::vector<int64_t> labels() const { return {labels_.begin(), labels_.end()}; }
@@ -41,7 +39,7 @@ class ClozeDataset : public data::Dataset {
       rows.push_back({contexts_[static_cast<size_t>(sample.index)], candidates_});
       labels.push_back(static_cast<int64_t>(labels_[static_cast<size_t>(sample.index)]));
     }
-    TESSERA_ASSIGN_OR_RETURN(const models::Bundle inputs, models::ClozeInputs(config_, rows));
+    TESSERA_ASSIGN_OR_RETURN(const models::Bundle inputs, format_->ClozeInputs(rows));
     data::Batch batch;
     batch.rows = std::ssize(rows);
     batch.tokens = inputs.at("input_ids").numel();
@@ -52,7 +50,7 @@ class ClozeDataset : public data::Dataset {
   }
 
  private:
-  const models::GlmConfig config_;
+  const TextFormatPtr format_;
   const std::vector<std::vector<int64_t>> candidates_;
   std::vector<std::vector<int64_t>> contexts_;
   std::vector<double> labels_;
@@ -122,7 +120,7 @@ absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, i
         const std::string text =
             FillIn(config.cloze_pattern, fields[1], pairs ? fields[2] : std::string());
         TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> context,
-                                 models::EncodePrompt(*tokenizer, text));
+                                 models::EncodePrompt(*tokenizer, input.model, text));
         if (std::ssize(context) > room) {
           return InvalidArgument(where, ": ", context.size(), " tokens, and seq_len leaves ", room,
                                  " beside the labels' words");
@@ -139,10 +137,10 @@ absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, i
 }
 
 absl::StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
-    Rows rows, const models::GlmConfig& config, const std::vector<std::string>& names,
+    Rows rows, const TextFormatPtr& format, const std::vector<std::string>& names,
     const std::vector<std::vector<int64_t>>& candidates) {
   TESSERA_RETURN_IF_ERROR(data::UseNames(names, &rows.labels));
-  auto data = std::make_shared<ClozeDataset>(config, candidates);
+  auto data = std::make_shared<ClozeDataset>(format, candidates);
   for (std::vector<int64_t>& context : rows.contexts) data->Add(std::move(context));
   data->set_labels(std::move(rows.labels.values));
   return data;
@@ -151,7 +149,7 @@ absl::StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  TESSERA_ASSIGN_OR_RETURN(const models::GlmConfig glm, models::GlmConfig::FromJson(input.model));
+  const TextFormatPtr format = input.shape.text_format();
   TaskData task;
   task.seq_len = input.SeqLen(0);
   TESSERA_ASSIGN_OR_RETURN(Rows rows, ReadRows(input, config.data, task.seq_len));
@@ -177,7 +175,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
     return InvalidArgument(config.data, ": row ", i + 1, " has ", rows.contexts[i].size(),
                            " tokens, and seq_len leaves ", room, " beside the labels' words");
   }
-  TESSERA_ASSIGN_OR_RETURN(const auto all, MakeDataset(std::move(rows), glm, names, candidates));
+  TESSERA_ASSIGN_OR_RETURN(const auto all, MakeDataset(std::move(rows), format, names, candidates));
   task.objective.metrics = SingleLabelMetrics(std::ssize(names));
   if (input.evaluation) {
     task.model_changes = nlohmann::json::object();
@@ -194,12 +192,13 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   task.train = all;
   TESSERA_ASSIGN_OR_RETURN(Rows held_out, ReadRows(input, config.val_data, room));
   TESSERA_ASSIGN_OR_RETURN(task.validation,
-                           MakeDataset(std::move(held_out), glm, names, candidates));
+                           MakeDataset(std::move(held_out), format, names, candidates));
   return task;
 }
 
 const TaskKind kTask = {.name = "cloze",
                         .help = "texts with labels, whose words fill a blank",
+                        .capability = models::Capability::kChoices,
                         .fit = Fit,
                         .keys = {"text_column", "text_pair_column", "label_columns",
                                  "class_weights", "cloze_pattern", "label_words"},

@@ -1,4 +1,4 @@
-// Prompts and responses, with the rounds before them, for ChatGLM.
+// Prompts and responses, with the rounds before them.
 #include <tuple>
 
 #include "core/file.h"
@@ -11,26 +11,28 @@ namespace {
 
 using data::InstructionDataset;
 
-int Fit(const RunConfig&, const nlohmann::json& model) {
-  return IsOfType(model, {"chatglm"}) ? 2 : 0;
-}
+int Fit(const RunConfig&, const models::Architecture*) { return 2; }
 
 absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
                                                               const std::string& path,
                                                               const char* name) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  const models::Conversation& conversation = *input.family.texts.conversation;
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
-  TESSERA_ASSIGN_OR_RETURN(auto rows,
-                           InstructionDataset::Open(path, *tokenizer, JoinPath(input.cache, name),
-                                                    {.prompt_column = config.prompt_column,
-                                                     .response_column = config.response_column,
-                                                     .input_column = config.input_column,
-                                                     .history_column = config.history_column,
-                                                     .source_prefix = config.source_prefix,
-                                                     .max_source_length = config.max_source_length,
-                                                     .max_target_length = config.max_target_length,
-                                                     .overwrite_cache = config.overwrite_cache}));
+  TESSERA_ASSIGN_OR_RETURN(
+      auto rows,
+      InstructionDataset::Open(path, *tokenizer, JoinPath(input.cache, name),
+                               {.prompt_column = config.prompt_column,
+                                .response_column = config.response_column,
+                                .input_column = config.input_column,
+                                .history_column = config.history_column,
+                                .join_history = conversation.join,
+                                .answer_start = conversation.answer_start.find(*tokenizer),
+                                .source_prefix = config.source_prefix,
+                                .max_source_length = config.max_source_length,
+                                .max_target_length = config.max_target_length,
+                                .overwrite_cache = config.overwrite_cache}));
   return std::shared_ptr<const data::Dataset>(std::move(rows));
 }
 
@@ -65,6 +67,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 const TaskKind kTask = {
     .name = "instruction",
     .help = "prompts and responses, with the rounds before them",
+    .capability = models::Capability::kAnswers,
     .fit = Fit,
     .keys = {"prompt_column", "response_column", "input_column", "history_column", "source_prefix",
              "max_source_length", "max_target_length"},

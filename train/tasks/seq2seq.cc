@@ -12,8 +12,7 @@ namespace {
 
 using data::SequencePairDataset;
 
-int Fit(const RunConfig& config, const nlohmann::json& model) {
-  if (!IsOfType(model, {"t5"})) return 0;
+int Fit(const RunConfig& config, const models::Architecture*) {
   const bool pairs = !config.target_data.empty() || !config.source_column.empty() ||
                      EndsInOneOf(config.data, {".tsv"});
   return pairs ? 3 : 1;
@@ -73,6 +72,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 
 const TaskKind kTask = {.name = "seq2seq",
                         .help = "sources and targets, line by line or from a table",
+                        .capability = models::Capability::kTargetText,
                         .fit = Fit,
                         .keys = {"target_data", "val_target_data", "source_column", "target_column",
                                  "source_prefix", "lower_case", "max_source_length",
