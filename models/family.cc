@@ -1,6 +1,7 @@
 #include "models/family.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tessera::models {
 namespace {
@@ -66,7 +67,12 @@ absl::StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
 absl::StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
                                                   const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
-  return family->build(config, context);
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, family->build(config, context));
+  std::vector<BlockKeys> blocks;
+  for (int i = 0; i < model->num_blocks(); ++i) blocks.push_back(model->keys_of_block(i));
+  TESSERA_ASSIGN_OR_RETURN(KeyNames inputs, InputsOf(blocks, "block"));
+  model->set_inputs(std::move(inputs));
+  return model;
 }
 
 }  // namespace tessera::models

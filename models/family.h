@@ -60,8 +60,9 @@ struct Family {
   std::vector<std::string> (*other_names)(const std::string& parameter) = nullptr;
   // Entries of the Hub's files that are no parameters (buffers) and are passed over; nullptr: none.
   bool (*ignored_entry)(const std::string& name) = nullptr;
-  // What `Run` understands from outside (the `forward` command), by Hugging Face's names.
-  std::vector<std::string> inputs;
+  // What a file of inputs may hold (the `forward` command): those whose values `check_inputs`
+  // checks.
+  std::vector<TensorKey> inputs = {};
   // Whether those fit the model; `source` begins the message. nullptr: models/input_check.h's
   // CheckTextInputs.
   absl::Status (*check_inputs)(const std::string& source, const Model& model,

@@ -1,31 +1,27 @@
 // What every model family is to the trainer, the command line and a pipeline.
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildModel(config_json, build));
-//   Bundle out = model->Run({{"input_ids", ids}, {"targets", next}}, options);
-//   Backward(out.at("loss"));
+//   Bundle out = model->Run({{keys::kInputIds, ids}, {keys::kTargets, next}}, options);
+//   Backward(out.at(keys::kLoss));
 //
-// A model is a sequence of blocks, each mapping a named bundle of tensors to another: 0 is the
-// embedding, the last one the head. `Run` is their composition, so that a pipeline stage, which
-// builds and runs some of them (BuildContext::first_block, end_block), needs no code of its own.
+// A model is a sequence of blocks, each mapping a bundle of tensors to another (core/bundle.h): 0
+// is the embedding, the last one the head. `Run` is their composition, so that a pipeline stage,
+// which builds and runs some of them (BuildContext::first_block, end_block), needs no code of its
+// own. Every block declares what it takes and gives (models/block_keys.h); BuildModel checks that
+// they fit together, and `Run` refuses an input that no block takes.
 //
-// Names that begin with `local.` are a stage's own: what it computed for several of its blocks and
-// the next stage computes again instead of receiving it.
-//
-// Inputs, as far as a family knows them: `input_ids` [B, T] int64, `attention_mask` [B, T] (0 is
-// padding, on either side or in between), `position_ids` [B, T], `document_ids` [B, T] int32
-// (tokens see their own document only), `labels` [B, T] int64 (shifted by the model, -100 ignored:
-// Hugging Face's meaning) or `targets` [B, T] (already aligned with the logits), and the families'
-// own. Outputs: `loss` (with labels or targets), `logits`, `last_hidden_state`, ...
+// Keys, with shapes and meanings: core/batch_keys.h, models/model_keys.h and the families' own.
 #ifndef TESSERA_MODELS_MODEL_H_
 #define TESSERA_MODELS_MODEL_H_
 
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/bundle.h"
 #include "core/tensor.h"
+#include "models/block_keys.h"
 #include "models/text_format.h"
 #include "nlohmann/json.hpp"
 #include "nn/key_value_cache.h"
@@ -34,25 +30,7 @@
 
 namespace tessera::models {
 
-// Tensors by name, in order of insertion.
-class Bundle {
- public:
-  Bundle() = default;
-  Bundle(std::initializer_list<std::pair<std::string, Tensor>> entries) : entries_(entries) {}
-
-  bool has(std::string_view name) const { return Find(name) != nullptr; }
-  // Throws Error when there is none of that name.
-  const Tensor& at(std::string_view name) const;
-  // Undefined when there is none.
-  Tensor get(std::string_view name) const;
-  void set(const std::string& name, Tensor t);
-  void erase(std::string_view name);
-  const std::vector<std::pair<std::string, Tensor>>& entries() const { return entries_; }
-
- private:
-  const Tensor* Find(std::string_view name) const;
-  std::vector<std::pair<std::string, Tensor>> entries_;
-};
+using tessera::Bundle;
 
 struct RunOptions {
   nn::ForwardContext context = {};
@@ -88,9 +66,12 @@ class Model : public nn::Module {
 
   // Of the whole model, whichever blocks this one has.
   virtual int num_blocks() const = 0;
+  // What a block of the whole model takes and gives.
+  virtual BlockKeys keys_of_block(int block) const = 0;
   // One of this model's blocks. The result holds what later blocks need.
   virtual Bundle RunBlock(int block, Bundle in, const RunOptions& options) = 0;
-  // All blocks that this model has, in order.
+  // All blocks that this model has, in order. Where the first one is among them, throws Error for
+  // an input that no block takes, and names those that are.
   virtual Bundle Run(const Bundle& inputs, const RunOptions& options);
 
   // The configuration as in Hugging Face's config.json, unknown keys included.
@@ -115,7 +96,13 @@ class Model : public nn::Module {
   std::pair<int, int> block_range() const;
   bool HasBlock(int block) const;
 
+  // What the blocks take from outside; empty before BuildModel has found it.
+  const KeyNames& inputs() const { return inputs_; }
+  void set_inputs(KeyNames inputs) { inputs_ = std::move(inputs); }
+  bool Takes(const TensorKey& key) const { return inputs_.empty() || inputs_.has(key.name()); }
+
  private:
+  KeyNames inputs_;
   bool checkpoint_activations_ = false;
 };
 

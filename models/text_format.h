@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/bundle.h"
 #include "core/status.h"
 
 namespace tessera::data {
@@ -22,8 +23,6 @@ class Tokenizer;
 }  // namespace tessera::data
 
 namespace tessera::models {
-
-class Bundle;
 
 // A special token: its name in messages, and how it is found.
 struct TextToken {

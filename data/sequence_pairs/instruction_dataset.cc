@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
@@ -247,7 +248,7 @@ absl::StatusOr<Batch> InstructionDataset::MakeBatch(std::span<const Sample> samp
       batch.targets += target ? 1 : 0;
     }
   }
-  batch.tensors = {{"input_ids", input_ids}, {"labels", labels}};
+  batch.tensors = {{keys::kInputIds, input_ids}, {keys::kLabels, labels}};
   return batch;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
@@ -194,7 +195,8 @@ absl::StatusOr<Batch> SequencePairDataset::MakeBatch(std::span<const Sample> sam
   }
   batch.rows = rows;
   batch.tokens = rows * (source_columns + target_columns);
-  batch.tensors = {{"input_ids", input_ids}, {"attention_mask", mask}, {"labels", labels}};
+  batch.tensors = {
+      {keys::kInputIds, input_ids}, {keys::kAttentionMask, mask}, {keys::kLabels, labels}};
   return batch;
 }
 

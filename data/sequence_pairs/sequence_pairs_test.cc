@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "data/dataset/subset.h"
@@ -91,26 +92,26 @@ TEST_F(SequencePairsTest, AlignedFilesBecomePaddedRows) {
   const size_t target = std::max({Ids(*t5_, "der hund").size(), Ids(*t5_, "hallo").size(),
                                   Ids(*t5_, "leer").size()}) +
                         1;
-  EXPECT_EQ(batch->at("input_ids").shape(), Shape({3, static_cast<int64_t>(source)}));
-  EXPECT_EQ(batch->at("labels").shape(), Shape({3, static_cast<int64_t>(target)}));
-  EXPECT_EQ(Row(batch->at("input_ids"), 0), T5Row("say: hello world again", source, 0));
-  EXPECT_EQ(Row(batch->at("input_ids"), 1), T5Row("say: the fox", source, 0));
-  EXPECT_EQ(Row(batch->at("input_ids"), 2), T5Row("say: ", source, 0));
-  EXPECT_EQ(Row(batch->at("labels"), 0), T5Row("hallo", target, -100));
-  EXPECT_EQ(Row(batch->at("labels"), 1), T5Row("der hund", target, -100));
+  EXPECT_EQ(batch->at(keys::kInputIds).shape(), Shape({3, static_cast<int64_t>(source)}));
+  EXPECT_EQ(batch->at(keys::kLabels).shape(), Shape({3, static_cast<int64_t>(target)}));
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 0), T5Row("say: hello world again", source, 0));
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 1), T5Row("say: the fox", source, 0));
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 2), T5Row("say: ", source, 0));
+  EXPECT_EQ(Row(batch->at(keys::kLabels), 0), T5Row("hallo", target, -100));
+  EXPECT_EQ(Row(batch->at(keys::kLabels), 1), T5Row("der hund", target, -100));
   std::vector<int64_t> mask(Ids(*t5_, "say: the fox").size() + 1, 1);
   mask.resize(source, 0);
-  EXPECT_EQ(Row(batch->at("attention_mask"), 1), mask);
+  EXPECT_EQ(Row(batch->at(keys::kAttentionMask), 1), mask);
   EXPECT_EQ(batch->rows, 3);
   EXPECT_EQ(batch->tokens, static_cast<int64_t>(3 * (source + target)));
   int64_t targets = 0;
   for (int64_t r = 0; r < 3; ++r) {
-    for (const int64_t label : Row(batch->at("labels"), r)) targets += label != -100;
+    for (const int64_t label : Row(batch->at(keys::kLabels), r)) targets += label != -100;
   }
   EXPECT_EQ(batch->targets, targets);
   // A batch is as wide as its own longest row.
   const std::vector<Sample> one = {{.index = 0}};
-  EXPECT_EQ((*pairs)->MakeBatch(one)->at("labels").shape()[1], (*pairs)->target_length(0));
+  EXPECT_EQ((*pairs)->MakeBatch(one)->at(keys::kLabels).shape()[1], (*pairs)->target_length(0));
   EXPECT_THROW((*pairs)->MakeBatch(std::vector<Sample>{{.index = 3}}).ok(), Error);
   EXPECT_EQ((*pairs)->MakeBatch({})->rows, 0);
 }
@@ -127,13 +128,14 @@ TEST_F(SequencePairsTest, TablesLengthsAndLowerCase) {
   std::vector<int64_t> source = Ids(*t5_, "the lazy dog");
   source.resize(3);
   source.push_back(1);
-  EXPECT_EQ(Row(batch->at("input_ids"), 0), source);
-  EXPECT_EQ(Row(batch->at("labels"), 0), T5Row("der hund", Ids(*t5_, "der hund").size() + 1, 0));
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 0), source);
+  EXPECT_EQ(Row(batch->at(keys::kLabels), 0),
+            T5Row("der hund", Ids(*t5_, "der hund").size() + 1, 0));
 
   const auto lines = SequencePairDataset::Open(
       {.source = Write("t.jsonl", "{\"target\": \"b\", \"source\": \"a\"}\n")}, *t5_, Cache());
   ASSERT_TRUE(lines.ok()) << Message(lines.status());
-  EXPECT_EQ(Row((*lines)->MakeBatch(std::vector<Sample>{{.index = 0}})->at("labels"), 0),
+  EXPECT_EQ(Row((*lines)->MakeBatch(std::vector<Sample>{{.index = 0}})->at(keys::kLabels), 0),
             T5Row("b", Ids(*t5_, "b").size() + 1, 0));
 }
 
@@ -221,16 +223,16 @@ TEST_F(SequencePairsTest, InstructionsAreThoseOfChatGlm) {
   ids.push_back(*chat_->FindSpecial("<eop>"));
   std::vector<int64_t> labels = ids;
   std::fill_n(labels.begin(), context, -100);
-  const auto columns = static_cast<size_t>(batch->at("input_ids").shape()[1]);
+  const auto columns = static_cast<size_t>(batch->at(keys::kInputIds).shape()[1]);
   ASSERT_EQ(columns, std::max<size_t>(ids.size(), static_cast<size_t>((*chats)->length(1))));
   ids.resize(columns, *chat_->pad_id());
   labels.resize(columns, -100);
-  EXPECT_EQ(Row(batch->at("input_ids"), 0), ids);
-  EXPECT_EQ(Row(batch->at("labels"), 0), labels);
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 0), ids);
+  EXPECT_EQ(Row(batch->at(keys::kLabels), 0), labels);
   EXPECT_EQ(batch->tokens, static_cast<int64_t>(2 * columns));
   int64_t targets = 0;
   for (int64_t r = 0; r < 2; ++r) {
-    for (const int64_t label : Row(batch->at("labels"), r)) targets += label != -100;
+    for (const int64_t label : Row(batch->at(keys::kLabels), r)) targets += label != -100;
   }
   EXPECT_EQ(batch->targets, targets);
 
@@ -241,7 +243,7 @@ TEST_F(SequencePairsTest, InstructionsAreThoseOfChatGlm) {
   EXPECT_FALSE((*rounds)->reused_cache());
   const auto prompt_of = [&](int64_t index) {
     const auto one = (*rounds)->MakeBatch(std::vector<Sample>{{.index = index}});
-    std::vector<int64_t> row = Row(one->at("input_ids"), 0);
+    std::vector<int64_t> row = Row(one->at(keys::kInputIds), 0);
     row.resize(static_cast<size_t>(
         std::find(row.begin(), row.end(), *chat_->FindSpecial("[gMASK]")) - row.begin()));
     return row;
@@ -271,7 +273,7 @@ TEST_F(SequencePairsTest, InstructionsInAnArrayAndCut) {
   expected.insert(expected.end(), answer.begin(), answer.begin() + 3);
   expected.push_back(*chat_->FindSpecial("<eop>"));
   const auto batch = (*chats)->MakeBatch(std::vector<Sample>{{.index = 0}});
-  EXPECT_EQ(Row(batch->at("input_ids"), 0), expected);
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 0), expected);
   EXPECT_EQ(batch->targets, 5);
 }
 

@@ -30,6 +30,7 @@ PipelinedModel::PipelinedModel(Stage stage)
       stage_(std::move(stage)),
       channel_(stage_.group(), stage_.device()) {
   for (const auto& model : stage_.models()) Adopt(*model);
+  set_inputs(first().inputs());
 }
 
 models::Bundle PipelinedModel::RunBlock(int block, models::Bundle, const models::RunOptions&) {

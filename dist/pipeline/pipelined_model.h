@@ -2,7 +2,8 @@
 //
 //   PipelinedModel model(std::move(stage));
 //   models::Generate(model, prompts, config);            // on every rank of the pp group
-//   model.Run(batch, options).at("loss");                // likewise, the same result everywhere
+//   model.Run(batch, options).at(keys::kLoss);                // likewise, the same result
+//   everywhere
 //
 // `Run` and `Encode` are collective over the pp group: every rank passes the same inputs, the
 // blocks run stage by stage, and all outputs are broadcast from the last stage, so that every rank
@@ -34,6 +35,7 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   models::Bundle RunBlock(int block, models::Bundle in, const models::RunOptions& options) override;
 
   int num_blocks() const override { return first().num_blocks(); }
+  models::BlockKeys keys_of_block(int block) const override { return first().keys_of_block(block); }
   const nlohmann::json& config() const override { return first().config(); }
   int64_t max_positions() const override { return first().max_positions(); }
   int64_t vocab_size() const override { return first().vocab_size(); }

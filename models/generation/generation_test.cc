@@ -9,6 +9,7 @@
 #include "models/generation/special_tokens.h"
 #include "models/generation/stop_strings.h"
 #include "models/generation/token_choice.h"
+#include "models/model_keys.h"
 
 namespace tessera::models {
 namespace {
@@ -43,8 +44,8 @@ std::vector<double> FullPass(Model& model, const Ids& ids) {
   const NoGrad no_grad;
   const auto n = static_cast<int64_t>(ids.size());
   const std::vector<double> all =
-      model.Run({{"input_ids", Tensor::FromVector<int64_t>(ids, {1, n})}}, {})
-          .at("logits")
+      model.Run({{keys::kInputIds, Tensor::FromVector<int64_t>(ids, {1, n})}}, {})
+          .at(keys::kLogits)
           .ToVector<double>();
   return {all.end() - model.vocab_size(), all.end()};
 }

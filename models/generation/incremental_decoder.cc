@@ -7,6 +7,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "models/model_keys.h"
 #include "ops/index/index.h"
 #include "ops/view/view.h"
 
@@ -28,7 +29,8 @@ void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources
   }
   const Device device = model_.build().device;
   encoded_ = model_.encoder_decoder()->Encode(
-      {{"input_ids", CopyTo(ids_BS, device)}, {"attention_mask", CopyTo(mask_BS, device)}}, {});
+      {{keys::kInputIds, CopyTo(ids_BS, device)}, {keys::kAttentionMask, CopyTo(mask_BS, device)}},
+      {});
 }
 
 void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
@@ -37,11 +39,11 @@ void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
   std::vector<std::vector<int64_t>> texts;
   for (const int64_t row : rows) texts.push_back(texts_.at(static_cast<size_t>(row)));
   texts_ = std::move(texts);
-  if (encoded_.entries().empty()) return;
+  if (encoded_.empty()) return;
   const Tensor index = Tensor::FromVector<int64_t>(rows, {std::ssize(rows)});
   Bundle kept;
   for (const auto& [name, t] : encoded_.entries()) {
-    kept.set(name, IndexSelect(t, 0, CopyTo(index, t.device())));
+    kept.SetNamed(name, IndexSelect(t, 0, CopyTo(index, t.device())));
   }
   encoded_ = std::move(kept);
 }
@@ -75,8 +77,8 @@ void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_
   }
   const Device device = model_.build().device;
   const Tensor positions = plain ? Reshape(positions_BNT, {rows, longest}) : positions_BNT;
-  inputs->set("position_ids", CopyTo(positions, device));
-  if (!plain) inputs->set("prefix_length", CopyTo(prefix_B, device));
+  inputs->set(keys::kPositionIds, CopyTo(positions, device));
+  if (!plain) inputs->set(keys::kPrefixLength, CopyTo(prefix_B, device));
 }
 
 absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
@@ -103,13 +105,13 @@ absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
   }
   const Device device = model_.build().device;
   Bundle inputs = encoded_;
-  inputs.set(model_.encoder_decoder() != nullptr ? "decoder_input_ids" : "input_ids",
+  inputs.set(model_.encoder_decoder() != nullptr ? keys::kDecoderInputIds : keys::kInputIds,
              CopyTo(ids_BT, device));
-  SetPositions(counts, longest, &inputs);
-  inputs.set("logit_positions", CopyTo(last_B1, device));
+  if (model_.Takes(keys::kPositionIds)) SetPositions(counts, longest, &inputs);
+  inputs.set(keys::kLogitPositions, CopyTo(last_B1, device));
   const Bundle out = model_.Run(inputs, {.cache = &cache_});
   cache_.EndStep();
-  const std::vector<double> logits_B1V = out.at("logits").ToVector<double>();
+  const std::vector<double> logits_B1V = out.at(keys::kLogits).ToVector<double>();
   const size_t vocab = logits_B1V.size() / tokens.size();
   std::vector<std::vector<double>> scores;
   for (size_t b = 0; b < tokens.size(); ++b) {
@@ -119,7 +121,7 @@ absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
       if (!std::isfinite(score)) {
         return Internal("the model's logits are not finite (row ", b, ", position ",
                         cache_.lengths()[b] - 1, "): its weights are damaged or overflow ",
-                        out.at("logits").dtype());
+                        out.at(keys::kLogits).dtype());
       }
     }
   }

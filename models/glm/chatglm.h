@@ -36,6 +36,7 @@ class ChatGlm : public Model {
   ~ChatGlm() override;
 
   int num_blocks() const override { return static_cast<int>(config_.num_layers) + 2; }
+  BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.max_sequence_length; }

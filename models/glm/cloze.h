@@ -3,7 +3,7 @@
 //
 //   std::vector<ClozeRow> rows = {{context_with_mask, {{yes}, {no, way}}}};
 //   TESSERA_ASSIGN_OR_RETURN(Bundle in, ClozeInputs(config, rows, device));
-//   Tensor scores_BN = model->Run(in, {}).at("logits");       // the row's label: its greatest
+//   Tensor scores_BN = model->Run(in, {}).at(keys::kLogits);       // the row's label: its greatest
 //
 // A candidate's score is the sum of the log-probabilities of its tokens. All candidates of a row
 // stand behind its context in one pass: each begins with <|startofpiece|> and sees the context and

@@ -1,4 +1,5 @@
 // How the command line and the Hub know GPT-2.
+#include "core/batch_keys.h"
 #include "models/family.h"
 #include "models/gpt/gpt.h"
 
@@ -63,7 +64,7 @@ const Family* MakeFamily() {
   family->build = Build;
   family->other_names = OtherNames;
   family->ignored_entry = IsBuffer;
-  family->inputs = {"input_ids", "attention_mask", "position_ids", "labels"};
+  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   return family;
 }
 

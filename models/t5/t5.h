@@ -36,6 +36,7 @@ class T5 : public Model, public EncoderDecoder {
   ~T5() override;
 
   int num_blocks() const override;
+  BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return 0; }  // distances have no end

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "data/classification/labels.h"
 #include "data/dataset/record_input.h"
@@ -42,10 +43,10 @@ class ClozeDataset : public data::Dataset {
     TESSERA_ASSIGN_OR_RETURN(const models::Bundle inputs, format_->ClozeInputs(rows));
     data::Batch batch;
     batch.rows = std::ssize(rows);
-    batch.tokens = inputs.at("input_ids").numel();
+    batch.tokens = inputs.at(keys::kInputIds).numel();
     batch.targets = batch.rows;
-    batch.tensors = inputs.entries();
-    batch.tensors.emplace_back("labels", Tensor::FromVector(labels, {batch.rows}));
+    batch.tensors = inputs;
+    batch.tensors.set(keys::kLabels, Tensor::FromVector(labels, {batch.rows}));
     return batch;
   }
 
