@@ -29,7 +29,9 @@
 #include "dist/ddp/gradient_reducer.h"
 #include "dist/zero/zero_engine.h"
 #include "dist/zero/zero_init.h"
+#include "models/family.h"
 #include "models/model.h"
+#include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
 #include "optim/clip.h"
@@ -74,23 +76,25 @@ models::Bundle RandomInputs(const models::Model& model, const Flags& flags) {
         Empty({flags.batch, size("num_channels"), size("image_size"), size("image_size")},
               DType::kFloat32);
     FillNormal(pixels.data<float>(), pixels.numel(), NoiseKey(3, "pixels", 0, 0), 0, {});
-    return {{"pixel_values", pixels}, {"labels", RandomIds({flags.batch}, 10, 2)}};
+    return {{keys::kPixelValues, pixels}, {keys::kLabels, RandomIds({flags.batch}, 10, 2)}};
   }
   const Tensor ids = RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 1);
   if (type == "t5") {
     const Shape targets = {flags.batch, std::max<int64_t>(1, flags.tokens / 4)};
-    return {{"input_ids", ids}, {"labels", RandomIds(targets, model.vocab_size(), 2)}};
+    return {{keys::kInputIds, ids}, {keys::kLabels, RandomIds(targets, model.vocab_size(), 2)}};
   }
   const Tensor targets = RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 2);
-  if (type != "bert" && type != "roberta") return {{"input_ids", ids}, {"targets", targets}};
+  if (type != "bert" && type != "roberta")
+    return {{keys::kInputIds, ids}, {keys::kTargets, targets}};
   for (int64_t i = 0; i < targets.numel(); ++i) {
     if (i % 7 != 0) targets.data<int64_t>()[i] = -100;
   }
-  return {{"input_ids", ids}, {"labels", targets}};
+  return {{keys::kInputIds, ids}, {keys::kLabels, targets}};
 }
 
 int64_t CountTargets(const models::Bundle& inputs) {
-  const Tensor& targets = inputs.has("targets") ? inputs.at("targets") : inputs.at("labels");
+  const Tensor& targets =
+      inputs.has(keys::kTargets) ? inputs.at(keys::kTargets) : inputs.at(keys::kLabels);
   const std::vector<int64_t> all = targets.ToVector<int64_t>();
   return std::ssize(all) - std::count(all.begin(), all.end(), -100);
 }
@@ -136,7 +140,7 @@ class Steps {
     if (reducer_ != nullptr) reducer_->BeginMicroBatch(0);
     if (zero_ != nullptr) zero_->BeginStep(1);
     if (zero_ != nullptr) zero_->BeginMicroBatch(0);
-    const Tensor loss = model_.Run(inputs_, options).at("loss");
+    const Tensor loss = model_.Run(inputs_, options).at(keys::kLoss);
     const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_ * world_->size()));
     Backward(mean);
     if (zero_ != nullptr) {

@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "models/family.h"
 #include "models/model.h"
+#include "models/model_keys.h"
 #include "nn/embedding.h"
 #include "train/run_setup.h"
 #include "train/trainer.h"
@@ -26,17 +28,24 @@ class Bigram : public Model {
   int64_t max_positions() const override { return 0; }  // unlimited
   int64_t vocab_size() const override { return json_.at("vocab_size").get<int64_t>(); }
 
+  BlockKeys keys_of_block(int block) const override {
+    if (block == 0) return {.takes = {keys::kInputIds}, .gives = {keys::kHidden}};
+    return {.takes = {keys::kHidden},
+            .may_take = {keys::kTargets},
+            .gives = {keys::kLogits, keys::kLoss}};
+  }
+
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override {
     if (block == 0) {
-      in.set("hidden", table_.Forward(in.at("input_ids")));
+      in.set(keys::kHidden, table_.Forward(in.at(keys::kInputIds)));
       return in;
     }
-    const Tensor logits_BTV = head_.Forward(in.at("hidden"), options.context);
+    const Tensor logits_BTV = head_.Forward(in.at(keys::kHidden), options.context);
     Bundle out;
-    if (options.keep_logits) out.set("logits", head_.Gather(logits_BTV));
-    if (in.has("targets")) {
-      out.set("loss", CrossEntropy(logits_BTV, in.at("targets"),
-                                   head_.LossOptions({.reduction = options.loss_reduction})));
+    if (options.keep_logits) out.set(keys::kLogits, head_.Gather(logits_BTV));
+    if (in.has(keys::kTargets)) {
+      out.set(keys::kLoss, CrossEntropy(logits_BTV, in.at(keys::kTargets),
+                                        head_.LossOptions({.reduction = options.loss_reduction})));
     }
     return out;
   }
@@ -55,11 +64,10 @@ absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
 
 const Family kFamily = {
     .model_type = "bigram",
+    .architectures = {{"BigramForCausalLM", {Capability::kNextToken}}},
     .presets = {{"bigram", "byte", {{"model_type", "bigram"}, {"vocab_size", 257}}}},
     .build = Build,
-    .other_names = [](const std::string&) { return std::vector<std::string>(); },
-    .ignored_entry = [](const std::string&) { return false; },
-    .inputs = {"input_ids", "targets"},
+    .inputs = {keys::kInputIds, keys::kTargets},
 };
 const FamilyRegistration registration(&kFamily);
 

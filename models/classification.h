@@ -2,7 +2,7 @@
 // head shares.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const LabelSpec labels, LabelSpec::FromJson(json, "bert"));
-//   Tensor loss = ClassificationLoss(logits_BL, in.at("labels"), labels.problem, options);
+//   Tensor loss = ClassificationLoss(logits_BL, in.at(keys::kLabels), labels.problem, options);
 //
 // Meanings are Hugging Face's. The number of labels is that of `id2label`, else `num_labels`, else
 // 2. `problem_type` is "regression" (mean squared error), "single_label_classification"

@@ -1,5 +1,7 @@
 #include "models/input_check.h"
 
+#include "core/batch_keys.h"
+
 namespace tessera::models {
 
 absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
@@ -15,8 +17,8 @@ absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit
 }
 
 absl::Status CheckInputIds(const std::string& source, const Model& model, const Bundle& inputs) {
-  if (!inputs.has("input_ids")) return InvalidArgument(source, ": 'input_ids' is missing");
-  const Tensor& ids = inputs.at("input_ids");
+  if (!inputs.has(keys::kInputIds)) return InvalidArgument(source, ": 'input_ids' is missing");
+  const Tensor& ids = inputs.at(keys::kInputIds);
   if (ids.ndim() != 2 || ids.numel() == 0) {
     return InvalidArgument(source, ": 'input_ids' has shape ", ids.shape(),
                            "; it must be [batch, tokens], neither of them 0");
@@ -28,26 +30,27 @@ absl::Status CheckInputIds(const std::string& source, const Model& model, const 
 }
 
 absl::Status CheckTokenInputs(const std::string& source, const Model& model,
-                              const std::vector<std::string>& like_ids, Bundle* inputs) {
+                              const std::vector<TensorKey>& like_ids, Bundle* inputs) {
   TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
-  const Shape shape = inputs->at("input_ids").shape();
-  for (const std::string& name : like_ids) {
-    if (!inputs->has(name)) continue;
-    const Tensor& t = inputs->at(name);
-    if (name == "position_ids" && t.shape() == Shape{1, shape[1]}) {
-      inputs->set(name, t.AsStrided(shape, {0, 1}, t.offset()).ContiguousCopy());
+  const Shape shape = inputs->at(keys::kInputIds).shape();
+  for (const TensorKey& key : like_ids) {
+    if (!inputs->has(key)) continue;
+    const Tensor& t = inputs->at(key);
+    const std::string_view name = key.name();
+    if (name == keys::kPositionIds.name() && t.shape() == Shape{1, shape[1]}) {
+      inputs->set(key, t.AsStrided(shape, {0, 1}, t.offset()).ContiguousCopy());
     } else if (t.shape() != shape) {
       return InvalidArgument(source, ": '", name, "' has shape ", t.shape(), ", 'input_ids' ",
                              shape);
     }
-    if (IsFloating(t.dtype()) && name != "attention_mask") {
+    if (IsFloating(t.dtype()) && name != keys::kAttentionMask.name()) {
       return InvalidArgument(source, ": '", name, "' must hold integers");
     }
   }
   const int64_t positions = model.max_positions();
   if (positions == 0) return absl::OkStatus();
-  if (inputs->has("position_ids")) {
-    return CheckRange(source + ": 'position_ids'", inputs->at("position_ids"), positions, 0,
+  if (inputs->has(keys::kPositionIds)) {
+    return CheckRange(source + ": 'position_ids'", inputs->at(keys::kPositionIds), positions, 0,
                       "positions");
   }
   if (shape[1] <= positions) return absl::OkStatus();
@@ -56,10 +59,10 @@ absl::Status CheckTokenInputs(const std::string& source, const Model& model,
 }
 
 absl::Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs) {
-  TESSERA_RETURN_IF_ERROR(
-      CheckTokenInputs(source, model, {"attention_mask", "position_ids", "labels"}, inputs));
-  if (!inputs->has("labels")) return absl::OkStatus();
-  return CheckRange(source + ": 'labels'", inputs->at("labels"), model.vocab_size(), -100,
+  TESSERA_RETURN_IF_ERROR(CheckTokenInputs(
+      source, model, {keys::kAttentionMask, keys::kPositionIds, keys::kLabels}, inputs));
+  if (!inputs->has(keys::kLabels)) return absl::OkStatus();
+  return CheckRange(source + ": 'labels'", inputs->at(keys::kLabels), model.vocab_size(), -100,
                     "vocabulary");
 }
 

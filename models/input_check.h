@@ -25,7 +25,7 @@ absl::Status CheckInputIds(const std::string& source, const Model& model, const 
 // model's positions. Each of `like_ids` that is there must be integers (an attention mask may be
 // floating) of the same shape; `position_ids` of one row stands for every row.
 absl::Status CheckTokenInputs(const std::string& source, const Model& model,
-                              const std::vector<std::string>& like_ids, Bundle* inputs);
+                              const std::vector<TensorKey>& like_ids, Bundle* inputs);
 
 // What a language model takes: input_ids, attention_mask, position_ids, labels.
 absl::Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs);

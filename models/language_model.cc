@@ -3,24 +3,31 @@
 #include <algorithm>
 
 #include "autograd/autocast.h"
+#include "models/model_keys.h"
 #include "ops/index/index.h"
 #include "ops/view/view.h"
 
 namespace tessera::models {
 
+BlockKeys LanguageModelKeys() {
+  return {.takes = {keys::kHidden, keys::kPositionIds},
+          .may_take = {keys::kLabels, keys::kTargets, keys::kLogitPositions},
+          .gives = {keys::kLoss, keys::kLogits, keys::kLastHiddenState}};
+}
+
 Tensor AlignedTargets(const Bundle& in) {
-  return in.has("targets") ? in.at("targets") : in.get("labels");
+  return in.has(keys::kTargets) ? in.at(keys::kTargets) : in.get(keys::kLabels);
 }
 
 Tensor ShiftedTargets(const Bundle& in) {
-  if (in.has("targets") || !in.has("labels")) return in.get("targets");
-  const Tensor labels = in.at("labels");
+  if (in.has(keys::kTargets) || !in.has(keys::kLabels)) return in.get(keys::kTargets);
+  const Tensor labels = in.at(keys::kLabels);
   return Pad(Slice(labels, 1, 1, labels.size(1) - 1), 1, 0, 1, -100);
 }
 
 Tensor AtLogitPositions(const Tensor& h, const Bundle& in) {
-  if (!in.has("logit_positions")) return h;
-  const Tensor at = in.at("logit_positions");
+  if (!in.has(keys::kLogitPositions)) return h;
+  const Tensor at = in.at(keys::kLogitPositions);
   const Shape rows = {at.size(0), at.size(1), h.size(2)};
   return Gather(h, 1, Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
 }
@@ -51,19 +58,20 @@ Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const 
   const Tensor h_BTC = AtLogitPositions(h, in);
   const int64_t chunk = ChunkTokens(head, h_BTC, options);
   if (targets.defined() && chunk > 0 && targets.numel() > chunk) {
-    return {
-        {"loss", head.ChunkedLoss(h_BTC, targets, {.reduction = options.loss_reduction}, chunk)}};
+    return {{keys::kLoss,
+             head.ChunkedLoss(h_BTC, targets, {.reduction = options.loss_reduction}, chunk)}};
   }
   const Tensor logits_BTV = head.Forward(h_BTC, ContextFor(in, options));
   Bundle out;
   if (options.keep_logits) {
-    out.set("logits", head.Gather(logits_BTV));
-    out.set("last_hidden_state", h_BTC);
+    out.set(keys::kLogits, head.Gather(logits_BTV));
+    out.set(keys::kLastHiddenState, h_BTC);
   }
   if (targets.defined()) {
-    out.set("loss", CrossEntropy(logits_BTV, targets,
-                                 head.LossOptions({.reduction = options.loss_reduction,
-                                                   .overwrite_logits = !options.keep_logits})));
+    out.set(keys::kLoss,
+            CrossEntropy(logits_BTV, targets,
+                         head.LossOptions({.reduction = options.loss_reduction,
+                                           .overwrite_logits = !options.keep_logits})));
   }
   return out;
 }

@@ -10,6 +10,9 @@
 
 namespace tessera::models {
 
+// What a block does that ends in LanguageModelOutputs.
+BlockKeys LanguageModelKeys();
+
 // `targets`, or `labels` [B, T] shifted left by one (the last token has no target); undefined where
 // the bundle has neither.
 Tensor ShiftedTargets(const Bundle& in);

@@ -1,6 +1,7 @@
 #include "models/transformer_stack.h"
 
 #include "autograd/recompute.h"
+#include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::models {
@@ -12,18 +13,24 @@ Bundle RunTransformerBlock(nn::TransformerBlock& block, const nn::AttentionMasks
                     layer](const std::vector<Tensor>& x) {
     return block.Forward(x[0], masks, context, cache, layer);
   };
-  const Tensor x_BTC = in.at("hidden");
-  in.set("hidden", recompute ? Recompute(run, {x_BTC}) : run({x_BTC}));
+  const Tensor x_BTC = in.at(keys::kHidden);
+  in.set(keys::kHidden, recompute ? Recompute(run, {x_BTC}) : run({x_BTC}));
   return in;
 }
 
 Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,
-                           bool recompute) {
+                           bool recompute, int layer) {
   nn::AttentionMasks masks;
-  if (in.has("attention_mask")) {
-    masks.key_padding = Compare(in.at("attention_mask"), 0.0, Comparison::kNotEqual);
+  masks.document = in.get(keys::kDocumentIds);
+  if (in.has(keys::kAttentionMask)) {
+    masks.key_padding = Compare(in.at(keys::kAttentionMask), 0.0, Comparison::kNotEqual);
   }
-  return RunTransformerBlock(block, masks, std::move(in), options, recompute);
+  return RunTransformerBlock(block, masks, std::move(in), options, recompute, layer);
+}
+
+BlockKeys TransformerBlockKeys(const KeyNames& masks) {
+  return {
+      .takes = {keys::kHidden, keys::kPositionIds}, .may_take = masks, .gives = {keys::kHidden}};
 }
 
 Tensor CountingPositions(int64_t rows, int64_t tokens, const Device& device) {

@@ -1,4 +1,4 @@
-// What encoders of nn::TransformerBlocks share: running one block on a bundle's `hidden`.
+// What models of nn::TransformerBlocks share: running one block on a bundle's `hidden`.
 //
 //   return RunTransformerBlock(*layers_[i], std::move(in), options, checkpoint_activations());
 #ifndef TESSERA_MODELS_TRANSFORMER_STACK_H_
@@ -14,10 +14,13 @@ namespace tessera::models {
 Bundle RunTransformerBlock(nn::TransformerBlock& block, const nn::AttentionMasks& masks, Bundle in,
                            const RunOptions& options, bool recompute, int layer = 0);
 
-// `hidden` [B, T, C] becomes what the block makes of it; keys where `attention_mask` [B, T] is 0
-// are not seen. With `recompute` its activations are computed again in the backward pass.
+// The same under the masks of the bundle: keys where `attention_mask` [B, T] is 0 are not seen, nor
+// those of another document (`document_ids` [B, T]).
 Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,
-                           bool recompute);
+                           bool recompute, int layer = 0);
+
+// What such a block takes and gives; `masks` are keys of what hides tokens from one another.
+BlockKeys TransformerBlockKeys(const KeyNames& masks);
 
 // 0 ... T-1 for each of `rows` rows, int64.
 Tensor CountingPositions(int64_t rows, int64_t tokens, const Device& device);

@@ -8,9 +8,11 @@
 
 #include "autograd/autograd.h"
 #include "core/safetensors.h"
+#include "models/family.h"
 #include "models/hub/load_model.h"
 #include "models/input_check.h"
 #include "models/model.h"
+#include "models/model_keys.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 
@@ -28,21 +30,17 @@ struct ForwardFlags {
   ComputeFlags compute;
 };
 
-std::string Joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 // Integers of any size become int64; floats, what the model computes in.
 absl::StatusOr<Bundle> ReadInputs(const std::string& path, const models::Family& family,
                                   const nn::BuildContext& build) {
   TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   Bundle inputs;
   for (const SafetensorsFile::Entry& entry : file.entries()) {
-    if (std::find(family.inputs.begin(), family.inputs.end(), entry.name) == family.inputs.end()) {
+    const auto key = std::find_if(family.inputs.begin(), family.inputs.end(),
+                                  [&](const TensorKey& k) { return k.name() == entry.name; });
+    if (key == family.inputs.end()) {
       return InvalidArgument(path, ": '", entry.name, "' is no input of ", family.model_type,
-                             "; inputs are ", Joined(family.inputs));
+                             "; inputs are ", models::KeyNames(family.inputs).Text());
     }
     TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(entry.name));
     if (view.shape.size() > static_cast<size_t>(kMaxDims)) {
@@ -51,7 +49,11 @@ absl::StatusOr<Bundle> ReadInputs(const std::string& path, const models::Family&
     const Tensor t = Empty(Shape(view.shape), view.dtype);
     if (view.nbytes > 0) std::memcpy(t.raw_data(), view.data, static_cast<size_t>(view.nbytes));
     const DType dtype = IsFloating(view.dtype) ? build.dtype : DType::kInt64;
-    inputs.set(entry.name, CopyTo(CastCopy(t, dtype), build.device));
+    if (!key->Holds(dtype)) {
+      return InvalidArgument(path, ": '", entry.name, "' ", key->shape(), " (", key->meaning(),
+                             ") must hold ", IsFloating(dtype) ? "integers" : "floats");
+    }
+    inputs.set(*key, CopyTo(CastCopy(t, dtype), build.device));
   }
   return inputs;
 }
@@ -94,12 +96,12 @@ absl::Status RunForward(const ForwardFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Model> model,
       models::LoadModel(flags.model, {.build = build, .require_weights = true}));
-  const models::Family& family =
-      *models::FindFamily(model->config().at("model_type").get<std::string>());
-  TESSERA_ASSIGN_OR_RETURN(Bundle inputs, ReadInputs(flags.inputs, family, build));
-  const auto check = family.check_inputs == nullptr ? models::CheckTextInputs : family.check_inputs;
+  TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(model->config()));
+  TESSERA_ASSIGN_OR_RETURN(Bundle inputs, ReadInputs(flags.inputs, *family, build));
+  const auto check =
+      family->check_inputs == nullptr ? models::CheckTextInputs : family->check_inputs;
   TESSERA_RETURN_IF_ERROR(check(flags.inputs, *model, &inputs));
-  if (!flags.grads.empty() && !inputs.has("labels")) {
+  if (!flags.grads.empty() && !inputs.has(keys::kLabels)) {
     return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");
   }
   model->Eval();
@@ -107,7 +109,7 @@ absl::Status RunForward(const ForwardFlags& flags) {
   const Bundle outputs = model->Run(inputs, {});
   TESSERA_RETURN_IF_ERROR(WriteTensors(flags.outputs, outputs.entries()));
   if (flags.grads.empty()) return absl::OkStatus();
-  Backward(outputs.at("loss"));
+  Backward(outputs.at(keys::kLoss));
   return WriteTensors(flags.grads, CollectGradients(*model));
 }
 

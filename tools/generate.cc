@@ -83,7 +83,7 @@ absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
                            models::Generate(model, {prompt}, config, {.tokenizer = tokenizer}));
   // A decoder beside an encoder does not continue what it is given.
   std::vector<int64_t> ids;
-  if (!model.decoder_start()) ids = results[0].prompt;
+  if (model.encoder_decoder() == nullptr) ids = results[0].prompt;
   ids.insert(ids.end(), results[0].ids.begin(), results[0].ids.end());
   std::string line;
   for (int64_t id : ids) line += (line.empty() ? "" : ",") + std::to_string(id);
@@ -93,9 +93,9 @@ absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
 absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
                           const GenerationConfig& config, const data::Tokenizer& tokenizer) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt,
-                           models::EncodePrompt(tokenizer, flags.prompt));
+                           models::EncodePrompt(tokenizer, model.config(), flags.prompt));
   // The prompt is shown with the first text, so that a refused one shows nothing.
-  std::string pending = model.decoder_start() ? std::string() : flags.prompt;
+  std::string pending = model.encoder_decoder() == nullptr ? flags.prompt : std::string();
   const auto show = [&](int64_t, std::string_view text) {
     absl::Status written = WriteOut(pending + data::ReplaceInvalidUtf8(text));
     pending.clear();
@@ -129,8 +129,9 @@ absl::Status GenerateLines(models::Model& model, const GenerateFlags& flags,
   };
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> prompt,
-                             models::EncodePrompt(tokenizer, text.substr(begin, end - begin)));
+    TESSERA_ASSIGN_OR_RETURN(
+        std::vector<int64_t> prompt,
+        models::EncodePrompt(tokenizer, model.config(), text.substr(begin, end - begin)));
     waiting.push_back(std::move(prompt));
     begin = end + 1;
     if (std::ssize(waiting) == flags.batch_size) TESSERA_RETURN_IF_ERROR(flush());

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <string>
 
+#include "models/family.h"
 #include "models/model.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"

@@ -23,14 +23,6 @@ std::string ShapesOf(const StepInputs& inputs) {
 
 }  // namespace
 
-models::Bundle OnDevice(const models::Bundle& batch, const Device& device) {
-  models::Bundle there;
-  for (const auto& [name, tensor] : batch.entries()) {
-    there.set(name, tensor.device() == device ? tensor : CopyTo(tensor, device));
-  }
-  return there;
-}
-
 struct CapturedStep::Recorded {
   explicit Recorded(const Device& device) : keys(device) {}
   std::string shapes;
@@ -55,7 +47,7 @@ StepOutputs CapturedStep::Run(const StepInputs& inputs, uint64_t step, const Wor
   if (known) {
     for (size_t m = 0; m < inputs.batches.size(); ++m) {
       for (const auto& [name, tensor] : inputs.batches[m].entries()) {
-        CopyInto(recorded_->inputs.batches[m].at(name), tensor);
+        CopyInto(*recorded_->inputs.batches[m].FindNamed(name), tensor);
       }
     }
     CopyInto(recorded_->inputs.share, inputs.share);

@@ -34,8 +34,6 @@ struct StepInputs {
   std::vector<models::Bundle> batches;
   Tensor share;
 };
-// The batch on the device: itself where it is there.
-models::Bundle OnDevice(const models::Bundle& batch, const Device& device);
 // What the host reads afterwards: the loss of every micro-batch, and the norm of the gradients.
 struct StepOutputs {
   std::vector<Tensor> losses;

@@ -17,6 +17,7 @@
 #include "dist/pipeline/partition.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "dist/zero/zero_init.h"
+#include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
 #include "train/agreement.h"
@@ -31,7 +32,8 @@ using nlohmann::json;
 // A run on its way: the model is described before its data are read, and built after.
 struct Plan {
   RunSetup setup;
-  json model;                            // the configuration, changes included
+  json model;  // the configuration, changes included
+  const models::Family* family = nullptr;
   json changes;                          // what replaces keys of the preset's or the folder's own
   std::unique_ptr<models::Model> shape;  // on the meta device
   bool evaluation = false;
@@ -67,24 +69,6 @@ absl::StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& 
   TokenizerText text = {.paths = {sources[0].path}};
   if (task.tokenizer_text != nullptr) text = task.tokenizer_text(config);
   return data::MakeTokenizer(spec, text.paths, {.json_key = text.json_key});
-}
-
-// What a tokenizer asks of a preset: its vocabulary and its special tokens.
-json VocabularyOf(const data::Tokenizer& tokenizer, const json& preset) {
-  json keys = {{"vocab_size", tokenizer.vocab_size()}};
-  const auto set = [&](const char* key, std::optional<int32_t> id) {
-    if (preset.contains(key)) keys[key] = id ? json(*id) : json();
-  };
-  set("eos_token_id", tokenizer.eos_id());
-  set("bos_token_id", tokenizer.bos_id() ? tokenizer.bos_id() : tokenizer.eos_id());
-  set("pad_token_id", tokenizer.pad_id());
-  set("decoder_start_token_id", tokenizer.pad_id());
-  set("mask_token_id", tokenizer.mask_id());
-  set("gmask_token_id", tokenizer.gmask_id());
-  set("smask_token_id", tokenizer.smask_id());
-  set("sop_token_id", tokenizer.sop_id());
-  set("eop_token_id", tokenizer.eop_id());
-  return keys;
 }
 
 // Keys that mean something to some tasks only are refused where another task runs.
@@ -133,14 +117,17 @@ absl::Status Describe(Plan* plan) {
   }
   TESSERA_ASSIGN_OR_RETURN(plan->model, models::ReadModelConfig(config.model));
   plan->changes = json::object();
-  TESSERA_ASSIGN_OR_RETURN(plan->setup.task, FindTask(config, plan->model));
+  const auto family = models::FamilyOf(plan->model);
+  if (!family.ok()) return InvalidArgument(config.model, ": ", Message(family.status()));
+  plan->family = *family;
+  TESSERA_ASSIGN_OR_RETURN(plan->setup.task, FindTask(config, **family, plan->model));
   const TaskKind& task = *plan->setup.task;
   config.task = task.name;
   TESSERA_RETURN_IF_ERROR(CheckTaskKeys(task, config));
   if (task.needs_tokenizer) {
     TESSERA_ASSIGN_OR_RETURN(plan->setup.tokenizer, FindTokenizer(config, task, preset));
     if (plan->setup.tokenizer != nullptr && preset != nullptr) {
-      plan->Change(VocabularyOf(*plan->setup.tokenizer, plan->model));
+      plan->Change(models::VocabularyOf(*plan->setup.tokenizer, plan->model));
     }
     if (plan->setup.tokenizer != nullptr) {
       plan->Change(models::TokenIdsFromTokenizer(*plan->setup.tokenizer, plan->model));
@@ -149,8 +136,9 @@ absl::Status Describe(Plan* plan) {
   TESSERA_ASSIGN_OR_RETURN(const json overrides, config.Overrides());
   TESSERA_RETURN_IF_ERROR(CheckOverrides(overrides, plan->model, config.model));
   plan->Change(overrides);
-  if (task.architecture != nullptr && !plan->evaluation) {
-    plan->Change({{"architectures", {task.architecture(plan->model)}}});
+  const models::Architecture* const now = plan->family->ArchitectureOf(plan->model);
+  if (!plan->evaluation && (now == nullptr || !now->Does(task.capability))) {
+    plan->Change({{"architectures", {plan->family->With(task.capability)->name}}});
   }
   nn::BuildContext dry;
   dry.device = Device::Meta();
@@ -188,6 +176,7 @@ absl::Status OpenTheData(Plan* plan) {
   TESSERA_ASSIGN_OR_RETURN(setup.data, setup.task->open({.config = setup.config,
                                                          .sources = sources,
                                                          .model = plan->model,
+                                                         .family = *plan->family,
                                                          .shape = *plan->shape,
                                                          .tokenizer = setup.tokenizer.get(),
                                                          .cache = plan->cache,

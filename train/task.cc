@@ -12,10 +12,14 @@ std::vector<const TaskKind*>& MutableTasks() {
   return *tasks;
 }
 
-std::string NamesFor(const RunConfig& config, const nlohmann::json& model) {
+bool Serves(const TaskKind& task, const models::Family& family) {
+  return family.With(task.capability) != nullptr;
+}
+
+std::string NamesFor(const models::Family& family) {
   std::string names;
   for (const TaskKind* task : Tasks()) {
-    if (task->fit(config, model) > 0) names += (names.empty() ? "" : ", ") + task->name;
+    if (Serves(*task, family)) names += (names.empty() ? "" : ", ") + task->name;
   }
   return names;
 }
@@ -32,18 +36,6 @@ TaskRegistration::TaskRegistration(const TaskKind* task) {
 
 const std::vector<const TaskKind*>& Tasks() { return MutableTasks(); }
 
-bool IsOfType(const nlohmann::json& model, std::initializer_list<const char*> types) {
-  const auto type = model.find("model_type");
-  if (type == model.end() || !type->is_string()) return false;
-  return std::find(types.begin(), types.end(), type->get<std::string>()) != types.end();
-}
-
-std::string Architecture(const nlohmann::json& model) {
-  const auto names = model.find("architectures");
-  if (names == model.end() || !names->is_array() || names->empty()) return "";
-  return names->front().is_string() ? names->front().get<std::string>() : "";
-}
-
 bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings) {
   return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {
     return path.size() >= ending.size() &&
@@ -51,13 +43,15 @@ bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> end
   });
 }
 
-absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const nlohmann::json& model) {
-  const std::string type = model.value("model_type", "");
+absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
+                                         const nlohmann::json& model) {
+  const std::string& type = family.model_type;
   if (config.task.empty()) {
+    const models::Architecture* const now = family.ArchitectureOf(model);
     const TaskKind* best = nullptr;
     for (const TaskKind* task : Tasks()) {
-      const int fit = task->fit(config, model);
-      if (fit > 0 && (best == nullptr || fit > best->fit(config, model))) best = task;
+      if (!Serves(*task, family)) continue;
+      if (best == nullptr || task->fit(config, now) > best->fit(config, now)) best = task;
     }
     if (best != nullptr) return best;
     return InvalidArgument("there is no task for a '", type, "' model");
@@ -66,12 +60,12 @@ absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const nlohmann
   for (const TaskKind* task : Tasks()) {
     names.push_back(task->name);
     if (task->name != config.task) continue;
-    if (task->fit(config, model) > 0) return task;
+    if (Serves(*task, family)) return task;
     return InvalidArgument("task '", config.task, "' is not for a '", type,
-                           "' model, which has: ", NamesFor(config, model));
+                           "' model, which has: ", NamesFor(family));
   }
   return InvalidArgument("unknown task '", config.task, "'", DidYouMean(config.task, names),
-                         "; a '", type, "' model has: ", NamesFor(config, model));
+                         "; a '", type, "' model has: ", NamesFor(family));
 }
 
 int64_t TaskInput::SeqLen(int64_t otherwise) const {
@@ -90,9 +84,15 @@ absl::StatusOr<const data::Tokenizer*> TaskInput::NeedTokenizer() const {
   return InvalidArgument(sources[0].path, ": text needs a tokenizer; give --tokenizer");
 }
 
-absl::StatusOr<int64_t> TaskInput::NeedToken(std::optional<int32_t> id, const char* what) const {
+absl::StatusOr<int64_t> TaskInput::NeedToken(std::optional<int32_t> id,
+                                             const std::string& what) const {
   if (id) return *id;
   return InvalidArgument("the tokenizer has no ", what, " token, which the task needs");
+}
+
+absl::StatusOr<int64_t> TaskInput::NeedToken(const models::TextToken& token) const {
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const known, NeedTokenizer());
+  return NeedToken(token.find(*known), token.name);
 }
 
 }  // namespace tessera::train

@@ -21,6 +21,7 @@
 #include "core/tensor.h"
 #include "data/dataset/dataset.h"
 #include "data/tokenizer/tokenizer.h"
+#include "models/family.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
@@ -75,7 +76,8 @@ struct TaskInput {
   // What the model is built from, the tokenizer's vocabulary included, and where messages say it
   // comes from.
   const nlohmann::json& model;
-  // Of that model, before the task's changes; on the meta device.
+  // What that family declares, and the model before the task's changes, on the meta device.
+  const models::Family& family;
   const models::Model& shape;
   const data::Tokenizer* tokenizer = nullptr;  // null: none
   std::string cache = "";                      // directory for what is made of the data
@@ -88,7 +90,8 @@ struct TaskInput {
   // The tokenizer, or a status that asks for one.
   absl::StatusOr<const data::Tokenizer*> NeedTokenizer() const;
   // A special token's id, or a status that says what the tokenizer lacks.
-  absl::StatusOr<int64_t> NeedToken(std::optional<int32_t> id, const char* what) const;
+  absl::StatusOr<int64_t> NeedToken(std::optional<int32_t> id, const std::string& what) const;
+  absl::StatusOr<int64_t> NeedToken(const models::TextToken& token) const;
 };
 
 struct TokenizerText {
@@ -99,16 +102,18 @@ struct TokenizerText {
 struct TaskKind {
   std::string name;  // "masked_lm"
   std::string help;  // one line
-  // How well the task goes with a model's configuration and the kind of data that is given: 0 not
-  // at all. A run that names no task has the one with the greatest number.
-  int (*fit)(const RunConfig& config, const nlohmann::json& model);
+  // What it asks of a model. It is for families that have an architecture with that, and training
+  // makes the model one of those.
+  models::Capability capability;
+  // How well the task goes with the data that is given and with the model's architecture as it
+  // stands, which is nullptr where the family does not list it: 1 or more. A run that names no task
+  // has the one with the greatest number.
+  int (*fit)(const RunConfig& config, const models::Architecture* now);
   // Its own keys of a run's configuration (`config.Part<Options>()`); set where a task without
   // them runs they are refused.
   const OptionTable* options = nullptr;
   // Whether its data are text that goes through a tokenizer.
   bool needs_tokenizer = true;
-  // What replaces the model's `architectures`; empty: as it is.
-  std::string (*architecture)(const nlohmann::json& model) = nullptr;
   absl::StatusOr<TaskData> (*open)(const TaskInput& input);
   // The text that a tokenizer made for the data is made from; without it, the sources.
   TokenizerText (*tokenizer_text)(const RunConfig& config) = nullptr;
@@ -122,14 +127,11 @@ struct TaskRegistration {
 const std::vector<const TaskKind*>& Tasks();
 // The one that `config.task` names, or the one that fits best. Failures name what is known, and
 // what the model is for.
-absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const nlohmann::json& model);
+absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
+                                         const nlohmann::json& model);
 
-// config.json's "model_type" is one of these.
-bool IsOfType(const nlohmann::json& model, std::initializer_list<const char*> types);
 // Whether a path ends in one of these (".tsv").
 bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings);
-// The first of "architectures", or "".
-std::string Architecture(const nlohmann::json& model);
 
 }  // namespace tessera::train
 

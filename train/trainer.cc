@@ -9,6 +9,7 @@
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
+#include "models/model_keys.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "train/agreement.h"
@@ -113,9 +114,7 @@ absl::Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer
 absl::Status Trainer::Log(const nlohmann::ordered_json& row) { return metrics_->Append(row); }
 
 models::Bundle Trainer::ToBundle(const data::Batch& batch) const {
-  models::Bundle bundle;
-  for (const auto& [name, tensor] : batch.tensors) bundle.set(name, tensor);
-  return OnDevice(bundle, model_.build().device);
+  return OnDevice(batch.tensors, model_.build().device);
 }
 
 // --- The loop ------------------------------------------------------------------------------------
@@ -247,7 +246,8 @@ Tensor Trainer::RunMicroBatch(const models::Bundle& batch, int64_t micro_batch,
     const PhaseClock::Scope clock = TimePhase(Phase::kForward);
     const SavedTensorScope kept(activations_.get());
     const AutocastScope autocast(product_dtype());
-    loss = ForwardStep(OnDevice(batch, model_.build().device), OptionsFor(micro_batch)).at("loss");
+    loss = ForwardStep(OnDevice(batch, model_.build().device), OptionsFor(micro_batch))
+               .at(keys::kLoss);
   }
   const PhaseClock::Scope clock = TimePhase(Phase::kBackward);
   Backward(ShareOf(loss, share));
@@ -307,10 +307,7 @@ std::vector<double> Trainer::RunMicroBatches(const StepInputs& inputs) {
 void Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
   StepInputs inputs;
-  for (const data::Batch& batch : step.batches) {
-    models::Bundle& bundle = inputs.batches.emplace_back();
-    for (const auto& [name, tensor] : batch.tensors) bundle.set(name, tensor);
-  }
+  for (const data::Batch& batch : step.batches) inputs.batches.push_back(batch.tensors);
   inputs.share = Full({}, 1.0 / targets, DType::kFloat64, model_.build().device);
   state_.lr = schedule_->At(state_.step + 1);
   updater_->optimizer().set_learning_rate(state_.lr);
@@ -438,7 +435,7 @@ models::RunOptions Trainer::EvaluationOptions() const {
 absl::StatusOr<std::vector<double>> Trainer::EvaluateBatch(const data::Batch& batch) {
   const EvaluationMetrics* metrics = objective_.metrics.get();
   const models::Bundle outputs = ForwardStep(ToBundle(batch), EvaluationOptions());
-  std::vector<double> mine = {outputs.at("loss").Item(), WeightOf(batch)};
+  std::vector<double> mine = {outputs.at(keys::kLoss).Item(), WeightOf(batch)};
   if (metrics == nullptr) return mine;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
                            metrics->Count(model_, batch, outputs));
@@ -451,7 +448,7 @@ double Trainer::WeightOf(const data::Batch& batch) const {
   if (!objective_.class_weights.defined()) return static_cast<double>(batch.targets);
   const std::vector<float> weights = objective_.class_weights.ToVector<float>();
   double sum = 0;
-  for (const int64_t label : batch.at("labels").ToVector<int64_t>()) {
+  for (const int64_t label : batch.at(keys::kLabels).ToVector<int64_t>()) {
     if (label != data::kIgnoreLabel) sum += weights.at(static_cast<size_t>(label));
   }
   return sum;

@@ -12,6 +12,7 @@
 
 #include "autograd/autograd.h"
 #include "core/file.h"
+#include "models/model_keys.h"
 #include "train/run_setup.h"
 
 namespace tessera::train {
@@ -220,11 +221,11 @@ TEST_F(TrainerTest, StepsAreThoseOfThePlainLoop) {
                          .step = static_cast<uint64_t>(step + 1),
                          .micro_batch = static_cast<uint64_t>(m)};
       options.loss_reduction = LossReduction::kMean;  // every row is full: the mean of means
-      const Tensor mean =
-          model
-              .Run({{"input_ids", batch->at("input_ids")}, {"targets", batch->at("targets")}},
-                   options)
-              .at("loss");
+      const Tensor mean = model
+                              .Run({{keys::kInputIds, batch->at(keys::kInputIds)},
+                                    {keys::kTargets, batch->at(keys::kTargets)}},
+                                   options)
+                              .at(keys::kLoss);
       loss += 0.5 * mean.Item();
       Backward({mean}, {Full(mean.shape(), 0.5)});
     }

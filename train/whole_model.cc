@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "dist/mesh/unshard.h"
+#include "models/family.h"
 #include "models/hub/save_model.h"
 #include "train/agreement.h"
 #include "train/update/pipeline_norm.h"

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
@@ -108,12 +109,12 @@ TEST_F(ClassificationTest, RowsAreEncodedPaddedAndLabelled) {
   EXPECT_EQ(batch->rows, 3);
   EXPECT_EQ(batch->targets, 3);
   EXPECT_EQ(batch->tokens, 18);
-  EXPECT_EQ(batch->at("input_ids").ToVector<int64_t>(),
+  EXPECT_EQ(batch->at(keys::kInputIds).ToVector<int64_t>(),
             (Ids{2, 6, 3, 0, 0, 0, 2, 5, 5, 7, 8, 3, 2, 6, 3, 0, 0, 0}));
-  EXPECT_EQ(batch->at("attention_mask").ToVector<int64_t>(),
+  EXPECT_EQ(batch->at(keys::kAttentionMask).ToVector<int64_t>(),
             (Ids{1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0}));
-  EXPECT_EQ(batch->at("token_type_ids").ToVector<int64_t>(), Ids(18, 0));
-  EXPECT_EQ(batch->at("labels").ToVector<int64_t>(), (Ids{0, 1, 0}));
+  EXPECT_EQ(batch->at(keys::kTokenTypeIds).ToVector<int64_t>(), Ids(18, 0));
+  EXPECT_EQ(batch->at(keys::kLabels).ToVector<int64_t>(), (Ids{0, 1, 0}));
   const std::vector<Sample> outside = {{.index = 3}};
   EXPECT_THROW((void)data.MakeBatch(outside), Error);
   // The model's order of labels; a label that it does not have.
@@ -136,11 +137,11 @@ TEST_F(ClassificationTest, PairsHaveTokenTypesAndAreCut) {
   ASSERT_TRUE(opened.ok()) << Message(opened.status());
   const std::vector<Sample> samples = {{.index = 0}, {.index = 1}};
   const auto batch = (*opened)->MakeBatch(samples);
-  EXPECT_EQ(batch->at("input_ids").ToVector<int64_t>(),
+  EXPECT_EQ(batch->at(keys::kInputIds).ToVector<int64_t>(),
             (Ids{2, 5, 5, 5, 3, 6, 7, 3, 2, 9, 3, 7, 3, 0, 0, 0}));
-  EXPECT_EQ(batch->at("token_type_ids").ToVector<int64_t>(),
+  EXPECT_EQ(batch->at(keys::kTokenTypeIds).ToVector<int64_t>(),
             (Ids{0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0}));
-  EXPECT_EQ(batch->at("labels").ToVector<int64_t>(), (Ids{1, 0}));
+  EXPECT_EQ(batch->at(keys::kLabels).ToVector<int64_t>(), (Ids{1, 0}));
 }
 
 TEST_F(ClassificationTest, NumbersAndSeveralAnswers) {
@@ -149,19 +150,19 @@ TEST_F(ClassificationTest, NumbersAndSeveralAnswers) {
   ASSERT_TRUE(numbers.ok());
   EXPECT_EQ((*numbers)->labels().kind, LabelKind::kNumber);
   const std::vector<Sample> both = {{.index = 0}, {.index = 1}};
-  EXPECT_EQ((*numbers)->MakeBatch(both)->at("labels").ToVector<float>(),
+  EXPECT_EQ((*numbers)->MakeBatch(both)->at(keys::kLabels).ToVector<float>(),
             (std::vector<float>{4.5F, 1.0F}));
   // Whole numbers are names, unless they are said to be scores.
   const std::string whole = Put("w.tsv", "text\tlabel\ngood\t4\nbad\t1\n");
   EXPECT_EQ((*Open(whole))->labels().kind, LabelKind::kNames);
-  EXPECT_EQ((*Open(whole, {.numbers = true}))->MakeBatch(both)->at("labels").ToVector<float>(),
+  EXPECT_EQ((*Open(whole, {.numbers = true}))->MakeBatch(both)->at(keys::kLabels).ToVector<float>(),
             (std::vector<float>{4, 1}));
   ExpectContains(Failure(Put("v.tsv", "text\tlabel\ngood\tfour\n"), {.numbers = true}),
                  "v.tsv:2: 'four' is no number");
   const std::string several = Put("m.tsv", "text\tfunny\tsad\ngood\t1\t0\nbad\ttrue\tfalse\n");
   const auto answers = Open(several, {.label_columns = {"sad", "funny"}});
   ASSERT_TRUE(answers.ok()) << Message(answers.status());
-  const Tensor labels = (*answers)->MakeBatch(both)->at("labels");
+  const Tensor labels = (*answers)->MakeBatch(both)->at(keys::kLabels);
   EXPECT_EQ(labels.shape(), (Shape{2, 2}));
   EXPECT_EQ(labels.ToVector<float>(), (std::vector<float>{0, 1, 0, 1}));
   ExpectContains(Failure(Put("n.tsv", "text\tx\ty\ngood\t1\t2\n"), {.label_columns = {"x", "y"}}),
@@ -193,7 +194,7 @@ TEST_F(ClassificationTest, ManyRowsKeepTheirOrderOnAnyNumberOfThreads) {
       const std::vector<Sample> sample = {{.index = i}};
       const auto batch = (*data)->MakeBatch(sample);
       EXPECT_EQ(batch->tokens, i % 3 == 0 ? 3 : 4) << i;
-      EXPECT_EQ(batch->at("labels").ToVector<int64_t>()[0], i % 3 == 0 ? 0 : 1);
+      EXPECT_EQ(batch->at(keys::kLabels).ToVector<int64_t>()[0], i % 3 == 0 ? 0 : 1);
     }
   }
   SetNumThreads(threads);
@@ -205,7 +206,7 @@ TEST_F(ClassificationTest, SubsetsAreSharesOfTheWhole) {
   const auto labels = [](const Dataset& data) {
     std::vector<Sample> samples;
     for (int64_t i = 0; i < data.size(); ++i) samples.push_back({.index = i});
-    return data.MakeBatch(samples)->at("labels").ToVector<int64_t>();
+    return data.MakeBatch(samples)->at(keys::kLabels).ToVector<int64_t>();
   };
   EXPECT_EQ(labels(Subset(all, 1, 4)), (Ids{1, 2, 3}));
   const KeyedPermutation order(5, 3, 0);
@@ -259,8 +260,8 @@ TEST_F(ClassificationTest, IdxFilesAreFoundAndNormalised) {
   const std::vector<Sample> samples = {{.index = 2}, {.index = 0}};
   const auto batch = data->MakeBatch(samples);
   ASSERT_TRUE(batch.ok());
-  EXPECT_EQ(batch->at("labels").ToVector<int64_t>(), (Ids{1, 2}));
-  const Tensor& pixels = batch->at("pixel_values");
+  EXPECT_EQ(batch->at(keys::kLabels).ToVector<int64_t>(), (Ids{1, 2}));
+  const Tensor& pixels = batch->at(keys::kPixelValues);
   EXPECT_EQ(pixels.shape(), (Shape{2, 1, 4, 4}));
   const std::vector<float> values = pixels.ToVector<float>();
   for (int i = 0; i < 16; ++i) {
@@ -269,7 +270,8 @@ TEST_F(ClassificationTest, IdxFilesAreFoundAndNormalised) {
   }
   // Grey becomes three equal channels.
   const auto colour = *ImageClassificationDataset::Create(source, Processor(4, 3), {});
-  const std::vector<float> three = colour->MakeBatch(samples)->at("pixel_values").ToVector<float>();
+  const std::vector<float> three =
+      colour->MakeBatch(samples)->at(keys::kPixelValues).ToVector<float>();
   EXPECT_EQ(std::vector<float>(three.begin(), three.begin() + 16),
             std::vector<float>(three.begin() + 32, three.begin() + 48));
   Put("bad/train-images-idx3-ubyte", IdxImages(3));
@@ -286,7 +288,7 @@ TEST_F(ClassificationTest, CropsAndMirrorImagesDependOnThePosition) {
   const auto data = *ImageClassificationDataset::Create(
       source, Processor(4, 1), {.random_crop = true, .random_flip = true, .seed = 3});
   const auto pixels = [&](std::vector<Sample> samples) {
-    const Tensor all = data->MakeBatch(samples)->at("pixel_values");
+    const Tensor all = data->MakeBatch(samples)->at(keys::kPixelValues);
     const std::vector<float> values = all.ToVector<float>();
     return std::vector<float>(values.end() - 16, values.end());
   };
@@ -317,7 +319,7 @@ TEST_F(ClassificationTest, FoldersOfClassesAndWhatIsWrongWithThem) {
       *ImageSource::Open(parts->validation), Processor(8, 3), {.label_names = {"ant", "cat"}});
   EXPECT_EQ(held->labels(), (Ids{1}));
   const std::vector<Sample> first = {{.index = 0}};
-  EXPECT_EQ(held->MakeBatch(first)->at("pixel_values").shape(), (Shape{1, 3, 8, 8}));
+  EXPECT_EQ(held->MakeBatch(first)->at(keys::kPixelValues).shape(), (Shape{1, 3, 8, 8}));
 
   Put("broken/a/1.png", "no picture at all");
   const auto broken =

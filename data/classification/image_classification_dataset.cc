@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/thread_pool.h"
@@ -57,7 +58,7 @@ absl::StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Samp
   batch.rows = rows;
   batch.tokens = rows;
   batch.targets = rows;
-  batch.tensors = {{"pixel_values", pixels}, {"labels", labels}};
+  batch.tensors = {{keys::kPixelValues, pixels}, {keys::kLabels, labels}};
   return batch;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "data/dataset/record_input.h"
@@ -157,9 +158,9 @@ absl::StatusOr<Batch> TextClassificationDataset::MakeBatch(std::span<const Sampl
   batch.rows = rows;
   batch.tokens = rows * longest;
   batch.targets = rows;
-  batch.tensors = {{"input_ids", ids}, {"attention_mask", mask}};
-  if (token_types_) batch.tensors.emplace_back("token_type_ids", types);
-  batch.tensors.emplace_back("labels", LabelsOf(samples));
+  batch.tensors = {{keys::kInputIds, ids}, {keys::kAttentionMask, mask}};
+  if (token_types_) batch.tensors.set(keys::kTokenTypeIds, types);
+  batch.tensors.set(keys::kLabels, LabelsOf(samples));
   return batch;
 }
 

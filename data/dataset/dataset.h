@@ -1,9 +1,9 @@
 // Samples, numbered, and batches made of them: what the trainer draws from, whatever the task.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Batch batch, dataset.MakeBatch(sampler.Rows({.step = 3})));
-//   batch.at("input_ids");      // int64 [rows, tokens], on the host
+//   batch.at(keys::kInputIds);      // int64 [rows, tokens], on the host
 //
-// A batch is named tensors, by the names that the model takes (models/model.h). Its loss is divided
+// A batch is a bundle, under the keys that the model takes (core/batch_keys.h). Its loss is divided
 // by `targets`, summed over a whole optimizer step. What a dataset decides at random (masks, crops)
 // is a function of its seed and of the sample's position in the line of all samples ever drawn
 // (sampler.h), so that it is the same on every layout and after a resume.
@@ -12,13 +12,9 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
+#include "core/bundle.h"
 #include "core/status.h"
-#include "core/tensor.h"
 
 namespace tessera::data {
 
@@ -35,11 +31,10 @@ struct Batch {
   int64_t rows = 0;
   int64_t tokens = 0;   // positions the model computes, padding included: for throughput
   int64_t targets = 0;  // what a mean loss is divided by
-  std::vector<std::pair<std::string, Tensor>> tensors;
+  Bundle tensors;       // what the model takes
 
-  // Throws Error when there is none of that name.
-  const Tensor& at(std::string_view name) const;
-  bool has(std::string_view name) const;
+  const Tensor& at(const TensorKey& key) const { return tensors.at(key); }
+  bool has(const TensorKey& key) const { return tensors.has(key); }
 };
 
 class Dataset {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <random>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
@@ -98,7 +99,7 @@ absl::StatusOr<Batch> MakeBatch(const Dataset& dataset, const Wide& indices) {
   return dataset.MakeBatch(samples);
 }
 
-Wide Values(const Batch& batch, const char* name) { return batch.at(name).ToVector<int64_t>(); }
+Wide Values(const Batch& batch, const TensorKey& key) { return batch.at(key).ToVector<int64_t>(); }
 
 Wide Range(int64_t begin, int64_t end) {
   Wide out(static_cast<size_t>(end - begin));
@@ -369,9 +370,9 @@ TEST_F(DatasetTest, PackedWindowsCoverTheStream) {
     for (int64_t i = 0; i < packed.size(); ++i) {
       const auto batch = MakeBatch(packed, Wide{i});
       ASSERT_TRUE(batch.ok());
-      EXPECT_EQ(Values(*batch, "input_ids"), Range(i * seq_len, (i + 1) * seq_len));
-      EXPECT_EQ(Values(*batch, "targets"), Range(i * seq_len + 1, (i + 1) * seq_len + 1));
-      EXPECT_FALSE(batch->has("position_ids"));
+      EXPECT_EQ(Values(*batch, keys::kInputIds), Range(i * seq_len, (i + 1) * seq_len));
+      EXPECT_EQ(Values(*batch, keys::kTargets), Range(i * seq_len + 1, (i + 1) * seq_len + 1));
+      EXPECT_FALSE(batch->has(keys::kPositionIds));
       EXPECT_EQ(batch->targets, seq_len);
     }
     EXPECT_THROW((void)MakeBatch(packed, Wide{packed.size()}), Error);
@@ -390,8 +391,8 @@ TEST_F(DatasetTest, PackedBatchRows) {
   ASSERT_TRUE(batch.ok());
   EXPECT_EQ(batch->rows, 2);
   EXPECT_EQ(batch->tokens, 6);
-  EXPECT_EQ(Values(*batch, "input_ids"), (Wide{6, 7, 8, 0, 1, 2}));
-  EXPECT_EQ(Values(*batch, "targets"), (Wide{7, 8, 9, 1, 2, 3}));
+  EXPECT_EQ(Values(*batch, keys::kInputIds), (Wide{6, 7, 8, 0, 1, 2}));
+  EXPECT_EQ(Values(*batch, keys::kTargets), (Wide{7, 8, 9, 1, 2, 3}));
 }
 
 TEST_F(DatasetTest, PackedSplitsFromTheEnd) {
@@ -403,7 +404,8 @@ TEST_F(DatasetTest, PackedSplitsFromTheEnd) {
   };
   EXPECT_EQ((*part(DataPart::kTrain))->end(), 80);
   EXPECT_EQ((*part(DataPart::kValidation))->begin(), 80);
-  EXPECT_EQ(Values(*MakeBatch(**part(DataPart::kValidation), Wide{0}), "input_ids"), Range(80, 84));
+  EXPECT_EQ(Values(*MakeBatch(**part(DataPart::kValidation), Wide{0}), keys::kInputIds),
+            Range(80, 84));
   options.validation_fraction = 0.01;  // one token: made up to one window
   EXPECT_EQ((*part(DataPart::kTrain))->end(), 95);
   EXPECT_EQ((*part(DataPart::kValidation))->size(), 1);
@@ -424,10 +426,10 @@ TEST_F(DatasetTest, PackedResetsAtDocuments) {
   ASSERT_TRUE(made.ok()) << made.status();
   const auto batch = MakeBatch(**made, Wide{0, 1});
   ASSERT_TRUE(batch.ok());
-  EXPECT_EQ(Values(*batch, "input_ids"), (Wide{1, 2, 3, 4, 5, 6, 7, 8}));
-  EXPECT_EQ(Values(*batch, "targets"), (Wide{2, 3, -100, -100, 6, 7, 8, 9}));
-  EXPECT_EQ(Values(*batch, "position_ids"), (Wide{0, 1, 2, 0, 0, 1, 2, 3}));
-  EXPECT_EQ(Values(*batch, "document_ids"), (Wide{0, 0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(Values(*batch, keys::kInputIds), (Wide{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(Values(*batch, keys::kTargets), (Wide{2, 3, -100, -100, 6, 7, 8, 9}));
+  EXPECT_EQ(Values(*batch, keys::kPositionIds), (Wide{0, 1, 2, 0, 0, 1, 2, 3}));
+  EXPECT_EQ(Values(*batch, keys::kDocumentIds), (Wide{0, 0, 0, 1, 0, 0, 0, 0}));
   EXPECT_EQ(batch->targets, 6);
 }
 
@@ -479,8 +481,8 @@ TEST_F(DatasetTest, BlendKeepsProportionsEverywhere) {
   }
   EXPECT_EQ(seen.size(), 5u + 20u + 2u);
   const BlendedDataset::Place first = blend.PlaceOf(0);
-  EXPECT_EQ(Values(*MakeBatch(blend, Wide{0}), "input_ids"),
-            Values(*MakeBatch(*parts[first.dataset], Wide{first.index}), "input_ids"));
+  EXPECT_EQ(Values(*MakeBatch(blend, Wide{0}), keys::kInputIds),
+            Values(*MakeBatch(*parts[first.dataset], Wide{first.index}), keys::kInputIds));
 }
 
 TEST_F(DatasetTest, BlendOfTinyWeightsAndBadOnes) {

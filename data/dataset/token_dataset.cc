@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 
 namespace tessera::data {
@@ -28,10 +29,10 @@ absl::StatusOr<Batch> TokenDataset::MakeBatch(std::span<const Sample> samples) c
   batch.tokens = shape.numel();
   const int64_t* target = targets.data<int64_t>();
   batch.targets = batch.tokens - std::count(target, target + batch.tokens, kIgnoreLabel);
-  batch.tensors = {{"input_ids", input_ids}, {"targets", targets}};
+  batch.tensors = {{keys::kInputIds, input_ids}, {keys::kTargets, targets}};
   if (has_document_ids()) {
-    batch.tensors.emplace_back("position_ids", positions);
-    batch.tensors.emplace_back("document_ids", CastCopy(documents, DType::kInt32));
+    batch.tensors.set(keys::kPositionIds, positions);
+    batch.tensors.set(keys::kDocumentIds, CastCopy(documents, DType::kInt32));
   }
   return batch;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 
 namespace tessera::data {
@@ -195,10 +196,10 @@ absl::StatusOr<Batch> BlankInfillingDataset::MakeBatch(std::span<const Sample> s
   }
   batch.rows = rows;
   batch.tokens = rows * longest;
-  batch.tensors = {{"input_ids", ids},
-                   {"labels", labels},
-                   {"position_ids", positions},
-                   {"attention_mask", prefix}};
+  batch.tensors = {{keys::kInputIds, ids},
+                   {keys::kLabels, labels},
+                   {keys::kPositionIds, positions},
+                   {keys::kAttentionMask, prefix}};
   return batch;
 }
 

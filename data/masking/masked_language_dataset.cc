@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "data/masking/random_choices.h"
 
@@ -48,7 +49,7 @@ absl::StatusOr<Batch> MaskedLanguageDataset::MakeBatch(std::span<const Sample> s
   batch.targets =
       labels.numel() -
       std::count(labels.data<int64_t>(), labels.data<int64_t>() + labels.numel(), kIgnoreLabel);
-  batch.tensors = {{"input_ids", ids}, {"labels", labels}};
+  batch.tensors = {{keys::kInputIds, ids}, {keys::kLabels, labels}};
   return batch;
 }
 

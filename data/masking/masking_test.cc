@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "data/masking/blank_infilling_dataset.h"
 #include "data/masking/masked_language_dataset.h"
@@ -46,8 +47,8 @@ class CountingWindows : public TokenDataset {
   const int64_t range_;
 };
 
-std::vector<int64_t> Row(const Batch& batch, const char* name, int64_t row) {
-  const Tensor& t = batch.at(name);
+std::vector<int64_t> Row(const Batch& batch, const TensorKey& key, int64_t row) {
+  const Tensor& t = batch.at(key);
   const std::vector<int64_t> all = t.ToVector<int64_t>();
   const int64_t width = t.numel() / t.size(0);
   return {all.begin() + row * width, all.begin() + (row + 1) * width};
@@ -105,8 +106,8 @@ TEST(MaskedLanguageTest, HidesTheAskedSharesAndNoSpecialToken) {
   int64_t targets = 0;
   for (int64_t i = 0; i < 400; ++i) {
     const Batch batch = Make(data, {{.index = i, .position = i}});
-    const std::vector<int64_t> ids = Row(batch, "input_ids", 0);
-    const std::vector<int64_t> labels = Row(batch, "labels", 0);
+    const std::vector<int64_t> ids = Row(batch, keys::kInputIds, 0);
+    const std::vector<int64_t> labels = Row(batch, keys::kLabels, 0);
     const std::vector<int64_t> text = windows->Text(i);
     ASSERT_EQ(ids.size(), 52u);
     EXPECT_EQ(ids.front(), 1);
@@ -141,14 +142,14 @@ TEST(MaskedLanguageTest, DependsOnSeedAndPositionAlone) {
   const MaskedLanguageDataset data(windows, MlmOptions());
   const Batch together = Make(data, {{.index = 4, .position = 9}, {.index = 7, .position = 2}});
   const Batch alone = Make(data, {{.index = 7, .position = 2}});
-  EXPECT_EQ(Row(together, "input_ids", 1), Row(alone, "input_ids", 0));
+  EXPECT_EQ(Row(together, keys::kInputIds, 1), Row(alone, keys::kInputIds, 0));
   const Batch later = Make(data, {{.index = 7, .position = 1002}});  // the next epoch
-  EXPECT_NE(Row(later, "labels", 0), Row(alone, "labels", 0));
+  EXPECT_NE(Row(later, keys::kLabels, 0), Row(alone, keys::kLabels, 0));
   MaskedLanguageOptions other = MlmOptions();
   other.seed = 6;
-  EXPECT_NE(
-      Row(Make(MaskedLanguageDataset(windows, other), {{.index = 7, .position = 2}}), "labels", 0),
-      Row(alone, "labels", 0));
+  EXPECT_NE(Row(Make(MaskedLanguageDataset(windows, other), {{.index = 7, .position = 2}}),
+                keys::kLabels, 0),
+            Row(alone, keys::kLabels, 0));
 }
 
 TEST(MaskedLanguageTest, WholeWordsAreChosenTogether) {
@@ -160,7 +161,8 @@ TEST(MaskedLanguageTest, WholeWordsAreChosenTogether) {
   const MaskedLanguageDataset data(windows, options);
   int64_t chosen = 0;
   for (int64_t i = 0; i < 200; ++i) {
-    const std::vector<int64_t> labels = Row(Make(data, {{.index = i, .position = i}}), "labels", 0);
+    const std::vector<int64_t> labels =
+        Row(Make(data, {{.index = i, .position = i}}), keys::kLabels, 0);
     const std::vector<int64_t> text = windows->Text(i);
     for (size_t t = 1; t < text.size(); ++t) {
       if (text[t] % 3 == 0) continue;
@@ -197,8 +199,8 @@ TEST(SpanCorruptionTest, TargetsPutBackWhatWasTakenOut) {
   std::set<std::vector<int64_t>> different;
   for (int64_t i = 0; i < 50; ++i) {
     const Batch batch = Make(data, {{.index = i, .position = 3 * i}});
-    const std::vector<int64_t> input = Row(batch, "input_ids", 0);
-    const std::vector<int64_t> target = Row(batch, "labels", 0);
+    const std::vector<int64_t> input = Row(batch, keys::kInputIds, 0);
+    const std::vector<int64_t> target = Row(batch, keys::kLabels, 0);
     ASSERT_EQ(std::ssize(input), lengths.input);
     ASSERT_EQ(std::ssize(target), lengths.target);
     EXPECT_EQ(batch.targets, lengths.target);
@@ -251,11 +253,12 @@ struct Blanks {
 
 // Puts part B back into part A, checking positions on the way; returns the blanks' token.
 int64_t CheckBlanks(const Batch& batch, int64_t row, const std::vector<int64_t>& text) {
-  const std::vector<int64_t> ids = Row(batch, "input_ids", row);
-  const std::vector<int64_t> labels = Row(batch, "labels", row);
-  const std::vector<int64_t> positions = Row(batch, "position_ids", row);
+  const std::vector<int64_t> ids = Row(batch, keys::kInputIds, row);
+  const std::vector<int64_t> labels = Row(batch, keys::kLabels, row);
+  const std::vector<int64_t> positions = Row(batch, keys::kPositionIds, row);
   const int64_t width = std::ssize(ids);
-  const int64_t prefix = batch.at("attention_mask").ToVector<int64_t>()[static_cast<size_t>(row)];
+  const int64_t prefix =
+      batch.at(keys::kAttentionMask).ToVector<int64_t>()[static_cast<size_t>(row)];
   std::map<int64_t, std::vector<int64_t>> filled;  // by the blank's place
   int64_t end = prefix;
   while (end < width && ids[static_cast<size_t>(end)] != 905) ++end;
@@ -314,12 +317,12 @@ TEST(BlankInfillingTest, PartBFillsTheBlanksInEveryKindOfRow) {
   for (int64_t i = 0; i < 400; i += 2) {
     const Batch batch =
         Make(data, {{.index = i, .position = i}, {.index = i + 1, .position = i + 1}});
-    EXPECT_LE(batch.at("input_ids").size(1), row_length);
+    EXPECT_LE(batch.at(keys::kInputIds).size(1), row_length);
     int64_t targets = 0;
     for (const int64_t r : {0, 1}) {
       const int64_t kind = CheckBlanks(batch, r, windows->Text(i + r));
       ++kinds[kind];
-      const std::vector<int64_t> labels = Row(batch, "labels", r);
+      const std::vector<int64_t> labels = Row(batch, keys::kLabels, r);
       const int64_t mine =
           std::ssize(labels) - std::count(labels.begin(), labels.end(), kIgnoreLabel);
       targets += mine;
@@ -358,8 +361,8 @@ TEST(BlankInfillingTest, ShortWindowsAndOrdersOfSpans) {
   int rising = 0;
   for (int64_t i = 0; i < 60; ++i) {
     const Batch batch = Make(data, {{.index = i, .position = i}});
-    const std::vector<int64_t> ids = Row(batch, "input_ids", 0);
-    const std::vector<int64_t> positions = Row(batch, "position_ids", 0);
+    const std::vector<int64_t> ids = Row(batch, keys::kInputIds, 0);
+    const std::vector<int64_t> positions = Row(batch, keys::kPositionIds, 0);
     std::vector<int64_t> places;
     for (size_t t = 0; t < ids.size(); ++t) {
       if (ids[t] == 903) places.push_back(positions[t]);

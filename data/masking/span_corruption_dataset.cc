@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "data/masking/random_choices.h"
 
@@ -78,7 +79,7 @@ absl::StatusOr<Batch> SpanCorruptionDataset::MakeBatch(std::span<const Sample> s
   batch.rows = rows;
   batch.tokens = ids.numel() + labels.numel();
   batch.targets = labels.numel();
-  batch.tensors = {{"input_ids", ids}, {"labels", labels}};
+  batch.tensors = {{keys::kInputIds, ids}, {keys::kLabels, labels}};
   return batch;
 }
 

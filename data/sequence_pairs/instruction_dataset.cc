@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
@@ -69,22 +70,23 @@ absl::Status ReadText(const json& record, const std::string& column, const std::
 }
 
 // The conversation so far with the prompt behind it.
-absl::StatusOr<std::string> WithHistory(const json& record, const std::string& column,
-                                        const std::string& where, const std::string& prompt) {
+absl::StatusOr<std::string> WithHistory(const json& record, const std::string& where,
+                                        const std::string& prompt,
+                                        const InstructionOptions& options) {
+  const std::string& column = options.history_column;
   const auto at = record.find(column);
   const bool none = at == record.end() || at->is_null();
   if (!none && !at->is_array()) return InvalidArgument(where, ": ", column, " is not an array");
   const size_t rounds = none ? 0 : at->size();
-  std::string text;
+  std::vector<std::pair<std::string, std::string>> history;
   for (size_t i = 0; i < rounds; ++i) {
     const json& turn = (*at)[i];
     if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string()) {
       return InvalidArgument(where, ": ", column, "[", i, "] is not a question and its answer");
     }
-    text += Concat("[Round ", i, "]\n问：", turn[0].get_ref<const std::string&>(), "\n答：",
-                   turn[1].get_ref<const std::string&>(), "\n");
+    history.emplace_back(turn[0].get<std::string>(), turn[1].get<std::string>());
   }
-  return text + Concat("[Round ", rounds, "]\n问：", prompt, "\n答：");
+  return options.join_history(prompt, history);
 }
 
 // nullopt where the prompt or the response is empty.
@@ -100,27 +102,64 @@ absl::StatusOr<std::optional<Exchange>> ReadExchange(const json& record, const s
     if (!input.empty()) exchange.prompt += "\n" + input;
   }
   if (!options.history_column.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(exchange.prompt,
-                             WithHistory(record, options.history_column, where, exchange.prompt));
+    TESSERA_ASSIGN_OR_RETURN(exchange.prompt, WithHistory(record, where, exchange.prompt, options));
   }
   exchange.prompt = options.source_prefix + exchange.prompt;
   return std::optional(std::move(exchange));
 }
 
+// What the two texts of a row may have of its lengths.
+struct Room {
+  int64_t prompt = 0;
+  int64_t response = 0;
+};
+
+// The lengths without the special tokens of the row.
+absl::StatusOr<Room> RoomFor(const Tokenizer& tokenizer, const InstructionOptions& options) {
+  const auto unsuitable = [] {
+    return InvalidArgument(
+        "instructions need a tokenizer whose rows have an answer behind the prompt, with the token "
+        "that begins it: [gMASK], <sop> and <eop> for one");
+  };
+  const RowTemplate* const row = tokenizer.row_template(/*pair=*/true);
+  if (row == nullptr || !options.answer_start) return unsuitable();
+  const auto begins =
+      std::find_if(row->items.begin(), row->items.end(),
+                   [&](const RowTemplate::Item& item) { return item.id == *options.answer_start; });
+  const auto count = [&](auto from, auto to, int32_t id) {
+    return std::count_if(from, to, [id](const RowTemplate::Item& item) { return item.id == id; });
+  };
+  if (count(row->items.begin(), begins, RowTemplate::kFirst) != 1 ||
+      count(begins, row->items.end(), RowTemplate::kSecond) != 1) {
+    return unsuitable();
+  }
+  const int64_t before = begins - row->items.begin() - 1;
+  const int64_t behind = row->items.end() - begins - 1;
+  if (options.max_source_length < before) {
+    return InvalidArgument("max_source_length is ", options.max_source_length, ", not at least ",
+                           before);
+  }
+  if (options.max_target_length < behind) {
+    return InvalidArgument("max_target_length is ", options.max_target_length, ", not at least ",
+                           behind);
+  }
+  return Room{options.max_source_length - before, options.max_target_length - behind};
+}
+
 absl::StatusOr<std::vector<int32_t>> EncodeExchange(const Tokenizer& tokenizer,
-                                                    const Exchange& exchange,
-                                                    const InstructionOptions& options) {
+                                                    const Exchange& exchange, const Room& room) {
   std::vector<int32_t> prompt = tokenizer.Encode(exchange.prompt);
   std::vector<int32_t> response = tokenizer.Encode(exchange.response);
-  prompt.resize(std::min(prompt.size(), static_cast<size_t>(options.max_source_length - 1)));
-  response.resize(std::min(response.size(), static_cast<size_t>(options.max_target_length - 2)));
+  prompt.resize(std::min(prompt.size(), static_cast<size_t>(room.prompt)));
+  response.resize(std::min(response.size(), static_cast<size_t>(room.response)));
   TESSERA_ASSIGN_OR_RETURN(EncodedRow row,
                            BuildRow(tokenizer, std::move(prompt), std::move(response)));
   return std::move(row.ids);
 }
 
 absl::Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
-                            const InstructionOptions& options, IndexedDatasetWriter* writer) {
+                            const InstructionOptions& options, const Room& room,
+                            IndexedDatasetWriter* writer) {
   std::vector<Exchange> exchanges;
   bool has_prompt = false;
   bool has_response = false;
@@ -141,7 +180,7 @@ absl::Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
   ParallelFor(std::ssize(exchanges), /*grain=*/16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       rows[static_cast<size_t>(i)] =
-          EncodeExchange(tokenizer, exchanges[static_cast<size_t>(i)], options);
+          EncodeExchange(tokenizer, exchanges[static_cast<size_t>(i)], room);
     }
   });
   for (const auto& row : rows) {
@@ -157,16 +196,9 @@ absl::Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
 absl::StatusOr<std::shared_ptr<const InstructionDataset>> InstructionDataset::Open(
     const std::string& path, const Tokenizer& tokenizer, const std::string& cache,
     const InstructionOptions& options) {
-  if (tokenizer.pair_style() != PairStyle::kChatGlm || !tokenizer.bos_id() ||
-      !tokenizer.gmask_id() || !tokenizer.eos_id()) {
-    return InvalidArgument("instructions need ChatGLM's tokenizer, with [gMASK], <sop> and <eop>");
-  }
-  if (options.max_source_length < 1) {
-    return InvalidArgument("max_source_length is ", options.max_source_length, ", not at least 1");
-  }
-  if (options.max_target_length < 2) {
-    return InvalidArgument("max_target_length is ", options.max_target_length, ", not at least 2");
-  }
+  TESSERA_ASSIGN_OR_RETURN(const Room room, RoomFor(tokenizer, options));
+  TESSERA_CHECK(options.history_column.empty() || options.join_history != nullptr,
+                "InstructionDataset", "a history column needs join_history");
   TESSERA_ASSIGN_OR_RETURN(json made_from, DescribeFiles({path}));
   made_from.update({{"layout", "instructions 1"},
                     {"tokenizer", tokenizer.Fingerprint()},
@@ -182,11 +214,12 @@ absl::StatusOr<std::shared_ptr<const InstructionDataset>> InstructionDataset::Op
       TokensMadeOnce(cache, made_from,
                      {.vocab_size = tokenizer.vocab_size(), .reuse = !options.overwrite_cache},
                      [&](IndexedDatasetWriter* writer) -> absl::StatusOr<json> {
-                       TESSERA_RETURN_IF_ERROR(WriteExchanges(path, tokenizer, options, writer));
+                       TESSERA_RETURN_IF_ERROR(
+                           WriteExchanges(path, tokenizer, options, room, writer));
                        return json();
                      }));
   return std::shared_ptr<const InstructionDataset>(new InstructionDataset(
-      cached.tokens, tokenizer.pad_id().value_or(0), *tokenizer.bos_id(), cached.reused));
+      cached.tokens, tokenizer.pad_id().value_or(0), *options.answer_start, cached.reused));
 }
 
 absl::StatusOr<Batch> InstructionDataset::MakeBatch(std::span<const Sample> samples) const {
@@ -208,14 +241,14 @@ absl::StatusOr<Batch> InstructionDataset::MakeBatch(std::span<const Sample> samp
     int64_t* const row_labels = labels.data<int64_t>() + r * columns;
     tokens_->Read(tokens_->document_begin(index), {ids, static_cast<size_t>(filled)});
     std::fill(ids + filled, ids + columns, pad_id_);
-    const int64_t context = std::find(ids, ids + filled, bos_id_) - ids;
+    const int64_t context = std::find(ids, ids + filled, answer_start_) - ids;
     for (int64_t i = 0; i < columns; ++i) {
       const bool target = i >= context && i < filled && ids[i] != pad_id_;
       row_labels[i] = target ? ids[i] : kIgnoreLabel;
       batch.targets += target ? 1 : 0;
     }
   }
-  batch.tensors = {{"input_ids", input_ids}, {"labels", labels}};
+  batch.tensors = {{keys::kInputIds, input_ids}, {keys::kLabels, labels}};
   return batch;
 }
 

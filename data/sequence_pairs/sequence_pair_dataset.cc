@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
@@ -97,7 +98,7 @@ class PairEncoder {
  private:
   std::vector<int32_t> Encode(const std::string& text, int64_t max_length) const {
     const std::string changed = options_.lower_case ? LowerCased(text) : text;
-    if (tokenizer_.pair_style() != PairStyle::kNone) {
+    if (tokenizer_.row_template(false) != nullptr) {
       auto row = EncodePair(tokenizer_, changed, std::nullopt, {.max_length = max_length});
       if (row.ok()) return std::move(row->ids);
     }
@@ -118,7 +119,7 @@ absl::Status CheckLengths(const Tokenizer& tokenizer, const SequencePairOptions&
   for (const auto& [name, length] : {std::pair("max_source_length", options.max_source_length),
                                      std::pair("max_target_length", options.max_target_length)}) {
     if (length < 1) return InvalidArgument(name, " is ", length, ", not at least 1");
-    if (tokenizer.pair_style() == PairStyle::kNone) continue;
+    if (tokenizer.row_template(false) == nullptr) continue;
     const auto row = BuildRow(tokenizer, {}, std::nullopt, {.max_length = length});
     if (!row.ok()) return InvalidArgument(name, ": ", Message(row.status()));
   }
@@ -194,7 +195,8 @@ absl::StatusOr<Batch> SequencePairDataset::MakeBatch(std::span<const Sample> sam
   }
   batch.rows = rows;
   batch.tokens = rows * (source_columns + target_columns);
-  batch.tensors = {{"input_ids", input_ids}, {"attention_mask", mask}, {"labels", labels}};
+  batch.tensors = {
+      {keys::kInputIds, input_ids}, {keys::kAttentionMask, mask}, {keys::kLabels, labels}};
   return batch;
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "data/dataset/subset.h"
@@ -53,9 +54,22 @@ class SequencePairsTest : public testing::Test {
     const auto opened = SequencePairDataset::Open(files, *t5_, Cache(), options);
     return opened.ok() ? "" : Message(opened.status());
   }
+  // With the token that begins an answer, and numbered rounds.
+  InstructionOptions Answers(InstructionOptions options = {}) const {
+    options.answer_start = chat_->FindSpecial("<sop>");
+    options.join_history = [](const std::string& prompt, const auto& history) {
+      std::string text;
+      for (size_t i = 0; i < history.size(); ++i) {
+        text +=
+            Concat("[Round ", i, "]\n问：", history[i].first, "\n答：", history[i].second, "\n");
+      }
+      return text + Concat("[Round ", history.size(), "]\n问：", prompt, "\n答：");
+    };
+    return options;
+  }
   std::string ChatFailure(const std::string& content, const InstructionOptions& options = {}) {
-    const auto opened =
-        InstructionDataset::Open(Write("bad.json", content), *chat_, root_ + "/bad", options);
+    const auto opened = InstructionDataset::Open(Write("bad.json", content), *chat_, root_ + "/bad",
+                                                 Answers(options));
     return opened.ok() ? "" : Message(opened.status());
   }
 
@@ -78,26 +92,26 @@ TEST_F(SequencePairsTest, AlignedFilesBecomePaddedRows) {
   const size_t target = std::max({Ids(*t5_, "der hund").size(), Ids(*t5_, "hallo").size(),
                                   Ids(*t5_, "leer").size()}) +
                         1;
-  EXPECT_EQ(batch->at("input_ids").shape(), Shape({3, static_cast<int64_t>(source)}));
-  EXPECT_EQ(batch->at("labels").shape(), Shape({3, static_cast<int64_t>(target)}));
-  EXPECT_EQ(Row(batch->at("input_ids"), 0), T5Row("say: hello world again", source, 0));
-  EXPECT_EQ(Row(batch->at("input_ids"), 1), T5Row("say: the fox", source, 0));
-  EXPECT_EQ(Row(batch->at("input_ids"), 2), T5Row("say: ", source, 0));
-  EXPECT_EQ(Row(batch->at("labels"), 0), T5Row("hallo", target, -100));
-  EXPECT_EQ(Row(batch->at("labels"), 1), T5Row("der hund", target, -100));
+  EXPECT_EQ(batch->at(keys::kInputIds).shape(), Shape({3, static_cast<int64_t>(source)}));
+  EXPECT_EQ(batch->at(keys::kLabels).shape(), Shape({3, static_cast<int64_t>(target)}));
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 0), T5Row("say: hello world again", source, 0));
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 1), T5Row("say: the fox", source, 0));
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 2), T5Row("say: ", source, 0));
+  EXPECT_EQ(Row(batch->at(keys::kLabels), 0), T5Row("hallo", target, -100));
+  EXPECT_EQ(Row(batch->at(keys::kLabels), 1), T5Row("der hund", target, -100));
   std::vector<int64_t> mask(Ids(*t5_, "say: the fox").size() + 1, 1);
   mask.resize(source, 0);
-  EXPECT_EQ(Row(batch->at("attention_mask"), 1), mask);
+  EXPECT_EQ(Row(batch->at(keys::kAttentionMask), 1), mask);
   EXPECT_EQ(batch->rows, 3);
   EXPECT_EQ(batch->tokens, static_cast<int64_t>(3 * (source + target)));
   int64_t targets = 0;
   for (int64_t r = 0; r < 3; ++r) {
-    for (const int64_t label : Row(batch->at("labels"), r)) targets += label != -100;
+    for (const int64_t label : Row(batch->at(keys::kLabels), r)) targets += label != -100;
   }
   EXPECT_EQ(batch->targets, targets);
   // A batch is as wide as its own longest row.
   const std::vector<Sample> one = {{.index = 0}};
-  EXPECT_EQ((*pairs)->MakeBatch(one)->at("labels").shape()[1], (*pairs)->target_length(0));
+  EXPECT_EQ((*pairs)->MakeBatch(one)->at(keys::kLabels).shape()[1], (*pairs)->target_length(0));
   EXPECT_THROW((*pairs)->MakeBatch(std::vector<Sample>{{.index = 3}}).ok(), Error);
   EXPECT_EQ((*pairs)->MakeBatch({})->rows, 0);
 }
@@ -114,13 +128,14 @@ TEST_F(SequencePairsTest, TablesLengthsAndLowerCase) {
   std::vector<int64_t> source = Ids(*t5_, "the lazy dog");
   source.resize(3);
   source.push_back(1);
-  EXPECT_EQ(Row(batch->at("input_ids"), 0), source);
-  EXPECT_EQ(Row(batch->at("labels"), 0), T5Row("der hund", Ids(*t5_, "der hund").size() + 1, 0));
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 0), source);
+  EXPECT_EQ(Row(batch->at(keys::kLabels), 0),
+            T5Row("der hund", Ids(*t5_, "der hund").size() + 1, 0));
 
   const auto lines = SequencePairDataset::Open(
       {.source = Write("t.jsonl", "{\"target\": \"b\", \"source\": \"a\"}\n")}, *t5_, Cache());
   ASSERT_TRUE(lines.ok()) << Message(lines.status());
-  EXPECT_EQ(Row((*lines)->MakeBatch(std::vector<Sample>{{.index = 0}})->at("labels"), 0),
+  EXPECT_EQ(Row((*lines)->MakeBatch(std::vector<Sample>{{.index = 0}})->at(keys::kLabels), 0),
             T5Row("b", Ids(*t5_, "b").size() + 1, 0));
 }
 
@@ -196,41 +211,41 @@ TEST_F(SequencePairsTest, InstructionsAreThoseOfChatGlm) {
                                  "{\"prompt\": \"\", \"response\": \"left out\"}\n"
                                  "{\"prompt\": \"what\", \"response\": \"x\", \"history\": "
                                  "[[\"a\", \"b\"], [\"c\", \"d\"]]}\n");
-  const auto chats = InstructionDataset::Open(path, *chat_, Cache());
+  const auto chats = InstructionDataset::Open(path, *chat_, Cache(), Answers());
   ASSERT_TRUE(chats.ok()) << Message(chats.status());
   ASSERT_EQ((*chats)->size(), 2);
   const auto batch = (*chats)->MakeBatch(std::vector<Sample>{{.index = 0}, {.index = 1}});
   std::vector<int64_t> ids = Ids(*chat_, "hello");
-  ids.push_back(*chat_->gmask_id());
+  ids.push_back(*chat_->FindSpecial("[gMASK]"));
   const size_t context = ids.size();
-  ids.push_back(*chat_->sop_id());
+  ids.push_back(*chat_->FindSpecial("<sop>"));
   for (const int64_t id : Ids(*chat_, "the world")) ids.push_back(id);
-  ids.push_back(*chat_->eop_id());
+  ids.push_back(*chat_->FindSpecial("<eop>"));
   std::vector<int64_t> labels = ids;
   std::fill_n(labels.begin(), context, -100);
-  const auto columns = static_cast<size_t>(batch->at("input_ids").shape()[1]);
+  const auto columns = static_cast<size_t>(batch->at(keys::kInputIds).shape()[1]);
   ASSERT_EQ(columns, std::max<size_t>(ids.size(), static_cast<size_t>((*chats)->length(1))));
   ids.resize(columns, *chat_->pad_id());
   labels.resize(columns, -100);
-  EXPECT_EQ(Row(batch->at("input_ids"), 0), ids);
-  EXPECT_EQ(Row(batch->at("labels"), 0), labels);
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 0), ids);
+  EXPECT_EQ(Row(batch->at(keys::kLabels), 0), labels);
   EXPECT_EQ(batch->tokens, static_cast<int64_t>(2 * columns));
   int64_t targets = 0;
   for (int64_t r = 0; r < 2; ++r) {
-    for (const int64_t label : Row(batch->at("labels"), r)) targets += label != -100;
+    for (const int64_t label : Row(batch->at(keys::kLabels), r)) targets += label != -100;
   }
   EXPECT_EQ(batch->targets, targets);
 
   // With history the prompt is the last of numbered rounds, also where there is none.
   const auto rounds =
-      InstructionDataset::Open(path, *chat_, Cache(), {.history_column = "history"});
+      InstructionDataset::Open(path, *chat_, Cache(), Answers({.history_column = "history"}));
   ASSERT_TRUE(rounds.ok()) << Message(rounds.status());
   EXPECT_FALSE((*rounds)->reused_cache());
   const auto prompt_of = [&](int64_t index) {
     const auto one = (*rounds)->MakeBatch(std::vector<Sample>{{.index = index}});
-    std::vector<int64_t> row = Row(one->at("input_ids"), 0);
-    row.resize(
-        static_cast<size_t>(std::find(row.begin(), row.end(), *chat_->gmask_id()) - row.begin()));
+    std::vector<int64_t> row = Row(one->at(keys::kInputIds), 0);
+    row.resize(static_cast<size_t>(
+        std::find(row.begin(), row.end(), *chat_->FindSpecial("[gMASK]")) - row.begin()));
     return row;
   };
   EXPECT_EQ(prompt_of(0), Ids(*chat_, "[Round 0]\n问：hello\n答："));
@@ -244,21 +259,21 @@ TEST_F(SequencePairsTest, InstructionsInAnArrayAndCut) {
                                  " [{\"instruction\": \"count\", \"input\": \"1 2\", "
                                  "\"output\": \"hello world again\"}]");
   const auto chats = InstructionDataset::Open(path, *chat_, Cache(),
-                                              {.prompt_column = "instruction",
-                                               .response_column = "output",
-                                               .input_column = "input",
-                                               .max_source_length = 4,
-                                               .max_target_length = 5});
+                                              Answers({.prompt_column = "instruction",
+                                                       .response_column = "output",
+                                                       .input_column = "input",
+                                                       .max_source_length = 4,
+                                                       .max_target_length = 5}));
   ASSERT_TRUE(chats.ok()) << Message(chats.status());
   std::vector<int64_t> expected = Ids(*chat_, "count\n1 2");
   expected.resize(3);
-  expected.push_back(*chat_->gmask_id());
-  expected.push_back(*chat_->sop_id());
+  expected.push_back(*chat_->FindSpecial("[gMASK]"));
+  expected.push_back(*chat_->FindSpecial("<sop>"));
   const std::vector<int64_t> answer = Ids(*chat_, "hello world again");
   expected.insert(expected.end(), answer.begin(), answer.begin() + 3);
-  expected.push_back(*chat_->eop_id());
+  expected.push_back(*chat_->FindSpecial("<eop>"));
   const auto batch = (*chats)->MakeBatch(std::vector<Sample>{{.index = 0}});
-  EXPECT_EQ(Row(batch->at("input_ids"), 0), expected);
+  EXPECT_EQ(Row(batch->at(keys::kInputIds), 0), expected);
   EXPECT_EQ(batch->targets, 5);
 }
 
@@ -278,7 +293,7 @@ TEST_F(SequencePairsTest, InstructionsThatDoNotFitAreNamed) {
          {.history_column = "h"});
   expect("{\"prompt\": \"a\", \"response\": \"b\"}", "max_target_length", {.max_target_length = 1});
   const auto wrong = InstructionDataset::Open(
-      Write("ok.json", "[{\"prompt\": \"a\", \"response\": \"b\"}]"), *t5_, Cache());
+      Write("ok.json", "[{\"prompt\": \"a\", \"response\": \"b\"}]"), *t5_, Cache(), Answers());
   EXPECT_NE(Message(wrong.status()).find("[gMASK]"), std::string::npos);
 }
 

@@ -135,7 +135,7 @@ absl::Status ByteLevelBpe::BuildSpecials(const std::string& source) {
   TESSERA_RETURN_IF_ERROR(named(config_.cls_token, "cls_token", &cls_id_));
   TESSERA_RETURN_IF_ERROR(named(config_.sep_token, "sep_token", &sep_id_));
   TESSERA_RETURN_IF_ERROR(named(config_.mask_token, "mask_token", &mask_id_));
-  if (config_.roberta) pair_style_ = PairStyle::kRoberta;
+  if (config_.roberta) SetRobertaRows();
   std::optional<int32_t> unk_id;
   TESSERA_RETURN_IF_ERROR(named(config_.unk_token, "unk_token", &unk_id));
   unk_id_ = unk_id.value_or(-1);

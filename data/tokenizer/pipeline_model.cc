@@ -7,6 +7,7 @@
 
 #include "data/tokenizer/bpe_merges.h"
 #include "data/tokenizer/utf8.h"
+#include "data/tokenizer/word_piece_vocab.h"
 
 namespace tessera::data {
 namespace {
@@ -133,48 +134,25 @@ class WordPieces : public PipelineModel {
  public:
   absl::Status Read(const JsonPart& part) {
     TESSERA_RETURN_IF_ERROR(ReadVocab(part["vocab"], &vocab_));
-    TESSERA_ASSIGN_OR_RETURN(unk_id_, ReadUnknown(part, vocab_));
-    if (!unk_id_) return part["unk_token"].Wrong("missing");
-    TESSERA_ASSIGN_OR_RETURN(prefix_, part.Text("continuing_subword_prefix", "##"));
-    TESSERA_ASSIGN_OR_RETURN(most_, part.Count("max_input_chars_per_word", 100));
-    for (const std::string& piece : vocab_.pieces()) longest_ = std::max(longest_, piece.size());
+    TESSERA_ASSIGN_OR_RETURN(const auto unk_id, ReadUnknown(part, vocab_));
+    if (!unk_id) return part["unk_token"].Wrong("missing");
+    TESSERA_ASSIGN_OR_RETURN(const std::string prefix,
+                             part.Text("continuing_subword_prefix", "##"));
+    TESSERA_ASSIGN_OR_RETURN(const int64_t most, part.Count("max_input_chars_per_word", 100));
+    pieces_ = WordPieceVocab(prefix, *unk_id, most);
+    const std::vector<std::string>& pieces = vocab_.pieces();
+    for (size_t id = 0; id < pieces.size(); ++id) {
+      if (!pieces[id].empty()) pieces_.Add(pieces[id], static_cast<int32_t>(id));
+    }
     return absl::OkStatus();
   }
 
   void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
-    const size_t before = ids->size();
-    int64_t characters = 0;
-    for (const char c : word) characters += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
-    size_t begin = 0;
-    std::string piece;
-    while (characters <= most_ && begin < word.size()) {
-      const std::string_view prefix = begin > 0 ? std::string_view(prefix_) : std::string_view();
-      std::optional<int32_t> found;
-      size_t length = std::min(word.size() - begin, longest_);
-      for (; length > 0; --length) {
-        if (begin + length < word.size() &&
-            (static_cast<uint8_t>(word[begin + length]) & 0xC0) == 0x80) {
-          continue;
-        }
-        piece.assign(prefix);
-        piece.append(word.substr(begin, length));
-        found = vocab_.Find(piece);
-        if (found) break;
-      }
-      if (!found) break;
-      ids->push_back(*found);
-      begin += length;
-    }
-    if (begin == word.size()) return;
-    ids->resize(before);
-    ids->push_back(*unk_id_);
+    pieces_.Encode(word, ids);
   }
 
  private:
-  std::optional<int32_t> unk_id_;
-  std::string prefix_;
-  int64_t most_ = 100;
-  size_t longest_ = 0;
+  WordPieceVocab pieces_;
 };
 
 class Unigram : public PipelineModel {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
@@ -36,6 +37,70 @@ absl::StatusOr<int32_t> TokenIdIn(const JsonPart& part) {
   return item[1].get<int32_t>();
 }
 
+// [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, ...]
+absl::Status ReadTemplate(const JsonPart& part, const JsonPart& tokens, bool pair,
+                          RowTemplate* result) {
+  if (!part.value().is_array()) return part.Wrong("not an array");
+  result->items.clear();
+  for (size_t i = 0; i < part.size(); ++i) {
+    const JsonPart sequence = part[i]["Sequence"];
+    const JsonPart item = sequence.is_null() ? part[i]["SpecialToken"] : sequence;
+    TESSERA_ASSIGN_OR_RETURN(const std::string name, item.Text("id", ""));
+    TESSERA_ASSIGN_OR_RETURN(const int64_t type, item.Count("type_id", 0));
+    if (type > 1000) return item["type_id"].Wrong("too large");
+    const auto type_id = static_cast<int32_t>(type);
+    if (!sequence.is_null()) {
+      if (name != "A" && name != "B") return item["id"].Wrong("neither A nor B");
+      result->items.push_back({name == "A" ? RowTemplate::kFirst : RowTemplate::kSecond, type_id});
+      continue;
+    }
+    const JsonPart ids = tokens[name.c_str()]["ids"];
+    if (name.empty() || ids.size() == 0) return item.Wrong("no special token of that id");
+    for (size_t k = 0; k < ids.size(); ++k) {
+      const json& id = ids.value()[k];
+      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxId) {
+        return ids[k].Wrong("not an id");
+      }
+      result->items.push_back({id.get<int32_t>(), type_id});
+    }
+  }
+  const auto count = [&](int32_t what) {
+    return std::count_if(result->items.begin(), result->items.end(),
+                         [&](const RowTemplate::Item& item) { return item.id == what; });
+  };
+  if (count(RowTemplate::kFirst) != 1 || count(RowTemplate::kSecond) != (pair ? 1 : 0)) {
+    return part.Wrong("each text is to stand in it once");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPostProcessor(const JsonPart& part, RowTemplate* single, RowTemplate* pair) {
+  const std::string_view type = part.type();
+  if (type == "ByteLevel") return absl::OkStatus();  // offsets alone
+  if (type == "Sequence") {
+    const JsonPart all = part["processors"];
+    for (size_t i = 0; i < all.size(); ++i)
+      TESSERA_RETURN_IF_ERROR(ReadPostProcessor(all[i], single, pair));
+    return absl::OkStatus();
+  }
+  if (type == "TemplateProcessing") {
+    const JsonPart tokens = part["special_tokens"];
+    TESSERA_RETURN_IF_ERROR(ReadTemplate(part["single"], tokens, false, single));
+    return ReadTemplate(part["pair"], tokens, true, pair);
+  }
+  if (type != "BertProcessing" && type != "RobertaProcessing") return part.Unsupported();
+  TESSERA_ASSIGN_OR_RETURN(const int32_t cls, TokenIdIn(part["cls"]));
+  TESSERA_ASSIGN_OR_RETURN(const int32_t sep, TokenIdIn(part["sep"]));
+  single->items = {{cls, 0}, {RowTemplate::kFirst, 0}, {sep, 0}};
+  *pair = *single;
+  if (type == "RobertaProcessing") {
+    for (const int32_t id : {sep, RowTemplate::kSecond, sep}) pair->items.push_back({id, 0});
+  } else {
+    for (const int32_t id : {RowTemplate::kSecond, sep}) pair->items.push_back({id, 1});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> PipelineTokenizer::Load(const std::string& folder) {
@@ -60,11 +125,13 @@ absl::Status PipelineTokenizer::ReadTokenizer(const JsonPart& root) {
   TESSERA_ASSIGN_OR_RETURN(splitter_, PipelineSplitter::Parse(root["pre_tokenizer"]));
   TESSERA_ASSIGN_OR_RETURN(decoder_, PipelineDecoder::Parse(root["decoder"]));
   TESSERA_RETURN_IF_ERROR(ReadAddedTokens(root["added_tokens"]));
-  single_.items = {{RowTemplate::kFirst, 0}};
-  pair_.items = {{RowTemplate::kFirst, 0}, {RowTemplate::kSecond, 1}};
+  RowTemplate single{.items = {{RowTemplate::kFirst, 0}}};
+  RowTemplate pair{.items = {{RowTemplate::kFirst, 0}, {RowTemplate::kSecond, 1}}};
   const JsonPart processor = root["post_processor"];
-  if (!processor.is_null()) TESSERA_RETURN_IF_ERROR(ReadPostProcessor(processor));
-  pair_style_ = PairStyle::kTemplate;
+  if (!processor.is_null()) {
+    TESSERA_RETURN_IF_ERROR(ReadPostProcessor(processor, &single, &pair));
+  }
+  set_rows(std::move(single), std::move(pair), /*of_prompts=*/true);
   return absl::OkStatus();
 }
 
@@ -100,70 +167,6 @@ absl::Status PipelineTokenizer::ReadAddedTokens(const JsonPart& part) {
   matcher_ = AddedTokenMatcher(raw);
   normalized_matcher_ = AddedTokenMatcher(normalized);
   set_special_tokens(std::move(specials));
-  return absl::OkStatus();
-}
-
-// [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, ...]
-absl::Status PipelineTokenizer::ReadTemplate(const JsonPart& part, const JsonPart& tokens,
-                                             RowTemplate* result) {
-  if (!part.value().is_array()) return part.Wrong("not an array");
-  result->items.clear();
-  for (size_t i = 0; i < part.size(); ++i) {
-    const JsonPart sequence = part[i]["Sequence"];
-    const JsonPart item = sequence.is_null() ? part[i]["SpecialToken"] : sequence;
-    TESSERA_ASSIGN_OR_RETURN(const std::string name, item.Text("id", ""));
-    TESSERA_ASSIGN_OR_RETURN(const int64_t type, item.Count("type_id", 0));
-    if (type > 1000) return item["type_id"].Wrong("too large");
-    const auto type_id = static_cast<int32_t>(type);
-    if (!sequence.is_null()) {
-      if (name != "A" && name != "B") return item["id"].Wrong("neither A nor B");
-      result->items.push_back({name == "A" ? RowTemplate::kFirst : RowTemplate::kSecond, type_id});
-      continue;
-    }
-    const JsonPart ids = tokens[name.c_str()]["ids"];
-    if (name.empty() || ids.size() == 0) return item.Wrong("no special token of that id");
-    for (size_t k = 0; k < ids.size(); ++k) {
-      const json& id = ids.value()[k];
-      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxId) {
-        return ids[k].Wrong("not an id");
-      }
-      result->items.push_back({id.get<int32_t>(), type_id});
-    }
-  }
-  const auto count = [&](int32_t what) {
-    return std::count_if(result->items.begin(), result->items.end(),
-                         [&](const RowTemplate::Item& item) { return item.id == what; });
-  };
-  const bool pair = result == &pair_;
-  if (count(RowTemplate::kFirst) != 1 || count(RowTemplate::kSecond) != (pair ? 1 : 0)) {
-    return part.Wrong("each text is to stand in it once");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PipelineTokenizer::ReadPostProcessor(const JsonPart& part) {
-  const std::string_view type = part.type();
-  if (type == "ByteLevel") return absl::OkStatus();  // offsets alone
-  if (type == "Sequence") {
-    const JsonPart all = part["processors"];
-    for (size_t i = 0; i < all.size(); ++i) TESSERA_RETURN_IF_ERROR(ReadPostProcessor(all[i]));
-    return absl::OkStatus();
-  }
-  if (type == "TemplateProcessing") {
-    const JsonPart tokens = part["special_tokens"];
-    TESSERA_RETURN_IF_ERROR(ReadTemplate(part["single"], tokens, &single_));
-    return ReadTemplate(part["pair"], tokens, &pair_);
-  }
-  if (type != "BertProcessing" && type != "RobertaProcessing") return part.Unsupported();
-  TESSERA_ASSIGN_OR_RETURN(const int32_t cls, TokenIdIn(part["cls"]));
-  TESSERA_ASSIGN_OR_RETURN(const int32_t sep, TokenIdIn(part["sep"]));
-  single_.items = {{cls, 0}, {RowTemplate::kFirst, 0}, {sep, 0}};
-  pair_ = single_;
-  if (type == "RobertaProcessing") {
-    for (const int32_t id : {sep, RowTemplate::kSecond, sep}) pair_.items.push_back({id, 0});
-  } else {
-    for (const int32_t id : {RowTemplate::kSecond, sep}) pair_.items.push_back({id, 1});
-  }
   return absl::OkStatus();
 }
 
@@ -273,10 +276,6 @@ std::string PipelineTokenizer::Decode(std::span<const int32_t> ids,
   std::string text = decoder_.Decode(pieces);
   if (clean_up_spaces_) CleanUpSpaces(&text);
   return text;
-}
-
-const RowTemplate* PipelineTokenizer::row_template(bool pair) const {
-  return pair ? &pair_ : &single_;
 }
 
 absl::Status PipelineTokenizer::Save(const std::string& folder) const {

@@ -43,14 +43,11 @@ class PipelineTokenizer : public Tokenizer {
   // The files as they were read.
   absl::Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
-  const RowTemplate* row_template(bool pair) const override;
 
  private:
   PipelineTokenizer() = default;
   absl::Status ReadTokenizer(const JsonPart& root);
   absl::Status ReadAddedTokens(const JsonPart& part);
-  absl::Status ReadPostProcessor(const JsonPart& part);
-  absl::Status ReadTemplate(const JsonPart& part, const JsonPart& tokens, RowTemplate* result);
   absl::Status ReadNames(const nlohmann::json& root, const std::string& path);
   void FillTokenBytes();
   std::string TokenString(int32_t id) const;
@@ -62,8 +59,6 @@ class PipelineTokenizer : public Tokenizer {
   std::vector<AddedToken> added_;         // by id
   AddedTokenMatcher matcher_;             // in the text as it is
   AddedTokenMatcher normalized_matcher_;  // in normalised text
-  RowTemplate single_;
-  RowTemplate pair_;
   bool clean_up_spaces_ = false;
   std::vector<std::string> token_bytes_;        // by id
   std::vector<std::string> first_token_bytes_;  // by id

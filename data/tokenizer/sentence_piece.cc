@@ -92,6 +92,7 @@ absl::Status SentencePieceTokenizer::Build(const std::string& source) {
   }
   TESSERA_RETURN_IF_ERROR(AddTokens(source));
   NameTokens();
+  SetRows();
   FillTokenBytes();
   return absl::OkStatus();
 }
@@ -217,36 +218,16 @@ void SentencePieceTokenizer::NameTokens() {
   for (const AddedToken& token : added_) {
     if (token.special) specials.push_back({token.content, token.id});
   }
-  switch (config_.family) {
-    case SentencePieceFamily::kT5:
-      pair_style_ = PairStyle::kT5;
-      strips_text_ = true;
-      break;
-    case SentencePieceFamily::kAlbert:
-      pair_style_ = PairStyle::kBert;
-      strips_text_ = true;
-      break;
-    case SentencePieceFamily::kXlmRoberta:
-      pair_style_ = PairStyle::kRoberta;
-      strips_text_ = true;
-      break;
-    case SentencePieceFamily::kLlama:
-      pair_style_ = PairStyle::kLlama;
-      row_begins_with_bos_ = config_.add_bos;
-      row_ends_with_eos_ = config_.add_eos;
-      break;
-    case SentencePieceFamily::kGlm:
-      pair_style_ = PairStyle::kGlm;
-      break;
-    case SentencePieceFamily::kChatGlm:
-      pair_style_ = PairStyle::kChatGlm;
-      // Pieces of the model that text does not name, but models do.
-      for (const char* name : {"[gMASK]", "[sMASK]", "<sop>", "<eop>"}) {
-        const auto id = IdOf(name);
-        if (id && FindAdded(*id) == nullptr) specials.push_back({name, *id});
-      }
-      break;
+  if (config_.family == SentencePieceFamily::kChatGlm) {
+    // Pieces of the model that text does not name, but models do.
+    for (const char* name : {"[gMASK]", "[sMASK]", "<sop>", "<eop>"}) {
+      const auto id = IdOf(name);
+      if (id && FindAdded(*id) == nullptr) specials.push_back({name, *id});
+    }
   }
+  strips_text_ = config_.family == SentencePieceFamily::kT5 ||
+                 config_.family == SentencePieceFamily::kAlbert ||
+                 config_.family == SentencePieceFamily::kXlmRoberta;
   drops_blanks_until_text_ = true;
   set_special_tokens(std::move(specials));
 }

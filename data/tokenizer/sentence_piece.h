@@ -3,7 +3,7 @@
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto tokenizer, SentencePieceTokenizer::Load("models/t5-small"));
 //   tokenizer->Encode("Hello <extra_id_0> world");   // {8774, 32099, 296} by t5-small
-//   tokenizer->extra_id(0);                          // 32099
+//   tokenizer->FindSpecial("<extra_id_0>");          // 32099
 //
 // Text is cut at the added tokens, prepared as the family does, and what lies between is segmented
 // by the system's sentencepiece library (Kudo and Richardson 2018). Ids and decoded text are those
@@ -94,6 +94,9 @@ class SentencePieceTokenizer : public Tokenizer {
   absl::Status AddTokens(const std::string& source);
   absl::Status AddToken(AddedToken token, const std::string& source);
   void NameTokens();
+  using Rows = std::pair<std::optional<RowTemplate>, std::optional<RowTemplate>>;
+  void SetRows();
+  Rows LlamaRows() const;
   void FillTokenBytes();
   std::optional<int32_t> IdOf(const std::string& token) const;
   int32_t IdOfPiece(int32_t piece) const;  // the tokenizer's id of one of the model

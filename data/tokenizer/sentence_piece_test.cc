@@ -72,10 +72,10 @@ TEST(SentencePieceTest, SpecialIdsAreNamed) {
   const auto size = static_cast<int32_t>(t5->vocab_size());
   EXPECT_EQ(t5->pad_id(), 0);
   EXPECT_EQ(t5->eos_id(), 1);
-  EXPECT_EQ(t5->extra_id(0), size - 1);
-  EXPECT_EQ(t5->extra_id(99), size - 100);
-  EXPECT_EQ(t5->extra_id(100), std::nullopt);
-  EXPECT_EQ(t5->gmask_id(), std::nullopt);
+  EXPECT_EQ(t5->FindSpecial("<extra_id_0>"), size - 1);
+  EXPECT_EQ(t5->FindSpecial("<extra_id_99>"), size - 100);
+  EXPECT_EQ(t5->FindSpecial("<extra_id_100>"), std::nullopt);
+  EXPECT_EQ(t5->FindSpecial("[gMASK]"), std::nullopt);
   // Parts of a text are no sentinels when special tokens are not looked for.
   for (const int32_t id : t5->Encode("a <extra_id_0>", {.parse_special = false})) {
     EXPECT_LT(id, size - 100);
@@ -85,18 +85,18 @@ TEST(SentencePieceTest, SpecialIdsAreNamed) {
   const auto added = ReadJsonFile(kData + "glm/added_tokens.json");
   ASSERT_TRUE(added.ok());
   EXPECT_EQ(glm->mask_id(), (*added)["[MASK]"].get<int32_t>());
-  EXPECT_EQ(glm->gmask_id(), (*added)["[gMASK]"].get<int32_t>());
-  EXPECT_EQ(glm->smask_id(), (*added)["[sMASK]"].get<int32_t>());
-  EXPECT_EQ(glm->sop_id(), (*added)["<|startofpiece|>"].get<int32_t>());
-  EXPECT_EQ(glm->eop_id(), (*added)["<|endofpiece|>"].get<int32_t>());
+  EXPECT_EQ(glm->FindSpecial("[gMASK]"), (*added)["[gMASK]"].get<int32_t>());
+  EXPECT_EQ(glm->FindSpecial("[sMASK]"), (*added)["[sMASK]"].get<int32_t>());
+  EXPECT_EQ(glm->FindSpecial("<|startofpiece|>"), (*added)["<|startofpiece|>"].get<int32_t>());
+  EXPECT_EQ(glm->FindSpecial("<|endofpiece|>"), (*added)["<|endofpiece|>"].get<int32_t>());
   EXPECT_EQ(glm->pad_id(), glm->eos_id());
-  EXPECT_EQ(glm->Encode("a[gMASK]").back(), *glm->gmask_id());
+  EXPECT_EQ(glm->Encode("a[gMASK]").back(), *glm->FindSpecial("[gMASK]"));
 
   const auto chat = LoadData("chatglm");
   const auto later = LoadData("chatglm_later");
-  EXPECT_EQ(*chat->gmask_id() - 20000, *later->gmask_id());
-  EXPECT_EQ(chat->bos_id(), chat->sop_id());
-  EXPECT_EQ(chat->eos_id(), chat->eop_id());
+  EXPECT_EQ(*chat->FindSpecial("[gMASK]") - 20000, *later->FindSpecial("[gMASK]"));
+  EXPECT_EQ(chat->bos_id(), chat->FindSpecial("<sop>"));
+  EXPECT_EQ(chat->eos_id(), chat->FindSpecial("<eop>"));
   EXPECT_EQ(chat->vocab_size() - 20000, later->vocab_size());
   EXPECT_EQ(chat->TokenBytes(5), "");  // an image
   EXPECT_EQ(chat->Decode(std::vector<int32_t>{5}), "");
@@ -107,10 +107,10 @@ TEST(SentencePieceTest, PairsOfTexts) {
   const auto row = EncodePair(*chat, "hello", "world");
   ASSERT_TRUE(row.ok()) << Message(row.status());
   std::vector<int32_t> expected = chat->Encode("hello");
-  expected.push_back(*chat->gmask_id());
-  expected.push_back(*chat->sop_id());
+  expected.push_back(*chat->FindSpecial("[gMASK]"));
+  expected.push_back(*chat->FindSpecial("<sop>"));
   for (const int32_t id : chat->Encode("world")) expected.push_back(id);
-  expected.push_back(*chat->eop_id());
+  expected.push_back(*chat->FindSpecial("<eop>"));
   EXPECT_EQ(row->ids, expected);
 
   const auto t5 = LoadData("t5");

@@ -21,80 +21,12 @@ void TruncateLongestFirst(size_t room, std::vector<int32_t>* first, std::vector<
   second->resize(std::min(second->size(), first_longer ? shorter : longer));
 }
 
-absl::Status Unsuitable() {
+absl::StatusOr<const RowTemplate*> TemplateOf(const Tokenizer& tokenizer, bool pair) {
+  if (const RowTemplate* row = tokenizer.row_template(pair)) return row;
+  if (pair && tokenizer.row_template(false) != nullptr) {
+    return InvalidArgument("the tokenizer makes rows of one text, not of two");
+  }
   return InvalidArgument("the tokenizer has no tokens that begin and separate sequences");
-}
-
-// Texts and special tokens in order; an absent token is none.
-class TemplateMaker {
- public:
-  TemplateMaker& Text(int32_t which, int32_t type = 0) {
-    row_.items.push_back({which, type});
-    return *this;
-  }
-  TemplateMaker& Token(std::optional<int32_t> id, int32_t type = 0) {
-    if (id) {
-      row_.items.push_back({*id, type});
-    } else {
-      complete_ = false;
-    }
-    return *this;
-  }
-  absl::StatusOr<RowTemplate> Finish() const {
-    if (!complete_) return Unsuitable();
-    return row_;
-  }
-
- private:
-  RowTemplate row_;
-  bool complete_ = true;
-};
-
-absl::StatusOr<RowTemplate> LlamaTemplate(const Tokenizer& tokenizer, bool pair) {
-  TemplateMaker row;
-  for (int32_t type = 0; type < (pair ? 2 : 1); ++type) {
-    if (tokenizer.row_begins_with_bos()) row.Token(tokenizer.bos_id(), type);
-    row.Text(type == 0 ? RowTemplate::kFirst : RowTemplate::kSecond, type);
-    if (tokenizer.row_ends_with_eos()) row.Token(tokenizer.eos_id(), type);
-  }
-  return row.Finish();
-}
-
-absl::StatusOr<RowTemplate> TemplateOf(const Tokenizer& tokenizer, bool pair) {
-  constexpr int32_t kFirst = RowTemplate::kFirst;
-  constexpr int32_t kSecond = RowTemplate::kSecond;
-  const auto cls = tokenizer.cls_id();
-  const auto sep = tokenizer.sep_id();
-  const auto eos = tokenizer.eos_id();
-  TemplateMaker row;
-  switch (tokenizer.pair_style()) {
-    case PairStyle::kNone:
-      return Unsuitable();
-    case PairStyle::kTemplate:
-      return *tokenizer.row_template(pair);
-    case PairStyle::kBert:
-      row.Token(cls).Text(kFirst).Token(sep);
-      if (pair) row.Text(kSecond, 1).Token(sep, 1);
-      return row.Finish();
-    case PairStyle::kRoberta:
-      row.Token(cls).Text(kFirst).Token(sep);
-      if (pair) row.Token(sep).Text(kSecond).Token(sep);
-      return row.Finish();
-    case PairStyle::kT5:
-      row.Text(kFirst).Token(eos);
-      if (pair) row.Text(kSecond).Token(eos);
-      return row.Finish();
-    case PairStyle::kLlama:
-      return LlamaTemplate(tokenizer, pair);
-    case PairStyle::kGlm:
-      if (pair) return InvalidArgument("GLM's tokenizer makes rows of one text, not of two");
-      return row.Token(cls).Text(kFirst).Token(eos).Finish();
-    case PairStyle::kChatGlm:
-      row.Text(kFirst).Token(tokenizer.gmask_id()).Token(tokenizer.bos_id());
-      if (pair) row.Text(kSecond).Token(eos);
-      return row.Finish();
-  }
-  return Unsuitable();
 }
 
 }  // namespace
@@ -102,9 +34,10 @@ absl::StatusOr<RowTemplate> TemplateOf(const Tokenizer& tokenizer, bool pair) {
 absl::StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int32_t> first,
                                     std::optional<std::vector<int32_t>> second,
                                     const PairOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(const RowTemplate around, TemplateOf(tokenizer, second.has_value()));
+  TESSERA_ASSIGN_OR_RETURN(const RowTemplate* const around,
+                           TemplateOf(tokenizer, second.has_value()));
   if (options.max_length > 0) {
-    const int64_t specials = std::ssize(around.items) - (second ? 2 : 1);
+    const int64_t specials = std::ssize(around->items) - (second ? 2 : 1);
     if (options.max_length < specials) {
       return InvalidArgument("a length of ", options.max_length, " leaves no room for the ",
                              specials, " special tokens");
@@ -116,13 +49,12 @@ absl::StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int3
       first.resize(std::min(first.size(), room));
     }
   }
-  if (tokenizer.pair_style() == PairStyle::kT5) {  // a text that brings its end gets no second one
-    for (std::vector<int32_t>* ids : {&first, second ? &*second : nullptr}) {
-      if (ids != nullptr && !ids->empty() && ids->back() == tokenizer.eos_id()) ids->pop_back();
-    }
+  for (std::vector<int32_t>* ids : {&first, second ? &*second : nullptr}) {
+    if (ids == nullptr || ids->empty() || around->text_end < 0) continue;
+    if (ids->back() == around->text_end) ids->pop_back();
   }
   EncodedRow row;
-  for (const RowTemplate::Item& item : around.items) {
+  for (const RowTemplate::Item& item : around->items) {
     if (item.id == RowTemplate::kFirst) {
       row.ids.insert(row.ids.end(), first.begin(), first.end());
     } else if (item.id == RowTemplate::kSecond) {

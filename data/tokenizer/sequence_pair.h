@@ -3,13 +3,10 @@
 //
 //   TESSERA_ASSIGN_OR_RETURN(EncodedRow row, EncodePair(*tokenizer, "A sentence.", "Another.",
 //                                                       {.max_length = 128}));
-//   // BERT:    [CLS] a [SEP] b [SEP]        types 0 0 0 1 1
-//   // RoBERTa: <s> a </s></s> b </s>        types 0
-//   // T5:      a </s> b </s>                types 0
-//   // LLaMA:   <s> a <s> b                  types 0 0 1 1 (with </s> where the folder asks for it)
-//   // GLM:     [CLS] a <|endoftext|>        types 0; one text only
-//   // ChatGLM: a [gMASK] <sop> b <eop>      types 0
-//   // of tokenizer.json: as its post_processor says
+//   // BertTokenizer: [CLS] A sentence. [SEP] Another. [SEP], types 0 0 0 1 1
+//
+// What stands where is the tokenizer's row template, which its loader makes: as the class that its
+// files name does, or as the post_processor of its tokenizer.json says.
 //
 // What is too long is cut at its end, the longer of two texts first, as Hugging Face's fast
 // tokenizers do (`longest_first`). An empty second text is a text: it gets its [SEP].
@@ -35,7 +32,7 @@ struct PairOptions {
   int64_t max_length = 0;  // tokens, special ones included; 0: no limit
 };
 
-// InvalidArgument if the tokenizer knows no such template (a GPT's), or max_length leaves no room
+// InvalidArgument if the tokenizer has no such template, or max_length leaves no room
 // for the special tokens.
 absl::StatusOr<EncodedRow> EncodePair(const Tokenizer& tokenizer, std::string_view first,
                                       std::optional<std::string_view> second = std::nullopt,

@@ -52,6 +52,16 @@ bool IsPlainByteLevel(const nlohmann::json& root) {
 
 }  // namespace
 
+std::optional<RowTemplate> RowTemplate::Of(
+    std::initializer_list<std::pair<std::optional<int32_t>, int32_t>> items) {
+  RowTemplate row;
+  for (const auto& [id, type_id] : items) {
+    if (!id) return std::nullopt;
+    row.items.push_back({*id, type_id});
+  }
+  return row;
+}
+
 std::string Tokenizer::Decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
   std::string out;
   for (const int32_t id : ids) {
@@ -75,24 +85,27 @@ std::optional<int32_t> Tokenizer::FindSpecial(std::string_view content) const {
   return std::nullopt;
 }
 
-std::optional<int32_t> Tokenizer::sop_id() const {
-  const auto id = FindSpecial("<|startofpiece|>");
-  return id ? id : FindSpecial("<sop>");
-}
-
-std::optional<int32_t> Tokenizer::eop_id() const {
-  const auto id = FindSpecial("<|endofpiece|>");
-  return id ? id : FindSpecial("<eop>");
-}
-
-std::optional<int32_t> Tokenizer::extra_id(int i) const {
-  return FindSpecial(Concat("<extra_id_", i, ">"));
-}
-
 void Tokenizer::set_special_tokens(std::vector<SpecialToken> tokens) {
   special_tokens_ = std::move(tokens);
   std::sort(special_tokens_.begin(), special_tokens_.end(),
             [](const SpecialToken& a, const SpecialToken& b) { return a.id < b.id; });
+}
+
+void Tokenizer::SetBertRows() {
+  constexpr int32_t kFirst = RowTemplate::kFirst;
+  constexpr int32_t kSecond = RowTemplate::kSecond;
+  set_rows(RowTemplate::Of({{cls_id_, 0}, {kFirst, 0}, {sep_id_, 0}}),
+           RowTemplate::Of({{cls_id_, 0}, {kFirst, 0}, {sep_id_, 0}, {kSecond, 1}, {sep_id_, 1}}),
+           /*of_prompts=*/false);
+}
+
+void Tokenizer::SetRobertaRows() {
+  constexpr int32_t kFirst = RowTemplate::kFirst;
+  constexpr int32_t kSecond = RowTemplate::kSecond;
+  set_rows(RowTemplate::Of({{cls_id_, 0}, {kFirst, 0}, {sep_id_, 0}}),
+           RowTemplate::Of(
+               {{cls_id_, 0}, {kFirst, 0}, {sep_id_, 0}, {sep_id_, 0}, {kSecond, 0}, {sep_id_, 0}}),
+           /*of_prompts=*/false);
 }
 
 uint64_t HashBytes(std::string_view bytes, uint64_t hash) {

@@ -13,6 +13,7 @@
 #define TESSERA_DATA_TOKENIZER_TOKENIZER_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,10 +45,8 @@ struct SpecialToken {
   int32_t id;
 };
 
-// Which special tokens stand around one text or two; see sequence_pair.h.
-enum class PairStyle { kNone, kBert, kRoberta, kT5, kLlama, kGlm, kChatGlm, kTemplate };
-
-// A row written out: special tokens by their ids, and the places of the texts.
+// The row that one text or two become (sequence_pair.h): special tokens by their ids, and the
+// places of the texts.
 struct RowTemplate {
   static constexpr int32_t kFirst = -1;
   static constexpr int32_t kSecond = -2;
@@ -56,6 +55,12 @@ struct RowTemplate {
     int32_t type_id = 0;
   };
   std::vector<Item> items;
+  // A text that ends with this token brings its end along and loses it. < 0: none does.
+  int32_t text_end = -1;
+
+  // Ids and their types in order; nullopt where one of the tokens does not exist.
+  static std::optional<RowTemplate> Of(
+      std::initializer_list<std::pair<std::optional<int32_t>, int32_t>> items);
 };
 
 class Tokenizer {
@@ -99,20 +104,13 @@ class Tokenizer {
   std::optional<int32_t> cls_id() const { return cls_id_; }
   std::optional<int32_t> sep_id() const { return sep_id_; }
   std::optional<int32_t> mask_id() const { return mask_id_; }
-  PairStyle pair_style() const { return pair_style_; }
-  // Of PairStyle::kTemplate: the row of one text or two; else nullptr.
-  virtual const RowTemplate* row_template(bool /*pair*/) const { return nullptr; }
-  // Of rows in LLaMA's style: whether they have these tokens.
-  bool row_begins_with_bos() const { return row_begins_with_bos_; }
-  bool row_ends_with_eos() const { return row_ends_with_eos_; }
-  // GLM's: the mask of a span at the end of a text and that of a sentence, and what begins and ends
-  // a piece that fills a mask.
-  std::optional<int32_t> gmask_id() const { return FindSpecial("[gMASK]"); }
-  std::optional<int32_t> smask_id() const { return FindSpecial("[sMASK]"); }
-  std::optional<int32_t> sop_id() const;
-  std::optional<int32_t> eop_id() const;
-  // T5's sentinel number i, <extra_id_i>.
-  std::optional<int32_t> extra_id(int i) const;
+  // The row of one text, or of two; nullptr for a tokenizer that makes no such rows.
+  const RowTemplate* row_template(bool pair) const {
+    const std::optional<RowTemplate>& row = pair ? pair_row_ : single_row_;
+    return row ? &*row : nullptr;
+  }
+  // Whether a prompt is a row as well, special tokens included; else it is its text alone.
+  bool prompts_are_rows() const { return prompts_are_rows_; }
 
   // The bytes of a token that begins a text: SentencePiece drops the blank there, and goes on doing
   // so until there is some text.
@@ -130,6 +128,16 @@ class Tokenizer {
  protected:
   Tokenizer() = default;
   void set_special_tokens(std::vector<SpecialToken> tokens);
+  // Of one text: cls a sep; of two, cls a sep b sep, the second of type 1 (BERT), or cls a sep sep
+  // b sep (RoBERTa).
+  void SetBertRows();
+  void SetRobertaRows();
+  void set_rows(std::optional<RowTemplate> single, std::optional<RowTemplate> pair,
+                bool of_prompts) {
+    single_row_ = std::move(single);
+    pair_row_ = std::move(pair);
+    prompts_are_rows_ = of_prompts;
+  }
 
   std::optional<int32_t> eos_id_;
   std::optional<int32_t> bos_id_;
@@ -137,14 +145,14 @@ class Tokenizer {
   std::optional<int32_t> cls_id_;
   std::optional<int32_t> sep_id_;
   std::optional<int32_t> mask_id_;
-  PairStyle pair_style_ = PairStyle::kNone;
   bool strips_text_ = false;
   bool drops_blanks_until_text_ = false;
-  bool row_begins_with_bos_ = false;
-  bool row_ends_with_eos_ = false;
 
  private:
   std::vector<SpecialToken> special_tokens_;
+  std::optional<RowTemplate> single_row_;
+  std::optional<RowTemplate> pair_row_;
+  bool prompts_are_rows_ = false;
 };
 
 // `spec` is "byte" or a folder:

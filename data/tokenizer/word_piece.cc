@@ -11,15 +11,7 @@
 namespace tessera::data {
 namespace {
 
-constexpr std::string_view kContinues = "##";
-constexpr size_t kMostCharacters = 100;  // of a word that is looked up
 constexpr int32_t kMaxId = 1 << 22;
-
-size_t Characters(std::string_view text) {
-  size_t count = 0;
-  for (const char c : text) count += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
-  return count;
-}
 
 }  // namespace
 
@@ -30,13 +22,6 @@ absl::StatusOr<std::unique_ptr<WordPiece>> WordPiece::Create(WordPieceConfig con
   return result;
 }
 
-std::optional<int32_t> WordPiece::IdOf(const std::string& token) const {
-  if (const auto at = first_.find(token); at != first_.end()) return at->second;
-  if (!token.starts_with(kContinues)) return std::nullopt;
-  const auto at = rest_.find(std::string_view(token).substr(kContinues.size()));
-  return at == rest_.end() ? std::nullopt : std::optional(at->second);
-}
-
 absl::Status WordPiece::Build(const std::string& source) {
   if (config_.vocab.empty()) return InvalidArgument(source, ": the vocabulary is empty");
   if (config_.vocab.size() > kMaxId) {
@@ -45,11 +30,9 @@ absl::Status WordPiece::Build(const std::string& source) {
   token_bytes_.resize(config_.vocab.size());
   for (size_t i = 0; i < config_.vocab.size(); ++i) {
     const std::string& piece = config_.vocab[i];
-    const bool continues = piece.starts_with(kContinues) && piece.size() > kContinues.size();
-    longest_ = std::max(longest_, piece.size());
-    const std::string text = continues ? piece.substr(kContinues.size()) : piece;
-    (continues ? rest_ : first_)[text] = static_cast<int32_t>(i);
-    token_bytes_[i] = continues ? text : " " + text;
+    pieces_.Add(piece, static_cast<int32_t>(i));
+    token_bytes_[i] =
+        pieces_.Continues(piece) ? piece.substr(pieces_.prefix().size()) : " " + piece;
   }
   return AddTokens(source);
 }
@@ -59,17 +42,18 @@ absl::Status WordPiece::AddTokens(const std::string& source) {
     for (const AddedToken& token : config_.added_tokens) {
       if (token.content == name) return token.id;
     }
-    const auto id = IdOf(name);
+    const auto id = pieces_.Find(name);
     if (!id) return InvalidArgument(source, ": ", key, " ", name, " is not in the vocabulary");
     config_.added_tokens.push_back({.content = name, .id = *id});
     return *id;
   };
   TESSERA_ASSIGN_OR_RETURN(unk_id_, named(config_.unk_token, "unk_token"));
+  pieces_.set_unk_id(unk_id_);
   TESSERA_ASSIGN_OR_RETURN(cls_id_, named(config_.cls_token, "cls_token"));
   TESSERA_ASSIGN_OR_RETURN(sep_id_, named(config_.sep_token, "sep_token"));
   TESSERA_ASSIGN_OR_RETURN(pad_id_, named(config_.pad_token, "pad_token"));
   TESSERA_ASSIGN_OR_RETURN(mask_id_, named(config_.mask_token, "mask_token"));
-  pair_style_ = PairStyle::kBert;
+  SetBertRows();
 
   std::vector<SpecialToken> specials;
   std::vector<AddedToken> raw;
@@ -99,28 +83,6 @@ std::string_view WordPiece::TokenBytes(int32_t id) const {
   return token_bytes_[static_cast<size_t>(id)];
 }
 
-void WordPiece::EncodeWord(std::string_view word, std::vector<int32_t>* ids) const {
-  const size_t before = ids->size();
-  if (word.size() <= kMostCharacters || Characters(word) <= kMostCharacters) {
-    size_t begin = 0;
-    while (begin < word.size()) {
-      const Pieces& pieces = begin == 0 ? first_ : rest_;
-      size_t length = std::min(word.size() - begin, longest_);
-      auto found = pieces.end();
-      for (; length > 0; --length) {
-        found = pieces.find(word.substr(begin, length));
-        if (found != pieces.end()) break;
-      }
-      if (length == 0) break;
-      ids->push_back(found->second);
-      begin += length;
-    }
-    if (begin == word.size()) return;
-  }
-  ids->resize(before);
-  ids->push_back(unk_id_);
-}
-
 void WordPiece::EncodeText(std::string_view text, std::vector<int32_t>* ids) const {
   const std::string normalized = normalizer_.Normalize(text);
   for (const TextPiece& piece : normalized_matcher_.Split(normalized, true)) {
@@ -128,7 +90,7 @@ void WordPiece::EncodeText(std::string_view text, std::vector<int32_t>* ids) con
       ids->push_back(piece.id);
     } else {
       BertNormalizer::ForEachWord(piece.text,
-                                  [&](std::string_view word) { EncodeWord(word, ids); });
+                                  [&](std::string_view word) { pieces_.Encode(word, ids); });
     }
   }
 }

@@ -4,22 +4,21 @@
 //   tokenizer->Encode("Unaffable!");     // un ##aff ##able !
 //   tokenizer->Decode(ids);              // "unaffable!"
 //
-// Text is cut at the added tokens, normalised and cut into words (bert_normalizer.h); each word
-// becomes the longest pieces of the vocabulary from its front, those behind the first written
-// "##piece"; a word that cannot be made of pieces, or of more than 100 characters, is [UNK]. The
-// ids are those of Hugging Face's BertTokenizerFast, without the [CLS] and [SEP] that
-// sequence_pair.h puts around them.
+// Text is cut at the added tokens, normalised and cut into words (bert_normalizer.h), and each word
+// into pieces (word_piece_vocab.h), those behind the first written "##piece". The ids are those of
+// Hugging Face's BertTokenizerFast, without the [CLS] and [SEP] that sequence_pair.h puts around
+// them.
 #ifndef TESSERA_DATA_TOKENIZER_WORD_PIECE_H_
 #define TESSERA_DATA_TOKENIZER_WORD_PIECE_H_
 
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/word_piece_vocab.h"
 
 namespace tessera::data {
 
@@ -62,25 +61,15 @@ class WordPiece : public Tokenizer {
   const WordPieceConfig& config() const { return config_; }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
-  using Pieces = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
-
   explicit WordPiece(WordPieceConfig config)
       : config_(std::move(config)), normalizer_(config_.normalizer) {}
   absl::Status Build(const std::string& source);
   absl::Status AddTokens(const std::string& source);
   void EncodeText(std::string_view text, std::vector<int32_t>* ids) const;
-  void EncodeWord(std::string_view word, std::vector<int32_t>* ids) const;
-  std::optional<int32_t> IdOf(const std::string& token) const;
 
   WordPieceConfig config_;
   const BertNormalizer normalizer_;
-  Pieces first_;                          // pieces that begin a word
-  Pieces rest_;                           // those behind, without "##"
-  size_t longest_ = 0;                    // bytes of the longest piece
+  WordPieceVocab pieces_;
   std::vector<std::string> token_bytes_;  // by id
   AddedTokenMatcher matcher_;             // in the text as it is
   AddedTokenMatcher normalized_matcher_;  // in normalised text

@@ -56,8 +56,8 @@ TEST_F(TrainSentencePieceTest, T5HasItsIdsAndGivesTextBack) {
     ASSERT_NE(tokenizer, nullptr);
     EXPECT_EQ(tokenizer->pad_id(), 0);
     EXPECT_EQ(tokenizer->eos_id(), 1);
-    EXPECT_EQ(tokenizer->extra_id(0), 147);
-    EXPECT_EQ(tokenizer->extra_id(99), 48);
+    EXPECT_EQ(tokenizer->FindSpecial("<extra_id_0>"), 147);
+    EXPECT_EQ(tokenizer->FindSpecial("<extra_id_99>"), 48);
     const std::vector<int32_t> ids = tokenizer->Encode("three four-seven");
     EXPECT_EQ(tokenizer->Decode(ids), "three four-seven");
     EXPECT_LT(ids.size(), 16u) << type;  // fewer than the characters: words were learnt
@@ -90,7 +90,8 @@ TEST_F(TrainSentencePieceTest, GlmAndChatGlmHaveTheirTokens) {
   EXPECT_EQ(glm_result->num_ids, 57);
   const auto glm = Load("glm");
   for (const auto id : {glm->eos_id(), glm->cls_id(), glm->sep_id(), glm->mask_id(),
-                        glm->gmask_id(), glm->smask_id(), glm->sop_id(), glm->eop_id()}) {
+                        glm->FindSpecial("[gMASK]"), glm->FindSpecial("[sMASK]"),
+                        glm->FindSpecial("<|startofpiece|>"), glm->FindSpecial("<|endofpiece|>")}) {
     ASSERT_TRUE(id.has_value());
     EXPECT_GE(*id, 48);
     EXPECT_LT(*id, 57);
@@ -98,7 +99,8 @@ TEST_F(TrainSentencePieceTest, GlmAndChatGlmHaveTheirTokens) {
   const auto chat_result = Train("chat", {.family = "chatglm", .vocab_size = 390});
   ASSERT_TRUE(chat_result.ok()) << Message(chat_result.status());
   const auto chat = Load("chat");
-  ASSERT_TRUE(chat->gmask_id() && chat->sop_id() && chat->eop_id() && chat->mask_id());
+  ASSERT_TRUE(chat->FindSpecial("[gMASK]") && chat->FindSpecial("<sop>") &&
+              chat->FindSpecial("<eop>") && chat->mask_id());
   const std::string text = "one\n\ttwo     three，字" + std::string(100, ' ') + "five";
   EXPECT_EQ(chat->Decode(chat->Encode(text)), text);
   const auto llama_result = Train("llama", {.family = "llama", .vocab_size = 300});

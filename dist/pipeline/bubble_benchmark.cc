@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "core/batch_keys.h"
 #include "core/thread_pool.h"
 #include "dist/comm/world.h"
 #include "dist/pipeline/executor.h"
@@ -60,7 +61,7 @@ models::Bundle BatchOf(const Settings& s, int m) {
     ids.data<int64_t>()[i] = (i * 7919 + m * 104729) % 512;
     targets.data<int64_t>()[i] = (i * 7919 + m * 104729 + 1) % 512;
   }
-  return {{"input_ids", ids}, {"targets", targets}};
+  return {{keys::kInputIds, ids}, {keys::kTargets, targets}};
 }
 
 models::RunOptions Options(int m) {

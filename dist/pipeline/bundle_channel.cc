@@ -11,7 +11,11 @@ namespace {
 
 constexpr int64_t kSameLayout = -1;
 
-bool IsLocal(const std::string& name) { return name.rfind("local.", 0) == 0; }
+// Whether the micro-batch has this very tensor under the name.
+bool IsOf(const Bundle* own, const std::string& name, const Tensor& t) {
+  const Tensor* const mine = own == nullptr ? nullptr : own->FindNamed(name);
+  return mine != nullptr && mine->defined() && mine->is_same(t);
+}
 
 class Reader {
  public:
@@ -144,11 +148,11 @@ BundleLayout BundleChannel::Send(const models::Bundle& bundle, const models::Bun
   BundleLayout layout;
   std::vector<Tensor> travelling;
   for (const auto& [name, t] : bundle.entries()) {
-    if (IsLocal(name)) continue;
+    if (IsLocalName(name)) continue;
     BundleEntry entry{.name = name};
     if (!t.defined()) {
       entry.source = BundleEntry::Source::kUndefined;
-    } else if (own != nullptr && own->has(name) && own->get(name).is_same(t)) {
+    } else if (IsOf(own, name, t)) {
       entry.source = BundleEntry::Source::kOwn;
     } else {
       entry.differentiates = RequiresGrad(t);
@@ -169,14 +173,15 @@ BundleChannel::Received BundleChannel::Receive(const models::Bundle* own, const 
   for (const BundleEntry& entry : received.layout) {
     Tensor t;
     if (entry.source == BundleEntry::Source::kOwn) {
-      TESSERA_CHECK(own != nullptr && own->has(entry.name), "pipeline", "rank ", group_->rank(),
-                    " has no '", entry.name, "' in its micro-batch, rank ", from.peer, " has");
-      t = own->at(entry.name);
+      const Tensor* const mine = own == nullptr ? nullptr : own->FindNamed(entry.name);
+      TESSERA_CHECK(mine != nullptr, "pipeline", "rank ", group_->rank(), " has no '", entry.name,
+                    "' in its micro-batch, rank ", from.peer, " has");
+      t = *mine;
     } else if (entry.source == BundleEntry::Source::kSent) {
       t = Empty(entry.shape, entry.dtype, device_);
       if (t.numel() > 0) handles.push_back(group_->Receive(t, from.peer, from.tag));
     }
-    received.bundle.set(entry.name, t);
+    received.bundle.SetNamed(entry.name, t);
   }
   for (const CommHandlePtr& handle : handles) handle->Wait();
   return received;
@@ -184,7 +189,7 @@ BundleChannel::Received BundleChannel::Receive(const models::Bundle* own, const 
 
 void BundleChannel::SendTensors(const std::vector<Tensor>& tensors, const Address& to) {
   models::Bundle bundle;
-  for (size_t i = 0; i < tensors.size(); ++i) bundle.set(std::to_string(i), tensors[i]);
+  for (size_t i = 0; i < tensors.size(); ++i) bundle.SetNamed(std::to_string(i), tensors[i]);
   Send(bundle, nullptr, to);
 }
 
@@ -220,11 +225,11 @@ models::Bundle BundleChannel::Broadcast(const models::Bundle& bundle, int root) 
   for (const BundleEntry& entry : *told) {
     Tensor t;
     if (entry.source == BundleEntry::Source::kSent) {
-      t = mine ? bundle.at(entry.name).Detach().ContiguousCopy()
+      t = mine ? bundle.FindNamed(entry.name)->Detach().ContiguousCopy()
                : Empty(entry.shape, entry.dtype, device_);
       if (t.numel() > 0) group_->Broadcast(t, root)->Wait();
     }
-    all.set(entry.name, t);
+    all.SetNamed(entry.name, t);
   }
   return all;
 }

@@ -9,9 +9,12 @@ namespace tessera::dist {
 
 Chunk SequenceOf(std::vector<PipelineBlock> blocks) {
   Chunk chunk;
+  std::vector<models::BlockKeys> keys;
   for (const PipelineBlock& block : blocks) {
     if (block.module != nullptr) chunk.modules.push_back(block.module);
+    if (block.keys) keys.push_back(*block.keys);
   }
+  if (keys.size() == blocks.size()) chunk.keys = models::InSequence(keys);
   chunk.run = [blocks = std::move(blocks)](const models::Bundle& in, const models::RunOptions&) {
     models::Bundle bundle = in;
     for (const PipelineBlock& block : blocks) bundle = block.run(bundle);

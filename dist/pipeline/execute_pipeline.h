@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "dist/pipeline/executor.h"
@@ -30,6 +31,8 @@ namespace tessera::dist {
 struct PipelineBlock {
   nn::Module* module = nullptr;  // whose parameters train; nullptr: the block has none
   std::function<models::Bundle(const models::Bundle& in)> run;
+  // What it takes and gives; absent: it is not checked whether its chunk gets what it needs.
+  std::optional<models::BlockKeys> keys = std::nullopt;
 };
 
 // Blocks one after the other, with any number of tensors between them.

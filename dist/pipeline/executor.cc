@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/model_keys.h"
 
 namespace tessera::dist {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 using models::Bundle;
 using models::RunOptions;
 using Clock = std::chrono::steady_clock;
-
-bool IsLocal(const std::string& name) { return name.rfind("local.", 0) == 0; }
 
 // A chunk's input as its blocks see it: a result of the tape, whose gradient is caught here.
 Tensor Boundary(const Tensor& t, const std::shared_ptr<Tensor>& caught) {
@@ -116,12 +115,12 @@ class PipelineExecutor::Step {
   void Arrive(const Action& a, const BundleChannel::Received& received) {
     Live& live = LiveOf(a);
     for (const BundleEntry& entry : received.layout) {
-      Tensor t = received.bundle.get(entry.name);
+      Tensor t = *received.bundle.FindNamed(entry.name);
       if (entry.differentiates && GradEnabled()) {
         live.caught.push_back(std::make_shared<Tensor>());
         t = Boundary(t, live.caught.back());
       }
-      live.in.set(entry.name, t);
+      live.in.SetNamed(entry.name, t);
     }
   }
 
@@ -138,7 +137,7 @@ class PipelineExecutor::Step {
       return;
     }
     for (const auto& [name, t] : out.entries()) {
-      if (!IsLocal(name) && t.defined() && RequiresGrad(t)) live.roots.push_back(t);
+      if (!IsLocalName(name) && t.defined() && RequiresGrad(t)) live.roots.push_back(t);
     }
     if (schedule_.stages > 1) {
       outgoing_[Key(a)] = std::move(out);
@@ -152,16 +151,16 @@ class PipelineExecutor::Step {
   void Finish(const Action& a, Live& live, Bundle out) {
     if (options_.keep_outputs) {
       Bundle kept;
-      for (const auto& [name, t] : out.entries()) kept.set(name, t.defined() ? t.Detach() : t);
+      for (const auto& [name, t] : out.entries()) kept.SetNamed(name, t.defined() ? t.Detach() : t);
       outputs_[a.micro_batch] = std::move(kept);
     }
     Tensor loss;
     if (options_.criterion) {
       loss = options_.criterion(out, Input(a));
     } else if (GradEnabled()) {
-      loss = out.at("loss");
+      loss = out.at(keys::kLoss);
     } else {
-      loss = out.get("loss");
+      loss = out.get(keys::kLoss);
     }
     if (loss.defined()) losses_[a.micro_batch] = loss.Detach();
     if (!GradEnabled()) {
@@ -177,9 +176,9 @@ class PipelineExecutor::Step {
     const Action next = {a.kind, a.micro_batch, a.chunk + 1};
     BundleChannel::Received received;
     for (const auto& [name, t] : out.entries()) {
-      if (IsLocal(name)) continue;
+      if (IsLocalName(name)) continue;
       received.layout.push_back({.name = name, .differentiates = t.defined() && RequiresGrad(t)});
-      received.bundle.set(name, t);
+      received.bundle.SetNamed(name, t);
     }
     Arrive(next, received);
   }

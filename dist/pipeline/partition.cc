@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "autograd/autograd.h"
+#include "models/family.h"
+#include "models/model_keys.h"
 #include "nn/embedding.h"
 #include "nn/relative_position.h"
 
@@ -159,7 +161,7 @@ models::Bundle Fresh(const models::Bundle& inputs, const std::vector<std::string
     if (std::find(differentiates.begin(), differentiates.end(), name) != differentiates.end()) {
       Record("stage_input", {}, {copy}, nullptr);
     }
-    fresh.set(name, copy);
+    fresh.SetNamed(name, copy);
   }
   return fresh;
 }
@@ -181,14 +183,14 @@ OneRun RunOnce(models::Model& model, const models::Bundle& inputs,
   std::vector<Tensor> roots;
   std::vector<Tensor> grads;
   for (const auto& [name, t] : outputs.entries()) {
-    if (!t.defined() || !RequiresGrad(t) || name.rfind("local.", 0) == 0) continue;
-    if (outputs.has("loss") && name != "loss") continue;
+    if (!t.defined() || !RequiresGrad(t) || IsLocalName(name)) continue;
+    if (outputs.has(keys::kLoss) && name != keys::kLoss.name()) continue;
     roots.push_back(t);
     grads.push_back(Full(t.shape(), 1e-3, t.dtype(), t.device()));
     run.differentiates.push_back(name);
   }
   for (const auto& [name, t] : outputs.entries()) {
-    if (name.rfind("local.", 0) != 0) run.outputs.set(name, t.defined() ? t.Detach() : t);
+    if (!IsLocalName(name)) run.outputs.SetNamed(name, t.defined() ? t.Detach() : t);
   }
   if (roots.empty()) return run;
   WeightGradQueue queue;

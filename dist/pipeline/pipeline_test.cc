@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "core/batch_keys.h"
 #include "core/thread_communicator.h"
 #include "dist/pipeline/bundle_channel.h"
 #include "dist/pipeline/execute_pipeline.h"
@@ -22,6 +23,21 @@
 
 namespace tessera::dist {
 namespace {
+
+constexpr TensorKey kA("a", KeyElements::kAny, "[...]", "of this test"),
+    kMask("mask", KeyElements::kAny, "[...]", "of this test"),
+    kHalf("half", KeyElements::kAny, "[...]", "of this test"),
+    kScalar("scalar", KeyElements::kAny, "[...]", "of this test"),
+    kNone("none", KeyElements::kAny, "[...]", "of this test"),
+    kLocalTable("local.table", KeyElements::kAny, "[...]", "of this test"),
+    kChanging("changing", KeyElements::kAny, "[...]", "of this test"),
+    kX("x", KeyElements::kAny, "[...]", "of this test"),
+    kY("y", KeyElements::kAny, "[...]", "of this test"),
+    kSum("sum", KeyElements::kAny, "[...]", "of this test"),
+    kProduct("product", KeyElements::kAny, "[...]", "of this test"),
+    kOut("out", KeyElements::kAny, "[...]", "of this test"),
+    kTarget("target", KeyElements::kAny, "[...]", "of this test"),
+    kExtra("extra", KeyElements::kAny, "[...]", "of this test");
 
 using models::Bundle;
 
@@ -108,8 +124,8 @@ TEST(PartitionTest, ComputedCostsCountProducts) {
 }
 
 TEST(PartitionTest, MeasuredCostsArePositiveAndAddUp) {
-  const Bundle batch = {{"input_ids", RandomIndices({2, 5}, 50, 1)},
-                        {"labels", RandomIndices({2, 5}, 50, 2)}};
+  const Bundle batch = {{keys::kInputIds, RandomIndices({2, 5}, 50, 1)},
+                        {keys::kLabels, RandomIndices({2, 5}, 50, 2)}};
   models::RunOptions options;
   options.keep_logits = false;
   const auto times = MeasureBlocks(BlocksOf(GptConfig(50), {}), batch, options);
@@ -132,7 +148,8 @@ TEST(BundleChannelTest, AnyTensorsArriveAsTheyWere) {
   RunRanks(2, [](const std::shared_ptr<Communicator>& world) {
     BundleChannel channel(world, Device::Cpu());
     const Tensor labels = RandomIndices({4}, 9, 3);
-    const Bundle own = {{"labels", world->rank() == 0 ? labels : CopyTo(labels, Device::Cpu())}};
+    const Bundle own = {
+        {keys::kLabels, world->rank() == 0 ? labels : CopyTo(labels, Device::Cpu())}};
     const Tensor strided =
         Tensor::FromVector<float>({1, 2, 3, 4, 5, 6}, {2, 3}).AsStrided({3, 2}, {1, 3}, 0);
     const Tensor mask = Tensor::FromVector<bool>({true, false, true}, {3, 1});
@@ -141,14 +158,14 @@ TEST(BundleChannelTest, AnyTensorsArriveAsTheyWere) {
       const Tensor changing = Full({rows, 2}, 7.0);
       if (world->rank() == 0) {
         const int64_t before = channel.bytes_sent();
-        channel.Send({{"a", strided},
-                      {"mask", mask},
-                      {"labels", labels},
-                      {"local.table", strided},
-                      {"half", half},
-                      {"scalar", Tensor::Scalar(2.5)},
-                      {"none", Tensor()},
-                      {"changing", changing}},
+        channel.Send({{kA, strided},
+                      {kMask, mask},
+                      {keys::kLabels, labels},
+                      {kLocalTable, strided},
+                      {kHalf, half},
+                      {kScalar, Tensor::Scalar(2.5)},
+                      {kNone, Tensor()},
+                      {kChanging, changing}},
                      &own, {.peer = 1, .lane = 4, .tag = 17});
         channel.Flush();
         // 24 + 3 + 4 + 4 of elements, a word, and the layout where it is another one.
@@ -162,28 +179,28 @@ TEST(BundleChannelTest, AnyTensorsArriveAsTheyWere) {
       const auto received = channel.Receive(&own, {.peer = 0, .lane = 4, .tag = 17});
       const Bundle& in = received.bundle;
       EXPECT_EQ(in.entries().size(), 7u);
-      EXPECT_EQ(in.at("a").ToVector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
-      EXPECT_EQ(in.at("mask").ToVector<bool>(), (std::vector<bool>{true, false, true}));
-      EXPECT_TRUE(in.at("labels").is_same(own.at("labels")));
-      EXPECT_EQ(in.at("half").dtype(), DType::kBFloat16);
-      EXPECT_EQ(in.at("half").ToVector<float>(), (std::vector<float>{1.5f, -2}));
-      EXPECT_EQ(in.at("scalar").Item(), 2.5);
-      EXPECT_TRUE(in.has("none"));
-      EXPECT_FALSE(in.get("none").defined());
-      EXPECT_FALSE(in.has("local.table"));
-      EXPECT_EQ(in.at("changing").shape(), (Shape{rows, 2}));
+      EXPECT_EQ(in.at(kA).ToVector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+      EXPECT_EQ(in.at(kMask).ToVector<bool>(), (std::vector<bool>{true, false, true}));
+      EXPECT_TRUE(in.at(keys::kLabels).is_same(own.at(keys::kLabels)));
+      EXPECT_EQ(in.at(kHalf).dtype(), DType::kBFloat16);
+      EXPECT_EQ(in.at(kHalf).ToVector<float>(), (std::vector<float>{1.5f, -2}));
+      EXPECT_EQ(in.at(kScalar).Item(), 2.5);
+      EXPECT_TRUE(in.has(kNone));
+      EXPECT_FALSE(in.get(kNone).defined());
+      EXPECT_FALSE(in.has(kLocalTable));
+      EXPECT_EQ(in.at(kChanging).shape(), (Shape{rows, 2}));
     }
     const Bundle all = channel.Broadcast(
-        world->rank() == 1 ? Bundle{{"x", strided}, {"none", Tensor()}} : Bundle{}, 1);
-    EXPECT_EQ(all.at("x").ToVector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
-    EXPECT_FALSE(all.get("none").defined());
+        world->rank() == 1 ? Bundle{{kX, strided}, {kNone, Tensor()}} : Bundle{}, 1);
+    EXPECT_EQ(all.at(kX).ToVector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+    EXPECT_FALSE(all.get(kNone).defined());
   });
 }
 
 TEST(BundleChannelTest, ATensorThatTheReceiverLacksIsNamed) {
   RunRanks(2, [](const std::shared_ptr<Communicator>& world) {
     BundleChannel channel(world, Device::Cpu());
-    const Bundle own = {{"labels", Tensor::Scalar(1)}};
+    const Bundle own = {{keys::kLabels, Tensor::Scalar(1)}};
     if (world->rank() == 0) {
       channel.Send(own, &own, {.peer = 1, .lane = 0, .tag = 0});
       return;
@@ -243,25 +260,25 @@ std::unique_ptr<Layer> MakeLayer(const std::string& name) {
 
 // x, y -> x', y' and a mask.
 Bundle FirstBlock(Layer& layer, const Bundle& in) {
-  const Tensor x = layer.linear.Forward(in.at("x"));
-  return {{"sum", Add(x, in.at("y"))},
-          {"product", Mul(x, in.at("y"))},
-          {"mask", Compare(in.at("y"), 0.0, Comparison::kGreater)}};
+  const Tensor x = layer.linear.Forward(in.at(kX));
+  return {{kSum, Add(x, in.at(kY))},
+          {kProduct, Mul(x, in.at(kY))},
+          {kMask, Compare(in.at(kY), 0.0, Comparison::kGreater)}};
 }
 Bundle SecondBlock(Layer& layer, const Bundle& in) {
-  const Tensor h = layer.linear.Forward(in.at("sum"));
-  return {{"out", Where(in.at("mask"), h, in.at("product"))}, {"extra", Square(h)}};
+  const Tensor h = layer.linear.Forward(in.at(kSum));
+  return {{kOut, Where(in.at(kMask), h, in.at(kProduct))}, {kExtra, Square(h)}};
 }
 Tensor Criterion(const Bundle& outputs, const Bundle& inputs) {
-  return Add(Mean(Square(Sub(outputs.at("out"), inputs.at("target")))),
-             Mul(Mean(outputs.at("extra")), 0.1));
+  return Add(Mean(Square(Sub(outputs.at(kOut), inputs.at(kTarget)))),
+             Mul(Mean(outputs.at(kExtra)), 0.1));
 }
 Bundle Data(int number) {
   const auto seed = static_cast<uint64_t>(number);
   const auto random = [&](uint64_t k) {
     return CastCopy(RandomTensor({3, 4}, 10 * seed + k), DType::kFloat32);
   };
-  return {{"x", random(1)}, {"y", random(2)}, {"target", random(3)}};
+  return {{kX, random(1)}, {kY, random(2)}, {kTarget, random(3)}};
 }
 
 constexpr int kMicroBatches = 4;
@@ -295,6 +312,24 @@ std::pair<std::vector<double>, std::vector<float>> OneProcess() {
   }
   losses.push_back(mean);
   return {losses, second->Parameters()[0]->tensor.ToVector<float>()};
+}
+
+TEST(StageTest, AChunkThatTakesWhatNoneBeforeItGivesIsRefusedByName) {
+  RunRanks(2, [](const std::shared_ptr<Communicator>& pp) {
+    const auto chunk = [&](const models::KeyNames& given) {
+      models::BlockKeys keys = {.takes = {kX}, .gives = given};
+      if (pp->rank() == 1) keys = {.takes = {kHalf, kX}};
+      return SequenceOf({{.run = [](const Bundle& in) { return in; }, .keys = keys}});
+    };
+    EXPECT_NO_THROW(Stage({chunk({kHalf})}, pp));
+    try {
+      const Stage stage({chunk({kY})}, pp);
+      ADD_FAILURE() << "rank " << pp->rank();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("chunk 1 takes 'half'"), std::string::npos)
+          << error.what();
+    }
+  });
 }
 
 TEST(ExecutePipelineTest, AnyModulesTrainAsInOneProcess) {

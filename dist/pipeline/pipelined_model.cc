@@ -30,6 +30,7 @@ PipelinedModel::PipelinedModel(Stage stage)
       stage_(std::move(stage)),
       channel_(stage_.group(), stage_.device()) {
   for (const auto& model : stage_.models()) Adopt(*model);
+  set_inputs(first().inputs());
 }
 
 models::Bundle PipelinedModel::RunBlock(int block, models::Bundle, const models::RunOptions&) {
@@ -71,7 +72,7 @@ models::Bundle PipelinedModel::Run(const models::Bundle& inputs,
 
 models::Bundle PipelinedModel::Encode(models::Bundle in, const models::RunOptions& options) {
   return RunStages(in, [&](models::Model& chunk, const models::Bundle& bundle) {
-    return chunk.Encode(bundle, options);
+    return chunk.encoder_decoder()->Encode(bundle, options);
   });
 }
 

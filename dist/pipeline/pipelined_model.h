@@ -2,7 +2,8 @@
 //
 //   PipelinedModel model(std::move(stage));
 //   models::Generate(model, prompts, config);            // on every rank of the pp group
-//   model.Run(batch, options).at("loss");                // likewise, the same result everywhere
+//   model.Run(batch, options).at(keys::kLoss);                // likewise, the same result
+//   everywhere
 //
 // `Run` and `Encode` are collective over the pp group: every rank passes the same inputs, the
 // blocks run stage by stage, and all outputs are broadcast from the last stage, so that every rank
@@ -13,7 +14,6 @@
 #define TESSERA_DIST_PIPELINE_PIPELINED_MODEL_H_
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "dist/pipeline/bundle_channel.h"
@@ -22,7 +22,7 @@
 
 namespace tessera::dist {
 
-class PipelinedModel : public models::Model {
+class PipelinedModel : public models::Model, public models::EncoderDecoder {
  public:
   // The stage must have been built of models.
   explicit PipelinedModel(Stage stage);
@@ -31,27 +31,28 @@ class PipelinedModel : public models::Model {
   Stage& stage() { return stage_; }
 
   models::Bundle Run(const models::Bundle& inputs, const models::RunOptions& options) override;
-  models::Bundle Encode(models::Bundle in, const models::RunOptions& options) override;
   // Throws Error: blocks lie on several ranks.
   models::Bundle RunBlock(int block, models::Bundle in, const models::RunOptions& options) override;
 
   int num_blocks() const override { return first().num_blocks(); }
+  models::BlockKeys keys_of_block(int block) const override { return first().keys_of_block(block); }
   const nlohmann::json& config() const override { return first().config(); }
   int64_t max_positions() const override { return first().max_positions(); }
   int64_t vocab_size() const override { return first().vocab_size(); }
   int num_cache_layers() const override { return first().num_cache_layers(); }
-  std::optional<int64_t> decoder_start() const override { return first().decoder_start(); }
-  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
-    return first().PreparePrompt(std::move(prompt));
+  std::shared_ptr<const models::TextFormat> text_format() const override {
+    return first().text_format();
   }
-  std::optional<models::TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
-    return first().LayoutOf(text);
+  models::EncoderDecoder* encoder_decoder() override {
+    return first().encoder_decoder() == nullptr ? nullptr : this;
   }
+  int64_t decoder_start() const override { return first().encoder_decoder()->decoder_start(); }
+  models::Bundle Encode(models::Bundle in, const models::RunOptions& options) override;
   void set_checkpoint_activations(bool value) override;
 
  private:
   using Part = std::function<models::Bundle(models::Model& chunk, const models::Bundle& in)>;
-  const models::Model& first() const { return *stage_.models().front(); }
+  models::Model& first() const { return *stage_.models().front(); }
   models::Bundle RunStages(const models::Bundle& inputs, const Part& part);
 
   Stage stage_;

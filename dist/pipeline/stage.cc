@@ -5,6 +5,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "models/family.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::dist {
@@ -14,10 +15,14 @@ std::vector<Chunk> ChunksOf(const std::vector<std::unique_ptr<models::Model>>& m
   std::vector<Chunk> chunks;
   for (const auto& owned : models) {
     models::Model* model = owned.get();
-    chunks.push_back({.modules = {model},
-                      .run = [model](const models::Bundle& in, const models::RunOptions& options) {
-                        return model->Run(in, options);
-                      }});
+    std::vector<models::BlockKeys> blocks;
+    const auto [first, end] = model->block_range();
+    for (int block = first; block < end; ++block) blocks.push_back(model->keys_of_block(block));
+    chunks.push_back(
+        {.modules = {model},
+         .run = [model](const models::Bundle& in,
+                        const models::RunOptions& options) { return model->Run(in, options); },
+         .keys = models::InSequence(blocks)});
   }
   return chunks;
 }
@@ -65,6 +70,34 @@ Stage::Stage(std::vector<Chunk> chunks, Group pp) : chunks_(std::move(chunks)), 
   TESSERA_CHECK(!chunks_.empty(), "pipeline", "rank ", pp_->rank(), " has no chunk");
   ShareReplicas();
   ExchangeNames();
+  CheckKeys();
+}
+
+void Stage::CheckKeys() const {
+  nlohmann::json mine = nlohmann::json::array();
+  for (const Chunk& chunk : chunks_) {
+    if (!chunk.keys) {
+      mine.push_back(nullptr);
+      continue;
+    }
+    mine.push_back({chunk.keys->takes.names(), chunk.keys->may_take.names(),
+                    chunk.keys->gives.names(), chunk.keys->drops.names()});
+  }
+  const std::vector<std::string> texts = ShareTexts(mine.dump(), *pp_);
+  std::vector<models::BlockKeys> chunks;
+  for (size_t local = 0; local < chunks_.size(); ++local) {
+    for (const std::string& text : texts) {
+      const auto told = nlohmann::json::parse(text, nullptr, false);
+      if (local >= told.size() || told[local].is_null()) return;
+      const auto names = [&](size_t i) {
+        return models::KeyNames(told[local].at(i).get<std::vector<std::string>>());
+      };
+      chunks.push_back(
+          {.takes = names(0), .may_take = names(1), .gives = names(2), .drops = names(3)});
+    }
+  }
+  const absl::Status fits = models::InputsOf(chunks, "chunk").status();
+  TESSERA_CHECK(fits.ok(), "pipeline", Message(fits));
 }
 
 // A weight that an earlier chunk of this rank holds as well: one storage, uses of their own.

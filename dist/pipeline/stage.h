@@ -19,11 +19,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/communicator.h"
 #include "core/status.h"
+#include "models/block_keys.h"
 #include "models/model.h"
 #include "nn/module.h"
 #include "optim/parameter.h"
@@ -32,8 +34,10 @@ namespace tessera::dist {
 
 // One chunk: what runs, and the modules whose parameters train in it (none, one or several).
 struct Chunk {
-  std::vector<nn::Module*> modules;
+  std::vector<nn::Module*> modules = {};
   std::function<models::Bundle(const models::Bundle& in, const models::RunOptions& options)> run;
+  // What it takes and gives; absent: nothing is known of it, and nothing checked.
+  std::optional<models::BlockKeys> keys = std::nullopt;
 };
 
 class Stage {
@@ -43,7 +47,8 @@ class Stage {
   static constexpr int kFirstTag = kLargestTag / 2;
 
   // `models` are this rank's chunks, first to last: chunks rank, rank + stages, ... of the model.
-  // Collective over `pp`: ranks tell each other which weights they hold.
+  // Collective over `pp`: ranks tell each other which weights they hold, and what their chunks take
+  // and give. Throws Error, on every rank, for a chunk that takes what none before it gives.
   Stage(std::vector<std::unique_ptr<models::Model>> models, Group pp);
   // Of any modules, which the caller keeps.
   Stage(std::vector<Chunk> chunks, Group pp);
@@ -109,6 +114,7 @@ class Stage {
 
   void ShareReplicas();
   void ExchangeNames();
+  void CheckKeys() const;
   void Join(const Tie& tie, int tag, const GetGradient& get, const SetGradient& set) const;
 
   std::vector<std::unique_ptr<models::Model>> models_;

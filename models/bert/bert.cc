@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "models/bert/bert_keys.h"
+#include "models/model_keys.h"
 #include "models/transformer_stack.h"
 #include "nn/activation.h"
 #include "nn/dropout.h"
@@ -85,7 +87,7 @@ Tensor PositionsFromPadding(const Tensor& ids_BT, int64_t padding) {
 }
 
 Tensor LabelsOf(const Bundle& in) {
-  return in.has("targets") ? in.at("targets") : in.get("labels");
+  return in.has(keys::kTargets) ? in.at(keys::kTargets) : in.get(keys::kLabels);
 }
 
 // The first token of every row: [B, C].
@@ -234,6 +236,28 @@ Bert::Bert(const BertConfig& config, nlohmann::json json, const nn::BuildContext
 
 Bert::~Bert() = default;
 
+BlockKeys Bert::keys_of_block(int block) const {
+  if (block == 0) {
+    return {.takes = {keys::kInputIds},
+            .may_take = {keys::kTokenTypeIds, keys::kPositionIds},
+            .gives = {keys::kHidden, keys::kPositionIds},
+            .drops = {keys::kInputIds, keys::kTokenTypeIds}};
+  }
+  if (block + 1 < num_blocks()) return TransformerBlockKeys({keys::kAttentionMask});
+  BlockKeys head = {.takes = {keys::kHidden, keys::kPositionIds},
+                    .may_take = {keys::kLabels, keys::kTargets},
+                    .gives = {keys::kLoss, keys::kLogits, keys::kLastHiddenState}};
+  if (config_.head == BertHead::kNone) {
+    head.may_take = {};
+    head.gives = {keys::kPoolerOutput, keys::kLastHiddenState};
+  } else if (config_.head == BertHead::kPreTraining) {
+    head.may_take = {keys::kLabels, keys::kTargets, keys::kNextSentenceLabel};
+    head.gives = {keys::kLoss, keys::kPredictionLogits, keys::kSeqRelationshipLogits,
+                  keys::kLastHiddenState};
+  }
+  return head;
+}
+
 Bundle Bert::RunBlock(int block, Bundle in, const RunOptions& options) {
   TESSERA_CHECK(HasBlock(block), "bert", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
@@ -243,25 +267,25 @@ Bundle Bert::RunBlock(int block, Bundle in, const RunOptions& options) {
 }
 
 Bundle Bert::Embed(Bundle in, const RunOptions& options) {
-  const Tensor ids_BT = in.at("input_ids");
+  const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "bert",
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
-  if (!in.has("position_ids")) {
-    in.set("position_ids",
+  if (!in.has(keys::kPositionIds)) {
+    in.set(keys::kPositionIds,
            config_.roberta ? PositionsFromPadding(ids_BT, config_.pad_token_id)
                            : CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
   }
-  const Tensor types_BT = in.has("token_type_ids")
-                              ? in.at("token_type_ids")
+  const Tensor types_BT = in.has(keys::kTokenTypeIds)
+                              ? in.at(keys::kTokenTypeIds)
                               : Zeros(ids_BT.shape(), DType::kInt64, ids_BT.device());
   const nn::ForwardContext context = ContextFor(in, options);
   Tensor x_BTC =
       Add(Add(encoder_->words->Forward(ids_BT, context), encoder_->types->Forward(types_BT)),
-          encoder_->positions->Forward(in.at("position_ids")));
+          encoder_->positions->Forward(in.at(keys::kPositionIds)));
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
-  in.erase("input_ids");
-  in.erase("token_type_ids");
-  in.set("hidden", encoder_->dropout->Forward(encoder_->norm->Forward(x_BTC), context));
+  in.erase(keys::kInputIds);
+  in.erase(keys::kTokenTypeIds);
+  in.set(keys::kHidden, encoder_->dropout->Forward(encoder_->norm->Forward(x_BTC), context));
   return in;
 }
 
@@ -270,15 +294,15 @@ Bundle Bert::RunHead(const Bundle& in, const RunOptions& options) {
   Bundle out;
   if (masked_lm_ != nullptr) RunMaskedLm(in, options, &out);
   if (config_.head == BertHead::kMaskedLm && !options.keep_logits) return out;
-  const Tensor whole_BTC = WholeSequence(in.at("hidden"), build(), context);
+  const Tensor whole_BTC = WholeSequence(in.at(keys::kHidden), build(), context);
   Tensor pooled_BC;
   if (encoder_->pooler != nullptr) {
     pooled_BC = Tanh(encoder_->pooler->Forward(FirstToken(whole_BTC)));
   }
   if (seq_relationship_ != nullptr) RunNextSentence(pooled_BC, in, options, &out);
   if (classifier_ != nullptr) RunClassifier(whole_BTC, pooled_BC, in, options, &out);
-  if (config_.head == BertHead::kNone) out.set("pooler_output", pooled_BC);
-  if (options.keep_logits) out.set("last_hidden_state", whole_BTC);
+  if (config_.head == BertHead::kNone) out.set(keys::kPoolerOutput, pooled_BC);
+  if (options.keep_logits) out.set(keys::kLastHiddenState, whole_BTC);
   return out;
 }
 
@@ -302,12 +326,12 @@ Tensor TargetRows(const Tensor& labels) {
 // back.)
 bool Bert::ComputesTargetsAlone(const Bundle& in, const RunOptions& options) const {
   return !options.keep_logits && options.loss_reduction != LossReduction::kNone &&
-         !build().sequence_parallel && in.at("hidden").device().target == DeviceType::kCpu &&
+         !build().sequence_parallel && in.at(keys::kHidden).device().target == DeviceType::kCpu &&
          LabelsOf(in).defined();
 }
 
 void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out) {
-  Tensor h = in.at("hidden");
+  Tensor h = in.at(keys::kHidden);
   Tensor labels = LabelsOf(in);
   if (ComputesTargetsAlone(in, options)) {
     const Tensor rows_M = TargetRows(labels);
@@ -316,12 +340,12 @@ void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out)
   }
   const Tensor logits = masked_lm_->Forward(h, ContextFor(in, options));
   if (options.keep_logits) {
-    out->set(config_.head == BertHead::kPreTraining ? "prediction_logits" : "logits",
+    out->set(config_.head == BertHead::kPreTraining ? keys::kPredictionLogits : keys::kLogits,
              masked_lm_->decoder().Gather(logits));
   }
   if (!labels.defined()) return;
   out->set(
-      "loss",
+      keys::kLoss,
       CrossEntropy(logits, labels,
                    masked_lm_->decoder().LossOptions({.reduction = options.loss_reduction,
                                                       .overwrite_logits = !options.keep_logits})));
@@ -331,11 +355,11 @@ void Bert::RunNextSentence(const Tensor& pooled_BC, const Bundle& in, const RunO
                            Bundle* out) {
   const Tensor logits_B2 =
       static_cast<nn::ReplicatedLinear&>(*seq_relationship_).Forward(pooled_BC);
-  if (options.keep_logits) out->set("seq_relationship_logits", logits_B2);
-  if (!in.has("next_sentence_label")) return;
-  const Tensor loss =
-      CrossEntropy(logits_B2, in.at("next_sentence_label"), {.reduction = options.loss_reduction});
-  out->set("loss", out->has("loss") ? Add(out->at("loss"), loss) : loss);
+  if (options.keep_logits) out->set(keys::kSeqRelationshipLogits, logits_B2);
+  if (!in.has(keys::kNextSentenceLabel)) return;
+  const Tensor loss = CrossEntropy(logits_B2, in.at(keys::kNextSentenceLabel),
+                                   {.reduction = options.loss_reduction});
+  out->set(keys::kLoss, out->has(keys::kLoss) ? Add(out->at(keys::kLoss), loss) : loss);
 }
 
 void Bert::RunClassifier(const Tensor& whole_BTC, const Tensor& pooled_BC, const Bundle& in,
@@ -346,12 +370,12 @@ void Bert::RunClassifier(const Tensor& whole_BTC, const Tensor& pooled_BC, const
     features = pooled_BC.defined() ? pooled_BC : FirstToken(whole_BTC);
   }
   const Tensor logits = classifier_->Forward(features, context);
-  if (options.keep_logits) out->set("logits", logits);
+  if (options.keep_logits) out->set(keys::kLogits, logits);
   const Tensor labels = LabelsOf(in);
   if (!labels.defined()) return;
   LabelSpec spec = config_.labels;
   if (config_.head == BertHead::kTokens) spec.problem = ProblemType::kSingleLabel;
-  out->set("loss", ClassificationLoss(logits, labels, spec, options));
+  out->set(keys::kLoss, ClassificationLoss(logits, labels, spec, options));
 }
 
 }  // namespace tessera::models

@@ -35,6 +35,7 @@ class Bert : public Model {
   ~Bert() override;
 
   int num_blocks() const override { return static_cast<int>(config_.num_hidden_layers) + 2; }
+  BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.max_tokens(); }

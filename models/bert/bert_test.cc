@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
+#include "models/family.h"
+#include "models/model_keys.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 
@@ -90,10 +92,10 @@ TEST(BertTest, RobertaCountsPositionsFromPadding) {
   EXPECT_EQ(model->max_positions(), 10);
   const Tensor ids = Ids({5, 1, 7, 8, 1});
   const auto hidden = [&](const Bundle& in) {
-    return model->Run(in, {}).at("last_hidden_state").ToVector<float>();
+    return model->Run(in, {}).at(keys::kLastHiddenState).ToVector<float>();
   };
-  EXPECT_EQ(hidden({{"input_ids", ids}}),
-            hidden({{"input_ids", ids}, {"position_ids", Ids({2, 1, 3, 4, 1})}}));
+  EXPECT_EQ(hidden({{keys::kInputIds, ids}}),
+            hidden({{keys::kInputIds, ids}, {keys::kPositionIds, Ids({2, 1, 3, 4, 1})}}));
 }
 
 // The head over the tokens to be guessed alone gives the loss and the gradients of the whole one.
@@ -107,10 +109,10 @@ TEST(BertTest, TargetsAloneGiveTheLossOfAllTokens) {
       options.loss_reduction = LossReduction::kSum;
       options.keep_logits = keep_logits;
       const Tensor loss = model
-                              ->Run({{"input_ids", RandomIndices({2, 5}, 23, 1)},
-                                     {"labels", Tensor::FromVector(labels, {2, 5})}},
+                              ->Run({{keys::kInputIds, RandomIndices({2, 5}, 23, 1)},
+                                     {keys::kLabels, Tensor::FromVector(labels, {2, 5})}},
                                     options)
-                              .at("loss");
+                              .at(keys::kLoss);
       Backward(loss);
       std::vector<double> values = {loss.Item()};
       for (const nn::Parameter* p : model->Parameters()) {
@@ -133,8 +135,9 @@ TEST(BertTest, ClassWeightsWeighTheLoss) {
   const auto loss = [&](const std::vector<int64_t>& labels, const Tensor& weights) {
     RunOptions options;
     options.class_weights = weights;
-    return model->Run({{"input_ids", ids}, {"labels", Tensor::FromVector(labels, {2})}}, options)
-        .at("loss")
+    return model
+        ->Run({{keys::kInputIds, ids}, {keys::kLabels, Tensor::FromVector(labels, {2})}}, options)
+        .at(keys::kLoss)
         .Item();
   };
   const double first = loss({0, -100}, Tensor());
@@ -155,19 +158,19 @@ TEST(BertTest, LossesOfNumbersAndOfSeveralLabels) {
     const auto run = [&](LossReduction reduction) {
       RunOptions options;
       options.loss_reduction = reduction;
-      return model->Run({{"input_ids", ids}, {"labels", Tensor::FromVector(labels, {2, 3})}},
-                        options);
+      return model->Run(
+          {{keys::kInputIds, ids}, {keys::kLabels, Tensor::FromVector(labels, {2, 3})}}, options);
     };
     const Bundle out = run(LossReduction::kMean);
-    const std::vector<float> x = out.at("logits").ToVector<float>();
+    const std::vector<float> x = out.at(keys::kLogits).ToVector<float>();
     double expected = 0;
     for (size_t i = 0; i < 6; ++i) {
       const double p = 1 / (1 + std::exp(-static_cast<double>(x[i])));
       expected += config["problem_type"] == "regression" ? (x[i] - labels[i]) * (x[i] - labels[i])
                                                          : -std::log(labels[i] == 1 ? p : 1 - p);
     }
-    EXPECT_NEAR(out.at("loss").Item(), expected / 6, 1e-5) << problem;
-    EXPECT_NEAR(run(LossReduction::kSum).at("loss").Item(), expected / 3, 1e-5) << problem;
+    EXPECT_NEAR(out.at(keys::kLoss).Item(), expected / 6, 1e-5) << problem;
+    EXPECT_NEAR(run(LossReduction::kSum).at(keys::kLoss).Item(), expected / 3, 1e-5) << problem;
   }
 }
 
@@ -175,7 +178,7 @@ TEST(BertTest, AttentionSeesBothSides) {
   const auto model = Build(SmallConfig("bert", "BertModel"));
   model->Eval();
   const auto first = [&](const Tensor& ids) {
-    const Tensor hidden = model->Run({{"input_ids", ids}}, {}).at("last_hidden_state");
+    const Tensor hidden = model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLastHiddenState);
     return Select(hidden, 1, 0).ToVector<float>();
   };
   EXPECT_NE(first(Ids({3, 4, 5})), first(Ids({3, 4, 6})));

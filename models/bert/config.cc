@@ -10,12 +10,26 @@ constexpr struct {
   const char* suffix;
   BertHead head;
 } kArchitectures[] = {
-    {"Model", BertHead::kNone},
     {"ForMaskedLM", BertHead::kMaskedLm},
+    {"Model", BertHead::kNone},
     {"ForPreTraining", BertHead::kPreTraining},
     {"ForSequenceClassification", BertHead::kSequence},
     {"ForTokenClassification", BertHead::kTokens},
 };
+
+}  // namespace
+
+std::vector<BertArchitecture> BertArchitectures(bool roberta) {
+  std::vector<BertArchitecture> all;
+  for (const auto& [suffix, head] : kArchitectures) {
+    // RoBERTa knows no next sentence.
+    if (roberta && head == BertHead::kPreTraining) continue;
+    all.push_back({Concat(roberta ? "Roberta" : "Bert", suffix), head});
+  }
+  return all;
+}
+
+namespace {
 
 // The head that `architectures[0]` names; a masked language model where it says nothing.
 absl::Status ReadHead(const nlohmann::json& json, BertConfig* config) {
@@ -25,16 +39,13 @@ absl::Status ReadHead(const nlohmann::json& json, BertConfig* config) {
     return InvalidArgument("'architectures' must be a list of names");
   }
   const std::string name = (*found)[0].get<std::string>();
-  const std::string prefix = config->roberta ? "Roberta" : "Bert";
   std::string known;
-  for (const auto& architecture : kArchitectures) {
-    // RoBERTa knows no next sentence.
-    if (config->roberta && architecture.head == BertHead::kPreTraining) continue;
-    if (name == prefix + architecture.suffix) {
+  for (const BertArchitecture& architecture : BertArchitectures(config->roberta)) {
+    if (name == architecture.name) {
       config->head = architecture.head;
       return absl::OkStatus();
     }
-    known += (known.empty() ? "" : ", ") + prefix + architecture.suffix;
+    known += (known.empty() ? "" : ", ") + architecture.name;
   }
   return InvalidArgument("'architectures': \"", name, "\" is not supported; known are ", known);
 }

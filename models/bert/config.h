@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "models/classification.h"
@@ -13,6 +14,12 @@ namespace tessera::models {
 
 // What stands on the encoder; config.json's `architectures` says it (BertForMaskedLM, ...).
 enum class BertHead { kNone, kMaskedLm, kPreTraining, kSequence, kTokens };
+
+struct BertArchitecture {
+  std::string name;
+  BertHead head;
+};
+std::vector<BertArchitecture> BertArchitectures(bool roberta);
 
 struct BertConfig {
   bool roberta = false;  // model_type

@@ -1,5 +1,8 @@
 // How the command line and the Hub know BERT and RoBERTa.
+#include "core/batch_keys.h"
 #include "models/bert/bert.h"
+#include "models/bert/bert_keys.h"
+#include "models/family.h"
 #include "models/input_check.h"
 
 namespace tessera::models {
@@ -107,60 +110,72 @@ absl::StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::Build
 absl::Status CheckLabelInput(const std::string& source, const BertConfig& config,
                              const Bundle& inputs) {
   const std::string where = source + ": 'labels'";
-  const int64_t rows = inputs.at("input_ids").size(0);
+  const int64_t rows = inputs.at(keys::kInputIds).size(0);
   switch (config.head) {
     case BertHead::kNone:
       return InvalidArgument(where, " given, but the model has no head");
     case BertHead::kSequence:
-      return CheckLabels(source, inputs.at("labels"), rows, config.labels);
+      return CheckLabels(source, inputs.at(keys::kLabels), rows, config.labels);
     case BertHead::kTokens:
-      return CheckRange(where, inputs.at("labels"), config.labels.count, -100, "labels");
+      return CheckRange(where, inputs.at(keys::kLabels), config.labels.count, -100, "labels");
     default:
-      return CheckRange(where, inputs.at("labels"), config.vocab_size, -100, "vocabulary");
+      return CheckRange(where, inputs.at(keys::kLabels), config.vocab_size, -100, "vocabulary");
   }
 }
 
 absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
   const BertConfig& config = static_cast<const Bert&>(model).bert_config();
-  std::vector<std::string> like_ids = {"attention_mask", "token_type_ids"};
-  if (config.head != BertHead::kSequence) like_ids.push_back("labels");
-  if (inputs->has("position_ids") && config.roberta) {
+  std::vector<TensorKey> like_ids = {keys::kAttentionMask, keys::kTokenTypeIds};
+  if (config.head != BertHead::kSequence) like_ids.push_back(keys::kLabels);
+  if (inputs->has(keys::kPositionIds) && config.roberta) {
     // Positions of RoBERTa begin behind the padding's: the table is longer than a row may be.
-    TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'position_ids'", inputs->at("position_ids"),
+    TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'position_ids'", inputs->at(keys::kPositionIds),
                                        config.max_position_embeddings, 0, "positions"));
-    const Tensor positions = inputs->at("position_ids");
-    inputs->erase("position_ids");
+    const Tensor positions = inputs->at(keys::kPositionIds);
+    inputs->erase(keys::kPositionIds);
     TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, like_ids, inputs));
-    if (positions.shape() != inputs->at("input_ids").shape()) {
+    if (positions.shape() != inputs->at(keys::kInputIds).shape()) {
       return InvalidArgument(source, ": 'position_ids' has shape ", positions.shape(),
-                             ", 'input_ids' ", inputs->at("input_ids").shape());
+                             ", 'input_ids' ", inputs->at(keys::kInputIds).shape());
     }
-    inputs->set("position_ids", positions);
+    inputs->set(keys::kPositionIds, positions);
   } else {
-    like_ids.push_back("position_ids");
+    like_ids.push_back(keys::kPositionIds);
     TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, like_ids, inputs));
   }
-  if (inputs->has("token_type_ids")) {
-    TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'token_type_ids'", inputs->at("token_type_ids"),
-                                       config.type_vocab_size, 0, "token types"));
+  if (inputs->has(keys::kTokenTypeIds)) {
+    TESSERA_RETURN_IF_ERROR(CheckRange(source + ": 'token_type_ids'",
+                                       inputs->at(keys::kTokenTypeIds), config.type_vocab_size, 0,
+                                       "token types"));
   }
-  if (inputs->has("next_sentence_label")) {
+  if (inputs->has(keys::kNextSentenceLabel)) {
     if (config.head != BertHead::kPreTraining) {
       return InvalidArgument(source, ": 'next_sentence_label' is for BertForPreTraining");
     }
-    TESSERA_RETURN_IF_ERROR(CheckLabels(source, inputs->at("next_sentence_label"),
-                                        inputs->at("input_ids").size(0),
+    TESSERA_RETURN_IF_ERROR(CheckLabels(source, inputs->at(keys::kNextSentenceLabel),
+                                        inputs->at(keys::kInputIds).size(0),
                                         {.count = 2, .problem = ProblemType::kSingleLabel}));
   }
-  return inputs->has("labels") ? CheckLabelInput(source, config, *inputs) : absl::OkStatus();
+  return inputs->has(keys::kLabels) ? CheckLabelInput(source, config, *inputs) : absl::OkStatus();
+}
+
+// Pre-training with pairs of sentences and labels of tokens have no task yet.
+std::vector<Capability> CapabilitiesOf(BertHead head) {
+  if (head == BertHead::kMaskedLm) return {Capability::kMaskedTokens};
+  if (head == BertHead::kSequence) return {Capability::kTextLabels};
+  return {};
 }
 
 Family* MakeFamily(const char* model_type) {
   auto* family = new Family;
   family->model_type = model_type;
+  for (const auto& [name, head] : BertArchitectures(family->model_type == "roberta")) {
+    family->architectures.push_back({name, CapabilitiesOf(head)});
+  }
   family->build = Build;
   family->ignored_entry = IsBuffer;
-  family->inputs = {"input_ids", "attention_mask", "token_type_ids", "position_ids", "labels"};
+  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kTokenTypeIds, keys::kPositionIds,
+                    keys::kLabels};
   family->check_inputs = CheckInputs;
   family->is_head = IsHead;
   return family;
@@ -179,7 +194,7 @@ const Family* MakeBert() {
     family->presets.push_back(BertPreset(size));
   }
   family->other_names = BertNames;
-  family->inputs.push_back("next_sentence_label");
+  family->inputs.push_back(keys::kNextSentenceLabel);
   return family;
 }
 

@@ -120,7 +120,7 @@ absl::StatusOr<std::vector<int64_t>> BeamSearch(Model& model, const std::vector<
                                                 const std::vector<int64_t>& prompt, int64_t limit,
                                                 const GenerationConfig& config) {
   IncrementalDecoder decoder(model);
-  if (model.decoder_start()) decoder.Encode({source});
+  if (model.encoder_decoder() != nullptr) decoder.Encode({source});
   Search search(config, prompt.size(), limit);
   std::vector<Beam> beams = {{prompt, 0.0}};
   std::vector<std::vector<int64_t>> tokens = {prompt};

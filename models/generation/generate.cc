@@ -136,11 +136,14 @@ absl::StatusOr<int64_t> Limit(const Model& model, const GenerationConfig& config
 absl::StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model,
                                                    const GenerationConfig& config, int64_t row,
                                                    std::vector<int64_t> given) {
-  auto prepared = model.PreparePrompt(std::move(given));
-  if (!prepared.ok()) {
-    return InvalidArgument("the prompt of row ", row, ": ", Message(prepared.status()));
+  std::vector<int64_t> ids = std::move(given);
+  if (const auto format = model.text_format(); format != nullptr) {
+    auto prepared = format->PreparePrompt(std::move(ids));
+    if (!prepared.ok()) {
+      return InvalidArgument("the prompt of row ", row, ": ", Message(prepared.status()));
+    }
+    ids = *std::move(prepared);
   }
-  std::vector<int64_t> ids = *std::move(prepared);
   if (ids.empty()) {
     if (!config.bos_token_id && config.eos_token_ids.empty()) {
       return InvalidArgument("the prompt of row ", row,
@@ -176,7 +179,7 @@ absl::Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
     tokens.push_back(row.ids());
     sources.push_back(row.prompt());
   }
-  if (model.decoder_start()) decoder.Encode(sources);
+  if (model.encoder_decoder() != nullptr) decoder.Encode(sources);
   while (!active.empty()) {
     TESSERA_ASSIGN_OR_RETURN(std::vector<std::vector<double>> scores, decoder.Feed(tokens));
     std::vector<Row*> still_active;
@@ -212,7 +215,7 @@ absl::StatusOr<std::vector<GenerationResult>> Generate(
     TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> prompt,
                              CheckedPrompt(model, config, index, prompts[i]));
     std::vector<int64_t> begin = prompt;
-    if (const auto start = model.decoder_start()) begin = {*start};
+    if (const EncoderDecoder* both = model.encoder_decoder()) begin = {both->decoder_start()};
     TESSERA_ASSIGN_OR_RETURN(const int64_t limit,
                              Limit(model, config, index, static_cast<int64_t>(begin.size())));
     rows.emplace_back(index, std::move(prompt), std::move(begin), limit, config, options);

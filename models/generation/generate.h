@@ -29,8 +29,8 @@ namespace tessera::models {
 struct GenerationResult {
   enum class End { kLength, kEndOfText, kStopString };
 
-  // As given, completed by the model (Model::PreparePrompt), or the one token that an empty prompt
-  // begins with.
+  // As given, completed by the model (TextFormat::PreparePrompt), or the one token that an empty
+  // prompt begins with.
   std::vector<int64_t> prompt;
   std::vector<int64_t> ids;  // the new tokens, the one that ended the text included
   // The new tokens' text without special tokens, up to a stop string; empty without a tokenizer.

@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
+#include "models/family.h"
 
 namespace tessera::models {
 namespace {
@@ -176,9 +177,12 @@ absl::StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
     TESSERA_ASSIGN_OR_RETURN(const json object, data::ReadJsonFile(path));
     TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(object, path, &config));
   }
-  // GLM: a filled blank ends with it, whatever else ends a text.
-  if (model_config.contains("eop_token_id") && model_config["eop_token_id"].is_number_integer()) {
-    const int64_t id = model_config["eop_token_id"].get<int64_t>();
+  const absl::StatusOr<const Family*> family = FamilyOf(model_config);
+  if (!family.ok()) return config;
+  for (const TokenKey& key : (*family)->texts.token_keys) {
+    const auto found = model_config.find(key.key);
+    if (!key.ends_text || found == model_config.end() || !found->is_number_integer()) continue;
+    const int64_t id = found->get<int64_t>();
     std::vector<int64_t>& ends = config.eos_token_ids;
     if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   }

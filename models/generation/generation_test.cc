@@ -4,10 +4,12 @@
 
 #include "autograd/autograd.h"
 #include "data/tokenizer/byte_tokenizer.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/generation/special_tokens.h"
 #include "models/generation/stop_strings.h"
 #include "models/generation/token_choice.h"
+#include "models/model_keys.h"
 
 namespace tessera::models {
 namespace {
@@ -42,8 +44,8 @@ std::vector<double> FullPass(Model& model, const Ids& ids) {
   const NoGrad no_grad;
   const auto n = static_cast<int64_t>(ids.size());
   const std::vector<double> all =
-      model.Run({{"input_ids", Tensor::FromVector<int64_t>(ids, {1, n})}}, {})
-          .at("logits")
+      model.Run({{keys::kInputIds, Tensor::FromVector<int64_t>(ids, {1, n})}}, {})
+          .at(keys::kLogits)
           .ToVector<double>();
   return {all.end() - model.vocab_size(), all.end()};
 }
@@ -234,7 +236,8 @@ class GlmTokenizer : public data::Tokenizer {
     eos_id_ = 256;
     cls_id_ = 257;
     mask_id_ = 258;
-    pair_style_ = data::PairStyle::kGlm;
+    set_rows(data::RowTemplate::Of({{cls_id_, 0}, {data::RowTemplate::kFirst, 0}, {eos_id_, 0}}),
+             std::nullopt, /*of_prompts=*/true);
   }
   void EncodeTo(std::string_view text, const data::EncodeOptions&,
                 std::vector<int32_t>* ids) const override {
@@ -260,9 +263,9 @@ TEST(SpecialTokensTest, WhatAConfigurationLeavesToTheTokenizer) {
 
 TEST(SpecialTokensTest, PromptsOfGlmAreRowsWithABlank) {
   const GlmTokenizer glm;
-  EXPECT_EQ(*EncodePrompt(glm, "a_b"), (Ids{257, 'a', 258, 'b', 256}));
-  EXPECT_EQ(*EncodePrompt(glm, "ab"), (Ids{257, 'a', 'b', 261, 256}));
-  EXPECT_EQ(*EncodePrompt(data::ByteTokenizer(), "ab"), (Ids{'a', 'b'}));
+  EXPECT_EQ(*EncodePrompt(glm, {{"model_type", "glm"}}, "a_b"), (Ids{257, 'a', 258, 'b', 256}));
+  EXPECT_EQ(*EncodePrompt(glm, {{"model_type", "glm"}}, "ab"), (Ids{257, 'a', 'b', 261, 256}));
+  EXPECT_EQ(*EncodePrompt(data::ByteTokenizer(), {{"model_type", "gpt2"}}, "ab"), (Ids{'a', 'b'}));
 }
 
 TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <memory>
 #include <utility>
 
 #include "autograd/autograd.h"
+#include "core/error.h"
+#include "models/model_keys.h"
 #include "ops/index/index.h"
 #include "ops/view/view.h"
 
@@ -26,8 +28,9 @@ void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources
     std::fill_n(mask_BS.data<int64_t>() + b * longest, sources[b].size(), 1);
   }
   const Device device = model_.build().device;
-  encoded_ = model_.Encode(
-      {{"input_ids", CopyTo(ids_BS, device)}, {"attention_mask", CopyTo(mask_BS, device)}}, {});
+  encoded_ = model_.encoder_decoder()->Encode(
+      {{keys::kInputIds, CopyTo(ids_BS, device)}, {keys::kAttentionMask, CopyTo(mask_BS, device)}},
+      {});
 }
 
 void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
@@ -36,11 +39,11 @@ void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
   std::vector<std::vector<int64_t>> texts;
   for (const int64_t row : rows) texts.push_back(texts_.at(static_cast<size_t>(row)));
   texts_ = std::move(texts);
-  if (encoded_.entries().empty()) return;
+  if (encoded_.empty()) return;
   const Tensor index = Tensor::FromVector<int64_t>(rows, {std::ssize(rows)});
   Bundle kept;
   for (const auto& [name, t] : encoded_.entries()) {
-    kept.set(name, IndexSelect(t, 0, CopyTo(index, t.device())));
+    kept.SetNamed(name, IndexSelect(t, 0, CopyTo(index, t.device())));
   }
   encoded_ = std::move(kept);
 }
@@ -48,18 +51,22 @@ void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
 void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_t longest,
                                       Bundle* inputs) {
   const int64_t rows = std::ssize(counts);
-  std::vector<std::optional<TextLayout>> layouts;
-  for (const std::vector<int64_t>& text : texts_) layouts.push_back(model_.LayoutOf(text));
-  const bool plain = rows == 0 || !layouts[0].has_value();
-  const int64_t coordinates = plain ? 1 : std::ssize(layouts[0]->positions);
+  const std::shared_ptr<const TextFormat> format = model_.text_format();
+  std::vector<TextLayout> layouts;
+  for (size_t b = 0; format != nullptr && b < texts_.size(); ++b) {
+    absl::StatusOr<TextLayout> layout = format->LayoutOf(texts_[b]);
+    TESSERA_CHECK(layout.ok(), "decode", "row ", b, ": ", Message(layout.status()));
+    layouts.push_back(*std::move(layout));
+  }
+  const bool plain = layouts.empty();
+  const int64_t coordinates = plain ? 1 : std::ssize(layouts[0].positions);
   const Tensor positions_BNT = Zeros({rows, coordinates, longest}, DType::kInt64);
   const Tensor prefix_B = Zeros({rows}, DType::kInt32);
   int64_t* position = positions_BNT.data<int64_t>();
   for (int64_t b = 0; b < rows; ++b) {
     const int64_t begin = cache_.lengths()[static_cast<size_t>(b)];
-    const TextLayout* layout = plain ? nullptr : &*layouts[static_cast<size_t>(b)];
-    if (layout != nullptr)
-      prefix_B.data<int32_t>()[b] = static_cast<int32_t>(layout->prefix_length);
+    const TextLayout* layout = plain ? nullptr : &layouts[static_cast<size_t>(b)];
+    if (!plain) prefix_B.data<int32_t>()[b] = static_cast<int32_t>(layout->prefix_length);
     for (int64_t n = 0; n < coordinates; ++n, position += longest) {
       for (int64_t t = 0; t < counts[static_cast<size_t>(b)]; ++t) {
         position[t] =
@@ -70,8 +77,8 @@ void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_
   }
   const Device device = model_.build().device;
   const Tensor positions = plain ? Reshape(positions_BNT, {rows, longest}) : positions_BNT;
-  inputs->set("position_ids", CopyTo(positions, device));
-  if (!plain) inputs->set("prefix_length", CopyTo(prefix_B, device));
+  inputs->set(keys::kPositionIds, CopyTo(positions, device));
+  if (!plain) inputs->set(keys::kPrefixLength, CopyTo(prefix_B, device));
 }
 
 absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
@@ -98,12 +105,13 @@ absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
   }
   const Device device = model_.build().device;
   Bundle inputs = encoded_;
-  inputs.set(model_.decoder_start() ? "decoder_input_ids" : "input_ids", CopyTo(ids_BT, device));
-  SetPositions(counts, longest, &inputs);
-  inputs.set("logit_positions", CopyTo(last_B1, device));
+  inputs.set(model_.encoder_decoder() != nullptr ? keys::kDecoderInputIds : keys::kInputIds,
+             CopyTo(ids_BT, device));
+  if (model_.Takes(keys::kPositionIds)) SetPositions(counts, longest, &inputs);
+  inputs.set(keys::kLogitPositions, CopyTo(last_B1, device));
   const Bundle out = model_.Run(inputs, {.cache = &cache_});
   cache_.EndStep();
-  const std::vector<double> logits_B1V = out.at("logits").ToVector<double>();
+  const std::vector<double> logits_B1V = out.at(keys::kLogits).ToVector<double>();
   const size_t vocab = logits_B1V.size() / tokens.size();
   std::vector<std::vector<double>> scores;
   for (size_t b = 0; b < tokens.size(); ++b) {
@@ -113,7 +121,7 @@ absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
       if (!std::isfinite(score)) {
         return Internal("the model's logits are not finite (row ", b, ", position ",
                         cache_.lengths()[b] - 1, "): its weights are damaged or overflow ",
-                        out.at("logits").dtype());
+                        out.at(keys::kLogits).dtype());
       }
     }
   }

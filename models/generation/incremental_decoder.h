@@ -5,7 +5,7 @@
 //   decoder.Keep({0, 0, 2});                                           // rows repeated or dropped
 //   TESSERA_ASSIGN_OR_RETURN(scores, decoder.Feed({{5}, {9}, {1}}));
 //
-// A model with an encoder (Model::decoder_start) reads its sources first, once:
+// A model with an encoder (Model::encoder_decoder) reads its sources first, once:
 //   decoder.Encode(sources);
 //   TESSERA_ASSIGN_OR_RETURN(scores, decoder.Feed({{start}, {start}}));
 #ifndef TESSERA_MODELS_GENERATION_INCREMENTAL_DECODER_H_

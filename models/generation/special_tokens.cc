@@ -5,68 +5,73 @@
 #include <utility>
 
 #include "data/tokenizer/sequence_pair.h"
+#include "models/family.h"
 
 namespace tessera::models {
-
 namespace {
 
-bool IsGlm(const nlohmann::json& config) {
-  return config.contains("model_type") && config["model_type"] == "glm";
+const TextConventions& TextsOf(const nlohmann::json& config) {
+  static const auto* const none = new TextConventions;
+  const absl::StatusOr<const Family*> family = FamilyOf(config);
+  return family.ok() ? (*family)->texts : *none;
 }
 
-bool Given(const nlohmann::json& config, const char* key) {
+bool Given(const nlohmann::json& config, const std::string& key) {
   return config.contains(key) && !config[key].is_null();
 }
 
-// [gMASK] behind a text without blank.
-void AddBlank(const data::Tokenizer& tokenizer, std::vector<int32_t>* ids) {
-  const std::optional<int32_t> blanks[] = {tokenizer.mask_id(), tokenizer.smask_id(),
-                                           tokenizer.gmask_id()};
-  const bool blank = std::any_of(ids->begin(), ids->end(), [&](int32_t id) {
-    return std::find(std::begin(blanks), std::end(blanks), id) != std::end(blanks);
+bool HasBlank(const BlankTokens& blanks, const data::Tokenizer& tokenizer,
+              const std::vector<int32_t>& ids) {
+  const std::optional<int32_t> known[] = {blanks.span.find(tokenizer),
+                                          blanks.sentence.find(tokenizer),
+                                          blanks.document.find(tokenizer)};
+  return std::any_of(ids.begin(), ids.end(), [&](int32_t id) {
+    return std::find(std::begin(known), std::end(known), id) != std::end(known);
   });
-  if (!blank && tokenizer.gmask_id()) ids->push_back(*tokenizer.gmask_id());
 }
 
 }  // namespace
 
 bool LacksTokenIds(const nlohmann::json& config) {
-  return IsGlm(config) && !Given(config, "sop_token_id");
+  const std::vector<TokenKey>& keys = TextsOf(config).token_keys;
+  return std::any_of(keys.begin(), keys.end(), [&](const TokenKey& key) {
+    return key.needed && key.left_to_tokenizer && !Given(config, key.key);
+  });
 }
 
 nlohmann::json TokenIdsFromTokenizer(const data::Tokenizer& tokenizer,
                                      const nlohmann::json& config) {
   nlohmann::json changes = nlohmann::json::object();
-  if (!IsGlm(config)) return changes;
-  const std::pair<const char*, std::optional<int32_t>> tokens[] = {
-      {"sop_token_id", tokenizer.sop_id()},
-      {"eop_token_id", tokenizer.eop_id()},
-      {"mask_token_id", tokenizer.mask_id()},
-      {"smask_token_id", tokenizer.smask_id()},
-      {"gmask_token_id", tokenizer.gmask_id()}};
-  for (const auto& [key, id] : tokens) {
-    if (id && !Given(config, key)) changes[key] = *id;
+  for (const TokenKey& key : TextsOf(config).token_keys) {
+    if (!key.left_to_tokenizer || Given(config, key.key)) continue;
+    if (const auto id = key.token.find(tokenizer)) changes[key.key] = *id;
   }
   return changes;
 }
 
+nlohmann::json VocabularyOf(const data::Tokenizer& tokenizer, const nlohmann::json& preset) {
+  nlohmann::json keys = {{"vocab_size", tokenizer.vocab_size()}};
+  const auto set = [&](const std::string& key, std::optional<int32_t> id) {
+    if (preset.contains(key)) keys[key] = id ? nlohmann::json(*id) : nlohmann::json();
+  };
+  set("eos_token_id", tokenizer.eos_id());
+  set("bos_token_id", tokenizer.bos_id() ? tokenizer.bos_id() : tokenizer.eos_id());
+  set("pad_token_id", tokenizer.pad_id());
+  for (const TokenKey& key : TextsOf(preset).token_keys) set(key.key, key.token.find(tokenizer));
+  return keys;
+}
+
 absl::StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
+                                                  const nlohmann::json& config,
                                                   std::string_view text) {
   std::vector<int32_t> ids = tokenizer.Encode(text);
-  switch (tokenizer.pair_style()) {
-    case data::PairStyle::kNone:  // GPT's: the text alone
-    case data::PairStyle::kBert:
-    case data::PairStyle::kRoberta:
-      break;
-    case data::PairStyle::kGlm:
-      AddBlank(tokenizer, &ids);
-      [[fallthrough]];
-    case data::PairStyle::kT5:
-    case data::PairStyle::kLlama:
-    case data::PairStyle::kChatGlm:
-    case data::PairStyle::kTemplate:
-      TESSERA_ASSIGN_OR_RETURN(data::EncodedRow row, data::BuildRow(tokenizer, std::move(ids)));
-      ids = std::move(row.ids);
+  const std::optional<BlankTokens>& blanks = TextsOf(config).blanks;
+  if (blanks && !HasBlank(*blanks, tokenizer, ids)) {
+    if (const auto id = blanks->document.find(tokenizer)) ids.push_back(*id);
+  }
+  if (tokenizer.prompts_are_rows()) {
+    TESSERA_ASSIGN_OR_RETURN(data::EncodedRow row, data::BuildRow(tokenizer, std::move(ids)));
+    ids = std::move(row.ids);
   }
   return std::vector<int64_t>(ids.begin(), ids.end());
 }

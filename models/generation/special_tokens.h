@@ -1,10 +1,10 @@
-// Token ids that a model's configuration leaves to its tokenizer.
+// A tokenizer's special tokens as a model's family uses them (models/text_format.h).
 //
 //   LoadOptions options;
 //   options.config_changes = TokenIdsFromTokenizer(*tokenizer, config);
+//   TESSERA_ASSIGN_OR_RETURN(auto prompt, EncodePrompt(*tokenizer, config, "Once upon"));
 //
-// The Hub's GLM folders say in the tokenizer's files alone which tokens are blanks and which begin
-// and end what fills one.
+// `config` is the model's config.json; of an unknown family nothing is special.
 #ifndef TESSERA_MODELS_GENERATION_SPECIAL_TOKENS_H_
 #define TESSERA_MODELS_GENERATION_SPECIAL_TOKENS_H_
 
@@ -21,16 +21,20 @@ namespace tessera::models {
 // Whether a configuration leaves ids to the tokenizer without which no text can be continued.
 bool LacksTokenIds(const nlohmann::json& config);
 
-// For a configuration of GLM: those of `sop_token_id`, `eop_token_id`, `mask_token_id`,
-// `smask_token_id` and `gmask_token_id` that it lacks (or has as null) and the tokenizer knows. An
-// empty object for other families.
+// The ids that the Hub's configurations of the family leave to the tokenizer: those that `config`
+// lacks (or has as null) and the tokenizer knows. An object, empty for most families.
 nlohmann::json TokenIdsFromTokenizer(const data::Tokenizer& tokenizer,
                                      const nlohmann::json& config);
 
-// A prompt as the family's models read it: its tokens and, for all but GPT's tokenizers, the
-// special tokens of a row around them (data/tokenizer/sequence_pair.h); for GLM's, [gMASK] at the
-// end of a text without blank.
+// What a tokenizer makes of a preset: the size of its vocabulary, and those of the ids of its
+// special tokens that the preset has keys for; null for a token that it lacks.
+nlohmann::json VocabularyOf(const data::Tokenizer& tokenizer, const nlohmann::json& preset);
+
+// A prompt as the family's models read it: its tokens and, where the tokenizer's prompts are rows,
+// the special tokens of a row around them (data/tokenizer/sequence_pair.h); of a family whose texts
+// have blanks, one for the rest of the document at the end of a text without any.
 absl::StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
+                                                  const nlohmann::json& config,
                                                   std::string_view text);
 
 }  // namespace tessera::models

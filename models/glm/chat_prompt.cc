@@ -11,7 +11,6 @@ std::string Round(size_t number, const std::string& question) {
 
 std::string ChatPrompt(const std::string& query,
                        const std::vector<std::pair<std::string, std::string>>& history) {
-  if (history.empty()) return query;
   std::string prompt;
   for (size_t i = 0; i < history.size(); ++i) {
     prompt += Round(i, history[i].first) + history[i].second + "\n";

@@ -6,6 +6,7 @@
 #include "models/glm/prefix_mask.h"
 #include "models/glm/text_layout.h"
 #include "models/language_model.h"
+#include "models/model_keys.h"
 #include "models/transformer_stack.h"
 #include "nn/activation.h"
 #include "nn/norm.h"
@@ -44,6 +45,23 @@ nn::TransformerBlockConfig LayerConfig(const ChatGlmConfig& c) {
   return config;
 }
 
+class Texts : public TextFormat {
+ public:
+  explicit Texts(const ChatGlmConfig& config) : config_(config) {}
+  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
+    return CompletePrompt(config_, std::move(prompt));
+  }
+  absl::StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
+    return LayoutOfText(config_, text);
+  }
+  absl::StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& /*rows*/) const override {
+    return InvalidArgument("ChatGLM fills no blanks with candidates");
+  }
+
+ private:
+  const ChatGlmConfig config_;
+};
+
 }  // namespace
 
 class ChatGlm::Transformer : public nn::Module {
@@ -75,7 +93,10 @@ class ChatGlm::Transformer : public nn::Module {
 };
 
 ChatGlm::ChatGlm(const ChatGlmConfig& config, nlohmann::json json, const nn::BuildContext& build)
-    : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
+    : Model(nn::Scope::Root(build)),
+      config_(config),
+      json_(std::move(json)),
+      text_format_(std::make_shared<Texts>(config)) {
   transformer_ = std::make_unique<Transformer>(config_, Child("transformer"), *this);
   if (!HasBlock(num_blocks() - 1)) return;
   if (config_.tie_word_embeddings) {
@@ -91,6 +112,16 @@ ChatGlm::ChatGlm(const ChatGlmConfig& config, nlohmann::json json, const nn::Bui
 
 ChatGlm::~ChatGlm() = default;
 
+BlockKeys ChatGlm::keys_of_block(int block) const {
+  if (block == 0) {
+    return {.takes = {keys::kInputIds},
+            .may_take = {keys::kPositionIds, keys::kAttentionMask, keys::kPrefixLength},
+            .gives = {keys::kHidden, keys::kPositionIds, keys::kPrefixLength},
+            .drops = {keys::kInputIds}};
+  }
+  return block + 1 < num_blocks() ? PrefixBlockKeys() : LanguageModelKeys();
+}
+
 Bundle ChatGlm::RunBlock(int block, Bundle in, const RunOptions& options) {
   TESSERA_CHECK(HasBlock(block), "chatglm", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
@@ -99,13 +130,13 @@ Bundle ChatGlm::RunBlock(int block, Bundle in, const RunOptions& options) {
 }
 
 absl::Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
-  const Tensor ids_BT = in->at("input_ids");
+  const Tensor ids_BT = in->at(keys::kInputIds);
   const int64_t rows = ids_BT.size(0);
   const int64_t tokens = ids_BT.size(1);
-  const Tensor mask = in->get("attention_mask");
+  const Tensor mask = in->get(keys::kAttentionMask);
   const bool padded = mask.defined() && mask.ndim() == 2;
-  const bool want_prefix = !in->has("prefix_length") && (!mask.defined() || padded);
-  const bool want_positions = !in->has("position_ids");
+  const bool want_prefix = !in->has(keys::kPrefixLength) && (!mask.defined() || padded);
+  const bool want_positions = !in->has(keys::kPositionIds);
   if (!want_prefix && !want_positions) return absl::OkStatus();
   const Device device = ids_BT.device();
   const Tensor positions_B2T = Zeros({rows, 2, tokens}, DType::kInt64);
@@ -133,49 +164,39 @@ absl::Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
       for (size_t i = 0; i < at.size(); ++i) row[at[i]] = layout->positions[n][i];
     }
   }
-  if (want_positions) in->set("position_ids", CopyTo(positions_B2T, device));
-  if (want_prefix) in->set("prefix_length", CopyTo(prefix_B, device));
+  if (want_positions) in->set(keys::kPositionIds, CopyTo(positions_B2T, device));
+  if (want_prefix) in->set(keys::kPrefixLength, CopyTo(prefix_B, device));
   return absl::OkStatus();
 }
 
 Bundle ChatGlm::Embed(Bundle in, const RunOptions& options) {
-  const Tensor ids_BT = in.at("input_ids");
+  const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "chatglm",
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
   const absl::Status derived = DeriveFromIds(config_, &in);
   TESSERA_CHECK(derived.ok(), "chatglm", Message(derived));
-  if (in.has("attention_mask") && in.at("attention_mask").ndim() == 4) {
-    in.set("attention_mask", Compare(in.at("attention_mask"), 0.0, Comparison::kEqual));
+  if (in.has(keys::kAttentionMask) && in.at(keys::kAttentionMask).ndim() == 4) {
+    in.set(keys::kAttentionMask, Compare(in.at(keys::kAttentionMask), 0.0, Comparison::kEqual));
   }
   ResolveMask(&in);
   const nn::ForwardContext context = ContextFor(in, options);
   Tensor x_BTC = transformer_->word_embeddings->Forward(ids_BT, context);
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
-  in.erase("input_ids");
-  in.set("hidden", x_BTC);
+  in.erase(keys::kInputIds);
+  in.set(keys::kHidden, x_BTC);
   return in;
 }
 
 Bundle ChatGlm::RunLayer(int layer, Bundle in, const RunOptions& options) {
   nn::AttentionMasks masks = MasksOf(&in);
-  masks.rotary_positions = in.at("position_ids");
+  masks.rotary_positions = in.at(keys::kPositionIds);
   return RunTransformerBlock(*transformer_->layers[static_cast<size_t>(layer)], masks,
                              std::move(in), options, checkpoint_activations(), layer);
 }
 
 Bundle ChatGlm::RunHead(Bundle in, const RunOptions& options) {
-  const Tensor h_BTC = transformer_->final_layernorm->Forward(in.at("hidden"));
+  const Tensor h_BTC = transformer_->final_layernorm->Forward(in.at(keys::kHidden));
   return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
-}
-
-absl::StatusOr<std::vector<int64_t>> ChatGlm::PreparePrompt(std::vector<int64_t> prompt) const {
-  return CompletePrompt(config_, std::move(prompt));
-}
-
-std::optional<TextLayout> ChatGlm::LayoutOf(const std::vector<int64_t>& text) const {
-  absl::StatusOr<TextLayout> layout = LayoutOfText(config_, text);
-  TESSERA_CHECK(layout.ok(), "chatglm", Message(layout.status()));
-  return *std::move(layout);
 }
 
 }  // namespace tessera::models

@@ -36,13 +36,13 @@ class ChatGlm : public Model {
   ~ChatGlm() override;
 
   int num_blocks() const override { return static_cast<int>(config_.num_layers) + 2; }
+  BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.max_sequence_length; }
   int64_t vocab_size() const override { return config_.vocab_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_layers); }
-  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override;
-  std::optional<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override;
+  std::shared_ptr<const TextFormat> text_format() const override { return text_format_; }
   const ChatGlmConfig& fields() const { return config_; }
 
  private:
@@ -53,6 +53,7 @@ class ChatGlm : public Model {
 
   const ChatGlmConfig config_;
   const nlohmann::json json_;
+  const std::shared_ptr<const TextFormat> text_format_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<nn::VocabParallelHead> lm_head_;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/batch_keys.h"
+#include "models/glm/glm_keys.h"
 #include "models/glm/text_layout.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
@@ -101,11 +103,11 @@ absl::StatusOr<Bundle> ClozeInputs(const GlmConfig& config, const std::vector<Cl
              mask_B1TT.data<int64_t>() + b * t * t, choices_BNL.data<int64_t>() + choice,
              indices_BNL.data<int64_t>() + choice});
   }
-  return Bundle{{"input_ids", CopyTo(ids_BT, device)},
-                {"position_ids", CopyTo(positions_B2T, device)},
-                {"attention_mask", CopyTo(mask_B1TT, device)},
-                {"choice_ids", CopyTo(choices_BNL, device)},
-                {"choice_indices", CopyTo(indices_BNL, device)}};
+  return Bundle{{keys::kInputIds, CopyTo(ids_BT, device)},
+                {keys::kPositionIds, CopyTo(positions_B2T, device)},
+                {keys::kAttentionMask, CopyTo(mask_B1TT, device)},
+                {keys::kChoiceIds, CopyTo(choices_BNL, device)},
+                {keys::kChoiceIndices, CopyTo(indices_BNL, device)}};
 }
 
 Tensor ChoiceScores(const Tensor& logits_BTV, const Tensor& choice_ids,

@@ -3,7 +3,7 @@
 //
 //   std::vector<ClozeRow> rows = {{context_with_mask, {{yes}, {no, way}}}};
 //   TESSERA_ASSIGN_OR_RETURN(Bundle in, ClozeInputs(config, rows, device));
-//   Tensor scores_BN = model->Run(in, {}).at("logits");       // the row's label: its greatest
+//   Tensor scores_BN = model->Run(in, {}).at(keys::kLogits);       // the row's label: its greatest
 //
 // A candidate's score is the sum of the log-probabilities of its tokens. All candidates of a row
 // stand behind its context in one pass: each begins with <|startofpiece|> and sees the context and
@@ -20,11 +20,6 @@
 #include "ops/cross_entropy/cross_entropy.h"
 
 namespace tessera::models {
-
-struct ClozeRow {
-  std::vector<int64_t> context;                  // with a blank ([MASK], [sMASK] or [gMASK])
-  std::vector<std::vector<int64_t>> candidates;  // none of them empty
-};
 
 // `input_ids`, `position_ids` [B, 2, T], `attention_mask` [B, 1, T, T], `choice_ids` and
 // `choice_indices` [B, N, L] (-100 where a row has fewer candidates or tokens). InvalidArgument for

@@ -1,6 +1,7 @@
 #include "models/glm/config.h"
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -30,7 +31,7 @@ void RefuseAnyValue(const json& object, const char* key, const char* meaning,
                   Concat("'", key, "': ", object[key].dump(), " (", meaning, ") is not supported"));
 }
 
-void CheckArchitecture(const json& object, std::initializer_list<const char*> supported,
+void CheckArchitecture(const json& object, std::span<const char* const> supported,
                        ConfigReader* reader) {
   if (!object.contains("architectures") || !object["architectures"].is_array()) return;
   for (const json& name : object["architectures"]) {
@@ -68,8 +69,7 @@ absl::StatusOr<GlmConfig> GlmConfig::FromJson(const json& object) {
                     "num_hidden_layers", "intermediate_size"},
                    "the later GLM-4, another model of the same model_type that is not supported",
                    &reader);
-  CheckArchitecture(object, {"GLMModel", "GLMForConditionalGeneration", "GLMForMultipleChoice"},
-                    &reader);
+  CheckArchitecture(object, kGlmArchitectures, &reader);
   reader.Read("vocab_size", &c.vocab_size);
   reader.Read("hidden_size", &c.hidden_size);
   reader.Read("num_layers", &c.num_layers);
@@ -127,7 +127,7 @@ absl::StatusOr<ChatGlmConfig> ChatGlmConfig::FromJson(const json& object) {
                    "ChatGLM2 and ChatGLM3, other models of the same model_type that are not "
                    "supported",
                    &reader);
-  CheckArchitecture(object, {"ChatGLMModel", "ChatGLMForConditionalGeneration"}, &reader);
+  CheckArchitecture(object, kChatGlmArchitectures, &reader);
   reader.Read("vocab_size", &c.vocab_size);
   reader.Read("hidden_size", &c.hidden_size);
   reader.Read("num_layers", &c.num_layers);

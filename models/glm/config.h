@@ -2,6 +2,7 @@
 #ifndef TESSERA_MODELS_GLM_CONFIG_H_
 #define TESSERA_MODELS_GLM_CONFIG_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -9,6 +10,12 @@
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
+
+// What config.json's `architectures` may say: one model, whatever it is used for.
+inline constexpr std::array kGlmArchitectures = {"GLMForConditionalGeneration", "GLMModel",
+                                                 "GLMForMultipleChoice"};
+inline constexpr std::array kChatGlmArchitectures = {"ChatGLMModel",
+                                                     "ChatGLMForConditionalGeneration"};
 
 struct GlmConfig {
   int64_t vocab_size = 30592;

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "models/glm/cloze.h"
+#include "models/glm/glm_keys.h"
 #include "models/glm/prefix_mask.h"
 #include "models/glm/text_layout.h"
 #include "models/language_model.h"
+#include "models/model_keys.h"
 #include "models/transformer_stack.h"
 #include "nn/activation.h"
 #include "nn/dropout.h"
@@ -53,6 +55,23 @@ Tensor Coordinate(const Tensor& positions, int which) {
   return Select(positions, 1, which).ContiguousCopy();
 }
 
+class Texts : public TextFormat {
+ public:
+  explicit Texts(const GlmConfig& config) : config_(config) {}
+  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
+    return CompletePrompt(config_, std::move(prompt));
+  }
+  absl::StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
+    return LayoutOfText(config_, text);
+  }
+  absl::StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& rows) const override {
+    return models::ClozeInputs(config_, rows);
+  }
+
+ private:
+  const GlmConfig config_;
+};
+
 }  // namespace
 
 class Glm::Stack : public nn::Module {
@@ -91,7 +110,10 @@ class Glm::Stack : public nn::Module {
 };
 
 Glm::Glm(const GlmConfig& config, nlohmann::json json, const nn::BuildContext& build)
-    : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
+    : Model(nn::Scope::Root(build)),
+      config_(config),
+      json_(std::move(json)),
+      text_format_(std::make_shared<Texts>(config)) {
   const bool head = HasBlock(num_blocks() - 1);
   // A stage with the head but not the embedding holds a replica of the tied weight.
   if (HasBlock(0) || head) {
@@ -109,6 +131,21 @@ Glm::Glm(const GlmConfig& config, nlohmann::json json, const nn::BuildContext& b
 
 Glm::~Glm() = default;
 
+BlockKeys Glm::keys_of_block(int block) const {
+  if (block == 0) {
+    return {.takes = {keys::kInputIds},
+            .may_take = {keys::kPositionIds, keys::kAttentionMask, keys::kPrefixLength},
+            .gives = {keys::kHidden, keys::kPositionIds, keys::kPrefixLength},
+            .drops = {keys::kInputIds}};
+  }
+  if (block + 1 < num_blocks()) return PrefixBlockKeys();
+  BlockKeys head = LanguageModelKeys();
+  head.may_take.Add(keys::kChoiceIds);
+  head.may_take.Add(keys::kChoiceIndices);
+  head.gives.Add(keys::kLmLogits);
+  return head;
+}
+
 Bundle Glm::RunBlock(int block, Bundle in, const RunOptions& options) {
   TESSERA_CHECK(HasBlock(block), "glm", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
@@ -119,15 +156,15 @@ Bundle Glm::RunBlock(int block, Bundle in, const RunOptions& options) {
 }
 
 Bundle Glm::Embed(Bundle in, const RunOptions& options) {
-  const Tensor ids_BT = in.at("input_ids");
+  const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "glm",
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
   ResolveMask(&in);
-  if (!in.has("position_ids")) {
-    in.set("position_ids", CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
+  if (!in.has(keys::kPositionIds)) {
+    in.set(keys::kPositionIds, CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
   }
   const nn::ForwardContext context = ContextFor(in, options);
-  const Tensor positions = in.at("position_ids");
+  const Tensor positions = in.at(keys::kPositionIds);
   const bool both = positions.ndim() == 3 && positions.size(1) == 2;
   const Tensor place_BT = positions.ndim() == 3 ? Coordinate(positions, 0) : positions;
   Tensor x_BTC = Add(word_embeddings_->Forward(ids_BT, context),
@@ -138,44 +175,34 @@ Bundle Glm::Embed(Bundle in, const RunOptions& options) {
     x_BTC = Add(x_BTC, transformer_->block_position_embeddings->Forward(within_BT));
   }
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
-  in.erase("input_ids");
-  in.set("hidden", transformer_->embedding_dropout->Forward(x_BTC, context));
+  in.erase(keys::kInputIds);
+  in.set(keys::kHidden, transformer_->embedding_dropout->Forward(x_BTC, context));
   return in;
 }
 
 Bundle Glm::RunHead(Bundle in, const RunOptions& options) {
-  const Tensor h_BTC = transformer_->final_layernorm->Forward(in.at("hidden"));
-  if (in.has("choice_ids")) return ScoreChoices(h_BTC, in, options);
+  const Tensor h_BTC = transformer_->final_layernorm->Forward(in.at(keys::kHidden));
+  if (in.has(keys::kChoiceIds)) return ScoreChoices(h_BTC, in, options);
   return LanguageModelOutputs(*lm_head_, h_BTC, AlignedTargets(in), in, options);
 }
 
 Bundle Glm::ScoreChoices(const Tensor& h_BTC, const Bundle& in, const RunOptions& options) {
   const Tensor logits_BTV = lm_head_->Forward(h_BTC, ContextFor(in, options));
-  const Tensor scores_BN = ChoiceScores(logits_BTV, in.at("choice_ids"), in.at("choice_indices"),
-                                        lm_head_->LossOptions({}));
+  const Tensor scores_BN = ChoiceScores(logits_BTV, in.at(keys::kChoiceIds),
+                                        in.at(keys::kChoiceIndices), lm_head_->LossOptions({}));
   Bundle out;
-  out.set("logits", scores_BN);
+  out.set(keys::kLogits, scores_BN);
   if (options.keep_logits) {
-    out.set("lm_logits", lm_head_->Gather(logits_BTV));
-    out.set("last_hidden_state", h_BTC);
+    out.set(keys::kLmLogits, lm_head_->Gather(logits_BTV));
+    out.set(keys::kLastHiddenState, h_BTC);
   }
   const Tensor labels_B = AlignedTargets(in);
   if (labels_B.defined()) {
-    out.set("loss", CrossEntropy(scores_BN, labels_B,
-                                 {.reduction = options.loss_reduction,
-                                  .class_weights = options.class_weights}));
+    out.set(keys::kLoss, CrossEntropy(scores_BN, labels_B,
+                                      {.reduction = options.loss_reduction,
+                                       .class_weights = options.class_weights}));
   }
   return out;
-}
-
-absl::StatusOr<std::vector<int64_t>> Glm::PreparePrompt(std::vector<int64_t> prompt) const {
-  return CompletePrompt(config_, std::move(prompt));
-}
-
-std::optional<TextLayout> Glm::LayoutOf(const std::vector<int64_t>& text) const {
-  absl::StatusOr<TextLayout> layout = LayoutOfText(config_, text);
-  TESSERA_CHECK(layout.ok(), "glm", Message(layout.status()));
-  return *std::move(layout);
 }
 
 }  // namespace tessera::models

@@ -35,13 +35,13 @@ class Glm : public Model {
   ~Glm() override;
 
   int num_blocks() const override { return static_cast<int>(config_.num_layers) + 2; }
+  BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.max_sequence_length; }
   int64_t vocab_size() const override { return config_.vocab_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_layers); }
-  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override;
-  std::optional<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override;
+  std::shared_ptr<const TextFormat> text_format() const override { return text_format_; }
   const GlmConfig& fields() const { return config_; }
 
  private:
@@ -52,6 +52,7 @@ class Glm : public Model {
 
   const GlmConfig config_;
   const nlohmann::json json_;
+  const std::shared_ptr<const TextFormat> text_format_;
   std::unique_ptr<nn::VocabParallelEmbedding> word_embeddings_;
   std::unique_ptr<Stack> transformer_;
   std::unique_ptr<nn::VocabParallelHead> lm_head_;

@@ -10,11 +10,13 @@
 #include <map>
 
 #include "autograd/autograd.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/glm/chat_prompt.h"
 #include "models/glm/chatglm.h"
 #include "models/glm/cloze.h"
 #include "models/glm/text_layout.h"
+#include "models/model_keys.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 
@@ -49,12 +51,12 @@ Tensor Row(const Ids& ids) { return Tensor::FromVector(ids, {1, std::ssize(ids)}
 
 // Which positions' logits move when token `changed` becomes another.
 std::vector<bool> Moved(Model& model, const Bundle& in, int64_t changed) {
-  const Tensor before = model.Run(in, {}).at("logits");
+  const Tensor before = model.Run(in, {}).at(keys::kLogits);
   Bundle other = in;
-  const Tensor ids = in.at("input_ids").ContiguousCopy();
+  const Tensor ids = in.at(keys::kInputIds).ContiguousCopy();
   ids.data<int64_t>()[changed] ^= 1;
-  other.set("input_ids", ids);
-  const Tensor after = model.Run(other, {}).at("logits");
+  other.set(keys::kInputIds, ids);
+  const Tensor after = model.Run(other, {}).at(keys::kLogits);
   const int64_t vocab = before.size(2);
   const std::vector<float> a = before.ToVector<float>();
   const std::vector<float> b = after.ToVector<float>();
@@ -69,9 +71,9 @@ std::vector<bool> Moved(Model& model, const Bundle& in, int64_t changed) {
 TEST(GlmTest, TokensOfThePrefixSeeOneAnother) {
   const auto model = Build(GlmJson());
   model->Eval();
-  Bundle in = {{"input_ids", Row({1, 2, 3, 4, 5, 6})}};
+  Bundle in = {{keys::kInputIds, Row({1, 2, 3, 4, 5, 6})}};
   EXPECT_EQ(Moved(*model, in, 2), (std::vector<bool>{false, false, true, true, true, true}));
-  in.set("attention_mask", Tensor::FromVector<int64_t>({4}, {1}));
+  in.set(keys::kAttentionMask, Tensor::FromVector<int64_t>({4}, {1}));
   EXPECT_EQ(Moved(*model, in, 2), std::vector<bool>(6, true));
   EXPECT_EQ(Moved(*model, in, 4), (std::vector<bool>{false, false, false, false, true, true}));
 }
@@ -79,7 +81,7 @@ TEST(GlmTest, TokensOfThePrefixSeeOneAnother) {
 TEST(GlmTest, ChatTokensBeforeTheStartSeeOneAnother) {
   const auto model = Build(ChatJson());
   model->Eval();
-  const Bundle in = {{"input_ids", Row({1, 2, 39, 36, 5, 6})}};
+  const Bundle in = {{keys::kInputIds, Row({1, 2, 39, 36, 5, 6})}};
   EXPECT_EQ(Moved(*model, in, 1), std::vector<bool>(6, true));
   EXPECT_EQ(Moved(*model, in, 4), (std::vector<bool>{false, false, false, false, true, true}));
 }
@@ -124,19 +126,19 @@ TEST(GlmTest, WhatIsDerivedCanBeSaid) {
   model->Eval();
   const Tensor ids = Row({1, 2, 39, 36, 5});
   const std::vector<float> derived =
-      model->Run({{"input_ids", ids}}, {}).at("logits").ToVector<float>();
+      model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits).ToVector<float>();
   Ids hidden(25, 0);
   for (int64_t i = 0; i < 5; ++i) {
     for (int64_t j = std::max<int64_t>(i + 1, 3); j < 5; ++j) hidden[i * 5 + j] = 1;
   }
   const Tensor logits =
       model
-          ->Run({{"input_ids", ids},
-                 {"attention_mask", Tensor::FromVector(hidden, {1, 1, 5, 5})},
-                 {"position_ids",
+          ->Run({{keys::kInputIds, ids},
+                 {keys::kAttentionMask, Tensor::FromVector(hidden, {1, 1, 5, 5})},
+                 {keys::kPositionIds,
                   Tensor::FromVector<int64_t>({0, 1, 2, 2, 2, 0, 0, 0, 1, 2}, {1, 2, 5})}},
                 {})
-          .at("logits");
+          .at(keys::kLogits);
   EXPECT_EQ(logits.ToVector<float>(), derived);
 }
 
@@ -144,12 +146,14 @@ TEST(GlmTest, PaddingOnEitherSideChangesNothing) {
   const auto model = Build(ChatJson());
   model->Eval();
   const Tensor ids = Row({1, 2, 39, 36, 5});
-  const Tensor plain = model->Run({{"input_ids", ids}}, {}).at("logits");
+  const Tensor plain = model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits);
   for (const int64_t left : {0, 2, 3}) {
     const Tensor mask = Pad(Full({1, 5}, 1, DType::kInt64), 1, left, 3 - left, 0);
-    const Tensor padded =
-        model->Run({{"input_ids", Pad(ids, 1, left, 3 - left, 36)}, {"attention_mask", mask}}, {})
-            .at("logits");
+    const Tensor padded = model
+                              ->Run({{keys::kInputIds, Pad(ids, 1, left, 3 - left, 36)},
+                                     {keys::kAttentionMask, mask}},
+                                    {})
+                              .at(keys::kLogits);
     ExpectClose(Slice(padded, 1, left, 5), plain, 1e-6, "padded", 1.0);
   }
 }
@@ -170,15 +174,15 @@ TEST(GlmTest, GreedyDecodingFollowsTheWholeForwardPass) {
       text.push_back(36);
       EXPECT_EQ((*results)[row].prompt, text);
       for (const int64_t id : (*results)[row].ids) {
-        Bundle in = {{"input_ids", Row(text)}};
+        Bundle in = {{keys::kInputIds, Row(text)}};
         if (!chat) {
-          const TextLayout layout = *model->LayoutOf(text);
+          const TextLayout layout = *model->text_format()->LayoutOf(text);
           Ids positions = layout.positions[0];
           positions.insert(positions.end(), layout.positions[1].begin(), layout.positions[1].end());
-          in.set("position_ids", Tensor::FromVector(positions, {1, 2, std::ssize(text)}));
-          in.set("attention_mask", Tensor::FromVector<int64_t>({layout.prefix_length}, {1}));
+          in.set(keys::kPositionIds, Tensor::FromVector(positions, {1, 2, std::ssize(text)}));
+          in.set(keys::kAttentionMask, Tensor::FromVector<int64_t>({layout.prefix_length}, {1}));
         }
-        const Tensor logits = model->Run(in, {}).at("logits");
+        const Tensor logits = model->Run(in, {}).at(keys::kLogits);
         const std::vector<float> last =
             Slice(logits, 1, std::ssize(text) - 1, 1).ContiguousCopy().ToVector<float>();
         EXPECT_EQ(id, std::max_element(last.begin(), last.end()) - last.begin());
@@ -226,7 +230,7 @@ TEST(ClozeTest, CandidatesDoNotSeeOneAnother) {
                                       {{13, 14, 15, 39}, {{16, 17}}}};
   const auto in = ClozeInputs(config, rows);
   ASSERT_TRUE(in.ok()) << Message(in.status());
-  const std::vector<float> scores = model->Run(*in, {}).at("logits").ToVector<float>();
+  const std::vector<float> scores = model->Run(*in, {}).at(keys::kLogits).ToVector<float>();
   ASSERT_EQ(scores.size(), 6u);
   for (size_t b = 0; b < rows.size(); ++b) {
     for (size_t n = 0; n < 3; ++n) {
@@ -239,18 +243,20 @@ TEST(ClozeTest, CandidatesDoNotSeeOneAnother) {
       text.push_back(36);
       double expected = 0;
       for (const int64_t id : candidate) {
-        const TextLayout layout = *model->LayoutOf(text);
+        const TextLayout layout = *model->text_format()->LayoutOf(text);
         Ids positions = layout.positions[0];
         positions.insert(positions.end(), layout.positions[1].begin(), layout.positions[1].end());
         const std::vector<float> logits =
             model
-                ->Run({{"input_ids", Row(text)},
-                       {"position_ids", Tensor::FromVector(positions, {1, 2, std::ssize(text)})},
-                       {"attention_mask", Tensor::FromVector<int64_t>({layout.prefix_length}, {1})},
-                       {"logit_positions",
-                        Tensor::FromVector<int64_t>({std::ssize(text) - 1}, {1, 1})}},
-                      {})
-                .at("logits")
+                ->Run(
+                    {{keys::kInputIds, Row(text)},
+                     {keys::kPositionIds, Tensor::FromVector(positions, {1, 2, std::ssize(text)})},
+                     {keys::kAttentionMask,
+                      Tensor::FromVector<int64_t>({layout.prefix_length}, {1})},
+                     {keys::kLogitPositions,
+                      Tensor::FromVector<int64_t>({std::ssize(text) - 1}, {1, 1})}},
+                    {})
+                .at(keys::kLogits)
                 .ToVector<float>();
         double sum = 0;
         for (const float l : logits) sum += std::exp(static_cast<double>(l));
@@ -279,7 +285,8 @@ TEST(GlmTest, RecomputationHasTheSameBits) {
       RunOptions options;
       options.context = {.seed = 1, .step = 2};
       const Tensor ids = Row({3, 4, 39, 36, 7, 8});
-      const Tensor loss = model->Run({{"input_ids", ids}, {"labels", ids}}, options).at("loss");
+      const Tensor loss =
+          model->Run({{keys::kInputIds, ids}, {keys::kLabels, ids}}, options).at(keys::kLoss);
       Backward(loss);
       std::map<std::string, std::vector<float>> grads = {{"loss", loss.ToVector<float>()}};
       for (nn::Parameter* p : model->Parameters()) {
@@ -320,7 +327,7 @@ TEST(GlmTest, ConfigurationsAreCheckedByName) {
 }
 
 TEST(ChatPromptTest, RoundsAreNumbered) {
-  EXPECT_EQ(ChatPrompt("你好"), "你好");
+  EXPECT_EQ(ChatPrompt("你好", {}), "[Round 0]\n问：你好\n答：");
   EXPECT_EQ(ChatPrompt("c", {{"a", "1"}, {"b", "2"}}),
             "[Round 0]\n问：a\n答：1\n[Round 1]\n问：b\n答：2\n[Round 2]\n问：c\n答：");
 }

@@ -2,56 +2,58 @@
 
 #include <limits>
 
+#include "models/glm/glm_keys.h"
 #include "models/input_check.h"
+#include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::models {
-namespace {
-
-constexpr char kBias[] = "local.attention_bias";
-
-}  // namespace
-
 void ResolveMask(Bundle* in) {
-  if (in->has("prefix_length") || !in->has("attention_mask")) return;
-  const Tensor mask = in->at("attention_mask");
-  const Tensor ids_BT = in->at("input_ids");
+  if (in->has(keys::kPrefixLength) || !in->has(keys::kAttentionMask)) return;
+  const Tensor mask = in->at(keys::kAttentionMask);
+  const Tensor ids_BT = in->at(keys::kInputIds);
   const Shape rows = {ids_BT.size(0)};
   if (mask.ndim() == 1) {
     const Tensor lengths = CastCopy(mask, DType::kInt32);
-    in->set("prefix_length",
+    in->set(keys::kPrefixLength,
             mask.size(0) == rows[0] ? lengths : lengths.AsStrided(rows, {0}, 0).ContiguousCopy());
-    in->erase("attention_mask");
+    in->erase(keys::kAttentionMask);
     return;
   }
   TESSERA_CHECK(mask.ndim() == 2 || mask.ndim() == 4, "glm", "attention_mask ", mask);
-  in->set("prefix_length",
+  in->set(keys::kPrefixLength,
           Full(rows, static_cast<double>(ids_BT.size(1)), DType::kInt32, ids_BT.device()));
+}
+
+BlockKeys PrefixBlockKeys() {
+  return {.takes = {keys::kHidden, keys::kPositionIds},
+          .may_take = {keys::kAttentionMask, keys::kPrefixLength, keys::kAttentionBias},
+          .gives = {keys::kHidden, keys::kAttentionBias}};
 }
 
 nn::AttentionMasks MasksOf(Bundle* in) {
   nn::AttentionMasks masks;
-  masks.prefix_length = in->get("prefix_length");
-  if (!in->has("attention_mask")) return masks;
-  const Tensor mask = in->at("attention_mask");
+  masks.prefix_length = in->get(keys::kPrefixLength);
+  if (!in->has(keys::kAttentionMask)) return masks;
+  const Tensor mask = in->at(keys::kAttentionMask);
   if (mask.ndim() == 2) {
     masks.key_padding = Compare(mask, 0.0, Comparison::kNotEqual);
     return masks;
   }
-  if (!in->has(kBias)) {
-    const Tensor& hidden = in->at("hidden");
-    in->set(kBias, MaskedFill(Zeros(mask.shape(), hidden.dtype(), hidden.device()),
-                              Compare(mask, 0.0, Comparison::kEqual),
-                              -std::numeric_limits<double>::infinity()));
+  if (!in->has(keys::kAttentionBias)) {
+    const Tensor& hidden = in->at(keys::kHidden);
+    in->set(keys::kAttentionBias, MaskedFill(Zeros(mask.shape(), hidden.dtype(), hidden.device()),
+                                             Compare(mask, 0.0, Comparison::kEqual),
+                                             -std::numeric_limits<double>::infinity()));
   }
-  masks.bias = in->at(kBias);
+  masks.bias = in->at(keys::kAttentionBias);
   return masks;
 }
 
 namespace {
 
 // One row of a tensor stands for all rows.
-void RepeatRow(const std::string& name, int64_t rows, Bundle* inputs) {
+void RepeatRow(const TensorKey& name, int64_t rows, Bundle* inputs) {
   const Tensor t = inputs->at(name);
   if (t.ndim() < 2 || t.size(0) != 1 || rows == 1) return;
   Shape shape = t.shape();
@@ -62,8 +64,8 @@ void RepeatRow(const std::string& name, int64_t rows, Bundle* inputs) {
 }
 
 absl::Status CheckMask(const std::string& source, int64_t rows, int64_t tokens, Bundle* inputs) {
-  if (!inputs->has("attention_mask")) return absl::OkStatus();
-  const Tensor mask = inputs->at("attention_mask");
+  if (!inputs->has(keys::kAttentionMask)) return absl::OkStatus();
+  const Tensor mask = inputs->at(keys::kAttentionMask);
   const bool lengths = mask.ndim() == 1 && (mask.size(0) == rows || mask.size(0) == 1);
   const bool keys = mask.shape() == (Shape{rows, tokens});
   const bool pairs = mask.shape() == (Shape{rows, 1, tokens, tokens}) ||
@@ -85,16 +87,16 @@ absl::Status CheckMask(const std::string& source, int64_t rows, int64_t tokens, 
 
 absl::Status CheckMaskAndPositions(const std::string& source, const PositionLimits& limits,
                                    Bundle* inputs) {
-  const int64_t rows = inputs->at("input_ids").size(0);
-  const int64_t tokens = inputs->at("input_ids").size(1);
+  const int64_t rows = inputs->at(keys::kInputIds).size(0);
+  const int64_t tokens = inputs->at(keys::kInputIds).size(1);
   TESSERA_RETURN_IF_ERROR(CheckMask(source, rows, tokens, inputs));
-  if (!inputs->has("position_ids")) {
+  if (!inputs->has(keys::kPositionIds)) {
     if (tokens <= limits.rows) return absl::OkStatus();
     return InvalidArgument(source, ": 'input_ids' has ", tokens, " tokens a row; the model has ",
                            limits.rows, " positions");
   }
-  RepeatRow("position_ids", rows, inputs);
-  const Tensor positions = inputs->at("position_ids");
+  RepeatRow(keys::kPositionIds, rows, inputs);
+  const Tensor positions = inputs->at(keys::kPositionIds);
   const bool one = limits.one_coordinate && positions.shape() == (Shape{rows, tokens});
   const bool two = limits.two_coordinates && positions.shape() == (Shape{rows, 2, tokens});
   if (!one && !two) {

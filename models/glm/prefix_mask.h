@@ -22,6 +22,9 @@ namespace tessera::models {
 // bundle that has `prefix_length` already stays as it is, with `attention_mask` as key padding.
 void ResolveMask(Bundle* in);
 
+// What a layer with such masks takes and gives.
+BlockKeys PrefixBlockKeys();
+
 // What a resolved bundle asks of a layer. The bias of a mask [B, 1, T, T] is computed once a stage
 // (`local.attention_bias`).
 nn::AttentionMasks MasksOf(Bundle* in);

@@ -1,8 +1,13 @@
 // How the command line and the Hub know GLM and ChatGLM-6B.
 #include <algorithm>
 
+#include "core/batch_keys.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/family.h"
+#include "models/glm/chat_prompt.h"
 #include "models/glm/chatglm.h"
 #include "models/glm/glm.h"
+#include "models/glm/glm_keys.h"
 #include "models/glm/prefix_mask.h"
 #include "models/input_check.h"
 
@@ -105,9 +110,9 @@ absl::StatusOr<std::unique_ptr<Model>> BuildChatGlm(const json& object,
 }
 
 absl::Status CheckLabels(const std::string& source, const Model& model, const Bundle& inputs) {
-  if (!inputs.has("labels")) return absl::OkStatus();
-  const Tensor labels = inputs.at("labels");
-  const Shape& expected = inputs.at("input_ids").shape();
+  if (!inputs.has(keys::kLabels)) return absl::OkStatus();
+  const Tensor labels = inputs.at(keys::kLabels);
+  const Shape& expected = inputs.at(keys::kInputIds).shape();
   if (labels.shape() != expected || IsFloating(labels.dtype())) {
     return InvalidArgument(source, ": 'labels' is ", labels, "; expected integers ", expected);
   }
@@ -115,9 +120,9 @@ absl::Status CheckLabels(const std::string& source, const Model& model, const Bu
 }
 
 absl::Status CheckChoices(const std::string& source, const Model& model, const Bundle& inputs) {
-  const Shape& ids = inputs.at("input_ids").shape();
-  const Tensor choices = inputs.get("choice_ids");
-  const Tensor indices = inputs.get("choice_indices");
+  const Shape& ids = inputs.at(keys::kInputIds).shape();
+  const Tensor choices = inputs.get(keys::kChoiceIds);
+  const Tensor indices = inputs.get(keys::kChoiceIndices);
   if (!choices.defined() || !indices.defined() || choices.ndim() != 3 || choices.numel() == 0 ||
       choices.size(0) != ids[0] || indices.shape() != choices.shape() ||
       IsFloating(choices.dtype()) || IsFloating(indices.dtype())) {
@@ -136,8 +141,8 @@ absl::Status CheckChoices(const std::string& source, const Model& model, const B
                              i / static_cast<size_t>(choices.numel() / ids[0]));
     }
   }
-  if (!inputs.has("labels")) return absl::OkStatus();
-  const Tensor labels = inputs.at("labels");
+  if (!inputs.has(keys::kLabels)) return absl::OkStatus();
+  const Tensor labels = inputs.at(keys::kLabels);
   if (labels.shape() != (Shape{ids[0]}) || IsFloating(labels.dtype())) {
     return InvalidArgument(source, ": 'labels' is ", labels, "; beside candidates it must be ",
                            "integers [", ids[0], "]");
@@ -162,7 +167,7 @@ absl::Status CheckGlmInputs(const std::string& source, const Model& model, Bundl
                                  .one_coordinate = true,
                                  .two_coordinates = c.block_position_encoding};
   TESSERA_RETURN_IF_ERROR(CheckMaskAndPositions(source, limits, inputs));
-  if (inputs->has("choice_ids") || inputs->has("choice_indices")) {
+  if (inputs->has(keys::kChoiceIds) || inputs->has(keys::kChoiceIndices)) {
     return CheckChoices(source, model, *inputs);
   }
   return CheckLabels(source, model, *inputs);
@@ -177,9 +182,73 @@ absl::Status CheckChatGlmInputs(const std::string& source, const Model& model, B
   return InvalidArgument(source, ": 'input_ids' ", Message(derived));
 }
 
+// --- Texts ---------------------------------------------------------------------------------------
+
+std::optional<int32_t> FindEither(const data::Tokenizer& tokenizer, const char* name,
+                                  const char* other) {
+  const auto id = tokenizer.FindSpecial(name);
+  return id ? id : tokenizer.FindSpecial(other);
+}
+
+TextToken Mask() {
+  return {"[MASK]", [](const data::Tokenizer& tokenizer) { return tokenizer.mask_id(); }};
+}
+TextToken SentenceMask() {
+  return {"[sMASK]",
+          [](const data::Tokenizer& tokenizer) { return tokenizer.FindSpecial("[sMASK]"); }};
+}
+TextToken DocumentMask() {
+  return {"[gMASK]",
+          [](const data::Tokenizer& tokenizer) { return tokenizer.FindSpecial("[gMASK]"); }};
+}
+TextToken StartOfPiece() {
+  return {"<|startofpiece|>", [](const data::Tokenizer& tokenizer) {
+            return FindEither(tokenizer, "<|startofpiece|>", "<sop>");
+          }};
+}
+TextToken EndOfPiece() {
+  return {"<|endofpiece|>", [](const data::Tokenizer& tokenizer) {
+            return FindEither(tokenizer, "<|endofpiece|>", "<eop>");
+          }};
+}
+
+TextConventions GlmTexts() {
+  TextConventions texts;
+  const auto left = [&](const char* key, const TextToken& token) -> TokenKey& {
+    return texts.token_keys.emplace_back(
+        TokenKey{.key = key, .token = token, .left_to_tokenizer = true});
+  };
+  left("sop_token_id", StartOfPiece()).needed = true;
+  left("eop_token_id", EndOfPiece()).ends_text = true;
+  left("mask_token_id", Mask());
+  left("smask_token_id", SentenceMask());
+  left("gmask_token_id", DocumentMask());
+  texts.blanks = {.span = Mask(),
+                  .sentence = SentenceMask(),
+                  .document = DocumentMask(),
+                  .start = StartOfPiece(),
+                  .end = EndOfPiece()};
+  return texts;
+}
+
+TextConventions ChatGlmTexts() {
+  TextConventions texts;
+  texts.token_keys = {{.key = "mask_token_id", .token = Mask()},
+                      {.key = "gmask_token_id", .token = DocumentMask()}};
+  texts.conversation = {.join = ChatPrompt,
+                        .answer_start = {"<sop>", [](const data::Tokenizer& tokenizer) {
+                                           return tokenizer.bos_id();
+                                         }}};
+  return texts;
+}
+
 const Family* MakeGlmFamily() {
   auto* family = new Family;
   family->model_type = "glm";
+  for (const char* name : kGlmArchitectures) {
+    family->architectures.push_back({name, {Capability::kBlanks, Capability::kChoices}});
+  }
+  family->texts = GlmTexts();
   for (const Size& size : {Size{"glm-large", 24, 16, 1024, 512, 30592},
                            {"glm-large-chinese", 24, 16, 1024, 1024, 50048},
                            {"glm-10b", 48, 64, 4096, 1024, 50304},
@@ -191,8 +260,8 @@ const Family* MakeGlmFamily() {
   family->build = BuildGlm;
   family->other_names = WithGlmPrefix;
   family->ignored_entry = IsTiedHead;
-  family->inputs = {"input_ids",  "attention_mask", "position_ids",
-                    "choice_ids", "choice_indices", "labels"};
+  family->inputs = {keys::kInputIds,  keys::kAttentionMask, keys::kPositionIds,
+                    keys::kChoiceIds, keys::kChoiceIndices, keys::kLabels};
   family->check_inputs = CheckGlmInputs;
   return family;
 }
@@ -200,6 +269,10 @@ const Family* MakeGlmFamily() {
 const Family* MakeChatGlmFamily() {
   auto* family = new Family;
   family->model_type = "chatglm";
+  for (const char* name : kChatGlmArchitectures) {
+    family->architectures.push_back({name, {Capability::kAnswers}});
+  }
+  family->texts = ChatGlmTexts();
   const json tokens = {{"bos_token_id", 130004},
                        {"eos_token_id", 130005},
                        {"mask_token_id", 130000},
@@ -216,7 +289,7 @@ const Family* MakeChatGlmFamily() {
   family->build = BuildChatGlm;
   family->other_names = WithoutTransformer;
   family->ignored_entry = IsRotaryBuffer;
-  family->inputs = {"input_ids", "attention_mask", "position_ids", "labels"};
+  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   family->check_inputs = CheckChatGlmInputs;
   return family;
 }

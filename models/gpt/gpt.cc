@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "autograd/recompute.h"
 #include "models/language_model.h"
+#include "models/model_keys.h"
+#include "models/transformer_stack.h"
 #include "nn/activation.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/view/view.h"
 
 namespace tessera::models {
 namespace {
@@ -40,12 +40,6 @@ nn::TransformerBlockConfig LayerConfig(const GptConfig& c, int layer) {
   return config;
 }
 
-// 0 ... T-1 for every row.
-Tensor DefaultPositions(const Tensor& ids) {
-  const Tensor row = Arange(ids.size(1), ids.device());
-  return row.AsStrided(ids.shape(), {0, 1}, 0).ContiguousCopy();
-}
-
 }  // namespace
 
 class Gpt::Transformer : public nn::Module {
@@ -55,21 +49,21 @@ class Gpt::Transformer : public nn::Module {
                                         nn::Init::Normal(c.initializer_range)};
     const int head = gpt.num_blocks() - 1;
     // A stage with the head but not the embedding holds a replica of the tied weight.
-    if (gpt.Has(0) || (gpt.Has(head) && c.tie_word_embeddings)) {
+    if (gpt.HasBlock(0) || (gpt.HasBlock(head) && c.tie_word_embeddings)) {
       wte = std::make_unique<nn::VocabParallelEmbedding>(tokens, Child("wte"));
     }
-    if (gpt.Has(0)) {
+    if (gpt.HasBlock(0)) {
       const nn::EmbeddingConfig positions = {c.n_positions, c.n_embd, tokens.init};
       wpe = std::make_unique<nn::ReplicatedEmbedding>(positions, Child("wpe"));
       drop = std::make_unique<nn::Dropout>(c.embd_pdrop, Child("drop"));
     }
     h.resize(static_cast<size_t>(c.n_layer));
     for (int i = 0; i < static_cast<int>(c.n_layer); ++i) {
-      if (!gpt.Has(i + 1)) continue;
+      if (!gpt.HasBlock(i + 1)) continue;
       h[static_cast<size_t>(i)] =
           std::make_unique<nn::TransformerBlock>(LayerConfig(c, i), Child(Concat("h.", i)));
     }
-    if (gpt.Has(head)) {
+    if (gpt.HasBlock(head)) {
       ln_f = std::make_unique<nn::LayerNorm>(
           nn::NormConfig{.width = c.n_embd, .eps = c.layer_norm_epsilon}, Child("ln_f"));
     }
@@ -85,7 +79,7 @@ class Gpt::Transformer : public nn::Module {
 Gpt::Gpt(const GptConfig& config, nlohmann::json json, const nn::BuildContext& build)
     : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
   transformer_ = std::make_unique<Transformer>(config_, Child("transformer"), *this);
-  if (!Has(num_blocks() - 1)) return;
+  if (!HasBlock(num_blocks() - 1)) return;
   if (config_.tie_word_embeddings) {
     lm_head_ =
         std::make_unique<nn::VocabParallelHead>(transformer_->wte->weight(), Child("lm_head"));
@@ -98,62 +92,41 @@ Gpt::Gpt(const GptConfig& config, nlohmann::json json, const nn::BuildContext& b
 
 Gpt::~Gpt() = default;
 
-bool Gpt::Has(int block) const {
-  const auto [first, end] = block_range();
-  return block >= first && block < end;
+BlockKeys Gpt::keys_of_block(int block) const {
+  if (block == 0) {
+    return {.takes = {keys::kInputIds},
+            .may_take = {keys::kPositionIds},
+            .gives = {keys::kHidden, keys::kPositionIds},
+            .drops = {keys::kInputIds}};
+  }
+  if (block + 1 == num_blocks()) return LanguageModelKeys();
+  return TransformerBlockKeys({keys::kAttentionMask, keys::kDocumentIds});
 }
 
 Bundle Gpt::RunBlock(int block, Bundle in, const RunOptions& options) {
-  TESSERA_CHECK(Has(block), "gpt", "block ", block, " is not part of this model");
+  TESSERA_CHECK(HasBlock(block), "gpt", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
-  if (block + 1 == num_blocks()) return RunHead(std::move(in), options);
-  return RunLayer(block - 1, std::move(in), options);
-}
-
-// The length of the sequence travels with the bundle, since under sequence parallelism the hidden
-// states show a share of it only.
-nn::ForwardContext Gpt::ContextFor(const Bundle& in, const RunOptions& options) const {
-  nn::ForwardContext context = options.context;
-  context.sequence_length = in.at("position_ids").size(1);
-  return context;
+  if (block + 1 < num_blocks()) {
+    return RunTransformerBlock(*transformer_->h[static_cast<size_t>(block - 1)], std::move(in),
+                               options, checkpoint_activations(), block - 1);
+  }
+  const Tensor h_BTC = transformer_->ln_f->Forward(in.at(keys::kHidden));
+  return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
 }
 
 Bundle Gpt::Embed(Bundle in, const RunOptions& options) {
-  const Tensor ids_BT = in.at("input_ids");
-  TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "gpt",
-                "input_ids must be int64 [batch, tokens], got ", ids_BT);
-  if (!in.has("position_ids")) in.set("position_ids", DefaultPositions(ids_BT));
+  const Tensor ids_BT = in.at(keys::kInputIds);
+  TESSERA_CHECK(ids_BT.ndim() == 2, "gpt", "input_ids must be [batch, tokens], got ", ids_BT);
+  if (!in.has(keys::kPositionIds)) {
+    in.set(keys::kPositionIds, CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
+  }
   const nn::ForwardContext context = ContextFor(in, options);
   Tensor x_BTC = Add(transformer_->wte->Forward(ids_BT, context),
-                     transformer_->wpe->Forward(in.at("position_ids")));
+                     transformer_->wpe->Forward(in.at(keys::kPositionIds)));
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
-  in.erase("input_ids");
-  in.set("hidden", transformer_->drop->Forward(x_BTC, context));
+  in.erase(keys::kInputIds);
+  in.set(keys::kHidden, transformer_->drop->Forward(x_BTC, context));
   return in;
-}
-
-Bundle Gpt::RunLayer(int layer, Bundle in, const RunOptions& options) {
-  nn::TransformerBlock& block = *transformer_->h[static_cast<size_t>(layer)];
-  const nn::ForwardContext context = ContextFor(in, options);
-  nn::AttentionMasks masks;
-  masks.document = in.get("document_ids");
-  if (in.has("attention_mask")) {
-    masks.key_padding = Compare(in.at("attention_mask"), 0.0, Comparison::kNotEqual);
-  }
-  const auto run = [&block, masks, context, cache = options.cache, layer](const Tensor& x) {
-    return block.Forward(x, masks, context, cache, layer);
-  };
-  const Tensor x_BTC = in.at("hidden");
-  in.set("hidden",
-         checkpoint_activations()
-             ? Recompute([run](const std::vector<Tensor>& x) { return run(x[0]); }, {x_BTC})
-             : run(x_BTC));
-  return in;
-}
-
-Bundle Gpt::RunHead(Bundle in, const RunOptions& options) {
-  const Tensor h_BTC = transformer_->ln_f->Forward(in.at("hidden"));
-  return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
 }
 
 }  // namespace tessera::models

@@ -28,6 +28,7 @@ class Gpt : public Model {
   ~Gpt() override;
 
   int num_blocks() const override { return static_cast<int>(config_.n_layer) + 2; }
+  BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.n_positions; }
@@ -38,10 +39,6 @@ class Gpt : public Model {
   // The part under `transformer.`; lm_head stands beside it.
   class Transformer;
   Bundle Embed(Bundle in, const RunOptions& options);
-  Bundle RunLayer(int layer, Bundle in, const RunOptions& options);
-  Bundle RunHead(Bundle in, const RunOptions& options);
-  bool Has(int block) const;
-  nn::ForwardContext ContextFor(const Bundle& in, const RunOptions& options) const;
 
   const GptConfig config_;
   const nlohmann::json json_;

@@ -5,6 +5,8 @@
 #include "autograd/autograd.h"
 #include "autograd/gradcheck.h"
 #include "core/allocator.h"
+#include "models/family.h"
+#include "models/model_keys.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 
@@ -24,8 +26,8 @@ std::unique_ptr<Model> Build(const nlohmann::json& config, nn::BuildContext buil
 }
 
 Bundle Inputs(uint64_t seed, int64_t batch = 2, int64_t tokens = 7) {
-  return {{"input_ids", RandomIndices({batch, tokens}, 23, seed)},
-          {"labels", RandomIndices({batch, tokens}, 23, seed + 1)}};
+  return {{keys::kInputIds, RandomIndices({batch, tokens}, 23, seed)},
+          {keys::kLabels, RandomIndices({batch, tokens}, 23, seed + 1)}};
 }
 
 TEST(GptTest, CountsOfThePresets) {
@@ -66,7 +68,7 @@ TEST(GptTest, GradientsAgainstFiniteDifferences) {
           for (nn::Parameter* q : model->Parameters()) {
             if (q->tied_to == p) q->tensor = in[0];
           }
-          return std::vector<Tensor>{model->Run(inputs, options).at("loss")};
+          return std::vector<Tensor>{model->Run(inputs, options).at(keys::kLoss)};
         },
         {original}, {.tolerance = 1e-6, .max_elements = 12});
     EXPECT_TRUE(result.ok) << p->name << ": " << result.message << " (seed " << FreshSeed() << ")";
@@ -78,8 +80,8 @@ TEST(GptTest, RecomputationKeepsEveryBit) {
     const auto model = Build(SmallConfig());
     model->set_checkpoint_activations(recompute);
     const Bundle out = model->Run(Inputs(1), {.context = {.seed = 5, .step = 1}});
-    Backward(out.at("loss"));
-    std::vector<std::vector<float>> all = {{static_cast<float>(out.at("loss").Item())}};
+    Backward(out.at(keys::kLoss));
+    std::vector<std::vector<float>> all = {{static_cast<float>(out.at(keys::kLoss).Item())}};
     for (nn::Parameter* p : model->Parameters()) all.push_back(Grad(p->tensor).ToVector<float>());
     return all;
   };
@@ -91,8 +93,8 @@ TEST(GptTest, ConsumingTheLogitsKeepsEveryBit) {
     const auto model = Build(SmallConfig());
     const Bundle out =
         model->Run(Inputs(1), {.context = {.seed = 5, .step = 1}, .keep_logits = keep});
-    EXPECT_EQ(out.has("logits"), keep);
-    Backward(out.at("loss"));
+    EXPECT_EQ(out.has(keys::kLogits), keep);
+    Backward(out.at(keys::kLoss));
     return Grad(model->FindParameter("transformer.wte.weight")->tensor).ToVector<float>();
   };
   EXPECT_EQ(run(true), run(false));
@@ -102,17 +104,18 @@ TEST(GptTest, PaddingOnEitherSideChangesNothing) {
   const auto model = Build(SmallConfig());
   model->Eval();
   const Tensor ids = RandomIndices({1, 5}, 23, 3);
-  const Tensor plain = model->Run({{"input_ids", ids}}, {}).at("logits");
+  const Tensor plain = model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits);
   for (const int64_t left : {0, 2}) {
     const int64_t right = 2 - left;
     const Tensor padded = Pad(ids, 1, left, right, 1);
     const Tensor mask = Pad(Full({1, 5}, 1, DType::kInt64), 1, left, right, 0);
     const Tensor positions = Pad(Reshape(Arange(5), {1, 5}), 1, left, right, 0);
-    const Tensor logits =
-        model
-            ->Run({{"input_ids", padded}, {"attention_mask", mask}, {"position_ids", positions}},
-                  {})
-            .at("logits");
+    const Tensor logits = model
+                              ->Run({{keys::kInputIds, padded},
+                                     {keys::kAttentionMask, mask},
+                                     {keys::kPositionIds, positions}},
+                                    {})
+                              .at(keys::kLogits);
     ExpectClose(Slice(logits, 1, left, 5), plain, 1e-6, "padded");
   }
 }
@@ -123,17 +126,17 @@ TEST(GptTest, CachedDecodingEqualsTheFullPass) {
   const NoGrad no_grad;
   const Tensor ids = RandomIndices({2, 6}, 23, 3);
   const std::vector<float> full =
-      model->Run({{"input_ids", ids}}, {}).at("logits").ToVector<float>();
+      model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits).ToVector<float>();
   nn::KeyValueCache cache(model->num_cache_layers());
   std::vector<float> last;
   for (int64_t t = 0; t < 6; ++t) {
     cache.BeginStep({1, 1});
     const Tensor out =
         model
-            ->Run({{"input_ids", Slice(ids, 1, t, 1)},
-                   {"position_ids", Full({2, 1}, static_cast<double>(t), DType::kInt64)}},
+            ->Run({{keys::kInputIds, Slice(ids, 1, t, 1)},
+                   {keys::kPositionIds, Full({2, 1}, static_cast<double>(t), DType::kInt64)}},
                   {.cache = &cache})
-            .at("logits");
+            .at(keys::kLogits);
     cache.EndStep();
     last = out.ToVector<float>();
   }
@@ -153,9 +156,9 @@ TEST(GptTest, LossByChunksIsTheLoss) {
     const Bundle out = model->Run(
         Inputs(1, 3, 9),
         {.context = {.step = 1}, .keep_logits = false, .loss_chunk_tokens = chunk_tokens});
-    EXPECT_FALSE(out.has("logits"));
-    Backward(out.at("loss"));
-    std::vector<float> values = out.at("loss").ToVector<float>();
+    EXPECT_FALSE(out.has(keys::kLogits));
+    Backward(out.at(keys::kLoss));
+    std::vector<float> values = out.at(keys::kLoss).ToVector<float>();
     for (const nn::Parameter* p : model->Parameters()) {
       const std::vector<float> grad = Grad(p->tensor).ToVector<float>();
       values.insert(values.end(), grad.begin(), grad.end());
@@ -169,19 +172,33 @@ TEST(GptTest, LossByChunksIsTheLoss) {
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(chunked[i], whole[i], 2e-6) << i;
 }
 
+TEST(GptTest, AnInputThatNoBlockTakesIsRefusedByName) {
+  const TensorKey misspelt{"document_idz", KeyElements::kInt32, "[B, T]", "of this test"};
+  Bundle inputs = Inputs(1);
+  inputs.set(misspelt, Zeros({2, 7}, DType::kInt32));
+  try {
+    (void)Build(SmallConfig())->Run(inputs, {});
+    FAIL() << "the mask was dropped";
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("'document_idz'"), std::string::npos) << what;
+    EXPECT_NE(what.find("document_ids"), std::string::npos) << what;
+  }
+}
+
 TEST(GptTest, DryRunOnMetaCountsTheRealStep) {
   const auto peak = [](Device device) {
     Allocator& allocator = Allocator::For(device);
     const auto model = Build(SmallConfig(), {.device = device});
     Bundle inputs = Inputs(1, 3, 9);
-    for (const char* name : {"input_ids", "labels"}) {
-      Tensor t = inputs.at(name);
+    for (const TensorKey& key : {keys::kInputIds, keys::kLabels}) {
+      Tensor t = inputs.at(key);
       if (device.is_meta()) t = Empty(t.shape(), t.dtype(), device);
-      inputs.set(name, t);
+      inputs.set(key, t);
     }
     const int64_t before = allocator.stats().current_bytes;
     allocator.ResetPeak();
-    Backward(model->Run(inputs, {.context = {.step = 1}, .keep_logits = false}).at("loss"));
+    Backward(model->Run(inputs, {.context = {.step = 1}, .keep_logits = false}).at(keys::kLoss));
     return allocator.stats().peak_bytes - before;
   };
   EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));

@@ -1,4 +1,6 @@
 // How the command line and the Hub know GPT-2.
+#include "core/batch_keys.h"
+#include "models/family.h"
 #include "models/gpt/gpt.h"
 
 namespace tessera::models {
@@ -50,6 +52,7 @@ absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
 const Family* MakeFamily() {
   auto* family = new Family;
   family->model_type = "gpt2";
+  family->architectures = {{"GPT2LMHeadModel", {Capability::kNextToken}}};
   for (const Size& size : {Size{"gpt2", 12, 12, 768, 1024},
                            {"gpt2-medium", 24, 16, 1024, 1024},
                            {"gpt2-large", 36, 20, 1280, 1024},
@@ -61,7 +64,7 @@ const Family* MakeFamily() {
   family->build = Build;
   family->other_names = OtherNames;
   family->ignored_entry = IsBuffer;
-  family->inputs = {"input_ids", "attention_mask", "position_ids", "labels"};
+  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   return family;
 }
 

@@ -8,6 +8,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/json_text.h"
 #include "models/classification.h"
+#include "models/family.h"
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"

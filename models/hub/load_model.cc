@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
+#include "models/family.h"
 #include "models/hub/weight_files.h"
 
 namespace tessera::models {
@@ -28,10 +29,6 @@ std::string Quoted(const std::vector<std::string>& names) {
   }
   if (names.size() > kNamesShown) text += Concat(" and ", names.size() - kNamesShown, " more");
   return text;
-}
-
-const Family& FamilyOf(const Model& model) {
-  return *FindFamily(model.config().at("model_type").get<std::string>());
 }
 
 // The names that the Hub may have a parameter under, its own first.
@@ -61,7 +58,7 @@ bool SameShape(const Match& match, const WeightFiles& weights) {
 absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles& weights,
                                                 const std::string& folder,
                                                 std::vector<nn::Parameter*>* fresh) {
-  const Family& family = FamilyOf(model);
+  const Family& family = **FamilyOf(model.config());
   std::vector<Match> matches;
   std::vector<std::string> missing;
   std::set<std::string> known;

@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "models/family.h"
 #include "models/hub/weight_files.h"
 
 namespace tessera::models {
@@ -108,10 +109,9 @@ void SetTokenId(json* config, const char* key, std::optional<int32_t> id, int64_
 
 json ConfigToSave(const Model& model, const data::Tokenizer* tokenizer, DType dtype) {
   json config = model.config();
-  const Family* family = FindFamily(config.at("model_type").get<std::string>());
-  if (!config.contains("architectures") && !family->presets.empty() &&
-      family->presets[0].config.contains("architectures")) {
-    config["architectures"] = family->presets[0].config["architectures"];
+  const Family& family = **FamilyOf(config);
+  if (!config.contains("architectures") && !family.architectures.empty()) {
+    config["architectures"] = {family.architectures.front().name};
   }
   config["torch_dtype"] = DTypeName(dtype);
   if (tokenizer != nullptr) {

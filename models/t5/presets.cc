@@ -1,6 +1,10 @@
 // How the command line and the Hub know T5.
+#include "data/tokenizer/tokenizer.h"
+#include "models/family.h"
 #include "models/input_check.h"
+#include "models/model_keys.h"
 #include "models/t5/t5.h"
+#include "models/t5/t5_keys.h"
 
 namespace tessera::models {
 namespace {
@@ -61,34 +65,38 @@ absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
 }
 
 absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
-  TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, {"attention_mask"}, inputs));
-  if (!inputs->has("decoder_input_ids") && !inputs->has("labels")) {
+  TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, {keys::kAttentionMask}, inputs));
+  if (!inputs->has(keys::kDecoderInputIds) && !inputs->has(keys::kLabels)) {
     return InvalidArgument(source, ": 'decoder_input_ids' or 'labels' are missing");
   }
-  const int64_t rows = inputs->at("input_ids").size(0);
+  const int64_t rows = inputs->at(keys::kInputIds).size(0);
   Shape shape;
-  for (const char* name : {"decoder_input_ids", "labels", "decoder_attention_mask"}) {
-    if (!inputs->has(name)) continue;
-    const Tensor& t = inputs->at(name);
+  for (const TensorKey& key :
+       {keys::kDecoderInputIds, keys::kLabels, keys::kDecoderAttentionMask}) {
+    if (!inputs->has(key)) continue;
+    const Tensor& t = inputs->at(key);
     if (t.ndim() != 2 || t.size(0) != rows || (shape.ndim() > 0 && t.shape() != shape)) {
-      return InvalidArgument(source, ": '", name, "' is ", t, ", expected one row of tokens for ",
-                             "each of the ", rows, " rows of 'input_ids', and one length");
+      return InvalidArgument(source, ": '", key.name(), "' is ", t,
+                             ", expected one row of tokens for ", "each of the ", rows,
+                             " rows of 'input_ids', and one length");
     }
     shape = t.shape();
   }
-  if (inputs->has("decoder_input_ids")) {
+  if (inputs->has(keys::kDecoderInputIds)) {
     TESSERA_RETURN_IF_ERROR(CheckRange(Concat(source, ": 'decoder_input_ids'"),
-                                       inputs->at("decoder_input_ids"), model.vocab_size(), 0,
+                                       inputs->at(keys::kDecoderInputIds), model.vocab_size(), 0,
                                        "vocabulary"));
   }
-  if (!inputs->has("labels")) return absl::OkStatus();
-  return CheckRange(Concat(source, ": 'labels'"), inputs->at("labels"), model.vocab_size(), -100,
-                    "vocabulary");
+  if (!inputs->has(keys::kLabels)) return absl::OkStatus();
+  return CheckRange(Concat(source, ": 'labels'"), inputs->at(keys::kLabels), model.vocab_size(),
+                    -100, "vocabulary");
 }
 
 const Family* MakeFamily() {
   auto* family = new Family;
   family->model_type = "t5";
+  family->architectures = {
+      {"T5ForConditionalGeneration", {Capability::kTargetText, Capability::kCorruptedSpans}}};
   for (const Size& size : {Size{"t5-small", 6, 8, 512, 64, 2048, false},
                            {"t5-base", 12, 12, 768, 64, 3072, false},
                            {"t5-large", 24, 16, 1024, 64, 4096, false},
@@ -105,9 +113,13 @@ const Family* MakeFamily() {
   family->build = Build;
   family->other_names = OtherNames;
   family->ignored_entry = IsIgnored;
-  family->inputs = {"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask",
-                    "labels"};
+  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kDecoderInputIds,
+                    keys::kDecoderAttentionMask, keys::kLabels};
   family->check_inputs = CheckInputs;
+  family->texts.token_keys = {
+      {.key = "decoder_start_token_id",
+       .token = {"padding", [](const data::Tokenizer& tokenizer) { return tokenizer.pad_id(); }}}};
+  family->texts.sentinel = [](int64_t i) { return Concat("<extra_id_", i, ">"); };
   return family;
 }
 

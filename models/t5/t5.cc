@@ -8,6 +8,8 @@
 
 #include "autograd/autograd.h"
 #include "autograd/recompute.h"
+#include "models/model_keys.h"
+#include "models/t5/t5_keys.h"
 #include "nn/activation.h"
 #include "nn/cross_attention.h"
 #include "nn/dropout.h"
@@ -183,12 +185,12 @@ class T5::Stack : public nn::Module {
   }
 
   // The bias of one of the layers; its values are computed once for all of this stage.
-  Tensor BiasOf(const T5Block& layer, const char* name, int64_t tokens, Bundle* in) {
-    if (!in->has(name)) {
+  Tensor BiasOf(const T5Block& layer, const TensorKey& key, int64_t tokens, Bundle* in) {
+    if (!in->has(key)) {
       const NoGrad no_grad;
-      in->set(name, bias->Forward(tokens, tokens));
+      in->set(key, bias->Forward(tokens, tokens));
     }
-    return bias->ForLayer(layer.bias_use(), in->at(name), tokens, tokens);
+    return bias->ForLayer(layer.bias_use(), in->at(key), tokens, tokens);
   }
 
   std::unique_ptr<nn::RelativePositionBias> bias;
@@ -226,10 +228,33 @@ int T5::num_blocks() const {
   return static_cast<int>(config_.num_layers + config_.num_decoder_layers) + 3;
 }
 
+BlockKeys T5::keys_of_block(int block) const {
+  if (block < bridge()) {
+    return {
+        .takes = block == 0 ? KeyNames{keys::kInputIds} : KeyNames{keys::kHidden, keys::kInputIds},
+        .may_take = {keys::kAttentionMask, keys::kEncoderBias},
+        .gives = {keys::kHidden, keys::kEncoderBias}};
+  }
+  if (block == bridge()) {
+    return {.takes = {keys::kHidden, keys::kInputIds},
+            .may_take = {keys::kDecoderInputIds, keys::kLabels, keys::kTargets, keys::kMemory},
+            .gives = {keys::kHidden, keys::kMemory, keys::kDecoderInputIds},
+            .drops = {keys::kInputIds, keys::kEncoderBias}};
+  }
+  if (block < head()) {
+    return {.takes = {keys::kHidden, keys::kMemory, keys::kDecoderInputIds},
+            .may_take = {keys::kAttentionMask, keys::kDecoderAttentionMask, keys::kDecoderBias},
+            .gives = {keys::kHidden, keys::kDecoderBias}};
+  }
+  return {.takes = {keys::kHidden, keys::kMemory, keys::kDecoderInputIds},
+          .may_take = {keys::kLabels, keys::kTargets, keys::kLogitPositions},
+          .gives = {keys::kLoss, keys::kLogits, keys::kEncoderLastHiddenState}};
+}
+
 Bundle T5::RunBlock(int block, Bundle in, const RunOptions& options) {
   TESSERA_CHECK(HasBlock(block), "t5", "block ", block, " is not part of this model");
   // While decoding the encoder has run already.
-  const bool encoded = in.has("memory");
+  const bool encoded = in.has(keys::kMemory);
   if (block < bridge()) {
     if (encoded) return in;
     return block == 0 ? EmbedSource(std::move(in), options)
@@ -259,26 +284,26 @@ Tensor T5::EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids,
 }
 
 Bundle T5::EmbedSource(Bundle in, const RunOptions& options) {
-  const Tensor ids_BS = in.at("input_ids");
+  const Tensor ids_BS = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BS.ndim() == 2 && ids_BS.dtype() == DType::kInt64, "t5",
                 "input_ids must be int64 [batch, tokens], got ", ids_BS);
   const nn::ForwardContext context = ContextOf(options, ids_BS);
-  in.set("hidden", encoder_->dropout.Forward(EmbedTokens(*shared_, ids_BS, context), context));
+  in.set(keys::kHidden, encoder_->dropout.Forward(EmbedTokens(*shared_, ids_BS, context), context));
   return in;
 }
 
 Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) {
-  const nn::ForwardContext context = ContextOf(options, in.at("input_ids"));
+  const nn::ForwardContext context = ContextOf(options, in.at(keys::kInputIds));
   const int64_t tokens = context.sequence_length;
   T5Block& block = *encoder_->block[static_cast<size_t>(layer)];
-  const Tensor bias = encoder_->BiasOf(block, "local.encoder_bias", tokens, &in);
-  const Tensor padding = KeyPadding(in.get("attention_mask"));
+  const Tensor bias = encoder_->BiasOf(block, keys::kEncoderBias, tokens, &in);
+  const Tensor padding = KeyPadding(in.get(keys::kAttentionMask));
   const auto run = [&block, padding, context](const std::vector<Tensor>& x) {
     return block.Forward(x[0], {.key_padding = padding, .bias = x[1]}, Tensor(), {}, context,
                          nullptr, 0);
   };
-  const std::vector<Tensor> inputs = {in.at("hidden"), bias};
-  in.set("hidden", checkpoint_activations() ? Recompute(run, inputs) : run(inputs));
+  const std::vector<Tensor> inputs = {in.at(keys::kHidden), bias};
+  in.set(keys::kHidden, checkpoint_activations() ? Recompute(run, inputs) : run(inputs));
   return in;
 }
 
@@ -289,71 +314,70 @@ Bundle T5::Encode(Bundle in, const RunOptions& options) {
   }
   if (!HasBlock(bridge())) return in;
   in = FinishEncoder(std::move(in), options);
-  in.erase("input_ids");
+  in.erase(keys::kInputIds);
   return in;
 }
 
 // What every layer of the decoder reads: gathered once, so that its gradients are summed once.
 Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) {
-  const nn::ForwardContext context = ContextOf(options, in.at("input_ids"));
+  const nn::ForwardContext context = ContextOf(options, in.at(keys::kInputIds));
   const Tensor encoded = encoder_->final_dropout->Forward(
-      encoder_->final_layer_norm->Forward(in.at("hidden")), context);
+      encoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
   const Group& group = build().tensor_parallel;
-  in.set("memory", build().sequence_parallel
-                       ? AllGatherToGroup(encoded, 1, context.sequence_length, group)
-                       : CopyToGroup(encoded, group));
-  in.erase("hidden");
-  in.erase("local.encoder_bias");
+  in.set(keys::kMemory, build().sequence_parallel
+                            ? AllGatherToGroup(encoded, 1, context.sequence_length, group)
+                            : CopyToGroup(encoded, group));
+  in.erase(keys::kHidden);
+  in.erase(keys::kEncoderBias);
   return in;
 }
 
 Bundle T5::EmbedTarget(Bundle in, const RunOptions& options) {
-  if (!in.has("decoder_input_ids")) {
-    const Tensor labels = in.has("targets") ? in.at("targets") : in.get("labels");
+  if (!in.has(keys::kDecoderInputIds)) {
+    const Tensor labels = in.has(keys::kTargets) ? in.at(keys::kTargets) : in.get(keys::kLabels);
     TESSERA_CHECK(labels.defined(), "t5", "neither decoder_input_ids nor labels are given");
-    in.set("decoder_input_ids", ShiftedRight(labels, config_));
+    in.set(keys::kDecoderInputIds, ShiftedRight(labels, config_));
   }
-  const Tensor ids_BT = in.at("decoder_input_ids");
+  const Tensor ids_BT = in.at(keys::kDecoderInputIds);
   const nn::ForwardContext context = ContextOf(options, ids_BT);
-  in.set("hidden",
+  in.set(keys::kHidden,
          decoder_->dropout.Forward(EmbedTokens(*decoder_tokens_, ids_BT, context), context));
   return in;
 }
 
 Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) {
-  const nn::ForwardContext context = ContextOf(options, in.at("decoder_input_ids"));
+  const nn::ForwardContext context = ContextOf(options, in.at(keys::kDecoderInputIds));
   nn::KeyValueCache* cache = options.cache;
   T5Block& block = *decoder_->block[static_cast<size_t>(layer)];
   Tensor bias;
   if (cache == nullptr) {
-    bias = decoder_->BiasOf(block, "local.decoder_bias", context.sequence_length, &in);
+    bias = decoder_->BiasOf(block, keys::kDecoderBias, context.sequence_length, &in);
   } else {
-    if (!in.has("local.decoder_bias")) {
-      in.set("local.decoder_bias",
-             decoder_->bias->Forward(cache->lengths(), context.sequence_length,
-                                     cache->LongestAfterStep()));
+    if (!in.has(keys::kDecoderBias)) {
+      in.set(keys::kDecoderBias, decoder_->bias->Forward(cache->lengths(), context.sequence_length,
+                                                         cache->LongestAfterStep()));
     }
-    bias = in.at("local.decoder_bias");
+    bias = in.at(keys::kDecoderBias);
   }
   nn::AttentionMasks memory_masks;
-  memory_masks.key_padding = KeyPadding(in.get("attention_mask"));
-  const Tensor padding = KeyPadding(in.get("decoder_attention_mask"));
+  memory_masks.key_padding = KeyPadding(in.get(keys::kAttentionMask));
+  const Tensor padding = KeyPadding(in.get(keys::kDecoderAttentionMask));
   const auto run = [&block, padding, memory_masks, context, cache,
                     layer](const std::vector<Tensor>& x) {
     return block.Forward(x[0], {.key_padding = padding, .bias = x[1]}, x[2], memory_masks, context,
                          cache, layer);
   };
-  const std::vector<Tensor> inputs = {in.at("hidden"), bias, in.at("memory")};
-  in.set("hidden", checkpoint_activations() ? Recompute(run, inputs) : run(inputs));
+  const std::vector<Tensor> inputs = {in.at(keys::kHidden), bias, in.at(keys::kMemory)};
+  in.set(keys::kHidden, checkpoint_activations() ? Recompute(run, inputs) : run(inputs));
   return in;
 }
 
 Bundle T5::RunHead(Bundle in, const RunOptions& options) {
-  const nn::ForwardContext context = ContextOf(options, in.at("decoder_input_ids"));
+  const nn::ForwardContext context = ContextOf(options, in.at(keys::kDecoderInputIds));
   Tensor h_BTC = decoder_->final_dropout->Forward(
-      decoder_->final_layer_norm->Forward(in.at("hidden")), context);
-  if (in.has("logit_positions")) {  // decoding: [B, 1], the position whose logits are wanted
-    const Tensor at = in.at("logit_positions");
+      decoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
+  if (in.has(keys::kLogitPositions)) {  // decoding: [B, 1], the position whose logits are wanted
+    const Tensor at = in.at(keys::kLogitPositions);
     const Shape rows = {at.size(0), at.size(1), h_BTC.size(2)};
     h_BTC = Gather(h_BTC, 1, Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
   }
@@ -363,12 +387,12 @@ Bundle T5::RunHead(Bundle in, const RunOptions& options) {
   const Tensor logits_BTV = lm_head_->Forward(h_BTC, context);
   Bundle out;
   if (options.keep_logits) {
-    out.set("logits", lm_head_->Gather(logits_BTV));
-    out.set("encoder_last_hidden_state", in.at("memory"));
+    out.set(keys::kLogits, lm_head_->Gather(logits_BTV));
+    out.set(keys::kEncoderLastHiddenState, in.at(keys::kMemory));
   }
-  if (in.has("labels") || in.has("targets")) {
-    const Tensor targets = in.has("targets") ? in.at("targets") : in.at("labels");
-    out.set("loss",
+  if (in.has(keys::kLabels) || in.has(keys::kTargets)) {
+    const Tensor targets = in.has(keys::kTargets) ? in.at(keys::kTargets) : in.at(keys::kLabels);
+    out.set(keys::kLoss,
             CrossEntropy(logits_BTV, targets,
                          lm_head_->LossOptions({.reduction = options.loss_reduction,
                                                 .overwrite_logits = !options.keep_logits})));

@@ -30,19 +30,21 @@
 
 namespace tessera::models {
 
-class T5 : public Model {
+class T5 : public Model, public EncoderDecoder {
  public:
   T5(const T5Config& config, nlohmann::json json, const nn::BuildContext& build);
   ~T5() override;
 
   int num_blocks() const override;
+  BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return 0; }  // distances have no end
   int64_t vocab_size() const override { return config_.vocab_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_decoder_layers); }
   Bundle Encode(Bundle in, const RunOptions& options) override;
-  std::optional<int64_t> decoder_start() const override { return config_.decoder_start_token_id; }
+  int64_t decoder_start() const override { return config_.decoder_start_token_id; }
+  EncoderDecoder* encoder_decoder() override { return this; }
 
  private:
   class Stack;  // under `encoder` or `decoder`

@@ -8,7 +8,9 @@
 #include <map>
 
 #include "autograd/autograd.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
+#include "models/model_keys.h"
 #include "nn/relative_position.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
@@ -79,7 +81,8 @@ TEST(RelativePositionTest, RowsThatBeginElsewhere) {
 }
 
 Bundle Inputs() {
-  return {{"input_ids", RandomIndices({3, 7}, 61, 1)}, {"labels", RandomIndices({3, 5}, 61, 2)}};
+  return {{keys::kInputIds, RandomIndices({3, 7}, 61, 1)},
+          {keys::kLabels, RandomIndices({3, 5}, 61, 2)}};
 }
 
 // Rows that are padded and masked equal the rows alone.
@@ -87,13 +90,13 @@ TEST(T5Test, PaddedSourcesEqualUnpaddedOnes) {
   const auto model = Build(SmallConfig());
   model->Eval();
   const Bundle in = Inputs();
-  const Tensor plain = model->Run(in, {}).at("logits");
+  const Tensor plain = model->Run(in, {}).at(keys::kLogits);
   Bundle padded = in;
-  padded.set("input_ids", Pad(in.at("input_ids"), 1, 0, 3, 9.0));
+  padded.set(keys::kInputIds, Pad(in.at(keys::kInputIds), 1, 0, 3, 9.0));
   std::vector<int64_t> mask(30, 1);
   for (int row = 0; row < 3; ++row) std::fill_n(mask.begin() + row * 10 + 7, 3, 0);
-  padded.set("attention_mask", Tensor::FromVector(mask, {3, 10}));
-  ExpectClose(model->Run(padded, {}).at("logits"), plain, 1e-6, "padded", 1.0);
+  padded.set(keys::kAttentionMask, Tensor::FromVector(mask, {3, 10}));
+  ExpectClose(model->Run(padded, {}).at(keys::kLogits), plain, 1e-6, "padded", 1.0);
 }
 
 // Decoding with cached keys and values gives the logits of the whole text at once.
@@ -113,10 +116,11 @@ TEST(T5Test, GreedyDecodingFollowsTheWholeForwardPass) {
     for (const int64_t id : got) {
       const Tensor logits =
           model
-              ->Run({{"input_ids", Tensor::FromVector(sources[row], {1, std::ssize(sources[row])})},
-                     {"decoder_input_ids", Tensor::FromVector(text, {1, std::ssize(text)})}},
+              ->Run({{keys::kInputIds,
+                      Tensor::FromVector(sources[row], {1, std::ssize(sources[row])})},
+                     {keys::kDecoderInputIds, Tensor::FromVector(text, {1, std::ssize(text)})}},
                     {})
-              .at("logits");
+              .at(keys::kLogits);
       const std::vector<float> last =
           Slice(logits, 1, std::ssize(text) - 1, 1).ContiguousCopy().ToVector<float>();
       EXPECT_EQ(id, std::max_element(last.begin(), last.end()) - last.begin());
@@ -131,7 +135,7 @@ TEST(T5Test, RecomputationHasTheSameBits) {
     model->set_checkpoint_activations(recompute);
     RunOptions options;
     options.context = {.seed = 1, .step = 2};
-    const Tensor loss = model->Run(Inputs(), options).at("loss");
+    const Tensor loss = model->Run(Inputs(), options).at(keys::kLoss);
     Backward(loss);
     std::map<std::string, std::vector<float>> grads = {{"loss", loss.ToVector<float>()}};
     for (nn::Parameter* p : model->Parameters()) grads[p->name] = Grad(p->tensor).ToVector<float>();

@@ -13,10 +13,11 @@ absl::Status ReadArchitecture(const nlohmann::json& json, VitConfig* config) {
     return InvalidArgument("config of vit: 'architectures' must be a list of names");
   }
   const std::string name = (*found)[0].get<std::string>();
-  if (name == "ViTForImageClassification") return absl::OkStatus();
-  if (name != "ViTModel") {
+  if (name == kVitForImageClassification) return absl::OkStatus();
+  if (name != kVitModel) {
     return InvalidArgument("config of vit: 'architectures': \"", name,
-                           "\" is not supported; known are ViTModel, ViTForImageClassification");
+                           "\" is not supported; known are ", kVitModel, ", ",
+                           kVitForImageClassification);
   }
   config->classifies = false;
   config->has_pooler = true;

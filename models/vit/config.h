@@ -11,6 +11,10 @@
 
 namespace tessera::models {
 
+// What config.json's `architectures` may say.
+inline constexpr char kVitForImageClassification[] = "ViTForImageClassification";
+inline constexpr char kVitModel[] = "ViTModel";
+
 struct VitConfig {
   bool classifies = true;   // architectures: ViTForImageClassification, or ViTModel
   bool has_pooler = false;  // ViTModel's

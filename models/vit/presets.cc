@@ -1,4 +1,6 @@
 // How the command line and the Hub know ViT.
+#include "core/batch_keys.h"
+#include "models/family.h"
 #include "models/input_check.h"
 #include "models/vit/vit.h"
 
@@ -54,8 +56,6 @@ bool IsHead(const std::string& name) {
   return false;
 }
 
-bool IsBuffer(const std::string&) { return false; }
-
 std::vector<std::string> OtherNames(const std::string& parameter) {
   const std::string prefix = "vit.";
   if (parameter.rfind(prefix, 0) == 0) return {parameter.substr(prefix.size())};
@@ -70,8 +70,9 @@ absl::StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::Build
 
 absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
   const VitConfig& config = static_cast<const Vit&>(model).vit_config();
-  if (!inputs->has("pixel_values")) return InvalidArgument(source, ": 'pixel_values' is missing");
-  const Tensor& pixels = inputs->at("pixel_values");
+  if (!inputs->has(keys::kPixelValues))
+    return InvalidArgument(source, ": 'pixel_values' is missing");
+  const Tensor& pixels = inputs->at(keys::kPixelValues);
   if (pixels.ndim() != 4 || pixels.numel() == 0 || !IsFloating(pixels.dtype()) ||
       pixels.size(1) != config.num_channels || pixels.size(2) % config.patch_size != 0 ||
       pixels.size(3) % config.patch_size != 0) {
@@ -79,16 +80,18 @@ absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* 
                            "; it must be floating [batch, ", config.num_channels,
                            ", height, width], sizes multiples of ", config.patch_size);
   }
-  if (!inputs->has("labels")) return absl::OkStatus();
+  if (!inputs->has(keys::kLabels)) return absl::OkStatus();
   if (!config.classifies) {
     return InvalidArgument(source, ": 'labels' given, but the model has no head");
   }
-  return CheckLabels(source, inputs->at("labels"), pixels.size(0), config.labels);
+  return CheckLabels(source, inputs->at(keys::kLabels), pixels.size(0), config.labels);
 }
 
 const Family* MakeFamily() {
   auto* family = new Family;
   family->model_type = "vit";
+  family->architectures = {{kVitForImageClassification, {Capability::kImageLabels}},
+                           {kVitModel, {}}};
   for (const Size& size : {Size{"vit-base-patch16-224", 12, 12, 768, 16, 224},
                            {"vit-base-patch16-384", 12, 12, 768, 16, 384},
                            {"vit-base-patch32-224", 12, 12, 768, 32, 224},
@@ -102,8 +105,7 @@ const Family* MakeFamily() {
   family->presets.push_back(MakeMini());
   family->build = Build;
   family->other_names = OtherNames;
-  family->ignored_entry = IsBuffer;
-  family->inputs = {"pixel_values", "labels"};
+  family->inputs = {keys::kPixelValues, keys::kLabels};
   family->check_inputs = CheckInputs;
   family->is_head = IsHead;
   return family;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "models/model_keys.h"
 #include "models/transformer_stack.h"
 #include "models/vit/position_table.h"
 #include "nn/activation.h"
@@ -144,6 +145,22 @@ Vit::Vit(const VitConfig& config, nlohmann::json json, const nn::BuildContext& b
 
 Vit::~Vit() = default;
 
+BlockKeys Vit::keys_of_block(int block) const {
+  if (block == 0) {
+    return {.takes = {keys::kPixelValues},
+            .gives = {keys::kHidden, keys::kPositionIds},
+            .drops = {keys::kPixelValues}};
+  }
+  if (block + 1 < num_blocks()) return TransformerBlockKeys({});
+  if (!config_.classifies) {
+    return {.takes = {keys::kHidden, keys::kPositionIds},
+            .gives = {keys::kPoolerOutput, keys::kLastHiddenState}};
+  }
+  return {.takes = {keys::kHidden, keys::kPositionIds},
+          .may_take = {keys::kLabels, keys::kTargets},
+          .gives = {keys::kLoss, keys::kLogits, keys::kLastHiddenState}};
+}
+
 Bundle Vit::RunBlock(int block, Bundle in, const RunOptions& options) {
   TESSERA_CHECK(HasBlock(block), "vit", "block ", block, " is not part of this model");
   if (block + 1 == num_blocks()) return RunHead(in, options);
@@ -151,41 +168,41 @@ Bundle Vit::RunBlock(int block, Bundle in, const RunOptions& options) {
     return RunTransformerBlock(*encoder_->layers[static_cast<size_t>(block - 1)], std::move(in),
                                options, checkpoint_activations());
   }
-  const Tensor pixels = in.at("pixel_values");
+  const Tensor pixels = in.at(keys::kPixelValues);
   const int64_t p = config_.patch_size;
   TESSERA_CHECK(pixels.ndim() == 4 && pixels.size(1) == config_.num_channels &&
                     pixels.size(2) % p == 0 && pixels.size(3) % p == 0 && pixels.numel() > 0,
                 "vit", "pixel_values must be [batch, ", config_.num_channels,
                 ", height, width], sizes multiples of ", p, ", got ", pixels);
   // One row of positions: what ContextFor and later stages know the length of a sequence by.
-  in.set("position_ids",
+  in.set(keys::kPositionIds,
          CountingPositions(1, (pixels.size(2) / p) * (pixels.size(3) / p) + 1, pixels.device()));
-  in.erase("pixel_values");
-  in.set("hidden", encoder_->embeddings->Forward(pixels, ContextFor(in, options)));
+  in.erase(keys::kPixelValues);
+  in.set(keys::kHidden, encoder_->embeddings->Forward(pixels, ContextFor(in, options)));
   return in;
 }
 
 Bundle Vit::RunHead(const Bundle& in, const RunOptions& options) {
   const nn::ForwardContext context = ContextFor(in, options);
   const Tensor whole_BTC =
-      WholeSequence(encoder_->layernorm->Forward(in.at("hidden")), build(), context);
+      WholeSequence(encoder_->layernorm->Forward(in.at(keys::kHidden)), build(), context);
   const Tensor first_BC = Contiguous(Select(whole_BTC, 1, 0));
   Bundle out;
   if (encoder_->pooler != nullptr) {
-    out.set("pooler_output",
+    out.set(keys::kPoolerOutput,
             (*nn::FindActivation(config_.pooler_act))(encoder_->pooler->Forward(first_BC)));
   }
   if (classifier_ != nullptr) {
     const Tensor pooled_BC =
         config_.mean_pooling ? Mean(Slice(whole_BTC, 1, 1, whole_BTC.size(1) - 1), {1}) : first_BC;
     const Tensor logits_BL = static_cast<nn::ReplicatedLinear&>(*classifier_).Forward(pooled_BC);
-    if (options.keep_logits) out.set("logits", logits_BL);
-    const Tensor labels = in.has("targets") ? in.at("targets") : in.get("labels");
+    if (options.keep_logits) out.set(keys::kLogits, logits_BL);
+    const Tensor labels = in.has(keys::kTargets) ? in.at(keys::kTargets) : in.get(keys::kLabels);
     if (labels.defined()) {
-      out.set("loss", ClassificationLoss(logits_BL, labels, config_.labels, options));
+      out.set(keys::kLoss, ClassificationLoss(logits_BL, labels, config_.labels, options));
     }
   }
-  if (options.keep_logits) out.set("last_hidden_state", whole_BTC);
+  if (options.keep_logits) out.set(keys::kLastHiddenState, whole_BTC);
   return out;
 }
 

@@ -27,6 +27,7 @@ class Vit : public Model {
   ~Vit() override;
 
   int num_blocks() const override { return static_cast<int>(config_.num_hidden_layers) + 2; }
+  BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
   const nlohmann::json& config() const override { return json_; }
   // Tokens of an image of image_size.

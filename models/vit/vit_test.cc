@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "models/family.h"
+#include "models/model_keys.h"
 #include "models/vit/position_table.h"
 #include "ops/testing/op_check.h"
 
@@ -46,8 +48,8 @@ TEST(VitTest, PatchesAreTakenRowByRow) {
   const auto embed = [&](int64_t pixel) {
     Tensor image = Zeros({1, 2, 8, 8});
     if (pixel >= 0) image.data<float>()[pixel] = 1;
-    Bundle in = {{"pixel_values", image}};
-    return model->RunBlock(0, in, {}).at("hidden").ToVector<float>();
+    Bundle in = {{keys::kPixelValues, image}};
+    return model->RunBlock(0, in, {}).at(keys::kHidden).ToVector<float>();
   };
   const std::vector<float> none = embed(-1);
   // Channel 1, row 6, column 1: patch 2 (second row of patches, first column), pixel (2, 1).
@@ -100,7 +102,7 @@ TEST(VitTest, RefusesConfigurationsByName) {
     const std::string message = Message(BuildModel(config, {.device = Device::Meta()}).status());
     EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
   }
-  EXPECT_THROW(Build(SmallConfig())->Run({{"pixel_values", Zeros({1, 3, 8, 9})}}, {}), Error);
+  EXPECT_THROW(Build(SmallConfig())->Run({{keys::kPixelValues, Zeros({1, 3, 8, 9})}}, {}), Error);
 }
 
 }  // namespace

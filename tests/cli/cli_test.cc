@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "data/tokenizer/byte_tokenizer.h"
+#include "models/family.h"
 #include "models/hub/save_model.h"
 #include "models/model.h"
 

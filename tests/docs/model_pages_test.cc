@@ -9,6 +9,7 @@
 #include <regex>
 #include <string>
 
+#include "models/family.h"
 #include "models/model.h"
 
 namespace tessera::models {

@@ -16,7 +16,9 @@
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "core/thread_communicator.h"
+#include "models/family.h"
 #include "models/model.h"
+#include "models/model_keys.h"
 #include "tests/parallel/family_cases.h"
 
 namespace tessera {
@@ -68,7 +70,7 @@ Outcome OneProcess(const FamilyCase& family, bool recompute = false, bool keep_l
   const auto model = Build(family, {}, recompute);
   RunOptions options = Options();
   options.keep_logits = keep_logits;
-  const Tensor loss = model->Run(family.inputs(0), options).at("loss");
+  const Tensor loss = model->Run(family.inputs(0), options).at(keys::kLoss);
   Outcome outcome{.loss = loss.Item()};
   Backward(loss);
   CollectGradients(*model, &outcome);
@@ -106,7 +108,7 @@ TEST_P(FamiliesTest, TensorAndSequenceParallel) {
       RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
         const auto model = Build(
             GetParam(), {.tensor_parallel = world, .sequence_parallel = sequence}, ranks == 3);
-        const Tensor loss = model->Run(GetParam().inputs(0), Options()).at("loss");
+        const Tensor loss = model->Run(GetParam().inputs(0), Options()).at(keys::kLoss);
         Backward(loss);
         for (nn::Parameter* p : model->Parameters()) {
           if (p->gradient_group == nullptr) continue;
@@ -133,7 +135,7 @@ TEST_P(FamiliesTest, ReplicasHaveOneGradient) {
     RunRanks(2, [&](std::shared_ptr<Communicator> world) {
       const auto model =
           Build(GetParam(), {.tensor_parallel = world, .sequence_parallel = sequence});
-      Backward(model->Run(GetParam().inputs(0), Options()).at("loss"));
+      Backward(model->Run(GetParam().inputs(0), Options()).at(keys::kLoss));
       for (nn::Parameter* p : model->Parameters()) {
         if (p->gradient_group == nullptr) continue;
         p->gradient_group->AllReduce(Grad(p->tensor), ReduceOp::kSum)->Wait();
@@ -171,9 +173,9 @@ TEST_P(FamiliesTest, TwoStagesGiveTheBitsOfOneProcess) {
         roots.push_back(t);
         leaves.push_back(copy);
       }
-      received.set(name, copy);
+      received.SetNamed(name, copy);
     }
-    const Tensor loss = second->Run(received, Options()).at("loss");
+    const Tensor loss = second->Run(received, Options()).at(keys::kLoss);
     Backward(loss);
     std::vector<Tensor> reached;
     std::vector<Tensor> gradients;
@@ -205,21 +207,21 @@ TEST_P(FamiliesTest, DryRunOnMetaCountsTheRealStep) {
     Allocator& allocator = Allocator::For(device);
     const auto model = Build(GetParam(), {.device = device});
     Bundle real = GetParam().inputs(0);
-    if (real.has("labels") && real.at("labels").dtype() == DType::kInt64) {
+    if (real.has(keys::kLabels) && real.at(keys::kLabels).dtype() == DType::kInt64) {
       // A dry run cannot know which labels are left out, and counts all.
-      const Tensor labels = real.at("labels").ContiguousCopy();
+      const Tensor labels = real.at(keys::kLabels).ContiguousCopy();
       for (int64_t i = 0; i < labels.numel(); ++i) {
         labels.data<int64_t>()[i] = std::max<int64_t>(labels.data<int64_t>()[i], 0);
       }
-      real.set("labels", labels);
+      real.set(keys::kLabels, labels);
     }
     Bundle inputs;
     for (const auto& [name, t] : real.entries()) {
-      inputs.set(name, device.is_meta() ? Empty(t.shape(), t.dtype(), device) : t);
+      inputs.SetNamed(name, device.is_meta() ? Empty(t.shape(), t.dtype(), device) : t);
     }
     const int64_t before = allocator.stats().current_bytes;
     allocator.ResetPeak();
-    Backward(model->Run(inputs, Options()).at("loss"));
+    Backward(model->Run(inputs, Options()).at(keys::kLoss));
     return allocator.stats().peak_bytes - before;
   };
   EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));

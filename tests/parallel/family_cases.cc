@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "core/batch_keys.h"
+#include "models/bert/bert_keys.h"
+#include "models/glm/glm_keys.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 
@@ -52,9 +55,9 @@ json BertConfig(const char* type, const char* architecture) {
 }
 
 Bundle MaskedLmInputs(uint64_t v) {
-  return {{"input_ids", Ids(kVocabulary, 1, v)},
-          {"attention_mask", Mask()},
-          {"labels", SomeIgnored(Ids(kVocabulary, 2, v), v)}};
+  return {{keys::kInputIds, Ids(kVocabulary, 1, v)},
+          {keys::kAttentionMask, Mask()},
+          {keys::kLabels, SomeIgnored(Ids(kVocabulary, 2, v), v)}};
 }
 
 json VitConfig(const char* pooling) {
@@ -76,8 +79,9 @@ json VitConfig(const char* pooling) {
 
 // Larger than the configuration says: positions are interpolated.
 Bundle ImageInputs(uint64_t v) {
-  return {{"pixel_values", CastCopy(RandomTensor({kRows, 3, 12, 8}, 5 + 100 * v), DType::kFloat32)},
-          {"labels", RowLabels(3, 2, v)}};
+  return {
+      {keys::kPixelValues, CastCopy(RandomTensor({kRows, 3, 12, 8}, 5 + 100 * v), DType::kFloat32)},
+      {keys::kLabels, RowLabels(3, 2, v)}};
 }
 
 json T5Config(const char* feed_forward, bool tied) {
@@ -99,9 +103,9 @@ json T5Config(const char* feed_forward, bool tied) {
 
 // A target of another length than the source.
 Bundle SourceTargetInputs(uint64_t v) {
-  return {{"input_ids", Ids(kVocabulary, 1, v)},
-          {"attention_mask", Mask()},
-          {"labels", SomeIgnored(RandomIndices({kRows, 5}, kVocabulary, 2 + 100 * v), v)}};
+  return {{keys::kInputIds, Ids(kVocabulary, 1, v)},
+          {keys::kAttentionMask, Mask()},
+          {keys::kLabels, SomeIgnored(RandomIndices({kRows, 5}, kVocabulary, 2 + 100 * v), v)}};
 }
 
 json GlmConfig(double initializer_range) {
@@ -121,10 +125,10 @@ Tensor TwoCoordinates(uint64_t v) { return RandomIndices({kRows, 2, kTokens}, 16
 
 // Prefixes of several lengths, none and all.
 Bundle BlankInputs(uint64_t v) {
-  return {{"input_ids", Ids(kVocabulary, 1, v)},
-          {"position_ids", TwoCoordinates(v)},
-          {"attention_mask", Tensor::FromVector<int64_t>({4, 0, kTokens}, {kRows})},
-          {"labels", SomeIgnored(Ids(kVocabulary, 2, v), v)}};
+  return {{keys::kInputIds, Ids(kVocabulary, 1, v)},
+          {keys::kPositionIds, TwoCoordinates(v)},
+          {keys::kAttentionMask, Tensor::FromVector<int64_t>({4, 0, kTokens}, {kRows})},
+          {keys::kLabels, SomeIgnored(Ids(kVocabulary, 2, v), v)}};
 }
 
 // Everybody sees himself, and others at random; candidates of two tokens, of one and none.
@@ -135,12 +139,12 @@ Bundle ClozeInputs(uint64_t v) {
   }
   const Tensor choices = RandomIndices({kRows, 3, 2}, kVocabulary, 8 + 100 * v);
   for (const int at : {3, 9, 16, 17}) choices.data<int64_t>()[at] = -100;
-  return {{"input_ids", Ids(kVocabulary, 1, v)},
-          {"position_ids", TwoCoordinates(v)},
-          {"attention_mask", mask},
-          {"choice_ids", choices},
-          {"choice_indices", RandomIndices({kRows, 3, 2}, kTokens, 9 + 100 * v)},
-          {"labels", RowLabels(2, 2, v)}};
+  return {{keys::kInputIds, Ids(kVocabulary, 1, v)},
+          {keys::kPositionIds, TwoCoordinates(v)},
+          {keys::kAttentionMask, mask},
+          {keys::kChoiceIds, choices},
+          {keys::kChoiceIndices, RandomIndices({kRows, 3, 2}, kTokens, 9 + 100 * v)},
+          {keys::kLabels, RowLabels(2, 2, v)}};
 }
 
 json ChatGlmConfig(bool tied) {
@@ -161,9 +165,9 @@ Bundle ChatInputs(uint64_t v) {
     row[1 + b % 2] = b == 2 ? 48 : 49;
     row[3] = 50;
   }
-  return {{"input_ids", ids},
-          {"attention_mask", Mask()},
-          {"labels", SomeIgnored(Ids(kVocabulary, 2, v), v)}};
+  return {{keys::kInputIds, ids},
+          {keys::kAttentionMask, Mask()},
+          {keys::kLabels, SomeIgnored(Ids(kVocabulary, 2, v), v)}};
 }
 
 }  // namespace
@@ -186,22 +190,24 @@ const std::vector<FamilyCase>& FamilyCases() {
       {"bert_pretraining", BertConfig("bert", "BertForPreTraining"),
        [](uint64_t v) {
          Bundle in = MaskedLmInputs(v);
-         in.set("token_type_ids", Ids(2, 3, v));
-         in.set("next_sentence_label", RowLabels(2, 4, v));
+         in.set(keys::kTokenTypeIds, Ids(2, 3, v));
+         in.set(keys::kNextSentenceLabel, RowLabels(2, 4, v));
          return in;
        }},
       {"bert_sequence", BertConfig("bert", "BertForSequenceClassification"),
        [](uint64_t v) {
-         return Bundle{{"input_ids", Ids(kVocabulary, 1, v)}, {"labels", RowLabels(3, 2, v)}};
+         return Bundle{{keys::kInputIds, Ids(kVocabulary, 1, v)},
+                       {keys::kLabels, RowLabels(3, 2, v)}};
        }},
       {"bert_tokens", BertConfig("bert", "BertForTokenClassification"),
        [](uint64_t v) {
-         return Bundle{{"input_ids", Ids(kVocabulary, 1, v)}, {"labels", Ids(3, 2, v)}};
+         return Bundle{{keys::kInputIds, Ids(kVocabulary, 1, v)}, {keys::kLabels, Ids(3, 2, v)}};
        }},
       {"roberta_masked_lm", BertConfig("roberta", "RobertaForMaskedLM"), MaskedLmInputs},
       {"roberta_sequence", BertConfig("roberta", "RobertaForSequenceClassification"),
        [](uint64_t v) {
-         return Bundle{{"input_ids", Ids(kVocabulary, 1, v)}, {"labels", RowLabels(3, 2, v)}};
+         return Bundle{{keys::kInputIds, Ids(kVocabulary, 1, v)},
+                       {keys::kLabels, RowLabels(3, 2, v)}};
        }},
       {"vit_cls", VitConfig("cls"), ImageInputs},
       {"vit_mean", VitConfig("mean"), ImageInputs},

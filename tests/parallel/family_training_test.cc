@@ -14,6 +14,8 @@
 #include "dist/ddp/gradient_reducer.h"
 #include "dist/ddp/replicas.h"
 #include "dist/mesh/mesh.h"
+#include "models/family.h"
+#include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"
@@ -68,7 +70,7 @@ Outcome Train(const FamilyCase& family, int dp, int tp, bool sequence_parallel) 
         const Tensor loss =
             (*model)
                 ->Run(family.inputs(static_cast<uint64_t>(step) * kMicroBatches + number), options)
-                .at("loss");
+                .at(keys::kLoss);
         losses.data<double>()[m] = loss.Item();
         Backward(Mul(loss, 1.0 / 32));
       }

@@ -23,7 +23,9 @@
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/partition.h"
 #include "dist/pipeline/pipelined_model.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
+#include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
 #include "optim/adam/adam.h"
@@ -77,8 +79,8 @@ RunOptions Options(int step, int64_t number) {
 
 Bundle BatchOf(const FamilyCase& family, int step, int64_t number, const Layout& layout) {
   Bundle batch = family.inputs(static_cast<uint64_t>(step * layout.micro_batches + number));
-  if (batch.has("pixel_values")) {
-    batch.set("pixel_values", CastCopy(batch.at("pixel_values"), layout.dtype));
+  if (batch.has(keys::kPixelValues)) {
+    batch.set(keys::kPixelValues, CastCopy(batch.at(keys::kPixelValues), layout.dtype));
   }
   return batch;
 }
@@ -129,8 +131,8 @@ Outcome OneProcess(const FamilyCase& family, const Layout& layout) {
     for (int m = 0; m < layout.micro_batches; ++m) {
       if (reducer != nullptr) reducer->BeginMicroBatch(m);
       const Bundle out = (*model)->Run(BatchOf(family, step, m, layout), Options(step, m));
-      outcome.losses.push_back(out.at("loss").Item());
-      Backward(Mul(out.at("loss"), 1.0 / 32));
+      outcome.losses.push_back(out.at(keys::kLoss).Item());
+      Backward(Mul(out.at(keys::kLoss), 1.0 / 32));
     }
     if (reducer != nullptr) reducer->Finish();
     optimizer.Step();
@@ -376,8 +378,8 @@ TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
     const Bundle out = model.Run(batch, {});
     ASSERT_EQ(out.entries().size(), reference.entries().size());
     for (const auto& [name, t] : reference.entries()) {
-      EXPECT_TRUE(out.at(name).ToVector<double>() == t.ToVector<double>()) << name;
-      EXPECT_EQ(out.at(name).dtype(), t.dtype());
+      EXPECT_TRUE(out.FindNamed(name)->ToVector<double>() == t.ToVector<double>()) << name;
+      EXPECT_EQ(out.FindNamed(name)->dtype(), t.dtype());
     }
     // The same by the executor, several micro-batches at once.
     PipelineExecutor executor(model.stage(), {.schedule = ScheduleKind::kInterleaved});
@@ -385,7 +387,7 @@ TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
         executor.Evaluate({batch, batch, batch},
                           {.run_options = [](int) { return RunOptions(); }, .keep_outputs = true});
     EXPECT_EQ(executor.ShareLosses(result.losses),
-              std::vector<double>(3, reference.at("loss").Item()));
+              std::vector<double>(3, reference.at(keys::kLoss).Item()));
     EXPECT_EQ(result.outputs.size(), executor.is_last_stage() ? 3u : 0u);
     EXPECT_EQ(result.peak_live, 0);
   });
@@ -408,8 +410,8 @@ TEST(PipelineExecutorTest, ShapesMayChangeFromMicroBatchToMicroBatch) {
     family.inputs = [](uint64_t v) {
       const int64_t tokens = 2 + static_cast<int64_t>(v * 5 % 7);
       return Bundle{
-          {"input_ids", RandomIndices({1 + static_cast<int64_t>(v % 3), tokens}, 53, v)},
-          {"labels", RandomIndices({1 + static_cast<int64_t>(v % 3), tokens}, 53, v + 9)}};
+          {keys::kInputIds, RandomIndices({1 + static_cast<int64_t>(v % 3), tokens}, 53, v)},
+          {keys::kLabels, RandomIndices({1 + static_cast<int64_t>(v % 3), tokens}, 53, v + 9)}};
     };
     for (const ScheduleKind kind : kPlainKinds) {
       const Layout layout = {.schedule = kind, .pp = 2, .micro_batches = 6};

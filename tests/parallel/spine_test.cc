@@ -16,7 +16,9 @@
 #include "autograd/autograd.h"
 #include "autograd/recompute.h"
 #include "core/thread_communicator.h"
+#include "models/family.h"
 #include "models/model.h"
+#include "models/model_keys.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 #include "optim/adam/adam.h"
@@ -50,8 +52,8 @@ std::unique_ptr<Model> Build(const nn::BuildContext& context, bool recompute) {
 // The data of global micro-batch `micro` of a step: known to every rank.
 Bundle Batch(int step, int micro) {
   const auto seed = static_cast<uint64_t>(1000 + step * kMicroBatches + micro);
-  return {{"input_ids", RandomIndices({kRows, kTokens}, 50257, seed)},
-          {"targets", RandomIndices({kRows, kTokens}, 50257, seed + 500)}};
+  return {{keys::kInputIds, RandomIndices({kRows, kTokens}, 50257, seed)},
+          {keys::kTargets, RandomIndices({kRows, kTokens}, 50257, seed + 500)}};
 }
 
 RunOptions Options(int step, int micro) {
@@ -110,7 +112,7 @@ Outcome OneProcess() {
       Adam());
   for (int step = 0; step < kSteps; ++step) {
     for (int micro = 0; micro < kMicroBatches; ++micro) {
-      const Tensor loss = model->Run(Batch(step, micro), Options(step, micro)).at("loss");
+      const Tensor loss = model->Run(Batch(step, micro), Options(step, micro)).at(keys::kLoss);
       outcome.losses.push_back(loss.Item());
       Backward({loss}, {LossGrad()});
     }
@@ -174,7 +176,7 @@ Outcome TensorParallel(int ranks, bool sequence_parallel, bool recompute) {
         Adam());
     for (int step = 0; step < kSteps; ++step) {
       for (int micro = 0; micro < kMicroBatches; ++micro) {
-        const Tensor loss = model->Run(Batch(step, micro), Options(step, micro)).at("loss");
+        const Tensor loss = model->Run(Batch(step, micro), Options(step, micro)).at(keys::kLoss);
         if (world->rank() == 0) outcome.losses.push_back(loss.Item());
         Backward({loss}, {LossGrad()});
       }
@@ -247,13 +249,13 @@ void RunStage(Communicator& world, bool recompute, Outcome* outcome) {
       if (stage == 1) {
         const Tensor hidden = Zeros({kRows, kTokens, 24});
         world.Receive(hidden, peer, micro)->Wait();
-        in.erase("input_ids");
-        in.set("hidden", RequireGrad(hidden));
-        in.set("position_ids", Zeros({kRows, kTokens}, DType::kInt64));
+        in.erase(keys::kInputIds);
+        in.set(keys::kHidden, RequireGrad(hidden));
+        in.set(keys::kPositionIds, Zeros({kRows, kTokens}, DType::kInt64));
         received.push_back(hidden);
       }
       const Bundle out = model->Run(in, Options(step, micro));
-      results.push_back(stage == 0 ? out.at("hidden") : out.at("loss"));
+      results.push_back(stage == 0 ? out.at(keys::kHidden) : out.at(keys::kLoss));
       if (stage == 0) world.Send(results.back().Detach(), peer, micro)->Wait();
       if (stage == 1) outcome->losses.push_back(results.back().Item());
     }
@@ -370,7 +372,7 @@ void RunZero(const std::shared_ptr<Communicator>& world, bool recompute, Outcome
                          Adam());
   for (int step = 0; step < kSteps; ++step) {
     const int micro = world->rank();  // global micro-batch
-    const Tensor loss = model->Run(Batch(step, micro), Options(step, micro)).at("loss");
+    const Tensor loss = model->Run(Batch(step, micro), Options(step, micro)).at(keys::kLoss);
     Backward({loss}, {LossGrad()});
     sharder.ReleaseAll();
     // Data moves by the collective, the sums are ours, in micro-batch order.

@@ -23,6 +23,8 @@
 #include "dist/zero/activation_store.h"
 #include "dist/zero/zero_engine.h"
 #include "dist/zero/zero_init.h"
+#include "models/family.h"
+#include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"
@@ -53,7 +55,7 @@ FamilyCase Gpt() {
       }
       return Tensor::FromVector(values, {2, 7});
     };
-    return models::Bundle{{"input_ids", ids(1)}, {"targets", ids(77)}};
+    return models::Bundle{{keys::kInputIds, ids(1)}, {keys::kTargets, ids(77)}};
   };
   return gpt;
 }
@@ -229,7 +231,7 @@ class RankRun {
     Tensor loss;
     {
       const SavedTensorScope scope(setup_.activations.get());
-      loss = model_->Run(batch, options).at("loss");
+      loss = model_->Run(batch, options).at(keys::kLoss);
     }
     Backward(Mul(loss, Scale(step) / 32));
     return loss.Item();
@@ -605,7 +607,7 @@ TEST(ZeroTest, EvaluatesGathersAndLoads) {
     options.loss_reduction = LossReduction::kSum;
     const auto evaluate = [&] {
       const NoGrad no_grad;
-      return model.Run(setup.family.inputs(99), options).at("loss").Item();
+      return model.Run(setup.family.inputs(99), options).at(keys::kLoss).Item();
     };
     const double before = evaluate();
     const std::map<std::string, Tensor> weights = zero.FullStateDict(/*rank0_only=*/false);
@@ -703,10 +705,10 @@ double BytesPerParameter(int stage, int dp, DType dtype, std::optional<DType> gr
       {
         const std::vector<int64_t> ids(16, 1 + world->rank());
         Backward(model
-                     ->Run({{"input_ids", Tensor::FromVector(ids, {1, 16})},
-                            {"targets", Tensor::FromVector(ids, {1, 16})}},
+                     ->Run({{keys::kInputIds, Tensor::FromVector(ids, {1, 16})},
+                            {keys::kTargets, Tensor::FromVector(ids, {1, 16})}},
                            {})
-                     .at("loss"));
+                     .at(keys::kLoss));
       }
       zero.Finish();
     };
@@ -768,10 +770,10 @@ TEST(ZeroTest, TrainsInsideALimitWithOffload) {
       zero.BeginMicroBatch(0);
       const std::vector<int64_t> ids(16, 3);
       const Tensor loss = model
-                              ->Run({{"input_ids", Tensor::FromVector(ids, {1, 16})},
-                                     {"targets", Tensor::FromVector(ids, {1, 16})}},
+                              ->Run({{keys::kInputIds, Tensor::FromVector(ids, {1, 16})},
+                                     {keys::kTargets, Tensor::FromVector(ids, {1, 16})}},
                                     {})
-                              .at("loss");
+                              .at(keys::kLoss);
       losses.push_back(loss.Item());
       Backward(loss);
       zero.Finish();

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "autograd/autograd.h"
+#include "models/model_keys.h"
 
 namespace tessera::models {
 namespace {
@@ -80,23 +81,24 @@ void CheckGolden(const GoldenFile& golden, Model& model, double tolerance,
   const DType dtype = model.Parameters()[0]->tensor.dtype();
   Bundle inputs;
   for (const auto& [name, t] : golden.GetAll("in.")) {
-    inputs.set(name, IsFloating(t.dtype()) ? CastCopy(t, dtype) : t);
+    inputs.SetNamed(name, IsFloating(t.dtype()) ? CastCopy(t, dtype) : t);
   }
   std::vector<int64_t> counts;
-  const bool padded = inputs.has("attention_mask") && inputs.at("attention_mask").ndim() == 2;
-  if (padded) counts = inputs.at("attention_mask").ToVector<int64_t>();
+  const bool padded =
+      inputs.has(keys::kAttentionMask) && inputs.at(keys::kAttentionMask).ndim() == 2;
+  if (padded) counts = inputs.at(keys::kAttentionMask).ToVector<int64_t>();
   const Bundle outputs = model.Run(inputs, {});
   const std::map<std::string, Tensor> expected = golden.GetAll("out.");
   EXPECT_EQ(outputs.entries().size(), expected.size()) << where;
   for (const auto& [name, t] : expected) {
     const bool by_token =
-        t.ndim() == 3 && padded && t.size(1) == inputs.at("attention_mask").size(1);
-    ExpectNear(outputs.at(name), t, tolerance, 0.0, where + " " + name,
+        t.ndim() == 3 && padded && t.size(1) == inputs.at(keys::kAttentionMask).size(1);
+    ExpectNear(*outputs.FindNamed(name), t, tolerance, 0.0, where + " " + name,
                by_token ? counts : std::vector<int64_t>());
   }
   const std::map<std::string, Tensor> gradients = golden.GetAll("grad.");
   if (gradients.empty()) return;
-  Backward(outputs.at("loss"));
+  Backward(outputs.at(keys::kLoss));
   const double scale = Norm(gradients);
   for (const auto& [name, t] : gradients) {
     const nn::Parameter* parameter = model.FindParameter(name);

@@ -10,6 +10,7 @@
 #include "models/generation/generate.h"
 #include "models/hub/load_model.h"
 #include "models/model.h"
+#include "models/model_keys.h"
 #include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"
 
@@ -90,15 +91,16 @@ TEST_P(Gpt2GoldenTest, OutputsAndGradients) {
       const auto model = Load(dtype);
       model->Eval();
       Bundle inputs;
-      for (const auto& [name, t] : golden.GetAll("in.")) inputs.set(name, t);
+      for (const auto& [name, t] : golden.GetAll("in.")) inputs.SetNamed(name, t);
       std::vector<int64_t> counts;
-      if (inputs.has("attention_mask")) counts = inputs.at("attention_mask").ToVector<int64_t>();
+      if (inputs.has(keys::kAttentionMask))
+        counts = inputs.at(keys::kAttentionMask).ToVector<int64_t>();
       const Bundle outputs = model->Run(inputs, {});
       for (const auto& [name, t] : golden.GetAll("out.")) {
-        ExpectNear(outputs.at(name), t, tolerance, where + name,
+        ExpectNear(*outputs.FindNamed(name), t, tolerance, where + name,
                    name == "loss" ? std::vector<int64_t>() : counts);
       }
-      Backward(outputs.at("loss"));
+      Backward(outputs.at(keys::kLoss));
       for (const auto& [name, t] : golden.GetAll("grad.")) {
         const nn::Parameter* parameter = model->FindParameter(name);
         ASSERT_NE(parameter, nullptr) << name;
@@ -135,10 +137,10 @@ TEST_P(Gpt2GoldenTest, LossesOfTwentyAdamWSteps) {
   for (int64_t step = 0; step < shape[0]; ++step) {
     const std::vector<int64_t> rows(ids.begin() + step * batch, ids.begin() + (step + 1) * batch);
     const Tensor ids_BT = Tensor::FromVector(rows, {shape[1], shape[2]});
-    const Bundle outputs = model->Run({{"input_ids", ids_BT}, {"labels", ids_BT}}, {});
-    EXPECT_NEAR(outputs.at("loss").Item(), expected[static_cast<size_t>(step)], kLossTolerance)
+    const Bundle outputs = model->Run({{keys::kInputIds, ids_BT}, {keys::kLabels, ids_BT}}, {});
+    EXPECT_NEAR(outputs.at(keys::kLoss).Item(), expected[static_cast<size_t>(step)], kLossTolerance)
         << "step " << step + 1;
-    Backward(outputs.at("loss"));
+    Backward(outputs.at(keys::kLoss));
     optimizer.Step();
     optimizer.ZeroGrad();
   }

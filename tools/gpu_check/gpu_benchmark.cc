@@ -24,7 +24,9 @@
 #include "core/file.h"
 #include "core/profiler.h"
 #include "core/random.h"
+#include "models/family.h"
 #include "models/gpt/gpt.h"
+#include "models/model_keys.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_choice.h"
@@ -308,7 +310,8 @@ std::function<void()> StepOf(const char* preset, int64_t batch) {
   return [=] {
     models::RunOptions options;
     options.keep_logits = false;
-    const Tensor loss = model->Run({{"input_ids", ids}, {"labels", ids}}, options).at("loss");
+    const Tensor loss =
+        model->Run({{keys::kInputIds, ids}, {keys::kLabels, ids}}, options).at(keys::kLoss);
     Backward(loss);
     const optim::ClipResult clipped = optim::ClipGradNorm(parameters, {.max_norm = 1.0});
     optimizer->Step({.clip_factor = clipped.factor});

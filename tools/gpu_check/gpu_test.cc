@@ -13,7 +13,9 @@
 #include "core/cuda/stream.h"
 #include "core/profiler.h"
 #include "core/random.h"
+#include "models/family.h"
 #include "models/gpt/gpt.h"
+#include "models/model_keys.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_choice.h"
 #include "ops/dropout/dropout.h"
@@ -531,8 +533,8 @@ void Train(DType dtype, Device device, const std::function<void(const Tensor&)>&
     for (uint64_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
       const nn::ForwardContext context{.seed = 9, .step = step, .micro_batch = micro_batch};
       const models::Bundle out =
-          (*model)->Run({{"input_ids", ids}, {"labels", ids}}, {.context = context});
-      loss = out.at("loss");
+          (*model)->Run({{keys::kInputIds, ids}, {keys::kLabels, ids}}, {.context = context});
+      loss = out.at(keys::kLoss);
       Backward(loss);
     }
     const optim::ClipResult clipped = optim::ClipGradNorm(parameters, {.max_norm = 1.0});

@@ -1,4 +1,4 @@
-// Autoregressive blank infilling, GLM's way to learn from running text.
+// Autoregressive blank infilling (Du et al. 2022): running text with blanks.
 #include "data/masking/blank_infilling_dataset.h"
 #include "train/tasks/running_text.h"
 
@@ -23,7 +23,7 @@ struct BlankOptions : RunningTextOptions {
   }
 };
 
-int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"glm"}) ? 2 : 0; }
+int Fit(const RunConfig&, const models::Architecture*) { return 2; }
 
 // Tokens after which a sentence is over, in Latin and in Chinese punctuation.
 std::vector<bool> EndsSentence(const data::Tokenizer& tokenizer) {
@@ -37,6 +37,15 @@ std::vector<bool> EndsSentence(const data::Tokenizer& tokenizer) {
   return ends;
 }
 
+// Whether [CLS] stands before a prompt and the end-of-text behind it (sequence_pair.h), and so
+// around every text that is learnt from.
+bool PromptsStandBetweenClsAndEos(const data::Tokenizer& tokenizer) {
+  const data::RowTemplate* const row = tokenizer.row_template(/*pair=*/false);
+  return tokenizer.prompts_are_rows() && row != nullptr && row->items.size() == 3 &&
+         row->items[0].id == tokenizer.cls_id() && row->items[1].id == data::RowTemplate::kFirst &&
+         row->items[2].id == tokenizer.eos_id();
+}
+
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
@@ -48,19 +57,16 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
                                          .document_share = keys.document_mask_share,
                                          .ends_sentence = EndsSentence(*tokenizer),
                                          .seed = static_cast<uint64_t>(config.seed)};
-  TESSERA_ASSIGN_OR_RETURN(options.mask_id, input.NeedToken(tokenizer->mask_id(), "[MASK]"));
-  TESSERA_ASSIGN_OR_RETURN(options.sentence_mask_id,
-                           input.NeedToken(tokenizer->smask_id(), "[sMASK]"));
-  TESSERA_ASSIGN_OR_RETURN(options.document_mask_id,
-                           input.NeedToken(tokenizer->gmask_id(), "[gMASK]"));
-  TESSERA_ASSIGN_OR_RETURN(options.sop_id,
-                           input.NeedToken(tokenizer->sop_id(), "<|startofpiece|>"));
-  TESSERA_ASSIGN_OR_RETURN(options.eop_id, input.NeedToken(tokenizer->eop_id(), "<|endofpiece|>"));
+  const models::BlankTokens& blanks = *input.family.texts.blanks;
+  TESSERA_ASSIGN_OR_RETURN(options.mask_id, input.NeedToken(blanks.span));
+  TESSERA_ASSIGN_OR_RETURN(options.sentence_mask_id, input.NeedToken(blanks.sentence));
+  TESSERA_ASSIGN_OR_RETURN(options.document_mask_id, input.NeedToken(blanks.document));
+  TESSERA_ASSIGN_OR_RETURN(options.sop_id, input.NeedToken(blanks.start));
+  TESSERA_ASSIGN_OR_RETURN(options.eop_id, input.NeedToken(blanks.end));
   TESSERA_ASSIGN_OR_RETURN(options.pad_id, input.NeedToken(tokenizer->pad_id(), "padding"));
-  // As the tokenizer puts them around a prompt (data/tokenizer/sequence_pair.h).
-  if (tokenizer->pair_style() == data::PairStyle::kGlm) {
-    TESSERA_ASSIGN_OR_RETURN(options.cls_id, input.NeedToken(tokenizer->cls_id(), "[CLS]"));
-    TESSERA_ASSIGN_OR_RETURN(options.eos_id, input.NeedToken(tokenizer->eos_id(), "end-of-text"));
+  if (PromptsStandBetweenClsAndEos(*tokenizer)) {
+    options.cls_id = *tokenizer->cls_id();
+    options.eos_id = *tokenizer->eos_id();
   }
   TaskData data;
   data.seq_len = input.SeqLen(0);
@@ -78,6 +84,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 
 const TaskKind kTask = {.name = "blank_infilling",
                         .help = "running text with blanks, and what fills them word by word",
+                        .capability = models::Capability::kBlanks,
                         .fit = Fit,
                         .options = &BlankOptions::Table(),
                         .open = Open,

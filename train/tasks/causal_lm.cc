@@ -17,10 +17,7 @@ struct CausalLmOptions : RunningTextOptions {
   }
 };
 
-// A family that nothing else is known of is taken for one of causal language models.
-int Fit(const RunConfig&, const nlohmann::json& model) {
-  return IsOfType(model, {"bert", "roberta", "vit", "t5", "glm", "chatglm"}) ? 0 : 1;
-}
+int Fit(const RunConfig&, const models::Architecture*) { return 1; }
 
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const int64_t seq_len = input.SeqLen(0);
@@ -38,6 +35,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 
 const TaskKind kTask = {.name = "causal_lm",
                         .help = "running text, every token predicted from those before it",
+                        .capability = models::Capability::kNextToken,
                         .fit = Fit,
                         .options = &CausalLmOptions::Table(),
                         .open = Open,

@@ -1,12 +1,13 @@
 #include "train/tasks/class_metrics.h"
 
 #include "data/classification/metrics.h"
+#include "models/model_keys.h"
 
 namespace tessera::train {
 namespace {
 
 std::vector<float> Logits(const models::Bundle& outputs) {
-  return CopyTo(CastCopy(outputs.at("logits").Detach(), DType::kFloat32), Device::Cpu())
+  return CopyTo(CastCopy(outputs.at(keys::kLogits).Detach(), DType::kFloat32), Device::Cpu())
       .ToVector<float>();
 }
 
@@ -16,7 +17,7 @@ class SingleLabel : public EvaluationMetrics {
   size_t num_counts() const override { return static_cast<size_t>(num_labels_ * num_labels_); }
   absl::StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
                                             const models::Bundle& outputs) const override {
-    return data::ConfusionCounts(Logits(outputs), batch.at("labels").ToVector<int64_t>(),
+    return data::ConfusionCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
                                  num_labels_);
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
@@ -38,7 +39,8 @@ class Top : public EvaluationMetrics {
   size_t num_counts() const override { return 3; }
   absl::StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
                                             const models::Bundle& outputs) const override {
-    return data::TopCounts(Logits(outputs), batch.at("labels").ToVector<int64_t>(), num_labels_, 5);
+    return data::TopCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
+                           num_labels_, 5);
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
     const double rows = sums[2] > 0 ? sums[2] : 1;
@@ -57,7 +59,7 @@ class Answers : public EvaluationMetrics {
   size_t num_counts() const override { return 5; }
   absl::StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
                                             const models::Bundle& outputs) const override {
-    return data::AnswerCounts(Logits(outputs), batch.at("labels").ToVector<float>());
+    return data::AnswerCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<float>());
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
     const double both = 2 * sums[2] + sums[3] + sums[4];
@@ -73,7 +75,7 @@ class Numbers : public EvaluationMetrics {
   size_t num_counts() const override { return 7; }
   absl::StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
                                             const models::Bundle& outputs) const override {
-    return data::MomentCounts(Logits(outputs), batch.at("labels").ToVector<float>());
+    return data::MomentCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<float>());
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
     nlohmann::ordered_json json;

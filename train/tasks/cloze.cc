@@ -1,10 +1,8 @@
-// Classification by a cloze: which label's words fill the blank of a text best (SuperGLUE with
-// GLM).
-#include "models/glm/cloze.h"
-
+// Classification by a cloze: which label's words fill the blank of a text best (SuperGLUE).
 #include <algorithm>
 #include <tuple>
 
+#include "core/batch_keys.h"
 #include "core/error.h"
 #include "data/classification/labels.h"
 #include "data/dataset/record_input.h"
@@ -35,16 +33,17 @@ struct ClozeOptions : TableOptions {
   }
 };
 
-int Fit(const RunConfig& config, const nlohmann::json& model) {
-  if (!IsOfType(model, {"glm"})) return 0;
+int Fit(const RunConfig& config, const models::Architecture*) {
   return EndsInOneOf(config.Sources()[0].path, {".tsv"}) ? 3 : 1;
 }
+
+using TextFormatPtr = std::shared_ptr<const models::TextFormat>;
 
 // Texts with a blank, of each the label among candidates that all rows share.
 class ClozeDataset : public data::Dataset {
  public:
-  ClozeDataset(const models::GlmConfig& config, std::vector<std::vector<int64_t>> candidates)
-      : config_(config), candidates_(std::move(candidates)) {}
+  ClozeDataset(TextFormatPtr format, std::vector<std::vector<int64_t>> candidates)
+      : format_(std::move(format)), candidates_(std::move(candidates)) {}
   void Add(std::vector<int64_t> context) { contexts_.push_back(std::move(context)); }
   void set_labels(std::vector<double> labels) { labels_ = std::move(labels); }
   std::vector<int64_t> labels() const { return {labels_.begin(), labels_.end()}; }
@@ -59,18 +58,18 @@ class ClozeDataset : public data::Dataset {
       rows.push_back({contexts_[static_cast<size_t>(sample.index)], candidates_});
       labels.push_back(static_cast<int64_t>(labels_[static_cast<size_t>(sample.index)]));
     }
-    TESSERA_ASSIGN_OR_RETURN(const models::Bundle inputs, models::ClozeInputs(config_, rows));
+    TESSERA_ASSIGN_OR_RETURN(const models::Bundle inputs, format_->ClozeInputs(rows));
     data::Batch batch;
     batch.rows = std::ssize(rows);
-    batch.tokens = inputs.at("input_ids").numel();
+    batch.tokens = inputs.at(keys::kInputIds).numel();
     batch.targets = batch.rows;
-    batch.tensors = inputs.entries();
-    batch.tensors.emplace_back("labels", Tensor::FromVector(labels, {batch.rows}));
+    batch.tensors = inputs;
+    batch.tensors.set(keys::kLabels, Tensor::FromVector(labels, {batch.rows}));
     return batch;
   }
 
  private:
-  const models::GlmConfig config_;
+  const TextFormatPtr format_;
   const std::vector<std::vector<int64_t>> candidates_;
   std::vector<std::vector<int64_t>> contexts_;
   std::vector<double> labels_;
@@ -140,7 +139,7 @@ absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, i
         const std::string text =
             FillIn(keys.cloze_pattern, fields[1], pairs ? fields[2] : std::string());
         TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> context,
-                                 models::EncodePrompt(*tokenizer, text));
+                                 models::EncodePrompt(*tokenizer, input.model, text));
         if (std::ssize(context) > room) {
           return InvalidArgument(where, ": ", context.size(), " tokens, and seq_len leaves ", room,
                                  " beside the labels' words");
@@ -157,10 +156,10 @@ absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, i
 }
 
 absl::StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
-    Rows rows, const models::GlmConfig& config, const std::vector<std::string>& names,
+    Rows rows, const TextFormatPtr& format, const std::vector<std::string>& names,
     const std::vector<std::vector<int64_t>>& candidates) {
   TESSERA_RETURN_IF_ERROR(data::UseNames(names, &rows.labels));
-  auto data = std::make_shared<ClozeDataset>(config, candidates);
+  auto data = std::make_shared<ClozeDataset>(format, candidates);
   for (std::vector<int64_t>& context : rows.contexts) data->Add(std::move(context));
   data->set_labels(std::move(rows.labels.values));
   return data;
@@ -169,7 +168,7 @@ absl::StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  TESSERA_ASSIGN_OR_RETURN(const models::GlmConfig glm, models::GlmConfig::FromJson(input.model));
+  const TextFormatPtr format = input.shape.text_format();
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<ClozeOptions>());
   TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
   TaskData task;
@@ -196,7 +195,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
     return InvalidArgument(source, ": row ", i + 1, " has ", rows.contexts[i].size(),
                            " tokens, and seq_len leaves ", room, " beside the labels' words");
   }
-  TESSERA_ASSIGN_OR_RETURN(const auto all, MakeDataset(std::move(rows), glm, names, candidates));
+  TESSERA_ASSIGN_OR_RETURN(const auto all, MakeDataset(std::move(rows), format, names, candidates));
   task.objective.metrics = SingleLabelMetrics(std::ssize(names));
   if (input.evaluation) {
     task.model_changes = nlohmann::json::object();
@@ -213,12 +212,13 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
   task.train = all;
   TESSERA_ASSIGN_OR_RETURN(Rows held_out, ReadRows(input, config.val_data, room));
   TESSERA_ASSIGN_OR_RETURN(task.validation,
-                           MakeDataset(std::move(held_out), glm, names, candidates));
+                           MakeDataset(std::move(held_out), format, names, candidates));
   return task;
 }
 
 const TaskKind kTask = {.name = "cloze",
                         .help = "texts with labels, whose words fill a blank",
+                        .capability = models::Capability::kChoices,
                         .fit = Fit,
                         .options = &ClozeOptions::Table(),
                         .open = Open};

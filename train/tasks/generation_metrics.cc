@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/batch_keys.h"
 #include "data/text_metrics/bleu.h"
 #include "data/tokenizer/utf8.h"
 #include "models/generation/generate.h"
@@ -82,8 +83,8 @@ class Bleu : public EvaluationMetrics {
 
  private:
   std::vector<std::vector<int64_t>> SourceRows(const data::Batch& batch) const {
-    const std::vector<int64_t> mask = batch.at("attention_mask").ToVector<int64_t>();
-    return Rows(batch.at("input_ids"),
+    const std::vector<int64_t> mask = batch.at(keys::kAttentionMask).ToVector<int64_t>();
+    return Rows(batch.at(keys::kInputIds),
                 [&](int64_t i) { return mask[static_cast<size_t>(i)] != 0; });
   }
   std::string Text(const std::vector<int64_t>& ids) const {
@@ -96,9 +97,9 @@ class Bleu : public EvaluationMetrics {
     return texts;
   }
   std::vector<std::string> References(const data::Batch& batch) const {
-    const std::vector<int64_t> labels = batch.at("labels").ToVector<int64_t>();
+    const std::vector<int64_t> labels = batch.at(keys::kLabels).ToVector<int64_t>();
     std::vector<std::string> texts;
-    for (const auto& row : Rows(batch.at("labels"), [&](int64_t i) {
+    for (const auto& row : Rows(batch.at(keys::kLabels), [&](int64_t i) {
            return labels[static_cast<size_t>(i)] != data::kIgnoreLabel;
          })) {
       texts.push_back(Text(row));

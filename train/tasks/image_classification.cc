@@ -27,11 +27,9 @@ struct ImageOptions : LabelOptions {
   }
 };
 
-int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"vit"}) ? 1 : 0; }
+int Fit(const RunConfig&, const models::Architecture*) { return 1; }
 
-std::string ImageClassifier(const nlohmann::json&) { return "ViTForImageClassification"; }
-
-// The model's own, or what ViT's processor does by default at the model's size.
+// The model's own, or what a processor does by default at the model's size.
 absl::StatusOr<data::ImageProcessor> Processor(const TaskInput& input) {
   const auto size = input.model.value("image_size", int64_t{224});
   const auto channels = input.model.value("num_channels", int64_t{3});
@@ -114,10 +112,10 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 
 const TaskKind kTask = {.name = "image_classification",
                         .help = "pictures with labels, from class folders or IDX files",
+                        .capability = models::Capability::kImageLabels,
                         .fit = Fit,
                         .options = &ImageOptions::Table(),
                         .needs_tokenizer = false,
-                        .architecture = ImageClassifier,
                         .open = Open};
 const TaskRegistration registration(&kTask);
 

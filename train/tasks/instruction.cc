@@ -1,4 +1,4 @@
-// Prompts and responses, with the rounds before them, for ChatGLM.
+// Prompts and responses, with the rounds before them.
 #include <tuple>
 
 #include "core/file.h"
@@ -36,26 +36,28 @@ struct InstructionOptions : PairOptions {
   }
 };
 
-int Fit(const RunConfig&, const nlohmann::json& model) {
-  return IsOfType(model, {"chatglm"}) ? 2 : 0;
-}
+int Fit(const RunConfig&, const models::Architecture*) { return 2; }
 
 absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
                                                               const std::string& path,
                                                               const char* name) {
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<InstructionOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  const models::Conversation& conversation = *input.family.texts.conversation;
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
   TESSERA_ASSIGN_OR_RETURN(
-      auto rows, InstructionDataset::Open(path, *tokenizer, JoinPath(input.cache, name),
-                                          {.prompt_column = keys.prompt_column,
-                                           .response_column = keys.response_column,
-                                           .input_column = keys.input_column,
-                                           .history_column = keys.history_column,
-                                           .source_prefix = keys.source_prefix,
-                                           .max_source_length = keys.max_source_length,
-                                           .max_target_length = keys.max_target_length,
-                                           .overwrite_cache = input.config.overwrite_cache}));
+      auto rows,
+      InstructionDataset::Open(path, *tokenizer, JoinPath(input.cache, name),
+                               {.prompt_column = keys.prompt_column,
+                                .response_column = keys.response_column,
+                                .input_column = keys.input_column,
+                                .history_column = keys.history_column,
+                                .join_history = conversation.join,
+                                .answer_start = conversation.answer_start.find(*tokenizer),
+                                .source_prefix = keys.source_prefix,
+                                .max_source_length = keys.max_source_length,
+                                .max_target_length = keys.max_target_length,
+                                .overwrite_cache = input.config.overwrite_cache}));
   return std::shared_ptr<const data::Dataset>(std::move(rows));
 }
 
@@ -91,6 +93,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 
 const TaskKind kTask = {.name = "instruction",
                         .help = "prompts and responses, with the rounds before them",
+                        .capability = models::Capability::kAnswers,
                         .fit = Fit,
                         .options = &InstructionOptions::Table(),
                         .open = Open};

@@ -23,13 +23,8 @@ struct MaskedLmOptions : RunningTextOptions {
 
 constexpr int64_t kRow = 512;  // where the model has no positions of its own
 
-int Fit(const RunConfig&, const nlohmann::json& model) {
-  if (!IsOfType(model, {"bert", "roberta"})) return 0;
-  return Architecture(model).ends_with("ForSequenceClassification") ? 1 : 2;
-}
-
-std::string MaskedLm(const nlohmann::json& model) {
-  return IsOfType(model, {"roberta"}) ? "RobertaForMaskedLM" : "BertForMaskedLM";
+int Fit(const RunConfig&, const models::Architecture* now) {
+  return now != nullptr && now->Does(models::Capability::kTextLabels) ? 1 : 2;
 }
 
 // What begins a word has a blank in front, in WordPiece's bytes as in byte-level BPE's.
@@ -72,9 +67,9 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 
 const TaskKind kTask = {.name = "masked_lm",
                         .help = "running text with tokens to be guessed",
+                        .capability = models::Capability::kMaskedTokens,
                         .fit = Fit,
                         .options = &MaskedLmOptions::Table(),
-                        .architecture = MaskedLm,
                         .open = Open,
                         .tokenizer_text = RunningTokenizerText};
 const TaskRegistration registration(&kTask);

@@ -45,8 +45,7 @@ struct Seq2SeqOptions : PairOptions {
   }
 };
 
-int Fit(const RunConfig& config, const nlohmann::json& model) {
-  if (!IsOfType(model, {"t5"})) return 0;
+int Fit(const RunConfig& config, const models::Architecture*) {
   const bool pairs = config.IsSet("target_data") || config.IsSet("source_column") ||
                      EndsInOneOf(config.Sources()[0].path, {".tsv"});
   return pairs ? 3 : 1;
@@ -125,6 +124,7 @@ TokenizerText PairsText(const RunConfig& config) {
 
 const TaskKind kTask = {.name = "seq2seq",
                         .help = "sources and targets, line by line or from a table",
+                        .capability = models::Capability::kTargetText,
                         .fit = Fit,
                         .options = &Seq2SeqOptions::Table(),
                         .open = Open,

@@ -21,9 +21,9 @@ struct SpanOptions : RunningTextOptions {
   }
 };
 
-constexpr int64_t kRow = 512;  // T5's, whose distances have no end
+constexpr int64_t kRow = 512;  // where the model has no positions of its own
 
-int Fit(const RunConfig&, const nlohmann::json& model) { return IsOfType(model, {"t5"}) ? 2 : 0; }
+int Fit(const RunConfig&, const models::Architecture*) { return 2; }
 
 absl::StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
@@ -41,9 +41,8 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
                                          .seed = static_cast<uint64_t>(config.seed)};
   TESSERA_ASSIGN_OR_RETURN(options.eos_id, input.NeedToken(tokenizer->eos_id(), "end-of-text"));
   for (int64_t i = 0; i < lengths.spans; ++i) {
-    const std::string name = Concat("<extra_id_", i, ">");
-    TESSERA_ASSIGN_OR_RETURN(const int64_t id,
-                             input.NeedToken(tokenizer->FindSpecial(name), name.c_str()));
+    const std::string name = input.family.texts.sentinel(i);
+    TESSERA_ASSIGN_OR_RETURN(const int64_t id, input.NeedToken(tokenizer->FindSpecial(name), name));
     options.sentinels.push_back(id);
   }
   TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));
@@ -58,6 +57,7 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 
 const TaskKind kTask = {.name = "span_corruption",
                         .help = "running text, spans of which are taken out and given back",
+                        .capability = models::Capability::kCorruptedSpans,
                         .fit = Fit,
                         .options = &SpanOptions::Table(),
                         .open = Open,

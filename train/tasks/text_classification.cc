@@ -18,15 +18,9 @@ using DatasetPtr = std::shared_ptr<const TextClassificationDataset>;
 
 constexpr int64_t kLongestRow = 512;  // where the model has no positions of its own
 
-int Fit(const RunConfig& config, const nlohmann::json& model) {
-  if (!IsOfType(model, {"bert", "roberta"})) return 0;
-  if (Architecture(model).ends_with("ForSequenceClassification")) return 3;
+int Fit(const RunConfig& config, const models::Architecture* now) {
+  if (now != nullptr && now->Does(models::Capability::kTextLabels)) return 3;
   return EndsInOneOf(config.Sources()[0].path, {".tsv"}) ? 3 : 1;
-}
-
-std::string SequenceClassifier(const nlohmann::json& model) {
-  return IsOfType(model, {"roberta"}) ? "RobertaForSequenceClassification"
-                                      : "BertForSequenceClassification";
 }
 
 std::vector<std::string> SplitCommas(const std::string& text) {
@@ -132,9 +126,9 @@ absl::StatusOr<TaskData> Open(const TaskInput& input) {
 
 const TaskKind kTask = {.name = "text_classification",
                         .help = "texts or pairs of texts with labels, from a table",
+                        .capability = models::Capability::kTextLabels,
                         .fit = Fit,
                         .options = &TableOptions::Table(),
-                        .architecture = SequenceClassifier,
                         .open = Open};
 const TaskRegistration registration(&kTask);
 

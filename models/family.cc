@@ -1,0 +1,78 @@
+#include "models/family.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::models {
+namespace {
+
+std::vector<const Family*>& Registered() {
+  static auto* families = new std::vector<const Family*>;
+  return *families;
+}
+
+}  // namespace
+
+bool Architecture::Does(Capability capability) const {
+  return std::find(capabilities.begin(), capabilities.end(), capability) != capabilities.end();
+}
+
+const Architecture* Family::With(Capability capability) const {
+  for (const Architecture& architecture : architectures) {
+    if (architecture.Does(capability)) return &architecture;
+  }
+  return nullptr;
+}
+
+const Architecture* Family::ArchitectureOf(const nlohmann::json& config) const {
+  const auto names = config.find("architectures");
+  const bool named = names != config.end() && names->is_array() && !names->empty();
+  for (const Architecture& architecture : architectures) {
+    if (!named || names->front() == architecture.name) return &architecture;
+  }
+  return nullptr;
+}
+
+FamilyRegistration::FamilyRegistration(const Family* family) { Registered().push_back(family); }
+
+const std::vector<const Family*>& Families() { return Registered(); }
+
+const Preset* FindPreset(std::string_view name) {
+  for (const Family* family : Families()) {
+    for (const Preset& preset : family->presets) {
+      if (preset.name == name) return &preset;
+    }
+  }
+  return nullptr;
+}
+
+const Family* FindFamily(std::string_view model_type) {
+  for (const Family* family : Families()) {
+    if (family->model_type == model_type) return family;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
+  if (!config.is_object() || !config.contains("model_type") || !config["model_type"].is_string()) {
+    return InvalidArgument("the configuration has no \"model_type\"");
+  }
+  const std::string type = config["model_type"].get<std::string>();
+  if (const Family* family = FindFamily(type)) return family;
+  std::string known;
+  for (const Family* family : Families()) known += (known.empty() ? "" : ", ") + family->model_type;
+  return InvalidArgument("model_type '", type, "' is not known; known are ", known);
+}
+
+absl::StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
+                                                  const nn::BuildContext& context) {
+  TESSERA_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, family->build(config, context));
+  std::vector<BlockKeys> blocks;
+  for (int i = 0; i < model->num_blocks(); ++i) blocks.push_back(model->keys_of_block(i));
+  TESSERA_ASSIGN_OR_RETURN(KeyNames inputs, InputsOf(blocks, "block"));
+  model->set_inputs(std::move(inputs));
+  return model;
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,99 @@
+// A model family, as it declares itself: how it is recognised and built, what its architectures are
+// good for, how its texts look. One registration per family, in its folder.
+//
+//   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildModel(config_json, build));
+//   TESSERA_ASSIGN_OR_RETURN(const Family* family, FamilyOf(config_json));
+//   if (family->With(Capability::kMaskedTokens) != nullptr) ...
+//
+// Code above the models asks for a capability, never for a name.
+#ifndef TESSERA_MODELS_FAMILY_H_
+#define TESSERA_MODELS_FAMILY_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "models/model.h"
+#include "models/text_format.h"
+#include "nlohmann/json.hpp"
+#include "nn/module.h"
+
+namespace tessera::models {
+
+// What a model's loss is of.
+enum class Capability {
+  kNextToken,       // every token, from those before it
+  kMaskedTokens,    // tokens that a mask hides, from both sides
+  kBlanks,          // what fills blanks of a text, token by token (TextConventions::blanks)
+  kChoices,         // which candidate fills a blank (TextFormat::ClozeInputs)
+  kAnswers,         // answers to prompts (TextConventions::conversation)
+  kTargetText,      // a text, from another one that an encoder reads
+  kCorruptedSpans,  // spans taken out of what the encoder reads (TextConventions::sentinel)
+  kTextLabels,      // labels or scores of texts
+  kImageLabels,     // labels of pictures
+};
+
+struct Architecture {
+  std::string name;  // Hugging Face's class, as "architectures" of config.json has it
+  std::vector<Capability> capabilities;
+
+  bool Does(Capability capability) const;
+};
+
+struct Preset {
+  std::string name;
+  std::string tokenizer;  // what `tessera train` takes when none is given: "" or "byte"
+  nlohmann::json config;
+};
+
+struct Family {
+  std::string model_type;  // config.json's "model_type"
+  // What a configuration without "architectures" is comes first.
+  std::vector<Architecture> architectures = {};
+  std::vector<Preset> presets = {};
+  absl::StatusOr<std::unique_ptr<Model>> (*build)(const nlohmann::json& config,
+                                                  const nn::BuildContext& context) = nullptr;
+  // Names the Hub's files use for a parameter of ours, tried in order after the name itself;
+  // nullptr: none.
+  std::vector<std::string> (*other_names)(const std::string& parameter) = nullptr;
+  // Entries of the Hub's files that are no parameters (buffers) and are passed over; nullptr: none.
+  bool (*ignored_entry)(const std::string& name) = nullptr;
+  // What a file of inputs may hold (the `forward` command): those whose values `check_inputs`
+  // checks.
+  std::vector<TensorKey> inputs = {};
+  // Whether those fit the model; `source` begins the message. nullptr: models/input_check.h's
+  // CheckTextInputs.
+  absl::Status (*check_inputs)(const std::string& source, const Model& model,
+                               Bundle* inputs) = nullptr;
+  // Whether an entry of the Hub's files, or a parameter, belongs to a head rather than to what
+  // heads stand on. Entries of heads that a model does not have are passed over; a head that is
+  // missing, or of another shape, may be initialised afresh when that is asked for.
+  bool (*is_head)(const std::string& name) = nullptr;
+  TextConventions texts = {};
+
+  // The first architecture that does it; nullptr: none.
+  const Architecture* With(Capability capability) const;
+  // The one that a configuration of this family names: the first where it names none; nullptr for a
+  // name that is not listed.
+  const Architecture* ArchitectureOf(const nlohmann::json& config) const;
+};
+
+const std::vector<const Family*>& Families();
+const Preset* FindPreset(std::string_view name);
+const Family* FindFamily(std::string_view model_type);
+// Of a config.json; InvalidArgument for one without a known "model_type".
+absl::StatusOr<const Family*> FamilyOf(const nlohmann::json& config);
+
+// Builds the model that a config.json describes. Errors name the key.
+absl::StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
+                                                  const nn::BuildContext& context);
+
+struct FamilyRegistration {
+  explicit FamilyRegistration(const Family* family);
+};
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_FAMILY_H_
