@@ -14,7 +14,7 @@ struct ParallelConfig {
   bool sequence_parallel = false;
   bool deterministic = false;
 
-  // Sums over data-parallel ranks (dist/ddp/gradient_reducer.h).
+  // Sums over data-parallel ranks (dist/store/gradient_lanes.h).
   double bucket_cap_mb = 25;
   bool overlap_comm = true;
   bool find_unused_parameters = false;
@@ -27,7 +27,7 @@ struct ParallelConfig {
   std::string schedule;          // empty: 1f1b
   int64_t num_model_chunks = 0;  // per rank; 0: 2 where the schedule interleaves, else 1
 
-  // ZeRO (dist/zero/zero_options.h).
+  // ZeRO (dist/store/zero_options.h).
   int64_t zero = 0;
   std::string communication_dtype;  // empty: gradients travel as they are
   bool cpu_offload = false;         // optimizer states in host memory
@@ -43,7 +43,7 @@ struct ParallelConfig {
   int64_t max_live_elements = 1'000'000'000;
   int64_t persistence_threshold = 0;
 
-  // What is kept for the backward pass (dist/zero/activation_store.h).
+  // What is kept for the backward pass (dist/activations/activation_store.h).
   bool offload_activations = false;
   bool partition_activations = false;
 

@@ -10,7 +10,6 @@
 #include "core/dtype.h"
 #include "core/file.h"
 #include "core/nearest_name.h"
-#include "dist/ddp/gradient_reducer.h"
 #include "dist/mesh/mesh.h"
 #include "train/config/config_aliases.h"
 
@@ -386,8 +385,7 @@ absl::Status RunConfig::ValidateFor(int world_size) const {
   if (env_type == "ddp" && zero > 0) return excluded("zero");
   if ((env_type == "ddp" || env_type == "zero") && tp > 1) return excluded("tp");
   const int64_t dp = world_size / (tp * pp);
-  if (deterministic && (!dist::GradientReducer::IsPowerOfTwo(dp) ||
-                        !dist::GradientReducer::IsPowerOfTwo(accumulation_steps()))) {
+  if (deterministic && (!dist::IsPowerOfTwo(dp) || !dist::IsPowerOfTwo(accumulation_steps()))) {
     return InvalidArgument("deterministic needs powers of two: there are ", dp,
                            " data-parallel ranks and ", accumulation_steps(),
                            " micro-batches (gradient_accumulation_steps)");

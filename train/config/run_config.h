@@ -19,7 +19,7 @@
 
 #include "core/status.h"
 #include "dist/pipeline/schedule.h"
-#include "dist/zero/zero_options.h"
+#include "dist/store/zero_options.h"
 #include "nlohmann/json.hpp"
 #include "optim/grad_scaler.h"
 #include "train/config/data_config.h"
