@@ -58,8 +58,10 @@ Tensor Grad(const Tensor& leaf);
 void SetGrad(const Tensor& leaf, const Tensor& grad);
 // Where the next gradient is to lie (a view into a bucket, say), of the leaf's shape and gradient
 // dtype: the first contribution is written there, later ones are added. Until it comes the leaf has
-// no gradient, and `buffer` may hold anything. SetGrad takes this back.
+// no gradient, and `buffer` may hold anything. SetGrad takes this back. A function is asked for the
+// buffer when that contribution comes, so that no memory is needed before.
 void SetGradBuffer(const Tensor& leaf, const Tensor& buffer);
+void SetGradBuffer(const Tensor& leaf, std::function<Tensor()> buffer);
 DType GradDType(const Tensor& leaf);
 
 // --- Modes -------------------------------------------------------------------------------------

@@ -254,9 +254,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
       AddInto(record->grad, grad);
       return;
     }
-    if (record->buffer.defined()) {
-      CopyInto(record->buffer, grad);
-      record->grad = std::move(record->buffer);
+    if (record->buffer) {
+      const Tensor buffer = std::exchange(record->buffer, nullptr)();
+      CheckBuffer(*record, buffer);
+      CopyInto(buffer, grad);
+      record->grad = buffer;
       return;
     }
     const bool exclusive = grad.is_contiguous() && grad.is_exclusive() &&

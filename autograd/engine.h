@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -25,7 +26,7 @@ class GradRecord final : public AutogradRecord, public std::enable_shared_from_t
   // Leaves only. The leaf itself is kept without its record, as what hooks are given.
   Tensor leaf;
   Tensor grad;
-  Tensor buffer;  // where the gradient is to lie once it comes
+  std::function<Tensor()> buffer;  // where the gradient is to lie, asked once it comes
   DType grad_dtype = DType::kFloat32;
   std::vector<TensorHook> leaf_hooks;
   std::map<int, CompleteHook> complete_hooks;
@@ -48,6 +49,9 @@ class Node {
   std::shared_ptr<GradFn> weight_backward;  // shared with a queue that outlives the node's run
   bool spent = false;
 };
+
+// Throws Error for a buffer that gradients of the leaf cannot lie in.
+void CheckBuffer(const GradRecord& record, const Tensor& buffer);
 
 inline GradRecord* RecordOf(const Tensor& t) {
   return t.defined() ? static_cast<GradRecord*>(t.record().get()) : nullptr;

@@ -72,16 +72,24 @@ void SetGrad(const Tensor& leaf, const Tensor& grad) {
   TESSERA_CHECK(!grad.defined() || grad.shape() == leaf.shape(), "set_grad", "gradient ", grad,
                 " for ", leaf);
   record.grad = grad;
-  record.buffer = Tensor();
+  record.buffer = nullptr;
+}
+
+void CheckBuffer(const GradRecord& record, const Tensor& buffer) {
+  TESSERA_CHECK(buffer.shape() == record.leaf.shape() && buffer.dtype() == record.grad_dtype,
+                "set_grad_buffer", "buffer ", buffer, " for ", record.leaf, " with gradients in ",
+                record.grad_dtype);
 }
 
 void SetGradBuffer(const Tensor& leaf, const Tensor& buffer) {
+  CheckBuffer(LeafRecord(leaf, "set_grad_buffer"), buffer);
+  SetGradBuffer(leaf, [buffer] { return buffer; });
+}
+
+void SetGradBuffer(const Tensor& leaf, std::function<Tensor()> buffer) {
   GradRecord& record = LeafRecord(leaf, "set_grad_buffer");
-  TESSERA_CHECK(buffer.shape() == leaf.shape() && buffer.dtype() == record.grad_dtype,
-                "set_grad_buffer", "buffer ", buffer, " for ", leaf, " with gradients in ",
-                record.grad_dtype);
   record.grad = Tensor();
-  record.buffer = buffer;
+  record.buffer = std::move(buffer);
 }
 
 DType GradDType(const Tensor& leaf) { return LeafRecord(leaf, "grad_dtype").grad_dtype; }

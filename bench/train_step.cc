@@ -26,9 +26,9 @@
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "dist/comm/world.h"
-#include "dist/ddp/gradient_reducer.h"
-#include "dist/zero/zero_engine.h"
-#include "dist/zero/zero_init.h"
+#include "dist/store/optimized_parameters.h"
+#include "dist/store/parameter_store.h"
+#include "dist/store/zero_init.h"
 #include "models/family.h"
 #include "models/model.h"
 #include "models/model_keys.h"
@@ -36,7 +36,6 @@
 #include "optim/adam/adam.h"
 #include "optim/clip.h"
 #include "optim/parameter_groups.h"
-#include "train/trainer.h"
 
 namespace tessera {
 namespace {
@@ -99,71 +98,48 @@ int64_t CountTargets(const models::Bundle& inputs) {
   return std::ssize(all) - std::count(all.begin(), all.end(), -100);
 }
 
+dist::ZeroOptions PolicyOf(const Flags& flags) {
+  dist::ZeroOptions options{.stage = flags.zero, .bucket_cap_mb = flags.bucket_cap_mb};
+  options.overlap = flags.overlap;
+  return options;
+}
+
 class Steps {
  public:
   Steps(models::Model& model, const Flags& flags, const dist::Group& world)
       : model_(model),
         world_(world),
-        parameters_(train::OptimizedParameters(model)),
+        store_(
+            model, optim::SplitByDecay(dist::OptimizedParameters(model), {.weight_decay = 0.1}),
+            [](std::vector<optim::ParameterGroup> groups) {
+              return std::make_unique<optim::AdamW>(std::move(groups),
+                                                    optim::AdamOptions{.lr = 1e-4});
+            },
+            {.data = world}, PolicyOf(flags)),
         inputs_(RandomInputs(model, flags)),
-        targets_(CountTargets(inputs_)) {
-    const auto make = [](std::vector<optim::ParameterGroup> groups) {
-      return std::make_unique<optim::AdamW>(std::move(groups), optim::AdamOptions{.lr = 1e-4});
-    };
-    std::vector<optim::ParameterGroup> groups =
-        optim::SplitByDecay(parameters_, {.weight_decay = 0.1});
-    if (flags.zero > 0) {
-      dist::ZeroOptions options{.stage = flags.zero, .bucket_cap_mb = flags.bucket_cap_mb};
-      options.overlap = flags.overlap;
-      zero_ = std::make_unique<dist::ZeroEngine>(std::vector<nn::Module*>{&model},
-                                                 std::move(groups), make, world, options);
-      return;
-    }
-    optimizer_ = make(std::move(groups));
-    if (world->size() == 1) return;
-    std::vector<dist::ReducedLeaf> leaves;
-    for (const optim::Parameter& p : parameters_) {
-      leaves.push_back({p.name, p.tensor});
-      for (const Tensor& tied : p.tied) leaves.push_back({p.name, tied});
-    }
-    reducer_ = std::make_unique<dist::GradientReducer>(
-        std::move(leaves), world,
-        dist::ReducerOptions{.bucket_cap_mb = flags.bucket_cap_mb, .overlap = flags.overlap});
-  }
+        targets_(CountTargets(inputs_)) {}
 
   double Take() {
     models::RunOptions options;
     options.context = {.seed = 7, .step = ++step_};
     options.loss_reduction = LossReduction::kSum;
     options.keep_logits = false;
-    if (reducer_ != nullptr) reducer_->BeginStep(1);
-    if (reducer_ != nullptr) reducer_->BeginMicroBatch(0);
-    if (zero_ != nullptr) zero_->BeginStep(1);
-    if (zero_ != nullptr) zero_->BeginMicroBatch(0);
+    store_.BeginStep(1);
+    store_.BeginMicroBatch(0);
     const Tensor loss = model_.Run(inputs_, options).at(keys::kLoss);
     const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_ * world_->size()));
     Backward(mean);
-    if (zero_ != nullptr) {
-      zero_->Finish();
-      zero_->Step({.clip_factor = zero_->Clip({.max_norm = 1.0}).factor});
-      return mean.Item();
-    }
-    if (reducer_ != nullptr) reducer_->Finish();
-    const optim::ClipResult clipped = optim::ClipGradNorm(parameters_, {.max_norm = 1.0});
-    optimizer_->Step({.clip_factor = clipped.factor});
-    optimizer_->ZeroGrad();
+    store_.FinishGradients();
+    store_.Step({.clip_factor = store_.Clip({.max_norm = 1.0}).factor});
     return mean.Item();
   }
 
  private:
   models::Model& model_;
   const dist::Group world_;
-  std::vector<optim::Parameter> parameters_;
-  std::unique_ptr<optim::AdamW> optimizer_;
-  std::unique_ptr<dist::ZeroEngine> zero_;
+  dist::ParameterStore store_;
   models::Bundle inputs_;
   int64_t targets_;
-  std::unique_ptr<dist::GradientReducer> reducer_;
   uint64_t step_ = 0;
 };
 
@@ -242,8 +218,7 @@ int Run(int argc, char** argv) {
   std::fflush(stdout);
   const int64_t bytes_at_start = GreatestResidentBytes();
   nn::BuildContext build{.dtype = *dtype, .seed = 1};
-  const dist::ZeroInitContext sharded(world->communicator, {});
-  if (flags.zero == 3) build.on_parameter = sharded.on_parameter();
+  dist::CutWhileBuilding(PolicyOf(flags), world->communicator, &build);
   auto model = models::BuildModel(preset->config, build);
   if (!model.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(model.status()).c_str());

@@ -42,9 +42,4 @@ void Storage::Borrow(std::shared_ptr<Storage> lender, size_t offset) {
   released_ = false;
 }
 
-bool Storage::Refill() {
-  if (released_ && refill_) refill_();
-  return !released_;
-}
-
 }  // namespace tessera

@@ -1,23 +1,36 @@
 // The bytes behind tensors: one allocation, shared by every view of it.
 //
 // A storage is also the *parameter handle* that the tape saves: `ReleaseBytes` gives the memory
-// back while views and saved tensors stay valid as handles, and `ObtainBytes` brings memory again
-// before the next use (parameters sharded by ZeRO-3, activations off-loaded). Neither counts as a
-// change of the contents: only `BumpVersion` does, which every writing operation calls and which
-// the tape compares to refuse a backward pass through a tensor that was changed in place.
+// back while views and saved tensors stay valid as handles, and `ObtainBytes` or `Borrow` brings
+// memory again before the next use (parameters that are cut over ranks). Neither counts as a change
+// of the contents: only `BumpVersion` does, which every writing operation calls and which the tape
+// compares to refuse a backward pass through a tensor that was changed in place. Elements that are
+// asked for while released are an error (Tensor::raw_data): reading never brings them back.
 #ifndef TESSERA_CORE_STORAGE_H_
 #define TESSERA_CORE_STORAGE_H_
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "core/device.h"
 
 namespace tessera {
+
+class Storage;
+
+// Who keeps the contents of storages that are released between uses, and brings them back where it
+// is told to.
+class StorageKeeper {
+ public:
+  virtual ~StorageKeeper() = default;
+  // For the error of whoever asks for the elements of `storage` while it is released: whose they
+  // are, and how to have them.
+  virtual std::string WhyReleased(const Storage& storage) const = 0;
+};
 
 class Storage {
  public:
@@ -44,11 +57,9 @@ class Storage {
   // its own (or those borrowed before) are given back. The contents are the lender's.
   void Borrow(std::shared_ptr<Storage> lender, size_t offset);
 
-  // What brings the bytes back (by ObtainBytes or Borrow) when a tensor's elements are asked for
-  // while they are released; empty: that is an error.
-  void SetRefill(std::function<void()> refill) { refill_ = std::move(refill); }
-  // Whether the bytes are there now.
-  bool Refill();
+  // Who keeps the contents while the bytes are released; nullptr: nobody.
+  const std::shared_ptr<StorageKeeper>& keeper() const { return keeper_; }
+  void set_keeper(std::shared_ptr<StorageKeeper> keeper) { keeper_ = std::move(keeper); }
 
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void BumpVersion() { version_.fetch_add(1, std::memory_order_relaxed); }
@@ -62,7 +73,7 @@ class Storage {
   std::atomic<uint64_t> version_{0};
   std::shared_ptr<void> owner_;
   std::shared_ptr<Storage> lender_;
-  std::function<void()> refill_;
+  std::shared_ptr<StorageKeeper> keeper_;
 };
 
 // Writes within its scope do not count as changes: for code that brings back the very contents

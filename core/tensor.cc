@@ -1,5 +1,7 @@
 #include "core/tensor.h"
 
+#include <string>
+
 #include "core/raw_kernels.h"
 
 namespace tessera {
@@ -7,6 +9,11 @@ namespace {
 
 RawView ViewOf(const Tensor& t) {
   return {t.raw_data(), t.dtype(), t.device(), t.shape(), t.strides()};
+}
+
+std::string WhyReleased(const Storage& storage) {
+  if (storage.keeper() != nullptr) return storage.keeper()->WhyReleased(storage);
+  return "its memory was given back";
 }
 
 }  // namespace
@@ -31,8 +38,8 @@ bool Tensor::is_contiguous() const {
 
 void* Tensor::raw_data() const {
   const Impl& t = impl();
-  TESSERA_CHECK(!t.storage->released() || t.storage->Refill(), "data", "the storage of ", *this,
-                " is released; gather the parameter first");
+  TESSERA_CHECK(!t.storage->released(), "data", *this,
+                " has no elements now: ", WhyReleased(*t.storage));
   if (t.storage->data() == nullptr) return nullptr;
   return static_cast<char*>(t.storage->data()) +
          t.offset * static_cast<int64_t>(DTypeSize(t.dtype));

@@ -64,8 +64,8 @@ class Tensor {
   // Row-major without gaps (also true for empty and one-element tensors).
   bool is_contiguous() const;
 
-  // The first element. A storage that is released and cannot refill itself throws. T must be the
-  // C++ type of dtype().
+  // The first element. Throws Error while the storage is released. T must be the C++ type of
+  // dtype().
   void* raw_data() const;
   template <typename T>
   T* data() const {

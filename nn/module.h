@@ -91,8 +91,9 @@ struct BuildContext {
   std::optional<DType> grad_dtype = std::nullopt;
   // Called with each parameter as it is made, before the next one is: ZeRO-3 shards it here.
   std::function<void(Parameter&)> on_parameter = nullptr;
-  // Called with each parameter whose values were read from files: ZeRO-3 cuts it again.
-  std::function<void(Parameter&)> on_loaded = nullptr;
+  // Runs `write`, which gives a parameter the values read from files: ZeRO-3 brings it memory
+  // before and cuts it again after. Unset: `write` is just run.
+  std::function<void(Parameter&, const std::function<void()>& write)> around_loading = nullptr;
 };
 
 // Where in the model a layer stands.

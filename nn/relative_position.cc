@@ -79,9 +79,10 @@ Tensor RelativePositionBias::ForLayer(const Parameter& use, const Tensor& values
   if (!AnyRequiresGrad({use.tensor})) return bias;
   Record("relative_position_bias", {use.tensor}, {bias},
          [this, table = use.tensor.Detach(), queries, keys](GradContext& ctx) {
-           // The look-up once more: its own gradient function sums over the distances.
+           // The look-up once more: its own gradient function sums over the distances. It asks for
+           // no weights, which may not be gathered now.
            const NoGrad record(/*enabled=*/true);
-           const Tensor leaf = RequireGrad(table.Detach());
+           const Tensor leaf = RequireGrad(ZerosLike(table));
            Backward({LookUp(leaf, {0}, queries, keys)}, {ctx.grad()});
            ctx.set(0, Grad(leaf));
          });

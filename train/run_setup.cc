@@ -16,7 +16,7 @@
 #include "dist/comm/agreement.h"
 #include "dist/pipeline/partition.h"
 #include "dist/pipeline/pipelined_model.h"
-#include "dist/zero/zero_init.h"
+#include "dist/store/zero_init.h"
 #include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
@@ -194,17 +194,9 @@ absl::StatusOr<std::unique_ptr<models::Model>> LoadBlocks(const nn::BuildContext
   load.config_changes = plan->changes;
   load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
   load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };
-  // No rank ever holds the whole of a model that is cut.
-  std::optional<dist::ZeroInitContext> cut;
-  if (config.zero == 3) {
-    dist::ZeroInitOptions options;
-    if (config.offload_parameters) options.shards_on = Device::Host();
-    cut.emplace(mesh.dp(), options);
-    load.build.on_parameter = cut->on_parameter();
-    load.build.on_loaded = cut->on_loaded();
-  }
+  TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions policy, config.zero_options());
+  dist::CutWhileBuilding(policy, mesh.dp(), &load.build);
   TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(config.model, load));
-  if (cut) cut->Reshard();
   if (config.dropout) model->SetDropout(*config.dropout);
   model->set_checkpoint_activations(config.checkpoint_activations);
   return model;

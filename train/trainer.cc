@@ -108,7 +108,7 @@ models::Bundle Trainer::ForwardStep(const models::Bundle& batch,
 }
 
 absl::Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
-  return SaveWholeModel(model_, mesh_, *updater_, folder, tokenizer, files_);
+  return SaveWholeModel(model_, mesh_, *store_, folder, tokenizer, files_);
 }
 
 absl::Status Trainer::Log(const nlohmann::ordered_json& row) { return metrics_->Append(row); }
@@ -164,12 +164,10 @@ void Trainer::CaptureSteps() {
   if (!config_.cuda_graph || !CanRecordGraph(device)) return;
   const char* reason = nullptr;
   if (mesh_.world()->size() > 1) reason = "several ranks";
-  if (config_.zero > 0 || config_.cpu_offload) reason = "parameters or states elsewhere";
+  const char* store_reason = store_->WhyNotCaptured(config_.accumulation_steps());
+  if (store_reason != nullptr) reason = store_reason;
   if (pipeline_ != nullptr) reason = "a pipeline";
   if (activations_ != nullptr) reason = "off-loaded activations";
-  if (config_.deterministic && config_.accumulation_steps() > 1) {
-    reason = "deterministic sums of micro-batches";
-  }
   if (!config_.profile.empty()) reason = "a profile is asked for";
   if (config_.wall_clock_breakdown) reason = "wall_clock_breakdown is asked for";
   if (model_.has_hooks()) reason = "a module has hooks";
@@ -240,7 +238,7 @@ Tensor Trainer::ShareOf(const Tensor& loss, const Tensor& share) const {
 // The loss of one micro-batch, summed over its targets; its gradient is left in the parameters.
 Tensor Trainer::RunMicroBatch(const models::Bundle& batch, int64_t micro_batch,
                               const Tensor& share) {
-  updater_->BeginMicroBatch(0, micro_batch);
+  store_->BeginMicroBatch(micro_batch);
   Tensor loss;
   {
     const PhaseClock::Scope clock = TimePhase(Phase::kForward);
@@ -264,17 +262,22 @@ std::vector<double> Trainer::RunPipeline(const StepInputs& inputs) {
     bundles.push_back(OnDevice(batch, model_.build().device));
   }
   const dist::StepResult result = pipeline_->Run(
-      bundles,
-      {.run_options = [&](int m) { return OptionsFor(m); },
-       .scale_loss = [&](const Tensor& loss, int) { return ShareOf(loss, inputs.share); },
-       .before_gradients = [&](int chunk, int m) { updater_->BeginMicroBatch(chunk, m); }});
+      bundles, {.run_options = [&](int m) { return OptionsFor(m); },
+                .scale_loss = [&](const Tensor& loss, int) { return ShareOf(loss, inputs.share); },
+                .before_gradients = [&](int chunk, int m) { store_->BeginMicroBatch(m, chunk); }});
   return pipeline_->ShareLosses(result.losses);
+}
+
+// With neither clipping nor loss scaling nothing but the gradients goes into the update.
+void Trainer::BeginGradients(int64_t micro_batches) {
+  const bool known = config_.max_grad_norm == 0 && !scaler_;
+  store_->BeginStep(micro_batches, known ? std::optional(optim::StepInputs{}) : std::nullopt);
 }
 
 // From the batches to the updated parameters, with nothing read from the device in between.
 StepOutputs Trainer::ComputeStep(const StepInputs& inputs) {
   StepOutputs outputs;
-  updater_->BeginStep(std::ssize(inputs.batches));
+  BeginGradients(std::ssize(inputs.batches));
   for (const models::Bundle& batch : inputs.batches) {
     outputs.losses.push_back(RunMicroBatch(batch, std::ssize(outputs.losses), inputs.share));
   }
@@ -287,12 +290,12 @@ std::vector<double> Trainer::RunMicroBatches(const StepInputs& inputs) {
   std::vector<double> losses;
   Tensor norm;
   if (pipeline_ != nullptr) {
-    updater_->BeginStep(std::ssize(inputs.batches));
+    BeginGradients(std::ssize(inputs.batches));
     losses = RunPipeline(inputs);
     norm = UpdateParameters();
   } else {
     const auto compute = [&](const StepInputs& in) { return ComputeStep(in); };
-    const auto undo = [&] { updater_->optimizer().ZeroGrad(); };
+    const auto undo = [&] { store_->optimizer().ZeroGrad(); };
     const StepOutputs outputs =
         captured_ == nullptr
             ? ComputeStep(inputs)
@@ -310,7 +313,7 @@ void Trainer::RunStep(const StepBatches& step) {
   for (const data::Batch& batch : step.batches) inputs.batches.push_back(batch.tensors);
   inputs.share = Full({}, 1.0 / targets, DType::kFloat64, model_.build().device);
   state_.lr = schedule_->At(state_.step + 1);
-  updater_->optimizer().set_learning_rate(state_.lr);
+  store_->optimizer().set_learning_rate(state_.lr);
   double loss_sum = 0;
   for (const double loss : GatherOverData(RunMicroBatches(inputs), mesh_)) loss_sum += loss;
   state_.loss = loss_sum / targets;
@@ -326,7 +329,7 @@ void Trainer::RunStep(const StepBatches& step) {
 Tensor Trainer::UpdateParameters() {
   {
     const PhaseClock::Scope clock = TimePhase(Phase::kReduce);
-    updater_->FinishGradients();
+    store_->FinishGradients();
   }
   const PhaseClock::Scope clock = TimePhase(Phase::kOptimizer);
   optim::ClipOptions clip;
@@ -335,9 +338,9 @@ Tensor Trainer::UpdateParameters() {
     clip.loss_scale = scaler_->scale();
     clip.found_inf = scaler_->found_inf();
   }
-  const optim::ClipResult clipped = updater_->Clip(clip);
-  updater_->Step(scaler_ ? scaler_->Inputs(clipped.factor)
-                         : optim::StepInputs{.clip_factor = clipped.factor});
+  const optim::ClipResult clipped = store_->Clip(clip);
+  store_->Step(scaler_ ? scaler_->Inputs(clipped.factor)
+                       : optim::StepInputs{.clip_factor = clipped.factor});
   if (scaler_) scaler_->Update();
   return clipped.norm;
 }
@@ -401,16 +404,16 @@ absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
   for (int64_t round = 0; round * ranks < batches && status.ok(); ++round) {
     const int64_t number = round * ranks + mesh_.dp()->rank();
     absl::StatusOr<data::Batch> batch = data::Batch();
-    // Where ranks hold parameters together (ZeRO-3) all of them run as many forward passes.
     const bool counts = number < batches;
-    if (counts || config_.zero == 3) {
+    const bool runs = counts || (store_ != nullptr && store_->forward_is_collective());
+    if (runs) {
       batch = dataset.MakeBatch(order.Rows({.step = std::min(number, batches - 1)}));
     }
     status = Agree(mesh_, batch.status());
     if (!status.ok()) break;
     absl::StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
     if (counts && batch->rows > 0) mine = EvaluateBatch(*batch);
-    if (!counts && config_.zero == 3) ForwardStep(ToBundle(*batch), EvaluationOptions());
+    if (!counts && runs) ForwardStep(ToBundle(*batch), EvaluationOptions());
     status = Agree(mesh_, mine.status());
     if (!status.ok()) break;
     const std::vector<double> found = GatherOverData(*mine, mesh_);

@@ -34,11 +34,12 @@
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
 #include "data/tokenizer/tokenizer.h"
+#include "dist/activations/activation_store.h"
 #include "dist/checkpoint/async_checkpointer.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
 #include "dist/pipeline/executor.h"
-#include "dist/zero/activation_store.h"
+#include "dist/store/parameter_store.h"
 #include "models/model.h"
 #include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
@@ -53,7 +54,6 @@
 #include "train/step_report.h"
 #include "train/stop_signal.h"
 #include "train/task.h"
-#include "train/update/updater.h"
 
 namespace tessera::train {
 
@@ -164,6 +164,7 @@ class Trainer {
   Tensor ShareOf(const Tensor& loss, const Tensor& share) const;
   Tensor RunMicroBatch(const models::Bundle& batch, int64_t micro_batch, const Tensor& share);
   std::vector<double> RunPipeline(const StepInputs& inputs);
+  void BeginGradients(int64_t micro_batches);
   StepOutputs ComputeStep(const StepInputs& inputs);
   std::vector<double> RunMicroBatches(const StepInputs& inputs);
   Tensor UpdateParameters();
@@ -193,7 +194,7 @@ class Trainer {
   std::vector<TrainerCallback*> callbacks_;
 
   std::unique_ptr<dist::ActivationStore> activations_;  // nullptr: kept where they are
-  std::unique_ptr<Updater> updater_;
+  std::unique_ptr<dist::ParameterStore> store_;
   std::unique_ptr<dist::PipelineExecutor> pipeline_;  // of a model in stages
   std::unique_ptr<CapturedStep> captured_;            // nullptr: steps run as they are
   std::optional<optim::GradScaler> scaler_;

@@ -3,9 +3,10 @@
 
 #include "autograd/autograd.h"
 #include "core/file.h"
+#include "dist/pipeline/pipelined_model.h"
 #include "train/agreement.h"
+#include "train/make_store.h"
 #include "train/trainer.h"
-#include "train/update/pipeline_norm.h"
 
 namespace tessera::train {
 
@@ -15,15 +16,15 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
       RunLog(options.output, ParseLogLevel(speaks ? config_.log_level : config_.log_level_replica),
              speaks ? "" : Concat("[", mesh_.Describe(), "] "));
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
-  if (const dist::Stage* stage = StageOf(model_)) {
+  if (const dist::Stage* stage = dist::StageOf(model_)) {
     TESSERA_ASSIGN_OR_RETURN(const dist::ScheduleKind kind, config_.pipeline_schedule());
     pipeline_ =
         std::make_unique<dist::PipelineExecutor>(*stage, dist::ExecutorOptions{.schedule = kind});
   }
-  updater_ = MakeUpdater(config_, model_, mesh_, [this](std::vector<optim::ParameterGroup> groups) {
+  store_ = MakeStore(config_, model_, mesh_, [this](std::vector<optim::ParameterGroup> groups) {
     return MakeOptimizer(std::move(groups));
   });
-  updater_->Start();
+  store_->Start();
   const bool resumes = options.resume || !options.resume_from.empty();
   if (resumes) {
     TESSERA_RETURN_IF_ERROR(Resume(options));
@@ -96,7 +97,7 @@ absl::Status Trainer::Resume(const TrainOptions& options) {
 
 absl::Status Trainer::LoadFrom(const dist::Checkpoint& checkpoint) {
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(CheckpointTensors(), *mesh_.world())));
-  updater_->Loaded();
+  store_->Loaded();
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, ReadTrainerState(checkpoint)));
   log_.Info(Concat("resuming from ", checkpoint.directory(), " at step ", state_.step));
   return absl::OkStatus();
@@ -138,7 +139,7 @@ void Trainer::WarnOfChanges(const nlohmann::json& saved) const {
 }
 
 std::vector<dist::CheckpointTensor> Trainer::CheckpointTensors() {
-  std::vector<dist::CheckpointTensor> tensors = updater_->Tensors();
+  std::vector<dist::CheckpointTensor> tensors = store_->CheckpointTensors();
   if (scaler_) {
     scaler_->VisitState([&](const std::string& name, const Tensor& t) {
       tensors.push_back({"scaler." + name, t, Placement::Whole(t.shape())});

@@ -3,22 +3,25 @@
 #include <memory>
 
 #include "dist/mesh/unshard.h"
+#include "dist/pipeline/pipelined_model.h"
 #include "models/family.h"
 #include "models/hub/save_model.h"
 #include "train/agreement.h"
-#include "train/update/pipeline_norm.h"
 
 namespace tessera::train {
 namespace {
 
 // The whole of a parameter of the whole model, wherever its parts are.
-Tensor Gather(models::Model& model, const dist::Mesh& mesh, Updater& updater,
-              const nn::Parameter& p) {
+// `scope` holds it gathered over dp until the next one is asked for: what lies in one bucket comes
+// together.
+Tensor Gather(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore& store,
+              const nn::Parameter& p, dist::GatheredScope* scope) {
   const auto whole_part = [&] {
     nn::Parameter* mine = model.FindParameter(p.name);
-    return dist::Unshard(updater.Whole(*mine), mine->placement, mesh.tp());
+    *scope = store.Gather({mine});
+    return dist::Unshard(mine->tensor, mine->placement, mesh.tp());
   };
-  const dist::Stage* stage = StageOf(model);
+  const dist::Stage* stage = dist::StageOf(model);
   if (stage == nullptr) return whole_part();
   const bool owner = stage->Owns(p.name);
   const Tensor whole =
@@ -41,13 +44,15 @@ absl::StatusOr<std::unique_ptr<models::Model>> ShapeOf(const models::Model& mode
 
 }  // namespace
 
-absl::Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, Updater& updater,
-                            const std::string& folder, const data::Tokenizer* tokenizer,
+absl::Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh,
+                            dist::ParameterStore& store, const std::string& folder,
+                            const data::Tokenizer* tokenizer,
                             const std::vector<std::pair<std::string, std::string>>& files) {
   auto shape = ShapeOf(model);
   TESSERA_RETURN_IF_ERROR(Agree(mesh, shape.status()));
   models::SaveOptions options;
-  options.gather = [&](nn::Parameter& p) { return Gather(model, mesh, updater, p); };
+  dist::GatheredScope scope;
+  options.gather = [&](nn::Parameter& p) { return Gather(model, mesh, store, p, &scope); };
   options.write = mesh.prints();
   options.files = files;
   return Agree(mesh, models::SaveModel(**shape, folder, tokenizer, options));

@@ -1,6 +1,6 @@
 // A model that lies on many ranks, as one Hugging Face folder.
 //
-//   TESSERA_RETURN_IF_ERROR(SaveWholeModel(model, mesh, *updater, folder, tokenizer, files));
+//   TESSERA_RETURN_IF_ERROR(SaveWholeModel(model, mesh, *store, folder, tokenizer, files));
 #ifndef TESSERA_TRAIN_WHOLE_MODEL_H_
 #define TESSERA_TRAIN_WHOLE_MODEL_H_
 
@@ -11,17 +11,18 @@
 #include "core/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/mesh/mesh.h"
+#include "dist/store/parameter_store.h"
 #include "models/model.h"
-#include "train/update/updater.h"
 
 namespace tessera::train {
 
 // Writes what the ranks of the mesh's `model` group hold together (shares of layers over tp, stages
-// over pp; a parameter that several have is its owner's), made whole by the updater where it is cut
-// over dp. The printing rank writes, the others send their parts, one parameter at a time.
-// Collective over the mesh's world; all get the same status.
-absl::Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, Updater& updater,
-                            const std::string& folder, const data::Tokenizer* tokenizer,
+// over pp; a parameter that several have is its owner's), gathered where it is cut over dp. The
+// printing rank writes, the others send their parts, one parameter at a time. Collective over the
+// mesh's world; all get the same status.
+absl::Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh,
+                            dist::ParameterStore& store, const std::string& folder,
+                            const data::Tokenizer* tokenizer,
                             const std::vector<std::pair<std::string, std::string>>& files);
 
 }  // namespace tessera::train

@@ -9,7 +9,7 @@
 //   global_batch = world * micro_batches * batch_size,
 // so a step takes the same set of samples on any world size with the same global batch, any rank
 // can tell any other's share, and a run resumes by starting at a later step. A rank's micro-batches
-// are neighbours: their gradients are summed before they travel (dist/ddp). Epochs run on without
+// are neighbours: their gradients are summed before they travel (dist/store). Epochs run on without
 // a break: position p is number p % n of epoch p / n, n = num_samples, and a batch may hold the end
 // of one epoch and the beginning of the next. Within an epoch the order is the KeyedPermutation of
 // (seed, epoch), or 0, 1, 2, ... without shuffling.

@@ -58,7 +58,7 @@ struct StepOptions {
   // The loss of the last chunk's outputs and the micro-batch; their `loss` when empty.
   std::function<Tensor(const models::Bundle& outputs, const models::Bundle& inputs)> criterion = {};
   // Before gradients of micro-batch m are added to the parameters of this rank's chunk number
-  // `local_chunk`: m = 0, 1, ... for each of them. (GradientReducer::BeginMicroBatch of that
+  // `local_chunk`: m = 0, 1, ... for each of them. (ParameterStore::BeginMicroBatch of that
   // chunk's reducer.)
   std::function<void(int local_chunk, int m)> before_gradients = {};
   // The outputs of the last chunk are returned, off the tape.

@@ -20,10 +20,16 @@ nn::BuildContext WholeContext(const Stage& stage) {
   whole.first_block = 0;
   whole.end_block = -1;
   whole.on_parameter = nullptr;
+  whole.around_loading = nullptr;
   return whole;
 }
 
 }  // namespace
+
+const Stage* StageOf(models::Model& model) {
+  auto* pipelined = dynamic_cast<PipelinedModel*>(&model);
+  return pipelined == nullptr ? nullptr : &pipelined->stage();
+}
 
 PipelinedModel::PipelinedModel(Stage stage)
     : Model(nn::Scope::Root(WholeContext(stage))),

@@ -59,6 +59,9 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   BundleChannel channel_;
 };
 
+// The stage that a pipeline's model is; nullptr for any other.
+const Stage* StageOf(models::Model& model);
+
 }  // namespace tessera::dist
 
 #endif  // TESSERA_DIST_PIPELINE_PIPELINED_MODEL_H_

@@ -5,6 +5,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "dist/store/optimized_parameters.h"
 #include "models/family.h"
 #include "nlohmann/json.hpp"
 
@@ -212,24 +213,7 @@ Device Stage::device() const {
 }
 
 std::vector<optim::Parameter> Stage::OptimizedParameters() const {
-  std::vector<optim::Parameter> parameters;
-  std::map<const nn::Parameter*, size_t> index;
-  const std::vector<nn::Parameter*> all = Parameters();
-  for (const nn::Parameter* p : all) {
-    if (p->tied_to != nullptr || !RequiresGrad(p->tensor)) continue;
-    index[p] = parameters.size();
-    parameters.push_back({.name = p->name,
-                          .tensor = p->tensor,
-                          .placement = p->placement,
-                          .group = p->part_group,
-                          .table = p->table});
-  }
-  for (const nn::Parameter* p : all) {
-    const auto source = index.find(&SourceOf(*p));
-    if (p->tied_to == nullptr || source == index.end()) continue;
-    parameters[source->second].tied.push_back(p->tensor);
-  }
-  return parameters;
+  return dist::OptimizedParameters(Parameters());
 }
 
 std::vector<nn::Parameter*> Stage::LeavesOfChunk(int local_chunk) const {

@@ -1,6 +1,7 @@
 #include "models/hub/load_model.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -125,6 +126,15 @@ absl::Status CheckMatch(const Match& match, const WeightFiles& weights) {
   return absl::OkStatus();
 }
 
+// Gives a parameter its values where it can be written to.
+void Write(const Model& model, nn::Parameter& parameter, const std::function<void()>& write) {
+  if (model.build().around_loading) {
+    model.build().around_loading(parameter, write);
+  } else {
+    write();
+  }
+}
+
 // As LoadWeights; with `fresh`, as LoadWeightsBesidesHead.
 absl::Status LoadMatching(Model& model, const std::string& folder,
                           std::vector<nn::Parameter*>* fresh) {
@@ -135,9 +145,10 @@ absl::Status LoadMatching(Model& model, const std::string& folder,
   if (model.build().device.is_meta()) return absl::OkStatus();
   for (const Match& match : matches) {
     TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
-    const Tensor& mine = match.parameter->tensor;
-    CopyGlobalToLocal(match.parameter->placement, CopyTo(whole, mine.device()), mine.Detach());
-    if (model.build().on_loaded) model.build().on_loaded(*match.parameter);
+    Write(model, *match.parameter, [&] {
+      const Tensor& mine = match.parameter->tensor;
+      CopyGlobalToLocal(match.parameter->placement, CopyTo(whole, mine.device()), mine.Detach());
+    });
   }
   return absl::OkStatus();
 }
@@ -174,8 +185,7 @@ absl::StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model,
   TESSERA_RETURN_IF_ERROR(LoadMatching(model, folder, &fresh));
   std::vector<std::string> names;
   for (nn::Parameter* parameter : fresh) {
-    nn::InitialiseParameter(*parameter, model.build().seed);
-    if (model.build().on_loaded) model.build().on_loaded(*parameter);
+    Write(model, *parameter, [&] { nn::InitialiseParameter(*parameter, model.build().seed); });
     names.push_back(parameter->name);
   }
   return names;
@@ -209,7 +219,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_pr
   nn::BuildContext dry = build;
   dry.device = Device::Meta(build.device.is_meta() ? build.device.target : build.device.type);
   dry.on_parameter = nullptr;
-  dry.on_loaded = nullptr;
+  dry.around_loading = nullptr;
   const auto load = [&](Model& model) -> absl::StatusOr<std::vector<std::string>> {
     if (options.ignore_mismatched_sizes) return LoadWeightsBesidesHead(model, folder_or_preset);
     TESSERA_RETURN_IF_ERROR(LoadWeights(model, folder_or_preset));

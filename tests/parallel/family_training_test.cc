@@ -11,16 +11,15 @@
 
 #include "autograd/autograd.h"
 #include "core/thread_communicator.h"
-#include "dist/ddp/gradient_reducer.h"
-#include "dist/ddp/replicas.h"
 #include "dist/mesh/mesh.h"
+#include "dist/store/optimized_parameters.h"
+#include "dist/store/parameter_store.h"
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"
 #include "tests/parallel/family_cases.h"
-#include "train/trainer.h"
 
 namespace tessera {
 namespace {
@@ -41,26 +40,25 @@ Outcome Train(const FamilyCase& family, int dp, int tp, bool sequence_parallel) 
         family.config,
         {.seed = 11, .tensor_parallel = mesh.tp(), .sequence_parallel = sequence_parallel});
     if (!model.ok()) throw std::runtime_error(Message(model.status()));
-    const std::vector<optim::Parameter> parameters = train::OptimizedParameters(**model);
     // Adam's first step moves a weight by lr times the sign of its gradient, and a gradient that
     // happens to be zero but for rounding has another sign on another layout. A larger epsilon
     // leaves such weights where they are.
-    optim::AdamW optimizer(optim::SplitByDecay(parameters, {.weight_decay = 0.1}),
-                           {.lr = 1e-3, .eps = 1e-4});
-    std::vector<dist::ReducedLeaf> leaves;
-    for (const optim::Parameter& p : parameters) {
-      leaves.push_back({p.name, p.tensor});
-      for (const Tensor& tied : p.tied) leaves.push_back({p.name, tied});
-    }
-    dist::GradientReducer reducer(
-        std::move(leaves), mesh.dp(),
-        {.bucket_cap_mb = 0.01, .deterministic = true, .find_unused_parameters = true});
+    const auto make = [](std::vector<optim::ParameterGroup> groups) {
+      return std::make_unique<optim::AdamW>(std::move(groups),
+                                            optim::AdamOptions{.lr = 1e-3, .eps = 1e-4});
+    };
+    dist::ZeroOptions options{.stage = 0, .bucket_cap_mb = 0.01};
+    options.deterministic = true;
+    options.find_unused_parameters = true;
+    dist::ParameterStore store(
+        **model, optim::SplitByDecay(dist::OptimizedParameters(**model), {.weight_decay = 0.1}),
+        make, {.data = mesh.dp(), .tensor = mesh.tp()}, options);
     const int64_t mine = kMicroBatches / dp;
     for (int step = 0; step < kSteps; ++step) {
-      reducer.BeginStep(mine);
+      store.BeginStep(mine);
       const Tensor losses = Zeros({mine}, DType::kFloat64);
       for (int64_t m = 0; m < mine; ++m) {
-        reducer.BeginMicroBatch(m);
+        store.BeginMicroBatch(m);
         const auto number = static_cast<uint64_t>(mesh.dp()->rank() * mine + m);
         models::RunOptions options;
         options.context = {
@@ -74,10 +72,8 @@ Outcome Train(const FamilyCase& family, int dp, int tp, bool sequence_parallel) 
         losses.data<double>()[m] = loss.Item();
         Backward(Mul(loss, 1.0 / 32));
       }
-      reducer.Finish();
-      dist::SumPartialGradients(**model);
-      optimizer.Step();
-      optimizer.ZeroGrad();
+      store.FinishGradients();
+      store.Step();
       const Tensor all = Empty({kMicroBatches}, DType::kFloat64);
       mesh.dp()->AllGather(all, losses)->Wait();
       if (world->rank() != 0) continue;

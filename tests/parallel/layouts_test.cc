@@ -15,6 +15,7 @@
 
 #include "core/thread_communicator.h"
 #include "dist/mesh/unshard.h"
+#include "dist/store/parameter_shard.h"
 #include "train/run_setup.h"
 #include "train/trainer.h"
 
@@ -133,8 +134,8 @@ Outcome RunLayout(const Layout& layout, const std::string& name, int64_t stop_af
     trainer.AddCallback(&stop);
     Require(trainer.Train({.resume = resume, .output = nullptr}).status());
     setup->model->VisitParameters([&](nn::Parameter& p) {
+      const dist::GatheredScope gathered({p.tensor});  // what ZeRO-3 has cut; on all ranks
       const Tensor whole = dist::Unshard(p.tensor, p.placement, mesh->tp());
-      // All ranks ask for the elements: those that ZeRO-3 has cut are then gathered.
       std::vector<float> values = CastCopy(whole, DType::kFloat32).ToVector<float>();
       if (mesh->dp()->rank() > 0 || mesh->tp()->rank() > 0 || p.tied_to != nullptr) return;
       const std::lock_guard<std::mutex> lock(mutex);

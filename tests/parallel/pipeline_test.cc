@@ -16,13 +16,12 @@
 
 #include "autograd/autograd.h"
 #include "core/thread_communicator.h"
-#include "dist/ddp/gradient_reducer.h"
-#include "dist/ddp/replicas.h"
 #include "dist/mesh/mesh.h"
 #include "dist/pipeline/execute_pipeline.h"
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/partition.h"
 #include "dist/pipeline/pipelined_model.h"
+#include "dist/store/parameter_store.h"
 #include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/model_keys.h"
@@ -85,11 +84,20 @@ Bundle BatchOf(const FamilyCase& family, int step, int64_t number, const Layout&
   return batch;
 }
 
-std::vector<optim::ParameterGroup> Groups(const std::vector<optim::Parameter>& parameters) {
-  return optim::SplitByDecay(parameters, {.weight_decay = 0.1});
+// AdamW over replicas; as tests/parallel/family_training_test.cc has it, where sums are split.
+dist::ParameterStore MakeStore(const Stage& stage, const Layout& layout,
+                               const dist::StoreGroups& ranks) {
+  dist::ZeroOptions options{.stage = 0, .bucket_cap_mb = 0.01};
+  options.deterministic = layout.deterministic;
+  options.find_unused_parameters = true;
+  return dist::ParameterStore(
+      stage, optim::SplitByDecay(stage.OptimizedParameters(), {.weight_decay = 0.1}),
+      [](std::vector<optim::ParameterGroup> groups) {
+        return std::make_unique<optim::AdamW>(std::move(groups),
+                                              optim::AdamOptions{.lr = 1e-3, .eps = 1e-4});
+      },
+      ranks, options);
 }
-// As tests/parallel/family_training_test.cc has it, where sums are split.
-constexpr optim::AdamOptions kAdam = {.lr = 1e-3, .eps = 1e-4};
 
 // Every rank in its turn writes what it has into the global tensors.
 void GatherWeights(const std::vector<nn::Parameter*>& parameters, Communicator& world,
@@ -110,33 +118,23 @@ void GatherWeights(const std::vector<nn::Parameter*>& parameters, Communicator& 
   }
 }
 
-// Plain training in one process; with `deterministic` the sums of the reducer's tree.
+// Plain training in one process; with `deterministic` the sums of the tree.
 Outcome OneProcess(const FamilyCase& family, const Layout& layout) {
   Outcome outcome;
   auto model = models::BuildModel(family.config, {.dtype = layout.dtype, .seed = 11});
   EXPECT_TRUE(model.ok()) << Message(model.status());
   const Stage whole({dist::Chunk{{model->get()}, nullptr}}, SingleProcessCommunicator());
-  const std::vector<optim::Parameter> parameters = whole.OptimizedParameters();
-  optim::AdamW optimizer(Groups(parameters), kAdam);
-  std::unique_ptr<dist::GradientReducer> reducer;
-  if (layout.deterministic) {
-    std::vector<dist::ReducedLeaf> leaves;
-    for (const nn::Parameter* p : whole.LeavesOfChunk(0)) leaves.push_back({p->name, p->tensor});
-    reducer = std::make_unique<dist::GradientReducer>(
-        leaves, SingleProcessCommunicator(),
-        dist::ReducerOptions{.deterministic = true, .find_unused_parameters = true});
-  }
+  dist::ParameterStore store = MakeStore(whole, layout, {});
   for (int step = 0; step < kSteps; ++step) {
-    if (reducer != nullptr) reducer->BeginStep(layout.micro_batches);
+    store.BeginStep(layout.micro_batches);
     for (int m = 0; m < layout.micro_batches; ++m) {
-      if (reducer != nullptr) reducer->BeginMicroBatch(m);
+      store.BeginMicroBatch(m);
       const Bundle out = (*model)->Run(BatchOf(family, step, m, layout), Options(step, m));
       outcome.losses.push_back(out.at(keys::kLoss).Item());
       Backward(Mul(out.at(keys::kLoss), 1.0 / 32));
     }
-    if (reducer != nullptr) reducer->Finish();
-    optimizer.Step();
-    optimizer.ZeroGrad();
+    store.FinishGradients();
+    store.Step();
   }
   GatherWeights((*model)->Parameters(), *SingleProcessCommunicator(), &outcome);
   return outcome;
@@ -164,26 +162,6 @@ std::vector<int> Cuts(const FamilyCase& family, const Layout& layout) {
   return *std::move(cuts);
 }
 
-// One reducer per chunk of this rank.
-std::vector<std::unique_ptr<dist::GradientReducer>> MakeReducers(const Stage& stage,
-                                                                 const Layout& layout,
-                                                                 const dist::Mesh& mesh) {
-  std::vector<std::unique_ptr<dist::GradientReducer>> reducers;
-  if (layout.dp == 1 && !layout.deterministic) return reducers;
-  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-    std::vector<dist::ReducedLeaf> leaves;
-    for (const nn::Parameter* p : stage.LeavesOfChunk(chunk)) {
-      leaves.push_back({p->name, p->tensor});
-    }
-    reducers.push_back(std::make_unique<dist::GradientReducer>(
-        std::move(leaves), mesh.dp(),
-        dist::ReducerOptions{.bucket_cap_mb = 0.01,
-                             .deterministic = layout.deterministic,
-                             .find_unused_parameters = true}));
-  }
-  return reducers;
-}
-
 Outcome Train(const FamilyCase& family, const Layout& layout, std::vector<int> cuts = {}) {
   Outcome outcome;
   if (cuts.empty()) cuts = Cuts(family, layout);
@@ -191,8 +169,7 @@ Outcome Train(const FamilyCase& family, const Layout& layout, std::vector<int> c
     const dist::Mesh mesh(world, {.tp = layout.tp, .pp = layout.pp});
     const Stage stage = BuildStage(family, layout, mesh, cuts);
     PipelineExecutor executor(stage, {.schedule = layout.schedule});
-    optim::AdamW optimizer(Groups(stage.OptimizedParameters()), kAdam);
-    const auto reducers = MakeReducers(stage, layout, mesh);
+    dist::ParameterStore store = MakeStore(stage, layout, {.data = mesh.dp(), .tensor = mesh.tp()});
     const int mine = layout.micro_batches / layout.dp;
     const int64_t first = mesh.dp()->rank() * mine;
     const auto schedule = executor.ScheduleFor(mine);
@@ -203,24 +180,17 @@ Outcome Train(const FamilyCase& family, const Layout& layout, std::vector<int> c
       for (int m = 0; m < mine; ++m) {
         batches.push_back(BatchOf(family, step, first + m, layout));
       }
-      for (const auto& reducer : reducers) reducer->BeginStep(mine);
+      store.BeginStep(mine);
       dist::StepOptions options;
       options.run_options = [&](int m) { return Options(step, first + m); };
       options.scale_loss = [](const Tensor& loss, int) { return Mul(loss, 1.0 / 32); };
-      if (!reducers.empty()) {
-        options.before_gradients = [&](int chunk, int m) {
-          reducers[static_cast<size_t>(chunk)]->BeginMicroBatch(m);
-        };
-      }
+      options.before_gradients = [&](int chunk, int m) { store.BeginMicroBatch(m, chunk); };
       const dist::StepResult result = executor.Run(batches, options);
       EXPECT_EQ(result.peak_live, live) << NameOf(layout);
       EXPECT_EQ(result.losses.size(), executor.is_last_stage() ? batches.size() : 0);
       const std::vector<double> losses = executor.ShareLosses(result.losses);
-      for (const auto& reducer : reducers) reducer->Finish();
-      for (const auto& model : stage.models()) dist::SumPartialGradients(*model);
-      stage.JoinTiedGradients();
-      optimizer.Step();
-      stage.ZeroGrad();
+      store.FinishGradients();
+      store.Step();
       const Tensor all = Empty({layout.micro_batches}, DType::kFloat64);
       mesh.dp()->AllGather(all, Tensor::FromVector(losses, {mine}))->Wait();
       if (world->rank() != 0) continue;
@@ -274,7 +244,7 @@ TEST_P(PipelineTest, RecomputationAndHalfPrecisionKeepTheBits) {
   ExpectSameBits(Train(GetParam(), half), OneProcess(GetParam(), half), "bfloat16");
 }
 
-// The reducer's balanced tree over micro-batches: one per chunk, begun by the executor.
+// The balanced tree over micro-batches: one per chunk, begun by the executor.
 TEST_P(PipelineTest, DataParallelStagesGiveTheBitsOfOneProcess) {
   const Outcome reference = OneProcess(GetParam(), {.deterministic = true});
   for (const ScheduleKind kind : kPlainKinds) {

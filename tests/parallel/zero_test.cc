@@ -16,13 +16,12 @@
 #include "core/allocator.h"
 #include "core/file.h"
 #include "core/thread_communicator.h"
+#include "dist/activations/activation_store.h"
 #include "dist/checkpoint/checkpoint.h"
-#include "dist/ddp/gradient_reducer.h"
-#include "dist/ddp/replicas.h"
 #include "dist/mesh/mesh.h"
-#include "dist/zero/activation_store.h"
-#include "dist/zero/zero_engine.h"
-#include "dist/zero/zero_init.h"
+#include "dist/store/optimized_parameters.h"
+#include "dist/store/parameter_store.h"
+#include "dist/store/zero_init.h"
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
@@ -33,8 +32,9 @@
 namespace tessera {
 namespace {
 
-using dist::ZeroEngine;
-using dist::ZeroInitContext;
+using dist::GatherFor;
+using dist::OptimizedParameters;
+using dist::ParameterStore;
 using dist::ZeroOptions;
 
 constexpr int kSteps = 3;
@@ -70,7 +70,8 @@ struct Case {
   bool recompute = false;
   bool deterministic = true;
   bool find_unused = false;
-  std::optional<ZeroOptions> zero = std::nullopt;  // nullopt: a plain optimizer and GradientReducer
+  // nullopt: replicas; in one process an optimizer without a store, and sums taken here.
+  std::optional<ZeroOptions> zero = std::nullopt;
   bool sharded_construction = false;
   bool early = false;
   double max_norm = 0.05;
@@ -78,7 +79,7 @@ struct Case {
   std::string save_to = {};  // a checkpoint after the first step
   std::string resume_from = {};
   std::shared_ptr<SavedTensorHooks> activations = nullptr;
-  std::function<void(ZeroEngine&, models::Model&)> inspect = nullptr;  // after the last step
+  std::function<void(ParameterStore&, models::Model&)> inspect = nullptr;  // after the last step
 };
 
 struct Outcome {
@@ -88,38 +89,24 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-std::vector<optim::Parameter> ParametersOf(models::Model& model) {
-  std::vector<optim::Parameter> parameters;
-  for (const nn::Parameter* p : model.Parameters()) {
-    if (p->tied_to == nullptr && RequiresGrad(p->tensor)) {
-      parameters.push_back({p->name, p->tensor, {}});
-    }
-  }
-  for (const nn::Parameter* p : model.Parameters()) {
-    if (p->tied_to == nullptr || !RequiresGrad(p->tensor)) continue;
-    for (optim::Parameter& q : parameters) {
-      if (q.name == p->tied_to->name) q.tied.push_back(p->tensor);
-    }
-  }
-  return parameters;
-}
-
 std::unique_ptr<optim::Optimizer> MakeAdamW(std::vector<optim::ParameterGroup> groups) {
   return std::make_unique<optim::AdamW>(std::move(groups),
                                         optim::AdamOptions{.lr = 1e-3, .eps = 1e-4});
 }
 
-// One rank's training, by the engine or without it.
+// One rank's training, by a store or without it.
 class RankRun {
  public:
   RankRun(const Case& setup, const std::shared_ptr<Communicator>& world, Outcome* outcome)
       : setup_(setup), mesh_(world, {.tp = setup.tp}), outcome_(outcome) {
+    ZeroOptions options = setup.zero.value_or(ZeroOptions{.stage = 0, .bucket_cap_mb = 0.01});
+    options.deterministic = setup.deterministic;
+    options.find_unused_parameters = setup.find_unused;
     nn::BuildContext build = {.dtype = setup.dtype,
                               .seed = 11,
                               .tensor_parallel = mesh_.tp(),
                               .sequence_parallel = setup.sequence_parallel};
-    const ZeroInitContext sharded(mesh_.dp(), {});
-    if (setup.sharded_construction) build.on_parameter = sharded.on_parameter();
+    if (setup.sharded_construction) dist::CutWhileBuilding(options, mesh_.dp(), &build);
     auto model = models::BuildModel(setup.family.config, build);
     if (!model.ok()) throw std::runtime_error(Message(model.status()));
     model_ = *std::move(model);
@@ -133,19 +120,16 @@ class RankRun {
     if (setup.grad_dtype) {
       for (nn::Parameter* p : model_->Parameters()) RequireGrad(p->tensor, *setup.grad_dtype);
     }
-    parameters_ = ParametersOf(*model_);
+    parameters_ = OptimizedParameters(*model_);
     const auto groups = optim::SplitByDecay(parameters_, {.weight_decay = 0.1});
-    if (setup.zero) {
-      ZeroOptions options = *setup.zero;
-      options.deterministic = setup.deterministic;
-      options.find_unused_parameters = setup.find_unused;
-      zero_ = std::make_unique<ZeroEngine>(std::vector<nn::Module*>{model_.get()}, groups,
-                                           MakeAdamW, mesh_.dp(), options);
-      zero_->Start();
-    } else {
+    if (!setup.zero && world->size() == 1) {
       optimizer_ = MakeAdamW(groups);
-      MakeReducer();
+      return;
     }
+    store_ = std::make_unique<ParameterStore>(
+        *model_, groups, MakeAdamW, dist::StoreGroups{.data = mesh_.dp(), .tensor = mesh_.tp()},
+        options);
+    store_->Start();
   }
 
   void Train() {
@@ -158,25 +142,11 @@ class RankRun {
       Step(step);
       if (step == 0 && !setup_.save_to.empty()) Save();
     }
-    if (zero_ != nullptr && setup_.inspect) setup_.inspect(*zero_, *model_);
+    if (store_ != nullptr && setup_.inspect) setup_.inspect(*store_, *model_);
     KeepWeights();
   }
 
  private:
-  void MakeReducer() {
-    if (mesh_.dp()->size() == 1 && !setup_.deterministic) return;
-    std::vector<dist::ReducedLeaf> leaves;
-    for (const optim::Parameter& p : parameters_) {
-      leaves.push_back({p.name, p.tensor});
-      for (const Tensor& tied : p.tied) leaves.push_back({p.name, tied});
-    }
-    reducer_ = std::make_unique<dist::GradientReducer>(
-        std::move(leaves), mesh_.dp(),
-        dist::ReducerOptions{.bucket_cap_mb = 0.01,
-                             .deterministic = setup_.deterministic,
-                             .find_unused_parameters = setup_.find_unused});
-  }
-
   // Half precision in float16 has its loss multiplied; in the second step so that it overflows.
   bool scaled() const { return setup_.dtype == DType::kFloat16; }
   double Scale(int step) const { return !scaled() ? 1 : step == 1 ? 1e38 : 1024; }
@@ -188,24 +158,25 @@ class RankRun {
       inputs.loss_scale = Full({}, Scale(step));
       inputs.found_inf = Zeros({});
     }
-    const bool early = setup_.early && zero_ != nullptr;
-    if (zero_ != nullptr) {
-      zero_->optimizer().set_learning_rate(1e-3 / (step + 1));
-      zero_->BeginStep(mine, early ? std::optional(inputs) : std::nullopt);
-    } else {
-      optimizer_->set_learning_rate(1e-3 / (step + 1));
-      optimizer_->ZeroGrad();
-      if (reducer_ != nullptr) reducer_->BeginStep(mine);
+    optim::Optimizer& optimizer = store_ != nullptr ? store_->optimizer() : *optimizer_;
+    optimizer.set_learning_rate(1e-3 / (step + 1));
+    if (store_ != nullptr) {
+      store_->BeginStep(mine, setup_.early ? std::optional(inputs) : std::nullopt);
     }
     const Tensor losses = Zeros({mine}, DType::kFloat64);
     for (int64_t m = 0; m < mine; ++m) losses.data<double>()[m] = MicroBatch(step, m, mine);
-    Finish();
+    if (store_ != nullptr) {
+      store_->FinishGradients();
+    } else {
+      SumMicroBatches();
+    }
     const optim::ClipResult clip = Clip(inputs);
     if (!setup_.early) inputs.clip_factor = clip.factor;
-    if (zero_ != nullptr) {
-      zero_->Step(inputs);
+    if (store_ != nullptr) {
+      store_->Step(inputs);
     } else {
       optimizer_->Step(inputs);
+      optimizer_->ZeroGrad();
     }
     const Tensor all = Empty({kMicroBatches}, DType::kFloat64);
     mesh_.dp()->AllGather(all, losses)->Wait();
@@ -216,11 +187,7 @@ class RankRun {
   }
 
   double MicroBatch(int step, int64_t m, int64_t mine) {
-    if (zero_ != nullptr) {
-      zero_->BeginMicroBatch(m);
-    } else if (reducer_ != nullptr) {
-      reducer_->BeginMicroBatch(m);
-    }
+    if (store_ != nullptr) store_->BeginMicroBatch(m);
     const auto number = static_cast<uint64_t>(mesh_.dp()->rank() * mine + m);
     models::RunOptions options;
     options.context = {.seed = 7, .step = static_cast<uint64_t>(step + 1), .micro_batch = number};
@@ -234,33 +201,57 @@ class RankRun {
       loss = model_->Run(batch, options).at(keys::kLoss);
     }
     Backward(Mul(loss, Scale(step) / 32));
+    if (store_ == nullptr && setup_.deterministic) KeepGradients();
     return loss.Item();
   }
 
-  void Finish() {
-    if (zero_ != nullptr) {
-      zero_->Finish();
-      return;
+  std::vector<Tensor> Leaves() const {
+    std::vector<Tensor> leaves;
+    for (const optim::Parameter& p : parameters_) {
+      leaves.push_back(p.tensor);
+      leaves.insert(leaves.end(), p.tied.begin(), p.tied.end());
     }
-    if (reducer_ != nullptr) reducer_->Finish();
-    dist::SumPartialGradients(*model_);
+    return leaves;
+  }
+
+  void KeepGradients() {
+    std::vector<Tensor>& kept = micro_batches_.emplace_back();
+    for (const Tensor& leaf : Leaves()) {
+      kept.push_back(Grad(leaf));
+      SetGrad(leaf, Tensor());
+    }
+  }
+
+  // The balanced tree over micro-batches that `deterministic` stands for, without a store.
+  void SumMicroBatches() {
+    if (!setup_.deterministic) return;
+    const std::vector<Tensor> leaves = Leaves();
+    for (size_t stride = 1; stride < micro_batches_.size(); stride *= 2) {
+      for (size_t m = 0; m < micro_batches_.size(); m += 2 * stride) {
+        for (size_t i = 0; i < leaves.size(); ++i) {
+          Tensor& sum = micro_batches_[m][i];
+          const Tensor& more = micro_batches_[m + stride][i];
+          if (!sum.defined()) {
+            sum = more;
+          } else if (more.defined()) {
+            AddInto(sum, more);
+          }
+        }
+      }
+    }
+    for (size_t i = 0; i < leaves.size(); ++i) SetGrad(leaves[i], micro_batches_[0][i]);
+    micro_batches_.clear();
   }
 
   optim::ClipResult Clip(const optim::StepInputs& inputs) {
-    optim::ClipOptions clip{.max_norm = setup_.max_norm,
-                            .loss_scale = inputs.loss_scale,
-                            .found_inf = inputs.found_inf};
-    if (mesh_.tp()->size() > 1) {
-      clip.reduce = [&](const Tensor& t) { mesh_.tp()->AllReduce(t, ReduceOp::kSum)->Wait(); };
-      clip.counted = [&](const optim::Parameter& p) {
-        return mesh_.tp()->rank() == 0 || !model_->FindParameter(p.name)->placement.is_whole();
-      };
-    }
-    return zero_ != nullptr ? zero_->Clip(clip) : optim::ClipGradNorm(parameters_, clip);
+    const optim::ClipOptions clip{.max_norm = setup_.max_norm,
+                                  .loss_scale = inputs.loss_scale,
+                                  .found_inf = inputs.found_inf};
+    return store_ != nullptr ? store_->Clip(clip) : optim::ClipGradNorm(parameters_, clip);
   }
 
   std::vector<dist::CheckpointTensor> Tensors() {
-    if (zero_ != nullptr) return zero_->CheckpointTensors();
+    if (store_ != nullptr) return store_->CheckpointTensors();
     std::vector<dist::CheckpointTensor> tensors;
     for (nn::Parameter* p : model_->Parameters()) {
       if (p->tied_to == nullptr) {
@@ -290,13 +281,13 @@ class RankRun {
     }
     const absl::Status loaded = checkpoint->Load(Tensors(), *mesh_.world());
     if (!loaded.ok()) throw std::runtime_error(Message(loaded));
-    if (zero_ != nullptr) zero_->Loaded();
+    if (store_ != nullptr) store_->Loaded();
   }
 
   // Of tensor-parallel ranks, rank 0's parts.
   void KeepWeights() {
     std::map<std::string, Tensor> weights =
-        zero_ != nullptr ? zero_->FullStateDict() : model_->StateDict();
+        store_ != nullptr ? store_->FullStateDict() : model_->StateDict();
     if (mesh_.world()->rank() != 0) return;
     for (const auto& [name, t] : weights) outcome_->weights[name] = t.ToVector<double>();
   }
@@ -307,8 +298,8 @@ class RankRun {
   std::unique_ptr<models::Model> model_;
   std::vector<optim::Parameter> parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<dist::GradientReducer> reducer_;
-  std::unique_ptr<ZeroEngine> zero_;
+  std::vector<std::vector<Tensor>> micro_batches_;  // their leaves' gradients
+  std::unique_ptr<ParameterStore> store_;
 };
 
 Outcome Train(const Case& setup) {
@@ -494,14 +485,14 @@ TEST(ZeroTest, HowUnitsAreMadeAndGatheredChangesNoBit) {
   variants[9].max_live_elements = 1;
   for (size_t i = 0; i < variants.size(); ++i) {
     SCOPED_TRACE(Concat("variant ", i));
-    ZeroEngine::GatherCounts counts;
+    dist::GatherCounts counts;
     std::vector<std::string> units;
     Case setup{.dp = 2, .recompute = i % 2 == 1, .zero = variants[i]};
-    setup.inspect = [&](ZeroEngine& zero, models::Model&) {
+    setup.inspect = [&](ParameterStore& store, models::Model&) {
       const static std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
       const std::lock_guard<std::mutex> lock(*mutex);
-      counts = zero.gather_counts();
-      units = zero.UnitNames();
+      counts = store.gather_counts();
+      units = store.UnitNames();
     };
     ExpectSameBits(Train(setup), one);
     EXPECT_GT(counts.gathers, kSteps * 2 * 3);
@@ -510,8 +501,6 @@ TEST(ZeroTest, HowUnitsAreMadeAndGatheredChangesNoBit) {
     } else {
       EXPECT_GT(counts.prefetched, kSteps);
     }
-    // Every use is known before it happens.
-    EXPECT_EQ(counts.on_demand, 0);
     if (i == 0 || i == 5) {
       EXPECT_EQ(units,
                 (std::vector<std::string>{"transformer.wte", "transformer.wpe", "transformer.h.0",
@@ -601,7 +590,7 @@ TEST(ZeroTest, RecomputationWithActivationsElsewhere) {
 
 TEST(ZeroTest, EvaluatesGathersAndLoads) {
   Case setup{.dp = 2, .zero = Stage(3), .sharded_construction = true};
-  setup.inspect = [&](ZeroEngine& zero, models::Model& model) {
+  setup.inspect = [&](ParameterStore& store, models::Model& model) {
     model.Eval();
     models::RunOptions options;
     options.loss_reduction = LossReduction::kSum;
@@ -610,18 +599,24 @@ TEST(ZeroTest, EvaluatesGathersAndLoads) {
       return model.Run(setup.family.inputs(99), options).at(keys::kLoss).Item();
     };
     const double before = evaluate();
-    const std::map<std::string, Tensor> weights = zero.FullStateDict(/*rank0_only=*/false);
+    const std::map<std::string, Tensor> weights = store.FullStateDict(/*rank0_only=*/false);
     EXPECT_EQ(evaluate(), before);
     // Written through the parameters' own tensors, which are gathered for it and cut again.
-    for (nn::Parameter* p : model.Parameters()) {
-      if (p->tied_to == nullptr) Fill(p->tensor.Detach(), 0.125);
+    {
+      const auto scope = store.Gather({}, GatherFor::kWriting);
+      for (nn::Parameter* p : model.Parameters()) {
+        if (p->tied_to == nullptr) Fill(p->tensor.Detach(), 0.125);
+      }
     }
-    zero.ReleaseGathered();
-    for (const auto& [name, t] : zero.FullStateDict(false)) {
+    for (const auto& [name, t] : store.FullStateDict(false)) {
       for (const double value : t.ToVector<double>()) ASSERT_EQ(value, 0.125) << name;
     }
-    const absl::Status loaded = model.LoadStateDict(weights);
-    EXPECT_TRUE(loaded.ok()) << Message(loaded);
+    {
+      const auto scope = store.Gather({}, GatherFor::kOverwriting);
+      const absl::Status loaded = model.LoadStateDict(weights);
+      EXPECT_TRUE(loaded.ok()) << Message(loaded);
+      EXPECT_EQ(evaluate(), before);  // passes give back what they gathered, and no more
+    }
     EXPECT_EQ(evaluate(), before);
     model.Train();
   };
@@ -672,6 +667,34 @@ TEST(ZeroTest, ACheckpointOfTensorParallelPartsLoadsIntoOneProcess) {
   }
 }
 
+// One rank alone: nothing hangs, and nothing is gathered.
+TEST(ZeroTest, ReadingACutParameterOutsideOfAScopeIsAnError) {
+  std::string error;
+  Case setup{.dp = 2, .zero = Stage(3), .sharded_construction = true};
+  setup.inspect = [&](ParameterStore& store, models::Model& model) {
+    const nn::Parameter& p = *model.FindParameter("transformer.wte.weight");
+    const auto read = [&] { return p.tensor.ToVector<float>(); };
+    std::vector<float> values;
+    {
+      const auto scope = store.Gather({model.FindParameter("transformer.wte.weight")});
+      const auto again = store.Gather();
+      values = read();
+    }
+    static std::mutex mutex;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!error.empty()) return;  // the other rank has read
+    try {
+      read();
+    } catch (const Error& e) {
+      error = e.what();
+    }
+  };
+  Train(setup);
+  for (const char* part : {"'transformer.wte.weight'", "not gathered on rank", "GatheredScope"}) {
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  }
+}
+
 // --- Memory --------------------------------------------------------------------------------------
 
 nlohmann::json MediumConfig(int layers) {
@@ -688,20 +711,20 @@ double BytesPerParameter(int stage, int dp, DType dtype, std::optional<DType> gr
     world->Barrier();
     const int64_t before = allocator.stats().current_bytes;
     world->Barrier();
-    const ZeroInitContext sharded(world, {});
+    ZeroOptions options{.stage = stage, .bucket_cap_mb = 4};
+    options.offload_optimizer = offload;
+    options.offload_parameters = offload && stage == 3;
     nn::BuildContext build{.dtype = dtype, .initialise = false};
-    if (stage == 3) build.on_parameter = sharded.on_parameter();
+    dist::CutWhileBuilding(options, world, &build);
     const auto model = *models::BuildModel(MediumConfig(4), build);
     if (grad_dtype) {
       for (nn::Parameter* p : model->Parameters()) RequireGrad(p->tensor, *grad_dtype);
     }
-    ZeroOptions options{.stage = stage, .bucket_cap_mb = 4};
-    options.offload_optimizer = offload;
-    options.offload_parameters = offload && stage == 3;
-    ZeroEngine zero({model.get()}, {{ParametersOf(*model), 0.1}}, MakeAdamW, world, options);
+    ParameterStore store(*model, {{OptimizedParameters(*model), 0.1}}, MakeAdamW, {.data = world},
+                         options);
     const auto step = [&] {
-      zero.BeginStep(1);
-      zero.BeginMicroBatch(0);
+      store.BeginStep(1);
+      store.BeginMicroBatch(0);
       {
         const std::vector<int64_t> ids(16, 1 + world->rank());
         Backward(model
@@ -710,7 +733,7 @@ double BytesPerParameter(int stage, int dp, DType dtype, std::optional<DType> gr
                            {})
                      .at(keys::kLoss));
       }
-      zero.Finish();
+      store.FinishGradients();
     };
     step();
     world->Barrier();
@@ -719,7 +742,7 @@ double BytesPerParameter(int stage, int dp, DType dtype, std::optional<DType> gr
               static_cast<double>(model->ParameterCount()) / dp;
     }
     world->Barrier();
-    zero.Step();
+    store.Step();
   });
   return bytes;
 }
@@ -756,18 +779,18 @@ TEST(ZeroTest, TrainsInsideALimitWithOffload) {
   Allocator& allocator = Allocator::For(Device::Cpu());
   const auto train = [&](bool offload) {
     const auto world = SingleProcessCommunicator();
-    ZeroInitContext sharded(world, {.shards_on = offload ? Device::Host() : Device::Cpu()});
-    nn::BuildContext build;
-    build.on_parameter = sharded.on_parameter();
-    const auto model = *models::BuildModel(MediumConfig(8), build);
     ZeroOptions options{.stage = 3};
     options.offload_optimizer = offload;
     options.offload_parameters = offload;
-    ZeroEngine zero({model.get()}, {{ParametersOf(*model), 0.1}}, MakeAdamW, world, options);
+    nn::BuildContext build;
+    dist::CutWhileBuilding(options, world, &build);
+    const auto model = *models::BuildModel(MediumConfig(8), build);
+    ParameterStore store(*model, {{OptimizedParameters(*model), 0.1}}, MakeAdamW, {.data = world},
+                         options);
     std::vector<double> losses;
     for (int step = 0; step < 4; ++step) {
-      zero.BeginStep(1);
-      zero.BeginMicroBatch(0);
+      store.BeginStep(1);
+      store.BeginMicroBatch(0);
       const std::vector<int64_t> ids(16, 3);
       const Tensor loss = model
                               ->Run({{keys::kInputIds, Tensor::FromVector(ids, {1, 16})},
@@ -776,8 +799,8 @@ TEST(ZeroTest, TrainsInsideALimitWithOffload) {
                               .at(keys::kLoss);
       losses.push_back(loss.Item());
       Backward(loss);
-      zero.Finish();
-      zero.Step({.clip_factor = zero.Clip({.max_norm = 1}).factor});
+      store.FinishGradients();
+      store.Step({.clip_factor = store.Clip({.max_norm = 1}).factor});
     }
     return losses;
   };
@@ -805,14 +828,15 @@ std::string ErrorOf(const std::function<void()>& body) {
 }
 
 TEST(ZeroTest, AMissingGradientNamesItsParameter) {
-  for (const int stage : {1, 2, 3}) {
+  for (const int stage : {0, 1, 2, 3}) {
     const std::string error = ErrorOf([&] {
       RunRanks(2, [&](const std::shared_ptr<Communicator>& world) {
         const auto model = *models::BuildModel(Gpt().config, {});
-        ZeroEngine zero({model.get()}, {{ParametersOf(*model)}}, MakeAdamW, world, Stage(stage));
-        zero.BeginStep(1);
-        zero.BeginMicroBatch(0);
-        zero.Finish();
+        ParameterStore store(*model, {{OptimizedParameters(*model)}}, MakeAdamW, {.data = world},
+                             Stage(stage));
+        store.BeginStep(1);
+        store.BeginMicroBatch(0);
+        store.FinishGradients();
       });
     });
     EXPECT_NE(error.find("had no gradient"), std::string::npos) << error;
@@ -844,15 +868,15 @@ TEST(ZeroTest, WhatNoRankUsesStaysAsItIs) {
       for (nn::Parameter* p : model.Parameters()) group.parameters.push_back({p->name, p->tensor});
       ZeroOptions options{.stage = stage};
       options.find_unused_parameters = true;
-      ZeroEngine zero({&model}, {group}, MakeAdamW, world, options);
-      zero.Start();
-      zero.BeginStep(1);
-      zero.BeginMicroBatch(0);
+      ParameterStore store(model, {group}, MakeAdamW, {.data = world}, options);
+      store.Start();
+      store.BeginStep(1);
+      store.BeginMicroBatch(0);
       Backward({model.Forward(world->rank() == 1)}, {Full({5, 3}, 1.0)});
-      zero.Finish();
-      EXPECT_FLOAT_EQ(zero.Clip({}).norm.Item(), std::sqrt(15.0 * 4 + 15.0));
-      zero.Step();
-      for (const auto& [name, t] : zero.FullStateDict(false)) {
+      store.FinishGradients();
+      EXPECT_FLOAT_EQ(store.Clip({}).norm.Item(), std::sqrt(15.0 * 4 + 15.0));
+      store.Step();
+      for (const auto& [name, t] : store.FullStateDict(false)) {
         for (const double value : t.ToVector<double>()) {
           // Decay by lr * 0.5, and Adam's first step of lr against the gradient.
           EXPECT_NEAR(value, name == "none" ? 1.0 : 1.0 - 0.0005 - 0.001, 1e-6) << name;
@@ -867,7 +891,7 @@ TEST(ZeroTest, ARankThatFailsEndsTheOthers) {
     RunRanks(2, [&](const std::shared_ptr<Communicator>& world) {
       Outcome outcome;
       Case setup{.dp = 2, .zero = Stage(3)};
-      setup.inspect = [&](ZeroEngine&, models::Model&) {
+      setup.inspect = [&](ParameterStore&, models::Model&) {
         if (world->rank() == 1) throw std::runtime_error("rank 1 has no more paper");
       };
       RankRun(setup, world, &outcome).Train();

@@ -21,7 +21,7 @@ struct ParallelConfig {
   std::string schedule = "1f1b";
   std::optional<int64_t> num_model_chunks;
 
-  // Sums over data-parallel ranks.
+  // Sums over data-parallel ranks (dist/store/gradient_lanes.h).
   double bucket_cap_mb = 25;
   bool overlap_comm = true;
   bool find_unused_parameters = false;
@@ -29,7 +29,7 @@ struct ParallelConfig {
   bool check_reduction = false;
   bool gradient_as_bucket_view = true;
 
-  // What is kept for the backward pass.
+  // What is kept for the backward pass (dist/activations/activation_store.h).
   bool offload_activations = false;
   bool partition_activations = false;
 

@@ -31,7 +31,7 @@
 #include "core/options.h"
 #include "core/status.h"
 #include "dist/pipeline/schedule.h"
-#include "dist/zero/zero_options.h"
+#include "dist/store/zero_options.h"
 #include "nlohmann/json.hpp"
 #include "optim/optimizer_kind.h"
 #include "train/config/data_config.h"
@@ -107,7 +107,7 @@ struct RunConfig : DataConfig,
   absl::StatusOr<dist::ScheduleKind> pipeline_schedule() const;
   dist::PipelineShape pipeline_shape() const;
   absl::StatusOr<std::shared_ptr<const optim::UpdateRule>> update_rule() const;
-  // Of a run with zero > 0.
+  // What its parameter store does.
   absl::StatusOr<dist::ZeroOptions> zero_options() const;
 
  private:

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "core/dtype.h"
-#include "dist/ddp/gradient_reducer.h"
 #include "dist/mesh/mesh.h"
 #include "train/config/run_config.h"
 
@@ -64,6 +63,9 @@ absl::StatusOr<dist::ZeroOptions> RunConfig::zero_options() const {
   options.deterministic = deterministic;
   options.find_unused_parameters = find_unused_parameters;
   options.overlap = overlap_comm;
+  options.static_graph = static_graph;
+  options.check_reduction = check_reduction;
+  options.gradient_as_bucket_view = gradient_as_bucket_view;
   if (!communication_dtype.empty()) options.communication_dtype = ParseDType(communication_dtype);
   for (size_t begin = 0; begin < auto_wrap_classes.size();) {
     const size_t end = std::min(auto_wrap_classes.find(',', begin), auto_wrap_classes.size());
@@ -108,8 +110,7 @@ absl::Status RunConfig::ValidateFor(int world_size) const {
   if (env_type == "ddp" && zero > 0) return excluded("zero");
   if ((env_type == "ddp" || env_type == "zero") && tp > 1) return excluded("tp");
   const int64_t dp = world_size / (tp * pp);
-  if (deterministic && (!dist::GradientReducer::IsPowerOfTwo(dp) ||
-                        !dist::GradientReducer::IsPowerOfTwo(accumulation_steps()))) {
+  if (deterministic && (!dist::IsPowerOfTwo(dp) || !dist::IsPowerOfTwo(accumulation_steps()))) {
     return InvalidArgument("deterministic needs powers of two: there are ", dp,
                            " data-parallel ranks and ", accumulation_steps(),
                            " micro-batches (gradient_accumulation_steps)");

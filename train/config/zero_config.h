@@ -1,4 +1,4 @@
-// ZeRO: what data-parallel ranks share out among themselves (dist/zero/zero_options.h).
+// ZeRO: what data-parallel ranks share out among themselves (dist/store/zero_options.h).
 #ifndef TESSERA_TRAIN_CONFIG_ZERO_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_ZERO_CONFIG_H_
 

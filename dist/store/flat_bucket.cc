@@ -1,0 +1,132 @@
+#include "dist/store/flat_bucket.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "autograd/autograd.h"
+#include "core/error.h"
+
+namespace tessera::dist {
+namespace {
+
+int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+DType GradDTypeOf(const FlatSlot& slot) {
+  return slot.trains ? GradDType(slot.leaf) : slot.leaf.dtype();
+}
+
+bool Alone(const FlatSlot& slot) { return slot.shared || !slot.tied.empty(); }
+
+bool Belongs(const FlatSlot& slot, const FlatBucket& bucket) {
+  return bucket.dtype == slot.leaf.dtype() && bucket.grad_dtype == GradDTypeOf(slot) &&
+         bucket.device == slot.leaf.device() && bucket.trains == slot.trains &&
+         bucket.model == slot.model && bucket.unit == slot.unit &&
+         bucket.persistent == slot.persistent && bucket.gradient_group == slot.gradient_group &&
+         !Alone(slot) && !Alone(bucket.slots.front());
+}
+
+bool CoversAll(const Placement& placement) {
+  if (placement.boxes().size() != 1) return false;
+  const BoxMapping& box = placement.boxes().front();
+  return box.global.size == placement.local_shape();
+}
+
+int64_t FlatIndex(const Shape& index, const Shape& strides) {
+  int64_t flat = 0;
+  for (int d = 0; d < index.ndim(); ++d) flat += index[d] * strides[d];
+  return flat;
+}
+
+}  // namespace
+
+ElementRange FlatBucket::PieceOf(const FlatSlot& slot, int rank) const {
+  const int64_t begin = std::clamp<int64_t>(rank * share - slot.offset, 0, slot.numel());
+  const int64_t end = std::clamp<int64_t>((rank + 1) * share - slot.offset, begin, slot.numel());
+  return {begin, end};
+}
+
+Tensor FlatBucket::PieceOfShare(const Tensor& whole_share, const FlatSlot& slot, int rank) const {
+  const ElementRange piece = PieceOf(slot, rank);
+  const int64_t n = piece.end - piece.begin;
+  return FlatView(whole_share, n == 0 ? 0 : PlaceOf(slot, piece, rank), n);
+}
+
+std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, int ranks, double cap_bytes) {
+  std::vector<FlatBucket> buckets;
+  std::vector<size_t> open;
+  for (FlatSlot& slot : slots) {
+    const auto found =
+        std::find_if(open.begin(), open.end(), [&](size_t b) { return Belongs(slot, buckets[b]); });
+    const double size = static_cast<double>(DTypeSize(GradDTypeOf(slot)));
+    const bool fits =
+        found != open.end() &&
+        (cap_bytes <= 0 ||
+         static_cast<double>(buckets[*found].elements + slot.numel()) * size <= cap_bytes);
+    size_t index = buckets.size();
+    if (fits) {
+      index = *found;
+    } else {
+      if (found != open.end()) open.erase(found);
+      open.push_back(index);
+      FlatBucket bucket;
+      bucket.dtype = slot.leaf.dtype();
+      bucket.grad_dtype = GradDTypeOf(slot);
+      bucket.device = slot.leaf.device();
+      bucket.trains = slot.trains;
+      bucket.model = slot.model;
+      bucket.unit = slot.unit;
+      bucket.persistent = slot.persistent;
+      bucket.gradient_group = slot.gradient_group;
+      buckets.push_back(std::move(bucket));
+    }
+    FlatBucket& bucket = buckets[index];
+    slot.offset = bucket.elements;
+    bucket.elements += RoundUp(slot.numel(), kFlatAlignment);
+    bucket.slots.push_back(std::move(slot));
+  }
+  for (FlatBucket& bucket : buckets) {
+    bucket.share = RoundUp((bucket.elements + ranks - 1) / ranks, kFlatAlignment);
+    bucket.elements = bucket.share * ranks;
+  }
+  return buckets;
+}
+
+Tensor FlatView(const Tensor& flat, int64_t begin, int64_t n) {
+  return flat.AsStrided({n}, {1}, flat.offset() + begin);
+}
+
+Tensor SlotView(const Tensor& flat, const FlatSlot& slot) {
+  const Shape& shape = slot.leaf.shape();
+  return flat.AsStrided(shape, ContiguousStrides(shape), flat.offset() + slot.offset);
+}
+
+void AppendPieceEntries(const std::string& name, const Tensor& piece, const Placement& placement,
+                        const ElementRange& range, std::vector<CheckpointTensor>* entries) {
+  if (range.begin == range.end) return;
+  if (CoversAll(placement)) {
+    entries->push_back({name, piece, placement, range});
+    return;
+  }
+  // A tensor-parallel part of several boxes, or a padded one: box by box.
+  const Shape& local = placement.local_shape();
+  const Shape strides = ContiguousStrides(local);
+  Shape origin = local;
+  for (int d = 0; d < origin.ndim(); ++d) origin[d] = 0;
+  for (const Box& part : BoxesOf({{origin, local}, range})) {
+    for (const BoxMapping& mapping : placement.boxes()) {
+      const auto shared = Intersection(part, {mapping.local_begin, mapping.global.size});
+      if (!shared) continue;
+      Shape global_begin = mapping.global.begin;
+      for (int d = 0; d < local.ndim(); ++d) {
+        global_begin[d] += shared->begin[d] - mapping.local_begin[d];
+      }
+      const Tensor view = piece.AsStrided(
+          shared->size, strides, piece.offset() + FlatIndex(shared->begin, strides) - range.begin);
+      entries->push_back({name, view,
+                          Placement(placement.global_shape(), shared->size,
+                                    {BoxMapping{{global_begin, shared->size}, origin}})});
+    }
+  }
+}
+
+}  // namespace tessera::dist

@@ -1,0 +1,232 @@
+#include "dist/store/parameter_store.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "autograd/autograd.h"
+#include "core/error.h"
+#include "dist/store/replicas.h"
+#include "dist/store/replicated_parameters.h"
+#include "dist/store/sharded_parameters.h"
+
+namespace tessera::dist {
+namespace {
+
+std::vector<std::vector<nn::Module*>> ChunksOf(const Stage& stage) {
+  std::vector<std::vector<nn::Module*>> chunks;
+  for (const Chunk& chunk : stage.chunks()) chunks.push_back(chunk.modules);
+  return chunks;
+}
+
+// Of a weight on several stages, not every one has a gradient of its own.
+ZeroOptions OptionsFor(ZeroOptions options, const Stage* stage) {
+  options.find_unused_parameters =
+      options.find_unused_parameters || (stage != nullptr && !stage->SharedWeights().empty());
+  return options;
+}
+
+// An optimizer's parameter, and the group it is in.
+struct Trained {
+  const optim::Parameter* parameter;
+  size_t group;
+};
+
+std::map<const AutogradRecord*, Trained> TrainedLeaves(
+    const std::vector<optim::ParameterGroup>& groups) {
+  std::map<const AutogradRecord*, Trained> trained;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const optim::Parameter& p : groups[g].parameters) {
+      TESSERA_CHECK(RequiresGrad(p.tensor), "store", "'", p.name, "' does not train");
+      trained[p.tensor.record().get()] = {&p, g};
+    }
+  }
+  return trained;
+}
+
+}  // namespace
+
+std::vector<nn::Parameter*> StoreContents::AllParameters() const {
+  std::vector<nn::Parameter*> all;
+  for (const std::vector<nn::Module*>& modules : chunks) {
+    for (nn::Module* module : modules) {
+      module->VisitParameters([&](nn::Parameter& p) { all.push_back(&p); });
+    }
+  }
+  return all;
+}
+
+ParameterStore::ParameterStore(nn::Module& model, std::vector<optim::ParameterGroup> groups,
+                               const OptimizerFactory& make_optimizer, const StoreGroups& ranks,
+                               const ZeroOptions& options)
+    : ParameterStore({.chunks = {{&model}}, .ranks = ranks, .groups = std::move(groups)},
+                     make_optimizer, options) {}
+
+ParameterStore::ParameterStore(const Stage& stage, std::vector<optim::ParameterGroup> groups,
+                               const OptimizerFactory& make_optimizer, const StoreGroups& ranks,
+                               const ZeroOptions& options)
+    : ParameterStore(
+          {.chunks = ChunksOf(stage), .stage = &stage, .ranks = ranks, .groups = std::move(groups)},
+          make_optimizer, options) {}
+
+ParameterStore::ParameterStore(StoreContents contents, const OptimizerFactory& make_optimizer,
+                               const ZeroOptions& options)
+    : options_(OptionsFor(options, contents.stage)), contents_(std::move(contents)) {
+  const absl::Status valid = options.Validate();
+  TESSERA_CHECK(valid.ok(), "store", Message(valid));
+  TESSERA_CHECK(!options.shards_parameters() ||
+                    (contents_.chunks.size() == 1 && contents_.chunks.front().size() == 1),
+                "store", "parameters are cut of one module, not of ", contents_.chunks.size(),
+                " chunks");
+  TESSERA_CHECK(!options.deterministic || IsPowerOfTwo(contents_.ranks.data->size()), "store",
+                "deterministic sums need a power of two of ranks, not ",
+                contents_.ranks.data->size());
+  const NoGrad no_grad;
+  FindSlots();
+  if (options_.replicates()) {
+    policy_ = std::make_unique<ReplicatedParameters>(contents_, make_optimizer, options_);
+  } else {
+    auto sharded = std::make_unique<ShardedParameters>(
+        contents_, make_optimizer, options_,
+        [this](const optim::StepInputs& inputs) { Step(inputs); });
+    units_ = sharded->units();
+    policy_ = std::move(sharded);
+  }
+  MakeNorm();
+}
+
+ParameterStore::~ParameterStore() = default;
+
+void ParameterStore::FindSlots() {
+  std::map<const AutogradRecord*, Trained> trained = TrainedLeaves(contents_.groups);
+  const std::vector<nn::Parameter*> all = contents_.AllParameters();
+  std::map<const AutogradRecord*, size_t> arrivals;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i]->tensor.record() != nullptr) arrivals[all[i]->tensor.record().get()] = i;
+  }
+  const std::vector<std::string> shared =
+      contents_.stage == nullptr ? std::vector<std::string>() : contents_.stage->SharedWeights();
+  std::map<const nn::Parameter*, int> chunk_of;
+  for (size_t c = 0; c < contents_.chunks.size(); ++c) {
+    for (nn::Module* module : contents_.chunks[c]) {
+      module->VisitParameters([&](nn::Parameter& p) { chunk_of[&p] = static_cast<int>(c); });
+    }
+  }
+  for (nn::Parameter* p : all) {
+    if (p->tied_to != nullptr) continue;
+    FlatSlot slot;
+    slot.name = p->name;
+    slot.leaf = p->tensor;
+    slot.placement = p->placement;
+    slot.order = contents_.slots.size();
+    slot.model = chunk_of.at(p);
+    slot.gradient_group = p->gradient_group;
+    slot.shared = std::find(shared.begin(), shared.end(), p->name) != shared.end();
+    const auto found = trained.find(p->tensor.record().get());
+    if (p->tensor.record() != nullptr && found != trained.end()) {
+      const optim::Parameter& parameter = *found->second.parameter;
+      slot.trains = true;
+      slot.group = found->second.group;
+      slot.tied = parameter.tied;
+      slot.arrivals.push_back(arrivals.at(p->tensor.record().get()));
+      for (const Tensor& tied : slot.tied) {
+        const auto known = arrivals.find(tied.record().get());
+        slot.arrivals.push_back(known == arrivals.end() ? 0 : known->second);
+      }
+      contents_.parameters.push_back(parameter);
+      trained.erase(found);
+    }
+    contents_.slots.push_back(std::move(slot));
+  }
+  TESSERA_CHECK(trained.empty(), "store", "'", trained.begin()->second.parameter->name,
+                "' is no parameter of the models");
+}
+
+// Of the ranks that hold the same elements, one counts them.
+void ParameterStore::MakeNorm() {
+  std::vector<MeasuredParameter> measured;
+  for (const FlatSlot& slot : contents_.slots) {
+    if (!slot.trains) continue;
+    const bool owned = contents_.stage == nullptr || contents_.stage->Owns(slot.name);
+    const bool part = contents_.ranks.tensor->rank() == 0 || !slot.placement.is_whole();
+    measured.push_back({.name = slot.name,
+                        .numel = slot.numel(),
+                        .grad_dtype = GradDType(slot.leaf),
+                        .counted = owned && part,
+                        .pieces = policy_->GradientPieces(measured.size())});
+  }
+  const bool exact = options_.deterministic || contents_.ranks.data->size() == 1;
+  norm_ = std::make_unique<GradientNorm>(std::move(measured), contents_.ranks, contents_.stage,
+                                         optim::CommonDevice(contents_.parameters), exact);
+}
+
+void ParameterStore::Start() {
+  if (!options_.shards_parameters()) {
+    BroadcastParameters(contents_.AllParameters(), contents_.ranks.data);
+  }
+  optimizer().RefreshMasterWeights();
+}
+
+void ParameterStore::BeginStep(int64_t micro_batches,
+                               const std::optional<optim::StepInputs>& inputs) {
+  policy_->BeginStep(micro_batches, inputs);
+}
+
+void ParameterStore::BeginMicroBatch(int64_t m, int chunk) { policy_->BeginMicroBatch(m, chunk); }
+
+void ParameterStore::FinishGradients() { policy_->FinishGradients(); }
+
+optim::ClipResult ParameterStore::Clip(const optim::ClipOptions& options) {
+  return optim::ClipFromSquaredNorm(norm_->SquaredNorm(policy_->Gradients()), options);
+}
+
+void ParameterStore::Step(const optim::StepInputs& inputs) { policy_->Step(inputs); }
+
+GatheredScope ParameterStore::Gather(const std::vector<nn::Parameter*>& parameters, GatherFor use) {
+  std::vector<Tensor> tensors;
+  for (const nn::Parameter* p : parameters) tensors.push_back(p->tensor);
+  if (parameters.empty()) {
+    for (const FlatSlot& slot : contents_.slots) tensors.push_back(slot.leaf);
+  }
+  return GatheredScope(tensors, use);
+}
+
+const char* ParameterStore::WhyNotCaptured(int64_t micro_batches) const {
+  if (!options_.replicates()) return "parameters or states elsewhere";
+  if (options_.deterministic && micro_batches > 1) return "deterministic sums of micro-batches";
+  return nullptr;
+}
+
+std::vector<CheckpointTensor> ParameterStore::CheckpointTensors() {
+  std::vector<CheckpointTensor> entries;
+  policy_->AppendTensors(&entries);
+  return entries;
+}
+
+void ParameterStore::Loaded(bool with_states) { policy_->Loaded(with_states); }
+
+std::map<std::string, Tensor> ParameterStore::FullStateDict(bool rank0_only) {
+  std::map<std::string, Tensor> state;
+  GatheredScope scope;  // what lies in one bucket is gathered once
+  for (const FlatSlot& slot : contents_.slots) {
+    scope = GatheredScope({slot.leaf});
+    if (rank0_only && contents_.ranks.data->rank() != 0) continue;
+    const Tensor whole = slot.leaf.Detach();
+    state[slot.name] = whole.device() == Device::Cpu() ? CastCopy(whole, whole.dtype())
+                                                       : CopyTo(whole, Device::Cpu());
+  }
+  return state;
+}
+
+std::vector<std::string> ParameterStore::UnitNames() const {
+  std::vector<std::string> names;
+  if (units_ == nullptr) return names;
+  for (const Unit& unit : units_->units()) names.push_back(unit.name);
+  return names;
+}
+
+GatherCounts ParameterStore::gather_counts() const {
+  return units_ == nullptr ? GatherCounts{} : units_->counts();
+}
+
+}  // namespace tessera::dist

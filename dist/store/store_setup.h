@@ -1,0 +1,29 @@
+// What a parameter store is given beside a model and a policy.
+#ifndef TESSERA_DIST_STORE_STORE_SETUP_H_
+#define TESSERA_DIST_STORE_STORE_SETUP_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/communicator.h"
+#include "optim/optimizer.h"
+
+namespace tessera::dist {
+
+// The ranks that a store works over. (A pipeline's group is its stage's: dist/pipeline/stage.h.)
+struct StoreGroups {
+  // Ranks that hold the same parameters and see other rows: they share out what the policy says.
+  std::shared_ptr<Communicator> data = SingleProcessCommunicator();
+  // Ranks that hold other parts of each parameter.
+  std::shared_ptr<Communicator> tensor = SingleProcessCommunicator();
+};
+
+// Makes an optimizer over some parameters, in groups. A store that cuts parameters asks for one per
+// bucket, over 1-d pieces that keep the parameters' names.
+using OptimizerFactory =
+    std::function<std::unique_ptr<optim::Optimizer>(std::vector<optim::ParameterGroup>)>;
+
+}  // namespace tessera::dist
+
+#endif  // TESSERA_DIST_STORE_STORE_SETUP_H_

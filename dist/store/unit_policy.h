@@ -1,0 +1,37 @@
+// Which parameters are gathered together where they are cut over ranks.
+#ifndef TESSERA_DIST_STORE_UNIT_POLICY_H_
+#define TESSERA_DIST_STORE_UNIT_POLICY_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "dist/store/zero_options.h"
+#include "nn/module.h"
+
+namespace tessera::dist {
+
+struct Unit {
+  std::string name;                // a module's path, or a parameter's name
+  std::vector<nn::Module*> users;  // whose passes need it
+};
+
+struct UnitPlan {
+  std::vector<Unit> units;
+  std::map<const nn::Parameter*, int64_t>
+      unit_of;  // of every parameter that is not tied to another
+};
+
+// Throws Error for a class name of which there is no module.
+UnitPlan PlanUnits(nn::Module& model, const ZeroOptions& options);
+
+// Whether a module only looks rows up, which needs no weights in the backward pass.
+bool IsLookUp(const nn::Module& module);
+
+// "TransformerBlock": the class of a module without its namespace.
+std::string ClassName(const nn::Module& module);
+
+}  // namespace tessera::dist
+
+#endif  // TESSERA_DIST_STORE_UNIT_POLICY_H_

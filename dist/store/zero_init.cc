@@ -1,0 +1,32 @@
+#include "dist/store/zero_init.h"
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "dist/store/flat_bucket.h"
+#include "dist/store/parameter_shard.h"
+
+namespace tessera::dist {
+
+// The shards belong to the parameters' storages, so that a store that cuts a parameter anew lets go
+// of the old shard.
+void CutWhileBuilding(const ZeroOptions& options, const std::shared_ptr<Communicator>& group,
+                      nn::BuildContext* build) {
+  if (!options.shards_parameters()) return;
+  build->on_parameter = [group, to_host = options.offload_parameters](nn::Parameter& p) {
+    FlatSlot slot;
+    slot.name = p.name;
+    slot.leaf = p.tensor;
+    std::vector<FlatSlot> slots;
+    slots.push_back(std::move(slot));
+    const FlatBucket bucket = MakeFlatBuckets(std::move(slots), group->size(), 0).front();
+    ParameterShard::Cut(bucket, group, to_host ? Device::Host() : bucket.device);
+  };
+  build->around_loading = [](nn::Parameter& p, const std::function<void()>& write) {
+    const GatheredScope scope({p.tensor}, GatherFor::kOverwriting);
+    write();
+  };
+}
+
+}  // namespace tessera::dist
