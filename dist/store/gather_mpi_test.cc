@@ -12,7 +12,7 @@
 #include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_store.h"
 #include "dist/store/zero_init.h"
-#include "optim/sgd.h"
+#include "optim/sgd/sgd.h"
 
 namespace tessera::dist {
 namespace {

@@ -13,7 +13,7 @@
 #include "dist/store/replicas.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/sum.h"
-#include "optim/sgd.h"
+#include "optim/sgd/sgd.h"
 
 namespace tessera::dist {
 namespace {
