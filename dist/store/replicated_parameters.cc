@@ -176,9 +176,9 @@ void ReplicatedParameters::AppendTensors(std::vector<CheckpointTensor>* entries)
   }
   optimizer_->VisitState(
       [&](const std::string& parameter, const std::string& state, const Tensor& t) {
-        entries->push_back(
-            {"optimizer." + optim::StateName(parameter, state), t,
-             parameter.empty() ? Placement::Whole(t.shape()) : placements.at(parameter)});
+        const Placement placement = parameter.empty() ? Placement::Whole(t.shape())
+                                                      : StatePlacement(t, placements.at(parameter));
+        entries->push_back({"optimizer." + optim::StateName(parameter, state), t, placement});
       });
 }
 

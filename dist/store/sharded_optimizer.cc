@@ -49,11 +49,20 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<optim::ParameterGroup>& gro
         const FlatSlot& slot = bucket.slots[s];
         const ElementRange range = bucket.PieceOf(slot, rank);
         if (range.begin == range.end) continue;
-        const int64_t place = bucket.PlaceOf(slot, range, rank);
-        const Tensor leaf =
-            RequireGrad(FlatView(updated, place, range.end - range.begin), bucket.grad_dtype);
-        mine[slot.group].parameters.push_back({slot.name, leaf, {}});
-        groups_[slot.group].parameters.push_back({slot.name, leaf, {}});
+        Tensor leaf = bucket.PieceOfShare(updated, slot, rank);
+        if (slot.whole) {
+          const Shape& shape = slot.leaf.shape();
+          leaf = leaf.AsStrided(shape, ContiguousStrides(shape), leaf.offset());
+        }
+        RequireGrad(leaf, bucket.grad_dtype);
+        optim::Parameter piece{slot.name, leaf, {}};
+        if (slot.whole) {  // what else is known of it holds for the leaf too
+          piece = slot.parameter;
+          piece.tensor = leaf;
+          piece.tied.clear();
+        }
+        mine[slot.group].parameters.push_back(piece);
+        groups_[slot.group].parameters.push_back(piece);
         part.pieces.push_back({s, range, leaf});
       }
       std::vector<optim::ParameterGroup> filled;
@@ -111,7 +120,13 @@ void ShardedOptimizer::Update(size_t b, const std::vector<Tensor>& gradients,
   Part& part = parts_[b];
   if (part.optimizer == nullptr) return;
   const NoGrad no_grad;
-  for (const Piece& piece : part.pieces) SetGrad(piece.leaf, gradients[piece.slot]);
+  for (const Piece& piece : part.pieces) {
+    const Tensor& flat = gradients[piece.slot];
+    const Shape& shape = piece.leaf.shape();
+    SetGrad(piece.leaf, flat.defined()
+                            ? flat.AsStrided(shape, ContiguousStrides(shape), flat.offset())
+                            : Tensor());
+  }
   const Device& device = part.pieces.front().leaf.device();
   CopyInto(part.optimizer->learning_rate(), learning_rate_);
   CopyInto(part.optimizer->step(), step_);

@@ -25,11 +25,18 @@ struct StoreContents {
   const Stage* stage = nullptr;  // of a pipeline
   StoreGroups ranks = {};
   std::vector<optim::ParameterGroup> groups = {};
+  NeedsWhole needs_whole = nullptr;
   std::vector<FlatSlot> slots = {};               // of all parameters, in the models' order
   std::vector<optim::Parameter> parameters = {};  // of those that train, likewise
 
   std::vector<nn::Parameter*> AllParameters() const;
 };
+
+// Where a state lies of a parameter that its optimizer has all of: as the parameter does, or, of
+// any other shape (per row, a scalar), whole.
+inline Placement StatePlacement(const Tensor& state, const Placement& parameter) {
+  return state.shape() == parameter.local_shape() ? parameter : Placement::Whole(state.shape());
+}
 
 class StorePolicy {
  public:
