@@ -195,6 +195,24 @@ TEST(AutogradTest, GradientsLieInTheBufferGiven) {
   EXPECT_THROW(SetGradBuffer(w, Full({1}, 0.0, DType::kFloat64)), Error);
 }
 
+TEST(AutogradTest, ABufferIsAskedForWhenTheFirstContributionComes) {
+  const Tensor w = Leaf({3});
+  int asked = 0;
+  const Tensor buffer = Full({1}, 7.0);
+  const auto give = [&] {
+    ++asked;
+    return buffer;
+  };
+  SetGradBuffer(w, give);
+  EXPECT_EQ(asked, 0);
+  Backward(Product(w, w));
+  Backward(Scaled(w, w));
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(buffer.ToVector<float>(), std::vector<float>{12});
+  SetGradBuffer(w, [] { return Zeros({2}); });
+  EXPECT_THROW(Backward(Product(w, w)), Error);
+}
+
 TEST(AutogradTest, QueuedWeightGradientsAndCompleteHooks) {
   const Tensor w = Leaf({3});
   const Tensor x = Leaf({2});

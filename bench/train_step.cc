@@ -26,6 +26,7 @@
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "dist/comm/world.h"
+#include "dist/mesh/mesh.h"
 #include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_store.h"
 #include "dist/store/zero_init.h"

@@ -1,5 +1,6 @@
 #include "train/make_store.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -17,14 +18,25 @@ std::unique_ptr<dist::ParameterStore> MakeStore(const RunConfig& config, models:
   // Matrices decay, vectors do not.
   const optim::DecayOptions decay = {.weight_decay = config.weight_decay};
   const dist::StoreGroups ranks = {.data = mesh.dp(), .tensor = mesh.tp()};
-  if (const dist::Stage* stage = dist::StageOf(model)) {
-    return std::make_unique<dist::ParameterStore>(
-        *stage, optim::SplitByDecay(stage->OptimizedParameters(), decay), make_optimizer, ranks,
-        *options);
+  const absl::StatusOr<std::shared_ptr<const optim::UpdateRule>> rule = config.update_rule();
+  TESSERA_CHECK(rule.ok(), "store", Message(rule.status()));
+  const dist::Stage* const stage = dist::StageOf(model);
+  const std::vector<optim::Parameter> parameters =
+      stage != nullptr ? stage->OptimizedParameters() : dist::OptimizedParameters(model);
+  // Only where some do: what is cut anywhere can be updated while the backward pass goes on.
+  dist::NeedsWhole needs_whole;
+  for (const optim::Parameter& parameter : parameters) {
+    if (!(*rule)->NeedsWhole(parameter)) continue;
+    needs_whole = [rule = *rule](const optim::Parameter& p) { return rule->NeedsWhole(p); };
+    break;
   }
-  return std::make_unique<dist::ParameterStore>(
-      model, optim::SplitByDecay(dist::OptimizedParameters(model), decay), make_optimizer, ranks,
-      *options);
+  std::vector<optim::ParameterGroup> groups = optim::SplitByDecay(parameters, decay);
+  if (stage != nullptr) {
+    return std::make_unique<dist::ParameterStore>(*stage, std::move(groups), make_optimizer, ranks,
+                                                  *options, needs_whole);
+  }
+  return std::make_unique<dist::ParameterStore>(model, std::move(groups), make_optimizer, ranks,
+                                                *options, needs_whole);
 }
 
 }  // namespace tessera::train

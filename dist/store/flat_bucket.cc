@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
+#include "core/checksum.h"
 #include "core/error.h"
 
 namespace tessera::dist {
@@ -22,7 +23,7 @@ bool Belongs(const FlatSlot& slot, const FlatBucket& bucket) {
          bucket.device == slot.leaf.device() && bucket.trains == slot.trains &&
          bucket.model == slot.model && bucket.unit == slot.unit &&
          bucket.persistent == slot.persistent && bucket.gradient_group == slot.gradient_group &&
-         !Alone(slot) && !Alone(bucket.slots.front());
+         bucket.owner == slot.owner && !Alone(slot) && !Alone(bucket.slots.front());
 }
 
 bool CoversAll(const Placement& placement) {
@@ -39,9 +40,15 @@ int64_t FlatIndex(const Shape& index, const Shape& strides) {
 
 }  // namespace
 
+ElementRange FlatBucket::ShareOf(int rank) const {
+  if (owner < 0) return {rank * share, (rank + 1) * share};
+  return {0, rank == owner ? elements : 0};
+}
+
 ElementRange FlatBucket::PieceOf(const FlatSlot& slot, int rank) const {
-  const int64_t begin = std::clamp<int64_t>(rank * share - slot.offset, 0, slot.numel());
-  const int64_t end = std::clamp<int64_t>((rank + 1) * share - slot.offset, begin, slot.numel());
+  const ElementRange mine = ShareOf(rank);
+  const int64_t begin = std::clamp<int64_t>(mine.begin - slot.offset, 0, slot.numel());
+  const int64_t end = std::clamp<int64_t>(mine.end - slot.offset, begin, slot.numel());
   return {begin, end};
 }
 
@@ -49,6 +56,32 @@ Tensor FlatBucket::PieceOfShare(const Tensor& whole_share, const FlatSlot& slot,
   const ElementRange piece = PieceOf(slot, rank);
   const int64_t n = piece.end - piece.begin;
   return FlatView(whole_share, n == 0 ? 0 : PlaceOf(slot, piece, rank), n);
+}
+
+// Largest first, each to the rank that has least. What other stages hold too must have one owner
+// wherever it lies: its name says which.
+void ChooseOwners(int ranks, std::vector<FlatSlot>* slots) {
+  if (ranks == 1) return;
+  std::vector<int64_t> load(static_cast<size_t>(ranks), 0);
+  const auto give = [&](FlatSlot& slot, size_t owner) {
+    slot.owner = static_cast<int>(owner);
+    load[owner] += slot.placement.global_shape().numel();
+  };
+  std::vector<FlatSlot*> alone;
+  for (FlatSlot& slot : *slots) {
+    if (!slot.whole) continue;
+    if (slot.shared) {
+      give(slot, Crc32c(slot.name.data(), slot.name.size()) % load.size());
+    } else {
+      alone.push_back(&slot);
+    }
+  }
+  std::stable_sort(alone.begin(), alone.end(), [](const FlatSlot* a, const FlatSlot* b) {
+    return a->placement.global_shape().numel() > b->placement.global_shape().numel();
+  });
+  for (FlatSlot* slot : alone) {
+    give(*slot, static_cast<size_t>(std::min_element(load.begin(), load.end()) - load.begin()));
+  }
 }
 
 std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, int ranks, double cap_bytes) {
@@ -76,6 +109,7 @@ std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, int ranks, 
       bucket.model = slot.model;
       bucket.unit = slot.unit;
       bucket.persistent = slot.persistent;
+      bucket.owner = slot.owner;
       bucket.gradient_group = slot.gradient_group;
       buckets.push_back(std::move(bucket));
     }

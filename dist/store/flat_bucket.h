@@ -1,9 +1,11 @@
 // Parameters one after the other in flat buckets, which the ranks of a group share out.
 //
 // A bucket's elements are cut into equal ranges, rank by rank, wherever that falls; so a rank holds
-// a piece of each parameter, which may be empty. Buckets hold parameters of one model, dtype,
-// gradient dtype, device and gradient group; one that has tied leaves, here or on other stages of a
-// pipeline, has a bucket to itself, so that the gradients of all its uses are cut alike.
+// a piece of each parameter, which may be empty. Parameters that must stay whole lie in buckets
+// that one rank, their owner, has all of; owners are chosen so that all have about as much. Buckets
+// hold parameters of one model, dtype, gradient dtype, device and gradient group; one that has tied
+// leaves, here or on other stages of a pipeline, has a bucket to itself, so that the gradients of
+// all its uses are cut alike.
 #ifndef TESSERA_DIST_STORE_FLAT_BUCKET_H_
 #define TESSERA_DIST_STORE_FLAT_BUCKET_H_
 
@@ -17,6 +19,7 @@
 #include "core/tensor.h"
 #include "dist/checkpoint/pieces.h"
 #include "nn/module.h"
+#include "optim/parameter.h"
 
 namespace tessera::dist {
 
@@ -29,9 +32,12 @@ struct FlatSlot {
   std::vector<Tensor> tied;  // leaves that share its storage
   Placement placement;
   bool trains = false;
-  bool shared = false;  // ranks of another group hold it too
-  size_t order = 0;     // the parameter's place in the models
-  size_t group = 0;     // of the optimizer, if it trains
+  bool shared = false;         // ranks of another group hold it too
+  bool whole = false;          // one rank updates all of it
+  int owner = -1;              // that rank, where there are several
+  size_t order = 0;            // the parameter's place in the models
+  size_t group = 0;            // of the optimizer, if it trains
+  optim::Parameter parameter;  // as the optimizer's group has it, likewise
   int model = 0;
   int64_t unit = -1;                             // stage 3
   bool persistent = false;                       // stage 3: stays gathered
@@ -51,21 +57,30 @@ struct FlatBucket {
   int64_t unit = -1;
   bool persistent = false;
   std::shared_ptr<Communicator> gradient_group;
+  int owner = -1;        // the rank that has all of it; -1: every rank has its share
   int64_t elements = 0;  // ranks * share
-  int64_t share = 0;     // of each rank
+  int64_t share = 0;
+
+  // The elements [begin, end) that `rank` has.
+  ElementRange ShareOf(int rank) const;
 
   // The elements [begin, end) of a parameter that `rank` holds; begin == end where it is none.
   ElementRange PieceOf(const FlatSlot& slot, int rank) const;
   // Where such a piece begins in the rank's share.
   int64_t PlaceOf(const FlatSlot& slot, const ElementRange& piece, int rank) const {
-    return slot.offset + piece.begin - rank * share;
+    return slot.offset + piece.begin - ShareOf(rank).begin;
   }
   // `rank`'s piece of a parameter, as a view of its 1-d share of the bucket (or of its gradients).
   Tensor PieceOfShare(const Tensor& whole_share, const FlatSlot& slot, int rank) const;
 };
 
+// Gives each slot that must stay whole an owner among `ranks` (of several), by the sizes of global
+// parameters, so that all tensor-parallel ranks choose alike.
+void ChooseOwners(int ranks, std::vector<FlatSlot>* slots);
+
 // Puts slots into buckets in the given order, a new one when `cap_bytes` of gradients would be
-// exceeded (0: never) and for each unit.
+// exceeded (0: never) and for each unit
+// and owner.
 std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, int ranks, double cap_bytes);
 
 // n elements of 1-d contiguous `flat` from `begin` on.

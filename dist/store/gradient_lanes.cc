@@ -221,12 +221,13 @@ void GradientLanes::Send(Lane& lane) {
     lane.travelling = group_->AllToAll(lane.received, lane.whole);
     return;
   }
-  if (!options_.arrived) {
-    lane.travelling = group_->AllReduce(lane.whole, ReduceOp::kSum);
-    return;
-  }
   const DType dtype = options_.communication_dtype.value_or(lane.layout.dtype);
   lane.sent = dtype == lane.layout.dtype ? lane.whole : CastCopy(lane.whole, dtype);
+  if (ComesWhole(lane)) {
+    lane.received = lane.sent;
+    lane.travelling = group_->AllReduce(lane.received, ReduceOp::kSum);
+    return;
+  }
   lane.received = Empty({elements / group_->size()}, dtype, device);
   lane.travelling = group_->ReduceScatter(lane.received, lane.sent, ReduceOp::kSum);
 }
@@ -238,14 +239,18 @@ void GradientLanes::LandOldest() {
   const size_t l = under_way_.front();
   under_way_.pop_front();
   Lane& lane = lanes_[l];
-  const Tensor part = lane.travelling == nullptr ? lane.whole : Receive(lane);
+  Tensor part = lane.travelling == nullptr ? lane.whole : Receive(lane);
   lane.landed = true;
-  if (options_.arrived) {
-    options_.arrived(l, part);
-  } else if (options_.deterministic && group_->size() > 1) {
+  if (ComesWhole(lane) && options_.deterministic && group_->size() > 1) {
     lane.received = part;
     lane.travelling = group_->AllGather(lane.whole, part);
+    if (!options_.arrived) return;  // Finish waits
+    lane.travelling->Wait();
+    lane.travelling = nullptr;
+    lane.received = Tensor();
+    part = lane.whole;
   }
+  if (options_.arrived) options_.arrived(l, part);
 }
 
 Tensor GradientLanes::Receive(Lane& lane) {
@@ -254,8 +259,7 @@ Tensor GradientLanes::Receive(Lane& lane) {
   lane.sent = Tensor();
   const Tensor received = std::exchange(lane.received, Tensor());
   if (!options_.deterministic) {
-    if (!options_.arrived || received.dtype() == lane.layout.dtype) return received;
-    return CastCopy(received, lane.layout.dtype);
+    return received.dtype() == lane.layout.dtype ? received : CastCopy(received, lane.layout.dtype);
   }
   const int64_t share = lane.layout.elements / group_->size();
   SumRanks(received, group_->size(), share);

@@ -52,12 +52,14 @@ struct LaneLayout {
   // micro-batch's gradients travel and their memory is given back. (`deterministic` takes it here
   // in any case, as the tree asks.)
   bool accumulates = true;
+  // Where ranks have shares: one has all of this lane, so that the sum comes whole to every rank.
+  bool whole = false;
 };
 
 class GradientLanes {
  public:
   // What becomes of a share: called when lane `l`'s sum over ranks has come, with this rank's
-  // part of it ([elements / ranks]; of one rank, the whole lane).
+  // part of it ([elements / ranks]; all of it where the lane says so, and of one rank).
   using Arrived = std::function<void(size_t l, const Tensor& part)>;
 
   struct Options {
@@ -145,6 +147,7 @@ class GradientLanes {
   void Send(Lane& lane);
   void LandOldest();
   Tensor Receive(Lane& lane);
+  bool ComesWhole(const Lane& lane) const { return !options_.arrived || lane.layout.whole; }
 
   const std::shared_ptr<Communicator> group_;
   const Options options_;

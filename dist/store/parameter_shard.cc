@@ -30,8 +30,11 @@ std::shared_ptr<ParameterShard> ParameterShard::Cut(const FlatBucket& bucket,
     shard->members_.push_back(
         {slot.name, storage, static_cast<size_t>(slot.offset) * DTypeSize(bucket.dtype)});
   }
-  shard->share_ = Empty({bucket.share}, bucket.dtype, place);
-  CopyInto(shard->share_, FlatView(full, group->rank() * bucket.share, bucket.share));
+  const ElementRange mine = bucket.ShareOf(group->rank());
+  shard->owner_ = bucket.owner;
+  shard->begin_ = mine.begin;
+  shard->share_ = Empty({mine.end - mine.begin}, bucket.dtype, place);
+  CopyInto(shard->share_, FlatView(full, mine.begin, mine.end - mine.begin));
   shard->group_ = std::move(group);
   return shard;
 }
@@ -69,6 +72,11 @@ void ParameterShard::AcquireToOverwrite() {
 
 void ParameterShard::Gather() {
   const NoGrad no_grad;
+  if (owner_ >= 0) {
+    if (group_->rank() == owner_) CopyInto(whole_, share_);
+    travelling_ = group_->Broadcast(whole_, owner_);
+    return;
+  }
   sent_ = share_.device().type == device_.type ? share_ : CopyTo(share_, device_);
   travelling_ = group_->AllGather(whole_, sent_);
 }
@@ -93,7 +101,7 @@ void ParameterShard::Return(bool written) {
   Await();
   if (written) {
     const NoGrad no_grad;
-    CopyInto(share_, FlatView(whole_, group_->rank() * share_.numel(), share_.numel()));
+    CopyInto(share_, FlatView(whole_, begin_, share_.numel()));
   }
   if (--holders_ > 0) return;
   for (const Member& member : members_) {

@@ -43,7 +43,7 @@ class ParameterShard : public StorageKeeper, public std::enable_shared_from_this
   // written to, and the share follows them.
   void Return(bool written = false);
 
-  // [share], 1-d: what an optimizer changes.
+  // 1-d, FlatBucket::ShareOf this rank: what an optimizer changes.
   const Tensor& share() const { return share_; }
   int64_t elements() const { return elements_; }
   // The share has been changed: so have the parameters' elements, which are gathered anew where
@@ -66,6 +66,8 @@ class ParameterShard : public StorageKeeper, public std::enable_shared_from_this
   std::vector<Member> members_;
   Device device_;
   int64_t elements_ = 0;
+  int owner_ = -1;     // who has all of it
+  int64_t begin_ = 0;  // of the share
   Tensor share_;
   int holders_ = 0;
   Tensor whole_;  // while somebody holds it

@@ -58,16 +58,22 @@ std::vector<nn::Parameter*> StoreContents::AllParameters() const {
 
 ParameterStore::ParameterStore(nn::Module& model, std::vector<optim::ParameterGroup> groups,
                                const OptimizerFactory& make_optimizer, const StoreGroups& ranks,
-                               const ZeroOptions& options)
-    : ParameterStore({.chunks = {{&model}}, .ranks = ranks, .groups = std::move(groups)},
+                               const ZeroOptions& options, const NeedsWhole& needs_whole)
+    : ParameterStore({.chunks = {{&model}},
+                      .ranks = ranks,
+                      .groups = std::move(groups),
+                      .needs_whole = needs_whole},
                      make_optimizer, options) {}
 
 ParameterStore::ParameterStore(const Stage& stage, std::vector<optim::ParameterGroup> groups,
                                const OptimizerFactory& make_optimizer, const StoreGroups& ranks,
-                               const ZeroOptions& options)
-    : ParameterStore(
-          {.chunks = ChunksOf(stage), .stage = &stage, .ranks = ranks, .groups = std::move(groups)},
-          make_optimizer, options) {}
+                               const ZeroOptions& options, const NeedsWhole& needs_whole)
+    : ParameterStore({.chunks = ChunksOf(stage),
+                      .stage = &stage,
+                      .ranks = ranks,
+                      .groups = std::move(groups),
+                      .needs_whole = needs_whole},
+                     make_optimizer, options) {}
 
 ParameterStore::ParameterStore(StoreContents contents, const OptimizerFactory& make_optimizer,
                                const ZeroOptions& options)
@@ -127,6 +133,8 @@ void ParameterStore::FindSlots() {
       const optim::Parameter& parameter = *found->second.parameter;
       slot.trains = true;
       slot.group = found->second.group;
+      slot.parameter = parameter;
+      slot.whole = contents_.needs_whole != nullptr && contents_.needs_whole(parameter);
       slot.tied = parameter.tied;
       slot.arrivals.push_back(arrivals.at(p->tensor.record().get()));
       for (const Tensor& tied : slot.tied) {

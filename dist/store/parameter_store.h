@@ -31,7 +31,9 @@
 // Shards. Parameters lie one after the other in flat buckets, which are cut into as many equal
 // ranges as there are ranks, wherever that falls. The factory is asked for one optimizer per bucket
 // over this rank's pieces of its parameters: 1-d leaves with the parameters' names, groups, weight
-// decay and lr_scale. So it must be elementwise, as all of optim/ is.
+// decay and lr_scale. So it must be elementwise, but for parameters that `needs_whole` names: each
+// of those belongs wholly (this rank's tensor-parallel part) to one rank of the data group, the
+// same on all tensor-parallel ranks, whose optimizers may then communicate over them.
 //
 // Bits. With `deterministic` losses, norms and weights are those of one process, for any policy and
 // number of ranks: sums over ranks are a balanced tree (dist/store/gradient_lanes.h), and norms are
@@ -79,13 +81,13 @@ class ParameterStore {
   // `deterministic` with a number of ranks that is no power of two. Collective.
   ParameterStore(nn::Module& model, std::vector<optim::ParameterGroup> groups,
                  const OptimizerFactory& make_optimizer, const StoreGroups& ranks,
-                 const ZeroOptions& options);
+                 const ZeroOptions& options, const NeedsWhole& needs_whole = nullptr);
   // The chunks of a pipeline's stage, which take turns (BeginMicroBatch). Weights that other stages
   // hold too get one gradient there; find_unused_parameters is then implied. One chunk where
   // parameters are cut.
   ParameterStore(const Stage& stage, std::vector<optim::ParameterGroup> groups,
                  const OptimizerFactory& make_optimizer, const StoreGroups& ranks,
-                 const ZeroOptions& options);
+                 const ZeroOptions& options, const NeedsWhole& needs_whole = nullptr);
   // Parameters stay as they are: whole, or cut. Not collective.
   ~ParameterStore();
   ParameterStore(const ParameterStore&) = delete;

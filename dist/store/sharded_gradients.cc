@@ -28,7 +28,8 @@ void ShardedParameters::MakeLanes() {
                                             .model = bucket.model,
                                             .elements = bucket.elements,
                                             .accumulates = !options_.shards_gradients() ||
-                                                           (group_->size() == 1 && !offloaded_[b])},
+                                                           (group_->size() == 1 && !offloaded_[b]),
+                                            .whole = bucket.owner >= 0},
                                  .bucket = b,
                                  .use = use,
                                  .last_arrival = 0});
@@ -62,9 +63,11 @@ void ShardedParameters::MakeLanes() {
 }
 
 // Adds this rank's part of the sums to what it has, and lets go of what is not needed any more.
-void ShardedParameters::Keep(size_t l, const Tensor& part) {
+void ShardedParameters::Keep(size_t l, const Tensor& sum) {
   Lane& lane = kept_[l];
   const FlatBucket& bucket = buckets_[lane.bucket];
+  const bool others = bucket.owner >= 0 && bucket.owner != group_->rank();
+  const Tensor part = others ? Empty({0}, sum.dtype(), sum.device()) : sum;
   const bool first = lanes_->keeps_whole(l) || lanes_->in_first_micro_batch(l);
   // The lane's memory is there in any case.
   const bool stays = lanes_->keeps_whole(l) && !options_.shards_gradients();
@@ -79,7 +82,7 @@ void ShardedParameters::Keep(size_t l, const Tensor& part) {
     lane.share = part;
   } else if (!first) {
     AddInto(lane.share, part);
-  } else if (stays) {
+  } else if (stays && bucket.owner < 0) {
     lane.share = FlatView(lanes_->whole(l), group_->rank() * bucket.share, bucket.share);
     CopyInto(lane.share, part);
   } else {
@@ -119,7 +122,7 @@ void ShardedParameters::FinishGradients() {
 void ShardedParameters::SumPartial() {
   for (const Lane& lane : kept_) {
     const auto& partial = buckets_[lane.bucket].gradient_group;
-    if (partial == nullptr || partial->size() == 1) continue;
+    if (partial == nullptr || partial->size() == 1 || lane.share.numel() == 0) continue;
     partial->AllReduce(lane.share, ReduceOp::kSum)->Wait();
   }
 }

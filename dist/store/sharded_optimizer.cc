@@ -49,11 +49,20 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<optim::ParameterGroup>& gro
         const FlatSlot& slot = bucket.slots[s];
         const ElementRange range = bucket.PieceOf(slot, rank);
         if (range.begin == range.end) continue;
-        const int64_t place = bucket.PlaceOf(slot, range, rank);
-        const Tensor leaf =
-            RequireGrad(FlatView(updated, place, range.end - range.begin), bucket.grad_dtype);
-        mine[slot.group].parameters.push_back({slot.name, leaf, {}});
-        groups_[slot.group].parameters.push_back({slot.name, leaf, {}});
+        Tensor leaf = bucket.PieceOfShare(updated, slot, rank);
+        if (slot.whole) {
+          const Shape& shape = slot.leaf.shape();
+          leaf = leaf.AsStrided(shape, ContiguousStrides(shape), leaf.offset());
+        }
+        RequireGrad(leaf, bucket.grad_dtype);
+        optim::Parameter piece{slot.name, leaf, {}};
+        if (slot.whole) {  // what else is known of it holds for the leaf too
+          piece = slot.parameter;
+          piece.tensor = leaf;
+          piece.tied.clear();
+        }
+        mine[slot.group].parameters.push_back(piece);
+        groups_[slot.group].parameters.push_back(piece);
         part.pieces.push_back({s, range, leaf});
       }
       std::vector<optim::ParameterGroup> filled;
@@ -77,19 +86,20 @@ void ShardedOptimizer::VisitPieces(const PieceVisitor& visit) const {
     if (part.optimizer == nullptr) continue;
     std::map<std::string, const Piece*> by_name;
     for (const Piece& piece : part.pieces) by_name[buckets_[b].slots[piece.slot].name] = &piece;
-    part.optimizer->VisitState(
-        [&](const std::string& name, const std::string& state, const Tensor& t, const Placement&) {
-          if (name.empty()) return;  // the step, which is counted here
-          const Piece& piece = *by_name.at(name);
-          visit(buckets_[b].slots[piece.slot], piece.range, state, t);
-        });
+    part.optimizer->VisitState([&](const std::string& name, const std::string& state,
+                                   const Tensor& t, const Placement& placement) {
+      if (name.empty()) return;  // the step, which is counted here
+      const Piece& piece = *by_name.at(name);
+      visit(buckets_[b].slots[piece.slot], piece.range, state, t, placement);
+    });
   }
 }
 
 void ShardedOptimizer::VisitState(const optim::StateVisitor& visit) const {
   visit("", "step", step_, Placement::Whole({}));
   VisitPieces([&](const FlatSlot& slot, const ElementRange&, const std::string& state,
-                  const Tensor& t) { visit(slot.name, state, t, Placement::Whole(t.shape())); });
+                  const Tensor& t,
+                  const Placement& placement) { visit(slot.name, state, t, placement); });
 }
 
 void ShardedOptimizer::RefreshMasterWeights() {
@@ -111,7 +121,13 @@ void ShardedOptimizer::Update(size_t b, const std::vector<Tensor>& gradients,
   Part& part = parts_[b];
   if (part.optimizer == nullptr) return;
   const NoGrad no_grad;
-  for (const Piece& piece : part.pieces) SetGrad(piece.leaf, gradients[piece.slot]);
+  for (const Piece& piece : part.pieces) {
+    const Tensor& flat = gradients[piece.slot];
+    const Shape& shape = piece.leaf.shape();
+    SetGrad(piece.leaf, flat.defined()
+                            ? flat.AsStrided(shape, ContiguousStrides(shape), flat.offset())
+                            : Tensor());
+  }
   const Device& device = part.pieces.front().leaf.device();
   CopyInto(part.optimizer->learning_rate(), learning_rate_);
   CopyInto(part.optimizer->step(), step_);

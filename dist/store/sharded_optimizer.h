@@ -44,9 +44,11 @@ class ShardedOptimizer final : public optim::Optimizer {
   // Copies in host memory follow the shares.
   void RefreshCopies();
 
-  // Called with each state of a piece and the elements of the parameter that it belongs to.
-  using PieceVisitor = std::function<void(const FlatSlot& slot, const ElementRange& range,
-                                          const std::string& state, const Tensor& t)>;
+  // Called with each state of a piece, the elements of the parameter that it belongs to, and, where
+  // the piece is the whole parameter, how the state lies.
+  using PieceVisitor =
+      std::function<void(const FlatSlot& slot, const ElementRange& range, const std::string& state,
+                         const Tensor& t, const Placement& placement)>;
   void VisitPieces(const PieceVisitor& visit) const;
 
  private:

@@ -55,6 +55,7 @@ std::vector<Unit> ShardedParameters::MakeBuckets() {
                                [](const FlatSlot& slot) { return !slot.trains; }),
                 slots.end());
   }
+  ChooseOwners(group_->size(), &slots);
   std::reverse(slots.begin(), slots.end());  // about the order in which gradients come
   buckets_ = MakeFlatBuckets(std::move(slots), group_->size(), cap);
   return units;
@@ -84,7 +85,8 @@ std::vector<Tensor> ShardedParameters::Flatten() {
                               static_cast<size_t>(slot.offset) * DTypeSize(bucket.dtype));
     }
     flats_.push_back(flat);
-    shares.push_back(FlatView(flat, group_->rank() * bucket.share, bucket.share));
+    const ElementRange mine = bucket.ShareOf(group_->rank());
+    shares.push_back(FlatView(flat, mine.begin, mine.end - mine.begin));
   }
   return shares;
 }
@@ -130,9 +132,10 @@ std::vector<bool> ShardedParameters::ChooseOffloaded() const {
 
 void ShardedParameters::BeginStep(int64_t micro_batches,
                                   const std::optional<optim::StepInputs>& inputs) {
-  // Of a stage, and where gradients may be missing, buckets are whole at the end only.
-  const bool early =
-      options_.offload_optimizer && contents_.stage == nullptr && !options_.find_unused_parameters;
+  // Of a stage, and where gradients may be missing, buckets are whole at the end only. Updates of
+  // whole parameters may communicate, which no thread does beside the backward pass.
+  const bool early = options_.offload_optimizer && contents_.stage == nullptr &&
+                     !options_.find_unused_parameters && contents_.needs_whole == nullptr;
   early_ = early ? inputs : std::nullopt;
   std::fill(updated_.begin(), updated_.end(), false);
   for (Lane& lane : kept_) lane.share = Tensor();
@@ -169,7 +172,10 @@ void ShardedParameters::Step(const optim::StepInputs& inputs) {
       continue;
     }
     for (const FlatSlot& slot : bucket.slots) slot.leaf.storage()->BumpVersion();
-    if (group_->size() > 1) {
+    if (group_->size() == 1) continue;
+    if (bucket.owner >= 0) {
+      travelling.push_back(group_->Broadcast(flats_[b], bucket.owner));
+    } else {
       const Tensor share = FlatView(flats_[b], group_->rank() * bucket.share, bucket.share);
       travelling.push_back(group_->AllGather(flats_[b], share));
     }
@@ -199,9 +205,14 @@ void ShardedParameters::AppendTensors(std::vector<CheckpointTensor>* entries) {
   const Tensor step = optimizer_->step();
   entries->push_back({"optimizer.step", step, Placement::Whole(step.shape())});
   optimizer_->VisitPieces([&](const FlatSlot& slot, const ElementRange& range,
-                              const std::string& state, const Tensor& t) {
-    AppendPieceEntries("optimizer." + optim::StateName(slot.name, state), t, slot.placement, range,
-                       entries);
+                              const std::string& state, const Tensor& t,
+                              const Placement& placement) {
+    const std::string name = "optimizer." + optim::StateName(slot.name, state);
+    if (slot.whole) {
+      entries->push_back({name, t, placement});
+    } else {
+      AppendPieceEntries(name, t, slot.placement, range, entries);
+    }
   });
 }
 

@@ -62,7 +62,7 @@ class ShardedParameters final : public StorePolicy {
   std::vector<bool> ChooseOffloaded() const;
   void MakeLanes();
   // --- Gradients
-  void Keep(size_t l, const Tensor& part);
+  void Keep(size_t l, const Tensor& sum);
   bool HasLanded(size_t bucket) const;
   void SumPartial();
   void JoinOverStages();

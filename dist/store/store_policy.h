@@ -25,6 +25,7 @@ struct StoreContents {
   const Stage* stage = nullptr;  // of a pipeline
   StoreGroups ranks = {};
   std::vector<optim::ParameterGroup> groups = {};
+  NeedsWhole needs_whole = nullptr;
   std::vector<FlatSlot> slots = {};               // of all parameters, in the models' order
   std::vector<optim::Parameter> parameters = {};  // of those that train, likewise
 

@@ -24,6 +24,11 @@ struct StoreGroups {
 using OptimizerFactory =
     std::function<std::unique_ptr<optim::Optimizer>(std::vector<optim::ParameterGroup>)>;
 
+// Whether the update of an element depends on the rest of its parameter (factored moments, norms,
+// whole matrices). One rank then updates all of this rank's part, as a leaf of the parameter's
+// shape; all others are cut anywhere. nullptr: none does, the optimizer is elementwise.
+using NeedsWhole = std::function<bool(const optim::Parameter&)>;
+
 }  // namespace tessera::dist
 
 #endif  // TESSERA_DIST_STORE_STORE_SETUP_H_

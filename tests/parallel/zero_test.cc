@@ -4,8 +4,10 @@
 // without, one rank still gives the bits of one process, and several agree to rounding.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -60,6 +62,70 @@ FamilyCase Gpt() {
   return gpt;
 }
 
+// p -= lr * m / rms(m) with m = m / 2 + g: of a matrix over all of it, of a vector element by
+// element, so that matrices must not be cut. States: `momentum` of the parameter's shape, and the
+// last `rms`, a scalar.
+class WholeMatrixOptimizer final : public optim::Optimizer {
+ public:
+  explicit WholeMatrixOptimizer(std::vector<optim::ParameterGroup> groups)
+      : groups_(std::move(groups)) {
+    const Device device = optim::CommonDevice(parameters());
+    learning_rate_ = Full({}, 1e-3, DType::kFloat64, device);
+    step_ = Zeros({}, DType::kInt64, device);
+    for (const optim::Parameter& p : parameters()) {
+      momentum_[p.name] = Zeros(p.tensor.shape(), DType::kFloat32, device);
+      rms_[p.name] = Zeros({}, DType::kFloat32, device);
+    }
+  }
+  static bool NeedsWhole(const optim::Parameter& p) { return p.tensor.ndim() > 1; }
+
+  const std::vector<optim::ParameterGroup>& groups() const override { return groups_; }
+  Tensor learning_rate() const override { return learning_rate_; }
+  Tensor step() const override { return step_; }
+  void RefreshMasterWeights() override {}
+  void VisitState(const optim::StateVisitor& visit) const override {
+    visit("", "step", step_);
+    for (const optim::Parameter& p : parameters()) {
+      visit(p.name, "momentum", momentum_.at(p.name));
+      if (NeedsWhole(p)) visit(p.name, "rms", rms_.at(p.name));
+    }
+  }
+
+ private:
+  void DoStep(const optim::StepInputs& inputs) override {
+    AddInto(step_, Full({}, 1, DType::kInt64, step_.device()));
+    optim::JoinTiedGradients(parameters());
+    const auto factor = inputs.clip_factor.defined() ? inputs.clip_factor.Item() : 1.0;
+    const double lr = learning_rate_.Item();
+    for (const optim::Parameter& p : parameters()) {
+      const Tensor grad = optim::GradOrNone(p.tensor);
+      if (!grad.defined()) continue;
+      const auto n = static_cast<size_t>(grad.numel());
+      const float* g = grad.data<float>();
+      float* m = momentum_.at(p.name).data<float>();
+      float* w = p.tensor.data<float>();
+      double squares = 0;
+      for (size_t i = 0; i < n; ++i) {
+        m[i] = 0.5F * m[i] + static_cast<float>(factor) * g[i];
+        squares += static_cast<double>(m[i]) * m[i];
+      }
+      const double rms = std::sqrt(squares / static_cast<double>(n));
+      rms_.at(p.name).data<float>()[0] = static_cast<float>(rms);
+      for (size_t i = 0; i < n; ++i) {
+        const double scale = NeedsWhole(p) ? rms : std::abs(m[i]);
+        w[i] -= static_cast<float>(lr * m[i] / (scale + 1e-4));
+      }
+      p.tensor.storage()->BumpVersion();
+    }
+  }
+
+  const std::vector<optim::ParameterGroup> groups_;
+  Tensor learning_rate_;
+  Tensor step_;
+  std::map<std::string, Tensor> momentum_;
+  std::map<std::string, Tensor> rms_;
+};
+
 struct Case {
   FamilyCase family = Gpt();
   int dp = 1;
@@ -74,6 +140,7 @@ struct Case {
   std::optional<ZeroOptions> zero = std::nullopt;
   bool sharded_construction = false;
   bool early = false;
+  bool whole_matrices = false;  // WholeMatrixOptimizer, else AdamW
   double max_norm = 0.05;
   bool freeze_embedding = false;
   std::string save_to = {};  // a checkpoint after the first step
@@ -122,13 +189,18 @@ class RankRun {
     }
     parameters_ = OptimizedParameters(*model_);
     const auto groups = optim::SplitByDecay(parameters_, {.weight_decay = 0.1});
+    const dist::OptimizerFactory make =
+        !setup.whole_matrices ? dist::OptimizerFactory(MakeAdamW)
+                              : [](std::vector<optim::ParameterGroup> g) {
+                                  return std::make_unique<WholeMatrixOptimizer>(std::move(g));
+                                };
     if (!setup.zero && world->size() == 1) {
-      optimizer_ = MakeAdamW(groups);
+      optimizer_ = make(groups);
       return;
     }
     store_ = std::make_unique<ParameterStore>(
-        *model_, groups, MakeAdamW, dist::StoreGroups{.data = mesh_.dp(), .tensor = mesh_.tp()},
-        options);
+        *model_, groups, make, dist::StoreGroups{.data = mesh_.dp(), .tensor = mesh_.tp()}, options,
+        setup.whole_matrices ? dist::NeedsWhole(WholeMatrixOptimizer::NeedsWhole) : nullptr);
     store_->Start();
   }
 
@@ -583,6 +655,80 @@ TEST(ZeroTest, RecomputationWithActivationsElsewhere) {
     });
     ExpectSameBits(outcome, expected);
     EXPECT_GT(Allocator::For(Device::Host()).stats().allocations, before);
+  }
+}
+
+// --- Whole parameters ----------------------------------------------------------------------------
+
+TEST(ZeroTest, WholeMatricesGiveTheBitsOfOneProcess) {
+  const Outcome one = OneProcess({.whole_matrices = true});
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int dp : {1, 2, 4}) {
+      for (const bool offload : {false, true}) {
+        if (offload && stage == 0) continue;
+        SCOPED_TRACE(Concat("stage ", stage, " dp ", dp, " off-load ", offload));
+        Case setup{.dp = dp, .zero = Stage(stage, offload), .whole_matrices = true};
+        setup.sharded_construction = stage == 3;
+        ExpectSameBits(Train(setup), one);
+      }
+    }
+  }
+  // Sums in the ranks' order agree to rounding.
+  Case ranks{.dp = 2, .deterministic = false, .zero = Stage(2), .whole_matrices = true};
+  const Outcome in_order = OneProcess({.deterministic = false, .whole_matrices = true});
+  EXPECT_LE(Distance(Train(ranks), in_order), 1e-5);
+}
+
+TEST(ZeroTest, WholeMatricesHaveOneOwnerEach) {
+  std::map<std::string, int> owners;
+  std::map<int, int64_t> elements;  // by rank
+  Case setup{.dp = 4, .zero = Stage(2), .whole_matrices = true};
+  std::mutex mutex;
+  setup.inspect = [&](ParameterStore& store, models::Model& model) {
+    static std::atomic<int> ranks = 0;
+    const int rank = ranks++;
+    const std::lock_guard<std::mutex> lock(mutex);
+    store.optimizer().VisitState(
+        [&](const std::string& parameter, const std::string& state, const Tensor& t) {
+          if (state != "momentum") return;
+          const nn::Parameter& p = *model.FindParameter(parameter);
+          if (p.tensor.ndim() < 2) return;
+          EXPECT_EQ(t.shape(), p.tensor.shape()) << parameter;
+          ++owners[parameter];
+          elements[rank] += t.numel();
+        });
+  };
+  Train(setup);
+  EXPECT_EQ(owners.size(), 2u + 3 * 4);
+  for (const auto& [name, count] : owners) EXPECT_EQ(count, 1) << name;
+  // The embedding, more than half of all, is one rank's; the others share out the blocks.
+  ASSERT_EQ(elements.size(), 4u);
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const auto& [rank, count] : elements) least = std::min(least, count);
+  EXPECT_GT(least, 3 * 12 * 24 * 24 / 3 * 3 / 4);
+}
+
+TEST(ZeroTest, ACheckpointOfWholeMatricesLoadsUnderAnyStage) {
+  const std::string directory = JoinPath(testing::TempDir(), "zero_whole_checkpoint");
+  const Outcome one = OneProcess({.whole_matrices = true});
+  Case saves{.dp = 4, .zero = Stage(2), .whole_matrices = true};
+  saves.save_to = directory;
+  ExpectSameBits(Train(saves), one);
+  for (const auto& [stage, dp] : {std::pair{0, 1}, {1, 2}, {3, 2}, {3, 4}}) {
+    SCOPED_TRACE(Concat("stage ", stage, " dp ", dp));
+    Case loads{.dp = dp, .zero = Stage(stage, stage == 1), .whole_matrices = true};
+    loads.resume_from = directory;
+    EXPECT_TRUE(Train(loads).weights == one.weights);
+  }
+}
+
+TEST(ZeroTest, WholeMatricesOfTensorParallelParts) {
+  Case plain{.dp = 2, .tp = 2, .sequence_parallel = true, .whole_matrices = true};
+  const Outcome expected = Train(plain);
+  for (const int stage : {1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    plain.zero = Stage(stage, stage == 2);
+    ExpectSameBits(Train(plain), expected);
   }
 }
 
