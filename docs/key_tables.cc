@@ -22,7 +22,7 @@ std::string DefaultOf(const Option& option) {
 std::string Meaning(const Option& option) {
   std::string text = option.help;
   for (size_t i = 0; i < option.notes.choices.size(); ++i) {
-    text += (i == 0 ? ": " : ", ") + Code(option.notes.choices[i]);
+    text += (i == 0 ? "; one of " : ", ") + Code(option.notes.choices[i]);
   }
   for (size_t i = 0; i < option.notes.aliases.size(); ++i) {
     const OptionAlias& alias = option.notes.aliases[i];

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "train/config/run_config.h"
-
 namespace {
 
 std::string ReadText(const std::string& path) {
@@ -41,13 +39,6 @@ TEST(SnippetsTest, DocumentationShowsCodeThatCompiles) {
   }
   EXPECT_GE(Snippets(ReadText("README.md")).size(), 1u);
   EXPECT_GE(Snippets(ReadText("docs/writing-a-model.md")).size(), 2u);
-}
-
-TEST(SnippetsTest, EveryKeyOfARunIsDocumented) {
-  const std::string page = ReadText("docs/cli.md");
-  for (const tessera::train::RunConfigField& field : tessera::train::RunConfigFields()) {
-    EXPECT_NE(page.find("`" + std::string(field.name) + "`"), std::string::npos) << field.name;
-  }
 }
 
 }  // namespace

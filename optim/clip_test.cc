@@ -167,7 +167,7 @@ TEST(ClipTest, AgreesWithPyTorch) {
 struct ScaledRun {
   Parameter p = WithGrad("w", Full({9}, 1.0));
   GradScaler scaler;
-  Sgd optimizer{{{.parameters = {p}}}, {.lr = 1}};
+  Sgd optimizer{{{.parameters = {p}}}, {.lr = 1, .momentum = 0}};
 
   explicit ScaledRun(const GradScalerOptions& options) : scaler(options) {}
 
@@ -221,7 +221,7 @@ TEST(GradScalerTest, ScaledBackwardWithClipping) {
   EXPECT_EQ(loss.Item(), 2048);
   Backward(loss);
   EXPECT_EQ(Grad(w).Item(), 1024);
-  Sgd optimizer({{.parameters = {{"w", w, {}}}}}, {.lr = 1});
+  Sgd optimizer({{.parameters = {{"w", w, {}}}}}, {.lr = 1, .momentum = 0});
   const ClipResult clip = ClipGradNorm(
       optimizer.parameters(),
       {.max_norm = 0.5, .loss_scale = scaler.scale(), .found_inf = scaler.found_inf()});

@@ -36,7 +36,7 @@ std::string Plain(std::string text) {
 std::string Help(const Option& key) {
   std::string text = key.help;
   for (size_t i = 0; i < key.notes.choices.size(); ++i) {
-    text += (i == 0 ? ": " : ", ") + key.notes.choices[i];
+    text += (i == 0 ? "; one of " : ", ") + key.notes.choices[i];
   }
   const std::string usual =
       key.default_value().is_null() ? key.notes.unset : key.ToText(key.default_value());

@@ -162,7 +162,7 @@ TEST_F(TrainerTest, AutocastTrainsFloat32WeightsWithHalfPrecisionProducts) {
   plain.dtype = "bfloat16";
   plain.autocast = "bfloat16";
   const absl::Status status = plain.Validate();
-  EXPECT_EQ(Message(status), "autocast is for parameters of dtype float32, not bfloat16");
+  EXPECT_EQ(Message(status), "autocast is set, which needs dtype float32 (dtype is bfloat16)");
 }
 
 TEST_F(TrainerTest, ProfilesSomeStepsAndNeverLosesARunToIt) {
@@ -327,9 +327,9 @@ TEST_F(TrainerTest, AccumulationEqualsTheLargeBatch) {
   RunConfig large = Config("large");
   large.dropout = 0;  // its bits belong to the micro-batch
   // Many short documents, whose borders have no target: micro-batches differ in their number.
-  large.reset_at_documents = true;
-  large.data = root_ + "/documents.jsonl";
-  std::ofstream documents(large.data);
+  large.options["reset_at_documents"] = true;
+  large.data = {root_ + "/documents.jsonl"};
+  std::ofstream documents(large.data[0]);
   for (int i = 0; i < 300; ++i) {
     documents << "{\"text\": \"" << std::string(static_cast<size_t>(3 + i * 7 % 23), 'a' + i % 26)
               << "\"}\n";
@@ -459,7 +459,7 @@ TEST(RunConfigTest, ValidatesAndRoundTrips) {
             }),
             "growth_factor is set, which needs no loss_scale (loss_scale is 8)");
   EXPECT_EQ(problem([](RunConfig& c) { c.options["momentum"] = 0.5; }),
-            "momentum is set, which needs optimizer sgd (it is adamw)");
+            "momentum is set, which needs optimizer muon or sgd (it is adamw)");
   EXPECT_EQ(problem([](RunConfig& c) { c.options["momentum"] = 0; }), "");
   EXPECT_EQ(problem([](RunConfig& c) { c.options["momentun"] = 0; }),
             "options: unknown key 'momentun'; did you mean 'momentum'?");
@@ -468,7 +468,7 @@ TEST(RunConfigTest, ValidatesAndRoundTrips) {
             }),
             "betas must be below 1, not 1.5");
   EXPECT_EQ(problem([](RunConfig& c) { (void)SetRunConfigField(&c, "momentum", "0.9"); }),
-            "momentum is set, which needs optimizer sgd (it is adamw)");
+            "momentum is set, which needs optimizer muon or sgd (it is adamw)");
   EXPECT_EQ(problem([](RunConfig& c) { (void)SetRunConfigField(&c, "cpu_offload", "false"); }), "");
   const auto misfit = [](int world, auto change) {
     RunConfig config;

@@ -30,8 +30,9 @@ Tensors ReferenceMatmul(const Tensors& in) {
   shape.push_back(m);
   shape.push_back(n);
   Tensor c = Zeros(shape, DType::kFloat64);
-  const int64_t a_batches = a.numel() / std::max<int64_t>(m * k, 1);
-  const int64_t b_batches = b.numel() / std::max<int64_t>(k * n, 1);
+  if (m * k * n == 0) return {c};
+  const int64_t a_batches = a.numel() / (m * k);
+  const int64_t b_batches = b.numel() / (k * n);
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using ConstMatrix = Eigen::Map<const Matrix>;
   for (int64_t i = 0; i < batches; ++i) {

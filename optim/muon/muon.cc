@@ -61,7 +61,7 @@ const OptionTable& MuonOptions::Table() {
   static const auto* table = new OptionTable(
       OptionTable::Of<MuonOptions>("Muon")
           .Add("momentum", &MuonOptions::momentum, "decay rate of the momentum of matrices",
-               {.least = 0, .below = 1})
+               {.least = 0, .below = 1, .neutral = 0})
           .Add("nesterov", &MuonOptions::nesterov, "look one step of the momentum ahead")
           .Add("ns_coefficients", &MuonOptions::ns_coefficients,
                "coefficients of the Newton-Schulz iteration", {.count = 3})

@@ -1,6 +1,7 @@
 // The program as others call it: what it prints, what it writes, how it ends.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "core/file.h"
 #include "core/safetensors.h"
@@ -446,6 +448,97 @@ TEST_F(CliTest, TrainAndEvalRefuseWhatTheyCannotUse) {
               "Not a directory");
   ExpectError({"train", "gpt-tinny", "--data", text, "--out", Path("run")}, 2, "gpt-tinny");
   ExpectError({"eval", "--model", *model_, "--data", Path("absent")}, 2, Path("absent"));
+}
+
+TEST_F(CliTest, KeysThatMeanNothingAreRefusedWithTheReason) {
+  const std::string text = Write("text", std::string(2000, 'a'));
+  const auto train = [&](const Arguments& more) {
+    Arguments arguments = {"train", "gpt-tiny", "--data", text, "--out", Path("run")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  ExpectError(train({"--momentum", "0.9"}), 2,
+              "momentum is set, which needs optimizer muon or sgd (it is adamw)");
+  ExpectError(train({"--growth-factor", "2"}), 2,
+              "growth_factor is set, which needs dtype float16");
+  ExpectError(train({"--mlm-probability", "0.2"}), 2,
+              "which needs task masked_lm (it is causal_lm)");
+  ExpectError(train({"--optimizer", "adamm"}), 2,
+              "'adamm' is not known; use one of adafactor, adam,");
+  ExpectError(train({"--lr", "1e-3", "--learning-rate", "1e-4"}), 2, "--lr is given twice");
+  // A DeepSpeed file may say such things of what it has switched off.
+  const std::string ds = Write("ds.json", R"({"fp16": {"enabled": false, "loss_scale_window": 9},
+      "optimizer": {"type": "SGD", "params": {"momentum": 0.5}}})");
+  Output(train({"--deepspeed", ds, "--optimizer", "lion", "--max-steps", "1", "--seq-len", "16",
+                "--val-fraction", "0"}));
+}
+
+TEST_F(CliTest, WhatWasSetIsPrintedAndTheWholeIsSaved) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const Arguments arguments = {"train",     "gpt-tiny",  "--data",       text,
+                               "--out",     Path("run"), "--max-steps",  "1",
+                               "--seq-len", "16",        "--batch-size", "8"};
+  const std::string out = Output(arguments);
+  EXPECT_NE(out.find("\n  max_steps   1"), std::string::npos) << out;
+  EXPECT_NE(out.find("(the default)"), std::string::npos) << out;
+  EXPECT_EQ(out.find("bucket_cap_mb"), std::string::npos) << out;
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("  ", 0) != 0) continue;
+    EXPECT_LE(line.size(), 120u) << line;
+  }
+  const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));
+  EXPECT_EQ(saved["bucket_cap_mb"], 25);
+  EXPECT_EQ(saved["dropout"], nullptr);
+  EXPECT_EQ(saved["min_lr"], 0.1 * 3e-4);
+  EXPECT_EQ(saved["betas"], (std::vector<double>{0.9, 0.95}));
+  EXPECT_FALSE(saved.contains("growth_factor"));
+  // It can be given back as it is.
+  Output({"train", "--config", Path("run") + "/config.json", "--out", Path("again")});
+}
+
+TEST_F(CliTest, OneRunAtATimeWorksInADirectory) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const Arguments arguments = {"train",     "gpt-tiny",    "--data", text,        "--out",
+                               Path("run"), "--max-steps", "2",      "--seq-len", "16"};
+  fs::create_directories(Path("run"));
+  const std::string lock = Path("run") + "/run.lock";
+  std::ofstream(Path("run") + "/checkpoint-1.tmp-1-1") << "a save of the other run";
+  const int file = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(write(file, "process 4711 on there\n", 22), 22);
+  ASSERT_EQ(flock(file, LOCK_EX | LOCK_NB), 0);
+  ExpectError(arguments, 1, "process 4711 on there is training there");
+  EXPECT_TRUE(fs::exists(Path("run") + "/checkpoint-1.tmp-1-1"));
+  EXPECT_FALSE(fs::exists(Path("run") + "/data"));
+  close(file);  // as the kernel does for a process that was killed
+  Output(arguments);
+  EXPECT_FALSE(fs::exists(Path("run") + "/checkpoint-1.tmp-1-1"));
+}
+
+TEST_F(CliTest, SeveralSourcesAreBlended) {
+  const std::string a = Write("a.txt", std::string(4000, 'a'));
+  const std::string b = Write("b.txt", std::string(8000, 'b'));
+  const auto train = [&](const std::string& out, const Arguments& data) {
+    Arguments arguments = {"train",          "gpt-tiny", "--out",     Path(out),
+                           "--max-steps",    "1",        "--seq-len", "16",
+                           "--val-fraction", "0",        "--threads", "1"};
+    arguments.insert(arguments.end(), data.begin(), data.end());
+    return arguments;
+  };
+  // 3 of 10 samples are of a.txt, all of whose 249 must be seen.
+  EXPECT_NE(Output(train("weighted", {"--data", a + ":0.3", "--data", b + ":0.7"}))
+                .find("causal_lm on 832 training samples"),
+            std::string::npos);
+  EXPECT_NE(Output(train("by_size", {"--data", a, "--data", b})).find("causal_lm on 750 "),
+            std::string::npos);
+  ExpectError(train("mixed", {"--data", a + ":0.3", "--data", b}), 2, "b.txt' has no weight");
+  ExpectError(train("absent", {"--data", a + ":x"}), 2, "a.txt:x");
+}
+
+TEST_F(CliTest, VersionIsOneLine) {
+  const std::string version = Output({"--version"});
+  EXPECT_EQ(version.rfind("tessera ", 0), 0u) << version;
+  EXPECT_EQ(std::count(version.begin(), version.end(), '\n'), 1) << version;
 }
 
 TEST_F(CliTest, WhatCannotBeWrittenIsNamedAndLeavesNothing) {

@@ -84,10 +84,10 @@ class WholeMatrixOptimizer final : public optim::Optimizer {
   Tensor step() const override { return step_; }
   void RefreshMasterWeights() override {}
   void VisitState(const optim::StateVisitor& visit) const override {
-    visit("", "step", step_);
+    visit("", "step", step_, Placement::Whole({}));
     for (const optim::Parameter& p : parameters()) {
-      visit(p.name, "momentum", momentum_.at(p.name));
-      if (NeedsWhole(p)) visit(p.name, "rms", rms_.at(p.name));
+      visit(p.name, "momentum", momentum_.at(p.name), optim::PlacementOf(p));
+      if (NeedsWhole(p)) visit(p.name, "rms", rms_.at(p.name), Placement::Whole({}));
     }
   }
 
@@ -688,15 +688,15 @@ TEST(ZeroTest, WholeMatricesHaveOneOwnerEach) {
     static std::atomic<int> ranks = 0;
     const int rank = ranks++;
     const std::lock_guard<std::mutex> lock(mutex);
-    store.optimizer().VisitState(
-        [&](const std::string& parameter, const std::string& state, const Tensor& t) {
-          if (state != "momentum") return;
-          const nn::Parameter& p = *model.FindParameter(parameter);
-          if (p.tensor.ndim() < 2) return;
-          EXPECT_EQ(t.shape(), p.tensor.shape()) << parameter;
-          ++owners[parameter];
-          elements[rank] += t.numel();
-        });
+    store.optimizer().VisitState([&](const std::string& parameter, const std::string& state,
+                                     const Tensor& t, const Placement&) {
+      if (state != "momentum") return;
+      const nn::Parameter& p = *model.FindParameter(parameter);
+      if (p.tensor.ndim() < 2) return;
+      EXPECT_EQ(t.shape(), p.tensor.shape()) << parameter;
+      ++owners[parameter];
+      elements[rank] += t.numel();
+    });
   };
   Train(setup);
   EXPECT_EQ(owners.size(), 2u + 3 * 4);

@@ -136,7 +136,7 @@ TEST_F(GpuTrainingTest, CapturedStepsAreTheStepsThatAreRun) {
     const Outcome plain = Run(config);
     EXPECT_EQ(plain.output.find("CUDA graph"), std::string::npos);
     ExpectEqual(captured, plain);
-    EXPECT_EQ(captured.losses.size(), static_cast<size_t>(config.max_steps)) << name;
+    EXPECT_EQ(captured.losses.size(), static_cast<size_t>(*config.max_steps)) << name;
   }
 }
 
@@ -164,12 +164,13 @@ TEST_F(GpuTrainingTest, StepsOfOtherShapesAndDeterministicSumsRunAsTheyAre) {
 
   const RunLog silent(nullptr, LogLevel::kError);
   CapturedStep captured(Device::Cuda(0), &silent);
+  static constexpr TensorKey kX{"x", KeyElements::kFloating, "[N]", "what is summed"};
   const auto work = [](const StepInputs& in) {
-    const Tensor x = OnDevice(in.batches[0], Device::Cuda(0)).at("x");
+    const Tensor x = OnDevice(in.batches[0], Device::Cuda(0)).at(kX);
     return StepOutputs{{Sum(Mul(x, x))}, Sum(x)};
   };
   const auto run = [&](int64_t n, double value, uint64_t step) {
-    const StepInputs inputs{{{{"x", Full({n}, value, DType::kFloat32)}}},
+    const StepInputs inputs{{models::Bundle{{kX, Full({n}, value, DType::kFloat32)}}},
                             Full({}, 1.0, DType::kFloat64, Device::Cuda(0))};
     const StepOutputs outputs = captured.Run(inputs, step, work, [] {});
     EXPECT_EQ(outputs.losses[0].Item(), static_cast<double>(n) * value * value) << step;

@@ -43,11 +43,11 @@ struct DataConfig {
             .Add("tokenizer", &DataConfig::tokenizer,
                  "a folder, `byte` or `char`; the small presets take bytes",
                  {.unset = "the model's", .changes_results = false, .evaluation = true})
-            .Add("val_data", &DataConfig::val_data, "validation data, instead of a share of `data`",
+            .Add("val_data", &DataConfig::val_data, "validation data; wins over `val_fraction`",
                  {.changes_results = false, .aliases = {{"validation_file", "Hugging Face"}}})
             .Add("val_fraction", &DataConfig::val_fraction,
                  "share of the data, from its end, that is held out; 0: no evaluation",
-                 {.least = 0, .below = 1, .needs = {{{"val_data", {""}}}}, .neutral = 0})
+                 {.least = 0, .below = 1})
             .Add("overwrite_cache", &DataConfig::overwrite_cache,
                  "make the data's cache afresh, even if it is up to date",
                  {.changes_results = false}));
