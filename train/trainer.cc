@@ -10,8 +10,6 @@
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
 #include "models/model_keys.h"
-#include "ops/cast/cast.h"
-#include "ops/elementwise/elementwise.h"
 #include "train/agreement.h"
 #include "train/step_profiler.h"
 #include "train/whole_model.h"
@@ -72,11 +70,6 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
                 .shuffle = config.shuffle}),
       started_(Clock::now()) {
   const absl::Status fits = config.ValidateFor(mesh.world()->size());
-  if (config.offload_activations || config.partition_activations) {
-    activations_ = std::make_unique<dist::ActivationStore>(dist::ActivationStoreOptions{
-        .offload = config.offload_activations,
-        .partition = config.partition_activations ? mesh.tp() : nullptr});
-  }
   TESSERA_CHECK(fits.ok() && config.tp == mesh.tp()->size(), "trainer", Message(fits));
 }
 
@@ -108,14 +101,10 @@ models::Bundle Trainer::ForwardStep(const models::Bundle& batch,
 }
 
 absl::Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
-  return SaveWholeModel(model_, mesh_, *store_, folder, tokenizer, files_);
+  return SaveWholeModel(model_, mesh_, engine_->store(), folder, tokenizer, files_);
 }
 
 absl::Status Trainer::Log(const nlohmann::ordered_json& row) { return metrics_->Append(row); }
-
-models::Bundle Trainer::ToBundle(const data::Batch& batch) const {
-  return OnDevice(batch.tensors, model_.build().device);
-}
 
 // --- The loop ------------------------------------------------------------------------------------
 
@@ -144,7 +133,7 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
     }
     profiler.Finish();
   }
-  captured_ = nullptr;
+  engine_->StopCapturing();
   if (saved_step_ != state_.step) TESSERA_RETURN_IF_ERROR(Save());
   TESSERA_RETURN_IF_ERROR(FinishSave());
   progress_.reset();
@@ -154,35 +143,17 @@ absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
 }
 
 void Trainer::DropCapturedStep() {
-  if (captured_ != nullptr) captured_->Drop();
+  if (engine_ != nullptr) engine_->DropCapturedStep();
 }
 
 bool Trainer::StepsAreStatic() const { return typeid(*this) == typeid(Trainer); }
 
 void Trainer::CaptureSteps() {
-  const Device& device = model_.build().device;
-  if (!config_.cuda_graph || !CanRecordGraph(device)) return;
-  const char* reason = nullptr;
-  if (mesh_.world()->size() > 1) reason = "several ranks";
-  const char* store_reason = store_->WhyNotCaptured(config_.accumulation_steps());
-  if (store_reason != nullptr) reason = store_reason;
-  if (pipeline_ != nullptr) reason = "a pipeline";
-  if (activations_ != nullptr) reason = "off-loaded activations";
-  if (!config_.profile.empty()) reason = "a profile is asked for";
-  if (config_.wall_clock_breakdown) reason = "wall_clock_breakdown is asked for";
-  if (model_.has_hooks()) reason = "a module has hooks";
-  if (!StepsAreStatic()) reason = "the trainer's steps may differ";
-  if (reason != nullptr) {
-    log_.Info(Concat("steps are not captured as a CUDA graph: ", reason));
-    return;
-  }
-  captured_ = std::make_unique<CapturedStep>(device, &log_);
-}
-
-// Where phases are timed, each waits for the device.
-PhaseClock::Scope Trainer::TimePhase(Phase phase) {
-  const bool waits = config_.wall_clock_breakdown && !model_.build().device.is_cpu();
-  return PhaseClock::Scope(&phases_, phase, waits ? &model_.build().device : nullptr);
+  if (!config_.cuda_graph) return;
+  const char* why_not = nullptr;
+  if (!config_.profile.empty()) why_not = "a profile is asked for";
+  if (!StepsAreStatic()) why_not = "the trainer's steps may differ";
+  engine_->CaptureSteps(config_.accumulation_steps(), why_not, &log_);
 }
 
 int64_t Trainer::ReasonToStop() const {
@@ -195,7 +166,7 @@ int64_t Trainer::ReasonToStop() const {
 
 // All micro-batches first: the loss is divided by the number of targets of the whole step.
 Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
-  const PhaseClock::Scope clock = TimePhase(Phase::kData);
+  const PhaseClock::Scope clock = engine_->TimePhase(Phase::kData);
   StepBatches step;
   StepReport mine = {.stop = ReasonToStop(), .written = saver_.written()};
   for (int64_t m = 0; m < config_.accumulation_steps() && step.status.ok(); ++m) {
@@ -224,98 +195,19 @@ models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
   return options;
 }
 
-// Of float32 operands: `autocast`.
-DType Trainer::product_dtype() const {
-  return config_.autocast.empty() ? DType::kFloat32 : *ParseDType(config_.autocast);
-}
-
-// What a micro-batch's summed loss adds to the step's mean, scaled as mixed precision asks.
-Tensor Trainer::ShareOf(const Tensor& loss, const Tensor& share) const {
-  const Tensor part = Mul(loss, Cast(share, loss.dtype()));
-  return scaler_ ? scaler_->ScaleLoss(part) : part;
-}
-
-// The loss of one micro-batch, summed over its targets; its gradient is left in the parameters.
-Tensor Trainer::RunMicroBatch(const models::Bundle& batch, int64_t micro_batch,
-                              const Tensor& share) {
-  store_->BeginMicroBatch(micro_batch);
-  Tensor loss;
-  {
-    const PhaseClock::Scope clock = TimePhase(Phase::kForward);
-    const SavedTensorScope kept(activations_.get());
-    const AutocastScope autocast(product_dtype());
-    loss = ForwardStep(OnDevice(batch, model_.build().device), OptionsFor(micro_batch))
-               .at(keys::kLoss);
-  }
-  const PhaseClock::Scope clock = TimePhase(Phase::kBackward);
-  Backward(ShareOf(loss, share));
-  return loss.Detach();
-}
-
-// The same for all micro-batches of a step, stage by stage; the losses are the last stage's.
-std::vector<double> Trainer::RunPipeline(const StepInputs& inputs) {
-  const PhaseClock::Scope clock = TimePhase(Phase::kPipeline);
-  const SavedTensorScope kept(activations_.get());
-  const AutocastScope autocast(product_dtype());
-  std::vector<models::Bundle> bundles;
-  for (const models::Bundle& batch : inputs.batches) {
-    bundles.push_back(OnDevice(batch, model_.build().device));
-  }
-  const dist::StepResult result = pipeline_->Run(
-      bundles, {.run_options = [&](int m) { return OptionsFor(m); },
-                .scale_loss = [&](const Tensor& loss, int) { return ShareOf(loss, inputs.share); },
-                .before_gradients = [&](int chunk, int m) { store_->BeginMicroBatch(m, chunk); }});
-  return pipeline_->ShareLosses(result.losses);
-}
-
-// With neither clipping nor loss scaling nothing but the gradients goes into the update.
-void Trainer::BeginGradients(int64_t micro_batches) {
-  const bool known = config_.max_grad_norm == 0 && !scaler_;
-  store_->BeginStep(micro_batches, known ? std::optional(optim::StepInputs{}) : std::nullopt);
-}
-
-// From the batches to the updated parameters, with nothing read from the device in between.
-StepOutputs Trainer::ComputeStep(const StepInputs& inputs) {
-  StepOutputs outputs;
-  BeginGradients(std::ssize(inputs.batches));
-  for (const models::Bundle& batch : inputs.batches) {
-    outputs.losses.push_back(RunMicroBatch(batch, std::ssize(outputs.losses), inputs.share));
-  }
-  outputs.grad_norm = UpdateParameters();
-  return outputs;
-}
-
-// The losses of this rank's micro-batches.
-std::vector<double> Trainer::RunMicroBatches(const StepInputs& inputs) {
-  std::vector<double> losses;
-  Tensor norm;
-  if (pipeline_ != nullptr) {
-    BeginGradients(std::ssize(inputs.batches));
-    losses = RunPipeline(inputs);
-    norm = UpdateParameters();
-  } else {
-    const auto compute = [&](const StepInputs& in) { return ComputeStep(in); };
-    const auto undo = [&] { store_->optimizer().ZeroGrad(); };
-    const StepOutputs outputs =
-        captured_ == nullptr
-            ? ComputeStep(inputs)
-            : captured_->Run(inputs, static_cast<uint64_t>(state_.step + 1), compute, undo);
-    for (const Tensor& loss : outputs.losses) losses.push_back(loss.Item());
-    norm = outputs.grad_norm;
-  }
-  state_.grad_norm = norm.Item();
-  return losses;
-}
-
 void Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
-  StepInputs inputs;
-  for (const data::Batch& batch : step.batches) inputs.batches.push_back(batch.tensors);
-  inputs.share = Full({}, 1.0 / targets, DType::kFloat64, model_.build().device);
+  std::vector<models::Bundle> batches;
+  for (const data::Batch& batch : step.batches) batches.push_back(batch.tensors);
   state_.lr = schedule_->At(state_.step + 1);
-  store_->optimizer().set_learning_rate(state_.lr);
+  const StepResult done = engine_->Step({.batches = batches,
+                                         .targets = targets,
+                                         .learning_rate = state_.lr,
+                                         .number = static_cast<uint64_t>(state_.step + 1),
+                                         .options = [this](int64_t m) { return OptionsFor(m); }});
+  state_.grad_norm = done.grad_norm;
   double loss_sum = 0;
-  for (const double loss : GatherOverData(RunMicroBatches(inputs), mesh_)) loss_sum += loss;
+  for (const double loss : GatherOverData(done.losses, mesh_)) loss_sum += loss;
   state_.loss = loss_sum / targets;
   ++state_.step;
   state_.epoch =
@@ -323,26 +215,6 @@ void Trainer::RunStep(const StepBatches& step) {
   loss_sum_ += state_.loss;
   ++loss_steps_;
   tokens_ += step.all.tokens;
-}
-
-// Returns the norm of the gradients.
-Tensor Trainer::UpdateParameters() {
-  {
-    const PhaseClock::Scope clock = TimePhase(Phase::kReduce);
-    store_->FinishGradients();
-  }
-  const PhaseClock::Scope clock = TimePhase(Phase::kOptimizer);
-  optim::ClipOptions clip;
-  if (config_.max_grad_norm > 0) clip.max_norm = config_.max_grad_norm;
-  if (scaler_) {
-    clip.loss_scale = scaler_->scale();
-    clip.found_inf = scaler_->found_inf();
-  }
-  const optim::ClipResult clipped = store_->Clip(clip);
-  store_->Step(scaler_ ? scaler_->Inputs(clipped.factor)
-                       : optim::StepInputs{.clip_factor = clipped.factor});
-  if (scaler_) scaler_->Update();
-  return clipped.norm;
 }
 
 absl::Status Trainer::AfterStep() {
@@ -368,7 +240,7 @@ absl::Status Trainer::LogRow() {
   row["grad_norm"] = state_.grad_norm;
   row["tokens_per_second"] = rate;
   row["peak_bytes"] = GreatestOf(Allocator::For(model_.build().device).stats().peak_bytes, mesh_);
-  if (config_.wall_clock_breakdown) phases_.Report(loss_steps_, &row);
+  if (config_.wall_clock_breakdown) engine_->phases().Report(loss_steps_, &row);
   if (mesh_.prints()) {
     TESSERA_RETURN_IF_ERROR(Log(row));
     progress_->Row(state_.step, loss, state_.lr, rate);
@@ -377,7 +249,7 @@ absl::Status Trainer::LogRow() {
   loss_steps_ = 0;
   tokens_ = 0;
   seconds_ = 0;
-  phases_.Reset();
+  engine_->phases().Reset();
   return absl::OkStatus();
 }
 
@@ -387,7 +259,7 @@ absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
                                                    int64_t max_batches) {
   DropCapturedStep();  // its memory is wanted
   const NoGrad no_grad;
-  const AutocastScope autocast(product_dtype());
+  const AutocastScope autocast(config_.product_dtype());
   const bool was_training = model_.training();
   model_.Eval();
   const data::Sampler order({.num_samples = dataset.size(),
@@ -405,7 +277,7 @@ absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
     const int64_t number = round * ranks + mesh_.dp()->rank();
     absl::StatusOr<data::Batch> batch = data::Batch();
     const bool counts = number < batches;
-    const bool runs = counts || (store_ != nullptr && store_->forward_is_collective());
+    const bool runs = counts || (engine_ != nullptr && engine_->store().forward_is_collective());
     if (runs) {
       batch = dataset.MakeBatch(order.Rows({.step = std::min(number, batches - 1)}));
     }
@@ -413,7 +285,8 @@ absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
     if (!status.ok()) break;
     absl::StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
     if (counts && batch->rows > 0) mine = EvaluateBatch(*batch);
-    if (!counts && runs) ForwardStep(ToBundle(*batch), EvaluationOptions());
+    if (!counts && runs)
+      ForwardStep(OnDevice(batch->tensors, model_.build().device), EvaluationOptions());
     status = Agree(mesh_, mine.status());
     if (!status.ok()) break;
     const std::vector<double> found = GatherOverData(*mine, mesh_);
@@ -437,7 +310,8 @@ models::RunOptions Trainer::EvaluationOptions() const {
 // What a batch adds to the sums of an evaluation.
 absl::StatusOr<std::vector<double>> Trainer::EvaluateBatch(const data::Batch& batch) {
   const EvaluationMetrics* metrics = objective_.metrics.get();
-  const models::Bundle outputs = ForwardStep(ToBundle(batch), EvaluationOptions());
+  const models::Bundle outputs =
+      ForwardStep(OnDevice(batch.tensors, model_.build().device), EvaluationOptions());
   std::vector<double> mine = {outputs.at(keys::kLoss).Item(), WeightOf(batch)};
   if (metrics == nullptr) return mine;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
@@ -458,7 +332,7 @@ double Trainer::WeightOf(const data::Batch& batch) const {
 }
 
 absl::Status Trainer::EvaluateAndLog() {
-  const AutocastScope autocast(product_dtype());
+  const AutocastScope autocast(config_.product_dtype());
   TESSERA_ASSIGN_OR_RETURN(const EvaluationResult found,
                            Evaluate(*val_data_, config_.eval_batches));
   state_.val_loss = found.loss;

@@ -34,20 +34,15 @@
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
 #include "data/tokenizer/tokenizer.h"
-#include "dist/activations/activation_store.h"
 #include "dist/checkpoint/async_checkpointer.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
-#include "dist/pipeline/executor.h"
-#include "dist/store/parameter_store.h"
 #include "models/model.h"
-#include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "train/captured_step.h"
 #include "train/config/run_config.h"
+#include "train/engine.h"
 #include "train/metrics_log.h"
-#include "train/phase_clock.h"
 #include "train/progress.h"
 #include "train/run_lock.h"
 #include "train/run_log.h"
@@ -158,16 +153,7 @@ class Trainer {
   StepBatches FetchStep(Loader& loader);
   void RunStep(const StepBatches& step);
   models::RunOptions OptionsFor(int64_t micro_batch) const;
-  DType product_dtype() const;
   void CaptureSteps();
-  PhaseClock::Scope TimePhase(Phase phase);
-  Tensor ShareOf(const Tensor& loss, const Tensor& share) const;
-  Tensor RunMicroBatch(const models::Bundle& batch, int64_t micro_batch, const Tensor& share);
-  std::vector<double> RunPipeline(const StepInputs& inputs);
-  void BeginGradients(int64_t micro_batches);
-  StepOutputs ComputeStep(const StepInputs& inputs);
-  std::vector<double> RunMicroBatches(const StepInputs& inputs);
-  Tensor UpdateParameters();
   absl::Status AfterStep();
   absl::Status LogRow();
   absl::Status EvaluateAndLog();
@@ -178,8 +164,6 @@ class Trainer {
   absl::Status FinishSave();
   absl::Status AfterSave();
   int64_t ReasonToStop() const;
-  std::vector<dist::CheckpointTensor> CheckpointTensors();
-  models::Bundle ToBundle(const data::Batch& batch) const;
   int64_t StepsToTake() const;
   int64_t global_batch() const { return sampler_.GlobalBatch(mesh_.dp()->size()); }
 
@@ -193,11 +177,7 @@ class Trainer {
   const data::Sampler sampler_;
   std::vector<TrainerCallback*> callbacks_;
 
-  std::unique_ptr<dist::ActivationStore> activations_;  // nullptr: kept where they are
-  std::unique_ptr<dist::ParameterStore> store_;
-  std::unique_ptr<dist::PipelineExecutor> pipeline_;  // of a model in stages
-  std::unique_ptr<CapturedStep> captured_;            // nullptr: steps run as they are
-  std::optional<optim::GradScaler> scaler_;
+  std::unique_ptr<Engine> engine_;  // of a run that trains
   std::optional<optim::Schedule> schedule_;
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<Progress> progress_;
@@ -211,7 +191,6 @@ class Trainer {
   int64_t loss_steps_ = 0;
   int64_t tokens_ = 0;
   double seconds_ = 0;
-  PhaseClock phases_;
   int64_t saved_step_ = -1;  // of the newest checkpoint, written or on its way
   dist::AsyncCheckpointer saver_;
   int64_t begun_at_ = 0;  // the step this process began with

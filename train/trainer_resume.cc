@@ -3,9 +3,8 @@
 
 #include "autograd/autograd.h"
 #include "core/file.h"
-#include "dist/pipeline/pipelined_model.h"
 #include "train/agreement.h"
-#include "train/make_store.h"
+#include "train/engine_options.h"
 #include "train/trainer.h"
 
 namespace tessera::train {
@@ -16,15 +15,18 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
       RunLog(options.output, ParseLogLevel(speaks ? config_.log_level : config_.log_level_replica),
              speaks ? "" : Concat("[", mesh_.Describe(), "] "));
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
-  if (const dist::Stage* stage = dist::StageOf(model_)) {
-    TESSERA_ASSIGN_OR_RETURN(const dist::ScheduleKind kind, config_.pipeline_schedule());
-    pipeline_ =
-        std::make_unique<dist::PipelineExecutor>(*stage, dist::ExecutorOptions{.schedule = kind});
-  }
-  store_ = MakeStore(config_, model_, mesh_, [this](std::vector<optim::ParameterGroup> groups) {
-    return MakeOptimizer(std::move(groups));
-  });
-  store_->Start();
+  const absl::StatusOr<EngineOptions> engine = EngineOptionsOf(config_, mesh_);
+  TESSERA_RETURN_IF_ERROR(engine.status());
+  engine_ = std::make_unique<Engine>(
+      model_, mesh_, *engine,
+      EngineParts{
+          .forward = [this](const models::Bundle& batch,
+                            const models::RunOptions& run) { return ForwardStep(batch, run); },
+          .make_optimizer =
+              [this](std::vector<optim::ParameterGroup> groups) {
+                return MakeOptimizer(std::move(groups));
+              }});
+  engine_->Start();
   const bool resumes = options.resume || !options.resume_from.empty();
   if (resumes) {
     TESSERA_RETURN_IF_ERROR(Resume(options));
@@ -57,9 +59,6 @@ absl::Status Trainer::Prepare() {
   if (mesh_.world()->rank() == 0) {
     TESSERA_RETURN_IF_ERROR(RunLock::Take(config_.out, &lock_));
     TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
-  }
-  if (config_.scales_loss()) {
-    scaler_.emplace(config_.scaler_options(), model_.build().device);
   }
   state_.total_steps = StepsToTake();
   TESSERA_ASSIGN_OR_RETURN(schedule_, optim::MakeSchedule({.kind = config_.lr_schedule,
@@ -96,8 +95,8 @@ absl::Status Trainer::Resume(const TrainOptions& options) {
 }
 
 absl::Status Trainer::LoadFrom(const dist::Checkpoint& checkpoint) {
-  TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(CheckpointTensors(), *mesh_.world())));
-  store_->Loaded();
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(engine_->Tensors(), *mesh_.world())));
+  engine_->Loaded();
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, ReadTrainerState(checkpoint)));
   log_.Info(Concat("resuming from ", checkpoint.directory(), " at step ", state_.step));
   return absl::OkStatus();
@@ -138,16 +137,6 @@ void Trainer::WarnOfChanges(const nlohmann::json& saved) const {
   }
 }
 
-std::vector<dist::CheckpointTensor> Trainer::CheckpointTensors() {
-  std::vector<dist::CheckpointTensor> tensors = store_->CheckpointTensors();
-  if (scaler_) {
-    scaler_->VisitState([&](const std::string& name, const Tensor& t) {
-      tensors.push_back({"scaler." + name, t, Placement::Whole(t.shape())});
-    });
-  }
-  return tensors;
-}
-
 absl::Status Trainer::Save() {
   const nlohmann::json trainer = {{"loss_sum", loss_sum_},
                                   {"loss_steps", loss_steps_},
@@ -159,10 +148,10 @@ absl::Status Trainer::Save() {
   Communicator& world = *mesh_.world();
   saved_step_ = state_.step;
   if (config_.async_save) {
-    return Agree(mesh_, saver_.Begin(path, state_.step, CheckpointTensors(), trainer, world));
+    return Agree(mesh_, saver_.Begin(path, state_.step, engine_->Tensors(), trainer, world));
   }
   TESSERA_RETURN_IF_ERROR(
-      Agree(mesh_, dist::SaveCheckpoint(path, state_.step, CheckpointTensors(), trainer, world)));
+      Agree(mesh_, dist::SaveCheckpoint(path, state_.step, engine_->Tensors(), trainer, world)));
   return AfterSave();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/options.h"
 #include "optim/grad_scaler.h"
 
@@ -25,6 +26,9 @@ struct PrecisionConfig {
 
   // Whether gradients pass through float16, so that the loss is scaled.
   bool scales_loss() const { return dtype == "float16" || autocast == "float16"; }
+
+  // What products of float32 operands compute in.
+  DType product_dtype() const { return autocast.empty() ? DType::kFloat32 : *ParseDType(autocast); }
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(

@@ -1,0 +1,134 @@
+// Training without a run: forward, backward, step, save and load over a model, an optimizer and a
+// mesh. It needs neither a configuration nor MPI; the trainer stands on it (train/trainer.h).
+//
+//   const auto rule = optim::FindOptimizerKind("adamw").value()->Configure({}, "here");
+//   Engine engine(*model, mesh, {.rule = *rule, .max_grad_norm = 1});
+//   engine.Start();
+//   for (uint64_t step = 1; step <= steps; ++step) {
+//     const StepResult done = engine.Step({.batches = micro_batches, .targets = targets,
+//                                          .learning_rate = 3e-4, .options = OptionsOf(step)});
+//     // done.losses: of this rank's micro-batches, summed over targets; done.grad_norm
+//   }
+//   dist::SaveCheckpoint(path, step, engine.Tensors(), {}, *mesh.world());
+//
+// A step's loss is the sum over its targets, on all ranks, divided by their number. How its work is
+// done is a part of the engine's that states what it can (StepRunner): micro-batch by micro-batch,
+// replayed as a CUDA graph, or by a pipeline's executor. Every rank makes the same calls.
+#ifndef TESSERA_TRAIN_ENGINE_H_
+#define TESSERA_TRAIN_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "dist/activations/activation_store.h"
+#include "dist/checkpoint/checkpoint.h"
+#include "dist/mesh/mesh.h"
+#include "dist/pipeline/executor.h"
+#include "dist/store/parameter_store.h"
+#include "models/model.h"
+#include "optim/grad_scaler.h"
+#include "optim/optimizer_kind.h"
+#include "train/captured_step.h"
+#include "train/phase_clock.h"
+#include "train/run_log.h"
+
+namespace tessera::train {
+
+struct EngineOptions {
+  std::shared_ptr<const optim::UpdateRule> rule;  // the optimizer with its options
+  double weight_decay = 0;                        // of matrices; vectors have none
+  double max_grad_norm = 0;                       // 0: gradients are measured only
+  std::optional<optim::GradScalerOptions> loss_scaling = std::nullopt;
+  DType products = DType::kFloat32;  // of float32 operands (autograd/autocast.h)
+  dist::ZeroOptions store = {.stage = 0};
+  // Where what is kept for the backward pass lies; nullopt: where it was computed.
+  std::optional<dist::ActivationStoreOptions> activations = std::nullopt;
+  dist::ScheduleKind schedule = dist::ScheduleKind::kOneForwardOneBackward;  // of a pipeline
+  // Waits for the device where phases end, for the clock's sake.
+  bool time_phases = false;
+};
+
+// Steps that a program may replace. `forward` gives `loss`, summed over targets; under a pipeline
+// it serves evaluation alone.
+struct EngineParts {
+  std::function<models::Bundle(const models::Bundle& batch, const models::RunOptions& options)>
+      forward = nullptr;                            // nullptr: the model's Run
+  dist::OptimizerFactory make_optimizer = nullptr;  // nullptr: the rule's
+};
+
+// Of one optimizer step on this rank.
+struct EngineStep {
+  const std::vector<models::Bundle>& batches;  // micro-batches, wherever they are
+  double targets = 1;                          // of the step, on all ranks
+  double learning_rate = 0;
+  uint64_t number = 1;  // from 1
+  std::function<models::RunOptions(int64_t micro_batch)> options;
+};
+struct StepResult {
+  std::vector<double> losses;  // of this rank's micro-batches, summed over targets
+  double grad_norm = 0;
+};
+
+class Engine {
+ public:
+  // The model is on its device and in its dtype, and was built with the mesh's groups; it outlives
+  // the engine. Collective.
+  Engine(models::Model& model, const dist::Mesh& mesh, const EngineOptions& options,
+         EngineParts parts = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Parameters have their first values: those of rank 0 become every rank's. Collective.
+  void Start() { store_->Start(); }
+  StepResult Step(const EngineStep& step);
+  // One forward pass, without a tape around it or with one, as the caller has it.
+  models::Bundle Forward(const models::Bundle& batch, const models::RunOptions& options);
+
+  // Weights, states of the optimizer and of loss scaling, as far as this rank holds them.
+  std::vector<dist::CheckpointTensor> Tensors();
+  // After those were written. Collective.
+  void Loaded() { store_->Loaded(); }
+
+  dist::ParameterStore& store() { return *store_; }
+  models::Model& model() { return model_; }
+  DType products() const { return options_.products; }
+  PhaseClock& phases() { return phases_; }
+  PhaseClock::Scope TimePhase(Phase phase);
+
+  // From now on steps are captured as CUDA graphs where they can be (train/captured_step.h);
+  // otherwise one line says why not: the caller's reason, where it has one, or a part's own.
+  void CaptureSteps(int64_t micro_batches, const char* why_not, const RunLog* log);
+  // Gives back the memory of a step that was captured; later steps are captured anew.
+  void DropCapturedStep();
+  void StopCapturing() { captured_ = nullptr; }
+
+ private:
+  Tensor ShareOf(const Tensor& loss, const Tensor& share) const;
+  void BeginGradients(int64_t micro_batches);
+  Tensor RunMicroBatch(const models::Bundle& batch, int64_t micro_batch, const Tensor& share,
+                       const EngineStep& step);
+  StepOutputs RunMicroBatches(const StepInputs& inputs, const EngineStep& step);
+  StepResult RunPipeline(const StepInputs& inputs, const EngineStep& step);
+  Tensor UpdateParameters();
+
+  models::Model& model_;
+  const dist::Mesh mesh_;
+  const EngineOptions options_;
+  const EngineParts parts_;
+  std::unique_ptr<dist::ActivationStore> activations_;  // nullptr: kept where they are
+  std::unique_ptr<dist::ParameterStore> store_;
+  std::unique_ptr<dist::PipelineExecutor> pipeline_;  // of a model in stages
+  std::unique_ptr<CapturedStep> captured_;            // nullptr: steps run as they are
+  std::optional<optim::GradScaler> scaler_;
+  PhaseClock phases_;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_ENGINE_H_
