@@ -185,6 +185,7 @@ const Option* OptionTable::FindByAnyName(std::string_view name) const {
 }
 
 absl::Status OptionTable::Apply(const Json& json, const std::string& source, void* object) const {
+  if (json.is_null()) return absl::OkStatus();  // `{}` in C++
   if (!json.is_object()) return InvalidArgument(source, ": a JSON object is needed");
   for (const auto& [key, value] : json.items()) {
     const Option* option = FindByAnyName(key);
