@@ -92,9 +92,9 @@ void SetActiveIsa(CpuIsa isa) {
   Active().store(isa, std::memory_order_relaxed);
 }
 
-absl::Status CheckIsaEnvironment() {
+Status CheckIsaEnvironment() {
   const char* value = std::getenv(kVariable);
-  if (value == nullptr) return absl::OkStatus();
+  if (value == nullptr) return OkStatus();
   const std::optional<CpuIsa> asked = ParseCpuIsa(value);
   if (!asked.has_value()) {
     return InvalidArgument(kVariable, "=", value, ": must be baseline, avx2 or avx512");
@@ -103,7 +103,7 @@ absl::Status CheckIsaEnvironment() {
     return InvalidArgument(kVariable, "=", value, ": the best this machine can run is ",
                            CpuIsaName(DetectedIsa()));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera

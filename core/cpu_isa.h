@@ -37,7 +37,7 @@ void SetActiveIsa(CpuIsa isa);
 
 // Refuses a TESSERA_CPU_ISA that is no known name or that this machine cannot run. Programs call
 // it before anything else and print its message.
-absl::Status CheckIsaEnvironment();
+Status CheckIsaEnvironment();
 
 // One function per instruction set; a null one falls back to the next lower.
 template <typename Fn>

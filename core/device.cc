@@ -16,7 +16,7 @@ std::string Device::ToString() const {
   return "unknown";
 }
 
-absl::StatusOr<Device> Device::Parse(std::string_view name) {
+StatusOr<Device> Device::Parse(std::string_view name) {
   if (name == "cpu") return Cpu();
   if (name == "meta" || name == "meta:cpu") return Meta();
   if (name == "meta:cuda") return Meta(DeviceType::kCuda);
@@ -50,12 +50,12 @@ void SynchronizeDevice(const Device& device) {
   if (device.type == DeviceType::kCuda) Backend().synchronize(device.index);
 }
 
-absl::Status CheckDeviceAvailable(const Device& device) {
+Status CheckDeviceAvailable(const Device& device) {
   if (device.type == DeviceType::kCuda) {
     if (Backend().check != nullptr) return Backend().check(device.index);
     return InvalidArgument(device, ": this program was built without CUDA");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera

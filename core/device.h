@@ -42,21 +42,21 @@ struct Device {
   // "cpu", "host", "cuda:0", "meta:cpu".
   std::string ToString() const;
   // Reads the names above; `cuda` means `cuda:0`, `meta` means `meta:cpu`.
-  static absl::StatusOr<Device> Parse(std::string_view name);
+  static StatusOr<Device> Parse(std::string_view name);
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Device& d) { return out << d.ToString(); }
 
 // OK when tensors can be made on `device` by this program on this machine; otherwise one line that
 // says why ("cuda:0: this program was built without CUDA").
-absl::Status CheckDeviceAvailable(const Device& device);
+Status CheckDeviceAvailable(const Device& device);
 
 class DeviceGraph;  // core/device_graph.h
 
 // What core/cuda adds to a program that is built with it; null members otherwise.
 struct CudaBackend {
   // OK when GPU `index` can be used, else one line that begins with its name.
-  absl::Status (*check)(int index) = nullptr;
+  Status (*check)(int index) = nullptr;
   // Makes `index` the GPU that this thread's next launches go to.
   void (*activate)(int index) = nullptr;
   // Waits until GPU `index` has done what its compute stream was given.

@@ -3,7 +3,7 @@
 //   TESSERA_CHECK(a.size(1) == b.size(0), "matmul", "inner dimensions differ: ", a, " and ", b);
 //
 // throws Error with the message "matmul: inner dimensions differ: float32[2, 3] and float32[4, 5]".
-// What comes from outside returns absl::Status instead (core/status.h). These checks guard memory
+// What comes from outside returns Status instead (core/status.h). These checks guard memory
 // and are on in every build.
 #ifndef TESSERA_CORE_ERROR_H_
 #define TESSERA_CORE_ERROR_H_

@@ -26,10 +26,6 @@ constexpr size_t kBufferBytes = size_t{1} << 18;
 // Some systems cut one call at 2 GiB; this is well below.
 constexpr size_t kLargestWrite = size_t{1} << 30;
 
-absl::Status ErrnoStatus(int error, const std::string& path) {
-  return absl::ErrnoToStatus(error, ToAbsl(path));
-}
-
 // Owns a file descriptor.
 class Descriptor {
  public:
@@ -53,26 +49,27 @@ int OpenRetrying(const std::string& path, int flags, mode_t mode = 0) {
   return fd;
 }
 
-absl::Status WriteAll(int fd, const char* bytes, size_t size, const std::string& path) {
+Status WriteAll(int fd, const char* bytes, size_t size, const std::string& path) {
   while (size > 0) {
     const ssize_t written = write(fd, bytes, std::min(size, kLargestWrite));
     if (written < 0) {
       if (errno == EINTR) continue;
-      return ErrnoStatus(errno, path);
+      return SystemFailure(errno, path);
     }
-    if (written == 0) return ErrnoStatus(ENOSPC, path);
+    if (written == 0) return SystemFailure(ENOSPC, path);
     bytes += written;
     size -= static_cast<size_t>(written);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Makes a file's or a directory's state durable; systems without that for directories are fine.
-absl::Status SyncPath(const std::string& path) {
+Status SyncPath(const std::string& path) {
   Descriptor fd(OpenRetrying(path, O_RDONLY));
-  if (fd.get() < 0) return ErrnoStatus(errno, path);
-  if (fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) return ErrnoStatus(errno, path);
-  return absl::OkStatus();
+  if (fd.get() < 0) return SystemFailure(errno, path);
+  if (fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP)
+    return SystemFailure(errno, path);
+  return OkStatus();
 }
 
 std::string WithoutTrailingSlashes(std::string path) {
@@ -101,7 +98,7 @@ bool IsTemporary(std::string_view name) {
          tail.find('-', dash + 1) == std::string_view::npos;
 }
 
-absl::Status SyncTree(const std::string& root) {
+Status SyncTree(const std::string& root) {
   std::error_code error;
   fs::recursive_directory_iterator it(root, error);
   const fs::recursive_directory_iterator end;
@@ -110,7 +107,7 @@ absl::Status SyncTree(const std::string& root) {
     if (error) break;
     if (plain) TESSERA_RETURN_IF_ERROR(SyncPath(it->path().string()));
   }
-  if (error) return ErrnoStatus(error.value(), root);
+  if (error) return SystemFailure(error.value(), root);
   return SyncPath(root);
 }
 
@@ -133,47 +130,47 @@ bool IsDirectory(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
   std::error_code error;
   std::vector<std::string> names;
   fs::directory_iterator it(path, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     names.push_back(it->path().filename().string());
   }
-  if (error) return ErrnoStatus(error.value(), path);
+  if (error) return SystemFailure(error.value(), path);
   std::sort(names.begin(), names.end());
   return names;
 }
 
-absl::Status MakeDirectories(const std::string& path) {
+Status MakeDirectories(const std::string& path) {
   std::error_code error;
   fs::create_directories(WithoutTrailingSlashes(path), error);
-  if (error) return ErrnoStatus(error.value(), path);
+  if (error) return SystemFailure(error.value(), path);
   // Through a link that leads nowhere, create_directories reports nothing.
-  if (!IsDirectory(path)) return ErrnoStatus(ENOTDIR, path);
-  return absl::OkStatus();
+  if (!IsDirectory(path)) return SystemFailure(ENOTDIR, path);
+  return OkStatus();
 }
 
-absl::Status RemoveAll(const std::string& path) {
+Status RemoveAll(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
-  return error ? ErrnoStatus(error.value(), path) : absl::OkStatus();
+  return error ? SystemFailure(error.value(), path) : OkStatus();
 }
 
-absl::Status RemoveTemporaries(const std::string& directory) {
+Status RemoveTemporaries(const std::string& directory) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
   for (const std::string& name : names) {
     if (IsTemporary(name)) TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(directory, name)));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+StatusOr<std::string> ReadFile(const std::string& path) {
   Descriptor fd(OpenRetrying(path, O_RDONLY));
-  if (fd.get() < 0) return ErrnoStatus(errno, path);
+  if (fd.get() < 0) return SystemFailure(errno, path);
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, path);
-  if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, path);
+  if (fstat(fd.get(), &info) != 0) return SystemFailure(errno, path);
+  if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);
   // One byte more than the size, so that the end shows without growing. The size is a hint only.
   size_t capacity = S_ISREG(info.st_mode) && info.st_size > 0 ? info.st_size + 1 : kBufferBytes;
   std::string content;
@@ -183,7 +180,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     const ssize_t got =
         read(fd.get(), content.data() + size, std::min(content.size() - size, kLargestWrite));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, path);
+    if (got < 0) return SystemFailure(errno, path);
     if (got == 0) break;
     size += static_cast<size_t>(got);
   }
@@ -191,12 +188,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return content;
 }
 
-absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   Descriptor fd(OpenRetrying(path, O_RDONLY));
-  if (fd.get() < 0) return ErrnoStatus(errno, path);
+  if (fd.get() < 0) return SystemFailure(errno, path);
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, path);
-  if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, path);
+  if (fstat(fd.get(), &info) != 0) return SystemFailure(errno, path);
+  if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);
   if (!S_ISREG(info.st_mode)) return InvalidArgument(path, ": not a regular file");
   MappedFile file;
   file.path_ = path;
@@ -206,7 +203,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     if (data == MAP_FAILED) {
       const int error = errno;
       file.size_ = 0;
-      return ErrnoStatus(error, path);
+      return SystemFailure(error, path);
     }
     file.data_ = static_cast<const std::byte*>(data);
   }
@@ -229,7 +226,7 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
 }
 
-absl::Status WriteFileAtomically(const std::string& path, std::string_view content) {
+Status WriteFileAtomically(const std::string& path, std::string_view content) {
   TESSERA_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   TESSERA_RETURN_IF_ERROR(file.Append(content));
   return file.Commit();
@@ -240,13 +237,13 @@ AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
   buffer_.reserve(kBufferBytes);
 }
 
-absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) == 0) {
-    if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, path);
+    if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);
     if (!S_ISREG(info.st_mode)) {
       const int fd = OpenRetrying(path, O_WRONLY);
-      if (fd < 0) return ErrnoStatus(errno, path);
+      if (fd < 0) return SystemFailure(errno, path);
       return AtomicFile(path, "", fd);
     }
   }
@@ -259,7 +256,7 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   }
   std::string temporary = TemporaryFor(destination);
   const int fd = OpenRetrying(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (fd < 0) return ErrnoStatus(errno, path);
+  if (fd < 0) return SystemFailure(errno, path);
   return AtomicFile(std::move(destination), std::move(temporary), fd);
 }
 
@@ -275,14 +272,15 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
-absl::Status AtomicFile::Flush() {
-  absl::Status status = WriteAll(descriptor_, buffer_.data(), buffer_.size(), path_);
+Status AtomicFile::Flush() {
+  Status status = WriteAll(descriptor_, buffer_.data(), buffer_.size(), path_);
   buffer_.clear();
   return status;
 }
 
-absl::Status AtomicFile::Append(const void* bytes, size_t size) {
-  if (descriptor_ < 0) return absl::FailedPreconditionError(path_ + ": already committed");
+Status AtomicFile::Append(const void* bytes, size_t size) {
+  if (descriptor_ < 0)
+    return Failure(StatusCode::kFailedPrecondition, path_, ": already committed");
   if (buffer_.size() + size > kBufferBytes) {
     TESSERA_RETURN_IF_ERROR(Flush());
     if (size >= kBufferBytes) {
@@ -291,20 +289,21 @@ absl::Status AtomicFile::Append(const void* bytes, size_t size) {
   }
   const char* begin = static_cast<const char*>(bytes);
   buffer_.insert(buffer_.end(), begin, begin + size);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status AtomicFile::Commit() {
-  if (descriptor_ < 0) return absl::FailedPreconditionError(path_ + ": already committed");
+Status AtomicFile::Commit() {
+  if (descriptor_ < 0)
+    return Failure(StatusCode::kFailedPrecondition, path_, ": already committed");
   TESSERA_RETURN_IF_ERROR(Flush());
-  if (fsync(descriptor_) != 0 && errno != EINVAL) return ErrnoStatus(errno, path_);
+  if (fsync(descriptor_) != 0 && errno != EINVAL) return SystemFailure(errno, path_);
   // A network file system may report a full disk only here.
   const bool closed = close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR;
-  if (closed && temporary_.empty()) return absl::OkStatus();
+  if (closed && temporary_.empty()) return OkStatus();
   if (!closed || rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     if (!temporary_.empty()) unlink(temporary_.c_str());
-    return ErrnoStatus(error, path_);
+    return SystemFailure(error, path_);
   }
   return SyncPath(ParentOf(path_));
 }
@@ -312,12 +311,12 @@ absl::Status AtomicFile::Commit() {
 AtomicDirectory::AtomicDirectory(std::string path, std::string temporary)
     : path_(std::move(path)), temporary_(std::move(temporary)) {}
 
-absl::StatusOr<AtomicDirectory> AtomicDirectory::Create(const std::string& path) {
+StatusOr<AtomicDirectory> AtomicDirectory::Create(const std::string& path) {
   std::string destination = WithoutTrailingSlashes(path);
   TESSERA_RETURN_IF_ERROR(MakeDirectories(ParentOf(destination)));
   std::string temporary = TemporaryFor(destination);
   TESSERA_RETURN_IF_ERROR(RemoveAll(temporary));
-  if (mkdir(temporary.c_str(), 0777) != 0) return ErrnoStatus(errno, path);
+  if (mkdir(temporary.c_str(), 0777) != 0) return SystemFailure(errno, path);
   return AtomicDirectory(std::move(destination), std::move(temporary));
 }
 
@@ -330,28 +329,29 @@ AtomicDirectory::~AtomicDirectory() {
   fs::remove_all(temporary_, ignored);
 }
 
-absl::Status AtomicDirectory::Commit() {
-  if (temporary_.empty()) return absl::FailedPreconditionError(path_ + ": already committed");
+Status AtomicDirectory::Commit() {
+  if (temporary_.empty())
+    return Failure(StatusCode::kFailedPrecondition, path_, ": already committed");
   TESSERA_RETURN_IF_ERROR(SyncTree(temporary_));
   // rename() alone would replace an empty directory.
-  if (PathExists(path_)) return ErrnoStatus(EEXIST, path_);
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return ErrnoStatus(errno, path_);
+  if (PathExists(path_)) return SystemFailure(EEXIST, path_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return SystemFailure(errno, path_);
   temporary_.clear();
   return SyncPath(ParentOf(path_));
 }
 
-absl::Status AtomicDirectory::CommitReplacing() {
+Status AtomicDirectory::CommitReplacing() {
   if (!PathExists(path_)) return Commit();
   TESSERA_RETURN_IF_ERROR(SyncTree(temporary_));
   if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
-    if (errno != EINVAL && errno != ENOSYS) return ErrnoStatus(errno, path_);
+    if (errno != EINVAL && errno != ENOSYS) return SystemFailure(errno, path_);
     // A file system that cannot exchange: the old one steps aside, and back if that is all.
     const std::string aside = Concat(path_, ".old-", getpid());
-    if (rename(path_.c_str(), aside.c_str()) != 0) return ErrnoStatus(errno, path_);
+    if (rename(path_.c_str(), aside.c_str()) != 0) return SystemFailure(errno, path_);
     if (rename(temporary_.c_str(), path_.c_str()) != 0) {
       const int error = errno;
       rename(aside.c_str(), path_.c_str());
-      return ErrnoStatus(error, path_);
+      return SystemFailure(error, path_);
     }
     temporary_ = aside;
   }

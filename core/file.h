@@ -34,26 +34,26 @@ std::string JoinPath(std::string_view directory, std::string_view name);
 bool PathExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 // The names (without the directory) of all entries, sorted.
-absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 // Makes the directory and its missing parents; one that exists is fine.
-absl::Status MakeDirectories(const std::string& path);
+Status MakeDirectories(const std::string& path);
 // Removes a file, or a directory with all it holds; a missing path is fine.
-absl::Status RemoveAll(const std::string& path);
+Status RemoveAll(const std::string& path);
 // Removes what killed processes left half-written in `directory`: every `*.tmp-<pid>-<n>`. To be
 // called by the one who owns the directory, while nobody writes there.
-absl::Status RemoveTemporaries(const std::string& directory);
+Status RemoveTemporaries(const std::string& directory);
 
 // ---- Reading -----------------------------------------------------------------------------------
 
 // The whole content, of a pipe or device as well.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
+StatusOr<std::string> ReadFile(const std::string& path);
 
 // A file's bytes, mapped read-only. They must not be touched when another process cuts the file
 // short meanwhile; files written by this library are replaced, never changed.
 class MappedFile {
  public:
   // Refuses what is not a regular file. An empty file gives size() == 0.
-  static absl::StatusOr<MappedFile> Open(const std::string& path);
+  static StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;
@@ -76,26 +76,26 @@ class MappedFile {
 
 // Replaces the file by `content`: afterwards it holds the old bytes or the new ones, whatever
 // fails in between.
-absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
+Status WriteFileAtomically(const std::string& path, std::string_view content);
 
 // The same for content that comes piece by piece. Destroyed before `Commit`, it leaves nothing. A
 // destination that is no regular file (a pipe, /dev/stdout) is written to directly.
 class AtomicFile {
  public:
-  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+  static StatusOr<AtomicFile> Create(const std::string& path);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
-  absl::Status Append(const void* bytes, size_t size);
-  absl::Status Append(std::string_view text) { return Append(text.data(), text.size()); }
+  Status Append(const void* bytes, size_t size);
+  Status Append(std::string_view text) { return Append(text.data(), text.size()); }
   // Syncs, renames and syncs the directory. Nothing may be appended afterwards.
-  absl::Status Commit();
+  Status Commit();
 
  private:
   AtomicFile(std::string path, std::string temporary, int descriptor);
-  absl::Status Flush();
+  Status Flush();
 
   std::string path_;
   std::string temporary_;
@@ -107,7 +107,7 @@ class AtomicFile {
 class AtomicDirectory {
  public:
   // Makes the temporary directory (and missing parents of `path`).
-  static absl::StatusOr<AtomicDirectory> Create(const std::string& path);
+  static StatusOr<AtomicDirectory> Create(const std::string& path);
 
   AtomicDirectory(AtomicDirectory&& other) noexcept;
   AtomicDirectory& operator=(AtomicDirectory&&) = delete;
@@ -118,8 +118,8 @@ class AtomicDirectory {
 
   // Syncs every file and directory below, then renames. `Commit` fails when the destination
   // exists; `CommitReplacing` exchanges the two in one step and removes the old one.
-  absl::Status Commit();
-  absl::Status CommitReplacing();
+  Status Commit();
+  Status CommitReplacing();
 
  private:
   AtomicDirectory(std::string path, std::string temporary);

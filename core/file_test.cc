@@ -69,8 +69,8 @@ TEST_F(FileTest, ReadsWhatIsThere) {
 }
 
 TEST_F(FileTest, FailuresNameThePath) {
-  const absl::Status missing = ReadFile(Path("none")).status();
-  EXPECT_TRUE(absl::IsNotFound(missing));
+  const Status missing = ReadFile(Path("none")).status();
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_EQ(Message(missing), Path("none") + ": No such file or directory");
   EXPECT_EQ(Message(ReadFile(root_).status()), root_ + ": Is a directory");
   EXPECT_EQ(Message(MappedFile::Open(root_).status()), root_ + ": Is a directory");
@@ -130,8 +130,8 @@ TEST_F(FileTest, LinksStayLinks) {
 }
 
 TEST_F(FileTest, AFullDiskLosesNothing) {
-  const absl::Status full = WriteFileAtomically("/dev/full", "x");
-  EXPECT_TRUE(absl::IsResourceExhausted(full));
+  const Status full = WriteFileAtomically("/dev/full", "x");
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(Message(full), "/dev/full: No space left on device");
   struct stat info;
   ASSERT_EQ(stat("/dev/full", &info), 0);
@@ -144,7 +144,7 @@ TEST_F(FileTest, AFullDiskLosesNothing) {
   rlimit limit = before;
   limit.rlim_cur = 100000;
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  const absl::Status status = WriteFileAtomically(Path("f"), std::string(5000000, 'n'));
+  const Status status = WriteFileAtomically(Path("f"), std::string(5000000, 'n'));
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   signal(SIGXFSZ, handler);
   EXPECT_EQ(Message(status), Path("f") + ": File too large");

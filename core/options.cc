@@ -25,7 +25,7 @@ std::string NumberText(double value) {
   return text;
 }
 
-absl::StatusOr<Json> ToInteger(const Json& value, const std::string& where) {
+StatusOr<Json> ToInteger(const Json& value, const std::string& where) {
   if (!value.is_number_integer()) {
     return InvalidArgument(where, " must be an integer, not ", Printed(value));
   }
@@ -35,21 +35,21 @@ absl::StatusOr<Json> ToInteger(const Json& value, const std::string& where) {
   return value;
 }
 
-absl::StatusOr<Json> ToNumbers(const Json& value, const std::string& where) {
+StatusOr<Json> ToNumbers(const Json& value, const std::string& where) {
   const auto is_number = [](const Json& item) { return item.is_number(); };
   if (value.is_array() && std::all_of(value.begin(), value.end(), is_number)) return value;
   return InvalidArgument(where, " must be a list of numbers, not ", Printed(value));
 }
 
 // One text alone is a list of one.
-absl::StatusOr<Json> ToTexts(const Json& value, const std::string& where) {
+StatusOr<Json> ToTexts(const Json& value, const std::string& where) {
   if (value.is_string()) return Json::array({value});
   const auto is_text = [](const Json& item) { return item.is_string(); };
   if (value.is_array() && std::all_of(value.begin(), value.end(), is_text)) return value;
   return InvalidArgument(where, " must be a text or a list of texts, not ", Printed(value));
 }
 
-absl::Status CheckNumber(double x, const OptionNotes& notes, const std::string& where) {
+Status CheckNumber(double x, const OptionNotes& notes, const std::string& where) {
   if (notes.least && !(x >= *notes.least)) {
     return InvalidArgument(where, " must be at least ", *notes.least, ", not ", NumberText(x));
   }
@@ -63,7 +63,7 @@ absl::Status CheckNumber(double x, const OptionNotes& notes, const std::string& 
     return InvalidArgument(where, " must be below ", *notes.below, ", not ", NumberText(x));
   }
   if (!std::isfinite(x)) return InvalidArgument(where, " must be finite, not ", NumberText(x));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::string Listed(const std::vector<std::string>& names) {
@@ -74,7 +74,7 @@ std::string Listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-absl::StatusOr<Json> Option::ToKind(const Json& value, const std::string& where) const {
+StatusOr<Json> Option::ToKind(const Json& value, const std::string& where) const {
   if (value.is_string()) {
     const auto text = value.get<std::string>();
     for (const auto& [there, here] : notes.values) {
@@ -101,8 +101,8 @@ absl::StatusOr<Json> Option::ToKind(const Json& value, const std::string& where)
   return value;
 }
 
-absl::Status Option::Check(const Json& value, const std::string& where) const {
-  if (value.is_null()) return absl::OkStatus();
+Status Option::Check(const Json& value, const std::string& where) const {
+  if (value.is_null()) return OkStatus();
   if (value.is_number()) return CheckNumber(value.get<double>(), notes, where);
   if (value.is_array()) {
     if (notes.count > 0 && std::ssize(value) != notes.count) {
@@ -110,25 +110,25 @@ absl::Status Option::Check(const Json& value, const std::string& where) const {
     }
     for (const Json& item : value) TESSERA_RETURN_IF_ERROR(Check(item, where));
   }
-  if (!value.is_string() || notes.choices.empty()) return absl::OkStatus();
+  if (!value.is_string() || notes.choices.empty()) return OkStatus();
   const auto text = value.get<std::string>();
   if (std::find(notes.choices.begin(), notes.choices.end(), text) != notes.choices.end()) {
-    return absl::OkStatus();
+    return OkStatus();
   }
   return InvalidArgument(where, " '", text, "' is not known; use one of ", Listed(notes.choices));
 }
 
-absl::StatusOr<Json> Option::Convert(const Json& value, const std::string& where) const {
+StatusOr<Json> Option::Convert(const Json& value, const std::string& where) const {
   if (value.is_null()) return value;
   TESSERA_ASSIGN_OR_RETURN(Json converted, ToKind(value, where));
   TESSERA_RETURN_IF_ERROR(Check(converted, where));
   return converted;
 }
 
-absl::Status Option::Set(void* object, const Json& value, const std::string& where) const {
+Status Option::Set(void* object, const Json& value, const std::string& where) const {
   TESSERA_ASSIGN_OR_RETURN(const Json converted, Convert(value, where));
   if (!converted.is_null()) set_(object, converted);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Json Option::FromText(const std::string& text) const {
@@ -184,8 +184,8 @@ const Option* OptionTable::FindByAnyName(std::string_view name) const {
   return nullptr;
 }
 
-absl::Status OptionTable::Apply(const Json& json, const std::string& source, void* object) const {
-  if (json.is_null()) return absl::OkStatus();  // `{}` in C++
+Status OptionTable::Apply(const Json& json, const std::string& source, void* object) const {
+  if (json.is_null()) return OkStatus();  // `{}` in C++
   if (!json.is_object()) return InvalidArgument(source, ": a JSON object is needed");
   for (const auto& [key, value] : json.items()) {
     const Option* option = FindByAnyName(key);
@@ -196,7 +196,7 @@ absl::Status OptionTable::Apply(const Json& json, const std::string& source, voi
     }
     TESSERA_RETURN_IF_ERROR(option->Set(object, value, Concat(source, ": '", key, "'")));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 nlohmann::ordered_json OptionTable::ToJson(const void* object) const {
@@ -205,11 +205,11 @@ nlohmann::ordered_json OptionTable::ToJson(const void* object) const {
   return json;
 }
 
-absl::Status OptionTable::Check(const void* object) const {
+Status OptionTable::Check(const void* object) const {
   for (const Option& option : options_) {
     TESSERA_RETURN_IF_ERROR(option.Check(option.Get(object), option.key));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera

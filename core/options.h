@@ -87,24 +87,22 @@ class Option {
   nlohmann::json Get(const void* object) const { return get_(object); }
   // From a file: checks type and range, understands other systems' values; null leaves the default.
   // `where` is what messages call it.
-  absl::Status Set(void* object, const nlohmann::json& value, const std::string& where) const;
+  Status Set(void* object, const nlohmann::json& value, const std::string& where) const;
   // The value that Set would give; null: the default.
-  absl::StatusOr<nlohmann::json> Convert(const nlohmann::json& value,
-                                         const std::string& where) const;
+  StatusOr<nlohmann::json> Convert(const nlohmann::json& value, const std::string& where) const;
   // The struct's member gets its default.
   void Reset(void* object) const { reset_(object); }
   // From a flag: "1e-3", "true", "0.9,0.95".
   nlohmann::json FromText(const std::string& text) const;
   // Whether a value is in range.
-  absl::Status Check(const nlohmann::json& value, const std::string& where) const;
+  Status Check(const nlohmann::json& value, const std::string& where) const;
   // As a flag or a table shows it: "0.9,0.95".
   std::string ToText(const nlohmann::json& value) const;
   bool IsNeutral(const nlohmann::json& value) const;
 
  private:
   friend class OptionTable;
-  absl::StatusOr<nlohmann::json> ToKind(const nlohmann::json& value,
-                                        const std::string& where) const;
+  StatusOr<nlohmann::json> ToKind(const nlohmann::json& value, const std::string& where) const;
 
   std::function<nlohmann::json(const void*)> get_;
   std::function<void(void*, const nlohmann::json&)> set_;  // of a converted value
@@ -137,11 +135,11 @@ class OptionTable {
 
   // The keys that are there, by any of their names, into the struct behind `object`. An unknown one
   // is an error that suggests the nearest.
-  absl::Status Apply(const nlohmann::json& json, const std::string& source, void* object) const;
+  Status Apply(const nlohmann::json& json, const std::string& source, void* object) const;
   // Every key with its value, null where there is none.
   nlohmann::ordered_json ToJson(const void* object) const;
   // Whether all values are in range: of members that were assigned in C++.
-  absl::Status Check(const void* object) const;
+  Status Check(const void* object) const;
 
  private:
   template <typename T>
@@ -155,7 +153,7 @@ class OptionTable {
 
 // S with the keys of `json`; `source` is what messages name.
 template <typename S>
-absl::StatusOr<S> ParseOptions(const nlohmann::json& json, const std::string& source) {
+StatusOr<S> ParseOptions(const nlohmann::json& json, const std::string& source) {
   S options;
   TESSERA_RETURN_IF_ERROR(S::Table().Apply(json, source, &options));
   return options;

@@ -162,7 +162,7 @@ std::vector<ProfileTotal> Profile::Totals(std::string_view category) const {
   return totals;
 }
 
-absl::Status Profile::WriteChromeTrace(const std::string& path, int process) const {
+Status Profile::WriteChromeTrace(const std::string& path, int process) const {
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   const char* separator = "\n";
   const auto add = [&](const nlohmann::ordered_json& event) {

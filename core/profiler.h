@@ -49,7 +49,7 @@ struct Profile {
   // Sums over the events of a category by name, the greatest first.
   std::vector<ProfileTotal> Totals(std::string_view category) const;
   // `process` numbers the ranks of a run, so that their traces can be laid side by side.
-  absl::Status WriteChromeTrace(const std::string& path, int process = 0) const;
+  Status WriteChromeTrace(const std::string& path, int process = 0) const;
 };
 
 // Throws Error when one is under way.

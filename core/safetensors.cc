@@ -44,14 +44,14 @@ uint64_t FromLittleEndian(const std::byte* bytes) {
 }
 
 // A boolean with any other value is undefined behaviour in C++.
-absl::Status CheckBooleans(const TensorView& view, const std::string& where) {
+Status CheckBooleans(const TensorView& view, const std::string& where) {
   for (int64_t i = 0; i < view.nbytes; ++i) {
     if (view.data[i] > std::byte{1}) {
       return DataLoss(where, ": element ", i, " is ", std::to_integer<int>(view.data[i]),
                       ", not a boolean");
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::optional<DType> ParseSafetensorsDType(std::string_view name) {
   return std::nullopt;
 }
 
-absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   SafetensorsFile result;
   TESSERA_ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
   const int64_t file_bytes = result.file_.size();
@@ -104,7 +104,7 @@ const SafetensorsFile::Entry* SafetensorsFile::Find(std::string_view name) const
   return it == by_name_.end() ? nullptr : &entries_[it->second];
 }
 
-absl::StatusOr<TensorView> SafetensorsFile::Get(std::string_view name) const {
+StatusOr<TensorView> SafetensorsFile::Get(std::string_view name) const {
   const Entry* entry = Find(name);
   if (entry == nullptr) return NotFound(path(), ": no tensor '", name, "'");
   const std::string where = Concat(path(), ": tensor '", name, "'");
@@ -123,9 +123,9 @@ absl::StatusOr<TensorView> SafetensorsFile::Get(std::string_view name) const {
 SafetensorsWriter::SafetensorsWriter(std::string path, AtomicFile file, int64_t remaining)
     : path_(std::move(path)), file_(std::move(file)), remaining_(remaining) {}
 
-absl::StatusOr<SafetensorsWriter> SafetensorsWriter::Create(
-    const std::string& path, const std::vector<SafetensorsEntry>& entries,
-    const SafetensorsFile::Metadata& metadata) {
+StatusOr<SafetensorsWriter> SafetensorsWriter::Create(const std::string& path,
+                                                      const std::vector<SafetensorsEntry>& entries,
+                                                      const SafetensorsFile::Metadata& metadata) {
   std::vector<SafetensorsFile::Entry> laid_out;
   int64_t total = 0;
   for (const SafetensorsEntry& entry : entries) {
@@ -160,23 +160,23 @@ absl::StatusOr<SafetensorsWriter> SafetensorsWriter::Create(
   return writer;
 }
 
-absl::Status SafetensorsWriter::Append(const void* bytes, int64_t size) {
+Status SafetensorsWriter::Append(const void* bytes, int64_t size) {
   if (size > remaining_) {
     return Internal(path_, ": ", size - remaining_, " bytes more than the tensors' shapes say");
   }
   TESSERA_RETURN_IF_ERROR(file_.Append(bytes, static_cast<size_t>(size)));
   crc32c_ = Crc32c(bytes, static_cast<size_t>(size), crc32c_);
   remaining_ -= size;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status SafetensorsWriter::Commit() {
+Status SafetensorsWriter::Commit() {
   if (remaining_ != 0) return Internal(path_, ": ", remaining_, " bytes of tensors are missing");
   return file_.Commit();
 }
 
-absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTensorView>& tensors,
-                              const SafetensorsFile::Metadata& metadata) {
+Status WriteSafetensors(const std::string& path, const std::vector<NamedTensorView>& tensors,
+                        const SafetensorsFile::Metadata& metadata) {
   std::vector<SafetensorsEntry> entries;
   for (const NamedTensorView& named : tensors) {
     entries.push_back({named.name, named.tensor.dtype, named.tensor.shape});

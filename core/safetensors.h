@@ -57,7 +57,7 @@ class SafetensorsFile {
   using Metadata = std::map<std::string, std::string>;
 
   // Messages name the path and what is wrong with which entry.
-  static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+  static StatusOr<SafetensorsFile> Open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
   // In the order of their bytes.
@@ -69,7 +69,7 @@ class SafetensorsFile {
   // NotFound for an unknown name, InvalidArgument for a dtype that Tessera does not have,
   // DataLoss for a boolean tensor with bytes other than 0 and 1. Valid as long as the file object
   // (which may be moved).
-  absl::StatusOr<TensorView> Get(std::string_view name) const;
+  StatusOr<TensorView> Get(std::string_view name) const;
 
  private:
   MappedFile file_;
@@ -91,15 +91,15 @@ struct SafetensorsEntry {
 class SafetensorsWriter {
  public:
   // Refuses duplicate names, `__metadata__` as a name, text that is not UTF-8, negative sizes.
-  static absl::StatusOr<SafetensorsWriter> Create(const std::string& path,
-                                                  const std::vector<SafetensorsEntry>& entries,
-                                                  const SafetensorsFile::Metadata& metadata = {});
+  static StatusOr<SafetensorsWriter> Create(const std::string& path,
+                                            const std::vector<SafetensorsEntry>& entries,
+                                            const SafetensorsFile::Metadata& metadata = {});
 
   // The next bytes of the tensors, in whatever pieces.
-  absl::Status Append(const void* bytes, int64_t size);
+  Status Append(const void* bytes, int64_t size);
 
   // Refuses when bytes are missing.
-  absl::Status Commit();
+  Status Commit();
 
   // CRC-32C (core/checksum.h) of everything written so far; after `Commit`, of the file.
   uint32_t crc32c() const { return crc32c_; }
@@ -118,8 +118,8 @@ struct NamedTensorView {
   std::string name;
   TensorView tensor;
 };
-absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTensorView>& tensors,
-                              const SafetensorsFile::Metadata& metadata = {});
+Status WriteSafetensors(const std::string& path, const std::vector<NamedTensorView>& tensors,
+                        const SafetensorsFile::Metadata& metadata = {});
 
 }  // namespace tessera
 

@@ -205,8 +205,8 @@ class HeaderReader : public json::json_sax_t {
   std::unordered_set<std::string> names_;
 };
 
-absl::Status CheckEntry(const SafetensorsFile::Entry& entry, int64_t data_bytes,
-                        const std::string& where) {
+Status CheckEntry(const SafetensorsFile::Entry& entry, int64_t data_bytes,
+                  const std::string& where) {
   const std::optional<int> bits = ElementBits(entry.dtype);
   if (!bits.has_value()) {
     return InvalidArgument(where, ": unknown dtype ", Quoted(entry.dtype));
@@ -223,7 +223,7 @@ absl::Status CheckEntry(const SafetensorsFile::Entry& entry, int64_t data_bytes,
     return DataLoss(where, ": dtype and shape take ", *bytes, " bytes, data_offsets [", entry.begin,
                     ", ", entry.end, "] give ", entry.end - entry.begin);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // JSON's escapes, no others: UTF-8 passes through.
@@ -258,8 +258,7 @@ std::optional<int64_t> TensorBytes(const std::vector<int64_t>& shape, int64_t bi
   return bits / 8;
 }
 
-absl::StatusOr<Header> ParseHeader(std::string_view text, int64_t data_bytes,
-                                   const std::string& path) {
+StatusOr<Header> ParseHeader(std::string_view text, int64_t data_bytes, const std::string& path) {
   HeaderReader reader;
   // The format's library insists on the brace; white space may follow the object, not precede it.
   if (text.empty() || text[0] != '{') {

@@ -24,8 +24,7 @@ inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 // Parses and validates the JSON text against a data section of `data_bytes` bytes; messages start
 // with `path`.
-absl::StatusOr<Header> ParseHeader(std::string_view text, int64_t data_bytes,
-                                   const std::string& path);
+StatusOr<Header> ParseHeader(std::string_view text, int64_t data_bytes, const std::string& path);
 
 // The bytes that a tensor takes; nullopt when the product overflows or a size is negative.
 std::optional<int64_t> TensorBytes(const std::vector<int64_t>& shape, int64_t bits_per_element);

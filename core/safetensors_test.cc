@@ -34,7 +34,7 @@ class SafetensorsTest : public testing::Test {
   // The message of opening these bytes, without the path; "" when they are accepted.
   std::string Refusal(const std::string& bytes) const {
     WriteBytes(bytes);
-    const absl::Status status = SafetensorsFile::Open(path_).status();
+    const Status status = SafetensorsFile::Open(path_).status();
     if (status.ok()) return "";
     const std::string message = Message(status);
     EXPECT_EQ(message.find(path_ + ": "), 0u) << message;

@@ -1,6 +1,6 @@
 // Results of what comes from outside: files, flags, configurations, weights, the network.
 //
-//   absl::StatusOr<Config> LoadConfig(const std::string& path) {
+//   StatusOr<Config> LoadConfig(const std::string& path) {
 //     TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
 //     if (text.empty()) return InvalidArgument(path, ": the file is empty");
 //     ...
@@ -9,8 +9,7 @@
 // Nothing from outside may throw or crash: it returns a status whose message names the path, the
 // key or the byte offset. Misuse by the programmer throws `tessera::Error` (core/error.h) instead.
 //
-// Debian builds Abseil with its own `absl::string_view`, which does not convert to or from
-// `std::string_view`; `ToAbsl` and `ToStd` are the one bridge between the two.
+// The types are Abseil's. This is the one file that says so: everything else uses the names below.
 #ifndef TESSERA_CORE_STATUS_H_
 #define TESSERA_CORE_STATUS_H_
 
@@ -21,13 +20,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 
 namespace tessera {
 
-inline absl::string_view ToAbsl(std::string_view s) {
-  return absl::string_view(s.data(), s.size());
-}
-inline std::string_view ToStd(absl::string_view s) { return std::string_view(s.data(), s.size()); }
+using Status = absl::Status;
+using StatusCode = absl::StatusCode;
+template <typename T>
+using StatusOr = absl::StatusOr<T>;
+
+inline Status OkStatus() { return absl::OkStatus(); }
 
 // Concatenates anything that has operator<<.
 template <typename... Parts>
@@ -37,28 +39,47 @@ std::string Concat(const Parts&... parts) {
   return std::move(out).str();
 }
 
-// One constructor per kind of failure. The command line exits with 2 for InvalidArgument and
-// NotFound (wrong usage, configuration or input) and with 1 for everything else.
+// A failure of any kind. Debian builds Abseil with its own `string_view`, which does not convert.
 template <typename... Parts>
-absl::Status InvalidArgument(const Parts&... parts) {
-  return absl::InvalidArgumentError(Concat(parts...));
+Status Failure(StatusCode code, const Parts&... parts) {
+  const std::string message = Concat(parts...);
+  return Status(code, absl::string_view(message.data(), message.size()));
+}
+
+// The usual kinds. The command line exits with 2 for InvalidArgument and NotFound (wrong usage,
+// configuration or input) and with 1 for everything else.
+template <typename... Parts>
+Status InvalidArgument(const Parts&... parts) {
+  return Failure(StatusCode::kInvalidArgument, parts...);
 }
 template <typename... Parts>
-absl::Status NotFound(const Parts&... parts) {
-  return absl::NotFoundError(Concat(parts...));
+Status NotFound(const Parts&... parts) {
+  return Failure(StatusCode::kNotFound, parts...);
 }
 template <typename... Parts>
-absl::Status DataLoss(const Parts&... parts) {
-  return absl::DataLossError(Concat(parts...));
+Status DataLoss(const Parts&... parts) {
+  return Failure(StatusCode::kDataLoss, parts...);
 }
 template <typename... Parts>
-absl::Status Internal(const Parts&... parts) {
-  return absl::InternalError(Concat(parts...));
+Status Internal(const Parts&... parts) {
+  return Failure(StatusCode::kInternal, parts...);
+}
+// Of a system call: its kind is that of `error` (an errno), which is named in words at the end.
+template <typename... Parts>
+Status SystemFailure(int error, const Parts&... parts) {
+  const std::string message = Concat(parts...);
+  return absl::ErrnoToStatus(error, absl::string_view(message.data(), message.size()));
 }
 
 // The message of a status as one printable std::string.
-inline std::string Message(const absl::Status& status) {
+inline std::string Message(const Status& status) {
   return std::string(status.message().data(), status.message().size());
+}
+
+// A failure may carry marks ("already printed"), by name, which go where it goes.
+inline void SetMark(Status& status, const char* mark) { status.SetPayload(mark, absl::Cord()); }
+inline bool HasMark(const Status& status, const char* mark) {
+  return status.GetPayload(mark).has_value();
 }
 
 }  // namespace tessera
@@ -69,7 +90,7 @@ inline std::string Message(const absl::Status& status) {
 // Returns the status from the enclosing function unless it is OK.
 #define TESSERA_RETURN_IF_ERROR(expr)                  \
   do {                                                 \
-    absl::Status tessera_status_ = (expr);             \
+    ::tessera::Status tessera_status_ = (expr);        \
     if (!tessera_status_.ok()) return tessera_status_; \
   } while (false)
 

@@ -90,18 +90,18 @@ std::string OptimizerTables() {
   return text + PartTable("optimizer");
 }
 
-absl::Status Replace(const std::string& name, const std::string& content, std::string* page) {
+Status Replace(const std::string& name, const std::string& content, std::string* page) {
   const size_t mark = page->find("<!-- " + name + ": generated");
   const size_t begin = mark == std::string::npos ? mark : page->find("-->\n", mark);
   const size_t end = begin == std::string::npos ? begin : page->find("<!-- end -->", begin);
   if (end == std::string::npos) return InvalidArgument("the page has no place for ", name);
   page->replace(begin + 4, end - begin - 4, content + "\n");
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> WithTables(const std::string& page) {
+StatusOr<std::string> WithTables(const std::string& page) {
   std::string text = page;
   TESSERA_RETURN_IF_ERROR(Replace("keys", RunTables(), &text));
   TESSERA_RETURN_IF_ERROR(Replace("optimizers", OptimizerTables(), &text));

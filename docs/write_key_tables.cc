@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   const char* workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
   const std::string path =
       argc > 1 ? argv[1] : JoinPath(workspace == nullptr ? "" : workspace, "docs/cli.md");
-  const absl::Status status = [&]() -> absl::Status {
+  const Status status = [&]() -> Status {
     TESSERA_ASSIGN_OR_RETURN(const std::string page, ReadFile(path));
     TESSERA_ASSIGN_OR_RETURN(const std::string text, docs::WithTables(page));
     return WriteFileAtomically(path, text);

@@ -56,8 +56,7 @@ class Bigram : public Model {
   nn::VocabParallelHead head_;
 };
 
-absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
-                                             const nn::BuildContext& build) {
+StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json, const nn::BuildContext& build) {
   if (!json.contains("vocab_size")) return InvalidArgument("config of bigram: no 'vocab_size'");
   return std::make_unique<Bigram>(json, build);
 }

@@ -53,7 +53,7 @@ BlockKeys InSequence(const std::vector<BlockKeys>& blocks) {
   return all;
 }
 
-absl::StatusOr<KeyNames> InputsOf(const std::vector<BlockKeys>& parts, const char* part) {
+StatusOr<KeyNames> InputsOf(const std::vector<BlockKeys>& parts, const char* part) {
   KeyNames inputs;
   KeyNames there;  // inputs and what was given, less what was dropped
   for (size_t i = 0; i < parts.size(); ++i) {

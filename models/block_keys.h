@@ -54,7 +54,7 @@ BlockKeys InSequence(const std::vector<BlockKeys>& blocks);
 // InvalidArgument, which names the part ("block 3") and the key, where a part but the first takes
 // what neither the inputs of the first nor the parts before it give. Returns all that the parts
 // take from outside.
-absl::StatusOr<KeyNames> InputsOf(const std::vector<BlockKeys>& parts, const char* part);
+StatusOr<KeyNames> InputsOf(const std::vector<BlockKeys>& parts, const char* part);
 
 }  // namespace tessera::models
 

@@ -27,8 +27,7 @@ Tensor Reduced(const Tensor& rows, LossReduction reduction) {
 
 }  // namespace
 
-absl::StatusOr<LabelSpec> LabelSpec::FromJson(const nlohmann::json& json,
-                                              const std::string& family) {
+StatusOr<LabelSpec> LabelSpec::FromJson(const nlohmann::json& json, const std::string& family) {
   LabelSpec spec;
   ConfigReader reader(json, family);
   std::string problem;
@@ -101,8 +100,8 @@ Tensor ClassificationLoss(const Tensor& logits, const Tensor& labels, const Labe
   return Reduced(Mean(each, {-1}), options.loss_reduction);
 }
 
-absl::Status CheckLabels(const std::string& source, const Tensor& labels, int64_t rows,
-                         const LabelSpec& spec) {
+Status CheckLabels(const std::string& source, const Tensor& labels, int64_t rows,
+                   const LabelSpec& spec) {
   const ProblemType problem = spec.ProblemOf(labels);
   const bool by_row = labels.shape() == Shape{rows} || labels.shape() == Shape{rows, 1};
   if (problem == ProblemType::kSingleLabel) {
@@ -116,7 +115,7 @@ absl::Status CheckLabels(const std::string& source, const Tensor& labels, int64_
     return InvalidArgument(source, ": 'labels' must have shape ", Shape{rows, spec.count}, ", not ",
                            labels.shape());
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::models

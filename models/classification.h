@@ -30,7 +30,7 @@ struct LabelSpec {
   int64_t count = 2;
   std::optional<ProblemType> problem;
 
-  static absl::StatusOr<LabelSpec> FromJson(const nlohmann::json& json, const std::string& family);
+  static StatusOr<LabelSpec> FromJson(const nlohmann::json& json, const std::string& family);
   // What these labels ask for.
   ProblemType ProblemOf(const Tensor& labels) const;
 };
@@ -48,8 +48,8 @@ Tensor ClassificationLoss(const Tensor& logits, const Tensor& labels, const Labe
                           const RunOptions& options);
 
 // Whether labels fit logits of `rows` rows: the shape, and ids in [0, count) or -100.
-absl::Status CheckLabels(const std::string& source, const Tensor& labels, int64_t rows,
-                         const LabelSpec& spec);
+Status CheckLabels(const std::string& source, const Tensor& labels, int64_t rows,
+                   const LabelSpec& spec);
 
 }  // namespace tessera::models
 

@@ -45,7 +45,7 @@ class ConfigReader {
     if (!condition) Fail(problem);
   }
 
-  const absl::Status& status() const { return status_; }
+  const Status& status() const { return status_; }
 
  private:
   bool Has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
@@ -73,7 +73,7 @@ class ConfigReader {
 
   const nlohmann::json& json_;
   const std::string family_;
-  absl::Status status_;
+  Status status_;
 };
 
 }  // namespace tessera::models

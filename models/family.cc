@@ -53,7 +53,7 @@ const Family* FindFamily(std::string_view model_type) {
   return nullptr;
 }
 
-absl::StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
+StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
   if (!config.is_object() || !config.contains("model_type") || !config["model_type"].is_string()) {
     return InvalidArgument("the configuration has no \"model_type\"");
   }
@@ -64,8 +64,8 @@ absl::StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
   return InvalidArgument("model_type '", type, "' is not known; known are ", known);
 }
 
-absl::StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
-                                                  const nn::BuildContext& context) {
+StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
+                                            const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, family->build(config, context));
   std::vector<BlockKeys> blocks;

@@ -53,8 +53,8 @@ struct Family {
   // What a configuration without "architectures" is comes first.
   std::vector<Architecture> architectures = {};
   std::vector<Preset> presets = {};
-  absl::StatusOr<std::unique_ptr<Model>> (*build)(const nlohmann::json& config,
-                                                  const nn::BuildContext& context) = nullptr;
+  StatusOr<std::unique_ptr<Model>> (*build)(const nlohmann::json& config,
+                                            const nn::BuildContext& context) = nullptr;
   // Names the Hub's files use for a parameter of ours, tried in order after the name itself;
   // nullptr: none.
   std::vector<std::string> (*other_names)(const std::string& parameter) = nullptr;
@@ -65,8 +65,7 @@ struct Family {
   std::vector<TensorKey> inputs = {};
   // Whether those fit the model; `source` begins the message. nullptr: models/input_check.h's
   // CheckTextInputs.
-  absl::Status (*check_inputs)(const std::string& source, const Model& model,
-                               Bundle* inputs) = nullptr;
+  Status (*check_inputs)(const std::string& source, const Model& model, Bundle* inputs) = nullptr;
   // Whether an entry of the Hub's files, or a parameter, belongs to a head rather than to what
   // heads stand on. Entries of heads that a model does not have are passed over; a head that is
   // missing, or of another shape, may be initialised afresh when that is asked for.
@@ -84,11 +83,11 @@ const std::vector<const Family*>& Families();
 const Preset* FindPreset(std::string_view name);
 const Family* FindFamily(std::string_view model_type);
 // Of a config.json; InvalidArgument for one without a known "model_type".
-absl::StatusOr<const Family*> FamilyOf(const nlohmann::json& config);
+StatusOr<const Family*> FamilyOf(const nlohmann::json& config);
 
 // Builds the model that a config.json describes. Errors name the key.
-absl::StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
-                                                  const nn::BuildContext& context);
+StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
+                                            const nn::BuildContext& context);
 
 struct FamilyRegistration {
   explicit FamilyRegistration(const Family* family);

@@ -4,8 +4,8 @@
 
 namespace tessera::models {
 
-absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
-                        const char* meaning) {
+Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
+                  const char* meaning) {
   const std::vector<int64_t> values = t.ToVector<int64_t>();
   for (size_t i = 0; i < values.size(); ++i) {
     if ((values[i] >= 0 && values[i] < limit) || values[i] == also) continue;
@@ -13,10 +13,10 @@ absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit
     return InvalidArgument(where, ": ", values[i], " (row ", i / columns, ", position ",
                            i % columns, ") is beyond the model's ", meaning, " of ", limit);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status CheckInputIds(const std::string& source, const Model& model, const Bundle& inputs) {
+Status CheckInputIds(const std::string& source, const Model& model, const Bundle& inputs) {
   if (!inputs.has(keys::kInputIds)) return InvalidArgument(source, ": 'input_ids' is missing");
   const Tensor& ids = inputs.at(keys::kInputIds);
   if (ids.ndim() != 2 || ids.numel() == 0) {
@@ -29,8 +29,8 @@ absl::Status CheckInputIds(const std::string& source, const Model& model, const 
   return CheckRange(source + ": 'input_ids'", ids, model.vocab_size(), 0, "vocabulary");
 }
 
-absl::Status CheckTokenInputs(const std::string& source, const Model& model,
-                              const std::vector<TensorKey>& like_ids, Bundle* inputs) {
+Status CheckTokenInputs(const std::string& source, const Model& model,
+                        const std::vector<TensorKey>& like_ids, Bundle* inputs) {
   TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
   const Shape shape = inputs->at(keys::kInputIds).shape();
   for (const TensorKey& key : like_ids) {
@@ -48,20 +48,20 @@ absl::Status CheckTokenInputs(const std::string& source, const Model& model,
     }
   }
   const int64_t positions = model.max_positions();
-  if (positions == 0) return absl::OkStatus();
+  if (positions == 0) return OkStatus();
   if (inputs->has(keys::kPositionIds)) {
     return CheckRange(source + ": 'position_ids'", inputs->at(keys::kPositionIds), positions, 0,
                       "positions");
   }
-  if (shape[1] <= positions) return absl::OkStatus();
+  if (shape[1] <= positions) return OkStatus();
   return InvalidArgument(source, ": 'input_ids' has ", shape[1], " tokens a row; the model has ",
                          positions, " positions");
 }
 
-absl::Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs) {
+Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs) {
   TESSERA_RETURN_IF_ERROR(CheckTokenInputs(
       source, model, {keys::kAttentionMask, keys::kPositionIds, keys::kLabels}, inputs));
-  if (!inputs->has(keys::kLabels)) return absl::OkStatus();
+  if (!inputs->has(keys::kLabels)) return OkStatus();
   return CheckRange(source + ": 'labels'", inputs->at(keys::kLabels), model.vocab_size(), -100,
                     "vocabulary");
 }

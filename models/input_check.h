@@ -15,20 +15,20 @@ namespace tessera::models {
 
 // Values of an integer tensor must lie in [0, limit), or be `also`. `where` begins the message,
 // `meaning` says what is limited ("vocabulary").
-absl::Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
-                        const char* meaning);
+Status CheckRange(const std::string& where, const Tensor& t, int64_t limit, int64_t also,
+                  const char* meaning);
 
 // `input_ids` must be there, [batch, tokens] integers within the vocabulary.
-absl::Status CheckInputIds(const std::string& source, const Model& model, const Bundle& inputs);
+Status CheckInputIds(const std::string& source, const Model& model, const Bundle& inputs);
 
 // `input_ids` must be there, [batch, tokens] integers within the vocabulary and no longer than the
 // model's positions. Each of `like_ids` that is there must be integers (an attention mask may be
 // floating) of the same shape; `position_ids` of one row stands for every row.
-absl::Status CheckTokenInputs(const std::string& source, const Model& model,
-                              const std::vector<TensorKey>& like_ids, Bundle* inputs);
+Status CheckTokenInputs(const std::string& source, const Model& model,
+                        const std::vector<TensorKey>& like_ids, Bundle* inputs);
 
 // What a language model takes: input_ids, attention_mask, position_ids, labels.
-absl::Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs);
+Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs);
 
 }  // namespace tessera::models
 

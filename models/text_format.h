@@ -88,14 +88,14 @@ class TextFormat {
 
   // What generation begins with for a prompt: adds the tokens that such a text needs.
   // InvalidArgument for a prompt that cannot be continued.
-  virtual absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const = 0;
+  virtual StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const = 0;
   // Of a text that begins with a prepared prompt (InvalidArgument for others): decoding then passes
   // `position_ids` [B, N, T] (all N coordinates) and `prefix_length` [B] int32.
-  virtual absl::StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const = 0;
+  virtual StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const = 0;
   // The inputs with which a model of Capability::kChoices scores the candidates of each row, on the
   // host. InvalidArgument for a row without blank or candidates, an empty candidate, and formats
   // without blanks.
-  virtual absl::StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& rows) const = 0;
+  virtual StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& rows) const = 0;
 };
 
 }  // namespace tessera::models

@@ -19,7 +19,7 @@ constexpr struct {
 
 }  // namespace
 
-absl::StatusOr<Activation> FindActivation(std::string_view name) {
+StatusOr<Activation> FindActivation(std::string_view name) {
   std::string known;
   for (const auto& entry : kActivations) {
     if (entry.name == name) return entry.function;

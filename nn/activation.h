@@ -13,7 +13,7 @@ using Activation = Tensor (*)(const Tensor&);
 
 // "gelu", "gelu_new" and its synonyms (gelu_pytorch_tanh, gelu_fast), "relu", "silu" (swish),
 // "tanh", "sigmoid", "linear". Any other name is an error that lists these.
-absl::StatusOr<Activation> FindActivation(std::string_view name);
+StatusOr<Activation> FindActivation(std::string_view name);
 
 }  // namespace tessera::nn
 

@@ -172,7 +172,7 @@ std::map<std::string, Tensor> Module::StateDict() {
   return state;
 }
 
-absl::Status Module::LoadStateDict(const std::map<std::string, Tensor>& state) {
+Status Module::LoadStateDict(const std::map<std::string, Tensor>& state) {
   std::map<std::string, Tensor> mine = StateDict();
   for (const auto& [name, tensor] : mine) {
     const auto found = state.find(name);
@@ -186,7 +186,7 @@ absl::Status Module::LoadStateDict(const std::map<std::string, Tensor>& state) {
     if (mine.count(name) == 0) return InvalidArgument("parameter '", name, "' is not known");
   }
   for (const auto& [name, tensor] : mine) CopyInto(tensor, state.at(name));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::string Module::Summary() {

@@ -155,7 +155,7 @@ class Module {
   std::map<std::string, Tensor> StateDict();
   // Copies (and casts) tensors of local shape in. Names that are missing or unknown, and shapes
   // that differ, are reported by name; nothing is changed then.
-  absl::Status LoadStateDict(const std::map<std::string, Tensor>& state);
+  Status LoadStateDict(const std::map<std::string, Tensor>& state);
 
   // A table of parameters: name, shape, dtype, count.
   std::string Summary();

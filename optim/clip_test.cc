@@ -266,7 +266,7 @@ TEST(GradScalerTest, StateContinues) {
 
 TEST(GradScalerTest, RefusesOptionsByName) {
   const auto refused = [](const GradScalerOptions& options, const std::string& name) {
-    const absl::Status status = CheckGradScalerOptions(options);
+    const Status status = CheckGradScalerOptions(options);
     EXPECT_EQ(Message(status).rfind(name + " is ", 0), 0u) << status;
     EXPECT_THROW(GradScaler{options}, Error);
   };

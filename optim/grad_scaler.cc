@@ -8,7 +8,7 @@
 
 namespace tessera::optim {
 
-absl::Status CheckGradScalerOptions(const GradScalerOptions& o) {
+Status CheckGradScalerOptions(const GradScalerOptions& o) {
   if (!(o.min_scale > 0) || !std::isfinite(o.min_scale)) {
     return InvalidArgument("min_scale is ", o.min_scale, ", expected a positive number");
   }
@@ -33,11 +33,11 @@ absl::Status CheckGradScalerOptions(const GradScalerOptions& o) {
   if (o.hysteresis < 1) {
     return InvalidArgument("hysteresis is ", o.hysteresis, ", expected at least 1");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 GradScaler::GradScaler(const GradScalerOptions& options, Device device) : options_(options) {
-  const absl::Status status = CheckGradScalerOptions(options);
+  const Status status = CheckGradScalerOptions(options);
   TESSERA_CHECK(status.ok(), "grad_scaler", Message(status));
   scale_ = Full({}, options.initial_scale, DType::kFloat32, device);
   found_inf_ = Zeros({}, DType::kFloat32, device);

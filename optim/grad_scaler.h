@@ -43,7 +43,7 @@ struct GradScalerOptions {
 
 // Refuses by name an option out of range: scales must be positive and in order, growth_factor >= 1,
 // 0 < backoff_factor <= 1, growth_interval and hysteresis >= 1.
-absl::Status CheckGradScalerOptions(const GradScalerOptions& options);
+Status CheckGradScalerOptions(const GradScalerOptions& options);
 
 class GradScaler {
  public:

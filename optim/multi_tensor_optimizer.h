@@ -56,7 +56,7 @@ class MultiTensorOptimizer : public Optimizer {
   // Throws Error for a value out of the range that its declaration states.
   template <typename Options>
   static void CheckOptions(const char* optimizer, const Options& options) {
-    const absl::Status valid = Options::Table().Check(&options);
+    const Status valid = Options::Table().Check(&options);
     TESSERA_CHECK(valid.ok(), optimizer, Message(valid));
   }
 

@@ -22,7 +22,7 @@ std::map<std::string, Tensor> Optimizer::StateDict() const {
   return states;
 }
 
-absl::Status Optimizer::LoadStateDict(const std::map<std::string, Tensor>& state) {
+Status Optimizer::LoadStateDict(const std::map<std::string, Tensor>& state) {
   const std::map<std::string, Tensor> own = StateDict();
   for (const auto& [name, t] : own) {
     const auto found = state.find(name);
@@ -39,7 +39,7 @@ absl::Status Optimizer::LoadStateDict(const std::map<std::string, Tensor>& state
     }
   }
   for (const auto& [name, t] : own) CopyInto(t, state.at(name));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::optim

@@ -83,7 +83,7 @@ class Optimizer {
   std::map<std::string, Tensor> StateDict() const;
   // Copies the given tensors into the states. Refuses, before anything is written, a name that is
   // missing or unknown, and a tensor of another shape or dtype.
-  absl::Status LoadStateDict(const std::map<std::string, Tensor>& state);
+  Status LoadStateDict(const std::map<std::string, Tensor>& state);
 
  protected:
   virtual void DoStep(const StepInputs& inputs) = 0;

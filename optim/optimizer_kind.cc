@@ -50,7 +50,7 @@ std::vector<std::string> OptimizerNames() {
   return names;
 }
 
-absl::StatusOr<const OptimizerKind*> FindOptimizerKind(const std::string& name) {
+StatusOr<const OptimizerKind*> FindOptimizerKind(const std::string& name) {
   const auto found = Registry().find(name);
   if (found != Registry().end()) return &found->second;
   std::string known;

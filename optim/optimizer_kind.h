@@ -70,13 +70,13 @@ struct OptimizerKind {
   std::string help;  // one line
   const OptionTable* options;
   // Refuses, naming `source`, unknown keys and values out of range.
-  std::function<absl::StatusOr<std::shared_ptr<const UpdateRule>>(const nlohmann::json& options,
-                                                                  const std::string& source)>
+  std::function<StatusOr<std::shared_ptr<const UpdateRule>>(const nlohmann::json& options,
+                                                            const std::string& source)>
       Configure;
 };
 
 // By name. The error of an unknown one lists the known and suggests the nearest.
-absl::StatusOr<const OptimizerKind*> FindOptimizerKind(const std::string& name);
+StatusOr<const OptimizerKind*> FindOptimizerKind(const std::string& name);
 // All that are linked in, sorted.
 std::vector<std::string> OptimizerNames();
 
@@ -111,7 +111,7 @@ OptimizerKind OptimizerKindOf(std::string name, std::string help) {
   using Options = typename O::Options;
   return {std::move(name), std::move(help), &Options::Table(),
           [](const nlohmann::json& json,
-             const std::string& source) -> absl::StatusOr<std::shared_ptr<const UpdateRule>> {
+             const std::string& source) -> StatusOr<std::shared_ptr<const UpdateRule>> {
             TESSERA_ASSIGN_OR_RETURN(const Options options, ParseOptions<Options>(json, source));
             return std::make_shared<const UpdateRuleOf<O>>(options);
           }};

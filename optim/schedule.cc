@@ -33,7 +33,7 @@ double Schedule::At(int64_t step) const {
   return lr;
 }
 
-absl::StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config) {
+StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config) {
   using Kind = Schedule::Kind;
   Kind kind;
   if (config.kind == "constant") {

@@ -41,7 +41,7 @@ class Schedule {
   const ScheduleConfig& config() const { return config_; }
 
  private:
-  friend absl::StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config);
+  friend StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config);
   enum class Kind { kConstant, kLinear, kCosine, kInverseSqrt };
   Schedule(const ScheduleConfig& config, Kind kind) : config_(config), kind_(kind) {}
 
@@ -51,7 +51,7 @@ class Schedule {
 
 // Refuses an unknown kind, rates that are negative, infinite or min_lr > lr, warmup_steps < 0, and
 // total_steps < 1 where the kind needs it. A warm-up longer than the run is allowed.
-absl::StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config);
+StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config);
 
 // Names known elsewhere, as configurations: ColossalAI's CosineAnnealingWarmupLR(total_steps,
 // warmup_steps, eta_min) and LinearWarmupLR(total_steps, warmup_steps), which falls to 0.

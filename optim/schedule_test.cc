@@ -9,7 +9,7 @@ namespace tessera::optim {
 namespace {
 
 double At(const ScheduleConfig& config, int64_t step) {
-  const absl::StatusOr<Schedule> schedule = MakeSchedule(config);
+  const StatusOr<Schedule> schedule = MakeSchedule(config);
   EXPECT_TRUE(schedule.ok()) << schedule.status();
   return schedule.ok() ? schedule->At(step) : NAN;
 }

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/cord.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/nearest_name.h"
@@ -45,7 +44,7 @@ std::pair<std::string, std::string> SplitFlag(const std::string& argument) {
   return {name, argument.substr(equals)};
 }
 
-absl::Status UnknownFlag(const CLI::App& app, const CLI::App& command, const std::string& name) {
+Status UnknownFlag(const CLI::App& app, const CLI::App& command, const std::string& name) {
   const bool is_program = &app == &command;
   return InvalidArgument("unknown flag '", name, "' of `tessera",
                          is_program ? "" : " " + command.get_name(), "`",
@@ -62,7 +61,7 @@ void AddComputeFlags(CLI::App* command, ComputeFlags* flags) {
       ->type_name("N");
 }
 
-absl::StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
+StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
   nn::BuildContext build;
   const std::optional<DType> dtype = ParseDType(flags.dtype);
   if (!dtype || !IsFloating(*dtype)) {
@@ -82,8 +81,8 @@ absl::StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
   return build;
 }
 
-absl::StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
-                                                            const std::vector<std::string>& args) {
+StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
+                                                      const std::vector<std::string>& args) {
   if (args.empty()) return InvalidArgument("a command is missing; `tessera --help` lists them");
   const CLI::App* command = &app;
   std::vector<std::string> result;
@@ -131,11 +130,11 @@ absl::StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
   return result;
 }
 
-absl::Status WriteOut(std::string_view text) {
+Status WriteOut(std::string_view text) {
   errno = 0;
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (written && std::fflush(stdout) == 0) return absl::OkStatus();
-  if (errno == EPIPE) return absl::CancelledError("standard output was closed");
+  if (written && std::fflush(stdout) == 0) return OkStatus();
+  if (errno == EPIPE) return Failure(StatusCode::kCancelled, "standard output was closed");
   return Internal("standard output: ", std::strerror(errno));
 }
 
@@ -146,7 +145,7 @@ std::string WithThousands(int64_t value) {
   return text;
 }
 
-absl::StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_view text) {
+StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_view text) {
   std::vector<int64_t> ids;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
@@ -164,17 +163,17 @@ absl::StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::stri
   return ids;
 }
 
-absl::Status AlreadyReported(absl::Status status) {
-  status.SetPayload(kReported, absl::Cord());
+Status AlreadyReported(Status status) {
+  SetMark(status, kReported);
   return status;
 }
 
-int ReportFailure(const absl::Status& status) {
-  if (status.ok() || status.code() == absl::StatusCode::kCancelled) return 0;
-  const bool is_usage = status.code() == absl::StatusCode::kInvalidArgument ||
-                        status.code() == absl::StatusCode::kNotFound;
+int ReportFailure(const Status& status) {
+  if (status.ok() || status.code() == StatusCode::kCancelled) return 0;
+  const bool is_usage =
+      status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kNotFound;
   const int code = is_usage ? 2 : 1;
-  if (status.GetPayload(kReported).has_value()) return code;
+  if (HasMark(status, kReported)) return code;
   std::string line = "error: " + Message(status);
   std::replace_if(
       line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');

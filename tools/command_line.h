@@ -27,28 +27,28 @@ struct ComputeFlags {
 void AddComputeFlags(CLI::App* command, ComputeFlags* flags);
 
 // Checks the flags, sets the number of threads, and returns what models are to be built with.
-absl::StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags);
+StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags);
 
 // The arguments after the program's name in the form that CLI11 reads without guessing: underscores
 // in flag names become dashes, and a flag's value is joined to it (`--prompt=--x`), so that a value
 // may begin with a dash. An unknown command or flag is an error that suggests the nearest one.
-absl::StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
-                                                            const std::vector<std::string>& args);
+StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
+                                                      const std::vector<std::string>& args);
 
 // Writes to standard output, at once. Cancelled when its reader has gone away.
-absl::Status WriteOut(std::string_view text);
+Status WriteOut(std::string_view text);
 
 // "124,439,808".
 std::string WithThousands(int64_t value);
 
 // "1,2,3" as numbers; InvalidArgument naming `flag` and the part that is none.
-absl::StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_view text);
+StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_view text);
 
 // A failure that another rank prints: its exit code remains, its line is left out.
-absl::Status AlreadyReported(absl::Status status);
+Status AlreadyReported(Status status);
 
 // Prints the line of a failure, and gives the exit code.
-int ReportFailure(const absl::Status& status);
+int ReportFailure(const Status& status);
 
 }  // namespace tessera::tools
 

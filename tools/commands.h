@@ -13,7 +13,7 @@
 namespace tessera::tools {
 
 struct CommandState {
-  std::function<absl::Status()> run;
+  std::function<Status()> run;
 };
 
 void AddEvalCommand(CLI::App& app, CommandState& state);

@@ -55,7 +55,7 @@ std::string Line(const train::RunSetup& setup, const train::EvaluationResult& fo
   return line + "\n";
 }
 
-absl::Status RunEval(const CLI::App& command, const EvalFlags& flags) {
+Status RunEval(const CLI::App& command, const EvalFlags& flags) {
   train::RunConfig config;
   config.model = flags.model;
   TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
@@ -67,11 +67,11 @@ absl::Status RunEval(const CLI::App& command, const EvalFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const train::EvaluationResult found,
                            trainer.Evaluate(*setup.data.validation, flags.batches));
   TESSERA_RETURN_IF_ERROR(WriteOut(Line(setup, found)));
-  if (setup.data.objective.metrics == nullptr) return absl::OkStatus();
+  if (setup.data.objective.metrics == nullptr) return OkStatus();
   for (const std::string& sample : setup.data.objective.metrics->Samples(*setup.model)) {
     TESSERA_RETURN_IF_ERROR(WriteOut(sample + "\n"));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ bool FieldFlags::Gives(const CLI::App& command, const std::string& key) const {
   return texts_.count(key) > 0 && command.count(FlagName(key)) > 0;
 }
 
-absl::Status FieldFlags::ApplyTo(const CLI::App& command, train::RunConfig* config) const {
+Status FieldFlags::ApplyTo(const CLI::App& command, train::RunConfig* config) const {
   for (const auto& [key, texts] : texts_) {
     const std::string flag = FlagName(key);
     if (command.count(flag) == 0) continue;
@@ -88,7 +88,7 @@ absl::Status FieldFlags::ApplyTo(const CLI::App& command, train::RunConfig* conf
     }
     TESSERA_RETURN_IF_ERROR(train::SetRunConfigField(config, key, texts[0]));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::tools

@@ -21,7 +21,7 @@ class FieldFlags {
   // The flag of one key, with its help. This object must outlive the parsing.
   void Add(CLI::App* command, const Option& key);
   // Overrides the keys whose flags were given.
-  absl::Status ApplyTo(const CLI::App& command, train::RunConfig* config) const;
+  Status ApplyTo(const CLI::App& command, train::RunConfig* config) const;
   // Whether a key's flag was given.
   bool Gives(const CLI::App& command, const std::string& key) const;
 

@@ -31,8 +31,8 @@ struct ForwardFlags {
 };
 
 // Integers of any size become int64; floats, what the model computes in.
-absl::StatusOr<Bundle> ReadInputs(const std::string& path, const models::Family& family,
-                                  const nn::BuildContext& build) {
+StatusOr<Bundle> ReadInputs(const std::string& path, const models::Family& family,
+                            const nn::BuildContext& build) {
   TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   Bundle inputs;
   for (const SafetensorsFile::Entry& entry : file.entries()) {
@@ -58,8 +58,8 @@ absl::StatusOr<Bundle> ReadInputs(const std::string& path, const models::Family&
   return inputs;
 }
 
-absl::Status WriteTensors(const std::string& path,
-                          const std::vector<std::pair<std::string, Tensor>>& tensors) {
+Status WriteTensors(const std::string& path,
+                    const std::vector<std::pair<std::string, Tensor>>& tensors) {
   std::vector<SafetensorsEntry> entries;
   for (const auto& [name, t] : tensors) {
     entries.push_back({name, t.dtype(), {t.shape().begin(), t.shape().end()}});
@@ -91,7 +91,7 @@ std::vector<std::pair<std::string, Tensor>> CollectGradients(Model& model) {
   return gradients;
 }
 
-absl::Status RunForward(const ForwardFlags& flags) {
+Status RunForward(const ForwardFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Model> model,
@@ -108,7 +108,7 @@ absl::Status RunForward(const ForwardFlags& flags) {
   const NoGrad mode(/*enabled=*/!flags.grads.empty());
   const Bundle outputs = model->Run(inputs, {});
   TESSERA_RETURN_IF_ERROR(WriteTensors(flags.outputs, outputs.entries()));
-  if (flags.grads.empty()) return absl::OkStatus();
+  if (flags.grads.empty()) return OkStatus();
   Backward(outputs.at(keys::kLoss));
   return WriteTensors(flags.grads, CollectGradients(*model));
 }

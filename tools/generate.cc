@@ -42,8 +42,8 @@ struct GenerateFlags {
 
 // The folder's defaults, overridden by what the flags say. Asking for a temperature, top-k or top-p
 // asks for sampling; temperature 0 is greedy.
-absl::StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlags& flags,
-                                           const nlohmann::json& model_config) {
+StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlags& flags,
+                                     const nlohmann::json& model_config) {
   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config,
                            models::ReadGenerationConfig(flags.model, model_config));
   const auto given = [&](const char* name) { return command.count(name) > 0; };
@@ -70,14 +70,14 @@ absl::StatusOr<GenerationConfig> Configure(const CLI::App& command, const Genera
   return config;
 }
 
-absl::Status CheckUtf8(const char* flag, const std::string& text) {
+Status CheckUtf8(const char* flag, const std::string& text) {
   const size_t invalid = data::FindInvalidUtf8(text);
-  if (invalid == data::kNoInvalidUtf8) return absl::OkStatus();
+  if (invalid == data::kNoInvalidUtf8) return OkStatus();
   return InvalidArgument(flag, ": invalid UTF-8 at byte ", invalid);
 }
 
-absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
-                         const GenerationConfig& config, const data::Tokenizer* tokenizer) {
+Status GenerateIds(models::Model& model, const GenerateFlags& flags, const GenerationConfig& config,
+                   const data::Tokenizer* tokenizer) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, ParseIds("--ids", flags.ids));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<models::GenerationResult> results,
                            models::Generate(model, {prompt}, config, {.tokenizer = tokenizer}));
@@ -90,14 +90,14 @@ absl::Status GenerateIds(models::Model& model, const GenerateFlags& flags,
   return WriteOut(line + "\n");
 }
 
-absl::Status GenerateText(models::Model& model, const GenerateFlags& flags,
-                          const GenerationConfig& config, const data::Tokenizer& tokenizer) {
+Status GenerateText(models::Model& model, const GenerateFlags& flags,
+                    const GenerationConfig& config, const data::Tokenizer& tokenizer) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt,
                            models::EncodePrompt(tokenizer, model.config(), flags.prompt));
   // The prompt is shown with the first text, so that a refused one shows nothing.
   std::string pending = model.encoder_decoder() == nullptr ? flags.prompt : std::string();
   const auto show = [&](int64_t, std::string_view text) {
-    absl::Status written = WriteOut(pending + data::ReplaceInvalidUtf8(text));
+    Status written = WriteOut(pending + data::ReplaceInvalidUtf8(text));
     pending.clear();
     return written;
   };
@@ -113,19 +113,19 @@ std::string OnOneLine(std::string text) {
 }
 
 // A line of output for every line of a file: what is new, without its prompt.
-absl::Status GenerateLines(models::Model& model, const GenerateFlags& flags,
-                           const GenerationConfig& config, const data::Tokenizer& tokenizer) {
+Status GenerateLines(models::Model& model, const GenerateFlags& flags,
+                     const GenerationConfig& config, const data::Tokenizer& tokenizer) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.prompts));
   TESSERA_RETURN_IF_ERROR(CheckUtf8(flags.prompts.c_str(), text));
   std::vector<std::vector<int64_t>> waiting;
-  const auto flush = [&]() -> absl::Status {
+  const auto flush = [&]() -> Status {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<models::GenerationResult> results,
                              models::Generate(model, waiting, config, {.tokenizer = &tokenizer}));
     waiting.clear();
     for (const models::GenerationResult& result : results) {
       TESSERA_RETURN_IF_ERROR(WriteOut(OnOneLine(result.text) + "\n"));
     }
-    return absl::OkStatus();
+    return OkStatus();
   };
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -136,10 +136,10 @@ absl::Status GenerateLines(models::Model& model, const GenerateFlags& flags,
     begin = end + 1;
     if (std::ssize(waiting) == flags.batch_size) TESSERA_RETURN_IF_ERROR(flush());
   }
-  return waiting.empty() ? absl::OkStatus() : flush();
+  return waiting.empty() ? OkStatus() : flush();
 }
 
-absl::Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
+Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   for (const std::string& text : flags.stop) TESSERA_RETURN_IF_ERROR(CheckUtf8("--stop", text));
   TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
   const bool has_ids = command.count("--ids") > 0;

@@ -52,7 +52,7 @@ int64_t CountNotFinite(const TensorView& view) {
 }
 
 // The table of one file's tensors, appended to `out`.
-absl::Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
+Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
   int64_t elements = 0;
   int64_t bytes = 0;
   int64_t not_finite = 0;
@@ -83,17 +83,17 @@ absl::Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
   *out += Concat("  ", file.entries().size(), " tensors, ", WithThousands(elements), " elements, ",
                  WithThousands(bytes), " bytes; the file is whole",
                  not_finite > 0 ? Concat(", ", not_finite, " values are not finite") : "", "\n");
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status InspectFile(const std::string& path) {
+Status InspectFile(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   std::string report;
   TESSERA_RETURN_IF_ERROR(DescribeTensors(file, &report));
   return WriteOut(report);
 }
 
-absl::Status InspectModel(const std::string& folder) {
+Status InspectModel(const std::string& folder) {
   const bool has_weights = models::WeightFiles::Exist(folder);
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
                            models::LoadModel(folder, {.build = {.device = Device::Meta()}}));
@@ -113,7 +113,7 @@ absl::Status InspectModel(const std::string& folder) {
   const auto tokenizer = data::LoadTokenizer(folder);
   if (tokenizer.ok()) {
     report += Concat("tokenizer: ", WithThousands((*tokenizer)->vocab_size()), " ids\n");
-  } else if (tokenizer.status().code() == absl::StatusCode::kNotFound) {
+  } else if (tokenizer.status().code() == StatusCode::kNotFound) {
     report += "tokenizer: none\n";
   } else {
     return tokenizer.status();
@@ -121,7 +121,7 @@ absl::Status InspectModel(const std::string& folder) {
   return WriteOut(report);
 }
 
-absl::Status InspectDataset(const std::string& prefix) {
+Status InspectDataset(const std::string& prefix) {
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const data::IndexedDataset> dataset,
                            data::IndexedDataset::Open(prefix));
   return WriteOut(Concat(prefix, ": a token dataset, ", WithThousands(dataset->num_tokens()),
@@ -131,7 +131,7 @@ absl::Status InspectDataset(const std::string& prefix) {
 }
 
 // Opening a checkpoint verifies structure, sizes and checksums.
-absl::Status InspectCheckpoint(const std::string& directory) {
+Status InspectCheckpoint(const std::string& directory) {
   TESSERA_ASSIGN_OR_RETURN(const dist::Checkpoint checkpoint, dist::Checkpoint::Open(directory));
   size_t width = 0;
   int64_t elements = 0;
@@ -159,7 +159,7 @@ bool EndsWith(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-absl::Status RunInspect(const std::string& path) {
+Status RunInspect(const std::string& path) {
   if (IsDirectory(path)) {
     if (PathExists(JoinPath(path, "config.json"))) return InspectModel(path);
     if (PathExists(JoinPath(path, "checkpoint.json"))) return InspectCheckpoint(path);
@@ -191,7 +191,7 @@ void AddInspectCommand(CLI::App& app, CommandState& state) {
       "  tessera inspect out/checkpoint-1000\n"
       "  tessera inspect --devices");
   command->callback([&state, path, devices] {
-    state.run = [path, devices]() -> absl::Status {
+    state.run = [path, devices]() -> Status {
       if (*devices != path->empty()) {
         return InvalidArgument("inspect: either a path or --devices is needed");
       }
@@ -199,7 +199,7 @@ void AddInspectCommand(CLI::App& app, CommandState& state) {
       const std::string text = Concat("cpu: ", NumThreads(), " threads, ", CpuIsaName(ActiveIsa()),
                                       "\n", DescribeGpus());
       std::fputs(text.c_str(), stdout);
-      return absl::OkStatus();
+      return OkStatus();
     };
   });
 }

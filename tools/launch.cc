@@ -31,7 +31,7 @@ int CountGpus() {
 }
 
 // Becomes the command; returns only if that fails.
-absl::Status Become(const std::vector<std::string>& arguments) {
+Status Become(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
@@ -44,7 +44,7 @@ absl::Status Become(const std::vector<std::string>& arguments) {
 }
 
 // Started by another launcher already: the ranks are there, and only have to agree with the flags.
-absl::Status RunInPlace(const LaunchFlags& flags, const LaunchPlan& plan, const Machine& machine) {
+Status RunInPlace(const LaunchFlags& flags, const LaunchPlan& plan, const Machine& machine) {
   if (!flags.master_ip.empty()) setenv("MASTER_ADDR", flags.master_ip.c_str(), 1);
   if (flags.master_port > 0) {
     setenv("MASTER_PORT", std::to_string(flags.master_port).c_str(), 1);
@@ -63,7 +63,7 @@ absl::Status RunInPlace(const LaunchFlags& flags, const LaunchPlan& plan, const 
   return Become(command);
 }
 
-absl::Status RunLaunch(const LaunchFlags& flags) {
+Status RunLaunch(const LaunchFlags& flags) {
   Machine machine;
   machine.program = ThisProgram();
   machine.cores = AvailableCores();

@@ -52,7 +52,7 @@ bool IsThisMachine(const std::string& name) {
   return name == "localhost" || name == "127.0.0.1" || name == own.data();
 }
 
-absl::StatusOr<std::vector<LaunchHost>> HostsOf(const LaunchFlags& flags) {
+StatusOr<std::vector<LaunchHost>> HostsOf(const LaunchFlags& flags) {
   std::vector<LaunchHost> hosts;
   if (flags.hostfile.empty()) {
     if (flags.num_nodes > 1) {
@@ -119,8 +119,7 @@ std::string Reason(const Probe& probe, const std::string& ssh) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file,
-                                                      std::string_view text) {
+StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file, std::string_view text) {
   std::vector<LaunchHost> hosts;
   std::set<std::string> seen;
   for (int number = 1; !text.empty(); ++number) {
@@ -157,7 +156,7 @@ absl::StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file,
   return hosts;
 }
 
-absl::StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine) {
+StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine) {
   if (flags.num_nodes < 0 || flags.num_gpus < 0 || flags.num_gpus > kMostSlots) {
     return InvalidArgument("--num-nodes and --num-gpus must be positive");
   }
@@ -198,7 +197,7 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& m
   return plan;
 }
 
-absl::Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {
+Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {
   const std::string program = ssh.empty() ? "ssh" : ssh;
   std::vector<Probe> probes;
   for (const LaunchHost& host : plan.hosts) {
@@ -207,7 +206,7 @@ absl::Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {
     StartProbe(program, &probes.back());
   }
   const auto limit = std::chrono::steady_clock::now() + kProbeLimit;
-  absl::Status result;
+  Status result;
   for (Probe& probe : probes) {
     while (probe.pid > 0 && waitpid(probe.pid, &probe.status, WNOHANG) == 0) {
       if (std::chrono::steady_clock::now() > limit) kill(probe.pid, SIGKILL);
@@ -216,8 +215,8 @@ absl::Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {
     const bool is_reached =
         probe.pid > 0 && WIFEXITED(probe.status) && WEXITSTATUS(probe.status) == 0;
     if (!is_reached && result.ok()) {
-      result = absl::UnavailableError(Concat("host '", probe.host->name, "' (", probe.host->where,
-                                             ") cannot be reached: ", Reason(probe, program)));
+      result = Failure(StatusCode::kUnavailable, "host '", probe.host->name, "' (",
+                       probe.host->where, ") cannot be reached: ", Reason(probe, program));
     }
     if (probe.errors != nullptr) std::fclose(probe.errors);
   }

@@ -23,8 +23,7 @@ struct LaunchHost {
 
 // Lines `host slots=N`; without `slots` a host has one. `#` begins a comment. InvalidArgument with
 // file:line for anything else, a host named twice, and a file without hosts.
-absl::StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file,
-                                                      std::string_view text);
+StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file, std::string_view text);
 
 struct LaunchFlags {
   std::string hostfile;
@@ -51,10 +50,10 @@ struct Machine {
   bool is_root = false;
   std::string ssh;  // "" for mpirun's own choice
 };
-absl::StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine);
+StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine);
 
 // Tries all hosts but this one at the same time; an error names those that cannot be reached.
-absl::Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh);
+Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh);
 
 // The command as a shell would take it.
 std::string ShellLine(const std::vector<std::string>& arguments);

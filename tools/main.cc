@@ -38,7 +38,7 @@ void AddCommands(CLI::App& app, CommandState& state) {
 }
 
 // Reads the command line into `state`; help is printed here and leaves nothing to run.
-absl::Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
+Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> normal, NormaliseArguments(app, arguments));
   try {
     std::reverse(normal.begin(), normal.end());
@@ -55,10 +55,10 @@ absl::Status Parse(CLI::App& app, CommandState& state, const std::vector<std::st
         app.get_subcommands().empty() ? std::string() : app.get_subcommands()[0]->get_name() + " ",
         "--help`)");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status RunProgram(const std::vector<std::string>& arguments) {
+Status RunProgram(const std::vector<std::string>& arguments) {
   TESSERA_RETURN_IF_ERROR(CheckIsaEnvironment());
   CLI::App app("Tessera: trains and runs transformers.", "tessera");
   app.footer("`tessera COMMAND --help` explains a command.");
@@ -67,7 +67,7 @@ absl::Status RunProgram(const std::vector<std::string>& arguments) {
   CommandState state;
   AddCommands(app, state);
   TESSERA_RETURN_IF_ERROR(Parse(app, state, arguments));
-  return state.run ? state.run() : absl::OkStatus();
+  return state.run ? state.run() : OkStatus();
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   // Writing too much, or to nobody, is then an error of the write.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  absl::Status status;
+  Status status;
   try {
     status = tessera::tools::RunProgram({argv + (argc > 0 ? 1 : 0), argv + argc});
   } catch (const std::bad_alloc&) {

@@ -10,7 +10,7 @@
 namespace tessera::tools {
 namespace {
 
-absl::Status RunModels() {
+Status RunModels() {
   std::string table;
   char line[160];
   std::snprintf(line, sizeof(line), "%-28s %-10s %16s %10s %10s\n", "preset", "family",

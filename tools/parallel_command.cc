@@ -8,7 +8,7 @@
 namespace tessera::tools {
 namespace {
 
-absl::Status Guarded(const std::function<absl::Status()>& body) {
+Status Guarded(const std::function<Status()>& body) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
@@ -20,17 +20,16 @@ absl::Status Guarded(const std::function<absl::Status()>& body) {
 
 }  // namespace
 
-absl::Status RunOnRanks(const dist::World& world, const std::function<absl::Status()>& body) {
+Status RunOnRanks(const dist::World& world, const std::function<Status()>& body) {
   if (world.size == 1) return body();
-  const absl::Status status = Guarded(body);
+  const Status status = Guarded(body);
   if (status.ok()) return status;
   if (train::IsAgreed(status)) {
     if (world.rank == 0) ReportFailure(status);
     world.communicator->Barrier();  // the first rank to end takes the others with it
     return AlreadyReported(status);
   }
-  const absl::Status named(status.code(),
-                           ToAbsl(Concat("rank ", world.rank, ": ", Message(status))));
+  const Status named = Failure(status.code(), "rank ", world.rank, ": ", Message(status));
   world.Abort(ReportFailure(named));
 }
 

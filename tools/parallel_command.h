@@ -12,7 +12,7 @@ namespace tessera::tools {
 // Runs `body` on this rank. A failure that all ranks have agreed on (train/agreement.h) is reported
 // by rank 0 and returned by all as reported already. A rank that fails alone, by a status or an
 // exception, reports it with its rank and ends the whole job.
-absl::Status RunOnRanks(const dist::World& world, const std::function<absl::Status()>& body);
+Status RunOnRanks(const dist::World& world, const std::function<Status()>& body);
 
 }  // namespace tessera::tools
 

@@ -28,7 +28,7 @@ struct TokenizeFlags {
 };
 
 // One line of ids, separated by blanks, for each line of text.
-absl::Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>& files) {
+Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>& files) {
   std::string out;
   for (const std::string& path : files) {
     TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
@@ -54,7 +54,7 @@ absl::Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::s
   return WriteOut(out);
 }
 
-absl::Status RunTokenize(const TokenizeFlags& flags) {
+Status RunTokenize(const TokenizeFlags& flags) {
   if (flags.print_ids == !flags.output.empty()) {
     return InvalidArgument("give either --output PREFIX or --print-ids");
   }

@@ -29,8 +29,8 @@ struct TrainFlags {
 
 // A DeepSpeed file, as keys of a run. It counts data-parallel ranks: it is read once tp and pp are
 // known.
-absl::StatusOr<nlohmann::json> ReadDeepSpeedFile(const std::string& path, int world_size,
-                                                 const train::RunConfig& config) {
+StatusOr<nlohmann::json> ReadDeepSpeedFile(const std::string& path, int world_size,
+                                           const train::RunConfig& config) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false, true);
   if (json.is_discarded()) return InvalidArgument(path, ": not valid JSON");
@@ -40,8 +40,8 @@ absl::StatusOr<nlohmann::json> ReadDeepSpeedFile(const std::string& path, int wo
 }
 
 // The DeepSpeed file's keys, and again the flags, which win.
-absl::Status ApplyDeepSpeedFile(const CLI::App& command, const TrainFlags& flags, int world_size,
-                                train::RunConfig* config) {
+Status ApplyDeepSpeedFile(const CLI::App& command, const TrainFlags& flags, int world_size,
+                          train::RunConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json keys,
                            ReadDeepSpeedFile(flags.deepspeed, world_size, *config));
   TESSERA_RETURN_IF_ERROR(train::ApplyRunConfigJson(keys, flags.deepspeed, config));
@@ -51,12 +51,12 @@ absl::Status ApplyDeepSpeedFile(const CLI::App& command, const TrainFlags& flags
   for (const auto& [key, value] : keys.items()) {
     if (!flags.fields.Gives(command, key) && !config->Applies(key).ok()) config->Unset(key);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Defaults, then the files, then the flags.
-absl::StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainFlags& flags,
-                                           int world_size) {
+StatusOr<train::RunConfig> Configure(const CLI::App& command, const TrainFlags& flags,
+                                     int world_size) {
   train::RunConfig config;
   if (!flags.config.empty()) {
     TESSERA_RETURN_IF_ERROR(train::ReadRunConfig(flags.config, &config));
@@ -80,11 +80,11 @@ std::string Ranks(const dist::Mesh& mesh) {
                 mesh.pp()->size(), ", tp ", mesh.tp()->size());
 }
 
-absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& options,
-                         const dist::World& world) {
+Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& options,
+                   const dist::World& world) {
   TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
   const auto say = [&](const std::string& text) {
-    return mesh.prints() ? WriteOut(text) : absl::OkStatus();
+    return mesh.prints() ? WriteOut(text) : OkStatus();
   };
   TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh));
   TESSERA_RETURN_IF_ERROR(say(
@@ -108,17 +108,17 @@ absl::Status TrainOnRank(const train::RunConfig& config, const train::TrainOptio
   return say(Concat("trained ", result.state.step, " steps; the model is in ", folder, "\n"));
 }
 
-absl::Status RunTrain(const CLI::App& command, const TrainFlags& flags) {
+Status RunTrain(const CLI::App& command, const TrainFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const dist::LaunchEnvironment launch,
                            dist::ReadLaunchEnvironment(std::getenv));
-  const absl::StatusOr<train::RunConfig> config = Configure(command, flags, launch.size);
+  const StatusOr<train::RunConfig> config = Configure(command, flags, launch.size);
   const train::RunConfig known = config.ok() ? *config : train::RunConfig();
   TESSERA_ASSIGN_OR_RETURN(const dist::World world,
                            dist::OpenWorld({.device = known.device,
                                             .check_collectives = known.check_collectives,
                                             .collective_timeout = known.collective_timeout}));
   const train::StopSignals signals;  // from now on: one that comes while data are read counts too
-  return RunOnRanks(world, [&]() -> absl::Status {
+  return RunOnRanks(world, [&]() -> Status {
     const dist::Mesh whole(world.communicator, {});
     TESSERA_RETURN_IF_ERROR(train::Agree(whole, config.status()));
     train::TrainOptions options;

@@ -16,7 +16,7 @@ struct TrainTokenizerFlags {
   data::TokenizerTrainingOptions options;
 };
 
-absl::Status RunTrainTokenizer(const TrainTokenizerFlags& flags) {
+Status RunTrainTokenizer(const TrainTokenizerFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const data::TokenizerTrainingResult result,
                            data::TrainSentencePiece(flags.input, flags.output, flags.options));
   return WriteOut(Concat(

@@ -1,6 +1,5 @@
 #include "train/agreement.h"
 
-#include "absl/strings/cord.h"
 #include "dist/comm/agreement.h"
 
 namespace tessera::train {
@@ -10,13 +9,13 @@ constexpr char kMark[] = "tessera.agreed";
 
 }  // namespace
 
-absl::Status Agree(const dist::Mesh& mesh, const absl::Status& mine) {
+Status Agree(const dist::Mesh& mesh, const Status& mine) {
   if (mesh.world()->size() == 1) return mine;
-  absl::Status status = dist::AgreeOnStatus(*mesh.world(), mine);
-  if (!status.ok()) status.SetPayload(kMark, absl::Cord());
+  Status status = dist::AgreeOnStatus(*mesh.world(), mine);
+  if (!status.ok()) SetMark(status, kMark);
   return status;
 }
 
-bool IsAgreed(const absl::Status& status) { return status.GetPayload(kMark).has_value(); }
+bool IsAgreed(const Status& status) { return HasMark(status, kMark); }
 
 }  // namespace tessera::train

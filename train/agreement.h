@@ -14,9 +14,9 @@ namespace tessera::train {
 
 // OK when every rank is OK; else on all ranks the failure of the lowest one that has one, with its
 // rank before the text where ranks differ. Collective over the mesh's world.
-absl::Status Agree(const dist::Mesh& mesh, const absl::Status& mine);
+Status Agree(const dist::Mesh& mesh, const Status& mine);
 // Whether a failure came from `Agree` among several ranks.
-bool IsAgreed(const absl::Status& status);
+bool IsAgreed(const Status& status);
 
 }  // namespace tessera::train
 

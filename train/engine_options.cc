@@ -2,7 +2,7 @@
 
 namespace tessera::train {
 
-absl::StatusOr<EngineOptions> EngineOptionsOf(const RunConfig& config, const dist::Mesh& mesh) {
+StatusOr<EngineOptions> EngineOptionsOf(const RunConfig& config, const dist::Mesh& mesh) {
   EngineOptions options;
   TESSERA_ASSIGN_OR_RETURN(options.rule, config.update_rule());
   TESSERA_ASSIGN_OR_RETURN(options.store, config.zero_options());

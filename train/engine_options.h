@@ -9,7 +9,7 @@
 
 namespace tessera::train {
 
-absl::StatusOr<EngineOptions> EngineOptionsOf(const RunConfig& config, const dist::Mesh& mesh);
+StatusOr<EngineOptions> EngineOptionsOf(const RunConfig& config, const dist::Mesh& mesh);
 
 }  // namespace tessera::train
 

@@ -37,7 +37,7 @@ std::string Folder(const std::string& name, uint64_t step) {
   return testing::TempDir() + "/engine_" + name + Concat(step);
 }
 
-void Require(const absl::Status& status) {
+void Require(const Status& status) {
   if (!status.ok()) throw std::runtime_error(Message(status));
 }
 

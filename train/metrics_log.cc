@@ -22,7 +22,7 @@ MetricsLog::~MetricsLog() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-absl::StatusOr<MetricsLog> MetricsLog::Open(const std::string& path, int64_t last_step) {
+StatusOr<MetricsLog> MetricsLog::Open(const std::string& path, int64_t last_step) {
   std::string kept;
   if (PathExists(path)) {
     TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
@@ -35,19 +35,19 @@ absl::StatusOr<MetricsLog> MetricsLog::Open(const std::string& path, int64_t las
   }
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(path, kept));
   const int descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (descriptor < 0) return absl::ErrnoToStatus(errno, ToAbsl(path));
+  if (descriptor < 0) return SystemFailure(errno, path);
   return MetricsLog(path, descriptor);
 }
 
-absl::Status MetricsLog::Append(const nlohmann::ordered_json& row) {
+Status MetricsLog::Append(const nlohmann::ordered_json& row) {
   const std::string line = row.dump() + "\n";
   for (size_t done = 0; done < line.size();) {
     const ssize_t written = write(descriptor_, line.data() + done, line.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return absl::ErrnoToStatus(errno, ToAbsl(path_));
+    if (written < 0) return SystemFailure(errno, path_);
     done += static_cast<size_t>(written);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::train

@@ -17,14 +17,14 @@ class MetricsLog {
  public:
   // Keeps the rows of an existing file up to `last_step` (a line that a killed run left unfinished
   // goes with the rest) and appends behind them.
-  static absl::StatusOr<MetricsLog> Open(const std::string& path, int64_t last_step);
+  static StatusOr<MetricsLog> Open(const std::string& path, int64_t last_step);
 
   MetricsLog(MetricsLog&& other) noexcept;
   MetricsLog& operator=(MetricsLog&&) = delete;
   ~MetricsLog();
 
   // A row reaches the file at once.
-  absl::Status Append(const nlohmann::ordered_json& row);
+  Status Append(const nlohmann::ordered_json& row);
 
  private:
   MetricsLog(std::string path, int descriptor);

@@ -29,13 +29,13 @@ std::string HolderOf(int file) {
   return holder.empty() ? "another process" : holder;
 }
 
-absl::Status WriteHolder(int file, const std::string& path) {
+Status WriteHolder(int file, const std::string& path) {
   char host[256] = {};
   gethostname(host, sizeof(host) - 1);
   const std::string text = Concat("process ", getpid(), " on ", host, "\n");
   if (ftruncate(file, 0) == 0 &&
       pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
-    return absl::OkStatus();
+    return OkStatus();
   }
   return Internal(path, ": ", std::strerror(errno));
 }
@@ -66,7 +66,7 @@ class RunLock::Held {
   const FileId id_;
 };
 
-absl::Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock) {
+Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock) {
   TESSERA_RETURN_IF_ERROR(MakeDirectories(directory));
   const std::string path = JoinPath(directory, "run.lock");
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -93,12 +93,12 @@ absl::Status RunLock::Take(const std::string& directory, std::optional<RunLock>*
   if (held != nullptr) {
     if (!taken) close(file);
     *lock = RunLock(std::move(held));
-    return taken ? WriteHolder(file, path) : absl::OkStatus();
+    return taken ? WriteHolder(file, path) : OkStatus();
   }
   const std::string holder = HolderOf(file);
   close(file);
-  return absl::FailedPreconditionError(ToAbsl(Concat(
-      directory, ": ", holder, " is training there; wait for it, or give another ", "--out")));
+  return Failure(StatusCode::kFailedPrecondition, directory, ": ", holder,
+                 " is training there; wait for it, or give another --out");
 }
 
 }  // namespace tessera::train

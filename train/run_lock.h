@@ -22,7 +22,7 @@ namespace tessera::train {
 class RunLock {
  public:
   // Makes the directory where it is missing. FailedPrecondition names the process that holds it.
-  static absl::Status Take(const std::string& directory, std::optional<RunLock>* lock);
+  static Status Take(const std::string& directory, std::optional<RunLock>* lock);
 
  private:
   class Held;

@@ -49,9 +49,9 @@ struct Plan {
 };
 
 // The tokenizer that the configuration names, or the model's own.
-absl::StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& config,
-                                                               const TaskKind& task,
-                                                               const models::Preset* preset) {
+StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& config,
+                                                         const TaskKind& task,
+                                                         const models::Preset* preset) {
   std::string spec = config.tokenizer;
   if (spec.empty() && preset != nullptr) spec = preset->tokenizer;
   if (spec.empty() && preset == nullptr) spec = config.model;
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& 
 }
 
 // Keys that mean something to some tasks only are refused where another task runs.
-absl::Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
+Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
   TESSERA_RETURN_IF_ERROR(config.Validate());  // with the task known
   if (!task.needs_tokenizer && !config.tokenizer.empty()) {
     return InvalidArgument("tokenizer is set, but the task ", task.name, " has no text");
@@ -81,10 +81,10 @@ absl::Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
     return InvalidArgument("neftune_noise_alpha is set, but the task ", task.name,
                            " has no tokens");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status CheckOverrides(const json& overrides, const json& model, const std::string& source) {
+Status CheckOverrides(const json& overrides, const json& model, const std::string& source) {
   std::vector<std::string> known;
   for (const auto& [key, value] : model.items()) known.push_back(key);
   for (const auto& [key, value] : overrides.items()) {
@@ -92,10 +92,10 @@ absl::Status CheckOverrides(const json& overrides, const json& model, const std:
     return InvalidArgument("config_overrides: the configuration of ", source, " has no key '", key,
                            "'", DidYouMean(key, known));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist::Mesh& mesh) {
+StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist::Mesh& mesh) {
   nn::BuildContext context;
   context.dtype = *ParseDType(config.dtype);
   TESSERA_ASSIGN_OR_RETURN(context.device, Device::Parse(config.device));
@@ -108,7 +108,7 @@ absl::StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist:
 }
 
 // The model's configuration, as the tokenizer and the flags change it, and its task.
-absl::Status Describe(Plan* plan) {
+Status Describe(Plan* plan) {
   RunConfig& config = plan->setup.config;
   const models::Preset* preset = models::FindPreset(config.model);
   if (preset == nullptr && !IsDirectory(config.model)) {
@@ -156,20 +156,20 @@ absl::Status Describe(Plan* plan) {
     return InvalidArgument("the tokenizer's ", tokenizer->vocab_size(),
                            " ids do not fit the model's vocabulary of ", plan->shape->vocab_size());
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // All weights or none.
-absl::Status CheckSources(const std::vector<DataSource>& sources) {
+Status CheckSources(const std::vector<DataSource>& sources) {
   for (const DataSource& source : sources) {
     if (source.weight.has_value() == sources[0].weight.has_value()) continue;
     const DataSource& bare = source.weight ? sources[0] : source;
     return InvalidArgument("data: '", bare.path, "' has no weight, others have (a.txt:0.3)");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status OpenTheData(Plan* plan) {
+Status OpenTheData(Plan* plan) {
   RunSetup& setup = plan->setup;
   const std::vector<DataSource> sources = setup.config.Sources();
   TESSERA_RETURN_IF_ERROR(CheckSources(sources));
@@ -182,11 +182,11 @@ absl::Status OpenTheData(Plan* plan) {
                                                          .cache = plan->cache,
                                                          .evaluation = plan->evaluation}));
   if (setup.data.seq_len > 0) setup.config.seq_len = setup.data.seq_len;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<models::Model>> LoadBlocks(const nn::BuildContext& build,
-                                                          const dist::Mesh& mesh, Plan* plan) {
+StatusOr<std::unique_ptr<models::Model>> LoadBlocks(const nn::BuildContext& build,
+                                                    const dist::Mesh& mesh, Plan* plan) {
   const RunConfig& config = plan->setup.config;
   models::LoadOptions load;
   load.build = build;
@@ -203,8 +203,9 @@ absl::StatusOr<std::unique_ptr<models::Model>> LoadBlocks(const nn::BuildContext
 }
 
 // The blocks of each of this rank's chunks, cut so that all chunks cost about the same.
-absl::StatusOr<std::vector<std::unique_ptr<models::Model>>> LoadChunks(
-    const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
+StatusOr<std::vector<std::unique_ptr<models::Model>>> LoadChunks(const nn::BuildContext& build,
+                                                                 const dist::Mesh& mesh,
+                                                                 Plan* plan) {
   const RunConfig& config = plan->setup.config;
   const dist::PipelineShape shape = config.pipeline_shape();
   TESSERA_ASSIGN_OR_RETURN(
@@ -224,17 +225,17 @@ absl::StatusOr<std::vector<std::unique_ptr<models::Model>>> LoadChunks(
   return chunks;
 }
 
-absl::Status CountParameters(Plan* plan) {
+Status CountParameters(Plan* plan) {
   nn::BuildContext dry;
   dry.device = Device::Meta();
   dry.initialise = false;
   TESSERA_ASSIGN_OR_RETURN(const auto whole, models::BuildModel(plan->model, dry));
   plan->setup.parameter_count = whole->ParameterCount();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Collective over the mesh's world.
-absl::Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
+Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
   plan->Change(plan->setup.data.model_changes);
   plan->shape.reset();
   TESSERA_RETURN_IF_ERROR(Agree(mesh, CountParameters(plan)));
@@ -242,13 +243,13 @@ absl::Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh
     auto model = LoadBlocks(build, mesh, plan);
     TESSERA_RETURN_IF_ERROR(Agree(mesh, model.status()));
     plan->setup.model = *std::move(model);
-    return absl::OkStatus();
+    return OkStatus();
   }
   auto chunks = LoadChunks(build, mesh, plan);
   TESSERA_RETURN_IF_ERROR(Agree(mesh, chunks.status()));
   plan->setup.model =
       std::make_unique<dist::PipelinedModel>(dist::Stage(*std::move(chunks), mesh.pp()));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // --- Ranks ---------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ bool LeadsItsHost(const std::vector<std::string>& places, int rank) {
 
 // "rank 3 has lr 0.001, rank 0 has 0.0003": the first key in which a rank differs from the most
 // frequent configuration.
-absl::Status CompareConfigurations(const std::vector<std::string>& all) {
+Status CompareConfigurations(const std::vector<std::string>& all) {
   size_t usual = 0;
   for (size_t r = 1; r < all.size(); ++r) {
     if (std::count(all.begin(), all.end(), all[r]) >
@@ -306,12 +307,12 @@ absl::Status CompareConfigurations(const std::vector<std::string>& all) {
                              mine[key].dump(), " there and ", value.dump(), " on rank ", usual);
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world) {
+StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world) {
   const dist::Mesh whole(world, {});
   TESSERA_RETURN_IF_ERROR(Agree(whole, config.ValidateFor(world->size())));
   if (world->size() == 1) return whole;
@@ -329,7 +330,7 @@ void ChooseKernelsAlike() {
   setenv("TESSERA_ATTENTION", "own", /*overwrite=*/0);
 }
 
-absl::StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh) {
+StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh) {
   if (config.deterministic) ChooseKernelsAlike();
   Plan plan;
   plan.setup.config = config;
@@ -338,26 +339,26 @@ absl::StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& m
   const std::vector<std::string> places = dist::GatherStrings(*mesh.world(), Place());
   SetNumThreads(config.threads ? static_cast<int>(std::min<int64_t>(*config.threads, 1024))
                                : DefaultThreads(places, rank));
-  absl::Status status = config.Validate();
+  Status status = config.Validate();
   // Before anything in the run's directory is touched.
   if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan.setup.lock);
   if (status.ok()) status = Describe(&plan);
-  const absl::StatusOr<nn::BuildContext> build =
-      status.ok() ? ContextFor(config, mesh) : absl::StatusOr<nn::BuildContext>(status);
+  const StatusOr<nn::BuildContext> build =
+      status.ok() ? ContextFor(config, mesh) : StatusOr<nn::BuildContext>(status);
   status.Update(build.status());
   TESSERA_RETURN_IF_ERROR(Agree(mesh, status));
   // The data are made by one rank, then by those of other hosts (which find them made where hosts
   // share the directory), and opened by all.
   for (int round = 0; round < 3; ++round) {
     const int mine = rank == 0 ? 0 : LeadsItsHost(places, rank) ? 1 : 2;
-    TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&plan) : absl::OkStatus()));
+    TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&plan) : OkStatus()));
   }
   TESSERA_RETURN_IF_ERROR(BuildTheModel(*build, mesh, &plan));
   return std::move(plan.setup);
 }
 
-absl::StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
-                                           const std::string& cache) {
+StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
+                                     const std::string& cache) {
   Plan plan;
   plan.setup.config = config;
   plan.cache = cache;

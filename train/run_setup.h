@@ -43,15 +43,15 @@ struct RunSetup {
 // The ranks as the configuration lays them out. Fails, on all ranks alike, where the sizes do not
 // fit the world, or where a rank was started with another configuration: that rank and the key are
 // named. Collective over `world`.
-absl::StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world);
+StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world);
 
 // Collective over the mesh's world; a failure of any rank is every rank's (train/agreement.h).
-absl::StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {});
+StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {});
 
 // The same in one process for a look at `config.data` (`tessera eval`): data.validation is all of
 // it, and the model must have weights. `cache` is where the tokenised data go.
-absl::StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
-                                           const std::string& cache);
+StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
+                                     const std::string& cache);
 
 }  // namespace tessera::train
 

@@ -59,7 +59,7 @@ void StepProfiler::Finish() {
   if (!running_) return;
   running_ = false;
   const Profile profile = StopProfiler();
-  const absl::Status written = profile.WriteChromeTrace(path_, rank_);
+  const Status written = profile.WriteChromeTrace(path_, rank_);
   if (written.ok()) {
     log_->Info(Concat("profile of ", steps_, " steps in ", path_));
   } else {

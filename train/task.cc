@@ -43,8 +43,8 @@ bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> end
   });
 }
 
-absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
-                                         const nlohmann::json& model) {
+StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
+                                   const nlohmann::json& model) {
   const std::string& type = family.model_type;
   if (config.task.empty()) {
     const models::Architecture* const now = family.ArchitectureOf(model);
@@ -73,24 +73,23 @@ int64_t TaskInput::SeqLen(int64_t otherwise) const {
   return shape.max_positions() > 0 ? shape.max_positions() : otherwise;
 }
 
-absl::StatusOr<std::string> TaskInput::OneSource() const {
+StatusOr<std::string> TaskInput::OneSource() const {
   if (sources.size() == 1) return sources[0].path;
   return InvalidArgument("data lists ", sources.size(),
                          " sources; a blend is for running text, not for the task ", config.task);
 }
 
-absl::StatusOr<const data::Tokenizer*> TaskInput::NeedTokenizer() const {
+StatusOr<const data::Tokenizer*> TaskInput::NeedTokenizer() const {
   if (tokenizer != nullptr) return tokenizer;
   return InvalidArgument(sources[0].path, ": text needs a tokenizer; give --tokenizer");
 }
 
-absl::StatusOr<int64_t> TaskInput::NeedToken(std::optional<int32_t> id,
-                                             const std::string& what) const {
+StatusOr<int64_t> TaskInput::NeedToken(std::optional<int32_t> id, const std::string& what) const {
   if (id) return *id;
   return InvalidArgument("the tokenizer has no ", what, " token, which the task needs");
 }
 
-absl::StatusOr<int64_t> TaskInput::NeedToken(const models::TextToken& token) const {
+StatusOr<int64_t> TaskInput::NeedToken(const models::TextToken& token) const {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const known, NeedTokenizer());
   return NeedToken(token.find(*known), token.name);
 }

@@ -37,8 +37,8 @@ class EvaluationMetrics {
   virtual size_t num_counts() const = 0;
   // `outputs` is what the model returned for the batch, `logits` among it unless needs_logits() is
   // false. All ranks that share a copy of the model call it with the same batch.
-  virtual absl::StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
-                                                    const models::Bundle& outputs) const = 0;
+  virtual StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
+                                              const models::Bundle& outputs) const = 0;
   virtual bool needs_logits() const { return true; }
   // By name ("accuracy"), in the order in which they are printed.
   virtual nlohmann::ordered_json Finish(const std::vector<double>& sums) const = 0;
@@ -84,14 +84,14 @@ struct TaskInput {
   bool evaluation = false;                     // a look at the data, nothing is trained
 
   // The path of the one source, or a status that says that this task blends none.
-  absl::StatusOr<std::string> OneSource() const;
+  StatusOr<std::string> OneSource() const;
   // Tokens of a row: config.seq_len, else as many as the model has positions, else `otherwise`.
   int64_t SeqLen(int64_t otherwise) const;
   // The tokenizer, or a status that asks for one.
-  absl::StatusOr<const data::Tokenizer*> NeedTokenizer() const;
+  StatusOr<const data::Tokenizer*> NeedTokenizer() const;
   // A special token's id, or a status that says what the tokenizer lacks.
-  absl::StatusOr<int64_t> NeedToken(std::optional<int32_t> id, const std::string& what) const;
-  absl::StatusOr<int64_t> NeedToken(const models::TextToken& token) const;
+  StatusOr<int64_t> NeedToken(std::optional<int32_t> id, const std::string& what) const;
+  StatusOr<int64_t> NeedToken(const models::TextToken& token) const;
 };
 
 struct TokenizerText {
@@ -114,7 +114,7 @@ struct TaskKind {
   const OptionTable* options = nullptr;
   // Whether its data are text that goes through a tokenizer.
   bool needs_tokenizer = true;
-  absl::StatusOr<TaskData> (*open)(const TaskInput& input);
+  StatusOr<TaskData> (*open)(const TaskInput& input);
   // The text that a tokenizer made for the data is made from; without it, the sources.
   TokenizerText (*tokenizer_text)(const RunConfig& config) = nullptr;
 };
@@ -127,8 +127,8 @@ struct TaskRegistration {
 const std::vector<const TaskKind*>& Tasks();
 // The one that `config.task` names, or the one that fits best. Failures name what is known, and
 // what the model is for.
-absl::StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
-                                         const nlohmann::json& model);
+StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
+                                   const nlohmann::json& model);
 
 // Whether a path ends in one of these (".tsv").
 bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings);

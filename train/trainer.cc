@@ -37,7 +37,7 @@ class Trainer::Loader {
   Loader(Trainer* trainer, int64_t first)
       : loader_([trainer](int64_t number) { return trainer->TrainBatch(number); },
                 {.begin = first, .depth = 4}) {}
-  absl::StatusOr<data::Batch> Next() {
+  StatusOr<data::Batch> Next() {
     TESSERA_ASSIGN_OR_RETURN(std::optional<data::Batch> batch, loader_.Next());
     if (!batch) return Internal("the training data ended");
     return *std::move(batch);
@@ -49,7 +49,7 @@ class Trainer::Loader {
 
 // One step's micro-batches, and what all ranks told of theirs.
 struct Trainer::StepBatches {
-  absl::Status status;
+  Status status;
   std::vector<data::Batch> batches;
   StepReport all;
 };
@@ -69,7 +69,7 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
                 .seed = static_cast<uint64_t>(config.seed),
                 .shuffle = config.shuffle}),
       started_(Clock::now()) {
-  const absl::Status fits = config.ValidateFor(mesh.world()->size());
+  const Status fits = config.ValidateFor(mesh.world()->size());
   TESSERA_CHECK(fits.ok() && config.tp == mesh.tp()->size(), "trainer", Message(fits));
 }
 
@@ -87,7 +87,7 @@ std::unique_ptr<optim::Optimizer> Trainer::MakeOptimizer(
   return (*rule)->Make(std::move(groups), config_.lr);
 }
 
-absl::StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) {
+StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) {
   const int64_t micro_batches = config_.accumulation_steps();
   return train_data_->MakeBatch(sampler_.Rows({.step = number / micro_batches,
                                                .micro_batch = number % micro_batches,
@@ -100,15 +100,15 @@ models::Bundle Trainer::ForwardStep(const models::Bundle& batch,
   return model_.Run(batch, options);
 }
 
-absl::Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
+Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
   return SaveWholeModel(model_, mesh_, engine_->store(), folder, tokenizer, files_);
 }
 
-absl::Status Trainer::Log(const nlohmann::ordered_json& row) { return metrics_->Append(row); }
+Status Trainer::Log(const nlohmann::ordered_json& row) { return metrics_->Append(row); }
 
 // --- The loop ------------------------------------------------------------------------------------
 
-absl::StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
+StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   const StopSignals signals;
   signals_ = &signals;
   TESSERA_RETURN_IF_ERROR(Begin(options));
@@ -170,7 +170,7 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
   StepBatches step;
   StepReport mine = {.stop = ReasonToStop(), .written = saver_.written()};
   for (int64_t m = 0; m < config_.accumulation_steps() && step.status.ok(); ++m) {
-    absl::StatusOr<data::Batch> batch = loader.Next();
+    StatusOr<data::Batch> batch = loader.Next();
     step.status = batch.status();
     if (!batch.ok()) break;
     mine.targets += WeightOf(*batch);
@@ -217,7 +217,7 @@ void Trainer::RunStep(const StepBatches& step) {
   tokens_ += step.all.tokens;
 }
 
-absl::Status Trainer::AfterStep() {
+Status Trainer::AfterStep() {
   const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   if (progress_ != nullptr) progress_->Step(state_.step, state_.loss);
   for (TrainerCallback* callback : callbacks_) callback->OnStep(state_);
@@ -227,10 +227,10 @@ absl::Status Trainer::AfterStep() {
     TESSERA_RETURN_IF_ERROR(EvaluateAndLog());
   }
   if (due(config_.save_interval)) TESSERA_RETURN_IF_ERROR(Save());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status Trainer::LogRow() {
+Status Trainer::LogRow() {
   const double loss = loss_sum_ / static_cast<double>(std::max<int64_t>(loss_steps_, 1));
   const double rate = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0.0;
   nlohmann::ordered_json row;
@@ -250,13 +250,12 @@ absl::Status Trainer::LogRow() {
   tokens_ = 0;
   seconds_ = 0;
   engine_->phases().Reset();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // --- Evaluation ----------------------------------------------------------------------------------
 
-absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
-                                                   int64_t max_batches) {
+StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset, int64_t max_batches) {
   DropCapturedStep();  // its memory is wanted
   const NoGrad no_grad;
   const AutocastScope autocast(config_.product_dtype());
@@ -272,10 +271,10 @@ absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
   const EvaluationMetrics* metrics = objective_.metrics.get();
   // The loss, what it is divided by, the counts of the metrics.
   std::vector<double> sums(2 + (metrics == nullptr ? 0 : metrics->num_counts()), 0.0);
-  absl::Status status;
+  Status status;
   for (int64_t round = 0; round * ranks < batches && status.ok(); ++round) {
     const int64_t number = round * ranks + mesh_.dp()->rank();
-    absl::StatusOr<data::Batch> batch = data::Batch();
+    StatusOr<data::Batch> batch = data::Batch();
     const bool counts = number < batches;
     const bool runs = counts || (engine_ != nullptr && engine_->store().forward_is_collective());
     if (runs) {
@@ -283,7 +282,7 @@ absl::StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset,
     }
     status = Agree(mesh_, batch.status());
     if (!status.ok()) break;
-    absl::StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
+    StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
     if (counts && batch->rows > 0) mine = EvaluateBatch(*batch);
     if (!counts && runs)
       ForwardStep(OnDevice(batch->tensors, model_.build().device), EvaluationOptions());
@@ -308,7 +307,7 @@ models::RunOptions Trainer::EvaluationOptions() const {
 }
 
 // What a batch adds to the sums of an evaluation.
-absl::StatusOr<std::vector<double>> Trainer::EvaluateBatch(const data::Batch& batch) {
+StatusOr<std::vector<double>> Trainer::EvaluateBatch(const data::Batch& batch) {
   const EvaluationMetrics* metrics = objective_.metrics.get();
   const models::Bundle outputs =
       ForwardStep(OnDevice(batch.tensors, model_.build().device), EvaluationOptions());
@@ -331,7 +330,7 @@ double Trainer::WeightOf(const data::Batch& batch) const {
   return sum;
 }
 
-absl::Status Trainer::EvaluateAndLog() {
+Status Trainer::EvaluateAndLog() {
   const AutocastScope autocast(config_.product_dtype());
   TESSERA_ASSIGN_OR_RETURN(const EvaluationResult found,
                            Evaluate(*val_data_, config_.eval_batches));
@@ -356,7 +355,7 @@ absl::Status Trainer::EvaluateAndLog() {
     }
   }
   for (TrainerCallback* callback : callbacks_) callback->OnEvaluate(state_);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::train

@@ -109,16 +109,15 @@ class Trainer {
 
   void AddCallback(TrainerCallback* callback) { callbacks_.push_back(callback); }
 
-  absl::StatusOr<TrainResult> Train(const TrainOptions& options = {});
+  StatusOr<TrainResult> Train(const TrainOptions& options = {});
 
   // The loss and the task's metrics over a dataset (all of it, or `max_batches` batches), shared
   // out over the data-parallel ranks and summed in the order of the batches.
-  virtual absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset,
-                                                    int64_t max_batches);
+  virtual StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset, int64_t max_batches);
 
   // The trained model as a Hugging Face folder, from the parts of all ranks; `tokenizer` may be
   // null. After Train.
-  absl::Status SaveModel(const std::string& folder, const data::Tokenizer* tokenizer);
+  Status SaveModel(const std::string& folder, const data::Tokenizer* tokenizer);
 
   // Gives back the memory of a step that was captured as a CUDA graph, if one was; later steps are
   // captured anew, as the model is then.
@@ -134,8 +133,8 @@ class Trainer {
   virtual std::unique_ptr<optim::Optimizer> MakeOptimizer(
       std::vector<optim::ParameterGroup> groups);
   // This rank's batch number `number`: of step number / micro-batches (counted from 0).
-  virtual absl::StatusOr<data::Batch> TrainBatch(int64_t number);
-  virtual absl::Status Log(const nlohmann::ordered_json& row);
+  virtual StatusOr<data::Batch> TrainBatch(int64_t number);
+  virtual Status Log(const nlohmann::ordered_json& row);
   // Whether every step launches the same work, its batches apart: on a GPU it is then captured once
   // and replayed (train/captured_step.h). True unless the trainer is a derived one; those answer
   // for what they override.
@@ -144,25 +143,25 @@ class Trainer {
  private:
   class Loader;
   struct StepBatches;
-  absl::Status Begin(const TrainOptions& options);
-  absl::Status Prepare();
-  absl::Status Resume(const TrainOptions& options);
-  absl::Status LoadFrom(const dist::Checkpoint& checkpoint);
-  absl::Status ReadTrainerState(const dist::Checkpoint& checkpoint);
+  Status Begin(const TrainOptions& options);
+  Status Prepare();
+  Status Resume(const TrainOptions& options);
+  Status LoadFrom(const dist::Checkpoint& checkpoint);
+  Status ReadTrainerState(const dist::Checkpoint& checkpoint);
   void WarnOfChanges(const nlohmann::json& saved) const;
   StepBatches FetchStep(Loader& loader);
   void RunStep(const StepBatches& step);
   models::RunOptions OptionsFor(int64_t micro_batch) const;
   void CaptureSteps();
-  absl::Status AfterStep();
-  absl::Status LogRow();
-  absl::Status EvaluateAndLog();
+  Status AfterStep();
+  Status LogRow();
+  Status EvaluateAndLog();
   models::RunOptions EvaluationOptions() const;
-  absl::StatusOr<std::vector<double>> EvaluateBatch(const data::Batch& batch);
+  StatusOr<std::vector<double>> EvaluateBatch(const data::Batch& batch);
   double WeightOf(const data::Batch& batch) const;
-  absl::Status Save();
-  absl::Status FinishSave();
-  absl::Status AfterSave();
+  Status Save();
+  Status FinishSave();
+  Status AfterSave();
   int64_t ReasonToStop() const;
   int64_t StepsToTake() const;
   int64_t global_batch() const { return sampler_.GlobalBatch(mesh_.dp()->size()); }

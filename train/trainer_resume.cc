@@ -9,13 +9,13 @@
 
 namespace tessera::train {
 
-absl::Status Trainer::Begin(const TrainOptions& options) {
+Status Trainer::Begin(const TrainOptions& options) {
   const bool speaks = mesh_.prints();
   log_ =
       RunLog(options.output, ParseLogLevel(speaks ? config_.log_level : config_.log_level_replica),
              speaks ? "" : Concat("[", mesh_.Describe(), "] "));
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
-  const absl::StatusOr<EngineOptions> engine = EngineOptionsOf(config_, mesh_);
+  const StatusOr<EngineOptions> engine = EngineOptionsOf(config_, mesh_);
   TESSERA_RETURN_IF_ERROR(engine.status());
   engine_ = std::make_unique<Engine>(
       model_, mesh_, *engine,
@@ -36,7 +36,7 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
                                  ": holds checkpoints of an earlier run; give --resume to continue "
                                  "it, or another --out"));
   }
-  absl::Status status;
+  Status status;
   if (speaks) {
     auto log = MetricsLog::Open(JoinPath(config_.out, "metrics.jsonl"), state_.step);
     status = log.status();
@@ -53,7 +53,7 @@ absl::Status Trainer::Begin(const TrainOptions& options) {
 }
 
 // What needs no other rank.
-absl::Status Trainer::Prepare() {
+Status Trainer::Prepare() {
   TESSERA_RETURN_IF_ERROR(config_.Validate());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(config_.out));
   if (mesh_.world()->rank() == 0) {
@@ -66,10 +66,10 @@ absl::Status Trainer::Prepare() {
                                                            .min_lr = config_.final_lr(),
                                                            .warmup_steps = config_.warmup_steps,
                                                            .total_steps = state_.total_steps}));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status Trainer::Resume(const TrainOptions& options) {
+Status Trainer::Resume(const TrainOptions& options) {
   Communicator& world = *mesh_.world();
   if (!options.resume_from.empty()) {
     const auto named = dist::Checkpoint::Open(options.resume_from, world);
@@ -80,10 +80,10 @@ absl::Status Trainer::Resume(const TrainOptions& options) {
       config_.out, world, [&](const std::string& w) { log_.Warning(w); });
   if (!newest) {
     log_.Info(Concat("no checkpoint in ", config_.out, ": starting afresh"));
-    return absl::OkStatus();
+    return OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(LoadFrom(*newest));
-  absl::Status status;
+  Status status;
   if (world.rank() == 0) {
     // What lies behind is either damaged or about to be made again.
     for (const int64_t step : dist::ListCheckpoints(config_.out)) {
@@ -94,15 +94,15 @@ absl::Status Trainer::Resume(const TrainOptions& options) {
   return Agree(mesh_, status);
 }
 
-absl::Status Trainer::LoadFrom(const dist::Checkpoint& checkpoint) {
+Status Trainer::LoadFrom(const dist::Checkpoint& checkpoint) {
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(engine_->Tensors(), *mesh_.world())));
   engine_->Loaded();
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, ReadTrainerState(checkpoint)));
   log_.Info(Concat("resuming from ", checkpoint.directory(), " at step ", state_.step));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status Trainer::ReadTrainerState(const dist::Checkpoint& checkpoint) {
+Status Trainer::ReadTrainerState(const dist::Checkpoint& checkpoint) {
   const nlohmann::json& saved = checkpoint.trainer();
   if (!saved.is_object() || !saved.contains("loss_sum") || !saved["loss_sum"].is_number() ||
       !saved.contains("loss_steps") || !saved["loss_steps"].is_number_integer()) {
@@ -118,7 +118,7 @@ absl::Status Trainer::ReadTrainerState(const dist::Checkpoint& checkpoint) {
                            train_data_->size());
   }
   WarnOfChanges(saved);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void Trainer::WarnOfChanges(const nlohmann::json& saved) const {
@@ -137,7 +137,7 @@ void Trainer::WarnOfChanges(const nlohmann::json& saved) const {
   }
 }
 
-absl::Status Trainer::Save() {
+Status Trainer::Save() {
   const nlohmann::json trainer = {{"loss_sum", loss_sum_},
                                   {"loss_steps", loss_steps_},
                                   {"data_samples", train_data_->size()},
@@ -155,19 +155,19 @@ absl::Status Trainer::Save() {
   return AfterSave();
 }
 
-absl::Status Trainer::FinishSave() {
-  if (!saver_.pending()) return absl::OkStatus();
+Status Trainer::FinishSave() {
+  if (!saver_.pending()) return OkStatus();
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, saver_.Commit(*mesh_.world())));
   return AfterSave();
 }
 
 // A checkpoint has appeared.
-absl::Status Trainer::AfterSave() {
+Status Trainer::AfterSave() {
   TESSERA_RETURN_IF_ERROR(
       Agree(mesh_, dist::PruneCheckpoints(config_.out, config_.num_checkpoints, *mesh_.world())));
   const std::string path = dist::CheckpointPath(config_.out, saved_step_);
   for (TrainerCallback* callback : callbacks_) callback->OnSave(state_, path);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::train

@@ -161,7 +161,7 @@ TEST_F(TrainerTest, AutocastTrainsFloat32WeightsWithHalfPrecisionProducts) {
   }
   plain.dtype = "bfloat16";
   plain.autocast = "bfloat16";
-  const absl::Status status = plain.Validate();
+  const Status status = plain.Validate();
   EXPECT_EQ(Message(status), "autocast is set, which needs dtype float32 (dtype is bfloat16)");
 }
 
@@ -171,7 +171,7 @@ TEST_F(TrainerTest, ProfilesSomeStepsAndNeverLosesARunToIt) {
   config.profile = root_ + "/trace.json";
   config.profile_after = 1;
   EXPECT_NE(OutputOf(config).find("profile of 2 steps in " + config.profile), std::string::npos);
-  const absl::StatusOr<std::string> trace = ReadFile(config.profile);
+  const StatusOr<std::string> trace = ReadFile(config.profile);
   ASSERT_TRUE(trace.ok());
   const auto events = nlohmann::json::parse(*trace, nullptr, false);
   ASSERT_FALSE(events.is_discarded());

@@ -34,7 +34,7 @@ Tensor Gather(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore
 }
 
 // Names and shapes of the whole model, without data.
-absl::StatusOr<std::unique_ptr<models::Model>> ShapeOf(const models::Model& model) {
+StatusOr<std::unique_ptr<models::Model>> ShapeOf(const models::Model& model) {
   nn::BuildContext dry;
   dry.dtype = model.build().dtype;
   dry.device = Device::Meta();
@@ -44,10 +44,9 @@ absl::StatusOr<std::unique_ptr<models::Model>> ShapeOf(const models::Model& mode
 
 }  // namespace
 
-absl::Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh,
-                            dist::ParameterStore& store, const std::string& folder,
-                            const data::Tokenizer* tokenizer,
-                            const std::vector<std::pair<std::string, std::string>>& files) {
+Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore& store,
+                      const std::string& folder, const data::Tokenizer* tokenizer,
+                      const std::vector<std::pair<std::string, std::string>>& files) {
   auto shape = ShapeOf(model);
   TESSERA_RETURN_IF_ERROR(Agree(mesh, shape.status()));
   models::SaveOptions options;

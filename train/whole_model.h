@@ -20,10 +20,9 @@ namespace tessera::train {
 // over pp; a parameter that several have is its owner's), gathered where it is cut over dp. The
 // printing rank writes, the others send their parts, one parameter at a time. Collective over the
 // mesh's world; all get the same status.
-absl::Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh,
-                            dist::ParameterStore& store, const std::string& folder,
-                            const data::Tokenizer* tokenizer,
-                            const std::vector<std::pair<std::string, std::string>>& files);
+Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore& store,
+                      const std::string& folder, const data::Tokenizer* tokenizer,
+                      const std::vector<std::pair<std::string, std::string>>& files);
 
 }  // namespace tessera::train
 

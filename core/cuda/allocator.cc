@@ -105,7 +105,7 @@ CudaAllocator* AllocatorOf(int index) {
   std::lock_guard<std::mutex> lock(mutex);
   allocator = known[index].load(std::memory_order_acquire);
   if (allocator != nullptr) return allocator;
-  const absl::Status status = CheckDevice(index);
+  const Status status = CheckDevice(index);
   TESSERA_CHECK(status.ok(), "allocate", Message(status));
   allocator = new CudaAllocator(index);  // never destroyed, like the CPU's
   known[index].store(allocator, std::memory_order_release);

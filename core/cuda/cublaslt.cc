@@ -9,7 +9,7 @@
 namespace tessera::cuda {
 
 const CublasLt& CublasLt::Get() {
-  static const absl::StatusOr<CublasLt> loaded = LoadCublasLt();
+  static const StatusOr<CublasLt> loaded = LoadCublasLt();
   TESSERA_CHECK(loaded.ok(), "matmul", Message(loaded.status()));
   return *loaded;
 }

@@ -36,7 +36,7 @@ struct CublasLt {
 
 // From the library on this machine (cublaslt_library.cc), or computed on the CPU
 // (emulation/cublaslt_emulated.cc). CublasLt::Get() calls it once.
-absl::StatusOr<CublasLt> LoadCublasLt();
+StatusOr<CublasLt> LoadCublasLt();
 
 // Throws Error(operation, ...) unless `status` is success.
 void CheckCublas(cublasStatus_t status, std::string_view operation);

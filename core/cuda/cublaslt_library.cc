@@ -3,7 +3,7 @@
 
 namespace tessera::cuda {
 
-absl::StatusOr<CublasLt> LoadCublasLt() {
+StatusOr<CublasLt> LoadCublasLt() {
   static_assert(CUBLAS_VER_MAJOR == 13);
   TESSERA_ASSIGN_OR_RETURN(const DynamicLibrary library, DynamicLibrary::Open("libcublasLt.so.13"));
   CublasLt lt{};

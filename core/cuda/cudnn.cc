@@ -10,15 +10,15 @@
 namespace tessera::cuda {
 namespace {
 
-absl::StatusOr<CudnnDescriptor> Finalized(CudnnDescriptor descriptor) {
+StatusOr<CudnnDescriptor> Finalized(CudnnDescriptor descriptor) {
   TESSERA_RETURN_IF_ERROR(descriptor.Finalize());
   return descriptor;
 }
 
 }  // namespace
 
-const absl::StatusOr<Cudnn>& Cudnn::Find() {
-  static const absl::StatusOr<Cudnn> found = LoadCudnn();
+const StatusOr<Cudnn>& Cudnn::Find() {
+  static const StatusOr<Cudnn> found = LoadCudnn();
   return found;
 }
 
@@ -27,13 +27,13 @@ std::string CudnnVersionText(size_t version) {
 }
 
 std::string DescribeCudnn() {
-  const absl::StatusOr<Cudnn>& cudnn = Cudnn::Find();
+  const StatusOr<Cudnn>& cudnn = Cudnn::Find();
   return cudnn.ok() ? Concat("cuDNN ", CudnnVersionText(cudnn->GetVersion()))
                     : Message(cudnn.status());
 }
 
-absl::Status CudnnStatus(cudnnStatus_t status, std::string_view what) {
-  if (status == CUDNN_STATUS_SUCCESS) return absl::OkStatus();
+Status CudnnStatus(cudnnStatus_t status, std::string_view what) {
+  if (status == CUDNN_STATUS_SUCCESS) return OkStatus();
   char account[512] = "";
   Cudnn::Find()->GetLastErrorString(account, sizeof(account));
   for (char& c : account) {
@@ -68,54 +68,53 @@ void CudnnDescriptor::SetArray(cudnnBackendAttributeName_t name, cudnnBackendAtt
                         Concat("cuDNN attribute ", static_cast<int>(name)));
 }
 
-absl::Status CudnnDescriptor::Finalize() {
+Status CudnnDescriptor::Finalize() {
   if (status_.ok()) {
     status_ = CudnnStatus(Cudnn::Find()->BackendFinalize(descriptor_), "cuDNN descriptor");
   }
   return status_;
 }
 
-absl::Status CudnnDescriptor::Get(cudnnBackendAttributeName_t name,
-                                  cudnnBackendAttributeType_t type, int64_t most, int64_t* count,
-                                  void* values) const {
+Status CudnnDescriptor::Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                            int64_t most, int64_t* count, void* values) const {
   return CudnnStatus(
       Cudnn::Find()->BackendGetAttribute(descriptor_, name, type, most, count, values),
       Concat("cuDNN attribute ", static_cast<int>(name)));
 }
 
-absl::StatusOr<int64_t> CudnnDescriptor::Int64(cudnnBackendAttributeName_t name) const {
+StatusOr<int64_t> CudnnDescriptor::Int64(cudnnBackendAttributeName_t name) const {
   int64_t value = 0;
   int64_t count = 0;
   TESSERA_RETURN_IF_ERROR(Get(name, CUDNN_TYPE_INT64, 1, &count, &value));
   return value;
 }
 
-absl::Status CudnnDescriptor::GetDescriptors(cudnnBackendAttributeName_t name,
-                                             std::vector<CudnnDescriptor>* values) const {
+Status CudnnDescriptor::GetDescriptors(cudnnBackendAttributeName_t name,
+                                       std::vector<CudnnDescriptor>* values) const {
   std::vector<cudnnBackendDescriptor_t> raw;
   for (const CudnnDescriptor& value : *values) raw.push_back(value.get());
   int64_t count = 0;
   TESSERA_RETURN_IF_ERROR(Get(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(raw.size()),
                               &count, raw.data()));
   while (static_cast<int64_t>(values->size()) > count) values->pop_back();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<CudnnDescriptor> CudnnPropertiesOfActiveDevice() {
+StatusOr<CudnnDescriptor> CudnnPropertiesOfActiveDevice() {
   CudnnDescriptor properties(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   properties.Set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32,
                  static_cast<int32_t>(ActiveDevice()));
   return Finalized(std::move(properties));
 }
 
-absl::StatusOr<CudnnDescriptor> CudnnPropertiesFromJson(std::string_view json) {
+StatusOr<CudnnDescriptor> CudnnPropertiesFromJson(std::string_view json) {
   CudnnDescriptor properties(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   properties.SetArray(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
                       static_cast<int64_t>(json.size()), json.data());
   return Finalized(std::move(properties));
 }
 
-absl::Status CudnnExecute(const CudnnDescriptor& plan, const CudnnDescriptor& variant_pack) {
+Status CudnnExecute(const CudnnDescriptor& plan, const CudnnDescriptor& variant_pack) {
   static std::mutex mutex;
   static auto* handles = new std::map<int, cudnnHandle_t>;
   const Cudnn& cudnn = *Cudnn::Find();

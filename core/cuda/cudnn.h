@@ -35,12 +35,12 @@ struct Cudnn {
 
   // The library, or why there is none: not found, or older than its headers here, whose
   // descriptions of devices and graphs it would not know.
-  static const absl::StatusOr<Cudnn>& Find();
+  static const StatusOr<Cudnn>& Find();
 };
 
 // From the library on this machine (cudnn_library.cc), or computed on the CPU
 // (emulation/cudnn_emulated.cc). Cudnn::Find() calls it once.
-absl::StatusOr<Cudnn> LoadCudnn();
+StatusOr<Cudnn> LoadCudnn();
 
 // "9.19.0" of what cudnnGetVersion says.
 std::string CudnnVersionText(size_t version);
@@ -48,7 +48,7 @@ std::string CudnnVersionText(size_t version);
 std::string DescribeCudnn();
 
 // OK, or one line: `what`, what cuDNN calls the failure, and its own account of it.
-absl::Status CudnnStatus(cudnnStatus_t status, std::string_view what);
+Status CudnnStatus(cudnnStatus_t status, std::string_view what);
 
 // A descriptor of the backend that owns itself. Calls after a failure do nothing; the status of the
 // first failure comes from Finalize. Needs the library.
@@ -70,14 +70,14 @@ class CudnnDescriptor {
   void SetDescriptor(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
     Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.get());
   }
-  absl::Status Finalize();
+  Status Finalize();
 
   // Of a finalized descriptor.
-  absl::StatusOr<int64_t> Int64(cudnnBackendAttributeName_t name) const;
+  StatusOr<int64_t> Int64(cudnnBackendAttributeName_t name) const;
   // At most `most` values of an enumeration.
   template <typename E>
-  absl::StatusOr<std::vector<E>> Enums(cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t most) const {
+  StatusOr<std::vector<E>> Enums(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                 int64_t most) const {
     std::vector<E> values(static_cast<size_t>(most));
     int64_t count = 0;
     TESSERA_RETURN_IF_ERROR(Get(name, type, most, &count, values.data()));
@@ -85,27 +85,27 @@ class CudnnDescriptor {
     return values;
   }
   // Fills `values`, which are descriptors of the right type, and drops those that were not given.
-  absl::Status GetDescriptors(cudnnBackendAttributeName_t name,
-                              std::vector<CudnnDescriptor>* values) const;
+  Status GetDescriptors(cudnnBackendAttributeName_t name,
+                        std::vector<CudnnDescriptor>* values) const;
 
   cudnnBackendDescriptor_t get() const { return descriptor_; }
 
  private:
-  absl::Status Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most,
-                   int64_t* count, void* values) const;
+  Status Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most,
+             int64_t* count, void* values) const;
 
   cudnnBackendDescriptor_t descriptor_ = nullptr;
-  absl::Status status_;
+  Status status_;
 };
 
 // The properties of the active GPU, or those that `json` gives, which is cuDNN's own form of them:
 // with these, graphs are compiled for a GPU that is not there.
-absl::StatusOr<CudnnDescriptor> CudnnPropertiesOfActiveDevice();
-absl::StatusOr<CudnnDescriptor> CudnnPropertiesFromJson(std::string_view json);
+StatusOr<CudnnDescriptor> CudnnPropertiesOfActiveDevice();
+StatusOr<CudnnDescriptor> CudnnPropertiesFromJson(std::string_view json);
 
 // Runs an execution plan on the active GPU and the current stream. One handle per GPU, used by one
 // thread at a time.
-absl::Status CudnnExecute(const CudnnDescriptor& plan, const CudnnDescriptor& variant_pack);
+Status CudnnExecute(const CudnnDescriptor& plan, const CudnnDescriptor& variant_pack);
 
 }  // namespace tessera::cuda
 

@@ -3,10 +3,10 @@
 
 namespace tessera::cuda {
 
-absl::StatusOr<Cudnn> LoadCudnn() {
+StatusOr<Cudnn> LoadCudnn() {
   static_assert(CUDNN_MAJOR == 9);
   // Engines that compile at run time ask the loader for it by this name.
-  const absl::StatusOr<DynamicLibrary> compiler = DynamicLibrary::Open("libnvrtc.so.13");
+  const StatusOr<DynamicLibrary> compiler = DynamicLibrary::Open("libnvrtc.so.13");
   if (!compiler.ok()) return compiler.status();
   TESSERA_ASSIGN_OR_RETURN(const DynamicLibrary library, DynamicLibrary::Open("libcudnn.so.9"));
   Cudnn cudnn{};

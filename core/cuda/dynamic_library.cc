@@ -98,8 +98,8 @@ std::vector<std::string> LibrarySearch::Folders() const {
   return folders;
 }
 
-absl::StatusOr<DynamicLibrary> DynamicLibrary::Open(const std::string& name,
-                                                    const LibrarySearch& search) {
+StatusOr<DynamicLibrary> DynamicLibrary::Open(const std::string& name,
+                                              const LibrarySearch& search) {
   std::string reason;
   for (const std::string& folder : search.Folders()) {
     const std::string path = folder.empty() ? name : folder + "/" + name;
@@ -120,7 +120,7 @@ absl::StatusOr<DynamicLibrary> DynamicLibrary::Open(const std::string& name,
                   "can say where it is");
 }
 
-absl::StatusOr<void*> DynamicLibrary::Symbol(const char* function) const {
+StatusOr<void*> DynamicLibrary::Symbol(const char* function) const {
   void* symbol = dlsym(handle_, function);
   if (symbol == nullptr) return NotFound(path_, " has no function ", function);
   return symbol;

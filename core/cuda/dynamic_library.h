@@ -33,13 +33,13 @@ class DynamicLibrary {
  public:
   // NotFound names the library and says how to make it found; one that is there and does not load
   // gives the loader's reason.
-  static absl::StatusOr<DynamicLibrary> Open(const std::string& name, const LibrarySearch& search);
-  static absl::StatusOr<DynamicLibrary> Open(const std::string& name) {
+  static StatusOr<DynamicLibrary> Open(const std::string& name, const LibrarySearch& search);
+  static StatusOr<DynamicLibrary> Open(const std::string& name) {
     return Open(name, LibrarySearch::OfThisProcess());
   }
 
   // NotFound where the library has no such function.
-  absl::StatusOr<void*> Symbol(const char* function) const;
+  StatusOr<void*> Symbol(const char* function) const;
   const std::string& path() const { return path_; }
 
  private:
@@ -58,18 +58,18 @@ class FunctionBinder {
   explicit FunctionBinder(const DynamicLibrary& library) : library_(library) {}
   template <typename F>
   void operator()(const char* name, F* function) {
-    const absl::StatusOr<void*> symbol = library_.Symbol(name);
+    const StatusOr<void*> symbol = library_.Symbol(name);
     if (symbol.ok()) {
       *function = reinterpret_cast<F>(*symbol);
     } else {
       status_ = symbol.status();
     }
   }
-  const absl::Status& status() const { return status_; }
+  const Status& status() const { return status_; }
 
  private:
   const DynamicLibrary& library_;
-  absl::Status status_;
+  Status status_;
 };
 
 }  // namespace tessera::cuda

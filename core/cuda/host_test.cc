@@ -98,7 +98,7 @@ TEST(DynamicLibrary, OneLineForWhatIsMissingOrBroken) {
             "LD_LIBRARY_PATH or VIRTUAL_ENV can say where it is");
   std::ofstream(folder.path() / "libbroken.so.1") << "no library";
   const auto broken = DynamicLibrary::Open("libbroken.so.1", search);
-  EXPECT_EQ(broken.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(broken.status().code(), StatusCode::kNotFound);
   EXPECT_EQ(Message(broken.status()).rfind("libbroken.so.1 does not load: ", 0), 0u);
   EXPECT_EQ(Message(broken.status()).find('\n'), std::string::npos);
 }

@@ -10,7 +10,7 @@ namespace tessera::cuda {
 namespace {
 
 struct LoadedNccl {
-  absl::StatusOr<DynamicLibrary> library = DynamicLibrary::Open("libnccl.so.2");
+  StatusOr<DynamicLibrary> library = DynamicLibrary::Open("libnccl.so.2");
   std::string problem = library.ok() ? "" : Message(library.status());
 };
 
@@ -23,7 +23,7 @@ const LoadedNccl& Nccl() {
 template <typename F>
 F Function(const char* name) {
   if (!Nccl().library.ok()) return nullptr;
-  const absl::StatusOr<void*> symbol = Nccl().library->Symbol(name);
+  const StatusOr<void*> symbol = Nccl().library->Symbol(name);
   return symbol.ok() ? reinterpret_cast<F>(*symbol) : nullptr;
 }
 

@@ -95,9 +95,9 @@ int MultiprocessorCount() {
   return count;
 }
 
-absl::Status CheckDevice(int index) {
+Status CheckDevice(int index) {
   const std::string problem = DeviceProblem(Probe(index), index);
-  return problem.empty() ? absl::OkStatus() : InvalidArgument(problem);
+  return problem.empty() ? OkStatus() : InvalidArgument(problem);
 }
 
 void Activate(int index) {

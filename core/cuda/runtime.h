@@ -50,7 +50,7 @@ DeviceProperties Properties(int index);
 int MultiprocessorCount();  // of this thread's active GPU; cached
 
 // OK, or one line that says why `cuda:index` cannot be used.
-absl::Status CheckDevice(int index);
+Status CheckDevice(int index);
 // Makes `index` the GPU of this thread's next calls; cheap when it is already.
 void Activate(int index);
 int ActiveDevice();

@@ -42,7 +42,7 @@ class ClassificationTest : public testing::Test {
     std::ofstream(Path(name), std::ios::binary) << bytes;
     return Path(name);
   }
-  absl::StatusOr<std::shared_ptr<const TextClassificationDataset>> Open(
+  StatusOr<std::shared_ptr<const TextClassificationDataset>> Open(
       const std::string& path, TextClassificationOptions options = {}) const {
     if (options.max_length == 0) options.max_length = 16;
     options.cache = Path("cache/" + fs::path(path).stem().string());
@@ -70,7 +70,7 @@ TEST_F(ClassificationTest, RecordsOfTablesAndJsonLines) {
   std::vector<std::string> seen;
   const auto visit = [&](std::span<const std::string> fields, const std::string& where) {
     seen.push_back(fields[0] + "|" + fields[1] + "|" + where.substr(where.size() - 2));
-    return absl::OkStatus();
+    return OkStatus();
   };
   ASSERT_TRUE(ForEachRecord(tsv, {"label", "text"}, visit).ok());
   EXPECT_EQ(seen, (std::vector<std::string>{"yes|\"quoted|:2", "no|last|:4"}));
@@ -82,7 +82,7 @@ TEST_F(ClassificationTest, RecordsOfTablesAndJsonLines) {
   EXPECT_EQ(seen, (std::vector<std::string>{"x|1.5|:1", "true|-2|:3"}));
   const auto fails = [&](const std::string& path, const std::vector<std::string>& columns,
                          const std::string& part) {
-    const absl::Status status = ForEachRecord(path, columns, visit);
+    const Status status = ForEachRecord(path, columns, visit);
     EXPECT_FALSE(status.ok()) << part;
     ExpectContains(Message(status), part);
   };

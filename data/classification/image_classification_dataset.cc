@@ -11,10 +11,9 @@
 
 namespace tessera::data {
 
-absl::StatusOr<std::shared_ptr<const ImageClassificationDataset>>
-ImageClassificationDataset::Create(std::shared_ptr<const ImageSource> source,
-                                   ImageProcessor processor,
-                                   const ImageClassificationOptions& options) {
+StatusOr<std::shared_ptr<const ImageClassificationDataset>> ImageClassificationDataset::Create(
+    std::shared_ptr<const ImageSource> source, ImageProcessor processor,
+    const ImageClassificationOptions& options) {
   std::shared_ptr<ImageClassificationDataset> data(
       new ImageClassificationDataset(std::move(source), std::move(processor), options));
   const std::vector<std::string>& found = data->source_->names();
@@ -35,7 +34,7 @@ std::vector<int64_t> ImageClassificationDataset::labels() const {
   return labels;
 }
 
-absl::StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Sample> samples) const {
   const auto rows = static_cast<int64_t>(samples.size());
   const Tensor pixels = Empty(
       {rows, processor_.channels(), processor_.height(), processor_.width()}, DType::kFloat32);
@@ -44,7 +43,7 @@ absl::StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Samp
     TESSERA_CHECK(sample.index >= 0 && sample.index < size(), "ImageClassificationDataset",
                   "there is no sample ", sample.index);
   }
-  std::vector<absl::Status> failures(samples.size());
+  std::vector<Status> failures(samples.size());
   ParallelFor(rows, /*grain=*/1, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const Sample& sample = samples[static_cast<size_t>(r)];
@@ -53,7 +52,7 @@ absl::StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Samp
       labels.data<int64_t>()[r] = ids_[static_cast<size_t>(source_->label(sample.index))];
     }
   });
-  for (const absl::Status& failure : failures) TESSERA_RETURN_IF_ERROR(failure);
+  for (const Status& failure : failures) TESSERA_RETURN_IF_ERROR(failure);
   Batch batch;
   batch.rows = rows;
   batch.tokens = rows;
@@ -62,12 +61,12 @@ absl::StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Samp
   return batch;
 }
 
-absl::Status ImageClassificationDataset::Prepare(const Sample& sample, float* pixels) const {
+Status ImageClassificationDataset::Prepare(const Sample& sample, float* pixels) const {
   TESSERA_ASSIGN_OR_RETURN(Image image, source_->Read(sample.index));
   image = WithChannels(image, processor_.channels());
   if (!options_.random_crop && !options_.random_flip) {
     processor_.Apply(image, pixels);
-    return absl::OkStatus();
+    return OkStatus();
   }
   const int64_t height = processor_.height();
   const int64_t width = processor_.width();
@@ -79,7 +78,7 @@ absl::Status ImageClassificationDataset::Prepare(const Sample& sample, float* pi
   if (options_.random_crop && !fits) augment.min_area = 0.08;
   const auto position = static_cast<uint64_t>(sample.position);
   processor_.Convert(Augment(image, augment, AugmentKey(options_.seed, position)), pixels);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::data

@@ -35,12 +35,12 @@ struct ImageClassificationOptions {
 class ImageClassificationDataset : public Dataset {
  public:
   // InvalidArgument for a class that label_names does not have.
-  static absl::StatusOr<std::shared_ptr<const ImageClassificationDataset>> Create(
+  static StatusOr<std::shared_ptr<const ImageClassificationDataset>> Create(
       std::shared_ptr<const ImageSource> source, ImageProcessor processor,
       const ImageClassificationOptions& options);
 
   int64_t size() const override { return source_->size(); }
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 
   const std::vector<std::string>& label_names() const { return label_names_; }
   // The label of every picture.
@@ -50,7 +50,7 @@ class ImageClassificationDataset : public Dataset {
   ImageClassificationDataset(std::shared_ptr<const ImageSource> source, ImageProcessor processor,
                              const ImageClassificationOptions& options)
       : source_(std::move(source)), processor_(std::move(processor)), options_(options) {}
-  absl::Status Prepare(const Sample& sample, float* pixels) const;
+  Status Prepare(const Sample& sample, float* pixels) const;
 
   const std::shared_ptr<const ImageSource> source_;
   const ImageProcessor processor_;

@@ -15,14 +15,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // Entries of a directory without hidden ones, sorted by name.
-absl::StatusOr<std::vector<std::string>> VisibleEntries(const std::string& path) {
+StatusOr<std::vector<std::string>> VisibleEntries(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path));
   std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
   std::sort(names.begin(), names.end());
   return names;
 }
 
-absl::Status AddPictures(const std::string& directory, std::vector<std::string>* files) {
+Status AddPictures(const std::string& directory, std::vector<std::string>* files) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, VisibleEntries(directory));
   for (const std::string& name : names) {
     const std::string path = JoinPath(directory, name);
@@ -32,12 +32,12 @@ absl::Status AddPictures(const std::string& directory, std::vector<std::string>*
       files->push_back(path);
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 class ClassFolders : public ImageSource {
  public:
-  static absl::StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path) {
+  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path) {
     auto source = std::make_shared<ClassFolders>();
     TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, VisibleEntries(path));
     for (const std::string& name : names) {
@@ -58,7 +58,7 @@ class ClassFolders : public ImageSource {
   }
 
   int64_t size() const override { return std::ssize(files_); }
-  absl::StatusOr<Image> Read(int64_t index) const override {
+  StatusOr<Image> Read(int64_t index) const override {
     return ReadImage(files_.at(static_cast<size_t>(index)));
   }
 
@@ -84,7 +84,7 @@ bool IsIdxImages(const std::string& path) {
 
 class IdxFiles : public ImageSource {
  public:
-  static absl::StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path) {
+  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path) {
     auto source = std::make_shared<IdxFiles>();
     TESSERA_ASSIGN_OR_RETURN(source->images_, ReadIdx(path));
     if (source->images_.shape.size() != 3) {
@@ -104,7 +104,7 @@ class IdxFiles : public ImageSource {
   }
 
   int64_t size() const override { return images_.shape[0]; }
-  absl::StatusOr<Image> Read(int64_t index) const override {
+  StatusOr<Image> Read(int64_t index) const override {
     TESSERA_CHECK(index >= 0 && index < size(), "IdxFiles", "there is no picture ", index);
     return images_.ImageAt(index);
   }
@@ -127,7 +127,7 @@ std::optional<std::string> FindIdx(const std::string& directory,
 
 }  // namespace
 
-absl::StatusOr<ImageParts> FindImageParts(const std::string& path) {
+StatusOr<ImageParts> FindImageParts(const std::string& path) {
   if (!PathExists(path)) return NotFound(path, ": no such file or directory");
   if (!IsDirectory(path)) {
     if (IsIdxImages(path)) return ImageParts{.train = path, .validation = ""};
@@ -150,7 +150,7 @@ absl::StatusOr<ImageParts> FindImageParts(const std::string& path) {
   return parts;
 }
 
-absl::StatusOr<std::shared_ptr<const ImageSource>> ImageSource::Open(const std::string& path) {
+StatusOr<std::shared_ptr<const ImageSource>> ImageSource::Open(const std::string& path) {
   return IsDirectory(path) ? ClassFolders::Open(path) : IdxFiles::Open(path);
 }
 

@@ -30,18 +30,18 @@ struct ImageParts {
 // What a folder of pictures holds: `train` and `val`, `validation` or `test` below it; train- and
 // t10k- files of IDX; or classes, all of which are the training part. An IDX file of images stands
 // for itself. NotFound and InvalidArgument say what was looked for.
-absl::StatusOr<ImageParts> FindImageParts(const std::string& path);
+StatusOr<ImageParts> FindImageParts(const std::string& path);
 
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
   // InvalidArgument for a class without a picture, no class at all, files whose numbers of images
   // and labels differ.
-  static absl::StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path);
+  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path);
 
   virtual int64_t size() const = 0;
   // Safe from several threads. A failure names the file.
-  virtual absl::StatusOr<Image> Read(int64_t index) const = 0;
+  virtual StatusOr<Image> Read(int64_t index) const = 0;
   int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
   const std::vector<int64_t>& labels() const { return labels_; }
   const std::vector<std::string>& names() const { return names_; }

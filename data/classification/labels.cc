@@ -31,7 +31,7 @@ bool ByValueOrText(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-absl::Status LabelReader::Add(std::span<const std::string> fields, const std::string& where) {
+Status LabelReader::Add(std::span<const std::string> fields, const std::string& where) {
   if (num_fields_ > 1) {
     for (const std::string& field : fields) {
       const bool yes = field == "1" || field == "true";
@@ -40,7 +40,7 @@ absl::Status LabelReader::Add(std::span<const std::string> fields, const std::st
       }
       values_.push_back(yes ? 1 : 0);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
   const std::string& field = fields[0];
   if (field.empty()) return InvalidArgument(where, ": the label is empty");
@@ -49,10 +49,10 @@ absl::Status LabelReader::Add(std::span<const std::string> fields, const std::st
   values_.push_back(static_cast<double>(found->second));
   const std::optional<double> number = ParseNumber(field);
   all_numbers_ = all_numbers_ && number.has_value();
-  if (!all_numbers_) return absl::OkStatus();
+  if (!all_numbers_) return OkStatus();
   all_whole_ = all_whole_ && *number == std::floor(*number);
   numbers_.push_back(*number);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 LabelColumn LabelReader::Finish() && {
@@ -89,7 +89,7 @@ nlohmann::json LabelColumn::ToJson() const {
           {"values", values}};
 }
 
-absl::StatusOr<LabelColumn> LabelColumn::FromJson(const nlohmann::json& json) {
+StatusOr<LabelColumn> LabelColumn::FromJson(const nlohmann::json& json) {
   const bool whole = json.is_object() && json.contains("kind") &&
                      json["kind"].is_number_integer() && json.contains("names") &&
                      json["names"].is_array() && json.contains("first_seen") &&
@@ -118,7 +118,7 @@ absl::StatusOr<LabelColumn> LabelColumn::FromJson(const nlohmann::json& json) {
   return column;
 }
 
-absl::Status UseNames(const std::vector<std::string>& names, LabelColumn* column) {
+Status UseNames(const std::vector<std::string>& names, LabelColumn* column) {
   std::vector<double> place(column->names.size());
   for (size_t i = 0; i < column->names.size(); ++i) {
     const auto found = std::find(names.begin(), names.end(), column->names[i]);
@@ -132,10 +132,10 @@ absl::Status UseNames(const std::vector<std::string>& names, LabelColumn* column
   for (double& value : column->values) value = place[static_cast<size_t>(value)];
   column->names = names;
   column->first_seen.clear();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status UseNumbers(LabelColumn* column) {
+Status UseNumbers(LabelColumn* column) {
   std::vector<double> numbers;
   for (size_t i = 0; i < column->names.size(); ++i) {
     const std::optional<double> number = ParseNumber(column->names[i]);
@@ -149,7 +149,7 @@ absl::Status UseNumbers(LabelColumn* column) {
   column->kind = LabelKind::kNumber;
   column->names.clear();
   column->first_seen.clear();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::data

@@ -34,14 +34,14 @@ struct LabelColumn {
 
   int64_t rows() const { return std::ssize(values) / num_fields; }
   nlohmann::json ToJson() const;
-  static absl::StatusOr<LabelColumn> FromJson(const nlohmann::json& json);
+  static StatusOr<LabelColumn> FromJson(const nlohmann::json& json);
 };
 
 class LabelReader {
  public:
   explicit LabelReader(int64_t num_fields) : num_fields_(num_fields) {}
   // InvalidArgument for an answer that is none, an empty label.
-  absl::Status Add(std::span<const std::string> fields, const std::string& where);
+  Status Add(std::span<const std::string> fields, const std::string& where);
   LabelColumn Finish() &&;
 
  private:
@@ -56,11 +56,11 @@ class LabelReader {
 
 // Gives the values of a column of names the indices that the names have in `names` (a model's, or
 // the training data's). InvalidArgument for a name that is not there, with where it stands.
-absl::Status UseNames(const std::vector<std::string>& names, LabelColumn* column);
+Status UseNames(const std::vector<std::string>& names, LabelColumn* column);
 
 // Makes numbers of a column of names (0, 1, 2 may be scores as well as names). InvalidArgument for
 // a name that is none, with where it stands.
-absl::Status UseNumbers(LabelColumn* column);
+Status UseNumbers(LabelColumn* column);
 
 }  // namespace tessera::data
 

@@ -24,14 +24,14 @@ class RowEncoder {
              IndexedDatasetWriter* writer)
       : tokenizer_(tokenizer), options_(options), writer_(writer) {}
 
-  absl::Status Add(std::string text, std::string pair, std::string where) {
+  Status Add(std::string text, std::string pair, std::string where) {
     waiting_.push_back({std::move(text), std::move(pair), std::move(where)});
-    return waiting_.size() < kRowsEncodedTogether ? absl::OkStatus() : Flush();
+    return waiting_.size() < kRowsEncodedTogether ? OkStatus() : Flush();
   }
 
-  absl::Status Flush() {
+  Status Flush() {
     const bool pairs = !options_.text_pair_column.empty();
-    std::vector<absl::StatusOr<EncodedRow>> rows(waiting_.size(), EncodedRow());
+    std::vector<StatusOr<EncodedRow>> rows(waiting_.size(), EncodedRow());
     ParallelFor(std::ssize(waiting_), /*grain=*/16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Row& row = waiting_[static_cast<size_t>(i)];
@@ -47,7 +47,7 @@ class RowEncoder {
       writer_->EndDocument();
     }
     waiting_.clear();
-    return absl::OkStatus();
+    return OkStatus();
   }
 
  private:
@@ -62,8 +62,8 @@ class RowEncoder {
   std::vector<Row> waiting_;
 };
 
-absl::StatusOr<std::string> FirstTextColumn(const std::string& path,
-                                            const std::vector<std::string>& labels) {
+StatusOr<std::string> FirstTextColumn(const std::string& path,
+                                      const std::vector<std::string>& labels) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, ColumnsOf(path));
   for (const std::string& column : columns) {
     if (std::find(labels.begin(), labels.end(), column) == labels.end()) return column;
@@ -73,7 +73,7 @@ absl::StatusOr<std::string> FirstTextColumn(const std::string& path,
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const TextClassificationDataset>> TextClassificationDataset::Open(
+StatusOr<std::shared_ptr<const TextClassificationDataset>> TextClassificationDataset::Open(
     const std::string& path, const Tokenizer& tokenizer,
     const TextClassificationOptions& requested) {
   TextClassificationOptions options = requested;
@@ -92,13 +92,13 @@ absl::StatusOr<std::shared_ptr<const TextClassificationDataset>> TextClassificat
                     {"columns", columns},
                     {"labels", options.label_columns.size()},
                     {"max_length", options.max_length}});
-  const auto encode = [&](IndexedDatasetWriter* writer) -> absl::StatusOr<nlohmann::json> {
+  const auto encode = [&](IndexedDatasetWriter* writer) -> StatusOr<nlohmann::json> {
     RowEncoder rows(tokenizer, options, writer);
     const size_t num_labels = options.label_columns.size();
     LabelReader labels(static_cast<int64_t>(num_labels));
     TESSERA_RETURN_IF_ERROR(ForEachRecord(
         path, columns,
-        [&](std::span<const std::string> fields, const std::string& where) -> absl::Status {
+        [&](std::span<const std::string> fields, const std::string& where) -> Status {
           TESSERA_RETURN_IF_ERROR(labels.Add(fields.first(num_labels), where));
           return rows.Add(fields[num_labels], pairs ? fields[num_labels + 1] : "", where);
         }));
@@ -128,7 +128,7 @@ absl::StatusOr<std::shared_ptr<const TextClassificationDataset>> TextClassificat
   return std::shared_ptr<const TextClassificationDataset>(std::move(data));
 }
 
-absl::StatusOr<Batch> TextClassificationDataset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> TextClassificationDataset::MakeBatch(std::span<const Sample> samples) const {
   const auto rows = static_cast<int64_t>(samples.size());
   const auto length_of = [&](int64_t row) {
     const int64_t tokens = rows_->document_begin(row + 1) - rows_->document_begin(row);

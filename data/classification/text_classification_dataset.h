@@ -44,12 +44,12 @@ class TextClassificationDataset : public Dataset {
  public:
   // InvalidArgument for a table, column or label that does not fit, and for a tokenizer without
   // padding or without a template for rows. The tokenizer is not kept.
-  static absl::StatusOr<std::shared_ptr<const TextClassificationDataset>> Open(
+  static StatusOr<std::shared_ptr<const TextClassificationDataset>> Open(
       const std::string& path, const Tokenizer& tokenizer,
       const TextClassificationOptions& options);
 
   int64_t size() const override { return labels_.rows(); }
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 
   const LabelColumn& labels() const { return labels_; }
 

@@ -38,7 +38,7 @@ std::vector<int64_t> WholeShares(const std::vector<double>& weights, int64_t tot
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const BlendedDataset>> BlendedDataset::Create(
+StatusOr<std::shared_ptr<const BlendedDataset>> BlendedDataset::Create(
     std::vector<std::shared_ptr<const TokenDataset>> datasets, const std::vector<double>& weights) {
   if (datasets.empty() || datasets.size() > 1024 || datasets.size() != weights.size()) {
     return InvalidArgument("blend: ", datasets.size(), " datasets with ", weights.size(),
@@ -97,7 +97,7 @@ BlendedDataset::Place BlendedDataset::PlaceOf(int64_t index) const {
   return {slot.dataset, number % datasets_[slot.dataset]->size()};
 }
 
-absl::Status BlendedDataset::Fill(int64_t index, const SampleRow& row) const {
+Status BlendedDataset::Fill(int64_t index, const SampleRow& row) const {
   const Place place = PlaceOf(index);
   return datasets_[place.dataset]->Fill(place.index, row);
 }

@@ -29,14 +29,14 @@ class BlendedDataset : public TokenDataset {
 
   // Weights are positive and finite and need not sum to 1; at most 1024 datasets, all with one
   // seq_len and none empty. InvalidArgument otherwise.
-  static absl::StatusOr<std::shared_ptr<const BlendedDataset>> Create(
+  static StatusOr<std::shared_ptr<const BlendedDataset>> Create(
       std::vector<std::shared_ptr<const TokenDataset>> datasets,
       const std::vector<double>& weights);
 
   int64_t size() const override { return size_; }
   int64_t seq_len() const override { return datasets_[0]->seq_len(); }
   bool has_document_ids() const override { return datasets_[0]->has_document_ids(); }
-  absl::Status Fill(int64_t index, const SampleRow& row) const override;
+  Status Fill(int64_t index, const SampleRow& row) const override;
 
   struct Place {
     int64_t dataset;

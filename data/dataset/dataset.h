@@ -43,7 +43,7 @@ class Dataset {
 
   virtual int64_t size() const = 0;
   // The samples as rows, in order. Safe from several threads. Throws Error for an index outside.
-  virtual absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const = 0;
+  virtual StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const = 0;
 };
 
 }  // namespace tessera::data

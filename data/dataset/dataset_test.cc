@@ -93,7 +93,7 @@ Wide All(const IndexedDataset& data) {
 }
 
 // The samples of these numbers.
-absl::StatusOr<Batch> MakeBatch(const Dataset& dataset, const Wide& indices) {
+StatusOr<Batch> MakeBatch(const Dataset& dataset, const Wide& indices) {
   std::vector<Sample> samples;
   for (const int64_t index : indices) samples.push_back({index, 0});
   return dataset.MakeBatch(samples);
@@ -130,7 +130,7 @@ TEST_F(DatasetTest, WriterRefusesIdsBeyondTheVocabularyAndLeavesNothing) {
     auto writer = IndexedDatasetWriter::Create(Path("a"), 100);
     ASSERT_TRUE(writer.ok());
     EXPECT_TRUE((*writer)->AddSequence(Ids{5, 99}).ok());
-    const absl::Status status = (*writer)->AddSequence(Ids{7, 100});
+    const Status status = (*writer)->AddSequence(Ids{7, 100});
     EXPECT_NE(Message(status).find("token id 100 at position 3"), std::string::npos) << status;
     EXPECT_FALSE((*writer)->AddSequence(Ids{-1}).ok());
   }
@@ -185,7 +185,7 @@ TEST_F(DatasetTest, PrefixIsFoundWithEitherName) {
     EXPECT_NE(Open(name), nullptr);
   }
   EXPECT_EQ(IndexedDatasetPrefix(Path("q")), std::nullopt);
-  EXPECT_EQ(IndexedDataset::Open(Path("q")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(IndexedDataset::Open(Path("q")).status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(DatasetTest, HostileIndexesAreRefusedByName) {
@@ -246,7 +246,7 @@ TEST_F(DatasetTest, ListsFilesBelowDirectories) {
   const auto files = ListInputFiles({other, Path("in")});
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(*files, (std::vector<std::string>{other, Path("in/a/z.txt"), Path("in/b.txt")}));
-  EXPECT_EQ(ListInputFiles({Path("none")}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ListInputFiles({Path("none")}).status().code(), StatusCode::kNotFound);
   fs::create_directory(Path("empty"));
   EXPECT_FALSE(ListInputFiles({Path("empty")}).ok());
 }
@@ -261,7 +261,7 @@ TEST_F(DatasetTest, DocumentsOfTextAndJsonLines) {
   std::vector<std::string> seen;
   const auto visit = [&](std::string_view text, const std::string& where) {
     seen.push_back(where.substr(folder_.size()) + "=" + std::string(text));
-    return absl::OkStatus();
+    return OkStatus();
   };
   ASSERT_TRUE(ForEachDocument(*files, {}, visit).ok());
   EXPECT_EQ(seen, (std::vector<std::string>{"/in/a.txt=one\ntwo\n", "/in/c.jsonl:1=x\ny",

@@ -78,8 +78,7 @@ std::optional<std::string> IndexedDatasetPrefix(const std::string& path) {
   return prefix;
 }
 
-absl::StatusOr<std::shared_ptr<const IndexedDataset>> IndexedDataset::Open(
-    const std::string& prefix) {
+StatusOr<std::shared_ptr<const IndexedDataset>> IndexedDataset::Open(const std::string& prefix) {
   std::shared_ptr<IndexedDataset> data(new IndexedDataset());
   data->prefix_ = WithoutExtension(prefix);
   TESSERA_ASSIGN_OR_RETURN(data->index_, MappedFile::Open(data->prefix_ + ".idx"));
@@ -90,7 +89,7 @@ absl::StatusOr<std::shared_ptr<const IndexedDataset>> IndexedDataset::Open(
   return std::shared_ptr<const IndexedDataset>(std::move(data));
 }
 
-absl::Status IndexedDataset::CheckHeader() {
+Status IndexedDataset::CheckHeader() {
   const std::string path = prefix_ + ".idx";
   const std::string_view bytes = Bytes(index_);
   const auto size = static_cast<int64_t>(bytes.size());
@@ -123,10 +122,10 @@ absl::Status IndexedDataset::CheckHeader() {
   }
   num_sequences_ = static_cast<int64_t>(sequences);
   num_documents_ = static_cast<int64_t>(documents) - 1;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status IndexedDataset::CheckSequences() {
+Status IndexedDataset::CheckSequences() {
   const auto token_file_bytes = static_cast<int64_t>(Bytes(tokens_).size());
   bool in_order = true;
   for (int64_t i = 0; i < num_sequences_; ++i) {
@@ -148,17 +147,17 @@ absl::Status IndexedDataset::CheckSequences() {
     }
     num_tokens_ += length;
   }
-  if (in_order) return absl::OkStatus();
+  if (in_order) return OkStatus();
   begins_.resize(static_cast<size_t>(num_sequences_));
   int64_t position = 0;
   for (int64_t i = 0; i < num_sequences_; ++i) {
     begins_[i] = position;
     position += Length(i);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status IndexedDataset::CheckDocuments() {
+Status IndexedDataset::CheckDocuments() {
   const int64_t base = kIndexHeaderBytes + 12 * num_sequences_;
   if (num_documents_ < 0) {
     return InvalidArgument(prefix_, ".idx: no document borders (count 0 at byte 26)");
@@ -179,7 +178,7 @@ absl::Status IndexedDataset::CheckDocuments() {
                            base + 8 * num_documents_, " is ", previous, ", not ", num_sequences_,
                            ", the number of sequences");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 int32_t IndexedDataset::Length(int64_t sequence) const {

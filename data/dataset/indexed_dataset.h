@@ -56,7 +56,7 @@ class IndexedDataset {
   // `prefix` with or without .bin or .idx. Everything in the index is checked here, so that reading
   // cannot fail: lengths, pointers inside .bin, documents in order. A status names the file and
   // offset.
-  static absl::StatusOr<std::shared_ptr<const IndexedDataset>> Open(const std::string& prefix);
+  static StatusOr<std::shared_ptr<const IndexedDataset>> Open(const std::string& prefix);
 
   const std::string& prefix() const { return prefix_; }
   TokenType type() const { return type_; }
@@ -79,9 +79,9 @@ class IndexedDataset {
 
  private:
   IndexedDataset() = default;
-  absl::Status CheckHeader();
-  absl::Status CheckSequences();
-  absl::Status CheckDocuments();
+  Status CheckHeader();
+  Status CheckSequences();
+  Status CheckDocuments();
 
   int32_t Length(int64_t sequence) const;
   int64_t Pointer(int64_t sequence) const;

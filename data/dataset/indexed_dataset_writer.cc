@@ -18,7 +18,7 @@ void Append(T value, std::string* out) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<IndexedDatasetWriter>> IndexedDatasetWriter::Create(
+StatusOr<std::unique_ptr<IndexedDatasetWriter>> IndexedDatasetWriter::Create(
     const std::string& prefix, int64_t vocab_size) {
   std::unique_ptr<IndexedDatasetWriter> writer(new IndexedDatasetWriter(prefix, vocab_size));
   writer->type_ = vocab_size < kUint16Vocabulary ? TokenType::kUint16 : TokenType::kInt32;
@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<IndexedDatasetWriter>> IndexedDatasetWriter::Crea
   return writer;
 }
 
-absl::Status IndexedDatasetWriter::AddSequence(std::span<const int32_t> ids) {
+Status IndexedDatasetWriter::AddSequence(std::span<const int32_t> ids) {
   if (ids.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return InvalidArgument(prefix_, ": a sequence of ", ids.size(), " tokens is too long");
   }
@@ -48,10 +48,10 @@ absl::Status IndexedDatasetWriter::AddSequence(std::span<const int32_t> ids) {
   TESSERA_RETURN_IF_ERROR(tokens_->Append(bytes));
   lengths_.push_back(static_cast<int32_t>(ids.size()));
   num_tokens_ += std::ssize(ids);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status IndexedDatasetWriter::WriteIndex(AtomicFile* index) const {
+Status IndexedDatasetWriter::WriteIndex(AtomicFile* index) const {
   std::string header(kIndexMagic);
   Append(uint64_t{1}, &header);
   Append(static_cast<uint8_t>(type_), &header);
@@ -73,7 +73,7 @@ absl::Status IndexedDatasetWriter::WriteIndex(AtomicFile* index) const {
   return index->Append(bytes_of(documents_));
 }
 
-absl::Status IndexedDatasetWriter::Finish() {
+Status IndexedDatasetWriter::Finish() {
   if (documents_.back() != std::ssize(lengths_)) EndDocument();
   TESSERA_ASSIGN_OR_RETURN(AtomicFile index, AtomicFile::Create(prefix_ + ".idx"));
   TESSERA_RETURN_IF_ERROR(WriteIndex(&index));

@@ -27,11 +27,11 @@ namespace tessera::data {
 class IndexedDatasetWriter {
  public:
   // Tokens are uint16 where vocab_size < 65500, else int32, as in Megatron.
-  static absl::StatusOr<std::unique_ptr<IndexedDatasetWriter>> Create(const std::string& prefix,
-                                                                      int64_t vocab_size);
+  static StatusOr<std::unique_ptr<IndexedDatasetWriter>> Create(const std::string& prefix,
+                                                                int64_t vocab_size);
 
   // InvalidArgument if an id is not in [0, vocab_size) or a sequence has 2^31 tokens or more.
-  absl::Status AddSequence(std::span<const int32_t> ids);
+  Status AddSequence(std::span<const int32_t> ids);
   // The sequences since the last call are one document.
   void EndDocument() { documents_.push_back(std::ssize(lengths_)); }
 
@@ -39,12 +39,12 @@ class IndexedDatasetWriter {
   int64_t num_documents() const { return std::ssize(documents_) - 1; }
 
   // Ends an open document, then publishes both files, .idx last. Existing ones are replaced.
-  absl::Status Finish();
+  Status Finish();
 
  private:
   IndexedDatasetWriter(std::string prefix, int64_t vocab_size)
       : prefix_(std::move(prefix)), vocab_size_(vocab_size) {}
-  absl::Status WriteIndex(AtomicFile* index) const;
+  Status WriteIndex(AtomicFile* index) const;
 
   std::string prefix_;
   int64_t vocab_size_;

@@ -6,7 +6,7 @@
 
 namespace tessera::data {
 
-absl::StatusOr<std::shared_ptr<const PackedDataset>> PackedDataset::Create(
+StatusOr<std::shared_ptr<const PackedDataset>> PackedDataset::Create(
     std::shared_ptr<const IndexedDataset> data, const PackedDatasetOptions& options) {
   constexpr const char* kName = "PackedDataset";
   TESSERA_CHECK(data != nullptr, kName, "no data");
@@ -42,7 +42,7 @@ absl::StatusOr<std::shared_ptr<const PackedDataset>> PackedDataset::Create(
       new PackedDataset(std::move(data), options, begin, end));
 }
 
-absl::Status PackedDataset::Fill(int64_t index, const SampleRow& row) const {
+Status PackedDataset::Fill(int64_t index, const SampleRow& row) const {
   TESSERA_CHECK(index >= 0 && index < size(), "PackedDataset::Fill", "sample ", index, " of ",
                 size());
   const int64_t position = begin_ + index * options_.seq_len;
@@ -60,7 +60,7 @@ absl::Status PackedDataset::Fill(int64_t index, const SampleRow& row) const {
     }
   }
   if (options_.reset_at_documents) MarkDocuments(position, row);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void PackedDataset::MarkDocuments(int64_t position, const SampleRow& row) const {

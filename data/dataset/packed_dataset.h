@@ -43,13 +43,13 @@ class PackedDataset : public TokenDataset {
  public:
   // InvalidArgument if the part has fewer than seq_len + 1 tokens, saying how many are needed.
   // Throws Error for options out of their range.
-  static absl::StatusOr<std::shared_ptr<const PackedDataset>> Create(
+  static StatusOr<std::shared_ptr<const PackedDataset>> Create(
       std::shared_ptr<const IndexedDataset> data, const PackedDatasetOptions& options);
 
   int64_t size() const override { return (end_ - begin_ - 1) / options_.seq_len; }
   int64_t seq_len() const override { return options_.seq_len; }
   bool has_document_ids() const override { return options_.reset_at_documents; }
-  absl::Status Fill(int64_t index, const SampleRow& row) const override;
+  Status Fill(int64_t index, const SampleRow& row) const override;
 
   // The part's range of stream positions.
   int64_t begin() const { return begin_; }

@@ -21,7 +21,7 @@ PrefetchingLoader::~PrefetchingLoader() {
   thread_.join();
 }
 
-absl::StatusOr<Batch> PrefetchingLoader::MakeGuarded(int64_t number) const {
+StatusOr<Batch> PrefetchingLoader::MakeGuarded(int64_t number) const {
   try {
     return make_(number);
   } catch (const std::exception& error) {
@@ -36,7 +36,7 @@ void PrefetchingLoader::Run() {
       changed_.wait(lock, [this] { return stop_ || std::ssize(ready_) < options_.depth; });
       if (stop_) return;
     }
-    absl::StatusOr<Batch> batch = MakeGuarded(number);
+    StatusOr<Batch> batch = MakeGuarded(number);
     const bool failed = !batch.ok();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -50,7 +50,7 @@ void PrefetchingLoader::Run() {
   changed_.notify_all();
 }
 
-absl::StatusOr<std::optional<Batch>> PrefetchingLoader::Next() {
+StatusOr<std::optional<Batch>> PrefetchingLoader::Next() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return finished_ || !ready_.empty(); });
   if (ready_.empty()) return std::optional<Batch>();

@@ -37,7 +37,7 @@ class PrefetchingLoader {
  public:
   // `make` gives the batch of a number; it is called with begin, begin + 1, ... on the loader's
   // thread, and what it uses must outlive the loader. An exception of it becomes a status.
-  using MakeBatchFn = std::function<absl::StatusOr<Batch>(int64_t)>;
+  using MakeBatchFn = std::function<StatusOr<Batch>(int64_t)>;
 
   PrefetchingLoader(MakeBatchFn make, const PrefetchingOptions& options);
   ~PrefetchingLoader();
@@ -45,18 +45,18 @@ class PrefetchingLoader {
   PrefetchingLoader& operator=(const PrefetchingLoader&) = delete;
 
   // The next batch, waiting for it if need be; nullopt after the last one. One thread at a time.
-  absl::StatusOr<std::optional<Batch>> Next();
+  StatusOr<std::optional<Batch>> Next();
 
  private:
   void Run();
-  absl::StatusOr<Batch> MakeGuarded(int64_t number) const;
+  StatusOr<Batch> MakeGuarded(int64_t number) const;
 
   const MakeBatchFn make_;
   const PrefetchingOptions options_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<absl::StatusOr<Batch>> ready_;
+  std::deque<StatusOr<Batch>> ready_;
   bool finished_ = false;  // nothing follows what is ready
   bool stop_ = false;
   std::thread thread_;

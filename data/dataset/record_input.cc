@@ -51,13 +51,13 @@ class Lines {
 
 enum class Format { kTsv, kJsonLines };
 
-absl::StatusOr<Format> FormatOf(const std::string& path) {
+StatusOr<Format> FormatOf(const std::string& path) {
   if (path.ends_with(".tsv")) return Format::kTsv;
   if (path.ends_with(".jsonl") || path.ends_with(".ndjson")) return Format::kJsonLines;
   return InvalidArgument(path, ": a table must be .tsv (with a header line), .jsonl or .ndjson");
 }
 
-absl::StatusOr<std::string_view> TextOf(const MappedFile& file, const std::string& path) {
+StatusOr<std::string_view> TextOf(const MappedFile& file, const std::string& path) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()),
                               static_cast<size_t>(file.size()));
   const size_t bad = FindInvalidUtf8(text);
@@ -65,23 +65,23 @@ absl::StatusOr<std::string_view> TextOf(const MappedFile& file, const std::strin
   return text;
 }
 
-absl::StatusOr<Json> ParseObject(std::string_view line, const std::string& where) {
+StatusOr<Json> ParseObject(std::string_view line, const std::string& where) {
   TESSERA_RETURN_IF_ERROR(ParseJson(line, where).status());  // depth, syntax
   Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return InvalidArgument(where, ": not a JSON object");
   return object;
 }
 
-absl::Status NoColumn(const std::string& where, const std::string& name,
-                      const std::vector<std::string>& known) {
+Status NoColumn(const std::string& where, const std::string& name,
+                const std::vector<std::string>& known) {
   std::string list;
   for (const std::string& column : known) list += (list.empty() ? "" : ", ") + column;
   return InvalidArgument(where, ": no column '", name, "'", DidYouMean(name, known),
                          "; there are: ", list);
 }
 
-absl::Status VisitTsv(const std::string& path, std::string_view text,
-                      const std::vector<std::string>& columns, const RecordVisitor& visit) {
+Status VisitTsv(const std::string& path, std::string_view text,
+                const std::vector<std::string>& columns, const RecordVisitor& visit) {
   Lines lines(text);
   std::string_view line;
   if (!lines.Next(&line)) return InvalidArgument(path, ": empty; a header line is needed");
@@ -103,11 +103,11 @@ absl::Status VisitTsv(const std::string& path, std::string_view text,
     for (size_t i = 0; i < places.size(); ++i) picked[i] = fields[places[i]];
     TESSERA_RETURN_IF_ERROR(visit(picked, where));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status VisitJsonLines(const std::string& path, std::string_view text,
-                            const std::vector<std::string>& columns, const RecordVisitor& visit) {
+Status VisitJsonLines(const std::string& path, std::string_view text,
+                      const std::vector<std::string>& columns, const RecordVisitor& visit) {
   Lines lines(text);
   std::string_view line;
   std::vector<std::string> picked(columns.size());
@@ -130,12 +130,12 @@ absl::Status VisitJsonLines(const std::string& path, std::string_view text,
     }
     TESSERA_RETURN_IF_ERROR(visit(picked, where));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
+StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
   TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextOf(file, path));
@@ -156,8 +156,8 @@ absl::StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
   return names;
 }
 
-absl::Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
-                           const RecordVisitor& visit) {
+Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
+                     const RecordVisitor& visit) {
   TESSERA_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
   TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextOf(file, path));

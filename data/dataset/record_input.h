@@ -22,17 +22,17 @@ namespace tessera::data {
 
 // `where` is path:line.
 using RecordVisitor =
-    std::function<absl::Status(std::span<const std::string> fields, const std::string& where)>;
+    std::function<Status(std::span<const std::string> fields, const std::string& where)>;
 
 // The header's names, or the members of the first object, in order. InvalidArgument for a file of
 // another kind or without a record.
-absl::StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path);
+StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path);
 
 // The fields of these columns, record by record. InvalidArgument for a column that is not there
 // (naming those that are), a line with another number of fields than the header, a member that is
 // no string, number or truth value. A status of `visit` ends the reading and is returned.
-absl::Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
-                           const RecordVisitor& visit);
+Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
+                     const RecordVisitor& visit);
 
 }  // namespace tessera::data
 

@@ -231,7 +231,7 @@ TEST(PrefetchingLoaderTest, KeepsAheadButBounded) {
 TEST(PrefetchingLoaderTest, FailuresComeInTheirPlaceAndStay) {
   for (const bool throws : {false, true}) {
     PrefetchingLoader loader(
-        [&](int64_t i) -> absl::StatusOr<Batch> {
+        [&](int64_t i) -> StatusOr<Batch> {
           if (i < 2) return Numbered(i);
           if (throws) throw std::runtime_error("broken");
           return InvalidArgument("batch two");

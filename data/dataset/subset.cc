@@ -16,7 +16,7 @@ Subset::Subset(std::shared_ptr<const Dataset> all, int64_t begin, int64_t end,
                 ", ", end, ") of ", all_->size());
 }
 
-absl::StatusOr<Batch> Subset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> Subset::MakeBatch(std::span<const Sample> samples) const {
   std::vector<Sample> moved(samples.begin(), samples.end());
   for (Sample& sample : moved) {
     TESSERA_CHECK(sample.index >= 0 && sample.index < size(), "Subset", "there is no sample ",

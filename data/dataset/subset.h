@@ -24,7 +24,7 @@ class Subset : public Dataset {
          std::optional<KeyedPermutation> order = std::nullopt);
 
   int64_t size() const override { return end_ - begin_; }
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 
  private:
   std::shared_ptr<const Dataset> all_;

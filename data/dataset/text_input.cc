@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status ListDirectoryFiles(const std::string& directory, std::vector<std::string>* files) {
+Status ListDirectoryFiles(const std::string& directory, std::vector<std::string>* files) {
   std::error_code error;
   fs::recursive_directory_iterator at(directory, error);
   std::vector<std::string> found;
@@ -28,7 +28,7 @@ absl::Status ListDirectoryFiles(const std::string& directory, std::vector<std::s
   if (error) return NotFound(directory, ": ", error.message());
   std::sort(found.begin(), found.end());
   files->insert(files->end(), found.begin(), found.end());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 bool IsJsonLines(const std::string& path, TextFormat format) {
@@ -36,8 +36,8 @@ bool IsJsonLines(const std::string& path, TextFormat format) {
   return path.ends_with(".jsonl") || path.ends_with(".ndjson");
 }
 
-absl::Status VisitJsonLines(const std::string& path, std::string_view text, const std::string& key,
-                            const DocumentVisitor& visit) {
+Status VisitJsonLines(const std::string& path, std::string_view text, const std::string& key,
+                      const DocumentVisitor& visit) {
   int64_t number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -55,12 +55,12 @@ absl::Status VisitJsonLines(const std::string& path, std::string_view text, cons
     const auto& document = member->get_ref<const std::string&>();
     if (!document.empty()) TESSERA_RETURN_IF_ERROR(visit(document, where));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>& inputs) {
+StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>& inputs) {
   std::vector<std::string> files;
   for (const std::string& input : inputs) {
     if (!PathExists(input)) return NotFound(input, ": no such file or directory");
@@ -76,8 +76,8 @@ absl::StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::s
   return files;
 }
 
-absl::Status ForEachDocument(const std::vector<std::string>& files, const TextInputOptions& options,
-                             const DocumentVisitor& visit) {
+Status ForEachDocument(const std::vector<std::string>& files, const TextInputOptions& options,
+                       const DocumentVisitor& visit) {
   for (const std::string& path : files) {
     TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     const std::string_view text(reinterpret_cast<const char*>(file.data()),
@@ -90,7 +90,7 @@ absl::Status ForEachDocument(const std::vector<std::string>& files, const TextIn
       TESSERA_RETURN_IF_ERROR(visit(text, path));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera::data

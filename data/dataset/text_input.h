@@ -2,7 +2,7 @@
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, ListInputFiles({"corpus/"}));
 //   TESSERA_RETURN_IF_ERROR(ForEachDocument(
-//       files, {}, [&](std::string_view text, const std::string& where) -> absl::Status { ... }));
+//       files, {}, [&](std::string_view text, const std::string& where) -> Status { ... }));
 //
 // Text must be UTF-8; a status names the file and the byte offset of what is not. Documents without
 // a byte are left out.
@@ -32,17 +32,16 @@ struct TextInputOptions {
 // The files that `inputs` name: a file stands for itself, a directory for all regular files below
 // it, sorted by path, without names that begin with a dot and without following links to
 // directories. NotFound for a path that does not exist, InvalidArgument if there is no file at all.
-absl::StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>& inputs);
+StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>& inputs);
 
 // Called with a document's text, which is valid during the call, and with where it stands: the
 // path, or path:line. A status ends the reading and is returned.
-using DocumentVisitor =
-    std::function<absl::Status(std::string_view text, const std::string& where)>;
+using DocumentVisitor = std::function<Status(std::string_view text, const std::string& where)>;
 
 // Visits the documents of `files` in order. Failures: a file that cannot be read, invalid UTF-8, a
 // line that is not a JSON object or lacks the key.
-absl::Status ForEachDocument(const std::vector<std::string>& files, const TextInputOptions& options,
-                             const DocumentVisitor& visit);
+Status ForEachDocument(const std::vector<std::string>& files, const TextInputOptions& options,
+                       const DocumentVisitor& visit);
 
 }  // namespace tessera::data
 

@@ -22,15 +22,15 @@ using nlohmann::json;
 // Holds <prefix>.lock from its making to its destruction.
 class PrefixLock {
  public:
-  static absl::StatusOr<std::unique_ptr<PrefixLock>> Take(const std::string& prefix) {
+  static StatusOr<std::unique_ptr<PrefixLock>> Take(const std::string& prefix) {
     const std::string path = prefix + ".lock";
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return absl::ErrnoToStatus(errno, ToAbsl(Concat(path, ": cannot write")));
+    if (fd < 0) return SystemFailure(errno, path, ": cannot write");
     while (flock(fd, LOCK_EX) != 0) {
       if (errno == EINTR) continue;
       const int error = errno;
       close(fd);
-      return absl::ErrnoToStatus(error, ToAbsl(Concat(path, ": cannot lock")));
+      return SystemFailure(error, path, ": cannot lock");
     }
     return std::unique_ptr<PrefixLock>(new PrefixLock(fd));
   }
@@ -43,7 +43,7 @@ class PrefixLock {
 
 // What is on the disk, if it was made from the same.
 std::optional<CachedTokens> FindReusable(const std::string& prefix, const json& made_from) {
-  absl::StatusOr<json> made = ReadJsonFile(prefix + ".json");
+  StatusOr<json> made = ReadJsonFile(prefix + ".json");
   if (!made.ok() || !made->is_object() || made->value("made_from", json()) != made_from) {
     return std::nullopt;
   }
@@ -56,7 +56,7 @@ std::optional<CachedTokens> FindReusable(const std::string& prefix, const json& 
 
 }  // namespace
 
-absl::StatusOr<json> DescribeFiles(const std::vector<std::string>& files) {
+StatusOr<json> DescribeFiles(const std::vector<std::string>& files) {
   json described = json::array();
   for (const std::string& file : files) {
     std::error_code error;
@@ -71,9 +71,9 @@ absl::StatusOr<json> DescribeFiles(const std::vector<std::string>& files) {
   return json{{"inputs", std::move(described)}};
 }
 
-absl::StatusOr<CachedTokens> TokensMadeOnce(
+StatusOr<CachedTokens> TokensMadeOnce(
     const std::string& prefix, const json& made_from, const TokenCacheOptions& options,
-    const std::function<absl::StatusOr<json>(IndexedDatasetWriter*)>& make) {
+    const std::function<StatusOr<json>(IndexedDatasetWriter*)>& make) {
   const fs::path directory = fs::path(prefix).parent_path();
   if (!directory.empty()) TESSERA_RETURN_IF_ERROR(MakeDirectories(directory.string()));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PrefixLock> lock, PrefixLock::Take(prefix));

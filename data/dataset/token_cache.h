@@ -5,7 +5,7 @@
 //   TESSERA_ASSIGN_OR_RETURN(
 //       CachedTokens cached,
 //       TokensMadeOnce("out/data/train", made_from, {.vocab_size = tokenizer.vocab_size()},
-//                      [&](IndexedDatasetWriter* writer) -> absl::StatusOr<json> {
+//                      [&](IndexedDatasetWriter* writer) -> StatusOr<json> {
 //                        ...; return json{{"labels", labels}};
 //                      }));
 //
@@ -39,12 +39,12 @@ struct TokenCacheOptions {
 };
 
 // Path, size and time of each file: equal as long as nobody touched them.
-absl::StatusOr<nlohmann::json> DescribeFiles(const std::vector<std::string>& files);
+StatusOr<nlohmann::json> DescribeFiles(const std::vector<std::string>& files);
 
 // `make` writes the tokens and returns the facts; it must leave at least one token.
-absl::StatusOr<CachedTokens> TokensMadeOnce(
+StatusOr<CachedTokens> TokensMadeOnce(
     const std::string& prefix, const nlohmann::json& made_from, const TokenCacheOptions& options,
-    const std::function<absl::StatusOr<nlohmann::json>(IndexedDatasetWriter*)>& make);
+    const std::function<StatusOr<nlohmann::json>(IndexedDatasetWriter*)>& make);
 
 }  // namespace tessera::data
 

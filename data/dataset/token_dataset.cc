@@ -7,7 +7,7 @@
 
 namespace tessera::data {
 
-absl::StatusOr<Batch> TokenDataset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> TokenDataset::MakeBatch(std::span<const Sample> samples) const {
   const Shape shape = {std::ssize(samples), seq_len()};
   const Tensor none;
   const Tensor input_ids = Empty(shape, DType::kInt64);

@@ -31,9 +31,9 @@ class TokenDataset : public Dataset {
   // Whether samples come with position ids and document ids.
   virtual bool has_document_ids() const = 0;
   // Writes sample `index` of [0, size()). Safe from several threads.
-  virtual absl::Status Fill(int64_t index, const SampleRow& row) const = 0;
+  virtual Status Fill(int64_t index, const SampleRow& row) const = 0;
 
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 };
 
 }  // namespace tessera::data

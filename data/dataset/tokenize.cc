@@ -19,17 +19,17 @@ class DocumentEncoder {
                   IndexedDatasetWriter* writer)
       : tokenizer_(tokenizer), options_(options), writer_(writer) {}
 
-  absl::Status Add(std::string_view text) {
+  Status Add(std::string_view text) {
     if (text.size() > kBatchBytes / 8) {
       TESSERA_RETURN_IF_ERROR(Flush());
       return Write(Encode(text));  // in parallel within the document
     }
     waiting_.emplace_back(text);
     waiting_bytes_ += text.size();
-    return waiting_bytes_ < kBatchBytes ? absl::OkStatus() : Flush();
+    return waiting_bytes_ < kBatchBytes ? OkStatus() : Flush();
   }
 
-  absl::Status Flush() {
+  Status Flush() {
     std::vector<std::vector<int32_t>> ids(waiting_.size());
     ParallelFor(std::ssize(waiting_), /*grain=*/1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) ids[i] = Encode(waiting_[i]);
@@ -37,7 +37,7 @@ class DocumentEncoder {
     waiting_.clear();
     waiting_bytes_ = 0;
     for (const std::vector<int32_t>& document : ids) TESSERA_RETURN_IF_ERROR(Write(document));
-    return absl::OkStatus();
+    return OkStatus();
   }
 
  private:
@@ -47,10 +47,10 @@ class DocumentEncoder {
     return ids;
   }
 
-  absl::Status Write(const std::vector<int32_t>& ids) {
+  Status Write(const std::vector<int32_t>& ids) {
     TESSERA_RETURN_IF_ERROR(writer_->AddSequence(ids));
     writer_->EndDocument();
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   const Tokenizer& tokenizer_;
@@ -62,9 +62,9 @@ class DocumentEncoder {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec,
-                                                         const std::vector<std::string>& inputs,
-                                                         const TextInputOptions& options) {
+StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec,
+                                                   const std::vector<std::string>& inputs,
+                                                   const TextInputOptions& options) {
   if (spec != "char") return LoadTokenizer(spec);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListInputFiles(inputs));
   CharTokenizer::Trainer trainer;
@@ -74,10 +74,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec
   return std::unique_ptr<Tokenizer>(trainer.Finish());
 }
 
-absl::StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
-                                                        const std::vector<std::string>& inputs,
-                                                        const std::string& prefix,
-                                                        const TokenizeOptions& options) {
+StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
+                                                  const std::vector<std::string>& inputs,
+                                                  const std::string& prefix,
+                                                  const TokenizeOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListInputFiles(inputs));
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json made_from, DescribeFiles(files));
   made_from.update({{"layout", 1},
@@ -86,7 +86,7 @@ absl::StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokeniz
                     {"parse_special", options.parse_special},
                     {"format", static_cast<int>(options.input.format)},
                     {"json_key", ReplaceInvalidUtf8(options.input.json_key)}});
-  const auto encode = [&](IndexedDatasetWriter* writer) -> absl::StatusOr<nlohmann::json> {
+  const auto encode = [&](IndexedDatasetWriter* writer) -> StatusOr<nlohmann::json> {
     DocumentEncoder encoder(tokenizer, options, writer);
     TESSERA_RETURN_IF_ERROR(ForEachDocument(
         files, options.input,

@@ -24,9 +24,9 @@
 namespace tessera::data {
 
 // As LoadTokenizer, and "char" too: a vocabulary of the characters in `inputs`.
-absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec,
-                                                         const std::vector<std::string>& inputs,
-                                                         const TextInputOptions& options);
+StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec,
+                                                   const std::vector<std::string>& inputs,
+                                                   const TextInputOptions& options);
 
 struct TokenizeOptions {
   TextInputOptions input = {};
@@ -43,10 +43,10 @@ struct TokenizeResult {
 
 // Each document becomes one sequence of one document. Documents are encoded in parallel; the files
 // do not depend on the number of threads. InvalidArgument when there is no text at all.
-absl::StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
-                                                        const std::vector<std::string>& inputs,
-                                                        const std::string& prefix,
-                                                        const TokenizeOptions& options);
+StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
+                                                  const std::vector<std::string>& inputs,
+                                                  const std::string& prefix,
+                                                  const TokenizeOptions& options);
 
 }  // namespace tessera::data
 

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kChunk = 1 << 20;
 
 // The whole content of a file, unpacked if it is gzipped.
-absl::StatusOr<std::string> ReadUnpacked(const std::string& path, int64_t max_bytes) {
+StatusOr<std::string> ReadUnpacked(const std::string& path, int64_t max_bytes) {
   if (!PathExists(path)) return NotFound(path, ": no such file");
   if (IsDirectory(path)) return InvalidArgument(path, ": a directory, not a file");
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
@@ -47,9 +47,9 @@ bool IsImageName(std::string_view name) {
   return lower.ends_with(".jpg") || lower.ends_with(".jpeg") || lower.ends_with(".png");
 }
 
-absl::StatusOr<Image> DecodeImage(std::string_view bytes, const std::string& source,
-                                  const ImageOptions& options) {
-  absl::StatusOr<Image> image = InvalidArgument(source, ": not an image (JPEG and PNG are known)");
+StatusOr<Image> DecodeImage(std::string_view bytes, const std::string& source,
+                            const ImageOptions& options) {
+  StatusOr<Image> image = InvalidArgument(source, ": not an image (JPEG and PNG are known)");
   if (bytes.starts_with("\xFF\xD8\xFF")) {
     image = DecodeJpeg(bytes, source, options.max_pixels);
   } else if (bytes.starts_with("\x89PNG\r\n\x1A\n")) {
@@ -59,7 +59,7 @@ absl::StatusOr<Image> DecodeImage(std::string_view bytes, const std::string& sou
   return WithChannels(*image, options.channels);
 }
 
-absl::StatusOr<Image> ReadImage(const std::string& path, const ImageOptions& options) {
+StatusOr<Image> ReadImage(const std::string& path, const ImageOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   return DecodeImage(bytes, path, options);
 }
@@ -73,7 +73,7 @@ Image IdxArray::ImageAt(int64_t i) const {
   return image;
 }
 
-absl::StatusOr<IdxArray> ReadIdx(const std::string& path, int64_t max_bytes) {
+StatusOr<IdxArray> ReadIdx(const std::string& path, int64_t max_bytes) {
   TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadUnpacked(path, max_bytes));
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
   if (bytes.size() < 4 || byte(0) != 0 || byte(1) != 0) {

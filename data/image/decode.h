@@ -25,15 +25,13 @@ struct ImageOptions {
 };
 
 // By the first bytes, not the name. `source` (a path) begins the message of a failure.
-absl::StatusOr<Image> DecodeImage(std::string_view bytes, const std::string& source,
-                                  const ImageOptions& options = {});
-absl::StatusOr<Image> ReadImage(const std::string& path, const ImageOptions& options = {});
+StatusOr<Image> DecodeImage(std::string_view bytes, const std::string& source,
+                            const ImageOptions& options = {});
+StatusOr<Image> ReadImage(const std::string& path, const ImageOptions& options = {});
 
 // Of one kind of file.
-absl::StatusOr<Image> DecodeJpeg(std::string_view bytes, const std::string& source,
-                                 int64_t max_pixels);
-absl::StatusOr<Image> DecodePng(std::string_view bytes, const std::string& source,
-                                int64_t max_pixels);
+StatusOr<Image> DecodeJpeg(std::string_view bytes, const std::string& source, int64_t max_pixels);
+StatusOr<Image> DecodePng(std::string_view bytes, const std::string& source, int64_t max_pixels);
 
 // Whether a name ends as image files do (.jpg, .jpeg, .png, in any case).
 bool IsImageName(std::string_view name);
@@ -49,7 +47,7 @@ struct IdxArray {
 
 // Plain or gzipped. InvalidArgument for elements that are not bytes, a size that the file does not
 // have, or more than `max_bytes`.
-absl::StatusOr<IdxArray> ReadIdx(const std::string& path, int64_t max_bytes = int64_t{1} << 32);
+StatusOr<IdxArray> ReadIdx(const std::string& path, int64_t max_bytes = int64_t{1} << 32);
 
 }  // namespace tessera::data
 

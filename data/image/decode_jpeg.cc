@@ -104,14 +104,14 @@ std::vector<uint8_t> FromInks(const std::vector<uint8_t>& inks, bool inverted) {
   return rgb;
 }
 
-absl::Status Problem(const Decoder& decoder, const std::string& source) {
+Status Problem(const Decoder& decoder, const std::string& source) {
   if (decoder.too_many_scans) {
     return InvalidArgument(source, ": a JPEG of more than ", kMostScans, " scans");
   }
   return DataLoss(source, ": damaged JPEG: ", decoder.message);
 }
 
-absl::StatusOr<Image> Decode(Decoder* decoder, const std::string& source, int64_t max_pixels) {
+StatusOr<Image> Decode(Decoder* decoder, const std::string& source, int64_t max_pixels) {
   if (!ReadHeader(decoder)) return Problem(*decoder, source);
   Image image{.height = decoder->info.output_height,
               .width = decoder->info.output_width,
@@ -133,13 +133,12 @@ absl::StatusOr<Image> Decode(Decoder* decoder, const std::string& source, int64_
 
 }  // namespace
 
-absl::StatusOr<Image> DecodeJpeg(std::string_view bytes, const std::string& source,
-                                 int64_t max_pixels) {
+StatusOr<Image> DecodeJpeg(std::string_view bytes, const std::string& source, int64_t max_pixels) {
   Decoder decoder{};
   // Making the decoder fails only for want of memory or a library of another version.
   if (setjmp(decoder.escape) != 0) return Internal(source, ": ", decoder.message);
   Begin(&decoder, bytes);
-  absl::StatusOr<Image> image = Decode(&decoder, source, max_pixels);
+  StatusOr<Image> image = Decode(&decoder, source, max_pixels);
   jpeg_destroy_decompress(&decoder.info);
   return image;
 }

@@ -64,7 +64,7 @@ bool ReadRows(Decoder* decoder, uint8_t** rows) {
   return true;
 }
 
-absl::StatusOr<Image> Decode(Decoder* decoder, const std::string& source, int64_t max_pixels) {
+StatusOr<Image> Decode(Decoder* decoder, const std::string& source, int64_t max_pixels) {
   const auto damaged = [&] { return DataLoss(source, ": damaged PNG: ", decoder->message); };
   if (!ReadHeader(decoder)) return damaged();
   Image image{.height = png_get_image_height(decoder->png, decoder->info),
@@ -89,16 +89,15 @@ absl::StatusOr<Image> Decode(Decoder* decoder, const std::string& source, int64_
 
 }  // namespace
 
-absl::StatusOr<Image> DecodePng(std::string_view bytes, const std::string& source,
-                                int64_t max_pixels) {
+StatusOr<Image> DecodePng(std::string_view bytes, const std::string& source, int64_t max_pixels) {
   Decoder decoder;
   decoder.bytes = bytes.data();
   decoder.left = bytes.size();
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, Fail, Quiet);
   decoder.info = decoder.png == nullptr ? nullptr : png_create_info_struct(decoder.png);
-  absl::StatusOr<Image> image = decoder.info == nullptr
-                                    ? absl::StatusOr<Image>(Internal(source, ": no PNG decoder"))
-                                    : Decode(&decoder, source, max_pixels);
+  StatusOr<Image> image = decoder.info == nullptr
+                              ? StatusOr<Image>(Internal(source, ": no PNG decoder"))
+                              : Decode(&decoder, source, max_pixels);
   if (decoder.png != nullptr) png_destroy_read_struct(&decoder.png, &decoder.info, nullptr);
   return image;
 }

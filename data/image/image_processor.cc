@@ -69,7 +69,7 @@ class Reader {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
   }
-  const absl::Status& status() const { return status_; }
+  const Status& status() const { return status_; }
 
  private:
   int64_t Side(const char* key, const json& value) {
@@ -83,13 +83,13 @@ class Reader {
 
   const json& json_;
   const std::string source_;
-  absl::Status status_;
+  Status status_;
 };
 
 }  // namespace
 
-absl::StatusOr<ImageProcessorConfig> ImageProcessorConfig::FromJson(const json& json,
-                                                                    const std::string& source) {
+StatusOr<ImageProcessorConfig> ImageProcessorConfig::FromJson(const json& json,
+                                                              const std::string& source) {
   if (!json.is_object()) return InvalidArgument(source, ": not a JSON object");
   ImageProcessorConfig c;
   Reader reader(json, source);
@@ -144,8 +144,8 @@ json ImageProcessorConfig::ToJson() const {
   return out;
 }
 
-absl::StatusOr<ImageProcessor> ImageProcessor::Create(ImageProcessorConfig config, int64_t channels,
-                                                      const std::string& source) {
+StatusOr<ImageProcessor> ImageProcessor::Create(ImageProcessorConfig config, int64_t channels,
+                                                const std::string& source) {
   if (channels != 1 && channels != 3) {
     return InvalidArgument(source, ": pictures of ", channels, " channels; 1 and 3 are known");
   }
@@ -166,14 +166,14 @@ absl::StatusOr<ImageProcessor> ImageProcessor::Create(ImageProcessorConfig confi
   return ImageProcessor(std::move(config), channels);
 }
 
-absl::StatusOr<ImageProcessor> ImageProcessor::Load(const std::string& folder, int64_t channels) {
+StatusOr<ImageProcessor> ImageProcessor::Load(const std::string& folder, int64_t channels) {
   const std::string path = JoinPath(folder, "preprocessor_config.json");
   TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
   TESSERA_ASSIGN_OR_RETURN(ImageProcessorConfig config, ImageProcessorConfig::FromJson(root, path));
   return Create(std::move(config), channels, path);
 }
 
-absl::Status ImageProcessor::Save(const std::string& folder) const {
+Status ImageProcessor::Save(const std::string& folder) const {
   return WriteFileAtomically(JoinPath(folder, "preprocessor_config.json"),
                              config_.ToJson().dump(2) + "\n");
 }

@@ -37,8 +37,8 @@ struct ImageProcessorConfig {
 
   // Keys as in preprocessor_config.json. A kind of processor, or a step, that would change results
   // and is not supported is refused by name.
-  static absl::StatusOr<ImageProcessorConfig> FromJson(const nlohmann::json& json,
-                                                       const std::string& source);
+  static StatusOr<ImageProcessorConfig> FromJson(const nlohmann::json& json,
+                                                 const std::string& source);
   nlohmann::json ToJson() const;
 };
 
@@ -46,10 +46,10 @@ class ImageProcessor {
  public:
   // InvalidArgument if the numbers of means and deviations do not go with `channels` (1 or 3), or
   // pictures would come out in sizes of their own (a shortest edge without a crop, no resizing).
-  static absl::StatusOr<ImageProcessor> Create(ImageProcessorConfig config, int64_t channels,
-                                               const std::string& source);
+  static StatusOr<ImageProcessor> Create(ImageProcessorConfig config, int64_t channels,
+                                         const std::string& source);
   // Reads <folder>/preprocessor_config.json.
-  static absl::StatusOr<ImageProcessor> Load(const std::string& folder, int64_t channels);
+  static StatusOr<ImageProcessor> Load(const std::string& folder, int64_t channels);
 
   int64_t height() const;
   int64_t width() const;
@@ -64,7 +64,7 @@ class ImageProcessor {
 
   const ImageProcessorConfig& config() const { return config_; }
   // Writes <folder>/preprocessor_config.json.
-  absl::Status Save(const std::string& folder) const;
+  Status Save(const std::string& folder) const;
 
  private:
   ImageProcessor(ImageProcessorConfig config, int64_t channels)

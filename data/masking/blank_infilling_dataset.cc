@@ -166,7 +166,7 @@ BlankInfillingDataset::Row BlankInfillingDataset::MakeRow(const std::vector<int6
   return row;
 }
 
-absl::StatusOr<Batch> BlankInfillingDataset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> BlankInfillingDataset::MakeBatch(std::span<const Sample> samples) const {
   std::vector<Row> made;
   std::vector<int64_t> text(static_cast<size_t>(windows_->seq_len()));
   std::vector<int64_t> next(text.size());  // not used: targets of causal models

@@ -57,7 +57,7 @@ class BlankInfillingDataset : public Dataset {
                         const BlankInfillingOptions& options);
 
   int64_t size() const override { return windows_->size(); }
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 
  private:
   struct Span {

@@ -24,7 +24,7 @@ MaskedLanguageDataset::MaskedLanguageDataset(std::shared_ptr<const TokenDataset>
   TESSERA_CHECK(!ordinary_.empty(), "MaskedLanguageDataset", "every token is a special one");
 }
 
-absl::StatusOr<Batch> MaskedLanguageDataset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> MaskedLanguageDataset::MakeBatch(std::span<const Sample> samples) const {
   const int64_t window = windows_->seq_len();
   const auto rows = static_cast<int64_t>(samples.size());
   const int64_t length = window + 2;

@@ -37,7 +37,7 @@ class MaskedLanguageDataset : public Dataset {
                         const MaskedLanguageOptions& options);
 
   int64_t size() const override { return windows_->size(); }
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 
  private:
   void MaskRow(int64_t position, std::span<int64_t> ids, std::span<int64_t> labels) const;

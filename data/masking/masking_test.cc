@@ -25,12 +25,12 @@ class CountingWindows : public TokenDataset {
   int64_t size() const override { return 1000; }
   int64_t seq_len() const override { return seq_len_; }
   bool has_document_ids() const override { return false; }
-  absl::Status Fill(int64_t index, const SampleRow& row) const override {
+  Status Fill(int64_t index, const SampleRow& row) const override {
     for (int64_t t = 0; t < seq_len_; ++t) {
       row.input_ids[static_cast<size_t>(t)] = first_ + (index * seq_len_ + t) % range_;
       row.targets[static_cast<size_t>(t)] = -7;
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
   std::vector<int64_t> Text(int64_t index) const {
     std::vector<int64_t> ids(static_cast<size_t>(seq_len_));

@@ -44,7 +44,7 @@ SpanCorruptionDataset::SpanCorruptionDataset(std::shared_ptr<const TokenDataset>
                 options.sentinels.size());
 }
 
-absl::StatusOr<Batch> SpanCorruptionDataset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> SpanCorruptionDataset::MakeBatch(std::span<const Sample> samples) const {
   const auto rows = static_cast<int64_t>(samples.size());
   const Tensor ids = Empty({rows, lengths_.input}, DType::kInt64);
   const Tensor labels = Empty({rows, lengths_.target}, DType::kInt64);

@@ -48,7 +48,7 @@ class SpanCorruptionDataset : public Dataset {
                         const SpanCorruptionOptions& options);
 
   int64_t size() const override { return windows_->size(); }
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
   const SpanCorruptionLengths& lengths() const { return lengths_; }
 
  private:

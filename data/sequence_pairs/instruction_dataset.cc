@@ -21,15 +21,15 @@ namespace {
 
 using nlohmann::json;
 
-using RecordVisitor = std::function<absl::Status(const json& record, const std::string& where)>;
+using RecordVisitor = std::function<Status(const json& record, const std::string& where)>;
 
-absl::Status VisitObject(const json& record, const std::string& where, const RecordVisitor& visit) {
+Status VisitObject(const json& record, const std::string& where, const RecordVisitor& visit) {
   if (!record.is_object()) return InvalidArgument(where, ": not a JSON object");
   return visit(record, where);
 }
 
 // The objects of an array, or of lines.
-absl::Status ForEachJsonRecord(const std::string& path, const RecordVisitor& visit) {
+Status ForEachJsonRecord(const std::string& path, const RecordVisitor& visit) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::string_view rest = text;
   if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
@@ -39,7 +39,7 @@ absl::Status ForEachJsonRecord(const std::string& path, const RecordVisitor& vis
     for (size_t i = 0; i < array.size(); ++i) {
       TESSERA_RETURN_IF_ERROR(VisitObject(array[i], Concat(path, "[", i, "]"), visit));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
   for (size_t number = 1; !rest.empty(); ++number) {
     const size_t end = std::min(rest.find('\n'), rest.size());
@@ -50,7 +50,7 @@ absl::Status ForEachJsonRecord(const std::string& path, const RecordVisitor& vis
     TESSERA_ASSIGN_OR_RETURN(const json record, ParseJson(line, where));
     TESSERA_RETURN_IF_ERROR(VisitObject(record, where, visit));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 struct Exchange {
@@ -59,20 +59,19 @@ struct Exchange {
 };
 
 // A text member; empty where it is absent or null.
-absl::Status ReadText(const json& record, const std::string& column, const std::string& where,
-                      std::string* text) {
+Status ReadText(const json& record, const std::string& column, const std::string& where,
+                std::string* text) {
   text->clear();
   const auto at = record.find(column);
-  if (at == record.end() || at->is_null()) return absl::OkStatus();
+  if (at == record.end() || at->is_null()) return OkStatus();
   if (!at->is_string()) return InvalidArgument(where, ": ", column, " is not a text");
   *text = at->get<std::string>();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // The conversation so far with the prompt behind it.
-absl::StatusOr<std::string> WithHistory(const json& record, const std::string& where,
-                                        const std::string& prompt,
-                                        const InstructionOptions& options) {
+StatusOr<std::string> WithHistory(const json& record, const std::string& where,
+                                  const std::string& prompt, const InstructionOptions& options) {
   const std::string& column = options.history_column;
   const auto at = record.find(column);
   const bool none = at == record.end() || at->is_null();
@@ -90,8 +89,8 @@ absl::StatusOr<std::string> WithHistory(const json& record, const std::string& w
 }
 
 // nullopt where the prompt or the response is empty.
-absl::StatusOr<std::optional<Exchange>> ReadExchange(const json& record, const std::string& where,
-                                                     const InstructionOptions& options) {
+StatusOr<std::optional<Exchange>> ReadExchange(const json& record, const std::string& where,
+                                               const InstructionOptions& options) {
   Exchange exchange;
   TESSERA_RETURN_IF_ERROR(ReadText(record, options.prompt_column, where, &exchange.prompt));
   TESSERA_RETURN_IF_ERROR(ReadText(record, options.response_column, where, &exchange.response));
@@ -115,7 +114,7 @@ struct Room {
 };
 
 // The lengths without the special tokens of the row.
-absl::StatusOr<Room> RoomFor(const Tokenizer& tokenizer, const InstructionOptions& options) {
+StatusOr<Room> RoomFor(const Tokenizer& tokenizer, const InstructionOptions& options) {
   const auto unsuitable = [] {
     return InvalidArgument(
         "instructions need a tokenizer whose rows have an answer behind the prompt, with the token "
@@ -146,8 +145,8 @@ absl::StatusOr<Room> RoomFor(const Tokenizer& tokenizer, const InstructionOption
   return Room{options.max_source_length - before, options.max_target_length - behind};
 }
 
-absl::StatusOr<std::vector<int32_t>> EncodeExchange(const Tokenizer& tokenizer,
-                                                    const Exchange& exchange, const Room& room) {
+StatusOr<std::vector<int32_t>> EncodeExchange(const Tokenizer& tokenizer, const Exchange& exchange,
+                                              const Room& room) {
   std::vector<int32_t> prompt = tokenizer.Encode(exchange.prompt);
   std::vector<int32_t> response = tokenizer.Encode(exchange.response);
   prompt.resize(std::min(prompt.size(), static_cast<size_t>(room.prompt)));
@@ -157,26 +156,26 @@ absl::StatusOr<std::vector<int32_t>> EncodeExchange(const Tokenizer& tokenizer,
   return std::move(row.ids);
 }
 
-absl::Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
-                            const InstructionOptions& options, const Room& room,
-                            IndexedDatasetWriter* writer) {
+Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
+                      const InstructionOptions& options, const Room& room,
+                      IndexedDatasetWriter* writer) {
   std::vector<Exchange> exchanges;
   bool has_prompt = false;
   bool has_response = false;
   TESSERA_RETURN_IF_ERROR(
-      ForEachJsonRecord(path, [&](const json& record, const std::string& where) -> absl::Status {
+      ForEachJsonRecord(path, [&](const json& record, const std::string& where) -> Status {
         has_prompt |= record.contains(options.prompt_column);
         has_response |= record.contains(options.response_column);
         TESSERA_ASSIGN_OR_RETURN(auto exchange, ReadExchange(record, where, options));
         if (exchange) exchanges.push_back(*std::move(exchange));
-        return absl::OkStatus();
+        return OkStatus();
       }));
   if (!has_prompt || !has_response) {
     return InvalidArgument(path, ": no record has a member ",
                            has_prompt ? options.response_column : options.prompt_column);
   }
   if (exchanges.empty()) return InvalidArgument(path, ": no record with a prompt and a response");
-  std::vector<absl::StatusOr<std::vector<int32_t>>> rows(exchanges.size());
+  std::vector<StatusOr<std::vector<int32_t>>> rows(exchanges.size());
   ParallelFor(std::ssize(exchanges), /*grain=*/16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       rows[static_cast<size_t>(i)] =
@@ -188,12 +187,12 @@ absl::Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
     TESSERA_RETURN_IF_ERROR(writer->AddSequence(*row));
     writer->EndDocument();
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const InstructionDataset>> InstructionDataset::Open(
+StatusOr<std::shared_ptr<const InstructionDataset>> InstructionDataset::Open(
     const std::string& path, const Tokenizer& tokenizer, const std::string& cache,
     const InstructionOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const Room room, RoomFor(tokenizer, options));
@@ -213,7 +212,7 @@ absl::StatusOr<std::shared_ptr<const InstructionDataset>> InstructionDataset::Op
       const CachedTokens cached,
       TokensMadeOnce(cache, made_from,
                      {.vocab_size = tokenizer.vocab_size(), .reuse = !options.overwrite_cache},
-                     [&](IndexedDatasetWriter* writer) -> absl::StatusOr<json> {
+                     [&](IndexedDatasetWriter* writer) -> StatusOr<json> {
                        TESSERA_RETURN_IF_ERROR(
                            WriteExchanges(path, tokenizer, options, room, writer));
                        return json();
@@ -222,7 +221,7 @@ absl::StatusOr<std::shared_ptr<const InstructionDataset>> InstructionDataset::Op
       cached.tokens, tokenizer.pad_id().value_or(0), *options.answer_start, cached.reused));
 }
 
-absl::StatusOr<Batch> InstructionDataset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> InstructionDataset::MakeBatch(std::span<const Sample> samples) const {
   int64_t columns = 0;
   for (const Sample& sample : samples) {
     TESSERA_CHECK(sample.index >= 0 && sample.index < size(), "MakeBatch", "sample ", sample.index,

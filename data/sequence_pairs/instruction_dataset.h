@@ -59,12 +59,12 @@ class InstructionDataset : public Dataset {
   // missing are left out, as there. InvalidArgument for a tokenizer whose rows have no such
   // answer, lengths that leave no room for special tokens, members of another kind (path:line or
   // path[index]), no record that is left.
-  static absl::StatusOr<std::shared_ptr<const InstructionDataset>> Open(
+  static StatusOr<std::shared_ptr<const InstructionDataset>> Open(
       const std::string& path, const Tokenizer& tokenizer, const std::string& cache,
       const InstructionOptions& options = {});
 
   int64_t size() const override { return tokens_->num_documents(); }
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 
   int64_t length(int64_t index) const {
     return tokens_->document_begin(index + 1) - tokens_->document_begin(index);

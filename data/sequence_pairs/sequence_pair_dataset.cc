@@ -26,7 +26,7 @@ using nlohmann::json;
 
 constexpr size_t kPairsAtOnce = 4096;
 
-absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
+StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -44,9 +44,9 @@ absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
   return lines;
 }
 
-using PairVisitor = std::function<absl::Status(std::string source, std::string target)>;
+using PairVisitor = std::function<Status(std::string source, std::string target)>;
 
-absl::Status ForEachPair(const SequencePairFiles& files, const PairVisitor& visit) {
+Status ForEachPair(const SequencePairFiles& files, const PairVisitor& visit) {
   if (files.target.empty()) {
     return ForEachRecord(files.source, {files.source_column, files.target_column},
                          [&](std::span<const std::string> fields, const std::string&) {
@@ -62,7 +62,7 @@ absl::Status ForEachPair(const SequencePairFiles& files, const PairVisitor& visi
   for (size_t i = 0; i < sources.size(); ++i) {
     TESSERA_RETURN_IF_ERROR(visit(std::move(sources[i]), std::move(targets[i])));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Encodes pairs in the order in which they come, many at once.
@@ -72,12 +72,12 @@ class PairEncoder {
               IndexedDatasetWriter* writer)
       : tokenizer_(tokenizer), options_(options), writer_(writer) {}
 
-  absl::Status Add(std::string source, std::string target) {
+  Status Add(std::string source, std::string target) {
     waiting_.emplace_back(std::move(source), std::move(target));
-    return waiting_.size() < kPairsAtOnce ? absl::OkStatus() : Flush();
+    return waiting_.size() < kPairsAtOnce ? OkStatus() : Flush();
   }
 
-  absl::Status Flush() {
+  Status Flush() {
     std::vector<std::vector<int32_t>> ids(2 * waiting_.size());
     ParallelFor(std::ssize(waiting_), /*grain=*/16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -92,7 +92,7 @@ class PairEncoder {
       TESSERA_RETURN_IF_ERROR(writer_->AddSequence(row));
       writer_->EndDocument();
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
  private:
@@ -115,7 +115,7 @@ class PairEncoder {
   std::vector<std::pair<std::string, std::string>> waiting_;
 };
 
-absl::Status CheckLengths(const Tokenizer& tokenizer, const SequencePairOptions& options) {
+Status CheckLengths(const Tokenizer& tokenizer, const SequencePairOptions& options) {
   for (const auto& [name, length] : {std::pair("max_source_length", options.max_source_length),
                                      std::pair("max_target_length", options.max_target_length)}) {
     if (length < 1) return InvalidArgument(name, " is ", length, ", not at least 1");
@@ -123,7 +123,7 @@ absl::Status CheckLengths(const Tokenizer& tokenizer, const SequencePairOptions&
     const auto row = BuildRow(tokenizer, {}, std::nullopt, {.max_length = length});
     if (!row.ok()) return InvalidArgument(name, ": ", Message(row.status()));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Tensor Filled(int64_t rows, int64_t columns, int64_t value) {
@@ -134,7 +134,7 @@ Tensor Filled(int64_t rows, int64_t columns, int64_t value) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const SequencePairDataset>> SequencePairDataset::Open(
+StatusOr<std::shared_ptr<const SequencePairDataset>> SequencePairDataset::Open(
     const SequencePairFiles& files, const Tokenizer& tokenizer, const std::string& cache,
     const SequencePairOptions& options) {
   TESSERA_RETURN_IF_ERROR(CheckLengths(tokenizer, options));
@@ -150,7 +150,7 @@ absl::StatusOr<std::shared_ptr<const SequencePairDataset>> SequencePairDataset::
                     {"max_target_length", options.max_target_length},
                     {"source_prefix", ReplaceInvalidUtf8(options.source_prefix)},
                     {"lower_case", options.lower_case}});
-  const auto make = [&](IndexedDatasetWriter* writer) -> absl::StatusOr<json> {
+  const auto make = [&](IndexedDatasetWriter* writer) -> StatusOr<json> {
     PairEncoder encoder(tokenizer, options, writer);
     TESSERA_RETURN_IF_ERROR(ForEachPair(files, [&](std::string source, std::string target) {
       return encoder.Add(std::move(source), std::move(target));
@@ -168,7 +168,7 @@ absl::StatusOr<std::shared_ptr<const SequencePairDataset>> SequencePairDataset::
       new SequencePairDataset(cached.tokens, tokenizer.pad_id().value_or(0), cached.reused));
 }
 
-absl::StatusOr<Batch> SequencePairDataset::MakeBatch(std::span<const Sample> samples) const {
+StatusOr<Batch> SequencePairDataset::MakeBatch(std::span<const Sample> samples) const {
   int64_t source_columns = samples.empty() ? 0 : 1;
   int64_t target_columns = source_columns;
   for (const Sample& sample : samples) {

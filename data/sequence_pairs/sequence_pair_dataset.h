@@ -51,13 +51,13 @@ class SequencePairDataset : public Dataset {
  public:
   // InvalidArgument for files with different numbers of lines (naming both), columns that are not
   // there, text that is not UTF-8 (path:line), no pair at all, lengths that leave no room.
-  static absl::StatusOr<std::shared_ptr<const SequencePairDataset>> Open(
+  static StatusOr<std::shared_ptr<const SequencePairDataset>> Open(
       const SequencePairFiles& files, const Tokenizer& tokenizer, const std::string& cache,
       const SequencePairOptions& options = {});
 
   int64_t size() const override { return tokens_->num_documents() / 2; }
   // Of a batch without samples: tensors without rows.
-  absl::StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 
   // Tokens of pair `index`; for sorting and reports.
   int64_t source_length(int64_t index) const { return Length(2 * index); }

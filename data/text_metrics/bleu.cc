@@ -189,9 +189,9 @@ std::string TokenizeForBleu(std::string_view text, const BleuOptions& options) {
   return options.tokenizer == BleuTokenizer::k13a ? Tokenize13a(line) : TokenizeZh(line);
 }
 
-absl::StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
-                                     const std::vector<std::vector<std::string>>& references,
-                                     const BleuOptions& options) {
+StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
+                               const std::vector<std::vector<std::string>>& references,
+                               const BleuOptions& options) {
   if (outputs.empty()) return InvalidArgument("BLEU of no outputs");
   if (references.empty()) return InvalidArgument("BLEU without references");
   for (const std::vector<std::string>& set : references) {

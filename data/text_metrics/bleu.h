@@ -42,9 +42,9 @@ struct BleuScore {
 
 // `references`: one or more sets, each with a reference for every output. InvalidArgument when
 // their numbers differ or there is no output. Text is UTF-8.
-absl::StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
-                                     const std::vector<std::vector<std::string>>& references,
-                                     const BleuOptions& options = {});
+StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
+                               const std::vector<std::vector<std::string>>& references,
+                               const BleuOptions& options = {});
 
 // Fills in the percentages of counts (matches, totals, lengths), which may be sums over the parts
 // of a corpus.

@@ -68,15 +68,15 @@ std::optional<std::string> BytesOfPiece(std::string_view piece) {
   return bytes;
 }
 
-absl::StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(ByteLevelBpeConfig config,
-                                                                   const std::string& source) {
+StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(ByteLevelBpeConfig config,
+                                                             const std::string& source) {
   std::unique_ptr<ByteLevelBpe> bpe(new ByteLevelBpe(std::move(config)));
   TESSERA_RETURN_IF_ERROR(bpe->Build(source));
   return bpe;
 }
 
-absl::Status ByteLevelBpe::AddToken(const std::string& piece, int32_t id, std::string bytes,
-                                    const std::string& source) {
+Status ByteLevelBpe::AddToken(const std::string& piece, int32_t id, std::string bytes,
+                              const std::string& source) {
   if (id < 0 || id >= kMaxId) {
     return InvalidArgument(source, ": token ", piece, " has id ", id, ", which is not in [0, ",
                            kMaxId, ")");
@@ -94,7 +94,7 @@ absl::Status ByteLevelBpe::AddToken(const std::string& piece, int32_t id, std::s
   if (!ids_.emplace(piece, id).second) {
     return InvalidArgument(source, ": token ", piece, " has two ids");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::optional<int32_t> ByteLevelBpe::IdOf(const std::string& piece) const {
@@ -103,7 +103,7 @@ std::optional<int32_t> ByteLevelBpe::IdOf(const std::string& piece) const {
   return at->second;
 }
 
-absl::Status ByteLevelBpe::BuildMerges(const std::string& source) {
+Status ByteLevelBpe::BuildMerges(const std::string& source) {
   merges_ = BpeMerges(config_.merges.size());
   for (size_t rank = 0; rank < config_.merges.size(); ++rank) {
     const auto& [left, right] = config_.merges[rank];
@@ -117,15 +117,15 @@ absl::Status ByteLevelBpe::BuildMerges(const std::string& source) {
     }
     merges_.Add(*left_id, *right_id, static_cast<int32_t>(rank), *result);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ByteLevelBpe::BuildSpecials(const std::string& source) {
+Status ByteLevelBpe::BuildSpecials(const std::string& source) {
   const auto named = [&](const std::optional<std::string>& name, const char* key,
-                         std::optional<int32_t>* id) -> absl::Status {
-    if (!name) return absl::OkStatus();
+                         std::optional<int32_t>* id) -> Status {
+    if (!name) return OkStatus();
     *id = IdOf(*name);
-    if (*id) return absl::OkStatus();
+    if (*id) return OkStatus();
     return InvalidArgument(source, ": ", key, " ", *name, " is not in the vocabulary");
   };
   if (!config_.eos_token && IdOf(std::string(kEndOfText))) config_.eos_token = kEndOfText;
@@ -159,10 +159,10 @@ absl::Status ByteLevelBpe::BuildSpecials(const std::string& source) {
   }
   set_special_tokens(std::move(specials));
   matcher_ = AddedTokenMatcher(config_.added_tokens);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ByteLevelBpe::Build(const std::string& source) {
+Status ByteLevelBpe::Build(const std::string& source) {
   ids_.reserve(config_.vocab.size() + config_.added_tokens.size());
   for (const auto& [piece, id] : config_.vocab) {
     TESSERA_RETURN_IF_ERROR(AddToken(piece, id, BytesOfPiece(piece).value_or(piece), source));

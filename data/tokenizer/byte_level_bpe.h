@@ -54,14 +54,14 @@ class ByteLevelBpe : public Tokenizer {
  public:
   // `source` (a path) begins the message when the parts do not fit together: a merge whose result
   // is no token, an id given twice, an id of 2^22 or more.
-  static absl::StatusOr<std::unique_ptr<ByteLevelBpe>> Create(ByteLevelBpeConfig config,
-                                                              const std::string& source);
+  static StatusOr<std::unique_ptr<ByteLevelBpe>> Create(ByteLevelBpeConfig config,
+                                                        const std::string& source);
 
   // Reads tokenizer.json, or vocab.json + merges.txt, or encoder.json + vocab.bpe; and from
   // tokenizer_config.json, where there is one, add_prefix_space, the special tokens' names and
   // added_tokens_decoder. A part that would change ids and is not supported (a normalizer, another
   // pre-tokenizer, ...) is named in the status.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+  static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   // Long texts are encoded in parallel (core/thread_pool.h); the ids are the same.
   void EncodeTo(std::string_view text, const EncodeOptions& options,
@@ -69,18 +69,18 @@ class ByteLevelBpe : public Tokenizer {
   std::string_view TokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
   // tokenizer.json, vocab.json, merges.txt and tokenizer_config.json.
-  absl::Status Save(const std::string& folder) const override;
+  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
   const ByteLevelBpeConfig& config() const { return config_; }
 
  private:
   explicit ByteLevelBpe(ByteLevelBpeConfig config) : config_(std::move(config)) {}
-  absl::Status Build(const std::string& source);
-  absl::Status AddToken(const std::string& piece, int32_t id, std::string bytes,
-                        const std::string& source);
-  absl::Status BuildMerges(const std::string& source);
-  absl::Status BuildSpecials(const std::string& source);
+  Status Build(const std::string& source);
+  Status AddToken(const std::string& piece, int32_t id, std::string bytes,
+                  const std::string& source);
+  Status BuildMerges(const std::string& source);
+  Status BuildSpecials(const std::string& source);
   std::optional<int32_t> IdOf(const std::string& piece) const;
 
   void EncodeText(std::string_view text, std::vector<int32_t>* ids) const;

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-absl::Status Unsupported(const std::string& path, std::string_view part, const json& value) {
+Status Unsupported(const std::string& path, std::string_view part, const json& value) {
   std::string shown = value.dump(-1, ' ', false, json::error_handler_t::replace);
   if (value.is_object() && value.contains("type") && value["type"].is_string()) {
     shown = value["type"].get<std::string>();
@@ -28,19 +28,19 @@ const json& At(const json& object, const char* key) {
   return at == object.end() ? *null : *at;
 }
 
-absl::Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
+Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
   const json& item = At(object, key);
-  if (item.is_null()) return absl::OkStatus();
+  if (item.is_null()) return OkStatus();
   if (!item.is_boolean()) return InvalidArgument(path, ": ", key, " is not true or false");
   *value = item.get<bool>();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 bool IsEmptyOrNull(const json& value) {
   return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-absl::Status ReadVocab(const json& vocab, const std::string& path, ByteLevelBpeConfig* config) {
+Status ReadVocab(const json& vocab, const std::string& path, ByteLevelBpeConfig* config) {
   if (!vocab.is_object()) return InvalidArgument(path, ": the vocabulary is not a JSON object");
   if (vocab.empty()) return InvalidArgument(path, ": the vocabulary is empty");
   config->vocab.reserve(vocab.size());
@@ -50,21 +50,21 @@ absl::Status ReadVocab(const json& vocab, const std::string& path, ByteLevelBpeC
     }
     config->vocab.emplace_back(piece, id.get<int32_t>());
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status AddMerge(std::string_view line, const std::string& where, ByteLevelBpeConfig* config) {
+Status AddMerge(std::string_view line, const std::string& where, ByteLevelBpeConfig* config) {
   const size_t space = line.find(' ');
   if (space == 0 || space == std::string_view::npos || space + 1 == line.size() ||
       line.find(' ', space + 1) != std::string_view::npos) {
     return InvalidArgument(where, ": not two pieces with a space between: ", line.substr(0, 80));
   }
   config->merges.emplace_back(line.substr(0, space), line.substr(space + 1));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // merges.txt: a "#version" line, then one "left right" per line.
-absl::Status ReadMergesFile(const std::string& path, ByteLevelBpeConfig* config) {
+Status ReadMergesFile(const std::string& path, ByteLevelBpeConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   size_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -77,11 +77,10 @@ absl::Status ReadMergesFile(const std::string& path, ByteLevelBpeConfig* config)
     if (line.empty() || line.starts_with("#version")) continue;
     TESSERA_RETURN_IF_ERROR(AddMerge(line, Concat(path, ":", number), config));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadJsonMerges(const json& merges, const std::string& path,
-                            ByteLevelBpeConfig* config) {
+Status ReadJsonMerges(const json& merges, const std::string& path, ByteLevelBpeConfig* config) {
   if (!merges.is_array()) return InvalidArgument(path, ": model.merges is not an array");
   config->merges.reserve(merges.size());
   for (size_t i = 0; i < merges.size(); ++i) {
@@ -98,18 +97,18 @@ absl::Status ReadJsonMerges(const json& merges, const std::string& path,
       return InvalidArgument(where, ": neither \"a b\" nor [\"a\", \"b\"]");
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadAddedToken(const json& item, int64_t id, const std::string& path,
-                            ByteLevelBpeConfig* config) {
+Status ReadAddedToken(const json& item, int64_t id, const std::string& path,
+                      ByteLevelBpeConfig* config) {
   const json& content = item.is_object() ? At(item, "content") : item;
   if (!content.is_string() || IsEmptyOrNull(content) || id < 0 || id > INT32_MAX) {
     return InvalidArgument(path, ": an added token needs a content and an id >= 0");
   }
   AddedToken token{.content = content.get<std::string>(), .id = static_cast<int32_t>(id)};
   for (const AddedToken& known : config->added_tokens) {
-    if (known.content == token.content) return absl::OkStatus();
+    if (known.content == token.content) return OkStatus();
   }
   bool single_word = false;
   token.special = false;
@@ -127,10 +126,10 @@ absl::Status ReadAddedToken(const json& item, int64_t id, const std::string& pat
                            " is not supported");
   }
   config->added_tokens.push_back(std::move(token));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadModel(const json& model, const std::string& path, ByteLevelBpeConfig* config) {
+Status ReadModel(const json& model, const std::string& path, ByteLevelBpeConfig* config) {
   if (!model.is_object()) return InvalidArgument(path, ": no object \"model\"");
   const json& type = At(model, "type");
   if (!type.is_null() && type != "BPE") return Unsupported(path, "model", model);
@@ -155,8 +154,7 @@ absl::Status ReadModel(const json& model, const std::string& path, ByteLevelBpeC
   return ReadJsonMerges(At(model, "merges"), path, config);
 }
 
-absl::Status ReadPreTokenizer(const json& value, const std::string& path,
-                              ByteLevelBpeConfig* config) {
+Status ReadPreTokenizer(const json& value, const std::string& path, ByteLevelBpeConfig* config) {
   const json* pre = &value;
   if (pre->is_object() && At(*pre, "type") == "Sequence" && At(*pre, "pretokenizers").is_array() &&
       At(*pre, "pretokenizers").size() == 1) {
@@ -183,7 +181,7 @@ void SetRoberta(ByteLevelBpeConfig* config) {
   }
 }
 
-absl::Status ReadTokenizerJson(const std::string& path, ByteLevelBpeConfig* config) {
+Status ReadTokenizerJson(const std::string& path, ByteLevelBpeConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   TESSERA_RETURN_IF_ERROR(ReadModel(At(root, "model"), path, config));
@@ -210,7 +208,7 @@ absl::Status ReadTokenizerJson(const std::string& path, ByteLevelBpeConfig* conf
     const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
     TESSERA_RETURN_IF_ERROR(ReadAddedToken(item, number, path, config));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // "<|endoftext|>" or {"content": "<|endoftext|>", ...}; false: keep what is there.
@@ -233,7 +231,7 @@ void ReadNames(const json& object, ByteLevelBpeConfig* config) {
 }
 
 // tokenizer_config.json; `plain` where the vocabulary does not come from tokenizer.json.
-absl::Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelBpeConfig* config) {
+Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelBpeConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(config->tokenizer_config, ReadFile(path));
   TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(config->tokenizer_config, path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
@@ -260,10 +258,10 @@ absl::Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelB
     TESSERA_RETURN_IF_ERROR(ReadAddedToken(item, number ? std::stoi(key) : -1, path, config));
   }
   ReadNames(root, config);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadPlainFiles(const std::filesystem::path& folder, ByteLevelBpeConfig* config) {
+Status ReadPlainFiles(const std::filesystem::path& folder, ByteLevelBpeConfig* config) {
   constexpr const char* kNames[][2] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
   std::error_code ignored;
   for (const auto& [vocab, merges] : kNames) {
@@ -284,19 +282,19 @@ absl::Status ReadPlainFiles(const std::filesystem::path& folder, ByteLevelBpeCon
 }
 
 // added_tokens.json: {"text": id, ...}, as older versions of transformers write it.
-absl::Status ReadAddedTokensFile(const std::string& path, ByteLevelBpeConfig* config) {
+Status ReadAddedTokensFile(const std::string& path, ByteLevelBpeConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   for (const auto& [content, id] : root.items()) {
     const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
     TESSERA_RETURN_IF_ERROR(ReadAddedToken(json(content), number, path, config));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Load(const std::string& folder) {
+StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Load(const std::string& folder) {
   const std::filesystem::path base(folder);
   std::error_code ignored;
   const auto exists = [&](const char* name) {

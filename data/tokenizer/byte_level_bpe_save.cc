@@ -108,7 +108,7 @@ std::string TokenizerConfigJson(const ByteLevelBpeConfig& config) {
 
 }  // namespace
 
-absl::Status ByteLevelBpe::Save(const std::string& folder) const {
+Status ByteLevelBpe::Save(const std::string& folder) const {
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(folder + "/vocab.json", VocabJson(config_) + "\n"));
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(folder + "/merges.txt", MergesText(config_)));
   TESSERA_RETURN_IF_ERROR(

@@ -464,7 +464,7 @@ TEST_F(FolderTest, HostileFiles) {
   }
   Put("tokenizer_config.json", std::string(1000000, '['));
   EXPECT_NE(Failure().find("deeper"), std::string::npos);
-  EXPECT_EQ(LoadTokenizer(folder_ + "/none").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(LoadTokenizer(folder_ + "/none").status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

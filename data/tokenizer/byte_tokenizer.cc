@@ -21,7 +21,7 @@ std::string_view ByteTokenizer::TokenBytes(int32_t id) const {
   return id == kEosId ? kEndOfText : std::string_view();
 }
 
-absl::Status ByteTokenizer::Save(const std::string& folder) const {
+Status ByteTokenizer::Save(const std::string& folder) const {
   return WriteFileAtomically(folder + "/tokenizer_config.json",
                              Concat("{\n  \"tokenizer_class\": \"", kClassName,
                                     "\",\n  \"eos_token\": \"", kEndOfText, "\"\n}\n"));

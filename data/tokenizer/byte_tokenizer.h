@@ -25,7 +25,7 @@ class ByteTokenizer : public Tokenizer {
   std::string_view TokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return kEosId + 1; }
   // tokenizer_config.json.
-  absl::Status Save(const std::string& folder) const override;
+  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override { return HashBytes(kClassName); }
 
  private:

@@ -20,14 +20,14 @@ bool IsScalarValue(char32_t c) { return c < 0xD800 || (c >= 0xE000 && c < kEndOf
 
 CharTokenizer::Trainer::Trainer() : seen_(kEndOfUnicode, false) {}
 
-absl::Status CharTokenizer::Trainer::Add(std::string_view text, std::string_view source) {
+Status CharTokenizer::Trainer::Add(std::string_view text, std::string_view source) {
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = DecodeUtf8(text, i);
     if (!c.valid) return InvalidArgument(source, ": invalid UTF-8 at byte ", i);
     seen_[c.code_point] = true;
     i += c.length;
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::unique_ptr<CharTokenizer> CharTokenizer::Trainer::Finish() const {
@@ -38,8 +38,8 @@ std::unique_ptr<CharTokenizer> CharTokenizer::Trainer::Finish() const {
   return std::make_unique<CharTokenizer>(std::move(characters));
 }
 
-absl::StatusOr<std::unique_ptr<CharTokenizer>> CharTokenizer::Train(std::string_view text,
-                                                                    std::string_view source) {
+StatusOr<std::unique_ptr<CharTokenizer>> CharTokenizer::Train(std::string_view text,
+                                                              std::string_view source) {
   Trainer trainer;
   TESSERA_RETURN_IF_ERROR(trainer.Add(text, source));
   return trainer.Finish();
@@ -84,7 +84,7 @@ std::string_view CharTokenizer::TokenBytes(int32_t id) const {
   return bytes_[static_cast<size_t>(id - kFirstCharId)];
 }
 
-absl::Status CharTokenizer::Save(const std::string& folder) const {
+Status CharTokenizer::Save(const std::string& folder) const {
   std::string vocab = "{\"characters\": [";
   for (size_t i = 0; i < bytes_.size(); ++i) {
     if (i > 0) vocab += ", ";
@@ -104,7 +104,7 @@ uint64_t CharTokenizer::Fingerprint() const {
   return hash;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> CharTokenizer::Load(const std::string& folder) {
+StatusOr<std::unique_ptr<Tokenizer>> CharTokenizer::Load(const std::string& folder) {
   const std::string path = folder + "/char_vocab.json";
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json root, ReadJsonFile(path));
   if (!root.is_object() || !root.contains("characters") || !root["characters"].is_array()) {

@@ -30,7 +30,7 @@ class CharTokenizer : public Tokenizer {
    public:
     Trainer();
     // InvalidArgument with `source` and the byte offset if the text is not UTF-8.
-    absl::Status Add(std::string_view text, std::string_view source);
+    Status Add(std::string_view text, std::string_view source);
     std::unique_ptr<CharTokenizer> Finish() const;
 
    private:
@@ -38,21 +38,21 @@ class CharTokenizer : public Tokenizer {
   };
 
   // From one text, for example a test's.
-  static absl::StatusOr<std::unique_ptr<CharTokenizer>> Train(std::string_view text,
-                                                              std::string_view source = "text");
+  static StatusOr<std::unique_ptr<CharTokenizer>> Train(std::string_view text,
+                                                        std::string_view source = "text");
 
   // `characters`: scalar values, ascending, each once (throws Error otherwise).
   explicit CharTokenizer(std::vector<char32_t> characters);
 
   // Reads <folder>/char_vocab.json.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+  static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   void EncodeTo(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>* ids) const override;
   std::string_view TokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return kFirstCharId + std::ssize(characters_); }
   // char_vocab.json ({"characters": ["\n", " ", ...]}) and tokenizer_config.json.
-  absl::Status Save(const std::string& folder) const override;
+  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
  private:

@@ -38,21 +38,21 @@ std::string_view JsonPart::type() const {
   return at->get_ref<const std::string&>();
 }
 
-absl::StatusOr<bool> JsonPart::Bool(const char* key, bool fallback) const {
+StatusOr<bool> JsonPart::Bool(const char* key, bool fallback) const {
   const JsonPart item = (*this)[key];
   if (item.is_null()) return fallback;
   if (!item.value().is_boolean()) return item.Wrong("not true or false");
   return item.value().get<bool>();
 }
 
-absl::StatusOr<std::string> JsonPart::Text(const char* key, std::string_view fallback) const {
+StatusOr<std::string> JsonPart::Text(const char* key, std::string_view fallback) const {
   const JsonPart item = (*this)[key];
   if (item.is_null()) return std::string(fallback);
   if (!item.value().is_string()) return item.Wrong("not a text");
   return item.value().get<std::string>();
 }
 
-absl::StatusOr<int64_t> JsonPart::Count(const char* key, int64_t fallback) const {
+StatusOr<int64_t> JsonPart::Count(const char* key, int64_t fallback) const {
   const JsonPart item = (*this)[key];
   if (item.is_null()) return fallback;
   if (!item.value().is_number_integer() || item.value().get<int64_t>() < 0) {
@@ -61,13 +61,11 @@ absl::StatusOr<int64_t> JsonPart::Count(const char* key, int64_t fallback) const
   return item.value().get<int64_t>();
 }
 
-absl::Status JsonPart::Unsupported() const {
+Status JsonPart::Unsupported() const {
   if (!type().empty()) return InvalidArgument(place_, ": type ", type(), " is not supported");
   return InvalidArgument(place_, ": ", Shown(*value_), " is not supported");
 }
 
-absl::Status JsonPart::Wrong(std::string_view what) const {
-  return InvalidArgument(place_, ": ", what);
-}
+Status JsonPart::Wrong(std::string_view what) const { return InvalidArgument(place_, ": ", what); }
 
 }  // namespace tessera::data

@@ -37,14 +37,14 @@ class JsonPart {
 
   // Members of this object; `fallback` where they are absent or null, a status where they are of
   // another kind.
-  absl::StatusOr<bool> Bool(const char* key, bool fallback) const;
-  absl::StatusOr<std::string> Text(const char* key, std::string_view fallback) const;
-  absl::StatusOr<int64_t> Count(const char* key, int64_t fallback) const;  // >= 0
+  StatusOr<bool> Bool(const char* key, bool fallback) const;
+  StatusOr<std::string> Text(const char* key, std::string_view fallback) const;
+  StatusOr<int64_t> Count(const char* key, int64_t fallback) const;  // >= 0
 
   // "<place>: type X is not supported", or what was found instead of an object with a type.
-  absl::Status Unsupported() const;
+  Status Unsupported() const;
   // "<place>: <what>".
-  absl::Status Wrong(std::string_view what) const;
+  Status Wrong(std::string_view what) const;
 
  private:
   const nlohmann::json* value_;

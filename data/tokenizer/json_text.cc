@@ -55,7 +55,7 @@ size_t FindTooDeep(std::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<json> ParseJson(std::string_view text, std::string_view source) {
+StatusOr<json> ParseJson(std::string_view text, std::string_view source) {
   const size_t deep = FindTooDeep(text);
   if (deep != std::string_view::npos) {
     return InvalidArgument(source, ": JSON nested deeper than ", kMaxJsonDepth, " levels at byte ",
@@ -70,7 +70,7 @@ absl::StatusOr<json> ParseJson(std::string_view text, std::string_view source) {
   return value;
 }
 
-absl::StatusOr<json> ReadJsonFile(const std::string& path) {
+StatusOr<json> ReadJsonFile(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   return ParseJson(text, path);
 }

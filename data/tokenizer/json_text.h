@@ -18,9 +18,9 @@ namespace tessera::data {
 inline constexpr int kMaxJsonDepth = 64;
 
 // `source` (a path, "path:line") begins the message of a failure.
-absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view source);
+StatusOr<nlohmann::json> ParseJson(std::string_view text, std::string_view source);
 
-absl::StatusOr<nlohmann::json> ReadJsonFile(const std::string& path);
+StatusOr<nlohmann::json> ReadJsonFile(const std::string& path);
 
 // `text` as a JSON string, quotes included. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonQuoted(std::string_view text);

@@ -92,14 +92,14 @@ std::string CleanedUp(std::string text) {
 
 }  // namespace
 
-absl::StatusOr<PipelineDecoder> PipelineDecoder::Parse(const JsonPart& part) {
+StatusOr<PipelineDecoder> PipelineDecoder::Parse(const JsonPart& part) {
   PipelineDecoder result;
   result.joins_by_blanks_ = part.is_null();
   if (!part.is_null()) TESSERA_RETURN_IF_ERROR(result.Add(part));
   return result;
 }
 
-absl::Status PipelineDecoder::Add(const JsonPart& part) {
+Status PipelineDecoder::Add(const JsonPart& part) {
   const std::string_view type = part.type();
   if (type == "Sequence") {
     const JsonPart all = part["decoders"];
@@ -168,7 +168,7 @@ absl::Status PipelineDecoder::Add(const JsonPart& part) {
   } else {
     return part.Unsupported();
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::string PipelineDecoder::Decode(std::vector<std::string> pieces) const {

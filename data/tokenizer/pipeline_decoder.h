@@ -21,14 +21,14 @@ namespace tessera::data {
 class PipelineDecoder {
  public:
   // Of null: pieces with blanks between.
-  static absl::StatusOr<PipelineDecoder> Parse(const JsonPart& part);
+  static StatusOr<PipelineDecoder> Parse(const JsonPart& part);
 
   std::string Decode(std::vector<std::string> pieces) const;
 
  private:
   using Pieces = std::vector<std::string>;
   using Step = std::function<void(Pieces*)>;
-  absl::Status Add(const JsonPart& part);
+  Status Add(const JsonPart& part);
 
   std::vector<Step> steps_;
   bool joins_by_blanks_ = false;

@@ -21,7 +21,7 @@ size_t CharacterLength(std::string_view text, size_t at) {
 }
 
 // {"piece": id, ...}
-absl::Status ReadVocab(const JsonPart& part, PipelineVocab* vocab) {
+Status ReadVocab(const JsonPart& part, PipelineVocab* vocab) {
   if (!part.value().is_object() || part.value().empty()) {
     return part.Wrong("not a JSON object of pieces");
   }
@@ -29,11 +29,10 @@ absl::Status ReadVocab(const JsonPart& part, PipelineVocab* vocab) {
     if (!id.is_number_integer()) return part.Wrong(Concat("the id of ", piece, " is no number"));
     TESSERA_RETURN_IF_ERROR(vocab->Add(piece, id.get<int64_t>(), part));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<std::optional<int32_t>> ReadUnknown(const JsonPart& part,
-                                                   const PipelineVocab& vocab) {
+StatusOr<std::optional<int32_t>> ReadUnknown(const JsonPart& part, const PipelineVocab& vocab) {
   TESSERA_ASSIGN_OR_RETURN(const std::string unk, part.Text("unk_token", ""));
   if (unk.empty()) return std::optional<int32_t>();
   const auto id = vocab.Find(unk);
@@ -43,7 +42,7 @@ absl::StatusOr<std::optional<int32_t>> ReadUnknown(const JsonPart& part,
 
 class Bpe : public PipelineModel {
  public:
-  absl::Status Read(const JsonPart& part) {
+  Status Read(const JsonPart& part) {
     const JsonPart dropout = part["dropout"];
     if (!dropout.is_null() && dropout.value() != 0) return dropout.Unsupported();
     TESSERA_RETURN_IF_ERROR(ReadVocab(part["vocab"], &vocab_));
@@ -88,7 +87,7 @@ class Bpe : public PipelineModel {
   }
 
  private:
-  absl::Status ReadMerges(const JsonPart& part) {
+  Status ReadMerges(const JsonPart& part) {
     if (!part.value().is_array()) return part.Wrong("not an array");
     merges_ = BpeMerges(part.size());
     for (size_t i = 0; i < part.size(); ++i) {
@@ -118,7 +117,7 @@ class Bpe : public PipelineModel {
       if (!result) return part[i].Wrong(left + right + " is not in the vocabulary");
       merges_.Add(*left_id, *right_id, static_cast<int32_t>(i), *result);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   BpeMerges merges_;
@@ -132,7 +131,7 @@ class Bpe : public PipelineModel {
 
 class WordPieces : public PipelineModel {
  public:
-  absl::Status Read(const JsonPart& part) {
+  Status Read(const JsonPart& part) {
     TESSERA_RETURN_IF_ERROR(ReadVocab(part["vocab"], &vocab_));
     TESSERA_ASSIGN_OR_RETURN(const auto unk_id, ReadUnknown(part, vocab_));
     if (!unk_id) return part["unk_token"].Wrong("missing");
@@ -144,7 +143,7 @@ class WordPieces : public PipelineModel {
     for (size_t id = 0; id < pieces.size(); ++id) {
       if (!pieces[id].empty()) pieces_.Add(pieces[id], static_cast<int32_t>(id));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
@@ -157,7 +156,7 @@ class WordPieces : public PipelineModel {
 
 class Unigram : public PipelineModel {
  public:
-  absl::Status Read(const JsonPart& part) {
+  Status Read(const JsonPart& part) {
     const JsonPart vocab = part["vocab"];
     if (vocab.size() == 0) return vocab.Wrong("not an array of pieces and scores");
     if (std::ssize(vocab.value()) > kMaxId) return vocab.Wrong("too many pieces");
@@ -183,7 +182,7 @@ class Unigram : public PipelineModel {
     }
     TESSERA_ASSIGN_OR_RETURN(byte_fallback_, part.Bool("byte_fallback", false));
     if (byte_fallback_) vocab_.FindBytes();
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
@@ -282,7 +281,7 @@ class Unigram : public PipelineModel {
 };
 
 template <typename Model>
-absl::StatusOr<std::unique_ptr<PipelineModel>> Make(const JsonPart& part) {
+StatusOr<std::unique_ptr<PipelineModel>> Make(const JsonPart& part) {
   auto model = std::make_unique<Model>();
   TESSERA_RETURN_IF_ERROR(model->Read(part));
   return std::unique_ptr<PipelineModel>(std::move(model));
@@ -290,7 +289,7 @@ absl::StatusOr<std::unique_ptr<PipelineModel>> Make(const JsonPart& part) {
 
 }  // namespace
 
-absl::Status PipelineVocab::Add(std::string piece, int64_t id, const JsonPart& place) {
+Status PipelineVocab::Add(std::string piece, int64_t id, const JsonPart& place) {
   if (id < 0 || id >= kMaxId) {
     return place.Wrong(Concat("the id of ", piece, " is ", id, ", not in [0, ", kMaxId, ")"));
   }
@@ -301,7 +300,7 @@ absl::Status PipelineVocab::Add(std::string piece, int64_t id, const JsonPart& p
   }
   pieces_[index] = piece;
   ids_.insert_or_assign(std::move(piece), static_cast<int32_t>(id));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void PipelineVocab::FindBytes() {
@@ -322,7 +321,7 @@ bool PipelineVocab::AppendBytes(std::string_view text, std::vector<int32_t>* ids
   return true;
 }
 
-absl::StatusOr<std::unique_ptr<PipelineModel>> PipelineModel::Parse(const JsonPart& part) {
+StatusOr<std::unique_ptr<PipelineModel>> PipelineModel::Parse(const JsonPart& part) {
   if (!part.value().is_object()) return part.Wrong("not an object");
   const std::string_view type = part.type();
   // Files of the first versions leave the type out.

@@ -27,7 +27,7 @@ namespace tessera::data {
 class PipelineVocab {
  public:
   // Ids are below 2^22; two pieces with one id are refused by the caller's `place`.
-  absl::Status Add(std::string piece, int64_t id, const JsonPart& place);
+  Status Add(std::string piece, int64_t id, const JsonPart& place);
   // Makes the ids b of "<0x00>" ... "<0xFF>" known to `byte_ids`; all or none.
   void FindBytes();
 
@@ -53,7 +53,7 @@ class PipelineVocab {
 class PipelineModel {
  public:
   virtual ~PipelineModel() = default;
-  static absl::StatusOr<std::unique_ptr<PipelineModel>> Parse(const JsonPart& part);
+  static StatusOr<std::unique_ptr<PipelineModel>> Parse(const JsonPart& part);
 
   // Appends the ids of a word, valid UTF-8 and not empty.
   virtual void Encode(std::string_view word, std::vector<int32_t>* ids) const = 0;

@@ -106,22 +106,22 @@ std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::st
   return out;
 }
 
-absl::StatusOr<Regex> ParsePattern(const JsonPart& part) {
+StatusOr<Regex> ParsePattern(const JsonPart& part) {
   const bool literal = part["Regex"].is_null();
   TESSERA_ASSIGN_OR_RETURN(std::string pattern, part.Text(literal ? "String" : "Regex", ""));
   if (pattern.empty()) return part.Wrong("neither a String nor a Regex");
-  absl::StatusOr<Regex> regex = Regex::Compile(literal ? EscapedForRegex(pattern) : pattern);
+  StatusOr<Regex> regex = Regex::Compile(literal ? EscapedForRegex(pattern) : pattern);
   if (!regex.ok()) return part.Wrong(Message(regex.status()));
   return regex;
 }
 
-absl::StatusOr<PipelineNormalizer> PipelineNormalizer::Parse(const JsonPart& part) {
+StatusOr<PipelineNormalizer> PipelineNormalizer::Parse(const JsonPart& part) {
   PipelineNormalizer result;
   if (!part.is_null()) TESSERA_RETURN_IF_ERROR(result.Add(part));
   return result;
 }
 
-absl::Status PipelineNormalizer::Add(const JsonPart& part) {
+Status PipelineNormalizer::Add(const JsonPart& part) {
   const std::string_view type = part.type();
   constexpr std::pair<std::string_view, NormalForm> kForms[] = {{"NFC", NormalForm::kNfc},
                                                                 {"NFD", NormalForm::kNfd},
@@ -132,7 +132,7 @@ absl::Status PipelineNormalizer::Add(const JsonPart& part) {
     steps_.push_back([form = form](std::string_view text, bool*) {
       return tessera::data::Normalize(text, form);
     });
-    return absl::OkStatus();
+    return OkStatus();
   }
   if (type == "Sequence") {
     const JsonPart all = part["normalizers"];
@@ -176,7 +176,7 @@ absl::Status PipelineNormalizer::Add(const JsonPart& part) {
     steps_.push_back([bert](std::string_view text, bool*) { return bert->Normalize(text); });
   } else if (type == "Precompiled") {
     TESSERA_ASSIGN_OR_RETURN(const std::string coded, part.Text("precompiled_charsmap", ""));
-    if (coded.empty()) return absl::OkStatus();
+    if (coded.empty()) return OkStatus();
     const auto bytes = DecodeBase64(coded);
     const auto map = std::make_shared<PrecompiledMap>();
     if (!bytes || !map->Parse(*bytes)) {
@@ -188,7 +188,7 @@ absl::Status PipelineNormalizer::Add(const JsonPart& part) {
   } else {
     return part.Unsupported();
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::string PipelineNormalizer::Normalize(std::string_view text, bool* keeps_begin) const {

@@ -23,7 +23,7 @@ namespace tessera::data {
 class PipelineNormalizer {
  public:
   // Of null: a normalizer that changes nothing.
-  static absl::StatusOr<PipelineNormalizer> Parse(const JsonPart& part);
+  static StatusOr<PipelineNormalizer> Parse(const JsonPart& part);
 
   // `text` is valid UTF-8. *keeps_begin becomes false where the first characters were replaced or
   // removed, so that the result does not count as the beginning of the text (Metaspace's
@@ -32,13 +32,13 @@ class PipelineNormalizer {
 
  private:
   using Step = std::function<std::string(std::string_view, bool* keeps_begin)>;
-  absl::Status Add(const JsonPart& part);
+  Status Add(const JsonPart& part);
 
   std::vector<Step> steps_;
 };
 
 // {"String": s} or {"Regex": r}, as `Replace` and `Split` have it, compiled.
-absl::StatusOr<Regex> ParsePattern(const JsonPart& part);
+StatusOr<Regex> ParsePattern(const JsonPart& part);
 
 // `text` (valid UTF-8) with `content` for every match.
 std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::string_view content);

@@ -25,7 +25,7 @@ struct Range {
 // What becomes of the delimiters that are found.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-absl::StatusOr<Behavior> ParseBehavior(const JsonPart& part, std::string_view fallback) {
+StatusOr<Behavior> ParseBehavior(const JsonPart& part, std::string_view fallback) {
   TESSERA_ASSIGN_OR_RETURN(const std::string name, part.Text("behavior", fallback));
   constexpr std::pair<std::string_view, Behavior> kNames[] = {
       {"Removed", Behavior::kRemoved},
@@ -154,13 +154,13 @@ void SplitAtWhitespace(std::string_view text, const std::function<void(size_t, s
 
 }  // namespace
 
-absl::StatusOr<PipelineSplitter> PipelineSplitter::Parse(const JsonPart& part) {
+StatusOr<PipelineSplitter> PipelineSplitter::Parse(const JsonPart& part) {
   PipelineSplitter result;
   if (!part.is_null()) TESSERA_RETURN_IF_ERROR(result.Add(part));
   return result;
 }
 
-absl::Status PipelineSplitter::AddMetaspace(const JsonPart& part) {
+Status PipelineSplitter::AddMetaspace(const JsonPart& part) {
   TESSERA_ASSIGN_OR_RETURN(const std::string replacement, part.Text("replacement", "▁"));
   TESSERA_ASSIGN_OR_RETURN(const bool old_prefix, part.Bool("add_prefix_space", true));
   TESSERA_ASSIGN_OR_RETURN(const std::string scheme,
@@ -183,10 +183,10 @@ absl::Status PipelineSplitter::AddMetaspace(const JsonPart& part) {
       out->push_back({text.substr(r.begin, r.end - r.begin), word.at_begin && r.begin == 0});
     }
   });
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status PipelineSplitter::AddSplit(const JsonPart& part) {
+Status PipelineSplitter::AddSplit(const JsonPart& part) {
   TESSERA_ASSIGN_OR_RETURN(const bool invert, part.Bool("invert", false));
   TESSERA_ASSIGN_OR_RETURN(const Behavior behavior, ParseBehavior(part, ""));
   TESSERA_ASSIGN_OR_RETURN(const Regex regex, ParsePattern(part["pattern"]));
@@ -195,10 +195,10 @@ absl::Status PipelineSplitter::AddSplit(const JsonPart& part) {
       out->push_back({word.text.substr(r.begin, r.end - r.begin), word.at_begin && r.begin == 0});
     }
   });
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status PipelineSplitter::Add(const JsonPart& part) {
+Status PipelineSplitter::Add(const JsonPart& part) {
   const std::string_view type = part.type();
   const auto by_characters = [this](bool (*is)(char32_t), Behavior behavior) {
     steps_.push_back([is, behavior](const Word& word, std::vector<Word>* out) {
@@ -249,7 +249,7 @@ absl::Status PipelineSplitter::Add(const JsonPart& part) {
   } else {
     return part.Unsupported();
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::vector<std::string> PipelineSplitter::Split(std::string_view text, bool at_begin) const {

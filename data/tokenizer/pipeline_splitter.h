@@ -22,7 +22,7 @@ namespace tessera::data {
 class PipelineSplitter {
  public:
   // Of null: the text is one word.
-  static absl::StatusOr<PipelineSplitter> Parse(const JsonPart& part);
+  static StatusOr<PipelineSplitter> Parse(const JsonPart& part);
 
   // The words of `text`, valid UTF-8; `at_begin`: it begins the whole text that is encoded.
   std::vector<std::string> Split(std::string_view text, bool at_begin) const;
@@ -33,9 +33,9 @@ class PipelineSplitter {
     bool at_begin;
   };
   using Step = std::function<void(const Word&, std::vector<Word>*)>;
-  absl::Status Add(const JsonPart& part);
-  absl::Status AddMetaspace(const JsonPart& part);
-  absl::Status AddSplit(const JsonPart& part);
+  Status Add(const JsonPart& part);
+  Status AddMetaspace(const JsonPart& part);
+  Status AddSplit(const JsonPart& part);
 
   std::vector<Step> steps_;
 };

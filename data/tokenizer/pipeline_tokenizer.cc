@@ -16,8 +16,8 @@ using nlohmann::json;
 
 constexpr int64_t kMaxId = 1 << 22;
 
-absl::StatusOr<json> TakeJson(const std::string& folder, const std::string& name,
-                              std::vector<std::pair<std::string, std::string>>* files) {
+StatusOr<json> TakeJson(const std::string& folder, const std::string& name,
+                        std::vector<std::pair<std::string, std::string>>* files) {
   const std::string path = JoinPath(folder, name);
   if (!PathExists(path)) return json();
   TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
@@ -28,7 +28,7 @@ absl::StatusOr<json> TakeJson(const std::string& folder, const std::string& name
 }
 
 // [text, id] of Bert- and RobertaProcessing.
-absl::StatusOr<int32_t> TokenIdIn(const JsonPart& part) {
+StatusOr<int32_t> TokenIdIn(const JsonPart& part) {
   const json& item = part.value();
   if (!item.is_array() || item.size() != 2 || !item[1].is_number_integer() ||
       item[1].get<int64_t>() < 0 || item[1].get<int64_t>() >= kMaxId) {
@@ -38,8 +38,7 @@ absl::StatusOr<int32_t> TokenIdIn(const JsonPart& part) {
 }
 
 // [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, ...]
-absl::Status ReadTemplate(const JsonPart& part, const JsonPart& tokens, bool pair,
-                          RowTemplate* result) {
+Status ReadTemplate(const JsonPart& part, const JsonPart& tokens, bool pair, RowTemplate* result) {
   if (!part.value().is_array()) return part.Wrong("not an array");
   result->items.clear();
   for (size_t i = 0; i < part.size(); ++i) {
@@ -71,17 +70,17 @@ absl::Status ReadTemplate(const JsonPart& part, const JsonPart& tokens, bool pai
   if (count(RowTemplate::kFirst) != 1 || count(RowTemplate::kSecond) != (pair ? 1 : 0)) {
     return part.Wrong("each text is to stand in it once");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadPostProcessor(const JsonPart& part, RowTemplate* single, RowTemplate* pair) {
+Status ReadPostProcessor(const JsonPart& part, RowTemplate* single, RowTemplate* pair) {
   const std::string_view type = part.type();
-  if (type == "ByteLevel") return absl::OkStatus();  // offsets alone
+  if (type == "ByteLevel") return OkStatus();  // offsets alone
   if (type == "Sequence") {
     const JsonPart all = part["processors"];
     for (size_t i = 0; i < all.size(); ++i)
       TESSERA_RETURN_IF_ERROR(ReadPostProcessor(all[i], single, pair));
-    return absl::OkStatus();
+    return OkStatus();
   }
   if (type == "TemplateProcessing") {
     const JsonPart tokens = part["special_tokens"];
@@ -98,12 +97,12 @@ absl::Status ReadPostProcessor(const JsonPart& part, RowTemplate* single, RowTem
   } else {
     for (const int32_t id : {RowTemplate::kSecond, sep}) pair->items.push_back({id, 1});
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> PipelineTokenizer::Load(const std::string& folder) {
+StatusOr<std::unique_ptr<Tokenizer>> PipelineTokenizer::Load(const std::string& folder) {
   std::unique_ptr<PipelineTokenizer> result(new PipelineTokenizer());
   const std::string path = JoinPath(folder, "tokenizer.json");
   TESSERA_ASSIGN_OR_RETURN(const json root, TakeJson(folder, "tokenizer.json", &result->files_));
@@ -119,7 +118,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> PipelineTokenizer::Load(const std::st
   return std::unique_ptr<Tokenizer>(std::move(result));
 }
 
-absl::Status PipelineTokenizer::ReadTokenizer(const JsonPart& root) {
+Status PipelineTokenizer::ReadTokenizer(const JsonPart& root) {
   TESSERA_ASSIGN_OR_RETURN(model_, PipelineModel::Parse(root["model"]));
   TESSERA_ASSIGN_OR_RETURN(normalizer_, PipelineNormalizer::Parse(root["normalizer"]));
   TESSERA_ASSIGN_OR_RETURN(splitter_, PipelineSplitter::Parse(root["pre_tokenizer"]));
@@ -132,10 +131,10 @@ absl::Status PipelineTokenizer::ReadTokenizer(const JsonPart& root) {
     TESSERA_RETURN_IF_ERROR(ReadPostProcessor(processor, &single, &pair));
   }
   set_rows(std::move(single), std::move(pair), /*of_prompts=*/true);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status PipelineTokenizer::ReadAddedTokens(const JsonPart& part) {
+Status PipelineTokenizer::ReadAddedTokens(const JsonPart& part) {
   if (!part.is_null() && !part.value().is_array()) return part.Wrong("not an array");
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
@@ -167,10 +166,10 @@ absl::Status PipelineTokenizer::ReadAddedTokens(const JsonPart& part) {
   matcher_ = AddedTokenMatcher(raw);
   normalized_matcher_ = AddedTokenMatcher(normalized);
   set_special_tokens(std::move(specials));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status PipelineTokenizer::ReadNames(const json& root, const std::string& path) {
+Status PipelineTokenizer::ReadNames(const json& root, const std::string& path) {
   const std::pair<const char*, std::optional<int32_t>*> names[] = {
       {"bos_token", &bos_id_}, {"eos_token", &eos_id_}, {"pad_token", &pad_id_},
       {"cls_token", &cls_id_}, {"sep_token", &sep_id_}, {"mask_token", &mask_id_}};
@@ -188,7 +187,7 @@ absl::Status PipelineTokenizer::ReadNames(const json& root, const std::string& p
   }
   const auto clean = root.find("clean_up_tokenization_spaces");
   if (clean != root.end() && clean->is_boolean()) clean_up_spaces_ = clean->get<bool>();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::string PipelineTokenizer::TokenString(int32_t id) const {
@@ -278,11 +277,11 @@ std::string PipelineTokenizer::Decode(std::span<const int32_t> ids,
   return text;
 }
 
-absl::Status PipelineTokenizer::Save(const std::string& folder) const {
+Status PipelineTokenizer::Save(const std::string& folder) const {
   for (const auto& [name, content] : files_) {
     TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, name), content));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 uint64_t PipelineTokenizer::Fingerprint() const {

@@ -29,7 +29,7 @@ class PipelineTokenizer : public Tokenizer {
  public:
   // Reads tokenizer.json and, for the names of the special tokens, tokenizer_config.json and
   // special_tokens_map.json.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+  static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   void EncodeTo(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>* ids) const override;
@@ -41,14 +41,14 @@ class PipelineTokenizer : public Tokenizer {
   std::string_view FirstTokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
   // The files as they were read.
-  absl::Status Save(const std::string& folder) const override;
+  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
  private:
   PipelineTokenizer() = default;
-  absl::Status ReadTokenizer(const JsonPart& root);
-  absl::Status ReadAddedTokens(const JsonPart& part);
-  absl::Status ReadNames(const nlohmann::json& root, const std::string& path);
+  Status ReadTokenizer(const JsonPart& root);
+  Status ReadAddedTokens(const JsonPart& part);
+  Status ReadNames(const nlohmann::json& root, const std::string& path);
   void FillTokenBytes();
   std::string TokenString(int32_t id) const;
 

@@ -15,7 +15,7 @@ struct Regex::Code {
   pcre2_code* code;
 };
 
-absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
+StatusOr<Regex> Regex::Compile(std::string_view pattern) {
   int error = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),

@@ -21,7 +21,7 @@ namespace tessera::data {
 class Regex {
  public:
   // InvalidArgument with PCRE2's reason and its place in the pattern.
-  static absl::StatusOr<Regex> Compile(std::string_view pattern);
+  static StatusOr<Regex> Compile(std::string_view pattern);
 
   // Calls f for the successive matches that hold at least one byte. `text` is valid UTF-8.
   void FindAll(std::string_view text, const std::function<void(size_t, size_t)>& f) const;

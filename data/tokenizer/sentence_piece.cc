@@ -66,14 +66,14 @@ std::string WithWhiteSpacePieces(std::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SentencePieceTokenizer>> SentencePieceTokenizer::Create(
+StatusOr<std::unique_ptr<SentencePieceTokenizer>> SentencePieceTokenizer::Create(
     SentencePieceConfig config, const std::string& source) {
   std::unique_ptr<SentencePieceTokenizer> result(new SentencePieceTokenizer(std::move(config)));
   TESSERA_RETURN_IF_ERROR(result->Build(source));
   return result;
 }
 
-absl::Status SentencePieceTokenizer::Build(const std::string& source) {
+Status SentencePieceTokenizer::Build(const std::string& source) {
   std::string error;
   model_ = SentencePieceModel::Parse(config_.model, &error);
   if (model_ == nullptr) return InvalidArgument(source, ": ", error);
@@ -94,7 +94,7 @@ absl::Status SentencePieceTokenizer::Build(const std::string& source) {
   NameTokens();
   SetRows();
   FillTokenBytes();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 int32_t SentencePieceTokenizer::IdOfPiece(int32_t piece) const {
@@ -132,7 +132,7 @@ std::optional<int32_t> SentencePieceTokenizer::IdOf(const std::string& token) co
   return piece ? std::optional(IdOfPiece(*piece)) : std::nullopt;
 }
 
-absl::Status SentencePieceTokenizer::AddToken(AddedToken token, const std::string& source) {
+Status SentencePieceTokenizer::AddToken(AddedToken token, const std::string& source) {
   if (token.content.empty() || token.id < 0 || token.id >= kMaxId) {
     return InvalidArgument(source, ": added token ", JsonQuoted(token.content), " has id ",
                            token.id, ", which is not in [0, ", kMaxId, ")");
@@ -140,16 +140,16 @@ absl::Status SentencePieceTokenizer::AddToken(AddedToken token, const std::strin
   for (AddedToken& known : added_) {
     if (known.id == token.id) {
       known = std::move(token);
-      return absl::OkStatus();
+      return OkStatus();
     }
   }
   added_.push_back(std::move(token));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // In transformers' order: sentinels, tokens that come with ids, then the named special ones, which
 // get the next ids where the model does not hold them.
-absl::Status SentencePieceTokenizer::AddTokens(const std::string& source) {
+Status SentencePieceTokenizer::AddTokens(const std::string& source) {
   for (int i = 0; i < config_.extra_ids; ++i) {
     TESSERA_RETURN_IF_ERROR(AddToken({.content = Concat("<extra_id_", i, ">"),
                                       .id = model_->size() - 1 + config_.extra_ids - i,
@@ -201,7 +201,7 @@ absl::Status SentencePieceTokenizer::AddTokens(const std::string& source) {
     token.special = true;                                    // parse_special is all or nothing
   }
   matcher_ = AddedTokenMatcher(matched);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void SentencePieceTokenizer::NameTokens() {

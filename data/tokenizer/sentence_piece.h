@@ -62,12 +62,12 @@ struct SentencePieceConfig {
 class SentencePieceTokenizer : public Tokenizer {
  public:
   // `source` (a path) begins the message when the model is damaged or tokens do not fit together.
-  static absl::StatusOr<std::unique_ptr<SentencePieceTokenizer>> Create(SentencePieceConfig config,
-                                                                        const std::string& source);
+  static StatusOr<std::unique_ptr<SentencePieceTokenizer>> Create(SentencePieceConfig config,
+                                                                  const std::string& source);
 
   // Reads the model and, where they exist, tokenizer_config.json, special_tokens_map.json and
   // added_tokens.json. The family is `tokenizer_class`, else what the model's file name suggests.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+  static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   // The name of the SentencePiece model in a folder; empty if there is none.
   static std::string FindModelFile(const std::string& folder);
@@ -83,16 +83,16 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string_view FirstTokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
   // The model and the JSON files as they were read; a tokenizer_config.json at least.
-  absl::Status Save(const std::string& folder) const override;
+  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
   const SentencePieceConfig& config() const { return config_; }
 
  private:
   explicit SentencePieceTokenizer(SentencePieceConfig config) : config_(std::move(config)) {}
-  absl::Status Build(const std::string& source);
-  absl::Status AddTokens(const std::string& source);
-  absl::Status AddToken(AddedToken token, const std::string& source);
+  Status Build(const std::string& source);
+  Status AddTokens(const std::string& source);
+  Status AddToken(AddedToken token, const std::string& source);
   void NameTokens();
   using Rows = std::pair<std::optional<RowTemplate>, std::optional<RowTemplate>>;
   void SetRows();

@@ -50,23 +50,23 @@ const json& At(const json& object, const char* key) {
   return at == object.end() ? *null : *at;
 }
 
-absl::Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
+Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
   const json& item = At(object, key);
-  if (item.is_null()) return absl::OkStatus();
+  if (item.is_null()) return OkStatus();
   if (!item.is_boolean()) return InvalidArgument(path, ": ", key, " is not true or false");
   *value = item.get<bool>();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadCount(const json& object, const char* key, const std::string& path, int64_t most,
-                       int32_t* value) {
+Status ReadCount(const json& object, const char* key, const std::string& path, int64_t most,
+                 int32_t* value) {
   const json& item = At(object, key);
-  if (item.is_null()) return absl::OkStatus();
+  if (item.is_null()) return OkStatus();
   if (!item.is_number_integer() || item.get<int64_t>() < 0 || item.get<int64_t>() > most) {
     return InvalidArgument(path, ": ", key, " is not an integer in [0, ", most, "]");
   }
   *value = item.get<int32_t>();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // "</s>" or {"content": "</s>", ...}; nullopt: neither.
@@ -124,7 +124,7 @@ void SetFamilyDefaults(Family family, SentencePieceConfig* config) {
 }
 
 // The special tokens' names, of tokenizer_config.json or special_tokens_map.json.
-absl::Status ReadNames(const json& root, const std::string& path, SentencePieceConfig* config) {
+Status ReadNames(const json& root, const std::string& path, SentencePieceConfig* config) {
   const std::pair<const char*, std::string*> names[] = {
       {"bos_token", &config->bos_token},  {"eos_token", &config->eos_token},
       {"unk_token", &config->unk_token},  {"sep_token", &config->sep_token},
@@ -142,7 +142,7 @@ absl::Status ReadNames(const json& root, const std::string& path, SentencePieceC
     }
   }
   const json& additional = At(root, "additional_special_tokens");
-  if (additional.is_null()) return absl::OkStatus();
+  if (additional.is_null()) return OkStatus();
   if (!additional.is_array()) {
     return InvalidArgument(path, ": additional_special_tokens is not an array");
   }
@@ -154,12 +154,11 @@ absl::Status ReadNames(const json& root, const std::string& path, SentencePieceC
     }
     config->additional_special_tokens.push_back(*text);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadAddedTokens(const json& added, const std::string& path,
-                             SentencePieceConfig* config) {
-  if (added.is_null()) return absl::OkStatus();
+Status ReadAddedTokens(const json& added, const std::string& path, SentencePieceConfig* config) {
+  if (added.is_null()) return OkStatus();
   if (!added.is_object()) {
     return InvalidArgument(path, ": added_tokens_decoder is not an object");
   }
@@ -185,12 +184,11 @@ absl::Status ReadAddedTokens(const json& added, const std::string& path,
     }
     config->added_tokens.push_back(std::move(token));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // added_tokens.json: {"text": id, ...}, as older versions of transformers write it.
-absl::Status ReadAddedTokensFile(const json& root, const std::string& path,
-                                 SentencePieceConfig* config) {
+Status ReadAddedTokensFile(const json& root, const std::string& path, SentencePieceConfig* config) {
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   for (const auto& [content, id] : root.items()) {
     if (content.empty() || !id.is_number_integer() || id.get<int64_t>() < 0 ||
@@ -199,12 +197,12 @@ absl::Status ReadAddedTokensFile(const json& root, const std::string& path,
     }
     config->added_tokens.push_back({.content = content, .id = id.get<int32_t>(), .special = false});
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // T5's sentinels: extra_ids of them, unless the additional tokens list them one by one.
-absl::Status CheckExtraIds(const std::string& path, SentencePieceConfig* config) {
-  if (config->family != Family::kT5) return absl::OkStatus();
+Status CheckExtraIds(const std::string& path, SentencePieceConfig* config) {
+  if (config->family != Family::kT5) return OkStatus();
   const auto& additional = config->additional_special_tokens;
   const auto listed = std::count_if(additional.begin(), additional.end(), [](const auto& name) {
     return name.find("<extra_id_") != std::string::npos;
@@ -213,11 +211,10 @@ absl::Status CheckExtraIds(const std::string& path, SentencePieceConfig* config)
     return InvalidArgument(path, ": extra_ids is ", config->extra_ids,
                            ", but additional_special_tokens lists ", listed);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadTokenizerConfig(const json& root, const std::string& path,
-                                 SentencePieceConfig* config) {
+Status ReadTokenizerConfig(const json& root, const std::string& path, SentencePieceConfig* config) {
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   TESSERA_RETURN_IF_ERROR(ReadNames(root, path, config));
   bool* const flags[] = {&config->legacy,       &config->add_prefix_space, &config->add_bos,
@@ -246,8 +243,8 @@ absl::Status ReadTokenizerConfig(const json& root, const std::string& path,
   return ReadAddedTokens(At(root, "added_tokens_decoder"), path, config);
 }
 
-absl::Status ChooseFamily(const json& root, const std::string& path, const ModelFile& file,
-                          SentencePieceConfig* config) {
+Status ChooseFamily(const json& root, const std::string& path, const ModelFile& file,
+                    SentencePieceConfig* config) {
   Family family = file.family;
   const json& name = root.is_object() ? At(root, "tokenizer_class") : root;
   if (name.is_string()) {
@@ -264,7 +261,7 @@ absl::Status ChooseFamily(const json& root, const std::string& path, const Model
     family = known->family;
   }
   SetFamilyDefaults(family, config);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 const ModelFile* FindFile(const std::string& folder) {
@@ -276,8 +273,8 @@ const ModelFile* FindFile(const std::string& folder) {
 }
 
 // Takes a file of the folder into config->files; null where it does not exist.
-absl::StatusOr<json> TakeJson(const std::string& path, const std::string& name,
-                              SentencePieceConfig* config) {
+StatusOr<json> TakeJson(const std::string& path, const std::string& name,
+                        SentencePieceConfig* config) {
   if (!PathExists(path)) return json();
   TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
   TESSERA_ASSIGN_OR_RETURN(json root, ParseJson(text, path));
@@ -292,7 +289,7 @@ std::string SentencePieceTokenizer::FindModelFile(const std::string& folder) {
   return file == nullptr ? std::string() : file->name;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::string& folder) {
+StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::string& folder) {
   const ModelFile* file = FindFile(folder);
   if (file == nullptr) return NotFound(folder, ": no SentencePiece model here");
   SentencePieceConfig config;
@@ -322,14 +319,14 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const st
   return std::unique_ptr<Tokenizer>(std::move(result));
 }
 
-absl::Status SentencePieceTokenizer::Save(const std::string& folder) const {
+Status SentencePieceTokenizer::Save(const std::string& folder) const {
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, config_.model_file), config_.model));
   bool has_config = false;
   for (const auto& [name, content] : config_.files) {
     has_config |= name == "tokenizer_config.json";
     TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, name), content));
   }
-  if (has_config) return absl::OkStatus();
+  if (has_config) return OkStatus();
   json root = {{"tokenizer_class", ClassName(config_.family)}};
   if (config_.family == Family::kT5) root["extra_ids"] = config_.extra_ids;
   if (config_.family == Family::kChatGlm) root["num_image_tokens"] = config_.num_image_tokens;

@@ -21,7 +21,7 @@ void TruncateLongestFirst(size_t room, std::vector<int32_t>* first, std::vector<
   second->resize(std::min(second->size(), first_longer ? shorter : longer));
 }
 
-absl::StatusOr<const RowTemplate*> TemplateOf(const Tokenizer& tokenizer, bool pair) {
+StatusOr<const RowTemplate*> TemplateOf(const Tokenizer& tokenizer, bool pair) {
   if (const RowTemplate* row = tokenizer.row_template(pair)) return row;
   if (pair && tokenizer.row_template(false) != nullptr) {
     return InvalidArgument("the tokenizer makes rows of one text, not of two");
@@ -31,9 +31,9 @@ absl::StatusOr<const RowTemplate*> TemplateOf(const Tokenizer& tokenizer, bool p
 
 }  // namespace
 
-absl::StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int32_t> first,
-                                    std::optional<std::vector<int32_t>> second,
-                                    const PairOptions& options) {
+StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int32_t> first,
+                              std::optional<std::vector<int32_t>> second,
+                              const PairOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const RowTemplate* const around,
                            TemplateOf(tokenizer, second.has_value()));
   if (options.max_length > 0) {
@@ -67,9 +67,9 @@ absl::StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int3
   return row;
 }
 
-absl::StatusOr<EncodedRow> EncodePair(const Tokenizer& tokenizer, std::string_view first,
-                                      std::optional<std::string_view> second,
-                                      const PairOptions& options) {
+StatusOr<EncodedRow> EncodePair(const Tokenizer& tokenizer, std::string_view first,
+                                std::optional<std::string_view> second,
+                                const PairOptions& options) {
   std::optional<std::vector<int32_t>> second_ids;
   if (second) second_ids = tokenizer.Encode(*second);
   return BuildRow(tokenizer, tokenizer.Encode(first), std::move(second_ids), options);

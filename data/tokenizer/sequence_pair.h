@@ -34,14 +34,14 @@ struct PairOptions {
 
 // InvalidArgument if the tokenizer has no such template, or max_length leaves no room
 // for the special tokens.
-absl::StatusOr<EncodedRow> EncodePair(const Tokenizer& tokenizer, std::string_view first,
-                                      std::optional<std::string_view> second = std::nullopt,
-                                      const PairOptions& options = {});
+StatusOr<EncodedRow> EncodePair(const Tokenizer& tokenizer, std::string_view first,
+                                std::optional<std::string_view> second = std::nullopt,
+                                const PairOptions& options = {});
 
 // The same of token ids.
-absl::StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int32_t> first,
-                                    std::optional<std::vector<int32_t>> second = std::nullopt,
-                                    const PairOptions& options = {});
+StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int32_t> first,
+                              std::optional<std::vector<int32_t>> second = std::nullopt,
+                              const PairOptions& options = {});
 
 }  // namespace tessera::data
 

@@ -113,7 +113,7 @@ uint64_t HashBytes(std::string_view bytes, uint64_t hash) {
   return hash;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec) {
+StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec) {
   namespace fs = std::filesystem;
   if (spec == "byte") return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
   if (spec == "char") {

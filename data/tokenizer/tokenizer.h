@@ -120,7 +120,7 @@ class Tokenizer {
   bool strips_text() const { return strips_text_; }
 
   // Writes into an existing folder what LoadTokenizer(folder) needs, each file atomically.
-  virtual absl::Status Save(const std::string& folder) const = 0;
+  virtual Status Save(const std::string& folder) const = 0;
 
   // Equal for tokenizers that encode alike; part of the key of cached token files.
   virtual uint64_t Fingerprint() const = 0;
@@ -166,7 +166,7 @@ class Tokenizer {
 // ice_text.model, cog-pretrain.model) is read by SentencePieceTokenizer, whatever else it holds.
 // NotFound if it is none of these. "char" is InvalidArgument here: such a tokenizer is made from
 // text (CharTokenizer::Train, or MakeTokenizer in data/dataset/tokenize.h).
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec);
+StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec);
 
 // Mixes `bytes` into a running FNV-1a hash; for fingerprints.
 uint64_t HashBytes(std::string_view bytes, uint64_t hash = 0xCBF29CE484222325u);

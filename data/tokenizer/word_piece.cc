@@ -15,14 +15,14 @@ constexpr int32_t kMaxId = 1 << 22;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WordPiece>> WordPiece::Create(WordPieceConfig config,
-                                                             const std::string& source) {
+StatusOr<std::unique_ptr<WordPiece>> WordPiece::Create(WordPieceConfig config,
+                                                       const std::string& source) {
   std::unique_ptr<WordPiece> result(new WordPiece(std::move(config)));
   TESSERA_RETURN_IF_ERROR(result->Build(source));
   return result;
 }
 
-absl::Status WordPiece::Build(const std::string& source) {
+Status WordPiece::Build(const std::string& source) {
   if (config_.vocab.empty()) return InvalidArgument(source, ": the vocabulary is empty");
   if (config_.vocab.size() > kMaxId) {
     return InvalidArgument(source, ": more than ", kMaxId, " lines");
@@ -37,8 +37,8 @@ absl::Status WordPiece::Build(const std::string& source) {
   return AddTokens(source);
 }
 
-absl::Status WordPiece::AddTokens(const std::string& source) {
-  const auto named = [&](const std::string& name, const char* key) -> absl::StatusOr<int32_t> {
+Status WordPiece::AddTokens(const std::string& source) {
+  const auto named = [&](const std::string& name, const char* key) -> StatusOr<int32_t> {
     for (const AddedToken& token : config_.added_tokens) {
       if (token.content == name) return token.id;
     }
@@ -75,7 +75,7 @@ absl::Status WordPiece::AddTokens(const std::string& source) {
   set_special_tokens(std::move(specials));
   matcher_ = AddedTokenMatcher(raw);
   normalized_matcher_ = AddedTokenMatcher(normalized);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::string_view WordPiece::TokenBytes(int32_t id) const {
@@ -125,7 +125,7 @@ uint64_t WordPiece::Fingerprint() const {
   return hash;
 }
 
-absl::Status WordPiece::Save(const std::string& folder) const {
+Status WordPiece::Save(const std::string& folder) const {
   std::string vocab;
   for (const std::string& piece : config_.vocab) vocab += piece + "\n";
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(folder + "/vocab.txt", vocab));

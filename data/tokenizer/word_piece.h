@@ -38,13 +38,13 @@ struct WordPieceConfig {
 class WordPiece : public Tokenizer {
  public:
   // `source` (a path) begins the message when a special token is not in the vocabulary.
-  static absl::StatusOr<std::unique_ptr<WordPiece>> Create(WordPieceConfig config,
-                                                           const std::string& source);
+  static StatusOr<std::unique_ptr<WordPiece>> Create(WordPieceConfig config,
+                                                     const std::string& source);
 
   // Reads vocab.txt (a piece a line) and, where there is one, tokenizer_config.json:
   // do_lower_case, strip_accents, tokenize_chinese_chars, the special tokens and
   // added_tokens_decoder. What would change ids and is not supported is named in the status.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+  static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   void EncodeTo(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>* ids) const override;
@@ -55,7 +55,7 @@ class WordPiece : public Tokenizer {
   std::string_view TokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
   // vocab.txt and tokenizer_config.json.
-  absl::Status Save(const std::string& folder) const override;
+  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
   const WordPieceConfig& config() const { return config_; }
@@ -63,8 +63,8 @@ class WordPiece : public Tokenizer {
  private:
   explicit WordPiece(WordPieceConfig config)
       : config_(std::move(config)), normalizer_(config_.normalizer) {}
-  absl::Status Build(const std::string& source);
-  absl::Status AddTokens(const std::string& source);
+  Status Build(const std::string& source);
+  Status AddTokens(const std::string& source);
   void EncodeText(std::string_view text, std::vector<int32_t>* ids) const;
 
   WordPieceConfig config_;

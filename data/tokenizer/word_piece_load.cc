@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-absl::Status ReadVocab(const std::string& path, std::vector<std::string>* vocab) {
+Status ReadVocab(const std::string& path, std::vector<std::string>* vocab) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const size_t invalid = FindInvalidUtf8(text);
   if (invalid != kNoInvalidUtf8) {
@@ -27,15 +27,15 @@ absl::Status ReadVocab(const std::string& path, std::vector<std::string>* vocab)
     vocab->emplace_back(line);
     begin = end + 1;
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
+Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
   const auto found = object.find(key);
-  if (found == object.end() || found->is_null()) return absl::OkStatus();
+  if (found == object.end() || found->is_null()) return OkStatus();
   if (!found->is_boolean()) return InvalidArgument(path, ": ", key, " is not true or false");
   *value = found->get<bool>();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // "[CLS]" or {"content": "[CLS]", ...}.
@@ -49,7 +49,7 @@ void ReadName(const json& object, const char* key, std::string* name) {
   }
 }
 
-absl::Status ReadAddedTokens(const json& added, const std::string& path, WordPieceConfig* config) {
+Status ReadAddedTokens(const json& added, const std::string& path, WordPieceConfig* config) {
   if (!added.is_object()) {
     return InvalidArgument(path, ": added_tokens_decoder is not an object");
   }
@@ -75,10 +75,10 @@ absl::Status ReadAddedTokens(const json& added, const std::string& path, WordPie
     }
     config->added_tokens.push_back(std::move(token));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadConfig(const std::string& path, WordPieceConfig* config) {
+Status ReadConfig(const std::string& path, WordPieceConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(config->tokenizer_config, ReadFile(path));
   TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(config->tokenizer_config, path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
@@ -99,13 +99,13 @@ absl::Status ReadConfig(const std::string& path, WordPieceConfig* config) {
   ReadName(root, "sep_token", &config->sep_token);
   ReadName(root, "pad_token", &config->pad_token);
   ReadName(root, "mask_token", &config->mask_token);
-  if (!root.contains("added_tokens_decoder")) return absl::OkStatus();
+  if (!root.contains("added_tokens_decoder")) return OkStatus();
   return ReadAddedTokens(root["added_tokens_decoder"], path, config);
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> WordPiece::Load(const std::string& folder) {
+StatusOr<std::unique_ptr<Tokenizer>> WordPiece::Load(const std::string& folder) {
   const std::filesystem::path base(folder);
   WordPieceConfig config;
   const std::string vocab_path = (base / "vocab.txt").string();

@@ -28,8 +28,7 @@ constexpr Family kFamilies[] = {{"t5", "spiece.model", "nmt_nfkc"},
                                 {"glm", "cog-pretrain.model", "identity"},
                                 {"chatglm", "ice_text.model", "identity"}};
 
-absl::StatusOr<std::string> Normalization(const TokenizerTrainingOptions& options,
-                                          const Family& family) {
+StatusOr<std::string> Normalization(const TokenizerTrainingOptions& options, const Family& family) {
   std::string name = options.normalization;
   if (name.empty()) {
     name = family.normalization;
@@ -153,8 +152,8 @@ bool IsJsonLines(const std::string& file, TextFormat format) {
          (format == TextFormat::kAuto && (file.ends_with(".jsonl") || file.ends_with(".ndjson")));
 }
 
-absl::StatusOr<std::vector<std::string>> ReadSentences(const std::vector<std::string>& inputs,
-                                                       const TokenizerTrainingOptions& options) {
+StatusOr<std::vector<std::string>> ReadSentences(const std::vector<std::string>& inputs,
+                                                 const TokenizerTrainingOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, ListInputFiles(inputs));
   std::vector<std::string> sentences;
   for (size_t i = 0; i < options.json_keys.size(); ++i) {
@@ -162,7 +161,7 @@ absl::StatusOr<std::vector<std::string>> ReadSentences(const std::vector<std::st
     TESSERA_RETURN_IF_ERROR(
         ForEachDocument(files, input, [&](std::string_view text, const std::string&) {
           TakeLines(text, &sentences);
-          return absl::OkStatus();
+          return OkStatus();
         }));
     if (i == 0) {  // plain text has no members
       std::erase_if(files, [&](const auto& f) { return !IsJsonLines(f, options.format); });
@@ -183,8 +182,7 @@ void Thin(int64_t most, std::vector<std::string>* sentences) {
   sentences->resize(static_cast<size_t>(most));
 }
 
-absl::StatusOr<TrainerOptions> OptionsOf(const TokenizerTrainingOptions& options,
-                                         const Family& family) {
+StatusOr<TrainerOptions> OptionsOf(const TokenizerTrainingOptions& options, const Family& family) {
   if (options.type != "unigram" && options.type != "bpe") {
     return InvalidArgument("tokenizer type '", options.type, "' is neither unigram nor bpe");
   }
@@ -210,9 +208,9 @@ absl::StatusOr<TrainerOptions> OptionsOf(const TokenizerTrainingOptions& options
 
 }  // namespace
 
-absl::StatusOr<TokenizerTrainingResult> TrainSentencePiece(
-    const std::vector<std::string>& inputs, const std::string& folder,
-    const TokenizerTrainingOptions& options) {
+StatusOr<TokenizerTrainingResult> TrainSentencePiece(const std::vector<std::string>& inputs,
+                                                     const std::string& folder,
+                                                     const TokenizerTrainingOptions& options) {
   const auto* family = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                     [&](const Family& f) { return options.family == f.name; });
   if (family == std::end(kFamilies)) {

@@ -50,9 +50,9 @@ struct TokenizerTrainingResult {
 
 // `inputs` as ListInputFiles takes them. `folder` is made; files of a tokenizer in it are replaced.
 // InvalidArgument for options and text that do not go together (too little text for the size).
-absl::StatusOr<TokenizerTrainingResult> TrainSentencePiece(const std::vector<std::string>& inputs,
-                                                           const std::string& folder,
-                                                           const TokenizerTrainingOptions& options);
+StatusOr<TokenizerTrainingResult> TrainSentencePiece(const std::vector<std::string>& inputs,
+                                                     const std::string& folder,
+                                                     const TokenizerTrainingOptions& options);
 
 }  // namespace tessera::data
 

@@ -33,8 +33,8 @@ class TrainSentencePieceTest : public testing::Test {
     text << "\n   \n";
   }
 
-  absl::StatusOr<TokenizerTrainingResult> Train(const std::string& name,
-                                                const TokenizerTrainingOptions& options) {
+  StatusOr<TokenizerTrainingResult> Train(const std::string& name,
+                                          const TokenizerTrainingOptions& options) {
     return TrainSentencePiece({root_ + "/text.txt"}, root_ + "/" + name, options);
   }
   std::unique_ptr<Tokenizer> Load(const std::string& name) {

@@ -24,17 +24,17 @@ void AsyncCheckpointer::CopyToHost(CheckpointWriter* writer) {
   }
 }
 
-absl::Status AsyncCheckpointer::Begin(const std::string& directory, int64_t step,
-                                      const std::vector<CheckpointTensor>& tensors,
-                                      const nlohmann::json& trainer, Communicator& world) {
+Status AsyncCheckpointer::Begin(const std::string& directory, int64_t step,
+                                const std::vector<CheckpointTensor>& tensors,
+                                const nlohmann::json& trainer, Communicator& world) {
   TESSERA_CHECK(!pending(), "checkpoint", "a save is pending; commit it before ", directory);
   TESSERA_ASSIGN_OR_RETURN(CheckpointWriter writer,
                            CheckpointWriter::Begin(directory, step, tensors, trainer, world));
-  absl::Status status;
+  Status status;
   try {
     CopyToHost(&writer);
   } catch (const OutOfMemoryError& error) {
-    status = absl::ResourceExhaustedError(ToAbsl(Concat(directory, ": ", error.what())));
+    status = Failure(StatusCode::kResourceExhausted, directory, ": ", error.what());
     host_.clear();
   }
   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world, status));
@@ -44,13 +44,13 @@ absl::Status AsyncCheckpointer::Begin(const std::string& directory, int64_t step
     writer_->WriteMine();
     written_.store(true, std::memory_order_release);
   });
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status AsyncCheckpointer::Commit(Communicator& world) {
-  if (!pending()) return absl::OkStatus();
+Status AsyncCheckpointer::Commit(Communicator& world) {
+  if (!pending()) return OkStatus();
   thread_.join();
-  const absl::Status status = writer_->Finish(world);
+  const Status status = writer_->Finish(world);
   writer_.reset();
   written_.store(false, std::memory_order_release);
   return status;

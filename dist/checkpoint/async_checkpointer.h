@@ -38,9 +38,9 @@ class AsyncCheckpointer {
 
   // Collective. Arguments and failures as of SaveCheckpoint. The tensors may be changed as soon as
   // this returns. Throws Error while a save is pending.
-  absl::Status Begin(const std::string& directory, int64_t step,
-                     const std::vector<CheckpointTensor>& tensors, const nlohmann::json& trainer,
-                     Communicator& world);
+  Status Begin(const std::string& directory, int64_t step,
+               const std::vector<CheckpointTensor>& tensors, const nlohmann::json& trainer,
+               Communicator& world);
 
   // Whether a `Begin` waits for its `Commit`. The same on all ranks.
   bool pending() const { return writer_.has_value(); }
@@ -50,7 +50,7 @@ class AsyncCheckpointer {
 
   // Collective. Waits until every rank has written; then the checkpoint appears, or all ranks get
   // the same failure and nothing is left of it. Does nothing when no save is pending.
-  absl::Status Commit(Communicator& world);
+  Status Commit(Communicator& world);
 
  private:
   void CopyToHost(CheckpointWriter* writer);

@@ -121,7 +121,7 @@ TEST(AsyncCheckpointerTest, AFailureComesOutOfCommitByTheNameOfTheRank) {
     if (world->rank() == 0) setrlimit(RLIMIT_FSIZE, &limit);
     world->Barrier();
     ASSERT_TRUE(saver.Begin(CheckpointPath(out, 1), 1, tensors, {}, *world).ok());
-    const absl::Status failed = saver.Commit(*world);
+    const Status failed = saver.Commit(*world);
     EXPECT_EQ(Message(failed).find("rank 1: "), 0u) << failed;
     EXPECT_NE(Message(failed).find("tensors-00001-of-00002.safetensors: File too large"),
               std::string::npos)

@@ -24,7 +24,7 @@ class Files {
   explicit Files(const std::string& directory) : directory_(directory) {}
 
   // A piece's bytes, which are as many as its dtype and shape say.
-  absl::StatusOr<TensorView> Get(const SavedPiece& saved, DType dtype) {
+  StatusOr<TensorView> Get(const SavedPiece& saved, DType dtype) {
     auto file = open_.find(saved.file);
     if (file == open_.end()) {
       TESSERA_ASSIGN_OR_RETURN(SafetensorsFile opened,
@@ -108,8 +108,8 @@ void CopyRegion(const std::byte* bytes, const Box& from, const Box& both, const 
   CopyInto(place, CopyTo(rows, place.device()));
 }
 
-absl::Status LoadOne(const CheckpointEntry& entry, const CheckpointTensor& t, Files* files,
-                     const std::string& directory) {
+Status LoadOne(const CheckpointEntry& entry, const CheckpointTensor& t, Files* files,
+               const std::string& directory) {
   const std::vector<Target> targets = Targets(t);
   std::vector<Box> missing;
   for (const Target& target : targets) missing.push_back(target.box);
@@ -134,41 +134,40 @@ absl::Status LoadOne(const CheckpointEntry& entry, const CheckpointTensor& t, Fi
     return DataLoss(directory, ": tensor '", t.name, "' lacks ", CountElements(missing),
                     " elements");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status VerifyPiece(const std::string& directory, const SavedPiece& saved, DType dtype,
-                         Files* files) {
+Status VerifyPiece(const std::string& directory, const SavedPiece& saved, DType dtype,
+                   Files* files) {
   TESSERA_ASSIGN_OR_RETURN(const TensorView view, files->Get(saved, dtype));
-  if (Crc32c(view.data, static_cast<size_t>(view.nbytes)) == saved.crc32c) return absl::OkStatus();
+  if (Crc32c(view.data, static_cast<size_t>(view.nbytes)) == saved.crc32c) return OkStatus();
   return DataLoss(JoinPath(directory, saved.file), ": tensor '", saved.key,
                   "': the checksum does not fit; the file is damaged");
 }
 
 }  // namespace
 
-absl::Status SaveCheckpoint(const std::string& directory, int64_t step,
-                            const std::vector<CheckpointTensor>& tensors,
-                            const nlohmann::json& trainer, Communicator& world) {
+Status SaveCheckpoint(const std::string& directory, int64_t step,
+                      const std::vector<CheckpointTensor>& tensors, const nlohmann::json& trainer,
+                      Communicator& world) {
   TESSERA_ASSIGN_OR_RETURN(CheckpointWriter writer,
                            CheckpointWriter::Begin(directory, step, tensors, trainer, world));
   writer.WriteMine();
   return writer.Finish(world);
 }
 
-absl::Status SaveCheckpoint(const std::string& directory, int64_t step,
-                            const std::vector<CheckpointTensor>& tensors,
-                            const nlohmann::json& trainer) {
+Status SaveCheckpoint(const std::string& directory, int64_t step,
+                      const std::vector<CheckpointTensor>& tensors, const nlohmann::json& trainer) {
   return SaveCheckpoint(directory, step, tensors, trainer, *SingleProcessCommunicator());
 }
 
-absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
+StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   return Open(directory, *SingleProcessCommunicator());
 }
 
-absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory, Communicator& world) {
+StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory, Communicator& world) {
   const std::string path = JoinPath(directory, kIndexFile);
-  absl::StatusOr<std::string> text = std::string();
+  StatusOr<std::string> text = std::string();
   if (world.rank() == 0) text = ReadFile(path);
   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world, text.status()));
   Checkpoint checkpoint;
@@ -178,7 +177,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory, Commun
   return checkpoint;
 }
 
-absl::Status Checkpoint::VerifyShare(Communicator& world) const {
+Status Checkpoint::VerifyShare(Communicator& world) const {
   struct Work {
     const SavedPiece* saved;
     DType dtype;
@@ -206,12 +205,12 @@ absl::Status Checkpoint::VerifyShare(Communicator& world) const {
     if (std::min(owner, world.size() - 1) != world.rank()) continue;
     TESSERA_RETURN_IF_ERROR(VerifyPiece(directory_, *piece.saved, piece.dtype, &files));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status Checkpoint::CheckNames(const std::vector<CheckpointTensor>& tensors,
-                                    Communicator& world) const {
-  absl::Status status;
+Status Checkpoint::CheckNames(const std::vector<CheckpointTensor>& tensors,
+                              Communicator& world) const {
+  Status status;
   const Tensor wanted = Zeros({std::ssize(entries())}, DType::kInt32);
   for (const CheckpointTensor& t : tensors) {
     const auto found = entries().find(t.name);
@@ -235,18 +234,17 @@ absl::Status Checkpoint::CheckNames(const std::vector<CheckpointTensor>& tensors
       return InvalidArgument(directory_, ": tensor '", name, "' is not part of this run");
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status Checkpoint::Load(const std::vector<CheckpointTensor>& tensors) const {
+Status Checkpoint::Load(const std::vector<CheckpointTensor>& tensors) const {
   return Load(tensors, *SingleProcessCommunicator());
 }
 
-absl::Status Checkpoint::Load(const std::vector<CheckpointTensor>& tensors,
-                              Communicator& world) const {
+Status Checkpoint::Load(const std::vector<CheckpointTensor>& tensors, Communicator& world) const {
   TESSERA_RETURN_IF_ERROR(CheckNames(tensors, world));
   Files files(directory_);
-  absl::Status status;
+  Status status;
   for (const CheckpointTensor& t : tensors) {
     status = LoadOne(entries().at(t.name), t, &files, directory_);
     if (!status.ok()) break;
@@ -296,16 +294,16 @@ std::optional<Checkpoint> FindNewestCheckpoint(
   return std::nullopt;
 }
 
-absl::Status PruneCheckpoints(const std::string& out, int64_t keep) {
+Status PruneCheckpoints(const std::string& out, int64_t keep) {
   const std::vector<int64_t> steps = ListCheckpoints(out);
   for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
     TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, steps[i])));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world) {
-  return AgreeOnStatus(world, world.rank() == 0 ? PruneCheckpoints(out, keep) : absl::OkStatus());
+Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world) {
+  return AgreeOnStatus(world, world.rank() == 0 ? PruneCheckpoints(out, keep) : OkStatus());
 }
 
 }  // namespace tessera::dist

@@ -39,18 +39,17 @@ namespace tessera::dist {
 // Writes `directory` with one atomic rename; one that exists is replaced. `trainer` is rank 0's.
 // Several ranks may hold the same pieces, and must then hold the same values; together they hold
 // every element of every tensor.
-absl::Status SaveCheckpoint(const std::string& directory, int64_t step,
-                            const std::vector<CheckpointTensor>& tensors,
-                            const nlohmann::json& trainer, Communicator& world);
-absl::Status SaveCheckpoint(const std::string& directory, int64_t step,
-                            const std::vector<CheckpointTensor>& tensors,
-                            const nlohmann::json& trainer);
+Status SaveCheckpoint(const std::string& directory, int64_t step,
+                      const std::vector<CheckpointTensor>& tensors, const nlohmann::json& trainer,
+                      Communicator& world);
+Status SaveCheckpoint(const std::string& directory, int64_t step,
+                      const std::vector<CheckpointTensor>& tensors, const nlohmann::json& trainer);
 
 class Checkpoint {
  public:
   // Verifies everything: structure, sizes, and the checksums, which the ranks share out by bytes.
-  static absl::StatusOr<Checkpoint> Open(const std::string& directory, Communicator& world);
-  static absl::StatusOr<Checkpoint> Open(const std::string& directory);
+  static StatusOr<Checkpoint> Open(const std::string& directory, Communicator& world);
+  static StatusOr<Checkpoint> Open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }
   int64_t step() const { return index_.step; }
@@ -61,12 +60,12 @@ class Checkpoint {
   // checkpoint's; dtypes and unsharded shapes must be equal; the layout and the number of ranks
   // need not be. A rank reads only what it needs. After a failure the tensors hold old or new
   // values.
-  absl::Status Load(const std::vector<CheckpointTensor>& tensors, Communicator& world) const;
-  absl::Status Load(const std::vector<CheckpointTensor>& tensors) const;
+  Status Load(const std::vector<CheckpointTensor>& tensors, Communicator& world) const;
+  Status Load(const std::vector<CheckpointTensor>& tensors) const;
 
  private:
-  absl::Status VerifyShare(Communicator& world) const;
-  absl::Status CheckNames(const std::vector<CheckpointTensor>& tensors, Communicator& world) const;
+  Status VerifyShare(Communicator& world) const;
+  Status CheckNames(const std::vector<CheckpointTensor>& tensors, Communicator& world) const;
 
   std::string directory_;
   CheckpointIndex index_;
@@ -85,8 +84,8 @@ std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out,
                                                const std::function<void(const std::string&)>& warn);
 
 // Removes all but the newest `keep`; of several ranks, rank 0 does.
-absl::Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world);
-absl::Status PruneCheckpoints(const std::string& out, int64_t keep);
+Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world);
+Status PruneCheckpoints(const std::string& out, int64_t keep);
 
 }  // namespace tessera::dist
 

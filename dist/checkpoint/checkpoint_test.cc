@@ -164,12 +164,11 @@ void ExpectFilled(const Layout& layout, int rank, const std::vector<Held>& loade
   }
 }
 
-absl::Status SaveLayout(const Layout& layout, const std::string& path, int64_t step) {
-  absl::Status first;
+Status SaveLayout(const Layout& layout, const std::string& path, int64_t step) {
+  Status first;
   RunRanks(layout.ranks, [&](Ranks world) {
-    const absl::Status status =
-        SaveCheckpoint(path, step, TensorsOf(Hold(layout, world->rank(), true)),
-                       {{"note", world->rank()}}, *world);
+    const Status status = SaveCheckpoint(path, step, TensorsOf(Hold(layout, world->rank(), true)),
+                                         {{"note", world->rank()}}, *world);
     if (world->rank() == 0) first = status;
   });
   return first;
@@ -195,7 +194,7 @@ TEST(CheckpointTest, EveryLayoutLoadsWhatEveryOtherSaved) {
         EXPECT_EQ(checkpoint->step(), step);
         EXPECT_EQ(checkpoint->trainer()["note"], 0);
         const std::vector<Held> held = Hold(loaded, world->rank(), /*fill=*/false);
-        const absl::Status status = checkpoint->Load(TensorsOf(held), *world);
+        const Status status = checkpoint->Load(TensorsOf(held), *world);
         ASSERT_TRUE(status.ok()) << status;
         ExpectFilled(loaded, world->rank(), held);
       });
@@ -298,7 +297,7 @@ TEST(CheckpointTest, AnElementThatNobodyHoldsIsRefused) {
   const std::string out = FreshOut();
   RunRanks(2, [&](Ranks world) {
     const Placement placement = Placement::Split({6, 2}, 0, {{6, world->rank() * 3, 2}});
-    const absl::Status status =
+    const Status status =
         SaveCheckpoint(out + "/c", 1, {{"w", Zeros({2, 2}), placement}}, {}, *world);
     EXPECT_NE(Message(status).find("tensor 'w': no rank holds 4 of its 12 elements"),
               std::string::npos)
@@ -311,7 +310,7 @@ TEST(CheckpointTest, RanksThatDisagreeAboutATensorAreRefused) {
   const std::string out = FreshOut();
   RunRanks(2, [&](Ranks world) {
     const Shape shape = {4 + world->rank()};
-    const absl::Status status =
+    const Status status =
         SaveCheckpoint(out + "/c", 1, {{"w", Zeros(shape), Placement::Whole(shape)}}, {}, *world);
     EXPECT_NE(Message(status).find("'w' is float32[4] on one rank and float32[5] on another"),
               std::string::npos)
@@ -556,7 +555,7 @@ TEST(CheckpointTest, AFullDiskOnOneRankIsNamedOnAll) {
   {
     const FileSizeLimit limit(64 << 10);
     RunRanks(3, [&](Ranks world) {
-      const absl::Status status =
+      const Status status =
           SaveCheckpoint(CheckpointPath(out, 1), 1, LargeOnRankOne(world->rank()), {}, *world);
       ASSERT_FALSE(status.ok());
       EXPECT_EQ(Message(status).find("rank 1: "), 0u) << status;
@@ -579,7 +578,7 @@ TEST(CheckpointTest, ADirectoryThatCannotBeMadeIsNamedOnAll) {
   const std::string out = FreshOut();
   std::ofstream(out + "/file") << "in the way";
   RunRanks(2, [&](Ranks world) {
-    const absl::Status status =
+    const Status status =
         SaveCheckpoint(out + "/file/checkpoint-1", 1, LargeOnRankOne(0), {}, *world);
     EXPECT_EQ(Message(status).find("rank 0: " + out + "/file"), 0u) << status;
   });

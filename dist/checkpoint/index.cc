@@ -134,8 +134,7 @@ Json EntriesToJson(const CheckpointEntries& entries) {
   return json;
 }
 
-absl::StatusOr<CheckpointEntries> ParseEntries(const Json& json, int version,
-                                               const std::string& path) {
+StatusOr<CheckpointEntries> ParseEntries(const Json& json, int version, const std::string& path) {
   if (!json.is_object()) return InvalidArgument(path, ": not an index of a Tessera checkpoint");
   CheckpointEntries entries;
   for (const auto& [name, value] : json.items()) {
@@ -157,7 +156,7 @@ std::string IndexText(const CheckpointIndex& index) {
   return whole.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
-absl::StatusOr<CheckpointIndex> ParseIndex(const std::string& text, const std::string& path) {
+StatusOr<CheckpointIndex> ParseIndex(const std::string& text, const std::string& path) {
   if (IsTooDeep(text)) return DataLoss(path, ": the index is damaged");
   const Json whole = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!whole.is_object() || !whole.contains("body") || !whole.contains("crc32c") ||

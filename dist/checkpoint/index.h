@@ -48,12 +48,12 @@ struct CheckpointIndex {
 std::string IndexText(const CheckpointIndex& index);
 // Refuses what is damaged (DataLoss) or not an index (InvalidArgument). `path` is what messages
 // name.
-absl::StatusOr<CheckpointIndex> ParseIndex(const std::string& text, const std::string& path);
+StatusOr<CheckpointIndex> ParseIndex(const std::string& text, const std::string& path);
 
 // The "tensors" part alone, which ranks report to each other.
 nlohmann::json EntriesToJson(const CheckpointEntries& entries);
-absl::StatusOr<CheckpointEntries> ParseEntries(const nlohmann::json& json, int version,
-                                               const std::string& path);
+StatusOr<CheckpointEntries> ParseEntries(const nlohmann::json& json, int version,
+                                         const std::string& path);
 
 }  // namespace tessera::dist
 

@@ -110,7 +110,7 @@ std::vector<std::string> Keys(const std::vector<Outgoing>& outgoing) {
 }
 
 // Adds what another rank reports.
-absl::Status Merge(const CheckpointEntries& part, const std::string& path, CheckpointEntries* all) {
+Status Merge(const CheckpointEntries& part, const std::string& path, CheckpointEntries* all) {
   for (const auto& [name, entry] : part) {
     const auto [it, is_new] = all->try_emplace(name, entry);
     if (is_new) continue;
@@ -121,10 +121,10 @@ absl::Status Merge(const CheckpointEntries& part, const std::string& path, Check
     }
     known.pieces.insert(known.pieces.end(), entry.pieces.begin(), entry.pieces.end());
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status CheckCover(const CheckpointEntries& entries, const std::string& path) {
+Status CheckCover(const CheckpointEntries& entries, const std::string& path) {
   for (const auto& [name, entry] : entries) {
     std::vector<Box> left = {{Minus(entry.shape, entry.shape), entry.shape}};
     for (const SavedPiece& saved : entry.pieces) {
@@ -135,14 +135,14 @@ absl::Status CheckCover(const CheckpointEntries& entries, const std::string& pat
                              " of its ", entry.shape.numel(), " elements");
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<CheckpointWriter> CheckpointWriter::Begin(
-    const std::string& directory, int64_t step, const std::vector<CheckpointTensor>& tensors,
-    const Json& trainer, Communicator& world) {
+StatusOr<CheckpointWriter> CheckpointWriter::Begin(const std::string& directory, int64_t step,
+                                                   const std::vector<CheckpointTensor>& tensors,
+                                                   const Json& trainer, Communicator& world) {
   CheckpointWriter writer;
   writer.directory_ = directory;
   writer.step_ = step;
@@ -166,10 +166,10 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::Begin(
   });
   writer.outgoing_ = std::move(chosen);
 
-  absl::Status status;
+  Status status;
   if (world.rank() == 0) {
     writer.trainer_ = trainer;
-    absl::StatusOr<AtomicDirectory> made = AtomicDirectory::Create(directory);
+    StatusOr<AtomicDirectory> made = AtomicDirectory::Create(directory);
     status = made.status();
     if (made.ok()) {
       writer.temporary_.emplace(*std::move(made));
@@ -181,7 +181,7 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::Begin(
   return writer;
 }
 
-absl::StatusOr<CheckpointEntries> CheckpointWriter::WriteFile() const {
+StatusOr<CheckpointEntries> CheckpointWriter::WriteFile() const {
   CheckpointEntries entries;
   if (outgoing_.empty()) return entries;
   const std::vector<std::string> keys = Keys(outgoing_);
@@ -215,7 +215,7 @@ void CheckpointWriter::WriteMine() {
   outgoing_.clear();
 }
 
-absl::Status CheckpointWriter::Publish(const std::vector<std::string>& parts) {
+Status CheckpointWriter::Publish(const std::vector<std::string>& parts) {
   const std::string path = JoinPath(directory_, kIndexFile);
   CheckpointIndex index{step_, std::move(trainer_), {}};
   for (const std::string& part : parts) {
@@ -229,11 +229,11 @@ absl::Status CheckpointWriter::Publish(const std::vector<std::string>& parts) {
   return temporary_->CommitReplacing();
 }
 
-absl::Status CheckpointWriter::Finish(Communicator& world) {
-  absl::Status status = AgreeOnStatus(world, written_.status());
+Status CheckpointWriter::Finish(Communicator& world) {
+  Status status = AgreeOnStatus(world, written_.status());
   if (status.ok()) {
     const std::vector<std::string> parts = GatherStrings(world, EntriesToJson(*written_).dump());
-    status = AgreeOnStatus(world, world.rank() == 0 ? Publish(parts) : absl::OkStatus());
+    status = AgreeOnStatus(world, world.rank() == 0 ? Publish(parts) : OkStatus());
   }
   // Whoever returns finds nothing half-made.
   temporary_.reset();

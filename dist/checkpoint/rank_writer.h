@@ -30,9 +30,9 @@ inline constexpr char kIndexFile[] = "checkpoint.json";
 class CheckpointWriter {
  public:
   // Collective. Shares out what is to be written and makes the temporary directory.
-  static absl::StatusOr<CheckpointWriter> Begin(const std::string& directory, int64_t step,
-                                                const std::vector<CheckpointTensor>& tensors,
-                                                const nlohmann::json& trainer, Communicator& world);
+  static StatusOr<CheckpointWriter> Begin(const std::string& directory, int64_t step,
+                                          const std::vector<CheckpointTensor>& tensors,
+                                          const nlohmann::json& trainer, Communicator& world);
 
   // What this rank writes. The data may be exchanged for a copy of it before WriteMine.
   struct Outgoing {
@@ -49,12 +49,12 @@ class CheckpointWriter {
   // Collective. When all ranks have written: the index is put together, checked to cover every
   // tensor, and the directory appears. Otherwise every rank gets the same failure, and nothing is
   // left.
-  absl::Status Finish(Communicator& world);
+  Status Finish(Communicator& world);
 
  private:
   CheckpointWriter() = default;
-  absl::StatusOr<CheckpointEntries> WriteFile() const;
-  absl::Status Publish(const std::vector<std::string>& parts);
+  StatusOr<CheckpointEntries> WriteFile() const;
+  Status Publish(const std::vector<std::string>& parts);
 
   std::string directory_;
   int64_t step_ = 0;
@@ -63,7 +63,7 @@ class CheckpointWriter {
   std::string temporary_path_;
   std::string file_;
   std::vector<Outgoing> outgoing_;
-  absl::StatusOr<CheckpointEntries> written_ = CheckpointEntries();
+  StatusOr<CheckpointEntries> written_ = CheckpointEntries();
 };
 
 }  // namespace tessera::dist

@@ -38,7 +38,7 @@ void Finish(benchmark::State& state) {
 void BM_SynchronousSave(benchmark::State& state) {
   const std::vector<CheckpointTensor> tensors = State();
   for (auto _ : state) {
-    const absl::Status status = SaveCheckpoint(Directory(), 1, tensors, {});
+    const Status status = SaveCheckpoint(Directory(), 1, tensors, {});
     if (!status.ok()) state.SkipWithError(Message(status).c_str());
   }
   Finish(state);
@@ -50,7 +50,7 @@ void BM_AsynchronousBegin(benchmark::State& state) {
   const std::shared_ptr<Communicator> world = SingleProcessCommunicator();
   AsyncCheckpointer saver;
   const auto commit = [&] {
-    const absl::Status status = saver.Commit(*world);
+    const Status status = saver.Commit(*world);
     if (!status.ok()) state.SkipWithError(Message(status).c_str());
   };
   const bool first = state.range(0) != 0;

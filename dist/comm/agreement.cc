@@ -9,7 +9,7 @@ namespace tessera::dist {
 namespace {
 
 // A status as a string: its code, then its text. Empty for OK.
-std::string Encode(const absl::Status& status) {
+std::string Encode(const Status& status) {
   if (status.ok()) return "";
   return std::string(1, static_cast<char>(status.code())) + Message(status);
 }
@@ -48,15 +48,15 @@ std::string BroadcastString(Communicator& world, const std::string& text, int ro
                      static_cast<size_t>(bytes.numel()));
 }
 
-absl::Status AgreeOnStatus(Communicator& world, const absl::Status& mine) {
+Status AgreeOnStatus(Communicator& world, const Status& mine) {
   const std::vector<std::string> all = GatherStrings(world, Encode(mine));
   const auto first =
       std::find_if(all.begin(), all.end(), [](const std::string& s) { return !s.empty(); });
-  if (first == all.end()) return absl::OkStatus();
+  if (first == all.end()) return OkStatus();
   const bool shared =
       std::all_of(all.begin(), all.end(), [&](const std::string& s) { return s == *first; });
   const std::string rank = shared ? "" : Concat("rank ", first - all.begin(), ": ");
-  return absl::Status(static_cast<absl::StatusCode>((*first)[0]), ToAbsl(rank + first->substr(1)));
+  return Failure(static_cast<StatusCode>((*first)[0]), rank, first->substr(1));
 }
 
 }  // namespace tessera::dist

@@ -17,7 +17,7 @@ namespace tessera::dist {
 
 // OK when all ranks are OK. Otherwise every rank gets the failure of the lowest rank that has one,
 // with its code; "rank k: " stands before the text unless all ranks have the same.
-absl::Status AgreeOnStatus(Communicator& world, const absl::Status& mine);
+Status AgreeOnStatus(Communicator& world, const Status& mine);
 
 // Every rank's string, in the order of the ranks; any bytes.
 std::vector<std::string> GatherStrings(Communicator& world, const std::string& mine);

@@ -97,7 +97,7 @@ int Run(int argc, char** argv) {
   options.check_collectives = argc <= 3;
   if (argc > 3) options.collective_timeout = std::stod(argv[3]);
   try {
-    absl::StatusOr<World> world = OpenWorld(options);
+    StatusOr<World> world = OpenWorld(options);
     if (!world.ok()) {
       std::fprintf(stderr, "error: %s\n", Message(world.status()).c_str());
       return 2;

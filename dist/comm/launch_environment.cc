@@ -9,8 +9,8 @@ namespace {
 using Get = std::function<const char*(const char*)>;
 
 // The number in `variable`, at least `lowest`; `missing` when it is not set and `missing` >= 0.
-absl::StatusOr<int> ReadNumber(const Get& get, const char* variable, int lowest, int highest,
-                               int missing = -1) {
+StatusOr<int> ReadNumber(const Get& get, const char* variable, int lowest, int highest,
+                         int missing = -1) {
   const char* value = get(variable);
   if (value == nullptr) {
     if (missing >= 0) return missing;
@@ -36,8 +36,7 @@ struct Variables {
 
 constexpr int kMost = 1 << 24;
 
-absl::Status ReadRanks(const Get& get, const Variables& names, bool needs_local,
-                       LaunchEnvironment* e) {
+Status ReadRanks(const Get& get, const Variables& names, bool needs_local, LaunchEnvironment* e) {
   TESSERA_ASSIGN_OR_RETURN(e->size, ReadNumber(get, names.size, 1, kMost));
   TESSERA_ASSIGN_OR_RETURN(e->rank, ReadNumber(get, names.rank, 0, kMost));
   if (e->rank >= e->size) {
@@ -47,16 +46,16 @@ absl::Status ReadRanks(const Get& get, const Variables& names, bool needs_local,
   TESSERA_ASSIGN_OR_RETURN(e->local_rank,
                            ReadNumber(get, names.local_rank, 0, kMost, needs_local ? -1 : e->rank));
   e->local_size = 0;
-  if (names.local_size == nullptr) return absl::OkStatus();
+  if (names.local_size == nullptr) return OkStatus();
   TESSERA_ASSIGN_OR_RETURN(e->local_size, ReadNumber(get, names.local_size, 1, kMost, 0));
   if (e->local_size > 0 && e->local_rank >= e->local_size) {
     return InvalidArgument("the environment's ", names.local_rank, "=", e->local_rank,
                            " is not below ", names.local_size, "=", e->local_size);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadTorchrun(const Get& get, LaunchEnvironment* e) {
+Status ReadTorchrun(const Get& get, LaunchEnvironment* e) {
   TESSERA_RETURN_IF_ERROR(
       ReadRanks(get, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, true, e));
   const char* address = get("MASTER_ADDR");
@@ -65,7 +64,7 @@ absl::Status ReadTorchrun(const Get& get, LaunchEnvironment* e) {
   }
   e->master_addr = address;
   TESSERA_ASSIGN_OR_RETURN(e->master_port, ReadNumber(get, "MASTER_PORT", 1, 65535));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
@@ -84,7 +83,7 @@ std::string_view StartedByName(StartedBy started_by) {
   return "";
 }
 
-absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
+StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
   LaunchEnvironment e;
   if (get("OMPI_COMM_WORLD_SIZE") != nullptr) {
     e.started_by = StartedBy::kMpirun;
@@ -111,7 +110,7 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
   return e;
 }
 
-absl::StatusOr<Device> DeviceOfRank(std::string_view name, int local_rank, int num_gpus) {
+StatusOr<Device> DeviceOfRank(std::string_view name, int local_rank, int num_gpus) {
   TESSERA_ASSIGN_OR_RETURN(Device device, Device::Parse(name));
   if (name == "cuda" && num_gpus > 0) device.index = local_rank % num_gpus;
   return device;

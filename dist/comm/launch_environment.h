@@ -39,12 +39,12 @@ struct LaunchEnvironment {
 
 // InvalidArgument naming the variable that is missing, is no number, or contradicts another.
 // `get` gives a variable's value, or nullptr.
-absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(
+StatusOr<LaunchEnvironment> ReadLaunchEnvironment(
     const std::function<const char*(const char*)>& get);
 
 // The device of a rank: `cuda` is shared out by local rank over the machine's GPUs; a device named
 // exactly (`cuda:1`, `cpu`, `meta`) is every rank's.
-absl::StatusOr<Device> DeviceOfRank(std::string_view name, int local_rank, int num_gpus);
+StatusOr<Device> DeviceOfRank(std::string_view name, int local_rank, int num_gpus);
 
 }  // namespace tessera::dist
 

@@ -9,7 +9,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-absl::StatusOr<LaunchEnvironment> Read(const Variables& variables) {
+StatusOr<LaunchEnvironment> Read(const Variables& variables) {
   return ReadLaunchEnvironment([&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();

@@ -46,7 +46,7 @@ void AbortAtExit() {
 
 MpiRuntime::MpiRuntime(const MpiOptions& options) : options_(options) {}
 
-absl::StatusOr<std::shared_ptr<MpiRuntime>> MpiRuntime::Start(const MpiOptions& options) {
+StatusOr<std::shared_ptr<MpiRuntime>> MpiRuntime::Start(const MpiOptions& options) {
   int initialised = 0;
   MPI_Initialized(&initialised);
   if (initialised != 0) return Internal("MPI was started before in this process");

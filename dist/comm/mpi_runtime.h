@@ -90,7 +90,7 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
   using Clock = std::chrono::steady_clock;
 
   // Initialises MPI; once per process.
-  static absl::StatusOr<std::shared_ptr<MpiRuntime>> Start(const MpiOptions& options);
+  static StatusOr<std::shared_ptr<MpiRuntime>> Start(const MpiOptions& options);
   ~MpiRuntime();
   MpiRuntime(const MpiRuntime&) = delete;
   MpiRuntime& operator=(const MpiRuntime&) = delete;

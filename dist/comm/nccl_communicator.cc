@@ -22,15 +22,15 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 
-absl::Status CudaStatus(cudaError_t error, std::string_view what) {
-  if (error == cudaSuccess) return absl::OkStatus();
+Status CudaStatus(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return OkStatus();
   return Internal(what, ": CUDA says: ", cudaGetErrorString(error));
 }
 
-absl::Status CheckGpu(int device) {
+Status CheckGpu(int device) {
   TESSERA_RETURN_IF_ERROR(cuda::CheckDevice(device));
   cuda::Activate(device);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void Cuda(cudaError_t error, std::string_view operation) {
@@ -38,7 +38,7 @@ void Cuda(cudaError_t error, std::string_view operation) {
 }
 
 // Waits until a nonblocking call on `comm` has been taken in.
-absl::Status Settle(ncclComm_t comm, ncclResult_t result, double timeout, std::string_view what) {
+Status Settle(ncclComm_t comm, ncclResult_t result, double timeout, std::string_view what) {
   const auto until =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(int64_t(timeout * 1000));
   while (result == ncclInProgress) {
@@ -48,7 +48,7 @@ absl::Status Settle(ncclComm_t comm, ncclResult_t result, double timeout, std::s
     std::this_thread::sleep_for(kBetweenLooks);
     if (ncclCommGetAsyncError(comm, &result) != ncclSuccess) break;
   }
-  if (result == ncclSuccess) return absl::OkStatus();
+  if (result == ncclSuccess) return OkStatus();
   return Internal(what, ": NCCL says: ", ncclGetErrorString(result));
 }
 
@@ -79,7 +79,7 @@ class NcclGroup {
   NcclGroup& operator=(const NcclGroup&) = delete;
 
   // Takes the communicator of the collectives, and makes the rest from it.
-  absl::Status Complete(ncclComm_t comm) {
+  Status Complete(ncclComm_t comm) {
     channels_[0].comm = comm;
     for (size_t i = 1; i < 3; ++i) {
       ncclConfig_t config = Config();
@@ -96,7 +96,7 @@ class NcclGroup {
     TESSERA_RETURN_IF_ERROR(CudaStatus(cudaMalloc(&scratch_, sizeof(float)), What()));
     ncclCommUserRank(comm, &rank_);
     ncclCommCount(comm, &size_);
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   static ncclConfig_t Config() {
@@ -292,7 +292,7 @@ class NcclCommunicator final : public Communicator {
     ncclConfig_t config = NcclGroup::Config();
     ncclComm_t parent = group_->collectives().comm, comm = nullptr;
     const double timeout = group_->options().init_timeout;
-    absl::Status status =
+    Status status =
         Settle(parent, ncclCommSplit(parent, color, key, &comm, &config), timeout, child->What());
     if (status.ok()) status = Settle(comm, ncclInProgress, timeout, child->What());
     if (status.ok()) status = child->Complete(comm);
@@ -347,7 +347,7 @@ class NcclCommunicator final : public Communicator {
     auto before = NcclWatch::NewEvent();
     Cuda(cudaEventRecord(before->get(), cuda::CurrentStream()), call.operation);
     Cuda(cudaStreamWaitEvent(channel.stream, before->get(), 0), call.operation);
-    const absl::Status status =
+    const Status status =
         Settle(channel.comm, start(channel), group_->options().collective_timeout, call.operation);
     TESSERA_CHECK(status.ok(), call.operation, Message(status));
     auto done = NcclWatch::NewEvent();
@@ -364,7 +364,7 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<NcclGroup> group_;
 };
 
-absl::StatusOr<World> OpenNcclWorld(const LaunchEnvironment& e, const WorldOptions& options) {
+StatusOr<World> OpenNcclWorld(const LaunchEnvironment& e, const WorldOptions& options) {
   int gpus = 0;
   TESSERA_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceCount(&gpus), "the GPUs do not answer"));
   TESSERA_ASSIGN_OR_RETURN(const Device device, DeviceOfRank(options.device, e.local_rank, gpus));
@@ -393,7 +393,7 @@ const bool registered = (RegisterNcclWorld(OpenNcclWorld), true);
 
 }  // namespace
 
-absl::StatusOr<std::string> NewNcclId() {
+StatusOr<std::string> NewNcclId() {
   TESSERA_RETURN_IF_ERROR(CheckGpu(0));
   ncclUniqueId id;
   const ncclResult_t result = ncclGetUniqueId(&id);
@@ -401,8 +401,8 @@ absl::StatusOr<std::string> NewNcclId() {
   return std::string(id.internal, sizeof(id.internal));
 }
 
-absl::StatusOr<std::shared_ptr<Communicator>> OpenNccl(const std::string& id, int rank, int size,
-                                                       const NcclOptions& options) {
+StatusOr<std::shared_ptr<Communicator>> OpenNccl(const std::string& id, int rank, int size,
+                                                 const NcclOptions& options) {
   static_cast<void>(registered);
   TESSERA_RETURN_IF_ERROR(CheckGpu(options.device));
   ncclUniqueId unique;
@@ -414,7 +414,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> OpenNccl(const std::string& id, in
   ncclConfig_t config = NcclGroup::Config();
   ncclComm_t comm = nullptr;
   const ncclResult_t result = ncclCommInitRankConfig(&comm, size, unique, rank, &config);
-  const absl::Status status = Settle(comm, result, options.init_timeout, group->What());
+  const Status status = Settle(comm, result, options.init_timeout, group->What());
   if (!status.ok()) {
     if (comm != nullptr) ncclCommAbort(comm);
     return status;

@@ -36,11 +36,11 @@ struct NcclOptions {
 };
 
 // Bytes that name a new group. One line when there is no driver or no GPU.
-absl::StatusOr<std::string> NewNcclId();
+StatusOr<std::string> NewNcclId();
 
 // The group "world" of all ranks that were given the same id. Collective.
-absl::StatusOr<std::shared_ptr<Communicator>> OpenNccl(const std::string& id, int rank, int size,
-                                                       const NcclOptions& options);
+StatusOr<std::shared_ptr<Communicator>> OpenNccl(const std::string& id, int rank, int size,
+                                                 const NcclOptions& options);
 
 }  // namespace tessera::dist
 

@@ -14,7 +14,7 @@ bool HasDriver() { return access("/dev/nvidiactl", F_OK) == 0; }
 
 TEST(NcclTest, WithoutADriverTheErrorIsOneLine) {
   if (HasDriver()) GTEST_SKIP() << "this machine has a driver";
-  for (const absl::Status& status :
+  for (const Status& status :
        {NewNcclId().status(), OpenNccl(std::string(128, '\0'), 0, 1, {}).status()}) {
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(Message(status), "cuda:0: this machine has no NVIDIA driver");

@@ -94,7 +94,7 @@ bool WriteAll(int fd, const void* data, size_t bytes, Clock::time_point until) {
   return true;
 }
 
-absl::StatusOr<Socket> Listen(const RendezvousOptions& o) {
+StatusOr<Socket> Listen(const RendezvousOptions& o) {
   // One socket for both address families where the machine has IPv6.
   for (const int family : {AF_INET6, AF_INET}) {
     Socket s(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -123,7 +123,7 @@ absl::StatusOr<Socket> Listen(const RendezvousOptions& o) {
   return Internal(Where(o), "rank 0 cannot listen on the port: ", std::strerror(errno));
 }
 
-absl::StatusOr<std::string> Serve(const RendezvousOptions& o, const std::string& message) {
+StatusOr<std::string> Serve(const RendezvousOptions& o, const std::string& message) {
   TESSERA_ASSIGN_OR_RETURN(const Socket listener, Listen(o));
   const auto until =
       Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(o.timeout * 1000));
@@ -199,7 +199,7 @@ Socket Connect(const RendezvousOptions& o, Clock::time_point until, std::string*
   return result;
 }
 
-absl::StatusOr<std::string> Come(const RendezvousOptions& o) {
+StatusOr<std::string> Come(const RendezvousOptions& o) {
   const auto until =
       Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(o.timeout * 1000));
   std::string reason = "no answer";
@@ -233,8 +233,7 @@ absl::StatusOr<std::string> Come(const RendezvousOptions& o) {
 
 }  // namespace
 
-absl::StatusOr<std::string> Rendezvous(const RendezvousOptions& options,
-                                       const std::string& message) {
+StatusOr<std::string> Rendezvous(const RendezvousOptions& options, const std::string& message) {
   if (message.size() > kLongestMessage) return Internal("rendezvous: the message is too long");
   if (options.size == 1) return message;
   return options.rank == 0 ? Serve(options, message) : Come(options);

@@ -28,8 +28,7 @@ struct RendezvousOptions {
 };
 
 // `message` (at most 64 KiB) counts on rank 0 alone; the result is the same on all ranks.
-absl::StatusOr<std::string> Rendezvous(const RendezvousOptions& options,
-                                       const std::string& message);
+StatusOr<std::string> Rendezvous(const RendezvousOptions& options, const std::string& message);
 
 }  // namespace tessera::dist
 

@@ -11,8 +11,7 @@ namespace {
 
 NcclWorldOpener nccl_world = nullptr;
 
-absl::StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment,
-                                   const WorldOptions& options) {
+StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment, const WorldOptions& options) {
   MpiOptions mpi_options;
   mpi_options.check_collectives = options.check_collectives;
   mpi_options.collective_timeout = options.collective_timeout;
@@ -46,7 +45,7 @@ void World::Abort(int code) const {
   std::_Exit(code);
 }
 
-absl::StatusOr<World> OpenWorld(const WorldOptions& options) {
+StatusOr<World> OpenWorld(const WorldOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(
       const LaunchEnvironment environment,
       ReadLaunchEnvironment([](const char* name) { return std::getenv(name); }));

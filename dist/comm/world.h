@@ -49,10 +49,10 @@ struct World {
 // One line for an inconsistent environment (InvalidArgument, naming the variable), for a world
 // whose MPI sees fewer ranks than the environment promises, and for what the transport lacks. Once
 // per process.
-absl::StatusOr<World> OpenWorld(const WorldOptions& options);
+StatusOr<World> OpenWorld(const WorldOptions& options);
 
 // The world of a torchrun-style start, from a library linked in (dist/comm/nccl_communicator.h).
-using NcclWorldOpener = absl::StatusOr<World> (*)(const LaunchEnvironment&, const WorldOptions&);
+using NcclWorldOpener = StatusOr<World> (*)(const LaunchEnvironment&, const WorldOptions&);
 void RegisterNcclWorld(NcclWorldOpener opener);
 
 }  // namespace tessera::dist

@@ -4,11 +4,11 @@
 
 namespace tessera::dist {
 
-absl::Status CheckMesh(const MeshSizes& sizes, int world_size) {
+Status CheckMesh(const MeshSizes& sizes, int world_size) {
   if (sizes.tp < 1) return InvalidArgument("tp must be at least 1, not ", sizes.tp);
   if (sizes.pp < 1) return InvalidArgument("pp must be at least 1, not ", sizes.pp);
   const int64_t model = int64_t{sizes.tp} * sizes.pp;
-  if (world_size % model == 0) return absl::OkStatus();
+  if (world_size % model == 0) return OkStatus();
   const char* hint = world_size == 1 ? "; start the command under mpirun or tessera launch" : "";
   if (sizes.pp == 1) {
     return InvalidArgument("tp ", sizes.tp, " does not divide the world of ", world_size,
@@ -22,7 +22,7 @@ absl::Status CheckMesh(const MeshSizes& sizes, int world_size) {
 Mesh::Mesh() : Mesh(SingleProcessCommunicator("world"), {}) {}
 
 Mesh::Mesh(const Group& world, const MeshSizes& sizes) : world_(world) {
-  const absl::Status valid = CheckMesh(sizes, world->size());
+  const Status valid = CheckMesh(sizes, world->size());
   TESSERA_CHECK(valid.ok(), "mesh", Message(valid));
   const int rank = world->rank();
   const int dp_size = world->size() / (sizes.tp * sizes.pp);

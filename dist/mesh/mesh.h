@@ -31,7 +31,7 @@ struct MeshSizes {
 };
 
 // Whether a world of that many ranks can be cut so; names the sizes.
-absl::Status CheckMesh(const MeshSizes& sizes, int world_size);
+Status CheckMesh(const MeshSizes& sizes, int world_size);
 
 class Mesh {
  public:

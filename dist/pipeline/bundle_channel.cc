@@ -76,7 +76,7 @@ std::vector<uint8_t> EncodeLayout(const BundleLayout& layout) {
   return bytes;
 }
 
-absl::StatusOr<BundleLayout> DecodeLayout(const std::vector<uint8_t>& bytes) {
+StatusOr<BundleLayout> DecodeLayout(const std::vector<uint8_t>& bytes) {
   BundleLayout layout;
   Reader in(bytes);
   while (!in.ended()) {
@@ -134,7 +134,7 @@ BundleLayout BundleChannel::ReceiveLayout(const Address& from) {
                 " bytes");
   const Tensor bytes = Empty({count}, DType::kUInt8);
   if (count > 0) group_->Receive(bytes, from.peer, from.tag)->Wait();
-  absl::StatusOr<BundleLayout> layout = DecodeLayout(bytes.ToVector<uint8_t>());
+  StatusOr<BundleLayout> layout = DecodeLayout(bytes.ToVector<uint8_t>());
   TESSERA_CHECK(layout.ok(), "pipeline", Message(layout.status()));
   last = *std::move(layout);
   return last;
@@ -219,7 +219,7 @@ models::Bundle BundleChannel::Broadcast(const models::Bundle& bundle, int root) 
   bytes.resize(static_cast<size_t>(count));
   const Tensor text = Tensor::FromVector<uint8_t>(bytes, {count});
   if (count > 0) group_->Broadcast(text, root)->Wait();
-  absl::StatusOr<BundleLayout> told = DecodeLayout(text.ToVector<uint8_t>());
+  StatusOr<BundleLayout> told = DecodeLayout(text.ToVector<uint8_t>());
   TESSERA_CHECK(told.ok(), "pipeline", Message(told.status()));
   models::Bundle all;
   for (const BundleEntry& entry : *told) {

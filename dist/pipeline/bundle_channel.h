@@ -44,7 +44,7 @@ using BundleLayout = std::vector<BundleEntry>;
 
 // As bytes, and back; DataLoss for what is no layout.
 std::vector<uint8_t> EncodeLayout(const BundleLayout& layout);
-absl::StatusOr<BundleLayout> DecodeLayout(const std::vector<uint8_t>& bytes);
+StatusOr<BundleLayout> DecodeLayout(const std::vector<uint8_t>& bytes);
 
 class BundleChannel {
  public:

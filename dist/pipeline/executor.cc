@@ -310,7 +310,7 @@ PipelineExecutor::PipelineExecutor(const Stage& stage, const ExecutorOptions& op
                 most.data<int64_t>()[0]);
 }
 
-absl::StatusOr<Schedule> PipelineExecutor::ScheduleFor(int micro_batches) const {
+StatusOr<Schedule> PipelineExecutor::ScheduleFor(int micro_batches) const {
   TESSERA_ASSIGN_OR_RETURN(Schedule schedule,
                            MakeSchedule(options_.schedule, {.stages = stage_.stages(),
                                                             .chunks_per_rank = chunks_per_rank_,
@@ -324,7 +324,7 @@ StepResult PipelineExecutor::Run(const std::vector<Bundle>& micro_batches,
   const int count = static_cast<int>(micro_batches.size());
   auto found = schedules_.find(count);
   if (found == schedules_.end()) {
-    absl::StatusOr<Schedule> schedule = ScheduleFor(count);
+    StatusOr<Schedule> schedule = ScheduleFor(count);
     TESSERA_CHECK(schedule.ok(), "pipeline", Message(schedule.status()));
     found = schedules_.emplace(count, *std::move(schedule)).first;
   }
@@ -333,7 +333,7 @@ StepResult PipelineExecutor::Run(const std::vector<Bundle>& micro_batches,
 
 StepResult PipelineExecutor::Run(const Schedule& schedule, const std::vector<Bundle>& micro_batches,
                                  const StepOptions& options) {
-  const absl::Status sound = Simulate(schedule).status();
+  const Status sound = Simulate(schedule).status();
   TESSERA_CHECK(sound.ok(), "pipeline", Message(sound));
   TESSERA_CHECK(
       schedule.stages == stage_.stages() && schedule.chunks_per_rank == chunks_per_rank_ &&
@@ -351,10 +351,10 @@ StepResult PipelineExecutor::Evaluate(const std::vector<Bundle>& micro_batches,
   const int count = static_cast<int>(micro_batches.size());
   auto found = forward_schedules_.find(count);
   if (found == forward_schedules_.end()) {
-    absl::StatusOr<Schedule> schedule = MakeForwardSchedule(
+    StatusOr<Schedule> schedule = MakeForwardSchedule(
         {.stages = stage_.stages(), .chunks_per_rank = chunks_per_rank_, .micro_batches = count});
     TESSERA_CHECK(schedule.ok(), "pipeline", Message(schedule.status()));
-    const absl::Status sound = Simulate(*schedule).status();
+    const Status sound = Simulate(*schedule).status();
     TESSERA_CHECK(sound.ok(), "pipeline", Message(sound));
     found = forward_schedules_.emplace(count, *std::move(schedule)).first;
   }

@@ -106,7 +106,7 @@ class PipelineExecutor {
   const Stage& stage() const { return stage_; }
   bool is_last_stage() const { return stage_.rank() + 1 == stage_.stages(); }
   // What Run executes with so many micro-batches.
-  absl::StatusOr<Schedule> ScheduleFor(int micro_batches) const;
+  StatusOr<Schedule> ScheduleFor(int micro_batches) const;
 
  private:
   class Step;

@@ -18,13 +18,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-absl::Status CheckCut(int64_t blocks, int chunks) {
+Status CheckCut(int64_t blocks, int chunks) {
   if (chunks < 1) return InvalidArgument("a model cannot be cut into ", chunks, " chunks");
   if (chunks > blocks) {
     return InvalidArgument("a model of ", blocks, " blocks cannot be cut into ", chunks,
                            " chunks (pp times chunks per rank)");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // The least over all cuts of `join` over the chunks' costs: best[k][n] of the first n blocks in k
@@ -59,7 +59,7 @@ std::vector<int> BestCut(const std::vector<double>& before, int chunks, double l
 
 }  // namespace
 
-absl::StatusOr<std::vector<int>> CutBlocks(const std::vector<double>& costs, int chunks) {
+StatusOr<std::vector<int>> CutBlocks(const std::vector<double>& costs, int chunks) {
   TESSERA_RETURN_IF_ERROR(CheckCut(std::ssize(costs), chunks));
   std::vector<double> before = {0.0};
   for (const double cost : costs) {
@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<int>> CutBlocks(const std::vector<double>& costs, int
   return BestCut(before, chunks, limit, [](double sum, double cost) { return sum + cost * cost; });
 }
 
-absl::StatusOr<std::vector<int>> CutEvenly(int blocks, int chunks) {
+StatusOr<std::vector<int>> CutEvenly(int blocks, int chunks) {
   TESSERA_RETURN_IF_ERROR(CheckCut(blocks, chunks));
   return CutBlocks(std::vector<double>(static_cast<size_t>(blocks), 1.0), chunks);
 }
@@ -96,7 +96,7 @@ BlockBuilder BlocksOf(const nlohmann::json& config, const nn::BuildContext& cont
 
 // --- Computed costs ------------------------------------------------------------------------------
 
-absl::StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int64_t tokens) {
+StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int64_t tokens) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<models::Model> first, build(0, 1, Device::Meta()));
   std::vector<double> costs;
   for (int block = 0; block < first->num_blocks(); ++block) {
@@ -205,8 +205,8 @@ OneRun RunOnce(models::Model& model, const models::Bundle& inputs,
 
 }  // namespace
 
-absl::StatusOr<BlockTimes> MeasureBlocks(const BlockBuilder& build, const models::Bundle& inputs,
-                                         const models::RunOptions& options, int repeats) {
+StatusOr<BlockTimes> MeasureBlocks(const BlockBuilder& build, const models::Bundle& inputs,
+                                   const models::RunOptions& options, int repeats) {
   BlockTimes times;
   models::Bundle bundle = inputs;
   std::vector<std::string> differentiates;

@@ -25,14 +25,14 @@ namespace tessera::dist {
 // Boundaries 0 = b[0] < b[1] < ... < b[chunks] = blocks. InvalidArgument when there are more chunks
 // than blocks ("pp 8 x 2 chunks need 16 blocks, the model has 14"), and for costs that are negative
 // or not finite.
-absl::StatusOr<std::vector<int>> CutBlocks(const std::vector<double>& costs, int chunks);
+StatusOr<std::vector<int>> CutBlocks(const std::vector<double>& costs, int chunks);
 
 // Equal numbers of blocks, where no costs are known.
-absl::StatusOr<std::vector<int>> CutEvenly(int blocks, int chunks);
+StatusOr<std::vector<int>> CutEvenly(int blocks, int chunks);
 
 // Builds the part of a model that has the blocks [first, end), on the given device.
-using BlockBuilder = std::function<absl::StatusOr<std::unique_ptr<models::Model>>(
-    int first, int end, Device device)>;
+using BlockBuilder =
+    std::function<StatusOr<std::unique_ptr<models::Model>>(int first, int end, Device device)>;
 // Of a registered family.
 BlockBuilder BlocksOf(const nlohmann::json& config, const nn::BuildContext& context);
 
@@ -40,7 +40,7 @@ BlockBuilder BlocksOf(const nlohmann::json& config, const nn::BuildContext& cont
 // of its parameters are counted, of those that are looked up (embeddings, tables of relative
 // positions) one row. Attention over `tokens` keys adds 2 * tokens * width per layer; 0 leaves it
 // out. No weights are allocated.
-absl::StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int64_t tokens);
+StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int64_t tokens);
 
 struct BlockTimes {
   std::vector<double> forward;      // seconds
@@ -54,8 +54,8 @@ struct BlockTimes {
 
 // Runs one micro-batch through every block, one block in memory at a time, `repeats` times after
 // one that is not counted, and takes the fastest. `inputs` as for Run, with `labels` or `targets`.
-absl::StatusOr<BlockTimes> MeasureBlocks(const BlockBuilder& build, const models::Bundle& inputs,
-                                         const models::RunOptions& options, int repeats = 2);
+StatusOr<BlockTimes> MeasureBlocks(const BlockBuilder& build, const models::Bundle& inputs,
+                                   const models::RunOptions& options, int repeats = 2);
 
 }  // namespace tessera::dist
 

@@ -137,9 +137,9 @@ Schedule EmptySchedule(std::string name, const PipelineShape& shape) {
           .ranks = {}};
 }
 
-absl::Status CheckSizes(const PipelineShape& shape) {
+Status CheckSizes(const PipelineShape& shape) {
   if (shape.stages >= 1 && shape.chunks_per_rank >= 1 && shape.micro_batches >= 1) {
-    return absl::OkStatus();
+    return OkStatus();
   }
   return InvalidArgument("a pipeline needs at least one stage, chunk and micro-batch, not ",
                          shape.stages, ", ", shape.chunks_per_rank, " and ", shape.micro_batches);
@@ -168,7 +168,7 @@ std::string_view ScheduleName(ScheduleKind kind) {
   return "";
 }
 
-absl::StatusOr<ScheduleKind> ParseSchedule(std::string_view name) {
+StatusOr<ScheduleKind> ParseSchedule(std::string_view name) {
   for (const auto& [known, kind] : kNames) {
     if (known == name) return kind;
   }
@@ -179,10 +179,10 @@ absl::StatusOr<ScheduleKind> ParseSchedule(std::string_view name) {
                          " (zero_bubble is zb-h1)");
 }
 
-absl::Status CheckSchedule(ScheduleKind kind, const PipelineShape& shape) {
+Status CheckSchedule(ScheduleKind kind, const PipelineShape& shape) {
   TESSERA_RETURN_IF_ERROR(CheckSizes(shape));
   if (kind != ScheduleKind::kInterleaved) {
-    if (shape.chunks_per_rank == 1) return absl::OkStatus();
+    if (shape.chunks_per_rank == 1) return OkStatus();
     return InvalidArgument("schedule ", ScheduleName(kind), " has one chunk per rank, not ",
                            shape.chunks_per_rank, ": several are interleaved's");
   }
@@ -194,10 +194,10 @@ absl::Status CheckSchedule(ScheduleKind kind, const PipelineShape& shape) {
     return InvalidArgument("schedule interleaved needs micro-batches that the stages divide: ",
                            shape.micro_batches, " is no multiple of ", shape.stages);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<Schedule> MakeSchedule(ScheduleKind kind, const PipelineShape& shape) {
+StatusOr<Schedule> MakeSchedule(ScheduleKind kind, const PipelineShape& shape) {
   TESSERA_RETURN_IF_ERROR(CheckSchedule(kind, shape));
   Schedule schedule = EmptySchedule(std::string(ScheduleName(kind)), shape);
   for (int rank = 0; rank < shape.stages; ++rank) {
@@ -207,7 +207,7 @@ absl::StatusOr<Schedule> MakeSchedule(ScheduleKind kind, const PipelineShape& sh
   return schedule;
 }
 
-absl::StatusOr<Schedule> MakeForwardSchedule(const PipelineShape& shape) {
+StatusOr<Schedule> MakeForwardSchedule(const PipelineShape& shape) {
   TESSERA_RETURN_IF_ERROR(CheckSizes(shape));
   Schedule schedule = EmptySchedule("forward", shape);
   for (int rank = 0; rank < shape.stages; ++rank) {

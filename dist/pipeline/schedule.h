@@ -92,17 +92,17 @@ enum class ScheduleKind {
 const std::vector<std::string>& ScheduleNames();
 std::string_view ScheduleName(ScheduleKind kind);
 // Also "zero_bubble" (zb-h1, whose memory is that of 1f1b). InvalidArgument lists the names.
-absl::StatusOr<ScheduleKind> ParseSchedule(std::string_view name);
+StatusOr<ScheduleKind> ParseSchedule(std::string_view name);
 
 // Whether a schedule fits a shape; InvalidArgument says in one line what it needs: numbers of at
 // least 1; several chunks per rank with `interleaved` alone, and that with micro-batches that the
 // stages divide.
-absl::Status CheckSchedule(ScheduleKind kind, const PipelineShape& shape);
+Status CheckSchedule(ScheduleKind kind, const PipelineShape& shape);
 
 // The schedule of every rank, transfers included.
-absl::StatusOr<Schedule> MakeSchedule(ScheduleKind kind, const PipelineShape& shape);
+StatusOr<Schedule> MakeSchedule(ScheduleKind kind, const PipelineShape& shape);
 // Forwards only, for evaluation: every chunk takes the micro-batches in order.
-absl::StatusOr<Schedule> MakeForwardSchedule(const PipelineShape& shape);
+StatusOr<Schedule> MakeForwardSchedule(const PipelineShape& shape);
 
 // Puts the transfers into ranks that have forwards and gradients only: what a chunk computed is
 // sent at once, what it needs is received right before. The actions of one step, for hand-made

@@ -20,13 +20,13 @@ constexpr ScheduleKind kKinds[] = {ScheduleKind::kGPipe, ScheduleKind::kOneForwa
                                    ScheduleKind::kZeroBubbleH2};
 
 Schedule Make(ScheduleKind kind, const PipelineShape& shape) {
-  absl::StatusOr<Schedule> schedule = MakeSchedule(kind, shape);
+  StatusOr<Schedule> schedule = MakeSchedule(kind, shape);
   EXPECT_TRUE(schedule.ok()) << Message(schedule.status());
   return *std::move(schedule);
 }
 
 Simulation Simulated(const Schedule& schedule, const ScheduleCosts& costs = {}) {
-  absl::StatusOr<Simulation> simulation = Simulate(schedule, costs);
+  StatusOr<Simulation> simulation = Simulate(schedule, costs);
   EXPECT_TRUE(simulation.ok()) << Message(simulation.status());
   return simulation.ok() ? *simulation : Simulation();
 }

@@ -21,7 +21,7 @@ class Simulator {
   Simulator(const Schedule& schedule, const ScheduleCosts& costs)
       : schedule_(schedule), costs_(costs), chunks_(schedule.num_chunks()) {}
 
-  absl::StatusOr<Simulation> Run() {
+  StatusOr<Simulation> Run() {
     TESSERA_RETURN_IF_ERROR(CheckShape());
     const auto ranks = static_cast<size_t>(schedule_.stages);
     progress_.resize(static_cast<size_t>(chunks_) * static_cast<size_t>(schedule_.micro_batches));
@@ -46,7 +46,7 @@ class Simulator {
   }
 
  private:
-  absl::Status CheckShape() const {
+  Status CheckShape() const {
     if (schedule_.stages < 1 || schedule_.chunks_per_rank < 1 || schedule_.micro_batches < 1 ||
         std::ssize(schedule_.ranks) != schedule_.stages) {
       return InvalidArgument("schedule ", schedule_.name, " has actions of ",
@@ -60,11 +60,11 @@ class Simulator {
                                " chunks, the schedule ", chunks_);
       }
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // Takes the actions of a rank until it has to wait for a message.
-  absl::Status Advance(int rank, bool* moved) {
+  Status Advance(int rank, bool* moved) {
     const auto r = static_cast<size_t>(rank);
     const std::vector<Action>& actions = schedule_.ranks[r];
     while (at_[r] < actions.size()) {
@@ -84,17 +84,17 @@ class Simulator {
         }
         arrival = Of(a, 1).gradient_sent;
       }
-      if (arrival < 0) return absl::OkStatus();
+      if (arrival < 0) return OkStatus();
       TESSERA_RETURN_IF_ERROR(TakeFromLane(rank, a));
       now_[r] = std::max(now_[r], arrival);
       TESSERA_RETURN_IF_ERROR(Take(rank, a));
       ++at_[r];
       *moved = true;
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
-  absl::Status Take(int rank, const Action& a) {
+  Status Take(int rank, const Action& a) {
     Progress& mine = Of(a);
     const auto has = [&](ActionKind kind) { return mine.done[static_cast<int>(kind)]; };
     const bool alone = schedule_.stages == 1;
@@ -137,10 +137,10 @@ class Simulator {
         break;
     }
     mine.done[static_cast<int>(a.kind)] = true;
-    return absl::OkStatus();
+    return OkStatus();
   }
 
-  absl::Status TakeBackward(int rank, const Action& a) {
+  Status TakeBackward(int rank, const Action& a) {
     Progress& mine = Of(a);
     const bool whole = a.kind == ActionKind::kBackward;
     if (mine.forward_end < 0) return Refused(rank, a, "comes before its forward");
@@ -154,23 +154,23 @@ class Simulator {
                       (whole ? TimeOf(costs_.weight_grad, a.chunk) : 0.0));
     mine.backward_end = now_[static_cast<size_t>(rank)];
     if (whole) Hold(rank, -1);
-    return absl::OkStatus();
+    return OkStatus();
   }
 
-  absl::Status TakeGradientTurn(int rank, const Action& a) {
+  Status TakeGradientTurn(int rank, const Action& a) {
     int& next = next_gradient_[static_cast<size_t>(a.chunk)];
     if (a.micro_batch != next) {
       return Refused(rank, a,
                      Concat("adds up gradients out of order: micro-batch ", next, " is next"));
     }
     ++next;
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // Messages between two chunks are received in the order in which they were sent.
-  absl::Status TakeFromLane(int rank, const Action& a) {
+  Status TakeFromLane(int rank, const Action& a) {
     if (a.kind != ActionKind::kReceiveActivation && a.kind != ActionKind::kReceiveGradient) {
-      return absl::OkStatus();
+      return OkStatus();
     }
     const bool gradient = a.kind == ActionKind::kReceiveGradient;
     std::deque<int>& lane = lanes_[Lane(gradient ? a.chunk + 1 : a.chunk, gradient)];
@@ -178,7 +178,7 @@ class Simulator {
       return Refused(rank, a, Concat("passes over micro-batch ", lane.front(), ", sent before it"));
     }
     lane.pop_front();
-    return absl::OkStatus();
+    return OkStatus();
   }
   // Of the cut before `chunk`.
   static size_t Lane(int chunk, bool gradient) {
@@ -186,7 +186,7 @@ class Simulator {
   }
 
   // All ranks have ended, and everything was done; else who waits for what, or what is missing.
-  absl::Status CheckEnd() const {
+  Status CheckEnd() const {
     std::string waiting;
     for (int rank = 0; rank < schedule_.stages; ++rank) {
       const auto r = static_cast<size_t>(rank);
@@ -204,10 +204,10 @@ class Simulator {
         TESSERA_RETURN_IF_ERROR(CheckDone(chunk, m, trains));
       }
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
-  absl::Status CheckDone(int chunk, int m, bool trains) const {
+  Status CheckDone(int chunk, int m, bool trains) const {
     const bool apart = schedule_.stages > 1;
     const Progress& p = progress_[Index(chunk, m)];
     const auto missing = [&](ActionKind kind) { return Missing({kind, m, chunk}); };
@@ -216,7 +216,7 @@ class Simulator {
     if (apart && chunk + 1 < chunks_ && !has(ActionKind::kSendActivation)) {
       return missing(ActionKind::kSendActivation);
     }
-    if (!trains) return absl::OkStatus();
+    if (!trains) return OkStatus();
     if (!has(ActionKind::kBackward) && !has(ActionKind::kInputGradient)) {
       return missing(ActionKind::kBackward);
     }
@@ -226,7 +226,7 @@ class Simulator {
     if (apart && chunk > 0 && !has(ActionKind::kSendGradient)) {
       return missing(ActionKind::kSendGradient);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   void Summarize() {
@@ -244,11 +244,11 @@ class Simulator {
     result_.inner_bubble = spans > 0 ? 1 - busy / spans : 0;
   }
 
-  absl::Status Refused(int rank, const Action& a, const std::string& why) const {
+  Status Refused(int rank, const Action& a, const std::string& why) const {
     return InvalidArgument("schedule ", schedule_.name, ": rank ", rank, ", action ",
                            at_[static_cast<size_t>(rank)], ": ", a, " ", why);
   }
-  absl::Status Missing(const Action& a) const {
+  Status Missing(const Action& a) const {
     return InvalidArgument("schedule ", schedule_.name, ": rank ", schedule_.RankOf(a.chunk),
                            " has no ", a);
   }
@@ -290,7 +290,7 @@ class Simulator {
 
 }  // namespace
 
-absl::StatusOr<Simulation> Simulate(const Schedule& schedule, const ScheduleCosts& costs) {
+StatusOr<Simulation> Simulate(const Schedule& schedule, const ScheduleCosts& costs) {
   return Simulator(schedule, costs).Run();
 }
 

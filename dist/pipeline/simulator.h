@@ -52,7 +52,7 @@ struct Simulation {
 //     between two chunks in another order than they were sent,
 //   - makes ranks wait for each other (each of them is named with what it waits for).
 // Schedules without any gradients (evaluation) pass likewise.
-absl::StatusOr<Simulation> Simulate(const Schedule& schedule, const ScheduleCosts& costs = {});
+StatusOr<Simulation> Simulate(const Schedule& schedule, const ScheduleCosts& costs = {});
 
 }  // namespace tessera::dist
 

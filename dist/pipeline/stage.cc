@@ -97,7 +97,7 @@ void Stage::CheckKeys() const {
           {.takes = names(0), .may_take = names(1), .gives = names(2), .drops = names(3)});
     }
   }
-  const absl::Status fits = models::InputsOf(chunks, "chunk").status();
+  const Status fits = models::InputsOf(chunks, "chunk").status();
   TESSERA_CHECK(fits.ok(), "pipeline", Message(fits));
 }
 
@@ -324,8 +324,8 @@ void Stage::Join(const Tie& tie, int tag, const GetGradient& get, const SetGradi
   if (sum.defined()) set(*tie.weight, sum);
 }
 
-absl::StatusOr<Stage> BuildStage(const nlohmann::json& config, const nn::BuildContext& context,
-                                 const std::vector<int>& cuts, const Stage::Group& pp) {
+StatusOr<Stage> BuildStage(const nlohmann::json& config, const nn::BuildContext& context,
+                           const std::vector<int>& cuts, const Stage::Group& pp) {
   const int chunks = static_cast<int>(cuts.size()) - 1;
   if (chunks < 1 || chunks % pp->size() != 0) {
     return InvalidArgument("a model cut into ", chunks, " chunks has none for some of ", pp->size(),

@@ -125,8 +125,8 @@ class Stage {
 };
 
 // Builds the chunks of one rank: chunk c has the blocks [cuts[c], cuts[c + 1]).
-absl::StatusOr<Stage> BuildStage(const nlohmann::json& config, const nn::BuildContext& context,
-                                 const std::vector<int>& cuts, const Stage::Group& pp);
+StatusOr<Stage> BuildStage(const nlohmann::json& config, const nn::BuildContext& context,
+                           const std::vector<int>& cuts, const Stage::Group& pp);
 
 }  // namespace tessera::dist
 

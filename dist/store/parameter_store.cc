@@ -78,7 +78,7 @@ ParameterStore::ParameterStore(const Stage& stage, std::vector<optim::ParameterG
 ParameterStore::ParameterStore(StoreContents contents, const OptimizerFactory& make_optimizer,
                                const ZeroOptions& options)
     : options_(OptionsFor(options, contents.stage)), contents_(std::move(contents)) {
-  const absl::Status valid = options.Validate();
+  const Status valid = options.Validate();
   TESSERA_CHECK(valid.ok(), "store", Message(valid));
   TESSERA_CHECK(!options.shards_parameters() ||
                     (contents_.chunks.size() == 1 && contents_.chunks.front().size() == 1),

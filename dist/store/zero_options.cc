@@ -15,7 +15,7 @@ std::string Lower(std::string_view name) {
 
 }  // namespace
 
-absl::Status ZeroOptions::Validate() const {
+Status ZeroOptions::Validate() const {
   if (stage < 0 || stage > 3) return InvalidArgument("zero: stage ", stage, " is not 0 to 3");
   if (!(bucket_cap_mb > 0)) return InvalidArgument("zero: bucket_cap_mb is ", bucket_cap_mb);
   if (auto_wrap_min_params < 0 || prefetch_elements < 0 || max_live_elements < 1 ||
@@ -51,10 +51,10 @@ absl::Status ZeroOptions::Validate() const {
     }
     if (stage == 0) return InvalidArgument("zero: communication_dtype needs stage 1, 2 or 3");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<int> ParseShardingStrategy(std::string_view name) {
+StatusOr<int> ParseShardingStrategy(std::string_view name) {
   const std::string lower = Lower(name);
   if (lower == "no_shard") return 0;
   if (lower == "shard_grad_op") return 2;
@@ -63,7 +63,7 @@ absl::StatusOr<int> ParseShardingStrategy(std::string_view name) {
                          "' is not known; use full_shard, shard_grad_op or no_shard");
 }
 
-absl::StatusOr<BackwardPrefetch> ParseBackwardPrefetch(std::string_view name) {
+StatusOr<BackwardPrefetch> ParseBackwardPrefetch(std::string_view name) {
   const std::string lower = Lower(name);
   if (lower == "none") return BackwardPrefetch::kNone;
   if (lower == "backward_pre") return BackwardPrefetch::kPre;

@@ -103,16 +103,16 @@ struct ZeroOptions {
   bool offload_parameters = false;
 
   // InvalidArgument names the option.
-  absl::Status Validate() const;
+  Status Validate() const;
 };
 
 // What `deterministic` asks of the numbers of ranks and of micro-batches.
 inline bool IsPowerOfTwo(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 // "full_shard", "shard_grad_op", "no_shard" (FSDP, any case) to a stage.
-absl::StatusOr<int> ParseShardingStrategy(std::string_view name);
+StatusOr<int> ParseShardingStrategy(std::string_view name);
 // "backward_pre", "backward_post", "none".
-absl::StatusOr<BackwardPrefetch> ParseBackwardPrefetch(std::string_view name);
+StatusOr<BackwardPrefetch> ParseBackwardPrefetch(std::string_view name);
 
 }  // namespace tessera::dist
 

@@ -32,9 +32,9 @@ std::vector<BertArchitecture> BertArchitectures(bool roberta) {
 namespace {
 
 // The head that `architectures[0]` names; a masked language model where it says nothing.
-absl::Status ReadHead(const nlohmann::json& json, BertConfig* config) {
+Status ReadHead(const nlohmann::json& json, BertConfig* config) {
   const auto found = json.find("architectures");
-  if (found == json.end() || found->is_null() || found->empty()) return absl::OkStatus();
+  if (found == json.end() || found->is_null() || found->empty()) return OkStatus();
   if (!found->is_array() || !(*found)[0].is_string()) {
     return InvalidArgument("'architectures' must be a list of names");
   }
@@ -43,7 +43,7 @@ absl::Status ReadHead(const nlohmann::json& json, BertConfig* config) {
   for (const BertArchitecture& architecture : BertArchitectures(config->roberta)) {
     if (name == architecture.name) {
       config->head = architecture.head;
-      return absl::OkStatus();
+      return OkStatus();
     }
     known += (known.empty() ? "" : ", ") + architecture.name;
   }
@@ -87,7 +87,7 @@ bool BertConfig::has_pooler() const {
          (head == BertHead::kSequence && !roberta);
 }
 
-absl::StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
+StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
   BertConfig c;
   const std::string type = json.at("model_type").get<std::string>();
   c.roberta = type == "roberta";
@@ -117,7 +117,7 @@ absl::StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
   reader.Refuse("pruned_heads", nlohmann::json::object());
   CheckSizes(c, &reader);
   TESSERA_RETURN_IF_ERROR(reader.status());
-  if (const absl::Status head = ReadHead(json, &c); !head.ok()) {
+  if (const Status head = ReadHead(json, &c); !head.ok()) {
     return InvalidArgument("config of ", type, ": ", Message(head));
   }
   TESSERA_ASSIGN_OR_RETURN(c.labels, LabelSpec::FromJson(json, type));

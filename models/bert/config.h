@@ -52,7 +52,7 @@ struct BertConfig {
   }
 
   // Checks sizes; refuses by name what would change results and is not supported.
-  static absl::StatusOr<BertConfig> FromJson(const nlohmann::json& json);
+  static StatusOr<BertConfig> FromJson(const nlohmann::json& json);
 };
 
 }  // namespace tessera::models

@@ -102,13 +102,12 @@ std::vector<std::string> RobertaNames(const std::string& parameter) {
   return OtherNames(parameter, "roberta.");
 }
 
-absl::StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
+StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const BertConfig parsed, BertConfig::FromJson(config));
   return std::make_unique<Bert>(parsed, config, context);
 }
 
-absl::Status CheckLabelInput(const std::string& source, const BertConfig& config,
-                             const Bundle& inputs) {
+Status CheckLabelInput(const std::string& source, const BertConfig& config, const Bundle& inputs) {
   const std::string where = source + ": 'labels'";
   const int64_t rows = inputs.at(keys::kInputIds).size(0);
   switch (config.head) {
@@ -123,7 +122,7 @@ absl::Status CheckLabelInput(const std::string& source, const BertConfig& config
   }
 }
 
-absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
+Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
   const BertConfig& config = static_cast<const Bert&>(model).bert_config();
   std::vector<TensorKey> like_ids = {keys::kAttentionMask, keys::kTokenTypeIds};
   if (config.head != BertHead::kSequence) like_ids.push_back(keys::kLabels);
@@ -156,7 +155,7 @@ absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* 
                                         inputs->at(keys::kInputIds).size(0),
                                         {.count = 2, .problem = ProblemType::kSingleLabel}));
   }
-  return inputs->has(keys::kLabels) ? CheckLabelInput(source, config, *inputs) : absl::OkStatus();
+  return inputs->has(keys::kLabels) ? CheckLabelInput(source, config, *inputs) : OkStatus();
 }
 
 // Pre-training with pairs of sentences and labels of tokens have no task yet.

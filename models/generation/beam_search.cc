@@ -116,9 +116,9 @@ class Search {
 
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> BeamSearch(Model& model, const std::vector<int64_t>& source,
-                                                const std::vector<int64_t>& prompt, int64_t limit,
-                                                const GenerationConfig& config) {
+StatusOr<std::vector<int64_t>> BeamSearch(Model& model, const std::vector<int64_t>& source,
+                                          const std::vector<int64_t>& prompt, int64_t limit,
+                                          const GenerationConfig& config) {
   IncrementalDecoder decoder(model);
   if (model.encoder_decoder() != nullptr) decoder.Encode({source});
   Search search(config, prompt.size(), limit);

@@ -65,7 +65,7 @@ class Row {
     return SampleToken(config_, UniformDouble(key, result_.ids.size()), scores);
   }
 
-  absl::Status Add(int64_t id) {
+  Status Add(int64_t id) {
     ids_.push_back(id);
     result_.ids.push_back(id);
     if (options_.on_token) TESSERA_RETURN_IF_ERROR(options_.on_token(index_, id));
@@ -80,25 +80,25 @@ class Row {
     if (static_cast<int64_t>(result_.ids.size()) == limit_) {
       return End(GenerationResult::End::kLength);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   GenerationResult TakeResult() { return std::move(result_); }
 
  private:
-  absl::Status Emit(const std::string& text) {
-    if (text.empty()) return absl::OkStatus();
+  Status Emit(const std::string& text) {
+    if (text.empty()) return OkStatus();
     result_.text += text;
-    return options_.on_text ? options_.on_text(index_, text) : absl::OkStatus();
+    return options_.on_text ? options_.on_text(index_, text) : OkStatus();
   }
-  absl::Status End(GenerationResult::End end) {
+  Status End(GenerationResult::End end) {
     done_ = true;
     if (decoder_) {
       TESSERA_RETURN_IF_ERROR(Emit(stop_.Push(decoder_->Finish())));
       TESSERA_RETURN_IF_ERROR(Emit(stop_.Finish()));
     }
     result_.end = stop_.found() ? GenerationResult::End::kStopString : end;
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   const int64_t index_;
@@ -113,8 +113,8 @@ class Row {
 };
 
 // How many tokens may follow the prompt.
-absl::StatusOr<int64_t> Limit(const Model& model, const GenerationConfig& config, int64_t row,
-                              int64_t prompt_size) {
+StatusOr<int64_t> Limit(const Model& model, const GenerationConfig& config, int64_t row,
+                        int64_t prompt_size) {
   const int64_t positions = model.max_positions();
   const int64_t room = positions == 0 ? INT64_MAX : positions - prompt_size;
   if (room < 1) {
@@ -133,9 +133,8 @@ absl::StatusOr<int64_t> Limit(const Model& model, const GenerationConfig& config
                          *config.max_length);
 }
 
-absl::StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model,
-                                                   const GenerationConfig& config, int64_t row,
-                                                   std::vector<int64_t> given) {
+StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model, const GenerationConfig& config,
+                                             int64_t row, std::vector<int64_t> given) {
   std::vector<int64_t> ids = std::move(given);
   if (const auto format = model.text_format(); format != nullptr) {
     auto prepared = format->PreparePrompt(std::move(ids));
@@ -160,16 +159,16 @@ absl::StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model,
   return ids;
 }
 
-absl::Status SearchBeams(Model& model, const GenerationConfig& config, std::vector<Row>* rows) {
+Status SearchBeams(Model& model, const GenerationConfig& config, std::vector<Row>* rows) {
   for (Row& row : *rows) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
                              BeamSearch(model, row.prompt(), row.ids(), row.limit(), config));
     for (int64_t id : ids) TESSERA_RETURN_IF_ERROR(row.Add(id));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
+Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
   IncrementalDecoder decoder(model);
   std::vector<Row*> active;
   std::vector<std::vector<int64_t>> tokens;
@@ -195,14 +194,15 @@ absl::Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
     if (kept.size() < active.size() && !kept.empty()) decoder.Keep(kept);
     active = std::move(still_active);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<GenerationResult>> Generate(
-    Model& model, const std::vector<std::vector<int64_t>>& prompts, const GenerationConfig& config,
-    const GenerateOptions& options) {
+StatusOr<std::vector<GenerationResult>> Generate(Model& model,
+                                                 const std::vector<std::vector<int64_t>>& prompts,
+                                                 const GenerationConfig& config,
+                                                 const GenerateOptions& options) {
   TESSERA_RETURN_IF_ERROR(config.Validate());
   if (model.num_cache_layers() == 0) return InvalidArgument("this model does not generate text");
   if (!config.stop_strings.empty() && options.tokenizer == nullptr) {

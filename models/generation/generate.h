@@ -44,8 +44,8 @@ struct GenerateOptions {
   // Called for each new token as it is chosen, and for each piece of text as soon as it is certain
   // (whole characters that no stop string can take back). With beams, at the end. A status that is
   // not OK ends the generation, which returns it.
-  std::function<absl::Status(int64_t row, int64_t id)> on_token = nullptr;
-  std::function<absl::Status(int64_t row, std::string_view text)> on_text = nullptr;
+  std::function<Status(int64_t row, int64_t id)> on_token = nullptr;
+  std::function<Status(int64_t row, std::string_view text)> on_text = nullptr;
 };
 
 // One result per prompt, in order. The model is put into evaluation mode meanwhile; nothing is
@@ -55,9 +55,10 @@ struct GenerateOptions {
 // configuration names no token to begin with, a prompt that with its new tokens exceeds the model's
 // positions, stop strings without a tokenizer, a model that does not generate. Internal when the
 // model's logits are not finite.
-absl::StatusOr<std::vector<GenerationResult>> Generate(
-    Model& model, const std::vector<std::vector<int64_t>>& prompts, const GenerationConfig& config,
-    const GenerateOptions& options = {});
+StatusOr<std::vector<GenerationResult>> Generate(Model& model,
+                                                 const std::vector<std::vector<int64_t>>& prompts,
+                                                 const GenerationConfig& config,
+                                                 const GenerateOptions& options = {});
 
 }  // namespace tessera::models
 

@@ -63,7 +63,7 @@ class FieldReader {
     }
   }
 
-  const absl::Status& status() const { return status_; }
+  const Status& status() const { return status_; }
 
  private:
   void Fail(const char* key, const char* kind) {
@@ -75,7 +75,7 @@ class FieldReader {
 
   const json& object_;
   const std::string& source_;
-  absl::Status status_;
+  Status status_;
 };
 
 // What changes the text and is not supported, with the value that changes nothing.
@@ -110,7 +110,7 @@ const std::vector<std::pair<const char*, json>>& RefusedKeys() {
 
 }  // namespace
 
-absl::Status GenerationConfig::Validate() const {
+Status GenerationConfig::Validate() const {
   if (max_new_tokens && *max_new_tokens < 1) {
     return InvalidArgument("max_new_tokens must be at least 1, not ", *max_new_tokens);
   }
@@ -137,11 +137,11 @@ absl::Status GenerationConfig::Validate() const {
   for (const std::string& text : stop_strings) {
     if (text.empty()) return InvalidArgument("a stop string is empty");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ApplyGenerationJson(const json& object, const std::string& source,
-                                 GenerationConfig* config) {
+Status ApplyGenerationJson(const json& object, const std::string& source,
+                           GenerationConfig* config) {
   if (!object.is_object()) return InvalidArgument(source, ": not a JSON object");
   FieldReader reader(object, source);
   reader.Integer("max_new_tokens", &config->max_new_tokens);
@@ -164,8 +164,8 @@ absl::Status ApplyGenerationJson(const json& object, const std::string& source,
   return reader.status();
 }
 
-absl::StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
-                                                      const json& model_config) {
+StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
+                                                const json& model_config) {
   GenerationConfig config;
   json ids = json::object();
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
@@ -177,7 +177,7 @@ absl::StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
     TESSERA_ASSIGN_OR_RETURN(const json object, data::ReadJsonFile(path));
     TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(object, path, &config));
   }
-  const absl::StatusOr<const Family*> family = FamilyOf(model_config);
+  const StatusOr<const Family*> family = FamilyOf(model_config);
   if (!family.ok()) return config;
   for (const TokenKey& key : (*family)->texts.token_keys) {
     const auto found = model_config.find(key.key);

@@ -45,19 +45,19 @@ struct GenerationConfig {
   uint64_t seed = 0;
 
   // Ranges and settings that exclude one another; names the field.
-  absl::Status Validate() const;
+  Status Validate() const;
 };
 
 // Reads the fields of a JSON object over `config`'s. A key that would change the text and is not
 // supported is refused by name (at its neutral value it is accepted); others are passed over.
 // `source` begins messages.
-absl::Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source,
-                                 GenerationConfig* config);
+Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source,
+                           GenerationConfig* config);
 
 // The defaults of a model: `folder`/generation_config.json over the token ids of `model_config`.
 // No such file, or no folder at all (a preset), is fine.
-absl::StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
-                                                      const nlohmann::json& model_config);
+StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
+                                                const nlohmann::json& model_config);
 
 }  // namespace tessera::models
 

@@ -35,7 +35,7 @@ std::vector<GenerationResult> Continue(Model& model, const std::vector<Ids>& pro
 
 std::string Failure(Model& model, const Ids& prompt, const GenerationConfig& config) {
   const auto results = Generate(model, {prompt}, config);
-  EXPECT_EQ(results.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(results.status().code(), StatusCode::kInvalidArgument);
   return Message(results.status());
 }
 
@@ -112,7 +112,7 @@ TEST(GenerateTest, TextIsStreamedAndCutAtStopStrings) {
         {.tokenizer = &tokenizer, .on_text = [streamed](int64_t row, std::string_view text) {
            EXPECT_EQ(row, 0);
            *streamed += text;
-           return absl::OkStatus();
+           return OkStatus();
          }})[0];
   };
   std::string streamed;
@@ -175,9 +175,9 @@ TEST(GenerateTest, ACallbackEndsTheGeneration) {
   int calls = 0;
   const auto results =
       Generate(*model, {{1}}, {.max_new_tokens = 9}, {.on_token = [&](int64_t, int64_t) {
-        return ++calls == 3 ? absl::CancelledError("enough") : absl::OkStatus();
+        return ++calls == 3 ? Failure(StatusCode::kCancelled, "enough") : OkStatus();
       }});
-  EXPECT_EQ(results.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(results.status().code(), StatusCode::kCancelled);
   EXPECT_EQ(calls, 3);
 }
 
@@ -245,7 +245,7 @@ class GlmTokenizer : public data::Tokenizer {
   }
   std::string_view TokenBytes(int32_t) const override { return ""; }
   int64_t vocab_size() const override { return 262; }
-  absl::Status Save(const std::string&) const override { return absl::OkStatus(); }
+  Status Save(const std::string&) const override { return OkStatus(); }
   uint64_t Fingerprint() const override { return 1; }
 };
 

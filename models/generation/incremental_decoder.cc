@@ -54,7 +54,7 @@ void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_
   const std::shared_ptr<const TextFormat> format = model_.text_format();
   std::vector<TextLayout> layouts;
   for (size_t b = 0; format != nullptr && b < texts_.size(); ++b) {
-    absl::StatusOr<TextLayout> layout = format->LayoutOf(texts_[b]);
+    StatusOr<TextLayout> layout = format->LayoutOf(texts_[b]);
     TESSERA_CHECK(layout.ok(), "decode", "row ", b, ": ", Message(layout.status()));
     layouts.push_back(*std::move(layout));
   }
@@ -81,7 +81,7 @@ void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_
   if (!plain) inputs->set(keys::kPrefixLength, CopyTo(prefix_B, device));
 }
 
-absl::StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
+StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
     const std::vector<std::vector<int64_t>>& tokens) {
   const NoGrad no_grad;
   const auto rows = static_cast<int64_t>(tokens.size());

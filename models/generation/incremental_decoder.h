@@ -29,8 +29,7 @@ class IncrementalDecoder {
 
   // The next tokens of every row; the logits [vocabulary] after the last one of each, in float64.
   // Internal when they are not finite.
-  absl::StatusOr<std::vector<std::vector<double>>> Feed(
-      const std::vector<std::vector<int64_t>>& tokens);
+  StatusOr<std::vector<std::vector<double>>> Feed(const std::vector<std::vector<int64_t>>& tokens);
 
   // Row b becomes what row rows[b] was.
   void Keep(const std::vector<int64_t>& rows);

@@ -12,7 +12,7 @@ namespace {
 
 const TextConventions& TextsOf(const nlohmann::json& config) {
   static const auto* const none = new TextConventions;
-  const absl::StatusOr<const Family*> family = FamilyOf(config);
+  const StatusOr<const Family*> family = FamilyOf(config);
   return family.ok() ? (*family)->texts : *none;
 }
 
@@ -61,9 +61,8 @@ nlohmann::json VocabularyOf(const data::Tokenizer& tokenizer, const nlohmann::js
   return keys;
 }
 
-absl::StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
-                                                  const nlohmann::json& config,
-                                                  std::string_view text) {
+StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
+                                            const nlohmann::json& config, std::string_view text) {
   std::vector<int32_t> ids = tokenizer.Encode(text);
   const std::optional<BlankTokens>& blanks = TextsOf(config).blanks;
   if (blanks && !HasBlank(*blanks, tokenizer, ids)) {

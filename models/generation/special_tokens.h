@@ -33,9 +33,8 @@ nlohmann::json VocabularyOf(const data::Tokenizer& tokenizer, const nlohmann::js
 // A prompt as the family's models read it: its tokens and, where the tokenizer's prompts are rows,
 // the special tokens of a row around them (data/tokenizer/sequence_pair.h); of a family whose texts
 // have blanks, one for the rest of the document at the end of a text without any.
-absl::StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
-                                                  const nlohmann::json& config,
-                                                  std::string_view text);
+StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
+                                            const nlohmann::json& config, std::string_view text);
 
 }  // namespace tessera::models
 

@@ -48,13 +48,13 @@ nn::TransformerBlockConfig LayerConfig(const ChatGlmConfig& c) {
 class Texts : public TextFormat {
  public:
   explicit Texts(const ChatGlmConfig& config) : config_(config) {}
-  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
+  StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
     return CompletePrompt(config_, std::move(prompt));
   }
-  absl::StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
+  StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
     return LayoutOfText(config_, text);
   }
-  absl::StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& /*rows*/) const override {
+  StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& /*rows*/) const override {
     return InvalidArgument("ChatGLM fills no blanks with candidates");
   }
 
@@ -129,7 +129,7 @@ Bundle ChatGlm::RunBlock(int block, Bundle in, const RunOptions& options) {
   return RunLayer(block - 1, std::move(in), options);
 }
 
-absl::Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
+Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
   const Tensor ids_BT = in->at(keys::kInputIds);
   const int64_t rows = ids_BT.size(0);
   const int64_t tokens = ids_BT.size(1);
@@ -137,7 +137,7 @@ absl::Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
   const bool padded = mask.defined() && mask.ndim() == 2;
   const bool want_prefix = !in->has(keys::kPrefixLength) && (!mask.defined() || padded);
   const bool want_positions = !in->has(keys::kPositionIds);
-  if (!want_prefix && !want_positions) return absl::OkStatus();
+  if (!want_prefix && !want_positions) return OkStatus();
   const Device device = ids_BT.device();
   const Tensor positions_B2T = Zeros({rows, 2, tokens}, DType::kInt64);
   const Tensor prefix_B = Zeros({rows}, DType::kInt32);
@@ -155,7 +155,7 @@ absl::Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
       text.push_back(ids[i]);
       at.push_back(t);
     }
-    const absl::StatusOr<TextLayout> layout = LayoutOfText(config, text);
+    const StatusOr<TextLayout> layout = LayoutOfText(config, text);
     if (!layout.ok()) return InvalidArgument("row ", b, ": ", Message(layout.status()));
     prefix_B.data<int32_t>()[b] =
         static_cast<int32_t>(at[static_cast<size_t>(layout->prefix_length)]);
@@ -166,14 +166,14 @@ absl::Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
   }
   if (want_positions) in->set(keys::kPositionIds, CopyTo(positions_B2T, device));
   if (want_prefix) in->set(keys::kPrefixLength, CopyTo(prefix_B, device));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Bundle ChatGlm::Embed(Bundle in, const RunOptions& options) {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "chatglm",
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
-  const absl::Status derived = DeriveFromIds(config_, &in);
+  const Status derived = DeriveFromIds(config_, &in);
   TESSERA_CHECK(derived.ok(), "chatglm", Message(derived));
   if (in.has(keys::kAttentionMask) && in.at(keys::kAttentionMask).ndim() == 4) {
     in.set(keys::kAttentionMask, Compare(in.at(keys::kAttentionMask), 0.0, Comparison::kEqual));

@@ -60,7 +60,7 @@ class ChatGlm : public Model {
 
 // Writes `position_ids` and `prefix_length` where the bundle lacks them. InvalidArgument, naming
 // the row, for a text without <sop> or [gMASK]/[MASK] whose positions or mask are wanted.
-absl::Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in);
+Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in);
 
 }  // namespace tessera::models
 

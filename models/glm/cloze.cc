@@ -23,7 +23,7 @@ struct Extent {
   int64_t length = 0;
 };
 
-absl::StatusOr<Extent> Measure(const GlmConfig& config, const std::vector<ClozeRow>& rows) {
+StatusOr<Extent> Measure(const GlmConfig& config, const std::vector<ClozeRow>& rows) {
   Extent extent;
   for (size_t b = 0; b < rows.size(); ++b) {
     if (!FirstBlank(config, rows[b].context)) {
@@ -82,8 +82,8 @@ void FillRow(const GlmConfig& config, const ClozeRow& row, const Extent& extent,
 
 }  // namespace
 
-absl::StatusOr<Bundle> ClozeInputs(const GlmConfig& config, const std::vector<ClozeRow>& rows,
-                                   const Device& device) {
+StatusOr<Bundle> ClozeInputs(const GlmConfig& config, const std::vector<ClozeRow>& rows,
+                             const Device& device) {
   if (!config.sop_token_id || !config.block_position_encoding) {
     return InvalidArgument("a cloze needs 'sop_token_id' and 'block_position_encoding'");
   }

@@ -25,8 +25,8 @@ namespace tessera::models {
 // `choice_indices` [B, N, L] (-100 where a row has fewer candidates or tokens). InvalidArgument for
 // a row without blank or candidates, an empty candidate, a configuration without sop_token_id or
 // block positions.
-absl::StatusOr<Bundle> ClozeInputs(const GlmConfig& config, const std::vector<ClozeRow>& rows,
-                                   const Device& device = Device::Cpu());
+StatusOr<Bundle> ClozeInputs(const GlmConfig& config, const std::vector<ClozeRow>& rows,
+                             const Device& device = Device::Cpu());
 
 // [B, N] scores, -inf where choice_ids has -100 only. logits [B, T, V] (this rank's columns);
 // choice_ids [B, N, L]: candidates' tokens; choice_indices [B, N, L]: where their logits stand.

@@ -61,7 +61,7 @@ void CheckToken(const char* name, int64_t id, int64_t vocab_size, ConfigReader* 
 
 }  // namespace
 
-absl::StatusOr<GlmConfig> GlmConfig::FromJson(const json& object) {
+StatusOr<GlmConfig> GlmConfig::FromJson(const json& object) {
   GlmConfig c;
   ConfigReader reader(object, "glm");
   RefuseOtherModel(object,
@@ -118,7 +118,7 @@ absl::StatusOr<GlmConfig> GlmConfig::FromJson(const json& object) {
   return c;
 }
 
-absl::StatusOr<ChatGlmConfig> ChatGlmConfig::FromJson(const json& object) {
+StatusOr<ChatGlmConfig> ChatGlmConfig::FromJson(const json& object) {
   ChatGlmConfig c;
   ConfigReader reader(object, "chatglm");
   RefuseOtherModel(object,

@@ -41,7 +41,7 @@ struct GlmConfig {
   int64_t position_rows() const { return max_sequence_length + (block_position_encoding ? 1 : 0); }
 
   // Checks sizes; refuses by name what would change results and is not supported.
-  static absl::StatusOr<GlmConfig> FromJson(const nlohmann::json& json);
+  static StatusOr<GlmConfig> FromJson(const nlohmann::json& json);
 };
 
 struct ChatGlmConfig {
@@ -60,7 +60,7 @@ struct ChatGlmConfig {
   int64_t gmask_token_id = 150001;
   int64_t pad_token_id = 0;
 
-  static absl::StatusOr<ChatGlmConfig> FromJson(const nlohmann::json& json);
+  static StatusOr<ChatGlmConfig> FromJson(const nlohmann::json& json);
 };
 
 }  // namespace tessera::models

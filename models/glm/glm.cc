@@ -58,13 +58,13 @@ Tensor Coordinate(const Tensor& positions, int which) {
 class Texts : public TextFormat {
  public:
   explicit Texts(const GlmConfig& config) : config_(config) {}
-  absl::StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
+  StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
     return CompletePrompt(config_, std::move(prompt));
   }
-  absl::StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
+  StatusOr<TextLayout> LayoutOf(const std::vector<int64_t>& text) const override {
     return LayoutOfText(config_, text);
   }
-  absl::StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& rows) const override {
+  StatusOr<Bundle> ClozeInputs(const std::vector<ClozeRow>& rows) const override {
     return models::ClozeInputs(config_, rows);
   }
 

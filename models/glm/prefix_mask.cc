@@ -63,8 +63,8 @@ void RepeatRow(const TensorKey& name, int64_t rows, Bundle* inputs) {
   inputs->set(name, t.AsStrided(shape, strides, t.offset()).ContiguousCopy());
 }
 
-absl::Status CheckMask(const std::string& source, int64_t rows, int64_t tokens, Bundle* inputs) {
-  if (!inputs->has(keys::kAttentionMask)) return absl::OkStatus();
+Status CheckMask(const std::string& source, int64_t rows, int64_t tokens, Bundle* inputs) {
+  if (!inputs->has(keys::kAttentionMask)) return OkStatus();
   const Tensor mask = inputs->at(keys::kAttentionMask);
   const bool lengths = mask.ndim() == 1 && (mask.size(0) == rows || mask.size(0) == 1);
   const bool keys = mask.shape() == (Shape{rows, tokens});
@@ -76,7 +76,7 @@ absl::Status CheckMask(const std::string& source, int64_t rows, int64_t tokens, 
                            "] (lengths of the prefix), [", rows, ", ", tokens, "] or [", rows,
                            ", 1, ", tokens, ", ", tokens, "]");
   }
-  if (!lengths) return absl::OkStatus();
+  if (!lengths) return OkStatus();
   if (IsFloating(mask.dtype())) {
     return InvalidArgument(source, ": lengths in 'attention_mask' must be integers");
   }
@@ -85,13 +85,13 @@ absl::Status CheckMask(const std::string& source, int64_t rows, int64_t tokens, 
 
 }  // namespace
 
-absl::Status CheckMaskAndPositions(const std::string& source, const PositionLimits& limits,
-                                   Bundle* inputs) {
+Status CheckMaskAndPositions(const std::string& source, const PositionLimits& limits,
+                             Bundle* inputs) {
   const int64_t rows = inputs->at(keys::kInputIds).size(0);
   const int64_t tokens = inputs->at(keys::kInputIds).size(1);
   TESSERA_RETURN_IF_ERROR(CheckMask(source, rows, tokens, inputs));
   if (!inputs->has(keys::kPositionIds)) {
-    if (tokens <= limits.rows) return absl::OkStatus();
+    if (tokens <= limits.rows) return OkStatus();
     return InvalidArgument(source, ": 'input_ids' has ", tokens, " tokens a row; the model has ",
                            limits.rows, " positions");
   }

@@ -37,8 +37,8 @@ struct PositionLimits {
   bool one_coordinate = false;
   bool two_coordinates = true;
 };
-absl::Status CheckMaskAndPositions(const std::string& source, const PositionLimits& limits,
-                                   Bundle* inputs);
+Status CheckMaskAndPositions(const std::string& source, const PositionLimits& limits,
+                             Bundle* inputs);
 
 }  // namespace tessera::models
 

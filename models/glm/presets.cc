@@ -97,20 +97,18 @@ std::vector<std::string> WithoutTransformer(const std::string& parameter) {
 // The frequencies of the rotations.
 bool IsRotaryBuffer(const std::string& name) { return EndsWith(name, "rotary_emb.inv_freq"); }
 
-absl::StatusOr<std::unique_ptr<Model>> BuildGlm(const json& object,
-                                                const nn::BuildContext& context) {
+StatusOr<std::unique_ptr<Model>> BuildGlm(const json& object, const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const GlmConfig config, GlmConfig::FromJson(object));
   return std::make_unique<Glm>(config, object, context);
 }
 
-absl::StatusOr<std::unique_ptr<Model>> BuildChatGlm(const json& object,
-                                                    const nn::BuildContext& context) {
+StatusOr<std::unique_ptr<Model>> BuildChatGlm(const json& object, const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const ChatGlmConfig config, ChatGlmConfig::FromJson(object));
   return std::make_unique<ChatGlm>(config, object, context);
 }
 
-absl::Status CheckLabels(const std::string& source, const Model& model, const Bundle& inputs) {
-  if (!inputs.has(keys::kLabels)) return absl::OkStatus();
+Status CheckLabels(const std::string& source, const Model& model, const Bundle& inputs) {
+  if (!inputs.has(keys::kLabels)) return OkStatus();
   const Tensor labels = inputs.at(keys::kLabels);
   const Shape& expected = inputs.at(keys::kInputIds).shape();
   if (labels.shape() != expected || IsFloating(labels.dtype())) {
@@ -119,7 +117,7 @@ absl::Status CheckLabels(const std::string& source, const Model& model, const Bu
   return CheckRange(source + ": 'labels'", labels, model.vocab_size(), -100, "vocabulary");
 }
 
-absl::Status CheckChoices(const std::string& source, const Model& model, const Bundle& inputs) {
+Status CheckChoices(const std::string& source, const Model& model, const Bundle& inputs) {
   const Shape& ids = inputs.at(keys::kInputIds).shape();
   const Tensor choices = inputs.get(keys::kChoiceIds);
   const Tensor indices = inputs.get(keys::kChoiceIndices);
@@ -141,7 +139,7 @@ absl::Status CheckChoices(const std::string& source, const Model& model, const B
                              i / static_cast<size_t>(choices.numel() / ids[0]));
     }
   }
-  if (!inputs.has(keys::kLabels)) return absl::OkStatus();
+  if (!inputs.has(keys::kLabels)) return OkStatus();
   const Tensor labels = inputs.at(keys::kLabels);
   if (labels.shape() != (Shape{ids[0]}) || IsFloating(labels.dtype())) {
     return InvalidArgument(source, ": 'labels' is ", labels, "; beside candidates it must be ",
@@ -157,10 +155,10 @@ absl::Status CheckChoices(const std::string& source, const Model& model, const B
     if (std::any_of(first, first + choices.size(2), [](int64_t i) { return i != -100; })) continue;
     return InvalidArgument(source, ": 'labels': row ", b, " has no candidate ", at);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status CheckGlmInputs(const std::string& source, const Model& model, Bundle* inputs) {
+Status CheckGlmInputs(const std::string& source, const Model& model, Bundle* inputs) {
   const GlmConfig& c = static_cast<const Glm&>(model).fields();
   TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
   const PositionLimits limits = {.rows = c.position_rows(),
@@ -173,11 +171,11 @@ absl::Status CheckGlmInputs(const std::string& source, const Model& model, Bundl
   return CheckLabels(source, model, *inputs);
 }
 
-absl::Status CheckChatGlmInputs(const std::string& source, const Model& model, Bundle* inputs) {
+Status CheckChatGlmInputs(const std::string& source, const Model& model, Bundle* inputs) {
   TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
   TESSERA_RETURN_IF_ERROR(CheckMaskAndPositions(source, {.rows = model.max_positions()}, inputs));
   TESSERA_RETURN_IF_ERROR(CheckLabels(source, model, *inputs));
-  const absl::Status derived = DeriveFromIds(static_cast<const ChatGlm&>(model).fields(), inputs);
+  const Status derived = DeriveFromIds(static_cast<const ChatGlm&>(model).fields(), inputs);
   if (derived.ok()) return derived;
   return InvalidArgument(source, ": 'input_ids' ", Message(derived));
 }

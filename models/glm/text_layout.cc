@@ -41,7 +41,7 @@ std::optional<int64_t> FirstBlank(const ChatGlmConfig& config, const Ids& text) 
   return at ? at : Find(text, config.mask_token_id);
 }
 
-absl::StatusOr<Ids> CompletePrompt(const GlmConfig& config, Ids prompt) {
+StatusOr<Ids> CompletePrompt(const GlmConfig& config, Ids prompt) {
   if (!config.sop_token_id) {
     return InvalidArgument(
         "the configuration names no 'sop_token_id' (<|startofpiece|>), with which GLM begins to "
@@ -63,7 +63,7 @@ absl::StatusOr<Ids> CompletePrompt(const GlmConfig& config, Ids prompt) {
   return prompt;
 }
 
-absl::StatusOr<Ids> CompletePrompt(const ChatGlmConfig& config, Ids prompt) {
+StatusOr<Ids> CompletePrompt(const ChatGlmConfig& config, Ids prompt) {
   if (!Find(prompt, config.bos_token_id)) {
     if (!FirstBlank(config, prompt)) prompt.push_back(config.gmask_token_id);
     prompt.push_back(config.bos_token_id);
@@ -72,7 +72,7 @@ absl::StatusOr<Ids> CompletePrompt(const ChatGlmConfig& config, Ids prompt) {
   return prompt;
 }
 
-absl::StatusOr<TextLayout> LayoutOfText(const GlmConfig& config, const Ids& text) {
+StatusOr<TextLayout> LayoutOfText(const GlmConfig& config, const Ids& text) {
   const auto start = Find(text, config.sop_token_id);
   if (!start) return InvalidArgument("a text has no <|startofpiece|> ('sop_token_id')");
   const auto blank = FirstBlank(config, text);
@@ -85,7 +85,7 @@ absl::StatusOr<TextLayout> LayoutOfText(const GlmConfig& config, const Ids& text
   return layout;
 }
 
-absl::StatusOr<TextLayout> LayoutOfText(const ChatGlmConfig& config, const Ids& text) {
+StatusOr<TextLayout> LayoutOfText(const ChatGlmConfig& config, const Ids& text) {
   const auto start = Find(text, config.bos_token_id);
   if (!start) {
     return InvalidArgument("a text has no token ", config.bos_token_id, " ('bos_token_id')");

@@ -27,17 +27,15 @@ std::optional<int64_t> FirstBlank(const ChatGlmConfig& config, const std::vector
 // Adds <|startofpiece|> where it is missing and, to a prompt without blank, [gMASK] (else [MASK])
 // before it. InvalidArgument without such tokens in the configuration, or without a blank before
 // <|startofpiece|>.
-absl::StatusOr<std::vector<int64_t>> CompletePrompt(const GlmConfig& config,
-                                                    std::vector<int64_t> prompt);
-absl::StatusOr<std::vector<int64_t>> CompletePrompt(const ChatGlmConfig& config,
-                                                    std::vector<int64_t> prompt);
+StatusOr<std::vector<int64_t>> CompletePrompt(const GlmConfig& config, std::vector<int64_t> prompt);
+StatusOr<std::vector<int64_t>> CompletePrompt(const ChatGlmConfig& config,
+                                              std::vector<int64_t> prompt);
 
 // InvalidArgument for texts without blank or start. GLM's has one coordinate without
 // block_position_encoding. ChatGLM's blank is one before the start where there is one, so that an
 // answer that says [gMASK] does not move what follows.
-absl::StatusOr<TextLayout> LayoutOfText(const GlmConfig& config, const std::vector<int64_t>& text);
-absl::StatusOr<TextLayout> LayoutOfText(const ChatGlmConfig& config,
-                                        const std::vector<int64_t>& text);
+StatusOr<TextLayout> LayoutOfText(const GlmConfig& config, const std::vector<int64_t>& text);
+StatusOr<TextLayout> LayoutOfText(const ChatGlmConfig& config, const std::vector<int64_t>& text);
 
 }  // namespace tessera::models
 

@@ -5,7 +5,7 @@
 
 namespace tessera::models {
 
-absl::StatusOr<GptConfig> GptConfig::FromJson(const nlohmann::json& json) {
+StatusOr<GptConfig> GptConfig::FromJson(const nlohmann::json& json) {
   GptConfig c;
   ConfigReader reader(json, "gpt2");
   reader.Read("vocab_size", &c.vocab_size);

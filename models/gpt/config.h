@@ -31,7 +31,7 @@ struct GptConfig {
   int64_t inner_size() const { return n_inner ? *n_inner : 4 * n_embd; }
 
   // Checks sizes; refuses by name what would change results and is not supported.
-  static absl::StatusOr<GptConfig> FromJson(const nlohmann::json& json);
+  static StatusOr<GptConfig> FromJson(const nlohmann::json& json);
 };
 
 }  // namespace tessera::models

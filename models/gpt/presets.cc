@@ -43,8 +43,8 @@ std::vector<std::string> OtherNames(const std::string& parameter) {
   return {};
 }
 
-absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
-                                             const nn::BuildContext& context) {
+StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
+                                       const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const GptConfig config, GptConfig::FromJson(json));
   return std::make_unique<Gpt>(config, json, context);
 }

@@ -42,7 +42,7 @@ class HubTest : public testing::Test {
   // A saved model, and what its parameters hold.
   std::string Saved(const std::string& name, const SaveOptions& options = {}) {
     const auto model = Build(SmallConfig(), {.seed = 3});
-    const absl::Status status = SaveModel(*model, Path(name), nullptr, options);
+    const Status status = SaveModel(*model, Path(name), nullptr, options);
     EXPECT_TRUE(status.ok()) << Message(status);
     return Path(name);
   }
@@ -291,10 +291,9 @@ TEST_F(HubTest, ShardsOfAGroupLoadTheirPart) {
     const std::string target = Concat(root_, "/rank", group->rank());
     EXPECT_NE(Message(SaveModel(**model, target)).find("is a shard"), std::string::npos);
     // With a function that makes them whole, it can be saved.
-    const absl::Status saved =
-        SaveModel(**model, target, nullptr, {.gather = [&](nn::Parameter& p) {
-          return whole->FindParameter(p.name)->tensor.Detach();
-        }});
+    const Status saved = SaveModel(**model, target, nullptr, {.gather = [&](nn::Parameter& p) {
+      return whole->FindParameter(p.name)->tensor.Detach();
+    }});
     EXPECT_TRUE(saved.ok()) << Message(saved);
   });
 }

@@ -56,9 +56,9 @@ bool SameShape(const Match& match, const WeightFiles& weights) {
 
 // Finds an entry for every parameter that is not tied, and none left over. With `fresh`, parameters
 // of a head without an entry of the right shape go there.
-absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles& weights,
-                                                const std::string& folder,
-                                                std::vector<nn::Parameter*>* fresh) {
+StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles& weights,
+                                          const std::string& folder,
+                                          std::vector<nn::Parameter*>* fresh) {
   const Family& family = **FamilyOf(model.config());
   std::vector<Match> matches;
   std::vector<std::string> missing;
@@ -108,7 +108,7 @@ absl::StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles&
   return matches;
 }
 
-absl::Status CheckMatch(const Match& match, const WeightFiles& weights) {
+Status CheckMatch(const Match& match, const WeightFiles& weights) {
   const SafetensorsFile::Entry& entry = *weights.Find(match.entry);
   const Shape& expected = match.parameter->placement.global_shape();
   if (!SameShape(match, weights)) {
@@ -123,7 +123,7 @@ absl::Status CheckMatch(const Match& match, const WeightFiles& weights) {
                            "' has elements of type ", entry.dtype,
                            "; weights must be F16, BF16, F32 or F64");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Gives a parameter its values where it can be written to.
@@ -136,13 +136,12 @@ void Write(const Model& model, nn::Parameter& parameter, const std::function<voi
 }
 
 // As LoadWeights; with `fresh`, as LoadWeightsBesidesHead.
-absl::Status LoadMatching(Model& model, const std::string& folder,
-                          std::vector<nn::Parameter*>* fresh) {
+Status LoadMatching(Model& model, const std::string& folder, std::vector<nn::Parameter*>* fresh) {
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Match> matches,
                            MatchEntries(model, weights, folder, fresh));
   for (const Match& match : matches) TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights));
-  if (model.build().device.is_meta()) return absl::OkStatus();
+  if (model.build().device.is_meta()) return OkStatus();
   for (const Match& match : matches) {
     TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
     Write(model, *match.parameter, [&] {
@@ -150,20 +149,19 @@ absl::Status LoadMatching(Model& model, const std::string& folder,
       CopyGlobalToLocal(match.parameter->placement, CopyTo(whole, mine.device()), mine.Detach());
     });
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Model>> BuildNamed(const std::string& source,
-                                                  const nlohmann::json& config,
-                                                  const nn::BuildContext& build) {
+StatusOr<std::unique_ptr<Model>> BuildNamed(const std::string& source, const nlohmann::json& config,
+                                            const nn::BuildContext& build) {
   auto model = BuildModel(config, build);
   if (model.ok()) return model;
-  return absl::Status(model.status().code(), ToAbsl(Concat(source, ": ", Message(model.status()))));
+  return Failure(model.status().code(), source, ": ", Message(model.status()));
 }
 
 }  // namespace
 
-absl::StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset) {
+StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset) {
   if (IsDirectory(folder_or_preset)) {
     const std::string path = JoinPath(folder_or_preset, "config.json");
     TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, data::ReadJsonFile(path));
@@ -175,12 +173,11 @@ absl::StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_pres
                   "' is neither a folder nor a preset (`tessera models` lists the presets)");
 }
 
-absl::Status LoadWeights(Model& model, const std::string& folder) {
+Status LoadWeights(Model& model, const std::string& folder) {
   return LoadMatching(model, folder, nullptr);
 }
 
-absl::StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model,
-                                                                const std::string& folder) {
+StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model, const std::string& folder) {
   std::vector<nn::Parameter*> fresh;
   TESSERA_RETURN_IF_ERROR(LoadMatching(model, folder, &fresh));
   std::vector<std::string> names;
@@ -191,8 +188,8 @@ absl::StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model,
   return names;
 }
 
-absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
-                                                 const LoadOptions& options) {
+StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
+                                           const LoadOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadModelConfig(folder_or_preset));
   if (options.config_changes.is_object()) {
     for (const auto& [key, value] : options.config_changes.items()) {
@@ -220,7 +217,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_pr
   dry.device = Device::Meta(build.device.is_meta() ? build.device.target : build.device.type);
   dry.on_parameter = nullptr;
   dry.around_loading = nullptr;
-  const auto load = [&](Model& model) -> absl::StatusOr<std::vector<std::string>> {
+  const auto load = [&](Model& model) -> StatusOr<std::vector<std::string>> {
     if (options.ignore_mismatched_sizes) return LoadWeightsBesidesHead(model, folder_or_preset);
     TESSERA_RETURN_IF_ERROR(LoadWeights(model, folder_or_preset));
     return std::vector<std::string>();

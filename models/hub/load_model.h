@@ -42,22 +42,21 @@ struct LoadOptions {
 
 // Reads `folder`/config.json, or takes the configuration of a preset. NotFound (naming what could
 // have been meant) for what is neither.
-absl::StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset);
+StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset);
 
 // Failures name the file and the tensor: unknown and missing tensors, a shape that differs from
 // what config.json implies, a dtype that is no floating one, damage. Nothing is allocated for the
 // parameters before names and shapes are known to fit.
-absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
-                                                 const LoadOptions& options = {});
+StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
+                                           const LoadOptions& options = {});
 
 // Copies the folder's weights into a model built from its configuration; on the meta device it
 // checks that they fit. Nothing is written if they do not.
-absl::Status LoadWeights(Model& model, const std::string& folder);
+Status LoadWeights(Model& model, const std::string& folder);
 
 // The same, but parameters of a head that the files lack or have in another shape are initialised.
 // Returns their names.
-absl::StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model,
-                                                                const std::string& folder);
+StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model, const std::string& folder);
 
 }  // namespace tessera::models
 

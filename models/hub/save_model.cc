@@ -49,7 +49,7 @@ std::vector<Shard> CutIntoShards(const std::vector<nn::Parameter*>& parameters,
   return shards;
 }
 
-absl::StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
+StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
   if (options.gather == nullptr) {
     if (p.placement.is_whole()) return CopyTo(p.tensor, Device::Cpu()).ContiguousCopy();
     return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
@@ -63,8 +63,7 @@ absl::StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
   return options.write ? CopyTo(whole, Device::Cpu()).ContiguousCopy() : whole;
 }
 
-absl::Status WriteShard(const Shard& shard, const std::string& directory,
-                        const SaveOptions& options) {
+Status WriteShard(const Shard& shard, const std::string& directory, const SaveOptions& options) {
   std::vector<SafetensorsEntry> entries;
   for (const nn::Parameter* p : shard.parameters) {
     const Shape& shape = p->placement.global_shape();
@@ -83,8 +82,8 @@ absl::Status WriteShard(const Shard& shard, const std::string& directory,
 
 std::string Text(const json& value) { return value.dump(2) + "\n"; }
 
-absl::Status WriteIndex(const std::vector<Shard>& shards, const std::string& directory) {
-  if (shards.size() == 1) return absl::OkStatus();
+Status WriteIndex(const std::vector<Shard>& shards, const std::string& directory) {
+  if (shards.size() == 1) return OkStatus();
   int64_t total = 0;
   json weight_map = json::object();
   for (const Shard& shard : shards) {
@@ -132,8 +131,8 @@ json GenerationConfigToSave(const json& config) {
 
 }  // namespace
 
-absl::Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer* tokenizer,
-                       const SaveOptions& options) {
+Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer* tokenizer,
+                 const SaveOptions& options) {
   if (model.block_range() != std::pair<int, int>(0, model.num_blocks())) {
     return InvalidArgument(folder, ": a pipeline stage is not a whole model");
   }
@@ -145,7 +144,7 @@ absl::Status SaveModel(Model& model, const std::string& folder, const data::Toke
     for (nn::Parameter* p : parameters) {
       TESSERA_RETURN_IF_ERROR(WholeOf(*p, options).status());
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
   TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
   const std::string& path = directory.temporary_path();

@@ -39,8 +39,8 @@ struct SaveOptions {
 // With a tokenizer, its end-of-text and begin-of-text ids replace those of config.json. A model
 // that is a pipeline stage, or whose parameters are shards with no `gather` to make them whole, is
 // refused. `tokenizer` may be nullptr.
-absl::Status SaveModel(Model& model, const std::string& folder,
-                       const data::Tokenizer* tokenizer = nullptr, const SaveOptions& options = {});
+Status SaveModel(Model& model, const std::string& folder,
+                 const data::Tokenizer* tokenizer = nullptr, const SaveOptions& options = {});
 
 }  // namespace tessera::models
 

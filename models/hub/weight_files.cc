@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kPickledName = "pytorch_model.bin";
 
-absl::Status PickledOnly(const std::string& folder) {
+Status PickledOnly(const std::string& folder) {
   return InvalidArgument(
       folder, ": holds ", kPickledName, ", which is a Python program and is not read; in that ",
       "folder, run: python3 -c \"import torch, safetensors.torch as s; s.save_file({k: ",
@@ -35,7 +35,7 @@ bool WeightFiles::Exist(const std::string& folder) {
   return false;
 }
 
-absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& folder) {
+StatusOr<WeightFiles> WeightFiles::Open(const std::string& folder) {
   WeightFiles weights;
   weights.folder_ = folder;
   const std::string single = JoinPath(folder, kWeightsName);
@@ -52,14 +52,14 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& folder) {
   return weights;
 }
 
-absl::Status WeightFiles::OpenOne(const std::string& path) {
+Status WeightFiles::OpenOne(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
   for (const SafetensorsFile::Entry& entry : file.entries()) file_of_[entry.name] = files_.size();
   files_.push_back(std::move(file));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status WeightFiles::OpenIndexed(const std::string& index_path) {
+Status WeightFiles::OpenIndexed(const std::string& index_path) {
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json index, data::ReadJsonFile(index_path));
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     return InvalidArgument(index_path, ": 'weight_map' is missing or not an object");
@@ -84,7 +84,7 @@ absl::Status WeightFiles::OpenIndexed(const std::string& index_path) {
     }
     file_of_[name] = found->second;
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 const std::string& WeightFiles::PathOf(std::string_view name) const {
@@ -103,7 +103,7 @@ std::vector<std::string> WeightFiles::Names() const {
   return names;
 }
 
-absl::StatusOr<Tensor> WeightFiles::Read(std::string_view name) const {
+StatusOr<Tensor> WeightFiles::Read(std::string_view name) const {
   const auto found = file_of_.find(name);
   if (found == file_of_.end()) return NotFound(folder_, ": tensor '", name, "' is missing");
   TESSERA_ASSIGN_OR_RETURN(const TensorView view, files_[found->second].Get(name));

@@ -30,7 +30,7 @@ class WeightFiles {
   // NotFound when there are none; InvalidArgument with the command that converts them when there is
   // only `pytorch_model.bin`; otherwise what SafetensorsFile::Open says of a file, or what is wrong
   // with the index: a shard that is missing, or that lacks a tensor.
-  static absl::StatusOr<WeightFiles> Open(const std::string& folder);
+  static StatusOr<WeightFiles> Open(const std::string& folder);
 
   // The file that holds the tensor, for messages; the folder if there is no such tensor.
   const std::string& PathOf(std::string_view name) const;
@@ -40,14 +40,14 @@ class WeightFiles {
   std::vector<std::string> Names() const;
 
   // A copy on the CPU in the file's dtype.
-  absl::StatusOr<Tensor> Read(std::string_view name) const;
+  StatusOr<Tensor> Read(std::string_view name) const;
 
   // The files, in the order in which the index names them first.
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:
-  absl::Status OpenOne(const std::string& path);
-  absl::Status OpenIndexed(const std::string& index_path);
+  Status OpenOne(const std::string& path);
+  Status OpenIndexed(const std::string& index_path);
 
   std::string folder_;
   std::vector<SafetensorsFile> files_;

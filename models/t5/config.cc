@@ -5,7 +5,7 @@
 
 namespace tessera::models {
 
-absl::StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
+StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   T5Config c;
   ConfigReader reader(json, "t5");
   reader.Read("vocab_size", &c.vocab_size);

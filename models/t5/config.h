@@ -33,7 +33,7 @@ struct T5Config {
   int64_t decoder_start_token_id = 0;
 
   // Checks sizes; refuses by name what would change results and is not supported.
-  static absl::StatusOr<T5Config> FromJson(const nlohmann::json& json);
+  static StatusOr<T5Config> FromJson(const nlohmann::json& json);
 };
 
 }  // namespace tessera::models

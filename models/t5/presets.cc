@@ -58,13 +58,13 @@ bool IsIgnored(const std::string& name) {
          name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }
 
-absl::StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
-                                             const nn::BuildContext& context) {
+StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
+                                       const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const T5Config config, T5Config::FromJson(json));
   return std::make_unique<T5>(config, json, context);
 }
 
-absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
+Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
   TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, {keys::kAttentionMask}, inputs));
   if (!inputs->has(keys::kDecoderInputIds) && !inputs->has(keys::kLabels)) {
     return InvalidArgument(source, ": 'decoder_input_ids' or 'labels' are missing");
@@ -87,7 +87,7 @@ absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* 
                                        inputs->at(keys::kDecoderInputIds), model.vocab_size(), 0,
                                        "vocabulary"));
   }
-  if (!inputs->has(keys::kLabels)) return absl::OkStatus();
+  if (!inputs->has(keys::kLabels)) return OkStatus();
   return CheckRange(Concat(source, ": 'labels'"), inputs->at(keys::kLabels), model.vocab_size(),
                     -100, "vocabulary");
 }

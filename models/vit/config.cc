@@ -6,14 +6,14 @@
 namespace tessera::models {
 namespace {
 
-absl::Status ReadArchitecture(const nlohmann::json& json, VitConfig* config) {
+Status ReadArchitecture(const nlohmann::json& json, VitConfig* config) {
   const auto found = json.find("architectures");
-  if (found == json.end() || found->is_null() || found->empty()) return absl::OkStatus();
+  if (found == json.end() || found->is_null() || found->empty()) return OkStatus();
   if (!found->is_array() || !(*found)[0].is_string()) {
     return InvalidArgument("config of vit: 'architectures' must be a list of names");
   }
   const std::string name = (*found)[0].get<std::string>();
-  if (name == kVitForImageClassification) return absl::OkStatus();
+  if (name == kVitForImageClassification) return OkStatus();
   if (name != kVitModel) {
     return InvalidArgument("config of vit: 'architectures': \"", name,
                            "\" is not supported; known are ", kVitModel, ", ",
@@ -21,7 +21,7 @@ absl::Status ReadArchitecture(const nlohmann::json& json, VitConfig* config) {
   }
   config->classifies = false;
   config->has_pooler = true;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void CheckSizes(const VitConfig& c, ConfigReader* reader) {
@@ -56,7 +56,7 @@ void CheckSizes(const VitConfig& c, ConfigReader* reader) {
 
 }  // namespace
 
-absl::StatusOr<VitConfig> VitConfig::FromJson(const nlohmann::json& json) {
+StatusOr<VitConfig> VitConfig::FromJson(const nlohmann::json& json) {
   VitConfig c;
   std::string pooling = "cls";
   ConfigReader reader(json, "vit");

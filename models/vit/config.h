@@ -40,7 +40,7 @@ struct VitConfig {
   int64_t grid() const { return image_size / patch_size; }
 
   // Checks sizes; refuses by name what would change results and is not supported.
-  static absl::StatusOr<VitConfig> FromJson(const nlohmann::json& json);
+  static StatusOr<VitConfig> FromJson(const nlohmann::json& json);
 };
 
 }  // namespace tessera::models

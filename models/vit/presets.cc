@@ -63,12 +63,12 @@ std::vector<std::string> OtherNames(const std::string& parameter) {
   return {prefix + parameter};
 }
 
-absl::StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
+StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const VitConfig parsed, VitConfig::FromJson(config));
   return std::make_unique<Vit>(parsed, config, context);
 }
 
-absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
+Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
   const VitConfig& config = static_cast<const Vit&>(model).vit_config();
   if (!inputs->has(keys::kPixelValues))
     return InvalidArgument(source, ": 'pixel_values' is missing");
@@ -80,7 +80,7 @@ absl::Status CheckInputs(const std::string& source, const Model& model, Bundle* 
                            "; it must be floating [batch, ", config.num_channels,
                            ", height, width], sizes multiples of ", config.patch_size);
   }
-  if (!inputs->has(keys::kLabels)) return absl::OkStatus();
+  if (!inputs->has(keys::kLabels)) return OkStatus();
   if (!config.classifies) {
     return InvalidArgument(source, ": 'labels' given, but the model has no head");
   }

@@ -33,8 +33,8 @@ Norms RowNorms(const T* own, const T* other, int64_t n) {
 }
 
 template <typename T>
-absl::StatusOr<bool> Compare(std::string_view name, const T* own, const T* other, int64_t rows,
-                             int64_t row) {
+StatusOr<bool> Compare(std::string_view name, const T* own, const T* other, int64_t rows,
+                       int64_t row) {
   Norms all;
   for (int64_t r = 0; r < rows; ++r) {
     const Norms norms = RowNorms(own + r * row, other + r * row, row);
@@ -64,8 +64,8 @@ absl::StatusOr<bool> Compare(std::string_view name, const T* own, const T* other
 
 }  // namespace
 
-absl::StatusOr<bool> RowsAgree(std::string_view name, DType dtype, const void* own,
-                               const void* other, int64_t rows, int64_t row) {
+StatusOr<bool> RowsAgree(std::string_view name, DType dtype, const void* own, const void* other,
+                         int64_t rows, int64_t row) {
   if (dtype == DType::kBFloat16) {
     return Compare(name, static_cast<const BFloat16*>(own), static_cast<const BFloat16*>(other),
                    rows, row);
@@ -75,7 +75,7 @@ absl::StatusOr<bool> RowsAgree(std::string_view name, DType dtype, const void* o
                  row);
 }
 
-absl::StatusOr<bool> LseAgree(const float* own, const float* other, int64_t count) {
+StatusOr<bool> LseAgree(const float* own, const float* other, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     if (std::isnan(own[i]) || own[i] == INFINITY) return false;
     if (own[i] == other[i]) continue;

@@ -19,11 +19,11 @@ namespace tessera {
 
 // Rows of `row` elements of bfloat16 or float16. False where `own` cannot tell: not all finite, or
 // all zero. A status names the worst row.
-absl::StatusOr<bool> RowsAgree(std::string_view name, DType dtype, const void* own,
-                               const void* other, int64_t rows, int64_t row);
+StatusOr<bool> RowsAgree(std::string_view name, DType dtype, const void* own, const void* other,
+                         int64_t rows, int64_t row);
 
 // Log-sum-exps, float32; -infinity agrees with itself.
-absl::StatusOr<bool> LseAgree(const float* own, const float* other, int64_t count);
+StatusOr<bool> LseAgree(const float* own, const float* other, int64_t count);
 
 }  // namespace tessera
 

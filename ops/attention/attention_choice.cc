@@ -12,7 +12,7 @@ namespace {
 std::atomic<AttentionKernels>& Setting() {
   static std::atomic<AttentionKernels> setting = [] {
     const char* text = std::getenv("TESSERA_ATTENTION");
-    const absl::StatusOr<AttentionKernels> parsed = ParseAttentionKernels(text ? text : "measure");
+    const StatusOr<AttentionKernels> parsed = ParseAttentionKernels(text ? text : "measure");
     TESSERA_CHECK(parsed.ok(), "attention", "TESSERA_ATTENTION: ", Message(parsed.status()));
     return *parsed;
   }();
@@ -23,7 +23,7 @@ std::atomic<int64_t> cudnn_calls{0};
 
 }  // namespace
 
-absl::StatusOr<AttentionKernels> ParseAttentionKernels(std::string_view text) {
+StatusOr<AttentionKernels> ParseAttentionKernels(std::string_view text) {
   if (text == "measure") return AttentionKernels::kMeasured;
   if (text == "own") return AttentionKernels::kOwn;
   if (text == "cudnn") return AttentionKernels::kCudnn;
@@ -72,16 +72,16 @@ bool AttentionChoices::Cudnn(const SdpaShape& shape, AttentionKernels kernels, b
 
 AttentionChoices::Known AttentionChoices::Compared(const SdpaShape& shape, Known known, bool loud,
                                                    const AttentionTrial& trial) {
-  const auto refuse = [&](const absl::Status& why, bool aloud) {
+  const auto refuse = [&](const Status& why, bool aloud) {
     known.usable = false;
     if (aloud)
       say_(Concat("attention: cuDNN is not used for ", shape.ToString(), ": ", Message(why)));
     return known;
   };
-  const absl::Status prepared = trial.prepare();
+  const Status prepared = trial.prepare();
   // That cuDNN has nothing to offer is no news, unless it was asked for.
   if (!prepared.ok()) return refuse(prepared, loud);
-  const absl::StatusOr<bool> agreed = trial.agree();
+  const StatusOr<bool> agreed = trial.agree();
   if (!agreed.ok()) return refuse(agreed.status(), true);
   if (*agreed) {
     known.usable = true;

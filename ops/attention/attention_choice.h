@@ -31,7 +31,7 @@ enum class AttentionKernels : uint8_t {
 // "cudnn"; anything else throws Error), until Set says otherwise for the process.
 AttentionKernels CurrentAttentionKernels();
 void SetAttentionKernels(AttentionKernels kernels);
-absl::StatusOr<AttentionKernels> ParseAttentionKernels(std::string_view text);
+StatusOr<AttentionKernels> ParseAttentionKernels(std::string_view text);
 
 // Those kernels for a scope, and the ones of before afterwards.
 class AttentionKernelsScope {
@@ -54,10 +54,10 @@ void CountCudnnAttentionCall();
 // How a shape is tried. All write the call's outputs.
 struct AttentionTrial {
   // Compiles cuDNN's plan, or says why there is none.
-  std::function<absl::Status()> prepare;
+  std::function<Status()> prepare;
   // Runs both. False: these operands cannot tell (they are all zero, or not finite). A status says
   // how the results differ.
-  std::function<absl::StatusOr<bool>()> agree;
+  std::function<StatusOr<bool>()> agree;
   std::function<double(bool cudnn)> milliseconds;
 };
 

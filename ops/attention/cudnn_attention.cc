@@ -53,8 +53,8 @@ class Plans {
     const auto found = plans_.find(shape);
     return found == plans_.end() ? nullptr : found->second;
   }
-  absl::Status Build(const SdpaShape& shape) {
-    if (Find(shape) != nullptr) return absl::OkStatus();
+  Status Build(const SdpaShape& shape) {
+    if (Find(shape) != nullptr) return OkStatus();
     if (!Cudnn::Find().ok()) return Cudnn::Find().status();
     const OperationGraph graph =
         shape.backward ? SdpaBackwardGraph(shape) : SdpaForwardGraph(shape);
@@ -67,7 +67,7 @@ class Plans {
     }
     std::lock_guard<std::mutex> lock(mutex_);
     plans_.emplace(shape, std::move(plan));
-    return absl::OkStatus();
+    return OkStatus();
   }
 
  private:
@@ -82,7 +82,7 @@ struct Operands {
   float* delta = nullptr;
 };
 
-absl::Status Run(const Plan& plan, const SdpaShape& shape, const Operands& operands) {
+Status Run(const Plan& plan, const SdpaShape& shape, const Operands& operands) {
   const FlashArgs& f = operands.forward;
   const FlashBackwardArgs* b = operands.backward;
   const auto scale = static_cast<float>(f.scale);
@@ -195,8 +195,8 @@ std::vector<char> Sample(const SdpaShape& s, const Output& output) {
   return found;
 }
 
-absl::StatusOr<bool> SamplesAgree(const SdpaShape& s, const Output& output,
-                                  const std::vector<char>& own, const std::vector<char>& other) {
+StatusOr<bool> SamplesAgree(const SdpaShape& s, const Output& output, const std::vector<char>& own,
+                            const std::vector<char>& other) {
   if (IsLse(output)) {
     return LseAgree(reinterpret_cast<const float*>(own.data()),
                     reinterpret_cast<const float*>(other.data()),
@@ -224,16 +224,15 @@ double Milliseconds(const std::function<void()>& run) {
   return best;
 }
 
-absl::StatusOr<bool> Agree(const SdpaShape& shape, const std::vector<Output>& outputs,
-                           const std::function<void()>& own,
-                           const std::function<absl::Status()>& cudnn) {
+StatusOr<bool> Agree(const SdpaShape& shape, const std::vector<Output>& outputs,
+                     const std::function<void()>& own, const std::function<Status()>& cudnn) {
   using Samples = std::vector<std::vector<char>>;
   const auto sample = [&] {
     Samples samples;
     for (const Output& output : outputs) samples.push_back(Sample(shape, output));
     return samples;
   };
-  const auto run_cudnn = [&]() -> absl::StatusOr<Samples> {
+  const auto run_cudnn = [&]() -> StatusOr<Samples> {
     for (const Output& output : outputs) Spoil(shape, output);
     TESSERA_RETURN_IF_ERROR(cudnn());
     return sample();
@@ -259,7 +258,7 @@ absl::StatusOr<bool> Agree(const SdpaShape& shape, const std::vector<Output>& ou
 void RunChosen(SdpaShape shape, const Operands& operands, const std::vector<Output>& outputs,
                const std::function<void()>& own) {
   shape.device = ActiveDevice();
-  const auto cudnn = [&]() -> absl::Status {
+  const auto cudnn = [&]() -> Status {
     const std::shared_ptr<const Plan> plan = Plans::Get().Find(shape);
     if (plan == nullptr) return Internal("no plan");
     try {
@@ -283,7 +282,7 @@ void RunChosen(SdpaShape shape, const Operands& operands, const std::vector<Outp
       !Choices().Cudnn(shape, kernels, !RecordingGraph(), trial)) {
     return own();
   }
-  const absl::Status status = cudnn();
+  const Status status = cudnn();
   if (status.ok()) return CountCudnnAttentionCall();
   Choices().Drop(shape, Message(status));
   own();

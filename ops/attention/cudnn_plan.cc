@@ -51,7 +51,7 @@ cudnnPointwiseMode_t ModeOf(GraphOp op) {
 // Makes descriptors, and keeps all of them.
 class Translation {
  public:
-  absl::Status AddTensor(const GraphTensor& t) {
+  Status AddTensor(const GraphTensor& t) {
     CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, t.uid);
     tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, TypeOf(t.dtype));
@@ -66,7 +66,7 @@ class Translation {
     return Keep(std::move(tensor));
   }
 
-  absl::Status AddOperation(const GraphOperation& operation) {
+  Status AddOperation(const GraphOperation& operation) {
     switch (operation.op) {
       case GraphOp::kMatmul:
         return AddMatmul(operation);
@@ -80,7 +80,7 @@ class Translation {
     }
   }
 
-  absl::StatusOr<cudnnBackendDescriptor_t> Finish() {
+  StatusOr<cudnnBackendDescriptor_t> Finish() {
     CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     graph.SetArray(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                    static_cast<int64_t>(operations_.size()), operations_.data());
@@ -89,10 +89,10 @@ class Translation {
     return raw;
   }
 
-  absl::Status Keep(CudnnDescriptor descriptor) {
+  Status Keep(CudnnDescriptor descriptor) {
     TESSERA_RETURN_IF_ERROR(descriptor.Finalize());
     parts_.push_back(std::move(descriptor));
-    return absl::OkStatus();
+    return OkStatus();
   }
   std::vector<CudnnDescriptor> Take() { return std::move(parts_); }
 
@@ -100,12 +100,12 @@ class Translation {
   void SetTensor(CudnnDescriptor* to, cudnnBackendAttributeName_t name, int64_t uid) {
     to->Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, tensors_.at(uid));
   }
-  absl::Status KeepOperation(CudnnDescriptor operation) {
+  Status KeepOperation(CudnnDescriptor operation) {
     operations_.push_back(operation.get());
     return Keep(std::move(operation));
   }
 
-  absl::Status AddMatmul(const GraphOperation& operation) {
+  Status AddMatmul(const GraphOperation& operation) {
     CudnnDescriptor how(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
     how.Set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, TypeOf(operation.compute));
     TESSERA_RETURN_IF_ERROR(how.Finalize());
@@ -118,7 +118,7 @@ class Translation {
     return KeepOperation(std::move(matmul));
   }
 
-  absl::Status AddReduction(const GraphOperation& operation) {
+  Status AddReduction(const GraphOperation& operation) {
     CudnnDescriptor how(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
     how.Set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, TypeOf(operation.compute));
     how.Set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
@@ -132,14 +132,14 @@ class Translation {
     return KeepOperation(std::move(reduction));
   }
 
-  absl::Status AddView(const GraphOperation& operation) {
+  Status AddView(const GraphOperation& operation) {
     CudnnDescriptor view(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
     SetTensor(&view, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, operation.inputs[0]);
     SetTensor(&view, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, operation.output);
     return KeepOperation(std::move(view));
   }
 
-  absl::Status AddPointwise(const GraphOperation& operation) {
+  Status AddPointwise(const GraphOperation& operation) {
     CudnnDescriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     how.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, ModeOf(operation.op));
     how.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, TypeOf(operation.compute));
@@ -165,9 +165,9 @@ class Translation {
   std::vector<CudnnDescriptor> parts_;
 };
 
-absl::StatusOr<std::vector<CudnnDescriptor>> Configurations(cudnnBackendDescriptor_t graph,
-                                                            const CudnnDescriptor& device,
-                                                            cudnnBackendHeurMode_t mode) {
+StatusOr<std::vector<CudnnDescriptor>> Configurations(cudnnBackendDescriptor_t graph,
+                                                      const CudnnDescriptor& device,
+                                                      cudnnBackendHeurMode_t mode) {
   CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph);
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
@@ -186,7 +186,7 @@ struct Engine {
   std::string refusal;  // why it is not used; empty when it may be
 };
 
-absl::StatusOr<Engine> EngineOf(const CudnnDescriptor& configuration) {
+StatusOr<Engine> EngineOf(const CudnnDescriptor& configuration) {
   std::vector<CudnnDescriptor> engines;
   engines.emplace_back(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   TESSERA_RETURN_IF_ERROR(configuration.GetDescriptors(CUDNN_ATTR_ENGINECFG_ENGINE, &engines));
@@ -211,8 +211,8 @@ absl::StatusOr<Engine> EngineOf(const CudnnDescriptor& configuration) {
 
 }  // namespace
 
-absl::StatusOr<CudnnPlan> CudnnPlan::Build(const OperationGraph& graph,
-                                           const CudnnDescriptor& device, size_t workspace_limit) {
+StatusOr<CudnnPlan> CudnnPlan::Build(const OperationGraph& graph, const CudnnDescriptor& device,
+                                     size_t workspace_limit) {
   Translation translation;
   for (const GraphTensor& t : graph.tensors) {
     TESSERA_RETURN_IF_ERROR(translation.AddTensor(t));
@@ -224,8 +224,7 @@ absl::StatusOr<CudnnPlan> CudnnPlan::Build(const OperationGraph& graph,
 
   std::string refusals;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    absl::StatusOr<std::vector<CudnnDescriptor>> configurations =
-        Configurations(raw_graph, device, mode);
+    StatusOr<std::vector<CudnnDescriptor>> configurations = Configurations(raw_graph, device, mode);
     if (!configurations.ok()) {
       refusals += Concat("; ", Message(configurations.status()));
       continue;
@@ -239,7 +238,7 @@ absl::StatusOr<CudnnPlan> CudnnPlan::Build(const OperationGraph& graph,
       CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
       plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
-      const absl::Status finalized = plan.Finalize();
+      const Status finalized = plan.Finalize();
       if (!finalized.ok()) {
         refusals += Concat("; engine ", engine.index, ": ", Message(finalized));
         continue;
@@ -261,8 +260,8 @@ absl::StatusOr<CudnnPlan> CudnnPlan::Build(const OperationGraph& graph,
   return NotFound("cuDNN has no engine for it", refusals);
 }
 
-absl::Status CudnnPlan::Run(const std::vector<int64_t>& uids,
-                            const std::vector<const void*>& pointers, void* workspace) const {
+Status CudnnPlan::Run(const std::vector<int64_t>& uids, const std::vector<const void*>& pointers,
+                      void* workspace) const {
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   const auto count = static_cast<int64_t>(uids.size());
   pack.SetArray(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, uids.data());

@@ -21,16 +21,16 @@ class CudnnPlan {
   // The first engine of cuDNN's own order that compiles for `device`, gives the same bits every
   // time, sums in float32 and takes no more than `workspace_limit` bytes; otherwise why there is
   // none. Compiling takes from milliseconds to seconds.
-  static absl::StatusOr<CudnnPlan> Build(const OperationGraph& graph, const CudnnDescriptor& device,
-                                         size_t workspace_limit);
+  static StatusOr<CudnnPlan> Build(const OperationGraph& graph, const CudnnDescriptor& device,
+                                   size_t workspace_limit);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
   int64_t engine() const { return engine_; }
 
   // On the current stream. `pointers` are those of `uids`: on the GPU, or on the host for tensors
   // by value, which may change as soon as this returns.
-  absl::Status Run(const std::vector<int64_t>& uids, const std::vector<const void*>& pointers,
-                   void* workspace) const;
+  Status Run(const std::vector<int64_t>& uids, const std::vector<const void*>& pointers,
+             void* workspace) const;
 
  private:
   CudnnPlan(std::vector<CudnnDescriptor> parts, CudnnDescriptor plan)

@@ -89,8 +89,8 @@ class CudnnPlanTest : public ::testing::Test {
   void SetUp() override {
     if (!Cudnn::Find().ok()) GTEST_SKIP() << Message(Cudnn::Find().status());
   }
-  static absl::StatusOr<CudnnPlan> Build(const DescribedGpu& gpu, const OperationGraph& graph,
-                                         size_t workspace) {
+  static StatusOr<CudnnPlan> Build(const DescribedGpu& gpu, const OperationGraph& graph,
+                                   size_t workspace) {
     TESSERA_ASSIGN_OR_RETURN(const CudnnDescriptor device, CudnnPropertiesFromJson(Json(gpu)));
     return CudnnPlan::Build(graph, device, workspace);
   }

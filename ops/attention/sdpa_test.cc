@@ -410,7 +410,7 @@ TEST(AttentionAgreement, RoundingAgreesAndAWrongRowDoesNot) {
   EXPECT_FALSE(agree(own, Rows(6400, 2, 0.05f)).ok());
   std::vector<BFloat16> wrong = own;
   for (int i = 37 * 64; i < 38 * 64; ++i) wrong[static_cast<size_t>(i)] = 0.0f;
-  const absl::StatusOr<bool> verdict = agree(own, wrong);
+  const StatusOr<bool> verdict = agree(own, wrong);
   ASSERT_FALSE(verdict.ok());
   EXPECT_NE(Message(verdict.status()).find("the worst row is 37 of 100"), std::string::npos)
       << Message(verdict.status());
@@ -439,8 +439,8 @@ TEST(AttentionAgreement, LogSumExps) {
 // ---- The choice
 
 struct Script {
-  absl::Status prepared;
-  absl::StatusOr<bool> agreed = true;
+  Status prepared;
+  StatusOr<bool> agreed = true;
   double own_ms = 1.0;
   double cudnn_ms = 0.5;
   int prepares = 0;

@@ -59,7 +59,7 @@ std::string AlgorithmCache::Format(std::string_view header) const {
   return std::move(out).str();
 }
 
-absl::Status AlgorithmCache::Parse(std::string_view text, std::string_view header) {
+Status AlgorithmCache::Parse(std::string_view text, std::string_view header) {
   std::istringstream lines{std::string(text)};
   std::string line;
   if (!std::getline(lines, line) || line != header) {
@@ -79,7 +79,7 @@ absl::Status AlgorithmCache::Parse(std::string_view text, std::string_view heade
   }
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [shape, choice] : read) chosen_[shape] = choice;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace tessera

@@ -57,7 +57,7 @@ class AlgorithmCache {
   // One line per shape: its fields, then the choice. The first line is `header`, which names what
   // the numbers of candidates mean (the library's version, the GPU); Parse refuses another one.
   std::string Format(std::string_view header) const;
-  absl::Status Parse(std::string_view text, std::string_view header);
+  Status Parse(std::string_view text, std::string_view header);
 
  private:
   mutable std::mutex mutex_;

@@ -146,7 +146,7 @@ class Choices {
   AlgorithmCache& cache() { return cache_; }
   void Save() {
     if (file_.empty()) return;
-    const absl::Status status = WriteFileAtomically(file_, cache_.Format(Header()));
+    const Status status = WriteFileAtomically(file_, cache_.Format(Header()));
     if (status.ok()) return;
     // A run is worth more than its choices.
     std::fprintf(stderr, "warning: %s: choices are no longer kept: %s\n", kName,
@@ -161,9 +161,9 @@ class Choices {
     measures_ = value != "off";
     if (value.empty() || value == "off" || value == "on") return;
     file_ = value;
-    const absl::StatusOr<std::string> text = ReadFile(file_);
+    const StatusOr<std::string> text = ReadFile(file_);
     if (!text.ok()) return;  // the first run makes it
-    const absl::Status status = cache_.Parse(*text, Header());
+    const Status status = cache_.Parse(*text, Header());
     TESSERA_CHECK(status.ok(), kName, file_, ": ", Message(status));
   }
   static std::string Header() {

@@ -219,7 +219,7 @@ std::vector<Device> TestDevices() {
   std::vector<Device> devices;
   if (wanted != "cuda") devices.push_back(Device::Cpu());
   if (wanted != "cpu") {
-    const absl::Status status = CheckDeviceAvailable(Device::Cuda(0));
+    const Status status = CheckDeviceAvailable(Device::Cuda(0));
     if (status.ok()) devices.push_back(Device::Cuda(0));
     EXPECT_TRUE(status.ok() || wanted != "cuda") << Message(status);
   }

@@ -57,7 +57,7 @@ class CliTest : public testing::Test {
     const auto model = models::BuildModel(config, {.seed = 1});
     ASSERT_TRUE(model.ok()) << Message(model.status());
     const data::ByteTokenizer tokenizer;
-    const absl::Status saved = models::SaveModel(**model, *model_, &tokenizer);
+    const Status saved = models::SaveModel(**model, *model_, &tokenizer);
     ASSERT_TRUE(saved.ok()) << Message(saved);
   }
 

@@ -119,7 +119,7 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
 }
 
 // A rank that fails must not leave the others waiting.
-void Require(const absl::Status& status) {
+void Require(const Status& status) {
   if (!status.ok()) throw std::runtime_error(Message(status));
 }
 

@@ -142,13 +142,12 @@ Outcome OneProcess(const FamilyCase& family, const Layout& layout) {
 
 Stage BuildStage(const FamilyCase& family, const Layout& layout, const dist::Mesh& mesh,
                  const std::vector<int>& cuts) {
-  absl::StatusOr<Stage> stage =
-      dist::BuildStage(family.config,
-                       {.dtype = layout.dtype,
-                        .seed = 11,
-                        .tensor_parallel = layout.tp > 1 ? mesh.tp() : nullptr,
-                        .sequence_parallel = layout.sequence_parallel},
-                       cuts, mesh.pp());
+  StatusOr<Stage> stage = dist::BuildStage(family.config,
+                                           {.dtype = layout.dtype,
+                                            .seed = 11,
+                                            .tensor_parallel = layout.tp > 1 ? mesh.tp() : nullptr,
+                                            .sequence_parallel = layout.sequence_parallel},
+                                           cuts, mesh.pp());
   if (!stage.ok()) throw Error("test", Message(stage.status()));
   for (const auto& model : stage->models()) model->set_checkpoint_activations(layout.recompute);
   return *std::move(stage);

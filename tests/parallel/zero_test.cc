@@ -340,7 +340,7 @@ class RankRun {
   }
 
   void Save() {
-    const absl::Status saved =
+    const Status saved =
         dist::SaveCheckpoint(setup_.save_to, 1, Tensors(), nullptr, *mesh_.world());
     if (!saved.ok()) throw std::runtime_error(Message(saved));
   }
@@ -351,7 +351,7 @@ class RankRun {
     for (nn::Parameter* p : model_->Parameters()) {  // nothing is left of the first values
       if (setup_.zero == std::nullopt) Fill(p->tensor.Detach(), 7.0);
     }
-    const absl::Status loaded = checkpoint->Load(Tensors(), *mesh_.world());
+    const Status loaded = checkpoint->Load(Tensors(), *mesh_.world());
     if (!loaded.ok()) throw std::runtime_error(Message(loaded));
     if (store_ != nullptr) store_->Loaded();
   }
@@ -759,7 +759,7 @@ TEST(ZeroTest, EvaluatesGathersAndLoads) {
     }
     {
       const auto scope = store.Gather({}, GatherFor::kOverwriting);
-      const absl::Status loaded = model.LoadStateDict(weights);
+      const Status loaded = model.LoadStateDict(weights);
       EXPECT_TRUE(loaded.ok()) << Message(loaded);
       EXPECT_EQ(evaluate(), before);  // passes give back what they gathered, and no more
     }

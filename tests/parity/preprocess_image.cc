@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     std::cerr << "error: usage: preprocess_image FOLDER OUT.safetensors PICTURE...\n";
     return 2;
   }
-  const auto process = [&]() -> absl::Status {
+  const auto process = [&]() -> tessera::Status {
     TESSERA_ASSIGN_OR_RETURN(const ImageProcessor processor, ImageProcessor::Load(argv[1], 3));
     const int64_t size = processor.OutputSize();
     const int64_t count = argc - 3;
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
           {tessera::DType::kFloat32, shape, reinterpret_cast<const std::byte*>(pixels.data()),
            static_cast<int64_t>(pixels.size() * sizeof(float))}}});
   };
-  const absl::Status status = process();
+  const tessera::Status status = process();
   if (!status.ok()) std::cerr << "error: " << tessera::Message(status) << "\n";
   return status.ok() ? 0 : 1;
 }

@@ -13,13 +13,13 @@ int main(int argc, char** argv) {
     std::cerr << "error: usage: resave_model FROM TO MAX_SHARD_BYTES\n";
     return 2;
   }
-  const auto resave = [&]() -> absl::Status {
+  const auto resave = [&]() -> tessera::Status {
     TESSERA_ASSIGN_OR_RETURN(const auto model,
                              tessera::models::LoadModel(argv[1], {.require_weights = true}));
     return tessera::models::SaveModel(*model, argv[2], nullptr,
                                       {.max_shard_bytes = std::atoll(argv[3])});
   };
-  const absl::Status status = resave();
+  const tessera::Status status = resave();
   if (!status.ok()) std::cerr << "error: " << tessera::Message(status) << "\n";
   return status.ok() ? 0 : 1;
 }

@@ -372,7 +372,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "error: usage: gpu_benchmark <out.json> [part of a name]\n");
     return 2;
   }
-  const absl::Status status = CheckDeviceAvailable(kGpu);
+  const Status status = CheckDeviceAvailable(kGpu);
   if (!status.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(status).c_str());
     return 1;
@@ -386,7 +386,7 @@ int Main(int argc, char** argv) {
   const cuda::DeviceProperties gpu = cuda::Properties(0);
   nlohmann::json all = {{"device", gpu.name}, {"cases", report.rows()}};
   if (argc <= 2) all["costliest_kernels"] = CostliestKernels();
-  const absl::Status written = WriteFileAtomically(argv[1], all.dump(1) + "\n");
+  const Status written = WriteFileAtomically(argv[1], all.dump(1) + "\n");
   if (!written.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(written).c_str());
     return 1;

@@ -63,7 +63,7 @@ void ExpectSame(const Tensor& actual, const Tensor& expected, const std::string&
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const absl::Status status = CheckDeviceAvailable(kGpu);
+    const Status status = CheckDeviceAvailable(kGpu);
     if (!status.ok()) GTEST_SKIP() << Message(status);
   }
 };

@@ -45,7 +45,7 @@ struct LossesOf : TrainerCallback {
 class GpuTrainingTest : public testing::Test {
  protected:
   void SetUp() override {
-    const absl::Status status = CheckDeviceAvailable(Device::Cuda(0));
+    const Status status = CheckDeviceAvailable(Device::Cuda(0));
     if (!status.ok()) GTEST_SKIP() << Message(status);
     root_ = testing::TempDir() + "/gpu_training_" +
             testing::UnitTest::GetInstance()->current_test_info()->name();

@@ -415,9 +415,9 @@ void RefuseFeatures(ForeignKeys& ds) {
 
 }  // namespace
 
-absl::StatusOr<Json> TranslateDeepSpeedConfig(const Json& json, const std::string& source,
-                                              int world_size) {
-  absl::Status status;
+StatusOr<Json> TranslateDeepSpeedConfig(const Json& json, const std::string& source,
+                                        int world_size) {
+  Status status;
   Json keys = Json::object();
   ForeignKeys ds(json, source, "", &status);
   TranslateBatch(ds, world_size, &keys);

@@ -23,8 +23,8 @@ namespace tessera::train {
 // An object of RunConfig keys. `source` is what messages name. `world_size` is the number of
 // data-parallel ranks (DeepSpeed's number of GPUs, divided by the model-parallel size), which
 // train_batch_size counts.
-absl::StatusOr<nlohmann::json> TranslateDeepSpeedConfig(const nlohmann::json& ds,
-                                                        const std::string& source, int world_size);
+StatusOr<nlohmann::json> TranslateDeepSpeedConfig(const nlohmann::json& ds,
+                                                  const std::string& source, int world_size);
 
 }  // namespace tessera::train
 

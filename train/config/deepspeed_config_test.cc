@@ -79,7 +79,7 @@ TEST(DeepSpeedConfigTest, AFileAsFlagAiHasIt) {
   EXPECT_EQ(keys, expected) << Json::diff(expected, keys);
   // Every key exists, with the right type.
   RunConfig config;
-  const absl::Status status = ApplyRunConfigJson(keys, "ds.json", &config);
+  const Status status = ApplyRunConfigJson(keys, "ds.json", &config);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(config.growth_interval, 1000);
 }

@@ -10,7 +10,7 @@ namespace tessera::train {
 using Json = nlohmann::json;
 
 ForeignKeys::ForeignKeys(const Json& object, const std::string& source, const std::string& section,
-                         absl::Status* status)
+                         Status* status)
     : object_(object), source_(source), section_(section), status_(status) {
   if (object_.is_object()) return;
   object_ = Json::object();

@@ -1,6 +1,6 @@
 // Reads an object of somebody else's configuration, key by key, so that no key goes unnoticed.
 //
-//   absl::Status status;
+//   Status status;
 //   ForeignKeys fp16(json, "ds.json", "fp16", &status);
 //   const std::optional<bool> enabled = fp16.Bool("enabled");
 //   fp16.OnlyIf("auto_cast", false, "what to run in which dtype is fixed");
@@ -27,7 +27,7 @@ class ForeignKeys {
  public:
   // The keys of `object`, which stands in `source` under `section` ("" at the top).
   ForeignKeys(const nlohmann::json& object, const std::string& source, const std::string& section,
-              absl::Status* status);
+              Status* status);
 
   std::optional<bool> Bool(const char* key);
   // 5e8 is an integer too.
@@ -61,7 +61,7 @@ class ForeignKeys {
   std::string source_;
   std::string section_;
   std::vector<std::string> known_;
-  absl::Status* status_;
+  Status* status_;
 };
 
 }  // namespace tessera::train

@@ -18,7 +18,7 @@ struct ModelConfig {
   bool checkpoint_activations = false;
 
   // The members of config_overrides, each with its value; without any, an empty object.
-  absl::StatusOr<nlohmann::json> Overrides() const;
+  StatusOr<nlohmann::json> Overrides() const;
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(

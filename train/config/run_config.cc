@@ -17,7 +17,7 @@ std::vector<OptionPart>& MutableParts() {
   return *parts;
 }
 
-absl::Status UnknownKey(std::string_view name, const std::string& source) {
+Status UnknownKey(std::string_view name, const std::string& source) {
   std::vector<std::string> known;
   for (const Option* option : RunConfigKeys()) known.push_back(option->key);
   return InvalidArgument(source, ": unknown key '", name, "'", DidYouMean(name, known));
@@ -93,8 +93,8 @@ std::vector<const Option*> RunConfigKeys() {
   return keys;
 }
 
-absl::Status SetRunConfigKey(RunConfig* config, std::string_view name, const Json& value,
-                             const std::string& where) {
+Status SetRunConfigKey(RunConfig* config, std::string_view name, const Json& value,
+                       const std::string& where) {
   const Option* option = FindRunConfigKey(name);
   if (option == nullptr) return UnknownKey(name, where);
   if (RunConfig::Table().Find(option->key) != nullptr) {
@@ -104,10 +104,10 @@ absl::Status SetRunConfigKey(RunConfig* config, std::string_view name, const Jso
     if (!converted.is_null()) config->options[option->key] = converted;
   }
   if (!value.is_null()) config->given.insert(option->key);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig* config) {
+Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig* config) {
   if (!json.is_object()) return InvalidArgument(source, ": a JSON object is needed");
   std::map<std::string_view, std::string> names;  // by key: the name it was given under
   for (const auto& [name, value] : json.items()) {
@@ -120,17 +120,17 @@ absl::Status ApplyRunConfigJson(const Json& json, const std::string& source, Run
     }
     TESSERA_RETURN_IF_ERROR(SetRunConfigKey(config, name, value, Concat(source, ": '", name, "'")));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ReadRunConfig(const std::string& path, RunConfig* config) {
+Status ReadRunConfig(const std::string& path, RunConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, true);
   if (json.is_discarded()) return InvalidArgument(path, ": not valid JSON");
   return ApplyRunConfigJson(json, path, config);
 }
 
-absl::Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text) {
+Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text) {
   const Option* option = FindRunConfigKey(name);
   if (option == nullptr) return UnknownKey(name, "flags");
   return SetRunConfigKey(config, name, option->FromText(text), FlagOf(name));
@@ -175,7 +175,7 @@ std::string Wanted(const OptionValue& value) {
 
 }  // namespace
 
-absl::Status RunConfig::Applies(std::string_view key) const {
+Status RunConfig::Applies(std::string_view key) const {
   const Option* option = Table().Find(key);
   if (option == nullptr) {
     OptionValue wanted;
@@ -195,13 +195,13 @@ absl::Status RunConfig::Applies(std::string_view key) const {
     return InvalidArgument("needs ", OneOf(wanted),
                            now.empty() ? "" : Concat(" (", need[0].key, " is ", now, ")"));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // The option of a part that is chosen, or of any where none is chosen yet; nullptr: `wanted` says
 // what would have to be chosen.
-absl::StatusOr<const Option*> RunConfig::FindInChosenParts(std::string_view key,
-                                                           OptionValue* wanted) const {
+StatusOr<const Option*> RunConfig::FindInChosenParts(std::string_view key,
+                                                     OptionValue* wanted) const {
   for (const OptionPart& part : OptionParts()) {
     const Option* option = part.table->Find(key);
     if (option == nullptr) continue;
@@ -215,21 +215,21 @@ absl::StatusOr<const Option*> RunConfig::FindInChosenParts(std::string_view key,
 }
 
 // Some of them were assigned in C++.
-absl::Status RunConfig::CheckPartOptions() const {
+Status RunConfig::CheckPartOptions() const {
   for (const auto& [key, value] : options.items()) {
     const Option* option = FindRunConfigKey(key);
     if (option == nullptr) return UnknownKey(key, "options");
     TESSERA_RETURN_IF_ERROR(option->Convert(value, key).status());
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status RunConfig::ReadPart(const OptionTable& table, void* part) const {
+Status RunConfig::ReadPart(const OptionTable& table, void* part) const {
   for (const Option& option : table.options()) {
     if (!options.contains(option.key)) continue;
     TESSERA_RETURN_IF_ERROR(option.Set(part, options.at(option.key), option.key));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // --- Reports -------------------------------------------------------------------------------------

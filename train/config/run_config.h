@@ -78,7 +78,7 @@ struct RunConfig : DataConfig,
 
   // The options S of a chosen part.
   template <typename S>
-  absl::StatusOr<S> Part() const {
+  StatusOr<S> Part() const {
     S part;
     TESSERA_RETURN_IF_ERROR(ReadPart(S::Table(), &part));
     return part;
@@ -88,15 +88,15 @@ struct RunConfig : DataConfig,
   nlohmann::json Get(std::string_view key) const;
   bool IsSet(std::string_view key) const;
   // Whether a key means something to this run; else why not: "needs zero 3 (it is 1)".
-  absl::Status Applies(std::string_view key) const;
+  Status Applies(std::string_view key) const;
   // Back to its default.
   void Unset(std::string_view key);
 
   // Ranges, and settings that exclude one another; names the key. Tasks' keys are checked once the
   // task is known.
-  absl::Status Validate() const;
+  Status Validate() const;
   // Whether the settings fit a run of so many ranks.
-  absl::Status ValidateFor(int world_size) const;
+  Status ValidateFor(int world_size) const;
   // Every key that applies with its value, as it is saved with the run.
   nlohmann::ordered_json ToJson() const;
   // What was set or differs from its default, aligned, a line each.
@@ -104,17 +104,17 @@ struct RunConfig : DataConfig,
 
   int64_t accumulation_steps() const { return gradient_accumulation_steps; }
   // Of a run with pp > 1.
-  absl::StatusOr<dist::ScheduleKind> pipeline_schedule() const;
+  StatusOr<dist::ScheduleKind> pipeline_schedule() const;
   dist::PipelineShape pipeline_shape() const;
-  absl::StatusOr<std::shared_ptr<const optim::UpdateRule>> update_rule() const;
+  StatusOr<std::shared_ptr<const optim::UpdateRule>> update_rule() const;
   // What its parameter store does.
-  absl::StatusOr<dist::ZeroOptions> zero_options() const;
+  StatusOr<dist::ZeroOptions> zero_options() const;
 
  private:
-  absl::Status CheckPartOptions() const;
-  absl::Status ReadPart(const OptionTable& table, void* part) const;
+  Status CheckPartOptions() const;
+  Status ReadPart(const OptionTable& table, void* part) const;
   bool Holds(const OptionValue& value) const;
-  absl::StatusOr<const Option*> FindInChosenParts(std::string_view key, OptionValue* wanted) const;
+  StatusOr<const Option*> FindInChosenParts(std::string_view key, OptionValue* wanted) const;
 };
 
 // What is known of a key, by any of its names: of the run's own tables, then of the parts' (of
@@ -124,14 +124,13 @@ const Option* FindRunConfigKey(std::string_view name);
 std::vector<const Option*> RunConfigKeys();
 
 // Overrides a key, by any of its names. `where` is what messages call it.
-absl::Status SetRunConfigKey(RunConfig* config, std::string_view name, const nlohmann::json& value,
-                             const std::string& where);
+Status SetRunConfigKey(RunConfig* config, std::string_view name, const nlohmann::json& value,
+                       const std::string& where);
 // Overrides keys from a JSON object. `source` is what messages name.
-absl::Status ApplyRunConfigJson(const nlohmann::json& json, const std::string& source,
-                                RunConfig* config);
-absl::Status ReadRunConfig(const std::string& path, RunConfig* config);
+Status ApplyRunConfigJson(const nlohmann::json& json, const std::string& source, RunConfig* config);
+Status ReadRunConfig(const std::string& path, RunConfig* config);
 // From a flag: "1e-3", "true", "0.9,0.95".
-absl::Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text);
+Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text);
 
 }  // namespace tessera::train
 

@@ -11,20 +11,20 @@ namespace {
 using Json = nlohmann::json;
 
 // What is set means something to the run.
-absl::Status CheckMeaning(const RunConfig& config) {
+Status CheckMeaning(const RunConfig& config) {
   for (const Option* option : RunConfigKeys()) {
     if (!config.IsSet(option->key) || option->IsNeutral(config.Get(option->key))) continue;
-    const absl::Status applies = config.Applies(option->key);
+    const Status applies = config.Applies(option->key);
     if (!applies.ok()) {
       return InvalidArgument(option->key, " is set, which ", Message(applies));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace
 
-absl::Status RunConfig::Validate() const {
+Status RunConfig::Validate() const {
   TESSERA_RETURN_IF_ERROR(Table().Check(this));
   TESSERA_RETURN_IF_ERROR(CheckPartOptions());
   TESSERA_RETURN_IF_ERROR(CheckMeaning(*this));
@@ -44,10 +44,10 @@ absl::Status RunConfig::Validate() const {
     return InvalidArgument("zero 3 shards one chunk per rank; num_model_chunks is ",
                            pipeline_shape().chunks_per_rank);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const optim::UpdateRule>> RunConfig::update_rule() const {
+StatusOr<std::shared_ptr<const optim::UpdateRule>> RunConfig::update_rule() const {
   TESSERA_ASSIGN_OR_RETURN(const optim::OptimizerKind* kind, optim::FindOptimizerKind(optimizer));
   Json own = Json::object();
   for (const Option& option : kind->options->options()) {
@@ -56,7 +56,7 @@ absl::StatusOr<std::shared_ptr<const optim::UpdateRule>> RunConfig::update_rule(
   return kind->Configure(own, optimizer);
 }
 
-absl::StatusOr<dist::ZeroOptions> RunConfig::zero_options() const {
+StatusOr<dist::ZeroOptions> RunConfig::zero_options() const {
   dist::ZeroOptions options;
   options.stage = static_cast<int>(zero);
   options.bucket_cap_mb = bucket_cap_mb;
@@ -88,7 +88,7 @@ absl::StatusOr<dist::ZeroOptions> RunConfig::zero_options() const {
   return options;
 }
 
-absl::StatusOr<dist::ScheduleKind> RunConfig::pipeline_schedule() const {
+StatusOr<dist::ScheduleKind> RunConfig::pipeline_schedule() const {
   return dist::ParseSchedule(schedule);
 }
 
@@ -100,7 +100,7 @@ dist::PipelineShape RunConfig::pipeline_shape() const {
           .micro_batches = static_cast<int>(accumulation_steps())};
 }
 
-absl::Status RunConfig::ValidateFor(int world_size) const {
+Status RunConfig::ValidateFor(int world_size) const {
   TESSERA_RETURN_IF_ERROR(
       dist::CheckMesh({.tp = static_cast<int>(tp), .pp = static_cast<int>(pp)}, world_size));
   const auto excluded = [&](const char* key) {
@@ -115,11 +115,11 @@ absl::Status RunConfig::ValidateFor(int world_size) const {
                            " data-parallel ranks and ", accumulation_steps(),
                            " micro-batches (gradient_accumulation_steps)");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // A value is JSON (12, 0.1, true, [1, 2]), or else text.
-absl::StatusOr<Json> ModelConfig::Overrides() const {
+StatusOr<Json> ModelConfig::Overrides() const {
   Json overrides = Json::object();
   for (size_t begin = 0; begin < config_overrides.size();) {
     size_t end = begin;

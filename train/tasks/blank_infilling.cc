@@ -46,7 +46,7 @@ bool PromptsStandBetweenClsAndEos(const data::Tokenizer& tokenizer) {
          row->items[2].id == tokenizer.eos_id();
 }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<BlankOptions>());

@@ -19,7 +19,7 @@ struct CausalLmOptions : RunningTextOptions {
 
 int Fit(const RunConfig&, const models::Architecture*) { return 1; }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const int64_t seq_len = input.SeqLen(0);
   if (seq_len == 0) return InvalidArgument("this model has no seq_len of its own; give one");
   TESSERA_ASSIGN_OR_RETURN(const auto options, input.config.Part<CausalLmOptions>());

@@ -15,8 +15,8 @@ class SingleLabel : public EvaluationMetrics {
  public:
   explicit SingleLabel(int64_t num_labels) : num_labels_(num_labels) {}
   size_t num_counts() const override { return static_cast<size_t>(num_labels_ * num_labels_); }
-  absl::StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                            const models::Bundle& outputs) const override {
+  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
+                                      const models::Bundle& outputs) const override {
     return data::ConfusionCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
                                  num_labels_);
   }
@@ -37,8 +37,8 @@ class Top : public EvaluationMetrics {
  public:
   explicit Top(int64_t num_labels) : num_labels_(num_labels) {}
   size_t num_counts() const override { return 3; }
-  absl::StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                            const models::Bundle& outputs) const override {
+  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
+                                      const models::Bundle& outputs) const override {
     return data::TopCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
                            num_labels_, 5);
   }
@@ -57,8 +57,8 @@ class Top : public EvaluationMetrics {
 class Answers : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 5; }
-  absl::StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                            const models::Bundle& outputs) const override {
+  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
+                                      const models::Bundle& outputs) const override {
     return data::AnswerCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<float>());
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
@@ -73,8 +73,8 @@ class Answers : public EvaluationMetrics {
 class Numbers : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 7; }
-  absl::StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                            const models::Bundle& outputs) const override {
+  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
+                                      const models::Bundle& outputs) const override {
     return data::MomentCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<float>());
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {

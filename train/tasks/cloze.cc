@@ -49,7 +49,7 @@ class ClozeDataset : public data::Dataset {
   std::vector<int64_t> labels() const { return {labels_.begin(), labels_.end()}; }
 
   int64_t size() const override { return std::ssize(contexts_); }
-  absl::StatusOr<data::Batch> MakeBatch(std::span<const data::Sample> samples) const override {
+  StatusOr<data::Batch> MakeBatch(std::span<const data::Sample> samples) const override {
     std::vector<models::ClozeRow> rows;
     std::vector<int64_t> labels;
     for (const data::Sample& sample : samples) {
@@ -76,8 +76,8 @@ class ClozeDataset : public data::Dataset {
 };
 
 // "negative=bad,positive=good": the words of each label; without any, the labels' names.
-absl::StatusOr<std::vector<std::string>> WordsOf(const std::vector<std::string>& labels,
-                                                 const std::string& text) {
+StatusOr<std::vector<std::string>> WordsOf(const std::vector<std::string>& labels,
+                                           const std::string& text) {
   if (text.empty()) return labels;
   std::vector<std::string> words(labels.size());
   for (size_t begin = 0; begin <= text.size();) {
@@ -116,7 +116,7 @@ struct Rows {
   std::vector<std::vector<int64_t>> contexts;
 };
 
-absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t room) {
+StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t room) {
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<ClozeOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   std::string text_column = keys.text_column;
@@ -133,8 +133,7 @@ absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, i
   Rows rows;
   data::LabelReader labels(1);
   TESSERA_RETURN_IF_ERROR(data::ForEachRecord(
-      path, columns,
-      [&](std::span<const std::string> fields, const std::string& where) -> absl::Status {
+      path, columns, [&](std::span<const std::string> fields, const std::string& where) -> Status {
         TESSERA_RETURN_IF_ERROR(labels.Add(fields.first(1), where));
         const std::string text =
             FillIn(keys.cloze_pattern, fields[1], pairs ? fields[2] : std::string());
@@ -145,7 +144,7 @@ absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, i
                                  " beside the labels' words");
         }
         rows.contexts.push_back(std::move(context));
-        return absl::OkStatus();
+        return OkStatus();
       }));
   if (rows.contexts.empty()) return InvalidArgument(path, ": no records there");
   rows.labels = std::move(labels).Finish();
@@ -155,7 +154,7 @@ absl::StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, i
   return rows;
 }
 
-absl::StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
+StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
     Rows rows, const TextFormatPtr& format, const std::vector<std::string>& names,
     const std::vector<std::vector<int64_t>>& candidates) {
   TESSERA_RETURN_IF_ERROR(data::UseNames(names, &rows.labels));
@@ -165,7 +164,7 @@ absl::StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
   return data;
 }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   const TextFormatPtr format = input.shape.text_format();

@@ -33,8 +33,8 @@ class Bleu : public EvaluationMetrics {
   size_t num_counts() const override { return 2 * data::kBleuOrder + 2; }
   bool needs_logits() const override { return false; }
 
-  absl::StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
-                                            const models::Bundle&) const override {
+  StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
+                                      const models::Bundle&) const override {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> written, Write(model, batch));
     TESSERA_ASSIGN_OR_RETURN(const data::BleuScore bleu,
                              data::CorpusBleu(written, {References(batch)}));
@@ -106,8 +106,7 @@ class Bleu : public EvaluationMetrics {
     }
     return texts;
   }
-  absl::StatusOr<std::vector<std::string>> Write(models::Model& model,
-                                                 const data::Batch& batch) const {
+  StatusOr<std::vector<std::string>> Write(models::Model& model, const data::Batch& batch) const {
     models::GenerationConfig config;
     config.max_new_tokens = options_.max_new_tokens;
     config.num_beams = options_.num_beams;

@@ -30,7 +30,7 @@ struct ImageOptions : LabelOptions {
 int Fit(const RunConfig&, const models::Architecture*) { return 1; }
 
 // The model's own, or what a processor does by default at the model's size.
-absl::StatusOr<data::ImageProcessor> Processor(const TaskInput& input) {
+StatusOr<data::ImageProcessor> Processor(const TaskInput& input) {
   const auto size = input.model.value("image_size", int64_t{224});
   const auto channels = input.model.value("num_channels", int64_t{3});
   const std::string& folder = input.config.model;
@@ -43,8 +43,8 @@ absl::StatusOr<data::ImageProcessor> Processor(const TaskInput& input) {
   return data::ImageProcessor::Create(config, channels, input.config.model);
 }
 
-absl::StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImageProcessor& processor,
-                                    const data::ImageClassificationOptions& options) {
+StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImageProcessor& processor,
+                              const data::ImageClassificationOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
                            ImageSource::Open(path));
   const auto data = ImageClassificationDataset::Create(source, processor, options);
@@ -52,8 +52,8 @@ absl::StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImagePr
   return data;
 }
 
-absl::StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
-                                           const data::ImageProcessor& processor) {
+StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
+                                     const data::ImageProcessor& processor) {
   TESSERA_ASSIGN_OR_RETURN(const std::string data_path, input.OneSource());
   TESSERA_ASSIGN_OR_RETURN(const data::ImageParts parts, data::FindImageParts(data_path));
   const std::string path = parts.validation.empty() ? parts.train : parts.validation;
@@ -68,7 +68,7 @@ absl::StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
   return data;
 }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::ImageProcessor processor, Processor(input));
   if (input.evaluation) return OpenForEvaluation(input, processor);

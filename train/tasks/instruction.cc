@@ -38,9 +38,8 @@ struct InstructionOptions : PairOptions {
 
 int Fit(const RunConfig&, const models::Architecture*) { return 2; }
 
-absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
-                                                              const std::string& path,
-                                                              const char* name) {
+StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
+                                                        const std::string& path, const char* name) {
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<InstructionOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   const models::Conversation& conversation = *input.family.texts.conversation;
@@ -61,7 +60,7 @@ absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& i
   return std::shared_ptr<const data::Dataset>(std::move(rows));
 }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<InstructionOptions>());
   if (config.seq_len) {

@@ -50,8 +50,8 @@ std::vector<std::string> ChooseLabels(const TaskInput& input, const std::vector<
   return found;
 }
 
-absl::StatusOr<std::vector<std::string>> LabelsForEvaluation(
-    const TaskInput& input, const std::vector<std::string>& found) {
+StatusOr<std::vector<std::string>> LabelsForEvaluation(const TaskInput& input,
+                                                       const std::vector<std::string>& found) {
   std::vector<std::string> known = ModelLabels(input.model, found);
   if (!known.empty()) return known;
   std::string list;
@@ -62,8 +62,8 @@ absl::StatusOr<std::vector<std::string>> LabelsForEvaluation(
                          ": has labels that the model does not know; it has: ", list);
 }
 
-absl::StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::string>& names,
-                                    const std::vector<int64_t>& labels) {
+StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::string>& names,
+                              const std::vector<int64_t>& labels) {
   if (text.empty()) return Tensor();
   std::vector<float> weights;
   if (text == "balanced") {

@@ -59,12 +59,12 @@ std::vector<std::string> ModelLabels(const nlohmann::json& model,
 std::vector<std::string> ChooseLabels(const TaskInput& input, const std::vector<std::string>& found,
                                       TaskData* data);
 // Of an evaluation: the model's, or a status that says what does not fit.
-absl::StatusOr<std::vector<std::string>> LabelsForEvaluation(const TaskInput& input,
-                                                             const std::vector<std::string>& found);
+StatusOr<std::vector<std::string>> LabelsForEvaluation(const TaskInput& input,
+                                                       const std::vector<std::string>& found);
 
 // `text`: "" (undefined), "balanced" (rows / (labels * rows of the label)), or a number per label.
-absl::StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::string>& names,
-                                    const std::vector<int64_t>& labels);
+StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::string>& names,
+                              const std::vector<int64_t>& labels);
 
 }  // namespace tessera::train
 

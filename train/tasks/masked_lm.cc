@@ -37,7 +37,7 @@ std::vector<bool> ContinuesWord(const data::Tokenizer& tokenizer) {
   return continues;
 }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<MaskedLmOptions>());

@@ -9,9 +9,9 @@ namespace {
 
 using data::IndexedDataset;
 
-absl::StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput& input,
-                                                                 const std::string& path,
-                                                                 const std::string& name) {
+StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput& input,
+                                                           const std::string& path,
+                                                           const std::string& name) {
   if (const auto prefix = data::IndexedDatasetPrefix(path)) return IndexedDataset::Open(*prefix);
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
@@ -27,10 +27,9 @@ absl::StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text,
-                                                                  int64_t seq_len,
-                                                                  const TaskInput& input,
-                                                                  bool reset_at_documents) {
+StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text, int64_t seq_len,
+                                                            const TaskInput& input,
+                                                            bool reset_at_documents) {
   if (text.streams.empty()) return nullptr;
   std::vector<std::shared_ptr<const data::TokenDataset>> windows;
   for (const auto& tokens : text.streams) {
@@ -49,7 +48,7 @@ absl::StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart
   return std::shared_ptr<const data::TokenDataset>(std::move(blend));
 }
 
-absl::StatusOr<TextParts> OpenRunningText(const TaskInput& input) {
+StatusOr<TextParts> OpenRunningText(const TaskInput& input) {
   const RunConfig& config = input.config;
   TextPart all;
   for (size_t i = 0; i < input.sources.size(); ++i) {

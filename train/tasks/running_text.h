@@ -43,13 +43,12 @@ struct TextParts {
 
 // Windows of `seq_len` tokens over a part, those of several streams blended; null where there is
 // none. With `reset_at_documents` positions begin anew and attention ends at their borders.
-absl::StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text,
-                                                                  int64_t seq_len,
-                                                                  const TaskInput& input,
-                                                                  bool reset_at_documents = false);
+StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text, int64_t seq_len,
+                                                            const TaskInput& input,
+                                                            bool reset_at_documents = false);
 
 // Opens what is tokenised already, and tokenises text into the task's cache.
-absl::StatusOr<TextParts> OpenRunningText(const TaskInput& input);
+StatusOr<TextParts> OpenRunningText(const TaskInput& input);
 
 // TaskKind::tokenizer_text of these tasks.
 TokenizerText RunningTokenizerText(const RunConfig& config);

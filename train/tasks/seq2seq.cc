@@ -51,10 +51,10 @@ int Fit(const RunConfig& config, const models::Architecture*) {
   return pairs ? 3 : 1;
 }
 
-absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
-                                                              const std::string& source,
-                                                              const std::string& target,
-                                                              const char* name) {
+StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
+                                                        const std::string& source,
+                                                        const std::string& target,
+                                                        const char* name) {
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<Seq2SeqOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   data::SequencePairFiles files = {.source = source, .target = target};
@@ -71,7 +71,7 @@ absl::StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& i
   return std::shared_ptr<const data::Dataset>(std::move(pairs));
 }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<Seq2SeqOptions>());
   if (config.seq_len) {

@@ -25,7 +25,7 @@ constexpr int64_t kRow = 512;  // where the model has no positions of its own
 
 int Fit(const RunConfig&, const models::Architecture*) { return 2; }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TaskData data;

@@ -46,9 +46,8 @@ data::TextClassificationOptions OptionsOf(const TaskInput& input, const TableOpt
   return options;
 }
 
-absl::StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const std::string& path,
-                                    const char* name, const std::vector<std::string>& label_names,
-                                    bool numbers = false) {
+StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const std::string& path, const char* name,
+                              const std::vector<std::string>& label_names, bool numbers = false) {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<TableOptions>());
   data::TextClassificationOptions options = OptionsOf(input, keys);
@@ -68,7 +67,7 @@ void DescribeHead(const data::LabelColumn& labels, const TableOptions& keys, Tas
   data->replaces_head = true;
 }
 
-absl::StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(input.NeedToken(tokenizer->cls_id(), "classification").status());

@@ -395,7 +395,7 @@ const char* StatusString(cublasStatus_t status) {
 
 }  // namespace
 
-absl::StatusOr<CublasLt> LoadCublasLt() {
+StatusOr<CublasLt> LoadCublasLt() {
   CublasLt lt{};
   lt.Create = [](cublasLtHandle_t* handle) {
     static int the_handle;

@@ -509,7 +509,7 @@ cudnnStatus_t Execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
 
 }  // namespace
 
-absl::StatusOr<Cudnn> LoadCudnn() {
+StatusOr<Cudnn> LoadCudnn() {
   return Cudnn{GetVersion,       GetErrorString,    GetLastErrorString, Create,       SetStream,
                CreateDescriptor, DestroyDescriptor, Finalize,           SetAttribute, GetAttribute,
                Execute};
