@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/execution_context.h"
 
 namespace tessera {
 namespace {
@@ -95,6 +96,9 @@ constexpr Allocator::HostMemory kSystemMemory = {FromSystem, std::free};
 class CpuAllocator final : public CountingAllocator {
  public:
   explicit CpuAllocator(const char* name) : CountingAllocator(name) {}
+  CpuAllocator(const char* name, const HostMemory& memory)
+      : CountingAllocator(name), memory_(memory) {}
+  ~CpuAllocator() override { DropOldest(0); }
 
   // Before the first block.
   void set_memory(const HostMemory& memory) { memory_ = memory; }
@@ -207,6 +211,19 @@ Allocator& Allocator::For(const Device& device) {
   Allocator* allocator = Find(device);
   TESSERA_CHECK(allocator != nullptr, "allocate", device, " is not part of this program");
   return *allocator;
+}
+
+Allocator& Allocator::Current(const Device& device) {
+  Allocator* const own = ExecutionContext::Current().cpu_allocator;
+  return own != nullptr && device == Device::Cpu() ? *own : For(device);
+}
+
+std::unique_ptr<Allocator> Allocator::MakeCpu(const char* name) {
+  return std::make_unique<CpuAllocator>(name);
+}
+
+std::unique_ptr<Allocator> Allocator::MakeCpu(const char* name, const HostMemory& memory) {
+  return std::make_unique<CpuAllocator>(name, memory);
 }
 
 }  // namespace tessera

@@ -49,7 +49,7 @@ Tensor AddNoise(const Tensor& h_BTC, const RandomKey& key, double alpha) {
 
 }  // namespace
 
-Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& context) {
+Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& context) const {
   return Call(ids, [&] {
     const Group& group = build().tensor_parallel;
     const Share share = VocabShare(config_.rows, group);
@@ -58,7 +58,7 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& 
                                     .global_vocab = config_.rows,
                                     .padding_idx = config_.padding_idx});
     const Tensor h = ReduceFromGroup(local, group);
-    if (!training() || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
+    if (!context.training || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
     return AddNoise(h, NoiseKey(context.seed, path(), context.step, context.micro_batch),
                     context.neftune_noise_alpha);
   });
@@ -71,7 +71,7 @@ ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Sc
   weight_.table = true;
 }
 
-Tensor ReplicatedEmbedding::Forward(const Tensor& ids) {
+Tensor ReplicatedEmbedding::Forward(const Tensor& ids) const {
   return Call(ids,
               [&] { return Embedding(weight_.tensor, ids, {.padding_idx = config_.padding_idx}); });
 }
@@ -87,7 +87,7 @@ VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope&
 }
 
 Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context,
-                                  const Tensor& bias) {
+                                  const Tensor& bias) const {
   return Call(h, [&] {
     const Group& group = build().tensor_parallel;
     const Tensor whole = build().sequence_parallel
@@ -98,7 +98,8 @@ Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context
 }
 
 Tensor VocabParallelHead::ChunkedLoss(const Tensor& h, const Tensor& targets,
-                                      const CrossEntropyOptions& options, int64_t chunk_rows) {
+                                      const CrossEntropyOptions& options,
+                                      int64_t chunk_rows) const {
   return Call(h, [&] {
     return LinearCrossEntropy(h, weight_.tensor, targets, LossOptions(options), chunk_rows);
   });
@@ -110,7 +111,7 @@ Placement VocabParallelHead::BiasPlacement() const {
   return Placement::Split({vocab}, 0, {{vocab, share.begin, share.count}});
 }
 
-Tensor VocabParallelHead::Gather(const Tensor& local_logits) {
+Tensor VocabParallelHead::Gather(const Tensor& local_logits) const {
   return GatherFromGroup(local_logits, -1, weight_.placement.global_shape()[0],
                          build().tensor_parallel);
 }

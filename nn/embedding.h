@@ -32,7 +32,7 @@ class VocabParallelEmbedding : public Module {
   // A second use of another embedding's table, which collects a gradient of its own.
   VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope);
   // int64 ids [...] to [..., width], whole on every rank. An id beyond the table throws Error.
-  Tensor Forward(const Tensor& ids, const ForwardContext& context = {});
+  Tensor Forward(const Tensor& ids, const ForwardContext& context = {}) const;
   Parameter& weight() { return weight_; }
 
  private:
@@ -44,7 +44,7 @@ class VocabParallelEmbedding : public Module {
 class ReplicatedEmbedding : public Module {
  public:
   ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope);
-  Tensor Forward(const Tensor& ids);
+  Tensor Forward(const Tensor& ids) const;
 
  private:
   const EmbeddingConfig config_;
@@ -59,14 +59,15 @@ class VocabParallelHead : public Module {
 
   // h [..., C] (its share of the sequence under sequence parallelism) to this rank's columns, plus
   // this rank's part of a bias (placed as BiasPlacement says) where defined.
-  Tensor Forward(const Tensor& h, const ForwardContext& context = {}, const Tensor& bias = {});
+  Tensor Forward(const Tensor& h, const ForwardContext& context = {},
+                 const Tensor& bias = {}) const;
   Placement BiasPlacement() const;
   // The loss of h [..., C] without the logits: LinearCrossEntropy. On a rank that has the whole
   // vocabulary.
   Tensor ChunkedLoss(const Tensor& h, const Tensor& targets, const CrossEntropyOptions& options,
-                     int64_t chunk_rows);
+                     int64_t chunk_rows) const;
   // All columns, on every rank.
-  Tensor Gather(const Tensor& local_logits);
+  Tensor Gather(const Tensor& local_logits) const;
   // `options` completed with the group and this rank's range of the vocabulary.
   CrossEntropyOptions LossOptions(CrossEntropyOptions options) const;
 

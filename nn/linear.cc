@@ -54,25 +54,25 @@ ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Sco
                     config.bias_init);
 }
 
-Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) {
+Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) const {
   return Call(x, [&] {
     return Linear(Gather(x, context), weight_.tensor, OrUndefined(bias_), config_.layout);
   });
 }
 
-Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& context) {
+Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& context) const {
   return Call(x, [&] {
     return LinearGelu(Gather(x, context), weight_.tensor, OrUndefined(bias_), config_.layout);
   });
 }
 
-Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& context) {
+Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& context) const {
   const Group& group = build().tensor_parallel;
   return build().sequence_parallel ? AllGatherToGroup(x, 1, context.sequence_length, group)
                                    : CopyToGroup(x, group);
 }
 
-Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole) {
+Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole) const {
   return Call(whole,
               [&] { return Linear(whole, weight_.tensor, OrUndefined(bias_), config_.layout); });
 }
@@ -88,11 +88,11 @@ RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& sc
   if (build().sequence_parallel) bias_->gradient_group = build().tensor_parallel;
 }
 
-Tensor RowParallelLinear::Forward(const Tensor& x) {
+Tensor RowParallelLinear::Forward(const Tensor& x) const {
   return Call(x, [&] { return Joined(Linear(x, weight_.tensor, OwnBias(), config_.layout)); });
 }
 
-Tensor RowParallelLinear::ForwardGelu(const Gelued& x) {
+Tensor RowParallelLinear::ForwardGelu(const Gelued& x) const {
   return Call(x.input(),
               [&] { return Joined(LinearOfGelu(x, weight_.tensor, OwnBias(), config_.layout)); });
 }
@@ -101,7 +101,7 @@ Tensor RowParallelLinear::OwnBias() const {
   return SizeOf(build().tensor_parallel) == 1 ? OrUndefined(bias_) : Tensor();
 }
 
-Tensor RowParallelLinear::Joined(const Tensor& partial) {
+Tensor RowParallelLinear::Joined(const Tensor& partial) const {
   const Group& group = build().tensor_parallel;
   if (SizeOf(group) == 1) return partial;
   const Tensor sum = build().sequence_parallel ? ReduceScatterToGroup(partial, 1, group)
@@ -121,7 +121,7 @@ ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scop
   for (const auto& p : own_parameters()) p->gradient_group = build().tensor_parallel;
 }
 
-Tensor ReplicatedLinear::Forward(const Tensor& x) {
+Tensor ReplicatedLinear::Forward(const Tensor& x) const {
   return Call(x, [&] { return Linear(x, weight_.tensor, OrUndefined(bias_), config_.layout); });
 }
 

@@ -40,9 +40,9 @@ Mlp::Mlp(const MlpConfig& config, const Scope& scope)
   TESSERA_CHECK(activation_ != nullptr, "mlp", "no activation given");
 }
 
-Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) {
+Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
   return Call(h, [&] {
-    const bool drops_inner = training() && inner_dropout_.p() > 0;
+    const bool drops_inner = context.training && inner_dropout_.p() > 0;
     if (gate_ == nullptr && activation_ == GeluTanh && !drops_inner) {
       return dropout_.Forward(down_.ForwardGelu(up_.ForwardGelu(h, context)), context);
     }

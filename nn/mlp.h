@@ -31,7 +31,7 @@ class Mlp : public Module {
  public:
   Mlp(const MlpConfig& config, const Scope& scope);
   // h [B, T, C] to [B, T, C]; the inner features are split over the tensor-parallel group.
-  Tensor Forward(const Tensor& h, const ForwardContext& context);
+  Tensor Forward(const Tensor& h, const ForwardContext& context) const;
 
  private:
   const Activation activation_;

@@ -27,8 +27,8 @@ struct NormResult : ResidualNorm {
 class LayerNorm : public Module {
  public:
   LayerNorm(const NormConfig& config, const Scope& scope);
-  Tensor Forward(const Tensor& x);
-  NormResult ForwardResidual(const Tensor& x, const Tensor& residual);
+  Tensor Forward(const Tensor& x) const;
+  NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const;
 
  private:
   const NormConfig config_;
@@ -39,8 +39,8 @@ class LayerNorm : public Module {
 class RmsNorm : public Module {
  public:
   RmsNorm(const NormConfig& config, const Scope& scope);
-  Tensor Forward(const Tensor& x);
-  NormResult ForwardResidual(const Tensor& x, const Tensor& residual);
+  Tensor Forward(const Tensor& x) const;
+  NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const;
 
  private:
   const NormConfig config_;

@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   // Writing too much, or to nobody, is then an error of the write.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  Status status;
+  tessera::Status status;
   try {
     status = tessera::tools::RunProgram({argv + (argc > 0 ? 1 : 0), argv + argc});
   } catch (const std::bad_alloc&) {

@@ -113,7 +113,6 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   signals_ = &signals;
   TESSERA_RETURN_IF_ERROR(Begin(options));
   begun_at_ = state_.step;
-  model_.Train();
   CaptureSteps();
   int64_t stop = 0;
   {
@@ -184,7 +183,8 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
 
 models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
   models::RunOptions options;
-  options.context = {.seed = static_cast<uint64_t>(config_.seed),
+  options.context = {.training = true,
+                     .seed = static_cast<uint64_t>(config_.seed),
                      .step = static_cast<uint64_t>(state_.step + 1),
                      .micro_batch = static_cast<uint64_t>(
                          mesh_.dp()->rank() * config_.accumulation_steps() + micro_batch),
@@ -259,8 +259,6 @@ StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset, int64
   DropCapturedStep();  // its memory is wanted
   const NoGrad no_grad;
   const AutocastScope autocast(config_.product_dtype());
-  const bool was_training = model_.training();
-  model_.Eval();
   const data::Sampler order({.num_samples = dataset.size(),
                              .batch_size = config_.batch_size,
                              .shuffle = false,
@@ -291,7 +289,6 @@ StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset, int64
     const std::vector<double> found = GatherOverData(*mine, mesh_);
     for (size_t i = 0; i < found.size(); ++i) sums[i % sums.size()] += found[i];
   }
-  model_.Train(was_training);
   TESSERA_RETURN_IF_ERROR(status);
   EvaluationResult result = {.loss = sums[0] / (sums[1] > 0 ? sums[1] : 1)};
   if (metrics != nullptr) result.metrics = metrics->Finish({sums.begin() + 2, sums.end()});

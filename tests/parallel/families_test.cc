@@ -41,7 +41,7 @@ std::unique_ptr<Model> Build(const FamilyCase& family, nn::BuildContext context 
 
 RunOptions Options() {
   RunOptions options;
-  options.context = {.seed = 7, .step = 3};
+  options.context = {.training = true, .seed = 7, .step = 3};
   options.keep_logits = false;
   return options;
 }

@@ -68,7 +68,8 @@ struct Outcome {
 
 RunOptions Options(int step, int64_t number) {
   RunOptions options;
-  options.context = {.seed = 7,
+  options.context = {.training = true,
+                     .seed = 7,
                      .step = static_cast<uint64_t>(step + 1),
                      .micro_batch = static_cast<uint64_t>(number)};
   options.loss_reduction = LossReduction::kSum;
@@ -331,7 +332,6 @@ TEST_P(PipelineTest, EveryParameterHasItsPlaceAndOneOwner) {
 TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
   auto whole = models::BuildModel(GetParam().config, {.seed = 11});
   ASSERT_TRUE(whole.ok());
-  (*whole)->Eval();
   const Bundle batch = GetParam().inputs(0);
   const Bundle reference = [&] {
     const NoGrad no_grad;
@@ -342,7 +342,6 @@ TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
   RunRanks(2, [&](const std::shared_ptr<Communicator>& world) {
     const dist::Mesh mesh(world, {.pp = 2});
     dist::PipelinedModel model(BuildStage(GetParam(), layout, mesh, cuts));
-    model.Eval();
     EXPECT_EQ(model.num_blocks(), (*whole)->num_blocks());
     const Bundle out = model.Run(batch, {});
     ASSERT_EQ(out.entries().size(), reference.entries().size());

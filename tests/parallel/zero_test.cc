@@ -262,7 +262,10 @@ class RankRun {
     if (store_ != nullptr) store_->BeginMicroBatch(m);
     const auto number = static_cast<uint64_t>(mesh_.dp()->rank() * mine + m);
     models::RunOptions options;
-    options.context = {.seed = 7, .step = static_cast<uint64_t>(step + 1), .micro_batch = number};
+    options.context = {.training = true,
+                       .seed = 7,
+                       .step = static_cast<uint64_t>(step + 1),
+                       .micro_batch = number};
     options.loss_reduction = LossReduction::kSum;
     options.keep_logits = false;
     const models::Bundle batch =
@@ -737,7 +740,6 @@ TEST(ZeroTest, WholeMatricesOfTensorParallelParts) {
 TEST(ZeroTest, EvaluatesGathersAndLoads) {
   Case setup{.dp = 2, .zero = Stage(3), .sharded_construction = true};
   setup.inspect = [&](ParameterStore& store, models::Model& model) {
-    model.Eval();
     models::RunOptions options;
     options.loss_reduction = LossReduction::kSum;
     const auto evaluate = [&] {
@@ -764,7 +766,6 @@ TEST(ZeroTest, EvaluatesGathersAndLoads) {
       EXPECT_EQ(evaluate(), before);  // passes give back what they gathered, and no more
     }
     EXPECT_EQ(evaluate(), before);
-    model.Train();
   };
   ExpectSameBits(Train(setup), Reference(DType::kFloat32));
 }
@@ -998,7 +999,7 @@ class Weights : public nn::Module {
       AddParameter(name, Placement::Whole({5, 3}), nn::Init::Ones());
     }
   }
-  Tensor Forward(bool last) {
+  Tensor Forward(bool last) const {
     const Tensor& every = own_parameters()[0]->tensor;
     return Call(every,
                 [&] { return last ? Mul(every, own_parameters()[1]->tensor) : Mul(every, 1.0); });
