@@ -62,8 +62,8 @@ class VocabParallelHead : public Module {
   Tensor Forward(const Tensor& h, const ForwardContext& context = {},
                  const Tensor& bias = {}) const;
   Placement BiasPlacement() const;
-  // The loss of h [..., C] without the logits: LinearCrossEntropy. On a rank that has the whole
-  // vocabulary.
+  // The loss of h [..., C] without the logits, where the weight is dense: LinearCrossEntropy. On a
+  // rank that has the whole vocabulary.
   Tensor ChunkedLoss(const Tensor& h, const Tensor& targets, const CrossEntropyOptions& options,
                      int64_t chunk_rows) const;
   // All columns, on every rank.

@@ -1,5 +1,6 @@
 #include "nn/linear.h"
 
+#include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::nn {
@@ -55,9 +56,8 @@ ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Sco
 }
 
 Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) const {
-  return Call(x, [&] {
-    return Linear(Gather(x, context), weight_.tensor, OrUndefined(bias_), config_.layout);
-  });
+  return Call(
+      x, [&] { return Multiply(weight_, config_.layout, Gather(x, context), OrUndefined(bias_)); });
 }
 
 Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& context) const {
@@ -73,8 +73,7 @@ Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& conte
 }
 
 Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole) const {
-  return Call(whole,
-              [&] { return Linear(whole, weight_.tensor, OrUndefined(bias_), config_.layout); });
+  return Call(whole, [&] { return Multiply(weight_, config_.layout, whole, OrUndefined(bias_)); });
 }
 
 RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& scope)
@@ -89,7 +88,7 @@ RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& sc
 }
 
 Tensor RowParallelLinear::Forward(const Tensor& x) const {
-  return Call(x, [&] { return Joined(Linear(x, weight_.tensor, OwnBias(), config_.layout)); });
+  return Call(x, [&] { return Joined(Multiply(weight_, config_.layout, x, OwnBias())); });
 }
 
 Tensor RowParallelLinear::ForwardGelu(const Gelued& x) const {
@@ -122,7 +121,7 @@ ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scop
 }
 
 Tensor ReplicatedLinear::Forward(const Tensor& x) const {
-  return Call(x, [&] { return Linear(x, weight_.tensor, OrUndefined(bias_), config_.layout); });
+  return Call(x, [&] { return Multiply(weight_, config_.layout, x, OrUndefined(bias_)); });
 }
 
 }  // namespace tessera::nn

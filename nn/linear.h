@@ -48,12 +48,13 @@ class ColumnParallelLinear : public Module {
   // x [..., in] on every rank (its share of the sequence under sequence parallelism) to this
   // rank's [..., out share].
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
-  // GeluTanh of it, for a row-parallel layer to go on with.
+  // GeluTanh of it, for a row-parallel layer to go on with; of a dense weight.
   Gelued ForwardGelu(const Tensor& x, const ForwardContext& context = {}) const;
   // The same in two steps, for layers that share an input (separate q, k and v): what `Gather`
   // gives goes to `ForwardGathered` of each of them, and is communicated once.
   Tensor Gather(const Tensor& x, const ForwardContext& context = {}) const;
   Tensor ForwardGathered(const Tensor& whole) const;
+  const Parameter& weight() const { return weight_; }
 
  private:
   const LinearConfig config_;
@@ -68,6 +69,7 @@ class RowParallelLinear : public Module {
   // sequence parallelism).
   Tensor Forward(const Tensor& x) const;
   Tensor ForwardGelu(const Gelued& x) const;
+  const Parameter& weight() const { return weight_; }
 
  private:
   // The sum over the group, and the bias.

@@ -1,5 +1,6 @@
 #include "nn/mlp.h"
 
+#include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::nn {
@@ -43,7 +44,8 @@ Mlp::Mlp(const MlpConfig& config, const Scope& scope)
 Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
   return Call(h, [&] {
     const bool drops_inner = context.training && inner_dropout_.p() > 0;
-    if (gate_ == nullptr && activation_ == GeluTanh && !drops_inner) {
+    const bool dense = IsDense(up_.weight()) && IsDense(down_.weight());
+    if (gate_ == nullptr && activation_ == GeluTanh && !drops_inner && dense) {
       return dropout_.Forward(down_.ForwardGelu(up_.ForwardGelu(h, context)), context);
     }
     Tensor inner;

@@ -41,6 +41,7 @@
 namespace tessera::nn {
 
 class Module;
+class WeightForm;
 
 // How a parameter begins. Values are a function of (seed, parameter name, global index): every
 // layout gets its part of the same numbers.
@@ -69,6 +70,8 @@ struct Parameter {
   // Ranks that hold the same values but see only a part of the gradient, which must be summed over
   // them: norms under sequence parallelism. nullptr: none.
   Group gradient_group;
+  // In what form layers multiply by it (nn/weight.h); nullptr: dense, as `tensor` has it.
+  std::shared_ptr<const WeightForm> form;
   // An embedding or a head: its rows stand for tokens, positions or classes, not for features.
   bool table = false;
 };

@@ -87,6 +87,30 @@ TEST(GenerateTest, SameSeedSameText) {
   EXPECT_NE(Continue(*model, {{1, 2}}, config)[0].ids, first);
 }
 
+TEST(GenerateTest, ManyThreadsGenerateFromOneModel) {
+  const auto model = SmallModel();
+  constexpr size_t kThreads = 8;
+  const auto config_of = [](size_t i) {
+    GenerationConfig config = {.max_new_tokens = 12, .do_sample = i % 2 == 0};
+    config.seed = i;
+    config.num_beams = i % 4 == 1 ? 3 : 1;
+    return config;
+  };
+  const auto prompt_of = [](size_t i) { return Ids(i + 1, static_cast<int64_t>(i + 2)); };
+  std::vector<Ids> alone;
+  for (size_t i = 0; i < kThreads; ++i) {
+    alone.push_back(Continue(*model, {prompt_of(i)}, config_of(i))[0].ids);
+  }
+  std::vector<Ids> together(kThreads);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back(
+        [&, i] { together[i] = Continue(*model, {prompt_of(i)}, config_of(i))[0].ids; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(together, alone);
+}
+
 TEST(GenerateTest, EndsAtEndOfText) {
   const auto model = SmallModel();
   const Ids free = Continue(*model, {{3, 1}}, {.max_new_tokens = 8})[0].ids;
