@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 
 #include "autograd/autograd.h"
 #include "data/tokenizer/byte_tokenizer.h"
