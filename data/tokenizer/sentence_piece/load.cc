@@ -235,8 +235,8 @@ Status ReadTokenizerConfig(const json& root, const std::string& path, SentencePi
 
 Status ChooseFamily(const std::string& tokenizer_class, const std::string& path,
                     const SentencePieceFile& file, SentencePieceConfig* config) {
-  std::string_view name = tokenizer_class.empty() ? file.tokenizer_class : tokenizer_class;
-  if (name.ends_with("Fast")) name.remove_suffix(4);
+  std::string name = tokenizer_class.empty() ? file.tokenizer_class : tokenizer_class;
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
   const auto* known = std::find_if(std::begin(kClasses), std::end(kClasses),
                                    [&](const FamilyClass& c) { return name == c.name; });
   // ChatGLM2 and later keep their name, but not the way they treat text.
