@@ -32,7 +32,10 @@ def _dependency_list_impl(context):
     out = context.actions.declare_file(context.label.name + ".txt")
     labels = sorted(context.attr.target[_Labels].labels.to_list())
     context.actions.write(out, "\n".join(labels) + "\n")
-    return [DefaultInfo(files = depset([out]))]
+    return [DefaultInfo(
+        files = depset([out]),
+        runfiles = context.runfiles([out]),
+    )]
 
 dependency_list = rule(
     implementation = _dependency_list_impl,
