@@ -121,6 +121,7 @@ void ReplicatedParameters::CompareOverRanks() const {
   const auto count = static_cast<int64_t>(lanes_->size());
   const Tensor mine = Zeros({count}, DType::kInt64);
   for (size_t l = 0; l < lanes_->size(); ++l) {
+    if (lanes_->whole(l).device().is_meta()) continue;  // all are alike
     const Tensor data = CopyTo(lanes_->whole(l), Device::Cpu());
     mine.data<int64_t>()[l] = Crc32c(data.raw_data(), static_cast<size_t>(data.nbytes()));
   }

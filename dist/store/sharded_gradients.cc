@@ -4,6 +4,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "dist/store/host_memory.h"
 #include "dist/store/sharded_parameters.h"
 
 namespace tessera::dist {
@@ -72,7 +73,7 @@ void ShardedParameters::Keep(size_t l, const Tensor& sum) {
   // The lane's memory is there in any case.
   const bool stays = lanes_->keeps_whole(l) && !options_.shards_gradients();
   if (offloaded_[lane.bucket]) {
-    const Tensor host = CopyTo(part, Device::Host());
+    const Tensor host = CopyTo(part, HostMemoryOf(bucket.device));
     if (first) {
       lane.share = host;
     } else {
@@ -150,7 +151,7 @@ void ShardedParameters::JoinOverStages() {
           DropShare(l);
         }
         const bool host = offloaded_[kept_[own].bucket];
-        kept_[own].share = CopyTo(sum, host ? Device::Host() : sum.device());
+        kept_[own].share = CopyTo(sum, host ? HostMemoryOf(sum.device()) : sum.device());
       });
 }
 
