@@ -208,13 +208,19 @@ class LoneRank final : public Communicator {
     const Tensor chunk = Flat(in, from * n, n);
     if (n > 0 && place.raw_data() != chunk.raw_data()) CopyInto(place, chunk);
   }
-  // out = op over `size` times in.
+  // out = op over `size` times in. Takes no memory, which would be counted as some rank's.
   void Reduce(const Tensor& out, const Tensor& in, ReduceOp op) const {
     if (in.device().is_meta()) return;
-    const Tensor once = CastCopy(Flat(in, 0, in.numel()), in.dtype());
+    TESSERA_CHECK(in.device().is_cpu(), "reduce", in, " has elements in a group of a lone rank");
     const Tensor sum = Flat(out, 0, out.numel());
-    CopyInto(sum, once);
-    for (int r = 1; r < size_ && op == ReduceOp::kSum; ++r) AddInto(sum, once);
+    if (out.raw_data() != in.raw_data()) CopyInto(sum, Flat(in, 0, in.numel()));
+    if (op != ReduceOp::kSum) return;
+    DispatchAll(sum.dtype(), "reduce", [&](auto zero) {
+      using T = decltype(zero);
+      T* data = sum.data<T>();
+      for (int64_t i = 0; i < sum.numel(); ++i) data[i] = static_cast<T>(data[i] * size_);
+    });
+    sum.storage()->BumpVersion();
   }
 
   const int rank_;

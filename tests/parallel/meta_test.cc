@@ -120,9 +120,7 @@ std::unique_ptr<models::Model> Build(const Case& c, const Mesh& mesh, const Devi
         Value(dist::BuildStage(config, build, cuts, mesh.pp())));
   }
   model->set_checkpoint_activations(c.layout.recompute);
-  if (!c.layout.freeze.empty()) {
-    EXPECT_GT(model->Freeze(c.layout.freeze), 0);
-  }
+  if (!c.layout.freeze.empty()) model->Freeze(c.layout.freeze);
   return model;
 }
 
