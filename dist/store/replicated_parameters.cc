@@ -73,7 +73,8 @@ void ReplicatedParameters::MakeLanes() {
   lanes_ = nullptr;  // its hooks go first
   lanes_ = std::make_unique<GradientLanes>(
       LayOut(), group_,
-      GradientLanes::Options{.deterministic = options_.deterministic,
+      GradientLanes::Options{.models = static_cast<int>(contents_.chunks.size()),
+                             .deterministic = options_.deterministic,
                              .overlap = options_.overlap,
                              .in_place = options_.gradient_as_bucket_view});
 }
@@ -165,7 +166,7 @@ std::vector<Tensor> ReplicatedParameters::Gradients() {
 }
 
 void ReplicatedParameters::Step(const optim::StepInputs& inputs) {
-  optimizer_->Step(inputs);
+  optimizer_->Step(InputsAt(inputs, optimizer_->step().device()));
   optimizer_->ZeroGrad();
 }
 

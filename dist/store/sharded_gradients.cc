@@ -57,7 +57,8 @@ void ShardedParameters::MakeLanes() {
   const bool in_order = !(options_.shards_parameters() && options_.find_unused_parameters);
   lanes_ = std::make_unique<GradientLanes>(
       std::move(layouts), group_,
-      GradientLanes::Options{.deterministic = options_.deterministic,
+      GradientLanes::Options{.models = static_cast<int>(contents_.chunks.size()),
+                             .deterministic = options_.deterministic,
                              .overlap = options_.overlap && in_order,
                              .arrived = [this](size_t l, const Tensor& part) { Keep(l, part); },
                              .communication_dtype = options_.communication_dtype});
@@ -141,6 +142,7 @@ size_t ShardedParameters::LaneOf(const nn::Parameter& use) const {
 void ShardedParameters::JoinOverStages() {
   contents_.stage->JoinTiedGradients(
       [this](const nn::Parameter& use) {
+        if (!RequiresGrad(use.tensor)) return Tensor();
         const size_t l = LaneOf(use);
         return lanes_->used(l, 0) ? CopyTo(kept_[l].share, use.tensor.device()) : Tensor();
       },

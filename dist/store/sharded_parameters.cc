@@ -26,9 +26,8 @@ ShardedParameters::ShardedParameters(const StoreContents& contents,
   FindPlaces();
   offloaded_ = ChooseOffloaded();
   std::vector<Tensor> shares = options.shards_parameters() ? Shard(std::move(units)) : Flatten();
-  optimizer_ =
-      std::make_unique<ShardedOptimizer>(contents.groups, buckets_, std::move(shares), offloaded_,
-                                         group_->rank(), make_optimizer, std::move(step));
+  optimizer_ = std::make_unique<ShardedOptimizer>(contents, buckets_, std::move(shares), offloaded_,
+                                                  make_optimizer, std::move(step));
   updated_.assign(buckets_.size(), false);
   MakeLanes();
 }
