@@ -168,7 +168,7 @@ class CpuAllocator final : public CountingAllocator {
 // Hands out no memory: a storage on meta has a null pointer and counted bytes.
 class MetaAllocator final : public CountingAllocator {
  public:
-  MetaAllocator() : CountingAllocator("meta allocator") {}
+  explicit MetaAllocator(const char* name) : CountingAllocator(name) {}
   void ReleaseCached() override {}
 
  protected:
@@ -186,9 +186,11 @@ Allocator* FindCpu(const Device& device) {
   return device.is_host() ? &HostAllocator() : cpu;
 }
 Allocator* FindMeta(const Device& device) {
-  static MetaAllocator* cpu = new MetaAllocator;
-  static MetaAllocator* cuda = new MetaAllocator;
-  return device.target == DeviceType::kCuda ? cuda : cpu;
+  static MetaAllocator* cpu = new MetaAllocator("meta allocator");
+  static MetaAllocator* cuda = new MetaAllocator("meta allocator");
+  static MetaAllocator* host = new MetaAllocator("meta host allocator");
+  if (device.target == DeviceType::kCuda) return cuda;
+  return device.index == Device::Host().index ? host : cpu;
 }
 
 std::atomic<Allocator::Finder>& FinderFor(DeviceType type) {

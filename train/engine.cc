@@ -139,7 +139,7 @@ StepResult Engine::RunPipeline(const StepInputs& inputs, const EngineStep& step)
          .before_gradients = [&](int chunk, int m) { store_->BeginMicroBatch(m, chunk); }});
     result.losses = pipeline_->ShareLosses(done.losses);
   }
-  result.grad_norm = UpdateParameters().Item();
+  result.grad_norm = dist::NumberOf(UpdateParameters());
   return result;
 }
 
@@ -153,8 +153,8 @@ StepResult Engine::Step(const EngineStep& step) {
   const StepOutputs outputs =
       captured_ == nullptr ? work(inputs) : captured_->Run(inputs, step.number, work, undo);
   StepResult result;
-  for (const Tensor& loss : outputs.losses) result.losses.push_back(loss.Item());
-  result.grad_norm = outputs.grad_norm.Item();
+  for (const Tensor& loss : outputs.losses) result.losses.push_back(dist::NumberOf(loss));
+  result.grad_norm = dist::NumberOf(outputs.grad_norm);
   return result;
 }
 

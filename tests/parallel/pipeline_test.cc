@@ -53,6 +53,7 @@ struct Layout {
   bool sequence_parallel = false;
   bool deterministic = false;
   DType dtype = DType::kFloat32;
+  std::string freeze = {};  // parameters with this in their names
 };
 
 std::string NameOf(const Layout& l) {
@@ -124,6 +125,7 @@ Outcome OneProcess(const FamilyCase& family, const Layout& layout) {
   Outcome outcome;
   auto model = models::BuildModel(family.config, {.dtype = layout.dtype, .seed = 11});
   EXPECT_TRUE(model.ok()) << Message(model.status());
+  if (!layout.freeze.empty()) (*model)->Freeze(layout.freeze);
   const Stage whole({dist::Chunk{{model->get()}, nullptr}}, SingleProcessCommunicator());
   dist::ParameterStore store = MakeStore(whole, layout, {});
   for (int step = 0; step < kSteps; ++step) {
@@ -150,7 +152,10 @@ Stage BuildStage(const FamilyCase& family, const Layout& layout, const dist::Mes
                                             .sequence_parallel = layout.sequence_parallel},
                                            cuts, mesh.pp());
   if (!stage.ok()) throw Error("test", Message(stage.status()));
-  for (const auto& model : stage->models()) model->set_checkpoint_activations(layout.recompute);
+  for (const auto& model : stage->models()) {
+    model->set_checkpoint_activations(layout.recompute);
+    if (!layout.freeze.empty()) model->Freeze(layout.freeze);
+  }
   return *std::move(stage);
 }
 
@@ -427,6 +432,25 @@ TEST(PipelineExecutorTest, GenerationEqualsOneProcess) {
           EXPECT_FALSE((*results)[i].ids.empty());
         }
       });
+    }
+  }
+}
+
+// Whole stages and chunks among them, and a weight whose uses lie on two stages.
+TEST(PipelineExecutorTest, FrozenWeightsKeepTheBits) {
+  const FamilyCase& family = CaseOf("gpt2");
+  for (const char* freeze : {"wte", "lm_head", "h.0.", "h.1.", ".weight", ".bias"}) {
+    Layout layout = {.deterministic = true, .freeze = freeze};
+    const Outcome reference = OneProcess(family, layout);
+    for (const int dp : {1, 2}) {
+      for (const ScheduleKind kind : {ScheduleKind::kOneForwardOneBackward,
+                                      ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1}) {
+        layout.schedule = kind;
+        layout.dp = dp;
+        layout.chunks = kind == ScheduleKind::kInterleaved ? 2 : 1;
+        layout.pp = kind == ScheduleKind::kZeroBubbleH1 ? 4 : 2;
+        ExpectSameBits(Train(family, layout), reference, NameOf(layout) + " without " + freeze);
+      }
     }
   }
 }
