@@ -30,6 +30,15 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
+// Names that are longer stand out of the column, so that one of them does not widen all lines.
+constexpr size_t kWidestName = 80;
+
+// At least `width` characters, the last of them a space.
+std::string Padded(std::string text, size_t width) {
+  text.resize(std::max(width, text.size() + 1), ' ');
+  return text;
+}
+
 int64_t Elements(const std::vector<int64_t>& shape) {
   int64_t n = 1;
   for (int64_t size : shape) n *= size;
@@ -58,18 +67,14 @@ Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
   int64_t not_finite = 0;
   size_t width = 6;
   for (const SafetensorsFile::Entry& entry : file.entries()) {
-    width = std::max(width, entry.name.size());
+    width = std::max(width, std::min(entry.name.size(), kWidestName));
   }
   *out += file.path() + "\n";
   for (const auto& [key, value] : file.metadata()) {
     *out += Concat("  metadata ", key, ": ", value, "\n");
   }
   for (const SafetensorsFile::Entry& entry : file.entries()) {
-    std::string line = "  " + entry.name;
-    line.resize(2 + width + 2, ' ');
-    line += entry.dtype;
-    line.resize(2 + width + 2 + 8, ' ');
-    *out += line + ShapeText(entry.shape);
+    *out += "  " + Padded(entry.name, width + 2) + Padded(entry.dtype, 8) + ShapeText(entry.shape);
     elements += Elements(entry.shape);
     bytes += entry.end - entry.begin;
     if (ParseSafetensorsDType(entry.dtype)) {
@@ -136,17 +141,14 @@ Status InspectCheckpoint(const std::string& directory) {
   size_t width = 0;
   int64_t elements = 0;
   for (const auto& [name, entry] : checkpoint.entries()) {
-    width = std::max(width, name.size());
+    width = std::max(width, std::min(name.size(), kWidestName));
     elements += entry.shape.numel();
   }
   std::string report = Concat(directory, ": a checkpoint of a run after step ",
                               WithThousands(checkpoint.step()), "\n");
   for (const auto& [name, entry] : checkpoint.entries()) {
-    std::string line = "  " + name;
-    line.resize(2 + width + 2, ' ');
-    line += DTypeName(entry.dtype);
-    line.resize(2 + width + 2 + 10, ' ');
-    report += Concat(line, entry.shape);
+    report += Concat("  ", Padded(name, width + 2), Padded(std::string(DTypeName(entry.dtype)), 10),
+                     entry.shape);
     if (entry.pieces.size() > 1) report += Concat(" in ", entry.pieces.size(), " pieces");
     report += "\n";
   }
@@ -198,8 +200,7 @@ void AddInspectCommand(CLI::App& app, CommandState& state) {
       if (!*devices) return RunInspect(*path);
       const std::string text = Concat("cpu: ", NumThreads(), " threads, ", CpuIsaName(ActiveIsa()),
                                       "\n", DescribeGpus());
-      std::fputs(text.c_str(), stdout);
-      return OkStatus();
+      return WriteOut(text);
     };
   });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/cpu_isa.h"
+#include "core/file.h"
 #include "core/status.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -77,6 +78,7 @@ int main(int argc, char** argv) {
   // Writing too much, or to nobody, is then an error of the write.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  tessera::EndWhenMappedFilesShrink();
   tessera::Status status;
   try {
     status = tessera::tools::RunProgram({argv + (argc > 0 ? 1 : 0), argv + argc});
