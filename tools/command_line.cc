@@ -12,12 +12,14 @@
 #include "core/dtype.h"
 #include "core/nearest_name.h"
 #include "core/thread_pool.h"
+#include "data/tokenizer/printable_text.h"
 
 namespace tessera::tools {
 namespace {
 
 constexpr int kMostThreads = 4096;
 // The payload of a failure that another rank prints.
+constexpr size_t kLongestLine = 2000;
 constexpr char kReported[] = "tessera.reported";
 
 std::vector<std::string> CommandNames(const CLI::App& app) {
@@ -174,10 +176,10 @@ int ReportFailure(const Status& status) {
       status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kNotFound;
   const int code = is_usage ? 2 : 1;
   if (HasMark(status, kReported)) return code;
-  std::string line = "error: " + Message(status);
+  std::string text = Message(status);
   std::replace_if(
-      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  line += '\n';
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  const std::string line = "error: " + data::PrintableLine(text, kLongestLine) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
   return code;
 }

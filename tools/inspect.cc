@@ -12,6 +12,7 @@
 #include "core/safetensors.h"
 #include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset.h"
+#include "data/tokenizer/printable_text.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "models/hub/load_model.h"
@@ -32,9 +33,11 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 
 // Names that are longer stand out of the column, so that one of them does not widen all lines.
 constexpr size_t kWidestName = 80;
+constexpr size_t kLongestName = 1000;
 
 // At least `width` characters, the last of them a space.
-std::string Padded(std::string text, size_t width) {
+std::string Padded(const std::string& name, size_t width) {
+  std::string text = data::PrintableLine(name, kLongestName);
   text.resize(std::max(width, text.size() + 1), ' ');
   return text;
 }
@@ -71,7 +74,8 @@ Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
   }
   *out += file.path() + "\n";
   for (const auto& [key, value] : file.metadata()) {
-    *out += Concat("  metadata ", key, ": ", value, "\n");
+    *out +=
+        Concat("  metadata ", data::PrintableLine(Concat(key, ": ", value), kLongestName), "\n");
   }
   for (const SafetensorsFile::Entry& entry : file.entries()) {
     *out += "  " + Padded(entry.name, width + 2) + Padded(entry.dtype, 8) + ShapeText(entry.shape);
