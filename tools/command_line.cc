@@ -5,7 +5,10 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "core/device.h"
@@ -168,6 +171,21 @@ StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_vie
 Status AlreadyReported(Status status) {
   SetMark(status, kReported);
   return status;
+}
+
+Status Guarded(const std::function<Status()>& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return Internal("out of memory");
+  } catch (const std::system_error& error) {
+    // Threads are what we ask the system for without a path.
+    if (error.code() != std::errc::resource_unavailable_try_again) return Internal(error.what());
+    return Internal("a thread cannot be started: ", error.code().message(),
+                    "; the system allows no more (ulimit -u)");
+  } catch (const std::exception& error) {
+    return Internal(error.what());
+  }
 }
 
 int ReportFailure(const Status& status) {

@@ -2,10 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
-#include <exception>
-#include <new>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -80,19 +77,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   tessera::EndWhenMappedFilesShrink();
-  tessera::Status status;
-  try {
-    status = tessera::tools::RunProgram({argv + (argc > 0 ? 1 : 0), argv + argc});
-  } catch (const std::bad_alloc&) {
-    status = tessera::Internal("out of memory");
-  } catch (const std::system_error& error) {
-    // Threads are what a program of ours asks the system for without a path.
-    status = error.code() == std::errc::resource_unavailable_try_again
-                 ? tessera::Internal("a thread cannot be started: ", error.code().message(),
-                                     "; the system allows no more (ulimit -u)")
-                 : tessera::Internal(error.what());
-  } catch (const std::exception& error) {
-    status = tessera::Internal(error.what());
-  }
+  const tessera::Status status = tessera::tools::Guarded([&] {
+    return tessera::tools::RunProgram({argv + (argc > 0 ? 1 : 0), argv + argc});
+  });
   return tessera::tools::ReportFailure(status);
 }
