@@ -215,18 +215,19 @@ std::vector<Use> RealRanks(const Case& c, const std::string& save_to) {
   return uses;
 }
 
-std::vector<Use> DryRanks(const Case& c) {
-  const std::vector<Bundle> batches = Batches(c, Device::Meta());
+std::vector<Use> DryRanks(const Case& c, const Device& device = Device::Meta()) {
+  const std::vector<Bundle> batches = Batches(c, device);
   std::vector<Use> uses(static_cast<size_t>(WorldSize(c.layout)));
   for (int dp = 0; dp < c.layout.dp; ++dp) {
     for (int tp = 0; tp < c.layout.tp; ++tp) {
       dist::DryRun({.sizes = {.tp = c.layout.tp, .pp = c.layout.pp},
                     .world_size = WorldSize(c.layout),
                     .dp_rank = dp,
-                    .tp_rank = tp},
+                    .tp_rank = tp,
+                    .device = device},
                    [&](const Mesh& mesh, RankMeter& meter) {
                      uses[static_cast<size_t>(mesh.world()->rank())] =
-                         Train(c, mesh, &meter, Device::Meta(), batches, "");
+                         Train(c, mesh, &meter, device, batches, "");
                    });
     }
   }
@@ -288,6 +289,18 @@ TEST_P(MetaTest, CountsWhatTheRanksTake) {
       EXPECT_TRUE(std::isnan(meta.numbers[i]));
       EXPECT_TRUE(std::isfinite(mine.numbers[i]) || c.precision.scales_loss);
     }
+  }
+}
+
+// Another device computes otherwise, in other memory, but says and keeps the same.
+TEST_P(MetaTest, OfAGpuCallsAndKeepsTheSame) {
+  const std::vector<Use> cpu = DryRanks(GetParam());
+  const std::vector<Use> gpu = DryRanks(GetParam(), Device::Meta(DeviceType::kCuda));
+  for (size_t r = 0; r < cpu.size(); ++r) {
+    EXPECT_EQ(gpu[r].calls, cpu[r].calls) << "rank " << r;
+    EXPECT_EQ(gpu[r].pieces.size(), cpu[r].pieces.size());
+    EXPECT_GT(gpu[r].peak.at("device"), gpu[r].before.at("device"));
+    EXPECT_EQ(gpu[r].after.at("host"), cpu[r].after.at("host"));
   }
 }
 
@@ -395,6 +408,90 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MetaTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return testing::PrintToString(info.param); });
+
+// --- A layout that no machine here has -----------------------------------------------------------
+
+// A stage of GPT-3's size, of 1024 ranks, against what can be said with a pencil.
+TEST(ManyRanksTest, AStageOfALargeModel) {
+  constexpr int64_t kHidden = 12288;
+  constexpr int64_t kTokens = 2048;
+  constexpr int kLayersPerStage = 6;
+  constexpr int64_t kMicroBatches = 8;
+  constexpr int kStages = 16;
+  constexpr int kDataRanks = 8;
+  const nlohmann::json config = {
+      {"model_type", "gpt2"}, {"vocab_size", 50304}, {"n_positions", kTokens},
+      {"n_embd", kHidden},    {"n_head", 96},        {"n_layer", kStages * kLayersPerStage - 2},
+      {"resid_pdrop", 0.0},   {"embd_pdrop", 0.0},   {"attn_pdrop", 0.0}};
+  const Device device = Device::Meta(DeviceType::kCuda);
+  const Tensor ids = Empty({1, kTokens}, DType::kInt64, device);
+  const std::vector<Bundle> batches(kMicroBatches, {{keys::kInputIds, ids}, {keys::kLabels, ids}});
+  int64_t parameters = 0;  // of all stages, times their tensor-parallel ranks
+  dist::DryRun(
+      {.sizes = {.tp = 8, .pp = kStages},
+       .world_size = 8 * kStages * kDataRanks,
+       .dp_rank = 5,
+       .tp_rank = 3,
+       .device = device},
+      [&](const Mesh& mesh, RankMeter& meter) {
+        const nn::BuildContext build{
+            .dtype = DType::kBFloat16, .device = device, .tensor_parallel = mesh.tp()};
+        dist::PipelinedModel model(Value(dist::BuildStage(
+            config, build, Value(dist::CutEvenly(kStages * kLayersPerStage, kStages)), mesh.pp())));
+        train::EngineOptions options;
+        options.rule = Value(Value(optim::FindOptimizerKind("adamw"))->Configure({}, "meta_test"));
+        options.max_grad_norm = 1;
+        options.store = {.stage = 1};
+        train::Engine engine(model, mesh, options);
+        engine.Start();
+        meter.Clear();
+        models::RunOptions run;
+        run.loss_reduction = LossReduction::kSum;
+        run.keep_logits = false;
+        engine.Step({.batches = batches,
+                     .targets = kTokens * kMicroBatches,
+                     .learning_rate = 1e-4,
+                     .options = [&](int64_t) { return run; }});
+        int64_t elements = 0;
+        for (const nn::Parameter* p : model.Parameters()) {
+          if (p->tied_to == nullptr) elements += p->tensor.numel();
+        }
+        parameters += elements * 8;
+        if (mesh.pp()->rank() != 7) return;  // in the middle: layers alone
+
+        // 12 C^2 for each layer, and vectors. Weights in half, gradients in float32, and a share of
+        // three float32 states.
+        const double mine = 12.0 * kHidden * kHidden * kLayersPerStage / 8;
+        EXPECT_NEAR(static_cast<double>(elements), mine, 1e-3 * mine);
+        EXPECT_NEAR(static_cast<double>(meter.current_bytes(device)),
+                    mine * (2 + 4 + 12.0 / kDataRanks), 0.01 * mine * 7.5);
+        // All micro-batches are under way at once, and each keeps more than two in each layer.
+        constexpr int64_t kActivation = kTokens * kHidden * 2;
+        EXPECT_GT(meter.peak_bytes(device),
+                  meter.current_bytes(device) + kMicroBatches * kLayersPerStage * 2 * kActivation);
+
+        // Activations: two sums forward and two backward in each layer, one message on either side.
+        std::map<std::pair<std::string, dist::CommKind>, int64_t> payload;
+        int64_t sums = 0;
+        int64_t messages = 0;
+        for (const dist::CommCall& call : meter.calls()) {
+          payload[{call.group, call.kind}] += call.payload;
+          if (call.payload != kActivation) continue;
+          if (call.kind == dist::CommKind::kAllReduce && call.group == "tp") ++sums;
+          if (call.kind == dist::CommKind::kSend && call.group == "pp") ++messages;
+        }
+        EXPECT_EQ(sums, 4 * kLayersPerStage * kMicroBatches);
+        EXPECT_EQ(messages, 2 * kMicroBatches);
+        // Gradients in float32 to those who update, weights in half to all.
+        const auto of_dp = [&](dist::CommKind kind) {
+          return static_cast<double>(payload[std::pair{std::string("dp"), kind}]);
+        };
+        EXPECT_NEAR(of_dp(dist::CommKind::kReduceScatter), 4 * mine, 0.01 * mine);
+        EXPECT_NEAR(of_dp(dist::CommKind::kAllGather), 2 * mine, 0.01 * mine);
+      });
+  const double all = 12.0 * kHidden * kHidden * (kStages * kLayersPerStage - 2);
+  EXPECT_NEAR(static_cast<double>(parameters), all, 0.02 * all);
+}
 
 }  // namespace
 }  // namespace tessera
