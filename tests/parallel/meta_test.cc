@@ -34,6 +34,7 @@ namespace tessera {
 namespace {
 
 using dist::Mesh;
+using dist::MeshSizes;
 using dist::RankMeter;
 using dist::ScheduleKind;
 using models::Bundle;
@@ -215,18 +216,19 @@ std::vector<Use> RealRanks(const Case& c, const std::string& save_to) {
   return uses;
 }
 
-std::vector<Use> DryRanks(const Case& c) {
-  const std::vector<Bundle> batches = Batches(c, Device::Meta());
+std::vector<Use> DryRanks(const Case& c, const Device& device = Device::Meta()) {
+  const std::vector<Bundle> batches = Batches(c, device);
   std::vector<Use> uses(static_cast<size_t>(WorldSize(c.layout)));
   for (int dp = 0; dp < c.layout.dp; ++dp) {
     for (int tp = 0; tp < c.layout.tp; ++tp) {
       dist::DryRun({.sizes = {.tp = c.layout.tp, .pp = c.layout.pp},
                     .world_size = WorldSize(c.layout),
                     .dp_rank = dp,
-                    .tp_rank = tp},
+                    .tp_rank = tp,
+                    .device = device},
                    [&](const Mesh& mesh, RankMeter& meter) {
                      uses[static_cast<size_t>(mesh.world()->rank())] =
-                         Train(c, mesh, &meter, Device::Meta(), batches, "");
+                         Train(c, mesh, &meter, device, batches, "");
                    });
     }
   }
@@ -291,6 +293,18 @@ TEST_P(MetaTest, CountsWhatTheRanksTake) {
   }
 }
 
+// Another device computes otherwise, in other memory, but says and keeps the same.
+TEST_P(MetaTest, OfAGpuCallsAndKeepsTheSame) {
+  const std::vector<Use> cpu = DryRanks(GetParam());
+  const std::vector<Use> gpu = DryRanks(GetParam(), Device::Meta(DeviceType::kCuda));
+  for (size_t r = 0; r < cpu.size(); ++r) {
+    EXPECT_EQ(gpu[r].calls, cpu[r].calls) << "rank " << r;
+    EXPECT_EQ(gpu[r].pieces.size(), cpu[r].pieces.size());
+    EXPECT_GT(gpu[r].peak.at("device"), gpu[r].before.at("device"));
+    EXPECT_EQ(gpu[r].after.at("host"), cpu[r].after.at("host"));
+  }
+}
+
 // --- The table -----------------------------------------------------------------------------------
 
 // Small buckets, so that there are several.
@@ -328,10 +342,17 @@ std::vector<Layout> Layouts() {
   return layouts;
 }
 
+dist::ZeroOptions With(dist::ZeroOptions options, void (*change)(dist::ZeroOptions&)) {
+  change(options);
+  return options;
+}
+
 // What is no matter of the family: with GPT alone.
 std::vector<Layout> MoreLayouts() {
   std::vector<Layout> layouts = {
-      {.name = "dp4_deterministic", .dp = 4, .zero = Stage(0)},
+      {.name = "dp4_deterministic",
+       .dp = 4,
+       .zero = With(Stage(0), [](dist::ZeroOptions& o) { o.deterministic = true; })},
       {.name = "dp3_zero2", .dp = 3, .zero = Stage(2)},
       {.name = "tp3_sp", .tp = 3, .sequence_parallel = true},  // 4 heads over 3 ranks
       {.name = "dp2_tp2_zero3_sp", .dp = 2, .tp = 2, .sequence_parallel = true, .zero = Stage(3)},
@@ -357,22 +378,23 @@ std::vector<Layout> MoreLayouts() {
        .chunks = 2,
        .freeze = "h.1."},
       {.name = "one_early_offload", .zero = Stage(2, true), .max_grad_norm = 0},
-      {.name = "bfloat16_travels", .dp = 2, .zero = Stage(2)},
-      {.name = "static_graph_checked", .dp = 2, .zero = Stage(0)},
-      {.name = "zero3_units", .dp = 2, .zero = Stage(3)},
+      {.name = "bfloat16_travels",
+       .dp = 2,
+       .zero =
+           With(Stage(2), [](dist::ZeroOptions& o) { o.communication_dtype = DType::kBFloat16; })},
+      {.name = "static_graph_checked",
+       .dp = 2,
+       .zero =
+           With(Stage(0), [](dist::ZeroOptions& o) { o.static_graph = o.check_reduction = true; })},
+      {.name = "zero3_units",
+       .dp = 2,
+       .zero = With(Stage(3),
+                    [](dist::ZeroOptions& o) {
+                      o.auto_wrap_min_params = 2000;
+                      o.persistence_threshold = 100;
+                      o.reshard_after_forward = false;
+                    })},
   };
-  for (Layout& layout : layouts) {
-    if (layout.name == "dp4_deterministic") layout.zero.deterministic = true;
-    if (layout.name == "bfloat16_travels") layout.zero.communication_dtype = DType::kBFloat16;
-    if (layout.name == "static_graph_checked") {
-      layout.zero.static_graph = layout.zero.check_reduction = true;
-    }
-    if (layout.name == "zero3_units") {
-      layout.zero.auto_wrap_min_params = 2000;
-      layout.zero.persistence_threshold = 100;
-      layout.zero.reshard_after_forward = false;
-    }
-  }
   return layouts;
 }
 
@@ -395,6 +417,104 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MetaTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return testing::PrintToString(info.param); });
+
+// --- A layout that no machine here has -----------------------------------------------------------
+
+constexpr int64_t kHidden = 12288;
+constexpr int64_t kTokens = 2048;
+constexpr int kLayersPerStage = 6;
+constexpr int64_t kMicroBatches = 8;
+constexpr MeshSizes kModelSizes = {.tp = 8, .pp = 16};
+constexpr int kDataRanks = 8;
+constexpr int kBlocks = kModelSizes.pp * kLayersPerStage;  // with the embedding and the head
+
+// GPT-3's size, in bfloat16.
+std::unique_ptr<models::Model> BuildLargeStage(const Mesh& mesh, const Device& device) {
+  const nlohmann::json config = {
+      {"model_type", "gpt2"}, {"vocab_size", 50304}, {"n_positions", kTokens},
+      {"n_embd", kHidden},    {"n_head", 96},        {"n_layer", kBlocks - 2},
+      {"resid_pdrop", 0.0},   {"embd_pdrop", 0.0},   {"attn_pdrop", 0.0}};
+  return std::make_unique<dist::PipelinedModel>(Value(dist::BuildStage(
+      config, {.dtype = DType::kBFloat16, .device = device, .tensor_parallel = mesh.tp()},
+      Value(dist::CutEvenly(kBlocks, kModelSizes.pp)), mesh.pp())));
+}
+
+void StepOnce(models::Model& model, const Mesh& mesh, RankMeter* meter) {
+  train::EngineOptions options;
+  options.rule = Value(Value(optim::FindOptimizerKind("adamw"))->Configure({}, "meta_test"));
+  options.max_grad_norm = 1;
+  options.store = {.stage = 1};
+  train::Engine engine(model, mesh, options);
+  engine.Start();
+  meter->Clear();
+  const Tensor ids = Empty({1, kTokens}, DType::kInt64, model.build().device);
+  const std::vector<Bundle> batches(kMicroBatches, {{keys::kInputIds, ids}, {keys::kLabels, ids}});
+  models::RunOptions run;
+  run.loss_reduction = LossReduction::kSum;
+  run.keep_logits = false;
+  engine.Step({.batches = batches,
+               .targets = kTokens * kMicroBatches,
+               .learning_rate = 1e-4,
+               .options = [&](int64_t) { return run; }});
+  // Weights in half, gradients in float32, and a share of three float32 states.
+  const Device& device = model.build().device;
+  int64_t elements = 0;
+  for (const nn::Parameter* p : model.Parameters()) {
+    if (p->tied_to == nullptr) elements += p->tensor.numel();
+  }
+  const double bytes = static_cast<double>(elements) * (2 + 4 + 12.0 / kDataRanks);
+  if (mesh.pp()->rank() == 0 || mesh.pp()->rank() + 1 == kModelSizes.pp) return;  // tied weights
+  EXPECT_NEAR(static_cast<double>(meter->current_bytes(device)), bytes, 0.01 * bytes);
+}
+
+// What a stage of layers alone says to others.
+void CheckCalls(const RankMeter& meter, double elements) {
+  // Activations: two sums forward and two backward in each layer, one message on either side.
+  constexpr int64_t kActivation = kTokens * kHidden * 2;
+  std::map<std::pair<std::string, dist::CommKind>, int64_t> payload;
+  int64_t sums = 0;
+  int64_t messages = 0;
+  for (const dist::CommCall& call : meter.calls()) {
+    payload[{call.group, call.kind}] += call.payload;
+    if (call.payload != kActivation) continue;
+    if (call.kind == dist::CommKind::kAllReduce && call.group == "tp") ++sums;
+    if (call.kind == dist::CommKind::kSend && call.group == "pp") ++messages;
+  }
+  EXPECT_EQ(sums, 4 * kLayersPerStage * kMicroBatches);
+  EXPECT_EQ(messages, 2 * kMicroBatches);
+  // Gradients in float32 to those who update, weights in half to all.
+  const auto of_dp = [&](dist::CommKind kind) {
+    return static_cast<double>(payload[std::pair{std::string("dp"), kind}]);
+  };
+  EXPECT_NEAR(of_dp(dist::CommKind::kReduceScatter), 4 * elements, 0.01 * elements);
+  EXPECT_NEAR(of_dp(dist::CommKind::kAllGather), 2 * elements, 0.01 * elements);
+}
+
+// The stages of one of 1024 ranks, against what can be said with a pencil.
+TEST(ManyRanksTest, TheStagesOfALargeModel) {
+  const Device device = Device::Meta(DeviceType::kCuda);
+  // 12 C^2 for each layer, and vectors.
+  const double elements = 12.0 * kHidden * kHidden * kLayersPerStage / kModelSizes.tp;
+  int stages = 0;
+  dist::DryRun({.sizes = kModelSizes,
+                .world_size = kModelSizes.tp * kModelSizes.pp * kDataRanks,
+                .dp_rank = 5,
+                .tp_rank = 3,
+                .device = device},
+               [&](const Mesh& mesh, RankMeter& meter) {
+                 ++stages;
+                 const auto model = BuildLargeStage(mesh, device);
+                 StepOnce(*model, mesh, &meter);
+                 if (mesh.pp()->rank() != 7) return;
+                 // All micro-batches are under way at once, and each keeps more than two
+                 // activations in each layer.
+                 EXPECT_GT(static_cast<double>(meter.peak_bytes(device)),
+                           elements * (2 + 4 + 12.0 / kDataRanks) +
+                               kMicroBatches * kLayersPerStage * 2 * kTokens * kHidden * 2);
+                 CheckCalls(meter, elements);
+               });
+  EXPECT_EQ(stages, kModelSizes.pp);
+}
 
 }  // namespace
 }  // namespace tessera
