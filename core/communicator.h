@@ -6,8 +6,9 @@
 // A group has `size()` ranks; every rank issues the same collectives in the same order. A call may
 // return before it has taken effect: the result may be read, and the operands changed, after
 // `Wait()`. On a device, waiting orders streams, not the host. Tensors must be contiguous and of
-// one dtype on all ranks; sums of bfloat16 and float16 go through float32. A layer takes its group
-// as an argument, and with a group of size one equals the plain layer.
+// one dtype on all ranks; those on meta are left alone; sums of bfloat16 and float16 go through
+// float32. A layer takes its group as an argument, and with a group of size one equals the plain
+// layer.
 //
 // Implementations: one process (here), ranks as threads of one process
 // (core/thread_communicator.h), MPI and NCCL (dist/comm).

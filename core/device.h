@@ -1,5 +1,5 @@
-// Where a tensor lives: `cpu`, `cuda:0`, or `meta:cpu` / `meta:cuda`, which have shapes and counted
-// bytes but no data and imitate the device they are named after.
+// Where a tensor lives: `cpu`, `cuda:0`, or `meta:cpu`, `meta:cuda` and `meta:host`, which have
+// shapes and counted bytes but no data and imitate the device they are named after.
 //
 // `host` is CPU memory that belongs to no computation: what is off-loaded from the compute device
 // lies there, with an allocator (and a limit) of its own, also where the CPU is what computes. The
