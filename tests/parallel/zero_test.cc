@@ -588,8 +588,9 @@ TEST(ZeroTest, HowUnitsAreMadeAndGatheredChangesNoBit) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what())
                   .find("'Transformer-Block', and no module of the model is one; there are: "
-                        "ColumnParallelLinear, Dropout, LayerNorm, Mlp, RowParallelLinear, "
-                        "SelfAttention, TransformerBlock, VocabParallelEmbedding"),
+                        "ColumnParallelLinear, Dropout, LayerNorm, Mlp, ReplicatedEmbedding, "
+                        "RowParallelLinear, SelfAttention, TransformerBlock, "
+                        "VocabParallelEmbedding"),
               std::string::npos)
         << error.what();
   }
