@@ -23,24 +23,18 @@
 #ifndef TESSERA_AUTOGRAD_AUTOCAST_H_
 #define TESSERA_AUTOGRAD_AUTOCAST_H_
 
-#include "core/dtype.h"
+#include "core/execution_context.h"
 
 namespace tessera {
 
-class AutocastScope {
+class AutocastScope : public ExecutionModeScope<&ExecutionContext::products> {
  public:
   // bfloat16 or float16; float32 turns it off. Throws Error for any other.
   explicit AutocastScope(DType dtype);
-  ~AutocastScope();
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
-
- private:
-  const DType before_;
 };
 
 // What float32 operands of products become on this thread; float32 outside any scope.
-DType AutocastDType();
+inline DType AutocastDType() { return ExecutionContext::Current().products; }
 
 }  // namespace tessera
 

@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "autograd/saved_tensor.h"
+#include "core/execution_context.h"
 #include "core/tensor.h"
 
 namespace tessera {
@@ -67,18 +68,12 @@ DType GradDType(const Tensor& leaf);
 // --- Modes -------------------------------------------------------------------------------------
 
 // Whether operations record, on this thread.
-bool GradEnabled();
+inline bool GradEnabled() { return ExecutionContext::Current().records; }
 
 // Within its scope operations of this thread do not record (or do again).
-class NoGrad {
+class NoGrad : public ExecutionModeScope<&ExecutionContext::records> {
  public:
-  explicit NoGrad(bool enabled = false);
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool previous_;
+  explicit NoGrad(bool enabled = false) : ExecutionModeScope(enabled) {}
 };
 
 // --- Recording ---------------------------------------------------------------------------------

@@ -3,24 +3,23 @@
 #include <map>
 #include <utility>
 
-#include "autograd/autocast.h"
 #include "autograd/autograd.h"
 #include "autograd/saved_tensor.h"
 
 namespace tessera {
 namespace {
 
-thread_local bool in_recomputation = false;
-thread_local bool saving_input = false;
+using InputSavingScope = ExecutionModeScope<&ExecutionContext::saves_region_input>;
 
 // One call of Recompute: what it takes to run again, and, after that, the tensors not yet dropped.
 class Region final : public SavedTensorHooks, public std::enable_shared_from_this<Region> {
  public:
   Region(RecomputeFn fn, const std::vector<Tensor>& inputs) : fn_(std::move(fn)) {
     for (const Tensor& input : inputs) {
-      saving_input = true;
-      inputs_.emplace_back(input);
-      saving_input = false;
+      {
+        const InputSavingScope saving(true);
+        inputs_.emplace_back(input);
+      }
       roles_.push_back(!RequiresGrad(input) ? Role::kConstant
                        : IsLeaf(input)      ? Role::kLeaf
                                             : Role::kResult);
@@ -95,23 +94,21 @@ class Region final : public SavedTensorHooks, public std::enable_shared_from_thi
       if (roles_[i] == Role::kResult) Record("recompute", {}, {inputs.back()}, nullptr);
     }
     Keeper keeper(this);
-    const SavedTensorScope scope(&keeper);
-    const NoGrad with_grad(/*enabled=*/true);
-    const AutocastScope autocast(autocast_);
-    const bool outer = std::exchange(in_recomputation, true);
-    try {
+    {
+      ExecutionContext again = ExecutionContext::Current();
+      again.records = true;
+      again.recomputes = true;
+      again.saved_tensors = &keeper;
+      again.products = products_;
+      const ExecutionScope scope(again);
       fn_(inputs);
-    } catch (...) {
-      in_recomputation = outer;
-      throw;
     }
-    in_recomputation = outer;
     TESSERA_CHECK(keeper.count == alive_.size(), "recompute", "the second run saved ", keeper.count,
                   " tensors, the first ", alive_.size());
   }
 
   const RecomputeFn fn_;
-  const DType autocast_ = AutocastDType();
+  const DType products_ = ExecutionContext::Current().products;
   std::vector<SavedTensor> inputs_;
   std::vector<Role> roles_;
   std::vector<bool> alive_;           // by position: whether its node still waits for it
@@ -125,8 +122,8 @@ Tensor Recompute(RecomputeFn fn, const std::vector<Tensor>& inputs) {
   return std::make_shared<Region>(std::move(fn), inputs)->FirstRun(inputs);
 }
 
-bool InRecomputation() { return in_recomputation; }
+bool InRecomputation() { return ExecutionContext::Current().recomputes; }
 
-bool SavingRegionInput() { return saving_input; }
+bool SavingRegionInput() { return ExecutionContext::Current().saves_region_input; }
 
 }  // namespace tessera

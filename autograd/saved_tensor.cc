@@ -3,23 +3,14 @@
 #include "autograd/autograd.h"
 
 namespace tessera {
-namespace {
-
-thread_local SavedTensorHooks* current_hooks = nullptr;
-
-}  // namespace
-
-SavedTensorScope::SavedTensorScope(SavedTensorHooks* hooks) : previous_(current_hooks) {
-  current_hooks = hooks;
-}
-SavedTensorScope::~SavedTensorScope() { current_hooks = previous_; }
 
 SavedTensor::SavedTensor(const Tensor& t) {
   if (!t.defined()) return;
   // Without its record: a node that kept its own output's record would keep itself alive.
   const Tensor detached = t.Detach();
-  if (current_hooks != nullptr && !IsLeaf(t)) {
-    packed_ = current_hooks->Pack(detached);
+  SavedTensorHooks* const hooks = ExecutionContext::Current().saved_tensors;
+  if (hooks != nullptr && !IsLeaf(t)) {
+    packed_ = hooks->Pack(detached);
     if (packed_ != nullptr) return;
   }
   tensor_ = detached;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/execution_context.h"
 #include "core/tensor.h"
 
 namespace tessera {
@@ -36,16 +37,7 @@ class SavedTensorHooks {
 };
 
 // Makes `hooks` the innermost ones of this thread for a scope; nullptr switches hooks off.
-class SavedTensorScope {
- public:
-  explicit SavedTensorScope(SavedTensorHooks* hooks);
-  ~SavedTensorScope();
-  SavedTensorScope(const SavedTensorScope&) = delete;
-  SavedTensorScope& operator=(const SavedTensorScope&) = delete;
-
- private:
-  SavedTensorHooks* previous_;
-};
+using SavedTensorScope = ExecutionModeScope<&ExecutionContext::saved_tensors>;
 
 class SavedTensor {
  public:

@@ -6,8 +6,6 @@
 namespace tessera {
 namespace {
 
-thread_local bool grad_enabled = true;
-
 std::atomic<uint64_t> next_sequence{1};
 
 GradRecord& LeafRecord(const Tensor& t, const char* operation) {
@@ -94,13 +92,8 @@ void SetGradBuffer(const Tensor& leaf, std::function<Tensor()> buffer) {
 
 DType GradDType(const Tensor& leaf) { return LeafRecord(leaf, "grad_dtype").grad_dtype; }
 
-bool GradEnabled() { return grad_enabled; }
-
-NoGrad::NoGrad(bool enabled) : previous_(grad_enabled) { grad_enabled = enabled; }
-NoGrad::~NoGrad() { grad_enabled = previous_; }
-
 bool AnyRequiresGrad(std::initializer_list<Tensor> inputs) {
-  if (!grad_enabled) return false;
+  if (!GradEnabled()) return false;
   for (const Tensor& t : inputs) {
     if (RequiresGrad(t)) return true;
   }
@@ -108,7 +101,7 @@ bool AnyRequiresGrad(std::initializer_list<Tensor> inputs) {
 }
 
 bool AnyRequiresGrad(const std::vector<Tensor>& inputs) {
-  if (!grad_enabled) return false;
+  if (!GradEnabled()) return false;
   for (const Tensor& t : inputs) {
     if (RequiresGrad(t)) return true;
   }

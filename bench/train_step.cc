@@ -122,7 +122,7 @@ class Steps {
 
   double Take() {
     models::RunOptions options;
-    options.context = {.seed = 7, .step = ++step_};
+    options.context = {.training = true, .seed = 7, .step = ++step_};
     options.loss_reduction = LossReduction::kSum;
     options.keep_logits = false;
     store_.BeginStep(1);
@@ -226,7 +226,6 @@ int Run(int argc, char** argv) {
     return 1;
   }
   (*model)->SetDropout(flags.dropout);
-  (*model)->Train();
   Steps steps(**model, flags, world->communicator);
   Serve(steps, world->communicator, bytes_at_start);
   return 0;

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/execution_context.h"
 
 namespace tessera {
 namespace {
@@ -95,6 +96,9 @@ constexpr Allocator::HostMemory kSystemMemory = {FromSystem, std::free};
 class CpuAllocator final : public CountingAllocator {
  public:
   explicit CpuAllocator(const char* name) : CountingAllocator(name) {}
+  CpuAllocator(const char* name, const HostMemory& memory)
+      : CountingAllocator(name), memory_(memory) {}
+  ~CpuAllocator() override { DropOldest(0); }
 
   // Before the first block.
   void set_memory(const HostMemory& memory) { memory_ = memory; }
@@ -164,7 +168,7 @@ class CpuAllocator final : public CountingAllocator {
 // Hands out no memory: a storage on meta has a null pointer and counted bytes.
 class MetaAllocator final : public CountingAllocator {
  public:
-  MetaAllocator() : CountingAllocator("meta allocator") {}
+  explicit MetaAllocator(const char* name) : CountingAllocator(name) {}
   void ReleaseCached() override {}
 
  protected:
@@ -182,9 +186,11 @@ Allocator* FindCpu(const Device& device) {
   return device.is_host() ? &HostAllocator() : cpu;
 }
 Allocator* FindMeta(const Device& device) {
-  static MetaAllocator* cpu = new MetaAllocator;
-  static MetaAllocator* cuda = new MetaAllocator;
-  return device.target == DeviceType::kCuda ? cuda : cpu;
+  static MetaAllocator* cpu = new MetaAllocator("meta allocator");
+  static MetaAllocator* cuda = new MetaAllocator("meta allocator");
+  static MetaAllocator* host = new MetaAllocator("meta host allocator");
+  if (device.target == DeviceType::kCuda) return cuda;
+  return device.index == Device::Host().index ? host : cpu;
 }
 
 std::atomic<Allocator::Finder>& FinderFor(DeviceType type) {
@@ -207,6 +213,19 @@ Allocator& Allocator::For(const Device& device) {
   Allocator* allocator = Find(device);
   TESSERA_CHECK(allocator != nullptr, "allocate", device, " is not part of this program");
   return *allocator;
+}
+
+Allocator& Allocator::Current(const Device& device) {
+  Allocator* const own = ExecutionContext::Current().cpu_allocator;
+  return own != nullptr && device == Device::Cpu() ? *own : For(device);
+}
+
+std::unique_ptr<Allocator> Allocator::MakeCpu(const char* name) {
+  return std::make_unique<CpuAllocator>(name);
+}
+
+std::unique_ptr<Allocator> Allocator::MakeCpu(const char* name, const HostMemory& memory) {
+  return std::make_unique<CpuAllocator>(name, memory);
 }
 
 }  // namespace tessera

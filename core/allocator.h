@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "core/device.h"
 
@@ -46,6 +47,9 @@ class Allocator {
   static Allocator* Find(const Device& device);
   // Likewise, but throws Error for a device that this program cannot use.
   static Allocator& For(const Device& device);
+  // The one that tensors made on this thread get their bytes from: the execution context's
+  // (core/execution_context.h), where it has one for the device, else For(device).
+  static Allocator& Current(const Device& device);
   // How a device's code adds itself (at start-up). `find` maps an index to an allocator.
   using Finder = Allocator* (*)(const Device&);
   static void Register(DeviceType type, Finder find);
@@ -57,6 +61,11 @@ class Allocator {
     void (*give_back)(void* block);
   };
   static void SetHostMemory(const HostMemory& memory);
+
+  // One of CPU memory beside the process's: with counts and a limit of its own, for an execution
+  // context. `name` is what its errors call it, and stays valid. It outlives its blocks.
+  static std::unique_ptr<Allocator> MakeCpu(const char* name);
+  static std::unique_ptr<Allocator> MakeCpu(const char* name, const HostMemory& memory);
 };
 
 }  // namespace tessera

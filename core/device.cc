@@ -11,7 +11,8 @@ std::string Device::ToString() const {
     case DeviceType::kCuda:
       return Concat("cuda:", index);
     case DeviceType::kMeta:
-      return target == DeviceType::kCuda ? "meta:cuda" : "meta:cpu";
+      if (target == DeviceType::kCuda) return "meta:cuda";
+      return index == 0 ? "meta:cpu" : "meta:host";
   }
   return "unknown";
 }

@@ -1,9 +1,13 @@
 #include "core/file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +15,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -47,6 +52,67 @@ int OpenRetrying(const std::string& path, int flags, mode_t mode = 0) {
     fd = open(path.c_str(), flags | O_CLOEXEC, mode);
   } while (fd < 0 && errno == EINTR);
   return fd;
+}
+
+// Calls on it wait again, whatever it was opened with.
+void LetWait(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); }
+
+// Where mapped files lie, for whoever is told of a fault: written by one thread at a time, and read
+// by a signal handler, which may take no lock and no memory.
+class MappedRanges {
+ public:
+  void Add(const std::byte* begin, int64_t size, const std::string& path) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Range& range : ranges_) {
+      if (range.begin.load(std::memory_order_relaxed) != nullptr) continue;
+      range.size = size;
+      range.path[path.copy(range.path, sizeof(range.path) - 1)] = '\0';
+      range.begin.store(begin, std::memory_order_release);
+      return;
+    }
+  }
+  void Remove(const std::byte* begin) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Range& range : ranges_) {
+      if (range.begin.load(std::memory_order_relaxed) == begin) range.begin = nullptr;
+    }
+  }
+  // nullptr: in none that is known.
+  const char* PathAt(const void* address) const {
+    for (const Range& range : ranges_) {
+      const std::byte* begin = range.begin.load(std::memory_order_acquire);
+      if (begin != nullptr && address >= begin && address < begin + range.size) return range.path;
+    }
+    return nullptr;
+  }
+
+ private:
+  struct Range {
+    std::atomic<const std::byte*> begin{nullptr};
+    int64_t size = 0;
+    char path[488] = {};
+  };
+  std::mutex mutex_;
+  Range ranges_[1024];  // of more files the rest is not named
+};
+constinit MappedRanges mapped_ranges;
+
+void OnBusError(int, siginfo_t* info, void*) {
+  const char* path = mapped_ranges.PathAt(info->si_addr);
+  if (path == nullptr) {  // not ours to explain: as if there were no handler
+    signal(SIGBUS, SIG_DFL);
+    return;
+  }
+  for (const char* part : {"error: ", path, ": was cut short while it was read\n"}) {
+    if (write(STDERR_FILENO, part, strlen(part)) < 0) break;
+  }
+  _exit(1);
+}
+
+// A pipe of the shell's (`<(command)`, `|`), which has no name and somebody at its other end.
+bool IsAnonymousPipe(int fd) {
+  struct statfs info;
+  return fstatfs(fd, &info) == 0 && info.f_type == PIPEFS_MAGIC;
 }
 
 Status WriteAll(int fd, const char* bytes, size_t size, const std::string& path) {
@@ -166,7 +232,8 @@ Status RemoveTemporaries(const std::string& directory) {
 }
 
 StatusOr<std::string> ReadFile(const std::string& path) {
-  Descriptor fd(OpenRetrying(path, O_RDONLY));
+  // Without O_NONBLOCK, opening a FIFO would wait for somebody to open its other end.
+  Descriptor fd(OpenRetrying(path, O_RDONLY | O_NONBLOCK));
   if (fd.get() < 0) return SystemFailure(errno, path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return SystemFailure(errno, path);
@@ -180,7 +247,14 @@ StatusOr<std::string> ReadFile(const std::string& path) {
     const ssize_t got =
         read(fd.get(), content.data() + size, std::min(content.size() - size, kLargestWrite));
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {
+      LetWait(fd.get());
+      continue;
+    }
     if (got < 0) return SystemFailure(errno, path);
+    if (got == 0 && size == 0 && S_ISFIFO(info.st_mode) && !IsAnonymousPipe(fd.get())) {
+      return InvalidArgument(path, ": is a FIFO that nobody writes to");
+    }
     if (got == 0) break;
     size += static_cast<size_t>(got);
   }
@@ -189,7 +263,7 @@ StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  Descriptor fd(OpenRetrying(path, O_RDONLY));
+  Descriptor fd(OpenRetrying(path, O_RDONLY | O_NONBLOCK));
   if (fd.get() < 0) return SystemFailure(errno, path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return SystemFailure(errno, path);
@@ -206,6 +280,7 @@ StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
       return SystemFailure(error, path);
     }
     file.data_ = static_cast<const std::byte*>(data);
+    mapped_ranges.Add(file.data_, file.size_, path);
   }
   return file;
 }
@@ -223,7 +298,16 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
+  if (data_ == nullptr) return;
+  mapped_ranges.Remove(data_);
+  munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
+}
+
+void EndWhenMappedFilesShrink() {
+  struct sigaction action = {};
+  action.sa_sigaction = OnBusError;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view content) {
@@ -242,8 +326,10 @@ StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   if (stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);
     if (!S_ISREG(info.st_mode)) {
-      const int fd = OpenRetrying(path, O_WRONLY);
+      const int fd = OpenRetrying(path, O_WRONLY | O_NONBLOCK);
+      if (fd < 0 && errno == ENXIO) return InvalidArgument(path, ": is a FIFO that nobody reads");
       if (fd < 0) return SystemFailure(errno, path);
+      LetWait(fd);
       return AtomicFile(path, "", fd);
     }
   }

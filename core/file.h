@@ -45,11 +45,11 @@ Status RemoveTemporaries(const std::string& directory);
 
 // ---- Reading -----------------------------------------------------------------------------------
 
-// The whole content, of a pipe or device as well.
+// The whole content, of a pipe or device as well; a FIFO must have somebody who writes to it.
 StatusOr<std::string> ReadFile(const std::string& path);
 
-// A file's bytes, mapped read-only. They must not be touched when another process cuts the file
-// short meanwhile; files written by this library are replaced, never changed.
+// A file's bytes, mapped read-only. Touching those that another process has cut off meanwhile is a
+// SIGBUS (EndWhenMappedFilesShrink); files written by this library are replaced, never changed.
 class MappedFile {
  public:
   // Refuses what is not a regular file. An empty file gives size() == 0.
@@ -71,6 +71,11 @@ class MappedFile {
   int64_t size_ = 0;
   std::string path_;
 };
+
+// For programs, at their start: one that touches bytes which a mapped file no longer has ends with
+// status 1 and the line "error: <path>: was cut short while it was read", instead of a bare SIGBUS.
+// Libraries leave signals to their hosts.
+void EndWhenMappedFilesShrink();
 
 // ---- Writing -----------------------------------------------------------------------------------
 

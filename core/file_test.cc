@@ -1,5 +1,6 @@
 #include "core/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -7,12 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -92,6 +95,46 @@ TEST_F(FileTest, MapsFiles) {
   EXPECT_EQ(moved.path(), Path("f"));
   moved = MappedFile::Open(Path("empty")).value();
   EXPECT_EQ(moved.size(), 0);
+}
+
+TEST_F(FileTest, AMappedFileThatShrinksEndsTheProgramByName) {
+  Write(Path("f"), std::string(20000, 'x'));
+  const auto read_end = [&] {
+    EndWhenMappedFilesShrink();
+    const MappedFile other = MappedFile::Open(Path("f")).value();
+    MappedFile file = MappedFile::Open(Path("f")).value();
+    const MappedFile moved = std::move(file);
+    if (truncate(Path("f").c_str(), 1) != 0) _exit(3);
+    volatile const std::byte* bytes = moved.data();
+    _exit(bytes[19999] == std::byte('x') ? 4 : 5);
+  };
+  EXPECT_EXIT(read_end(), testing::ExitedWithCode(1),
+              "^error: " + Path("f") + ": was cut short while it was read\n$");
+  const auto elsewhere = [] {
+    EndWhenMappedFilesShrink();
+    raise(SIGBUS);
+    raise(SIGBUS);
+  };
+  EXPECT_EXIT(elsewhere(), testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST_F(FileTest, AFifoWithoutAnOtherEndIsRefused) {
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(Message(ReadFile(Path("fifo")).status()),
+            Path("fifo") + ": is a FIFO that nobody writes to");
+  EXPECT_EQ(Message(MappedFile::Open(Path("fifo")).status()),
+            Path("fifo") + ": not a regular file");
+  EXPECT_EQ(Message(WriteFileAtomically(Path("fifo"), "x")),
+            Path("fifo") + ": is a FIFO that nobody reads");
+  // With one, what is written arrives, however late.
+  const int both = open(Path("fifo").c_str(), O_RDWR);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(write(both, "text", 4), 4);
+    close(both);
+  });
+  EXPECT_EQ(ReadFile(Path("fifo")).value(), "text");
+  writer.join();
 }
 
 TEST_F(FileTest, ReplacesFilesWhole) {

@@ -19,6 +19,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/execution_context.h"
 #include "core/random.h"
 #include "core/tensor.h"
 
@@ -30,16 +31,7 @@ class NoiseKeyTable : public NoiseKeySource {
   explicit NoiseKeyTable(const Device& device, int64_t capacity = 65536);
 
   // While it lives, NoiseKey on this thread gives keys of the table.
-  class Scope {
-   public:
-    explicit Scope(NoiseKeyTable* table) : before_(ExchangeNoiseKeySource(table)) {}
-    ~Scope() { ExchangeNoiseKeySource(before_); }
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    NoiseKeySource* before_;
-  };
+  using Scope = ExecutionModeScope<&ExecutionContext::noise_keys>;
 
   // The keys of `step` for the work that the device is given next.
   void Write(uint64_t step);

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "core/execution_context.h"
 #include "core/file.h"
 #include "nlohmann/json.hpp"
 
@@ -32,63 +34,64 @@ struct Origin {
   double at = 0;
 };
 
-struct Recorder {
-  std::mutex mutex;
-  Clock::time_point start;
-  uint64_t session = 0;
-  int threads = 0;
-  std::vector<ProfileEvent> events;
-  std::vector<Pending> pending;
-  std::map<std::string, Origin> origins;  // by device
-};
-
-Recorder& TheRecorder() {
-  static auto* recorder = new Recorder;
-  return *recorder;
-}
-
 DeviceTimeline& TimelineOf(DeviceType type) {
   static DeviceTimeline timelines[kNumDeviceTypes];
   return timelines[static_cast<int>(type)];
 }
 
-double Now() {
-  return std::chrono::duration<double, std::micro>(Clock::now() - TheRecorder().start).count();
-}
-
-// With the recorder's lock held.
-int ThreadNumber(Recorder* recorder) {
-  thread_local uint64_t session = 0;
-  thread_local int number = 0;
-  if (session != recorder->session) {
-    session = recorder->session;
-    number = recorder->threads++;
-  }
-  return number;
-}
-
 }  // namespace
+
+struct Profiler::Recorder {
+  std::mutex mutex;
+  std::atomic<bool> under_way{false};
+  Clock::time_point start;
+  std::map<std::thread::id, int> threads;
+  std::vector<ProfileEvent> events;
+  std::vector<Pending> pending;
+  std::map<std::string, Origin> origins;  // by device
+
+  double Now() const {
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  }
+  // Of the calling thread. With the lock held.
+  int ThreadNumber() {
+    return threads.emplace(std::this_thread::get_id(), static_cast<int>(threads.size()))
+        .first->second;
+  }
+};
 
 void RegisterDeviceTimeline(DeviceType type, const DeviceTimeline& timeline) {
   TimelineOf(type) = timeline;
 }
 
-void StartProfiler() {
-  Recorder& recorder = TheRecorder();
-  const std::lock_guard<std::mutex> lock(recorder.mutex);
-  TESSERA_CHECK(!Profiling(), "profiler", "one is under way already");
-  recorder.start = Clock::now();
-  ++recorder.session;
-  recorder.threads = 0;
-  recorder.events.clear();
-  internal::profiling = true;
+Profiler::Profiler() : recorder_(std::make_unique<Recorder>()) {}
+
+Profiler::~Profiler() {
+  if (recorder_->under_way) Stop();
 }
 
-Profile StopProfiler() {
-  Recorder& recorder = TheRecorder();
+// Never destroyed: threads may end after static objects go.
+Profiler& Profiler::OfProcess() {
+  static auto* const profiler = new Profiler;
+  return *profiler;
+}
+
+void Profiler::Start() {
+  const std::lock_guard<std::mutex> lock(recorder_->mutex);
+  TESSERA_CHECK(!recorder_->under_way, "profiler", "one is under way already");
+  recorder_->start = Clock::now();
+  recorder_->threads.clear();
+  recorder_->events.clear();
+  recorder_->under_way = true;
+  ++internal::profilers_under_way;
+}
+
+Profile Profiler::Stop() {
+  Recorder& recorder = *recorder_;
   const std::lock_guard<std::mutex> lock(recorder.mutex);
-  TESSERA_CHECK(Profiling(), "profiler", "none is under way");
-  internal::profiling = false;
+  TESSERA_CHECK(recorder.under_way, "profiler", "none is under way");
+  --internal::profilers_under_way;
+  recorder.under_way = false;
   for (const Pending& p : recorder.pending) {
     ProfileEvent& event = recorder.events[p.event];
     event.begin_us += p.timeline.microseconds_between(p.origin, p.begin);
@@ -106,7 +109,10 @@ Profile StopProfiler() {
 }
 
 void ProfileSpan::Begin(std::string_view category, std::string_view name, const Device* device) {
-  open_ = true;
+  Profiler* const own = ExecutionContext::Current().profiler;
+  Profiler::Recorder& recorder = *(own != nullptr ? *own : Profiler::OfProcess()).recorder_;
+  if (!recorder.under_way.load(std::memory_order_acquire)) return;
+  recorder_ = &recorder;
   category_ = category;
   name_ = name;
   if (device != nullptr) {
@@ -115,27 +121,26 @@ void ProfileSpan::Begin(std::string_view category, std::string_view name, const 
     const DeviceTimeline& timeline = TimelineOf(device->type);
     if (timeline.mark != nullptr) {
       {
-        Recorder& recorder = TheRecorder();
         const std::lock_guard<std::mutex> lock(recorder.mutex);
         Origin& origin = recorder.origins[device->ToString()];
-        if (origin.mark == nullptr) origin = {timeline, timeline.mark(*device), Now()};
+        if (origin.mark == nullptr) origin = {timeline, timeline.mark(*device), recorder.Now()};
       }
       mark_ = timeline.mark(*device);
     }
   }
-  begin_us_ = Now();
+  begin_us_ = recorder.Now();
 }
 
 void ProfileSpan::End() {
-  const double end = Now();
+  Profiler::Recorder& recorder = *recorder_;
+  const double end = recorder.Now();
   const DeviceTimeline& timeline = TimelineOf(device_.type);
   void* const end_mark = mark_ == nullptr ? nullptr : timeline.mark(device_);
   Allocator* const allocator = on_device_ ? Allocator::Find(device_) : nullptr;
   const int64_t memory = allocator == nullptr ? -1 : allocator->stats().current_bytes;
-  Recorder& recorder = TheRecorder();
   const std::lock_guard<std::mutex> lock(recorder.mutex);
-  if (!Profiling()) return;  // it ended while this span was open
-  recorder.events.push_back({std::string(name_), std::string(category_), ThreadNumber(&recorder),
+  if (!recorder.under_way) return;  // it ended while this span was open
+  recorder.events.push_back({std::string(name_), std::string(category_), recorder.ThreadNumber(),
                              begin_us_, end - begin_us_, memory});
   if (mark_ != nullptr) {
     const Origin& origin = recorder.origins.at(device_.ToString());

@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,36 +53,58 @@ struct Profile {
   Status WriteChromeTrace(const std::string& path, int process = 0) const;
 };
 
-// Throws Error when one is under way.
-void StartProfiler();
-// What was recorded since; waits for devices. Throws Error when none is under way.
-Profile StopProfiler();
+// One records what the threads do whose execution context names it (core/execution_context.h); the
+// process's, all others.
+class Profiler {
+ public:
+  Profiler();
+  ~Profiler();
+  Profiler(const Profiler&) = delete;
+  Profiler& operator=(const Profiler&) = delete;
+
+  // Throws Error when it is under way.
+  void Start();
+  // What was recorded since; waits for devices. Throws Error when it is not under way.
+  Profile Stop();
+
+  static Profiler& OfProcess();
+
+ private:
+  friend class ProfileSpan;
+  struct Recorder;
+  const std::unique_ptr<Recorder> recorder_;
+};
+
+inline void StartProfiler() { Profiler::OfProcess().Start(); }
+inline Profile StopProfiler() { return Profiler::OfProcess().Stop(); }
 
 namespace internal {
-inline std::atomic<bool> profiling{false};
+inline std::atomic<int> profilers_under_way{0};
 }
-inline bool Profiling() { return internal::profiling.load(std::memory_order_relaxed); }
 
 class ProfileSpan {
  public:
   // `name` and `category` outlive the span. With a device the span is the device's own.
   ProfileSpan(std::string_view category, std::string_view name) {
-    if (Profiling()) Begin(category, name, nullptr);
+    if (MayRecord()) Begin(category, name, nullptr);
   }
   ProfileSpan(std::string_view category, std::string_view name, const Device& device) {
-    if (Profiling()) Begin(category, name, &device);
+    if (MayRecord()) Begin(category, name, &device);
   }
   ~ProfileSpan() {
-    if (open_) End();
+    if (recorder_ != nullptr) End();
   }
   ProfileSpan(const ProfileSpan&) = delete;
   ProfileSpan& operator=(const ProfileSpan&) = delete;
 
  private:
+  static bool MayRecord() {
+    return internal::profilers_under_way.load(std::memory_order_relaxed) > 0;
+  }
   void Begin(std::string_view category, std::string_view name, const Device* device);
   void End();
 
-  bool open_ = false;
+  Profiler::Recorder* recorder_ = nullptr;  // nullptr: nobody records this
   std::string_view category_;
   std::string_view name_;
   double begin_us_ = 0;

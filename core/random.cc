@@ -11,14 +11,13 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/execution_context.h"
 #include "core/thread_pool.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kGrain = 4096;
-
-thread_local NoiseKeySource* noise_keys = nullptr;
 
 // atanh(s) = s * sum of s^(k-1) / k over odd k, highest power first.
 constexpr double kAtanhSeries[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
@@ -215,12 +214,9 @@ RandomKey InitialisationKey(uint64_t seed, std::string_view parameter_name) {
 RandomKey NoiseKey(uint64_t seed, std::string_view module_path, uint64_t step,
                    uint64_t micro_batch) {
   RandomKey key = RandomKey::FromSeed(seed).With(module_path).With(step).With(micro_batch);
-  if (noise_keys != nullptr) key.stored = noise_keys->PlaceOf(seed, module_path, micro_batch);
+  NoiseKeySource* const table = ExecutionContext::Current().noise_keys;
+  if (table != nullptr) key.stored = table->PlaceOf(seed, module_path, micro_batch);
   return key;
-}
-
-NoiseKeySource* ExchangeNoiseKeySource(NoiseKeySource* source) {
-  return std::exchange(noise_keys, source);
 }
 
 double UniformDouble(const RandomKey& key, uint64_t index) {

@@ -49,14 +49,13 @@ RandomKey InitialisationKey(uint64_t seed, std::string_view parameter_name);
 RandomKey NoiseKey(uint64_t seed, std::string_view module_path, uint64_t step,
                    uint64_t micro_batch);
 
-// Says where on a device the NoiseKey of these lies, whatever the step.
+// Says where on a device the NoiseKey of these lies, whatever the step. The thread's stands in its
+// execution context (core/execution_context.h).
 class NoiseKeySource {
  public:
   virtual ~NoiseKeySource() = default;
   virtual const uint64_t* PlaceOf(uint64_t seed, std::string_view path, uint64_t micro_batch) = 0;
 };
-// Of this thread; null: keys are values. Returns the one before.
-NoiseKeySource* ExchangeNoiseKeySource(NoiseKeySource* source);
 
 // Block `block` of the key's 32-bit stream: elements 4*block ... 4*block+3.
 inline PhiloxWords RandomBlock(const RandomKey& key, uint64_t block) {

@@ -6,21 +6,23 @@
 namespace tessera {
 
 Storage::Storage(size_t bytes, Device device)
-    : data_(Allocator::For(device).Allocate(bytes)), bytes_(bytes), device_(device) {}
+    : bytes_(bytes), device_(device), allocator_(&Allocator::Current(device)) {
+  data_ = allocator_->Allocate(bytes);
+}
 
 Storage::Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner)
     : data_(data), bytes_(bytes), device_(device), owner_(std::move(owner)) {}
 
 Storage::~Storage() {
   if (owner_ == nullptr && lender_ == nullptr && !released_) {
-    Allocator::For(device_).Free(data_, bytes_);
+    allocator_->Free(data_, bytes_);
   }
 }
 
 void Storage::ReleaseBytes() {
   TESSERA_CHECK(owner_ == nullptr, "release", "the storage's memory is owned by someone else");
   if (released_) return;
-  if (lender_ == nullptr) Allocator::For(device_).Free(data_, bytes_);
+  if (lender_ == nullptr) allocator_->Free(data_, bytes_);
   lender_ = nullptr;
   data_ = nullptr;
   released_ = true;
@@ -28,7 +30,7 @@ void Storage::ReleaseBytes() {
 
 void Storage::ObtainBytes() {
   if (!released_) return;
-  data_ = Allocator::For(device_).Allocate(bytes_);
+  data_ = allocator_->Allocate(bytes_);
   released_ = false;
 }
 

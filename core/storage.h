@@ -20,6 +20,7 @@
 
 namespace tessera {
 
+class Allocator;
 class Storage;
 
 // Who keeps the contents of storages that are released between uses, and brings them back where it
@@ -34,7 +35,7 @@ class StorageKeeper {
 
 class Storage {
  public:
-  // Uninitialised bytes from the device's allocator. Throws OutOfMemoryError.
+  // Uninitialised bytes from Allocator::Current(device). Throws OutOfMemoryError.
   Storage(size_t bytes, Device device);
   // Memory owned by someone else, kept alive by `owner` (a mapped file, a caller's buffer).
   Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner);
@@ -71,6 +72,7 @@ class Storage {
   Device device_;
   bool released_ = false;
   std::atomic<uint64_t> version_{0};
+  Allocator* allocator_ = nullptr;  // whose the bytes are, where they are its own
   std::shared_ptr<void> owner_;
   std::shared_ptr<Storage> lender_;
   std::shared_ptr<StorageKeeper> keeper_;

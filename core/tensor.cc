@@ -41,8 +41,7 @@ void* Tensor::raw_data() const {
   TESSERA_CHECK(!t.storage->released(), "data", *this,
                 " has no elements now: ", WhyReleased(*t.storage));
   if (t.storage->data() == nullptr) return nullptr;
-  return static_cast<char*>(t.storage->data()) +
-         t.offset * static_cast<int64_t>(DTypeSize(t.dtype));
+  return static_cast<char*>(t.storage->data()) + BytesOf(t.dtype, t.offset);
 }
 
 Tensor Tensor::AsStrided(const Shape& shape, const Shape& strides, int64_t offset) const {
@@ -54,9 +53,10 @@ Tensor Tensor::AsStrided(const Shape& shape, const Shape& strides, int64_t offse
     for (int i = 0; i < shape.ndim(); ++i) {
       (strides[i] < 0 ? first : last) += (shape[i] - 1) * strides[i];
     }
-    const auto capacity = static_cast<int64_t>(impl().storage->bytes() / DTypeSize(impl().dtype));
-    TESSERA_CHECK(first >= 0 && last < capacity, "as_strided", "shape ", shape, " strides ",
-                  strides, " offset ", offset, " leave the storage of ", capacity, " elements");
+    const auto bytes = static_cast<int64_t>(impl().storage->bytes());
+    TESSERA_CHECK(first >= 0 && BytesOf(dtype(), last + 1) <= bytes, "as_strided", "shape ", shape,
+                  " strides ", strides, " offset ", offset, " leave the storage of ", bytes,
+                  " bytes");
   }
   return Tensor(impl().storage, shape, strides, offset, impl().dtype);
 }
@@ -93,7 +93,7 @@ Tensor Empty(const Shape& shape, DType dtype, Device device) {
     TESSERA_CHECK(size >= 0, "empty", "negative size in shape ", shape);
   }
   auto storage =
-      std::make_shared<Storage>(static_cast<size_t>(shape.numel()) * DTypeSize(dtype), device);
+      std::make_shared<Storage>(static_cast<size_t>(BytesOf(dtype, shape.numel())), device);
   return Tensor(std::move(storage), shape, ContiguousStrides(shape), 0, dtype);
 }
 

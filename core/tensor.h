@@ -59,7 +59,7 @@ class Tensor {
   int64_t offset() const { return impl().offset; }
   const std::shared_ptr<Storage>& storage() const { return impl().storage; }
   // Bytes of the elements, numel * element size.
-  int64_t nbytes() const { return numel() * static_cast<int64_t>(DTypeSize(dtype())); }
+  int64_t nbytes() const { return BytesOf(dtype(), numel()); }
 
   // Row-major without gaps (also true for empty and one-element tensors).
   bool is_contiguous() const;

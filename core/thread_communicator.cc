@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <exception>
 #include <map>
@@ -50,13 +51,29 @@ Tensor Flat(const Tensor& t, int64_t begin, int64_t count) {
   return t.AsStrided({count}, {1}, t.offset() + begin);
 }
 
+// What travels is the transport's, and counts among no rank's bytes.
+Tensor Uncounted(const Shape& shape, DType dtype, const Device& device) {
+  if (!device.is_cpu()) return Empty(shape, dtype, device);
+  const size_t bytes = static_cast<size_t>(shape.numel()) * DTypeSize(dtype);
+  const auto memory =
+      std::make_shared_for_overwrite<std::max_align_t[]>(bytes / sizeof(std::max_align_t) + 1);
+  return Tensor(std::make_shared<Storage>(memory.get(), bytes, device, memory), shape,
+                ContiguousStrides(shape), 0, dtype);
+}
+
+Tensor UncountedCopy(const Tensor& t, DType dtype) {
+  Tensor copy = Uncounted(t.shape(), dtype, t.device());
+  CopyInto(copy, t);
+  return copy;
+}
+
 // out = op over ranks of elements [begin, begin + out.numel()) of their `in`, in rank order.
 void Reduce(const std::vector<Contribution>& all, int64_t begin, const Tensor& out, ReduceOp op) {
   const int64_t n = out.numel();
   const DType wide = IsFloating(out.dtype()) ? AccumulateDType(out.dtype()) : out.dtype();
-  Tensor sum = CastCopy(Flat(all[0].in, begin, n), wide);
+  const Tensor sum = UncountedCopy(Flat(all[0].in, begin, n), wide);
   for (size_t r = 1; r < all.size(); ++r) {
-    const Tensor next = CastCopy(Flat(all[r].in, begin, n), wide);
+    const Tensor next = UncountedCopy(Flat(all[r].in, begin, n), wide);
     DispatchAll(wide, "all_reduce", [&](auto zero) {
       using T = decltype(zero);
       if constexpr (!std::is_same_v<T, bool>) {
@@ -86,7 +103,7 @@ class ThreadCommunicator final : public Communicator {
 
   CommHandlePtr AllReduce(const Tensor& t, ReduceOp op) override {
     if (t.device().is_meta()) return CompletedHandle();
-    const Tensor result = EmptyLike(t);
+    const Tensor result = Uncounted(t.shape(), t.dtype(), t.device());
     Exchange("all_reduce", {"", t, t}, [&](const auto& all) { Reduce(all, 0, result, op); });
     CopyInto(Flat(t, 0, t.numel()), Flat(result, 0, t.numel()));
     return CompletedHandle();
@@ -136,8 +153,8 @@ class ThreadCommunicator final : public Communicator {
 
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override {
     CheckPeer("send", destination, tag);
-    Tensor copy = EmptyLike(t);
-    CopyInto(copy, t);
+    if (t.device().is_meta()) return CompletedHandle();
+    Tensor copy = UncountedCopy(t, t.dtype());
     std::lock_guard<std::mutex> lock(group_->abort->mutex);
     group_->mail[{rank_, destination, tag}].push_back(std::move(copy));
     group_->abort->changed.notify_all();
@@ -146,6 +163,7 @@ class ThreadCommunicator final : public Communicator {
 
   CommHandlePtr Receive(const Tensor& t, int source, int tag) override {
     CheckPeer("receive", source, tag);
+    if (t.device().is_meta()) return CompletedHandle();
     std::unique_lock<std::mutex> lock(group_->abort->mutex);
     auto& box = group_->mail[{source, rank_, tag}];
     Await(lock, "receive", [&] { return !box.empty(); });

@@ -18,6 +18,7 @@
 
 #include "core/cpu_quota.h"
 #include "core/error.h"
+#include "core/execution_context.h"
 
 namespace tessera {
 namespace {
@@ -95,13 +96,27 @@ struct Loop {
   }
 };
 
-class ThreadPool {
- public:
-  // Never destroyed: loops may run while other static objects go.
-  static ThreadPool& Get() {
-    static ThreadPool* const pool = new ThreadPool(AvailableCores());
-    return *pool;
+int CoresInAffinityMask() {
+  // The kernel refuses a mask smaller than its own, so the size grows until it fits.
+  for (int cpus = 1024; cpus <= (1 << 20); cpus *= 2) {
+    cpu_set_t* set = CPU_ALLOC(cpus);
+    if (set == nullptr) break;
+    const size_t size = CPU_ALLOC_SIZE(cpus);
+    CPU_ZERO_S(size, set);
+    const bool ok = sched_getaffinity(0, size, set) == 0;
+    const int count = ok ? CPU_COUNT_S(size, set) : 0;
+    CPU_FREE(set);
+    if (count > 0) return count;
   }
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+class ThreadPool::Workers {
+ public:
+  explicit Workers(int n) : num_threads_(n) {}
+  ~Workers() { Stop(); }
 
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
@@ -128,8 +143,6 @@ class ThreadPool {
   }
 
  private:
-  explicit ThreadPool(int n) : num_threads_(n) {}
-
   // Ends the caller's part in its loop: no helper can come, and those there are finish.
   void Leave(Loop& loop) {
     {
@@ -224,31 +237,37 @@ class ThreadPool {
   bool stopping_ = false;
 };
 
-int CoresInAffinityMask() {
-  // The kernel refuses a mask smaller than its own, so the size grows until it fits.
-  for (int cpus = 1024; cpus <= (1 << 20); cpus *= 2) {
-    cpu_set_t* set = CPU_ALLOC(cpus);
-    if (set == nullptr) break;
-    const size_t size = CPU_ALLOC_SIZE(cpus);
-    CPU_ZERO_S(size, set);
-    const bool ok = sched_getaffinity(0, size, set) == 0;
-    const int count = ok ? CPU_COUNT_S(size, set) : 0;
-    CPU_FREE(set);
-    if (count > 0) return count;
-  }
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+ThreadPool::ThreadPool(int num_threads) : workers_(std::make_unique<Workers>(num_threads)) {
+  TESSERA_CHECK(num_threads >= 1, "thread pool", num_threads, " threads");
+}
+ThreadPool::~ThreadPool() = default;
+
+int ThreadPool::num_threads() const { return workers_->num_threads(); }
+
+void ThreadPool::SetNumThreads(int n) {
+  TESSERA_CHECK(n >= 1, "SetNumThreads", n, " threads");
+  workers_->SetNumThreads(n);
 }
 
-}  // namespace
+// Never destroyed: loops may run while other static objects go.
+ThreadPool& ThreadPool::OfProcess() {
+  static ThreadPool* const pool = new ThreadPool(AvailableCores());
+  return *pool;
+}
+
+ThreadPool& ThreadPool::Current() {
+  ThreadPool* const own = ExecutionContext::Current().threads;
+  return own != nullptr ? *own : OfProcess();
+}
 
 void ParallelFor(int64_t n, int64_t grain, RangeBody body) {
   TESSERA_CHECK(grain >= 1, "ParallelFor", "grain ", grain, " is less than 1");
   if (n <= 0) return;
   if (n > grain && !inside_body) {
-    ThreadPool& pool = ThreadPool::Get();
+    ThreadPool& pool = ThreadPool::Current();
     if (pool.num_threads() > 1) {
       Loop loop(n, grain, body);
-      pool.Run(loop);
+      pool.workers_->Run(loop);
       return;
     }
   }
@@ -258,13 +277,6 @@ void ParallelFor(int64_t n, int64_t grain, RangeBody body) {
     body(begin, end);
     begin = end;
   }
-}
-
-int NumThreads() { return ThreadPool::Get().num_threads(); }
-
-void SetNumThreads(int n) {
-  TESSERA_CHECK(n >= 1, "SetNumThreads", n, " threads");
-  ThreadPool::Get().SetNumThreads(n);
 }
 
 int AvailableCores() {

@@ -4,7 +4,8 @@
 //     for (int64_t i = begin; i < end; ++i) y[i] = f(x[i]);
 //   });
 //
-// One pool serves the process. Several threads may call `ParallelFor` at once (ranks as threads,
+// One pool serves the process, unless the caller's execution context has one of its own
+// (core/execution_context.h). Several threads may call `ParallelFor` at once (ranks as threads,
 // a prefetching loader): each caller works on its own loop and idle workers help whoever has work
 // left, so no caller ever waits for another one's loop. A `ParallelFor` inside a body runs on the
 // calling thread. An exception thrown by a body is rethrown to the caller after the loop has ended.
@@ -41,11 +42,35 @@ class RangeBody {
 // grain >= 1.
 void ParallelFor(int64_t n, int64_t grain, RangeBody body);
 
-// The number of threads that loops use, the caller included. Starts as AvailableCores().
-int NumThreads();
+// Threads that help the callers of loops; they start with the first loop.
+class ThreadPool {
+ public:
+  // `num_threads` >= 1, a caller included.
+  explicit ThreadPool(int num_threads);
+  // No loop may run.
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
-// Sets it (>= 1). Not to be called while a loop runs.
-void SetNumThreads(int n);
+  int num_threads() const;
+  // >= 1. Not to be called while a loop runs.
+  void SetNumThreads(int n);
+
+  // The process's: of AvailableCores() threads at first.
+  static ThreadPool& OfProcess();
+  // The one that loops of this thread run in.
+  static ThreadPool& Current();
+
+ private:
+  friend void ParallelFor(int64_t n, int64_t grain, RangeBody body);
+  class Workers;
+  const std::unique_ptr<Workers> workers_;
+};
+
+// The number of threads that loops of this thread use.
+inline int NumThreads() { return ThreadPool::Current().num_threads(); }
+// Sets that of the process's pool.
+inline void SetNumThreads(int n) { ThreadPool::OfProcess().SetNumThreads(n); }
 
 // Cores this process may use: the lesser of the affinity mask and the cgroup's quota (v1 and v2),
 // rounded up, at least 1.

@@ -35,7 +35,7 @@ class Bigram : public Model {
             .gives = {keys::kLogits, keys::kLoss}};
   }
 
-  Bundle RunBlock(int block, Bundle in, const RunOptions& options) override {
+  Bundle RunBlock(int block, Bundle in, const RunOptions& options) const override {
     if (block == 0) {
       in.set(keys::kHidden, table_.Forward(in.at(keys::kInputIds)));
       return in;

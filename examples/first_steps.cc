@@ -10,7 +10,7 @@ int main() {
   using namespace tessera;
   struct Net : nn::Module {
     explicit Net(const nn::Scope& scope) : Module(scope) {}
-    Tensor Forward(const Tensor& x) { return down.Forward(Tanh(up.Forward(x))); }
+    Tensor Forward(const Tensor& x) const { return down.Forward(Tanh(up.Forward(x))); }
     nn::ReplicatedLinear up{
         {.in_features = 2, .out_features = 8, .weight_init = nn::Init::Normal(1)}, Child("up")};
     nn::ReplicatedLinear down{{.in_features = 8, .out_features = 1}, Child("down")};

@@ -2,6 +2,7 @@
 //
 //   ConfigReader reader(json, "gpt2");
 //   reader.Read("n_embd", &config.n_embd);            // keeps the default when absent or null
+//   reader.ReadNotNegative("layer_norm_epsilon", &config.layer_norm_epsilon);
 //   reader.Refuse("add_cross_attention", false);      // only this value is supported
 //   TESSERA_RETURN_IF_ERROR(reader.status());         // the first problem, naming its key
 //
@@ -33,6 +34,12 @@ class ConfigReader {
     if (!Has(key)) return;
     Read(key, &number);
     *value = number;
+  }
+
+  // A number that is at least 0: an epsilon, a standard deviation.
+  void ReadNotNegative(const char* key, double* value) {
+    Read(key, value);
+    Require(*value >= 0, Concat("'", key, "' must be 0 or more, not ", *value));
   }
 
   // A key of whose values only `supported` is.

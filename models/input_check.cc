@@ -29,6 +29,22 @@ Status CheckInputIds(const std::string& source, const Model& model, const Bundle
   return CheckRange(source + ": 'input_ids'", ids, model.vocab_size(), 0, "vocabulary");
 }
 
+namespace {
+
+// Keys are seen or not: a weight in between means nothing to the kernels.
+Status CheckMask(const std::string& where, const Tensor& mask) {
+  const std::vector<double> values = mask.ToVector<double>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 0 || values[i] == 1) continue;
+    const auto columns = static_cast<size_t>(mask.size(-1));
+    return InvalidArgument(where, ": ", values[i], " (row ", i / columns, ", position ",
+                           i % columns, ") is neither 0 nor 1");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Status CheckTokenInputs(const std::string& source, const Model& model,
                         const std::vector<TensorKey>& like_ids, Bundle* inputs) {
   TESSERA_RETURN_IF_ERROR(CheckInputIds(source, model, *inputs));
@@ -45,6 +61,9 @@ Status CheckTokenInputs(const std::string& source, const Model& model,
     }
     if (IsFloating(t.dtype()) && name != keys::kAttentionMask.name()) {
       return InvalidArgument(source, ": '", name, "' must hold integers");
+    }
+    if (name == keys::kAttentionMask.name()) {
+      TESSERA_RETURN_IF_ERROR(CheckMask(Concat(source, ": '", name, "'"), t));
     }
   }
   const int64_t positions = model.max_positions();

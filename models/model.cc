@@ -23,7 +23,7 @@ nn::ForwardContext ContextFor(const Bundle& in, const RunOptions& options) {
   return context;
 }
 
-Bundle Model::Run(const Bundle& inputs, const RunOptions& options) {
+Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
   Bundle bundle = inputs;
   const auto [first, end] = block_range();
   for (const auto& [name, tensor] : inputs.entries()) {

@@ -57,7 +57,7 @@ class EncoderDecoder {
   // What the decoder reads of a source: `Run` then takes it with `decoder_input_ids`, in place of
   // `input_ids`. A model with some of the blocks does its part of that: those of the encoder's that
   // it has.
-  virtual Bundle Encode(Bundle in, const RunOptions& options) = 0;
+  virtual Bundle Encode(Bundle in, const RunOptions& options) const = 0;
 };
 
 class Model : public nn::Module {
@@ -69,10 +69,10 @@ class Model : public nn::Module {
   // What a block of the whole model takes and gives.
   virtual BlockKeys keys_of_block(int block) const = 0;
   // One of this model's blocks. The result holds what later blocks need.
-  virtual Bundle RunBlock(int block, Bundle in, const RunOptions& options) = 0;
+  virtual Bundle RunBlock(int block, Bundle in, const RunOptions& options) const = 0;
   // All blocks that this model has, in order. Where the first one is among them, throws Error for
   // an input that no block takes, and names those that are.
-  virtual Bundle Run(const Bundle& inputs, const RunOptions& options);
+  virtual Bundle Run(const Bundle& inputs, const RunOptions& options) const;
 
   // The configuration as in Hugging Face's config.json, unknown keys included.
   virtual const nlohmann::json& config() const = 0;
@@ -84,7 +84,7 @@ class Model : public nn::Module {
   // How its texts look, where they are more than tokens in a row; else null.
   virtual std::shared_ptr<const TextFormat> text_format() const { return nullptr; }
   // Its encoder's side, where a decoder stands beside an encoder; else nullptr.
-  virtual EncoderDecoder* encoder_decoder() { return nullptr; }
+  virtual const EncoderDecoder* encoder_decoder() const { return nullptr; }
   // Sets every dropout probability of the model.
   virtual void SetDropout(double p);
 

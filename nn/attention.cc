@@ -79,7 +79,8 @@ SelfAttention::SelfAttention(const SelfAttentionConfig& config, const Scope& sco
       attn_dropout_(config.attention_dropout, Child("attn_dropout")),
       resid_dropout_(config.residual_dropout, Child("resid_dropout")) {}
 
-std::vector<Tensor> SelfAttention::Project(const Tensor& h_BTC, const ForwardContext& context) {
+std::vector<Tensor> SelfAttention::Project(const Tensor& h_BTC,
+                                           const ForwardContext& context) const {
   const int64_t h = heads_.count;
   const auto split = [&](const Tensor& x, int64_t count) {
     return Transpose(Reshape(x, {x.size(0), x.size(1), count, head_dim_}), 1, 2);
@@ -99,7 +100,8 @@ std::vector<Tensor> SelfAttention::Project(const Tensor& h_BTC, const ForwardCon
 }
 
 Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
-                              const ForwardContext& context, KeyValueCache* cache, int layer) {
+                              const ForwardContext& context, KeyValueCache* cache,
+                              int layer) const {
   return Call(h_BTC, [&] {
     const std::vector<Tensor> q_k_v_BHTD = Project(h_BTC, context);
     Tensor q = q_k_v_BHTD[0];
@@ -123,7 +125,7 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
       options.query_offsets = CopyTo(cache->QueryOffsets(), k.device());
       options.key_length = CopyTo(cache->KeyLengths(), k.device());
     }
-    if (training() && attn_dropout_.p() > 0) {
+    if (context.training && attn_dropout_.p() > 0) {
       options.dropout_p = attn_dropout_.p();
       options.dropout_key =
           NoiseKey(context.seed, attn_dropout_.path(), context.step, context.micro_batch);

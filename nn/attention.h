@@ -67,13 +67,13 @@ class SelfAttention : public Module {
   // h [B, T, C] (its share of the sequence under sequence parallelism), result likewise. With a
   // cache, T new tokens are appended to layer `layer` of it and attend to all.
   Tensor Forward(const Tensor& h, const AttentionMasks& masks, const ForwardContext& context,
-                 KeyValueCache* cache = nullptr, int layer = 0);
+                 KeyValueCache* cache = nullptr, int layer = 0) const;
 
   int64_t local_heads() const { return heads_.count; }
 
  private:
   // [B, H, T, D] each, H this rank's heads.
-  std::vector<Tensor> Project(const Tensor& h, const ForwardContext& context);
+  std::vector<Tensor> Project(const Tensor& h, const ForwardContext& context) const;
   const SelfAttentionConfig config_;
   const int64_t head_dim_;
   const Share heads_;                                       // this rank's

@@ -27,7 +27,7 @@ Tensor CrossAttention::SplitHeads(const Tensor& x) const {
 
 Tensor CrossAttention::Forward(const Tensor& h_BTC, const Tensor& memory_BSC,
                                const AttentionMasks& masks, const ForwardContext& context,
-                               KeyValueCache* cache, int layer) {
+                               KeyValueCache* cache, int layer) const {
   return Call(h_BTC, [&] {
     const Tensor q = SplitHeads(query_.Forward(h_BTC, context));
     Tensor k;
@@ -42,7 +42,7 @@ Tensor CrossAttention::Forward(const Tensor& h_BTC, const Tensor& memory_BSC,
     AttentionOptions options;
     options.scale = config_.scale;
     options.key_padding = masks.key_padding;
-    if (training() && attn_dropout_.p() > 0) {
+    if (context.training && attn_dropout_.p() > 0) {
       options.dropout_p = attn_dropout_.p();
       options.dropout_key =
           NoiseKey(context.seed, attn_dropout_.path(), context.step, context.micro_batch);

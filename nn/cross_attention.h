@@ -24,7 +24,8 @@ class CrossAttention : public Module {
   // [B, S, C]. Of the masks `key_padding` [B, S] applies. With a cache the keys and values of the
   // memory are computed in the first step and kept; `memory` may be undefined afterwards.
   Tensor Forward(const Tensor& h, const Tensor& memory, const AttentionMasks& masks,
-                 const ForwardContext& context, KeyValueCache* cache = nullptr, int layer = 0);
+                 const ForwardContext& context, KeyValueCache* cache = nullptr,
+                 int layer = 0) const;
 
  private:
   Tensor SplitHeads(const Tensor& x) const;

@@ -4,8 +4,8 @@
 
 namespace tessera::nn {
 
-Tensor Dropout::Forward(const Tensor& x, const ForwardContext& context) {
-  if (!training() || p_ == 0) return x;
+Tensor Dropout::Forward(const Tensor& x, const ForwardContext& context) const {
+  if (!context.training || p_ == 0) return x;
   return Call(x, [&] {
     DropoutOptions options{
         .p = p_, .key = NoiseKey(context.seed, path(), context.step, context.micro_batch)};
@@ -21,8 +21,8 @@ Tensor Dropout::Forward(const Tensor& x, const ForwardContext& context) {
   });
 }
 
-Tensor Dropout::ForwardWhole(const Tensor& x, const ForwardContext& context) {
-  if (!training() || p_ == 0) return x;
+Tensor Dropout::ForwardWhole(const Tensor& x, const ForwardContext& context) const {
+  if (!context.training || p_ == 0) return x;
   return Call(x, [&] {
     return tessera::Dropout(
         x, {.p = p_, .key = NoiseKey(context.seed, path(), context.step, context.micro_batch)});
@@ -30,8 +30,8 @@ Tensor Dropout::ForwardWhole(const Tensor& x, const ForwardContext& context) {
 }
 
 Tensor Dropout::ForwardFeatures(const Tensor& x, int64_t begin, int64_t features,
-                                const ForwardContext& context) {
-  if (!training() || p_ == 0) return x;
+                                const ForwardContext& context) const {
+  if (!context.training || p_ == 0) return x;
   return Call(x, [&] {
     DropoutOptions options{.p = p_,
                            .key = NoiseKey(context.seed, path(), context.step, context.micro_batch),

@@ -3,8 +3,8 @@
 //   Dropout resid_dropout(0.1, Child("resid_dropout"));
 //   y = resid_dropout.Forward(x_BTC, context);
 //
-// Active in training only. Under sequence parallelism x is this rank's share of dim 1, and drops
-// what the whole would drop there.
+// Active where the context says training. Under sequence parallelism x is this rank's share of dim
+// 1, and drops what the whole would drop there.
 #ifndef TESSERA_NN_DROPOUT_H_
 #define TESSERA_NN_DROPOUT_H_
 
@@ -16,12 +16,12 @@ class Dropout : public Module {
  public:
   Dropout(double p, const Scope& scope) : Module(scope), p_(p) {}
   std::string_view kind() const override { return "Dropout"; }
-  Tensor Forward(const Tensor& x, const ForwardContext& context);
+  Tensor Forward(const Tensor& x, const ForwardContext& context) const;
   // Of a tensor that every rank has whole, under sequence parallelism too (a pooled [B, C]).
-  Tensor ForwardWhole(const Tensor& x, const ForwardContext& context);
+  Tensor ForwardWhole(const Tensor& x, const ForwardContext& context) const;
   // Of this rank's share of the last dim of a whole sequence: features [begin, ...) of `features`.
   Tensor ForwardFeatures(const Tensor& x, int64_t begin, int64_t features,
-                         const ForwardContext& context);
+                         const ForwardContext& context) const;
   double p() const { return p_; }
   void set_p(double p) { p_ = p; }
 

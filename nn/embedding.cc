@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/random.h"
+#include "nn/weight.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/linear_cross_entropy.h"
 #include "ops/elementwise/elementwise.h"
@@ -49,16 +50,16 @@ Tensor AddNoise(const Tensor& h_BTC, const RandomKey& key, double alpha) {
 
 }  // namespace
 
-Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& context) {
+Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& context) const {
   return Call(ids, [&] {
     const Group& group = build().tensor_parallel;
     const Share share = VocabShare(config_.rows, group);
-    const Tensor local = Embedding(weight_.tensor, ids,
-                                   {.vocab_begin = share.begin,
-                                    .global_vocab = config_.rows,
-                                    .padding_idx = config_.padding_idx});
+    const Tensor local = LookUp(weight_, ids,
+                                {.vocab_begin = share.begin,
+                                 .global_vocab = config_.rows,
+                                 .padding_idx = config_.padding_idx});
     const Tensor h = ReduceFromGroup(local, group);
-    if (!training() || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
+    if (!context.training || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
     return AddNoise(h, NoiseKey(context.seed, path(), context.step, context.micro_batch),
                     context.neftune_noise_alpha);
   });
@@ -71,9 +72,8 @@ ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Sc
   weight_.table = true;
 }
 
-Tensor ReplicatedEmbedding::Forward(const Tensor& ids) {
-  return Call(ids,
-              [&] { return Embedding(weight_.tensor, ids, {.padding_idx = config_.padding_idx}); });
+Tensor ReplicatedEmbedding::Forward(const Tensor& ids) const {
+  return Call(ids, [&] { return LookUp(weight_, ids, {.padding_idx = config_.padding_idx}); });
 }
 
 VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope)
@@ -87,19 +87,24 @@ VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope&
 }
 
 Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context,
-                                  const Tensor& bias) {
+                                  const Tensor& bias) const {
   return Call(h, [&] {
     const Group& group = build().tensor_parallel;
     const Tensor whole = build().sequence_parallel
                              ? AllGatherToGroup(h, 1, context.sequence_length, group)
                              : CopyToGroup(h, group);
-    return Linear(whole, weight_.tensor, bias, LinearLayout::kOutIn);
+    return Multiply(weight_, LinearLayout::kOutIn, whole, bias);
   });
 }
 
 Tensor VocabParallelHead::ChunkedLoss(const Tensor& h, const Tensor& targets,
-                                      const CrossEntropyOptions& options, int64_t chunk_rows) {
+                                      const CrossEntropyOptions& options,
+                                      int64_t chunk_rows) const {
   return Call(h, [&] {
+    if (!IsDense(weight_)) {
+      const Tensor logits = Multiply(weight_, LinearLayout::kOutIn, h, {});
+      return CrossEntropy(logits, targets, LossOptions(options));
+    }
     return LinearCrossEntropy(h, weight_.tensor, targets, LossOptions(options), chunk_rows);
   });
 }
@@ -110,7 +115,7 @@ Placement VocabParallelHead::BiasPlacement() const {
   return Placement::Split({vocab}, 0, {{vocab, share.begin, share.count}});
 }
 
-Tensor VocabParallelHead::Gather(const Tensor& local_logits) {
+Tensor VocabParallelHead::Gather(const Tensor& local_logits) const {
   return GatherFromGroup(local_logits, -1, weight_.placement.global_shape()[0],
                          build().tensor_parallel);
 }

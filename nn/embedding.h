@@ -33,7 +33,7 @@ class VocabParallelEmbedding : public Module {
   VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope);
   std::string_view kind() const override { return "VocabParallelEmbedding"; }
   // int64 ids [...] to [..., width], whole on every rank. An id beyond the table throws Error.
-  Tensor Forward(const Tensor& ids, const ForwardContext& context = {});
+  Tensor Forward(const Tensor& ids, const ForwardContext& context = {}) const;
   Parameter& weight() { return weight_; }
 
  private:
@@ -46,7 +46,7 @@ class ReplicatedEmbedding : public Module {
  public:
   ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope);
   std::string_view kind() const override { return "ReplicatedEmbedding"; }
-  Tensor Forward(const Tensor& ids);
+  Tensor Forward(const Tensor& ids) const;
 
  private:
   const EmbeddingConfig config_;
@@ -62,14 +62,15 @@ class VocabParallelHead : public Module {
 
   // h [..., C] (its share of the sequence under sequence parallelism) to this rank's columns, plus
   // this rank's part of a bias (placed as BiasPlacement says) where defined.
-  Tensor Forward(const Tensor& h, const ForwardContext& context = {}, const Tensor& bias = {});
+  Tensor Forward(const Tensor& h, const ForwardContext& context = {},
+                 const Tensor& bias = {}) const;
   Placement BiasPlacement() const;
-  // The loss of h [..., C] without the logits: LinearCrossEntropy. On a rank that has the whole
-  // vocabulary.
+  // The loss of h [..., C] without the logits, where the weight is dense: LinearCrossEntropy. On a
+  // rank that has the whole vocabulary.
   Tensor ChunkedLoss(const Tensor& h, const Tensor& targets, const CrossEntropyOptions& options,
-                     int64_t chunk_rows);
+                     int64_t chunk_rows) const;
   // All columns, on every rank.
-  Tensor Gather(const Tensor& local_logits);
+  Tensor Gather(const Tensor& local_logits) const;
   // `options` completed with the group and this rank's range of the vocabulary.
   CrossEntropyOptions LossOptions(CrossEntropyOptions options) const;
 

@@ -1,5 +1,6 @@
 #include "nn/linear.h"
 
+#include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::nn {
@@ -54,27 +55,25 @@ ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Sco
                     config.bias_init);
 }
 
-Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) {
-  return Call(x, [&] {
-    return Linear(Gather(x, context), weight_.tensor, OrUndefined(bias_), config_.layout);
-  });
+Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) const {
+  return Call(
+      x, [&] { return Multiply(weight_, config_.layout, Gather(x, context), OrUndefined(bias_)); });
 }
 
-Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& context) {
+Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& context) const {
   return Call(x, [&] {
     return LinearGelu(Gather(x, context), weight_.tensor, OrUndefined(bias_), config_.layout);
   });
 }
 
-Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& context) {
+Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& context) const {
   const Group& group = build().tensor_parallel;
   return build().sequence_parallel ? AllGatherToGroup(x, 1, context.sequence_length, group)
                                    : CopyToGroup(x, group);
 }
 
-Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole) {
-  return Call(whole,
-              [&] { return Linear(whole, weight_.tensor, OrUndefined(bias_), config_.layout); });
+Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole) const {
+  return Call(whole, [&] { return Multiply(weight_, config_.layout, whole, OrUndefined(bias_)); });
 }
 
 RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& scope)
@@ -88,11 +87,11 @@ RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& sc
   if (build().sequence_parallel) bias_->gradient_group = build().tensor_parallel;
 }
 
-Tensor RowParallelLinear::Forward(const Tensor& x) {
-  return Call(x, [&] { return Joined(Linear(x, weight_.tensor, OwnBias(), config_.layout)); });
+Tensor RowParallelLinear::Forward(const Tensor& x) const {
+  return Call(x, [&] { return Joined(Multiply(weight_, config_.layout, x, OwnBias())); });
 }
 
-Tensor RowParallelLinear::ForwardGelu(const Gelued& x) {
+Tensor RowParallelLinear::ForwardGelu(const Gelued& x) const {
   return Call(x.input(),
               [&] { return Joined(LinearOfGelu(x, weight_.tensor, OwnBias(), config_.layout)); });
 }
@@ -101,7 +100,7 @@ Tensor RowParallelLinear::OwnBias() const {
   return SizeOf(build().tensor_parallel) == 1 ? OrUndefined(bias_) : Tensor();
 }
 
-Tensor RowParallelLinear::Joined(const Tensor& partial) {
+Tensor RowParallelLinear::Joined(const Tensor& partial) const {
   const Group& group = build().tensor_parallel;
   if (SizeOf(group) == 1) return partial;
   const Tensor sum = build().sequence_parallel ? ReduceScatterToGroup(partial, 1, group)
@@ -121,8 +120,8 @@ ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scop
   for (const auto& p : own_parameters()) p->gradient_group = build().tensor_parallel;
 }
 
-Tensor ReplicatedLinear::Forward(const Tensor& x) {
-  return Call(x, [&] { return Linear(x, weight_.tensor, OrUndefined(bias_), config_.layout); });
+Tensor ReplicatedLinear::Forward(const Tensor& x) const {
+  return Call(x, [&] { return Multiply(weight_, config_.layout, x, OrUndefined(bias_)); });
 }
 
 }  // namespace tessera::nn

@@ -48,13 +48,14 @@ class ColumnParallelLinear : public Module {
   std::string_view kind() const override { return "ColumnParallelLinear"; }
   // x [..., in] on every rank (its share of the sequence under sequence parallelism) to this
   // rank's [..., out share].
-  Tensor Forward(const Tensor& x, const ForwardContext& context = {});
-  // GeluTanh of it, for a row-parallel layer to go on with.
-  Gelued ForwardGelu(const Tensor& x, const ForwardContext& context = {});
+  Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
+  // GeluTanh of it, for a row-parallel layer to go on with; of a dense weight.
+  Gelued ForwardGelu(const Tensor& x, const ForwardContext& context = {}) const;
   // The same in two steps, for layers that share an input (separate q, k and v): what `Gather`
   // gives goes to `ForwardGathered` of each of them, and is communicated once.
-  Tensor Gather(const Tensor& x, const ForwardContext& context = {});
-  Tensor ForwardGathered(const Tensor& whole);
+  Tensor Gather(const Tensor& x, const ForwardContext& context = {}) const;
+  Tensor ForwardGathered(const Tensor& whole) const;
+  const Parameter& weight() const { return weight_; }
 
  private:
   const LinearConfig config_;
@@ -68,12 +69,13 @@ class RowParallelLinear : public Module {
   std::string_view kind() const override { return "RowParallelLinear"; }
   // This rank's [..., in share] to [..., out], whole on every rank (a share of the sequence under
   // sequence parallelism).
-  Tensor Forward(const Tensor& x);
-  Tensor ForwardGelu(const Gelued& x);
+  Tensor Forward(const Tensor& x) const;
+  Tensor ForwardGelu(const Gelued& x) const;
+  const Parameter& weight() const { return weight_; }
 
  private:
   // The sum over the group, and the bias.
-  Tensor Joined(const Tensor& partial);
+  Tensor Joined(const Tensor& partial) const;
   // What is added before the sum: the bias, where there is one rank.
   Tensor OwnBias() const;
 
@@ -87,7 +89,7 @@ class ReplicatedLinear : public Module {
  public:
   ReplicatedLinear(const LinearConfig& config, const Scope& scope);
   std::string_view kind() const override { return "ReplicatedLinear"; }
-  Tensor Forward(const Tensor& x);
+  Tensor Forward(const Tensor& x) const;
 
  private:
   const LinearConfig config_;

@@ -1,5 +1,6 @@
 #include "nn/mlp.h"
 
+#include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::nn {
@@ -40,10 +41,11 @@ Mlp::Mlp(const MlpConfig& config, const Scope& scope)
   TESSERA_CHECK(activation_ != nullptr, "mlp", "no activation given");
 }
 
-Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) {
+Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
   return Call(h, [&] {
-    const bool drops_inner = training() && inner_dropout_.p() > 0;
-    if (gate_ == nullptr && activation_ == GeluTanh && !drops_inner) {
+    const bool drops_inner = context.training && inner_dropout_.p() > 0;
+    const bool dense = IsDense(up_.weight()) && IsDense(down_.weight());
+    if (gate_ == nullptr && activation_ == GeluTanh && !drops_inner && dense) {
       return dropout_.Forward(down_.ForwardGelu(up_.ForwardGelu(h, context)), context);
     }
     Tensor inner;

@@ -116,10 +116,6 @@ int64_t Module::ParameterCount(bool trainable_only) {
   return count;
 }
 
-void Module::Train(bool training) {
-  VisitModules([training](Module& m) { m.training_ = training; });
-}
-
 void Module::Convert(const std::function<Tensor(const Tensor&)>& convert) {
   const auto all = Parameters();
   for (Parameter* p : all) {
@@ -220,13 +216,13 @@ bool Module::has_hooks() const {
          std::any_of(children_.begin(), children_.end(), [](Module* m) { return m->has_hooks(); });
 }
 
-void Module::Fire(std::function<void(Module&)> ModuleHooks::*hook) {
-  for (auto& [id, hooks] : hooks_) {
+void Module::Fire(std::function<void(const Module&)> ModuleHooks::*hook) const {
+  for (const auto& [id, hooks] : hooks_) {
     if (hooks.*hook) (hooks.*hook)(*this);
   }
 }
 
-void Module::WatchInput(const Tensor& input) {
+void Module::WatchInput(const Tensor& input) const {
   if (hooks_.empty() || !GradEnabled() || !RequiresGrad(input) || IsLeaf(input)) return;
   AddGradHook(input, [this](const Tensor&) {
     Fire(&ModuleHooks::post_backward);
@@ -234,7 +230,7 @@ void Module::WatchInput(const Tensor& input) {
   });
 }
 
-void Module::WatchOutput(const Tensor& output) {
+void Module::WatchOutput(const Tensor& output) const {
   if (hooks_.empty() || !GradEnabled() || !RequiresGrad(output) || IsLeaf(output)) return;
   AddGradHook(output, [this](const Tensor&) {
     Fire(&ModuleHooks::pre_backward);

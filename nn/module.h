@@ -6,7 +6,7 @@
 //         : Module(scope),
 //           c_fc_({...}, Child("c_fc")),
 //           c_proj_({...}, Child("c_proj")) {}
-//     Tensor Forward(const Tensor& x_BTC) {
+//     Tensor Forward(const Tensor& x_BTC) const {
 //       return Call(x_BTC, [&] { return c_proj_.Forward(GeluTanh(c_fc_.Forward(x_BTC))); });
 //     }
 //    ...
@@ -16,7 +16,9 @@
 // which are those of the Hugging Face checkpoint (`transformer.h.0.mlp.c_fc.weight`). Each
 // `Forward` is typed and passes through `Call`, which fires the hooks. One visitor over parameters
 // drives saving, loading, optimizing, sharding and counting. Modules stay where they are built:
-// they are neither copied nor moved.
+// they are neither copied nor moved. `Forward` changes nothing in them, so that many threads may
+// run one model at once; what a pass is told is in its ForwardContext and in the thread's execution
+// context (core/execution_context.h).
 #ifndef TESSERA_NN_MODULE_H_
 #define TESSERA_NN_MODULE_H_
 
@@ -39,6 +41,7 @@
 namespace tessera::nn {
 
 class Module;
+class WeightForm;
 
 // How a parameter begins. Values are a function of (seed, parameter name, global index): every
 // layout gets its part of the same numbers.
@@ -67,6 +70,8 @@ struct Parameter {
   // Ranks that hold the same values but see only a part of the gradient, which must be summed over
   // them: norms under sequence parallelism. nullptr: none.
   Group gradient_group;
+  // In what form layers multiply by it (nn/weight.h); nullptr: dense, as `tensor` has it.
+  std::shared_ptr<const WeightForm> form;
   // An embedding or a head: its rows stand for tokens, positions or classes, not for features.
   bool table = false;
 };
@@ -111,10 +116,10 @@ struct Scope {
 // result arrives, and when that of its (first) input is whole; a module whose input takes no part
 // in differentiation has no post-backward.
 struct ModuleHooks {
-  std::function<void(Module&)> pre_forward;
-  std::function<void(Module&)> post_forward;
-  std::function<void(Module&)> pre_backward;
-  std::function<void(Module&)> post_backward;
+  std::function<void(const Module&)> pre_forward;
+  std::function<void(const Module&)> post_forward;
+  std::function<void(const Module&)> pre_backward;
+  std::function<void(const Module&)> post_backward;
 };
 
 class Module {
@@ -140,11 +145,6 @@ class Module {
   Parameter* FindParameter(std::string_view name);
   // Elements of the global parameters, each tied one once; of those that train only if asked.
   int64_t ParameterCount(bool trainable_only = false);
-
-  // Dropout is active in training only. Modules begin in training.
-  void Train(bool training = true);
-  void Eval() { Train(false); }
-  bool training() const { return training_; }
 
   // Casts or moves every parameter; gradients are dropped. Optimizers are made afterwards.
   void To(DType dtype);
@@ -182,7 +182,7 @@ class Module {
   // Runs `body` (a Forward's) between the hooks. `input` is what post-backward waits for. The
   // result is a Tensor, or a type with `std::vector<Tensor> tensors() const`.
   template <typename Body>
-  auto Call(const Tensor& input, Body body) {
+  auto Call(const Tensor& input, Body body) const {
     const PathScope in_module(this);
     const ProfileSpan span("module", path_);
     Fire(&ModuleHooks::pre_forward);
@@ -204,12 +204,12 @@ class Module {
     const Module* previous_;
   };
 
-  void Fire(std::function<void(Module&)> ModuleHooks::*hook);
-  void WatchInput(const Tensor& input);
-  void WatchOutput(const Tensor& output);
-  void WatchOutputs(const Tensor& output) { WatchOutput(output); }
+  void Fire(std::function<void(const Module&)> ModuleHooks::*hook) const;
+  void WatchInput(const Tensor& input) const;
+  void WatchOutput(const Tensor& output) const;
+  void WatchOutputs(const Tensor& output) const { WatchOutput(output); }
   template <typename Result>
-  void WatchOutputs(const Result& result) {
+  void WatchOutputs(const Result& result) const {
     for (const Tensor& t : result.tensors()) WatchOutput(t);
   }
   void Convert(const std::function<Tensor(const Tensor&)>& convert);
@@ -220,14 +220,15 @@ class Module {
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::map<int, ModuleHooks> hooks_;
   int next_hook_ = 0;
-  bool training_ = true;
 };
 
 // The path of the module whose Forward runs on this thread, "" outside of any: for messages.
 std::string CurrentModulePath();
 
-// What a step's forward passes share: the keys of random bits and how the loss is reduced.
+// What a forward pass is told beside its inputs: whether it is one of training, and the keys of
+// random bits.
 struct ForwardContext {
+  bool training = false;  // dropout and other noise are active
   uint64_t seed = 0;
   uint64_t step = 0;         // optimizer step, from 1
   uint64_t micro_batch = 0;  // index over accumulation and data-parallel ranks

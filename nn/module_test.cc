@@ -90,14 +90,13 @@ TEST(ModuleTest, ToCastsAndKeepsTies) {
 TEST(ModuleTest, TrainingSwitchesDropout) {
   Dropout dropout(0.5, Scope::Root({}));
   const Tensor x = Full({1000}, 1.0);
-  const ForwardContext context = {.step = 1};
+  const ForwardContext context = {.training = true, .step = 1};
   EXPECT_NE(dropout.Forward(x, context).ToVector<float>(), x.ToVector<float>());
   EXPECT_EQ(dropout.Forward(x, context).ToVector<float>(),
             dropout.Forward(x, context).ToVector<float>());
   EXPECT_NE(dropout.Forward(x, context).ToVector<float>(),
-            dropout.Forward(x, {.step = 2}).ToVector<float>());
-  dropout.Eval();
-  EXPECT_EQ(dropout.Forward(x, context).ToVector<float>(), x.ToVector<float>());
+            dropout.Forward(x, {.training = true, .step = 2}).ToVector<float>());
+  EXPECT_EQ(dropout.Forward(x, {.step = 1}).ToVector<float>(), x.ToVector<float>());
 }
 
 // Dropout's bits are a function of seed, module, step and micro-batch, and of nothing else; so are
@@ -118,13 +117,17 @@ TEST(ModuleTest, NoiseDependsOnSeedPathStepAndMicroBatch) {
     return layer.Forward(x, context).ToVector<double>();
   };
   const auto check = [](const char* what, const auto& run) {
-    const auto expected = run("a", {.seed = 1, .step = 2, .micro_batch = 3});
-    EXPECT_EQ(run("a", {.seed = 1, .step = 2, .micro_batch = 3}), expected) << what;
-    EXPECT_NE(run("a", {.seed = 2, .step = 2, .micro_batch = 3}), expected) << what << ": seed";
-    EXPECT_NE(run("a", {.seed = 1, .step = 3, .micro_batch = 3}), expected) << what << ": step";
-    EXPECT_NE(run("a", {.seed = 1, .step = 2, .micro_batch = 4}), expected)
+    const auto expected = run("a", {.training = true, .seed = 1, .step = 2, .micro_batch = 3});
+    EXPECT_EQ(run("a", {.training = true, .seed = 1, .step = 2, .micro_batch = 3}), expected)
+        << what;
+    EXPECT_NE(run("a", {.training = true, .seed = 2, .step = 2, .micro_batch = 3}), expected)
+        << what << ": seed";
+    EXPECT_NE(run("a", {.training = true, .seed = 1, .step = 3, .micro_batch = 3}), expected)
+        << what << ": step";
+    EXPECT_NE(run("a", {.training = true, .seed = 1, .step = 2, .micro_batch = 4}), expected)
         << what << ": micro-batch";
-    EXPECT_NE(run("b", {.seed = 1, .step = 2, .micro_batch = 3}), expected) << what << ": path";
+    EXPECT_NE(run("b", {.training = true, .seed = 1, .step = 2, .micro_batch = 3}), expected)
+        << what << ": path";
   };
   check("attention", attend);
   check("dropout", drop);
@@ -136,13 +139,13 @@ TEST(ModuleTest, HooksFireAroundForwardAndBackward) {
   mlp->VisitModules([&](Module& m) {
     if (m.path() != "c_fc") return;
     m.AddHooks({.pre_forward =
-                    [&](Module& x) {
+                    [&](const Module& x) {
                       order += "f(" + CurrentModulePath();
                       (void)x;
                     },
-                .post_forward = [&](Module&) { order += ")"; },
-                .pre_backward = [&](Module&) { order += "b("; },
-                .post_backward = [&](Module&) { order += "]"; }});
+                .post_forward = [&](const Module&) { order += ")"; },
+                .pre_backward = [&](const Module&) { order += "b("; },
+                .post_backward = [&](const Module&) { order += "]"; }});
   });
   const Tensor x = RequireGrad(Full({2, 4}, 1.0));
   const Tensor h = Reshape(x, {1, 2, 4});  // a result of the tape: post-backward can be seen

@@ -19,13 +19,13 @@ LayerNorm::LayerNorm(const NormConfig& config, const Scope& scope)
   bias_->gradient_group = PartialGradients(build());
 }
 
-Tensor LayerNorm::Forward(const Tensor& x) {
+Tensor LayerNorm::Forward(const Tensor& x) const {
   return Call(x, [&] {
     return tessera::LayerNorm(x, weight_.tensor, bias_ ? bias_->tensor : Tensor(), config_.eps);
   });
 }
 
-NormResult LayerNorm::ForwardResidual(const Tensor& x, const Tensor& residual) {
+NormResult LayerNorm::ForwardResidual(const Tensor& x, const Tensor& residual) const {
   return Call(x, [&] {
     return NormResult{LayerNormResidual(x, residual, weight_.tensor,
                                         bias_ ? bias_->tensor : Tensor(), config_.eps)};
@@ -39,11 +39,11 @@ RmsNorm::RmsNorm(const NormConfig& config, const Scope& scope)
   weight_.gradient_group = PartialGradients(build());
 }
 
-Tensor RmsNorm::Forward(const Tensor& x) {
+Tensor RmsNorm::Forward(const Tensor& x) const {
   return Call(x, [&] { return tessera::RmsNorm(x, weight_.tensor, config_.eps); });
 }
 
-NormResult RmsNorm::ForwardResidual(const Tensor& x, const Tensor& residual) {
+NormResult RmsNorm::ForwardResidual(const Tensor& x, const Tensor& residual) const {
   return Call(
       x, [&] { return NormResult{RmsNormResidual(x, residual, weight_.tensor, config_.eps)}; });
 }

@@ -28,8 +28,8 @@ class LayerNorm : public Module {
  public:
   LayerNorm(const NormConfig& config, const Scope& scope);
   std::string_view kind() const override { return "LayerNorm"; }
-  Tensor Forward(const Tensor& x);
-  NormResult ForwardResidual(const Tensor& x, const Tensor& residual);
+  Tensor Forward(const Tensor& x) const;
+  NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const;
 
  private:
   const NormConfig config_;
@@ -41,8 +41,8 @@ class RmsNorm : public Module {
  public:
   RmsNorm(const NormConfig& config, const Scope& scope);
   std::string_view kind() const override { return "RmsNorm"; }
-  Tensor Forward(const Tensor& x);
-  NormResult ForwardResidual(const Tensor& x, const Tensor& residual);
+  Tensor Forward(const Tensor& x) const;
+  NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const;
 
  private:
   const NormConfig config_;

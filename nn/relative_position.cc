@@ -47,12 +47,12 @@ RelativePositionBias::RelativePositionBias(const RelativePositionBiasConfig& con
   weight_.table = true;
 }
 
-Tensor RelativePositionBias::Forward(int64_t queries, int64_t keys) {
+Tensor RelativePositionBias::Forward(int64_t queries, int64_t keys) const {
   return Forward(std::vector<int64_t>{0}, queries, keys);
 }
 
 Tensor RelativePositionBias::Forward(const std::vector<int64_t>& begins, int64_t queries,
-                                     int64_t keys) {
+                                     int64_t keys) const {
   return Call(weight_.tensor, [&] { return LookUp(weight_.tensor, begins, queries, keys); });
 }
 
@@ -74,7 +74,7 @@ Tensor RelativePositionBias::LookUp(const Tensor& table, const std::vector<int64
 }
 
 Tensor RelativePositionBias::ForLayer(const Parameter& use, const Tensor& values, int64_t queries,
-                                      int64_t keys) {
+                                      int64_t keys) const {
   Tensor bias = values.Detach();
   if (!AnyRequiresGrad({use.tensor})) return bias;
   Record("relative_position_bias", {use.tensor}, {bias},

@@ -35,16 +35,17 @@ class RelativePositionBias : public Module {
   std::string_view kind() const override { return "RelativePositionBias"; }
 
   // Queries at 0 ... queries-1, keys at 0 ... keys-1: [1, local heads, queries, keys].
-  Tensor Forward(int64_t queries, int64_t keys);
+  Tensor Forward(int64_t queries, int64_t keys) const;
   // Rows of a batch that stand at different places: row b's queries begin at begins[b]:
   // [B, local heads, queries, keys].
-  Tensor Forward(const std::vector<int64_t>& begins, int64_t queries, int64_t keys);
+  Tensor Forward(const std::vector<int64_t>& begins, int64_t queries, int64_t keys) const;
 
   // For one of several layers that use the table: `values` (what Forward gave, off the tape) in the
   // same memory, with its gradient flowing to `use`, a parameter tied to the table. A layer's
   // gradient is then the same on every cut into pipeline stages.
-  Tensor ForLayer(const Parameter& use, const Tensor& values, int64_t queries, int64_t keys);
+  Tensor ForLayer(const Parameter& use, const Tensor& values, int64_t queries, int64_t keys) const;
   Parameter& weight() { return weight_; }
+  const Parameter& weight() const { return weight_; }
 
  private:
   Tensor LookUp(const Tensor& table, const std::vector<int64_t>& begins, int64_t queries,

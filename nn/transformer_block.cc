@@ -16,7 +16,8 @@ TransformerBlock::TransformerBlock(const TransformerBlockConfig& config, const S
       mlp_(config.mlp, Child(config.mlp_name)) {}
 
 Tensor TransformerBlock::Forward(const Tensor& h, const AttentionMasks& masks,
-                                 const ForwardContext& context, KeyValueCache* cache, int layer) {
+                                 const ForwardContext& context, KeyValueCache* cache,
+                                 int layer) const {
   return Call(h, [&] {
     if (alpha_ != 0) {
       const Tensor x = attention_norm_.Forward(h);

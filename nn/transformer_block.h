@@ -33,7 +33,7 @@ class TransformerBlock : public Module {
   std::string_view kind() const override { return "TransformerBlock"; }
   // h [B, T, C] to [B, T, C]; see SelfAttention for masks and cache.
   Tensor Forward(const Tensor& h, const AttentionMasks& masks, const ForwardContext& context,
-                 KeyValueCache* cache = nullptr, int layer = 0);
+                 KeyValueCache* cache = nullptr, int layer = 0) const;
 
  private:
   const bool pre_norm_;

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,9 @@ StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_vie
 
 // A failure that another rank prints: its exit code remains, its line is left out.
 Status AlreadyReported(Status status);
+
+// What `body` gives; an exception becomes a failure.
+Status Guarded(const std::function<Status()>& body);
 
 // Prints the line of a failure, and gives the exit code.
 int ReportFailure(const Status& status);

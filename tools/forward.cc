@@ -104,7 +104,6 @@ Status RunForward(const ForwardFlags& flags) {
   if (!flags.grads.empty() && !inputs.has(keys::kLabels)) {
     return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");
   }
-  model->Eval();
   const NoGrad mode(/*enabled=*/!flags.grads.empty());
   const Bundle outputs = model->Run(inputs, {});
   TESSERA_RETURN_IF_ERROR(WriteTensors(flags.outputs, outputs.entries()));

@@ -12,6 +12,7 @@
 #include "core/safetensors.h"
 #include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset.h"
+#include "data/tokenizer/printable_text.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "models/hub/load_model.h"
@@ -28,6 +29,17 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += Concat(i == 0 ? "" : ", ", shape[i]);
   return text + "]";
+}
+
+// Names that are longer stand out of the column, so that one of them does not widen all lines.
+constexpr size_t kWidestName = 80;
+constexpr size_t kLongestName = 1000;
+
+// At least `width` characters, the last of them a space.
+std::string Padded(const std::string& name, size_t width) {
+  std::string text = data::PrintableLine(name, kLongestName);
+  text.resize(std::max(width, text.size() + 1), ' ');
+  return text;
 }
 
 int64_t Elements(const std::vector<int64_t>& shape) {
@@ -58,18 +70,15 @@ Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
   int64_t not_finite = 0;
   size_t width = 6;
   for (const SafetensorsFile::Entry& entry : file.entries()) {
-    width = std::max(width, entry.name.size());
+    width = std::max(width, std::min(entry.name.size(), kWidestName));
   }
   *out += file.path() + "\n";
   for (const auto& [key, value] : file.metadata()) {
-    *out += Concat("  metadata ", key, ": ", value, "\n");
+    *out +=
+        Concat("  metadata ", data::PrintableLine(Concat(key, ": ", value), kLongestName), "\n");
   }
   for (const SafetensorsFile::Entry& entry : file.entries()) {
-    std::string line = "  " + entry.name;
-    line.resize(2 + width + 2, ' ');
-    line += entry.dtype;
-    line.resize(2 + width + 2 + 8, ' ');
-    *out += line + ShapeText(entry.shape);
+    *out += "  " + Padded(entry.name, width + 2) + Padded(entry.dtype, 8) + ShapeText(entry.shape);
     elements += Elements(entry.shape);
     bytes += entry.end - entry.begin;
     if (ParseSafetensorsDType(entry.dtype)) {
@@ -136,17 +145,14 @@ Status InspectCheckpoint(const std::string& directory) {
   size_t width = 0;
   int64_t elements = 0;
   for (const auto& [name, entry] : checkpoint.entries()) {
-    width = std::max(width, name.size());
+    width = std::max(width, std::min(name.size(), kWidestName));
     elements += entry.shape.numel();
   }
   std::string report = Concat(directory, ": a checkpoint of a run after step ",
                               WithThousands(checkpoint.step()), "\n");
   for (const auto& [name, entry] : checkpoint.entries()) {
-    std::string line = "  " + name;
-    line.resize(2 + width + 2, ' ');
-    line += DTypeName(entry.dtype);
-    line.resize(2 + width + 2 + 10, ' ');
-    report += Concat(line, entry.shape);
+    report += Concat("  ", Padded(name, width + 2), Padded(std::string(DTypeName(entry.dtype)), 10),
+                     entry.shape);
     if (entry.pieces.size() > 1) report += Concat(" in ", entry.pieces.size(), " pieces");
     report += "\n";
   }
@@ -198,8 +204,7 @@ void AddInspectCommand(CLI::App& app, CommandState& state) {
       if (!*devices) return RunInspect(*path);
       const std::string text = Concat("cpu: ", NumThreads(), " threads, ", CpuIsaName(ActiveIsa()),
                                       "\n", DescribeGpus());
-      std::fputs(text.c_str(), stdout);
-      return OkStatus();
+      return WriteOut(text);
     };
   });
 }

@@ -2,13 +2,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
-#include <exception>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/cpu_isa.h"
+#include "core/file.h"
 #include "core/status.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -77,13 +76,9 @@ int main(int argc, char** argv) {
   // Writing too much, or to nobody, is then an error of the write.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  Status status;
-  try {
-    status = tessera::tools::RunProgram({argv + (argc > 0 ? 1 : 0), argv + argc});
-  } catch (const std::bad_alloc&) {
-    status = tessera::Internal("out of memory");
-  } catch (const std::exception& error) {
-    status = tessera::Internal(error.what());
-  }
+  tessera::EndWhenMappedFilesShrink();
+  const tessera::Status status = tessera::tools::Guarded([&] {
+    return tessera::tools::RunProgram({argv + (argc > 0 ? 1 : 0), argv + argc});
+  });
   return tessera::tools::ReportFailure(status);
 }

@@ -1,24 +1,9 @@
 #include "tools/parallel_command.h"
 
-#include <exception>
-
 #include "tools/command_line.h"
 #include "train/agreement.h"
 
 namespace tessera::tools {
-namespace {
-
-Status Guarded(const std::function<Status()>& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return Internal("out of memory");
-  } catch (const std::exception& error) {
-    return Internal(error.what());
-  }
-}
-
-}  // namespace
 
 Status RunOnRanks(const dist::World& world, const std::function<Status()>& body) {
   if (world.size == 1) return body();

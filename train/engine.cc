@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/device_graph.h"
+#include "dist/pipeline/executor.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "dist/store/optimized_parameters.h"
 #include "optim/parameter_groups.h"
@@ -93,8 +94,8 @@ StepResult Engine::Step(const EngineStep& step) {
                     .number = step.number,
                     .options = step.options});
   StepResult result;
-  for (const Tensor& loss : outputs.losses) result.losses.push_back(loss.Item());
-  result.grad_norm = outputs.grad_norm.Item();
+  for (const Tensor& loss : outputs.losses) result.losses.push_back(dist::NumberOf(loss));
+  result.grad_norm = dist::NumberOf(outputs.grad_norm);
   return result;
 }
 

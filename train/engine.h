@@ -62,6 +62,7 @@ struct EngineStep {
   uint64_t number = 1;  // from 1
   std::function<models::RunOptions(int64_t micro_batch)> options;
 };
+// On meta there are no numbers: all of them are NaN.
 struct StepResult {
   std::vector<double> losses;  // of this rank's micro-batches, summed over targets
   double grad_norm = 0;

@@ -83,10 +83,7 @@ StatusOr<std::vector<double>> Evaluator::Sum(const BatchSource& batches) const {
 StatusOr<EvaluationResult> Evaluator::Run(const BatchSource& batches) const {
   const NoGrad no_grad;
   const AutocastScope autocast(options_.products);
-  const bool was_training = model_.training();
-  model_.Eval();
   const StatusOr<std::vector<double>> sums = Sum(batches);
-  model_.Train(was_training);
   TESSERA_RETURN_IF_ERROR(sums.status());
   EvaluationResult result = {.loss = (*sums)[0] / ((*sums)[1] > 0 ? (*sums)[1] : 1)};
   const EvaluationMetrics* metrics = options_.objective.metrics.get();

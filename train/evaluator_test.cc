@@ -75,7 +75,7 @@ Found Evaluate(int ranks, const data::Dataset& dataset, int64_t max_batches = 0,
     options.prediction_step = [&](const models::Bundle& batch, const models::RunOptions& run) {
       ++passes;
       EXPECT_FALSE(run.keep_logits);
-      EXPECT_FALSE((*model)->training());
+      EXPECT_FALSE(run.context.training);
       double sum = 0;
       for (const int64_t id : batch.at(keys::kInputIds).ToVector<int64_t>()) {
         sum += static_cast<double>(id);
@@ -84,7 +84,6 @@ Found Evaluate(int ranks, const data::Dataset& dataset, int64_t max_batches = 0,
     };
     const Evaluator evaluator(**model, dist::Mesh(world, {}), options);
     auto result = evaluator.Run(BatchesOf(dataset, 2, max_batches));
-    EXPECT_TRUE((*model)->training());
     const std::lock_guard<std::mutex> lock(mutex);
     found.passes[static_cast<size_t>(world->rank())] = passes;
     if (world->rank() == 0) found.result = std::move(result);

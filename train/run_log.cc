@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "data/tokenizer/printable_text.h"
+
 namespace tessera::train {
 
 LogLevel ParseLogLevel(const std::string& name) {
@@ -15,7 +17,7 @@ RunLog::RunLog(std::FILE* file, LogLevel level, std::string prefix)
 
 void RunLog::Write(LogLevel level, const std::string& text) const {
   if (file_ == nullptr || level < level_) return;
-  const std::string line = prefix_ + text + "\n";
+  const std::string line = prefix_ + data::PrintableText(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), file_);  // one write: lines of ranks do not mix
   std::fflush(file_);
 }

@@ -89,7 +89,6 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   signals_ = &signals;
   TESSERA_RETURN_IF_ERROR(Begin(options));
   begun_at_ = state_.step;
-  model_.Train();
   if (config_.cuda_graph) {
     engine_->CaptureSteps(config_.accumulation_steps(),
                           config_.profile.empty() ? nullptr : "a profile is asked for", &log_);
@@ -151,7 +150,8 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
 
 models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
   models::RunOptions options;
-  options.context = {.seed = static_cast<uint64_t>(config_.seed),
+  options.context = {.training = true,
+                     .seed = static_cast<uint64_t>(config_.seed),
                      .step = static_cast<uint64_t>(state_.step + 1),
                      .micro_batch = static_cast<uint64_t>(
                          mesh_.dp()->rank() * config_.accumulation_steps() + micro_batch),

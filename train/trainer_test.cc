@@ -140,7 +140,8 @@ TEST_F(TrainerTest, StepsAreThoseOfThePlainLoop) {
           setup->data.train->MakeBatch(sampler.Rows({.step = step, .micro_batch = m}));
       ASSERT_TRUE(batch.ok());
       models::RunOptions options;
-      options.context = {.seed = 7,
+      options.context = {.training = true,
+                         .seed = 7,
                          .step = static_cast<uint64_t>(step + 1),
                          .micro_batch = static_cast<uint64_t>(m)};
       options.loss_reduction = LossReduction::kMean;  // every row is full: the mean of means
@@ -191,9 +192,7 @@ TEST_F(TrainerTest, EvaluationIsWithoutDropout) {
   auto setup = PrepareRun(config);
   ASSERT_TRUE(setup.ok()) << Message(setup.status());
   Trainer trainer(setup->config, *setup->model, setup->data);
-  setup->model->Train();
   const auto with = trainer.Evaluate(*setup->data.validation, 0);
-  EXPECT_TRUE(setup->model->training());
   setup->model->SetDropout(0);
   const auto without = trainer.Evaluate(*setup->data.validation, 0);
   ASSERT_TRUE(with.ok() && without.ok());

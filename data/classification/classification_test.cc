@@ -340,9 +340,9 @@ TEST_F(ClassificationTest, FoldersOfClassesAndWhatIsWrongWithThem) {
 TEST(MetricsTest, ScoresOfThreeLabels) {
   const std::vector<float> logits = {9, 0, 0, 0, 9, 0, 0, 9, 0, 0, 9, 0, 0, 0, 9, 0, 0, 9, 5, 0, 0};
   const Ids labels = {0, 0, 1, 1, 1, 2, -100};
-  const std::vector<double> counts = ConfusionCounts(logits, labels, 3);
-  EXPECT_EQ(counts, (std::vector<double>{1, 1, 0, 0, 2, 1, 0, 0, 1}));
-  const ClassScores scores = ScoresOfConfusion(counts, 3);
+  const std::vector<double> counts = LabelCounts(logits, labels, 3);
+  EXPECT_EQ(counts, (std::vector<double>{2, 3, 1, 1, 3, 2, 1, 2, 1}));
+  const ClassScores scores = ScoresOfLabels(counts, 3);
   EXPECT_DOUBLE_EQ(scores.accuracy, 4.0 / 6);
   EXPECT_NEAR(scores.f1, (2.0 / 3 + 2.0 / 3 + 2.0 / 3) / 3, 1e-12);
   // Gorodkin's coefficient: (4*6 - (2*1 + 3*3 + 1*2)) / sqrt((36 - 14)(36 - 14)).
@@ -351,11 +351,11 @@ TEST(MetricsTest, ScoresOfThreeLabels) {
 
 TEST(MetricsTest, ScoresOfTwoLabels) {
   // Truth 1: three found, one missed; truth 0: two right, four taken for 1.
-  const ClassScores scores = ScoresOfConfusion(std::vector<double>{2, 4, 1, 3}, 2);
+  const ClassScores scores = ScoresOfLabels(std::vector<double>{6, 4, 3, 7, 2, 3}, 2);
   EXPECT_DOUBLE_EQ(scores.accuracy, 0.5);
   EXPECT_DOUBLE_EQ(scores.f1, 2.0 * 3 / (2 * 3 + 4 + 1));
   EXPECT_NEAR(scores.matthews, (3.0 * 2 - 4 * 1) / std::sqrt(7.0 * 4 * 6 * 3), 1e-12);
-  EXPECT_EQ(ScoresOfConfusion(std::vector<double>(4, 0.0), 2).accuracy, 0);
+  EXPECT_EQ(ScoresOfLabels(std::vector<double>(6, 0.0), 2).accuracy, 0);
 }
 
 TEST(MetricsTest, TopCountsNumbersAndAnswers) {

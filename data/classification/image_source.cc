@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "data/image/decode.h"
+#include "data/image/idx.h"
 
 namespace tessera::data {
 namespace {

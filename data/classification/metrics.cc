@@ -2,48 +2,43 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/error.h"
 
 namespace tessera::data {
 
-std::vector<double> ConfusionCounts(std::span<const float> logits, std::span<const int64_t> labels,
-                                    int64_t num_labels) {
+std::vector<double> LabelCounts(std::span<const float> logits, std::span<const int64_t> labels,
+                                int64_t num_labels) {
   const auto width = static_cast<size_t>(num_labels);
-  TESSERA_CHECK(logits.size() == labels.size() * width, "ConfusionCounts", "sizes do not agree");
-  std::vector<double> counts(width * width, 0.0);
+  TESSERA_CHECK(logits.size() == labels.size() * width, "LabelCounts", "sizes do not agree");
+  std::vector<double> counts(3 * width, 0.0);
   for (size_t r = 0; r < labels.size(); ++r) {
     if (labels[r] < 0) continue;
-    TESSERA_CHECK(labels[r] < num_labels, "ConfusionCounts", "label ", labels[r], " of ",
-                  num_labels);
+    TESSERA_CHECK(labels[r] < num_labels, "LabelCounts", "label ", labels[r], " of ", num_labels);
     const std::span<const float> row = logits.subspan(r * width, width);
+    const auto truth = static_cast<size_t>(labels[r]);
     const auto guess = static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-    counts[static_cast<size_t>(labels[r]) * width + guess] += 1;
+    counts[truth] += 1;
+    counts[width + guess] += 1;
+    if (truth == guess) counts[2 * width + truth] += 1;
   }
   return counts;
 }
 
-ClassScores ScoresOfConfusion(std::span<const double> counts, int64_t num_labels) {
+ClassScores ScoresOfLabels(std::span<const double> counts, int64_t num_labels) {
   const auto width = static_cast<size_t>(num_labels);
-  std::vector<double> truths(width, 0.0);
-  std::vector<double> guesses(width, 0.0);
-  double right = 0;
-  double all = 0;
-  for (size_t t = 0; t < width; ++t) {
-    for (size_t g = 0; g < width; ++g) {
-      const double count = counts[t * width + g];
-      truths[t] += count;
-      guesses[g] += count;
-      all += count;
-      if (t == g) right += count;
-    }
-  }
+  const std::span<const double> truths = counts.subspan(0, width);
+  const std::span<const double> guesses = counts.subspan(width, width);
+  const std::span<const double> both_of = counts.subspan(2 * width, width);
+  const double all = std::accumulate(truths.begin(), truths.end(), 0.0);
+  const double right = std::accumulate(both_of.begin(), both_of.end(), 0.0);
   ClassScores scores;
   if (all == 0) return scores;
   scores.accuracy = right / all;
   const auto f1 = [&](size_t label) {
     const double both = truths[label] + guesses[label];
-    return both > 0 ? 2 * counts[label * width + label] / both : 0.0;
+    return both > 0 ? 2 * both_of[label] / both : 0.0;
   };
   if (width == 2) {
     scores.f1 = f1(1);

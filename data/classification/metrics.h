@@ -1,8 +1,8 @@
 // What a classifier is judged by: counts that are added over batches and ranks, and the numbers
 // made of their sums.
 //
-//   std::vector<double> sums = ...;             // of ConfusionCounts(...) of every batch
-//   ClassScores scores = ScoresOfConfusion(sums, num_labels);
+//   std::vector<double> sums = ...;             // of LabelCounts(...) of every batch
+//   ClassScores scores = ScoresOfLabels(sums, num_labels);
 //
 // F1 of two labels is that of label 1 (GLUE's MRPC), of more the mean over the labels that occur in
 // truth or prediction (macro). Matthews' correlation for several labels is Gorodkin's (2004).
@@ -15,17 +15,19 @@
 
 namespace tessera::data {
 
-// counts[truth * num_labels + guess], the greatest of each row of `logits` [rows, num_labels] being
+// For each label, the rows where it is true; for each, those where it is guessed; for each, those
+// where it is both: 3 * num_labels counts, whatever the number of labels, since the scores below
+// need no more of the confusion matrix. The greatest of each row of `logits` [rows, num_labels] is
 // the guess; rows whose label is negative do not count.
-std::vector<double> ConfusionCounts(std::span<const float> logits, std::span<const int64_t> labels,
-                                    int64_t num_labels);
+std::vector<double> LabelCounts(std::span<const float> logits, std::span<const int64_t> labels,
+                                int64_t num_labels);
 
 struct ClassScores {
   double accuracy = 0;
   double f1 = 0;
   double matthews = 0;
 };
-ClassScores ScoresOfConfusion(std::span<const double> counts, int64_t num_labels);
+ClassScores ScoresOfLabels(std::span<const double> counts, int64_t num_labels);
 
 // {rows whose label is the greatest logit, rows where it is among the k greatest, rows}.
 std::vector<double> TopCounts(std::span<const float> logits, std::span<const int64_t> labels,

@@ -349,6 +349,11 @@ TEST_F(DatasetTest, FilesAreReusedWhileNothingChanged) {
   EXPECT_EQ(All(*Open("c")), (Wide{2, 3, 4, 0, 1}));
   Put("c.idx", "damaged");
   EXPECT_FALSE(run(**chars, {}));
+  std::string bytes = Get("c.bin");
+  bytes[0] ^= 1;  // still an id of the vocabulary
+  Put("c.bin", bytes);
+  EXPECT_FALSE(run(**chars, {}));
+  EXPECT_EQ(All(*Open("c")), (Wide{2, 3, 4, 0, 1}));
   fs::remove(Path("c.bin"));
   EXPECT_FALSE(run(**chars, {}));
   Put("c.json", "{");

@@ -90,6 +90,9 @@ Status VisitTsv(const std::string& path, std::string_view text,
   for (const std::string& column : columns) {
     const auto found = std::find(header.begin(), header.end(), column);
     if (found == header.end()) return NoColumn(path, column, {header.begin(), header.end()});
+    if (std::find(found + 1, header.end(), column) != header.end()) {
+      return InvalidArgument(path, ": the header has column '", column, "' twice");
+    }
     places.push_back(static_cast<size_t>(found - header.begin()));
   }
   std::vector<std::string> picked(columns.size());
@@ -158,6 +161,10 @@ StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
 
 Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
                      const RecordVisitor& visit) {
+  for (auto column = columns.begin(); column != columns.end(); ++column) {
+    if (std::find(columns.begin(), column, *column) == column) continue;
+    return InvalidArgument(path, ": column '", *column, "' is asked for twice");
+  }
   TESSERA_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
   TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextOf(file, path));

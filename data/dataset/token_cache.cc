@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/checksum.h"
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/utf8.h"
@@ -41,6 +42,16 @@ class PrefixLock {
   int fd_;
 };
 
+// Of what the tokens lie in: a cache that is damaged is made again.
+StatusOr<json> Checksums(const std::string& prefix) {
+  json sums = json::object();
+  for (const char* part : {".bin", ".idx"}) {
+    TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(prefix + part));
+    sums[part] = Crc32c(file.data(), static_cast<size_t>(file.size()));
+  }
+  return sums;
+}
+
 // What is on the disk, if it was made from the same.
 std::optional<CachedTokens> FindReusable(const std::string& prefix, const json& made_from) {
   StatusOr<json> made = ReadJsonFile(prefix + ".json");
@@ -51,6 +62,8 @@ std::optional<CachedTokens> FindReusable(const std::string& prefix, const json& 
   if (!tokens.ok() || made->value("tokens", json()) != (*tokens)->num_tokens()) {
     return std::nullopt;
   }
+  const StatusOr<json> sums = Checksums(prefix);
+  if (!sums.ok() || made->value("crc32c", json()) != *sums) return std::nullopt;
   return CachedTokens{*tokens, made->value("facts", json()), true};
 }
 
@@ -85,9 +98,13 @@ StatusOr<CachedTokens> TokensMadeOnce(
   TESSERA_ASSIGN_OR_RETURN(json facts, make(writer.get()));
   // Until the new description is there, nothing on the disk claims to be up to date.
   TESSERA_RETURN_IF_ERROR(RemoveAll(prefix + ".json"));
-  const json made = {
-      {"made_from", made_from}, {"tokens", writer->num_tokens()}, {"facts", std::move(facts)}};
+  const int64_t count = writer->num_tokens();
   TESSERA_RETURN_IF_ERROR(writer->Finish());
+  TESSERA_ASSIGN_OR_RETURN(json sums, Checksums(prefix));
+  const json made = {{"made_from", made_from},
+                     {"tokens", count},
+                     {"crc32c", std::move(sums)},
+                     {"facts", std::move(facts)}};
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(prefix + ".json", made.dump() + "\n"));
   TESSERA_ASSIGN_OR_RETURN(const auto tokens, IndexedDataset::Open(prefix));
   return CachedTokens{tokens, made.at("facts"), false};

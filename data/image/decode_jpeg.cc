@@ -131,8 +131,6 @@ StatusOr<Image> Decode(Decoder* decoder, const std::string& source, int64_t max_
   return image;
 }
 
-}  // namespace
-
 StatusOr<Image> DecodeJpeg(std::string_view bytes, const std::string& source, int64_t max_pixels) {
   Decoder decoder{};
   // Making the decoder fails only for want of memory or a library of another version.
@@ -143,4 +141,7 @@ StatusOr<Image> DecodeJpeg(std::string_view bytes, const std::string& source, in
   return image;
 }
 
+const ImageDecoderRegistration registration(ImageFormat::kJpeg, DecodeJpeg);
+
+}  // namespace
 }  // namespace tessera::data

@@ -87,8 +87,6 @@ StatusOr<Image> Decode(Decoder* decoder, const std::string& source, int64_t max_
   return image;
 }
 
-}  // namespace
-
 StatusOr<Image> DecodePng(std::string_view bytes, const std::string& source, int64_t max_pixels) {
   Decoder decoder;
   decoder.bytes = bytes.data();
@@ -102,4 +100,7 @@ StatusOr<Image> DecodePng(std::string_view bytes, const std::string& source, int
   return image;
 }
 
+const ImageDecoderRegistration registration(ImageFormat::kPng, DecodePng);
+
+}  // namespace
 }  // namespace tessera::data

@@ -14,6 +14,7 @@
 #include "core/safetensors.h"
 #include "data/image/augment.h"
 #include "data/image/decode.h"
+#include "data/image/idx.h"
 #include "data/image/image_processor.h"
 
 namespace tessera::data {

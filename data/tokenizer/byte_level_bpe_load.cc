@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/tokenizer_kind.h"
 
 namespace tessera::data {
 namespace {
@@ -291,6 +292,19 @@ Status ReadAddedTokensFile(const std::string& path, ByteLevelBpeConfig* config) 
   }
   return OkStatus();
 }
+
+Claim ClaimOf(const TokenizerFolder& folder) {
+  if (folder.Has("tokenizer.json")) return Claim::kNone;  // tokenizer_json.cc
+  if (folder.Has("vocab.json")) return Claim::kFiles;
+  const bool has_part =
+      folder.Has("merges.txt") || folder.Has("encoder.json") || folder.Has("vocab.bpe");
+  return has_part && !folder.Has("vocab.txt") ? Claim::kFiles : Claim::kNone;
+}
+
+const TokenizerRegistration registration({.files = "vocab.json + merges.txt or encoder.json + "
+                                                   "vocab.bpe",
+                                          .claim = ClaimOf,
+                                          .load = ByteLevelBpe::Load});
 
 }  // namespace
 

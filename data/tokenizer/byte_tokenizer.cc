@@ -1,8 +1,25 @@
 #include "data/tokenizer/byte_tokenizer.h"
 
 #include "core/file.h"
+#include "data/tokenizer/tokenizer_kind.h"
 
 namespace tessera::data {
+namespace {
+
+Claim ClaimOf(const TokenizerFolder& folder) {
+  return folder.tokenizer_class == ByteTokenizer::kClassName ? Claim::kClass : Claim::kNone;
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string&) {
+  return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
+}
+
+const TokenizerRegistration registration({.files = Concat("tokenizer_config.json of ",
+                                                          ByteTokenizer::kClassName),
+                                          .claim = ClaimOf,
+                                          .load = Load});
+
+}  // namespace
 
 ByteTokenizer::ByteTokenizer() : bytes_(256, '\0') {
   for (int i = 0; i < 256; ++i) bytes_[i] = static_cast<char>(i);

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/tokenizer_kind.h"
 #include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
@@ -15,6 +16,15 @@ constexpr char32_t kLowEnd = 0x3000;
 constexpr std::string_view kUnkBytes = "\xEF\xBF\xBD";
 
 bool IsScalarValue(char32_t c) { return c < 0xD800 || (c >= 0xE000 && c < kEndOfUnicode); }
+
+Claim ClaimOf(const TokenizerFolder& folder) {
+  return folder.tokenizer_class == CharTokenizer::kClassName ? Claim::kClass : Claim::kNone;
+}
+
+const TokenizerRegistration registration(
+    {.files = Concat("char_vocab.json + tokenizer_config.json of ", CharTokenizer::kClassName),
+     .claim = ClaimOf,
+     .load = CharTokenizer::Load});
 
 }  // namespace
 

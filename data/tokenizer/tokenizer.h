@@ -5,10 +5,11 @@
 //   std::string bytes = tokenizer->Decode(ids);                    // "Hello world"
 //
 // The kinds: byte-level BPE as GPT-2's and RoBERTa's (byte_level_bpe.h), WordPiece as BERT's
-// (word_piece.h), SentencePiece as T5's, ALBERT's, LLaMA's and GLM's (sentence_piece.h), bytes
-// (byte_tokenizer.h) and Unicode characters (char_tokenizer.h). Any bytes may be encoded, UTF-8 or
-// not. Encoding and decoding are const and safe from several threads at once.
-// See streaming_decoder.h for showing text while it is being generated.
+// (word_piece.h), SentencePiece as T5's, ALBERT's, LLaMA's and GLM's (sentence_piece/), what a
+// tokenizer.json describes (pipeline_tokenizer.h), bytes (byte_tokenizer.h) and Unicode characters
+// (char_tokenizer.h); tokenizer_kind.h says how there come to be more. Any bytes may be encoded,
+// UTF-8 or not. Encoding and decoding are const and safe from several threads at once. See
+// streaming_decoder.h for showing text while it is being generated.
 #ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_H_
 #define TESSERA_DATA_TOKENIZER_TOKENIZER_H_
 
@@ -155,15 +156,16 @@ class Tokenizer {
   bool prompts_are_rows_ = false;
 };
 
-// `spec` is "byte" or a folder:
+// `spec` is "byte" or a folder, read by the kind that is surest of it (tokenizer_kind.h):
+//   a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model, ice_text.model,
+//     cog-pretrain.model), whatever else there is; InvalidArgument, naming the file, in a program
+//     that is linked without //data/tokenizer/sentence_piece; else
 //   tokenizer_config.json with "tokenizer_class" "TesseraByteTokenizer" or "TesseraCharTokenizer"
 //     (the latter with char_vocab.json beside it), as Save writes them, or "BertTokenizer" and
 //     the like; else
-//   tokenizer.json (byte-level BPE, or a status naming the part that is not supported); else
+//   tokenizer.json (or a status naming the part that is not supported); else
 //   vocab.json + merges.txt, or encoder.json + vocab.bpe (GPT-2, RoBERTa); else
 //   vocab.txt (WordPiece).
-// A folder with a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model,
-// ice_text.model, cog-pretrain.model) is read by SentencePieceTokenizer, whatever else it holds.
 // NotFound if it is none of these. "char" is InvalidArgument here: such a tokenizer is made from
 // text (CharTokenizer::Train, or MakeTokenizer in data/dataset/tokenize.h).
 StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec);

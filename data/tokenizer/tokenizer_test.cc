@@ -1,4 +1,4 @@
-// UTF-8, the byte and character tokenizers, and decoding piece by piece.
+// UTF-8, the byte and character tokenizers, decoding piece by piece, and kinds of tokenizers.
 #include "data/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/char_tokenizer.h"
 #include "data/tokenizer/streaming_decoder.h"
+#include "data/tokenizer/tokenizer_kind.h"
 #include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
@@ -165,6 +166,66 @@ TEST(StreamingDecoderTest, SpecialTokens) {
   EXPECT_EQ(quiet.Push(ByteTokenizer::kEosId), "");
   EXPECT_EQ(quiet.Push(0xE4), "");
   EXPECT_EQ(quiet.Finish(), "\xE4");
+}
+
+// A kind of this program alone.
+const TokenizerRegistration bytes_of_nobody({
+    .files = "nobody.model",
+    .claim =
+        [](const TokenizerFolder& folder) {
+          return folder.Has("nobody.model") ? Claim::kModel : Claim::kNone;
+        },
+    .load = [](const std::string&) -> StatusOr<std::unique_ptr<Tokenizer>> {
+      return std::make_unique<ByteTokenizer>();
+    },
+});
+
+class TokenizerKindTest : public testing::Test {
+ protected:
+  TokenizerKindTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void Put(const std::string& name, const std::string& content) {
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(folder_, name), content).ok());
+  }
+  const std::string folder_ = testing::TempDir() + "/kinds";
+};
+
+TEST_F(TokenizerKindTest, WhatIsRegisteredIsRead) {
+  Put("vocab.json", "{}");
+  EXPECT_NE(Message(LoadTokenizer(folder_).status()).find("merges.txt"), std::string::npos);
+  Put("nobody.model", "");
+  const auto loaded = LoadTokenizer(folder_);
+  ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+  EXPECT_EQ((*loaded)->vocab_size(), 257);
+}
+
+TEST_F(TokenizerKindTest, NoTokenizerListsWhatIsLinkedIn) {
+  EXPECT_EQ(Message(LoadTokenizer(folder_).status()),
+            folder_ +
+                ": no tokenizer here; known are char_vocab.json + tokenizer_config.json of "
+                "TesseraCharTokenizer; nobody.model; tokenizer.json; tokenizer_config.json of "
+                "TesseraByteTokenizer; vocab.json + merges.txt or encoder.json + vocab.bpe; "
+                "vocab.txt");
+}
+
+// This program is linked without sentence_piece/.
+TEST_F(TokenizerKindTest, WhatABuildLacksIsNamed) {
+  const std::string data = "data/tokenizer/testdata/sentence_piece/";
+  for (const char* file :
+       {"t5/spiece.model", "llama/tokenizer.model", "xlm_roberta/sentencepiece.bpe.model",
+        "chatglm/ice_text.model", "glm/cog-pretrain.model"}) {
+    const std::string path = data + file;
+    EXPECT_EQ(Message(LoadTokenizer(std::filesystem::path(path).parent_path()).status()),
+              path +
+                  ": this program is built without SentencePiece "
+                  "(//data/tokenizer/sentence_piece)");
+  }
+  Put("spiece.model", "");
+  Put("tokenizer.json", "{}");
+  EXPECT_NE(Message(LoadTokenizer(folder_).status()).find("; without this file, tokenizer.json"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Reads the files of a WordPiece tokenizer.
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
 
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/tokenizer_kind.h"
 #include "data/tokenizer/utf8.h"
 #include "data/tokenizer/word_piece.h"
 
@@ -102,6 +104,24 @@ Status ReadConfig(const std::string& path, WordPieceConfig* config) {
   if (!root.contains("added_tokens_decoder")) return OkStatus();
   return ReadAddedTokens(root["added_tokens_decoder"], path, config);
 }
+
+// BERT's, and those of transformers that are it under another name.
+constexpr const char* kClasses[] = {"BertTokenizer",       "BertTokenizerFast",
+                                    "DistilBertTokenizer", "DistilBertTokenizerFast",
+                                    "ElectraTokenizer",    "ElectraTokenizerFast"};
+
+Claim ClaimOf(const TokenizerFolder& folder) {
+  if (!folder.Has("vocab.txt")) return Claim::kNone;
+  const bool named = std::find(std::begin(kClasses), std::end(kClasses), folder.tokenizer_class) !=
+                     std::end(kClasses);
+  if (named) return Claim::kClass;
+  const bool says_more = folder.Has("tokenizer.json") || folder.Has("vocab.json");
+  return says_more ? Claim::kNone : Claim::kFiles;
+}
+
+const TokenizerRegistration registration({.files = "vocab.txt",
+                                          .claim = ClaimOf,
+                                          .load = WordPiece::Load});
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // The sentencepiece library's trainer behind plain types (see
-// data/tokenizer/sentence_piece_library.h for why). For train_sentence_piece.cc only.
+// data/tokenizer/sentence_piece/library.h for why). For train_sentence_piece.cc only.
 #ifndef TESSERA_DATA_TOKENIZER_TRAINING_TRAINER_LIBRARY_H_
 #define TESSERA_DATA_TOKENIZER_TRAINING_TRAINER_LIBRARY_H_
 

@@ -5,6 +5,7 @@
 
 #include "autograd/autograd.h"
 #include "autograd/recompute.h"
+#include "dist/store/host_memory.h"
 
 namespace tessera::dist {
 namespace {
@@ -28,7 +29,7 @@ class Stored final : public PackedTensor {
       CopyInto(Range(mine, 0, count), Range(part, begin, count));
       part = mine;
     }
-    kept_ = options.offload ? CopyTo(part, Device::Host()) : part;
+    kept_ = options.offload ? CopyTo(part, HostMemoryOf(device_)) : part;
   }
 
   Tensor Unpack() override {

@@ -29,7 +29,7 @@
 namespace tessera::dist {
 
 struct ActivationStoreOptions {
-  bool offload = false;                               // to Device::Host()
+  bool offload = false;                               // to HostMemoryOf the device
   std::shared_ptr<Communicator> partition = nullptr;  // nullptr: whole
   int64_t min_elements = 1024;
 };

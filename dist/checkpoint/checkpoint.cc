@@ -32,7 +32,9 @@ class Files {
       file = open_.emplace(saved.file, std::move(opened)).first;
     }
     TESSERA_ASSIGN_OR_RETURN(const TensorView view, file->second.Get(saved.key));
-    if (view.dtype != dtype || !(Shape(view.shape) == saved.piece.shape())) {
+    const Shape expected = saved.piece.shape();
+    if (view.dtype != dtype ||
+        view.shape != std::vector<int64_t>(expected.begin(), expected.end())) {
       return DataLoss(file->second.path(), ": tensor '", saved.key,
                       "': dtype or shape are not those of the index");
     }
@@ -135,6 +137,13 @@ Status LoadOne(const CheckpointEntry& entry, const CheckpointTensor& t, Files* f
                     " elements");
   }
   return OkStatus();
+}
+
+// The index alone; its checksum is its own.
+StatusOr<CheckpointIndex> ReadIndex(const std::string& directory) {
+  const std::string path = JoinPath(directory, kIndexFile);
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseIndex(text, path);
 }
 
 Status VerifyPiece(const std::string& directory, const SavedPiece& saved, DType dtype,
@@ -287,17 +296,30 @@ std::optional<Checkpoint> FindNewestCheckpoint(
   std::copy(seen.begin(), seen.end(), steps.data<int64_t>());
   if (steps.numel() > 0) world.Broadcast(steps, 0)->Wait();
   for (int64_t i = steps.numel() - 1; i >= 0; --i) {
-    auto checkpoint = Checkpoint::Open(CheckpointPath(out, steps.data<int64_t>()[i]), world);
-    if (checkpoint.ok()) return *std::move(checkpoint);
-    if (world.rank() == 0) warn(Concat("not used: ", Message(checkpoint.status())));
+    const int64_t step = steps.data<int64_t>()[i];
+    auto checkpoint = Checkpoint::Open(CheckpointPath(out, step), world);
+    if (checkpoint.ok() && checkpoint->step() == step) return *std::move(checkpoint);
+    if (world.rank() != 0) continue;
+    warn(Concat("not used: ", checkpoint.ok()
+                                  ? Concat(CheckpointPath(out, step),
+                                           ": its index is that of step ", checkpoint->step())
+                                  : Message(checkpoint.status())));
   }
   return std::nullopt;
 }
 
 Status PruneCheckpoints(const std::string& out, int64_t keep) {
   const std::vector<int64_t> steps = ListCheckpoints(out);
-  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
-    TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, steps[i])));
+  int64_t kept = 0;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const StatusOr<CheckpointIndex> index = ReadIndex(CheckpointPath(out, *step));
+    // A copy under another step's name is somebody's own.
+    if (index.ok() && index->step != *step) continue;
+    if (kept == keep) {
+      TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, *step)));
+    } else if (index.ok()) {
+      ++kept;  // one that cannot be read takes no other's place
+    }
   }
   return OkStatus();
 }

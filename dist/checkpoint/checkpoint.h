@@ -76,14 +76,16 @@ std::string CheckpointPath(const std::string& out, int64_t step);
 // The steps of the `checkpoint-<step>` directories in `out`, ascending; as this process sees it.
 std::vector<int64_t> ListCheckpoints(const std::string& out);
 
-// The newest checkpoint that is whole, the same one on all ranks; what is damaged is reported by
-// name, on rank 0, and passed over. nullopt when there is none.
+// The newest checkpoint that is whole, the same one on all ranks; what is damaged, or whose index
+// tells of another step than its name, is reported by name, on rank 0, and passed over. nullopt
+// when there is none.
 std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out, Communicator& world,
                                                const std::function<void(const std::string&)>& warn);
 std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out,
                                                const std::function<void(const std::string&)>& warn);
 
-// Removes all but the newest `keep`; of several ranks, rank 0 does.
+// Removes all but the newest `keep` that can be read; of several ranks, rank 0 does. A directory
+// whose index tells of another step than its name neither counts nor goes.
 Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world);
 Status PruneCheckpoints(const std::string& out, int64_t keep);
 

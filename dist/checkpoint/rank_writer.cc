@@ -19,8 +19,6 @@ namespace {
 using Json = nlohmann::json;
 using Outgoing = CheckpointWriter::Outgoing;
 
-// A piece as ranks compare it. Two pieces that are alike have equal identities; were two others
-// to collide, the index would lack elements, and Finish says so.
 uint64_t Identity(const Outgoing& out) {
   std::string text = Concat(out.name, '\0', DTypeName(out.data.dtype()), out.global_shape,
                             out.piece.box.begin, out.piece.box.size);
@@ -30,55 +28,18 @@ uint64_t Identity(const Outgoing& out) {
   return hash;
 }
 
-struct Held {
-  uint64_t identity = 0;
-  int64_t bytes = 0;
-};
-
 // What each rank holds, by rank. Collective.
-std::vector<std::vector<Held>> GatherHeld(const std::vector<Held>& mine, Communicator& world) {
-  std::string text(mine.size() * sizeof(Held), '\0');
+std::vector<std::vector<HeldPiece>> GatherHeld(const std::vector<HeldPiece>& mine,
+                                               Communicator& world) {
+  std::string text(mine.size() * sizeof(HeldPiece), '\0');
   if (!mine.empty()) std::memcpy(text.data(), mine.data(), text.size());
-  std::vector<std::vector<Held>> all;
+  std::vector<std::vector<HeldPiece>> all;
   for (const std::string& one : GatherStrings(world, text)) {
-    std::vector<Held> held(one.size() / sizeof(Held));
+    std::vector<HeldPiece> held(one.size() / sizeof(HeldPiece));
     if (!held.empty()) std::memcpy(held.data(), one.data(), one.size());
     all.push_back(std::move(held));
   }
   return all;
-}
-
-// The identities that `rank` writes: what it alone holds, and of what several hold a share that
-// evens out the bytes, the largest first. The same computation on every rank.
-std::set<uint64_t> ShareOut(const std::vector<std::vector<Held>>& all, size_t rank) {
-  struct Shared {
-    uint64_t identity;
-    int64_t bytes;
-    std::vector<size_t> holders;
-  };
-  std::map<uint64_t, size_t> where;
-  std::vector<Shared> pieces;
-  for (size_t r = 0; r < all.size(); ++r) {
-    for (const Held& held : all[r]) {
-      const auto [it, is_new] = where.try_emplace(held.identity, pieces.size());
-      if (is_new) pieces.push_back({held.identity, held.bytes, {}});
-      std::vector<size_t>& holders = pieces[it->second].holders;
-      if (holders.empty() || holders.back() != r) holders.push_back(r);
-    }
-  }
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Shared& a, const Shared& b) {
-    if ((a.holders.size() == 1) != (b.holders.size() == 1)) return a.holders.size() == 1;
-    return a.bytes > b.bytes;
-  });
-  std::vector<int64_t> load(all.size(), 0);
-  std::set<uint64_t> chosen;
-  for (const Shared& piece : pieces) {
-    const size_t writer = *std::min_element(piece.holders.begin(), piece.holders.end(),
-                                            [&](size_t a, size_t b) { return load[a] < load[b]; });
-    load[writer] += piece.bytes;
-    if (writer == rank) chosen.insert(piece.identity);
-  }
-  return chosen;
 }
 
 std::string RankFile(int rank, int size) {
@@ -138,7 +99,61 @@ Status CheckCover(const CheckpointEntries& entries, const std::string& path) {
   return OkStatus();
 }
 
+// All of a rank's pieces.
+std::vector<Outgoing> PiecesOf(const std::vector<CheckpointTensor>& tensors) {
+  std::vector<Outgoing> pieces;
+  for (const CheckpointTensor& t : tensors) {
+    for (LocalPart& part : LocalParts(t)) {
+      pieces.push_back({t.name, t.placement.global_shape(), part.piece, std::move(part.data)});
+    }
+  }
+  return pieces;
+}
+
+std::vector<HeldPiece> Compared(const std::vector<Outgoing>& pieces) {
+  std::vector<HeldPiece> held;
+  for (const Outgoing& out : pieces) held.push_back({Identity(out), out.data.nbytes()});
+  return held;
+}
+
 }  // namespace
+
+std::vector<HeldPiece> HeldPieces(const std::vector<CheckpointTensor>& tensors) {
+  return Compared(PiecesOf(tensors));
+}
+
+std::vector<HeldPiece> WrittenPieces(const std::vector<std::vector<HeldPiece>>& by_rank,
+                                     size_t rank) {
+  struct Shared {
+    uint64_t identity;
+    int64_t bytes;
+    std::vector<size_t> holders;
+  };
+  std::map<uint64_t, size_t> where;
+  std::vector<Shared> pieces;
+  for (size_t r = 0; r < by_rank.size(); ++r) {
+    for (const HeldPiece& held : by_rank[r]) {
+      const auto [it, is_new] = where.try_emplace(held.identity, pieces.size());
+      if (is_new) pieces.push_back({held.identity, held.bytes, {}});
+      std::vector<size_t>& holders = pieces[it->second].holders;
+      if (holders.empty() || holders.back() != r) holders.push_back(r);
+    }
+  }
+  // The largest first.
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Shared& a, const Shared& b) {
+    if ((a.holders.size() == 1) != (b.holders.size() == 1)) return a.holders.size() == 1;
+    return a.bytes > b.bytes;
+  });
+  std::vector<int64_t> load(by_rank.size(), 0);
+  std::vector<HeldPiece> chosen;
+  for (const Shared& piece : pieces) {
+    const size_t writer = *std::min_element(piece.holders.begin(), piece.holders.end(),
+                                            [&](size_t a, size_t b) { return load[a] < load[b]; });
+    load[writer] += piece.bytes;
+    if (writer == rank) chosen.push_back({piece.identity, piece.bytes});
+  }
+  return chosen;
+}
 
 StatusOr<CheckpointWriter> CheckpointWriter::Begin(const std::string& directory, int64_t step,
                                                    const std::vector<CheckpointTensor>& tensors,
@@ -147,18 +162,16 @@ StatusOr<CheckpointWriter> CheckpointWriter::Begin(const std::string& directory,
   writer.directory_ = directory;
   writer.step_ = step;
   writer.file_ = RankFile(world.rank(), world.size());
-  std::vector<Held> held;
-  for (const CheckpointTensor& t : tensors) {
-    for (LocalPart& part : LocalParts(t)) {
-      writer.outgoing_.push_back(
-          {t.name, t.placement.global_shape(), part.piece, std::move(part.data)});
-      held.push_back({Identity(writer.outgoing_.back()), writer.outgoing_.back().data.nbytes()});
-    }
+  std::vector<Outgoing> pieces = PiecesOf(tensors);
+  const std::vector<HeldPiece> held = Compared(pieces);
+  std::set<uint64_t> mine;
+  for (const HeldPiece& piece :
+       WrittenPieces(GatherHeld(held, world), static_cast<size_t>(world.rank()))) {
+    mine.insert(piece.identity);
   }
-  std::set<uint64_t> mine = ShareOut(GatherHeld(held, world), static_cast<size_t>(world.rank()));
   std::vector<Outgoing> chosen;
   for (size_t i = 0; i < held.size(); ++i) {
-    if (mine.erase(held[i].identity) > 0) chosen.push_back(std::move(writer.outgoing_[i]));
+    if (mine.erase(held[i].identity) > 0) chosen.push_back(std::move(pieces[i]));
   }
   // Wider elements first: then all data is aligned in the file.
   std::stable_sort(chosen.begin(), chosen.end(), [](const Outgoing& a, const Outgoing& b) {

@@ -8,7 +8,11 @@
 //
 // Every rank writes into one temporary directory, its own file. What several ranks hold alike (a
 // piece of the same name, box, range, dtype and shape) is written by one of them, so that all
-// write about as many bytes.
+// write about as many bytes. What that comes to can be asked without a file, and of tensors on
+// meta:
+//
+//   by_rank[r] = HeldPieces(engine.Tensors());          // in a dry run of each rank
+//   for (const HeldPiece& piece : WrittenPieces(by_rank, 3)) bytes += piece.bytes;
 #ifndef TESSERA_DIST_CHECKPOINT_RANK_WRITER_H_
 #define TESSERA_DIST_CHECKPOINT_RANK_WRITER_H_
 
@@ -24,6 +28,19 @@
 #include "dist/checkpoint/pieces.h"
 
 namespace tessera::dist {
+
+// A piece that a rank holds, as ranks compare it. Two pieces that are alike have equal identities;
+// were two others to collide, the index would lack elements, and Finish says so.
+struct HeldPiece {
+  uint64_t identity = 0;
+  int64_t bytes = 0;
+};
+std::vector<HeldPiece> HeldPieces(const std::vector<CheckpointTensor>& tensors);
+
+// Those that `rank` writes: what it alone holds, and of what several hold a share that evens out
+// the bytes. The same computation on every rank.
+std::vector<HeldPiece> WrittenPieces(const std::vector<std::vector<HeldPiece>>& by_rank,
+                                     size_t rank);
 
 inline constexpr char kIndexFile[] = "checkpoint.json";
 

@@ -3,6 +3,25 @@
 #include "core/error.h"
 
 namespace tessera::dist {
+namespace {
+
+// Where a rank stands.
+struct Place {
+  int dp_size;
+  int tp;
+  int dp;
+  int pp;
+};
+
+Place PlaceOf(const MeshSizes& sizes, int world_size, int rank) {
+  const Status valid = CheckMesh(sizes, world_size);
+  TESSERA_CHECK(valid.ok(), "mesh", Message(valid));
+  TESSERA_CHECK(0 <= rank && rank < world_size, "mesh", "rank ", rank, " of ", world_size);
+  const int dp_size = world_size / (sizes.tp * sizes.pp);
+  return {dp_size, rank % sizes.tp, rank / sizes.tp % dp_size, rank / (sizes.tp * dp_size)};
+}
+
+}  // namespace
 
 Status CheckMesh(const MeshSizes& sizes, int world_size) {
   if (sizes.tp < 1) return InvalidArgument("tp must be at least 1, not ", sizes.tp);
@@ -22,17 +41,20 @@ Status CheckMesh(const MeshSizes& sizes, int world_size) {
 Mesh::Mesh() : Mesh(SingleProcessCommunicator("world"), {}) {}
 
 Mesh::Mesh(const Group& world, const MeshSizes& sizes) : world_(world) {
-  const Status valid = CheckMesh(sizes, world->size());
-  TESSERA_CHECK(valid.ok(), "mesh", Message(valid));
-  const int rank = world->rank();
-  const int dp_size = world->size() / (sizes.tp * sizes.pp);
-  const int tp_rank = rank % sizes.tp;
-  const int dp_rank = rank / sizes.tp % dp_size;
-  const int pp_rank = rank / (sizes.tp * dp_size);
-  tp_ = world->Split(pp_rank * dp_size + dp_rank, tp_rank, "tp");
-  dp_ = world->Split(pp_rank * sizes.tp + tp_rank, dp_rank, "dp");
-  pp_ = world->Split(dp_rank * sizes.tp + tp_rank, pp_rank, "pp");
-  model_ = world->Split(dp_rank, pp_rank * sizes.tp + tp_rank, "model");
+  const Place at = PlaceOf(sizes, world->size(), world->rank());
+  tp_ = world->Split(at.pp * at.dp_size + at.dp, at.tp, "tp");
+  dp_ = world->Split(at.pp * sizes.tp + at.tp, at.dp, "dp");
+  pp_ = world->Split(at.dp * sizes.tp + at.tp, at.pp, "pp");
+  model_ = world->Split(at.dp, at.pp * sizes.tp + at.tp, "model");
+}
+
+Mesh::Mesh(const MeshSizes& sizes, int world_size, int rank, const GroupMaker& make) {
+  const Place at = PlaceOf(sizes, world_size, rank);
+  world_ = make(rank, world_size, "world");
+  tp_ = make(at.tp, sizes.tp, "tp");
+  dp_ = make(at.dp, at.dp_size, "dp");
+  pp_ = make(at.pp, sizes.pp, "pp");
+  model_ = make(at.pp * sizes.tp + at.tp, sizes.pp * sizes.tp, "model");
 }
 
 int Mesh::printing_rank() const { return (pp_->size() - 1) * dp_->size() * tp_->size(); }

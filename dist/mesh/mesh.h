@@ -11,10 +11,15 @@
 //   rank = (pp_rank * dp_size + dp_rank) * tp_size + tp_rank.
 // Each axis is a group of the ranks that differ in it alone; `model` joins tp and pp: the ranks
 // that together hold one copy of the parameters. Groups are made once, on construction.
+//
+// A rank's place follows from its number, so that the mesh of one rank can be made without the
+// others, of groups that only count what they are given (dist/comm/counting_communicator.h):
+//   const Mesh mesh({.tp = 8, .pp = 4}, /*world_size=*/256, /*rank=*/77, LoneRankCommunicator);
 #ifndef TESSERA_DIST_MESH_MESH_H_
 #define TESSERA_DIST_MESH_MESH_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -33,12 +38,18 @@ struct MeshSizes {
 // Whether a world of that many ranks can be cut so; names the sizes.
 Status CheckMesh(const MeshSizes& sizes, int world_size);
 
+// Makes the group `name` of `size` ranks, of which this one is number `rank`.
+using GroupMaker = std::function<Group(int rank, int size, const std::string& name)>;
+
 class Mesh {
  public:
   // One process.
   Mesh();
   // Collective. Throws Error for sizes that CheckMesh refuses.
   Mesh(const Group& world, const MeshSizes& sizes);
+  // Rank `rank` of a world of that size; `make` is asked for world, tp, dp, pp and model. Not
+  // collective. Throws likewise.
+  Mesh(const MeshSizes& sizes, int world_size, int rank, const GroupMaker& make);
 
   const Group& world() const { return world_; }
   const Group& dp() const { return dp_; }

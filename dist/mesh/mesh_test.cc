@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 #include "core/thread_communicator.h"
+#include "dist/comm/counting_communicator.h"
 #include "dist/mesh/unshard.h"
 
 namespace tessera::dist {
@@ -64,6 +65,29 @@ TEST(UnshardTest, PartsComeTogether) {
         Unshard(Zeros({3, 9}), r == 0 ? missing : Placement::Split(global, 1, {{10, 0, 0}}), world),
         Error);
   });
+}
+
+// Every rank of a layout by itself has the places and names that all of them together have.
+TEST(MeshTest, OneRankNeedsNoOther) {
+  struct Layout {
+    MeshSizes sizes;
+    int world_size;
+  };
+  for (const Layout& layout : {Layout{{}, 1}, {{}, 3}, {{.tp = 2}, 4}, {{.tp = 2, .pp = 3}, 12}}) {
+    RunRanks(layout.world_size, [&](const std::shared_ptr<Communicator>& world) {
+      const Mesh all(world, layout.sizes);
+      const Mesh one(layout.sizes, layout.world_size, world->rank(), LoneRankCommunicator);
+      EXPECT_EQ(one.Describe(), all.Describe());
+      EXPECT_EQ(one.prints(), all.prints());
+      for (const auto group : {&Mesh::world, &Mesh::dp, &Mesh::pp, &Mesh::tp, &Mesh::model}) {
+        EXPECT_EQ((one.*group)()->rank(), (all.*group)()->rank());
+        EXPECT_EQ((one.*group)()->size(), (all.*group)()->size());
+        EXPECT_EQ((one.*group)()->name(), (all.*group)()->name());
+      }
+    });
+  }
+  EXPECT_THROW(Mesh({.tp = 2}, 3, 0, LoneRankCommunicator), Error);
+  EXPECT_THROW(Mesh({}, 3, 3, LoneRankCommunicator), Error);
 }
 
 TEST(MeshTest, OneProcess) {

@@ -66,7 +66,8 @@ models::Bundle BatchOf(const Settings& s, int m) {
 
 models::RunOptions Options(int m) {
   models::RunOptions options;
-  options.context = {.seed = 1, .step = 1, .micro_batch = static_cast<uint64_t>(m)};
+  options.context = {
+      .training = true, .seed = 1, .step = 1, .micro_batch = static_cast<uint64_t>(m)};
   options.keep_logits = false;
   return options;
 }

@@ -33,8 +33,10 @@ PipelineOutput ExecutePipeline(const PipelineData& data, PipelineExecutor& execu
   StepOptions step;
   step.run_options = [&](int m) {
     models::RunOptions run;
-    run.context = {
-        .seed = options.seed, .step = options.step, .micro_batch = static_cast<uint64_t>(m)};
+    run.context = {.training = !options.forward_only,
+                   .seed = options.seed,
+                   .step = options.step,
+                   .micro_batch = static_cast<uint64_t>(m)};
     return run;
   };
   step.scale_loss = [&](const Tensor& loss, int) {

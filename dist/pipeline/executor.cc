@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -64,7 +65,7 @@ class PipelineExecutor::Step {
       }
     }
     channel_.Flush();
-    for (const auto& [m, loss] : losses_) result_.losses.push_back(loss.Item());
+    for (const auto& [m, loss] : losses_) result_.losses.push_back(NumberOf(loss));
     for (auto& [m, bundle] : outputs_) result_.outputs.push_back(std::move(bundle));
     return std::move(result_);
   }
@@ -295,6 +296,10 @@ class PipelineExecutor::Step {
   int live_ = 0;
   StepResult result_;
 };
+
+double NumberOf(const Tensor& t) {
+  return t.device().is_meta() ? std::numeric_limits<double>::quiet_NaN() : t.Item();
+}
 
 // --- The executor --------------------------------------------------------------------------------
 

@@ -71,8 +71,11 @@ struct TimedAction {
   double end = 0;
 };
 
+// The only element of a tensor; not a number on meta, where there is none.
+double NumberOf(const Tensor& t);
+
 struct StepResult {
-  // Of each micro-batch, before scaling; on the last stage's rank, empty elsewhere.
+  // Of each micro-batch, before scaling; on the last stage's rank, empty elsewhere. NumberOf.
   std::vector<double> losses = {};
   std::vector<models::Bundle> outputs = {};  // likewise, with keep_outputs
   // The greatest number of (micro-batch, chunk) pairs held at once: Simulation::peak_live.

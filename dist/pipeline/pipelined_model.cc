@@ -39,7 +39,8 @@ PipelinedModel::PipelinedModel(Stage stage)
   set_inputs(first().inputs());
 }
 
-models::Bundle PipelinedModel::RunBlock(int block, models::Bundle, const models::RunOptions&) {
+models::Bundle PipelinedModel::RunBlock(int block, models::Bundle,
+                                        const models::RunOptions&) const {
   throw Error("pipeline", Concat("block ", block, " cannot run by itself: blocks lie on ",
                                  stage_.stages(), " ranks"));
 }
@@ -50,7 +51,7 @@ void PipelinedModel::set_checkpoint_activations(bool value) {
 }
 
 // One bundle through all chunks, then back to all ranks.
-models::Bundle PipelinedModel::RunStages(const models::Bundle& inputs, const Part& part) {
+models::Bundle PipelinedModel::RunStages(const models::Bundle& inputs, const Part& part) const {
   const NoGrad no_grad;
   const int stages = stage_.stages();
   const int chunks = stages * static_cast<int>(stage_.models().size());
@@ -70,14 +71,14 @@ models::Bundle PipelinedModel::RunStages(const models::Bundle& inputs, const Par
 }
 
 models::Bundle PipelinedModel::Run(const models::Bundle& inputs,
-                                   const models::RunOptions& options) {
-  return RunStages(inputs, [&](models::Model& chunk, const models::Bundle& in) {
+                                   const models::RunOptions& options) const {
+  return RunStages(inputs, [&](const models::Model& chunk, const models::Bundle& in) {
     return chunk.Run(in, options);
   });
 }
 
-models::Bundle PipelinedModel::Encode(models::Bundle in, const models::RunOptions& options) {
-  return RunStages(in, [&](models::Model& chunk, const models::Bundle& bundle) {
+models::Bundle PipelinedModel::Encode(models::Bundle in, const models::RunOptions& options) const {
+  return RunStages(in, [&](const models::Model& chunk, const models::Bundle& bundle) {
     return chunk.encoder_decoder()->Encode(bundle, options);
   });
 }

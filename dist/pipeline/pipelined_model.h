@@ -9,7 +9,7 @@
 // blocks run stage by stage, and all outputs are broadcast from the last stage, so that every rank
 // chooses the same next token. They never record a tape; training goes through the executor. A
 // nn::KeyValueCache is each rank's own: it holds the layers of the rank's chunks. Parameters,
-// Train, Eval, StateDict, SetDropout and recomputation are those of this rank's chunks.
+// StateDict, SetDropout and recomputation are those of this rank's chunks.
 #ifndef TESSERA_DIST_PIPELINE_PIPELINED_MODEL_H_
 #define TESSERA_DIST_PIPELINE_PIPELINED_MODEL_H_
 
@@ -30,9 +30,11 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   const Stage& stage() const { return stage_; }
   Stage& stage() { return stage_; }
 
-  models::Bundle Run(const models::Bundle& inputs, const models::RunOptions& options) override;
+  models::Bundle Run(const models::Bundle& inputs,
+                     const models::RunOptions& options) const override;
   // Throws Error: blocks lie on several ranks.
-  models::Bundle RunBlock(int block, models::Bundle in, const models::RunOptions& options) override;
+  models::Bundle RunBlock(int block, models::Bundle in,
+                          const models::RunOptions& options) const override;
 
   int num_blocks() const override { return first().num_blocks(); }
   models::BlockKeys keys_of_block(int block) const override { return first().keys_of_block(block); }
@@ -43,20 +45,20 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   std::shared_ptr<const models::TextFormat> text_format() const override {
     return first().text_format();
   }
-  models::EncoderDecoder* encoder_decoder() override {
+  const models::EncoderDecoder* encoder_decoder() const override {
     return first().encoder_decoder() == nullptr ? nullptr : this;
   }
   int64_t decoder_start() const override { return first().encoder_decoder()->decoder_start(); }
-  models::Bundle Encode(models::Bundle in, const models::RunOptions& options) override;
+  models::Bundle Encode(models::Bundle in, const models::RunOptions& options) const override;
   void set_checkpoint_activations(bool value) override;
 
  private:
-  using Part = std::function<models::Bundle(models::Model& chunk, const models::Bundle& in)>;
+  using Part = std::function<models::Bundle(const models::Model& chunk, const models::Bundle& in)>;
   models::Model& first() const { return *stage_.models().front(); }
-  models::Bundle RunStages(const models::Bundle& inputs, const Part& part);
+  models::Bundle RunStages(const models::Bundle& inputs, const Part& part) const;
 
   Stage stage_;
-  BundleChannel channel_;
+  mutable BundleChannel channel_;  // messages of the pass that is under way
 };
 
 // The stage that a pipeline's model is; nullptr for any other.

@@ -230,12 +230,6 @@ void Stage::ZeroGrad() const {
   }
 }
 
-void Stage::Train(bool training) const {
-  for (const Chunk& chunk : chunks_) {
-    for (nn::Module* module : chunk.modules) module->Train(training);
-  }
-}
-
 bool Stage::Owns(const std::string& name) const {
   const auto found = places_.find(name);
   return found != places_.end() && found->second.owner == rank();

@@ -72,7 +72,6 @@ class Stage {
   // reducer of data parallelism takes, one per chunk.
   std::vector<nn::Parameter*> LeavesOfChunk(int local_chunk) const;
   void ZeroGrad() const;
-  void Train(bool training = true) const;
 
   // Of several ranks that hold a parameter, the first one counts it in norms and writes it to
   // checkpoints. By the parameter's (not a tied use's) name.

@@ -38,7 +38,7 @@ void GatheredUnits::AddHooks(nn::Module* module, const std::vector<size_t>& used
     uses_.push_back({unit, IsLookUp(*module)});
   }
   const auto each = [this, uses](void (GatheredUnits::*what)(size_t)) {
-    return [this, uses, what](nn::Module&) {
+    return [this, uses, what](const nn::Module&) {
       for (const size_t use : uses) (this->*what)(use);
     };
   };

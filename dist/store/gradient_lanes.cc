@@ -30,9 +30,7 @@ GradientLanes::GradientLanes(std::vector<LaneLayout> layouts, std::shared_ptr<Co
     : group_(std::move(group)), options_(std::move(options)) {
   TESSERA_CHECK(!options_.deterministic || IsPowerOfTwo(group_->size()), "store",
                 "deterministic sums need a power of two of ranks, not ", group_->size());
-  int models = 1;
-  for (const LaneLayout& layout : layouts) models = std::max(models, layout.model + 1);
-  lanes_of_.resize(static_cast<size_t>(models));
+  lanes_of_.resize(static_cast<size_t>(options_.models));
   micro_batch_.resize(lanes_of_.size(), -1);
   launched_.resize(lanes_of_.size(), 0);
   lanes_.resize(layouts.size());

@@ -63,6 +63,7 @@ class GradientLanes {
   using Arrived = std::function<void(size_t l, const Tensor& part)>;
 
   struct Options {
+    int models = 1;  // of the rank, which take turns; some may have no lane
     bool deterministic = false;
     bool overlap = true;  // otherwise lanes travel in Finish
     // The lanes' views are the leaves' gradients; otherwise leaves keep gradients of their own,

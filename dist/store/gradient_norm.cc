@@ -5,6 +5,7 @@
 
 #include "autograd/autograd.h"
 #include "dist/store/flat_bucket.h"
+#include "dist/store/host_memory.h"
 #include "optim/clip.h"
 
 namespace tessera::dist {
@@ -165,13 +166,13 @@ Tensor GradientNorm::ChunkSums(const std::vector<Part>& parts) const {
   for (const bool on_host : {false, true}) {
     std::vector<Tensor> tensors;
     for (const Part& part : parts) {
-      if (part.elements.device().is_host() == on_host) tensors.push_back(part.elements);
+      if (IsHostMemory(part.elements.device()) == on_host) tensors.push_back(part.elements);
     }
     if (tensors.empty()) continue;
     const Tensor sums = CopyTo(optim::ChunkSquareSums(tensors, tensors.front().device()), device_);
     int64_t next = 0;
     for (const Part& part : parts) {
-      if (part.elements.device().is_host() != on_host) continue;
+      if (IsHostMemory(part.elements.device()) != on_host) continue;
       const int64_t count = ChunksOf(part.elements.numel());
       AddInto(FlatView(all, part.first_chunk, count), FlatView(sums, next, count));
       next += count;

@@ -25,7 +25,7 @@ std::vector<optim::Parameter> OptimizedParameters(const std::vector<nn::Paramete
   }
   for (const nn::Parameter* p : all) {
     const auto source = index.find(&SourceOf(*p));
-    if (p->tied_to == nullptr || source == index.end()) continue;
+    if (p->tied_to == nullptr || source == index.end() || !RequiresGrad(p->tensor)) continue;
     parameters[source->second].tied.push_back(p->tensor);
   }
   return parameters;

@@ -5,6 +5,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "dist/store/host_memory.h"
 
 namespace tessera::dist {
 
@@ -77,7 +78,7 @@ void ParameterShard::Gather() {
     travelling_ = group_->Broadcast(whole_, owner_);
     return;
   }
-  sent_ = share_.device().type == device_.type ? share_ : CopyTo(share_, device_);
+  sent_ = CanRead(device_, share_.device()) ? share_ : CopyTo(share_, device_);
   travelling_ = group_->AllGather(whole_, sent_);
 }
 

@@ -44,7 +44,25 @@ std::map<const AutogradRecord*, Trained> TrainedLeaves(
   return trained;
 }
 
+// Leaves that no optimizer has, uses of tied weights included, have no gradient either.
+void DropOthers(const std::vector<nn::Parameter*>& all,
+                const std::vector<optim::Parameter>& parameters) {
+  std::set<const AutogradRecord*> kept;
+  for (const optim::Parameter& p : parameters) {
+    kept.insert(p.tensor.record().get());
+    for (const Tensor& tied : p.tied) kept.insert(tied.record().get());
+  }
+  for (const nn::Parameter* p : all) {
+    if (RequiresGrad(p->tensor) && kept.count(p->tensor.record().get()) == 0) DropGrad(p->tensor);
+  }
+}
+
 }  // namespace
+
+Device StoreContents::device() const {
+  const std::vector<nn::Parameter*> all = AllParameters();
+  return all.empty() ? Device::Cpu() : all.front()->tensor.device();
+}
 
 std::vector<nn::Parameter*> StoreContents::AllParameters() const {
   std::vector<nn::Parameter*> all;
@@ -146,6 +164,7 @@ void ParameterStore::FindSlots() {
     }
     contents_.slots.push_back(std::move(slot));
   }
+  DropOthers(all, contents_.parameters);
   TESSERA_CHECK(trained.empty(), "store", "'", trained.begin()->second.parameter->name,
                 "' is no parameter of the models");
 }
@@ -165,7 +184,7 @@ void ParameterStore::MakeNorm() {
   }
   const bool exact = options_.deterministic || contents_.ranks.data->size() == 1;
   norm_ = std::make_unique<GradientNorm>(std::move(measured), contents_.ranks, contents_.stage,
-                                         optim::CommonDevice(contents_.parameters), exact);
+                                         contents_.device(), exact);
 }
 
 void ParameterStore::Start() {

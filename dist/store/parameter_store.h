@@ -75,8 +75,10 @@ namespace tessera::dist {
 
 class ParameterStore {
  public:
-  // `groups` hold those of the model's parameters that train, with tied leaves; the others cost
-  // neither gradients nor states, and are cut where parameters are. The model outlives the store.
+  // `groups` hold those of the model's parameters that train, with tied leaves. The others stop
+  // requiring gradients, and cost neither gradients nor states nor place in buckets that travel;
+  // where parameters are cut, they are so too, and are gathered with their units. The model
+  // outlives the store.
   // Throws Error for options that do not validate, for a parameter that is not the model's, and for
   // `deterministic` with a number of ranks that is no power of two. Collective.
   ParameterStore(nn::Module& model, std::vector<optim::ParameterGroup> groups,

@@ -4,6 +4,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "dist/store/host_memory.h"
 #include "dist/store/sharded_parameters.h"
 
 namespace tessera::dist {
@@ -56,7 +57,8 @@ void ShardedParameters::MakeLanes() {
   const bool in_order = !(options_.shards_parameters() && options_.find_unused_parameters);
   lanes_ = std::make_unique<GradientLanes>(
       std::move(layouts), group_,
-      GradientLanes::Options{.deterministic = options_.deterministic,
+      GradientLanes::Options{.models = static_cast<int>(contents_.chunks.size()),
+                             .deterministic = options_.deterministic,
                              .overlap = options_.overlap && in_order,
                              .arrived = [this](size_t l, const Tensor& part) { Keep(l, part); },
                              .communication_dtype = options_.communication_dtype});
@@ -72,7 +74,7 @@ void ShardedParameters::Keep(size_t l, const Tensor& sum) {
   // The lane's memory is there in any case.
   const bool stays = lanes_->keeps_whole(l) && !options_.shards_gradients();
   if (offloaded_[lane.bucket]) {
-    const Tensor host = CopyTo(part, Device::Host());
+    const Tensor host = CopyTo(part, HostMemoryOf(bucket.device));
     if (first) {
       lane.share = host;
     } else {
@@ -140,6 +142,7 @@ size_t ShardedParameters::LaneOf(const nn::Parameter& use) const {
 void ShardedParameters::JoinOverStages() {
   contents_.stage->JoinTiedGradients(
       [this](const nn::Parameter& use) {
+        if (!RequiresGrad(use.tensor)) return Tensor();
         const size_t l = LaneOf(use);
         return lanes_->used(l, 0) ? CopyTo(kept_[l].share, use.tensor.device()) : Tensor();
       },
@@ -150,7 +153,7 @@ void ShardedParameters::JoinOverStages() {
           DropShare(l);
         }
         const bool host = offloaded_[kept_[own].bucket];
-        kept_[own].share = CopyTo(sum, host ? Device::Host() : sum.device());
+        kept_[own].share = CopyTo(sum, host ? HostMemoryOf(sum.device()) : sum.device());
       });
 }
 

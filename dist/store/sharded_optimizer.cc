@@ -4,43 +4,32 @@
 #include <utility>
 
 #include "autograd/autograd.h"
+#include "dist/store/host_memory.h"
 #include "optim/update_kernel.h"
 
 namespace tessera::dist {
-namespace {
 
-Tensor At(const Tensor& t, const Device& device) {
-  return t.defined() && t.device() != device ? CopyTo(t, device) : t;
-}
-
-optim::StepInputs InputsAt(const optim::StepInputs& inputs, const Device& device) {
-  return {At(inputs.clip_factor, device), At(inputs.loss_scale, device),
-          At(inputs.found_inf, device)};
-}
-
-}  // namespace
-
-ShardedOptimizer::ShardedOptimizer(const std::vector<optim::ParameterGroup>& groups,
+ShardedOptimizer::ShardedOptimizer(const StoreContents& contents,
                                    const std::vector<FlatBucket>& buckets,
                                    std::vector<Tensor> shares, const std::vector<bool>& offloaded,
-                                   int rank, const OptimizerFactory& make,
+                                   const OptimizerFactory& make,
                                    std::function<void(const optim::StepInputs&)> step)
     : buckets_(buckets), step_function_(std::move(step)) {
   const NoGrad no_grad;
-  for (const optim::ParameterGroup& group : groups) {
+  for (const optim::ParameterGroup& group : contents.groups) {
     groups_.push_back(group);
     groups_.back().parameters.clear();
   }
-  Device device = Device::Cpu();
-  double learning_rate = 0;
+  const int rank = contents.ranks.data->rank();
+  const Device device = contents.device();
+  Tensor learning_rate;
   for (size_t b = 0; b < buckets.size(); ++b) {
     const FlatBucket& bucket = buckets[b];
     Part part;
     if (bucket.trains) {
-      device = bucket.device;
       part.share = std::move(shares[b]);
-      if (offloaded[b] && !part.share.device().is_host()) {
-        part.copy = CopyTo(part.share, Device::Host());
+      if (offloaded[b] && !IsHostMemory(part.share.device())) {
+        part.copy = CopyTo(part.share, HostMemoryOf(bucket.device));
       }
       const Tensor& updated = part.copy.defined() ? part.copy : part.share;
       std::vector<optim::ParameterGroup> mine = groups_;
@@ -71,12 +60,13 @@ ShardedOptimizer::ShardedOptimizer(const std::vector<optim::ParameterGroup>& gro
       }
       // A rank without a piece asks too, so that every rank knows the learning rate.
       part.optimizer = make(std::move(filled));
-      learning_rate = part.optimizer->learning_rate().Item();
+      learning_rate = part.optimizer->learning_rate();
       if (part.pieces.empty()) part.optimizer = nullptr;
     }
     parts_.push_back(std::move(part));
   }
-  learning_rate_ = Full({}, learning_rate, DType::kFloat64, device);
+  learning_rate_ = Zeros({}, DType::kFloat64, device);
+  if (learning_rate.defined()) CopyInto(learning_rate_, CopyTo(learning_rate, device));
   step_ = Zeros({}, DType::kInt64, device);
 }
 

@@ -13,18 +13,18 @@
 #include <vector>
 
 #include "dist/store/flat_bucket.h"
-#include "dist/store/store_setup.h"
+#include "dist/store/store_policy.h"
 #include "optim/optimizer.h"
 
 namespace tessera::dist {
 
 class ShardedOptimizer final : public optim::Optimizer {
  public:
-  // `groups`: the optimizer's, whose parameters the slots' `group` counts in. `shares[b]`: this
-  // rank's share of bucket b's parameters, undefined where it does not train. `step`: the store's.
-  ShardedOptimizer(const std::vector<optim::ParameterGroup>& groups,
-                   const std::vector<FlatBucket>& buckets, std::vector<Tensor> shares,
-                   const std::vector<bool>& offloaded, int rank, const OptimizerFactory& make,
+  // `contents.groups`: whose parameters the slots' `group` counts in. `shares[b]`: this rank's
+  // share of bucket b's parameters, undefined where it does not train. `step`: the store's.
+  ShardedOptimizer(const StoreContents& contents, const std::vector<FlatBucket>& buckets,
+                   std::vector<Tensor> shares, const std::vector<bool>& offloaded,
+                   const OptimizerFactory& make,
                    std::function<void(const optim::StepInputs&)> step);
 
   const std::vector<optim::ParameterGroup>& groups() const override { return groups_; }

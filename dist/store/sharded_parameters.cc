@@ -7,6 +7,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "dist/store/host_memory.h"
 
 namespace tessera::dist {
 
@@ -25,9 +26,8 @@ ShardedParameters::ShardedParameters(const StoreContents& contents,
   FindPlaces();
   offloaded_ = ChooseOffloaded();
   std::vector<Tensor> shares = options.shards_parameters() ? Shard(std::move(units)) : Flatten();
-  optimizer_ =
-      std::make_unique<ShardedOptimizer>(contents.groups, buckets_, std::move(shares), offloaded_,
-                                         group_->rank(), make_optimizer, std::move(step));
+  optimizer_ = std::make_unique<ShardedOptimizer>(contents, buckets_, std::move(shares), offloaded_,
+                                                  make_optimizer, std::move(step));
   updated_.assign(buckets_.size(), false);
   MakeLanes();
 }
@@ -95,7 +95,7 @@ std::vector<Tensor> ShardedParameters::Shard(std::vector<Unit> units) {
   std::vector<Tensor> shares;
   std::vector<std::vector<std::shared_ptr<ParameterShard>>> of_units(units.size());
   for (const FlatBucket& bucket : buckets_) {
-    const Device place = options_.offload_parameters ? Device::Host() : bucket.device;
+    const Device place = options_.offload_parameters ? HostMemoryOf(bucket.device) : bucket.device;
     shards_.push_back(ParameterShard::Cut(bucket, group_, place));
     shares.push_back(shards_.back()->share());
     if (bucket.persistent) {
@@ -150,6 +150,11 @@ void ShardedParameters::BeginMicroBatch(int64_t m, int model) {
 // A bucket's parameters are not needed any more in this step: its gradients are complete.
 void ShardedParameters::Landed(size_t bucket) {
   if (!early_ || !offloaded_[bucket]) return;
+  if (buckets_[bucket].device.is_meta()) {  // nothing to overlap, and bytes are counted in order
+    updated_[bucket] = true;
+    optimizer_->Update(bucket, PiecesOf(bucket), *early_);
+    return;
+  }
   if (worker_ == nullptr) worker_ = std::make_unique<HostWorker>();
   updated_[bucket] = true;
   worker_->Do([this, bucket, gradients = PiecesOf(bucket)] {

@@ -30,6 +30,8 @@ struct StoreContents {
   std::vector<optim::Parameter> parameters = {};  // of those that train, likewise
 
   std::vector<nn::Parameter*> AllParameters() const;
+  // Where the parameters lie, whether they train or not (the CPU for none).
+  Device device() const;
 };
 
 class StorePolicy {

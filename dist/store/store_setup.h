@@ -29,6 +29,10 @@ using OptimizerFactory =
 // shape; all others are cut anywhere. nullptr: none does, the optimizer is elementwise.
 using NeedsWhole = std::function<bool(const optim::Parameter&)>;
 
+// The inputs of a step as an optimizer on `device` takes them; without those that have no elements
+// to be brought there. (An optimizer of no parameters lies on the CPU, wherever the others are.)
+optim::StepInputs InputsAt(const optim::StepInputs& inputs, const Device& device);
+
 }  // namespace tessera::dist
 
 #endif  // TESSERA_DIST_STORE_STORE_SETUP_H_

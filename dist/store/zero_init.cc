@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dist/store/flat_bucket.h"
+#include "dist/store/host_memory.h"
 #include "dist/store/parameter_shard.h"
 
 namespace tessera::dist {
@@ -21,7 +22,7 @@ void CutWhileBuilding(const ZeroOptions& options, const std::shared_ptr<Communic
     std::vector<FlatSlot> slots;
     slots.push_back(std::move(slot));
     const FlatBucket bucket = MakeFlatBuckets(std::move(slots), group->size(), 0).front();
-    ParameterShard::Cut(bucket, group, to_host ? Device::Host() : bucket.device);
+    ParameterShard::Cut(bucket, group, to_host ? HostMemoryOf(bucket.device) : bucket.device);
   };
   build->around_loading = [](nn::Parameter& p, const std::function<void()>& write) {
     const GatheredScope scope({p.tensor}, GatherFor::kOverwriting);

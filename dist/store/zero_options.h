@@ -92,9 +92,9 @@ struct ZeroOptions {
   bool reshard_after_forward = true;
 
   // --- Off-load ----------------------------------------------------------------------------------
-  // Optimizer states, and gradient shards, live in host memory (Device::Host()), where the CPU's
-  // multi-threaded kernels update them. On a CPU that computes, host memory is an allocator of its
-  // own: the same machine memory, counted and limited apart.
+  // Optimizer states, and gradient shards, live in host memory (dist/store/host_memory.h), where
+  // the CPU's multi-threaded kernels update them. On a CPU that computes, host memory is an
+  // allocator of its own: the same machine memory, counted and limited apart.
   bool offload_optimizer = false;
   // The share of elements (0 to 1) that is off-loaded, in whole buckets; the other states stay on
   // the device ("hybrid").

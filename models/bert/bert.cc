@@ -147,7 +147,7 @@ class Bert::MaskedLmHead : public nn::Module {
         bias_(AddParameter("bias", decoder_->BiasPlacement(), nn::Init::Zeros())) {}
 
   // h [B, T, C] (its share of the sequence) to this rank's columns of the logits.
-  Tensor Forward(const Tensor& h, const nn::ForwardContext& context) {
+  Tensor Forward(const Tensor& h, const nn::ForwardContext& context) const {
     return Call(h, [&] {
       const Tensor x = norm_.Forward(activation_(dense_.Forward(h)));
       return decoder_->Forward(x, context, bias_.tensor);
@@ -190,7 +190,7 @@ class Bert::Classifier : public nn::Module {
   }
 
   // x [..., C], whole on every rank, to [..., L].
-  Tensor Forward(const Tensor& x, const nn::ForwardContext& context) {
+  Tensor Forward(const Tensor& x, const nn::ForwardContext& context) const {
     return Call(x, [&] {
       Tensor h = dropout_.ForwardWhole(x, context);
       if (dense_ != nullptr) {
@@ -258,7 +258,7 @@ BlockKeys Bert::keys_of_block(int block) const {
   return head;
 }
 
-Bundle Bert::RunBlock(int block, Bundle in, const RunOptions& options) {
+Bundle Bert::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "bert", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
   if (block + 1 == num_blocks()) return RunHead(in, options);
@@ -266,7 +266,7 @@ Bundle Bert::RunBlock(int block, Bundle in, const RunOptions& options) {
                              options, checkpoint_activations());
 }
 
-Bundle Bert::Embed(Bundle in, const RunOptions& options) {
+Bundle Bert::Embed(Bundle in, const RunOptions& options) const {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "bert",
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
@@ -289,7 +289,7 @@ Bundle Bert::Embed(Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle Bert::RunHead(const Bundle& in, const RunOptions& options) {
+Bundle Bert::RunHead(const Bundle& in, const RunOptions& options) const {
   const nn::ForwardContext context = ContextFor(in, options);
   Bundle out;
   if (masked_lm_ != nullptr) RunMaskedLm(in, options, &out);
@@ -330,7 +330,7 @@ bool Bert::ComputesTargetsAlone(const Bundle& in, const RunOptions& options) con
          LabelsOf(in).defined();
 }
 
-void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out) {
+void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out) const {
   Tensor h = in.at(keys::kHidden);
   Tensor labels = LabelsOf(in);
   if (ComputesTargetsAlone(in, options)) {
@@ -352,7 +352,7 @@ void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out)
 }
 
 void Bert::RunNextSentence(const Tensor& pooled_BC, const Bundle& in, const RunOptions& options,
-                           Bundle* out) {
+                           Bundle* out) const {
   const Tensor logits_B2 =
       static_cast<nn::ReplicatedLinear&>(*seq_relationship_).Forward(pooled_BC);
   if (options.keep_logits) out->set(keys::kSeqRelationshipLogits, logits_B2);
@@ -363,7 +363,7 @@ void Bert::RunNextSentence(const Tensor& pooled_BC, const Bundle& in, const RunO
 }
 
 void Bert::RunClassifier(const Tensor& whole_BTC, const Tensor& pooled_BC, const Bundle& in,
-                         const RunOptions& options, Bundle* out) {
+                         const RunOptions& options, Bundle* out) const {
   const nn::ForwardContext context = ContextFor(in, options);
   Tensor features = whole_BTC;
   if (config_.head == BertHead::kSequence) {

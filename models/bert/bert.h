@@ -36,7 +36,7 @@ class Bert : public Model {
 
   int num_blocks() const override { return static_cast<int>(config_.num_hidden_layers) + 2; }
   BlockKeys keys_of_block(int block) const override;
-  Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
+  Bundle RunBlock(int block, Bundle in, const RunOptions& options) const override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.max_tokens(); }
   int64_t vocab_size() const override { return config_.vocab_size; }
@@ -46,14 +46,14 @@ class Bert : public Model {
   class Encoder;       // under `bert.` or `roberta.`
   class MaskedLmHead;  // under `cls.predictions` or `lm_head`
   class Classifier;    // under `classifier`
-  Bundle Embed(Bundle in, const RunOptions& options);
-  Bundle RunHead(const Bundle& in, const RunOptions& options);
+  Bundle Embed(Bundle in, const RunOptions& options) const;
+  Bundle RunHead(const Bundle& in, const RunOptions& options) const;
   bool ComputesTargetsAlone(const Bundle& in, const RunOptions& options) const;
-  void RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out);
+  void RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out) const;
   void RunNextSentence(const Tensor& pooled, const Bundle& in, const RunOptions& options,
-                       Bundle* out);
+                       Bundle* out) const;
   void RunClassifier(const Tensor& whole, const Tensor& pooled, const Bundle& in,
-                     const RunOptions& options, Bundle* out);
+                     const RunOptions& options, Bundle* out) const;
 
   const BertConfig config_;
   const nlohmann::json json_;

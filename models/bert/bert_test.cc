@@ -88,7 +88,6 @@ TEST(BertTest, PaddingRowsBeginAtZero) {
 
 TEST(BertTest, RobertaCountsPositionsFromPadding) {
   const auto model = Build(SmallConfig("roberta", "RobertaModel"));
-  model->Eval();
   EXPECT_EQ(model->max_positions(), 10);
   const Tensor ids = Ids({5, 1, 7, 8, 1});
   const auto hidden = [&](const Bundle& in) {
@@ -130,7 +129,6 @@ TEST(BertTest, TargetsAloneGiveTheLossOfAllTokens) {
 
 TEST(BertTest, ClassWeightsWeighTheLoss) {
   const auto model = Build(SmallConfig("bert", "BertForSequenceClassification"));
-  model->Eval();
   const Tensor ids = RandomIndices({2, 5}, 23, 1);
   const auto loss = [&](const std::vector<int64_t>& labels, const Tensor& weights) {
     RunOptions options;
@@ -152,7 +150,6 @@ TEST(BertTest, LossesOfNumbersAndOfSeveralLabels) {
     json config = SmallConfig("bert", "BertForSequenceClassification");
     config["problem_type"] = problem;
     const auto model = Build(config);
-    model->Eval();
     const Tensor ids = RandomIndices({2, 5}, 23, 1);
     const std::vector<float> labels = {1, 0, 1, 0, 0, 1};
     const auto run = [&](LossReduction reduction) {
@@ -176,7 +173,6 @@ TEST(BertTest, LossesOfNumbersAndOfSeveralLabels) {
 
 TEST(BertTest, AttentionSeesBothSides) {
   const auto model = Build(SmallConfig("bert", "BertModel"));
-  model->Eval();
   const auto first = [&](const Tensor& ids) {
     const Tensor hidden = model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLastHiddenState);
     return Select(hidden, 1, 0).ToVector<float>();

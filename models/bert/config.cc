@@ -106,8 +106,8 @@ StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
   reader.Read("attention_probs_dropout_prob", &c.attention_probs_dropout_prob);
   reader.Read("max_position_embeddings", &c.max_position_embeddings);
   reader.Read("type_vocab_size", &c.type_vocab_size);
-  reader.Read("initializer_range", &c.initializer_range);
-  reader.Read("layer_norm_eps", &c.layer_norm_eps);
+  reader.ReadNotNegative("initializer_range", &c.initializer_range);
+  reader.ReadNotNegative("layer_norm_eps", &c.layer_norm_eps);
   reader.Read("pad_token_id", &c.pad_token_id);
   reader.Read("classifier_dropout", &c.classifier_dropout);
   reader.Read("tie_word_embeddings", &c.tie_word_embeddings);

@@ -116,7 +116,7 @@ class Search {
 
 }  // namespace
 
-StatusOr<std::vector<int64_t>> BeamSearch(Model& model, const std::vector<int64_t>& source,
+StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<int64_t>& source,
                                           const std::vector<int64_t>& prompt, int64_t limit,
                                           const GenerationConfig& config) {
   IncrementalDecoder decoder(model);

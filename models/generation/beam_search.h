@@ -15,7 +15,7 @@ namespace tessera::models {
 // of its tokens' log-probabilities over length^length_penalty, as in Hugging Face's `generate`; the
 // same texts come first. `prompt` is what the (decoder's) text begins with, not empty; `source` is
 // what the encoder reads, for models that have one. Ids are valid.
-StatusOr<std::vector<int64_t>> BeamSearch(Model& model, const std::vector<int64_t>& source,
+StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<int64_t>& source,
                                           const std::vector<int64_t>& prompt, int64_t limit,
                                           const GenerationConfig& config);
 

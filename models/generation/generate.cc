@@ -16,21 +16,6 @@ namespace {
 
 using data::StreamingDecoder;
 
-// Evaluation mode for as long as it lives.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(Model& model) : model_(model), training_(model.training()) {
-    model_.Eval();
-  }
-  ~EvaluationMode() { model_.Train(training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  Model& model_;
-  const bool training_;
-};
-
 // One sequence on its way.
 class Row {
  public:
@@ -159,7 +144,7 @@ StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model, const Generatio
   return ids;
 }
 
-Status SearchBeams(Model& model, const GenerationConfig& config, std::vector<Row>* rows) {
+Status SearchBeams(const Model& model, const GenerationConfig& config, std::vector<Row>* rows) {
   for (Row& row : *rows) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
                              BeamSearch(model, row.prompt(), row.ids(), row.limit(), config));
@@ -168,7 +153,7 @@ Status SearchBeams(Model& model, const GenerationConfig& config, std::vector<Row
   return OkStatus();
 }
 
-Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
+Status ChooseTokenByToken(const Model& model, std::vector<Row>* rows) {
   IncrementalDecoder decoder(model);
   std::vector<Row*> active;
   std::vector<std::vector<int64_t>> tokens;
@@ -199,7 +184,7 @@ Status ChooseTokenByToken(Model& model, std::vector<Row>* rows) {
 
 }  // namespace
 
-StatusOr<std::vector<GenerationResult>> Generate(Model& model,
+StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                                                  const std::vector<std::vector<int64_t>>& prompts,
                                                  const GenerationConfig& config,
                                                  const GenerateOptions& options) {
@@ -220,7 +205,6 @@ StatusOr<std::vector<GenerationResult>> Generate(Model& model,
                              Limit(model, config, index, static_cast<int64_t>(begin.size())));
     rows.emplace_back(index, std::move(prompt), std::move(begin), limit, config, options);
   }
-  const EvaluationMode evaluation(model);
   TESSERA_RETURN_IF_ERROR(config.num_beams > 1 ? SearchBeams(model, config, &rows)
                                                : ChooseTokenByToken(model, &rows));
   std::vector<GenerationResult> results;

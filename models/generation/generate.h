@@ -55,7 +55,7 @@ struct GenerateOptions {
 // configuration names no token to begin with, a prompt that with its new tokens exceeds the model's
 // positions, stop strings without a tokenizer, a model that does not generate. Internal when the
 // model's logits are not finite.
-StatusOr<std::vector<GenerationResult>> Generate(Model& model,
+StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                                                  const std::vector<std::vector<int64_t>>& prompts,
                                                  const GenerationConfig& config,
                                                  const GenerateOptions& options = {});

@@ -13,7 +13,7 @@
 
 namespace tessera::models {
 
-IncrementalDecoder::IncrementalDecoder(Model& model)
+IncrementalDecoder::IncrementalDecoder(const Model& model)
     : model_(model), cache_(model.num_cache_layers()) {}
 
 void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources) {

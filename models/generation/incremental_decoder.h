@@ -22,7 +22,7 @@ namespace tessera::models {
 
 class IncrementalDecoder {
  public:
-  explicit IncrementalDecoder(Model& model);
+  explicit IncrementalDecoder(const Model& model);
 
   // What the encoder reads: rows of any lengths >= 1. Before the first `Feed`.
   void Encode(const std::vector<std::vector<int64_t>>& sources);
@@ -38,7 +38,7 @@ class IncrementalDecoder {
   // position_ids of the tokens just fed and, for families with a layout, prefix_length.
   void SetPositions(const std::vector<int64_t>& counts, int64_t longest, Bundle* inputs);
 
-  Model& model_;
+  const Model& model_;
   nn::KeyValueCache cache_;
   std::vector<std::vector<int64_t>> texts_;  // what each row was fed so far
   Bundle encoded_;                           // of an encoder

@@ -122,7 +122,7 @@ BlockKeys ChatGlm::keys_of_block(int block) const {
   return block + 1 < num_blocks() ? PrefixBlockKeys() : LanguageModelKeys();
 }
 
-Bundle ChatGlm::RunBlock(int block, Bundle in, const RunOptions& options) {
+Bundle ChatGlm::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "chatglm", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
   if (block + 1 == num_blocks()) return RunHead(std::move(in), options);
@@ -169,7 +169,7 @@ Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
   return OkStatus();
 }
 
-Bundle ChatGlm::Embed(Bundle in, const RunOptions& options) {
+Bundle ChatGlm::Embed(Bundle in, const RunOptions& options) const {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "chatglm",
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
@@ -187,14 +187,14 @@ Bundle ChatGlm::Embed(Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle ChatGlm::RunLayer(int layer, Bundle in, const RunOptions& options) {
+Bundle ChatGlm::RunLayer(int layer, Bundle in, const RunOptions& options) const {
   nn::AttentionMasks masks = MasksOf(&in);
   masks.rotary_positions = in.at(keys::kPositionIds);
   return RunTransformerBlock(*transformer_->layers[static_cast<size_t>(layer)], masks,
                              std::move(in), options, checkpoint_activations(), layer);
 }
 
-Bundle ChatGlm::RunHead(Bundle in, const RunOptions& options) {
+Bundle ChatGlm::RunHead(Bundle in, const RunOptions& options) const {
   const Tensor h_BTC = transformer_->final_layernorm->Forward(in.at(keys::kHidden));
   return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
 }

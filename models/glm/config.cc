@@ -78,8 +78,8 @@ StatusOr<GlmConfig> GlmConfig::FromJson(const json& object) {
   reader.Read("embedding_dropout_prob", &c.embedding_dropout_prob);
   reader.Read("attention_dropout_prob", &c.attention_dropout_prob);
   reader.Read("output_dropout_prob", &c.output_dropout_prob);
-  reader.Read("layernorm_epsilon", &c.layernorm_epsilon);
-  reader.Read("initializer_range", &c.initializer_range);
+  reader.ReadNotNegative("layernorm_epsilon", &c.layernorm_epsilon);
+  reader.ReadNotNegative("initializer_range", &c.initializer_range);
   reader.Read("block_position_encoding", &c.block_position_encoding);
   const std::pair<const char*, std::optional<int64_t>*> tokens[] = {
       {"sop_token_id", &c.sop_token_id},
@@ -134,8 +134,8 @@ StatusOr<ChatGlmConfig> ChatGlmConfig::FromJson(const json& object) {
   reader.Read("num_attention_heads", &c.num_attention_heads);
   reader.Read("inner_hidden_size", &c.inner_hidden_size);
   reader.Read("max_sequence_length", &c.max_sequence_length);
-  reader.Read("layernorm_epsilon", &c.layernorm_epsilon);
-  reader.Read("initializer_range", &c.initializer_range);
+  reader.ReadNotNegative("layernorm_epsilon", &c.layernorm_epsilon);
+  reader.ReadNotNegative("initializer_range", &c.initializer_range);
   reader.Read("tie_word_embeddings", &c.tie_word_embeddings);
   reader.Refuse("position_encoding_2d", true);
   reader.Refuse("use_bias", true);

@@ -146,7 +146,7 @@ BlockKeys Glm::keys_of_block(int block) const {
   return head;
 }
 
-Bundle Glm::RunBlock(int block, Bundle in, const RunOptions& options) {
+Bundle Glm::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "glm", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
   if (block + 1 == num_blocks()) return RunHead(std::move(in), options);
@@ -155,7 +155,7 @@ Bundle Glm::RunBlock(int block, Bundle in, const RunOptions& options) {
                              std::move(in), options, checkpoint_activations(), block - 1);
 }
 
-Bundle Glm::Embed(Bundle in, const RunOptions& options) {
+Bundle Glm::Embed(Bundle in, const RunOptions& options) const {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "glm",
                 "input_ids must be int64 [batch, tokens], got ", ids_BT);
@@ -180,13 +180,13 @@ Bundle Glm::Embed(Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle Glm::RunHead(Bundle in, const RunOptions& options) {
+Bundle Glm::RunHead(Bundle in, const RunOptions& options) const {
   const Tensor h_BTC = transformer_->final_layernorm->Forward(in.at(keys::kHidden));
   if (in.has(keys::kChoiceIds)) return ScoreChoices(h_BTC, in, options);
   return LanguageModelOutputs(*lm_head_, h_BTC, AlignedTargets(in), in, options);
 }
 
-Bundle Glm::ScoreChoices(const Tensor& h_BTC, const Bundle& in, const RunOptions& options) {
+Bundle Glm::ScoreChoices(const Tensor& h_BTC, const Bundle& in, const RunOptions& options) const {
   const Tensor logits_BTV = lm_head_->Forward(h_BTC, ContextFor(in, options));
   const Tensor scores_BN = ChoiceScores(logits_BTV, in.at(keys::kChoiceIds),
                                         in.at(keys::kChoiceIndices), lm_head_->LossOptions({}));

@@ -70,7 +70,6 @@ std::vector<bool> Moved(Model& model, const Bundle& in, int64_t changed) {
 
 TEST(GlmTest, TokensOfThePrefixSeeOneAnother) {
   const auto model = Build(GlmJson());
-  model->Eval();
   Bundle in = {{keys::kInputIds, Row({1, 2, 3, 4, 5, 6})}};
   EXPECT_EQ(Moved(*model, in, 2), (std::vector<bool>{false, false, true, true, true, true}));
   in.set(keys::kAttentionMask, Tensor::FromVector<int64_t>({4}, {1}));
@@ -80,7 +79,6 @@ TEST(GlmTest, TokensOfThePrefixSeeOneAnother) {
 
 TEST(GlmTest, ChatTokensBeforeTheStartSeeOneAnother) {
   const auto model = Build(ChatJson());
-  model->Eval();
   const Bundle in = {{keys::kInputIds, Row({1, 2, 39, 36, 5, 6})}};
   EXPECT_EQ(Moved(*model, in, 1), std::vector<bool>(6, true));
   EXPECT_EQ(Moved(*model, in, 4), (std::vector<bool>{false, false, false, false, true, true}));
@@ -123,7 +121,6 @@ TEST(TextLayoutTest, PromptsAreCompletedOrRefused) {
 // ChatGLM: a mask and positions that say what the ids say change nothing.
 TEST(GlmTest, WhatIsDerivedCanBeSaid) {
   const auto model = Build(ChatJson());
-  model->Eval();
   const Tensor ids = Row({1, 2, 39, 36, 5});
   const std::vector<float> derived =
       model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits).ToVector<float>();
@@ -144,7 +141,6 @@ TEST(GlmTest, WhatIsDerivedCanBeSaid) {
 
 TEST(GlmTest, PaddingOnEitherSideChangesNothing) {
   const auto model = Build(ChatJson());
-  model->Eval();
   const Tensor ids = Row({1, 2, 39, 36, 5});
   const Tensor plain = model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits);
   for (const int64_t left : {0, 2, 3}) {
@@ -162,7 +158,6 @@ TEST(GlmTest, PaddingOnEitherSideChangesNothing) {
 TEST(GlmTest, GreedyDecodingFollowsTheWholeForwardPass) {
   for (const json& config : {GlmJson(), ChatJson()}) {
     const auto model = Build(config);
-    model->Eval();
     const bool chat = config["model_type"] == "chatglm";
     const std::vector<Ids> prompts = {{3, 38, 4, 5}, {9, 10, 38}, {1, 2, 3, 4, 5, 6, 38}};
     GenerationConfig generation;
@@ -224,7 +219,6 @@ TEST(GlmTest, AFilledBlankEndsTheText) {
 // Every candidate alone behind its context has the score that it has beside the others.
 TEST(ClozeTest, CandidatesDoNotSeeOneAnother) {
   const auto model = Build(GlmJson());
-  model->Eval();
   const GlmConfig config = *GlmConfig::FromJson(GlmJson());
   const std::vector<ClozeRow> rows = {{{5, 38, 6}, {{7}, {8, 9, 10}, {11, 12}}},
                                       {{13, 14, 15, 39}, {{16, 17}}}};
@@ -283,7 +277,7 @@ TEST(GlmTest, RecomputationHasTheSameBits) {
       const auto model = Build(config);
       model->set_checkpoint_activations(recompute);
       RunOptions options;
-      options.context = {.seed = 1, .step = 2};
+      options.context = {.training = true, .seed = 1, .step = 2};
       const Tensor ids = Row({3, 4, 39, 36, 7, 8});
       const Tensor loss =
           model->Run({{keys::kInputIds, ids}, {keys::kLabels, ids}}, options).at(keys::kLoss);

@@ -19,8 +19,8 @@ StatusOr<GptConfig> GptConfig::FromJson(const nlohmann::json& json) {
   reader.Read("resid_pdrop", &c.resid_pdrop);
   reader.Read("embd_pdrop", &c.embd_pdrop);
   reader.Read("attn_pdrop", &c.attn_pdrop);
-  reader.Read("layer_norm_epsilon", &c.layer_norm_epsilon);
-  reader.Read("initializer_range", &c.initializer_range);
+  reader.ReadNotNegative("layer_norm_epsilon", &c.layer_norm_epsilon);
+  reader.ReadNotNegative("initializer_range", &c.initializer_range);
   reader.Read("scale_attn_weights", &c.scale_attn_weights);
   reader.Read("scale_attn_by_inverse_layer_idx", &c.scale_attn_by_inverse_layer_idx);
   reader.Read("tie_word_embeddings", &c.tie_word_embeddings);

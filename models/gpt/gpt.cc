@@ -103,7 +103,7 @@ BlockKeys Gpt::keys_of_block(int block) const {
   return TransformerBlockKeys({keys::kAttentionMask, keys::kDocumentIds});
 }
 
-Bundle Gpt::RunBlock(int block, Bundle in, const RunOptions& options) {
+Bundle Gpt::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "gpt", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
   if (block + 1 < num_blocks()) {
@@ -114,7 +114,7 @@ Bundle Gpt::RunBlock(int block, Bundle in, const RunOptions& options) {
   return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
 }
 
-Bundle Gpt::Embed(Bundle in, const RunOptions& options) {
+Bundle Gpt::Embed(Bundle in, const RunOptions& options) const {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2, "gpt", "input_ids must be [batch, tokens], got ", ids_BT);
   if (!in.has(keys::kPositionIds)) {

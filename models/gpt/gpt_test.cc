@@ -57,7 +57,8 @@ TEST(GptTest, ParameterNamesAndShapesAreHuggingFaces) {
 TEST(GptTest, GradientsAgainstFiniteDifferences) {
   const auto model = Build(SmallConfig(), {.dtype = DType::kFloat64});
   const Bundle inputs = Inputs(1);
-  RunOptions options{.context = {.seed = 5, .step = 1}};  // training: dropout is on
+  RunOptions options{
+      .context = {.training = true, .seed = 5, .step = 1}};  // training: dropout is on
   for (nn::Parameter* p : model->Parameters()) {
     if (p->tied_to != nullptr) continue;
     const Tensor original = CastCopy(p->tensor, DType::kFloat64);
@@ -79,7 +80,7 @@ TEST(GptTest, RecomputationKeepsEveryBit) {
   const auto gradients = [](bool recompute) {
     const auto model = Build(SmallConfig());
     model->set_checkpoint_activations(recompute);
-    const Bundle out = model->Run(Inputs(1), {.context = {.seed = 5, .step = 1}});
+    const Bundle out = model->Run(Inputs(1), {.context = {.training = true, .seed = 5, .step = 1}});
     Backward(out.at(keys::kLoss));
     std::vector<std::vector<float>> all = {{static_cast<float>(out.at(keys::kLoss).Item())}};
     for (nn::Parameter* p : model->Parameters()) all.push_back(Grad(p->tensor).ToVector<float>());
@@ -91,8 +92,8 @@ TEST(GptTest, RecomputationKeepsEveryBit) {
 TEST(GptTest, ConsumingTheLogitsKeepsEveryBit) {
   const auto run = [](bool keep) {
     const auto model = Build(SmallConfig());
-    const Bundle out =
-        model->Run(Inputs(1), {.context = {.seed = 5, .step = 1}, .keep_logits = keep});
+    const Bundle out = model->Run(
+        Inputs(1), {.context = {.training = true, .seed = 5, .step = 1}, .keep_logits = keep});
     EXPECT_EQ(out.has(keys::kLogits), keep);
     Backward(out.at(keys::kLoss));
     return Grad(model->FindParameter("transformer.wte.weight")->tensor).ToVector<float>();
@@ -102,7 +103,6 @@ TEST(GptTest, ConsumingTheLogitsKeepsEveryBit) {
 
 TEST(GptTest, PaddingOnEitherSideChangesNothing) {
   const auto model = Build(SmallConfig());
-  model->Eval();
   const Tensor ids = RandomIndices({1, 5}, 23, 3);
   const Tensor plain = model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits);
   for (const int64_t left : {0, 2}) {
@@ -122,7 +122,6 @@ TEST(GptTest, PaddingOnEitherSideChangesNothing) {
 
 TEST(GptTest, CachedDecodingEqualsTheFullPass) {
   const auto model = Build(SmallConfig());
-  model->Eval();
   const NoGrad no_grad;
   const Tensor ids = RandomIndices({2, 6}, 23, 3);
   const std::vector<float> full =
@@ -153,9 +152,9 @@ TEST(GptTest, CachedDecodingEqualsTheFullPass) {
 TEST(GptTest, LossByChunksIsTheLoss) {
   const auto run = [](int64_t chunk_tokens) {
     const auto model = Build(SmallConfig());
-    const Bundle out = model->Run(
-        Inputs(1, 3, 9),
-        {.context = {.step = 1}, .keep_logits = false, .loss_chunk_tokens = chunk_tokens});
+    const Bundle out = model->Run(Inputs(1, 3, 9), {.context = {.training = true, .step = 1},
+                                                    .keep_logits = false,
+                                                    .loss_chunk_tokens = chunk_tokens});
     EXPECT_FALSE(out.has(keys::kLogits));
     Backward(out.at(keys::kLoss));
     std::vector<float> values = out.at(keys::kLoss).ToVector<float>();
@@ -198,7 +197,8 @@ TEST(GptTest, DryRunOnMetaCountsTheRealStep) {
     }
     const int64_t before = allocator.stats().current_bytes;
     allocator.ResetPeak();
-    Backward(model->Run(inputs, {.context = {.step = 1}, .keep_logits = false}).at(keys::kLoss));
+    Backward(model->Run(inputs, {.context = {.training = true, .step = 1}, .keep_logits = false})
+                 .at(keys::kLoss));
     return allocator.stats().peak_bytes - before;
   };
   EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));

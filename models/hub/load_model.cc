@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -64,12 +65,15 @@ StatusOr<std::vector<Match>> MatchEntries(Model& model, const WeightFiles& weigh
   std::vector<std::string> missing;
   std::set<std::string> known;
   const std::vector<nn::Parameter*> parameters = model.Parameters();
+  std::map<const nn::Parameter*, std::vector<nn::Parameter*>> ties;
+  for (nn::Parameter* parameter : parameters) {
+    if (parameter->tied_to != nullptr) ties[parameter->tied_to].push_back(parameter);
+  }
   for (nn::Parameter* parameter : parameters) {
     std::vector<std::string> names = NamesOf(family, *parameter);
     known.insert(names.begin(), names.end());
     if (parameter->tied_to != nullptr) continue;
-    for (const nn::Parameter* other : parameters) {
-      if (other->tied_to != parameter) continue;
+    for (const nn::Parameter* other : ties[parameter]) {
       for (std::string& name : NamesOf(family, *other)) names.push_back(std::move(name));
     }
     const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {

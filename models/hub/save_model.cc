@@ -21,7 +21,7 @@ struct Shard {
 };
 
 int64_t GlobalBytes(const nn::Parameter& p) {
-  return p.placement.global_shape().numel() * static_cast<int64_t>(DTypeSize(p.tensor.dtype()));
+  return BytesOf(p.tensor.dtype(), p.placement.global_shape().numel());
 }
 
 // The parameters in order, cut into files.

@@ -19,8 +19,8 @@ StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   reader.Read("relative_attention_num_buckets", &c.relative_attention_num_buckets);
   reader.Read("relative_attention_max_distance", &c.relative_attention_max_distance);
   reader.Read("dropout_rate", &c.dropout_rate);
-  reader.Read("layer_norm_epsilon", &c.layer_norm_epsilon);
-  reader.Read("initializer_factor", &c.initializer_factor);
+  reader.ReadNotNegative("layer_norm_epsilon", &c.layer_norm_epsilon);
+  reader.ReadNotNegative("initializer_factor", &c.initializer_factor);
   reader.Read("tie_word_embeddings", &c.tie_word_embeddings);
   reader.Read("pad_token_id", &c.pad_token_id);
   c.decoder_start_token_id = c.pad_token_id;

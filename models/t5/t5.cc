@@ -128,7 +128,7 @@ class T5Block : public nn::Module {
   // `memory` [B, S, C] and its mask: the decoder's.
   Tensor Forward(const Tensor& x_BTC, const nn::AttentionMasks& masks, const Tensor& memory,
                  const nn::AttentionMasks& memory_masks, const nn::ForwardContext& context,
-                 nn::KeyValueCache* cache, int layer) {
+                 nn::KeyValueCache* cache, int layer) const {
     return Call(x_BTC, [&] {
       Tensor branch =
           self_.attention.Forward(self_.norm.Forward(x_BTC), masks, context, cache, layer);
@@ -186,7 +186,7 @@ class T5::Stack : public nn::Module {
   }
 
   // The bias of one of the layers; its values are computed once for all of this stage.
-  Tensor BiasOf(const T5Block& layer, const TensorKey& key, int64_t tokens, Bundle* in) {
+  Tensor BiasOf(const T5Block& layer, const TensorKey& key, int64_t tokens, Bundle* in) const {
     if (!in->has(key)) {
       const NoGrad no_grad;
       in->set(key, bias->Forward(tokens, tokens));
@@ -252,7 +252,7 @@ BlockKeys T5::keys_of_block(int block) const {
           .gives = {keys::kLoss, keys::kLogits, keys::kEncoderLastHiddenState}};
 }
 
-Bundle T5::RunBlock(int block, Bundle in, const RunOptions& options) {
+Bundle T5::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "t5", "block ", block, " is not part of this model");
   // While decoding the encoder has run already.
   const bool encoded = in.has(keys::kMemory);
@@ -279,12 +279,12 @@ nn::ForwardContext ContextOf(const RunOptions& options, const Tensor& ids) {
 }  // namespace
 
 Tensor T5::EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids,
-                       const nn::ForwardContext& context) {
+                       const nn::ForwardContext& context) const {
   const Tensor x_BTC = table.Forward(ids, context);
   return build().sequence_parallel ? ScatterToGroup(x_BTC, 1, build().tensor_parallel) : x_BTC;
 }
 
-Bundle T5::EmbedSource(Bundle in, const RunOptions& options) {
+Bundle T5::EmbedSource(Bundle in, const RunOptions& options) const {
   const Tensor ids_BS = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BS.ndim() == 2 && ids_BS.dtype() == DType::kInt64, "t5",
                 "input_ids must be int64 [batch, tokens], got ", ids_BS);
@@ -293,7 +293,7 @@ Bundle T5::EmbedSource(Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) {
+Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) const {
   const nn::ForwardContext context = ContextOf(options, in.at(keys::kInputIds));
   const int64_t tokens = context.sequence_length;
   T5Block& block = *encoder_->block[static_cast<size_t>(layer)];
@@ -308,7 +308,7 @@ Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle T5::Encode(Bundle in, const RunOptions& options) {
+Bundle T5::Encode(Bundle in, const RunOptions& options) const {
   const auto [first, end] = block_range();
   for (int block = first; block < std::min(end, bridge()); ++block) {
     in = RunBlock(block, std::move(in), options);
@@ -320,7 +320,7 @@ Bundle T5::Encode(Bundle in, const RunOptions& options) {
 }
 
 // What every layer of the decoder reads: gathered once, so that its gradients are summed once.
-Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) {
+Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) const {
   const nn::ForwardContext context = ContextOf(options, in.at(keys::kInputIds));
   const Tensor encoded = encoder_->final_dropout->Forward(
       encoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
@@ -333,7 +333,7 @@ Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle T5::EmbedTarget(Bundle in, const RunOptions& options) {
+Bundle T5::EmbedTarget(Bundle in, const RunOptions& options) const {
   if (!in.has(keys::kDecoderInputIds)) {
     const Tensor labels = in.has(keys::kTargets) ? in.at(keys::kTargets) : in.get(keys::kLabels);
     TESSERA_CHECK(labels.defined(), "t5", "neither decoder_input_ids nor labels are given");
@@ -346,7 +346,7 @@ Bundle T5::EmbedTarget(Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) {
+Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) const {
   const nn::ForwardContext context = ContextOf(options, in.at(keys::kDecoderInputIds));
   nn::KeyValueCache* cache = options.cache;
   T5Block& block = *decoder_->block[static_cast<size_t>(layer)];
@@ -373,7 +373,7 @@ Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle T5::RunHead(Bundle in, const RunOptions& options) {
+Bundle T5::RunHead(Bundle in, const RunOptions& options) const {
   const nn::ForwardContext context = ContextOf(options, in.at(keys::kDecoderInputIds));
   Tensor h_BTC = decoder_->final_dropout->Forward(
       decoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);

@@ -37,27 +37,27 @@ class T5 : public Model, public EncoderDecoder {
 
   int num_blocks() const override;
   BlockKeys keys_of_block(int block) const override;
-  Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
+  Bundle RunBlock(int block, Bundle in, const RunOptions& options) const override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return 0; }  // distances have no end
   int64_t vocab_size() const override { return config_.vocab_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_decoder_layers); }
-  Bundle Encode(Bundle in, const RunOptions& options) override;
+  Bundle Encode(Bundle in, const RunOptions& options) const override;
   int64_t decoder_start() const override { return config_.decoder_start_token_id; }
-  EncoderDecoder* encoder_decoder() override { return this; }
+  const EncoderDecoder* encoder_decoder() const override { return this; }
 
  private:
   class Stack;  // under `encoder` or `decoder`
   int bridge() const { return static_cast<int>(config_.num_layers) + 1; }
   int head() const { return num_blocks() - 1; }
-  Bundle EmbedSource(Bundle in, const RunOptions& options);
-  Bundle FinishEncoder(Bundle in, const RunOptions& options);
-  Bundle EmbedTarget(Bundle in, const RunOptions& options);
-  Bundle RunEncoderLayer(int layer, Bundle in, const RunOptions& options);
-  Bundle RunDecoderLayer(int layer, Bundle in, const RunOptions& options);
-  Bundle RunHead(Bundle in, const RunOptions& options);
+  Bundle EmbedSource(Bundle in, const RunOptions& options) const;
+  Bundle FinishEncoder(Bundle in, const RunOptions& options) const;
+  Bundle EmbedTarget(Bundle in, const RunOptions& options) const;
+  Bundle RunEncoderLayer(int layer, Bundle in, const RunOptions& options) const;
+  Bundle RunDecoderLayer(int layer, Bundle in, const RunOptions& options) const;
+  Bundle RunHead(Bundle in, const RunOptions& options) const;
   Tensor EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids,
-                     const nn::ForwardContext& context);
+                     const nn::ForwardContext& context) const;
 
   const T5Config config_;
   const nlohmann::json json_;

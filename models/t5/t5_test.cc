@@ -88,7 +88,6 @@ Bundle Inputs() {
 // Rows that are padded and masked equal the rows alone.
 TEST(T5Test, PaddedSourcesEqualUnpaddedOnes) {
   const auto model = Build(SmallConfig());
-  model->Eval();
   const Bundle in = Inputs();
   const Tensor plain = model->Run(in, {}).at(keys::kLogits);
   Bundle padded = in;
@@ -102,7 +101,6 @@ TEST(T5Test, PaddedSourcesEqualUnpaddedOnes) {
 // Decoding with cached keys and values gives the logits of the whole text at once.
 TEST(T5Test, GreedyDecodingFollowsTheWholeForwardPass) {
   const auto model = Build(SmallConfig());
-  model->Eval();
   const std::vector<std::vector<int64_t>> sources = {{5, 6, 7, 8, 9, 1}, {11, 12, 1}};
   GenerationConfig config;
   config.max_new_tokens = 9;
@@ -134,7 +132,7 @@ TEST(T5Test, RecomputationHasTheSameBits) {
     const auto model = Build(SmallConfig());
     model->set_checkpoint_activations(recompute);
     RunOptions options;
-    options.context = {.seed = 1, .step = 2};
+    options.context = {.training = true, .seed = 1, .step = 2};
     const Tensor loss = model->Run(Inputs(), options).at(keys::kLoss);
     Backward(loss);
     std::map<std::string, std::vector<float>> grads = {{"loss", loss.ToVector<float>()}};

@@ -68,8 +68,8 @@ StatusOr<VitConfig> VitConfig::FromJson(const nlohmann::json& json) {
   reader.Read("hidden_act", &c.hidden_act);
   reader.Read("hidden_dropout_prob", &c.hidden_dropout_prob);
   reader.Read("attention_probs_dropout_prob", &c.attention_probs_dropout_prob);
-  reader.Read("initializer_range", &c.initializer_range);
-  reader.Read("layer_norm_eps", &c.layer_norm_eps);
+  reader.ReadNotNegative("initializer_range", &c.initializer_range);
+  reader.ReadNotNegative("layer_norm_eps", &c.layer_norm_eps);
   reader.Read("image_size", &c.image_size);
   reader.Read("patch_size", &c.patch_size);
   reader.Read("num_channels", &c.num_channels);

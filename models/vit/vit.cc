@@ -83,7 +83,7 @@ class Vit::Embeddings : public nn::Module {
         dropout_(c.hidden_dropout_prob, Child("dropout")) {}
 
   // [B, channels, H, W] to [B, T, C], this rank's share of T under sequence parallelism.
-  Tensor Forward(const Tensor& pixels, const nn::ForwardContext& context) {
+  Tensor Forward(const Tensor& pixels, const nn::ForwardContext& context) const {
     return Call(pixels, [&] {
       const int64_t b = pixels.size(0);
       const int64_t width = config_.hidden_size;
@@ -161,7 +161,7 @@ BlockKeys Vit::keys_of_block(int block) const {
           .gives = {keys::kLoss, keys::kLogits, keys::kLastHiddenState}};
 }
 
-Bundle Vit::RunBlock(int block, Bundle in, const RunOptions& options) {
+Bundle Vit::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "vit", "block ", block, " is not part of this model");
   if (block + 1 == num_blocks()) return RunHead(in, options);
   if (block > 0) {
@@ -182,7 +182,7 @@ Bundle Vit::RunBlock(int block, Bundle in, const RunOptions& options) {
   return in;
 }
 
-Bundle Vit::RunHead(const Bundle& in, const RunOptions& options) {
+Bundle Vit::RunHead(const Bundle& in, const RunOptions& options) const {
   const nn::ForwardContext context = ContextFor(in, options);
   const Tensor whole_BTC =
       WholeSequence(encoder_->layernorm->Forward(in.at(keys::kHidden)), build(), context);

@@ -28,7 +28,7 @@ class Vit : public Model {
 
   int num_blocks() const override { return static_cast<int>(config_.num_hidden_layers) + 2; }
   BlockKeys keys_of_block(int block) const override;
-  Bundle RunBlock(int block, Bundle in, const RunOptions& options) override;
+  Bundle RunBlock(int block, Bundle in, const RunOptions& options) const override;
   const nlohmann::json& config() const override { return json_; }
   // Tokens of an image of image_size.
   int64_t max_positions() const override { return config_.grid() * config_.grid() + 1; }
@@ -38,7 +38,7 @@ class Vit : public Model {
  private:
   class Embeddings;
   class Encoder;  // under `vit.`
-  Bundle RunHead(const Bundle& in, const RunOptions& options);
+  Bundle RunHead(const Bundle& in, const RunOptions& options) const;
 
   const VitConfig config_;
   const nlohmann::json json_;

@@ -43,7 +43,6 @@ TEST(VitTest, PatchesAreTakenRowByRow) {
   config["architectures"] = {"ViTModel"};
   config["num_channels"] = 2;
   const auto model = Build(config);
-  model->Eval();
   // Only one pixel of the image differs; tokens are mixed by attention, so the embedding is asked.
   const auto embed = [&](int64_t pixel) {
     Tensor image = Zeros({1, 2, 8, 8});

@@ -3,7 +3,9 @@
 //     recomputation (sums are split: losses and gradients agree to 2e-6),
 //   - as two pipeline stages, cut at every block (the same bits),
 //   - with recomputation, and with the logits' memory reused (the same bits),
-//   - on the meta device (the same peak of memory).
+//   - on the meta device (the same peak of memory),
+//   - on many threads at once (the same bits),
+//   - with weights in another form than dense, attached by name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,14 +13,19 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "autograd/autograd.h"
 #include "core/allocator.h"
+#include "core/execution_context.h"
 #include "core/thread_communicator.h"
+#include "core/thread_pool.h"
 #include "models/family.h"
 #include "models/model.h"
 #include "models/model_keys.h"
+#include "nn/weight.h"
+#include "ops/elementwise/elementwise.h"
 #include "tests/parallel/family_cases.h"
 
 namespace tessera {
@@ -41,7 +48,7 @@ std::unique_ptr<Model> Build(const FamilyCase& family, nn::BuildContext context 
 
 RunOptions Options() {
   RunOptions options;
-  options.context = {.seed = 7, .step = 3};
+  options.context = {.training = true, .seed = 7, .step = 3};
   options.keep_logits = false;
   return options;
 }
@@ -225,6 +232,110 @@ TEST_P(FamiliesTest, DryRunOnMetaCountsTheRealStep) {
     return allocator.stats().peak_bytes - before;
   };
   EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));
+}
+
+TEST_P(FamiliesTest, ManyThreadsRunOneModel) {
+  constexpr int kThreads = 8;
+  const Outcome reference = OneProcess(GetParam());
+  const auto model = Build(GetParam());
+  const models::Model& shared = *model;
+  std::vector<double> losses(kThreads);
+  std::vector<int64_t> peaks(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      ThreadPool pool(1 + i % 2);
+      const auto allocator = Allocator::MakeCpu("a caller's allocator");
+      ExecutionContext context;
+      context.records = i % 3 == 0;
+      context.threads = &pool;
+      context.cpu_allocator = allocator.get();
+      const ExecutionScope scope(context);
+      losses[i] = shared.Run(GetParam().inputs(0), Options()).at(keys::kLoss).Item();
+      peaks[i] = allocator->stats().peak_bytes;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kThreads; ++i) {
+    EXPECT_EQ(losses[i], reference.loss) << "thread " << i;
+    EXPECT_EQ(peaks[i], peaks[i % 3]) << "thread " << i;  // its own, whatever others do
+  }
+  EXPECT_GT(peaks[0], peaks[1]);  // the tape keeps what the backward pass needs
+}
+
+// x W + x D: what an adapter does, and what W + D does by itself.
+class SumForm : public nn::WeightForm {
+ public:
+  explicit SumForm(Tensor addition) : addition_(std::move(addition)) {}
+  Tensor Multiply(const nn::Parameter& weight, LinearLayout layout, const Tensor& x,
+                  const Tensor& bias) const override {
+    ++uses;
+    return Add(Linear(x, weight.tensor, bias, layout), Linear(x, addition_, {}, layout));
+  }
+  Tensor LookUp(const nn::Parameter& table, const Tensor& ids,
+                const EmbeddingOptions& options) const override {
+    ++uses;
+    return Add(Embedding(table.tensor, ids, options), Embedding(addition_, ids, options));
+  }
+  mutable int uses = 0;
+
+ private:
+  const Tensor addition_;
+};
+
+// This rank's part of what is added to a parameter; the same numbers on every layout.
+Tensor AdditionTo(const nn::Parameter& p) {
+  nn::Parameter addition = p;
+  addition.name = (p.tied_to == nullptr ? p.name : p.tied_to->name) + ".addition";
+  addition.init = nn::Init::Normal(0.05);
+  addition.tensor = Empty(p.tensor.shape());
+  nn::InitialiseParameter(addition, 3);
+  return addition.tensor;
+}
+
+bool IsMultiplied(const nn::Parameter& p) {
+  return p.placement.global_shape().ndim() == 2 &&
+         p.name.find("relative_attention_bias") == std::string::npos;
+}
+
+TEST_P(FamiliesTest, WeightsTakeAnyFormByTheirNames) {
+  Outcome reference;
+  {
+    const auto model = Build(GetParam());
+    for (nn::Parameter* p : model->Parameters()) {
+      if (!IsMultiplied(*p) || p->tied_to != nullptr) continue;
+      const NoGrad no_grad;
+      AddInto(p->tensor.Detach(), AdditionTo(*p));
+    }
+    const Tensor loss = model->Run(GetParam().inputs(0), Options()).at(keys::kLoss);
+    Backward(loss);
+    reference.loss = loss.Item();
+    CollectGradients(*model, &reference);
+  }
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    Outcome outcome;
+    RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
+      const auto model = Build(GetParam(), {.tensor_parallel = world});
+      std::map<std::string, std::shared_ptr<const SumForm>> forms;
+      for (nn::Parameter* p : model->Parameters()) {
+        if (!IsMultiplied(*p)) continue;
+        p->form = forms[p->name] = std::make_shared<SumForm>(AdditionTo(*p));
+      }
+      const Tensor loss = model->Run(GetParam().inputs(0), Options()).at(keys::kLoss);
+      Backward(loss);
+      for (int turn = 0; turn < world->size(); ++turn) {
+        if (turn == world->rank()) {
+          outcome.loss = loss.Item();
+          CollectGradients(*model, &outcome);
+          for (const auto& [name, form] : forms) EXPECT_GT(form->uses, 0) << name;
+        }
+        world->Barrier();
+      }
+    });
+    EXPECT_NEAR(outcome.loss, reference.loss, 1e-5 * reference.loss);
+    EXPECT_LE(Distance(outcome, reference), 2e-5);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamiliesTest, testing::ValuesIn(FamilyCases()),

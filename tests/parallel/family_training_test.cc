@@ -61,8 +61,10 @@ Outcome Train(const FamilyCase& family, int dp, int tp, bool sequence_parallel) 
         store.BeginMicroBatch(m);
         const auto number = static_cast<uint64_t>(mesh.dp()->rank() * mine + m);
         models::RunOptions options;
-        options.context = {
-            .seed = 7, .step = static_cast<uint64_t>(step + 1), .micro_batch = number};
+        options.context = {.training = true,
+                           .seed = 7,
+                           .step = static_cast<uint64_t>(step + 1),
+                           .micro_batch = number};
         options.loss_reduction = LossReduction::kSum;
         options.keep_logits = false;
         const Tensor loss =

@@ -53,6 +53,7 @@ struct Layout {
   bool sequence_parallel = false;
   bool deterministic = false;
   DType dtype = DType::kFloat32;
+  std::string freeze = {};  // parameters with this in their names
 };
 
 std::string NameOf(const Layout& l) {
@@ -68,7 +69,8 @@ struct Outcome {
 
 RunOptions Options(int step, int64_t number) {
   RunOptions options;
-  options.context = {.seed = 7,
+  options.context = {.training = true,
+                     .seed = 7,
                      .step = static_cast<uint64_t>(step + 1),
                      .micro_batch = static_cast<uint64_t>(number)};
   options.loss_reduction = LossReduction::kSum;
@@ -123,6 +125,7 @@ Outcome OneProcess(const FamilyCase& family, const Layout& layout) {
   Outcome outcome;
   auto model = models::BuildModel(family.config, {.dtype = layout.dtype, .seed = 11});
   EXPECT_TRUE(model.ok()) << Message(model.status());
+  if (!layout.freeze.empty()) (*model)->Freeze(layout.freeze);
   const Stage whole({dist::Chunk{{model->get()}, nullptr}}, SingleProcessCommunicator());
   dist::ParameterStore store = MakeStore(whole, layout, {});
   for (int step = 0; step < kSteps; ++step) {
@@ -149,7 +152,10 @@ Stage BuildStage(const FamilyCase& family, const Layout& layout, const dist::Mes
                                             .sequence_parallel = layout.sequence_parallel},
                                            cuts, mesh.pp());
   if (!stage.ok()) throw Error("test", Message(stage.status()));
-  for (const auto& model : stage->models()) model->set_checkpoint_activations(layout.recompute);
+  for (const auto& model : stage->models()) {
+    model->set_checkpoint_activations(layout.recompute);
+    if (!layout.freeze.empty()) model->Freeze(layout.freeze);
+  }
   return *std::move(stage);
 }
 
@@ -331,7 +337,6 @@ TEST_P(PipelineTest, EveryParameterHasItsPlaceAndOneOwner) {
 TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
   auto whole = models::BuildModel(GetParam().config, {.seed = 11});
   ASSERT_TRUE(whole.ok());
-  (*whole)->Eval();
   const Bundle batch = GetParam().inputs(0);
   const Bundle reference = [&] {
     const NoGrad no_grad;
@@ -342,7 +347,6 @@ TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
   RunRanks(2, [&](const std::shared_ptr<Communicator>& world) {
     const dist::Mesh mesh(world, {.pp = 2});
     dist::PipelinedModel model(BuildStage(GetParam(), layout, mesh, cuts));
-    model.Eval();
     EXPECT_EQ(model.num_blocks(), (*whole)->num_blocks());
     const Bundle out = model.Run(batch, {});
     ASSERT_EQ(out.entries().size(), reference.entries().size());
@@ -428,6 +432,25 @@ TEST(PipelineExecutorTest, GenerationEqualsOneProcess) {
           EXPECT_FALSE((*results)[i].ids.empty());
         }
       });
+    }
+  }
+}
+
+// Whole stages and chunks among them, and a weight whose uses lie on two stages.
+TEST(PipelineExecutorTest, FrozenWeightsKeepTheBits) {
+  const FamilyCase& family = CaseOf("gpt2");
+  for (const char* freeze : {"wte", "lm_head", "h.0.", "h.1.", ".weight", ".bias"}) {
+    Layout layout = {.deterministic = true, .freeze = freeze};
+    const Outcome reference = OneProcess(family, layout);
+    for (const int dp : {1, 2}) {
+      for (const ScheduleKind kind : {ScheduleKind::kOneForwardOneBackward,
+                                      ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1}) {
+        layout.schedule = kind;
+        layout.dp = dp;
+        layout.chunks = kind == ScheduleKind::kInterleaved ? 2 : 1;
+        layout.pp = kind == ScheduleKind::kZeroBubbleH1 ? 4 : 2;
+        ExpectSameBits(Train(family, layout), reference, NameOf(layout) + " without " + freeze);
+      }
     }
   }
 }

@@ -58,7 +58,8 @@ Bundle Batch(int step, int micro) {
 
 RunOptions Options(int step, int micro) {
   RunOptions options;
-  options.context = {.seed = kSeed,
+  options.context = {.training = true,
+                     .seed = kSeed,
                      .step = static_cast<uint64_t>(step + 1),
                      .micro_batch = static_cast<uint64_t>(micro)};
   options.loss_reduction = LossReduction::kSum;
@@ -351,10 +352,10 @@ void RunZero(const std::shared_ptr<Communicator>& world, bool recompute, Outcome
       {.seed = kSeed, .on_parameter = [&](nn::Parameter& p) { sharder.Shard(p); }}, recompute);
   model->VisitModules([&](nn::Module& m) {
     if (m.own_parameters().empty()) return;
-    const auto gather = [&](nn::Module& module) {
+    const auto gather = [&](const nn::Module& module) {
       for (const auto& p : module.own_parameters()) sharder.Gather(p->tensor);
     };
-    const auto release = [&](nn::Module& module) {
+    const auto release = [&](const nn::Module& module) {
       if (InRecomputation()) return;  // the backward pass is about to need them
       for (const auto& p : module.own_parameters()) sharder.Release(p->tensor);
     };

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
 #include "dist/store/optimized_parameters.h"
+#include "dist/store/parameter_shard.h"
 #include "dist/store/parameter_store.h"
 #include "dist/store/zero_init.h"
 #include "models/family.h"
@@ -142,7 +144,7 @@ struct Case {
   bool early = false;
   bool whole_matrices = false;  // WholeMatrixOptimizer, else AdamW
   double max_norm = 0.05;
-  bool freeze_embedding = false;
+  std::function<bool(const std::string& weight)> trains = nullptr;  // nullptr: all
   std::string save_to = {};  // a checkpoint after the first step
   std::string resume_from = {};
   std::shared_ptr<SavedTensorHooks> activations = nullptr;
@@ -178,11 +180,8 @@ class RankRun {
     if (!model.ok()) throw std::runtime_error(Message(model.status()));
     model_ = *std::move(model);
     model_->set_checkpoint_activations(setup.recompute);
-    if (setup.freeze_embedding) {
-      for (nn::Parameter* p : model_->Parameters()) {
-        const nn::Parameter* source = p->tied_to != nullptr ? p->tied_to : p;
-        if (source->name.find("wte") != std::string::npos) DropGrad(p->tensor);
-      }
+    for (nn::Parameter* p : model_->Parameters()) {
+      if (p->tied_to == nullptr && setup.trains && !setup.trains(p->name)) DropGrad(p->tensor);
     }
     if (setup.grad_dtype) {
       for (nn::Parameter* p : model_->Parameters()) RequireGrad(p->tensor, *setup.grad_dtype);
@@ -262,7 +261,10 @@ class RankRun {
     if (store_ != nullptr) store_->BeginMicroBatch(m);
     const auto number = static_cast<uint64_t>(mesh_.dp()->rank() * mine + m);
     models::RunOptions options;
-    options.context = {.seed = 7, .step = static_cast<uint64_t>(step + 1), .micro_batch = number};
+    options.context = {.training = true,
+                       .seed = 7,
+                       .step = static_cast<uint64_t>(step + 1),
+                       .micro_batch = number};
     options.loss_reduction = LossReduction::kSum;
     options.keep_logits = false;
     const models::Bundle batch =
@@ -616,12 +618,113 @@ TEST(ZeroTest, UpdatesDuringTheBackwardPass) {
   }
 }
 
-TEST(ZeroTest, FrozenParametersStayAsTheyAre) {
-  const Outcome one = OneProcess({.freeze_embedding = true});
-  for (const int stage : {1, 2, 3}) {
+// --- Some of the parameters ----------------------------------------------------------------------
+
+bool Contains(const std::string& name, const char* part) {
+  return name.find(part) != std::string::npos;
+}
+
+struct Subset {
+  std::string name;
+  bool (*trains)(const std::string& weight);
+};
+
+const std::vector<Subset>& Subsets() {
+  static const auto* const subsets = new std::vector<Subset>{
+      {"all_but_the_embedding", [](const std::string& w) { return !Contains(w, "wte"); }},
+      {"the_end", [](const std::string& w) { return Contains(w, "ln_f"); }},
+      {"the_embedding", [](const std::string& w) { return Contains(w, "wte"); }},
+      {"a_block", [](const std::string& w) { return Contains(w, "h.1."); }},
+      {"biases", [](const std::string& w) { return Contains(w, "bias"); }},
+      {"all_but_biases", [](const std::string& w) { return !Contains(w, "bias"); }}};
+  return *subsets;
+}
+
+// What is frozen has neither gradient nor state, nor a place where gradients lie, but is cut where
+// parameters are.
+void ExpectNoCost(const Subset& subset, const ZeroOptions& options, ParameterStore& store,
+                  models::Model& model) {
+  std::set<std::string> trained;
+  for (nn::Parameter* p : model.Parameters()) {
+    const std::string& weight = p->tied_to != nullptr ? p->tied_to->name : p->name;
+    if (subset.trains(weight)) trained.insert(weight);
+    EXPECT_EQ(RequiresGrad(p->tensor), subset.trains(weight)) << p->name;
+    if (options.shards_parameters()) {
+      EXPECT_NE(dist::ParameterShard::Of(p->tensor), nullptr) << p->name;
+    }
+  }
+  EXPECT_LT(trained.size(), model.StateDict().size());
+  store.optimizer().VisitState(
+      [&](const std::string& parameter, const std::string& state, const Tensor&, const Placement&) {
+        EXPECT_TRUE(parameter.empty() || trained.count(parameter) > 0) << parameter << state;
+      });
+  std::set<std::string> in_buckets;
+  for (const std::vector<std::string>& names : store.BucketNames()) {
+    size_t trains = 0;
+    for (const std::string& name : names) {
+      const std::string weight = name.substr(0, name.find(" (tied)"));
+      if (trained.count(weight) == 0) continue;
+      in_buckets.insert(weight);
+      ++trains;
+    }
+    if (!options.shards_parameters() || trains > 0) {
+      EXPECT_EQ(trains, names.size()) << names.front();
+    }
+  }
+  EXPECT_EQ(in_buckets, trained);
+}
+
+class SubsetTest : public testing::TestWithParam<Subset> {};
+
+// Under every policy the bits of one process; and a checkpoint, in which everything is, goes on
+// under any other.
+TEST_P(SubsetTest, TrainsAndGoesOnLikeOneProcess) {
+  const Subset& subset = GetParam();
+  const std::string directory = JoinPath(testing::TempDir(), "zero_subset_" + subset.name);
+  const Outcome one = OneProcess({.trains = subset.trains});
+  EXPECT_FALSE(one.weights == Reference(DType::kFloat32).weights);
+  std::vector<Case> cases;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool offload : {false, true}) {
+      if (offload && stage == 0) continue;
+      Case setup{.dp = stage == 1 ? 4 : 2, .zero = Stage(stage, offload)};
+      setup.sharded_construction = stage == 3 && !offload;
+      setup.trains = subset.trains;
+      cases.push_back(setup);
+    }
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Case saves = cases[i];
+    SCOPED_TRACE(Concat("stage ", saves.zero->stage, " off-load ", saves.zero->offload_optimizer));
+    saves.save_to = directory;
+    saves.inspect = [&](ParameterStore& store, models::Model& model) {
+      ExpectNoCost(subset, *saves.zero, store, model);
+    };
+    ExpectSameBits(Train(saves), one);
+    const auto checkpoint = dist::Checkpoint::Open(directory);
+    ASSERT_TRUE(checkpoint.ok()) << Message(checkpoint.status());
+    for (const auto& [name, values] : one.weights) {
+      EXPECT_EQ(checkpoint->entries().count("model." + name), 1u) << name;
+      EXPECT_EQ(checkpoint->entries().count("optimizer." + name + ".exp_avg"),
+                subset.trains(name) ? 1u : 0u)
+          << name;
+    }
+    Case loads = cases[(i + 3) % cases.size()];
+    loads.resume_from = directory;
+    EXPECT_TRUE(Train(loads).weights == one.weights);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Zero, SubsetTest, testing::ValuesIn(Subsets()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ZeroTest, WhatStaysWholeMayBeFrozen) {
+  const auto trains = [](const std::string& weight) { return !Contains(weight, "mlp"); };
+  const Outcome one = OneProcess({.whole_matrices = true, .trains = trains});
+  for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
-    Case setup{.dp = 2, .zero = Stage(stage), .sharded_construction = stage == 3};
-    setup.freeze_embedding = true;
+    Case setup{.dp = 2, .zero = Stage(stage), .whole_matrices = true};
+    setup.trains = trains;
     ExpectSameBits(Train(setup), one);
   }
 }
@@ -748,7 +851,6 @@ TEST(ZeroTest, WholeMatricesOfTensorParallelParts) {
 TEST(ZeroTest, EvaluatesGathersAndLoads) {
   Case setup{.dp = 2, .zero = Stage(3), .sharded_construction = true};
   setup.inspect = [&](ParameterStore& store, models::Model& model) {
-    model.Eval();
     models::RunOptions options;
     options.loss_reduction = LossReduction::kSum;
     const auto evaluate = [&] {
@@ -775,7 +877,6 @@ TEST(ZeroTest, EvaluatesGathersAndLoads) {
       EXPECT_EQ(evaluate(), before);  // passes give back what they gathered, and no more
     }
     EXPECT_EQ(evaluate(), before);
-    model.Train();
   };
   ExpectSameBits(Train(setup), Reference(DType::kFloat32));
 }
@@ -860,8 +961,9 @@ nlohmann::json MediumConfig(int layers) {
 }
 
 // Bytes per parameter and rank on the compute device, with gradients, between Finish and Step.
+// Parameters with `frozen` in their names do not train.
 double BytesPerParameter(int stage, int dp, DType dtype, std::optional<DType> grad_dtype,
-                         bool offload) {
+                         bool offload, const char* frozen = nullptr) {
   double bytes = 0;
   Allocator& allocator = Allocator::For(Device::Cpu());
   RunRanks(dp, [&](const std::shared_ptr<Communicator>& world) {
@@ -877,6 +979,7 @@ double BytesPerParameter(int stage, int dp, DType dtype, std::optional<DType> gr
     if (grad_dtype) {
       for (nn::Parameter* p : model->Parameters()) RequireGrad(p->tensor, *grad_dtype);
     }
+    if (frozen != nullptr) model->Freeze(frozen);
     ParameterStore store(*model, {{OptimizedParameters(*model), 0.1}}, MakeAdamW, {.data = world},
                          options);
     const auto step = [&] {
@@ -921,6 +1024,29 @@ TEST(ZeroTest, MemoryFollowsTheLaw) {
             BytesPerParameter(stage, dp, row.dtype, row.grad_dtype, /*offload=*/false);
         EXPECT_NEAR(bytes, row.bytes[stage], 0.05 * row.bytes[stage])
             << "stage " << stage << " dp " << dp << " " << row.dtype;
+      }
+    }
+  }
+}
+
+// Frozen parameters take what they are themselves, or their share of it.
+TEST(ZeroTest, FrozenParametersTakeTheirElementsOnly) {
+  for (const char* frozen : {"mlp", "weight"}) {
+    const auto model = *models::BuildModel(MediumConfig(4), {.device = Device::Meta()});
+    const auto all = static_cast<double>(model->ParameterCount());
+    model->Freeze(frozen);
+    const double trains = static_cast<double>(model->ParameterCount(true)) / all;
+    EXPECT_LT(trains, 0.6);
+    for (const int dp : {2, 4}) {
+      const double n = dp;
+      const std::vector<double> trained = {16, 8 + 8 / n, 4 + 12 / n, 16 / n};
+      const std::vector<double> still = {4, 4, 4, 4 / n};
+      for (size_t stage = 0; stage <= 3; ++stage) {
+        const double expected = trains * trained[stage] + (1 - trains) * still[stage];
+        EXPECT_NEAR(BytesPerParameter(static_cast<int>(stage), dp, DType::kFloat32, {},
+                                      /*offload=*/false, frozen),
+                    expected, 0.05 * expected)
+            << "stage " << stage << " dp " << dp << " without " << frozen;
       }
     }
   }
@@ -1009,7 +1135,7 @@ class Weights : public nn::Module {
       AddParameter(name, Placement::Whole({5, 3}), nn::Init::Ones());
     }
   }
-  Tensor Forward(bool last) {
+  Tensor Forward(bool last) const {
     const Tensor& every = own_parameters()[0]->tensor;
     return Call(every,
                 [&] { return last ? Mul(every, own_parameters()[1]->tensor) : Mul(every, 1.0); });

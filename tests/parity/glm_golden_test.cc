@@ -14,7 +14,6 @@ void Check(const std::string& name, const std::vector<std::string>& kinds) {
     for (const std::string& kind : kinds) {
       const auto model = LoadModel(folder, {.build = {.dtype = dtype}, .require_weights = true});
       ASSERT_TRUE(model.ok()) << Message(model.status());
-      (*model)->Eval();
       const GoldenFile golden(folder + "/" + kind + ".safetensors");
       CheckGolden(golden, **model, tolerance, Concat(name, " ", kind, " ", dtype));
     }

@@ -89,7 +89,6 @@ TEST_P(Gpt2GoldenTest, OutputsAndGradients) {
       const std::string where = Concat(kind, " ", dtype, " ");
       const Golden golden = Open(kind);
       const auto model = Load(dtype);
-      model->Eval();
       Bundle inputs;
       for (const auto& [name, t] : golden.GetAll("in.")) inputs.SetNamed(name, t);
       std::vector<int64_t> counts;
@@ -122,7 +121,6 @@ TEST_P(Gpt2GoldenTest, LossesOfTwentyAdamWSteps) {
   const std::vector<double> expected = golden.Get("losses").ToVector<double>();
   const Shape shape = golden.Get("batches").shape();  // [steps, rows, tokens]
   const auto model = Load(DType::kFloat32);
-  model->Eval();  // no dropout
   std::vector<optim::Parameter> parameters;
   for (nn::Parameter* p : model->Parameters()) {
     if (p->tied_to != nullptr) continue;

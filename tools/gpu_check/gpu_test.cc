@@ -531,7 +531,8 @@ void Train(DType dtype, Device device, const std::function<void(const Tensor&)>&
   for (uint64_t step = 1; step <= 5; ++step) {
     Tensor loss;
     for (uint64_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
-      const nn::ForwardContext context{.seed = 9, .step = step, .micro_batch = micro_batch};
+      const nn::ForwardContext context{
+          .training = true, .seed = 9, .step = step, .micro_batch = micro_batch};
       const models::Bundle out =
           (*model)->Run({{keys::kInputIds, ids}, {keys::kLabels, ids}}, {.context = context});
       loss = out.at(keys::kLoss);

@@ -29,10 +29,11 @@ struct StepsConfig {
             .Add("max_steps", &StepsConfig::max_steps, "optimizer steps; wins over `epochs`",
                  {.least = 1, .unset = "by `epochs`"})
             .Add("epochs", &StepsConfig::epochs, "passes over the data",
-                 {.least = 0, .aliases = {{"num_train_epochs", "Hugging Face"}}})
+                 {.least = 0, .most = 1e9, .aliases = {{"num_train_epochs", "Hugging Face"}}})
             .Add("batch_size", &StepsConfig::batch_size,
                  "rows of one forward pass, on each data-parallel rank",
                  {.least = 1,
+                  .most = 1 << 20,
                   .changes_results = false,
                   .evaluation = true,
                   .aliases = {{"microbatch_size", "Colossal-AI"},
@@ -40,10 +41,12 @@ struct StepsConfig {
             .Add("gradient_accumulation_steps", &StepsConfig::gradient_accumulation_steps,
                  "forward passes per optimizer step",
                  {.least = 1,
+                  .most = 1 << 20,
                   .changes_results = false,
                   .aliases = {{"num_microbatches", "Colossal-AI"}}})
             .Add("seq_len", &StepsConfig::seq_len, "tokens per row",
                  {.least = 1,
+                  .most = 1 << 24,
                   .unset = "the model's",
                   .evaluation = true,
                   .aliases = {{"max_seq_length", "Hugging Face"}}})

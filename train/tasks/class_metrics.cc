@@ -14,14 +14,14 @@ std::vector<float> Logits(const models::Bundle& outputs) {
 class SingleLabel : public EvaluationMetrics {
  public:
   explicit SingleLabel(int64_t num_labels) : num_labels_(num_labels) {}
-  size_t num_counts() const override { return static_cast<size_t>(num_labels_ * num_labels_); }
+  size_t num_counts() const override { return static_cast<size_t>(3 * num_labels_); }
   StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
                                       const models::Bundle& outputs) const override {
-    return data::ConfusionCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
-                                 num_labels_);
+    return data::LabelCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
+                             num_labels_);
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
-    const data::ClassScores scores = data::ScoresOfConfusion(sums, num_labels_);
+    const data::ClassScores scores = data::ScoresOfLabels(sums, num_labels_);
     nlohmann::ordered_json json;
     json["accuracy"] = scores.accuracy;
     json["f1"] = scores.f1;

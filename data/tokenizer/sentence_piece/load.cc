@@ -1,29 +1,19 @@
 // Reads and writes the files of a SentencePiece tokenizer.
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
-#include "data/tokenizer/sentence_piece.h"
+#include "data/tokenizer/sentence_piece/sentence_piece.h"
+#include "data/tokenizer/tokenizer_kind.h"
 
 namespace tessera::data {
 namespace {
 
 using nlohmann::json;
 using Family = SentencePieceFamily;
-
-struct ModelFile {
-  const char* name;
-  Family family;  // where no tokenizer_class says it
-};
-constexpr ModelFile kModelFiles[] = {{"spiece.model", Family::kT5},
-                                     {"tokenizer.model", Family::kLlama},
-                                     {"sentencepiece.bpe.model", Family::kXlmRoberta},
-                                     {"ice_text.model", Family::kChatGlm},
-                                     {"cog-pretrain.model", Family::kGlm}};
 
 struct FamilyClass {
   const char* name;
@@ -243,33 +233,20 @@ Status ReadTokenizerConfig(const json& root, const std::string& path, SentencePi
   return ReadAddedTokens(At(root, "added_tokens_decoder"), path, config);
 }
 
-Status ChooseFamily(const json& root, const std::string& path, const ModelFile& file,
-                    SentencePieceConfig* config) {
-  Family family = file.family;
-  const json& name = root.is_object() ? At(root, "tokenizer_class") : root;
-  if (name.is_string()) {
-    std::string text = name.get<std::string>();
-    if (text.ends_with("Fast")) text.resize(text.size() - 4);
-    const auto* known = std::find_if(std::begin(kClasses), std::end(kClasses),
-                                     [&](const FamilyClass& c) { return text == c.name; });
-    // ChatGLM2 and later keep their name, but not the way they treat text.
-    const bool later_chat = text == "ChatGLMTokenizer" && file.family != Family::kChatGlm;
-    if (known == std::end(kClasses) || later_chat) {
-      return InvalidArgument(path, ": tokenizer_class ", text, " with ", file.name,
-                             " is not supported");
-    }
-    family = known->family;
+Status ChooseFamily(const std::string& tokenizer_class, const std::string& path,
+                    const SentencePieceFile& file, SentencePieceConfig* config) {
+  std::string name = tokenizer_class.empty() ? file.tokenizer_class : tokenizer_class;
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  const auto* known = std::find_if(std::begin(kClasses), std::end(kClasses),
+                                   [&](const FamilyClass& c) { return name == c.name; });
+  // ChatGLM2 and later keep their name, but not the way they treat text.
+  const bool later_chat = name == "ChatGLMTokenizer" && name != file.tokenizer_class;
+  if (known == std::end(kClasses) || later_chat) {
+    return InvalidArgument(path, ": tokenizer_class ", name, " with ", file.name,
+                           " is not supported");
   }
-  SetFamilyDefaults(family, config);
+  SetFamilyDefaults(known->family, config);
   return OkStatus();
-}
-
-const ModelFile* FindFile(const std::string& folder) {
-  for (const ModelFile& file : kModelFiles) {
-    std::error_code ignored;
-    if (std::filesystem::exists(std::filesystem::path(folder) / file.name, ignored)) return &file;
-  }
-  return nullptr;
 }
 
 // Takes a file of the folder into config->files; null where it does not exist.
@@ -282,15 +259,19 @@ StatusOr<json> TakeJson(const std::string& path, const std::string& name,
   return root;
 }
 
-}  // namespace
-
-std::string SentencePieceTokenizer::FindModelFile(const std::string& folder) {
-  const ModelFile* file = FindFile(folder);
-  return file == nullptr ? std::string() : file->name;
+Claim ClaimOf(const TokenizerFolder& folder) {
+  return FindSentencePieceFile(folder) == nullptr ? Claim::kNone : Claim::kModel;
 }
 
+const TokenizerRegistration registration({.files = "a SentencePiece model",
+                                          .claim = ClaimOf,
+                                          .load = SentencePieceTokenizer::Load});
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::string& folder) {
-  const ModelFile* file = FindFile(folder);
+  TESSERA_ASSIGN_OR_RETURN(const TokenizerFolder shown, TokenizerFolder::Open(folder));
+  const SentencePieceFile* const file = FindSentencePieceFile(shown);
   if (file == nullptr) return NotFound(folder, ": no SentencePiece model here");
   SentencePieceConfig config;
   const std::string model_path = JoinPath(folder, file->name);
@@ -300,7 +281,7 @@ StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::str
   const std::string config_path = JoinPath(folder, "tokenizer_config.json");
   TESSERA_ASSIGN_OR_RETURN(const json root,
                            TakeJson(config_path, "tokenizer_config.json", &config));
-  TESSERA_RETURN_IF_ERROR(ChooseFamily(root, config_path, *file, &config));
+  TESSERA_RETURN_IF_ERROR(ChooseFamily(shown.tokenizer_class, config_path, *file, &config));
   if (!root.is_null()) TESSERA_RETURN_IF_ERROR(ReadTokenizerConfig(root, config_path, &config));
   if (config.added_tokens.empty()) {
     const std::string names_path = JoinPath(folder, "special_tokens_map.json");

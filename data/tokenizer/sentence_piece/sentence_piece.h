@@ -13,8 +13,8 @@
 //
 // ChatGLM's: "\n" becomes the piece <n>, a tab <|tab|>, n blanks <|blank_n|> (n = 2 .. 80), and
 // each id is moved up by `num_image_tokens`, which have no text.
-#ifndef TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_H_
-#define TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_H_
+#ifndef TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_SENTENCE_PIECE_H_
+#define TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_SENTENCE_PIECE_H_
 
 #include <memory>
 #include <optional>
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
-#include "data/tokenizer/sentence_piece_library.h"
+#include "data/tokenizer/sentence_piece/library.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace tessera::data {
@@ -68,9 +68,6 @@ class SentencePieceTokenizer : public Tokenizer {
   // Reads the model and, where they exist, tokenizer_config.json, special_tokens_map.json and
   // added_tokens.json. The family is `tokenizer_class`, else what the model's file name suggests.
   static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
-
-  // The name of the SentencePiece model in a folder; empty if there is none.
-  static std::string FindModelFile(const std::string& folder);
 
   // With parse_special false no added token is found, special or not; the pieces that a model holds
   // as symbols of its own are.
@@ -125,4 +122,4 @@ class SentencePieceTokenizer : public Tokenizer {
 
 }  // namespace tessera::data
 
-#endif  // TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_H_
+#endif  // TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_SENTENCE_PIECE_H_

@@ -3,7 +3,7 @@
 #include <tuple>
 #include <utility>
 
-#include "data/tokenizer/sentence_piece.h"
+#include "data/tokenizer/sentence_piece/sentence_piece.h"
 
 namespace tessera::data {
 

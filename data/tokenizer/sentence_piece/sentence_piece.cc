@@ -1,4 +1,4 @@
-#include "data/tokenizer/sentence_piece.h"
+#include "data/tokenizer/sentence_piece/sentence_piece.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/tokenizer/python_text.h"
-#include "data/tokenizer/sentence_piece.h"
+#include "data/tokenizer/sentence_piece/sentence_piece.h"
 
 namespace tessera::data {
 namespace {

@@ -1,7 +1,7 @@
 // The system's sentencepiece library behind an interface of plain types.
 //
 // Its headers declare names of Abseil that differ from the distribution's Abseil, so that one
-// source file alone (sentence_piece_library.cc) includes them. For SentencePieceTokenizer
+// source file alone (library.cc) includes them. For SentencePieceTokenizer
 // (sentence_piece.h) only.
 //
 //   std::string error;

@@ -1,4 +1,4 @@
-#include "data/tokenizer/sentence_piece_library.h"
+#include "data/tokenizer/sentence_piece/library.h"
 
 #include <sentencepiece_processor.h>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "data/tokenizer/precompiled_map.h"
-#include "data/tokenizer/sentence_piece_library.h"
+#include "data/tokenizer/sentence_piece/library.h"
 
 namespace tessera::data {
 namespace {

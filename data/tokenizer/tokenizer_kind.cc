@@ -1,0 +1,97 @@
+#include "data/tokenizer/tokenizer_kind.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/json_text.h"
+
+namespace tessera::data {
+namespace {
+
+// Sorted by `files`: the order in which objects are linked must not be seen.
+std::vector<TokenizerKind>& Kinds() {
+  static auto* const kinds = new std::vector<TokenizerKind>;
+  return *kinds;
+}
+
+// The kind that is surest of the folder, and how sure; nullptr: none claims it.
+std::pair<const TokenizerKind*, Claim> SurestKind(const TokenizerFolder& folder) {
+  std::pair<const TokenizerKind*, Claim> surest = {nullptr, Claim::kNone};
+  for (const TokenizerKind& kind : Kinds()) {
+    const Claim claim = kind.claim(folder);
+    if (claim == Claim::kNone || claim < surest.second) continue;
+    TESSERA_CHECK(claim > surest.second, "LoadTokenizer", "two kinds of tokenizers claim ",
+                  folder.path, ": ", surest.first->files, "; ", kind.files);
+    surest = {&kind, claim};
+  }
+  return surest;
+}
+
+Status NoTokenizer(const std::string& folder) {
+  std::string known;
+  for (const TokenizerKind& kind : Kinds()) known += (known.empty() ? "" : "; ") + kind.files;
+  return NotFound(folder, ": no tokenizer here; known are ", known);
+}
+
+// Another file's tokenizer would give other tokens than a program that reads the model.
+Status NoSentencePiece(const TokenizerFolder& folder, const char* file) {
+  return InvalidArgument(
+      JoinPath(folder.path, file),
+      ": this program is built without SentencePiece "
+      "(//data/tokenizer/sentence_piece)",
+      folder.Has("tokenizer.json") ? "; without this file, tokenizer.json beside it is read" : "");
+}
+
+}  // namespace
+
+StatusOr<TokenizerFolder> TokenizerFolder::Open(const std::string& path) {
+  TokenizerFolder folder{.path = path, .tokenizer_class = ""};
+  if (!folder.Has("tokenizer_config.json")) return folder;
+  const std::string config_path = JoinPath(path, "tokenizer_config.json");
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(config_path));
+  if (!config.is_object()) return InvalidArgument(config_path, ": not a JSON object");
+  const auto name = config.find("tokenizer_class");
+  if (name != config.end() && name->is_string()) folder.tokenizer_class = *name;
+  return folder;
+}
+
+bool TokenizerFolder::Has(const char* file) const { return PathExists(JoinPath(path, file)); }
+
+TokenizerRegistration::TokenizerRegistration(TokenizerKind kind) {
+  std::vector<TokenizerKind>& kinds = Kinds();
+  const auto at = std::upper_bound(
+      kinds.begin(), kinds.end(), kind,
+      [](const TokenizerKind& a, const TokenizerKind& b) { return a.files < b.files; });
+  kinds.insert(at, std::move(kind));
+}
+
+const SentencePieceFile* FindSentencePieceFile(const TokenizerFolder& folder) {
+  for (const SentencePieceFile& file : kSentencePieceFiles) {
+    if (folder.Has(file.name)) return &file;
+  }
+  return nullptr;
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec) {
+  if (spec == "byte") return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
+  if (spec == "char") {
+    return InvalidArgument(
+        "tokenizer 'char' has no vocabulary of its own: it is made from the "
+        "training text and then loaded from the model's folder");
+  }
+  if (!IsDirectory(spec)) return NotFound(spec, ": no such tokenizer (a folder, byte or char)");
+  TESSERA_ASSIGN_OR_RETURN(const TokenizerFolder folder, TokenizerFolder::Open(spec));
+  const auto [kind, claim] = SurestKind(folder);
+  if (claim != Claim::kModel) {
+    const SentencePieceFile* const file = FindSentencePieceFile(folder);
+    if (file != nullptr) return NoSentencePiece(folder, file->name);
+  }
+  return kind == nullptr ? StatusOr<std::unique_ptr<Tokenizer>>(NoTokenizer(spec))
+                         : kind->load(spec);
+}
+
+}  // namespace tessera::data

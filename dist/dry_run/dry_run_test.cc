@@ -1,0 +1,77 @@
+#include "dist/dry_run/dry_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "core/error.h"
+#include "core/tensor.h"
+
+namespace tessera::dist {
+namespace {
+
+// Each rank holds, and needs at most, memory of its own, whatever the others hold meanwhile.
+TEST(RankMeterTest, TellsTheBytesOfThreadsApart) {
+  for (const Device& device : {Device::Cpu(), Device::Meta()}) {
+    MeasureRanks(3, {device}, [&](const Group& world, const std::shared_ptr<RankMeter>& meter) {
+      const int64_t unit = 4096 * (world->rank() + 1);
+      const Tensor flag = Zeros({1}, DType::kFloat32, device);
+      const Tensor kept = Empty({2 * unit}, DType::kUInt8, device);
+      for (int round = 0; round < 3; ++round) {
+        const Tensor one = Empty({unit}, DType::kUInt8, device);
+        world->AllReduce(flag, ReduceOp::kSum)->Wait();
+        world->Barrier();
+        { const Tensor two = Empty({3 * unit}, DType::kUInt8, device); }
+        world->AllReduce(flag, ReduceOp::kSum)->Wait();
+        EXPECT_EQ(meter->current_bytes(device), 3 * unit + 64);
+      }
+      EXPECT_EQ(meter->current_bytes(device), 2 * unit + 64);
+      EXPECT_EQ(meter->peak_bytes(device), 6 * unit + 64);
+      meter->ResetPeaks();
+      world->Barrier();
+      EXPECT_EQ(meter->peak_bytes(device), 2 * unit + 64);
+      EXPECT_THROW(meter->peak_bytes(Device::Host()), Error);
+      EXPECT_EQ(meter->totals(CommKind::kAllReduce).calls, 6);
+    });
+  }
+}
+
+TEST(RankMeterTest, ARankThatFailsEndsTheOthers) {
+  EXPECT_THROW(MeasureRanks(3, {Device::Cpu()},
+                            [](const Group& world, const std::shared_ptr<RankMeter>&) {
+                              if (world->rank() == 1) throw std::runtime_error("no more paper");
+                              world->Barrier();
+                            }),
+               std::runtime_error);
+}
+
+TEST(DryRunTest, StagesTalkAndOtherRanksAreTakenToDoTheSame) {
+  std::vector<int> ranks;
+  DryRun({.sizes = {.tp = 2, .pp = 3}, .world_size = 24, .dp_rank = 3, .tp_rank = 1},
+         [&](const Mesh& mesh, RankMeter& meter) {
+           ranks.push_back(mesh.world()->rank());
+           EXPECT_EQ(mesh.dp()->rank(), 3);
+           EXPECT_EQ(mesh.dp()->size(), 4);
+           EXPECT_EQ(mesh.tp()->rank(), 1);
+           const Tensor stage = Full({1}, mesh.pp()->rank(), DType::kInt64);
+           mesh.pp()->AllReduce(stage, ReduceOp::kSum)->Wait();
+           EXPECT_EQ(stage.Item(), 0 + 1 + 2);
+           const Tensor flags = Full({1}, 5, DType::kInt64);
+           mesh.dp()->AllReduce(flags, ReduceOp::kSum)->Wait();
+           EXPECT_EQ(flags.Item(), 4 * 5);
+           const Tensor t = Empty({6}, DType::kFloat32, Device::Meta());
+           if (mesh.pp()->rank() < 2) mesh.pp()->Send(t, mesh.pp()->rank() + 1, 0)->Wait();
+           if (mesh.pp()->rank() > 0) mesh.pp()->Receive(t, mesh.pp()->rank() - 1, 0)->Wait();
+           EXPECT_EQ(meter.totals().calls, mesh.pp()->rank() == 1 ? 4 : 3);
+           EXPECT_EQ(meter.current_bytes(Device::Meta()), 64);
+         });
+  std::sort(ranks.begin(), ranks.end());
+  EXPECT_EQ(ranks, (std::vector<int>{0 * 8 + 7, 1 * 8 + 7, 2 * 8 + 7}));
+  EXPECT_THROW(DryRun({.sizes = {.tp = 2}, .world_size = 3}, nullptr), Error);
+  EXPECT_THROW(DryRun({.device = Device::Cpu()}, nullptr), Error);
+}
+
+}  // namespace
+}  // namespace tessera::dist

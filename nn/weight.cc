@@ -1,0 +1,15 @@
+#include "nn/weight.h"
+
+namespace tessera::nn {
+
+Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias) {
+  return IsDense(weight) ? Linear(x, weight.tensor, bias, layout)
+                         : weight.form->Multiply(weight, layout, x, bias);
+}
+
+Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options) {
+  return IsDense(table) ? Embedding(table.tensor, ids, options)
+                        : table.form->LookUp(table, ids, options);
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,104 @@
+// The inference closure, //runtime:inference: what it is built from, what a program of it alone is
+// linked with, and that such a program computes what one with everything else in it does.
+#include <gtest/gtest.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "tests/inference/inference_report.h"
+
+namespace tessera {
+namespace {
+
+const std::string kProgram = "tests/inference/inference_program";
+
+// What a shell command prints.
+std::string OutputOf(const std::string& command) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return "";
+  std::string output;
+  std::array<char, 1 << 16> part;
+  while (const size_t count = fread(part.data(), 1, part.size(), pipe)) {
+    output.append(part.data(), count);
+  }
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return output;
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(InferenceTest, ComputesWhatTheWholeBuildDoes) {
+  const std::string folder = testing::TempDir() + "/inference_";
+  for (const char* name : {"alone", "whole"}) std::filesystem::remove_all(folder + name);
+  const StatusOr<std::string> whole = InferenceReport(folder + "whole");
+  ASSERT_TRUE(whole.ok()) << Message(whole.status());
+  EXPECT_EQ(OutputOf(kProgram + " " + folder + "alone"), *whole);
+  std::set<std::string> reported;
+  for (const std::string& line : Lines(*whole)) reported.insert(line.substr(0, line.find(' ')));
+  EXPECT_EQ(reported, (std::set<std::string>{"bert", "generated", "glm", "gpt2", "t5", "vit"}));
+}
+
+// Everything that is compiled for it.
+TEST(InferenceTest, IsBuiltFromTheFloorsBelow) {
+  const StatusOr<std::string> list = ReadFile("tests/inference/inference_dependencies.txt");
+  ASSERT_TRUE(list.ok()) << Message(list.status());
+  const std::regex allowed(
+      "//runtime:inference"
+      "|//(core|autograd|ops|nn|models)(/[a-z0-9_/]+)?:[a-z0-9_]+"
+      "|//data/(tokenizer:tokenizer|image:image)"
+      "|//third_party:(absl|json|pcre2)"
+      "|@system_cuda//:[a-z]+");
+  const std::vector<std::string> targets = Lines(*list);
+  EXPECT_GT(targets.size(), 20u);
+  for (const std::string& target : targets) {
+    EXPECT_TRUE(std::regex_match(target, allowed)) << target;
+  }
+}
+
+// Shared libraries, those of libraries included. The last line is what sanitizers bring.
+TEST(InferenceTest, IsLinkedWithLittle) {
+  const std::regex allowed(
+      "linux-vdso|ld-linux-x86-64|libc|libm|libstdc\\+\\+|libgcc_s"
+      "|libpcre2-8|libabsl_[a-z0-9_]+"
+      "|libasan|libubsan|libtsan|libdl|librt|libpthread");
+  std::set<std::string> libraries;
+  for (const std::string& line : Lines(OutputOf("ldd " + kProgram))) {
+    const size_t begin = line.find_first_not_of("\t ");
+    const std::string path = line.substr(begin, line.find(' ', begin) - begin);
+    const std::string name = std::filesystem::path(path).filename().string();
+    libraries.insert(name.substr(0, name.find(".so")));
+  }
+  EXPECT_TRUE(libraries.contains("libabsl_status"));
+  for (const std::string& library : libraries) {
+    EXPECT_TRUE(std::regex_match(library, allowed)) << library;
+  }
+}
+
+// Nor does it hold a static copy, or a part of ours that stands higher.
+TEST(InferenceTest, HoldsNoCodeOfOthers) {
+  const std::string symbols = OutputOf("nm -C " + kProgram);
+  EXPECT_NE(symbols.find(" tessera::models::Generate("), std::string::npos);
+  for (const char* other :
+       {"tessera::optim::", "tessera::dist::", "tessera::train::", "tessera::tools::", " MPI_",
+        " ompi_", "sentencepiece::", "google::protobuf::", " jpeg_", " png_", " gzread", " inflate",
+        "CLI::", "testing::"}) {
+    const size_t at = symbols.find(other);
+    EXPECT_EQ(at, std::string::npos) << symbols.substr(at, symbols.find('\n', at) - at);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

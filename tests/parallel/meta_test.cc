@@ -1,0 +1,400 @@
+// The law of meta: a step that runs without data, and without other ranks, counts what the step of
+// that rank takes. Over families, layouts, policies, schedules and dtypes, for every rank: the peak
+// of its memory and what is left of it afterwards (compute device and host), its calls to
+// communicators one by one (group, kind, peer, bytes), and the pieces of its checkpoint with those
+// that it writes. The real ranks are threads that take turns, so that their bytes can be told apart
+// (dist/dry_run/rank_meter.h).
+//
+// What steers a program (flags, the layouts of a pipeline's messages) lies on the CPU in a dry run
+// too, where it is counted apart. In a real run on the CPU it is among the rest, whose peak then
+// lies between that of meta and the two peaks together: they are equal where there is none of it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "dist/checkpoint/checkpoint.h"
+#include "dist/checkpoint/rank_writer.h"
+#include "dist/dry_run/dry_run.h"
+#include "dist/mesh/mesh.h"
+#include "dist/pipeline/partition.h"
+#include "dist/pipeline/pipelined_model.h"
+#include "dist/store/host_memory.h"
+#include "dist/store/zero_init.h"
+#include "models/family.h"
+#include "models/model_keys.h"
+#include "tests/parallel/family_cases.h"
+#include "train/engine.h"
+
+namespace tessera {
+namespace {
+
+using dist::Mesh;
+using dist::RankMeter;
+using dist::ScheduleKind;
+using models::Bundle;
+
+constexpr int kSteps = 2;
+
+struct Layout {
+  std::string name;
+  int dp = 1;
+  int tp = 1;
+  int pp = 1;
+  bool sequence_parallel = false;
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  int chunks = 1;
+  dist::ZeroOptions zero = {.stage = 0};
+  bool offload_activations = false;
+  bool partition_activations = false;
+  bool recompute = false;
+  double max_grad_norm = 1;
+  std::string optimizer = "adamw";
+  std::string freeze = {};  // parameters with this in their names
+};
+
+struct Precision {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  DType products = DType::kFloat32;
+  bool scales_loss = false;
+};
+
+struct Case {
+  std::string family;
+  Layout layout;
+  Precision precision;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.family << "_" << c.layout.name << "_" << c.precision.name;
+}
+
+const FamilyCase& FamilyOf(const Case& c) {
+  for (const FamilyCase& family : FamilyCases()) {
+    if (family.name == c.family) return family;
+  }
+  throw Error("test", "no family " + c.family);
+}
+
+int WorldSize(const Layout& layout) { return layout.dp * layout.tp * layout.pp; }
+
+template <typename T>
+T Value(StatusOr<T> value) {
+  if (!value.ok()) throw Error("test", Message(value.status()));
+  return *std::move(value);
+}
+
+// --- One rank ------------------------------------------------------------------------------------
+
+// What a rank has used.
+struct Use {
+  std::map<std::string, int64_t> before =
+      {};  // bytes of a step, by device: "cpu", "host", "control"
+  std::map<std::string, int64_t> peak = {};
+  std::map<std::string, int64_t> after = {};
+  std::vector<dist::CommCall> calls = {};
+  std::vector<dist::HeldPiece> pieces = {};
+  std::vector<double> numbers = {};  // losses and norms
+};
+
+std::unique_ptr<models::Model> Build(const Case& c, const Mesh& mesh, const Device& device) {
+  nn::BuildContext build{.dtype = c.precision.dtype,
+                         .device = device,
+                         .seed = 11,
+                         .tensor_parallel = mesh.tp(),
+                         .sequence_parallel = c.layout.sequence_parallel};
+  dist::CutWhileBuilding(c.layout.zero, mesh.dp(), &build);
+  const nlohmann::json& config = FamilyOf(c).config;
+  std::unique_ptr<models::Model> model;
+  if (c.layout.pp == 1) {
+    model = Value(models::BuildModel(config, build));
+  } else {
+    const auto costs = Value(dist::ComputedBlockCosts(dist::BlocksOf(config, build), 7));
+    const auto cuts = Value(dist::CutBlocks(costs, c.layout.pp * c.layout.chunks));
+    model = std::make_unique<dist::PipelinedModel>(
+        Value(dist::BuildStage(config, build, cuts, mesh.pp())));
+  }
+  model->set_checkpoint_activations(c.layout.recompute);
+  if (!c.layout.freeze.empty()) model->Freeze(c.layout.freeze);
+  return model;
+}
+
+train::EngineOptions OptionsOf(const Case& c, const Mesh& mesh) {
+  train::EngineOptions options;
+  options.rule =
+      Value(Value(optim::FindOptimizerKind(c.layout.optimizer))->Configure({}, "meta_test"));
+  options.weight_decay = 0.1;
+  options.max_grad_norm = c.layout.max_grad_norm;
+  if (c.precision.scales_loss) options.loss_scaling.emplace();
+  options.products = c.precision.products;
+  options.store = c.layout.zero;
+  // Families whose heads leave something unused, for which flags travel.
+  options.store.find_unused_parameters = c.family != "gpt2" && c.family != "vit_cls";
+  if (c.layout.offload_activations || c.layout.partition_activations) {
+    options.activations = dist::ActivationStoreOptions{
+        .offload = c.layout.offload_activations,
+        .partition = c.layout.partition_activations ? mesh.tp() : nullptr,
+        .min_elements = 1};
+  }
+  options.schedule = c.layout.schedule;
+  return options;
+}
+
+// Memory by what it stands for; `device` is where the step is computed.
+std::map<std::string, int64_t> Bytes(int64_t (RankMeter::*bytes)(const Device&) const,
+                                     const RankMeter& meter, const Device& device) {
+  return {{"device", (meter.*bytes)(device)},
+          {"host", (meter.*bytes)(dist::HostMemoryOf(device))},
+          {"control", device.is_meta() ? (meter.*bytes)(Device::Cpu()) : 0}};
+}
+
+Use Train(const Case& c, const Mesh& mesh, RankMeter* meter, const Device& device,
+          const std::vector<Bundle>& batches, const std::string& save_to) {
+  Use use;
+  const auto model = Build(c, mesh, device);
+  train::Engine engine(*model, mesh, OptionsOf(c, mesh));
+  engine.Start();
+  use.before = Bytes(&RankMeter::current_bytes, *meter, device);
+  meter->ResetPeaks();
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    const train::StepResult done = engine.Step(
+        {.batches = batches,
+         .targets = 32,
+         .learning_rate = 1e-3,
+         .number = step,
+         .options = [&](int64_t m) {
+           models::RunOptions options;
+           options.context = {.seed = 7, .step = step, .micro_batch = static_cast<uint64_t>(m)};
+           options.loss_reduction = LossReduction::kSum;
+           options.keep_logits = false;
+           return options;
+         }});
+    use.numbers.insert(use.numbers.end(), done.losses.begin(), done.losses.end());
+    use.numbers.push_back(done.grad_norm);
+  }
+  use.peak = Bytes(&RankMeter::peak_bytes, *meter, device);
+  use.after = Bytes(&RankMeter::current_bytes, *meter, device);
+  use.calls = meter->calls();
+  use.pieces = dist::HeldPieces(engine.Tensors());
+  if (!save_to.empty()) {
+    const Status saved = dist::SaveCheckpoint(save_to, 1, engine.Tensors(), {}, *mesh.world());
+    EXPECT_TRUE(saved.ok()) << Message(saved);
+  }
+  return use;
+}
+
+// Two micro-batches without ignored targets: how many there are, only data would say.
+std::vector<Bundle> Batches(const Case& c, const Device& device) {
+  std::vector<Bundle> batches;
+  for (const uint64_t variation : {0, 7}) {
+    Bundle batch = FamilyOf(c).inputs(variation);
+    if (batch.has(keys::kPixelValues)) {
+      batch.set(keys::kPixelValues, CastCopy(batch.at(keys::kPixelValues), c.precision.dtype));
+    }
+    batches.push_back(OnDevice(batch, device));
+  }
+  return batches;
+}
+
+// --- All ranks -----------------------------------------------------------------------------------
+
+std::vector<Use> RealRanks(const Case& c, const std::string& save_to) {
+  const std::vector<Bundle> batches = Batches(c, Device::Cpu());
+  std::vector<Use> uses(static_cast<size_t>(WorldSize(c.layout)));
+  dist::MeasureRanks(WorldSize(c.layout), {Device::Cpu(), Device::Host()},
+                     [&](const dist::Group& world, const std::shared_ptr<RankMeter>& meter) {
+                       const Mesh mesh(world, {.tp = c.layout.tp, .pp = c.layout.pp});
+                       uses[static_cast<size_t>(world->rank())] =
+                           Train(c, mesh, meter.get(), Device::Cpu(), batches, save_to);
+                     });
+  return uses;
+}
+
+std::vector<Use> DryRanks(const Case& c) {
+  const std::vector<Bundle> batches = Batches(c, Device::Meta());
+  std::vector<Use> uses(static_cast<size_t>(WorldSize(c.layout)));
+  for (int dp = 0; dp < c.layout.dp; ++dp) {
+    for (int tp = 0; tp < c.layout.tp; ++tp) {
+      dist::DryRun({.sizes = {.tp = c.layout.tp, .pp = c.layout.pp},
+                    .world_size = WorldSize(c.layout),
+                    .dp_rank = dp,
+                    .tp_rank = tp},
+                   [&](const Mesh& mesh, RankMeter& meter) {
+                     uses[static_cast<size_t>(mesh.world()->rank())] =
+                         Train(c, mesh, &meter, Device::Meta(), batches, "");
+                   });
+    }
+  }
+  return uses;
+}
+
+// Bytes of each rank's file.
+std::vector<int64_t> FileBytes(const std::string& directory, int ranks) {
+  std::vector<int64_t> bytes(static_cast<size_t>(ranks), 0);
+  const auto checkpoint = Value(dist::Checkpoint::Open(directory));
+  for (const auto& [name, entry] : checkpoint.entries()) {
+    for (const dist::SavedPiece& saved : entry.pieces) {
+      const size_t rank = std::stoul(saved.file.substr(std::string("tensors-").size()));
+      bytes.at(rank) += saved.piece.numel() * static_cast<int64_t>(DTypeSize(entry.dtype));
+    }
+  }
+  return bytes;
+}
+
+class MetaTest : public testing::TestWithParam<Case> {};
+
+TEST_P(MetaTest, CountsWhatTheRanksTake) {
+  const Case& c = GetParam();
+  const std::string directory =
+      JoinPath(testing::TempDir(), testing::PrintToString(c) + "_checkpoint");
+  const std::vector<Use> real = RealRanks(c, directory);
+  const std::vector<Use> dry = DryRanks(c);
+  std::vector<std::vector<dist::HeldPiece>> pieces;
+  for (const Use& use : dry) pieces.push_back(use.pieces);
+  const std::vector<int64_t> written = FileBytes(directory, WorldSize(c.layout));
+  for (size_t r = 0; r < real.size(); ++r) {
+    SCOPED_TRACE(Concat("rank ", r));
+    const Use& mine = real[r];
+    Use meta = dry[r];
+    EXPECT_EQ(mine.before.at("device"), meta.before.at("device") + meta.before.at("control"));
+    EXPECT_EQ(mine.after.at("device"), meta.after.at("device") + meta.after.at("control"));
+    EXPECT_GE(mine.peak.at("device"), meta.peak.at("device"));
+    EXPECT_LE(mine.peak.at("device"), meta.peak.at("device") + meta.peak.at("control"));
+    EXPECT_LE(meta.peak.at("control"), 8192);
+    EXPECT_GT(meta.peak.at("device"), meta.before.at("device"));
+    for (const auto& [real_bytes, meta_bytes] :
+         {std::pair{mine.before, meta.before}, {mine.peak, meta.peak}, {mine.after, meta.after}}) {
+      EXPECT_EQ(real_bytes.at("host"), meta_bytes.at("host"));
+    }
+    ASSERT_EQ(mine.calls.size(), meta.calls.size());
+    for (size_t i = 0; i < mine.calls.size(); ++i) {
+      ASSERT_EQ(mine.calls[i], meta.calls[i]) << "call " << i;
+    }
+    ASSERT_EQ(mine.pieces.size(), meta.pieces.size());
+    for (size_t i = 0; i < mine.pieces.size(); ++i) {
+      EXPECT_EQ(mine.pieces[i].identity, meta.pieces[i].identity);
+      EXPECT_EQ(mine.pieces[i].bytes, meta.pieces[i].bytes);
+    }
+    int64_t bytes = 0;
+    for (const dist::HeldPiece& piece : dist::WrittenPieces(pieces, r)) bytes += piece.bytes;
+    EXPECT_EQ(written[r], bytes);
+    ASSERT_EQ(mine.numbers.size(), meta.numbers.size());
+    for (size_t i = 0; i < mine.numbers.size(); ++i) {
+      EXPECT_TRUE(std::isnan(meta.numbers[i]));
+      EXPECT_TRUE(std::isfinite(mine.numbers[i]) || c.precision.scales_loss);
+    }
+  }
+}
+
+// --- The table -----------------------------------------------------------------------------------
+
+// Small buckets, so that there are several.
+dist::ZeroOptions Stage(int stage, bool offload = false) {
+  dist::ZeroOptions options{.stage = stage, .bucket_cap_mb = 0.01};
+  options.offload_optimizer = offload;
+  options.offload_parameters = offload && stage == 3;
+  return options;
+}
+
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts = {
+      {.name = "one"},
+      {.name = "dp2", .dp = 2, .zero = Stage(0)},
+      {.name = "tp2", .tp = 2},
+      {.name = "tp2_sp", .tp = 2, .sequence_parallel = true},
+      {.name = "pp2_1f1b", .pp = 2},
+      {.name = "pp2_gpipe", .pp = 2, .schedule = ScheduleKind::kGPipe},
+      {.name = "pp2_interleaved", .pp = 2, .schedule = ScheduleKind::kInterleaved, .chunks = 2},
+      {.name = "pp2_zb_h1", .pp = 2, .schedule = ScheduleKind::kZeroBubbleH1},
+      {.name = "pp2_zb_h2", .pp = 2, .schedule = ScheduleKind::kZeroBubbleH2},
+      {.name = "zero1", .dp = 2, .zero = Stage(1)},
+      {.name = "zero2", .dp = 2, .zero = Stage(2)},
+      {.name = "zero3", .dp = 2, .zero = Stage(3)},
+      {.name = "zero2_offload", .dp = 2, .zero = Stage(2, true)},
+      {.name = "zero3_offload", .dp = 2, .zero = Stage(3, true)},
+      {.name = "dp2_tp2_pp2_zero1",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .zero = Stage(1)},
+      {.name = "offloaded_activations", .offload_activations = true, .recompute = true},
+  };
+  return layouts;
+}
+
+// What is no matter of the family: with GPT alone.
+std::vector<Layout> MoreLayouts() {
+  std::vector<Layout> layouts = {
+      {.name = "dp4_deterministic", .dp = 4, .zero = Stage(0)},
+      {.name = "dp3_zero2", .dp = 3, .zero = Stage(2)},
+      {.name = "tp3_sp", .tp = 3, .sequence_parallel = true},  // 4 heads over 3 ranks
+      {.name = "dp2_tp2_zero3_sp", .dp = 2, .tp = 2, .sequence_parallel = true, .zero = Stage(3)},
+      {.name = "pp4", .pp = 4},
+      {.name = "dp2_pp2_zero2_offload", .dp = 2, .pp = 2, .zero = Stage(2, true)},
+      {.name = "dp2_pp2_zero3", .dp = 2, .pp = 2, .zero = Stage(3)},
+      {.name = "partitioned_activations",
+       .tp = 2,
+       .partition_activations = true,
+       .recompute = true},
+      {.name = "dp2_tp2_zero1_lamb", .dp = 2, .tp = 2, .zero = Stage(1), .optimizer = "lamb"},
+      {.name = "zero2_adafactor", .dp = 2, .zero = Stage(2), .optimizer = "adafactor"},
+      {.name = "zero1_frozen", .dp = 2, .zero = Stage(1), .freeze = "weight"},
+      {.name = "zero3_frozen", .dp = 2, .zero = Stage(3), .freeze = "h.0."},
+      {.name = "pp2_frozen", .pp = 2, .freeze = "h.1."},
+      // Nothing trains on one of the ranks, or in one of a rank's chunks.
+      {.name = "pp4_frozen", .pp = 4, .freeze = "h.1."},
+      {.name = "dp2_pp4_zero1_frozen", .dp = 2, .pp = 4, .zero = Stage(1), .freeze = "h.1."},
+      {.name = "dp2_pp2_interleaved_frozen",
+       .dp = 2,
+       .pp = 2,
+       .schedule = ScheduleKind::kInterleaved,
+       .chunks = 2,
+       .freeze = "h.1."},
+      {.name = "one_early_offload", .zero = Stage(2, true), .max_grad_norm = 0},
+      {.name = "bfloat16_travels", .dp = 2, .zero = Stage(2)},
+      {.name = "static_graph_checked", .dp = 2, .zero = Stage(0)},
+      {.name = "zero3_units", .dp = 2, .zero = Stage(3)},
+  };
+  for (Layout& layout : layouts) {
+    if (layout.name == "dp4_deterministic") layout.zero.deterministic = true;
+    if (layout.name == "bfloat16_travels") layout.zero.communication_dtype = DType::kBFloat16;
+    if (layout.name == "static_graph_checked") {
+      layout.zero.static_graph = layout.zero.check_reduction = true;
+    }
+    if (layout.name == "zero3_units") {
+      layout.zero.auto_wrap_min_params = 2000;
+      layout.zero.persistence_threshold = 100;
+      layout.zero.reshard_after_forward = false;
+    }
+  }
+  return layouts;
+}
+
+std::vector<Case> Cases() {
+  const Precision float32 = {.name = "float32"};
+  const std::vector<Precision> others = {
+      {.name = "bfloat16", .dtype = DType::kBFloat16},
+      {.name = "autocast", .products = DType::kBFloat16},
+      {.name = "float16", .dtype = DType::kFloat16, .scales_loss = true}};
+  std::vector<Case> cases;
+  for (const Layout& layout : Layouts()) {
+    for (const char* family : {"gpt2", "bert_masked_lm", "vit_cls", "t5", "glm"}) {
+      cases.push_back({family, layout, float32});
+    }
+    for (const Precision& precision : others) cases.push_back({"gpt2", layout, precision});
+  }
+  for (const Layout& layout : MoreLayouts()) cases.push_back({"gpt2", layout, float32});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MetaTest, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return testing::PrintToString(info.param); });
+
+}  // namespace
+}  // namespace tessera
