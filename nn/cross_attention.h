@@ -18,6 +18,7 @@ namespace tessera::nn {
 class CrossAttention : public Module {
  public:
   CrossAttention(const SelfAttentionConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "CrossAttention"; }
 
   // h [B, T, C] (its share of the sequence under sequence parallelism), result likewise; memory
   // [B, S, C]. Of the masks `key_padding` [B, S] applies. With a cache the keys and values of the

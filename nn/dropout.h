@@ -15,6 +15,7 @@ namespace tessera::nn {
 class Dropout : public Module {
  public:
   Dropout(double p, const Scope& scope) : Module(scope), p_(p) {}
+  std::string_view kind() const override { return "Dropout"; }
   Tensor Forward(const Tensor& x, const ForwardContext& context) const;
   // Of a tensor that every rank has whole, under sequence parallelism too (a pooled [B, C]).
   Tensor ForwardWhole(const Tensor& x, const ForwardContext& context) const;

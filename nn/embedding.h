@@ -31,6 +31,7 @@ class VocabParallelEmbedding : public Module {
   VocabParallelEmbedding(const EmbeddingConfig& config, const Scope& scope);
   // A second use of another embedding's table, which collects a gradient of its own.
   VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope);
+  std::string_view kind() const override { return "VocabParallelEmbedding"; }
   // int64 ids [...] to [..., width], whole on every rank. An id beyond the table throws Error.
   Tensor Forward(const Tensor& ids, const ForwardContext& context = {}) const;
   Parameter& weight() { return weight_; }
@@ -44,6 +45,7 @@ class VocabParallelEmbedding : public Module {
 class ReplicatedEmbedding : public Module {
  public:
   ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "ReplicatedEmbedding"; }
   Tensor Forward(const Tensor& ids) const;
 
  private:
@@ -56,6 +58,7 @@ class VocabParallelHead : public Module {
  public:
   VocabParallelHead(Parameter& tied, const Scope& scope);
   VocabParallelHead(const EmbeddingConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "VocabParallelHead"; }
 
   // h [..., C] (its share of the sequence under sequence parallelism) to this rank's columns, plus
   // this rank's part of a bias (placed as BiasPlacement says) where defined.

@@ -45,6 +45,7 @@ struct LinearConfig {
 class ColumnParallelLinear : public Module {
  public:
   ColumnParallelLinear(const LinearConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "ColumnParallelLinear"; }
   // x [..., in] on every rank (its share of the sequence under sequence parallelism) to this
   // rank's [..., out share].
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
@@ -65,6 +66,7 @@ class ColumnParallelLinear : public Module {
 class RowParallelLinear : public Module {
  public:
   RowParallelLinear(const LinearConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "RowParallelLinear"; }
   // This rank's [..., in share] to [..., out], whole on every rank (a share of the sequence under
   // sequence parallelism).
   Tensor Forward(const Tensor& x) const;
@@ -86,6 +88,7 @@ class RowParallelLinear : public Module {
 class ReplicatedLinear : public Module {
  public:
   ReplicatedLinear(const LinearConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "ReplicatedLinear"; }
   Tensor Forward(const Tensor& x) const;
 
  private:

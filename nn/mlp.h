@@ -30,6 +30,7 @@ struct MlpConfig {
 class Mlp : public Module {
  public:
   Mlp(const MlpConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "Mlp"; }
   // h [B, T, C] to [B, T, C]; the inner features are split over the tensor-parallel group.
   Tensor Forward(const Tensor& h, const ForwardContext& context) const;
 

@@ -130,6 +130,8 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   const std::string& path() const { return path_; }
+  // What a configuration calls layers like this one ("TransformerBlock"); "": they have no name.
+  virtual std::string_view kind() const { return ""; }
   const BuildContext& build() const { return *build_; }
   const std::vector<Module*>& children() const { return children_; }
 

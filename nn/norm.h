@@ -27,6 +27,7 @@ struct NormResult : ResidualNorm {
 class LayerNorm : public Module {
  public:
   LayerNorm(const NormConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "LayerNorm"; }
   Tensor Forward(const Tensor& x) const;
   NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const;
 
@@ -39,6 +40,7 @@ class LayerNorm : public Module {
 class RmsNorm : public Module {
  public:
   RmsNorm(const NormConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "RmsNorm"; }
   Tensor Forward(const Tensor& x) const;
   NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const;
 

@@ -30,6 +30,7 @@ struct TransformerBlockConfig {
 class TransformerBlock : public Module {
  public:
   TransformerBlock(const TransformerBlockConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "TransformerBlock"; }
   // h [B, T, C] to [B, T, C]; see SelfAttention for masks and cache.
   Tensor Forward(const Tensor& h, const AttentionMasks& masks, const ForwardContext& context,
                  KeyValueCache* cache = nullptr, int layer = 0) const;

@@ -1,8 +1,11 @@
 #include "train/captured_step.h"
 
 #include <sstream>
+#include <utility>
 
+#include "core/device_graph.h"
 #include "core/error.h"
+#include "core/noise_key_table.h"
 
 namespace tessera::train {
 namespace {
@@ -32,18 +35,19 @@ struct CapturedStep::Recorded {
   std::unique_ptr<DeviceGraph> graph;
 };
 
-CapturedStep::CapturedStep(const Device& device, const RunLog* log) : device_(device), log_(log) {}
+CapturedStep::CapturedStep(std::unique_ptr<StepRunner> runner, const Device& device,
+                           const RunLog* log)
+    : runner_(std::move(runner)), device_(device), log_(log) {}
 CapturedStep::~CapturedStep() = default;
 
-StepOutputs CapturedStep::Run(const StepInputs& inputs, uint64_t step, const Work& work,
-                              const Undo& undo) {
-  if (given_up_) return work(inputs);
+StepOutputs CapturedStep::Run(const StepInputs& inputs) {
+  if (given_up_) return runner_->Run(inputs);
   const std::string shapes = ShapesOf(inputs);
   alike_ = shapes == last_shapes_ ? alike_ + 1 : 1;
   last_shapes_ = shapes;
   const bool known = recorded_ != nullptr && recorded_->shapes == shapes;
   if (!known) recorded_ = nullptr;  // its memory is wanted
-  if (!known && (alike_ <= kStepsBefore || !Record(inputs, work, undo))) return work(inputs);
+  if (!known && (alike_ <= kStepsBefore || !Record(inputs))) return runner_->Run(inputs);
   if (known) {
     for (size_t m = 0; m < inputs.batches.size(); ++m) {
       for (const auto& [name, tensor] : inputs.batches[m].entries()) {
@@ -52,31 +56,33 @@ StepOutputs CapturedStep::Run(const StepInputs& inputs, uint64_t step, const Wor
     }
     CopyInto(recorded_->inputs.share, inputs.share);
   }
-  recorded_->keys.Write(step);
+  recorded_->keys.Write(inputs.number);
   recorded_->graph->Replay();
   return recorded_->outputs;
 }
 
 // The next step runs as it is: what another use of the model put in its caches is made again.
-void CapturedStep::Drop() {
+void CapturedStep::ReleaseMemory() {
   recorded_ = nullptr;
   alike_ = 0;
 }
 
-bool CapturedStep::Record(const StepInputs& inputs, const Work& work, const Undo& undo) {
+bool CapturedStep::Record(const StepInputs& inputs) {
   auto recorded = std::make_unique<Recorded>(device_);
   recorded->shapes = last_shapes_;
   for (const models::Bundle& batch : inputs.batches) {
     recorded->inputs.batches.push_back(OnDevice(batch, device_));
   }
   recorded->inputs.share = inputs.share;
+  recorded->inputs.number = inputs.number;
+  recorded->inputs.options = inputs.options;
   try {
     recorded->graph = RecordGraph(device_, [&] {
       const NoiseKeyTable::Scope noise(&recorded->keys);
-      recorded->outputs = work(recorded->inputs);
+      recorded->outputs = runner_->Run(recorded->inputs);
     });
   } catch (const Error& error) {
-    undo();
+    runner_->Undo();
     const bool memory = dynamic_cast<const OutOfMemoryError*>(&error) != nullptr;
     if (memory && ++failures_ < kFailures) {  // what holds it may let go
       alike_ = 0;
@@ -86,6 +92,7 @@ bool CapturedStep::Record(const StepInputs& inputs, const Work& work, const Undo
     log_->Info(Concat("steps are not captured as a CUDA graph: ", error.what()));
     return false;
   }
+  recorded->inputs.options = nullptr;  // the caller's, for this call
   recorded_ = std::move(recorded);
   if (!told_) log_->Info("steps are captured as a CUDA graph");
   told_ = true;

@@ -1,9 +1,9 @@
 // A step's work on the GPU, recorded once as a CUDA graph and replayed: the host then launches one
 // graph instead of thousands of kernels.
 //
-//   CapturedStep captured(device, &log);
-//   const StepOutputs out = captured.Run(inputs, step, [&](const StepInputs& in) {...});
-//   captured.Drop();                    // gives its memory back: before an evaluation, say
+//   CapturedStep captured(std::move(plain), device, &log);
+//   const StepOutputs out = captured.Run(inputs);
+//   captured.ReleaseMemory();           // before an evaluation, say
 //
 // The first steps run as they are, which makes whatever is made at first use. A step whose batches
 // have the shapes of the one before is recorded, and replayed from then on for batches of these
@@ -16,50 +16,34 @@
 #define TESSERA_TRAIN_CAPTURED_STEP_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <vector>
+#include <string>
 
-#include "core/device_graph.h"
-#include "core/noise_key_table.h"
-#include "core/tensor.h"
-#include "models/model.h"
+#include "core/device.h"
 #include "train/run_log.h"
+#include "train/step_runner.h"
 
 namespace tessera::train {
 
-// What a step is given, beside the parameters and the learning rate: its micro-batches, wherever
-// they are, and one over the number of targets (0-d float64, on the device).
-struct StepInputs {
-  std::vector<models::Bundle> batches;
-  Tensor share;
-};
-// What the host reads afterwards: the loss of every micro-batch, and the norm of the gradients.
-struct StepOutputs {
-  std::vector<Tensor> losses;
-  Tensor grad_norm;
-};
-
-class CapturedStep {
+class CapturedStep final : public StepRunner {
  public:
-  using Work = std::function<StepOutputs(const StepInputs&)>;
-  // Undoes what an interrupted `work` left behind.
-  using Undo = std::function<void()>;
+  // `runner` is one of which steps can be captured.
+  CapturedStep(std::unique_ptr<StepRunner> runner, const Device& device, const RunLog* log);
+  ~CapturedStep() override;
 
-  CapturedStep(const Device& device, const RunLog* log);
-  ~CapturedStep();
-  CapturedStep(const CapturedStep&) = delete;
-  CapturedStep& operator=(const CapturedStep&) = delete;
-
-  // `work` for step number `step`. The outputs hold until the next call.
-  StepOutputs Run(const StepInputs& inputs, uint64_t step, const Work& work, const Undo& undo);
-  void Drop();
+  StepOutputs Run(const StepInputs& inputs) override;
+  const char* WhyNotCaptured(int64_t micro_batches) const override {
+    return runner_->WhyNotCaptured(micro_batches);
+  }
+  void Undo() override { runner_->Undo(); }
+  void ReleaseMemory() override;
   bool replays() const { return recorded_ != nullptr; }
 
  private:
   struct Recorded;
-  bool Record(const StepInputs& inputs, const Work& work, const Undo& undo);
+  bool Record(const StepInputs& inputs);
 
+  const std::unique_ptr<StepRunner> runner_;
   const Device device_;
   const RunLog* const log_;
   bool given_up_ = false;

@@ -12,8 +12,8 @@
 //   dist::SaveCheckpoint(path, step, engine.Tensors(), {}, *mesh.world());
 //
 // A step's loss is the sum over its targets, on all ranks, divided by their number. How its work is
-// done is a part of the engine's that states what it can (StepRunner): micro-batch by micro-batch,
-// replayed as a CUDA graph, or by a pipeline's executor. Every rank makes the same calls.
+// done is a part of the engine's that states what it can (train/step_runner.h). Every rank makes
+// the same calls.
 #ifndef TESSERA_TRAIN_ENGINE_H_
 #define TESSERA_TRAIN_ENGINE_H_
 
@@ -28,14 +28,15 @@
 #include "dist/activations/activation_store.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
-#include "dist/pipeline/executor.h"
+#include "dist/pipeline/schedule.h"
 #include "dist/store/parameter_store.h"
 #include "models/model.h"
 #include "optim/grad_scaler.h"
 #include "optim/optimizer_kind.h"
-#include "train/captured_step.h"
 #include "train/phase_clock.h"
 #include "train/run_log.h"
+#include "train/step_parts.h"
+#include "train/step_runner.h"
 
 namespace tessera::train {
 
@@ -51,14 +52,6 @@ struct EngineOptions {
   dist::ScheduleKind schedule = dist::ScheduleKind::kOneForwardOneBackward;  // of a pipeline
   // Waits for the device where phases end, for the clock's sake.
   bool time_phases = false;
-};
-
-// Steps that a program may replace. `forward` gives `loss`, summed over targets; under a pipeline
-// it serves evaluation alone.
-struct EngineParts {
-  std::function<models::Bundle(const models::Bundle& batch, const models::RunOptions& options)>
-      forward = nullptr;                            // nullptr: the model's Run
-  dist::OptimizerFactory make_optimizer = nullptr;  // nullptr: the rule's
 };
 
 // Of one optimizer step on this rank.
@@ -80,7 +73,7 @@ class Engine {
   // The model is on its device and in its dtype, and was built with the mesh's groups; it outlives
   // the engine. Collective.
   Engine(models::Model& model, const dist::Mesh& mesh, const EngineOptions& options,
-         EngineParts parts = {});
+         StepParts parts = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -100,34 +93,24 @@ class Engine {
   models::Model& model() { return model_; }
   DType products() const { return options_.products; }
   PhaseClock& phases() { return phases_; }
-  PhaseClock::Scope TimePhase(Phase phase);
 
   // From now on steps are captured as CUDA graphs where they can be (train/captured_step.h);
-  // otherwise one line says why not: the caller's reason, where it has one, or a part's own.
+  // otherwise one line says why not: the caller's reason, where it has one, or the steps' own.
   void CaptureSteps(int64_t micro_batches, const char* why_not, const RunLog* log);
-  // Gives back the memory of a step that was captured; later steps are captured anew.
-  void DropCapturedStep();
-  void StopCapturing() { captured_ = nullptr; }
+  // Gives back the memory that is held from step to step: a captured step's, which is captured anew
+  // later.
+  void ReleaseStepMemory() { runner_->ReleaseMemory(); }
 
  private:
-  Tensor ShareOf(const Tensor& loss, const Tensor& share) const;
-  void BeginGradients(int64_t micro_batches);
-  Tensor RunMicroBatch(const models::Bundle& batch, int64_t micro_batch, const Tensor& share,
-                       const EngineStep& step);
-  StepOutputs RunMicroBatches(const StepInputs& inputs, const EngineStep& step);
-  StepResult RunPipeline(const StepInputs& inputs, const EngineStep& step);
-  Tensor UpdateParameters();
-
   models::Model& model_;
   const dist::Mesh mesh_;
   const EngineOptions options_;
-  const EngineParts parts_;
+  const StepParts parts_;
   std::unique_ptr<dist::ActivationStore> activations_;  // nullptr: kept where they are
   std::unique_ptr<dist::ParameterStore> store_;
-  std::unique_ptr<dist::PipelineExecutor> pipeline_;  // of a model in stages
-  std::unique_ptr<CapturedStep> captured_;            // nullptr: steps run as they are
   std::optional<optim::GradScaler> scaler_;
   PhaseClock phases_;
+  std::unique_ptr<StepRunner> runner_;
 };
 
 }  // namespace tessera::train

@@ -9,6 +9,7 @@
 #include "core/thread_communicator.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace tessera::train {
 namespace {
@@ -107,26 +108,78 @@ TEST(EngineTest, TrainsWithoutARunAndGoesOnWithOtherRanks) {
   }
 }
 
-TEST(EngineTest, ForwardIsReplaceable) {
+// The losses of two steps of two micro-batches with these parts.
+std::vector<double> TrainWith(const std::function<StepParts(models::Model& model)>& parts_of) {
   const auto model = models::BuildModel(kGpt, {.seed = 3});
-  ASSERT_TRUE(model.ok());
+  Require(model.status());
   const auto rule = (*optim::FindOptimizerKind("sgd"))->Configure({}, "engine_test");
-  ASSERT_TRUE(rule.ok());
-  int calls = 0;
-  Engine engine(**model, {}, {.rule = *rule},
-                {.forward = [&](const models::Bundle& batch, const models::RunOptions& options) {
-                  ++calls;
-                  return (*model)->Run(batch, options);
-                }});
+  Require(rule.status());
+  Engine engine(**model, {}, {.rule = *rule}, parts_of(**model));
   engine.Start();
-  models::RunOptions options;
-  options.loss_reduction = LossReduction::kSum;
-  const std::vector<models::Bundle> batches = {BatchOf(0), BatchOf(1)};
-  engine.Step(
-      {.batches = batches, .targets = kTargets / 2, .learning_rate = 0.1, .options = [&](int64_t) {
-         return options;
-       }});
-  EXPECT_EQ(calls, 2);
+  std::vector<double> losses;
+  for (uint64_t step = 1; step <= 2; ++step) {
+    const std::vector<models::Bundle> batches = {BatchOf(0), BatchOf(1)};
+    models::RunOptions options;
+    options.loss_reduction = LossReduction::kSum;
+    const StepResult done = engine.Step({.batches = batches,
+                                         .targets = kTargets / 2,
+                                         .learning_rate = 0.1,
+                                         .number = step,
+                                         .options = [&](int64_t) { return options; }});
+    losses.insert(losses.end(), done.losses.begin(), done.losses.end());
+    losses.push_back(done.grad_norm);
+  }
+  return losses;
+}
+
+TEST(EngineTest, PartsThatDoWhatTheEngineDoesChangeNoBit) {
+  const std::vector<double> plain = TrainWith([](models::Model&) { return StepParts(); });
+  int calls = 0;
+  const auto forward = [&](models::Model& model) {
+    return StepParts{
+        .forward = {.run = [&](const models::Bundle& batch, const models::RunOptions& options) {
+          ++calls;
+          return model.Run(batch, options);
+        }}};
+  };
+  EXPECT_EQ(TrainWith(forward), plain);
+  EXPECT_EQ(calls, 4);
+  const auto training_step = [&](models::Model& model) {
+    return StepParts{
+        .training_step = {.run = [&](const models::Bundle& batch, const models::RunOptions& options,
+                                     const StepParts::Backward& backward) {
+          ++calls;
+          const Tensor loss = model.Run(batch, options).at(keys::kLoss);
+          backward(loss);
+          return loss.Detach();
+        }}};
+  };
+  EXPECT_EQ(TrainWith(training_step), plain);
+  EXPECT_EQ(calls, 8);
+}
+
+TEST(EngineTest, TheLossIsThePartsWhereOneIsGiven) {
+  const std::vector<double> plain = TrainWith([](models::Model&) { return StepParts(); });
+  const std::vector<double> twice = TrainWith([](models::Model&) {
+    return StepParts{.loss = {.run = [](const models::Bundle& outputs, const models::Bundle&) {
+                       EXPECT_TRUE(outputs.has(keys::kLogits));
+                       const Tensor& loss = outputs.at(keys::kLoss);
+                       return Add(loss, loss);
+                     }}};
+  });
+  EXPECT_EQ(twice[0], 2 * plain[0]);
+  EXPECT_EQ(twice[2], 2 * plain[2]);  // the norm
+  EXPECT_NE(twice[3], 2 * plain[3]);  // of the step after
+}
+
+TEST(EngineTest, EveryPartOfAStepSaysWhetherItMayBeCaptured) {
+  const auto forward = [](const models::Bundle& batch, const models::RunOptions&) { return batch; };
+  StepParts parts;
+  EXPECT_EQ(WhyNotCaptured(parts), nullptr);
+  parts.forward = {.run = forward, .capturable = true};
+  EXPECT_EQ(WhyNotCaptured(parts), nullptr);
+  parts.loss = {.run = [](const models::Bundle&, const models::Bundle&) { return Tensor(); }};
+  EXPECT_STREQ(WhyNotCaptured(parts), "the program's loss may differ from step to step");
 }
 
 }  // namespace

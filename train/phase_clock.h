@@ -1,5 +1,6 @@
 // Where the time of a step goes: `wall_clock_breakdown`.
 //
+//   PhaseClock clock(device);      // a phase ends when the device has done its work
 //   PhaseClock::Scope scope(&clock, Phase::kForward);
 //   ...
 //   clock.Report(steps, &row);     // {"forward_ms": ..., ...}: the mean of each phase
@@ -9,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/device.h"
@@ -22,14 +24,19 @@ enum class Phase { kData, kForward, kBackward, kPipeline, kReduce, kOptimizer };
 
 class PhaseClock {
  public:
-  // Adds the time of its scope to a phase; that of a device too, which is waited for.
+  // `waits_for` is waited for where phases end; nullopt: the host's time alone is taken.
+  explicit PhaseClock(const std::optional<Device>& waits_for = std::nullopt)
+      : waits_for_(waits_for) {}
+  PhaseClock(const PhaseClock&) = delete;
+  PhaseClock& operator=(const PhaseClock&) = delete;
+
+  // Adds the time of its scope to a phase.
   class Scope {
    public:
-    Scope(PhaseClock* clock, Phase phase, const Device* device = nullptr)
-        : clock_(clock), phase_(phase), device_(device) {}
+    Scope(PhaseClock* clock, Phase phase) : clock_(clock), phase_(phase) {}
     ~Scope() {
       try {
-        if (device_ != nullptr) SynchronizeDevice(*device_);
+        if (clock_->waits()) SynchronizeDevice(*clock_->waits_for_);
       } catch (const Error&) {
         // The next use of the device says so.
       }
@@ -42,7 +49,6 @@ class PhaseClock {
    private:
     PhaseClock* clock_;
     Phase phase_;
-    const Device* device_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   };
 
@@ -55,8 +61,10 @@ class PhaseClock {
     }
   }
   void Reset() { seconds_ = {}; }
+  bool waits() const { return waits_for_.has_value(); }
 
  private:
+  const std::optional<Device> waits_for_;
   std::array<double, 6> seconds_ = {};
 };
 

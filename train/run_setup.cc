@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "ops/kernel_choice.h"
 #include "train/agreement.h"
 
 namespace tessera::train {
@@ -323,15 +323,8 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
   return dist::Mesh(world, {.tp = static_cast<int>(config.tp), .pp = static_cast<int>(config.pp)});
 }
 
-// Which of the GPU libraries' kernels compute is measured, unless the environment says otherwise:
-// `deterministic` asks for what every process chooses alike (docs/cuda.md).
-void ChooseKernelsAlike() {
-  setenv("TESSERA_MATMUL_TUNING", "off", /*overwrite=*/0);
-  setenv("TESSERA_ATTENTION", "own", /*overwrite=*/0);
-}
-
 StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh) {
-  if (config.deterministic) ChooseKernelsAlike();
+  SetKernelChoice({.alike = config.deterministic});
   Plan plan;
   plan.setup.config = config;
   plan.cache = JoinPath(config.out, "data");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/nearest_name.h"
+#include "models/model_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -25,6 +26,16 @@ std::string NamesFor(const models::Family& family) {
 }
 
 }  // namespace
+
+double Objective::TargetsOf(const data::Batch& batch) const {
+  if (!class_weights.defined()) return static_cast<double>(batch.targets);
+  const std::vector<float> weights = class_weights.ToVector<float>();
+  double sum = 0;
+  for (const int64_t label : batch.at(keys::kLabels).ToVector<int64_t>()) {
+    if (label != data::kIgnoreLabel) sum += weights.at(static_cast<size_t>(label));
+  }
+  return sum;
+}
 
 TaskRegistration::TaskRegistration(const TaskKind* task) {
   std::vector<const TaskKind*>& tasks = MutableTasks();

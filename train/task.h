@@ -52,6 +52,9 @@ struct Objective {
   // Of a classifier with single labels: [labels] float32 (RunOptions::class_weights). A batch then
   // counts for the sum of its labels' weights, as a weighted mean is defined.
   Tensor class_weights = {};
+
+  // What the sum of a batch's losses is divided by: its targets, each with the weight of its class.
+  double TargetsOf(const data::Batch& batch) const;
 };
 
 struct TaskData {

@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <typeinfo>
 #include <utility>
 
 #include "autograd/autocast.h"
-#include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
-#include "models/model_keys.h"
 #include "train/agreement.h"
 #include "train/step_profiler.h"
 #include "train/whole_model.h"
@@ -18,12 +15,6 @@ namespace tessera::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::string Rounded(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4f", value);
-  return text;
-}
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -55,56 +46,41 @@ struct Trainer::StepBatches {
 };
 
 Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& data,
-                 const dist::Mesh& mesh)
+                 const dist::Mesh& mesh, TrainerParts parts)
     : config_(config),
       model_(model),
       mesh_(mesh),
-      train_data_(data.train),
-      val_data_(data.validation),
-      objective_(data.objective),
-      files_(data.files),
-      sampler_({.num_samples = train_data_ == nullptr ? 1 : train_data_->size(),
+      data_(data),
+      parts_(std::move(parts)),
+      sampler_({.num_samples = data.train == nullptr ? 1 : data.train->size(),
                 .batch_size = config.batch_size,
                 .micro_batches = config.accumulation_steps(),
                 .seed = static_cast<uint64_t>(config.seed),
                 .shuffle = config.shuffle}),
+      checkpoints_(
+          {.folder = config.out, .keep = config.num_checkpoints, .async = config.async_save}, mesh),
       started_(Clock::now()) {
   const Status fits = config.ValidateFor(mesh.world()->size());
   TESSERA_CHECK(fits.ok() && config.tp == mesh.tp()->size(), "trainer", Message(fits));
 }
 
-int64_t Trainer::StepsToTake() const {
-  if (config_.max_steps) return *config_.max_steps;
-  const double samples = config_.epochs * static_cast<double>(train_data_->size());
-  return std::max<int64_t>(
-      1, sampler_.StepsFor(static_cast<int64_t>(std::ceil(samples)), mesh_.dp()->size()));
-}
-
-std::unique_ptr<optim::Optimizer> Trainer::MakeOptimizer(
-    std::vector<optim::ParameterGroup> groups) {
-  const auto rule = config_.update_rule();
-  TESSERA_CHECK(rule.ok(), "trainer", Message(rule.status()));
-  return (*rule)->Make(std::move(groups), config_.lr);
-}
-
-StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) {
+StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) const {
   const int64_t micro_batches = config_.accumulation_steps();
-  return train_data_->MakeBatch(sampler_.Rows({.step = number / micro_batches,
-                                               .micro_batch = number % micro_batches,
-                                               .rank = mesh_.dp()->rank(),
-                                               .world = mesh_.dp()->size()}));
-}
-
-models::Bundle Trainer::ForwardStep(const models::Bundle& batch,
-                                    const models::RunOptions& options) {
-  return model_.Run(batch, options);
+  const data::BatchPlace place = {.step = number / micro_batches,
+                                  .micro_batch = number % micro_batches,
+                                  .rank = mesh_.dp()->rank(),
+                                  .world = mesh_.dp()->size()};
+  if (parts_.train_batch.run != nullptr) return parts_.train_batch.run(place);
+  return data_.train->MakeBatch(sampler_.Rows(place));
 }
 
 Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
-  return SaveWholeModel(model_, mesh_, engine_->store(), folder, tokenizer, files_);
+  return SaveWholeModel(model_, mesh_, engine_->store(), folder, tokenizer, data_.files);
 }
 
-Status Trainer::Log(const nlohmann::ordered_json& row) { return metrics_->Append(row); }
+void Trainer::ReleaseStepMemory() {
+  if (engine_ != nullptr) engine_->ReleaseStepMemory();
+}
 
 // --- The loop ------------------------------------------------------------------------------------
 
@@ -113,7 +89,10 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   signals_ = &signals;
   TESSERA_RETURN_IF_ERROR(Begin(options));
   begun_at_ = state_.step;
-  CaptureSteps();
+  if (config_.cuda_graph) {
+    engine_->CaptureSteps(config_.accumulation_steps(),
+                          config_.profile.empty() ? nullptr : "a profile is asked for", &log_);
+  }
   int64_t stop = 0;
   {
     Loader loader(this, state_.step * config_.accumulation_steps());
@@ -123,36 +102,24 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       const Clock::time_point start = Clock::now();
       const StepBatches step = FetchStep(loader);
       if (step.all.failed) return Agree(mesh_, step.status);
-      if (saver_.pending() && step.all.written) TESSERA_RETURN_IF_ERROR(FinishSave());
+      if (checkpoints_.pending() && step.all.written) {
+        TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
+      }
       stop = step.all.stop;
       if (stop != 0) break;
       RunStep(step);
-      seconds_ += SecondsSince(start);
+      report_->AddStep(state_, step.all.tokens, SecondsSince(start));
       TESSERA_RETURN_IF_ERROR(AfterStep());
     }
     profiler.Finish();
   }
-  engine_->StopCapturing();
-  if (saved_step_ != state_.step) TESSERA_RETURN_IF_ERROR(Save());
-  TESSERA_RETURN_IF_ERROR(FinishSave());
-  progress_.reset();
+  engine_->ReleaseStepMemory();
+  if (checkpoints_.saved_step() != state_.step) TESSERA_RETURN_IF_ERROR(Save());
+  TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
+  report_.reset();
   signals_ = nullptr;
   lock_.reset();
   return TrainResult{state_, StopReason(stop)};
-}
-
-void Trainer::DropCapturedStep() {
-  if (engine_ != nullptr) engine_->DropCapturedStep();
-}
-
-bool Trainer::StepsAreStatic() const { return typeid(*this) == typeid(Trainer); }
-
-void Trainer::CaptureSteps() {
-  if (!config_.cuda_graph) return;
-  const char* why_not = nullptr;
-  if (!config_.profile.empty()) why_not = "a profile is asked for";
-  if (!StepsAreStatic()) why_not = "the trainer's steps may differ";
-  engine_->CaptureSteps(config_.accumulation_steps(), why_not, &log_);
 }
 
 int64_t Trainer::ReasonToStop() const {
@@ -165,14 +132,14 @@ int64_t Trainer::ReasonToStop() const {
 
 // All micro-batches first: the loss is divided by the number of targets of the whole step.
 Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
-  const PhaseClock::Scope clock = engine_->TimePhase(Phase::kData);
+  const PhaseClock::Scope clock(&engine_->phases(), Phase::kData);
   StepBatches step;
-  StepReport mine = {.stop = ReasonToStop(), .written = saver_.written()};
+  StepReport mine = {.stop = ReasonToStop(), .written = checkpoints_.written()};
   for (int64_t m = 0; m < config_.accumulation_steps() && step.status.ok(); ++m) {
     StatusOr<data::Batch> batch = loader.Next();
     step.status = batch.status();
     if (!batch.ok()) break;
-    mine.targets += WeightOf(*batch);
+    mine.targets += data_.objective.TargetsOf(*batch);
     mine.tokens += batch->tokens;
     step.batches.push_back(*std::move(batch));
   }
@@ -191,7 +158,7 @@ models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
                      .neftune_noise_alpha = config_.neftune_noise_alpha};
   options.loss_reduction = LossReduction::kSum;
   options.keep_logits = false;
-  options.class_weights = objective_.class_weights;
+  options.class_weights = data_.objective.class_weights;
   return options;
 }
 
@@ -199,7 +166,7 @@ void Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
   std::vector<models::Bundle> batches;
   for (const data::Batch& batch : step.batches) batches.push_back(batch.tensors);
-  state_.lr = schedule_->At(state_.step + 1);
+  state_.lr = learning_rate_(state_.step + 1, state_.total_steps);
   const StepResult done = engine_->Step({.batches = batches,
                                          .targets = targets,
                                          .learning_rate = state_.lr,
@@ -211,146 +178,80 @@ void Trainer::RunStep(const StepBatches& step) {
   state_.loss = loss_sum / targets;
   ++state_.step;
   state_.epoch =
-      static_cast<double>(state_.step * global_batch()) / static_cast<double>(train_data_->size());
-  loss_sum_ += state_.loss;
-  ++loss_steps_;
-  tokens_ += step.all.tokens;
+      static_cast<double>(state_.step * global_batch()) / static_cast<double>(data_.train->size());
 }
 
 Status Trainer::AfterStep() {
   const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
-  if (progress_ != nullptr) progress_->Step(state_.step, state_.loss);
   for (TrainerCallback* callback : callbacks_) callback->OnStep(state_);
   const bool last = state_.step == state_.total_steps;
-  if (due(config_.log_interval) || last) TESSERA_RETURN_IF_ERROR(LogRow());
-  if (val_data_ != nullptr && (due(config_.eval_interval) || last)) {
+  if (due(config_.log_interval) || last) TESSERA_RETURN_IF_ERROR(LogSteps());
+  if (validates() && (due(config_.eval_interval) || last)) {
     TESSERA_RETURN_IF_ERROR(EvaluateAndLog());
   }
   if (due(config_.save_interval)) TESSERA_RETURN_IF_ERROR(Save());
   return OkStatus();
 }
 
-Status Trainer::LogRow() {
-  const double loss = loss_sum_ / static_cast<double>(std::max<int64_t>(loss_steps_, 1));
-  const double rate = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0.0;
-  nlohmann::ordered_json row;
-  row["step"] = state_.step;
-  row["loss"] = loss;
-  row["lr"] = state_.lr;
-  row["grad_norm"] = state_.grad_norm;
-  row["tokens_per_second"] = rate;
-  row["peak_bytes"] = GreatestOf(Allocator::For(model_.build().device).stats().peak_bytes, mesh_);
-  if (config_.wall_clock_breakdown) engine_->phases().Report(loss_steps_, &row);
-  if (mesh_.prints()) {
-    TESSERA_RETURN_IF_ERROR(Log(row));
-    progress_->Row(state_.step, loss, state_.lr, rate);
-  }
-  loss_sum_ = 0;
-  loss_steps_ = 0;
-  tokens_ = 0;
-  seconds_ = 0;
+Status Trainer::LogSteps() {
+  nlohmann::ordered_json more;
+  more["peak_bytes"] = GreatestOf(Allocator::For(model_.build().device).stats().peak_bytes, mesh_);
+  if (config_.wall_clock_breakdown) engine_->phases().Report(report_->sums().steps, &more);
   engine_->phases().Reset();
+  return report_->WriteSteps(state_, more);
+}
+
+Status Trainer::Save() {
+  return AfterSave(checkpoints_.Save(state_.step, engine_->Tensors(), StateNow().ToJson()));
+}
+
+Status Trainer::AfterSave(const CheckpointKeeper::Appeared& appeared) {
+  TESSERA_RETURN_IF_ERROR(appeared.status());
+  if (!*appeared) return OkStatus();
+  for (TrainerCallback* callback : callbacks_) callback->OnSave(state_, **appeared);
   return OkStatus();
 }
 
 // --- Evaluation ----------------------------------------------------------------------------------
 
+StatusOr<EvaluationResult> Trainer::Evaluate(const BatchSource& batches) {
+  ReleaseStepMemory();  // it is wanted
+  if (parts_.evaluate.run != nullptr) return parts_.evaluate.run(batches);
+  EvaluatorOptions options = {.objective = data_.objective,
+                              .products = config_.product_dtype(),
+                              .prediction_step = parts_.prediction_step.run};
+  if (options.prediction_step == nullptr) {
+    options.prediction_step = [this](const models::Bundle& batch, const models::RunOptions& run) {
+      return Forward(model_, parts_.step, batch, run);
+    };
+  }
+  if (engine_ != nullptr) {
+    options.forward_is_collective = engine_->store().forward_is_collective();
+  }
+  return Evaluator(model_, mesh_, std::move(options)).Run(batches);
+}
+
 StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset, int64_t max_batches) {
-  DropCapturedStep();  // its memory is wanted
-  const NoGrad no_grad;
-  const AutocastScope autocast(config_.product_dtype());
-  const data::Sampler order({.num_samples = dataset.size(),
-                             .batch_size = config_.batch_size,
-                             .shuffle = false,
-                             .end_position = dataset.size()});
-  const int64_t all = order.StepsFor(dataset.size(), 1);
-  const int64_t batches = max_batches > 0 ? std::min(max_batches, all) : all;
-  const int64_t ranks = mesh_.dp()->size();
-  const EvaluationMetrics* metrics = objective_.metrics.get();
-  // The loss, what it is divided by, the counts of the metrics.
-  std::vector<double> sums(2 + (metrics == nullptr ? 0 : metrics->num_counts()), 0.0);
-  Status status;
-  for (int64_t round = 0; round * ranks < batches && status.ok(); ++round) {
-    const int64_t number = round * ranks + mesh_.dp()->rank();
-    StatusOr<data::Batch> batch = data::Batch();
-    const bool counts = number < batches;
-    const bool runs = counts || (engine_ != nullptr && engine_->store().forward_is_collective());
-    if (runs) {
-      batch = dataset.MakeBatch(order.Rows({.step = std::min(number, batches - 1)}));
-    }
-    status = Agree(mesh_, batch.status());
-    if (!status.ok()) break;
-    StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
-    if (counts && batch->rows > 0) mine = EvaluateBatch(*batch);
-    if (!counts && runs)
-      ForwardStep(OnDevice(batch->tensors, model_.build().device), EvaluationOptions());
-    status = Agree(mesh_, mine.status());
-    if (!status.ok()) break;
-    const std::vector<double> found = GatherOverData(*mine, mesh_);
-    for (size_t i = 0; i < found.size(); ++i) sums[i % sums.size()] += found[i];
-  }
-  TESSERA_RETURN_IF_ERROR(status);
-  EvaluationResult result = {.loss = sums[0] / (sums[1] > 0 ? sums[1] : 1)};
-  if (metrics != nullptr) result.metrics = metrics->Finish({sums.begin() + 2, sums.end()});
-  return result;
+  return Evaluate(BatchesOf(dataset, config_.batch_size, max_batches));
 }
 
-models::RunOptions Trainer::EvaluationOptions() const {
-  models::RunOptions options;
-  options.loss_reduction = LossReduction::kSum;
-  options.keep_logits = objective_.metrics != nullptr && objective_.metrics->needs_logits();
-  options.class_weights = objective_.class_weights;
-  return options;
-}
-
-// What a batch adds to the sums of an evaluation.
-StatusOr<std::vector<double>> Trainer::EvaluateBatch(const data::Batch& batch) {
-  const EvaluationMetrics* metrics = objective_.metrics.get();
-  const models::Bundle outputs =
-      ForwardStep(OnDevice(batch.tensors, model_.build().device), EvaluationOptions());
-  std::vector<double> mine = {outputs.at(keys::kLoss).Item(), WeightOf(batch)};
-  if (metrics == nullptr) return mine;
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
-                           metrics->Count(model_, batch, outputs));
-  mine.insert(mine.end(), counts.begin(), counts.end());
-  return mine;
-}
-
-// What the sum of a batch's losses is divided by: its targets, each with the weight of its class.
-double Trainer::WeightOf(const data::Batch& batch) const {
-  if (!objective_.class_weights.defined()) return static_cast<double>(batch.targets);
-  const std::vector<float> weights = objective_.class_weights.ToVector<float>();
-  double sum = 0;
-  for (const int64_t label : batch.at(keys::kLabels).ToVector<int64_t>()) {
-    if (label != data::kIgnoreLabel) sum += weights.at(static_cast<size_t>(label));
-  }
-  return sum;
+bool Trainer::validates() const {
+  return data_.validation != nullptr || parts_.validation_batches.run != nullptr;
 }
 
 Status Trainer::EvaluateAndLog() {
   const AutocastScope autocast(config_.product_dtype());
-  TESSERA_ASSIGN_OR_RETURN(const EvaluationResult found,
-                           Evaluate(*val_data_, config_.eval_batches));
+  TESSERA_ASSIGN_OR_RETURN(
+      const EvaluationResult found,
+      Evaluate(parts_.validation_batches.run != nullptr
+                   ? parts_.validation_batches.run()
+                   : BatchesOf(*data_.validation, config_.batch_size, config_.eval_batches)));
   state_.val_loss = found.loss;
   state_.val_metrics = found.metrics;
-  nlohmann::ordered_json row;
-  row["step"] = state_.step;
-  row["val_loss"] = found.loss;
-  std::string text = Concat("step ", state_.step, "  val_loss ", Rounded(found.loss));
-  for (const auto& [name, value] : found.metrics.items()) {
-    row["val_" + name] = value;
-    text += Concat("  ", name, " ", Rounded(value.get<double>()));
-  }
-  if (mesh_.prints()) {
-    TESSERA_RETURN_IF_ERROR(Log(row));
-    progress_->Message(text);
-  }
-  if (objective_.metrics != nullptr) {
-    // Ranks that share a copy of the model write together; one of them shows it.
-    for (const std::string& line : objective_.metrics->Samples(model_)) {
-      if (mesh_.prints()) progress_->Message(line);
-    }
-  }
+  std::vector<std::string> samples;
+  // Ranks that share a copy of the model write together; one of them shows it.
+  if (data_.objective.metrics != nullptr) samples = data_.objective.metrics->Samples(model_);
+  TESSERA_RETURN_IF_ERROR(report_->WriteEvaluation(state_, samples));
   for (TrainerCallback* callback : callbacks_) callback->OnEvaluate(state_);
   return OkStatus();
 }

@@ -11,10 +11,9 @@
 // dropout and learning rate are functions of the step, so that a resumed run is the uninterrupted
 // one, bit for bit.
 //
-// A model that behaves differently overrides `ForwardStep`; `MakeOptimizer`, `TrainBatch`,
-// `Evaluate` and `Log` can be overridden likewise. Under a pipeline the stages' blocks are run by
-// its executor, and `ForwardStep` serves evaluation alone. Callbacks read the state and may stop
-// the run; they are called on every rank.
+// The loop stands on an engine (train/engine.h), an Evaluator, a CheckpointKeeper and a RunReport.
+// What a program wants otherwise it gives as parts (train/trainer_parts.h). Callbacks read the
+// state and may stop the run; they are called on every rank.
 //
 // In a parallel run every rank has a trainer, with the same configuration and its own mesh; all
 // call the same methods. What only one rank does (metrics, progress) is done by the mesh's printing
@@ -25,47 +24,37 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
 #include "data/tokenizer/tokenizer.h"
-#include "dist/checkpoint/async_checkpointer.h"
-#include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
-#include "optim/optimizer.h"
-#include "optim/schedule.h"
+#include "train/checkpoint_keeper.h"
 #include "train/config/run_config.h"
 #include "train/engine.h"
-#include "train/metrics_log.h"
-#include "train/progress.h"
+#include "train/evaluator.h"
+#include "train/resume_state.h"
 #include "train/run_lock.h"
 #include "train/run_log.h"
+#include "train/run_report.h"
 #include "train/step_report.h"
 #include "train/stop_signal.h"
 #include "train/task.h"
+#include "train/train_state.h"
+#include "train/trainer_parts.h"
 
 namespace tessera::train {
 
-struct TrainState {
-  int64_t step = 0;  // optimizer steps taken
-  int64_t total_steps = 0;
-  double epoch = 0;  // passes over the data so far
-  double loss = 0;   // of the last step
-  double grad_norm = 0;
-  double lr = 0;
-  std::optional<double> val_loss;  // of the last evaluation
-  nlohmann::ordered_json val_metrics = nlohmann::ordered_json::object();
-  bool should_stop = false;  // a callback may set it
-};
-
 // One that changes the model (its parameters that train, its hooks) calls
-// Trainer::DropCapturedStep.
+// Trainer::ReleaseStepMemory.
 class TrainerCallback {
  public:
   virtual ~TrainerCallback() = default;
@@ -83,12 +72,6 @@ struct TrainOptions {
   std::FILE* output = stdout;
 };
 
-// What an evaluation found: the mean loss per target, and the task's metrics by name.
-struct EvaluationResult {
-  double loss = 0;
-  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
-};
-
 struct TrainResult {
   TrainState state;
   // Why the run ended before its last step ("SIGTERM", "the time limit", "a callback"); empty
@@ -98,22 +81,20 @@ struct TrainResult {
 
 class Trainer {
  public:
-  using Dataset = std::shared_ptr<const data::Dataset>;
-
   // `data.train` and `data.validation` may be null where nothing is trained or evaluated. The model
   // is on its device and in its dtype, and was built with the mesh's tp group. Throws Error when
   // the mesh does not fit the configuration.
   Trainer(const RunConfig& config, models::Model& model, const TaskData& data,
-          const dist::Mesh& mesh = {});
-  virtual ~Trainer() = default;
+          const dist::Mesh& mesh = {}, TrainerParts parts = {});
 
   void AddCallback(TrainerCallback* callback) { callbacks_.push_back(callback); }
 
   StatusOr<TrainResult> Train(const TrainOptions& options = {});
 
-  // The loss and the task's metrics over a dataset (all of it, or `max_batches` batches), shared
-  // out over the data-parallel ranks and summed in the order of the batches.
-  virtual StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset, int64_t max_batches);
+  // The loss and the task's metrics over batches, or over a dataset (all of it, or `max_batches`
+  // batches); see train/evaluator.h.
+  StatusOr<EvaluationResult> Evaluate(const BatchSource& batches);
+  StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset, int64_t max_batches);
 
   // The trained model as a Hugging Face folder, from the parts of all ranks; `tokenizer` may be
   // null. After Train.
@@ -121,47 +102,29 @@ class Trainer {
 
   // Gives back the memory of a step that was captured as a CUDA graph, if one was; later steps are
   // captured anew, as the model is then.
-  void DropCapturedStep();
+  void ReleaseStepMemory();
 
   const TrainState& state() const { return state_; }
   models::Model& model() { return model_; }
-
- protected:
-  // One forward pass; the result has `loss`, summed over targets.
-  virtual models::Bundle ForwardStep(const models::Bundle& batch,
-                                     const models::RunOptions& options);
-  virtual std::unique_ptr<optim::Optimizer> MakeOptimizer(
-      std::vector<optim::ParameterGroup> groups);
-  // This rank's batch number `number`: of step number / micro-batches (counted from 0).
-  virtual StatusOr<data::Batch> TrainBatch(int64_t number);
-  virtual Status Log(const nlohmann::ordered_json& row);
-  // Whether every step launches the same work, its batches apart: on a GPU it is then captured once
-  // and replayed (train/captured_step.h). True unless the trainer is a derived one; those answer
-  // for what they override.
-  virtual bool StepsAreStatic() const;
 
  private:
   class Loader;
   struct StepBatches;
   Status Begin(const TrainOptions& options);
   Status Prepare();
-  Status Resume(const TrainOptions& options);
-  Status LoadFrom(const dist::Checkpoint& checkpoint);
-  Status ReadTrainerState(const dist::Checkpoint& checkpoint);
-  void WarnOfChanges(const nlohmann::json& saved) const;
+  Status OpenReport(const ResumeState& resumed);
+  StatusOr<ResumeState> Resume(const TrainOptions& options);
+  ResumeState StateNow() const;
+  StatusOr<data::Batch> TrainBatch(int64_t number) const;
   StepBatches FetchStep(Loader& loader);
   void RunStep(const StepBatches& step);
   models::RunOptions OptionsFor(int64_t micro_batch) const;
-  void CaptureSteps();
   Status AfterStep();
-  Status LogRow();
+  Status LogSteps();
   Status EvaluateAndLog();
-  models::RunOptions EvaluationOptions() const;
-  StatusOr<std::vector<double>> EvaluateBatch(const data::Batch& batch);
-  double WeightOf(const data::Batch& batch) const;
+  bool validates() const;
   Status Save();
-  Status FinishSave();
-  Status AfterSave();
+  Status AfterSave(const CheckpointKeeper::Appeared& appeared);
   int64_t ReasonToStop() const;
   int64_t StepsToTake() const;
   int64_t global_batch() const { return sampler_.GlobalBatch(mesh_.dp()->size()); }
@@ -169,29 +132,21 @@ class Trainer {
   const RunConfig config_;
   models::Model& model_;
   const dist::Mesh mesh_;
-  const Dataset train_data_;
-  const Dataset val_data_;
-  const Objective objective_;
-  const std::vector<std::pair<std::string, std::string>> files_;  // of the task, for model folders
+  const TaskData data_;
+  const TrainerParts parts_;
   const data::Sampler sampler_;
   std::vector<TrainerCallback*> callbacks_;
 
-  std::unique_ptr<Engine> engine_;  // of a run that trains
-  std::optional<optim::Schedule> schedule_;
-  std::unique_ptr<MetricsLog> metrics_;
-  std::unique_ptr<Progress> progress_;
+  // Of a run that trains.
+  std::unique_ptr<Engine> engine_;
+  CheckpointKeeper checkpoints_;
+  std::unique_ptr<RunReport> report_;
+  std::function<double(int64_t step, int64_t total_steps)> learning_rate_;
   RunLog log_ = RunLog(nullptr, LogLevel::kError);
   const StopSignals* signals_ = nullptr;
   std::optional<RunLock> lock_;  // of rank 0, while it trains
 
   TrainState state_;
-  // Since the last row of metrics; the first two are part of a checkpoint.
-  double loss_sum_ = 0;
-  int64_t loss_steps_ = 0;
-  int64_t tokens_ = 0;
-  double seconds_ = 0;
-  int64_t saved_step_ = -1;  // of the newest checkpoint, written or on its way
-  dist::AsyncCheckpointer saver_;
   int64_t begun_at_ = 0;  // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };

@@ -1,12 +1,9 @@
 #include "dist/store/unit_policy.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <set>
-#include <typeinfo>
+#include <string_view>
 
 #include "core/error.h"
 #include "nn/embedding.h"
@@ -23,6 +20,15 @@ bool IsListMember(const nn::Module& module) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+std::string KindsIn(nn::Module& model) {
+  std::set<std::string_view> kinds;
+  model.VisitModules([&](nn::Module& module) { kinds.insert(module.kind()); });
+  kinds.erase("");
+  std::string list;
+  for (const std::string_view kind : kinds) list += Concat(list.empty() ? "" : ", ", kind);
+  return list;
+}
+
 class Planner {
  public:
   Planner(nn::Module& model, const ZeroOptions& options) : options_(options) {
@@ -33,7 +39,7 @@ class Planner {
     }
     for (const std::string& name : options.auto_wrap_classes) {
       TESSERA_CHECK(found_.count(name) > 0, "zero", "auto_wrap_classes names '", name,
-                    "', and no module of the model is one");
+                    "', and no module of the model is one; there are: ", KindsIn(model));
     }
     Assign(model, -1);
     std::vector<nn::Module*> around;
@@ -47,9 +53,9 @@ class Planner {
     if (options_.auto_wrap_classes.empty()) {
       wraps = IsListMember(module);
     } else {
-      const std::string name = ClassName(module);
-      for (const std::string& wanted : options_.auto_wrap_classes) wraps = wraps || name == wanted;
-      if (wraps) found_.insert(name);
+      const std::string_view kind = module.kind();
+      for (const std::string& wanted : options_.auto_wrap_classes) wraps = wraps || kind == wanted;
+      if (wraps) found_.emplace(kind);
     }
     if (wraps) wrapped_.insert(&module);
     if (wraps && options_.auto_wrap_classes.empty()) return;  // lists within blocks are theirs
@@ -110,7 +116,7 @@ class Planner {
 
   const ZeroOptions& options_;
   std::set<const nn::Module*> wrapped_;
-  std::set<std::string> found_;
+  std::set<std::string, std::less<>> found_;
   std::set<const nn::Parameter*> tied_;
   UnitPlan plan_;
 };
@@ -124,15 +130,6 @@ UnitPlan PlanUnits(nn::Module& model, const ZeroOptions& options) {
 bool IsLookUp(const nn::Module& module) {
   return dynamic_cast<const nn::VocabParallelEmbedding*>(&module) != nullptr ||
          dynamic_cast<const nn::ReplicatedEmbedding*>(&module) != nullptr;
-}
-
-std::string ClassName(const nn::Module& module) {
-  int status = 0;
-  char* demangled = abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status);
-  std::string name = status == 0 ? demangled : typeid(module).name();
-  std::free(demangled);
-  const size_t colon = name.rfind("::");
-  return colon == std::string::npos ? name : name.substr(colon + 2);
 }
 
 }  // namespace tessera::dist

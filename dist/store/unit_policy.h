@@ -23,14 +23,12 @@ struct UnitPlan {
       unit_of;  // of every parameter that is not tied to another
 };
 
-// Throws Error for a class name of which there is no module.
+// Throws Error for a name of `auto_wrap_classes` that is no module's kind; it lists those there
+// are.
 UnitPlan PlanUnits(nn::Module& model, const ZeroOptions& options);
 
 // Whether a module only looks rows up, which needs no weights in the backward pass.
 bool IsLookUp(const nn::Module& module);
-
-// "TransformerBlock": the class of a module without its namespace.
-std::string ClassName(const nn::Module& module);
 
 }  // namespace tessera::dist
 

@@ -73,7 +73,7 @@ struct ZeroOptions {
   std::optional<DType> communication_dtype = std::nullopt;
 
   // --- Parameters (stage 3) ----------------------------------------------------------------------
-  // Units are gathered and released together: modules of these classes ("TransformerBlock"), else
+  // Units are gathered and released together: modules of these kinds ("TransformerBlock"), else
   // modules that have at least this many parameters outside of other units; with neither, the
   // members of the model's lists of blocks ("transformer.h.3"). What is left is gathered by the
   // module that has it.

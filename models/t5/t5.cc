@@ -123,6 +123,7 @@ class T5Block : public nn::Module {
         self_(c, decoder, bias_table, first, Child("layer.0")),
         cross_(decoder ? std::make_unique<CrossAttentionPart>(c, Child("layer.1")) : nullptr),
         feed_forward_(c, Child(decoder ? "layer.2" : "layer.1")) {}
+  std::string_view kind() const override { return "T5Block"; }
 
   // `memory` [B, S, C] and its mask: the decoder's.
   Tensor Forward(const Tensor& x_BTC, const nn::AttentionMasks& masks, const Tensor& memory,

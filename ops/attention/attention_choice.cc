@@ -5,17 +5,22 @@
 #include <utility>
 
 #include "core/error.h"
+#include "ops/kernel_choice.h"
 
 namespace tessera {
 namespace {
 
-std::atomic<AttentionKernels>& Setting() {
-  static std::atomic<AttentionKernels> setting = [] {
-    const char* text = std::getenv("TESSERA_ATTENTION");
-    const StatusOr<AttentionKernels> parsed = ParseAttentionKernels(text ? text : "measure");
-    TESSERA_CHECK(parsed.ok(), "attention", "TESSERA_ATTENTION: ", Message(parsed.status()));
-    return *parsed;
-  }();
+// Nothing where the variable is not set.
+std::optional<AttentionKernels> FromEnvironment() {
+  const char* text = std::getenv("TESSERA_ATTENTION");
+  if (text == nullptr) return std::nullopt;
+  const StatusOr<AttentionKernels> parsed = ParseAttentionKernels(text);
+  TESSERA_CHECK(parsed.ok(), "attention", "TESSERA_ATTENTION: ", Message(parsed.status()));
+  return *parsed;
+}
+
+std::atomic<std::optional<AttentionKernels>>& Setting() {
+  static std::atomic<std::optional<AttentionKernels>> setting = FromEnvironment();
   return setting;
 }
 
@@ -30,8 +35,15 @@ StatusOr<AttentionKernels> ParseAttentionKernels(std::string_view text) {
   return InvalidArgument("'", text, "' is none of measure, own, cudnn");
 }
 
-AttentionKernels CurrentAttentionKernels() { return Setting(); }
-void SetAttentionKernels(AttentionKernels kernels) { Setting() = kernels; }
+AttentionKernels CurrentAttentionKernels() {
+  const std::optional<AttentionKernels> set = Setting();
+  if (set) return *set;
+  return CurrentKernelChoice().alike ? AttentionKernels::kOwn : AttentionKernels::kMeasured;
+}
+
+std::optional<AttentionKernels> SetAttentionKernels(std::optional<AttentionKernels> kernels) {
+  return Setting().exchange(kernels);
+}
 
 int64_t CudnnAttentionCalls() { return cudnn_calls; }
 void CountCudnnAttentionCall() { ++cudnn_calls; }

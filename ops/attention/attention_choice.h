@@ -27,24 +27,24 @@ enum class AttentionKernels : uint8_t {
   kCudnn,     // wherever cuDNN has an engine and agrees
 };
 
-// What the environment's TESSERA_ATTENTION says ("measure", also where it is not set, "own" or
-// "cudnn"; anything else throws Error), until Set says otherwise for the process.
+// What was Set, else what the environment's TESSERA_ATTENTION says ("measure", "own" or "cudnn";
+// anything else throws Error), else what the process's KernelChoice does (ops/kernel_choice.h).
 AttentionKernels CurrentAttentionKernels();
-void SetAttentionKernels(AttentionKernels kernels);
+// nullopt: unset. Returns what was set before.
+std::optional<AttentionKernels> SetAttentionKernels(std::optional<AttentionKernels> kernels);
 StatusOr<AttentionKernels> ParseAttentionKernels(std::string_view text);
 
 // Those kernels for a scope, and the ones of before afterwards.
 class AttentionKernelsScope {
  public:
-  explicit AttentionKernelsScope(AttentionKernels kernels) : before_(CurrentAttentionKernels()) {
-    SetAttentionKernels(kernels);
-  }
+  explicit AttentionKernelsScope(AttentionKernels kernels)
+      : before_(SetAttentionKernels(kernels)) {}
   ~AttentionKernelsScope() { SetAttentionKernels(before_); }
   AttentionKernelsScope(const AttentionKernelsScope&) = delete;
   AttentionKernelsScope& operator=(const AttentionKernelsScope&) = delete;
 
  private:
-  const AttentionKernels before_;
+  const std::optional<AttentionKernels> before_;
 };
 
 // How many forward and backward passes cuDNN has computed in this process.

@@ -14,6 +14,7 @@
 #include "ops/attention/attention_agreement.h"
 #include "ops/attention/attention_choice.h"
 #include "ops/attention/sdpa_graph.h"
+#include "ops/kernel_choice.h"
 
 namespace tessera {
 namespace {
@@ -554,9 +555,23 @@ TEST(AttentionKernels, AreParsedAndSet) {
   EXPECT_EQ(*ParseAttentionKernels("measure"), AttentionKernels::kMeasured);
   EXPECT_EQ(Message(ParseAttentionKernels("fast").status()),
             "'fast' is none of measure, own, cudnn");
-  const AttentionKernels before = CurrentAttentionKernels();
-  SetAttentionKernels(AttentionKernels::kCudnn);
+  const auto before = SetAttentionKernels(AttentionKernels::kCudnn);
   EXPECT_EQ(CurrentAttentionKernels(), AttentionKernels::kCudnn);
+  EXPECT_EQ(SetAttentionKernels(before), AttentionKernels::kCudnn);
+}
+
+TEST(AttentionKernels, AreTheRunsChoiceWhereNothingElseIsSet) {
+  const auto before = SetAttentionKernels(std::nullopt);
+  EXPECT_EQ(CurrentAttentionKernels(), AttentionKernels::kMeasured);
+  SetKernelChoice({.alike = true});  // after one was chosen
+  EXPECT_EQ(CurrentAttentionKernels(), AttentionKernels::kOwn);
+  {
+    const AttentionKernelsScope forced(AttentionKernels::kCudnn);
+    EXPECT_EQ(CurrentAttentionKernels(), AttentionKernels::kCudnn);
+  }
+  EXPECT_EQ(CurrentAttentionKernels(), AttentionKernels::kOwn);
+  SetKernelChoice({});
+  EXPECT_EQ(CurrentAttentionKernels(), AttentionKernels::kMeasured);
   SetAttentionKernels(before);
 }
 

@@ -14,6 +14,7 @@
 #include "core/cuda/runtime.h"
 #include "core/cuda/stream.h"
 #include "core/file.h"
+#include "ops/kernel_choice.h"
 #include "ops/matmul/algorithm_cache.h"
 #include "ops/matmul/product_workspace.h"
 
@@ -142,7 +143,8 @@ class Choices {
     static auto* choices = new Choices;
     return *choices;
   }
-  bool measures() const { return measures_; }
+  // As the environment says, else as the run has it now.
+  bool measures() const { return measures_.value_or(!CurrentKernelChoice().alike); }
   AlgorithmCache& cache() { return cache_; }
   void Save() {
     if (file_.empty()) return;
@@ -158,7 +160,7 @@ class Choices {
   Choices() {
     const char* setting = std::getenv("TESSERA_MATMUL_TUNING");
     const std::string value = setting != nullptr ? setting : "";
-    measures_ = value != "off";
+    if (!value.empty()) measures_ = value != "off";
     if (value.empty() || value == "off" || value == "on") return;
     file_ = value;
     const StatusOr<std::string> text = ReadFile(file_);
@@ -170,7 +172,7 @@ class Choices {
     return Concat("cuBLASLt ", CublasLt::Get().GetVersion(), ", ", Properties(ActiveDevice()).name);
   }
 
-  bool measures_ = true;
+  std::optional<bool> measures_;  // what the environment says
   std::string file_;
   AlgorithmCache cache_;
 };
@@ -180,9 +182,11 @@ class Choices {
 using Algorithm = std::optional<cublasLtMatmulAlgo_t>;
 class KnownAlgorithms {
  public:
+  // Those that were measured are not those that every process chooses.
   static KnownAlgorithms& Get() {
-    static auto* known = new KnownAlgorithms;
-    return *known;
+    static auto* measured = new KnownAlgorithms;
+    static auto* alike = new KnownAlgorithms;
+    return Choices::Get().measures() ? *measured : *alike;
   }
   std::optional<Algorithm> Find(const ProductShape& shape) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -327,12 +331,13 @@ Algorithm AlgorithmFor(const CublasProduct& p, const Call& call) {
   // A measured product runs many times, which neither a capture nor a sum allows: the library's own
   // choice serves these, and what is not settled is asked for again.
   const bool measurable = !IsCapturing() && !p.accumulate;
-  bool settled = measurable || !choices.measures();
+  const bool measures = choices.measures();
+  bool settled = measurable || !measures;
   int choice = 0;
-  if (const std::optional<int> chosen = choices.cache().Find(shape)) {
+  if (const std::optional<int> chosen = measures ? choices.cache().Find(shape) : std::nullopt) {
     choice = *chosen < count ? *chosen : 0;
     settled = true;
-  } else if (choices.measures() && measurable) {
+  } else if (measures && measurable) {
     choice = choices.cache().Choose(
         shape, count, [&](int i) { return call.Measure(candidates[static_cast<size_t>(i)]); });
     choices.Save();

@@ -152,6 +152,18 @@ TEST_F(GpuTrainingTest, WhatCannotBeCapturedIsSaidInOneLineAndRunAsItIs) {
   ExpectEqual(captured, Run(config));
 }
 
+constexpr TensorKey kX{"x", KeyElements::kFloating, "[N]", "what is summed"};
+
+// The squares' sum as the loss, the sum as the norm.
+struct SumOfSquares : StepRunner {
+  StepOutputs Run(const StepInputs& inputs) override {
+    const Tensor x = OnDevice(inputs.batches[0], Device::Cuda(0)).at(kX);
+    return {{Sum(Mul(x, x))}, Sum(x)};
+  }
+  const char* WhyNotCaptured(int64_t) const override { return nullptr; }
+  void Undo() override {}
+};
+
 // Sums of micro-batches that the host orders are not captured; nor is a step while shapes change.
 TEST_F(GpuTrainingTest, StepsOfOtherShapesAndDeterministicSumsRunAsTheyAre) {
   RunConfig config = Config("deterministic");
@@ -163,16 +175,12 @@ TEST_F(GpuTrainingTest, StepsOfOtherShapesAndDeterministicSumsRunAsTheyAre) {
             std::string::npos);
 
   const RunLog silent(nullptr, LogLevel::kError);
-  CapturedStep captured(Device::Cuda(0), &silent);
-  static constexpr TensorKey kX{"x", KeyElements::kFloating, "[N]", "what is summed"};
-  const auto work = [](const StepInputs& in) {
-    const Tensor x = OnDevice(in.batches[0], Device::Cuda(0)).at(kX);
-    return StepOutputs{{Sum(Mul(x, x))}, Sum(x)};
-  };
+  CapturedStep captured(std::make_unique<SumOfSquares>(), Device::Cuda(0), &silent);
   const auto run = [&](int64_t n, double value, uint64_t step) {
-    const StepInputs inputs{{models::Bundle{{kX, Full({n}, value, DType::kFloat32)}}},
-                            Full({}, 1.0, DType::kFloat64, Device::Cuda(0))};
-    const StepOutputs outputs = captured.Run(inputs, step, work, [] {});
+    const StepOutputs outputs =
+        captured.Run({.batches = {models::Bundle{{kX, Full({n}, value, DType::kFloat32)}}},
+                      .share = Full({}, 1.0, DType::kFloat64, Device::Cuda(0)),
+                      .number = step});
     EXPECT_EQ(outputs.losses[0].Item(), static_cast<double>(n) * value * value) << step;
     EXPECT_EQ(outputs.grad_norm.Item(), static_cast<double>(n) * value) << step;
     return captured.replays();

@@ -3,6 +3,7 @@
 
 #include "core/dtype.h"
 #include "dist/mesh/mesh.h"
+#include "train/config/comma_list.h"
 #include "train/config/run_config.h"
 
 namespace tessera::train {
@@ -67,11 +68,7 @@ StatusOr<dist::ZeroOptions> RunConfig::zero_options() const {
   options.check_reduction = check_reduction;
   options.gradient_as_bucket_view = gradient_as_bucket_view;
   if (!communication_dtype.empty()) options.communication_dtype = ParseDType(communication_dtype);
-  for (size_t begin = 0; begin < auto_wrap_classes.size();) {
-    const size_t end = std::min(auto_wrap_classes.find(',', begin), auto_wrap_classes.size());
-    options.auto_wrap_classes.push_back(auto_wrap_classes.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  options.auto_wrap_classes = SplitAtCommas(auto_wrap_classes);
   options.auto_wrap_min_params = auto_wrap_min_params;
   TESSERA_ASSIGN_OR_RETURN(options.backward_prefetch,
                            dist::ParseBackwardPrefetch(backward_prefetch));

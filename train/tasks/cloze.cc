@@ -9,6 +9,7 @@
 #include "data/dataset/subset.h"
 #include "models/classification.h"
 #include "models/generation/special_tokens.h"
+#include "train/config/comma_list.h"
 #include "train/tasks/class_metrics.h"
 #include "train/tasks/label_setup.h"
 
@@ -80,9 +81,7 @@ StatusOr<std::vector<std::string>> WordsOf(const std::vector<std::string>& label
                                            const std::string& text) {
   if (text.empty()) return labels;
   std::vector<std::string> words(labels.size());
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
+  for (const std::string& part : SplitAtCommas(text)) {
     const size_t equals = std::min(part.find('='), part.size());
     const auto label = std::find(labels.begin(), labels.end(), part.substr(0, equals));
     if (label == labels.end() || equals + 1 >= part.size()) {
@@ -90,7 +89,6 @@ StatusOr<std::vector<std::string>> WordsOf(const std::vector<std::string>& label
                              "label of the data");
     }
     words[static_cast<size_t>(label - labels.begin())] = part.substr(equals + 1);
-    begin = end + 1;
   }
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i].empty()) return InvalidArgument("label_words: label '", labels[i], "' has none");

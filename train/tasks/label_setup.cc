@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/classification.h"
+#include "train/config/comma_list.h"
 
 namespace tessera::train {
 namespace {
@@ -74,9 +75,7 @@ StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::st
       weights.push_back(static_cast<float>(static_cast<double>(labels.size()) / share));
     }
   } else {
-    std::string_view rest = text;
-    while (true) {
-      const std::string_view part = rest.substr(0, rest.find(','));
+    for (const std::string& part : SplitAtCommas(text)) {
       float weight = 0;
       const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), weight);
       if (error != std::errc() || end != part.data() + part.size() || !(weight >= 0) ||
@@ -85,8 +84,6 @@ StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::st
                                "number for each label");
       }
       weights.push_back(weight);
-      if (part.size() == rest.size()) break;
-      rest.remove_prefix(part.size() + 1);
     }
     if (weights.size() != names.size()) {
       return InvalidArgument("class_weights has ", weights.size(), " numbers for ", names.size(),

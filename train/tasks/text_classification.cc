@@ -6,6 +6,7 @@
 #include "data/classification/text_classification_dataset.h"
 #include "data/dataset/subset.h"
 #include "models/classification.h"
+#include "train/config/comma_list.h"
 #include "train/tasks/class_metrics.h"
 #include "train/tasks/label_setup.h"
 
@@ -23,21 +24,11 @@ int Fit(const RunConfig& config, const models::Architecture* now) {
   return EndsInOneOf(config.Sources()[0].path, {".tsv"}) ? 3 : 1;
 }
 
-std::vector<std::string> SplitCommas(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 data::TextClassificationOptions OptionsOf(const TaskInput& input, const TableOptions& keys) {
   data::TextClassificationOptions options;
   options.text_column = keys.text_column;
   options.text_pair_column = keys.text_pair_column;
-  if (!keys.label_columns.empty()) options.label_columns = SplitCommas(keys.label_columns);
+  if (!keys.label_columns.empty()) options.label_columns = SplitAtCommas(keys.label_columns);
   options.max_length = input.SeqLen(kLongestRow);
   options.token_types = input.model.value("type_vocab_size", 1) > 1;
   options.numbers = input.model.value("problem_type", nlohmann::json()) == "regression" ||
@@ -60,7 +51,7 @@ StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const std::string& path, c
 // What the model's head must be for these labels.
 void DescribeHead(const data::LabelColumn& labels, const TableOptions& keys, TaskData* data) {
   const bool answers = labels.kind == LabelKind::kAnswers;
-  models::SetLabels(answers ? SplitCommas(keys.label_columns) : std::vector<std::string>{"score"},
+  models::SetLabels(answers ? SplitAtCommas(keys.label_columns) : std::vector<std::string>{"score"},
                     &data->model_changes);
   data->model_changes["num_labels"] = nullptr;
   data->model_changes["problem_type"] = answers ? "multi_label_classification" : "regression";

@@ -1,0 +1,64 @@
+#include "train/checkpoint_keeper.h"
+
+#include <utility>
+
+#include "core/file.h"
+#include "train/agreement.h"
+
+namespace tessera::train {
+
+CheckpointKeeper::CheckpointKeeper(CheckpointKeeperOptions options, const dist::Mesh& mesh)
+    : options_(std::move(options)), mesh_(mesh) {}
+
+bool CheckpointKeeper::empty() const { return dist::ListCheckpoints(options_.folder).empty(); }
+
+std::optional<dist::Checkpoint> CheckpointKeeper::FindNewest(const RunLog& log) const {
+  return dist::FindNewestCheckpoint(options_.folder, *mesh_.world(),
+                                    [&](const std::string& w) { log.Warning(w); });
+}
+
+StatusOr<dist::Checkpoint> CheckpointKeeper::Open(const std::string& path) const {
+  StatusOr<dist::Checkpoint> named = dist::Checkpoint::Open(path, *mesh_.world());
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, named.status()));
+  return named;
+}
+
+Status CheckpointKeeper::RemoveAfter(int64_t step) const {
+  Status status;
+  if (mesh_.world()->rank() == 0) {
+    for (const int64_t later : dist::ListCheckpoints(options_.folder)) {
+      if (later <= step || !status.ok()) continue;
+      status = RemoveAll(dist::CheckpointPath(options_.folder, later));
+    }
+  }
+  return Agree(mesh_, status);
+}
+
+CheckpointKeeper::Appeared CheckpointKeeper::Save(
+    int64_t step, const std::vector<dist::CheckpointTensor>& tensors,
+    const nlohmann::json& trainer) {
+  TESSERA_ASSIGN_OR_RETURN(std::optional<std::string> before, Finish());
+  const std::string path = dist::CheckpointPath(options_.folder, step);
+  Communicator& world = *mesh_.world();
+  saved_step_ = step;
+  if (options_.async) {
+    TESSERA_RETURN_IF_ERROR(Agree(mesh_, saver_.Begin(path, step, tensors, trainer, world)));
+    return before;
+  }
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, dist::SaveCheckpoint(path, step, tensors, trainer, world)));
+  return AppearedNow();
+}
+
+CheckpointKeeper::Appeared CheckpointKeeper::Finish() {
+  if (!saver_.pending()) return std::nullopt;
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, saver_.Commit(*mesh_.world())));
+  return AppearedNow();
+}
+
+CheckpointKeeper::Appeared CheckpointKeeper::AppearedNow() {
+  TESSERA_RETURN_IF_ERROR(
+      Agree(mesh_, dist::PruneCheckpoints(options_.folder, options_.keep, *mesh_.world())));
+  return dist::CheckpointPath(options_.folder, saved_step_);
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,75 @@
+// The loss and the task's metrics over data, shared out over the data-parallel ranks.
+//
+//   const Evaluator evaluator(model, mesh, {.objective = data.objective});
+//   TESSERA_ASSIGN_OR_RETURN(const EvaluationResult found,
+//                            evaluator.Run(BatchesOf(*data.validation, batch_size)));
+//
+// Batch b is rank b % ranks' to compute; sums are taken in the order of the batches, so that any
+// number of ranks finds the same. Nothing is recorded for a backward pass, and no dropout is
+// active.
+#ifndef TESSERA_TRAIN_EVALUATOR_H_
+#define TESSERA_TRAIN_EVALUATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/status.h"
+#include "data/dataset/dataset.h"
+#include "dist/mesh/mesh.h"
+#include "models/model.h"
+#include "nlohmann/json.hpp"
+#include "train/task.h"
+
+namespace tessera::train {
+
+// Batches by number, from 0: a data loader.
+struct BatchSource {
+  int64_t size = 0;
+  std::function<StatusOr<data::Batch>(int64_t number)> batch;
+};
+
+// A dataset from its first sample to its last, or to `max_batches` batches; 0: all. The dataset
+// must outlive the result.
+BatchSource BatchesOf(const data::Dataset& dataset, int64_t batch_size, int64_t max_batches = 0);
+
+// What an evaluation found: the mean loss per target, and the task's metrics by name.
+struct EvaluationResult {
+  double loss = 0;
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
+};
+
+struct EvaluatorOptions {
+  Objective objective = {};
+  DType products = DType::kFloat32;  // of float32 operands (autograd/autocast.h)
+  // One forward pass of a batch on the model's device; the result has `loss`, summed over targets,
+  // and what the metrics ask for. nullptr: the model's.
+  std::function<models::Bundle(const models::Bundle& batch, const models::RunOptions& options)>
+      prediction_step = nullptr;
+  // Whether all ranks must run as many forward passes (ParameterStore::forward_is_collective).
+  bool forward_is_collective = false;
+};
+
+class Evaluator {
+ public:
+  Evaluator(models::Model& model, const dist::Mesh& mesh, EvaluatorOptions options);
+
+  // Collective over the mesh's world. A batch that cannot be made on one rank is every rank's
+  // failure.
+  StatusOr<EvaluationResult> Run(const BatchSource& batches) const;
+
+ private:
+  size_t num_sums() const;
+  models::Bundle Predict(const data::Batch& batch) const;
+  StatusOr<std::vector<double>> Sum(const BatchSource& batches) const;
+  StatusOr<std::vector<double>> SumsOf(const data::Batch& batch) const;
+
+  models::Model& model_;
+  const dist::Mesh mesh_;
+  const EvaluatorOptions options_;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_EVALUATOR_H_

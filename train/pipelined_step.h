@@ -1,0 +1,29 @@
+// A step of a model in stages, run by the pipeline's executor. Collective over the stages.
+#ifndef TESSERA_TRAIN_PIPELINED_STEP_H_
+#define TESSERA_TRAIN_PIPELINED_STEP_H_
+
+#include "dist/pipeline/executor.h"
+#include "train/step_runner.h"
+
+namespace tessera::train {
+
+class PipelinedStep final : public StepRunner {
+ public:
+  // Throws Error for parts that a pipeline has no place for.
+  PipelinedStep(const StepWork& work, const dist::Stage& stage, dist::ScheduleKind schedule);
+
+  // The losses are the last stage's, on every rank.
+  StepOutputs Run(const StepInputs& inputs) override;
+  const char* WhyNotCaptured(int64_t) const override { return "a pipeline"; }
+  void Undo() override { work_.store.optimizer().ZeroGrad(); }
+
+ private:
+  std::vector<double> RunStages(const StepInputs& inputs);
+
+  const StepWork work_;
+  dist::PipelineExecutor executor_;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_PIPELINED_STEP_H_

@@ -1,0 +1,41 @@
+// What a checkpoint keeps of a run beside its tensors, and what it says of the run that goes on.
+//
+//   dist::SaveCheckpoint(path, step, tensors, now.ToJson(), world);
+//   ...
+//   TESSERA_ASSIGN_OR_RETURN(const ResumeState saved, ResumeState::Of(checkpoint));
+//   TESSERA_RETURN_IF_ERROR(saved.CheckData(now, checkpoint.directory()));
+//   for (const std::string& line : saved.ChangesTo(now)) log.Warning(line);
+#ifndef TESSERA_TRAIN_RESUME_STATE_H_
+#define TESSERA_TRAIN_RESUME_STATE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "dist/checkpoint/checkpoint.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::train {
+
+struct ResumeState {
+  // Of the steps since the last row of metrics.
+  double loss_sum = 0;
+  int64_t loss_steps = 0;
+  std::optional<int64_t> data_samples;  // nullopt: the checkpoint does not say
+  std::optional<int64_t> global_batch;  // samples of a step
+  nlohmann::json config = nlohmann::json::object();
+
+  nlohmann::json ToJson() const;
+  static StatusOr<ResumeState> Of(const dist::Checkpoint& checkpoint);
+
+  // Refuses a run `now` on data of another size.
+  Status CheckData(const ResumeState& now, const std::string& checkpoint) const;
+  // A line for each change that makes the run another one than the uninterrupted one.
+  std::vector<std::string> ChangesTo(const ResumeState& now) const;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_RESUME_STATE_H_

@@ -1,0 +1,198 @@
+// Tasks with labels, from files on the disk to a trained model: small models learn what their data
+// say, and evaluations measure it alike on any number of ranks.
+#include <gtest/gtest.h>
+
+#include "core/file.h"
+#include "core/thread_communicator.h"
+#include "dist/mesh/mesh.h"
+#include "models/classification.h"
+#include "models/hub/save_model.h"
+#include "train/testing/task_runs.h"
+
+namespace tessera::train {
+namespace {
+
+using LabelTasksTest = TaskRuns;
+
+TEST_F(LabelTasksTest, TextClassificationLearnsAndSavesItsLabels) {
+  RunSetup setup;
+  const TrainState state = Train(ReviewRun(), &setup);
+  EXPECT_EQ(setup.task->name, "text_classification");
+  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(state.val_metrics.at("f1"), 1.0);
+  EXPECT_LT(*state.val_loss, 0.2);
+  EXPECT_EQ(models::LabelNames(setup.model->config()),
+            (std::vector<std::string>{"negative", "positive"}));
+  // The folder is evaluated, and fine-tuned on other labels with a new head.
+  ASSERT_TRUE(models::SaveModel(*setup.model, Path("model"), setup.tokenizer.get()).ok());
+  RunConfig look = Config(Path("model"), Reviews("more.tsv", 31));
+  const auto found = PrepareEvaluation(look, {}, Path("look"));
+  ASSERT_TRUE(found.ok()) << Message(found.status());
+  EXPECT_EQ(found->data.validation->size(), 31);
+  Trainer trainer(found->config, *found->model, found->data);
+  EXPECT_EQ(trainer.Evaluate(*found->data.validation, 0)->metrics.at("accuracy"), 1.0);
+  look.data = {Put("stars.tsv", "sentence\tlabel\nthe film\tthree\nthe plot\tone\nbad\ttwo\n")};
+  ExpectContains(Message(PrepareEvaluation(look, {}, Path("look")).status()),
+                 "labels that the model does not know; it has: negative, positive");
+  look.val_fraction = 0;
+  look.out = Path("stars");
+  const auto fresh = PrepareRun(look);
+  ASSERT_TRUE(fresh.ok()) << Message(fresh.status());
+  ASSERT_EQ(fresh->warnings.size(), 1u);
+  ExpectContains(fresh->warnings[0], "classifier");
+  EXPECT_EQ(models::LabelNames(fresh->model->config()).size(), 3u);
+}
+
+TEST_F(LabelTasksTest, MetricsAreTheSameOnEveryNumberOfRanks) {
+  RunConfig config = ReviewRun();
+  config.batch_size = 7;  // the last batches are uneven, and one rank has none
+  config.options["class_weights"] = "0.25,2";
+  std::vector<EvaluationResult> results;
+  for (const int ranks : {1, 2, 3}) {
+    RunRanks(ranks, [&](const Group& world) {
+      const dist::Mesh mesh(world, {});
+      auto setup = PrepareRun(config, mesh);
+      if (!setup.ok()) throw std::runtime_error(Message(setup.status()));
+      Trainer trainer(setup->config, *setup->model, setup->data, mesh);
+      const auto found = trainer.Evaluate(*setup->data.validation, 0);
+      if (world->rank() == 0) results.push_back(*found);
+    });
+  }
+  ASSERT_EQ(results.size(), 3u);
+  for (const EvaluationResult& other : results) {
+    EXPECT_EQ(other.loss, results[0].loss);
+    EXPECT_EQ(other.metrics, results[0].metrics);
+  }
+}
+
+// A label of weight 0 does not count: neither in the sum nor in what it is divided by.
+TEST_F(LabelTasksTest, ClassWeightsMakeAWeightedMean) {
+  RunConfig config = ReviewRun();
+  config.val_data = Reviews("all.tsv", 40);
+  config.options["class_weights"] = "0,3";
+  const auto loss = [&]() {
+    auto setup = PrepareRun(config);
+    EXPECT_TRUE(setup.ok()) << Message(setup.status());
+    Trainer trainer(setup->config, *setup->model, setup->data);
+    return trainer.Evaluate(*setup->data.validation, 0)->loss;
+  };
+  const double weighted = loss();
+  std::string positive = "sentence\tlabel\n";
+  const std::string all = *ReadFile(Path("all.tsv"));
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = all.find('\n', begin) + 1;
+    const std::string line = all.substr(begin, end - begin);
+    if (line.find("positive") != std::string::npos) positive += line;
+    begin = end;
+  }
+  config.val_data = Put("positive.tsv", positive);
+  config.options.erase("class_weights");
+  EXPECT_NEAR(weighted, loss(), 1e-6);
+  config.options["class_weights"] = "balanced";
+  auto setup = PrepareRun(config);
+  ASSERT_TRUE(setup.ok());
+  const std::vector<float> weights = setup->data.objective.class_weights.ToVector<float>();
+  int good = 0;
+  for (int i = 0; i < 120; ++i) good += i * i % 7 < 3;
+  EXPECT_NEAR(weights[0], 120.0 / (2 * (120 - good)), 1e-5);
+  EXPECT_NEAR(weights[1], 120.0 / (2 * good), 1e-5);
+  config.options["class_weights"] = "1,2,3";
+  ExpectContains(Failure(config), "class_weights has 3 numbers for 2 labels");
+  config.options["class_weights"] = "1,x";
+  ExpectContains(Failure(config), "'x' is no weight");
+}
+
+TEST_F(LabelTasksTest, NumbersAndSeveralAnswers) {
+  std::string text = "sentence\tlabel\n";
+  for (int i = 0; i < 80; ++i) text += i % 3 == 0 ? "good film\t2.5\n" : "bad film\t-1.5\n";
+  RunConfig config = ReviewRun();
+  config.data = {Put("scores.tsv", text)};
+  config.max_steps = 200;
+  TrainState state = Train(config);
+  EXPECT_GT(state.val_metrics.at("pearson").get<double>(), 0.95);
+  EXPECT_LT(state.val_metrics.at("mse").get<double>(), 0.3);
+  text = "sentence\tnice\tlong\n";
+  for (int i = 0; i < 80; ++i) {
+    text += Concat(i % 3 == 0 ? "good" : "bad", i % 2 == 0 ? " film and the plot" : "", "\t",
+                   i % 3 == 0, "\t", i % 2 == 0, "\n");
+  }
+  config.data = {Put("answers.tsv", text)};
+  config.options["label_columns"] = "nice,long";
+  config.lr = 3e-3;
+  config.max_steps = 300;
+  config.out = Path("answers");
+  RunSetup setup;
+  state = Train(config, &setup);
+  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(setup.model->config().at("problem_type"), "multi_label_classification");
+}
+
+std::string BigEndian(uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 0xFF);
+  return bytes;
+}
+
+TEST_F(LabelTasksTest, PicturesOfTwoKinds) {
+  for (const char* part : {"train", "t10k"}) {
+    const uint32_t count = 64;
+    std::string images =
+        std::string("\0\0\x08\x03", 4) + BigEndian(count) + BigEndian(8) + BigEndian(8);
+    std::string labels = std::string("\0\0\x08\x01", 4) + BigEndian(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      const bool bright = i * 5 % 3 == 0;
+      for (uint32_t p = 0; p < 64; ++p) {
+        images += static_cast<char>((bright ? 150 : 20) + (i * 7 + p * 3) % 60);
+      }
+      labels += static_cast<char>(bright);
+    }
+    Put(std::string("idx/") + part + "-images-idx3-ubyte", images);
+    Put(std::string("idx/") + part + "-labels-idx1-ubyte", labels);
+  }
+  RunConfig config = Config("vit-mini", Path("idx"));
+  config.config_overrides =
+      "image_size=8,hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=32";
+  config.lr = 3e-3;
+  config.options["random_flip"] = true;
+  config.options["random_crop"] = true;
+  RunSetup setup;
+  const TrainState state = Train(config, &setup);
+  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
+  ASSERT_EQ(setup.data.files.size(), 1u);
+  EXPECT_EQ(setup.data.files[0].first, "preprocessor_config.json");
+  config.tokenizer = "byte";
+  ExpectContains(Failure(config), "has no text");
+  config.tokenizer = "";
+  config.neftune_noise_alpha = 5;
+  ExpectContains(Failure(config), "neftune_noise_alpha");
+}
+
+TEST_F(LabelTasksTest, ClozeLearnsWhichWordsFillTheBlank) {
+  std::string text = "sentence\tlabel\n";
+  for (int i = 0; i < 120; ++i) {
+    text += i * i % 7 < 3 ? "one two three\tpositive\n" : "five four one\tnegative\n";
+  }
+  RunConfig config = Config("glm-tiny", Put("reviews.tsv", text));
+  config.tokenizer = std::string(kTokenizers) + "glm";
+  config.config_overrides =
+      "hidden_size=16,num_layers=1,num_attention_heads=2,max_sequence_length=64";
+  config.options["cloze_pattern"] = "{text} is [MASK].";
+  config.options["label_words"] = "positive=two,negative=four one";
+  config.val_fraction = 0.25;
+  RunSetup setup;
+  const TrainState state = Train(config, &setup);
+  EXPECT_EQ(setup.task->name, "cloze");
+  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(models::LabelNames(setup.model->config()),
+            (std::vector<std::string>{"negative", "positive"}));
+  config.options["label_words"] = "positive=two";
+  ExpectContains(Failure(config), "label 'negative' has none");
+  config.options["label_words"] = "good=two";
+  ExpectContains(Failure(config), "'good=two' is not of the form");
+  config.options.erase("label_words");
+  config.seq_len = 8;
+  ExpectContains(Failure(config), "seq_len leaves");
+}
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,203 @@
+// Tasks that write text or fill it in, from files on the disk to a trained model; what does not fit
+// is named.
+#include <gtest/gtest.h>
+
+#include "core/thread_communicator.h"
+#include "dist/mesh/mesh.h"
+#include "train/testing/task_runs.h"
+
+namespace tessera::train {
+namespace {
+
+using TextTasksTest = TaskRuns;
+
+TEST_F(TextTasksTest, MaskedLanguageModelling) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the film was good and the plot was bad . ";
+  RunConfig config = Config("bert-tiny", Put("text.txt", text));
+  config.tokenizer = Path("words");
+  config.config_overrides = kSmallBert;
+  config.seq_len = 22;
+  config.max_steps = 150;
+  for (const bool whole_words : {false, true}) {
+    config.options["whole_word_mask"] = whole_words;
+    config.out = Path(whole_words ? "words_run" : "tokens_run");
+    RunSetup setup;
+    const TrainState state = Train(config, &setup);
+    EXPECT_EQ(setup.task->name, "masked_lm");
+    EXPECT_LT(*state.val_loss, 0.7) << "of 14 words: 2.6 at first";
+  }
+  config.tokenizer = "byte";
+  ExpectContains(Failure(config), "the tokenizer has no mask token");
+}
+
+TEST_F(TextTasksTest, SequenceToSequenceWithGeneration) {
+  std::string source;
+  std::string target;
+  for (int i = 0; i < 160; ++i) {
+    source += i % 2 == 0 ? "yes\n" : "no\n";
+    target += i % 2 == 0 ? "a man and a dog are here\n" : "two women go to the old house\n";
+  }
+  RunConfig config = Config("t5-mini", Put("source.txt", source));
+  config.options["target_data"] = Put("target.txt", target);
+  config.tokenizer = std::string(kTokenizers) + "t5";
+  config.config_overrides = kSmallT5;
+  config.options["predict_with_generate"] = true;
+  config.options["num_beams"] = 2;
+  config.max_steps = 150;
+  config.options["max_target_length"] = 40;
+  RunSetup setup;
+  const TrainState state = Train(config, &setup);
+  EXPECT_EQ(setup.task->name, "seq2seq");
+  EXPECT_GT(state.val_metrics.at("bleu").get<double>(), 99.0) << *state.val_loss;
+  const std::vector<std::string> lines = setup.data.objective.metrics->Samples(*setup.model);
+  ASSERT_EQ(lines.size(), 9u);
+  ExpectContains(lines[1], "written:");
+  // Two tensor-parallel ranks write together what one process writes.
+  RunConfig shared = config;
+  shared.tp = 2;
+  shared.max_steps = 3;
+  shared.out = Path("two_ranks");
+  RunConfig single = config;
+  single.max_steps = 3;
+  single.out = Path("one_rank");
+  const TrainState alone = Train(single);
+  RunRanks(2, [&](const Group& world) {
+    const dist::Mesh mesh(world, {.tp = 2});
+    auto both = PrepareRun(shared, mesh);
+    if (!both.ok()) throw std::runtime_error(Message(both.status()));
+    Trainer trainer(both->config, *both->model, both->data, mesh);
+    const auto result = trainer.Train({.output = nullptr});
+    if (!result.ok()) throw std::runtime_error(Message(result.status()));
+    EXPECT_NEAR(*trainer.state().val_loss, *alone.val_loss, 1e-5);
+    EXPECT_EQ(trainer.state().val_metrics, alone.val_metrics);
+  });
+  shared.sequence_parallel = true;
+  shared.out = Path("in_sequence");
+  RunRanks(2, [&](const Group& world) {
+    const auto refused = PrepareRun(shared, dist::Mesh(world, {.tp = 2}));
+    ExpectContains(Message(refused.status()), "predict_with_generate writes token by token");
+  });
+  config.options["val_target_data"] = config.options["target_data"];
+  config.val_data = Put("short.txt", "yes\n");
+  config.out = Path("uneven");
+  ExpectContains(Failure(config), "short.txt");
+}
+
+TEST_F(TextTasksTest, SpanCorruptionBlankInfillingAndInstructions) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += Concat("one two three ", i % 3, " four five. ");
+  struct Case {
+    const char* model;
+    const char* tokenizer;
+    const char* overrides;
+    const char* task;
+  };
+  const Case cases[] = {
+      {"t5-mini", "t5", kSmallT5, "span_corruption"},
+      {"glm-tiny", "glm",
+       "hidden_size=16,num_layers=1,num_attention_heads=2,max_sequence_length=64",
+       "blank_infilling"},
+      {"chatglm-tiny", "chatglm",
+       "hidden_size=16,num_layers=1,num_attention_heads=2,inner_hidden_size=32", "instruction"}};
+  for (const Case& c : cases) {
+    RunConfig config = Config(c.model, Put("text.txt", text));
+    config.tokenizer = std::string(kTokenizers) + c.tokenizer;
+    config.config_overrides = c.overrides;
+    config.out = Path(c.task);
+    config.max_steps = 40;
+    config.eval_interval = 20;
+    if (std::string(c.task) == "instruction") {
+      std::string lines;
+      for (int i = 0; i < 60; ++i) {
+        lines += Concat("{\"prompt\": \"say ", i % 5, "\", \"response\": \"one two three\"}\n");
+      }
+      config.data = {Put("chat.jsonl", lines)};
+      config.options["max_source_length"] = 24;
+      config.options["max_target_length"] = 24;
+    } else {
+      config.seq_len = 32;
+    }
+    class Losses : public TrainerCallback {
+     public:
+      void OnEvaluate(TrainState& state) override { values.push_back(*state.val_loss); }
+      std::vector<double> values;
+    } losses;
+    auto setup = PrepareRun(config);
+    ASSERT_TRUE(setup.ok()) << c.task << ": " << Message(setup.status());
+    EXPECT_EQ(setup->task->name, c.task);
+    Trainer trainer(setup->config, *setup->model, setup->data);
+    const double before = trainer.Evaluate(*setup->data.validation, 0)->loss;
+    trainer.AddCallback(&losses);
+    const auto result = trainer.Train({.output = nullptr});
+    ASSERT_TRUE(result.ok()) << Message(result.status());
+    ASSERT_EQ(losses.values.size(), 2u);
+    EXPECT_LT(losses.values[1], losses.values[0]) << c.task;
+    EXPECT_LT(losses.values[0], before) << c.task;
+  }
+}
+
+TEST_F(TextTasksTest, ARunThatWasStoppedGoesOnWithTheSameChoices) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the film was good and the plot was bad . ";
+  RunConfig config = Config("bert-tiny", Put("text.txt", text));
+  config.tokenizer = Path("words");
+  config.config_overrides = kSmallBert;
+  config.seq_len = 22;
+  config.max_steps = 12;
+  config.neftune_noise_alpha = 5;
+  config.dropout = 0.1;
+  config.save_interval = 5;
+  const TrainState whole = Train(config);
+  config.out = Path("stopped");
+  class Stop : public TrainerCallback {
+   public:
+    void OnStep(TrainState& state) override { state.should_stop = state.step == 7; }
+  } stop;
+  auto first = PrepareRun(config);
+  Trainer trainer(first->config, *first->model, first->data);
+  trainer.AddCallback(&stop);
+  ASSERT_EQ(trainer.Train({.output = nullptr})->state.step, 7);
+  auto second = PrepareRun(config);
+  Trainer rest(second->config, *second->model, second->data);
+  ASSERT_TRUE(rest.Train({.resume = true, .output = nullptr}).ok());
+  EXPECT_EQ(rest.state().loss, whole.loss);
+  EXPECT_EQ(*rest.state().val_loss, *whole.val_loss);
+}
+
+TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {
+  RunConfig config = ReviewRun();
+  config.task = "image_classification";
+  ExpectContains(Failure(config),
+                 "task 'image_classification' is not for a 'bert' model, which has: masked_lm, "
+                 "text_classification");
+  config.task = "masked_ml";
+  ExpectContains(Failure(config), "unknown task 'masked_ml'; did you mean 'masked_lm'?");
+  config.task = "";
+  config.options["noise_density"] = 0.3;
+  ExpectContains(Failure(config),
+                 "noise_density is set, which needs task span_corruption (it is "
+                 "text_classification)");
+  config.options.erase("noise_density");
+  config.config_overrides = "hidden_sizes=3";
+  ExpectContains(Failure(config), "no key 'hidden_sizes'; did you mean 'hidden_size'?");
+  config.config_overrides = "hidden_size";
+  ExpectContains(Failure(config), "'hidden_size' is not of the form key=value");
+  config.config_overrides = "hidden_size=three";
+  ExpectContains(Failure(config), "'hidden_size' must be an integer");
+  config.config_overrides = kSmallBert;
+  config.seq_len = 33;
+  ExpectContains(Failure(config), "seq_len 33 is longer than the model's 32 positions");
+  config.seq_len.reset();
+  config.options["label_columns"] = "lable";
+  ExpectContains(Failure(config), "no column 'lable'; did you mean 'label'?");
+  config.options.erase("label_columns");
+  config.tokenizer = std::string(kTokenizers) + "t5";
+  ExpectContains(Failure(config), "the tokenizer has no classification token");
+  config.tokenizer = Path("words");
+  config.val_data = Put("odd.tsv", "sentence\tlabel\nthe film\tneutral\n");
+  ExpectContains(Failure(config), "odd.tsv:2: unknown label 'neutral'");
+}
+
+}  // namespace
+}  // namespace tessera::train

@@ -1,0 +1,26 @@
+// Where a run stands: what callbacks read and rows of metrics tell.
+#ifndef TESSERA_TRAIN_TRAIN_STATE_H_
+#define TESSERA_TRAIN_TRAIN_STATE_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "nlohmann/json.hpp"
+
+namespace tessera::train {
+
+struct TrainState {
+  int64_t step = 0;  // optimizer steps taken
+  int64_t total_steps = 0;
+  double epoch = 0;  // passes over the data so far
+  double loss = 0;   // of the last step
+  double grad_norm = 0;
+  double lr = 0;
+  std::optional<double> val_loss;  // of the last evaluation
+  nlohmann::ordered_json val_metrics = nlohmann::ordered_json::object();
+  bool should_stop = false;  // a callback may set it
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_TRAIN_STATE_H_
