@@ -18,7 +18,7 @@ class NonFiniteTest : public SmallRuns {
     Status status;
     int64_t step = 0;
     bool weights_are_finite = true;
-    std::string output;
+    std::string output = {};
   };
 
   // A run whose loss at step `bad_step` is multiplied by `factor`.
@@ -40,7 +40,7 @@ class NonFiniteTest : public SmallRuns {
     Trainer trainer(setup->config, *setup->model, setup->data, {}, std::move(parts));
     const auto result = trainer.Train({.resume = resume, .output = file});
     Outcome outcome{.status = result.status(), .step = trainer.state().step};
-    for (const auto& [name, tensor] : model.StateDict()) {
+    for (const auto& [name, tensor] : setup->model->StateDict()) {
       for (const float value : tensor.ToVector<float>()) {
         outcome.weights_are_finite &= std::isfinite(value);
       }
