@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "train/agreement.h"
+#include "train/resume_state.h"
 
 namespace tessera::train {
 
@@ -55,9 +56,14 @@ CheckpointKeeper::Appeared CheckpointKeeper::Finish() {
   return AppearedNow();
 }
 
+Status CheckpointKeeper::Prune() {
+  if (!std::exchange(prunes_, false)) return OkStatus();
+  return Agree(mesh_, dist::PruneCheckpoints(options_.folder, options_.keep, ResumeState::IsFinite,
+                                             *mesh_.world()));
+}
+
 CheckpointKeeper::Appeared CheckpointKeeper::AppearedNow() {
-  TESSERA_RETURN_IF_ERROR(
-      Agree(mesh_, dist::PruneCheckpoints(options_.folder, options_.keep, *mesh_.world())));
+  prunes_ = true;
   return dist::CheckpointPath(options_.folder, saved_step_);
 }
 

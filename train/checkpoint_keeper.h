@@ -7,6 +7,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(auto appeared, keeper.Save(step, engine.Tensors(), trainer_state));
 //   TESSERA_ASSIGN_OR_RETURN(appeared, keeper.Finish());
 //
+// The newest may hold weights that the next step shows to be no numbers; older ones go only when
+// the run knows better (Prune).
+//
 // All calls but the accessors are collective over the mesh's world; a failure of one rank is every
 // rank's.
 #ifndef TESSERA_TRAIN_CHECKPOINT_KEEPER_H_
@@ -52,6 +55,9 @@ class CheckpointKeeper {
                 const nlohmann::json& trainer);
   // Waits for the checkpoint that is on its way, if one is.
   Appeared Finish();
+  // Removes older ones, where one has appeared since the last call: `options.keep` are left, and as
+  // many that were saved while losses were numbers (ResumeState::finite).
+  Status Prune();
 
   // Whether one is on its way, the same on all ranks, and whether this rank has done its part.
   bool pending() const { return saver_.pending(); }
@@ -67,6 +73,7 @@ class CheckpointKeeper {
   const dist::Mesh mesh_;
   dist::AsyncCheckpointer saver_;
   int64_t saved_step_ = -1;
+  bool prunes_ = false;  // one has appeared
 };
 
 }  // namespace tessera::train

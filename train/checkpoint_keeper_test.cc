@@ -45,7 +45,13 @@ TEST_P(CheckpointKeeperTest, SaysWhatAppearsAndKeepsTheNewest) {
   EXPECT_EQ(*last, async ? std::optional(PathOf(3)) : std::nullopt);
   EXPECT_FALSE(keeper.pending());
   EXPECT_EQ(*keeper.Finish(), std::nullopt);
+  EXPECT_EQ(dist::ListCheckpoints(folder_), (std::vector<int64_t>{1, 2, 3}));
+  ASSERT_TRUE(keeper.Prune().ok());
   EXPECT_EQ(dist::ListCheckpoints(folder_), (std::vector<int64_t>{2, 3}));
+  // Without a new one there is nothing to remove.
+  std::filesystem::copy(PathOf(2), PathOf(1), std::filesystem::copy_options::recursive);
+  ASSERT_TRUE(keeper.Prune().ok());
+  EXPECT_EQ(dist::ListCheckpoints(folder_), (std::vector<int64_t>{1, 2, 3}));
 }
 
 TEST_P(CheckpointKeeperTest, FindsTheNewestThatIsWhole) {

@@ -1,5 +1,6 @@
 #include "train/engine.h"
 
+#include <cmath>
 #include <utility>
 
 #include "core/device_graph.h"
@@ -64,7 +65,12 @@ Engine::Engine(models::Model& model, const dist::Mesh& mesh, const EngineOptions
     activations_ = std::make_unique<dist::ActivationStore>(*options.activations);
   }
   store_ = MakeStore(model, mesh, options, parts_.optimizer.run);
-  if (options.loss_scaling) scaler_.emplace(*options.loss_scaling, model.build().device);
+  if (options.loss_scaling) {
+    scaler_.emplace(*options.loss_scaling, model.build().device);
+  } else if (options.skip_non_finite) {  // a scale of 1 changes no bit
+    scaler_.emplace(optim::GradScalerOptions{.dynamic = false, .initial_scale = 1},
+                    model.build().device);
+  }
   const StepWork work = {.model = model_,
                          .parts = parts_,
                          .store = *store_,
@@ -96,6 +102,7 @@ StepResult Engine::Step(const EngineStep& step) {
   StepResult result;
   for (const Tensor& loss : outputs.losses) result.losses.push_back(dist::NumberOf(loss));
   result.grad_norm = dist::NumberOf(outputs.grad_norm);
+  result.updated = !scaler_ || std::isfinite(result.grad_norm);
   return result;
 }
 
@@ -113,7 +120,7 @@ void Engine::CaptureSteps(int64_t micro_batches, const char* why_not, const RunL
 
 std::vector<dist::CheckpointTensor> Engine::Tensors() {
   std::vector<dist::CheckpointTensor> tensors = store_->CheckpointTensors();
-  if (scaler_) {
+  if (options_.loss_scaling) {
     scaler_->VisitState([&](const std::string& name, const Tensor& t) {
       tensors.push_back({"scaler." + name, t, Placement::Whole(t.shape())});
     });

@@ -45,6 +45,8 @@ struct EngineOptions {
   double weight_decay = 0;                        // of matrices; vectors have none
   double max_grad_norm = 0;                       // 0: gradients are measured only
   std::optional<optim::GradScalerOptions> loss_scaling = std::nullopt;
+  // Leaves out the update where gradients are not finite, as loss scaling does anyway.
+  bool skip_non_finite = false;
   DType products = DType::kFloat32;  // of float32 operands (autograd/autocast.h)
   dist::ZeroOptions store = {.stage = 0};
   // Where what is kept for the backward pass lies; nullopt: where it was computed.
@@ -66,6 +68,7 @@ struct EngineStep {
 struct StepResult {
   std::vector<double> losses;  // of this rank's micro-batches, summed over targets
   double grad_norm = 0;
+  bool updated = true;  // false: left out, as the gradients are not finite
 };
 
 class Engine {

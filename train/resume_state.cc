@@ -1,5 +1,7 @@
 #include "train/resume_state.h"
 
+#include <limits>
+
 #include "train/config/run_config.h"
 
 namespace tessera::train {
@@ -14,6 +16,7 @@ std::optional<int64_t> IntegerIn(const nlohmann::json& saved, const char* key) {
 
 nlohmann::json ResumeState::ToJson() const {
   nlohmann::json saved = {{"loss_sum", loss_sum}, {"loss_steps", loss_steps}, {"config", config}};
+  if (!finite) saved["finite"] = false;
   if (data_samples) saved["data_samples"] = *data_samples;
   if (global_batch) saved["global_batch"] = *global_batch;
   return saved;
@@ -21,15 +24,24 @@ nlohmann::json ResumeState::ToJson() const {
 
 StatusOr<ResumeState> ResumeState::Of(const dist::Checkpoint& checkpoint) {
   const nlohmann::json& saved = checkpoint.trainer();
-  if (!saved.is_object() || !saved.contains("loss_sum") || !saved["loss_sum"].is_number() ||
+  if (!saved.is_object() || !saved.contains("loss_sum") ||
+      (!saved["loss_sum"].is_number() && !saved["loss_sum"].is_null()) ||
       !IntegerIn(saved, "loss_steps")) {
     return DataLoss(checkpoint.directory(), ": the trainer's state is missing");
   }
-  return ResumeState{.loss_sum = saved["loss_sum"].get<double>(),
+  // JSON has no word for what is not a number.
+  const double loss_sum = saved["loss_sum"].is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                      : saved["loss_sum"].get<double>();
+  return ResumeState{.finite = IsFinite(saved),
+                     .loss_sum = loss_sum,
                      .loss_steps = *IntegerIn(saved, "loss_steps"),
                      .data_samples = IntegerIn(saved, "data_samples"),
                      .global_batch = IntegerIn(saved, "global_batch"),
                      .config = saved.value("config", nlohmann::json::object())};
+}
+
+bool ResumeState::IsFinite(const nlohmann::json& saved) {
+  return !saved.is_object() || saved.value("finite", true);
 }
 
 Status ResumeState::CheckData(const ResumeState& now, const std::string& checkpoint) const {

@@ -20,7 +20,9 @@
 namespace tessera::train {
 
 struct ResumeState {
-  // Of the steps since the last row of metrics.
+  // Whether the last step's loss and gradients were.
+  bool finite = true;
+  // Of the steps since the last row of metrics; perhaps no number.
   double loss_sum = 0;
   int64_t loss_steps = 0;
   std::optional<int64_t> data_samples;  // nullopt: the checkpoint does not say
@@ -29,6 +31,8 @@ struct ResumeState {
 
   nlohmann::json ToJson() const;
   static StatusOr<ResumeState> Of(const dist::Checkpoint& checkpoint);
+  // Of what ToJson gave.
+  static bool IsFinite(const nlohmann::json& saved);
 
   // Refuses a run `now` on data of another size.
   Status CheckData(const ResumeState& now, const std::string& checkpoint) const;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -310,6 +311,18 @@ Status CompareConfigurations(const std::vector<std::string>& all) {
   return OkStatus();
 }
 
+// The trained model goes to <out>/model: a run must not begin there.
+Status CheckSource(const RunConfig& config) {
+  std::error_code error;
+  const std::filesystem::path source = std::filesystem::weakly_canonical(config.model, error);
+  const std::filesystem::path goal =
+      std::filesystem::weakly_canonical(JoinPath(config.out, "model"), error);
+  if (!IsDirectory(config.model) || error || source != goal) return OkStatus();
+  return InvalidArgument("out: ", goal.string(),
+                         " is the model to begin with, and would be replaced by the trained one; "
+                         "give another --out");
+}
+
 }  // namespace
 
 StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world) {
@@ -333,6 +346,7 @@ StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh) {
   SetNumThreads(config.threads ? static_cast<int>(std::min<int64_t>(*config.threads, 1024))
                                : DefaultThreads(places, rank));
   Status status = config.Validate();
+  if (status.ok()) status = CheckSource(config);
   // Before anything in the run's directory is touched.
   if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan.setup.lock);
   if (status.ok()) status = Describe(&plan);

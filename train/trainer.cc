@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "autograd/autocast.h"
+#include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
+#include "ops/cast/cast.h"
+#include "ops/reduction/sum.h"
 #include "train/agreement.h"
 #include "train/step_profiler.h"
 #include "train/whole_model.h"
@@ -107,15 +110,14 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       }
       stop = step.all.stop;
       if (stop != 0) break;
-      RunStep(step);
+      TESSERA_RETURN_IF_ERROR(CheckStep(RunStep(step)));
       report_->AddStep(state_, step.all.tokens, SecondsSince(start));
       TESSERA_RETURN_IF_ERROR(AfterStep());
     }
     profiler.Finish();
   }
   engine_->ReleaseStepMemory();
-  if (checkpoints_.saved_step() != state_.step) TESSERA_RETURN_IF_ERROR(Save());
-  TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
+  TESSERA_RETURN_IF_ERROR(FinalSave());
   report_.reset();
   signals_ = nullptr;
   lock_.reset();
@@ -162,7 +164,7 @@ models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
   return options;
 }
 
-void Trainer::RunStep(const StepBatches& step) {
+StepResult Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
   std::vector<models::Bundle> batches;
   for (const data::Batch& batch : step.batches) batches.push_back(batch.tensors);
@@ -179,6 +181,59 @@ void Trainer::RunStep(const StepBatches& step) {
   ++state_.step;
   state_.epoch =
       static_cast<double>(state_.step * global_batch()) / static_cast<double>(data_.train->size());
+  return done;
+}
+
+// The same on all ranks, as what is judged is. What older checkpoints are for is over once a step
+// has shown that the newest one's weights give numbers.
+Status Trainer::CheckStep(const StepResult& done) {
+  const bool overflow = !done.updated && config_.scales_loss();  // which loss scaling deals with
+  finite_ = std::isfinite(state_.loss) && (std::isfinite(state_.grad_norm) || overflow);
+  if (finite_ || config_.on_non_finite == "continue") return checkpoints_.Prune();
+  const std::string what = Concat("step ", state_.step, ": the loss is ", state_.loss,
+                                  ", the norm of the gradients ", state_.grad_norm);
+  if (config_.on_non_finite == "skip" && !done.updated) {
+    log_.Warning(what + "; the update is left out");
+    return checkpoints_.Prune();
+  }
+  return NotFinite(what);
+}
+
+// A failure of all ranks; what was on its way to the disk before gets there.
+Status Trainer::NotFinite(const std::string& what) {
+  TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
+  const int64_t saved = checkpoints_.saved_step();
+  return Agree(
+      mesh_,
+      Internal(what, "; the run stops (on_non_finite: skip or continue would not); ",
+               saved < 0 ? "there is no checkpoint yet"
+                         : "the newest checkpoint is " + dist::CheckpointPath(config_.out, saved)));
+}
+
+// After the last update no step is left that would show it.
+Status Trainer::CheckWeights() {
+  if (config_.on_non_finite == "continue") return OkStatus();
+  const NoGrad no_grad;
+  std::string bad;
+  for (const dist::CheckpointTensor& t : engine_->Tensors()) {
+    if (!bad.empty() || !IsFloating(t.tensor.dtype()) || t.tensor.numel() == 0) continue;
+    if (!std::isfinite(Sum(Cast(t.tensor, DType::kFloat64)).Item())) bad = t.name;
+  }
+  Status mine;
+  if (!bad.empty()) mine = Internal("'", bad, "' is not finite");
+  const Status all = Agree(mesh_, mine);
+  if (all.ok()) return OkStatus();
+  finite_ = false;
+  return NotFinite(Concat("after step ", state_.step, ": ", Message(all)));
+}
+
+Status Trainer::FinalSave() {
+  if (checkpoints_.saved_step() != state_.step) {
+    TESSERA_RETURN_IF_ERROR(CheckWeights());
+    TESSERA_RETURN_IF_ERROR(Save());
+  }
+  TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
+  return checkpoints_.Prune();
 }
 
 Status Trainer::AfterStep() {
@@ -248,6 +303,9 @@ Status Trainer::EvaluateAndLog() {
                    : BatchesOf(*data_.validation, config_.batch_size, config_.eval_batches)));
   state_.val_loss = found.loss;
   state_.val_metrics = found.metrics;
+  if (!std::isfinite(found.loss) && config_.on_non_finite == "stop") {
+    return NotFinite(Concat("step ", state_.step, ": the validation loss is ", found.loss));
+  }
   std::vector<std::string> samples;
   // Ranks that share a copy of the model write together; one of them shows it.
   if (data_.objective.metrics != nullptr) samples = data_.objective.metrics->Samples(model_);

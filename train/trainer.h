@@ -112,18 +112,23 @@ class Trainer {
   struct StepBatches;
   Status Begin(const TrainOptions& options);
   Status Prepare();
+  Status MakeRoom() const;
   Status OpenReport(const ResumeState& resumed);
   StatusOr<ResumeState> Resume(const TrainOptions& options);
   ResumeState StateNow() const;
   StatusOr<data::Batch> TrainBatch(int64_t number) const;
   StepBatches FetchStep(Loader& loader);
-  void RunStep(const StepBatches& step);
+  StepResult RunStep(const StepBatches& step);
+  Status CheckStep(const StepResult& done);
+  Status CheckWeights();
+  Status NotFinite(const std::string& what);
   models::RunOptions OptionsFor(int64_t micro_batch) const;
   Status AfterStep();
   Status LogSteps();
   Status EvaluateAndLog();
   bool validates() const;
   Status Save();
+  Status FinalSave();
   Status AfterSave(const CheckpointKeeper::Appeared& appeared);
   int64_t ReasonToStop() const;
   int64_t StepsToTake() const;
@@ -147,6 +152,7 @@ class Trainer {
   std::optional<RunLock> lock_;  // of rank 0, while it trains
 
   TrainState state_;
+  bool finite_ = true;    // the last step's loss and gradients
   int64_t begun_at_ = 0;  // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };

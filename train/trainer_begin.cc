@@ -38,13 +38,31 @@ Status Trainer::Begin(const TrainOptions& options) {
   ResumeState resumed;
   if (options.resume || !options.resume_from.empty()) {
     TESSERA_ASSIGN_OR_RETURN(resumed, Resume(options));
-  } else if (!checkpoints_.empty()) {
-    return Agree(mesh_,
-                 InvalidArgument(config_.out,
-                                 ": holds checkpoints of an earlier run; give --resume to continue "
-                                 "it, or another --out"));
+  } else {
+    TESSERA_RETURN_IF_ERROR(Agree(mesh_, mesh_.world()->rank() == 0 ? MakeRoom() : OkStatus()));
   }
   return Agree(mesh_, OpenReport(resumed));
+}
+
+// A run that begins afresh replaces nothing without being told to.
+Status Trainer::MakeRoom() const {
+  const std::string metrics = JoinPath(config_.out, "metrics.jsonl");
+  const std::string model = JoinPath(config_.out, "model");
+  const char* found = !checkpoints_.empty() ? "checkpoints"
+                      : PathExists(metrics) ? "metrics.jsonl"
+                      : PathExists(model)   ? "a folder 'model'"
+                                            : nullptr;
+  if (found == nullptr) return OkStatus();
+  if (!config_.overwrite) {
+    return InvalidArgument(config_.out, ": holds ", found,
+                           " of an earlier run; give --resume to continue it, --overwrite to "
+                           "begin afresh, or another --out");
+  }
+  for (const int64_t step : dist::ListCheckpoints(config_.out)) {
+    TESSERA_RETURN_IF_ERROR(RemoveAll(dist::CheckpointPath(config_.out, step)));
+  }
+  TESSERA_RETURN_IF_ERROR(RemoveAll(metrics));
+  return RemoveAll(model);
 }
 
 int64_t Trainer::StepsToTake() const {
@@ -87,7 +105,8 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
 // What a checkpoint of now keeps.
 ResumeState Trainer::StateNow() const {
   const StepSums sums = report_ == nullptr ? StepSums() : report_->sums();
-  return {.loss_sum = sums.loss,
+  return {.finite = finite_,
+          .loss_sum = sums.loss,
           .loss_steps = sums.steps,
           .data_samples = data_.train->size(),
           .global_batch = global_batch(),

@@ -12,8 +12,10 @@
 namespace tessera::data {
 namespace {
 
-// A progressive file may ask for any number of passes over its pixels.
+// A progressive file may ask for any number of passes over its pixels: so many, and so many pixels
+// in all of them (about 2 s). Encoders make some ten passes.
 constexpr int kMostScans = 500;
+constexpr int64_t kMostScannedPixels = int64_t{1} << 33;
 
 struct Decoder {
   jpeg_decompress_struct info;
@@ -41,7 +43,10 @@ void Quiet(j_common_ptr) {}
 
 void Watch(j_common_ptr info) {
   Decoder& decoder = Of(info);
-  if (!info->is_decompressor || decoder.info.input_scan_number <= kMostScans) return;
+  if (!info->is_decompressor) return;
+  const int64_t pixels = int64_t{decoder.info.image_width} * decoder.info.image_height;
+  const int scans = decoder.info.input_scan_number;
+  if (scans <= kMostScans && scans * pixels <= kMostScannedPixels) return;
   decoder.too_many_scans = true;
   std::longjmp(decoder.escape, 1);
 }
@@ -106,7 +111,8 @@ std::vector<uint8_t> FromInks(const std::vector<uint8_t>& inks, bool inverted) {
 
 Status Problem(const Decoder& decoder, const std::string& source) {
   if (decoder.too_many_scans) {
-    return InvalidArgument(source, ": a JPEG of more than ", kMostScans, " scans");
+    return InvalidArgument(source, ": a JPEG of more scans than its ", decoder.info.image_width,
+                           " x ", decoder.info.image_height, " pixels warrant");
   }
   return DataLoss(source, ": damaged JPEG: ", decoder.message);
 }

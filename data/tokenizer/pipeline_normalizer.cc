@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/error.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/normal_forms.h"
 #include "data/tokenizer/precompiled_map.h"
@@ -72,6 +73,16 @@ std::string Mapped(const PrecompiledMap& map, const Regex& graphemes, std::strin
   return out;
 }
 
+// Normalizers replace characters by a few others. A chain of them that lets a text grow without end
+// is damaged, or worse.
+void CheckGrowth(size_t before, size_t after) {
+  constexpr size_t kAlways = size_t{1} << 20;
+  constexpr size_t kFactor = 64;
+  TESSERA_CHECK(after <= kAlways || after / kFactor <= before, "tokenizer",
+                "the normalizers make more than ", kFactor, " times as much of a text of ", before,
+                " bytes");
+}
+
 std::optional<std::string> DecodeBase64(std::string_view text) {
   std::string out;
   uint32_t bits = 0;
@@ -98,6 +109,7 @@ std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::st
   std::string out;
   size_t done = 0;
   pattern.FindAll(text, [&](size_t begin, size_t end) {
+    CheckGrowth(text.size(), out.size());
     out.append(text.substr(done, begin - done));
     out.append(content);
     done = end;
@@ -194,7 +206,10 @@ Status PipelineNormalizer::Add(const JsonPart& part) {
 std::string PipelineNormalizer::Normalize(std::string_view text, bool* keeps_begin) const {
   std::string out(text);
   bool ignored = true;
-  for (const Step& step : steps_) out = step(out, keeps_begin != nullptr ? keeps_begin : &ignored);
+  for (const Step& step : steps_) {
+    out = step(out, keeps_begin != nullptr ? keeps_begin : &ignored);
+    CheckGrowth(text.size(), out.size());
+  }
   return out;
 }
 

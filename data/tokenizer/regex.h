@@ -3,8 +3,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(Regex regex, Regex::Compile("\\p{N}+"));
 //   regex.FindAll("a12b3", [](size_t begin, size_t end) { ... });   // 1..3, 4..5
 //
-// A search that exceeds PCRE2's limits ends there, as if nothing more matched. Immutable; safe from
-// several threads.
+// A search that exceeds PCRE2's limits throws Error with the pattern and the place in the text: a
+// match that is not found is not the same as one that is not there. Immutable; safe from several
+// threads.
 #ifndef TESSERA_DATA_TOKENIZER_REGEX_H_
 #define TESSERA_DATA_TOKENIZER_REGEX_H_
 
@@ -28,6 +29,8 @@ class Regex {
 
  private:
   struct Code;
+  // Whether there is a match from `from` on; where, is then in PCRE2's `match_data`.
+  bool Search(std::string_view text, size_t from, void* match_data) const;
   explicit Regex(std::shared_ptr<const Code> code) : code_(std::move(code)) {}
   std::shared_ptr<const Code> code_;
 };

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/sequence_pair.h"
@@ -79,6 +80,22 @@ class TokenizerJsonFileTest : public testing::Test {
   std::string folder_;
   json good_;
 };
+
+// Nine steps that each write a character ten times.
+TEST_F(TokenizerJsonFileTest, NormalizersDoNotGrowATextWithoutEnd) {
+  json chain = json::array();
+  for (int i = 0; i < 9; ++i) {
+    chain.push_back(
+        {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaa"}});
+  }
+  json growing = good_;
+  growing["normalizer"] = {{"type", "Sequence"}, {"normalizers", chain}};
+  ASSERT_TRUE(WriteFileAtomically(folder_ + "/tokenizer.json", growing.dump()).ok());
+  const auto loaded = LoadTokenizer(folder_);
+  ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+  EXPECT_GT((*loaded)->Encode("b").size(), 0u);
+  EXPECT_THROW((*loaded)->Encode("aaaaaaaaaa"), Error);
+}
 
 TEST_F(TokenizerJsonFileTest, WhatIsNotSupportedIsNamedWithItsPlace) {
   EXPECT_EQ(Failure(good_.dump()), "");

@@ -308,24 +308,27 @@ std::optional<Checkpoint> FindNewestCheckpoint(
   return std::nullopt;
 }
 
-Status PruneCheckpoints(const std::string& out, int64_t keep) {
-  const std::vector<int64_t> steps = ListCheckpoints(out);
-  int64_t kept = 0;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const StatusOr<CheckpointIndex> index = ReadIndex(CheckpointPath(out, *step));
-    // A copy under another step's name is somebody's own.
-    if (index.ok() && index->step != *step) continue;
-    if (kept == keep) {
-      TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, *step)));
-    } else if (index.ok()) {
-      ++kept;  // one that cannot be read takes no other's place
+Status PruneCheckpoints(const std::string& out, int64_t keep, const CheckpointIsSound& is_sound,
+                        Communicator& world) {
+  const auto prune = [&]() -> Status {
+    const std::vector<int64_t> steps = ListCheckpoints(out);
+    int64_t kept = 0;
+    int64_t sound = 0;
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      const StatusOr<CheckpointIndex> index = ReadIndex(CheckpointPath(out, *step));
+      // A copy under another step's name is somebody's own.
+      if (index.ok() && index->step != *step) continue;
+      const bool is_good = index.ok() && is_sound(index->trainer);
+      if (kept >= keep && (!is_good || sound >= keep)) {
+        TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, *step)));
+        continue;
+      }
+      kept += index.ok() ? 1 : 0;  // one that cannot be read takes no other's place
+      sound += is_good ? 1 : 0;
     }
-  }
-  return OkStatus();
-}
-
-Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world) {
-  return AgreeOnStatus(world, world.rank() == 0 ? PruneCheckpoints(out, keep) : OkStatus());
+    return OkStatus();
+  };
+  return AgreeOnStatus(world, world.rank() == 0 ? prune() : OkStatus());
 }
 
 }  // namespace tessera::dist

@@ -84,10 +84,14 @@ std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out, Communica
 std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out,
                                                const std::function<void(const std::string&)>& warn);
 
-// Removes all but the newest `keep` that can be read; of several ranks, rank 0 does. A directory
-// whose index tells of another step than its name neither counts nor goes.
-Status PruneCheckpoints(const std::string& out, int64_t keep, Communicator& world);
-Status PruneCheckpoints(const std::string& out, int64_t keep);
+// Whether what a checkpoint holds is worth going on from, by what its trainer wrote.
+using CheckpointIsSound = std::function<bool(const nlohmann::json& trainer)>;
+
+// Removes all but the newest `keep` that can be read, and the newest `keep` of the sound ones; of
+// several ranks, rank 0 does. A directory whose index tells of another step than its name neither
+// counts nor goes.
+Status PruneCheckpoints(const std::string& out, int64_t keep, const CheckpointIsSound& is_sound,
+                        Communicator& world);
 
 }  // namespace tessera::dist
 

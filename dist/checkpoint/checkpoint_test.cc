@@ -593,10 +593,63 @@ TEST(CheckpointTest, ReplacesAndPrunes) {
                     .ok());
   }
   EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({9, 10, 100}));
-  RunRanks(2, [&](Ranks world) { ASSERT_TRUE(PruneCheckpoints(out, 2, *world).ok()); });
+  const auto prune = [&](const CheckpointIsSound& is_sound) {
+    RunRanks(2, [&](Ranks world) { ASSERT_TRUE(PruneCheckpoints(out, 2, is_sound, *world).ok()); });
+  };
+  const auto any = [](const nlohmann::json&) { return true; };
+  prune(any);
   EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({10, 100}));
   EXPECT_EQ(FindNewestCheckpoint(out, [](const std::string&) {})->step(), 100);
   EXPECT_FALSE(FindNewestCheckpoint(out + "/nowhere", [](const std::string&) {}).has_value());
+  // Those that are not sound push no sound one out.
+  for (const int64_t step : {200, 201, 202}) {
+    ASSERT_TRUE(SaveCheckpoint(CheckpointPath(out, step), step,
+                               {{"w", Zeros({2}), Placement::Whole({2})}}, {{"bad", true}})
+                    .ok());
+  }
+  prune([](const nlohmann::json& trainer) { return !trainer.contains("bad"); });
+  EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({10, 100, 201, 202}));
+  prune(any);
+  EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({201, 202}));
+}
+
+// A directory is the step that its index says.
+TEST(CheckpointTest, ACopyUnderAnotherNameIsNoCheckpoint) {
+  const std::string out = FreshOut();
+  for (const int64_t step : {1, 2, 3}) {
+    ASSERT_TRUE(SaveCheckpoint(CheckpointPath(out, step), step,
+                               {{"w", Zeros({2}), Placement::Whole({2})}}, {})
+                    .ok());
+  }
+  fs::copy(CheckpointPath(out, 2), CheckpointPath(out, 10), fs::copy_options::recursive);
+  std::string warning;
+  const auto newest = FindNewestCheckpoint(out, [&](const std::string& w) { warning = w; });
+  EXPECT_EQ(newest->step(), 3);
+  EXPECT_EQ(warning, "not used: " + CheckpointPath(out, 10) + ": its index is that of step 2");
+  const auto world = SingleProcessCommunicator();
+  ASSERT_TRUE(PruneCheckpoints(
+                  out, 2, [](const nlohmann::json&) { return true; }, *world)
+                  .ok());
+  EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({2, 3, 10}));
+}
+
+// Of what says it has nine dims, the file is refused and the one before taken.
+TEST(CheckpointTest, AFileOfOtherShapesIsPassedOver) {
+  const std::string out = FreshOut();
+  for (const int64_t step : {1, 2}) {
+    ASSERT_TRUE(SaveCheckpoint(CheckpointPath(out, step), step,
+                               {{"w", Zeros({2}), Placement::Whole({2})}}, {})
+                    .ok());
+  }
+  const std::string file = JoinPath(CheckpointPath(out, 2), "tensors-00000-of-00001.safetensors");
+  std::string bytes = *ReadFile(file);
+  const size_t at = bytes.find("\"shape\":[2]");
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, 11, "\"shape\":[1,1,1,1,1,1,1,1,2]");
+  const uint64_t length = *reinterpret_cast<const uint64_t*>(bytes.data()) + 16;
+  bytes.replace(0, 8, std::string(reinterpret_cast<const char*>(&length), 8));
+  std::ofstream(file, std::ios::binary) << bytes;
+  EXPECT_EQ(FindNewestCheckpoint(out, [](const std::string&) {})->step(), 1);
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ struct StepsConfig {
   bool shuffle = true;
   int64_t seed = 0;
   std::optional<double> time_limit;  // seconds
+  std::string on_non_finite = "stop";
+  bool overwrite = false;
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(
@@ -56,7 +58,16 @@ struct StepsConfig {
                  {.least = 0, .evaluation = true})
             .Add("time_limit", &StepsConfig::time_limit,
                  "seconds after which the run saves and stops",
-                 {.least = 0, .unset = "none", .changes_results = false}));
+                 {.least = 0, .unset = "none", .changes_results = false})
+            .Add("on_non_finite", &StepsConfig::on_non_finite,
+                 "where the loss or the gradients' norm is no number (beside overflows that loss "
+                 "scaling skips): `stop` with exit 1 and the last good checkpoint, `skip` the "
+                 "update, or `continue`",
+                 {.choices = {"stop", "skip", "continue"}})
+            .Add("overwrite", &StepsConfig::overwrite,
+                 "begin afresh in an `out` that holds an earlier run's checkpoints, metrics or "
+                 "model, which are removed",
+                 {.changes_results = false}));
     return *table;
   }
 };

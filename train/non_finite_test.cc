@@ -1,0 +1,160 @@
+// What a run does when the loss or the gradients are no numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/file.h"
+#include "models/model_keys.h"
+#include "ops/elementwise/elementwise.h"
+#include "train/testing/small_runs.h"
+
+namespace tessera::train {
+namespace {
+
+class NonFiniteTest : public SmallRuns {
+ protected:
+  struct Outcome {
+    Status status;
+    int64_t step = 0;
+    bool weights_are_finite = true;
+    std::string output = {};
+  };
+
+  // A run whose loss at step `bad_step` is multiplied by `factor`.
+  Outcome Run(const RunConfig& config, uint64_t bad_step, double factor, bool resume = false) {
+    auto setup = PrepareRun(config);
+    EXPECT_TRUE(setup.ok()) << Message(setup.status());
+    if (!setup.ok()) return {};
+    const models::Model& model = *setup->model;
+    TrainerParts parts;
+    parts.step.forward.run = [&, bad_step, factor](const models::Bundle& batch,
+                                                   const models::RunOptions& options) {
+      models::Bundle out = model.Run(batch, options);
+      if (options.context.training && options.context.step == bad_step) {
+        out.set(keys::kLoss, Mul(out.at(keys::kLoss), factor));
+      }
+      return out;
+    };
+    std::FILE* file = std::tmpfile();
+    Trainer trainer(setup->config, *setup->model, setup->data, {}, std::move(parts));
+    const auto result = trainer.Train({.resume = resume, .output = file});
+    Outcome outcome{.status = result.status(), .step = trainer.state().step};
+    for (const auto& [name, tensor] : setup->model->StateDict()) {
+      for (const float value : tensor.ToVector<float>()) {
+        outcome.weights_are_finite &= std::isfinite(value);
+      }
+    }
+    outcome.output.resize(static_cast<size_t>(std::ftell(file)));
+    std::rewind(file);
+    EXPECT_EQ(std::fread(outcome.output.data(), 1, outcome.output.size(), file),
+              outcome.output.size());
+    std::fclose(file);
+    return outcome;
+  }
+
+  static constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+};
+
+TEST_F(NonFiniteTest, ARunStopsAndKeepsItsLastGoodCheckpoint) {
+  for (const bool async : {false, true}) {
+    RunConfig config = Config(async ? "async" : "plain");
+    config.save_interval = 2;
+    config.num_checkpoints = 1;
+    config.async_save = async;
+    const Outcome outcome = Run(config, 6, kNan);
+    EXPECT_EQ(outcome.step, 6);
+    const std::string message = Message(outcome.status);
+    EXPECT_NE(message.find("step 6: the loss is nan"), std::string::npos) << message;
+    EXPECT_NE(message.find("the newest checkpoint is " + dist::CheckpointPath(config.out, 4)),
+              std::string::npos)
+        << message;
+    EXPECT_EQ(dist::ListCheckpoints(config.out).back(), 4);
+    EXPECT_FALSE(PathExists(JoinPath(config.out, "model")));
+    // Without what went wrong, the run goes on from there.
+    EXPECT_TRUE(Run(config, 0, 1, /*resume=*/true).status.ok());
+    EXPECT_EQ(dist::ListCheckpoints(config.out), std::vector<int64_t>{8});
+  }
+}
+
+// The weights behind a checkpoint are known to be good once a step has used them.
+TEST_F(NonFiniteTest, ABadCheckpointPushesNoGoodOneOut) {
+  RunConfig config = Config("run");
+  config.save_interval = 1;
+  config.num_checkpoints = 1;
+  auto setup = PrepareRun(config);
+  ASSERT_TRUE(setup.ok());
+  TrainerParts parts;
+  parts.learning_rate.run = [](int64_t step, int64_t) { return step == 4 ? 1e30 : 1e-3; };
+  Trainer trainer(setup->config, *setup->model, setup->data, {}, std::move(parts));
+  const auto result = trainer.Train({.output = nullptr});
+  EXPECT_NE(Message(result.status()).find("step 5: the loss is"), std::string::npos)
+      << Message(result.status());
+  EXPECT_EQ(dist::ListCheckpoints(config.out), (std::vector<int64_t>{3, 4}));
+}
+
+// After the last update no step is left that would show it.
+TEST_F(NonFiniteTest, TheLastUpdateIsJudgedByItsWeights) {
+  RunConfig config = Config("run");
+  config.max_steps = 1;
+  config.val_fraction = 0;
+  config.lr = std::numeric_limits<float>::max();
+  config.weight_decay = 3;
+  const Outcome outcome = Run(config, 0, 1);
+  EXPECT_NE(Message(outcome.status).find("after step 1: '"), std::string::npos)
+      << Message(outcome.status);
+  EXPECT_TRUE(dist::ListCheckpoints(config.out).empty());
+}
+
+TEST_F(NonFiniteTest, SkippingLeavesTheUpdateOut) {
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    for (const int64_t zero : {0, 1}) {
+      SCOPED_TRACE(Concat(dtype, zero));
+      RunConfig config = Config(Concat("run_", dtype, zero));
+      config.dtype = dtype;
+      config.zero = zero;
+      config.on_non_finite = "skip";
+      const Outcome outcome = Run(config, 6, kNan);
+      EXPECT_TRUE(outcome.status.ok()) << Message(outcome.status);
+      EXPECT_EQ(outcome.step, 8);
+      EXPECT_TRUE(outcome.weights_are_finite);
+      EXPECT_NE(outcome.output.find("warning: step 6: the loss is nan"), std::string::npos);
+    }
+  }
+}
+
+TEST_F(NonFiniteTest, SkippingChangesNoBitOfAGoodRun) {
+  RunConfig config = Config("plain");
+  const auto weights = Train(config);
+  config.out += "_skip";
+  config.on_non_finite = "skip";
+  EXPECT_EQ(Train(config), weights);
+}
+
+TEST_F(NonFiniteTest, AnOverflowThatLossScalingSkipsIsNone) {
+  RunConfig config = Config("run");
+  config.dtype = "float16";
+  const Outcome outcome = Run(config, 3, 1e38);  // the loss is finite, its scaled gradient is not
+  EXPECT_TRUE(outcome.status.ok()) << Message(outcome.status);
+  EXPECT_TRUE(outcome.weights_are_finite);
+}
+
+TEST_F(NonFiniteTest, WhatGoesOnCanBeResumed) {
+  RunConfig config = Config("run");
+  config.on_non_finite = "continue";
+  config.save_interval = 2;
+  config.num_checkpoints = 1;
+  config.log_interval = 5;
+  config.val_fraction = 0;
+  config.max_steps = 6;
+  const Outcome outcome = Run(config, 3, kNan);
+  EXPECT_TRUE(outcome.status.ok()) << Message(outcome.status);
+  EXPECT_FALSE(outcome.weights_are_finite);
+  // The newest, and the last that was good.
+  EXPECT_EQ(dist::ListCheckpoints(config.out), (std::vector<int64_t>{2, 6}));
+  config.max_steps = 7;
+  EXPECT_TRUE(Run(config, 0, 1, /*resume=*/true).status.ok());
+}
+
+}  // namespace
+}  // namespace tessera::train
