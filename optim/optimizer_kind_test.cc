@@ -2,23 +2,28 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "optim/testing/optimizer_check.h"
 
 namespace tessera::optim {
 namespace {
 
 TEST(OptimizerKindTest, KnowsThoseThatAreLinkedIn) {
-  EXPECT_EQ(OptimizerNames(), (std::vector<std::string>{"adafactor", "adam", "adamw", "lamb",
-                                                        "lion", "muon", "sgd"}));
+  const std::vector<std::string> names = OptimizerNames();
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  for (const char* name : {"adafactor", "adam", "adamw", "lamb", "lion", "muon", "sgd"}) {
+    EXPECT_TRUE(std::binary_search(names.begin(), names.end(), name)) << name;
+  }
   for (const std::string& name : OptimizerNames()) {
     const auto kind = FindOptimizerKind(name);
     ASSERT_TRUE(kind.ok());
     EXPECT_EQ((*kind)->name, name);
     EXPECT_FALSE((*kind)->help.empty());
   }
-  EXPECT_EQ(Message(FindOptimizerKind("adamv").status()),
-            "unknown optimizer 'adamv'; known: adafactor, adam, adamw, lamb, lion, muon, sgd; did "
-            "you mean 'adam'?");
+  const std::string unknown = Message(FindOptimizerKind("adamv").status());
+  EXPECT_EQ(unknown.rfind("unknown optimizer 'adamv'; known: adafactor, adam, adamw, ", 0), 0u);
+  EXPECT_NE(unknown.find("did you mean 'adam'?"), std::string::npos);
 }
 
 TEST(OptimizerKindTest, OptionsAreChecked) {
