@@ -73,6 +73,9 @@ StatusOr<json> DescribeFiles(const std::vector<std::string>& files) {
   json described = json::array();
   for (const std::string& file : files) {
     std::error_code error;
+    if (fs::exists(file, error) && !fs::is_regular_file(file, error)) {
+      return InvalidArgument(file, ": not a regular file");
+    }
     const uintmax_t size = fs::file_size(file, error);
     if (error) return NotFound(file, ": ", error.message());
     const fs::file_time_type time = fs::last_write_time(file, error);
