@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -22,6 +23,24 @@ int FreePort() {
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
   close(fd);
   return ntohs(address.sin_port);
+}
+
+sockaddr_in Local(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+  return address;
+}
+
+// As soon as somebody listens there.
+int ConnectTo(int port) {
+  const sockaddr_in address = Local(port);
+  for (;;) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return fd;
+    close(fd);
+  }
 }
 
 // What each of `ranks` gets, "error: ..." for a failure.
@@ -83,15 +102,7 @@ TEST(RendezvousTest, StrangersAreDropped) {
     const auto got = Rendezvous({"127.0.0.1", port, 0, 2, 20}, "id");
     result = got.ok() ? *got : Message(got.status());
   });
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-  int fd = -1;
-  do {
-    if (fd >= 0) close(fd);
-    fd = socket(AF_INET, SOCK_STREAM, 0);
-  } while (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0);
+  const int fd = ConnectTo(port);
   const std::string request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
   EXPECT_GT(send(fd, request.data(), request.size(), MSG_NOSIGNAL), 0);
   const auto mine = Rendezvous({"127.0.0.1", port, 1, 2, 20}, "");
@@ -100,6 +111,70 @@ TEST(RendezvousTest, StrangersAreDropped) {
   ASSERT_TRUE(mine.ok()) << Message(mine.status());
   EXPECT_EQ(*mine, "id");
   EXPECT_EQ(result, "id");
+}
+
+// A greeting with some of its bits, bytes or its end lost is dropped, or named by rank 0; the rank
+// that comes afterwards gets its answer or a reason.
+TEST(RendezvousTest, MutatedGreetingsEndInAnAnswer) {
+  std::mt19937 random(7);
+  int dropped = 0;
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE(i);
+    const int port = FreePort();
+    std::string greeting("tessera1\1\0\0\0\2\0\0\0", 16);
+    for (int flips = random() % 3; flips >= 0; --flips) {
+      greeting[random() % greeting.size()] ^= static_cast<char>(1 << random() % 8);
+    }
+    if (i % 3 == 0) greeting.resize(random() % greeting.size());
+    if (i % 3 == 1) greeting += std::string(random() % 100, static_cast<char>(random()));
+    std::string zero;
+    std::thread serves([&] {
+      const auto got = Rendezvous({"127.0.0.1", port, 0, 2, 1}, "id");
+      zero = got.ok() ? *got : Message(got.status());
+    });
+    const int fd = ConnectTo(port);
+    EXPECT_EQ(send(fd, greeting.data(), greeting.size(), MSG_NOSIGNAL), std::ssize(greeting));
+    shutdown(fd, SHUT_WR);
+    const auto mine = Rendezvous({"127.0.0.1", port, 1, 2, 0.2}, "");
+    serves.join();
+    close(fd);
+    if (mine.ok()) {
+      EXPECT_EQ(*mine, "id");
+      EXPECT_EQ(zero, "id");
+      ++dropped;
+    } else {
+      EXPECT_EQ(Message(mine.status()).rfind("rendezvous at ", 0), 0u) << Message(mine.status());
+      EXPECT_TRUE(zero == "id" || zero.rfind("rendezvous at ", 0) == 0) << zero;
+    }
+  }
+  EXPECT_GT(dropped, 20);
+}
+
+// Something else listens where rank 0 should be.
+TEST(RendezvousTest, MutatedAnswersAreRefused) {
+  std::mt19937 random(8);
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE(i);
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = Local(0);
+    socklen_t length = sizeof(address);
+    ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
+    ASSERT_EQ(listen(listener, 1), 0);
+    getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+    std::thread answers([&] {
+      const int peer = accept(listener, nullptr, nullptr);
+      std::string answer(random() % 40, '\0');
+      for (char& c : answer) c = static_cast<char>(i % 2 == 0 ? random() : 0x7F);
+      send(peer, answer.data(), answer.size(), MSG_NOSIGNAL);
+      close(peer);
+    });
+    const auto got = Rendezvous({"127.0.0.1", ntohs(address.sin_port), 1, 2, 1}, "");
+    answers.join();
+    close(listener);
+    ASSERT_FALSE(got.ok());
+    EXPECT_NE(Message(got.status()).find("rank 0 has g"), std::string::npos)
+        << Message(got.status());
+  }
 }
 
 TEST(RendezvousTest, APortInUseIsNamed) {

@@ -1,11 +1,15 @@
 // What happens to a run of `tessera train` when it is killed, asked to stop, or when the disk is
 // full: resuming gives the uninterrupted run, bit for bit, and no checkpoint is lost.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -187,6 +191,32 @@ TEST_F(KillTest, AFullDiskLosesNothing) {
   Process inspect({"inspect", before[0]}, root_ + "/inspect");
   EXPECT_EQ(inspect.ExitCode(), 0) << inspect.Errors();
   FinishAndCompare("full");
+}
+
+// A volume of its own, in a mount namespace of this process alone.
+TEST_F(KillTest, AVolumeThatFillsUpAndIsFreedLosesNothing) {
+  const std::string out = Out("volume");
+  fs::create_directories(out);
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("tmpfs", out.c_str(), "tmpfs", 0, "size=64m") != 0) {
+    GTEST_SKIP() << "this process may not mount a volume: " << std::strerror(errno);
+  }
+  {
+    Process start(Train("volume", {"--time-limit", "0.01"}), root_ + "/volume");
+    ASSERT_EQ(start.ExitCode(), 0) << start.Errors();
+  }
+  const std::string filler = out + "/filler";
+  // All of it, and then so much less that some files find room.
+  for (const int64_t left : {0, 64 << 10, 1 << 20}) {
+    SCOPED_TRACE(left);
+    std::ofstream(filler, std::ios::binary) << std::string(64 << 20, 'x');
+    fs::resize_file(filler, fs::file_size(filler) - static_cast<uintmax_t>(left));
+    Process run(Train("volume", {"--resume"}), root_ + "/volume");
+    ExpectOneError(run, "No space left on device");
+  }
+  fs::remove(filler);
+  FinishAndCompare("volume");
+  umount(out.c_str());
 }
 
 TEST_F(KillTest, WithoutRoomForTheDataItSaysSo) {
