@@ -64,10 +64,11 @@ struct StepsConfig {
                  "scaling skips): `stop` with exit 1 and the last good checkpoint, `skip` the "
                  "update, or `continue`",
                  {.choices = {"stop", "skip", "continue"}})
-            .Add("overwrite", &StepsConfig::overwrite,
-                 "begin afresh in an `out` that holds an earlier run's checkpoints, metrics or "
-                 "model, which are removed",
-                 {.changes_results = false}));
+            .Add(
+                "overwrite", &StepsConfig::overwrite,
+                "begin afresh in an `out` that holds an earlier run's checkpoints, metrics or "
+                "model, which are removed",
+                {.changes_results = false, .aliases = {{"overwrite_output_dir", "Hugging Face"}}}));
     return *table;
   }
 };
