@@ -10,8 +10,8 @@
 //                      }));
 //
 // Beside <prefix>.bin and <prefix>.idx stands <prefix>.json: what they were made from, their
-// checksums, and what else was found out on the way (`facts`). Processes that start together on one machine wait for
-// the first one (<prefix>.lock) and then map its files.
+// checksums, and what else was found out on the way (`facts`). Processes that start together on one
+// machine wait for the first one (<prefix>.lock) and then map its files.
 #ifndef TESSERA_DATA_DATASET_TOKEN_CACHE_H_
 #define TESSERA_DATA_DATASET_TOKEN_CACHE_H_
 
