@@ -169,11 +169,11 @@ StepResult Trainer::RunStep(const StepBatches& step) {
   std::vector<models::Bundle> batches;
   for (const data::Batch& batch : step.batches) batches.push_back(batch.tensors);
   state_.lr = learning_rate_(state_.step + 1, state_.total_steps);
-  const StepResult done = engine_->Step({.batches = batches,
-                                         .targets = targets,
-                                         .learning_rate = state_.lr,
-                                         .number = static_cast<uint64_t>(state_.step + 1),
-                                         .options = [this](int64_t m) { return OptionsFor(m); }});
+  StepResult done = engine_->Step({.batches = batches,
+                                   .targets = targets,
+                                   .learning_rate = state_.lr,
+                                   .number = static_cast<uint64_t>(state_.step + 1),
+                                   .options = [this](int64_t m) { return OptionsFor(m); }});
   state_.grad_norm = done.grad_norm;
   double loss_sum = 0;
   for (const double loss : GatherOverData(done.losses, mesh_)) loss_sum += loss;

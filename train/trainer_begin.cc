@@ -126,7 +126,7 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
   }
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint->Load(engine_->Tensors(), *mesh_.world())));
   engine_->Loaded();
-  const StatusOr<ResumeState> saved = ResumeState::Of(*checkpoint);
+  StatusOr<ResumeState> saved = ResumeState::Of(*checkpoint);
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, saved.status()));
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, saved->CheckData(StateNow(), checkpoint->directory())));
   for (const std::string& line : saved->ChangesTo(StateNow())) log_.Warning(line);

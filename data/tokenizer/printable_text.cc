@@ -37,7 +37,7 @@ size_t Border(std::string_view text, size_t at) {
 std::string PrintableText(std::string_view text) { return Escaped(text, "\n\t"); }
 
 std::string PrintableLine(std::string_view text, size_t most) {
-  const std::string line = Escaped(text, "\t");
+  std::string line = Escaped(text, "\t");
   if (line.size() <= most) return line;
   const size_t head = Border(line, most / 2);
   const size_t tail = Border(line, line.size() - most / 2);
