@@ -9,6 +9,7 @@
 #include "nn/dropout.h"
 #include "nn/norm.h"
 #include "nn/transformer_block.h"
+#include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
 #include "ops/view/view.h"
@@ -87,7 +88,9 @@ class Vit::Embeddings : public nn::Module {
     return Call(pixels, [&] {
       const int64_t b = pixels.size(0);
       const int64_t width = config_.hidden_size;
-      const Tensor patches = CutIntoPatches(pixels, config_.patch_size);
+      // Pictures come in float32, whatever the weights are.
+      const Tensor patches =
+          CutIntoPatches(Cast(pixels, projection_.tensor.dtype()), config_.patch_size);
       const Tensor weight = Reshape(projection_.tensor, {width, patches.size(2)});
       const Tensor x_BNC = Linear(patches, weight, projection_bias_.tensor, LinearLayout::kOutIn);
       const Tensor cls_B1C = BroadcastTo(cls_token_.tensor, {b, 1, width});

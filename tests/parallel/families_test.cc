@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "core/execution_context.h"
@@ -232,6 +233,53 @@ TEST_P(FamiliesTest, DryRunOnMetaCountsTheRealStep) {
     return allocator.stats().peak_bytes - before;
   };
   EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));
+}
+
+// Parameters in half precision, or products alone: near the float32 step, on any layout.
+TEST_P(FamiliesTest, HalfPrecisionIsNearFloat32) {
+  const Outcome reference = OneProcess(GetParam());
+  struct Precision {
+    DType dtype;
+    DType products;
+    double tolerance;
+  };
+  for (const Precision& precision : {Precision{DType::kBFloat16, DType::kFloat32, 0.08},
+                                     Precision{DType::kFloat16, DType::kFloat32, 0.02},
+                                     Precision{DType::kFloat32, DType::kBFloat16, 0.08},
+                                     Precision{DType::kFloat32, DType::kFloat16, 0.02}}) {
+    for (const int ranks : {1, 2}) {
+      for (const bool sequence : {false, true}) {
+        if (ranks == 1 && sequence) continue;
+        SCOPED_TRACE(Concat(precision.dtype, " products ", precision.products, " tp ", ranks,
+                            sequence ? " sequence" : ""));
+        Outcome outcome;
+        RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
+          const auto model = Build(
+              GetParam(),
+              {.dtype = precision.dtype, .tensor_parallel = world, .sequence_parallel = sequence});
+          Tensor loss;
+          {
+            const AutocastScope autocast(precision.products);
+            loss = model->Run(GetParam().inputs(0), Options()).at(keys::kLoss);
+          }
+          Backward(loss);
+          for (nn::Parameter* p : model->Parameters()) {
+            if (p->gradient_group == nullptr) continue;
+            p->gradient_group->AllReduce(Grad(p->tensor), ReduceOp::kSum)->Wait();
+          }
+          for (int turn = 0; turn < world->size(); ++turn) {
+            if (turn == world->rank()) {
+              outcome.loss = loss.Item();
+              CollectGradients(*model, &outcome);
+            }
+            world->Barrier();
+          }
+        });
+        EXPECT_NEAR(outcome.loss, reference.loss, 0.02 * reference.loss);
+        EXPECT_LE(Distance(outcome, reference), precision.tolerance);
+      }
+    }
+  }
 }
 
 TEST_P(FamiliesTest, ManyThreadsRunOneModel) {
