@@ -91,8 +91,52 @@ TEST_F(ClassificationTest, RecordsOfTablesAndJsonLines) {
   fails(Put("d.jsonl", "{\"a\": [1], \"b\": 2}\n"), {"a", "b"}, "d.jsonl:1");
   fails(Put("e.jsonl", "{\"a\": 1"), {"a", "b"}, "e.jsonl:1");
   fails(Put("f.tsv", "a\tb\n\xff\t1\n"), {"a", "b"}, "invalid UTF-8 at byte 4");
-  fails(Put("g.csv", "a,b\n"), {"a", "b"}, "g.csv");
+  fails(Put("g.txt", "a,b\n"), {"a", "b"}, "g.txt: a table must be .tsv or .csv");
+  fails(Put("h.tsv", "a\ta\n1\t2\n"), {"a"}, "column 'a' twice");
+  fails(tsv, {"text", "text"}, "column 'text' is asked for twice");
   fails(Path("absent.tsv"), {"a", "b"}, "absent.tsv");
+}
+
+TEST_F(ClassificationTest, RecordsOfCommaSeparatedValuesAndJson) {
+  const std::string csv =
+      Put("a.csv",
+          "\xEF\xBB\xBFtext,\"the label\",n\r\n\"one, \"\"two\"\"\nthree\", a ,1\r\n\n\"\","
+          "\"b\",\nlast,c,\xC3\xA4");
+  EXPECT_EQ(*ColumnsOf(csv), (std::vector<std::string>{"text", "the label", "n"}));
+  std::vector<std::string> seen;
+  const auto visit = [&](std::span<const std::string> fields, const std::string& where) {
+    seen.push_back(fields[0] + "|" + fields[1] + "|" + fields[2] + "|" +
+                   where.substr(where.find_last_of('/') + 1));
+    return OkStatus();
+  };
+  const std::vector<std::string> columns = {"the label", "text", "n"};
+  ASSERT_TRUE(ForEachRecord(csv, columns, visit).ok());
+  EXPECT_EQ(seen, (std::vector<std::string>{" a |one, \"two\"\nthree|1|a.csv:2", "b|||a.csv:5",
+                                            "c|last|\xC3\xA4|a.csv:6"}));
+  const std::string array =
+      Put("b.json",
+          " [ {\"text\": \"x\", \"the label\": 2, \"n\": true},\n{\"n\": 1.5, \"text\": "
+          "\"y\", \"the label\": \"z\"}]\n");
+  EXPECT_EQ(*ColumnsOf(array), (std::vector<std::string>{"text", "the label", "n"}));
+  seen.clear();
+  ASSERT_TRUE(ForEachRecord(array, columns, visit).ok());
+  EXPECT_EQ(seen, (std::vector<std::string>{"2|x|true|b.json[0]", "z|y|1.5|b.json[1]"}));
+  const std::string lines = Put("c.json", "{\"text\": 1, \"the label\": 2, \"n\": 3}\n");
+  seen.clear();
+  ASSERT_TRUE(ForEachRecord(lines, columns, visit).ok());
+  EXPECT_EQ(seen, (std::vector<std::string>{"2|1|3|c.json:1"}));
+  const auto fails = [&](const std::string& path, const std::string& part) {
+    const Status status =
+        ForEachRecord(path, {"a", "b"}, [](auto, const auto&) { return OkStatus(); });
+    EXPECT_FALSE(status.ok()) << part;
+    ExpectContains(Message(status), part);
+  };
+  fails(Put("d.csv", "a,b\n1,2,3\n"), "d.csv:2: 3 fields, the header has 2");
+  fails(Put("e.csv", "a,b\n1,\"2\n3,4\n"), "e.csv:2: ");
+  fails(Put("f.csv", "a,b\n1,2\n3,x\"y\"\n"), "f.csv:3: ");
+  fails(Put("g.csv", ""), "g.csv: empty");
+  fails(Put("h.json", "[1]"), "h.json[0]: not a JSON object");
+  fails(Put("i.json", "[{\"a\": 1}"), "i.json");
 }
 
 TEST_F(ClassificationTest, RowsAreEncodedPaddedAndLabelled) {

@@ -1,10 +1,12 @@
 #include "data/dataset/record_input.h"
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
 
 #include "core/file.h"
 #include "core/nearest_name.h"
+#include "data/dataset/csv_rows.h"
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/utf8.h"
 
@@ -13,11 +15,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::string_view> SplitTabs(std::string_view line) {
-  std::vector<std::string_view> fields;
+std::vector<std::string> SplitTabs(std::string_view line) {
+  std::vector<std::string> fields;
   while (true) {
     const size_t tab = line.find('\t');
-    fields.push_back(line.substr(0, tab));
+    fields.emplace_back(line.substr(0, tab));
     if (tab == std::string_view::npos) return fields;
     line.remove_prefix(tab + 1);
   }
@@ -30,9 +32,7 @@ bool IsBlank(std::string_view line) {
 // The lines of a text, numbered from 1, without their ends.
 class Lines {
  public:
-  explicit Lines(std::string_view text) : text_(text) {
-    if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
-  }
+  explicit Lines(std::string_view text) : text_(text) {}
   bool Next(std::string_view* line) {
     if (text_.empty()) return false;
     const size_t end = std::min(text_.find('\n'), text_.size());
@@ -49,19 +49,64 @@ class Lines {
   int64_t number_ = 0;
 };
 
-enum class Format { kTsv, kJsonLines };
+// The rows of a table with a header line.
+class Rows {
+ public:
+  virtual ~Rows() = default;
+  // False at the end.
+  virtual StatusOr<bool> Next(std::vector<std::string>* fields) = 0;
+  // Of the last row.
+  virtual int64_t line() const = 0;
+};
 
-StatusOr<Format> FormatOf(const std::string& path) {
-  if (path.ends_with(".tsv")) return Format::kTsv;
-  if (path.ends_with(".jsonl") || path.ends_with(".ndjson")) return Format::kJsonLines;
-  return InvalidArgument(path, ": a table must be .tsv (with a header line), .jsonl or .ndjson");
+class TabbedRows final : public Rows {
+ public:
+  explicit TabbedRows(std::string_view text) : lines_(text) {}
+  StatusOr<bool> Next(std::vector<std::string>* fields) override {
+    std::string_view line;
+    do {
+      if (!lines_.Next(&line)) return false;
+    } while (IsBlank(line));
+    *fields = SplitTabs(line);
+    return true;
+  }
+  int64_t line() const override { return lines_.number(); }
+
+ private:
+  Lines lines_;
+};
+
+class CommaRows final : public Rows {
+ public:
+  CommaRows(std::string_view text, const std::string& path) : rows_(text, path) {}
+  StatusOr<bool> Next(std::vector<std::string>* fields) override { return rows_.Next(fields); }
+  int64_t line() const override { return rows_.line(); }
+
+ private:
+  CsvRows rows_;
+};
+
+bool HasHeader(const std::string& path) { return path.ends_with(".tsv") || path.ends_with(".csv"); }
+
+Status CheckFormat(const std::string& path) {
+  for (const char* end : {".tsv", ".csv", ".jsonl", ".ndjson", ".json"}) {
+    if (path.ends_with(end)) return OkStatus();
+  }
+  return InvalidArgument(
+      path, ": a table must be .tsv or .csv (with a header line), .jsonl, .ndjson or .json");
+}
+
+std::unique_ptr<Rows> RowsOf(const std::string& path, std::string_view text) {
+  if (path.ends_with(".csv")) return std::make_unique<CommaRows>(text, path);
+  return std::make_unique<TabbedRows>(text);
 }
 
 StatusOr<std::string_view> TextOf(const MappedFile& file, const std::string& path) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data()),
-                              static_cast<size_t>(file.size()));
+  std::string_view text(reinterpret_cast<const char*>(file.data()),
+                        static_cast<size_t>(file.size()));
   const size_t bad = FindInvalidUtf8(text);
   if (bad != kNoInvalidUtf8) return InvalidArgument(path, ": invalid UTF-8 at byte ", bad);
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   return text;
 }
 
@@ -80,80 +125,99 @@ Status NoColumn(const std::string& where, const std::string& name,
                          "; there are: ", list);
 }
 
-Status VisitTsv(const std::string& path, std::string_view text,
-                const std::vector<std::string>& columns, const RecordVisitor& visit) {
-  Lines lines(text);
-  std::string_view line;
-  if (!lines.Next(&line)) return InvalidArgument(path, ": empty; a header line is needed");
-  const std::vector<std::string_view> header = SplitTabs(line);
+Status VisitTable(const std::string& path, std::string_view text,
+                  const std::vector<std::string>& columns, const RecordVisitor& visit) {
+  const std::unique_ptr<Rows> rows = RowsOf(path, text);
+  std::vector<std::string> header;
+  TESSERA_ASSIGN_OR_RETURN(const bool any, rows->Next(&header));
+  if (!any) return InvalidArgument(path, ": empty; a header line is needed");
   std::vector<size_t> places;
   for (const std::string& column : columns) {
     const auto found = std::find(header.begin(), header.end(), column);
-    if (found == header.end()) return NoColumn(path, column, {header.begin(), header.end()});
+    if (found == header.end()) return NoColumn(path, column, header);
     if (std::find(found + 1, header.end(), column) != header.end()) {
       return InvalidArgument(path, ": the header has column '", column, "' twice");
     }
     places.push_back(static_cast<size_t>(found - header.begin()));
   }
+  std::vector<std::string> fields;
   std::vector<std::string> picked(columns.size());
-  while (lines.Next(&line)) {
-    if (IsBlank(line)) continue;
-    const std::string where = Concat(path, ":", lines.number());
-    const std::vector<std::string_view> fields = SplitTabs(line);
+  for (;;) {
+    TESSERA_ASSIGN_OR_RETURN(const bool more, rows->Next(&fields));
+    if (!more) return OkStatus();
+    const std::string where = Concat(path, ":", rows->line());
     if (fields.size() != header.size()) {
       return InvalidArgument(where, ": ", fields.size(), " fields, the header has ", header.size());
     }
     for (size_t i = 0; i < places.size(); ++i) picked[i] = fields[places[i]];
     TESSERA_RETURN_IF_ERROR(visit(picked, where));
   }
-  return OkStatus();
 }
 
-Status VisitJsonLines(const std::string& path, std::string_view text,
-                      const std::vector<std::string>& columns, const RecordVisitor& visit) {
+// Calls visit(object, where) for each object of a file of JSON lines, or of one array.
+template <typename Visit>
+Status ForEachObject(const std::string& path, std::string_view text, const Visit& visit) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (path.ends_with(".json") && first != std::string_view::npos && text[first] == '[') {
+    TESSERA_RETURN_IF_ERROR(ParseJson(text, path).status());  // depth, syntax
+    const Json all = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const std::string where = Concat(path, "[", i, "]");
+      if (!all[i].is_object()) return InvalidArgument(where, ": not a JSON object");
+      TESSERA_RETURN_IF_ERROR(visit(all[i], where));
+    }
+    return OkStatus();
+  }
   Lines lines(text);
   std::string_view line;
-  std::vector<std::string> picked(columns.size());
   while (lines.Next(&line)) {
     if (IsBlank(line)) continue;
     const std::string where = Concat(path, ":", lines.number());
     TESSERA_ASSIGN_OR_RETURN(const Json object, ParseObject(line, where));
+    TESSERA_RETURN_IF_ERROR(visit(object, where));
+  }
+  return OkStatus();
+}
+
+std::vector<std::string> NamesIn(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names;
+}
+
+Status VisitObjects(const std::string& path, std::string_view text,
+                    const std::vector<std::string>& columns, const RecordVisitor& visit) {
+  std::vector<std::string> picked(columns.size());
+  return ForEachObject(path, text, [&](const Json& object, const std::string& where) -> Status {
     for (size_t i = 0; i < columns.size(); ++i) {
       const auto member = object.find(columns[i]);
-      if (member == object.end()) {
-        std::vector<std::string> known;
-        for (const auto& [name, value] : object.items()) known.push_back(name);
-        return NoColumn(where, columns[i], known);
-      }
+      if (member == object.end()) return NoColumn(where, columns[i], NamesIn(object));
       if (member->is_structured() || member->is_null()) {
         return InvalidArgument(where, ": \"", columns[i],
                                "\" must be text, a number or a truth value");
       }
       picked[i] = member->is_string() ? member->get<std::string>() : member->dump();
     }
-    TESSERA_RETURN_IF_ERROR(visit(picked, where));
-  }
-  return OkStatus();
+    return visit(picked, where);
+  });
 }
 
 }  // namespace
 
 StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
+  TESSERA_RETURN_IF_ERROR(CheckFormat(path));
   TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextOf(file, path));
-  Lines lines(text);
-  std::string_view line;
   std::vector<std::string> names;
-  while (names.empty() && lines.Next(&line)) {
-    if (IsBlank(line)) continue;
-    if (format == Format::kTsv) {
-      for (const std::string_view name : SplitTabs(line)) names.emplace_back(name);
-      continue;
-    }
-    TESSERA_ASSIGN_OR_RETURN(const Json object,
-                             ParseObject(line, Concat(path, ":", lines.number())));
-    for (const auto& [name, value] : object.items()) names.push_back(name);
+  if (HasHeader(path)) {
+    TESSERA_RETURN_IF_ERROR(RowsOf(path, text)->Next(&names).status());
+  } else {
+    const Status first =
+        ForEachObject(path, text, [&](const Json& object, const std::string&) -> Status {
+          names = NamesIn(object);
+          return Failure(StatusCode::kCancelled, "the first is enough");
+        });
+    if (first.code() != StatusCode::kCancelled) TESSERA_RETURN_IF_ERROR(first);
   }
   if (names.empty()) return InvalidArgument(path, ": no records there");
   return names;
@@ -165,11 +229,11 @@ Status ForEachRecord(const std::string& path, const std::vector<std::string>& co
     if (std::find(columns.begin(), column, *column) == column) continue;
     return InvalidArgument(path, ": column '", *column, "' is asked for twice");
   }
-  TESSERA_ASSIGN_OR_RETURN(const Format format, FormatOf(path));
+  TESSERA_RETURN_IF_ERROR(CheckFormat(path));
   TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextOf(file, path));
-  return format == Format::kTsv ? VisitTsv(path, text, columns, visit)
-                                : VisitJsonLines(path, text, columns, visit);
+  return HasHeader(path) ? VisitTable(path, text, columns, visit)
+                         : VisitObjects(path, text, columns, visit);
 }
 
 }  // namespace tessera::data

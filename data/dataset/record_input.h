@@ -1,13 +1,14 @@
-// Records with named fields from a table: tab-separated values with a header line (.tsv), or JSON
-// lines (.jsonl, .ndjson).
+// Records with named fields from a table: tab- or comma-separated values with a header line (.tsv,
+// .csv), JSON lines (.jsonl, .ndjson), or JSON (.json: lines, or one array of objects).
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> names, ColumnsOf("train.tsv"));
 //   TESSERA_RETURN_IF_ERROR(ForEachRecord("train.tsv", {"sentence", "label"},
 //       [&](std::span<const std::string> fields, const std::string& where) { ... }));
 //
-// Fields of .tsv are the bytes between the tabs: quotes mean nothing there, as in GLUE's files. Of
-// JSON, strings are fields as they are, numbers and truth values in JSON's spelling. Files must be
-// UTF-8; a byte-order mark and a carriage return before the end of a line are dropped.
+// Fields of .tsv are the bytes between the tabs: quotes mean nothing there, as in GLUE's files.
+// Those of .csv may stand in quotes (data/dataset/csv_rows.h). Of JSON, strings are fields as they
+// are, numbers and truth values in JSON's spelling. Files must be UTF-8; a byte-order mark and a
+// carriage return before the end of a line are dropped.
 #ifndef TESSERA_DATA_DATASET_RECORD_INPUT_H_
 #define TESSERA_DATA_DATASET_RECORD_INPUT_H_
 
@@ -20,7 +21,7 @@
 
 namespace tessera::data {
 
-// `where` is path:line.
+// `where` is path:line, or path[index] of an array.
 using RecordVisitor =
     std::function<Status(std::span<const std::string> fields, const std::string& where)>;
 

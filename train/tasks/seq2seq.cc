@@ -32,7 +32,8 @@ struct Seq2SeqOptions : PairOptions {
             .Add("val_target_data", &Seq2SeqOptions::val_target_data, "the targets of `val_data`",
                  {.needs = {{{"val_data"}}}, .changes_results = false})
             .Add("source_column", &Seq2SeqOptions::source_column,
-                 "column of the source, of `.tsv` and `.jsonl`", {.evaluation = true})
+                 "column of the source, of a table (`.tsv`, `.csv`, `.jsonl`, `.json`)",
+                 {.evaluation = true})
             .Add("target_column", &Seq2SeqOptions::target_column, "column of the target",
                  {.evaluation = true})
             .Add("lower_case", &Seq2SeqOptions::lower_case, "sources and targets in lower case",
@@ -47,7 +48,7 @@ struct Seq2SeqOptions : PairOptions {
 
 int Fit(const RunConfig& config, const models::Architecture*) {
   const bool pairs = config.IsSet("target_data") || config.IsSet("source_column") ||
-                     EndsInOneOf(config.Sources()[0].path, {".tsv"});
+                     EndsInOneOf(config.Sources()[0].path, {".tsv", ".csv"});
   return pairs ? 3 : 1;
 }
 

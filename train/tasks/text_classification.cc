@@ -21,7 +21,7 @@ constexpr int64_t kLongestRow = 512;  // where the model has no positions of its
 
 int Fit(const RunConfig& config, const models::Architecture* now) {
   if (now != nullptr && now->Does(models::Capability::kTextLabels)) return 3;
-  return EndsInOneOf(config.Sources()[0].path, {".tsv"}) ? 3 : 1;
+  return EndsInOneOf(config.Sources()[0].path, {".tsv", ".csv"}) ? 3 : 1;
 }
 
 data::TextClassificationOptions OptionsOf(const TaskInput& input, const TableOptions& keys) {

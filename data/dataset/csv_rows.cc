@@ -1,0 +1,70 @@
+#include "data/dataset/csv_rows.h"
+
+#include <csv.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace tessera::data {
+
+// What the library's callbacks fill: no exception may pass through them but for want of memory.
+struct CsvRows::Parser {
+  Parser() {
+    constexpr unsigned char kOptions = CSV_STRICT | CSV_STRICT_FINI;
+    if (csv_init(&library, kOptions) != 0) throw std::bad_alloc();
+    csv_set_space_func(&library, [](unsigned char) { return 0; });
+  }
+  ~Parser() { csv_free(&library); }
+  Parser(const Parser&) = delete;
+  Parser& operator=(const Parser&) = delete;
+
+  static void AddField(void* bytes, size_t size, void* self) {
+    auto* parser = static_cast<Parser*>(self);
+    parser->fields.emplace_back(static_cast<const char*>(bytes), size);
+  }
+  static void EndRow(int, void* self) { static_cast<Parser*>(self)->row_is_whole = true; }
+
+  csv_parser library{};
+  std::vector<std::string> fields;
+  bool row_is_whole = false;
+};
+
+CsvRows::CsvRows(std::string_view text, std::string path)
+    : text_(text), path_(std::move(path)), parser_(std::make_unique<Parser>()) {}
+CsvRows::~CsvRows() = default;
+
+// One line of the file, or its end.
+Status CsvRows::Feed() {
+  csv_parser* const library = &parser_->library;
+  bool fits = true;
+  if (text_.empty()) {
+    ended_ = true;
+    fits = csv_fini(library, Parser::AddField, Parser::EndRow, parser_.get()) == 0;
+  } else {
+    const size_t size = std::min(text_.find('\n'), text_.size() - 1) + 1;
+    fits = csv_parse(library, text_.data(), size, Parser::AddField, Parser::EndRow,
+                     parser_.get()) == size;
+    text_.remove_prefix(size);
+    ++read_;
+  }
+  if (fits) return OkStatus();
+  return InvalidArgument(path_, ":", begin_, ": ", csv_strerror(csv_error(library)),
+                         " (a quote that does not end, or stands inside of a field)");
+}
+
+StatusOr<bool> CsvRows::Next(std::vector<std::string>* fields) {
+  while (!ended_) {
+    const csv_parser& now = parser_->library;
+    const bool between_rows = parser_->fields.empty() && now.entry_pos == 0 && now.quoted == 0;
+    if (between_rows) begin_ = read_ + 1;
+    TESSERA_RETURN_IF_ERROR(Feed());
+    if (!std::exchange(parser_->row_is_whole, false)) continue;
+    line_ = begin_;
+    *fields = std::exchange(parser_->fields, {});
+    return true;
+  }
+  return false;
+}
+
+}  // namespace tessera::data
