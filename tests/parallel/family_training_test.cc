@@ -3,6 +3,7 @@
 // sequence parallelism the same losses to 2e-6.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -110,7 +111,9 @@ TEST_P(FamilyTrainingTest, TensorParallelRanksGiveTheLossesOfOneProcess) {
     const Outcome outcome = Train(GetParam(), l.dp, l.tp, l.sequence_parallel);
     ASSERT_EQ(outcome.losses.size(), one.losses.size());
     for (size_t i = 0; i < one.losses.size(); ++i) {
-      EXPECT_NEAR(outcome.losses[i], one.losses[i], 2e-6 * std::abs(one.losses[i]))
+      // A loss below that of a few labels is a difference of logits, and keeps their rounding.
+      const double scale = std::max(2.0, std::abs(one.losses[i]));
+      EXPECT_NEAR(outcome.losses[i], one.losses[i], 2e-6 * scale)
           << "dp " << l.dp << " tp " << l.tp << " micro-batch " << i;
     }
   }
