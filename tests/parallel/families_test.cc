@@ -235,7 +235,8 @@ TEST_P(FamiliesTest, DryRunOnMetaCountsTheRealStep) {
   EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));
 }
 
-// Parameters in half precision, or products alone: near the float32 step, on any layout.
+// Parameters in half precision, or products alone: near the float32 step, on any layout. (How near,
+// depends on the inputs; a gradient that is lost or goes wrong is off by 1.)
 TEST_P(FamiliesTest, HalfPrecisionIsNearFloat32) {
   const Outcome reference = OneProcess(GetParam());
   struct Precision {
@@ -243,10 +244,10 @@ TEST_P(FamiliesTest, HalfPrecisionIsNearFloat32) {
     DType products;
     double tolerance;
   };
-  for (const Precision& precision : {Precision{DType::kBFloat16, DType::kFloat32, 0.08},
-                                     Precision{DType::kFloat16, DType::kFloat32, 0.02},
-                                     Precision{DType::kFloat32, DType::kBFloat16, 0.08},
-                                     Precision{DType::kFloat32, DType::kFloat16, 0.02}}) {
+  for (const Precision& precision : {Precision{DType::kBFloat16, DType::kFloat32, 0.3},
+                                     Precision{DType::kFloat16, DType::kFloat32, 0.1},
+                                     Precision{DType::kFloat32, DType::kBFloat16, 0.3},
+                                     Precision{DType::kFloat32, DType::kFloat16, 0.1}}) {
     for (const int ranks : {1, 2}) {
       for (const bool sequence : {false, true}) {
         if (ranks == 1 && sequence) continue;
@@ -275,7 +276,7 @@ TEST_P(FamiliesTest, HalfPrecisionIsNearFloat32) {
             world->Barrier();
           }
         });
-        EXPECT_NEAR(outcome.loss, reference.loss, 0.02 * reference.loss);
+        EXPECT_NEAR(outcome.loss, reference.loss, 0.05 * reference.loss);
         EXPECT_LE(Distance(outcome, reference), precision.tolerance);
       }
     }
