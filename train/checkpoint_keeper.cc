@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/file.h"
 #include "train/agreement.h"
 #include "train/resume_state.h"
 
@@ -25,14 +24,9 @@ StatusOr<dist::Checkpoint> CheckpointKeeper::Open(const std::string& path) const
 }
 
 Status CheckpointKeeper::RemoveAfter(int64_t step) const {
-  Status status;
-  if (mesh_.world()->rank() == 0) {
-    for (const int64_t later : dist::ListCheckpoints(options_.folder)) {
-      if (later <= step || !status.ok()) continue;
-      status = RemoveAll(dist::CheckpointPath(options_.folder, later));
-    }
-  }
-  return Agree(mesh_, status);
+  return Agree(mesh_, mesh_.world()->rank() == 0
+                          ? dist::RemoveCheckpointsAfter(options_.folder, step)
+                          : OkStatus());
 }
 
 CheckpointKeeper::Appeared CheckpointKeeper::Save(

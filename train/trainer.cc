@@ -19,6 +19,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Ranks say the same of what is not a number, whatever its sign bit.
+std::string NumberText(double value) { return std::isnan(value) ? "nan" : Concat(value); }
+
+// A part at a time, as a wide copy of a whole tensor may not fit beside it.
+bool IsFinite(const Tensor& t) {
+  constexpr int64_t kPart = int64_t{1} << 20;
+  const Tensor whole = t.ContiguousCopy();
+  for (int64_t begin = 0; begin < whole.numel(); begin += kPart) {
+    const int64_t size = std::min(kPart, whole.numel() - begin);
+    const Tensor part = whole.AsStrided({size}, {1}, whole.offset() + begin);
+    if (!std::isfinite(Sum(Cast(part, DType::kFloat64)).Item())) return false;
+  }
+  return true;
+}
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -190,8 +205,8 @@ Status Trainer::CheckStep(const StepResult& done) {
   const bool overflow = !done.updated && config_.scales_loss();  // which loss scaling deals with
   finite_ = std::isfinite(state_.loss) && (std::isfinite(state_.grad_norm) || overflow);
   if (finite_ || config_.on_non_finite == "continue") return checkpoints_.Prune();
-  const std::string what = Concat("step ", state_.step, ": the loss is ", state_.loss,
-                                  ", the norm of the gradients ", state_.grad_norm);
+  const std::string what = Concat("step ", state_.step, ": the loss is ", NumberText(state_.loss),
+                                  ", the norm of the gradients ", NumberText(state_.grad_norm));
   if (config_.on_non_finite == "skip" && !done.updated) {
     log_.Warning(what + "; the update is left out");
     return checkpoints_.Prune();
@@ -217,7 +232,7 @@ Status Trainer::CheckWeights() {
   std::string bad;
   for (const dist::CheckpointTensor& t : engine_->Tensors()) {
     if (!bad.empty() || !IsFloating(t.tensor.dtype()) || t.tensor.numel() == 0) continue;
-    if (!std::isfinite(Sum(Cast(t.tensor, DType::kFloat64)).Item())) bad = t.name;
+    if (!IsFinite(t.tensor)) bad = t.name;
   }
   Status mine;
   if (!bad.empty()) mine = Internal("'", bad, "' is not finite");
@@ -304,7 +319,8 @@ Status Trainer::EvaluateAndLog() {
   state_.val_loss = found.loss;
   state_.val_metrics = found.metrics;
   if (!std::isfinite(found.loss) && config_.on_non_finite == "stop") {
-    return NotFinite(Concat("step ", state_.step, ": the validation loss is ", found.loss));
+    return NotFinite(
+        Concat("step ", state_.step, ": the validation loss is ", NumberText(found.loss)));
   }
   std::vector<std::string> samples;
   // Ranks that share a copy of the model write together; one of them shows it.

@@ -308,6 +308,16 @@ std::optional<Checkpoint> FindNewestCheckpoint(
   return std::nullopt;
 }
 
+Status RemoveCheckpointsAfter(const std::string& out, int64_t step) {
+  for (const int64_t later : ListCheckpoints(out)) {
+    if (later <= step) continue;
+    const StatusOr<CheckpointIndex> index = ReadIndex(CheckpointPath(out, later));
+    if (index.ok() && index->step != later) continue;
+    TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, later)));
+  }
+  return OkStatus();
+}
+
 Status PruneCheckpoints(const std::string& out, int64_t keep, const CheckpointIsSound& is_sound,
                         Communicator& world) {
   const auto prune = [&]() -> Status {

@@ -84,6 +84,10 @@ std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out, Communica
 std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out,
                                                const std::function<void(const std::string&)>& warn);
 
+// Removes those of steps behind `step`, but for a directory whose index tells of another step than
+// its name.
+Status RemoveCheckpointsAfter(const std::string& out, int64_t step);
+
 // Whether what a checkpoint holds is worth going on from, by what its trainer wrote.
 using CheckpointIsSound = std::function<bool(const nlohmann::json& trainer)>;
 
