@@ -135,6 +135,8 @@ TEST_F(ClassificationTest, RecordsOfCommaSeparatedValuesAndJson) {
   fails(Put("e.csv", "a,b\n1,\"2\n3,4\n"), "e.csv:2: ");
   fails(Put("f.csv", "a,b\n1,2\n3,x\"y\"\n"), "f.csv:3: ");
   fails(Put("g.csv", ""), "g.csv: empty");
+  // A record begins where its first quote stands.
+  fails(Put("j.csv", "a,b\n\"\n1\",2,3\n"), "j.csv:2: 3 fields");
   fails(Put("h.json", "[1]"), "h.json[0]: not a JSON object");
   fails(Put("i.json", "[{\"a\": 1}"), "i.json");
 }

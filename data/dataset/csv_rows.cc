@@ -55,9 +55,8 @@ Status CsvRows::Feed() {
 
 StatusOr<bool> CsvRows::Next(std::vector<std::string>* fields) {
   while (!ended_) {
-    const csv_parser& now = parser_->library;
-    const bool between_rows = parser_->fields.empty() && now.entry_pos == 0 && now.quoted == 0;
-    if (between_rows) begin_ = read_ + 1;
+    // Between rows the library holds nothing: a field that goes on has the line feed at least.
+    if (parser_->fields.empty() && parser_->library.entry_pos == 0) begin_ = read_ + 1;
     TESSERA_RETURN_IF_ERROR(Feed());
     if (!std::exchange(parser_->row_is_whole, false)) continue;
     line_ = begin_;

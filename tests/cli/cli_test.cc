@@ -233,6 +233,8 @@ TEST_F(CliTest, ForwardRefusesUnsuitableInputs) {
   ExpectForwardError({{"input_ids", ids}, {"labels", Ids({1, 400, 2, 2}, {2, 2})}}, "400");
   ExpectForwardError({{"input_ids", ids}, {"attention_mask", Ids({1, 1}, {1, 2})}},
                      "'attention_mask' has shape [1, 2]");
+  ExpectForwardError({{"input_ids", Ids({1, 2}, {1, 2})}, {"attention_mask", Ids({1, 2}, {1, 2})}},
+                     "'attention_mask': 2 (row 0, position 1) is neither 0 nor 1");
   ExpectForwardError({{"input_ids", ids}, {"position_ids", Ids({0, 16, 0, 1}, {2, 2})}},
                      "beyond the model's positions of 16");
   ExpectForwardError({{"input_ids", Tensor::FromVector<float>({1, 2}, {1, 2})}}, "integers");
