@@ -4,6 +4,8 @@
 
 #include "autograd/autocast.h"
 #include "models/model_keys.h"
+#include "models/transformer_stack.h"
+#include "ops/collective/collective.h"
 #include "ops/index/index.h"
 #include "ops/view/view.h"
 
@@ -25,11 +27,16 @@ Tensor ShiftedTargets(const Bundle& in) {
   return Pad(Slice(labels, 1, 1, labels.size(1) - 1), 1, 0, 1, -100);
 }
 
-Tensor AtLogitPositions(const Tensor& h, const Bundle& in) {
+Tensor AtLogitPositions(const Tensor& h, const Bundle& in, const nn::BuildContext& build,
+                        nn::ForwardContext* context) {
   if (!in.has(keys::kLogitPositions)) return h;
   const Tensor at = in.at(keys::kLogitPositions);
   const Shape rows = {at.size(0), at.size(1), h.size(2)};
-  return Gather(h, 1, Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
+  const Tensor chosen =
+      Gather(WholeSequence(h, build, *context), 1,
+             Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
+  context->sequence_length = at.size(1);
+  return build.sequence_parallel ? ScatterToGroup(chosen, 1, build.tensor_parallel) : chosen;
 }
 
 namespace {
@@ -55,13 +62,14 @@ int64_t ChunkTokens(const nn::VocabParallelHead& head, const Tensor& h_BTC,
 
 Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const Tensor& targets,
                             const Bundle& in, const RunOptions& options) {
-  const Tensor h_BTC = AtLogitPositions(h, in);
+  nn::ForwardContext context = ContextFor(in, options);
+  const Tensor h_BTC = AtLogitPositions(h, in, head.build(), &context);
   const int64_t chunk = ChunkTokens(head, h_BTC, options);
   if (targets.defined() && chunk > 0 && targets.numel() > chunk) {
     return {{keys::kLoss,
              head.ChunkedLoss(h_BTC, targets, {.reduction = options.loss_reduction}, chunk)}};
   }
-  const Tensor logits_BTV = head.Forward(h_BTC, ContextFor(in, options));
+  const Tensor logits_BTV = head.Forward(h_BTC, context);
   Bundle out;
   if (options.keep_logits) {
     out.set(keys::kLogits, head.Gather(logits_BTV));

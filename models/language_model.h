@@ -19,8 +19,11 @@ Tensor ShiftedTargets(const Bundle& in);
 // `targets`, or `labels` as they are.
 Tensor AlignedTargets(const Bundle& in);
 
-// While decoding, the positions [B, 1] of `logit_positions` alone; h [B, T, C] otherwise.
-Tensor AtLogitPositions(const Tensor& h, const Bundle& in);
+// While decoding, h [B, T, C] at the positions [B, P] of `logit_positions` alone, and `context` of
+// a sequence of P; h itself otherwise. Ranks that hold shares of the sequence hold shares of it
+// after.
+Tensor AtLogitPositions(const Tensor& h, const Bundle& in, const nn::BuildContext& build,
+                        nn::ForwardContext* context);
 
 // `logits` [B, T, V] and `last_hidden_state` of h [B, T, C], unless only the loss is wanted, and
 // `loss` where `targets` [B, T] is defined.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "core/file.h"
 #include "core/thread_pool.h"
 #include "dist/comm/launch_environment.h"
 #include "tools/command_line.h"
@@ -24,10 +25,34 @@ std::string ThisProgram() {
   return error ? "tessera" : path;
 }
 
+// Without the driver, which a launcher need not wake.
 int CountGpus() {
   int gpus = 0;
   while (access(Concat("/dev/nvidia", gpus).c_str(), F_OK) == 0) ++gpus;
-  return gpus;
+  return VisibleGpus(gpus, std::getenv("CUDA_VISIBLE_DEVICES"));
+}
+
+// What the ranks of other hosts get besides Open MPI's own variables, as DeepSpeed's launcher does:
+// those of the transports, and the lines of `.deepspeed_env` at home and here.
+StatusOr<std::vector<std::string>> ForwardedEnvironment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    for (const char* prefix : {"NCCL_", "UCX_", "TESSERA_", "CUDA_DEVICE_ORDER="}) {
+      if (std::string_view(*entry).starts_with(prefix)) entries.emplace_back(*entry);
+    }
+  }
+  const char* home = std::getenv("HOME");
+  const char* name = std::getenv("DS_ENV_FILE");
+  const std::string file = name != nullptr ? name : ".deepspeed_env";
+  for (const std::string& folder : {std::string(home == nullptr ? "" : home), std::string(".")}) {
+    const std::string path = file.starts_with("/") ? file : JoinPath(folder, file);
+    if (folder.empty() || !PathExists(path) || IsDirectory(path)) continue;
+    TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> more, ParseEnvironmentFile(path, text));
+    entries.insert(entries.end(), more.begin(), more.end());
+    if (file.starts_with("/")) break;
+  }
+  return entries;
 }
 
 // Becomes the command; returns only if that fails.
@@ -70,6 +95,7 @@ Status RunLaunch(const LaunchFlags& flags) {
   machine.gpus = CountGpus();
   machine.is_root = geteuid() == 0;
   if (const char* ssh = std::getenv("TESSERA_SSH")) machine.ssh = ssh;
+  TESSERA_ASSIGN_OR_RETURN(machine.environment, ForwardedEnvironment());
   TESSERA_ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunch(flags, machine));
   if (flags.not_call_launch) return RunInPlace(flags, plan, machine);
   if (flags.dry_run) return WriteOut(ShellLine(plan.arguments) + "\n");
@@ -82,16 +108,26 @@ Status RunLaunch(const LaunchFlags& flags) {
 void AddLaunchCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("launch", "run a command on several ranks, by mpirun");
   auto flags = std::make_shared<LaunchFlags>();
-  command->add_option("--hostfile", flags->hostfile, "lines `host slots=N` (this machine)")
+  command->add_option("-H,--hostfile", flags->hostfile, "lines `host slots=N` (this machine)")
       ->type_name("FILE");
-  command->add_option("--num-nodes", flags->num_nodes, "hosts to use (all)")->type_name("N");
-  command
-      ->add_option("--num-gpus", flags->num_gpus,
-                   "ranks of each host (its slots; this machine's GPUs)")
+  command->add_option("--num-nodes,--nnodes,--num-machines", flags->num_nodes, "hosts to use (all)")
       ->type_name("N");
-  command->add_option("--master-ip", flags->master_ip, "given to the ranks as MASTER_ADDR")
+  command
+      ->add_option("--num-gpus,--nproc-per-node,--num-accelerators", flags->num_gpus,
+                   "ranks of each host (its slots; the GPUs that CUDA_VISIBLE_DEVICES leaves here)")
+      ->type_name("N");
+  command
+      ->add_option("--num-processes", flags->ranks, "ranks of all hosts, which share them evenly")
+      ->type_name("N");
+  command->add_option("--gpu-ids", flags->gpu_ids, "CUDA_VISIBLE_DEVICES of the ranks")
+      ->type_name("0,1");
+  command
+      ->add_option("--master-ip,--master-addr,--main-process-ip", flags->master_ip,
+                   "given to the ranks as MASTER_ADDR")
       ->type_name("IP");
-  command->add_option("--master-port", flags->master_port, "given to the ranks as MASTER_PORT")
+  command
+      ->add_option("--master-port,--main-process-port", flags->master_port,
+                   "given to the ranks as MASTER_PORT")
       ->type_name("PORT");
   command->add_flag("--not-call-launch", flags->not_call_launch,
                     "another launcher has started this process: run the command in it");

@@ -22,6 +22,7 @@ namespace tessera::tools {
 namespace {
 
 constexpr int kMostSlots = 1 << 16;
+constexpr int kMostRanks = 1 << 24;
 constexpr int kConnectSeconds = 5;
 constexpr std::chrono::seconds kProbeLimit{15};
 
@@ -68,6 +69,23 @@ StatusOr<std::vector<LaunchHost>> HostsOf(const LaunchFlags& flags) {
   }
   if (flags.num_nodes > 0) hosts.resize(static_cast<size_t>(flags.num_nodes));
   return hosts;
+}
+
+// Ranks of each host as the flags say; 0: they do not.
+StatusOr<int64_t> RanksOfEach(const LaunchFlags& flags, int64_t hosts) {
+  if (flags.ranks == 0) return flags.num_gpus;
+  const int64_t places = std::max<int64_t>(hosts, 1);
+  if (flags.ranks % places != 0) {
+    return InvalidArgument("--num-processes ", flags.ranks, " cannot be shared evenly by ", places,
+                           " hosts");
+  }
+  const int64_t each = flags.ranks / places;
+  if (flags.num_gpus > 0 && flags.num_gpus != each) {
+    return InvalidArgument("--num-processes ", flags.ranks, " on ", places,
+                           places == 1 ? " host" : " hosts", " contradicts --num-gpus ",
+                           flags.num_gpus);
+  }
+  return each;
 }
 
 // One attempt to reach a host, with what it says on standard error.
@@ -156,9 +174,52 @@ StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file, std::st
   return hosts;
 }
 
+int VisibleGpus(int all, const char* visible) {
+  if (visible == nullptr) return all;
+  std::set<std::string> seen;
+  for (std::string_view list = visible; !list.empty();) {
+    const size_t comma = std::min(list.find(','), list.size());
+    const std::string id(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+    int index = 0;
+    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), index);
+    const bool is_index = error == std::errc() && end == id.data() + id.size();
+    const bool is_uuid = id.starts_with("GPU-") || id.starts_with("MIG-");
+    if (!(is_uuid || (is_index && index >= 0 && index < all)) || !seen.insert(id).second) break;
+  }
+  return static_cast<int>(seen.size());
+}
+
+StatusOr<std::vector<std::string>> ParseEnvironmentFile(const std::string& file,
+                                                        std::string_view text) {
+  std::vector<std::string> entries;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string line(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) {
+      line.pop_back();
+    }
+    if (line.empty() || line[0] == '#') continue;
+    const size_t equals = line.find('=');
+    const bool is_name =
+        equals != 0 && equals != std::string::npos &&
+        std::isdigit(static_cast<unsigned char>(line[0])) == 0 &&
+        std::all_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(equals), [](char c) {
+          return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+        });
+    if (!is_name) {
+      return InvalidArgument(file, ":", number, ": '", line, "' is not NAME=VALUE");
+    }
+    entries.push_back(std::move(line));
+  }
+  return entries;
+}
+
 StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine) {
-  if (flags.num_nodes < 0 || flags.num_gpus < 0 || flags.num_gpus > kMostSlots) {
-    return InvalidArgument("--num-nodes and --num-gpus must be positive");
+  if (flags.num_nodes < 0 || flags.num_gpus < 0 || flags.num_gpus > kMostSlots || flags.ranks < 0 ||
+      flags.ranks > kMostRanks) {
+    return InvalidArgument("--num-nodes, --num-gpus and --num-processes must be positive");
   }
   if (flags.master_port < 0 || flags.master_port > 65535) {
     return InvalidArgument("--master-port ", flags.master_port, " is no port");
@@ -168,6 +229,7 @@ StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine
   }
   LaunchPlan plan;
   TESSERA_ASSIGN_OR_RETURN(plan.hosts, HostsOf(flags));
+  TESSERA_ASSIGN_OR_RETURN(const int64_t each, RanksOfEach(flags, std::ssize(plan.hosts)));
   std::vector<std::string>& a = plan.arguments;
   a = {"mpirun"};
   if (machine.is_root) a.push_back("--allow-run-as-root");
@@ -176,13 +238,13 @@ StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine
   bool is_crowded = false;
   plan.ranks = 0;
   for (const LaunchHost& host : plan.hosts) {
-    const int64_t ranks = flags.num_gpus > 0 ? flags.num_gpus : host.slots;
+    const int64_t ranks = each > 0 ? each : host.slots;
     is_crowded = is_crowded || ranks > host.slots;
     names += Concat(names.empty() ? "" : ",", host.name, ":", ranks);
     plan.ranks += ranks;
   }
   if (plan.hosts.empty()) {
-    plan.ranks = flags.num_gpus > 0 ? flags.num_gpus : std::max(machine.gpus, 1);
+    plan.ranks = each > 0 ? each : std::max(machine.gpus, 1);
     is_crowded = plan.ranks > machine.cores;
   }
   if (is_crowded) a.insert(a.end(), {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
@@ -192,6 +254,8 @@ StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine
   a.insert(a.end(), {"-n", std::to_string(plan.ranks)});
   if (!flags.master_ip.empty()) a.insert(a.end(), {"-x", "MASTER_ADDR=" + flags.master_ip});
   if (flags.master_port > 0) a.insert(a.end(), {"-x", Concat("MASTER_PORT=", flags.master_port)});
+  if (!flags.gpu_ids.empty()) a.insert(a.end(), {"-x", "CUDA_VISIBLE_DEVICES=" + flags.gpu_ids});
+  for (const std::string& entry : machine.environment) a.insert(a.end(), {"-x", entry});
   a.push_back(machine.program);
   a.insert(a.end(), flags.command.begin(), flags.command.end());
   return plan;

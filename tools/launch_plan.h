@@ -29,6 +29,8 @@ struct LaunchFlags {
   std::string hostfile;
   int64_t num_nodes = 0;  // 0: all of the host file, or this machine
   int64_t num_gpus = 0;   // ranks of each node; 0: its slots, or this machine's GPUs, at least 1
+  int64_t ranks = 0;      // of all nodes together, which share them evenly; 0: `num_gpus` of each
+  std::string gpu_ids;    // CUDA_VISIBLE_DEVICES of the ranks; "": as it is here
   std::string master_ip;
   int64_t master_port = 0;
   bool not_call_launch = false;
@@ -49,7 +51,18 @@ struct Machine {
   int gpus = 0;
   bool is_root = false;
   std::string ssh;  // "" for mpirun's own choice
+  // NAME=VALUE, for the ranks of every host.
+  std::vector<std::string> environment;
 };
+
+// The GPUs that CUDA shows to a program: of `all`, those that CUDA_VISIBLE_DEVICES lists (nullptr:
+// it is not set) up to the first that is not there.
+int VisibleGpus(int all, const char* visible);
+
+// Lines NAME=VALUE of DeepSpeed's `.deepspeed_env`; `#` begins a comment line. InvalidArgument with
+// file:line for anything else.
+StatusOr<std::vector<std::string>> ParseEnvironmentFile(const std::string& file,
+                                                        std::string_view text);
 StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine);
 
 // Tries all hosts but this one at the same time; an error names those that cannot be reached.

@@ -86,7 +86,8 @@ Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& op
   const auto say = [&](const std::string& text) {
     return mesh.prints() ? WriteOut(text) : OkStatus();
   };
-  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh));
+  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh, world.device));
+  if (!world.warning.empty()) setup.warnings.push_back(world.warning);
   TESSERA_RETURN_IF_ERROR(say(
       Concat("model ", config.model, ": ", WithThousands(setup.parameter_count), " parameters; ",
              setup.task->name, " on ", WithThousands(setup.data.train->size()), " training samples",

@@ -25,7 +25,14 @@ BatchSource BatchesOf(const data::Dataset& dataset, int64_t batch_size, int64_t 
 }
 
 Evaluator::Evaluator(models::Model& model, const dist::Mesh& mesh, EvaluatorOptions options)
-    : model_(model), mesh_(mesh), options_(std::move(options)) {}
+    : model_(model), mesh_(mesh), options_(std::move(options)) {
+  if (!options_.forward_is_collective) return;
+  largest_over_ranks_ = [group = mesh_.dp()](int64_t mine) {
+    const Tensor largest = Tensor::FromVector<int64_t>({mine}, {1});
+    group->AllReduce(largest, ReduceOp::kMax)->Wait();
+    return *largest.data<int64_t>();
+  };
+}
 
 // The loss, what it is divided by, the counts of the metrics.
 size_t Evaluator::num_sums() const {
@@ -51,7 +58,7 @@ StatusOr<std::vector<double>> Evaluator::SumsOf(const data::Batch& batch) const 
   std::vector<double> sums = {outputs.at(keys::kLoss).Item(), options_.objective.TargetsOf(batch)};
   if (metrics == nullptr) return sums;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
-                           metrics->Count(model_, batch, outputs));
+                           metrics->Count(model_, batch, outputs, largest_over_ranks_));
   sums.insert(sums.end(), counts.begin(), counts.end());
   return sums;
 }
@@ -68,11 +75,8 @@ StatusOr<std::vector<double>> Evaluator::Sum(const BatchSource& batches) const {
     }
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, batch.status()));
     StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
-    if (counts && batch->rows > 0) {
-      mine = SumsOf(*batch);
-    } else if (!counts && options_.forward_is_collective) {
-      Predict(*batch);
-    }
+    if (batch->rows > 0) mine = SumsOf(*batch);
+    if (!counts && mine.ok()) mine = std::vector<double>(sums.size(), 0.0);  // run along only
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, mine.status()));
     const std::vector<double> found = GatherOverData(*mine, mesh_);
     for (size_t i = 0; i < found.size(); ++i) sums[i % sums.size()] += found[i];

@@ -68,6 +68,7 @@ class Evaluator {
   models::Model& model_;
   const dist::Mesh mesh_;
   const EvaluatorOptions options_;
+  models::LargestOverRanks largest_over_ranks_;  // where forward passes are collective
 };
 
 }  // namespace tessera::train

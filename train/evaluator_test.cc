@@ -42,7 +42,8 @@ class Halves : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 2; }
   StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle&) const override {
+                                      const models::Bundle&,
+                                      const models::LargestOverRanks&) const override {
     double sum = 0;
     for (const int64_t id : batch.at(keys::kInputIds).ToVector<int64_t>()) {
       sum += static_cast<double>(id);

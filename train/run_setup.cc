@@ -96,10 +96,12 @@ Status CheckOverrides(const json& overrides, const json& model, const std::strin
   return OkStatus();
 }
 
-StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist::Mesh& mesh) {
+StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist::Mesh& mesh,
+                                      const std::optional<Device>& device) {
   nn::BuildContext context;
   context.dtype = *ParseDType(config.dtype);
   TESSERA_ASSIGN_OR_RETURN(context.device, Device::Parse(config.device));
+  if (device) context.device = *device;
   TESSERA_RETURN_IF_ERROR(CheckDeviceAvailable(context.device));
   context.seed = static_cast<uint64_t>(config.seed);
   context.tensor_parallel = mesh.tp();
@@ -330,13 +332,15 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
   TESSERA_RETURN_IF_ERROR(Agree(whole, config.ValidateFor(world->size())));
   if (world->size() == 1) return whole;
   nlohmann::ordered_json json = config.ToJson();
-  json.erase("threads");  // a rank's own
+  json.erase("threads");                                           // a rank's own
+  if (config.device.starts_with("cuda")) json["device"] = "cuda";  // which one is, too
   TESSERA_RETURN_IF_ERROR(
       Agree(whole, CompareConfigurations(dist::GatherStrings(*world, json.dump()))));
   return dist::Mesh(world, {.tp = static_cast<int>(config.tp), .pp = static_cast<int>(config.pp)});
 }
 
-StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh) {
+StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
+                              const std::optional<Device>& device) {
   SetKernelChoice({.alike = config.deterministic});
   Plan plan;
   plan.setup.config = config;
@@ -351,7 +355,7 @@ StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh) {
   if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan.setup.lock);
   if (status.ok()) status = Describe(&plan);
   const StatusOr<nn::BuildContext> build =
-      status.ok() ? ContextFor(config, mesh) : StatusOr<nn::BuildContext>(status);
+      status.ok() ? ContextFor(config, mesh, device) : StatusOr<nn::BuildContext>(status);
   status.Update(build.status());
   TESSERA_RETURN_IF_ERROR(Agree(mesh, status));
   // The data are made by one rank, then by those of other hosts (which find them made where hosts

@@ -45,8 +45,10 @@ struct RunSetup {
 // named. Collective over `world`.
 StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world);
 
+// On this rank's `device` (dist::World has it); without one, on what `config.device` names.
 // Collective over the mesh's world; a failure of any rank is every rank's (train/agreement.h).
-StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {});
+StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {},
+                              const std::optional<Device>& device = std::nullopt);
 
 // The same in one process for a look at `config.data` (`tessera eval`): data.validation is all of
 // it, and the model must have weights. `cache` is where the tokenised data go.

@@ -22,6 +22,7 @@
 #include "data/dataset/dataset.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/family.h"
+#include "models/generation/lockstep.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
@@ -36,9 +37,12 @@ class EvaluationMetrics {
 
   virtual size_t num_counts() const = 0;
   // `outputs` is what the model returned for the batch, `logits` among it unless needs_logits() is
-  // false. All ranks that share a copy of the model call it with the same batch.
-  virtual StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
-                                              const models::Bundle& outputs) const = 0;
+  // false. All ranks that share a copy of the model call it with the same batch. Where ranks hold
+  // parameters together, all call it at the same time, and whoever runs the model as often as its
+  // batch needs does so in step with the others by `largest_over_ranks`; else that is nullptr.
+  virtual StatusOr<std::vector<double>> Count(
+      models::Model& model, const data::Batch& batch, const models::Bundle& outputs,
+      const models::LargestOverRanks& largest_over_ranks) const = 0;
   virtual bool needs_logits() const { return true; }
   // By name ("accuracy"), in the order in which they are printed.
   virtual nlohmann::ordered_json Finish(const std::vector<double>& sums) const = 0;

@@ -311,11 +311,13 @@ bool Trainer::validates() const {
 
 Status Trainer::EvaluateAndLog() {
   const AutocastScope autocast(config_.product_dtype());
+  // As many rows on every layout of the same step.
+  const int64_t batches = config_.eval_batches * config_.accumulation_steps() * mesh_.dp()->size();
   TESSERA_ASSIGN_OR_RETURN(
       const EvaluationResult found,
       Evaluate(parts_.validation_batches.run != nullptr
                    ? parts_.validation_batches.run()
-                   : BatchesOf(*data_.validation, config_.batch_size, config_.eval_batches)));
+                   : BatchesOf(*data_.validation, config_.batch_size, batches)));
   state_.val_loss = found.loss;
   state_.val_metrics = found.metrics;
   if (!std::isfinite(found.loss) && config_.on_non_finite == "stop") {

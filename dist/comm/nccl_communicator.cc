@@ -13,7 +13,6 @@
 #include "core/cuda/stream.h"
 #include "dist/comm/call.h"
 #include "dist/comm/nccl_watch.h"
-#include "dist/comm/rendezvous.h"
 #include "dist/comm/world.h"
 #include "nn/module.h"
 
@@ -364,37 +363,31 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<NcclGroup> group_;
 };
 
-StatusOr<World> OpenNcclWorld(const LaunchEnvironment& e, const WorldOptions& options) {
-  int gpus = 0;
-  TESSERA_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceCount(&gpus), "the GPUs do not answer"));
-  TESSERA_ASSIGN_OR_RETURN(const Device device, DeviceOfRank(options.device, e.local_rank, gpus));
-  std::string id;
-  if (e.rank == 0) {
-    TESSERA_ASSIGN_OR_RETURN(id, NewNcclId());
-  }
-  TESSERA_ASSIGN_OR_RETURN(
-      id,
-      Rendezvous({e.master_addr, e.master_port, e.rank, e.size, options.rendezvous_timeout}, id));
-  World world;
-  world.rank = e.rank;
-  world.size = e.size;
-  world.local_rank = e.local_rank;
-  world.local_size = std::max(e.local_size, 1);
-  world.node = e.local_size > 0 ? e.rank / e.local_size : 0;
-  world.started_by = e.started_by;
-  world.abort = [](int code) { NcclWatch::Instance().AbortAll(code); };
-  TESSERA_ASSIGN_OR_RETURN(world.communicator, OpenNccl(id, e.rank, e.size,
-                                                        {device.index, options.rendezvous_timeout,
-                                                         options.collective_timeout}));
-  return world;
+// A GPU's UUID, which no other has, be it of another machine or a part of one (MIG).
+std::string UuidOf(int index) {
+  cudaDeviceProp properties;
+  Cuda(cudaGetDeviceProperties(&properties, index), "device properties");
+  return std::string(properties.uuid.bytes, sizeof(properties.uuid.bytes));
 }
 
-const bool registered = (RegisterNcclWorld(OpenNcclWorld), true);
+StatusOr<std::shared_ptr<Communicator>> OpenForWorld(const std::string& id, const World& world,
+                                                     const WorldOptions& options) {
+  return OpenNccl(id, world.rank, world.size,
+                  {world.device.index, options.rendezvous_timeout, options.collective_timeout});
+}
+
+const bool registered =
+    (RegisterGpuTransport({.count = cuda::DeviceCount,
+                           .identity = UuidOf,
+                           .new_id = NewNcclId,
+                           .open = OpenForWorld,
+                           .abort = [](int code) { NcclWatch::Instance().AbortAll(code); }}),
+     true);
 
 }  // namespace
 
 StatusOr<std::string> NewNcclId() {
-  TESSERA_RETURN_IF_ERROR(CheckGpu(0));
+  TESSERA_RETURN_IF_ERROR(cuda::CheckDevice(0));
   ncclUniqueId id;
   const ncclResult_t result = ncclGetUniqueId(&id);
   if (result != ncclSuccess) return Internal("NCCL says: ", ncclGetErrorString(result));

@@ -1,15 +1,60 @@
 #include "dist/comm/world.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
 #include "core/device.h"
+#include "dist/comm/agreement.h"
 #include "dist/comm/mpi_communicator.h"
+#include "dist/comm/rendezvous.h"
+#include "dist/comm/routed_communicator.h"
 
 namespace tessera::dist {
 namespace {
 
-NcclWorldOpener nccl_world = nullptr;
+GpuTransport gpu_transport;
+
+int CountGpus() { return gpu_transport.count == nullptr ? 0 : gpu_transport.count(); }
+
+bool ComputesOnGpu(const World& world) { return world.device.type == DeviceType::kCuda; }
+
+// "ranks 0 and 3 share a GPU", or nothing where each rank has its own. `gpus` are their identities.
+std::string SharedGpu(const std::vector<std::string>& gpus) {
+  for (size_t r = 0; r < gpus.size(); ++r) {
+    const auto first = std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin();
+    if (first < std::ssize(gpus) && static_cast<size_t>(first) != r) {
+      return Concat("ranks ", first, " and ", r, " share a GPU");
+    }
+  }
+  return "";
+}
+
+// Tensors on the ranks' GPUs go by NCCL from now on, if each has one of its own. Collective.
+Status AddGpuTransport(World* world, const WorldOptions& options) {
+  Communicator& ranks = *world->communicator;
+  const bool has_gpu = ComputesOnGpu(*world) && world->device.index < CountGpus();
+  const std::vector<std::string> gpus =
+      GatherStrings(ranks, has_gpu ? gpu_transport.identity(world->device.index) : "");
+  if (std::any_of(gpus.begin(), gpus.end(), [](const auto& gpu) { return gpu.empty(); })) {
+    return OkStatus();  // what is wrong with them is said where the device is first needed
+  }
+  const std::string shared = SharedGpu(gpus);
+  if (!shared.empty()) {
+    world->warning = Concat(shared, ": tensors travel through host memory");
+    return OkStatus();
+  }
+  StatusOr<std::string> id = world->rank == 0 ? gpu_transport.new_id() : std::string();
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(ranks, id.status()));
+  const std::string common = BroadcastString(ranks, *id);
+  StatusOr<std::shared_ptr<Communicator>> opened = gpu_transport.open(common, *world, options);
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(ranks, opened.status()));
+  world->communicator =
+      RoutedCommunicator(std::move(world->communicator), *std::move(opened), world->device);
+  return OkStatus();
+}
 
 StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment, const WorldOptions& options) {
   MpiOptions mpi_options;
@@ -32,12 +77,49 @@ StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment, const WorldOp
                                : ": mpirun and this program must be of one Open MPI");
   }
   world.communicator = MpiWorldCommunicator(std::move(runtime));
+  const StatusOr<Device> device = DeviceOfRank(options.device, world.local_rank, CountGpus());
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world.communicator, device.status()));
+  world.device = *device;
+  TESSERA_RETURN_IF_ERROR(AddGpuTransport(&world, options));
+  return world;
+}
+
+// Ranks that know each other by the environment only.
+StatusOr<World> OpenTorchrunWorld(const LaunchEnvironment& e, const WorldOptions& options) {
+  World world;
+  world.rank = e.rank;
+  world.size = e.size;
+  world.local_rank = e.local_rank;
+  world.local_size = std::max(e.local_size, 1);
+  world.node = e.local_size > 0 ? e.rank / e.local_size : 0;
+  world.started_by = e.started_by;
+  TESSERA_ASSIGN_OR_RETURN(world.device, DeviceOfRank(options.device, e.local_rank, CountGpus()));
+  if (!ComputesOnGpu(world)) {
+    return InvalidArgument(
+        "ranks on the ", options.device, " are started by mpirun (mpirun -n ", e.size,
+        " ...): a torchrun-style environment (RANK, WORLD_SIZE) serves GPUs only");
+  }
+  if (gpu_transport.open == nullptr) {
+    return InvalidArgument("RANK=", e.rank, " WORLD_SIZE=", e.size,
+                           " ask for NCCL, and this program was built without CUDA");
+  }
+  TESSERA_RETURN_IF_ERROR(CheckDeviceAvailable(world.device));
+  std::string id;
+  if (e.rank == 0) {
+    TESSERA_ASSIGN_OR_RETURN(id, gpu_transport.new_id());
+  }
+  TESSERA_ASSIGN_OR_RETURN(
+      id,
+      Rendezvous({e.master_addr, e.master_port, e.rank, e.size, options.rendezvous_timeout}, id));
+  world.abort = gpu_transport.abort;
+  TESSERA_ASSIGN_OR_RETURN(world.communicator, gpu_transport.open(id, world, options));
+  world.communicator = StagedCommunicator(std::move(world.communicator), world.device);
   return world;
 }
 
 }  // namespace
 
-void RegisterNcclWorld(NcclWorldOpener opener) { nccl_world = opener; }
+void RegisterGpuTransport(const GpuTransport& transport) { gpu_transport = transport; }
 
 void World::Abort(int code) const {
   std::fflush(nullptr);
@@ -49,24 +131,15 @@ StatusOr<World> OpenWorld(const WorldOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(
       const LaunchEnvironment environment,
       ReadLaunchEnvironment([](const char* name) { return std::getenv(name); }));
-  if (environment.size == 1) {
-    World world;
-    world.started_by = environment.started_by;
-    world.communicator = SingleProcessCommunicator("world");
-    return world;
+  if (environment.size > 1) {
+    return environment.started_by == StartedBy::kTorchrun ? OpenTorchrunWorld(environment, options)
+                                                          : OpenMpiWorld(environment, options);
   }
-  if (environment.started_by != StartedBy::kTorchrun) return OpenMpiWorld(environment, options);
-  TESSERA_ASSIGN_OR_RETURN(const Device device, Device::Parse(options.device));
-  if (device.type != DeviceType::kCuda) {
-    return InvalidArgument(
-        "ranks on the ", options.device, " are started by mpirun (mpirun -n ", environment.size,
-        " ...): a torchrun-style environment (RANK, WORLD_SIZE) serves GPUs only");
-  }
-  if (nccl_world == nullptr) {
-    return InvalidArgument("RANK=", environment.rank, " WORLD_SIZE=", environment.size,
-                           " ask for NCCL, and this program was built without CUDA");
-  }
-  return nccl_world(environment, options);
+  World world;
+  world.started_by = environment.started_by;
+  world.communicator = SingleProcessCommunicator("world");
+  TESSERA_ASSIGN_OR_RETURN(world.device, DeviceOfRank(options.device, 0, CountGpus()));
+  return world;
 }
 
 }  // namespace tessera::dist

@@ -3,10 +3,12 @@
 //   TESSERA_ASSIGN_OR_RETURN(World world, OpenWorld({.collective_timeout = 600}));
 //   world.communicator->AllReduce(t, ReduceOp::kSum)->Wait();
 //
-// `mpirun` and Slurm give MPI its ranks, and the communicator is MPI's. A torchrun-style start has
-// no MPI: there the communicator is NCCL's, bootstrapped over TCP at MASTER_ADDR:MASTER_PORT, and a
-// run on the CPU is refused. One process alone starts neither and pays for neither
-// (dist/comm/launch_environment.h has the rules).
+// Each rank has its device: `cuda` gives the ranks of a machine its GPUs in turn. Where every rank
+// has a GPU of its own, tensors on it travel by NCCL, however the ranks were started; ranks that
+// share one exchange them through host memory. What lies on the CPU goes by MPI under `mpirun` and
+// Slurm. A torchrun-style start has no MPI: ranks meet over TCP at MASTER_ADDR:MASTER_PORT, CPU
+// tensors go by way of the GPU, and a run on the CPU is refused. One process alone starts neither
+// and pays for neither (dist/comm/launch_environment.h has the rules).
 //
 // The end: the last owner of the communicators waits for the other ranks. A rank that fails by
 // itself prints its line and calls `Abort`, or the others would wait for it until the watchdog
@@ -25,7 +27,8 @@
 namespace tessera::dist {
 
 struct WorldOptions {
-  std::string device = "cpu";  // what the run computes on: decides whether torchrun is refused
+  // What the ranks compute on: `cpu`, `cuda` (shared out by local rank) or one GPU, `cuda:1`.
+  std::string device = "cpu";
   bool check_collectives = false;
   double collective_timeout = 600;  // seconds
   double rendezvous_timeout =
@@ -38,8 +41,10 @@ struct World {
   int size = 1;
   int local_rank = 0;  // among this machine's ranks
   int local_size = 1;
-  int node = 0;  // which machine, in the order of their lowest ranks
+  int node = 0;   // which machine, in the order of their lowest ranks
+  Device device;  // this rank's
   StartedBy started_by = StartedBy::kAlone;
+  std::string warning;  // one line of what slows the ranks down; usually empty
 
   // Ends all ranks at once, with this exit code; nothing after it runs.
   [[noreturn]] void Abort(int code) const;
@@ -51,9 +56,21 @@ struct World {
 // per process.
 StatusOr<World> OpenWorld(const WorldOptions& options);
 
-// The world of a torchrun-style start, from a library linked in (dist/comm/nccl_communicator.h).
-using NcclWorldOpener = StatusOr<World> (*)(const LaunchEnvironment&, const WorldOptions&);
-void RegisterNcclWorld(NcclWorldOpener opener);
+// The GPUs of this machine and how ranks reach one another's, from a library that is linked in
+// (dist/comm/nccl_communicator.h).
+struct GpuTransport {
+  // The GPUs that this process sees.
+  int (*count)() = nullptr;
+  // Of one of them: the same in every process that sees it, and no other GPU's.
+  std::string (*identity)(int index) = nullptr;
+  // What rank 0 gives to all ranks of a new group.
+  StatusOr<std::string> (*new_id)() = nullptr;
+  StatusOr<std::shared_ptr<Communicator>> (*open)(const std::string& id, const World& world,
+                                                  const WorldOptions& options) = nullptr;
+  // Frees what the ranks hold of GPUs, and ends the process.
+  void (*abort)(int code) = nullptr;
+};
+void RegisterGpuTransport(const GpuTransport& transport);
 
 }  // namespace tessera::dist
 

@@ -118,8 +118,8 @@ class Search {
 
 StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<int64_t>& source,
                                           const std::vector<int64_t>& prompt, int64_t limit,
-                                          const GenerationConfig& config) {
-  IncrementalDecoder decoder(model);
+                                          const GenerationConfig& config, Lockstep* lockstep) {
+  IncrementalDecoder decoder(model, lockstep);
   if (model.encoder_decoder() != nullptr) decoder.Encode({source});
   Search search(config, prompt.size(), limit);
   std::vector<Beam> beams = {{prompt, 0.0}};

@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "models/generation/generation_config.h"
+#include "models/generation/lockstep.h"
 #include "models/model.h"
 
 namespace tessera::models {
@@ -17,7 +18,7 @@ namespace tessera::models {
 // what the encoder reads, for models that have one. Ids are valid.
 StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<int64_t>& source,
                                           const std::vector<int64_t>& prompt, int64_t limit,
-                                          const GenerationConfig& config);
+                                          const GenerationConfig& config, Lockstep* lockstep);
 
 }  // namespace tessera::models
 

@@ -144,17 +144,19 @@ StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model, const Generatio
   return ids;
 }
 
-Status SearchBeams(const Model& model, const GenerationConfig& config, std::vector<Row>* rows) {
+Status SearchBeams(const Model& model, const GenerationConfig& config, std::vector<Row>* rows,
+                   Lockstep* lockstep) {
   for (Row& row : *rows) {
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
-                             BeamSearch(model, row.prompt(), row.ids(), row.limit(), config));
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::vector<int64_t> ids,
+        BeamSearch(model, row.prompt(), row.ids(), row.limit(), config, lockstep));
     for (int64_t id : ids) TESSERA_RETURN_IF_ERROR(row.Add(id));
   }
   return OkStatus();
 }
 
-Status ChooseTokenByToken(const Model& model, std::vector<Row>* rows) {
-  IncrementalDecoder decoder(model);
+Status ChooseTokenByToken(const Model& model, std::vector<Row>* rows, Lockstep* lockstep) {
+  IncrementalDecoder decoder(model, lockstep);
   std::vector<Row*> active;
   std::vector<std::vector<int64_t>> tokens;
   std::vector<std::vector<int64_t>> sources;
@@ -205,8 +207,11 @@ StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                              Limit(model, config, index, static_cast<int64_t>(begin.size())));
     rows.emplace_back(index, std::move(prompt), std::move(begin), limit, config, options);
   }
-  TESSERA_RETURN_IF_ERROR(config.num_beams > 1 ? SearchBeams(model, config, &rows)
-                                               : ChooseTokenByToken(model, &rows));
+  Lockstep lockstep(model, options.largest_over_ranks);
+  const Status status = config.num_beams > 1 ? SearchBeams(model, config, &rows, &lockstep)
+                                             : ChooseTokenByToken(model, &rows, &lockstep);
+  lockstep.Finish();
+  TESSERA_RETURN_IF_ERROR(status);
   std::vector<GenerationResult> results;
   for (Row& row : rows) results.push_back(row.TakeResult());
   return results;

@@ -22,6 +22,7 @@
 #include "core/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
+#include "models/generation/lockstep.h"
 #include "models/model.h"
 
 namespace tessera::models {
@@ -46,6 +47,9 @@ struct GenerateOptions {
   // not OK ends the generation, which returns it.
   std::function<Status(int64_t row, int64_t id)> on_token = nullptr;
   std::function<Status(int64_t row, std::string_view text)> on_text = nullptr;
+  // Set where ranks hold the model's parameters together: all of them generate at the same time,
+  // each its own texts, and make as many forward passes (models/generation/lockstep.h).
+  LargestOverRanks largest_over_ranks = nullptr;
 };
 
 // One result per prompt, in order. The model is put into evaluation mode meanwhile; nothing is

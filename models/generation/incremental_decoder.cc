@@ -13,8 +13,8 @@
 
 namespace tessera::models {
 
-IncrementalDecoder::IncrementalDecoder(const Model& model)
-    : model_(model), cache_(model.num_cache_layers()) {}
+IncrementalDecoder::IncrementalDecoder(const Model& model, Lockstep* lockstep)
+    : model_(model), lockstep_(lockstep), cache_(model.num_cache_layers()) {}
 
 void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources) {
   const NoGrad no_grad;
@@ -28,9 +28,11 @@ void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources
     std::fill_n(mask_BS.data<int64_t>() + b * longest, sources[b].size(), 1);
   }
   const Device device = model_.build().device;
+  if (lockstep_ != nullptr) lockstep_->BeforeEncoder();
   encoded_ = model_.encoder_decoder()->Encode(
       {{keys::kInputIds, CopyTo(ids_BS, device)}, {keys::kAttentionMask, CopyTo(mask_BS, device)}},
       {});
+  if (lockstep_ != nullptr) lockstep_->Encoded(encoded_);
 }
 
 void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
@@ -109,6 +111,7 @@ StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
              CopyTo(ids_BT, device));
   if (model_.Takes(keys::kPositionIds)) SetPositions(counts, longest, &inputs);
   inputs.set(keys::kLogitPositions, CopyTo(last_B1, device));
+  if (lockstep_ != nullptr) lockstep_->BeforeDecoder(tokens[0]);
   const Bundle out = model_.Run(inputs, {.cache = &cache_});
   cache_.EndStep();
   const std::vector<double> logits_B1V = out.at(keys::kLogits).ToVector<double>();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "models/generation/lockstep.h"
 #include "models/model.h"
 #include "nn/key_value_cache.h"
 
@@ -22,10 +23,15 @@ namespace tessera::models {
 
 class IncrementalDecoder {
  public:
-  explicit IncrementalDecoder(const Model& model);
+  // Its forward passes are `lockstep`'s, which outlives it; nullptr: its own.
+  explicit IncrementalDecoder(const Model& model, Lockstep* lockstep = nullptr);
 
   // What the encoder reads: rows of any lengths >= 1. Before the first `Feed`.
   void Encode(const std::vector<std::vector<int64_t>>& sources);
+
+  // What the encoder gave, a row for each source; of one text may be read by another decoder.
+  const Bundle& encoded() const { return encoded_; }
+  void UseEncoded(const Bundle& encoded) { encoded_ = encoded; }
 
   // The next tokens of every row; the logits [vocabulary] after the last one of each, in float64.
   // Internal when they are not finite.
@@ -39,6 +45,7 @@ class IncrementalDecoder {
   void SetPositions(const std::vector<int64_t>& counts, int64_t longest, Bundle* inputs);
 
   const Model& model_;
+  Lockstep* const lockstep_;
   nn::KeyValueCache cache_;
   std::vector<std::vector<int64_t>> texts_;  // what each row was fed so far
   Bundle encoded_;                           // of an encoder

@@ -8,6 +8,7 @@
 
 #include "autograd/autograd.h"
 #include "autograd/recompute.h"
+#include "models/language_model.h"
 #include "models/model_keys.h"
 #include "models/t5/t5_keys.h"
 #include "nn/activation.h"
@@ -374,14 +375,10 @@ Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) cons
 }
 
 Bundle T5::RunHead(Bundle in, const RunOptions& options) const {
-  const nn::ForwardContext context = ContextOf(options, in.at(keys::kDecoderInputIds));
+  nn::ForwardContext context = ContextOf(options, in.at(keys::kDecoderInputIds));
   Tensor h_BTC = decoder_->final_dropout->Forward(
       decoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
-  if (in.has(keys::kLogitPositions)) {  // decoding: [B, 1], the position whose logits are wanted
-    const Tensor at = in.at(keys::kLogitPositions);
-    const Shape rows = {at.size(0), at.size(1), h_BTC.size(2)};
-    h_BTC = Gather(h_BTC, 1, Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
-  }
+  h_BTC = AtLogitPositions(h_BTC, in, build(), &context);
   if (config_.tie_word_embeddings) {
     h_BTC = Mul(h_BTC, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
   }

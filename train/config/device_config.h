@@ -20,7 +20,8 @@ struct DeviceConfig {
     static const auto* table = new OptionTable(
         OptionTable::Of<DeviceConfig>("Device")
             .Add("device", &DeviceConfig::device,
-                 "`cpu`, or `cuda:0` where the program was built with CUDA",
+                 "`cpu`; where the program was built with CUDA also `cuda`, which gives the ranks "
+                 "of a host its GPUs in turn, or one GPU by its number, `cuda:1`",
                  {.changes_results = false, .aliases = {{"pytorch_device", "FlagAI"}}})
             .Add("threads", &DeviceConfig::threads, "CPU threads of this process",
                  {.least = 1,

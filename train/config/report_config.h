@@ -36,8 +36,10 @@ struct ReportConfig {
                 "eval_interval", &ReportConfig::eval_interval,
                 "steps between evaluations; 0: at the end",
                 {.least = 0, .changes_results = false, .aliases = {{"eval_steps", "Hugging Face"}}})
-            .Add("eval_batches", &ReportConfig::eval_batches, "batches per evaluation; 0: all",
-                 {.least = 0, .changes_results = false})
+            .Add("eval_batches", &ReportConfig::eval_batches,
+                 "rows per evaluation, as multiples of a step's (batch_size * "
+                 "gradient_accumulation_steps * data-parallel ranks); 0: all",
+                 {.least = 0, .changes_results = false, .aliases = {{"eval_iters", "Megatron-LM"}}})
             .Add(
                 "save_interval", &ReportConfig::save_interval,
                 "steps between checkpoints; 0: at the end",

@@ -16,7 +16,8 @@ class SingleLabel : public EvaluationMetrics {
   explicit SingleLabel(int64_t num_labels) : num_labels_(num_labels) {}
   size_t num_counts() const override { return static_cast<size_t>(3 * num_labels_); }
   StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle& outputs) const override {
+                                      const models::Bundle& outputs,
+                                      const models::LargestOverRanks&) const override {
     return data::LabelCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
                              num_labels_);
   }
@@ -38,7 +39,8 @@ class Top : public EvaluationMetrics {
   explicit Top(int64_t num_labels) : num_labels_(num_labels) {}
   size_t num_counts() const override { return 3; }
   StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle& outputs) const override {
+                                      const models::Bundle& outputs,
+                                      const models::LargestOverRanks&) const override {
     return data::TopCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
                            num_labels_, 5);
   }
@@ -58,7 +60,8 @@ class Answers : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 5; }
   StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle& outputs) const override {
+                                      const models::Bundle& outputs,
+                                      const models::LargestOverRanks&) const override {
     return data::AnswerCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<float>());
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
@@ -74,7 +77,8 @@ class Numbers : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 7; }
   StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle& outputs) const override {
+                                      const models::Bundle& outputs,
+                                      const models::LargestOverRanks&) const override {
     return data::MomentCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<float>());
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {

@@ -34,8 +34,9 @@ class Bleu : public EvaluationMetrics {
   bool needs_logits() const override { return false; }
 
   StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
-                                      const models::Bundle&) const override {
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> written, Write(model, batch));
+                                      const models::Bundle&,
+                                      const models::LargestOverRanks& ranks) const override {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> written, Write(model, batch, ranks));
     TESSERA_ASSIGN_OR_RETURN(const data::BleuScore bleu,
                              data::CorpusBleu(written, {References(batch)}));
     std::vector<double> counts;
@@ -68,7 +69,7 @@ class Bleu : public EvaluationMetrics {
     }
     const auto batch = shown_->MakeBatch(samples);
     if (!batch.ok()) return {};
-    const auto written = Write(model, *batch);
+    const auto written = Write(model, *batch, nullptr);
     if (!written.ok()) return {};
     const std::vector<std::string> sources = Sources(*batch);
     const std::vector<std::string> references = References(*batch);
@@ -83,9 +84,21 @@ class Bleu : public EvaluationMetrics {
 
  private:
   std::vector<std::vector<int64_t>> SourceRows(const data::Batch& batch) const {
+    if (options_.answers_in_rows) return PromptRows(batch);
     const std::vector<int64_t> mask = batch.at(keys::kAttentionMask).ToVector<int64_t>();
     return Rows(batch.at(keys::kInputIds),
                 [&](int64_t i) { return mask[static_cast<size_t>(i)] != 0; });
+  }
+  // What stands before the first label of each row.
+  static std::vector<std::vector<int64_t>> PromptRows(const data::Batch& batch) {
+    const std::vector<int64_t> labels = batch.at(keys::kLabels).ToVector<int64_t>();
+    const int64_t width = batch.at(keys::kLabels).size(1);
+    bool answers = false;
+    return Rows(batch.at(keys::kInputIds), [&](int64_t i) {
+      if (i % width == 0) answers = false;
+      answers = answers || labels[static_cast<size_t>(i)] != data::kIgnoreLabel;
+      return !answers;
+    });
   }
   std::string Text(const std::vector<int64_t>& ids) const {
     const std::vector<int32_t> narrow(ids.begin(), ids.end());
@@ -106,14 +119,17 @@ class Bleu : public EvaluationMetrics {
     }
     return texts;
   }
-  StatusOr<std::vector<std::string>> Write(models::Model& model, const data::Batch& batch) const {
-    models::GenerationConfig config;
+  StatusOr<std::vector<std::string>> Write(models::Model& model, const data::Batch& batch,
+                                           const models::LargestOverRanks& ranks) const {
+    TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
+                             models::ReadGenerationConfig("", model.config()));
     config.max_new_tokens = options_.max_new_tokens;
     config.num_beams = options_.num_beams;
-    config.eos_token_ids = {options_.eos_id};
+    if (!options_.eos_ids.empty()) config.eos_token_ids = options_.eos_ids;
     TESSERA_ASSIGN_OR_RETURN(
         const std::vector<models::GenerationResult> results,
-        models::Generate(model, SourceRows(batch), config, {.tokenizer = &tokenizer_}));
+        models::Generate(model, SourceRows(batch), config,
+                         {.tokenizer = &tokenizer_, .largest_over_ranks = ranks}));
     std::vector<std::string> texts;
     for (const models::GenerationResult& result : results) texts.push_back(result.text);
     return texts;

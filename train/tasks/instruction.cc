@@ -5,6 +5,7 @@
 #include "data/dataset/subset.h"
 #include "data/sequence_pairs/instruction_dataset.h"
 #include "train/task.h"
+#include "train/tasks/generation_metrics.h"
 #include "train/tasks/pair_options.h"
 
 namespace tessera::train {
@@ -86,6 +87,13 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   } else {
     std::tie(data.train, data.validation) =
         data::SplitDataset(rows, {.fraction = config.val_fraction, .from_end = true});
+  }
+  if (keys.predict_with_generate && data.validation != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+    data.objective.metrics = GenerationMetrics(*tokenizer, data.validation,
+                                               {.max_new_tokens = keys.max_target_length,
+                                                .num_beams = keys.num_beams,
+                                                .answers_in_rows = true});
   }
   return data;
 }

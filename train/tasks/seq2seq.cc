@@ -19,8 +19,6 @@ struct Seq2SeqOptions : PairOptions {
   std::string source_column;
   std::string target_column;
   bool lower_case = false;
-  bool predict_with_generate = false;
-  int64_t num_beams = 1;
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(
@@ -37,11 +35,7 @@ struct Seq2SeqOptions : PairOptions {
             .Add("target_column", &Seq2SeqOptions::target_column, "column of the target",
                  {.evaluation = true})
             .Add("lower_case", &Seq2SeqOptions::lower_case, "sources and targets in lower case",
-                 {.evaluation = true})
-            .Add("predict_with_generate", &Seq2SeqOptions::predict_with_generate,
-                 "evaluations generate, and compare with the targets", {.evaluation = true})
-            .Add("num_beams", &Seq2SeqOptions::num_beams, "beams of that generation",
-                 {.least = 1, .evaluation = true}));
+                 {.evaluation = true}));
     return *table;
   }
 };
@@ -83,17 +77,6 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_ASSIGN_OR_RETURN(const int64_t eos_id,
                            input.NeedToken(tokenizer->eos_id(), "end-of-text"));
-  if (keys.predict_with_generate && config.sequence_parallel) {
-    return InvalidArgument(
-        "predict_with_generate writes token by token, which sequence_parallel cannot share out; "
-        "switch one of them off");
-  }
-  TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions zero, config.zero_options());
-  if (keys.predict_with_generate && zero.shards_parameters()) {
-    return InvalidArgument(
-        "predict_with_generate writes texts of different lengths, for which ranks that hold "
-        "parameters together (zero 3) cannot gather in step; switch one of them off");
-  }
   TaskData data;
   TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
   TESSERA_ASSIGN_OR_RETURN(const auto pairs, OpenPart(input, source, keys.target_data,
@@ -109,9 +92,10 @@ StatusOr<TaskData> Open(const TaskInput& input) {
         data::SplitDataset(pairs, {.fraction = config.val_fraction, .from_end = true});
   }
   if (keys.predict_with_generate && data.validation != nullptr) {
-    data.objective.metrics = GenerationMetrics(
-        *tokenizer, data.validation,
-        {.max_new_tokens = keys.max_target_length, .num_beams = keys.num_beams, .eos_id = eos_id});
+    data.objective.metrics = GenerationMetrics(*tokenizer, data.validation,
+                                               {.max_new_tokens = keys.max_target_length,
+                                                .num_beams = keys.num_beams,
+                                                .eos_ids = {eos_id}});
   }
   return data;
 }

@@ -156,6 +156,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
   if (!IsDevice(device)) return Result(cudaErrorInvalidDevice);
   *prop = {};
   std::strcpy(prop->name, "Emulated GPU");
+  prop->uuid.bytes[0] = static_cast<char>(device + 1);
   prop->major = 9;
   prop->minor = 0;
   prop->multiProcessorCount = kMultiprocessors;

@@ -1,0 +1,142 @@
+// Ranks with a GPU each, by every way to start them, beside ranks that share one: the same losses.
+// Needs --config=cuda_emulation, whose GPUs are as many as it is asked for.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/process/process.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+class GpuRanksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = testing::TempDir() + "/gpu_ranks";
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    std::ofstream text(root_ + "/text.txt");
+    for (int i = 0; i < 100; ++i) text << "line " << i << " of the text: " << i * i % 97 << "\n";
+    SetGpus(2);
+  }
+  static void SetGpus(int gpus) {
+    setenv("TESSERA_EMULATED_GPUS", std::to_string(gpus).c_str(), 1);
+  }
+
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+  Arguments Training(const std::string& run, const Arguments& more) const {
+    Arguments arguments = {"train",
+                           "gpt2",
+                           "--data",
+                           Path("text.txt"),
+                           "--tokenizer",
+                           "byte",
+                           "--out",
+                           Path(run),
+                           "--seq-len",
+                           "16",
+                           "--batch-size",
+                           "2",
+                           "--max-steps",
+                           "3",
+                           "--dropout",
+                           "0",
+                           "--threads",
+                           "1",
+                           "--config-overrides",
+                           "n_embd=16,n_layer=2,n_head=2,n_positions=16"};
+    arguments.insert(arguments.end(), {"--log-interval", "1", "--val-fraction", "0"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  std::vector<double> Losses(const std::string& run) const {
+    std::vector<double> losses;
+    for (const auto& row : Metrics(Path(run))) {
+      if (row.contains("loss")) losses.push_back(row["loss"]);
+    }
+    EXPECT_EQ(losses.size(), 3u) << run;
+    return losses;
+  }
+  // What two ranks under mpirun print.
+  std::string Train(const std::string& run, const Arguments& more) const {
+    Process job(2, Training(run, more), Path(run + "-log"));
+    EXPECT_EQ(job.ExitCode(), 0) << job.Errors();
+    return job.Output();
+  }
+
+  std::string root_;
+};
+
+constexpr char kShare[] = "ranks 0 and 1 share a GPU";
+
+TEST_F(GpuRanksTest, EveryLayoutTrainsOverNcclAsThroughHostMemory) {
+  const std::vector<std::pair<std::string, Arguments>> layouts = {
+      {"data", {}},
+      {"zero2", {"--zero", "2"}},
+      {"zero3", {"--zero", "3", "--cpu-offload", "true"}},
+      {"tensor", {"--tp", "2", "--sequence-parallel", "true"}},
+      {"pipeline", {"--pp", "2", "--num-microbatches", "2"}},
+      {"half", {"--dtype", "bfloat16"}}};
+  for (const auto& [name, keys] : layouts) {
+    SCOPED_TRACE(name);
+    Arguments more = {"--device", "cuda"};
+    more.insert(more.end(), keys.begin(), keys.end());
+    SetGpus(1);
+    EXPECT_NE(Train(name + "-shared", more).find(kShare), std::string::npos);
+    SetGpus(2);
+    EXPECT_EQ(Train(name + "-own", more).find(kShare), std::string::npos);
+    EXPECT_EQ(Losses(name + "-own"), Losses(name + "-shared"));
+  }
+}
+
+TEST_F(GpuRanksTest, ARankMayNameItsGpu) {
+  Process named({{1, Training("named", {"--device", "cuda:0"})},
+                 {1, Training("named", {"--device", "cuda:1"})}},
+                Path("named-log"));
+  EXPECT_EQ(named.ExitCode(), 0) << named.Errors();
+  EXPECT_EQ(named.Output().find(kShare), std::string::npos);
+  EXPECT_NE(Train("one", {"--device", "cuda:1"}).find(kShare), std::string::npos);
+  EXPECT_EQ(Losses("named"), Losses("one"));
+
+  Process mixed(
+      {{1, Training("mixed", {"--device", "cuda"})}, {1, Training("mixed", {"--device", "cpu"})}},
+      Path("mixed-log"));
+  EXPECT_NE(mixed.ExitCode(), 0);
+  EXPECT_NE(mixed.Errors().find("device is \"cpu\""), std::string::npos) << mixed.Errors();
+
+  Process absent({{2, Training("absent", {"--device", "cuda:2"})}}, Path("absent-log"));
+  EXPECT_NE(absent.ExitCode(), 0);
+  EXPECT_NE(absent.Errors().find("cuda:2"), std::string::npos) << absent.Errors();
+}
+
+TEST_F(GpuRanksTest, StartedAsByTorchrun) {
+  Train("mpi", {"--device", "cuda"});
+  setenv("WORLD_SIZE", "2", 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", std::to_string(20000 + getpid() % 20000).c_str(), 1);
+  std::vector<std::unique_ptr<Process>> ranks;
+  for (const char* rank : {"0", "1"}) {
+    setenv("RANK", rank, 1);
+    setenv("LOCAL_RANK", rank, 1);
+    ranks.push_back(std::make_unique<Process>(Training("torchrun", {"--device", "cuda"}),
+                                              Path(std::string("rank") + rank)));
+  }
+  for (const char* name : {"WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK"}) {
+    unsetenv(name);
+  }
+  for (const auto& rank : ranks) EXPECT_EQ(rank->ExitCode(), 0) << rank->Errors();
+  EXPECT_EQ(Losses("torchrun"), Losses("mpi"));
+}
+
+}  // namespace
+}  // namespace tessera
