@@ -11,6 +11,7 @@
 #include "models/generation/special_tokens.h"
 #include "train/config/comma_list.h"
 #include "train/tasks/class_metrics.h"
+#include "train/tasks/glue_tasks.h"
 #include "train/tasks/label_setup.h"
 
 namespace tessera::train {
@@ -115,18 +116,11 @@ struct Rows {
 };
 
 StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t room) {
-  TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<ClozeOptions>());
+  TESSERA_ASSIGN_OR_RETURN(auto keys, input.config.Part<ClozeOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  std::string text_column = keys.text_column;
-  const std::string label_column = keys.label_columns.empty() ? "label" : keys.label_columns;
-  if (text_column.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(path));
-    for (const std::string& column : columns) {
-      if (text_column.empty() && column != label_column) text_column = column;
-    }
-  }
+  TESSERA_RETURN_IF_ERROR(ChooseColumns(path, /*task=*/nullptr, &keys));
   const bool pairs = !keys.text_pair_column.empty();
-  std::vector<std::string> columns = {label_column, text_column};
+  std::vector<std::string> columns = {keys.label_columns, keys.text_column};
   if (pairs) columns.push_back(keys.text_pair_column);
   Rows rows;
   data::LabelReader labels(1);

@@ -35,11 +35,12 @@ struct TableOptions : LabelOptions {
         OptionTable::Of<TableOptions>("Tables of labelled texts")
             .Include<TableOptions, LabelOptions>()
             .Add("text_column", &TableOptions::text_column, "column of the text",
-                 {.unset = "the first that is no label",
+                 {.unset = "`sentence1` and its like; else the first that is no label or index",
                   .evaluation = true,
                   .aliases = {{"text_column_name", "Hugging Face"}}})
             .Add("text_pair_column", &TableOptions::text_pair_column, "column of a second text",
-                 {.unset = "none", .evaluation = true})
+                 {.unset = "`sentence2` and its like; else the second such column, if any",
+                  .evaluation = true})
             .Add("label_columns", &TableOptions::label_columns,
                  "column of the label; several, with commas, for as many yes-or-no labels",
                  {.unset = "`label`",

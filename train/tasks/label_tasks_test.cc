@@ -127,6 +127,66 @@ TEST_F(LabelTasksTest, NumbersAndSeveralAnswers) {
   EXPECT_EQ(setup.model->config().at("problem_type"), "multi_label_classification");
 }
 
+// Tables as GLUE's are published: the task's name finds columns and metrics.
+TEST_F(LabelTasksTest, ColumnsAndMetricsOfGlue) {
+  const auto rows = [&](const std::string& name, const std::string& header,
+                        const std::string& row) {
+    std::string text = header + "\n";
+    for (int i = 0; i < 24; ++i) text += Concat(row, i % 3 == 0 ? "1" : "0", "\n");
+    return Put(name, text);
+  };
+  struct Case {
+    const char* task;
+    std::string path;
+    std::vector<std::string> metrics;
+  };
+  const std::string json = Put("rows.json", [] {
+    std::string text = "[";
+    for (int i = 0; i < 24; ++i) {
+      text +=
+          Concat(i == 0 ? "" : ",", R"({"idx": )", i,
+                 R"(, "sentence1": "good film", "sentence2": "bad plot", "label": )", i % 2, "}");
+    }
+    return text + "]";
+  }());
+  const std::vector<std::string> ours = {"accuracy", "f1", "matthews"};
+  const Case cases[] = {
+      {"mrpc",
+       rows("mrpc.tsv", "#1 ID\t#1 String\t#2 String\tQuality", "7\tgood\tbad\t"),
+       {"accuracy", "f1"}},
+      {"cola",
+       rows("cola.tsv", "idx\tsentence\tlabel", "1\tgood film\t"),
+       {"matthews_correlation"}},
+      {"qnli", rows("qnli.tsv", "question\tsentence\tlabel", "good\tbad\t"), {"accuracy"}},
+      {"stsb", rows("stsb.tsv", "sentence1\tsentence2\tscore", "good\tbad\t"), {"pearson", "mse"}},
+      {"mrpc", json, {"accuracy", "f1"}},
+      {"", json, ours},
+      {"", rows("two.csv", "a,b,label", "good,bad,"), ours},
+      {"", rows("one.csv", "id,text,label", "3,good,"), ours}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.path);
+    RunConfig config = ReviewRun();
+    config.data = {c.path};
+    if (*c.task != 0) config.options["glue_task"] = c.task;
+    config.max_steps = 2;
+    config.out = Path(std::string("out") + c.task + std::to_string(&c - cases));
+    RunSetup setup;
+    const TrainState state = Train(config, &setup);
+    ASSERT_EQ(setup.task->name, "text_classification");
+    std::vector<std::string> names;
+    for (const auto& [name, value] : state.val_metrics.items()) names.push_back(name);
+    EXPECT_EQ(names, c.metrics);
+  }
+  RunConfig config = ReviewRun();
+  config.options["glue_task"] = "rte";
+  ExpectContains(Failure(config), "glue_task rte needs columns sentence1 and sentence2; it has");
+  config.options.clear();
+  config.data = {rows("three.csv", "a,b,c,label", "x,y,z,")};
+  ExpectContains(Failure(config), "which of the columns a, b, c are texts?");
+  config.options["glue_task"] = "mrcp";
+  ExpectContains(Failure(config), "mrpc");
+}
+
 std::string BigEndian(uint32_t value) {
   std::string bytes;
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 0xFF);

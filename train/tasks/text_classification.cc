@@ -4,10 +4,12 @@
 
 #include "core/file.h"
 #include "data/classification/text_classification_dataset.h"
+#include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
 #include "models/classification.h"
 #include "train/config/comma_list.h"
 #include "train/tasks/class_metrics.h"
+#include "train/tasks/glue_tasks.h"
 #include "train/tasks/label_setup.h"
 
 namespace tessera::train {
@@ -19,9 +21,44 @@ using DatasetPtr = std::shared_ptr<const TextClassificationDataset>;
 
 constexpr int64_t kLongestRow = 512;  // where the model has no positions of its own
 
+struct ClassifierOptions : TableOptions {
+  std::string glue_task;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<ClassifierOptions>("text_classification")
+            .Include<ClassifierOptions, TableOptions>()
+            .Add(
+                "glue_task", &ClassifierOptions::glue_task,
+                "one of GLUE's: columns are found by its names, and metrics are those it is judged "
+                "by",
+                {.choices = GlueTaskNames(),
+                 .unset = "none",
+                 .evaluation = true,
+                 .aliases = {{"task_name", "Hugging Face"}}}));
+    return *table;
+  }
+};
+
+// Whether the records say what they are labelled with.
+bool HasLabels(const std::string& path) {
+  if (!EndsInOneOf(path, {".json", ".jsonl", ".ndjson"})) return false;
+  const auto columns = data::ColumnsOf(path);
+  return columns.ok() && std::find(columns->begin(), columns->end(), "label") != columns->end();
+}
+
 int Fit(const RunConfig& config, const models::Architecture* now) {
   if (now != nullptr && now->Does(models::Capability::kTextLabels)) return 3;
-  return EndsInOneOf(config.Sources()[0].path, {".tsv", ".csv"}) ? 3 : 1;
+  const std::string path = config.Sources()[0].path;
+  const bool is_table = EndsInOneOf(path, {".tsv", ".csv"}) || config.IsSet("glue_task");
+  return is_table || HasLabels(path) ? 3 : 1;
+}
+
+// With the columns that the table itself says.
+StatusOr<ClassifierOptions> KeysOf(const TaskInput& input, const std::string& source) {
+  TESSERA_ASSIGN_OR_RETURN(auto keys, input.config.Part<ClassifierOptions>());
+  TESSERA_RETURN_IF_ERROR(ChooseColumns(source, FindGlueTask(keys.glue_task), &keys));
+  return keys;
 }
 
 data::TextClassificationOptions OptionsOf(const TaskInput& input, const TableOptions& keys) {
@@ -37,10 +74,10 @@ data::TextClassificationOptions OptionsOf(const TaskInput& input, const TableOpt
   return options;
 }
 
-StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const std::string& path, const char* name,
-                              const std::vector<std::string>& label_names, bool numbers = false) {
+StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const TableOptions& keys,
+                              const std::string& path, const char* name,
+                              const std::vector<std::string>& label_names, bool numbers) {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<TableOptions>());
   data::TextClassificationOptions options = OptionsOf(input, keys);
   options.cache = JoinPath(input.cache, name);
   options.label_names = label_names;
@@ -62,12 +99,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(input.NeedToken(tokenizer->cls_id(), "classification").status());
-  TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<TableOptions>());
   TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
+  TESSERA_ASSIGN_OR_RETURN(const ClassifierOptions keys, KeysOf(input, source));
+  const GlueTask* const task = FindGlueTask(keys.glue_task);
+  const bool numbers = task != nullptr && task->numbers;
   TaskData data;
   data.seq_len = input.SeqLen(kLongestRow);
   const char* const name = input.evaluation ? "val" : "train";
-  TESSERA_ASSIGN_OR_RETURN(DatasetPtr rows, OpenPart(input, source, name, {}));
+  TESSERA_ASSIGN_OR_RETURN(DatasetPtr rows, OpenPart(input, keys, source, name, {}, numbers));
   const LabelKind kind = rows->labels().kind;
   std::vector<std::string> names;
   if (kind == LabelKind::kNames) {
@@ -77,7 +116,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
       names = ChooseLabels(input, rows->labels().names, &data);
       data.model_changes["problem_type"] = "single_label_classification";
     }
-    TESSERA_ASSIGN_OR_RETURN(rows, OpenPart(input, source, name, names));
+    TESSERA_ASSIGN_OR_RETURN(rows, OpenPart(input, keys, source, name, names, numbers));
     data.objective.metrics = SingleLabelMetrics(std::ssize(names));
   } else {
     if (!keys.class_weights.empty()) {
@@ -87,6 +126,11 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     if (kind == LabelKind::kAnswers) data.objective.metrics = AnswerMetrics();
     if (kind == LabelKind::kNumber) data.objective.metrics = NumberMetrics();
   }
+  if (task != nullptr && (kind == LabelKind::kAnswers || (kind == LabelKind::kNumber) != numbers)) {
+    return InvalidArgument(source, ": glue_task ", task->name, " has one column of ",
+                           numbers ? "scores" : "classes", " (", keys.label_columns, ")");
+  }
+  if (task != nullptr) data.objective.metrics = MetricsOf(*task, data.objective.metrics);
   if (input.evaluation) {
     data.model_changes = nlohmann::json::object();
     data.replaces_head = false;
@@ -104,8 +148,8 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     return data;
   }
   data.train = rows;
-  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr held_out, OpenPart(input, config.val_data, "val", names,
-                                                               kind == LabelKind::kNumber));
+  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr held_out, OpenPart(input, keys, config.val_data, "val",
+                                                               names, kind == LabelKind::kNumber));
   if (held_out->labels().kind != kind) {
     return InvalidArgument(config.val_data, ": its labels are scores, those of ", source,
                            " are names");
@@ -118,7 +162,7 @@ const TaskKind kTask = {.name = "text_classification",
                         .help = "texts or pairs of texts with labels, from a table",
                         .capability = models::Capability::kTextLabels,
                         .fit = Fit,
-                        .options = &TableOptions::Table(),
+                        .options = &ClassifierOptions::Table(),
                         .open = Open};
 const TaskRegistration registration(&kTask);
 
