@@ -15,6 +15,7 @@
 
 #include "absl/strings/escaping.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/precompiled_map.h"
 #include "data/tokenizer/python_text.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer_json_text.h"
@@ -59,6 +60,13 @@ bool EndsInNumberComma(const std::string& piece) {
   if (piece.size() < 2 || piece.back() != ',') return false;
   const size_t before = LastCharacter(piece, piece.size() - 1);
   return UnicodeClasses::Get().Of(DecodeUtf8(piece, before).code_point) == CharClass::kNumber;
+}
+
+// Whether a character map takes the "▁" in front of a text for the blank that it stands for.
+bool MapsToBlank(const std::string& character_map) {
+  PrecompiledMap map;
+  std::string_view to;
+  return map.Parse(character_map) && map.LongestPrefix(kBlank, &to) == kBlank.size() && to == " ";
 }
 
 // The merges that make each piece of a BPE model out of two others: those of better pieces first.
@@ -183,10 +191,12 @@ std::string SentencePieceTokenizer::TokenizerJsonText() const {
       .added_tokens = added_, .normalizer = NormalizerJson(spec), .model = ModelJson(spec)};
   for (AddedToken& token : whole.added_tokens) token.normalized = false;
   if (bare_model_ != nullptr && config_.add_prefix_space) {
-    // A blank in front, whatever the text begins with: the first step, which knows the "▁" of the
-    // text for no blank, adds it.
+    // A blank in front, unless the text begins with one and both become one. Where they do not, the
+    // first of two steps adds it, for which the "▁" of the text is no blank.
     whole.pre_tokenizer =
-        Sequence("pretokenizers", {Metaspace(" ", "first"), Metaspace(kBlank, "never")});
+        MapsToBlank(spec.character_map)
+            ? Metaspace(kBlank, "first")
+            : Sequence("pretokenizers", {Metaspace(" ", "first"), Metaspace(kBlank, "never")});
   }
   whole.post_processor = TemplateJson(*row_template(false), *row_template(true),
                                       [this](int32_t id) { return TokenString(id); });
