@@ -40,6 +40,12 @@ StatusOr<AddedToken> ReadToken(const json& item, const std::string& path, std::s
   return InvalidArgument(path, ": single_word of added token ", token.content, " is not supported");
 }
 
+Status CheckId(int64_t id, const std::string& content, const std::string& path) {
+  if (id >= 0 && id < kMaxId) return OkStatus();
+  return InvalidArgument(path, ": added token ", content, " has id ", id, ", which is not in [0, ",
+                         kMaxId, ")");
+}
+
 // Both files name tokens alike; the first that names one counts.
 Status ReadNames(const json& root, const std::string& path, DeclaredTokens* declared) {
   for (const char* key : kKeys) {
@@ -59,10 +65,10 @@ Status ReadAddedTokensFile(const std::string& path, DeclaredTokens* declared) {
   TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   for (const auto& [content, id] : root.items()) {
-    if (content.empty() || !id.is_number_integer() || id.get<int64_t>() < 0 ||
-        id.get<int64_t>() > INT32_MAX) {
-      return InvalidArgument(path, ": an added token needs a content and an id >= 0");
+    if (content.empty() || !id.is_number_integer()) {
+      return InvalidArgument(path, ": an added token needs a content and an id");
     }
+    TESSERA_RETURN_IF_ERROR(CheckId(id.get<int64_t>(), content, path));
     AddedToken token{.content = content, .id = id.get<int32_t>()};
     const auto same = [&](const AddedToken& other) { return other.content == token.content; };
     token.special = std::any_of(declared->extra.begin(), declared->extra.end(), same) ||
@@ -119,6 +125,7 @@ Status ReadAddedTokensDecoder(const json& decoder, const std::string& path,
     }
     TESSERA_ASSIGN_OR_RETURN(AddedToken token, ReadToken(item, path, "an added token"));
     token.id = std::stoi(key);
+    TESSERA_RETURN_IF_ERROR(CheckId(token.id, token.content, path));
     token.special = false;
     TESSERA_RETURN_IF_ERROR(ReadFlag(item, "special", path, &token.special));
     token.normalized = !token.special;

@@ -43,7 +43,7 @@ struct DeclaredTokens {
 };
 
 // A folder without any such file declares nothing. A token that is none, or an id that is no number
-// >= 0, is InvalidArgument with file and key.
+// in [0, 2^22), is InvalidArgument with file and key.
 StatusOr<DeclaredTokens> ReadDeclaredTokens(const std::string& folder);
 
 // A member `key` of a configuration; what is absent or null stays. InvalidArgument where it is

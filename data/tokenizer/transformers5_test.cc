@@ -95,6 +95,23 @@ TEST(TokenizerFolderTest, TokensThatAreOnlyDeclaredGetTheNextIds) {
   EXPECT_EQ(gpt2->pad_id(), gpt2->FindSpecial("<pad>"));
 }
 
+TEST(TokenizerFolderTest, IdsOfDeclaredTokensHaveALimit) {
+  for (const char* name : {"gpt2", "bert", "llama"}) {
+    const std::string folder = NewFolder("limit");
+    fs::copy_file(kData + name + "/tokenizer.json", JoinPath(folder, "tokenizer.json"));
+    Write(folder, "special_tokens_map.json", R"({"pad_token": "<new>"})");
+    for (const char* id : {"-1", "4194304", "2147483647", "9223372036854775807", "1.5", "\"1\""}) {
+      Write(folder, "added_tokens.json", std::string(R"({"<x>": )") + id + "}");
+      const auto tokenizer = LoadTokenizer(folder);
+      ASSERT_FALSE(tokenizer.ok()) << name << " " << id;
+      EXPECT_NE(Message(tokenizer.status()).find("added_tokens.json: "), std::string::npos);
+    }
+    // The last id there is, and one more.
+    Write(folder, "added_tokens.json", R"({"<x>": 4194303})");
+    EXPECT_FALSE(LoadTokenizer(folder).ok()) << name;
+  }
+}
+
 TEST(TokenizerFolderTest, FastClassesReadWhatTheyAreMadeFor) {
   EXPECT_NE(dynamic_cast<ByteLevelBpe*>(Loaded(kData + "gpt2").get()), nullptr);
   EXPECT_NE(dynamic_cast<ByteLevelBpe*>(Loaded(kData + "roberta").get()), nullptr);

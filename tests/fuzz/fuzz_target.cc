@@ -58,6 +58,12 @@ void FuzzFolder::Write(std::string_view name, std::string_view content) const {
   TESSERA_CHECK(file.good(), "FuzzFolder", Path(name), ": cannot be written");
 }
 
+void FuzzFolder::Clear() const {
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    std::filesystem::remove_all(entry.path());
+  }
+}
+
 void FuzzFolder::WriteAll(std::string_view bytes, std::initializer_list<const char*> names) const {
   bool has_part = true;
   for (const char* name : names) {

@@ -47,6 +47,7 @@ class FuzzFolder {
   const std::string& path() const { return path_; }
   std::string Path(std::string_view name) const;
   void Write(std::string_view name, std::string_view content) const;
+  void Clear() const;
 
   // Several files from one input, which is cut at lines of kFileEnd: the first part is the first
   // file. A file without a part is not there.

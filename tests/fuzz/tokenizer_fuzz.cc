@@ -18,6 +18,11 @@ const std::string kData = "data/tokenizer/testdata/";
 void LoadAndUse(const FuzzFolder& folder, std::string_view bytes) {
   const auto tokenizer = data::LoadTokenizer(folder.path());
   if (!tokenizer.ok()) return;
+  static const FuzzFolder saved;
+  saved.Clear();
+  if ((*tokenizer)->Save(saved.path()).ok()) {
+    data::LoadTokenizer(saved.path()).status().IgnoreError();
+  }
   try {
     const std::string_view end = bytes.substr(bytes.size() - bytes.size() % 64);
     for (const std::string_view text : {kText, end}) {
