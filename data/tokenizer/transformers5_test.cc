@@ -168,7 +168,7 @@ TEST(TokenizerFolderTest, OlderFilesAreSavedWithATokenizerJson) {
     Write(old, "chat_template.jinja", "{{ messages }}");
     const auto plain = Loaded(old);
     ASSERT_NE(plain, nullptr);
-    const std::string saved = NewFolder("saved");
+    const std::string saved = NewFolder(std::string("saved_old_") + name);
     ASSERT_TRUE(plain->Save(saved).ok());
     EXPECT_EQ(*ReadFile(JoinPath(saved, "chat_template.jinja")), "{{ messages }}");
     ASSERT_TRUE(fs::remove(JoinPath(saved, bert ? "vocab.txt" : "vocab.json")));

@@ -273,7 +273,8 @@ StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::str
   return std::unique_ptr<Tokenizer>(std::move(result));
 }
 
-// Names are written out: the class that takes a tokenizer.json as it is has none of its own.
+// What the family's class has by default is written out: the one that takes a tokenizer.json as it
+// is has no names of its own, and gives token types to every model or, in version 5, to none.
 std::string SentencePieceTokenizer::ConfigJson(bool has_tokenizer_json) const {
   json root = json::object();
   for (const TokenizerFile& file : source_files()) {
@@ -296,6 +297,13 @@ std::string SentencePieceTokenizer::ConfigJson(bool has_tokenizer_json) const {
   for (const auto& [key, name] : names) {
     if (!name->empty() && !root.contains(key)) root[key] = *name;
   }
+  const auto by_default = [&root](const char* key, json value) {
+    if (!root.contains(key)) root[key] = std::move(value);
+  };
+  json inputs = {"input_ids", "attention_mask"};
+  if (config_.family == Family::kAlbert) inputs.insert(inputs.begin() + 1, "token_type_ids");
+  by_default("model_input_names", std::move(inputs));
+  if (config_.family == Family::kLlama) by_default("padding_side", "left");
   return root.dump(2) + "\n";
 }
 

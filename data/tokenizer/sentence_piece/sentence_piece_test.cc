@@ -199,6 +199,34 @@ TEST(SentencePieceTest, AnotherTokenizerJsonIsRead) {
   EXPECT_TRUE(PathExists(copy + "/spiece.model"));
 }
 
+// What transformers keeps beside the vocabulary, and what it has by default in a family's class.
+TEST(SentencePieceTest, TheConfigurationKeepsWhatItHadAndNamesWhatTheClassHas) {
+  const std::string folder = testing::TempDir() + "/config";
+  const std::string copy = folder + "/copy";
+  fs::remove_all(folder);
+  fs::create_directories(copy);
+  fs::copy_file(kData + "t5/spiece.model", folder + "/spiece.model");
+  const json templates = {{{"name", "default"}, {"template", "{{ a }}"}},
+                          {{"name", "tools"}, {"template", "{{ b }}"}}};
+  const json before = {
+      {"tokenizer_class", "T5Tokenizer"}, {"model_max_length", 512}, {"pad_token", "</s>"},
+      {"chat_template", templates},       {"legacy", false},         {"extra_ids", 3}};
+  ASSERT_TRUE(WriteFileAtomically(folder + "/tokenizer_config.json", before.dump()).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/chat_template.jinja", "{{ a }}").ok());
+  const auto tokenizer = LoadTokenizer(folder);
+  ASSERT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
+  ASSERT_TRUE((*tokenizer)->Save(copy).ok());
+  json after = *ReadJsonFile(copy + "/tokenizer_config.json");
+  EXPECT_EQ(after["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(after["eos_token"], "</s>");
+  EXPECT_EQ(after["model_input_names"], json({"input_ids", "attention_mask"}));
+  for (const auto& [key, value] : before.items()) {
+    if (key == "tokenizer_class") continue;
+    EXPECT_EQ(after[key], value) << key;
+  }
+  EXPECT_EQ(*ReadFile(copy + "/chat_template.jinja"), "{{ a }}");
+}
+
 TEST(SentencePieceTest, ExtraSpecialTokensOfEitherVersion) {
   const std::string folder = testing::TempDir() + "/extra_tokens";
   fs::remove_all(folder);
