@@ -15,11 +15,11 @@
 namespace tessera::fuzz {
 namespace {
 
-void RunIndexed(std::string_view bytes) {
+bool RunIndexed(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.WriteAll(bytes, {"tokens.idx", "tokens.bin"});
   const auto dataset = data::IndexedDataset::Open(folder.Path("tokens"));
-  if (!dataset.ok()) return;
+  if (!dataset.ok()) return false;
   // Everything was checked, so that reading cannot fail.
   std::vector<int64_t> ids(static_cast<size_t>(std::min<int64_t>((*dataset)->num_tokens(), 256)));
   (*dataset)->Read(0, ids);
@@ -28,6 +28,7 @@ void RunIndexed(std::string_view bytes) {
     const int64_t begin = (*dataset)->document_begin(d);
     if (begin < (*dataset)->num_tokens()) (*dataset)->DocumentAt(begin);
   }
+  return true;
 }
 
 std::vector<std::string> IndexedSeeds() {
@@ -46,16 +47,16 @@ std::vector<std::string> IndexedSeeds() {
   return seeds;
 }
 
-void RunJsonLines(std::string_view bytes) {
+bool RunJsonLines(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.Write("text.jsonl", bytes);
   size_t length = 0;
-  data::ForEachDocument({folder.Path("text.jsonl")}, {},
-                        [&](std::string_view text, const std::string&) {
-                          length += text.size();
-                          return OkStatus();
-                        })
-      .IgnoreError();
+  const Status read = data::ForEachDocument({folder.Path("text.jsonl")}, {},
+                                            [&](std::string_view text, const std::string&) {
+                                              length += text.size();
+                                              return OkStatus();
+                                            });
+  return read.ok();
 }
 
 std::vector<std::string> JsonLinesSeeds() {
@@ -63,21 +64,21 @@ std::vector<std::string> JsonLinesSeeds() {
 }
 
 // The first byte says which kind of table.
-void RunTable(std::string_view bytes) {
+bool RunTable(std::string_view bytes) {
   static const FuzzFolder folder;
   constexpr std::array<const char*, 4> kNames = {"t.csv", "t.tsv", "t.json", "t.jsonl"};
-  if (bytes.empty()) return;
+  if (bytes.empty()) return false;
   const char* const name = kNames[static_cast<uint8_t>(bytes[0]) % kNames.size()];
   folder.Write(name, bytes.substr(1));
   const auto columns = data::ColumnsOf(folder.Path(name));
-  if (!columns.ok()) return;
+  if (!columns.ok()) return false;
   size_t length = 0;
-  data::ForEachRecord(folder.Path(name), *columns,
-                      [&](std::span<const std::string> fields, const std::string&) {
-                        for (const std::string& field : fields) length += field.size();
-                        return OkStatus();
-                      })
-      .IgnoreError();
+  const Status read = data::ForEachRecord(
+      folder.Path(name), *columns, [&](std::span<const std::string> fields, const std::string&) {
+        for (const std::string& field : fields) length += field.size();
+        return OkStatus();
+      });
+  return read.ok();
 }
 
 std::vector<std::string> TableSeeds() {

@@ -17,6 +17,9 @@ TEST_P(FindingsTest, EndInAStatus) {
   const FuzzTarget& target = GetParam();
   std::vector<std::string> inputs = target.seeds();
   ASSERT_FALSE(inputs.empty()) << "a target needs a seed";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    EXPECT_TRUE(target.run(inputs[i])) << "seed " << i << " is refused";
+  }
   const std::string folder = "tests/fuzz/findings/" + target.name;
   if (std::filesystem::exists(folder)) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {

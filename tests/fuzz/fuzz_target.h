@@ -1,7 +1,7 @@
 // What reads bytes from outside, as a fuzzer calls it. One file per reader, which registers itself:
 //
 //   // png_fuzz.cc
-//   void Run(std::string_view bytes) { data::DecodeImage(bytes, "input").status().IgnoreError(); }
+//   bool Run(std::string_view bytes) { return data::DecodeImage(bytes, "input").ok(); }
 //   std::vector<std::string> Seeds() { return {FileOf("data/image/testdata/a.png")}; }
 //   const FuzzTargetRegistration registration({.name = "png", .run = Run, .seeds = Seeds});
 //
@@ -20,8 +20,9 @@ namespace tessera::fuzz {
 
 struct FuzzTarget {
   std::string name;
-  void (*run)(std::string_view bytes);
-  // Inputs that are read without a failure: where the fuzzer begins.
+  // Whether the bytes could be read.
+  bool (*run)(std::string_view bytes);
+  // Inputs that can be: where the fuzzer begins.
   std::vector<std::string> (*seeds)();
   // Words that it puts into inputs beside what it finds by itself.
   std::vector<std::string> words = {};

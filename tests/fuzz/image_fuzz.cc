@@ -1,10 +1,11 @@
-// Pictures: PNG, JPEG, IDX (data/image/).
+// Pictures: PNG, JPEG, IDX, and what is to be done with them (data/image/).
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/image/decode.h"
 #include "data/image/idx.h"
+#include "data/image/image_processor.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {
@@ -12,8 +13,8 @@ namespace {
 
 const std::string kData = "data/image/testdata/";
 
-void Run(std::string_view bytes) {
-  data::DecodeImage(bytes, "input", {.channels = 3, .max_pixels = 1 << 22}).status().IgnoreError();
+bool Run(std::string_view bytes) {
+  return data::DecodeImage(bytes, "input", {.channels = 3, .max_pixels = 1 << 22}).ok();
 }
 
 std::vector<std::string> PngSeeds() {
@@ -32,13 +33,14 @@ std::vector<std::string> JpegSeeds() {
   return seeds;
 }
 
-void RunIdx(std::string_view bytes) {
+bool RunIdx(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.Write("images", bytes);
   const auto array = data::ReadIdx(folder.Path("images"), 1 << 24);
   if (array.ok() && array->shape.size() == 3 && array->shape[0] > 0) {
     array->ImageAt(array->shape[0] - 1);
   }
+  return array.ok();
 }
 
 std::vector<std::string> IdxSeeds() {
@@ -46,12 +48,37 @@ std::vector<std::string> IdxSeeds() {
   const std::string labels("\0\0\x08\x01\0\0\0\x03\x01\x02\x03", 11);
   // Two labels, gzipped.
   const std::string packed(
-      "\x1f\x8b\x08\0\0\0\0\0\0\x03\x63\x60\xe0\x60\x04\x42\x26\x46\x66\0\x1b\xbb\x76\x23\x0a\0\0"
-      "\0",
-      28);
+      "\x1f\x8b\x08\0\0\0\0\0\x02\xff\x63\x60\xe0\x60\x64\x60\x60\x60\x62\x66\x01\0\xc3\x3b\xdc"
+      "\xb9\x0a\0\0\0",
+      30);
   return {images, labels, packed};
 }
 
+bool RunProcessor(std::string_view bytes) {
+  static const FuzzFolder folder;
+  folder.Write("preprocessor_config.json", bytes);
+  const auto processor = data::ImageProcessor::Load(folder.path(), 3);
+  if (!processor.ok() || processor->OutputSize() > 1 << 20) return false;
+  const data::Image image = {
+      .height = 5, .width = 7, .channels = 3, .pixels = std::vector<uint8_t>(105, 9)};
+  std::vector<float> out(static_cast<size_t>(processor->OutputSize()));
+  processor->Apply(image, out.data());
+  return true;
+}
+
+std::vector<std::string> ProcessorSeeds() {
+  return {R"({"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8},)"
+          R"( "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.5, 0.5], "resample": 2})",
+          R"({"size": {"shortest_edge": 9}, "do_center_crop": true, "crop_size": 8, "resample": 3,)"
+          R"( "do_rescale": false})"};
+}
+
+const FuzzTargetRegistration processor({.name = "image_processor",
+                                        .run = RunProcessor,
+                                        .seeds = ProcessorSeeds,
+                                        .words = {"size", "height", "shortest_edge", "crop_size",
+                                                  "do_normalize", "rescale_factor", "1e308",
+                                                  "9223372036854775807", "-1"}});
 const FuzzTargetRegistration png({.name = "png",
                                   .run = Run,
                                   .seeds = PngSeeds,

@@ -1,24 +1,26 @@
-// config.json of every family, and the model that is built from it without memory.
+// config.json of every family, the model that is built from it without memory, and
+// generation_config.json.
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/error.h"
 #include "models/family.h"
+#include "models/generation/generation_config.h"
 #include "models/hub/load_model.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {
 namespace {
 
-void Run(std::string_view bytes) {
+bool Run(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.Write("config.json", bytes);
   const auto config = models::ReadModelConfig(folder.path());
-  if (!config.ok()) return;
+  if (!config.ok()) return false;
   nn::BuildContext build;
   build.device = Device::Meta();
-  models::LoadModel(folder.path(), {.build = build}).status().IgnoreError();
+  return models::LoadModel(folder.path(), {.build = build}).ok();
 }
 
 std::vector<std::string> Seeds() {
@@ -33,6 +35,28 @@ std::vector<std::string> Seeds() {
   return seeds;
 }
 
+bool RunGeneration(std::string_view bytes) {
+  static const FuzzFolder folder;
+  folder.WriteAll(bytes, {"generation_config.json", "config.json"});
+  const auto config = models::ReadModelConfig(folder.path());
+  const auto generation =
+      models::ReadGenerationConfig(folder.path(), config.ok() ? *config : nlohmann::json::object());
+  return generation.ok() && generation->Validate().ok();
+}
+
+std::vector<std::string> GenerationSeeds() {
+  return {R"({"do_sample": true, "temperature": 0.7, "top_k": 50, "top_p": 0.9,)"
+          R"( "stop_strings": ["x"]})",
+          Joined({R"({"num_beams": 4, "max_new_tokens": 20, "eos_token_id": [1, 2],)"
+                  R"( "early_stopping": true, "length_penalty": 2.0})",
+                  R"({"model_type": "gpt2", "bos_token_id": 1, "eos_token_id": 2})"})};
+}
+
+const FuzzTargetRegistration generation({.name = "generation_config",
+                                         .run = RunGeneration,
+                                         .seeds = GenerationSeeds,
+                                         .words = {std::string(kFileEnd), "repetition_penalty",
+                                                   "max_length", "null", "-1", "1e308"}});
 const FuzzTargetRegistration registration(
     {.name = "model_config",
      .run = Run,

@@ -12,10 +12,10 @@
 namespace tessera::fuzz {
 namespace {
 
-void Run(std::string_view bytes) {
+bool Run(std::string_view bytes) {
   const size_t end = bytes.find(kFileEnd);
   const auto regex = data::Regex::Compile(bytes.substr(0, end));
-  if (!regex.ok()) return;
+  if (!regex.ok()) return false;
   std::string text = "Hello  world, don't 12 深度 e\u0301\n\tx aaaaaaaaaaaaaaaaaaaaaaaa";
   if (end != std::string_view::npos) {
     text = data::ReplaceInvalidUtf8(bytes.substr(end + kFileEnd.size()));
@@ -26,6 +26,7 @@ void Run(std::string_view bytes) {
   } catch (const Error&) {
     // It exceeds PCRE2's limits.
   }
+  return true;
 }
 
 std::vector<std::string> Seeds() {

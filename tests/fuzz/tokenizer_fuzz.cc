@@ -15,9 +15,9 @@ constexpr std::string_view kText =
     "Hello  world, don't [MASK]</s> \xFF 12 深度 e\u0301 <extra_id_0>\n\tx";
 const std::string kData = "data/tokenizer/testdata/";
 
-void LoadAndUse(const FuzzFolder& folder, std::string_view bytes) {
+bool LoadAndUse(const FuzzFolder& folder, std::string_view bytes) {
   const auto tokenizer = data::LoadTokenizer(folder.path());
-  if (!tokenizer.ok()) return;
+  if (!tokenizer.ok()) return false;
   static const FuzzFolder saved;
   saved.Clear();
   if ((*tokenizer)->Save(saved.path()).ok()) {
@@ -33,12 +33,13 @@ void LoadAndUse(const FuzzFolder& folder, std::string_view bytes) {
   } catch (const Error&) {
     // A pattern that cannot be matched, a text that grows without end (data/tokenizer/regex.h).
   }
+  return true;
 }
 
-void RunTokenizerJson(std::string_view bytes) {
+bool RunTokenizerJson(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.WriteAll(bytes, {"tokenizer.json", "tokenizer_config.json"});
-  LoadAndUse(folder, bytes);
+  return LoadAndUse(folder, bytes);
 }
 
 std::vector<std::string> TokenizerJsonSeeds() {
@@ -57,10 +58,10 @@ std::vector<std::string> TokenizerJsonSeeds() {
   return seeds;
 }
 
-void RunVocabularyLines(std::string_view bytes) {
+bool RunVocabularyLines(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.WriteAll(bytes, {"vocab.txt", "tokenizer_config.json", "added_tokens.json"});
-  LoadAndUse(folder, bytes);
+  return LoadAndUse(folder, bytes);
 }
 
 std::vector<std::string> VocabularyLineSeeds() {
@@ -71,11 +72,11 @@ std::vector<std::string> VocabularyLineSeeds() {
                          R"({"<y>": 9})"})};
 }
 
-void RunMerges(std::string_view bytes) {
+bool RunMerges(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.WriteAll(bytes,
                   {"merges.txt", "vocab.json", "tokenizer_config.json", "special_tokens_map.json"});
-  LoadAndUse(folder, bytes);
+  return LoadAndUse(folder, bytes);
 }
 
 std::vector<std::string> MergesSeeds() {
@@ -86,10 +87,10 @@ std::vector<std::string> MergesSeeds() {
               R"({"eos_token": {"content": "</s>"}})"})};
 }
 
-void RunSentencePiece(std::string_view bytes) {
+bool RunSentencePiece(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.WriteAll(bytes, {"spiece.model", "tokenizer_config.json", "added_tokens.json"});
-  LoadAndUse(folder, bytes);
+  return LoadAndUse(folder, bytes);
 }
 
 std::vector<std::string> SentencePieceSeeds() {

@@ -27,11 +27,12 @@ const FuzzFolder& Folder() {
   return *folder;
 }
 
-void Run(std::string_view bytes) {
+bool Run(std::string_view bytes) {
   Folder().Write(models::kWeightsIndexName, bytes);
   const auto files = models::WeightFiles::Open(Folder().path());
-  if (!files.ok()) return;
+  if (!files.ok()) return false;
   for (const std::string& name : files->Names()) files->Read(name).status().IgnoreError();
+  return true;
 }
 
 std::vector<std::string> Seeds() {
