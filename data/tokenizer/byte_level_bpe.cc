@@ -153,6 +153,8 @@ Status ByteLevelBpe::BuildSpecials(const std::string& source) {
                                     .id = *IdOf(*name),
                                     .lstrip = config_.roberta && name == config_.mask_token});
   }
+  std::stable_sort(config_.added_tokens.begin(), config_.added_tokens.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   std::vector<SpecialToken> specials;
   for (const AddedToken& token : config_.added_tokens) {
     if (token.special) specials.push_back({token.content, token.id});

@@ -46,8 +46,6 @@ struct ByteLevelBpeConfig {
   std::optional<std::string> cls_token;
   std::optional<std::string> sep_token;
   std::optional<std::string> mask_token;
-  // tokenizer_config.json as it was read, saved again unchanged; empty: written anew.
-  std::string tokenizer_config;
 };
 
 class ByteLevelBpe : public Tokenizer {
@@ -58,9 +56,9 @@ class ByteLevelBpe : public Tokenizer {
                                                         const std::string& source);
 
   // Reads tokenizer.json, or vocab.json + merges.txt, or encoder.json + vocab.bpe; and from
-  // tokenizer_config.json, where there is one, add_prefix_space, the special tokens' names and
-  // added_tokens_decoder. A part that would change ids and is not supported (a normalizer, another
-  // pre-tokenizer, ...) is named in the status.
+  // tokenizer_config.json, where there is one, add_prefix_space, and the special tokens that it and
+  // the files beside it declare (declared_tokens.h). A part that would change ids and is not
+  // supported (a normalizer, another pre-tokenizer, ...) is named in the status.
   static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   // Long texts are encoded in parallel (core/thread_pool.h); the ids are the same.
@@ -68,13 +66,13 @@ class ByteLevelBpe : public Tokenizer {
                 std::vector<int32_t>* ids) const override;
   std::string_view TokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
-  // tokenizer.json, vocab.json, merges.txt and tokenizer_config.json.
-  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
   const ByteLevelBpeConfig& config() const { return config_; }
 
  private:
+  // tokenizer.json, tokenizer_config.json, vocab.json and merges.txt.
+  std::vector<TokenizerFile> Files() const override;
   explicit ByteLevelBpe(ByteLevelBpeConfig config) : config_(std::move(config)) {}
   Status Build(const std::string& source);
   Status AddToken(const std::string& piece, int32_t id, std::string bytes,

@@ -1,12 +1,17 @@
 // Reads the files of a byte-level BPE. What would change ids and is not supported is refused by
 // its name.
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "core/file.h"
 #include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/pipeline_post_processor.h"
 #include "data/tokenizer/tokenizer_kind.h"
 
 namespace tessera::data {
@@ -27,14 +32,6 @@ const json& At(const json& object, const char* key) {
   static const json* const null = new json();
   const auto at = object.find(key);
   return at == object.end() ? *null : *at;
-}
-
-Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
-  const json& item = At(object, key);
-  if (item.is_null()) return OkStatus();
-  if (!item.is_boolean()) return InvalidArgument(path, ": ", key, " is not true or false");
-  *value = item.get<bool>();
-  return OkStatus();
 }
 
 bool IsEmptyOrNull(const json& value) {
@@ -101,35 +98,6 @@ Status ReadJsonMerges(const json& merges, const std::string& path, ByteLevelBpeC
   return OkStatus();
 }
 
-Status ReadAddedToken(const json& item, int64_t id, const std::string& path,
-                      ByteLevelBpeConfig* config) {
-  const json& content = item.is_object() ? At(item, "content") : item;
-  if (!content.is_string() || IsEmptyOrNull(content) || id < 0 || id > INT32_MAX) {
-    return InvalidArgument(path, ": an added token needs a content and an id >= 0");
-  }
-  AddedToken token{.content = content.get<std::string>(), .id = static_cast<int32_t>(id)};
-  for (const AddedToken& known : config->added_tokens) {
-    if (known.content == token.content) return OkStatus();
-  }
-  bool single_word = false;
-  token.special = false;
-  token.normalized = true;
-  if (item.is_object()) {
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "special", path, &token.special));
-    token.normalized = !token.special;
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "lstrip", path, &token.lstrip));
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "rstrip", path, &token.rstrip));
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "normalized", path, &token.normalized));
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "single_word", path, &single_word));
-  }
-  if (single_word) {
-    return InvalidArgument(path, ": single_word of added token ", token.content,
-                           " is not supported");
-  }
-  config->added_tokens.push_back(std::move(token));
-  return OkStatus();
-}
-
 Status ReadModel(const json& model, const std::string& path, ByteLevelBpeConfig* config) {
   if (!model.is_object()) return InvalidArgument(path, ": no object \"model\"");
   const json& type = At(model, "type");
@@ -142,10 +110,10 @@ Status ReadModel(const json& model, const std::string& path, ByteLevelBpeConfig*
     }
   }
   bool byte_fallback = false;
-  TESSERA_RETURN_IF_ERROR(ReadBool(model, "byte_fallback", path, &byte_fallback));
+  TESSERA_RETURN_IF_ERROR(ReadFlag(model, "byte_fallback", path, &byte_fallback));
   if (byte_fallback) return Unsupported(path, "model.byte_fallback", true);
-  TESSERA_RETURN_IF_ERROR(ReadBool(model, "fuse_unk", path, &config->fuse_unk));
-  TESSERA_RETURN_IF_ERROR(ReadBool(model, "ignore_merges", path, &config->ignore_merges));
+  TESSERA_RETURN_IF_ERROR(ReadFlag(model, "fuse_unk", path, &config->fuse_unk));
+  TESSERA_RETURN_IF_ERROR(ReadFlag(model, "ignore_merges", path, &config->ignore_merges));
   const json& unk = At(model, "unk_token");
   if (!IsEmptyOrNull(unk)) {
     if (!unk.is_string()) return Unsupported(path, "model.unk_token", unk);
@@ -164,8 +132,8 @@ Status ReadPreTokenizer(const json& value, const std::string& path, ByteLevelBpe
   if (!pre->is_object() || At(*pre, "type") != "ByteLevel") {
     return Unsupported(path, "pre_tokenizer", *pre);
   }
-  TESSERA_RETURN_IF_ERROR(ReadBool(*pre, "add_prefix_space", path, &config->add_prefix_space));
-  return ReadBool(*pre, "use_regex", path, &config->use_regex);
+  TESSERA_RETURN_IF_ERROR(ReadFlag(*pre, "add_prefix_space", path, &config->add_prefix_space));
+  return ReadFlag(*pre, "use_regex", path, &config->use_regex);
 }
 
 // The names that RobertaTokenizer has where the files say nothing.
@@ -196,70 +164,61 @@ Status ReadTokenizerJson(const std::string& path, ByteLevelBpeConfig* config) {
       SetRoberta(config);
       continue;
     }
+    if (IsEmptyTemplate(JsonPart(part, path))) continue;
     if (!part.is_null() && !(part.is_object() && At(part, "type") == "ByteLevel")) {
       return Unsupported(path, key, part);
     }
   }
-  const json& added = At(root, "added_tokens");
-  if (!added.is_null() && !added.is_array()) {
-    return InvalidArgument(path, ": added_tokens is not an array");
-  }
-  for (const json& item : added) {
-    const json& id = item.is_object() ? At(item, "id") : item;
-    const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
-    TESSERA_RETURN_IF_ERROR(ReadAddedToken(item, number, path, config));
-  }
+  TESSERA_ASSIGN_OR_RETURN(config->added_tokens,
+                           ReadAddedTokens(JsonPart(root, path)["added_tokens"]));
   return OkStatus();
 }
 
-// "<|endoftext|>" or {"content": "<|endoftext|>", ...}; false: keep what is there.
-bool ReadName(const json& object, const char* key, std::optional<std::string>* name) {
-  const json& item = At(object, key);
-  const json& content = item.is_object() ? At(item, "content") : item;
-  if (!content.is_string() || IsEmptyOrNull(content)) return false;
-  *name = content.get<std::string>();
-  return true;
-}
-
-void ReadNames(const json& object, ByteLevelBpeConfig* config) {
-  ReadName(object, "eos_token", &config->eos_token);
-  ReadName(object, "bos_token", &config->bos_token);
-  ReadName(object, "pad_token", &config->pad_token);
-  if (!config->roberta) return;
-  ReadName(object, "cls_token", &config->cls_token);
-  ReadName(object, "sep_token", &config->sep_token);
-  ReadName(object, "mask_token", &config->mask_token);
+// What the files beside the vocabulary say of special tokens.
+void TakeDeclared(DeclaredTokens declared, ByteLevelBpeConfig* config) {
+  const auto take = [&](const char* key, std::optional<std::string>* name) {
+    if (const std::string* const found = declared.NameOf(key)) *name = *found;
+  };
+  take("eos_token", &config->eos_token);
+  take("bos_token", &config->bos_token);
+  take("pad_token", &config->pad_token);
+  if (config->roberta) {
+    take("cls_token", &config->cls_token);
+    take("sep_token", &config->sep_token);
+    take("mask_token", &config->mask_token);
+    // RoBERTa's mask takes the blank before it along.
+    for (auto& [key, token] : declared.named) token.lstrip |= key == "mask_token";
+  }
+  std::unordered_map<std::string_view, int32_t> ids;
+  int64_t size = 0;
+  for (const auto& [piece, id] : config->vocab) {
+    ids.emplace(piece, id);
+    size = std::max<int64_t>(size, id + int64_t{1});
+  }
+  const auto find = [&](const std::string& piece) {
+    const auto at = ids.find(piece);
+    return at == ids.end() ? std::nullopt : std::optional(at->second);
+  };
+  declared.AddTo(find, size, &config->added_tokens);
 }
 
 // tokenizer_config.json; `plain` where the vocabulary does not come from tokenizer.json.
 Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelBpeConfig* config) {
-  TESSERA_ASSIGN_OR_RETURN(config->tokenizer_config, ReadFile(path));
-  TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(config->tokenizer_config, path));
+  TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
-  TESSERA_RETURN_IF_ERROR(ReadBool(root, "add_prefix_space", path, &config->add_prefix_space));
+  TESSERA_RETURN_IF_ERROR(ReadFlag(root, "add_prefix_space", path, &config->add_prefix_space));
   const json& name = At(root, "tokenizer_class");
   const bool roberta = name == "RobertaTokenizer" || name == "RobertaTokenizerFast";
   if (roberta) SetRoberta(config);
-  if (plain) {
-    const bool known = roberta || name.is_null() || name == "GPT2Tokenizer" ||
-                       name == "GPT2TokenizerFast" || name == "CodeGenTokenizer" ||
-                       name == "CodeGenTokenizerFast";
-    if (!known) return Unsupported(path, "tokenizer_class", name);
-    bool add_bos = false;
-    TESSERA_RETURN_IF_ERROR(ReadBool(root, "add_bos_token", path, &add_bos));
-    if (add_bos) return Unsupported(path, "add_bos_token", true);
-  }
-  const json& added = At(root, "added_tokens_decoder");
-  if (!added.is_null() && !added.is_object()) {
-    return InvalidArgument(path, ": added_tokens_decoder is not an object");
-  }
-  for (const auto& [key, item] : added.items()) {
-    const bool number =
-        !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
-    TESSERA_RETURN_IF_ERROR(ReadAddedToken(item, number ? std::stoi(key) : -1, path, config));
-  }
-  ReadNames(root, config);
-  return OkStatus();
+  if (!plain) return OkStatus();
+  const bool known = roberta || name.is_null() || name == "GPT2Tokenizer" ||
+                     name == "GPT2TokenizerFast" || name == "CodeGenTokenizer" ||
+                     name == "CodeGenTokenizerFast" || name == "TokenizersBackend" ||
+                     name == "PreTrainedTokenizerFast";
+  if (!known) return Unsupported(path, "tokenizer_class", name);
+  bool add_bos = false;
+  TESSERA_RETURN_IF_ERROR(ReadFlag(root, "add_bos_token", path, &add_bos));
+  return add_bos ? Unsupported(path, "add_bos_token", true) : OkStatus();
 }
 
 Status ReadPlainFiles(const std::filesystem::path& folder, ByteLevelBpeConfig* config) {
@@ -280,17 +239,6 @@ Status ReadPlainFiles(const std::filesystem::path& folder, ByteLevelBpeConfig* c
   return NotFound(folder.string(),
                   ": no tokenizer here (tokenizer.json, vocab.json + merges.txt, or encoder.json + "
                   "vocab.bpe)");
-}
-
-// added_tokens.json: {"text": id, ...}, as older versions of transformers write it.
-Status ReadAddedTokensFile(const std::string& path, ByteLevelBpeConfig* config) {
-  TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
-  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
-  for (const auto& [content, id] : root.items()) {
-    const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
-    TESSERA_RETURN_IF_ERROR(ReadAddedToken(json(content), number, path, config));
-  }
-  return OkStatus();
 }
 
 Claim ClaimOf(const TokenizerFolder& folder) {
@@ -321,18 +269,12 @@ StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Load(const std::string& folde
   } else {
     TESSERA_RETURN_IF_ERROR(ReadTokenizerJson((base / "tokenizer.json").string(), &config));
   }
-  if (exists("special_tokens_map.json")) {
-    const std::string path = (base / "special_tokens_map.json").string();
-    TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
-    if (root.is_object()) ReadNames(root, &config);
-  }
   if (exists("tokenizer_config.json")) {
     const std::string path = (base / "tokenizer_config.json").string();
     TESSERA_RETURN_IF_ERROR(ReadTokenizerConfig(path, plain, &config));
   }
-  if (plain && exists("added_tokens.json")) {
-    TESSERA_RETURN_IF_ERROR(ReadAddedTokensFile((base / "added_tokens.json").string(), &config));
-  }
+  TESSERA_ASSIGN_OR_RETURN(DeclaredTokens declared, ReadDeclaredTokens(folder));
+  TakeDeclared(std::move(declared), &config);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ByteLevelBpe> bpe, Create(std::move(config), folder));
   return std::unique_ptr<Tokenizer>(std::move(bpe));
 }

@@ -449,7 +449,9 @@ TEST_F(FolderTest, HostileFiles) {
   Put("tokenizer_config.json", "{\"tokenizer_class\": \"Qwen2Tokenizer\"}");
   EXPECT_NE(Failure().find("Qwen2Tokenizer"), std::string::npos);
   Put("tokenizer_config.json", "{\"eos_token\": {\"content\": \"<eos>\"}}");
-  EXPECT_NE(Failure().find("<eos>"), std::string::npos);
+  const auto added = LoadTokenizer(folder_);
+  ASSERT_TRUE(added.ok()) << added.status();
+  EXPECT_EQ((*added)->eos_id(), 3);  // behind the last one, as transformers adds it
   Put("tokenizer_config.json",
       "{\"eos_token\": {\"content\": \"<eos>\"}, \"added_tokens_decoder\": "
       "{\"7\": {\"content\": \"<eos>\", \"special\": true}}}");

@@ -38,10 +38,9 @@ std::string_view ByteTokenizer::TokenBytes(int32_t id) const {
   return id == kEosId ? kEndOfText : std::string_view();
 }
 
-Status ByteTokenizer::Save(const std::string& folder) const {
-  return WriteFileAtomically(folder + "/tokenizer_config.json",
-                             Concat("{\n  \"tokenizer_class\": \"", kClassName,
-                                    "\",\n  \"eos_token\": \"", kEndOfText, "\"\n}\n"));
+std::vector<TokenizerFile> ByteTokenizer::Files() const {
+  return {{"tokenizer_config.json", Concat("{\n  \"tokenizer_class\": \"", kClassName,
+                                           "\",\n  \"eos_token\": \"", kEndOfText, "\"\n}\n")}};
 }
 
 }  // namespace tessera::data

@@ -24,11 +24,12 @@ class ByteTokenizer : public Tokenizer {
                 std::vector<int32_t>* ids) const override;
   std::string_view TokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return kEosId + 1; }
-  // tokenizer_config.json.
-  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override { return HashBytes(kClassName); }
 
  private:
+  // tokenizer_config.json.
+  std::vector<TokenizerFile> Files() const override;
+
   std::string bytes_;  // all 256 in order
 };
 

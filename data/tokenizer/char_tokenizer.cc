@@ -94,18 +94,17 @@ std::string_view CharTokenizer::TokenBytes(int32_t id) const {
   return bytes_[static_cast<size_t>(id - kFirstCharId)];
 }
 
-Status CharTokenizer::Save(const std::string& folder) const {
+std::vector<TokenizerFile> CharTokenizer::Files() const {
   std::string vocab = "{\"characters\": [";
   for (size_t i = 0; i < bytes_.size(); ++i) {
     if (i > 0) vocab += ", ";
     vocab += JsonQuoted(bytes_[i]);
   }
   vocab += "]}\n";
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(folder + "/char_vocab.json", vocab));
-  return WriteFileAtomically(
-      folder + "/tokenizer_config.json",
-      Concat("{\n  \"tokenizer_class\": \"", kClassName, "\",\n  \"eos_token\": \"", kEndOfText,
-             "\",\n  \"unk_token\": \"<unk>\"\n}\n"));
+  return {{"char_vocab.json", vocab},
+          {"tokenizer_config.json",
+           Concat("{\n  \"tokenizer_class\": \"", kClassName, "\",\n  \"eos_token\": \"",
+                  kEndOfText, "\",\n  \"unk_token\": \"<unk>\"\n}\n")}};
 }
 
 uint64_t CharTokenizer::Fingerprint() const {

@@ -51,11 +51,11 @@ class CharTokenizer : public Tokenizer {
                 std::vector<int32_t>* ids) const override;
   std::string_view TokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return kFirstCharId + std::ssize(characters_); }
-  // char_vocab.json ({"characters": ["\n", " ", ...]}) and tokenizer_config.json.
-  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
  private:
+  // char_vocab.json ({"characters": ["\n", " ", ...]}) and tokenizer_config.json.
+  std::vector<TokenizerFile> Files() const override;
   int32_t IdOf(char32_t character) const;
 
   std::vector<char32_t> characters_;

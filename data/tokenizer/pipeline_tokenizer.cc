@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "core/file.h"
+#include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/pipeline_post_processor.h"
 #include "data/tokenizer/python_text.h"
 #include "data/tokenizer/utf8.h"
 
@@ -16,104 +18,17 @@ using nlohmann::json;
 
 constexpr int64_t kMaxId = 1 << 22;
 
-StatusOr<json> TakeJson(const std::string& folder, const std::string& name,
-                        std::vector<std::pair<std::string, std::string>>* files) {
-  const std::string path = JoinPath(folder, name);
-  if (!PathExists(path)) return json();
-  TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-  TESSERA_ASSIGN_OR_RETURN(json root, ParseJson(text, path));
-  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
-  files->emplace_back(name, std::move(text));
-  return root;
-}
-
-// [text, id] of Bert- and RobertaProcessing.
-StatusOr<int32_t> TokenIdIn(const JsonPart& part) {
-  const json& item = part.value();
-  if (!item.is_array() || item.size() != 2 || !item[1].is_number_integer() ||
-      item[1].get<int64_t>() < 0 || item[1].get<int64_t>() >= kMaxId) {
-    return part.Wrong("not a token and its id");
-  }
-  return item[1].get<int32_t>();
-}
-
-// [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, ...]
-Status ReadTemplate(const JsonPart& part, const JsonPart& tokens, bool pair, RowTemplate* result) {
-  if (!part.value().is_array()) return part.Wrong("not an array");
-  result->items.clear();
-  for (size_t i = 0; i < part.size(); ++i) {
-    const JsonPart sequence = part[i]["Sequence"];
-    const JsonPart item = sequence.is_null() ? part[i]["SpecialToken"] : sequence;
-    TESSERA_ASSIGN_OR_RETURN(const std::string name, item.Text("id", ""));
-    TESSERA_ASSIGN_OR_RETURN(const int64_t type, item.Count("type_id", 0));
-    if (type > 1000) return item["type_id"].Wrong("too large");
-    const auto type_id = static_cast<int32_t>(type);
-    if (!sequence.is_null()) {
-      if (name != "A" && name != "B") return item["id"].Wrong("neither A nor B");
-      result->items.push_back({name == "A" ? RowTemplate::kFirst : RowTemplate::kSecond, type_id});
-      continue;
-    }
-    const JsonPart ids = tokens[name.c_str()]["ids"];
-    if (name.empty() || ids.size() == 0) return item.Wrong("no special token of that id");
-    for (size_t k = 0; k < ids.size(); ++k) {
-      const json& id = ids.value()[k];
-      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxId) {
-        return ids[k].Wrong("not an id");
-      }
-      result->items.push_back({id.get<int32_t>(), type_id});
-    }
-  }
-  const auto count = [&](int32_t what) {
-    return std::count_if(result->items.begin(), result->items.end(),
-                         [&](const RowTemplate::Item& item) { return item.id == what; });
-  };
-  if (count(RowTemplate::kFirst) != 1 || count(RowTemplate::kSecond) != (pair ? 1 : 0)) {
-    return part.Wrong("each text is to stand in it once");
-  }
-  return OkStatus();
-}
-
-Status ReadPostProcessor(const JsonPart& part, RowTemplate* single, RowTemplate* pair) {
-  const std::string_view type = part.type();
-  if (type == "ByteLevel") return OkStatus();  // offsets alone
-  if (type == "Sequence") {
-    const JsonPart all = part["processors"];
-    for (size_t i = 0; i < all.size(); ++i)
-      TESSERA_RETURN_IF_ERROR(ReadPostProcessor(all[i], single, pair));
-    return OkStatus();
-  }
-  if (type == "TemplateProcessing") {
-    const JsonPart tokens = part["special_tokens"];
-    TESSERA_RETURN_IF_ERROR(ReadTemplate(part["single"], tokens, false, single));
-    return ReadTemplate(part["pair"], tokens, true, pair);
-  }
-  if (type != "BertProcessing" && type != "RobertaProcessing") return part.Unsupported();
-  TESSERA_ASSIGN_OR_RETURN(const int32_t cls, TokenIdIn(part["cls"]));
-  TESSERA_ASSIGN_OR_RETURN(const int32_t sep, TokenIdIn(part["sep"]));
-  single->items = {{cls, 0}, {RowTemplate::kFirst, 0}, {sep, 0}};
-  *pair = *single;
-  if (type == "RobertaProcessing") {
-    for (const int32_t id : {sep, RowTemplate::kSecond, sep}) pair->items.push_back({id, 0});
-  } else {
-    for (const int32_t id : {RowTemplate::kSecond, sep}) pair->items.push_back({id, 1});
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Tokenizer>> PipelineTokenizer::Load(const std::string& folder) {
   std::unique_ptr<PipelineTokenizer> result(new PipelineTokenizer());
   const std::string path = JoinPath(folder, "tokenizer.json");
-  TESSERA_ASSIGN_OR_RETURN(const json root, TakeJson(folder, "tokenizer.json", &result->files_));
-  if (root.is_null()) return NotFound(path, ": no such file");
+  TESSERA_ASSIGN_OR_RETURN(result->json_, ReadFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(result->json_, path));
+  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   TESSERA_RETURN_IF_ERROR(result->ReadTokenizer(JsonPart(root, path)));
-  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
-    TESSERA_ASSIGN_OR_RETURN(const json names, TakeJson(folder, name, &result->files_));
-    if (!names.is_null()) {
-      TESSERA_RETURN_IF_ERROR(result->ReadNames(names, JoinPath(folder, name)));
-    }
-  }
+  TESSERA_RETURN_IF_ERROR(result->TakeDeclared(folder));
+  result->SetMatchers();
   result->FillTokenBytes();
   return std::unique_ptr<Tokenizer>(std::move(result));
 }
@@ -123,7 +38,7 @@ Status PipelineTokenizer::ReadTokenizer(const JsonPart& root) {
   TESSERA_ASSIGN_OR_RETURN(normalizer_, PipelineNormalizer::Parse(root["normalizer"]));
   TESSERA_ASSIGN_OR_RETURN(splitter_, PipelineSplitter::Parse(root["pre_tokenizer"]));
   TESSERA_ASSIGN_OR_RETURN(decoder_, PipelineDecoder::Parse(root["decoder"]));
-  TESSERA_RETURN_IF_ERROR(ReadAddedTokens(root["added_tokens"]));
+  TESSERA_ASSIGN_OR_RETURN(added_, ReadAddedTokens(root["added_tokens"]));
   RowTemplate single{.items = {{RowTemplate::kFirst, 0}}};
   RowTemplate pair{.items = {{RowTemplate::kFirst, 0}, {RowTemplate::kSecond, 1}}};
   const JsonPart processor = root["post_processor"];
@@ -134,28 +49,12 @@ Status PipelineTokenizer::ReadTokenizer(const JsonPart& root) {
   return OkStatus();
 }
 
-Status PipelineTokenizer::ReadAddedTokens(const JsonPart& part) {
-  if (!part.is_null() && !part.value().is_array()) return part.Wrong("not an array");
+void PipelineTokenizer::SetMatchers() {
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
   std::vector<SpecialToken> specials;
-  for (size_t i = 0; i < part.size(); ++i) {
-    const JsonPart item = part[i];
-    AddedToken token;
-    TESSERA_ASSIGN_OR_RETURN(token.content, item.Text("content", ""));
-    TESSERA_ASSIGN_OR_RETURN(const int64_t id, item.Count("id", kMaxId));
-    if (token.content.empty() || id >= kMaxId) {
-      return item.Wrong(Concat("an added token needs a content and an id in [0, ", kMaxId, ")"));
-    }
-    token.id = static_cast<int32_t>(id);
-    TESSERA_ASSIGN_OR_RETURN(token.special, item.Bool("special", false));
-    TESSERA_ASSIGN_OR_RETURN(token.lstrip, item.Bool("lstrip", false));
-    TESSERA_ASSIGN_OR_RETURN(token.rstrip, item.Bool("rstrip", false));
-    TESSERA_ASSIGN_OR_RETURN(token.normalized, item.Bool("normalized", !token.special));
-    TESSERA_ASSIGN_OR_RETURN(const bool single_word, item.Bool("single_word", false));
-    if (single_word) return item["single_word"].Unsupported();
+  for (const AddedToken& token : added_) {
     if (token.special) specials.push_back({token.content, token.id});
-    added_.push_back(token);
     AddedToken copy = token;
     copy.normalized = false;
     if (token.normalized) copy.content = normalizer_.Normalize(ReplaceInvalidUtf8(token.content));
@@ -166,28 +65,32 @@ Status PipelineTokenizer::ReadAddedTokens(const JsonPart& part) {
   matcher_ = AddedTokenMatcher(raw);
   normalized_matcher_ = AddedTokenMatcher(normalized);
   set_special_tokens(std::move(specials));
-  return OkStatus();
 }
 
-Status PipelineTokenizer::ReadNames(const json& root, const std::string& path) {
-  const std::pair<const char*, std::optional<int32_t>*> names[] = {
+Status PipelineTokenizer::TakeDeclared(const std::string& folder) {
+  TESSERA_ASSIGN_OR_RETURN(const DeclaredTokens declared, ReadDeclaredTokens(folder));
+  const PipelineVocab& vocab = model_->vocab();
+  const auto find = [&](const std::string& piece) { return vocab.Find(piece); };
+  declared.AddTo(find, std::ssize(vocab.pieces()), &added_);
+  for (const AddedToken& token : added_) {
+    if (token.id < kMaxId) continue;
+    return InvalidArgument(folder, ": added token ", token.content, " has id ", token.id,
+                           ", which is not in [0, ", kMaxId, ")");
+  }
+  const std::pair<const char*, std::optional<int32_t>*> roles[] = {
       {"bos_token", &bos_id_}, {"eos_token", &eos_id_}, {"pad_token", &pad_id_},
       {"cls_token", &cls_id_}, {"sep_token", &sep_id_}, {"mask_token", &mask_id_}};
-  for (const auto& [key, id] : names) {
-    const auto item = root.find(key);
-    if (item == root.end() || item->is_null()) continue;
-    const bool object = item->is_object() && item->contains("content");
-    const json& content = object ? (*item)["content"] : *item;
-    if (!content.is_string()) return InvalidArgument(path, ": ", key, " is not a text");
-    const auto& name = content.get_ref<const std::string&>();
-    const auto added = std::find_if(added_.begin(), added_.end(),
-                                    [&](const AddedToken& t) { return t.content == name; });
-    *id = added != added_.end() ? std::optional(added->id) : model_->vocab().Find(name);
-    if (!*id) return InvalidArgument(path, ": ", key, " ", name, " is not in the vocabulary");
+  for (const auto& [key, id] : roles) {
+    const std::string* const name = declared.NameOf(key);
+    if (name == nullptr) continue;
+    *id = std::find_if(added_.begin(), added_.end(), [&](const AddedToken& t) {
+            return t.content == *name;
+          })->id;
   }
-  const auto clean = root.find("clean_up_tokenization_spaces");
-  if (clean != root.end() && clean->is_boolean()) clean_up_spaces_ = clean->get<bool>();
-  return OkStatus();
+  const std::string config_path = JoinPath(folder, "tokenizer_config.json");
+  if (!PathExists(config_path)) return OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const json config, ReadJsonFile(config_path));
+  return ReadFlag(config, "clean_up_tokenization_spaces", config_path, &clean_up_spaces_);
 }
 
 std::string PipelineTokenizer::TokenString(int32_t id) const {
@@ -277,15 +180,13 @@ std::string PipelineTokenizer::Decode(std::span<const int32_t> ids,
   return text;
 }
 
-Status PipelineTokenizer::Save(const std::string& folder) const {
-  for (const auto& [name, content] : files_) {
-    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, name), content));
-  }
-  return OkStatus();
-}
-
 uint64_t PipelineTokenizer::Fingerprint() const {
-  return HashBytes(files_[0].second, HashBytes("pipeline"));
+  uint64_t hash = HashBytes(json_, HashBytes("pipeline"));
+  for (const AddedToken& token : added_) {
+    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip),
+                     hash);
+  }
+  return hash;
 }
 
 }  // namespace tessera::data

@@ -27,8 +27,8 @@ namespace tessera::data {
 
 class PipelineTokenizer : public Tokenizer {
  public:
-  // Reads tokenizer.json and, for the names of the special tokens, tokenizer_config.json and
-  // special_tokens_map.json.
+  // Reads tokenizer.json and, for tokens that it lacks and for the names of the special ones, the
+  // files of declared_tokens.h.
   static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   void EncodeTo(std::string_view text, const EncodeOptions& options,
@@ -40,15 +40,15 @@ class PipelineTokenizer : public Tokenizer {
   std::string_view TokenBytes(int32_t id) const override;
   std::string_view FirstTokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
-  // The files as they were read.
-  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
  private:
   PipelineTokenizer() = default;
+  std::vector<TokenizerFile> Files() const override { return {{"tokenizer.json", json_}}; }
   Status ReadTokenizer(const JsonPart& root);
-  Status ReadAddedTokens(const JsonPart& part);
-  Status ReadNames(const nlohmann::json& root, const std::string& path);
+  // The tokens that the files beside it declare, and those that have a role.
+  Status TakeDeclared(const std::string& folder);
+  void SetMatchers();
   void FillTokenBytes();
   std::string TokenString(int32_t id) const;
 
@@ -62,7 +62,7 @@ class PipelineTokenizer : public Tokenizer {
   bool clean_up_spaces_ = false;
   std::vector<std::string> token_bytes_;        // by id
   std::vector<std::string> first_token_bytes_;  // by id
-  std::vector<std::pair<std::string, std::string>> files_;
+  std::string json_;                            // the file
 };
 
 }  // namespace tessera::data

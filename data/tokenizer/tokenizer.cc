@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/file.h"
+
 namespace tessera::data {
 
 std::optional<RowTemplate> RowTemplate::Of(
@@ -41,6 +43,23 @@ void Tokenizer::set_special_tokens(std::vector<SpecialToken> tokens) {
   special_tokens_ = std::move(tokens);
   std::sort(special_tokens_.begin(), special_tokens_.end(),
             [](const SpecialToken& a, const SpecialToken& b) { return a.id < b.id; });
+}
+
+Status Tokenizer::Save(const std::string& folder) const {
+  const auto write = [&](const TokenizerFile& file) -> Status {
+    const std::string path = JoinPath(folder, file.name);
+    if (file.name.find('/') != std::string::npos) {
+      TESSERA_RETURN_IF_ERROR(MakeDirectories(path.substr(0, path.rfind('/'))));
+    }
+    return WriteFileAtomically(path, file.content);
+  };
+  for (const TokenizerFile& file : source_files_) TESSERA_RETURN_IF_ERROR(write(file));
+  for (const TokenizerFile& file : Files()) {
+    const bool known = std::any_of(source_files_.begin(), source_files_.end(),
+                                   [&](const TokenizerFile& f) { return f.name == file.name; });
+    if (!known || file.replaces) TESSERA_RETURN_IF_ERROR(write(file));
+  }
+  return OkStatus();
 }
 
 void Tokenizer::SetBertRows() {

@@ -54,14 +54,24 @@ struct RowTemplate {
   struct Item {
     int32_t id = 0;  // kFirst, kSecond or a token's
     int32_t type_id = 0;
+    bool operator==(const Item&) const = default;
   };
   std::vector<Item> items;
   // A text that ends with this token brings its end along and loses it. < 0: none does.
   int32_t text_end = -1;
+  bool operator==(const RowTemplate&) const = default;
 
   // Ids and their types in order; nullopt where one of the tokens does not exist.
   static std::optional<RowTemplate> Of(
       std::initializer_list<std::pair<std::optional<int32_t>, int32_t>> items);
+};
+
+// A file of a tokenizer's folder.
+struct TokenizerFile {
+  std::string name;  // in the folder; of a chat template it may hold a folder's name
+  std::string content;
+  // Written even where the tokenizer was read from a file of that name.
+  bool replaces = false;
 };
 
 class Tokenizer {
@@ -120,14 +130,22 @@ class Tokenizer {
   // Whether Decode takes white space off both ends of a text.
   bool strips_text() const { return strips_text_; }
 
-  // Writes into an existing folder what LoadTokenizer(folder) needs, each file atomically.
-  virtual Status Save(const std::string& folder) const = 0;
+  // Writes into an existing folder what LoadTokenizer(folder) needs, each file atomically: the
+  // files of the folder that it was loaded from, as they were (with chat templates and whatever
+  // else transformers keeps there), and those of Files() that were not among them.
+  Status Save(const std::string& folder) const;
+
+  // What LoadTokenizer read; empty for a tokenizer that was made.
+  const std::vector<TokenizerFile>& source_files() const { return source_files_; }
+  void set_source_files(std::vector<TokenizerFile> files) { source_files_ = std::move(files); }
 
   // Equal for tokenizers that encode alike; part of the key of cached token files.
   virtual uint64_t Fingerprint() const = 0;
 
  protected:
   Tokenizer() = default;
+  // The files that this tokenizer can be read from again, by Tessera and by transformers 4 and 5.
+  virtual std::vector<TokenizerFile> Files() const = 0;
   void set_special_tokens(std::vector<SpecialToken> tokens);
   // Of one text: cls a sep; of two, cls a sep b sep, the second of type 1 (BERT), or cls a sep sep
   // b sep (RoBERTa).
@@ -151,19 +169,22 @@ class Tokenizer {
 
  private:
   std::vector<SpecialToken> special_tokens_;
+  std::vector<TokenizerFile> source_files_;
   std::optional<RowTemplate> single_row_;
   std::optional<RowTemplate> pair_row_;
   bool prompts_are_rows_ = false;
 };
 
 // `spec` is "byte" or a folder, read by the kind that is surest of it (tokenizer_kind.h):
+//   tokenizer.json, where there is one, whatever older files lie beside it: it alone knows all
+//   added
+//     tokens. A part of it that is not supported is named in the status. Else
 //   a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model, ice_text.model,
-//     cog-pretrain.model), whatever else there is; InvalidArgument, naming the file, in a program
-//     that is linked without //data/tokenizer/sentence_piece; else
+//     cog-pretrain.model); InvalidArgument, naming the file, in a program that is linked without
+//     //data/tokenizer/sentence_piece; else
 //   tokenizer_config.json with "tokenizer_class" "TesseraByteTokenizer" or "TesseraCharTokenizer"
 //     (the latter with char_vocab.json beside it), as Save writes them, or "BertTokenizer" and
 //     the like; else
-//   tokenizer.json (or a status naming the part that is not supported); else
 //   vocab.json + merges.txt, or encoder.json + vocab.bpe (GPT-2, RoBERTa); else
 //   vocab.txt (WordPiece).
 // NotFound if it is none of these. "char" is InvalidArgument here: such a tokenizer is made from

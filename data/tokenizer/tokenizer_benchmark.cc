@@ -1,11 +1,13 @@
-// Bytes per second of GPT-2's tokenizer on real text, on one thread:
+// Bytes per second of tokenizers on real text, on one thread, from the files of transformers 4
+// (vocab.json and merges.txt, vocab.txt) and from tokenizer.json alone, as 5 has it:
 //
 //   TESSERA_SHARED_DATA=<folder> bazel run -c opt //data/tokenizer:tokenizer_benchmark
 //
-// The folder has gpt2/encoder.json, gpt2/vocab.bpe and text/*.txt.
+// The folder has gpt2/encoder.json, gpt2/vocab.bpe, bert/vocab.txt and text/*.txt.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -16,14 +18,31 @@
 namespace tessera::data {
 namespace {
 
-void Gpt2Encode(benchmark::State& state, const char* file) {
-  SetNumThreads(1);
+std::string SharedData() {
   const char* const shared = std::getenv("TESSERA_SHARED_DATA");
-  const std::string folder = shared == nullptr ? "." : shared;
-  const auto tokenizer = LoadTokenizer(folder + "/gpt2");
-  const auto text = ReadFile(folder + "/" + file);
+  return shared == nullptr ? "." : shared;
+}
+
+// The tokenizer of a folder; `whole`: of a tokenizer.json that is made of it.
+StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder, bool whole) {
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(folder));
+  if (!whole) return tokenizer;
+  const std::string copy = std::filesystem::temp_directory_path() / "tokenizer_benchmark";
+  TESSERA_RETURN_IF_ERROR(RemoveAll(copy));
+  TESSERA_RETURN_IF_ERROR(MakeDirectories(copy));
+  TESSERA_RETURN_IF_ERROR(tokenizer->Save(copy));
+  for (const char* name : {"vocab.json", "merges.txt", "vocab.txt"}) {
+    TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(copy, name)));
+  }
+  return LoadTokenizer(copy);
+}
+
+void Encode(benchmark::State& state, const char* folder, bool whole, const char* file) {
+  SetNumThreads(1);
+  const auto tokenizer = Load(JoinPath(SharedData(), folder), whole);
+  const auto text = ReadFile(JoinPath(SharedData(), file));
   if (!tokenizer.ok() || !text.ok()) {
-    state.SkipWithError("set TESSERA_SHARED_DATA to a folder with gpt2/ and text/");
+    state.SkipWithError("set TESSERA_SHARED_DATA to a folder with gpt2/, bert/ and text/");
     return;
   }
   size_t ids = 0;
@@ -31,9 +50,20 @@ void Gpt2Encode(benchmark::State& state, const char* file) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(text->size()));
   state.counters["ids"] = static_cast<double>(ids);
 }
-BENCHMARK_CAPTURE(Gpt2Encode, tinyshakespeare, "text/tinyshakespeare.txt")
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(Gpt2Encode, botchan, "text/botchan.txt")->Unit(benchmark::kMillisecond);
+
+void Register() {
+  for (const char* folder : {"gpt2", "bert"}) {
+    for (const char* file : {"text/tinyshakespeare.txt", "text/botchan.txt"}) {
+      for (const bool whole : {false, true}) {
+        benchmark::RegisterBenchmark(
+            Concat(folder, whole ? "/tokenizer.json/" : "/vocabulary/", file).c_str(),
+            [=](benchmark::State& state) { Encode(state, folder, whole, file); })
+            ->Unit(benchmark::kMillisecond);
+      }
+    }
+  }
+}
+const bool registered = (Register(), true);
 
 }  // namespace
 }  // namespace tessera::data

@@ -39,11 +39,44 @@ Status NoTokenizer(const std::string& folder) {
 
 // Another file's tokenizer would give other tokens than a program that reads the model.
 Status NoSentencePiece(const TokenizerFolder& folder, const char* file) {
-  return InvalidArgument(
-      JoinPath(folder.path, file),
-      ": this program is built without SentencePiece "
-      "(//data/tokenizer/sentence_piece)",
-      folder.Has("tokenizer.json") ? "; without this file, tokenizer.json beside it is read" : "");
+  return InvalidArgument(JoinPath(folder.path, file),
+                         ": this program is built without SentencePiece "
+                         "(//data/tokenizer/sentence_piece)");
+}
+
+// What transformers 4 and 5 keep of a tokenizer in a folder, beside SentencePiece models.
+constexpr const char* kFileNames[] = {"tokenizer.json",
+                                      "tokenizer_config.json",
+                                      "special_tokens_map.json",
+                                      "added_tokens.json",
+                                      "chat_template.jinja",
+                                      "chat_template.json",
+                                      "vocab.json",
+                                      "merges.txt",
+                                      "vocab.txt"};
+constexpr const char* kTemplateFolder = "additional_chat_templates";
+
+StatusOr<std::vector<TokenizerFile>> ReadSourceFiles(const TokenizerFolder& folder) {
+  std::vector<std::string> names;
+  for (const char* name : kFileNames) {
+    if (folder.Has(name)) names.emplace_back(name);
+  }
+  for (const SentencePieceFile& file : kSentencePieceFiles) {
+    if (folder.Has(file.name)) names.emplace_back(file.name);
+  }
+  const std::string templates = JoinPath(folder.path, kTemplateFolder);
+  if (IsDirectory(templates)) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> found, ListDirectory(templates));
+    for (const std::string& name : found) {
+      if (name.ends_with(".jinja")) names.push_back(JoinPath(kTemplateFolder, name));
+    }
+  }
+  std::vector<TokenizerFile> files;
+  for (std::string& name : names) {
+    TESSERA_ASSIGN_OR_RETURN(std::string content, ReadFile(JoinPath(folder.path, name)));
+    files.push_back({std::move(name), std::move(content)});
+  }
+  return files;
 }
 
 }  // namespace
@@ -86,12 +119,15 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec) {
   if (!IsDirectory(spec)) return NotFound(spec, ": no such tokenizer (a folder, byte or char)");
   TESSERA_ASSIGN_OR_RETURN(const TokenizerFolder folder, TokenizerFolder::Open(spec));
   const auto [kind, claim] = SurestKind(folder);
-  if (claim != Claim::kModel) {
+  if (claim < Claim::kModel) {
     const SentencePieceFile* const file = FindSentencePieceFile(folder);
     if (file != nullptr) return NoSentencePiece(folder, file->name);
   }
-  return kind == nullptr ? StatusOr<std::unique_ptr<Tokenizer>>(NoTokenizer(spec))
-                         : kind->load(spec);
+  if (kind == nullptr) return NoTokenizer(spec);
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, kind->load(spec));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<TokenizerFile> files, ReadSourceFiles(folder));
+  tokenizer->set_source_files(std::move(files));
+  return tokenizer;
 }
 
 }  // namespace tessera::data

@@ -39,6 +39,8 @@ enum class Claim : uint8_t {
   kFiles,  // by files that other kinds have too, and nothing that would say more
   kClass,  // tokenizer_config.json names its class
   kModel,  // by a file that nobody else reads, whatever lies beside it
+  kWhole,  // tokenizer.json, which says all that older files say and more
+  kOwn,    // the tokenizer.json is the one that the kind makes of the files beside it
 };
 
 struct TokenizerKind {

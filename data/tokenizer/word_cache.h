@@ -10,6 +10,7 @@
 #ifndef TESSERA_DATA_TOKENIZER_WORD_CACHE_H_
 #define TESSERA_DATA_TOKENIZER_WORD_CACHE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -53,7 +54,7 @@ class WordCache {
   void Insert(const Key& key, const int32_t* ids, int count) {
     Entry& entry = entries_[Index(key)];
     std::memcpy(entry.words, key.words, sizeof(entry.words));
-    std::memcpy(entry.ids, ids, static_cast<size_t>(count) * sizeof(ids[0]));
+    std::copy_n(ids, count, entry.ids);
     entry.count = count;
   }
 

@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/file.h"
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/python_text.h"
+#include "data/tokenizer/tokenizer_json_text.h"
 #include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
-namespace {
-
-constexpr int32_t kMaxId = 1 << 22;
-
-}  // namespace
-
 StatusOr<std::unique_ptr<WordPiece>> WordPiece::Create(WordPieceConfig config,
                                                        const std::string& source) {
   std::unique_ptr<WordPiece> result(new WordPiece(std::move(config)));
@@ -24,12 +18,13 @@ StatusOr<std::unique_ptr<WordPiece>> WordPiece::Create(WordPieceConfig config,
 
 Status WordPiece::Build(const std::string& source) {
   if (config_.vocab.empty()) return InvalidArgument(source, ": the vocabulary is empty");
-  if (config_.vocab.size() > kMaxId) {
-    return InvalidArgument(source, ": more than ", kMaxId, " lines");
+  if (config_.vocab.size() > kMaxWordPieceId) {
+    return InvalidArgument(source, ": more than ", kMaxWordPieceId, " lines");
   }
   token_bytes_.resize(config_.vocab.size());
   for (size_t i = 0; i < config_.vocab.size(); ++i) {
     const std::string& piece = config_.vocab[i];
+    if (piece.empty()) continue;
     pieces_.Add(piece, static_cast<int32_t>(i));
     token_bytes_[i] =
         pieces_.Continues(piece) ? piece.substr(pieces_.prefix().size()) : " " + piece;
@@ -38,16 +33,23 @@ Status WordPiece::Build(const std::string& source) {
 }
 
 Status WordPiece::AddTokens(const std::string& source) {
-  const auto named = [&](const std::string& name, const char* key) -> StatusOr<int32_t> {
+  for (const std::string* name : {&config_.unk_token, &config_.cls_token, &config_.sep_token}) {
+    if (name->empty())
+      return InvalidArgument(source, ": unk_token, cls_token or sep_token is empty");
+  }
+  using Id = std::optional<int32_t>;
+  const auto named = [&](const std::string& name, const char* key) -> StatusOr<Id> {
+    if (name.empty()) return Id();
     for (const AddedToken& token : config_.added_tokens) {
-      if (token.content == name) return token.id;
+      if (token.content == name) return Id(token.id);
     }
     const auto id = pieces_.Find(name);
     if (!id) return InvalidArgument(source, ": ", key, " ", name, " is not in the vocabulary");
     config_.added_tokens.push_back({.content = name, .id = *id});
-    return *id;
+    return Id(*id);
   };
-  TESSERA_ASSIGN_OR_RETURN(unk_id_, named(config_.unk_token, "unk_token"));
+  TESSERA_ASSIGN_OR_RETURN(const Id unk_id, named(config_.unk_token, "unk_token"));
+  unk_id_ = unk_id.value_or(0);
   pieces_.set_unk_id(unk_id_);
   TESSERA_ASSIGN_OR_RETURN(cls_id_, named(config_.cls_token, "cls_token"));
   TESSERA_ASSIGN_OR_RETURN(sep_id_, named(config_.sep_token, "sep_token"));
@@ -55,13 +57,15 @@ Status WordPiece::AddTokens(const std::string& source) {
   TESSERA_ASSIGN_OR_RETURN(mask_id_, named(config_.mask_token, "mask_token"));
   SetBertRows();
 
+  std::stable_sort(config_.added_tokens.begin(), config_.added_tokens.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   std::vector<SpecialToken> specials;
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
   for (const AddedToken& token : config_.added_tokens) {
-    if (token.id < 0 || token.id >= kMaxId) {
+    if (token.id < 0 || token.id >= kMaxWordPieceId) {
       return InvalidArgument(source, ": added token ", token.content, " has id ", token.id,
-                             ", which is not in [0, ", kMaxId, ")");
+                             ", which is not in [0, ", kMaxWordPieceId, ")");
     }
     const auto index = static_cast<size_t>(token.id);
     if (index >= token_bytes_.size()) token_bytes_.resize(index + 1);
@@ -125,25 +129,44 @@ uint64_t WordPiece::Fingerprint() const {
   return hash;
 }
 
-Status WordPiece::Save(const std::string& folder) const {
-  std::string vocab;
-  for (const std::string& piece : config_.vocab) vocab += piece + "\n";
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(folder + "/vocab.txt", vocab));
-  std::string text = config_.tokenizer_config;
-  if (text.empty()) {
-    nlohmann::json json = {{"tokenizer_class", "BertTokenizer"},
-                           {"do_lower_case", config_.normalizer.lowercase},
-                           {"tokenize_chinese_chars", config_.normalizer.tokenize_chinese_chars},
-                           {"unk_token", config_.unk_token},
-                           {"cls_token", config_.cls_token},
-                           {"sep_token", config_.sep_token},
-                           {"pad_token", config_.pad_token},
-                           {"mask_token", config_.mask_token},
-                           {"strip_accents", nullptr}};
-    if (config_.normalizer.strip_accents) json["strip_accents"] = *config_.normalizer.strip_accents;
-    text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+std::vector<TokenizerFile> WordPiece::Files() const {
+  const BertNormalizerOptions& normalizer = config_.normalizer;
+  const std::string strip = normalizer.strip_accents ? JsonBool(*normalizer.strip_accents) : "null";
+  std::string lines;
+  std::vector<std::pair<int32_t, std::string>> by_id;
+  for (size_t i = 0; i < config_.vocab.size(); ++i) {
+    lines += config_.vocab[i] + "\n";
+    if (!config_.vocab[i].empty()) by_id.emplace_back(static_cast<int32_t>(i), config_.vocab[i]);
   }
-  return WriteFileAtomically(folder + "/tokenizer_config.json", text);
+  TokenizerJson json = {
+      .added_tokens = config_.added_tokens,
+      .normalizer = Concat(
+          "{\"type\": \"BertNormalizer\", \"clean_text\": true",
+          ", \"handle_chinese_chars\": ", JsonBool(normalizer.tokenize_chinese_chars),
+          ", \"strip_accents\": ", strip, ", \"lowercase\": ", JsonBool(normalizer.lowercase), "}"),
+      .pre_tokenizer = R"({"type": "BertPreTokenizer"})",
+      .decoder = R"({"type": "WordPiece", "prefix": "##", "cleanup": true})",
+      .model = Concat("{\"type\": \"WordPiece\", \"unk_token\": ", JsonQuoted(config_.unk_token),
+                      ", \"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 100",
+                      ",\n\"vocab\": ", VocabJson(std::move(by_id)), "}")};
+  json.post_processor = TemplateJson(*row_template(false), *row_template(true), [this](int32_t id) {
+    return id == cls_id_ ? config_.cls_token : config_.sep_token;
+  });
+  std::string names;
+  for (const auto& [key, name] : {std::pair("unk_token", &config_.unk_token),
+                                  {"cls_token", &config_.cls_token},
+                                  {"sep_token", &config_.sep_token},
+                                  {"pad_token", &config_.pad_token},
+                                  {"mask_token", &config_.mask_token}}) {
+    if (!name->empty()) names += Concat(",\n  \"", key, "\": ", JsonQuoted(*name));
+  }
+  return {{"vocab.txt", std::move(lines)},
+          {"tokenizer.json", json.Text()},
+          {"tokenizer_config.json",
+           Concat("{\n  \"tokenizer_class\": \"BertTokenizer\",\n  \"do_lower_case\": ",
+                  JsonBool(normalizer.lowercase),
+                  ",\n  \"tokenize_chinese_chars\": ", JsonBool(normalizer.tokenize_chinese_chars),
+                  ",\n  \"strip_accents\": ", strip, names, "\n}\n")}};
 }
 
 }  // namespace tessera::data

@@ -22,17 +22,19 @@
 
 namespace tessera::data {
 
+// Ids are below.
+inline constexpr int32_t kMaxWordPieceId = 1 << 22;
+
 struct WordPieceConfig {
   std::vector<std::string> vocab;  // by id; of a piece that stands there twice the last one counts
   BertNormalizerOptions normalizer;
   std::vector<AddedToken> added_tokens;
+  // A tokenizer has each of these that is not empty; the first three it must have.
   std::string unk_token = "[UNK]";
   std::string cls_token = "[CLS]";
   std::string sep_token = "[SEP]";
   std::string pad_token = "[PAD]";
   std::string mask_token = "[MASK]";
-  // tokenizer_config.json as it was read, saved again unchanged; empty: written anew.
-  std::string tokenizer_config;
 };
 
 class WordPiece : public Tokenizer {
@@ -41,9 +43,10 @@ class WordPiece : public Tokenizer {
   static StatusOr<std::unique_ptr<WordPiece>> Create(WordPieceConfig config,
                                                      const std::string& source);
 
-  // Reads vocab.txt (a piece a line) and, where there is one, tokenizer_config.json:
-  // do_lower_case, strip_accents, tokenize_chinese_chars, the special tokens and
-  // added_tokens_decoder. What would change ids and is not supported is named in the status.
+  // Reads a tokenizer.json that describes BERT's tokenizer, else vocab.txt (a piece a line); and
+  // from tokenizer_config.json, where there is one, do_lower_case, strip_accents and
+  // tokenize_chinese_chars, and the special tokens that it and the files beside it declare
+  // (declared_tokens.h). What would change ids and is not supported is named in the status.
   static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   void EncodeTo(std::string_view text, const EncodeOptions& options,
@@ -54,13 +57,13 @@ class WordPiece : public Tokenizer {
   // "ing" for ##ing, and with a blank in front for what begins a word.
   std::string_view TokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
-  // vocab.txt and tokenizer_config.json.
-  Status Save(const std::string& folder) const override;
   uint64_t Fingerprint() const override;
 
   const WordPieceConfig& config() const { return config_; }
 
  private:
+  // vocab.txt, tokenizer.json and tokenizer_config.json.
+  std::vector<TokenizerFile> Files() const override;
   explicit WordPiece(WordPieceConfig config)
       : config_(std::move(config)), normalizer_(config_.normalizer) {}
   Status Build(const std::string& source);

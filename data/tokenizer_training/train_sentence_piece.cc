@@ -226,11 +226,14 @@ StatusOr<TokenizerTrainingResult> TrainSentencePiece(const std::vector<std::stri
   if (model.empty()) return InvalidArgument("training the tokenizer: ", error);
 
   TESSERA_RETURN_IF_ERROR(MakeDirectories(folder));
+  // That of a model that stood here before would be read in this one's place.
+  TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(folder, "tokenizer.json")));
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, family->model_file), model));
   for (const auto& [name, content] : FilesBeside(*family, options.vocab_size)) {
     TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, name), content.dump(2) + "\n"));
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(folder));
+  TESSERA_RETURN_IF_ERROR(tokenizer->Save(folder));  // with a tokenizer.json for transformers
   return TokenizerTrainingResult{.num_pieces = options.vocab_size,
                                  .num_ids = tokenizer->vocab_size(),
                                  .num_sentences = std::ssize(sentences),

@@ -64,6 +64,29 @@ TEST_F(TrainSentencePieceTest, T5HasItsIdsAndGivesTextBack) {
   }
 }
 
+// tokenizer.json alone, for transformers, gives the ids of the model beside it, with every
+// character map.
+TEST_F(TrainSentencePieceTest, TheTokenizerJsonGivesTheSameIds) {
+  for (const TokenizerTrainingOptions& options :
+       {TokenizerTrainingOptions{.vocab_size = 48},
+        {.type = "bpe", .vocab_size = 48, .normalization = "nfkc"},
+        {.vocab_size = 48, .normalization = "identity"},
+        {.family = "llama", .type = "bpe", .vocab_size = 300}}) {
+    const auto result = Train("model", options);
+    ASSERT_TRUE(result.ok()) << Message(result.status());
+    const auto model = Load("model");
+    ASSERT_TRUE(fs::remove(root_ + "/model/" + result->model_file));
+    const auto whole = Load("model");
+    ASSERT_NE(whole, nullptr);
+    EXPECT_NE(whole->Fingerprint(), model->Fingerprint());  // another class
+    for (const char* text :
+         {"one two", " one", "  one  two ", "one\ttwo\n", "▁one", " ▁ one▁", "", " ", "１，２",
+          "x</s> one", "</s>", " </s> two", "\ufeffone", "one-two-three 5 6 ", "é ﬁ", "a\xFF"}) {
+      EXPECT_EQ(whole->Encode(text), model->Encode(text)) << options.normalization << ": " << text;
+    }
+  }
+}
+
 TEST_F(TrainSentencePieceTest, TheSameTextGivesTheSameBytes) {
   ASSERT_TRUE(Train("a", {.vocab_size = 48}).ok());
   ASSERT_TRUE(Train("b", {.vocab_size = 48}).ok());

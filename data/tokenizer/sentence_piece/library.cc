@@ -3,6 +3,7 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace sentencepiece::logging {
@@ -32,9 +33,13 @@ std::unique_ptr<SentencePieceModel> SentencePieceModel::Parse(std::string_view b
   if (!error->empty()) return nullptr;
   sentencepiece::logging::SetMinLogLevel(3);  // failures are statuses
   auto impl = std::make_unique<Impl>();
-  const auto status = impl->processor.LoadFromSerializedProto(bytes);
-  if (!status.ok()) {
-    *error = std::string("not a SentencePiece model: ") + status.message();
+  try {
+    const auto status = impl->processor.LoadFromSerializedProto(bytes);
+    if (!status.ok()) *error = std::string("not a SentencePiece model: ") + status.message();
+  } catch (const std::exception& thrown) {  // by its trie, of a piece that has no text, say
+    *error = std::string("not a SentencePiece model: ") + thrown.what();
+  }
+  if (!error->empty()) {
     std::replace(error->begin(), error->end(), '\n', ' ');
     return nullptr;
   }

@@ -57,6 +57,29 @@ std::string WithoutDummyPrefix(std::string_view model);
 // reason it may not; empty: it may.
 std::string FindModelDamage(std::string_view model);
 
+// What a model's message says that the library does not tell. Numbers are those of the message's
+// enumerations.
+struct SentencePieceSpec {
+  struct Piece {
+    enum Type { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+    std::string text;
+    float score = 0;
+    int type = kNormal;
+  };
+  enum ModelType { kUnigram = 1, kBpe = 2 };
+
+  std::vector<Piece> pieces;  // by id
+  int model_type = kUnigram;
+  std::string character_map;  // a PrecompiledMap; may be empty
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+  bool treat_whitespace_as_suffix = false;
+};
+
+// Of a model without damage.
+SentencePieceSpec ReadSentencePieceSpec(std::string_view model);
+
 }  // namespace tessera::data
 
 #endif  // TESSERA_DATA_TOKENIZER_SENTENCE_PIECE_LIBRARY_H_

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/file.h"
+#include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer_kind.h"
@@ -38,14 +40,6 @@ const json& At(const json& object, const char* key) {
   static const json* const null = new json();
   const auto at = object.find(key);
   return at == object.end() ? *null : *at;
-}
-
-Status ReadBool(const json& object, const char* key, const std::string& path, bool* value) {
-  const json& item = At(object, key);
-  if (item.is_null()) return OkStatus();
-  if (!item.is_boolean()) return InvalidArgument(path, ": ", key, " is not true or false");
-  *value = item.get<bool>();
-  return OkStatus();
 }
 
 Status ReadCount(const json& object, const char* key, const std::string& path, int64_t most,
@@ -128,52 +122,13 @@ Status ReadNames(const json& root, const std::string& path, SentencePieceConfig*
     *name = *text;
     if (name == &config->mask_token && item.is_object()) {
       config->mask_lstrip = false;
-      TESSERA_RETURN_IF_ERROR(ReadBool(item, "lstrip", path, &config->mask_lstrip));
+      TESSERA_RETURN_IF_ERROR(ReadFlag(item, "lstrip", path, &config->mask_lstrip));
     }
   }
-  const json& additional = At(root, "additional_special_tokens");
-  if (additional.is_null()) return OkStatus();
-  if (!additional.is_array()) {
-    return InvalidArgument(path, ": additional_special_tokens is not an array");
-  }
+  TESSERA_ASSIGN_OR_RETURN(const auto extra, ReadExtraTokens(root, path));
+  if (!extra) return OkStatus();
   config->additional_special_tokens.clear();
-  for (const json& item : additional) {
-    const auto text = NameIn(item);
-    if (!text || text->empty()) {
-      return InvalidArgument(path, ": an additional special token is not a text");
-    }
-    config->additional_special_tokens.push_back(*text);
-  }
-  return OkStatus();
-}
-
-Status ReadAddedTokens(const json& added, const std::string& path, SentencePieceConfig* config) {
-  if (added.is_null()) return OkStatus();
-  if (!added.is_object()) {
-    return InvalidArgument(path, ": added_tokens_decoder is not an object");
-  }
-  for (const auto& [key, item] : added.items()) {
-    const bool number =
-        !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
-    const auto content = item.is_object() ? NameIn(item) : std::nullopt;
-    if (!number || !content || content->empty()) {
-      return InvalidArgument(path, ": an added token needs a content and an id >= 0");
-    }
-    AddedToken token{.content = *content, .id = std::stoi(key)};
-    bool single_word = false;
-    token.special = false;
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "special", path, &token.special));
-    token.normalized = !token.special;
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "normalized", path, &token.normalized));
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "lstrip", path, &token.lstrip));
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "rstrip", path, &token.rstrip));
-    TESSERA_RETURN_IF_ERROR(ReadBool(item, "single_word", path, &single_word));
-    if (single_word) {
-      return InvalidArgument(path, ": single_word of added token ", token.content,
-                             " is not supported");
-    }
-    config->added_tokens.push_back(std::move(token));
-  }
+  for (const AddedToken& token : *extra) config->additional_special_tokens.push_back(token.content);
   return OkStatus();
 }
 
@@ -215,7 +170,7 @@ Status ReadTokenizerConfig(const json& root, const std::string& path, SentencePi
       "do_lower_case", "remove_space",     "keep_accents",  "clean_up_tokenization_spaces"};
   for (size_t i = 0; i < std::size(flags); ++i) {
     bool value = *flags[i];
-    TESSERA_RETURN_IF_ERROR(ReadBool(root, keys[i], path, &value));
+    TESSERA_RETURN_IF_ERROR(ReadFlag(root, keys[i], path, &value));
     *flags[i] = value;
   }
   // Those that the family's own class does not know.
@@ -230,12 +185,21 @@ Status ReadTokenizerConfig(const json& root, const std::string& path, SentencePi
     TESSERA_RETURN_IF_ERROR(
         ReadCount(root, "num_image_tokens", path, 1000000, &config->num_image_tokens));
   }
-  return ReadAddedTokens(At(root, "added_tokens_decoder"), path, config);
+  return ReadAddedTokensDecoder(At(root, "added_tokens_decoder"), path, &config->added_tokens);
 }
 
-Status ChooseFamily(const std::string& tokenizer_class, const std::string& path,
+// Classes of transformers that say nothing of the family.
+bool IsGenericClass(std::string_view name) {
+  return name.empty() || name == "PreTrainedTokenizerFast" || name == "TokenizersBackend";
+}
+
+Status ChooseFamily(const TokenizerFolder& folder, const json& root, const std::string& path,
                     const SentencePieceFile& file, SentencePieceConfig* config) {
-  std::string name = tokenizer_class.empty() ? file.tokenizer_class : tokenizer_class;
+  std::string name = folder.tokenizer_class;
+  if (IsGenericClass(name)) {
+    const json& kept = root.is_object() ? At(root, SentencePieceTokenizer::kClassKey) : root;
+    name = kept.is_string() ? kept.get<std::string>() : file.tokenizer_class;
+  }
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   const auto* known = std::find_if(std::begin(kClasses), std::end(kClasses),
                                    [&](const FamilyClass& c) { return name == c.name; });
@@ -249,18 +213,29 @@ Status ChooseFamily(const std::string& tokenizer_class, const std::string& path,
   return OkStatus();
 }
 
-// Takes a file of the folder into config->files; null where it does not exist.
-StatusOr<json> TakeJson(const std::string& path, const std::string& name,
-                        SentencePieceConfig* config) {
-  if (!PathExists(path)) return json();
-  TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-  TESSERA_ASSIGN_OR_RETURN(json root, ParseJson(text, path));
-  config->files.emplace_back(name, std::move(text));
-  return root;
+// Null where it does not exist.
+StatusOr<json> ReadJsonIfThere(const std::string& path) {
+  return PathExists(path) ? ReadJsonFile(path) : StatusOr<json>(json());
+}
+
+// Whether the tokenizer.json beside a model is the one that is made of it: then the library gives
+// the same ids, and gives them faster.
+bool IsOwnTokenizerJson(const TokenizerFolder& folder) {
+  const auto config = ReadJsonFile(JoinPath(folder.path, "tokenizer_config.json"));
+  if (!config.ok() || !config->is_object() ||
+      !config->contains(SentencePieceTokenizer::kClassKey)) {
+    return false;
+  }
+  const auto loaded = SentencePieceTokenizer::Load(folder.path);
+  const auto text = ReadFile(JoinPath(folder.path, "tokenizer.json"));
+  return loaded.ok() && text.ok() &&
+         static_cast<const SentencePieceTokenizer&>(**loaded).TokenizerJsonText() == *text;
 }
 
 Claim ClaimOf(const TokenizerFolder& folder) {
-  return FindSentencePieceFile(folder) == nullptr ? Claim::kNone : Claim::kModel;
+  if (FindSentencePieceFile(folder) == nullptr) return Claim::kNone;
+  if (!folder.Has("tokenizer.json")) return Claim::kModel;
+  return IsOwnTokenizerJson(folder) ? Claim::kOwn : Claim::kNone;
 }
 
 const TokenizerRegistration registration({.files = "a SentencePiece model",
@@ -279,17 +254,15 @@ StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::str
   config.model_file = file->name;
 
   const std::string config_path = JoinPath(folder, "tokenizer_config.json");
-  TESSERA_ASSIGN_OR_RETURN(const json root,
-                           TakeJson(config_path, "tokenizer_config.json", &config));
-  TESSERA_RETURN_IF_ERROR(ChooseFamily(shown.tokenizer_class, config_path, *file, &config));
+  TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonIfThere(config_path));
+  TESSERA_RETURN_IF_ERROR(ChooseFamily(shown, root, config_path, *file, &config));
   if (!root.is_null()) TESSERA_RETURN_IF_ERROR(ReadTokenizerConfig(root, config_path, &config));
   if (config.added_tokens.empty()) {
     const std::string names_path = JoinPath(folder, "special_tokens_map.json");
-    TESSERA_ASSIGN_OR_RETURN(const json names,
-                             TakeJson(names_path, "special_tokens_map.json", &config));
+    TESSERA_ASSIGN_OR_RETURN(const json names, ReadJsonIfThere(names_path));
     if (names.is_object()) TESSERA_RETURN_IF_ERROR(ReadNames(names, names_path, &config));
     const std::string added_path = JoinPath(folder, "added_tokens.json");
-    TESSERA_ASSIGN_OR_RETURN(const json added, TakeJson(added_path, "added_tokens.json", &config));
+    TESSERA_ASSIGN_OR_RETURN(const json added, ReadJsonIfThere(added_path));
     if (!added.is_null()) {
       TESSERA_RETURN_IF_ERROR(ReadAddedTokensFile(added, added_path, &config));
     }
@@ -300,18 +273,47 @@ StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::str
   return std::unique_ptr<Tokenizer>(std::move(result));
 }
 
-Status SentencePieceTokenizer::Save(const std::string& folder) const {
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, config_.model_file), config_.model));
-  bool has_config = false;
-  for (const auto& [name, content] : config_.files) {
-    has_config |= name == "tokenizer_config.json";
-    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, name), content));
+// What the family's class has by default is written out: the one that takes a tokenizer.json as it
+// is has no names of its own, and gives token types to every model or, in version 5, to none.
+std::string SentencePieceTokenizer::ConfigJson(bool has_tokenizer_json) const {
+  json root = json::object();
+  for (const TokenizerFile& file : source_files()) {
+    if (file.name == "tokenizer_config.json") root = json::parse(file.content, nullptr, false);
   }
-  if (has_config) return OkStatus();
-  json root = {{"tokenizer_class", ClassName(config_.family)}};
+  if (!root.is_object()) root = json::object();
   if (config_.family == Family::kT5) root["extra_ids"] = config_.extra_ids;
   if (config_.family == Family::kChatGlm) root["num_image_tokens"] = config_.num_image_tokens;
-  return WriteFileAtomically(JoinPath(folder, "tokenizer_config.json"), root.dump(2) + "\n");
+  if (!has_tokenizer_json) {
+    root["tokenizer_class"] = ClassName(config_.family);
+    return root.dump(2) + "\n";
+  }
+  root["tokenizer_class"] = "PreTrainedTokenizerFast";
+  root[kClassKey] = ClassName(config_.family);
+  const std::pair<const char*, const std::string*> names[] = {
+      {"bos_token", &config_.bos_token},  {"eos_token", &config_.eos_token},
+      {"unk_token", &config_.unk_token},  {"sep_token", &config_.sep_token},
+      {"pad_token", &config_.pad_token},  {"cls_token", &config_.cls_token},
+      {"mask_token", &config_.mask_token}};
+  for (const auto& [key, name] : names) {
+    if (!name->empty() && !root.contains(key)) root[key] = *name;
+  }
+  const auto by_default = [&root](const char* key, json value) {
+    if (!root.contains(key)) root[key] = std::move(value);
+  };
+  json inputs = {"input_ids", "attention_mask"};
+  if (config_.family == Family::kAlbert) inputs.insert(inputs.begin() + 1, "token_type_ids");
+  by_default("model_input_names", std::move(inputs));
+  if (config_.family == Family::kLlama) by_default("padding_side", "left");
+  return root.dump(2) + "\n";
+}
+
+std::vector<TokenizerFile> SentencePieceTokenizer::Files() const {
+  std::vector<TokenizerFile> files = {{config_.model_file, config_.model}};
+  std::string whole = TokenizerJsonText();
+  files.push_back({"tokenizer_config.json", ConfigJson(!whole.empty()),
+                   /*replaces=*/!whole.empty()});
+  if (!whole.empty()) files.push_back({"tokenizer.json", std::move(whole)});
+  return files;
 }
 
 }  // namespace tessera::data

@@ -55,18 +55,21 @@ struct SentencePieceConfig {
   bool keep_accents = true;
   bool clean_up_spaces = false;  // in decoded text: none before punctuation
   int32_t num_image_tokens = 0;
-  // Files of the folder, saved again unchanged: name and content.
-  std::vector<std::pair<std::string, std::string>> files;
 };
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
+  // The member of tokenizer_config.json that keeps the family's class where "tokenizer_class" is
+  // the one that takes a tokenizer.json as it is: transformers 5 builds every other anew.
+  static constexpr const char* kClassKey = "sentence_piece_class";
+
   // `source` (a path) begins the message when the model is damaged or tokens do not fit together.
   static StatusOr<std::unique_ptr<SentencePieceTokenizer>> Create(SentencePieceConfig config,
                                                                   const std::string& source);
 
   // Reads the model and, where they exist, tokenizer_config.json, special_tokens_map.json and
-  // added_tokens.json. The family is `tokenizer_class`, else what the model's file name suggests.
+  // added_tokens.json. The family is kClassKey, `tokenizer_class`, else what the model's file name
+  // suggests.
   static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
 
   // With parse_special false no added token is found, special or not; the pieces that a model holds
@@ -79,13 +82,19 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string_view TokenBytes(int32_t id) const override;
   std::string_view FirstTokenBytes(int32_t id) const override;
   int64_t vocab_size() const override { return std::ssize(token_bytes_); }
-  // The model and the JSON files as they were read; a tokenizer_config.json at least.
-  Status Save(const std::string& folder) const override;
+  // A tokenizer.json with the ids of this tokenizer, for transformers; empty for a family or model
+  // that cannot be written so.
+  std::string TokenizerJsonText() const;
   uint64_t Fingerprint() const override;
 
   const SentencePieceConfig& config() const { return config_; }
 
  private:
+  // The model, tokenizer_config.json and, of the families that transformers knows, tokenizer.json.
+  std::vector<TokenizerFile> Files() const override;
+  std::string ConfigJson(bool has_tokenizer_json) const;
+  std::string NormalizerJson(const SentencePieceSpec& spec) const;
+  std::string ModelJson(const SentencePieceSpec& spec) const;
   explicit SentencePieceTokenizer(SentencePieceConfig config) : config_(std::move(config)) {}
   Status Build(const std::string& source);
   Status AddTokens(const std::string& source);

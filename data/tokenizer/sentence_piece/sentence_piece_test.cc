@@ -8,6 +8,7 @@
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/streaming_decoder.h"
+#include "data/tokenizer/tokenizer_kind.h"
 #include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
@@ -143,6 +144,103 @@ TEST(SentencePieceTest, WhatIsSavedLoadsAgain) {
     EXPECT_EQ((*again)->Encode("hello [gMASK] 你好"), tokenizer->Encode("hello [gMASK] 你好"));
   }
   EXPECT_NE(LoadData("t5")->Fingerprint(), LoadData("t5_legacy")->Fingerprint());
+}
+
+// What is written for transformers, which reads no models: the same ids from tokenizer.json alone.
+class TokenizerJsonTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerJsonTest, GivesTheIdsOfTheModel) {
+  const auto model = LoadData(GetParam());
+  const std::string folder = testing::TempDir() + "/json_" + GetParam();
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  ASSERT_TRUE(model->Save(folder).ok());
+  // With the model beside it, it is known to be the model's own.
+  const auto both = LoadTokenizer(folder);
+  ASSERT_TRUE(both.ok()) << Message(both.status());
+  EXPECT_EQ((*both)->Fingerprint(), model->Fingerprint());
+  for (const SentencePieceFile& file : kSentencePieceFiles) fs::remove(JoinPath(folder, file.name));
+  const auto alone = LoadTokenizer(folder);
+  ASSERT_TRUE(alone.ok()) << Message(alone.status());
+  EXPECT_EQ((*alone)->eos_id(), model->eos_id());
+  EXPECT_EQ((*alone)->pad_id(), model->pad_id());
+  EXPECT_EQ((*alone)->mask_id(), model->mask_id());
+  const auto goldens = ReadJsonFile(kData + GetParam() + "/goldens.json");
+  for (const json& golden : *goldens) {
+    const std::string text = golden["text"];
+    SCOPED_TRACE(golden["text"].dump());
+    EXPECT_EQ(json((*alone)->Encode(text)), golden["ids"]);
+    if (text.ends_with("</s>")) continue;  // T5 drops the second one
+    EXPECT_EQ(json(EncodePair(**alone, text)->ids), golden["row"]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TokenizerJsonTest,
+                         testing::Values("t5", "t5_legacy", "albert", "llama", "llama_legacy",
+                                         "xlm_roberta"));
+
+// Somebody else's tokenizer.json beside a model is the truth.
+TEST(SentencePieceTest, AnotherTokenizerJsonIsRead) {
+  const std::string folder = testing::TempDir() + "/changed_json";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  ASSERT_TRUE(LoadData("t5")->Save(folder).ok());
+  json root = *ReadJsonFile(folder + "/tokenizer.json");
+  const auto next = static_cast<int64_t>(root["model"]["vocab"].size());
+  root["added_tokens"].push_back({{"id", next}, {"content", "<new>"}, {"special", true}});
+  ASSERT_TRUE(WriteFileAtomically(folder + "/tokenizer.json", root.dump()).ok());
+  const auto tokenizer = LoadTokenizer(folder);
+  ASSERT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
+  EXPECT_EQ((*tokenizer)->FindSpecial("<new>"), next);
+  const std::string copy = folder + "/copy";
+  fs::create_directories(copy);
+  ASSERT_TRUE((*tokenizer)->Save(copy).ok());
+  EXPECT_EQ(*ReadFile(copy + "/tokenizer.json"), root.dump());
+  EXPECT_TRUE(PathExists(copy + "/spiece.model"));
+}
+
+// What transformers keeps beside the vocabulary, and what it has by default in a family's class.
+TEST(SentencePieceTest, TheConfigurationKeepsWhatItHadAndNamesWhatTheClassHas) {
+  const std::string folder = testing::TempDir() + "/config";
+  const std::string copy = folder + "/copy";
+  fs::remove_all(folder);
+  fs::create_directories(copy);
+  fs::copy_file(kData + "t5/spiece.model", folder + "/spiece.model");
+  const json templates = {{{"name", "default"}, {"template", "{{ a }}"}},
+                          {{"name", "tools"}, {"template", "{{ b }}"}}};
+  const json before = {
+      {"tokenizer_class", "T5Tokenizer"}, {"model_max_length", 512}, {"pad_token", "</s>"},
+      {"chat_template", templates},       {"legacy", false},         {"extra_ids", 3}};
+  ASSERT_TRUE(WriteFileAtomically(folder + "/tokenizer_config.json", before.dump()).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/chat_template.jinja", "{{ a }}").ok());
+  const auto tokenizer = LoadTokenizer(folder);
+  ASSERT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
+  ASSERT_TRUE((*tokenizer)->Save(copy).ok());
+  json after = *ReadJsonFile(copy + "/tokenizer_config.json");
+  EXPECT_EQ(after["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(after["eos_token"], "</s>");
+  EXPECT_EQ(after["model_input_names"], json({"input_ids", "attention_mask"}));
+  for (const auto& [key, value] : before.items()) {
+    if (key == "tokenizer_class") continue;
+    EXPECT_EQ(after[key], value) << key;
+  }
+  EXPECT_EQ(*ReadFile(copy + "/chat_template.jinja"), "{{ a }}");
+}
+
+TEST(SentencePieceTest, ExtraSpecialTokensOfEitherVersion) {
+  const std::string folder = testing::TempDir() + "/extra_tokens";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::copy_file(kData + "llama/tokenizer.model", folder + "/tokenizer.model");
+  for (const char* config :
+       {R"({"additional_special_tokens": ["<a>"]})", R"({"extra_special_tokens": ["<a>"]})",
+        R"({"extra_special_tokens": {"image_token": {"content": "<a>"}}})",
+        R"({"extra_special_tokens": ["<a>"], "tokenizer_class": "TokenizersBackend"})"}) {
+    ASSERT_TRUE(WriteFileAtomically(folder + "/tokenizer_config.json", config).ok());
+    const auto tokenizer = LoadTokenizer(folder);
+    ASSERT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
+    EXPECT_EQ((*tokenizer)->FindSpecial("<a>"), (*tokenizer)->vocab_size() - 1) << config;
+  }
 }
 
 class BadFolderTest : public testing::Test {

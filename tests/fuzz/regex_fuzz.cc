@@ -1,0 +1,48 @@
+// Patterns of tokenizers (data/tokenizer/regex.h). The input is a pattern and, behind kFileEnd, the
+// text to search.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "data/tokenizer/regex.h"
+#include "data/tokenizer/utf8.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace tessera::fuzz {
+namespace {
+
+bool Run(std::string_view bytes) {
+  const size_t end = bytes.find(kFileEnd);
+  const auto regex = data::Regex::Compile(bytes.substr(0, end));
+  if (!regex.ok()) return false;
+  std::string text = "Hello  world, don't 12 深度 e\u0301\n\tx aaaaaaaaaaaaaaaaaaaaaaaa";
+  if (end != std::string_view::npos) {
+    text = data::ReplaceInvalidUtf8(bytes.substr(end + kFileEnd.size()));
+  }
+  size_t found = 0;
+  try {
+    regex->FindAll(text, [&](size_t from, size_t to) { found += to - from; });
+  } catch (const Error&) {
+    // It exceeds PCRE2's limits.
+  }
+  return true;
+}
+
+std::vector<std::string> Seeds() {
+  return {
+      "(?i:'s|'t|'re)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s+(?!\\S)",
+      "\\X", Joined({"(?<= ) +", "a  b"}), Joined({"(?:(a)|(b))+", std::string(900, 'a')}),
+      Joined({"(a+)+$", std::string(40, 'a') + "b"})};
+}
+
+const FuzzTargetRegistration registration({.name = "regex",
+                                           .run = Run,
+                                           .seeds = Seeds,
+                                           .words = {std::string(kFileEnd), "\\p{L}", "\\p{N}",
+                                                     "(?i:", "(?<=", "(?!", "\\K", "\\X", "(?R)",
+                                                     "{1,3}", "(*", "\\x{"}});
+
+}  // namespace
+}  // namespace tessera::fuzz

@@ -1,0 +1,70 @@
+// Configurations of runs: Tessera's and DeepSpeed's (train/config/).
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/json_text.h"
+#include "tests/fuzz/fuzz_target.h"
+#include "train/config/deepspeed_config.h"
+#include "train/config/run_config.h"
+
+namespace tessera::fuzz {
+namespace {
+
+bool Use(const train::RunConfig& config) {
+  if (!config.Validate().ok()) return false;
+  config.ValidateFor(4).IgnoreError();
+  config.ToJson().dump();
+  config.Describe();
+  config.update_rule().status().IgnoreError();
+  config.zero_options().status().IgnoreError();
+  return true;
+}
+
+bool RunOwn(std::string_view bytes) {
+  static const FuzzFolder folder;
+  folder.Write("run.json", bytes);
+  train::RunConfig config;
+  return train::ReadRunConfig(folder.Path("run.json"), &config).ok() && Use(config);
+}
+
+std::vector<std::string> OwnSeeds() {
+  return {R"({"model": "gpt-tiny", "data": "a.txt", "batch_size": 4, "lr": 1e-3, "max_steps": 10})",
+          R"({"optimizer": "sgd", "momentum": 0.9, "zero": 2, "max_grad_norm": 1.0})",
+          R"({"optimizer": "lion", "betas": [0.9, 0.99], "tp": 2, "pp": 2})",
+          train::RunConfig().ToJson().dump()};
+}
+
+bool RunDeepSpeed(std::string_view bytes) {
+  const auto json = data::ParseJson(bytes, "ds.json");
+  if (!json.ok()) return false;
+  const auto keys = train::TranslateDeepSpeedConfig(*json, "ds.json", 2);
+  train::RunConfig config;
+  return keys.ok() && train::ApplyRunConfigJson(*keys, "ds.json", &config).ok() && Use(config);
+}
+
+std::vector<std::string> DeepSpeedSeeds() {
+  return {
+      R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1.0,)"
+      R"( "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16}})",
+      R"({"optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.9, 0.95]}},)"
+      R"( "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_type": "linear"}},)"
+      R"( "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},)"
+      R"( "bf16": {"enabled": "auto"}})"};
+}
+
+const FuzzTargetRegistration own({.name = "run_config",
+                                  .run = RunOwn,
+                                  .seeds = OwnSeeds,
+                                  .words = {"null", "true", "-1", "1e308", "9223372036854775807",
+                                            "optimizer", "schedule", "zero"}});
+const FuzzTargetRegistration deepspeed({.name = "deepspeed_config",
+                                        .run = RunDeepSpeed,
+                                        .seeds = DeepSpeedSeeds,
+                                        .words = {"\"auto\"", "zero_optimization", "stage",
+                                                  "offload_param", "fp16", "bf16", "scheduler",
+                                                  "WarmupDecayLR", "params", "optimizer",
+                                                  "OneBitAdam", "wall_clock_breakdown"}});
+
+}  // namespace
+}  // namespace tessera::fuzz
