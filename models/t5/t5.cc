@@ -382,7 +382,7 @@ Bundle T5::RunHead(Bundle in, const RunOptions& options) const {
     const Shape rows = {at.size(0), at.size(1), h_BTC.size(2)};
     h_BTC = Gather(h_BTC, 1, Unsqueeze(at, 2).AsStrided(rows, {at.stride(0), at.stride(1), 0}, 0));
   }
-  if (config_.tie_word_embeddings) {
+  if (config_.scale_decoder_outputs) {
     h_BTC = Mul(h_BTC, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
   }
   const Tensor logits_BTV = lm_head_->Forward(h_BTC, context);
