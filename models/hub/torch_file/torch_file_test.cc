@@ -203,6 +203,13 @@ TEST_F(TorchFileTest, WhatIsMadeByHandIsRead) {
   float last;
   std::memcpy(&last, file->Get("w", &made)->data + 12, 4);
   EXPECT_EQ(last, 3);
+  // Numbers of any length, and what has no tensor.
+  WriteArchive("\x80\x02}(" + Text("w") + TensorProgram({}) + Text("minus") + "\x8a\x01\xff" +
+                   Text("long") + "\x8a\x02\xff" + std::string(1, '\0') + Text("none") + "N" +
+                   Text("text") + Text("x") + "u.",
+               {Storage(4)});
+  EXPECT_EQ(TorchFile::Open(path_)->Scalars(),
+            nlohmann::json({{"minus", -1}, {"long", 255}, {"text", "x"}}));
   // 64-bit numbers in the directory.
   ZipFile wide = Storage(4);
   wide.in64 = true;
@@ -288,6 +295,10 @@ TEST_F(TorchFileTest, PersistentIdsNameStoragesAndNothingElse) {
     EXPECT_NE(RefusalOf("\x80\x02" + id + "Q."), "") << id;
   }
   EXPECT_EQ(RefusalOf("\x80\x02" + Text("x") + "Q."), "a persistent id before byte 9" + line);
+  EXPECT_NE(RefusalOf("\x80\x02(" + Text("module") + "ctorch\nFloatStorage\n" + Text("0") +
+                      Text("cpu") + Int(4) + "tQ.")
+                .find(line),
+            std::string::npos);
   // One within another.
   const std::string inner =
       "(" + Text("storage") + "ctorch\nFloatStorage\n" + Text("0") + Text("cpu") + Int(4) + "tQ";
@@ -334,6 +345,17 @@ TEST_F(TorchFileTest, BombsAreSmallWhenTheyAreRefused) {
   for (char i = 1; i < 100; ++i) {
     const std::string before = std::string("h") + static_cast<char>(i - 1);
     nested += "}(" + Text("a") + before + Text("b") + before + "uq" + i;
+  }
+  EXPECT_EQ(RefusalOf("\x80\x02" + nested + "."),
+            "its dictionaries are too deep, or too many, for a checkpoint");
+  // Not as deep, but wide.
+  nested = "}q" + std::string(1, '\0');
+  for (char i = 1; i < 14; ++i) {
+    nested += "}(";
+    for (char key = 'a'; key < 'k'; ++key) {
+      nested += Text(std::string(1, key)) + "h" + static_cast<char>(i - 1);
+    }
+    nested += std::string("uq") + i;
   }
   EXPECT_EQ(RefusalOf("\x80\x02" + nested + "."),
             "its dictionaries are too deep, or too many, for a checkpoint");
