@@ -64,9 +64,17 @@ StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
   return InvalidArgument("model_type '", type, "' is not known; known are ", known);
 }
 
+void UntieWordEmbeddings(nlohmann::json* config) { (*config)["tie_word_embeddings"] = false; }
+
 StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
                                             const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
+  // transformers 5: layers that differ in their sizes.
+  const auto layers = config.find("per_layer_config");
+  if (layers != config.end() && !layers->empty()) {
+    return InvalidArgument("config of ", family->model_type,
+                           ": 'per_layer_config': ", layers->dump(), " is not supported");
+  }
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, family->build(config, context));
   std::vector<BlockKeys> blocks;
   for (int i = 0; i < model->num_blocks(); ++i) blocks.push_back(model->keys_of_block(i));

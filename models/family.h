@@ -48,6 +48,12 @@ struct Preset {
   nlohmann::json config;
 };
 
+// A parameter under another name, in a file.
+struct EntryCopy {
+  std::string name;
+  std::string of;  // the parameter
+};
+
 struct Family {
   std::string model_type;  // config.json's "model_type"
   // What a configuration without "architectures" is comes first.
@@ -60,6 +66,18 @@ struct Family {
   std::vector<std::string> (*other_names)(const std::string& parameter) = nullptr;
   // Entries of the Hub's files that are no parameters (buffers) and are passed over; nullptr: none.
   bool (*ignored_entry)(const std::string& name) = nullptr;
+  // Of two entries for one parameter that differ, whether this is the one that counts; nullptr, or
+  // none of them: they are refused.
+  bool (*overrides)(const std::string& entry) = nullptr;
+  // Changes a configuration to that of the same model whose parameters are all its own, for files
+  // in which those that it ties differ; nullptr: the family has no such model.
+  void (*untie)(nlohmann::json* config) = nullptr;
+  // The other way round, where what a configuration does not tie is tied if the files have both and
+  // they are equal; nullptr: the configuration's word counts.
+  void (*tie)(nlohmann::json* config) = nullptr;
+  // What a saved folder holds besides the parameters, so that other programs take it for the same
+  // model; may change the configuration that is saved. nullptr: nothing.
+  std::vector<EntryCopy> (*copies)(nlohmann::json* config) = nullptr;
   // What a file of inputs may hold (the `forward` command): those whose values `check_inputs`
   // checks.
   std::vector<TensorKey> inputs = {};
@@ -84,6 +102,9 @@ const Preset* FindPreset(std::string_view name);
 const Family* FindFamily(std::string_view model_type);
 // Of a config.json; InvalidArgument for one without a known "model_type".
 StatusOr<const Family*> FamilyOf(const nlohmann::json& config);
+
+// Sets "tie_word_embeddings": Family::untie where no other key hangs on it.
+void UntieWordEmbeddings(nlohmann::json* config);
 
 // Builds the model that a config.json describes. Errors name the key.
 StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,

@@ -16,6 +16,7 @@ struct CommandState {
   std::function<Status()> run;
 };
 
+void AddConvertCommand(CLI::App& app, CommandState& state);
 void AddEvalCommand(CLI::App& app, CommandState& state);
 void AddForwardCommand(CLI::App& app, CommandState& state);
 void AddGenerateCommand(CLI::App& app, CommandState& state);

@@ -64,12 +64,12 @@ int64_t CountNotFinite(const TensorView& view) {
 }
 
 // The table of one file's tensors, appended to `out`.
-Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
+Status DescribeTensors(const models::WeightFile& file, std::string* out) {
   int64_t elements = 0;
   int64_t bytes = 0;
   int64_t not_finite = 0;
   size_t width = 6;
-  for (const SafetensorsFile::Entry& entry : file.entries()) {
+  for (const models::WeightEntry& entry : file.entries()) {
     width = std::max(width, std::min(entry.name.size(), kWidestName));
   }
   *out += file.path() + "\n";
@@ -77,12 +77,13 @@ Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
     *out +=
         Concat("  metadata ", data::PrintableLine(Concat(key, ": ", value), kLongestName), "\n");
   }
-  for (const SafetensorsFile::Entry& entry : file.entries()) {
+  for (const models::WeightEntry& entry : file.entries()) {
     *out += "  " + Padded(entry.name, width + 2) + Padded(entry.dtype, 8) + ShapeText(entry.shape);
     elements += Elements(entry.shape);
-    bytes += entry.end - entry.begin;
+    bytes += entry.nbytes;
     if (ParseSafetensorsDType(entry.dtype)) {
-      TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(entry.name));
+      std::vector<std::byte> made;
+      TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(entry.name, &made));
       const int64_t bad = CountNotFinite(view);
       if (bad > 0) *out += Concat("  ", bad, " of ", Elements(entry.shape), " are not finite");
       not_finite += bad;
@@ -96,7 +97,7 @@ Status DescribeTensors(const SafetensorsFile& file, std::string* out) {
 }
 
 Status InspectFile(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(const models::WeightFile file, models::WeightFile::Open(path));
   std::string report;
   TESSERA_RETURN_IF_ERROR(DescribeTensors(file, &report));
   return WriteOut(report);
@@ -112,7 +113,7 @@ Status InspectModel(const std::string& folder) {
                               ", ", WithThousands(model->max_positions()), " positions\n");
   if (has_weights) {
     TESSERA_ASSIGN_OR_RETURN(const models::WeightFiles weights, models::WeightFiles::Open(folder));
-    for (const SafetensorsFile& file : weights.files()) {
+    for (const models::WeightFile& file : weights.files()) {
       TESSERA_RETURN_IF_ERROR(DescribeTensors(file, &report));
     }
     report += "weights: every parameter is there, with the shape that config.json gives\n";
@@ -171,9 +172,10 @@ Status RunInspect(const std::string& path) {
     if (PathExists(JoinPath(path, "checkpoint.json"))) return InspectCheckpoint(path);
     return InvalidArgument(path, ": neither a model (config.json) nor a checkpoint of a run");
   }
-  if (PathExists(path) && !EndsWith(path, ".bin") && !EndsWith(path, ".idx")) {
-    return InspectFile(path);
-  }
+  // Token datasets and torch's weights both end in .bin; the former have an index beside them.
+  const bool has_index =
+      EndsWith(path, ".bin") && PathExists(path.substr(0, path.size() - 4) + ".idx");
+  if (PathExists(path) && !has_index && !EndsWith(path, ".idx")) return InspectFile(path);
   if (PathExists(path) || PathExists(path + ".idx")) return InspectDataset(path);
   return NotFound(path, ": no such file or directory");
 }
@@ -188,7 +190,8 @@ void AddInspectCommand(CLI::App& app, CommandState& state) {
   command
       ->add_option(
           "path", *path,
-          "a safetensors file, a model's folder, a checkpoint of a run, or a token dataset")
+          "a safetensors file or one of torch's (.bin, .pt), a model's folder, a checkpoint of a "
+          "run, or a token dataset")
       ->type_name("PATH");
   command->add_flag("--devices", *devices, "list the devices that --device can name");
   command->footer(

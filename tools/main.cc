@@ -33,6 +33,7 @@ void AddCommands(CLI::App& app, CommandState& state) {
   AddTokenizeCommand(app, state);
   AddTrainTokenizerCommand(app, state);
   AddInspectCommand(app, state);
+  AddConvertCommand(app, state);
   AddLaunchCommand(app, state);
 }
 

@@ -73,6 +73,11 @@ bool IsHead(const std::string& name) {
 
 // The name with and without the encoder's prefix; a bias that is also the decoder's; and each with
 // the names that norms had in TensorFlow.
+// The head's bias has two names. Models that tie them agree; of those that do not, transformers 5
+// has both and adds the decoder's.
+constexpr const char* kBiases[][2] = {{"cls.predictions.decoder.bias", "cls.predictions.bias"},
+                                      {"lm_head.decoder.bias", "lm_head.bias"}};
+
 std::vector<std::string> OtherNames(const std::string& parameter, const std::string& prefix) {
   std::vector<std::string> names = {parameter};
   if (StartsWith(parameter, prefix)) {
@@ -80,8 +85,9 @@ std::vector<std::string> OtherNames(const std::string& parameter, const std::str
   } else if (!IsHead(parameter) || StartsWith(parameter, "pooler.")) {
     names.push_back(prefix + parameter);
   }
-  if (parameter == "cls.predictions.bias") names.push_back("cls.predictions.decoder.bias");
-  if (parameter == "lm_head.bias") names.push_back("lm_head.decoder.bias");
+  for (const auto& [copy, of] : kBiases) {
+    if (parameter == of) names.push_back(copy);
+  }
   const size_t plain = names.size();
   for (size_t i = 0; i < plain; ++i) {
     for (const auto& [ours, old] :
@@ -100,6 +106,19 @@ std::vector<std::string> BertNames(const std::string& parameter) {
 }
 std::vector<std::string> RobertaNames(const std::string& parameter) {
   return OtherNames(parameter, "roberta.");
+}
+
+bool IsDecoderBias(const std::string& name) {
+  return name == kBiases[0][0] || name == kBiases[1][0];
+}
+
+std::vector<EntryCopy> Copies(json* config) {
+  const auto parsed = BertConfig::FromJson(*config);
+  const bool has_decoder = parsed.ok() && (parsed->head == BertHead::kMaskedLm ||
+                                           parsed->head == BertHead::kPreTraining);
+  if (!has_decoder || parsed->tie_word_embeddings) return {};
+  const auto& [copy, of] = kBiases[parsed->roberta ? 1 : 0];
+  return {{copy, of}};
 }
 
 StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
@@ -173,6 +192,9 @@ Family* MakeFamily(const char* model_type) {
   }
   family->build = Build;
   family->ignored_entry = IsBuffer;
+  family->overrides = IsDecoderBias;
+  family->untie = UntieWordEmbeddings;
+  family->copies = Copies;
   family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kTokenTypeIds, keys::kPositionIds,
                     keys::kLabels};
   family->check_inputs = CheckInputs;

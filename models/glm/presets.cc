@@ -80,12 +80,11 @@ bool EndsWith(const std::string& text, const std::string& suffix) {
          text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
+// Published files, and checkpoints of the trainings that they came from.
 std::vector<std::string> WithGlmPrefix(const std::string& parameter) {
-  return {"glm." + parameter};
+  return {"glm." + parameter, "model." + parameter, "module." + parameter,
+          "module.model." + parameter};
 }
-
-// A copy of the tied head that some files carry.
-bool IsTiedHead(const std::string& name) { return name == "glm.lm_head.weight"; }
 
 // Without its prefix, as the bare transformer is saved.
 std::vector<std::string> WithoutTransformer(const std::string& parameter) {
@@ -257,7 +256,6 @@ const Family* MakeGlmFamily() {
   }
   family->build = BuildGlm;
   family->other_names = WithGlmPrefix;
-  family->ignored_entry = IsTiedHead;
   family->inputs = {keys::kInputIds,  keys::kAttentionMask, keys::kPositionIds,
                     keys::kChoiceIds, keys::kChoiceIndices, keys::kLabels};
   family->check_inputs = CheckGlmInputs;
@@ -287,6 +285,7 @@ const Family* MakeChatGlmFamily() {
   family->build = BuildChatGlm;
   family->other_names = WithoutTransformer;
   family->ignored_entry = IsRotaryBuffer;
+  family->untie = UntieWordEmbeddings;
   family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   family->check_inputs = CheckChatGlmInputs;
   return family;

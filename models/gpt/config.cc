@@ -25,7 +25,6 @@ StatusOr<GptConfig> GptConfig::FromJson(const nlohmann::json& json) {
   reader.Read("scale_attn_by_inverse_layer_idx", &c.scale_attn_by_inverse_layer_idx);
   reader.Read("tie_word_embeddings", &c.tie_word_embeddings);
   reader.Refuse("add_cross_attention", false);
-  reader.Refuse("is_decoder", true);
   // The limits are far beyond any model; they keep products of two sizes within 64 bits.
   struct Size {
     const char* name;

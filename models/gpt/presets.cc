@@ -64,6 +64,7 @@ const Family* MakeFamily() {
   family->build = Build;
   family->other_names = OtherNames;
   family->ignored_entry = IsBuffer;
+  family->untie = UntieWordEmbeddings;
   family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   return family;
 }

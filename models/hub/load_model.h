@@ -3,13 +3,17 @@
 //   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
 //                            LoadModel("gpt2-folder", {.build = {.dtype = DType::kBFloat16}}));
 //
-// A folder holds config.json and, if it has weights, model.safetensors or
-// model.safetensors.index.json with its shards, in float16, bfloat16, float32 or float64; they are
-// cast to the dtype that is asked for. Tensors are found under the parameter's own name or under
-// what else the family knows it by (without the `transformer.` prefix, say); buffers are passed
-// over, and so are the entries of heads that the model does not have; the extra copy of a tied
-// parameter is accepted, and stands in where the other is missing. Each rank of a tensor-parallel
-// group takes its part, by the parameter's placement.
+// A folder holds config.json and, if it has weights, the files of models/hub/weight_files.h
+// (safetensors or pytorch_model.bin), in float16, bfloat16, float32 or float64; they are cast to
+// the dtype that is asked for. Tensors are found under the parameter's own name or under what else
+// the family knows it by (without the `transformer.` prefix, say); buffers are passed over, and so
+// are the entries of heads that the model does not have. Each rank of a tensor-parallel group takes
+// its part, by the parameter's placement.
+//
+// Parameters that config.json ties (`tie_word_embeddings`) are tied if one of the pair is absent or
+// both are equal. If both are there and differ, they are not: the model is built untied, as its
+// config() then says. (T5 is tied also where config.json does not tie and both are equal.) Where
+// the family has no such model, the pair is refused by name.
 #ifndef TESSERA_MODELS_HUB_LOAD_MODEL_H_
 #define TESSERA_MODELS_HUB_LOAD_MODEL_H_
 
@@ -40,8 +44,8 @@ struct LoadOptions {
   std::function<void(const std::string&)> warn = nullptr;
 };
 
-// Reads `folder`/config.json, or takes the configuration of a preset. NotFound (naming what could
-// have been meant) for what is neither.
+// Reads `folder`/config.json, tied or not as the weights are, or takes the configuration of a
+// preset. NotFound (naming what could have been meant) for what is neither.
 StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset);
 
 // Failures name the file and the tensor: unknown and missing tensors, a shape that differs from

@@ -15,27 +15,44 @@ namespace {
 
 using nlohmann::json;
 
-struct Shard {
+// A parameter, and what it is called in the file.
+struct Entry {
   std::string name;
-  std::vector<nn::Parameter*> parameters;
+  nn::Parameter* parameter = nullptr;
+
+  Shape shape() const { return parameter->placement.global_shape(); }
+  int64_t bytes() const { return BytesOf(parameter->tensor.dtype(), shape().numel()); }
 };
 
-int64_t GlobalBytes(const nn::Parameter& p) {
-  return BytesOf(p.tensor.dtype(), p.placement.global_shape().numel());
+struct Shard {
+  std::string name;
+  std::vector<Entry> entries;
+};
+
+// The parameters in the model's order, tied ones once, each followed by its copies.
+std::vector<Entry> EntriesOf(Model& model, const std::vector<EntryCopy>& copies) {
+  std::vector<Entry> entries;
+  model.VisitParameters([&](nn::Parameter& p) {
+    if (p.tied_to != nullptr) return;
+    entries.push_back({p.name, &p});
+    for (const EntryCopy& copy : copies) {
+      if (copy.of == p.name) entries.push_back({copy.name, &p});
+    }
+  });
+  return entries;
 }
 
-// The parameters in order, cut into files.
-std::vector<Shard> CutIntoShards(const std::vector<nn::Parameter*>& parameters,
-                                 int64_t max_shard_bytes) {
+// The entries in order, cut into files.
+std::vector<Shard> CutIntoShards(const std::vector<Entry>& entries, int64_t max_shard_bytes) {
   std::vector<Shard> shards(1);
   int64_t bytes = 0;
-  for (nn::Parameter* p : parameters) {
-    if (!shards.back().parameters.empty() && bytes + GlobalBytes(*p) > max_shard_bytes) {
+  for (const Entry& entry : entries) {
+    if (!shards.back().entries.empty() && bytes + entry.bytes() > max_shard_bytes) {
       shards.emplace_back();
       bytes = 0;
     }
-    shards.back().parameters.push_back(p);
-    bytes += GlobalBytes(*p);
+    shards.back().entries.push_back(entry);
+    bytes += entry.bytes();
   }
   if (shards.size() == 1) {
     shards[0].name = kWeightsName;
@@ -54,7 +71,7 @@ StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
     if (p.placement.is_whole()) return CopyTo(p.tensor, Device::Cpu()).ContiguousCopy();
     return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
   }
-  const Tensor whole = options.gather(p);
+  TESSERA_ASSIGN_OR_RETURN(const Tensor whole, options.gather(p));
   if (options.write &&
       (whole.shape() != p.placement.global_shape() || whole.dtype() != p.tensor.dtype())) {
     return Internal("parameter '", p.name, "' was gathered as ", whole, ", not ",
@@ -65,15 +82,15 @@ StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
 
 Status WriteShard(const Shard& shard, const std::string& directory, const SaveOptions& options) {
   std::vector<SafetensorsEntry> entries;
-  for (const nn::Parameter* p : shard.parameters) {
-    const Shape& shape = p->placement.global_shape();
-    entries.push_back({p->name, p->tensor.dtype(), {shape.begin(), shape.end()}});
+  for (const Entry& entry : shard.entries) {
+    const Shape shape = entry.shape();
+    entries.push_back({entry.name, entry.parameter->tensor.dtype(), {shape.begin(), shape.end()}});
   }
   TESSERA_ASSIGN_OR_RETURN(
       SafetensorsWriter writer,
       SafetensorsWriter::Create(JoinPath(directory, shard.name), entries, {{"format", "pt"}}));
-  for (nn::Parameter* p : shard.parameters) {
-    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, WholeOf(*p, options));
+  for (const Entry& entry : shard.entries) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, WholeOf(*entry.parameter, options));
     if (whole.numel() == 0) continue;
     TESSERA_RETURN_IF_ERROR(writer.Append(whole.raw_data(), whole.nbytes()));
   }
@@ -87,9 +104,9 @@ Status WriteIndex(const std::vector<Shard>& shards, const std::string& directory
   int64_t total = 0;
   json weight_map = json::object();
   for (const Shard& shard : shards) {
-    for (const nn::Parameter* p : shard.parameters) {
-      weight_map[p->name] = shard.name;
-      total += GlobalBytes(*p);
+    for (const Entry& entry : shard.entries) {
+      weight_map[entry.name] = shard.name;
+      total += entry.bytes();
     }
   }
   const json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(weight_map)}};
@@ -106,13 +123,26 @@ void SetTokenId(json* config, const char* key, std::optional<int32_t> id, int64_
   }
 }
 
-json ConfigToSave(const Model& model, const data::Tokenizer* tokenizer, DType dtype) {
-  json config = model.config();
+// transformers 5 refuses an integer where it declares a float.
+void WriteFloatsAsFloats(json* config) {
+  for (const char* key :
+       {"attn_pdrop", "attention_probs_dropout_prob", "classifier_dropout", "dropout_rate",
+        "embd_pdrop", "hidden_dropout_prob", "initializer_factor", "initializer_range",
+        "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "resid_pdrop"}) {
+    const auto found = config->find(key);
+    if (found != config->end() && found->is_number()) *found = found->get<double>();
+  }
+}
+
+json ConfigToSave(json config, const Model& model, const data::Tokenizer* tokenizer, DType dtype) {
   const Family& family = **FamilyOf(config);
   if (!config.contains("architectures") && !family.architectures.empty()) {
     config["architectures"] = {family.architectures.front().name};
   }
-  config["torch_dtype"] = DTypeName(dtype);
+  // transformers 5 takes `dtype` where both are there; 4.56 and later know it.
+  config.erase("torch_dtype");
+  config["dtype"] = DTypeName(dtype);
+  WriteFloatsAsFloats(&config);
   if (tokenizer != nullptr) {
     SetTokenId(&config, "bos_token_id", tokenizer->bos_id(), model.vocab_size());
     SetTokenId(&config, "eos_token_id", tokenizer->eos_id(), model.vocab_size());
@@ -136,20 +166,20 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   if (model.block_range() != std::pair<int, int>(0, model.num_blocks())) {
     return InvalidArgument(folder, ": a pipeline stage is not a whole model");
   }
-  std::vector<nn::Parameter*> parameters;
-  model.VisitParameters([&](nn::Parameter& p) {
-    if (p.tied_to == nullptr) parameters.push_back(&p);
-  });
+  json config = model.config();
+  const Family& family = **FamilyOf(config);
+  const std::vector<Entry> entries = EntriesOf(
+      model, family.copies == nullptr ? std::vector<EntryCopy>() : family.copies(&config));
   if (!options.write) {
-    for (nn::Parameter* p : parameters) {
-      TESSERA_RETURN_IF_ERROR(WholeOf(*p, options).status());
+    for (const Entry& entry : entries) {
+      TESSERA_RETURN_IF_ERROR(WholeOf(*entry.parameter, options).status());
     }
     return OkStatus();
   }
   TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
   const std::string& path = directory.temporary_path();
-  const DType dtype = parameters.empty() ? DType::kFloat32 : parameters[0]->tensor.dtype();
-  const json config = ConfigToSave(model, tokenizer, dtype);
+  const DType dtype = entries.empty() ? DType::kFloat32 : entries[0].parameter->tensor.dtype();
+  config = ConfigToSave(std::move(config), model, tokenizer, dtype);
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, "config.json"), Text(config)));
   const json generation = options.generation_config.is_null() ? GenerationConfigToSave(config)
                                                               : options.generation_config;
@@ -157,7 +187,7 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
     TESSERA_RETURN_IF_ERROR(
         WriteFileAtomically(JoinPath(path, "generation_config.json"), Text(generation)));
   }
-  const std::vector<Shard> shards = CutIntoShards(parameters, options.max_shard_bytes);
+  const std::vector<Shard> shards = CutIntoShards(entries, options.max_shard_bytes);
   for (const Shard& shard : shards) TESSERA_RETURN_IF_ERROR(WriteShard(shard, path, options));
   TESSERA_RETURN_IF_ERROR(WriteIndex(shards, path));
   if (tokenizer != nullptr) TESSERA_RETURN_IF_ERROR(tokenizer->Save(path));

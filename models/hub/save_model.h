@@ -2,9 +2,10 @@
 //
 //   TESSERA_RETURN_IF_ERROR(SaveModel(*model, "out/model", tokenizer.get()));
 //
-// Writes config.json (every key that was read, with `torch_dtype` and `architectures`),
-// model.safetensors or, above a size, numbered shards with model.safetensors.index.json,
-// generation_config.json (of a model that generates) and the tokenizer's files. The folder exists
+// Writes config.json (every key that was read, with `dtype` and `architectures`; a float that stood
+// there as an integer becomes one, since transformers 5 is strict), model.safetensors or, above a
+// size, numbered shards with model.safetensors.index.json, generation_config.json (of a model that
+// generates) and the tokenizer's files. transformers 4.57 and 5 both load it. The folder exists
 // whole or not at all: it is written beside its place and renamed; an older one is replaced.
 #ifndef TESSERA_MODELS_HUB_SAVE_MODEL_H_
 #define TESSERA_MODELS_HUB_SAVE_MODEL_H_
@@ -25,9 +26,10 @@ namespace tessera::models {
 struct SaveOptions {
   // A new shard begins rather than exceed this; a larger tensor has a shard of its own.
   int64_t max_shard_bytes = 5'000'000'000;
-  // Gives the whole of a parameter that this rank holds a part of; called for every parameter in
-  // the model's order, tied ones once, so that it may be a collective.
-  std::function<Tensor(nn::Parameter&)> gather = nullptr;
+  // Gives the whole of a parameter that this rank holds a part of; called in the model's
+  // order for every parameter, tied ones once, and again for its copies (Family::copies), so that
+  // it may be a collective. Parameters may then be on meta.
+  std::function<StatusOr<Tensor>(nn::Parameter&)> gather = nullptr;
   // False on ranks that only take part in gathering.
   bool write = true;
   // What generation_config.json says; null: the tokens that config.json names.

@@ -9,16 +9,8 @@
 namespace tessera::models {
 namespace {
 
-constexpr std::string_view kPickledName = "pytorch_model.bin";
-
-Status PickledOnly(const std::string& folder) {
-  return InvalidArgument(
-      folder, ": holds ", kPickledName, ", which is a Python program and is not read; in that ",
-      "folder, run: python3 -c \"import torch, safetensors.torch as s; s.save_file({k: ",
-      "v.contiguous().clone() for k, v in torch.load('", kPickledName,
-      "', map_location='cpu', weights_only=True).items()}, '", kWeightsName,
-      "', {'format': 'pt'})\"");
-}
+constexpr std::string_view kTorchName = "pytorch_model.bin";
+constexpr std::string_view kTorchIndexName = "pytorch_model.bin.index.json";
 
 // A shard stands beside its index: its name leads nowhere else.
 bool IsPlainName(const std::string& name) {
@@ -28,8 +20,8 @@ bool IsPlainName(const std::string& name) {
 }  // namespace
 
 bool WeightFiles::Exist(const std::string& folder) {
-  for (const std::string_view name : {kWeightsName, kWeightsIndexName, kPickledName,
-                                      std::string_view("pytorch_model.bin.index.json")}) {
+  for (const std::string_view name :
+       {kWeightsName, kWeightsIndexName, kTorchName, kTorchIndexName}) {
     if (PathExists(JoinPath(folder, name))) return true;
   }
   return false;
@@ -38,23 +30,21 @@ bool WeightFiles::Exist(const std::string& folder) {
 StatusOr<WeightFiles> WeightFiles::Open(const std::string& folder) {
   WeightFiles weights;
   weights.folder_ = folder;
-  const std::string single = JoinPath(folder, kWeightsName);
-  const std::string index = JoinPath(folder, kWeightsIndexName);
-  if (PathExists(single)) {
-    TESSERA_RETURN_IF_ERROR(weights.OpenOne(single));
-  } else if (PathExists(index)) {
-    TESSERA_RETURN_IF_ERROR(weights.OpenIndexed(index));
-  } else if (Exist(folder)) {
-    return PickledOnly(folder);
-  } else {
-    return NotFound(folder, ": holds no weights (", kWeightsName, ")");
+  for (const auto& [single, index] :
+       {std::pair(kWeightsName, kWeightsIndexName), {kTorchName, kTorchIndexName}}) {
+    const std::string path = JoinPath(folder, single);
+    const std::string index_path = JoinPath(folder, index);
+    if (!PathExists(path) && !PathExists(index_path)) continue;
+    TESSERA_RETURN_IF_ERROR(PathExists(path) ? weights.OpenOne(path)
+                                             : weights.OpenIndexed(index_path));
+    return weights;
   }
-  return weights;
+  return NotFound(folder, ": holds no weights (", kWeightsName, ")");
 }
 
 Status WeightFiles::OpenOne(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
-  for (const SafetensorsFile::Entry& entry : file.entries()) file_of_[entry.name] = files_.size();
+  TESSERA_ASSIGN_OR_RETURN(WeightFile file, WeightFile::Open(path));
+  for (const WeightEntry& entry : file.entries()) file_of_[entry.name] = files_.size();
   files_.push_back(std::move(file));
   return OkStatus();
 }
@@ -72,14 +62,13 @@ Status WeightFiles::OpenIndexed(const std::string& index_path) {
     const std::string shard_name = shard.get<std::string>();
     auto found = opened.find(shard_name);
     if (found == opened.end()) {
-      TESSERA_ASSIGN_OR_RETURN(SafetensorsFile file,
-                               SafetensorsFile::Open(JoinPath(folder_, shard_name)));
+      TESSERA_ASSIGN_OR_RETURN(WeightFile file, WeightFile::Open(JoinPath(folder_, shard_name)));
       found = opened.emplace(shard_name, files_.size()).first;
       files_.push_back(std::move(file));
     }
-    const SafetensorsFile& file = files_[found->second];
+    const WeightFile& file = files_[found->second];
     if (file.Find(name) == nullptr) {
-      return DataLoss(file.path(), ": lacks tensor '", name, "', which ", kWeightsIndexName,
+      return DataLoss(file.path(), ": lacks tensor '", name, "', which ", index_path,
                       " says it holds");
     }
     file_of_[name] = found->second;
@@ -92,7 +81,7 @@ const std::string& WeightFiles::PathOf(std::string_view name) const {
   return found == file_of_.end() ? folder_ : files_[found->second].path();
 }
 
-const SafetensorsFile::Entry* WeightFiles::Find(std::string_view name) const {
+const WeightEntry* WeightFiles::Find(std::string_view name) const {
   const auto found = file_of_.find(name);
   return found == file_of_.end() ? nullptr : files_[found->second].Find(name);
 }
@@ -103,10 +92,29 @@ std::vector<std::string> WeightFiles::Names() const {
   return names;
 }
 
-StatusOr<Tensor> WeightFiles::Read(std::string_view name) const {
+StatusOr<TensorView> WeightFiles::View(std::string_view name, std::vector<std::byte>* made) const {
   const auto found = file_of_.find(name);
   if (found == file_of_.end()) return NotFound(folder_, ": tensor '", name, "' is missing");
-  TESSERA_ASSIGN_OR_RETURN(const TensorView view, files_[found->second].Get(name));
+  return files_[found->second].Get(name, made);
+}
+
+StatusOr<bool> WeightFiles::SameValues(std::string_view name, std::string_view other) const {
+  std::vector<std::byte> made[2];
+  TESSERA_ASSIGN_OR_RETURN(const TensorView a, View(name, &made[0]));
+  TESSERA_ASSIGN_OR_RETURN(const TensorView b, View(other, &made[1]));
+  if (a.shape != b.shape) return false;
+  if (a.dtype != b.dtype) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor first, Read(name));
+    TESSERA_ASSIGN_OR_RETURN(const Tensor second, Read(other));
+    return first.ToVector<double>() == second.ToVector<double>();
+  }
+  return a.data == b.data || a.nbytes == 0 ||
+         std::memcmp(a.data, b.data, static_cast<size_t>(a.nbytes)) == 0;
+}
+
+StatusOr<Tensor> WeightFiles::Read(std::string_view name) const {
+  std::vector<std::byte> made;
+  TESSERA_ASSIGN_OR_RETURN(const TensorView view, View(name, &made));
   if (view.shape.size() > static_cast<size_t>(kMaxDims)) {
     return InvalidArgument(PathOf(name), ": tensor '", name, "' has ", view.shape.size(),
                            " dimensions; at most ", kMaxDims, " are supported");

@@ -1,10 +1,11 @@
-// The weights of a Hugging Face folder: `model.safetensors`, or the shards that
-// `model.safetensors.index.json` names, seen as one set of tensors.
+// The weights of a Hugging Face folder, seen as one set of tensors: `model.safetensors`, or the
+// shards that `model.safetensors.index.json` names; where there are neither, `pytorch_model.bin`,
+// or the shards of `pytorch_model.bin.index.json` (models/hub/torch_file).
 //
 //   TESSERA_ASSIGN_OR_RETURN(WeightFiles weights, WeightFiles::Open("gpt2"));
 //   TESSERA_ASSIGN_OR_RETURN(Tensor wte, weights.Read("wte.weight"));
 //
-// Files are mapped: nothing is copied until a tensor is read.
+// Files are mapped: nothing is copied until a tensor is read, and then one tensor at a time.
 #ifndef TESSERA_MODELS_HUB_WEIGHT_FILES_H_
 #define TESSERA_MODELS_HUB_WEIGHT_FILES_H_
 
@@ -13,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/safetensors.h"
 #include "core/status.h"
 #include "core/tensor.h"
+#include "models/hub/weight_file.h"
 
 namespace tessera::models {
 
@@ -24,33 +25,38 @@ inline constexpr std::string_view kWeightsIndexName = "model.safetensors.index.j
 
 class WeightFiles {
  public:
-  // Whether the folder holds weights of any kind, `pytorch_model.bin` included.
+  // Whether the folder holds weights of any kind.
   static bool Exist(const std::string& folder);
 
-  // NotFound when there are none; InvalidArgument with the command that converts them when there is
-  // only `pytorch_model.bin`; otherwise what SafetensorsFile::Open says of a file, or what is wrong
+  // NotFound when there are none; otherwise what WeightFile::Open says of a file, or what is wrong
   // with the index: a shard that is missing, or that lacks a tensor.
   static StatusOr<WeightFiles> Open(const std::string& folder);
 
   // The file that holds the tensor, for messages; the folder if there is no such tensor.
   const std::string& PathOf(std::string_view name) const;
   // nullptr for a name that is not there.
-  const SafetensorsFile::Entry* Find(std::string_view name) const;
+  const WeightEntry* Find(std::string_view name) const;
   // All names, sorted.
   std::vector<std::string> Names() const;
+
+  // Whether two tensors that are there have the same shape and the same elements.
+  StatusOr<bool> SameValues(std::string_view name, std::string_view other) const;
+
+  const std::string& folder() const { return folder_; }
 
   // A copy on the CPU in the file's dtype.
   StatusOr<Tensor> Read(std::string_view name) const;
 
   // The files, in the order in which the index names them first.
-  const std::vector<SafetensorsFile>& files() const { return files_; }
+  const std::vector<WeightFile>& files() const { return files_; }
 
  private:
   Status OpenOne(const std::string& path);
+  StatusOr<TensorView> View(std::string_view name, std::vector<std::byte>* made) const;
   Status OpenIndexed(const std::string& index_path);
 
   std::string folder_;
-  std::vector<SafetensorsFile> files_;
+  std::vector<WeightFile> files_;
   std::map<std::string, size_t, std::less<>> file_of_;
 };
 

@@ -4,10 +4,39 @@
 #include "nn/activation.h"
 
 namespace tessera::models {
+namespace {
+
+// What is absent from mT5's files; the rest is as T5's.
+void SetMt5Defaults(T5Config* c) {
+  c->vocab_size = 250112;
+  c->d_ff = 1024;
+  c->num_layers = 8;
+  c->num_heads = 6;
+}
+
+// transformers 5 ties always and says whether it scales; transformers 4 scales what it ties. mT5
+// has never been scaled but for a tied one of transformers 4, which 5 reads as another model.
+void ReadTies(const nlohmann::json& json, bool mt5, ConfigReader* reader, T5Config* c) {
+  reader->Read("tie_word_embeddings", &c->tie_word_embeddings);
+  c->scale_decoder_outputs = c->tie_word_embeddings && !mt5;
+  reader->Read("scale_decoder_outputs", &c->scale_decoder_outputs);
+  std::string version;
+  reader->Read("transformers_version", &version);
+  const bool says = json.contains("scale_decoder_outputs");
+  reader->Require(
+      !mt5 || says || !c->tie_word_embeddings || version.rfind("4.", 0) != 0,
+      "'tie_word_embeddings': true scales the decoder's output in transformers 4 and not "
+      "in 5; 'scale_decoder_outputs' must say which is meant");
+}
+
+}  // namespace
 
 StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   T5Config c;
-  ConfigReader reader(json, "t5");
+  const std::string type = json.at("model_type").get<std::string>();
+  const bool mt5 = type == "mt5";
+  if (mt5) SetMt5Defaults(&c);
+  ConfigReader reader(json, type);
   reader.Read("vocab_size", &c.vocab_size);
   reader.Read("d_model", &c.d_model);
   reader.Read("d_kv", &c.d_kv);
@@ -21,11 +50,11 @@ StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   reader.Read("dropout_rate", &c.dropout_rate);
   reader.ReadNotNegative("layer_norm_epsilon", &c.layer_norm_epsilon);
   reader.ReadNotNegative("initializer_factor", &c.initializer_factor);
-  reader.Read("tie_word_embeddings", &c.tie_word_embeddings);
+  ReadTies(json, mt5, &reader, &c);
   reader.Read("pad_token_id", &c.pad_token_id);
   c.decoder_start_token_id = c.pad_token_id;
   reader.Read("decoder_start_token_id", &c.decoder_start_token_id);
-  std::string feed_forward = "relu";
+  std::string feed_forward = mt5 ? "gated-gelu" : "relu";
   reader.Read("feed_forward_proj", &feed_forward);
   const std::string gated = "gated-";
   c.gated = feed_forward.rfind(gated, 0) == 0;

@@ -1,4 +1,4 @@
-// T5's configuration; fields are named as in Hugging Face's config.json.
+// T5's and mT5's configuration; fields are named as in Hugging Face's config.json.
 #ifndef TESSERA_MODELS_T5_CONFIG_H_
 #define TESSERA_MODELS_T5_CONFIG_H_
 
@@ -27,8 +27,11 @@ struct T5Config {
   // feed_forward_proj: "relu" (v1.0), "gated-gelu" (v1.1: with gelu_new), "gated-silu", ...
   bool gated = false;
   std::string dense_act = "relu";
-  // v1.0: the head is the embedding, and its input is scaled by d_model^-0.5.
+  // v1.0: the head is the embedding, and its input is scaled by d_model^-0.5. Where the files do
+  // not say scale_decoder_outputs (transformers 4), T5's follows tie_word_embeddings, and mT5's is
+  // false.
   bool tie_word_embeddings = true;
+  bool scale_decoder_outputs = true;
   int64_t pad_token_id = 0;
   int64_t decoder_start_token_id = 0;
 

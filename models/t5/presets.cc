@@ -1,4 +1,4 @@
-// How the command line and the Hub know T5.
+// How the command line and the Hub know T5 and mT5.
 #include "data/tokenizer/tokenizer.h"
 #include "models/family.h"
 #include "models/input_check.h"
@@ -54,8 +54,27 @@ std::vector<std::string> OtherNames(const std::string& parameter) {
 // Further copies of the shared embedding, and a table of the decoder's attention to the encoder
 // that early files carry and no model uses.
 bool IsIgnored(const std::string& name) {
-  return name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight" ||
-         name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+  return name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+}
+
+// What the head is fed stays what it is.
+void SetTied(bool tied, nlohmann::json* config) {
+  const auto parsed = T5Config::FromJson(*config);
+  if (!parsed.ok()) return;
+  (*config)["scale_decoder_outputs"] = parsed->scale_decoder_outputs;
+  (*config)["tie_word_embeddings"] = tied;
+}
+// As transformers 5, which ties whatever the configuration says.
+void Tie(nlohmann::json* config) { SetTied(true, config); }
+void Untie(nlohmann::json* config) { SetTied(false, config); }
+
+// transformers 4 scales what it ties. A tied head that is not scaled is, for it, one of its own
+// that begins as the embedding.
+std::vector<EntryCopy> Copies(nlohmann::json* config) {
+  const auto parsed = T5Config::FromJson(*config);
+  if (!parsed.ok() || !parsed->tie_word_embeddings || parsed->scale_decoder_outputs) return {};
+  Untie(config);
+  return {{"lm_head.weight", "shared.weight"}};
 }
 
 StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
@@ -92,11 +111,28 @@ Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs
                     -100, "vocabulary");
 }
 
-const Family* MakeFamily() {
+Family* MakeFamily(const char* model_type, const char* architecture) {
   auto* family = new Family;
-  family->model_type = "t5";
-  family->architectures = {
-      {"T5ForConditionalGeneration", {Capability::kTargetText, Capability::kCorruptedSpans}}};
+  family->model_type = model_type;
+  family->architectures = {{architecture, {Capability::kTargetText, Capability::kCorruptedSpans}}};
+  family->build = Build;
+  family->other_names = OtherNames;
+  family->ignored_entry = IsIgnored;
+  family->untie = Untie;
+  family->tie = Tie;
+  family->copies = Copies;
+  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kDecoderInputIds,
+                    keys::kDecoderAttentionMask, keys::kLabels};
+  family->check_inputs = CheckInputs;
+  family->texts.token_keys = {
+      {.key = "decoder_start_token_id",
+       .token = {"padding", [](const data::Tokenizer& tokenizer) { return tokenizer.pad_id(); }}}};
+  family->texts.sentinel = [](int64_t i) { return Concat("<extra_id_", i, ">"); };
+  return family;
+}
+
+const Family* MakeT5() {
+  Family* family = MakeFamily("t5", "T5ForConditionalGeneration");
   for (const Size& size : {Size{"t5-small", 6, 8, 512, 64, 2048, false},
                            {"t5-base", 12, 12, 768, 64, 3072, false},
                            {"t5-large", 24, 16, 1024, 64, 4096, false},
@@ -110,20 +146,11 @@ const Family* MakeFamily() {
                            {"t5-mini", 3, 4, 256, 64, 1024, false}}) {
     family->presets.push_back(MakePreset(size));
   }
-  family->build = Build;
-  family->other_names = OtherNames;
-  family->ignored_entry = IsIgnored;
-  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kDecoderInputIds,
-                    keys::kDecoderAttentionMask, keys::kLabels};
-  family->check_inputs = CheckInputs;
-  family->texts.token_keys = {
-      {.key = "decoder_start_token_id",
-       .token = {"padding", [](const data::Tokenizer& tokenizer) { return tokenizer.pad_id(); }}}};
-  family->texts.sentinel = [](int64_t i) { return Concat("<extra_id_", i, ">"); };
   return family;
 }
 
-const FamilyRegistration registration(MakeFamily());
+const FamilyRegistration t5(MakeT5());
+const FamilyRegistration mt5(MakeFamily("mt5", "MT5ForConditionalGeneration"));
 
 }  // namespace
 }  // namespace tessera::models

@@ -379,7 +379,7 @@ Bundle T5::RunHead(Bundle in, const RunOptions& options) const {
   Tensor h_BTC = decoder_->final_dropout->Forward(
       decoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
   h_BTC = AtLogitPositions(h_BTC, in, build(), &context);
-  if (config_.tie_word_embeddings) {
+  if (config_.scale_decoder_outputs) {
     h_BTC = Mul(h_BTC, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
   }
   const Tensor logits_BTV = lm_head_->Forward(h_BTC, context);

@@ -8,8 +8,9 @@
 //
 // Norms are RMS without bias, linear layers have no bias, scores are not scaled, and positions
 // enter as a bias per head and distance (nn/relative_position.h) that the first layer of each side
-// holds for all of its layers. Tied (v1.0), the head is the shared embedding, and its input is
-// scaled by d_model^-0.5. Parameter names are Hugging Face's T5ForConditionalGeneration.
+// holds for all of its layers. In v1.0 the head is the shared embedding, and its input is scaled by
+// d_model^-0.5; mT5 is v1.1 with another vocabulary. Parameter names are Hugging Face's
+// T5ForConditionalGeneration.
 //
 // Inputs: `input_ids` [B, S], `attention_mask` [B, S]; `decoder_input_ids` [B, T] (absent: `labels`
 // shifted right behind decoder_start_token_id, -100 as padding), `decoder_attention_mask` [B, T];

@@ -1,0 +1,169 @@
+#include "models/hub/convert_model.h"
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/file.h"
+#include "data/tokenizer/json_text.h"
+#include "models/family.h"
+#include "models/hub/load_model.h"
+#include "models/hub/match_entries.h"
+#include "models/hub/megatron_gpt2.h"
+#include "models/hub/save_model.h"
+#include "models/hub/weight_files.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+// What stands beside weights, in folders of any family and version.
+constexpr const char* kCompanions[] = {
+    "added_tokens.json",
+    "char_vocab.json",
+    "chat_template.jinja",
+    "ice_text.model",
+    "merges.txt",
+    "preprocessor_config.json",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+    "cog-pretrain.model",
+};
+
+// Weights by the names of a model's parameters.
+struct Source {
+  std::unique_ptr<Model> model;  // on meta, of the dtype to write
+  std::function<StatusOr<Tensor>(const nn::Parameter&)> read;
+};
+
+StatusOr<std::unique_ptr<Model>> BuildShapes(const std::string& from, const json& config,
+                                             DType dtype) {
+  auto model = BuildModel(config, {.dtype = dtype, .device = Device::Meta(), .initialise = false});
+  if (model.ok()) return model;
+  return Failure(model.status().code(), from, ": ", Message(model.status()));
+}
+
+// A dtype that holds what all of them hold; entries that are no floats do not count.
+DType WidestOf(const std::vector<WeightEntry>& entries) {
+  std::optional<DType> widest;
+  for (const WeightEntry& entry : entries) {
+    const std::optional<DType> dtype = ParseSafetensorsDType(entry.dtype);
+    if (!dtype || !IsFloating(*dtype) || dtype == widest) continue;
+    if (!widest || DTypeSize(*dtype) > DTypeSize(*widest)) {
+      widest = dtype;
+    } else if (DTypeSize(*dtype) == DTypeSize(*widest)) {
+      widest = DType::kFloat32;  // the two of half precision
+    }
+  }
+  return widest.value_or(DType::kFloat32);
+}
+
+StatusOr<Source> OpenFolder(const std::string& from, std::optional<DType> dtype) {
+  TESSERA_ASSIGN_OR_RETURN(const json config, ReadModelConfig(from));
+  TESSERA_ASSIGN_OR_RETURN(WeightFiles opened, WeightFiles::Open(from));
+  const auto weights = std::make_shared<const WeightFiles>(std::move(opened));
+  const std::string where = JoinPath(from, "config.json");
+  Source source;
+  TESSERA_ASSIGN_OR_RETURN(source.model, BuildShapes(where, config, DType::kFloat32));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<EntryMatch> matches,
+                           MatchEntries(*source.model, *weights, nullptr));
+  std::map<std::string, std::string> entry_of;
+  std::vector<WeightEntry> entries;
+  for (const EntryMatch& match : matches) {
+    entry_of[match.parameter->name] = match.entry;
+    entries.push_back(*weights->Find(match.entry));
+  }
+  TESSERA_ASSIGN_OR_RETURN(source.model,
+                           BuildShapes(where, config, dtype.value_or(WidestOf(entries))));
+  source.read = [weights, entry_of](const nn::Parameter& p) {
+    return weights->Read(entry_of.at(p.name));
+  };
+  return source;
+}
+
+StatusOr<Source> OpenMegatron(const std::string& from, std::optional<DType> dtype) {
+  TESSERA_ASSIGN_OR_RETURN(MegatronGpt2 opened, MegatronGpt2::Open(from));
+  const auto megatron = std::make_shared<const MegatronGpt2>(std::move(opened));
+  Source source;
+  TESSERA_ASSIGN_OR_RETURN(
+      source.model,
+      BuildShapes(from, megatron->config(), dtype.value_or(WidestOf(megatron->entries()))));
+  std::vector<std::string> names;
+  for (const nn::Parameter* p : source.model->Parameters()) names.push_back(p->name);
+  TESSERA_RETURN_IF_ERROR(megatron->CheckNothingIsLeft(names));
+  source.read = [megatron, from](const nn::Parameter& p) -> StatusOr<Tensor> {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor t, megatron->Read(p.name));
+    if (t.shape() == p.placement.global_shape()) return t;
+    return InvalidArgument(from, ": what is to be '", p.name, "' has shape ", t.shape(),
+                           "; the arguments ask for ", p.placement.global_shape());
+  };
+  return source;
+}
+
+int64_t CountFinite(const Tensor& t) {
+  int64_t count = 0;
+  DispatchFloat(t.dtype(), "convert", [&](auto zero) {
+    using T = decltype(zero);
+    const T* values = t.data<T>();
+    for (int64_t i = 0; i < t.numel(); ++i) {
+      count += std::isfinite(static_cast<double>(values[i])) ? 1 : 0;
+    }
+  });
+  return count;
+}
+
+StatusOr<Tensor> CastWithinRange(const std::string& name, const Tensor& whole, DType dtype) {
+  if (whole.dtype() == dtype) return whole;
+  const Tensor cast = CastCopy(whole, dtype);
+  if (CountFinite(cast) == CountFinite(whole)) return cast;
+  return InvalidArgument("tensor '", name, "' has numbers that are beyond ", DTypeName(dtype));
+}
+
+StatusOr<SaveOptions> CompanionsOf(const std::string& from) {
+  SaveOptions save;
+  if (!IsDirectory(from)) return save;
+  for (const char* name : kCompanions) {
+    const std::string path = JoinPath(from, name);
+    if (!PathExists(path)) continue;
+    TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+    save.files.emplace_back(name, std::move(text));
+  }
+  const std::string generation = JoinPath(from, "generation_config.json");
+  if (PathExists(generation)) {
+    TESSERA_ASSIGN_OR_RETURN(save.generation_config, data::ReadJsonFile(generation));
+  }
+  return save;
+}
+
+}  // namespace
+
+Status ConvertModel(const std::string& from, const std::string& folder,
+                    const ConvertOptions& options) {
+  if (PathExists(folder)) return InvalidArgument(folder, ": exists; a new folder is written");
+  if (!IsDirectory(from) && !PathExists(from)) {
+    return NotFound(from, ": no such file or directory");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const Source source, IsDirectory(from)
+                                                    ? OpenFolder(from, options.dtype)
+                                                    : OpenMegatron(from, options.dtype));
+  TESSERA_ASSIGN_OR_RETURN(SaveOptions save, CompanionsOf(from));
+  save.max_shard_bytes = options.max_shard_bytes;
+  // One tensor is read, cast, written and forgotten.
+  save.gather = [&](const nn::Parameter& p) -> StatusOr<Tensor> {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, source.read(p));
+    return CastWithinRange(p.name, whole, p.tensor.dtype());
+  };
+  return SaveModel(*source.model, folder, nullptr, save);
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,32 @@
+// Weights of any format that can be read, as a folder that SaveModel writes.
+//
+//   TESSERA_RETURN_IF_ERROR(ConvertModel("chatglm-6b", "out", {.dtype = DType::kBFloat16}));
+//
+// One tensor is in memory at a time, so models larger than it can be converted.
+#ifndef TESSERA_MODELS_HUB_CONVERT_MODEL_H_
+#define TESSERA_MODELS_HUB_CONVERT_MODEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/dtype.h"
+#include "core/status.h"
+
+namespace tessera::models {
+
+struct ConvertOptions {
+  std::optional<DType> dtype = std::nullopt;  // unset: the widest that the weights have
+  int64_t max_shard_bytes = 5'000'000'000;
+};
+
+// `from` is a folder that LoadModel reads, whose tokenizer, preprocessor_config.json and
+// generation_config.json are copied as they are, or a checkpoint of Megatron-LM's GPT-2
+// (models/hub/megatron_gpt2.h). `folder` must not exist. Failures are those of LoadModel and
+// SaveModel, and numbers that are finite and beyond the new dtype, by the tensor's name.
+Status ConvertModel(const std::string& from, const std::string& folder,
+                    const ConvertOptions& options = {});
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_HUB_CONVERT_MODEL_H_

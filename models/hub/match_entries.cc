@@ -1,0 +1,179 @@
+#include "models/hub/match_entries.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "models/family.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr int kNamesShown = 3;
+
+// The names that the Hub may have a parameter under, its own first.
+std::vector<std::string> NamesOf(const Family& family, const nn::Parameter& parameter) {
+  std::vector<std::string> names = {parameter.name};
+  if (family.other_names != nullptr) {
+    for (std::string& name : family.other_names(parameter.name)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+// Those of them that the files have.
+std::vector<std::string> Present(std::vector<std::string> names, const WeightFiles& weights) {
+  std::erase_if(names, [&](const std::string& name) { return weights.Find(name) == nullptr; });
+  return names;
+}
+
+bool IsWhole(const Model& model) {
+  return model.block_range() == std::pair<int, int>(0, model.num_blocks());
+}
+
+bool IsHead(const Family& family, const std::string& name) {
+  return family.is_head != nullptr && family.is_head(name);
+}
+
+bool SameShape(const EntryMatch& match, const WeightFiles& weights) {
+  const Shape& expected = match.parameter->placement.global_shape();
+  return weights.Find(match.entry)->shape == std::vector<int64_t>(expected.begin(), expected.end());
+}
+
+Status CheckMatch(const EntryMatch& match, const WeightFiles& weights) {
+  const WeightEntry& entry = *weights.Find(match.entry);
+  const Shape& expected = match.parameter->placement.global_shape();
+  if (!SameShape(match, weights)) {
+    std::string found;
+    for (int64_t size : entry.shape) found += Concat(found.empty() ? "" : ", ", size);
+    return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry, "' has shape [",
+                           found, "]; the configuration asks for ", expected);
+  }
+  const std::optional<DType> dtype = ParseSafetensorsDType(entry.dtype);
+  if (!dtype || !IsFloating(*dtype)) {
+    return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry,
+                           "' has elements of type ", entry.dtype,
+                           "; weights must be F16, BF16, F32 or F64");
+  }
+  return OkStatus();
+}
+
+using Ties = std::map<const nn::Parameter*, std::vector<nn::Parameter*>>;
+
+// By what they are tied to.
+Ties TiesOf(const std::vector<nn::Parameter*>& parameters) {
+  Ties ties;
+  for (nn::Parameter* parameter : parameters) {
+    if (parameter->tied_to != nullptr) ties[parameter->tied_to].push_back(parameter);
+  }
+  return ties;
+}
+
+// The entry of a parameter among those present under its names; the others must equal it.
+StatusOr<std::string> ChooseEntry(const Family& family, const std::vector<std::string>& present,
+                                  const WeightFiles& weights) {
+  if (family.overrides != nullptr) {
+    const auto found = std::find_if(present.begin(), present.end(), family.overrides);
+    if (found != present.end()) return *found;
+  }
+  for (size_t i = 1; i < present.size(); ++i) {
+    TESSERA_ASSIGN_OR_RETURN(const bool same, weights.SameValues(present[0], present[i]));
+    if (same) continue;
+    return InvalidArgument(weights.PathOf(present[i]), ": tensors '", present[0], "' and '",
+                           present[i], "' differ, and the model has one parameter for both");
+  }
+  return present[0];
+}
+
+Status CheckNothingIsLeft(const Model& model, const Family& family, const WeightFiles& weights,
+                          const std::set<std::string>& known) {
+  // A pipeline stage leaves the other stages' tensors alone.
+  if (!IsWhole(model)) return OkStatus();
+  std::vector<std::string> unknown;
+  for (std::string& name : weights.Names()) {
+    if (known.count(name) != 0) continue;
+    if (family.ignored_entry != nullptr && family.ignored_entry(name)) continue;
+    if (IsHead(family, name)) continue;
+    unknown.push_back(std::move(name));
+  }
+  if (unknown.empty()) return OkStatus();
+  return InvalidArgument(weights.PathOf(unknown[0]), ": unknown ",
+                         unknown.size() == 1 ? "tensor " : "tensors ", QuotedNames(unknown));
+}
+
+}  // namespace
+
+std::string QuotedNames(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kNamesShown; ++i) {
+    text += (i == 0 ? "'" : ", '") + names[i] + "'";
+  }
+  if (names.size() > kNamesShown) text += Concat(" and ", names.size() - kNamesShown, " more");
+  return text;
+}
+
+StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& weights,
+                                               std::vector<nn::Parameter*>* fresh) {
+  const Family& family = **FamilyOf(model.config());
+  const std::vector<nn::Parameter*> parameters = model.Parameters();
+  Ties ties = TiesOf(parameters);
+  std::vector<EntryMatch> matches;
+  std::vector<std::string> missing;
+  std::set<std::string> known;
+  for (nn::Parameter* parameter : parameters) {
+    std::vector<std::string> names = NamesOf(family, *parameter);
+    known.insert(names.begin(), names.end());
+    if (parameter->tied_to != nullptr) continue;
+    for (const nn::Parameter* other : ties[parameter]) {
+      for (std::string& name : NamesOf(family, *other)) names.push_back(std::move(name));
+    }
+    const std::vector<std::string> present = Present(std::move(names), weights);
+    const bool replaceable = fresh != nullptr && IsHead(family, parameter->name);
+    if (present.empty()) {
+      if (replaceable) {
+        fresh->push_back(parameter);
+      } else {
+        missing.push_back(parameter->name);
+      }
+      continue;
+    }
+    TESSERA_ASSIGN_OR_RETURN(const std::string entry, ChooseEntry(family, present, weights));
+    const EntryMatch match = {parameter, entry};
+    if (replaceable && !SameShape(match, weights)) {
+      fresh->push_back(parameter);
+    } else {
+      matches.push_back(match);
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(CheckNothingIsLeft(model, family, weights, known));
+  if (!missing.empty()) {
+    return InvalidArgument(weights.folder(), ": ", missing.size(),
+                           missing.size() == 1 ? " tensor is" : " tensors are",
+                           " missing: ", QuotedNames(missing));
+  }
+  for (const EntryMatch& match : matches) TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights));
+  return matches;
+}
+
+StatusOr<Pairs> PairsInFiles(Model& model, const WeightFiles& weights) {
+  const Family& family = **FamilyOf(model.config());
+  Pairs pairs = Pairs::kOne;
+  for (const auto& [source, tied] : TiesOf(model.Parameters())) {
+    const std::vector<std::string> names = NamesOf(family, *source);
+    const std::vector<std::string> sources = Present(names, weights);
+    if (sources.empty()) continue;
+    for (const nn::Parameter* parameter : tied) {
+      for (const std::string& name : Present(NamesOf(family, *parameter), weights)) {
+        // Another name of the source is no use of its own.
+        if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+        TESSERA_ASSIGN_OR_RETURN(const bool same, weights.SameValues(sources[0], name));
+        if (!same) return Pairs::kDiffer;
+        pairs = Pairs::kEqual;
+      }
+    }
+  }
+  return pairs;
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,24 @@
+// The functions and classes that may stand in a checkpoint.
+#ifndef TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_GLOBALS_H_
+#define TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_GLOBALS_H_
+
+#include <optional>
+#include <string_view>
+
+namespace tessera::models {
+
+// What calling one gives.
+enum class PickleCall {
+  kTensor,     // torch._utils._rebuild_tensor(_v2): a tensor
+  kParameter,  // torch._utils._rebuild_parameter: its first argument
+  kDict,       // a dictionary, of pairs where they are given
+  kList,       // its argument, a list
+  kObject,     // an inert object
+};
+
+// nullopt: no part of a checkpoint. `name` is "module.name".
+std::optional<PickleCall> FindPickleGlobal(std::string_view name);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_GLOBALS_H_

@@ -1,0 +1,166 @@
+// `tessera convert`, and the other commands with folders whose weights torch.save wrote.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "tests/process/process.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+using nlohmann::json;
+
+constexpr const char* kFolders = "tests/parity/goldens/folders/";
+
+class ConvertTest : public testing::Test {
+ protected:
+  ConvertTest()
+      : root_(testing::TempDir() + "/convert_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+  // A copy of a golden folder that may be changed.
+  std::string Copied(const std::string& golden) const {
+    const std::string folder = Path("copied");
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    for (const auto& file : fs::directory_iterator(kFolders + golden)) {
+      std::ofstream(folder + "/" + file.path().filename().string(), std::ios::binary)
+          << *ReadFile(file.path().string());
+    }
+    return folder;
+  }
+  std::string Succeed(const Arguments& arguments) const {
+    Process run(arguments, Path("log"));
+    EXPECT_EQ(run.ExitCode(), 0) << testing::PrintToString(arguments) << run.Errors();
+    return run.Output();
+  }
+  void ExpectRefused(const Arguments& arguments, const std::string& part) const {
+    Process run(arguments, Path("log"));
+    ASSERT_TRUE(run.EndsWithin(std::chrono::minutes(1)));
+    EXPECT_EQ(run.ExitCode(), 2) << run.Errors();
+    const std::string line = run.Errors();
+    EXPECT_EQ(line.rfind("error: ", 0), 0u) << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+    EXPECT_NE(line.find(part), std::string::npos) << line;
+  }
+  static json Config(const std::string& folder) {
+    return json::parse(*ReadFile(folder + "/config.json"));
+  }
+
+  const std::string root_;
+};
+
+TEST_F(ConvertTest, EveryCommandReadsWhatTorchSaved) {
+  const std::string folder = Copied("gpt2_bin_of_4");
+  const std::string out = Path("out");
+  Succeed({"convert", folder, out});
+  const Arguments ids = {"--ids", "3,4,5", "--max-new-tokens", "4"};
+  const auto generate = [&](const std::string& model) {
+    Arguments arguments = {"generate", "--model", model};
+    arguments.insert(arguments.end(), ids.begin(), ids.end());
+    return Succeed(arguments);
+  };
+  EXPECT_EQ(generate(folder), generate(out));
+  const std::string said = Succeed({"inspect", folder});
+  EXPECT_NE(said.find("pytorch_model.bin"), std::string::npos) << said;
+  EXPECT_NE(said.find("[19, 8]"), std::string::npos) << said;
+  EXPECT_NE(said.find("every parameter is there"), std::string::npos) << said;
+  EXPECT_NE(Succeed({"inspect", folder + "/pytorch_model.bin"}).find("the file is whole"),
+            std::string::npos);
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "abcab ";
+  std::ofstream(Path("text")) << text;
+  const auto train = [&](const std::string& model, const std::string& run) {
+    Succeed({"train", model, "--data", Path("text"), "--tokenizer", "char", "--out", Path(run),
+             "--max-steps", "2", "--seq-len", "8", "--threads", "1"});
+    return Weights(Path(run));
+  };
+  EXPECT_EQ(train(folder, "first"), train(out, "second"));
+}
+
+TEST_F(ConvertTest, DtypesAndShards) {
+  const std::string from = std::string(kFolders) + "gpt2_shards_of_4";
+  for (const char* dtype : {"bfloat16", "float16", "float32"}) {
+    const std::string out = Path(dtype);
+    Succeed({"convert", from, out, "--dtype", dtype, "--shard-size", "2KB"});
+    EXPECT_EQ(Config(out)["dtype"], dtype);
+    EXPECT_TRUE(fs::exists(out + "/model.safetensors.index.json"));
+    EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
+    Succeed({"inspect", out});
+  }
+  // By itself it keeps what the weights have.
+  Succeed({"convert", std::string(kFolders) + "bert-sequence_bfloat16_of_5", Path("own")});
+  EXPECT_EQ(Config(Path("own"))["dtype"], "bfloat16");
+  EXPECT_TRUE(fs::exists(Path("own") + "/model.safetensors"));
+}
+
+TEST_F(ConvertTest, WhatStandsBesideTheWeightsIsCopied) {
+  const std::string from = Copied("gpt2_bin_of_4");
+  std::ofstream(from + "/tokenizer_config.json") << R"({"tokenizer_class": "X"})";
+  std::ofstream(from + "/generation_config.json") << R"({"top_k": 7})";
+  std::ofstream(from + "/README.md") << "x";
+  Succeed({"convert", from, Path("out")});
+  EXPECT_EQ(*ReadFile(Path("out") + "/tokenizer_config.json"), R"({"tokenizer_class": "X"})");
+  EXPECT_EQ(json::parse(*ReadFile(Path("out") + "/generation_config.json")), json({{"top_k", 7}}));
+  EXPECT_FALSE(fs::exists(Path("out") + "/README.md"));
+  EXPECT_FALSE(fs::exists(Path("out") + "/pytorch_model.bin"));
+}
+
+TEST_F(ConvertTest, MegatronsCheckpoint) {
+  Succeed({"convert", "tests/parity/goldens/megatron/version1.pt", Path("out")});
+  EXPECT_EQ(Config(Path("out"))["n_head"], 2);
+  EXPECT_EQ(Config(Path("out"))["activation_function"], "gelu_fast");
+  Succeed({"generate", "--model", Path("out"), "--ids", "1,2", "--max-new-tokens", "2"});
+}
+
+TEST_F(ConvertTest, Refusals) {
+  const std::string from = Copied("gpt2_bin_of_4");
+  const std::string out = Path("out");
+  ExpectRefused({"convert", from}, "to is required");
+  ExpectRefused({"convert", Path("absent"), out}, "absent: no such file");
+  ExpectRefused({"convert", from, from}, "exists; a new folder is written");
+  ExpectRefused({"convert", from, out, "--dtype", "int8"}, "'int8' is none of");
+  for (const char* size : {"0GB", "many", "5 TB", "-1GB", "99999999999GB"}) {
+    ExpectRefused({"convert", from, out, "--shard-size", size}, "is no size such as 5GB");
+  }
+  std::ofstream(from + "/pytorch_model.bin", std::ios::binary | std::ios::trunc)
+      << "\x80\x02"
+         "cos\nsystem\n"
+      << "X\x0a" << std::string(3, '\0') << "touch x.xx\x85R.";
+  for (const Arguments& arguments : {Arguments{"convert", from, out},
+                                     {"generate", "--model", from, "--ids", "1"},
+                                     {"inspect", from},
+                                     {"inspect", from + "/pytorch_model.bin"}}) {
+    ExpectRefused(arguments, from +
+                                 "/pytorch_model.bin: 'os.system' is no part of a checkpoint; "
+                                 "nothing was executed");
+  }
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(ConvertTest, NumbersBeyondHalfPrecisionAreNamed) {
+  const std::string from = Copied("bert-mlm_untied_of_5");
+  std::string bytes = *ReadFile(from + "/model.safetensors");
+  const float large = 1e6f;
+  std::memcpy(bytes.data() + bytes.size() - sizeof(large), &large, sizeof(large));
+  std::ofstream(from + "/model.safetensors", std::ios::binary | std::ios::trunc) << bytes;
+  const auto file = SafetensorsFile::Open(from + "/model.safetensors");
+  ExpectRefused({"convert", from, Path("out"), "--dtype", "float16"},
+                "tensor '" + file->entries().back().name + "' has numbers that are beyond float16");
+  EXPECT_FALSE(fs::exists(Path("out")));
+  Succeed({"convert", from, Path("out"), "--dtype", "bfloat16"});
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// `tessera convert`: weights of other formats into a model's folder.
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/dtype.h"
+#include "models/hub/convert_model.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace tessera::tools {
+namespace {
+
+struct ConvertFlags {
+  std::string from;
+  std::string to;
+  std::string dtype;
+  std::string shard_size = "5GB";
+};
+
+// "5GB", "300 MB", "4GiB", "1000000".
+std::optional<int64_t> ParseBytes(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number <= 0) return std::nullopt;
+  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  struct Unit {
+    std::string_view name;
+    int64_t bytes;
+  };
+  for (const Unit& known : {Unit{"", 1},
+                            {"B", 1},
+                            {"KB", 1000},
+                            {"MB", 1000 * 1000},
+                            {"GB", 1000 * 1000 * 1000},
+                            {"KiB", 1 << 10},
+                            {"MiB", 1 << 20},
+                            {"GiB", 1 << 30}}) {
+    if (unit == known.name && number <= INT64_MAX / known.bytes) return number * known.bytes;
+  }
+  return std::nullopt;
+}
+
+Status RunConvert(const ConvertFlags& flags) {
+  models::ConvertOptions options;
+  if (!flags.dtype.empty()) {
+    options.dtype = ParseDType(flags.dtype);
+    if (!options.dtype || !IsFloating(*options.dtype)) {
+      return InvalidArgument("--dtype: '", flags.dtype,
+                             "' is none of float32, bfloat16, float16 and float64");
+    }
+  }
+  const std::optional<int64_t> bytes = ParseBytes(flags.shard_size);
+  if (!bytes) {
+    return InvalidArgument("--shard-size: '", flags.shard_size,
+                           "' is no size such as 5GB, 300MB or 4GiB");
+  }
+  options.max_shard_bytes = *bytes;
+  return models::ConvertModel(flags.from, flags.to, options);
+}
+
+}  // namespace
+
+void AddConvertCommand(CLI::App& app, CommandState& state) {
+  auto flags = std::make_shared<ConvertFlags>();
+  CLI::App* command = app.add_subcommand(
+      "convert", "Write a model's folder as safetensors, from any format that can be read");
+  command
+      ->add_option("from", flags->from,
+                   "a model's folder (safetensors, pytorch_model.bin, shards of either), or a "
+                   "checkpoint of Megatron-LM's GPT-2 (model_optim_rng.pt)")
+      ->type_name("FROM")
+      ->required();
+  command->add_option("to", flags->to, "the folder to write; it must not exist")
+      ->type_name("TO")
+      ->required();
+  command
+      ->add_option("--dtype", flags->dtype,
+                   "float32, bfloat16, float16 or float64 (the weights' own)")
+      ->type_name("TYPE");
+  command->add_option("--shard-size", flags->shard_size, "most bytes of a file (5GB)")
+      ->type_name("SIZE");
+  command->footer(
+      "One tensor is in memory at a time; nothing in the files is executed.\n"
+      "Examples:\n"
+      "  tessera convert chatglm-6b chatglm-6b-bf16 --dtype bfloat16\n"
+      "  tessera convert release/mp_rank_00/model_optim_rng.pt gpt2-345m");
+  command->callback([&state, flags] { state.run = [flags] { return RunConvert(*flags); }; });
+}
+
+}  // namespace tessera::tools
