@@ -17,6 +17,7 @@ struct CommandState {
 };
 
 void AddEvalCommand(CLI::App& app, CommandState& state);
+void AddExplainCommand(CLI::App& app, CommandState& state);
 void AddForwardCommand(CLI::App& app, CommandState& state);
 void AddGenerateCommand(CLI::App& app, CommandState& state);
 void AddInspectCommand(CLI::App& app, CommandState& state);
