@@ -80,7 +80,8 @@ void FieldFlags::AddHidden(CLI::App* command, const std::string& name, bool is_s
 
 void FieldFlags::AddOtherNames(CLI::App* command) {
   for (const train::ForeignKey& key : train::RunKeys()) {
-    if (key.name.find('.') == std::string::npos) AddHidden(command, key.name, key.is_switch);
+    const bool is_word = key.name[0] != '_' && key.name.find('.') == std::string::npos;
+    if (is_word) AddHidden(command, key.name, key.is_switch);
   }
   AddHidden(command, "fsdp_config", false);  // a file, or its content
 }

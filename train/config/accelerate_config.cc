@@ -62,7 +62,11 @@ Json LaidOutLikeTheFile(const Json& settings) {
 void TranslateDeepSpeedSection(ForeignKeys& file) {
   const std::string section = "deepspeed_config.";
   if (const std::optional<std::string> path = file.String(section + "deepspeed_config_file")) {
-    if (*path != "none") file.Put("deepspeed", Json(*path));
+    if (*path == "none") {
+      file.Ignore(section + "deepspeed_config_file", "there is none");
+    } else {
+      file.Put("deepspeed", Json(*path));
+    }
   }
   const std::optional<int64_t> stage = file.Integer(section + "zero_stage", 0);
   if (stage && *stage > 3) file.Fail(section + "zero_stage", "must be 0, 1, 2 or 3");

@@ -63,7 +63,7 @@ void AddTopLevel(ForeignTable* table) {
 void AddDeepSpeed(ForeignTable* table) {
   constexpr char kNvme[] = "nothing is off-loaded to NVMe";
   const ForeignTable keys = {
-      Read("deepspeed_config_file", "deepspeed"),
+      Read("deepspeed_config_file", "the keys of that file"),
       Read("zero_stage", "zero"),
       Read("offload_optimizer_device", "cpu_offload"),
       Read("offload_param_device", "offload_parameters"),

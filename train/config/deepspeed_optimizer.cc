@@ -92,11 +92,11 @@ void TranslateDecay(const std::string& type, ForeignKeys& ds) {
 void TranslateCosine(ForeignKeys& ds) {
   const double ratio = ds.Number(SchedulerParam("cos_min_ratio"), 0).value_or(1e-4);
   if (ratio > 1) ds.Fail(SchedulerParam("cos_min_ratio"), "must be at most 1");
+  const double lr = ds.keys().value("lr", 0.0);
   if (!ds.keys().contains("lr")) {
-    return ds.Fail(SchedulerParam("cos_min_ratio"),
-                   "is a share of the optimizer's lr, which is not given");
+    ds.Fail(SchedulerParam("cos_min_ratio"),
+            "is a share of the optimizer's lr, which is not given");
   }
-  const double lr = ds.keys()["lr"].get<double>();
   ds.Put("min_lr", Json(ratio * lr));
   TranslateWarmup("warmup_min_ratio", lr, ds);
 }

@@ -49,6 +49,16 @@ bool AsksForNothing(const ForeignKey& declared, const Json& value) {
 
 }  // namespace
 
+std::vector<std::string> KeysOf(const std::string& reason) {
+  std::vector<std::string> keys;
+  for (size_t at = 0; at <= reason.size();) {
+    const size_t end = std::min(reason.find(", ", at), reason.size());
+    keys.push_back(reason.substr(at, end - at));
+    at = end + 2;
+  }
+  return keys;
+}
+
 const char* FateName(KeyFate fate) {
   switch (fate) {
     case KeyFate::kHonoured:
@@ -149,7 +159,7 @@ void ForeignKeys::Meet(const std::string& key, const Json& value) {
   const auto declared = std::find_if(table_.begin(), table_.end(),
                                      [&](const ForeignKey& k) { return k.name == key; });
   if (declared == table_.end()) {
-    const std::string text = DidYouMean(key, KnownNear(key));
+    const std::string text = DidYouMean(key.substr(key.rfind('.') + 1), KnownNear(key));
     const std::string where = name_of_(key);
     const size_t quote = where.rfind(": '");
     Judge(key, KeyFate::kRefused, "unknown key" + text,
@@ -164,9 +174,11 @@ void ForeignKeys::Meet(const std::string& key, const Json& value) {
     if (AsksForNothing(*declared, value)) {
       Ignore(key, "asks for what holds anyway: " + declared->reason);
     } else {
-      Fail(key, Concat(declared->neutral.empty() ? "is refused: "
-                                                 : Concat("is ", Printed(value), ", refused: "),
-                       declared->reason));
+      Judge(key, KeyFate::kRefused, declared->reason,
+            InvalidArgument(name_of_(key), " ",
+                            declared->neutral.empty() ? std::string("is refused: ")
+                                                      : Concat("is ", Printed(value), ", refused: "),
+                            declared->reason));
     }
   } else if (declared->convert != nullptr) {
     Convert(*declared, value);
@@ -178,7 +190,7 @@ std::vector<std::string> ForeignKeys::KnownNear(const std::string& key) const {
   const std::string section = key.substr(0, key.rfind('.') + 1);
   std::vector<std::string> known;
   for (const ForeignKey& k : table_) {
-    if (k.name.rfind(section, 0) == 0) known.push_back(k.name);
+    if (k.name.rfind(section, 0) == 0) known.push_back(k.name.substr(section.size()));
   }
   return known;
 }
@@ -211,7 +223,9 @@ void ForeignKeys::Merge(const std::string& key, const Json& keys) {
     if (first) {
       mine = value;
     } else if (mine != value) {
-      Fail(key, Concat("and '", origin->second, "' are one key (", ours, ") with two values"));
+      const std::string text = Concat(" are one key (", ours, ") with two values");
+      Judge(key, KeyFate::kRefused, Concat("'", origin->second, "' and '", key, "'", text),
+            InvalidArgument(name_of_(origin->second), " and '", key, "'", text));
     }
   }
 }
@@ -335,11 +349,25 @@ std::optional<std::vector<double>> ForeignKeys::Numbers(const std::string& key) 
   return std::nullopt;
 }
 
+// Whether one of the keys that a declaration names was put, or it names none of a run.
+bool ForeignKeys::BecameSomething(const ForeignKey& declared) const {
+  bool names_keys = false;
+  for (const std::string& ours : KeysOf(declared.reason)) {
+    if (result_.keys.contains(ours)) return true;
+    names_keys = names_keys || FindRunConfigKey(ours) != nullptr;
+  }
+  return !names_keys;
+}
+
 Translation ForeignKeys::Finish() && {
   for (const auto& [key, given] : given_) {
-    if (given.declared == nullptr || given.read || given.declared->convert != nullptr) continue;
+    if (given.declared == nullptr || given.declared->convert != nullptr) continue;
     if (given.declared->fate != KeyFate::kTranslated || IsLeft(*given.value)) continue;
-    Fail(key, "means nothing beside the other keys");
+    if (!given.read) {
+      Fail(key, "means nothing beside the other keys");
+    } else if (!BecameSomething(*given.declared)) {
+      Ignore(key, "asks for what holds anyway");
+    }
   }
   return std::move(result_);
 }

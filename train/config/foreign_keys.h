@@ -47,6 +47,9 @@ struct KeyVerdict {
   Status failure;      // of kRefused
 };
 
+// The keys that the reason of kTranslated lists: "cpu_offload, offload_parameters".
+std::vector<std::string> KeysOf(const std::string& reason);
+
 // Keys of a run (train/config/run_config.h) that a value stands for; null: it asks for nothing.
 using KeyConversion = std::function<StatusOr<nlohmann::json>(const nlohmann::json& value)>;
 
@@ -139,6 +142,7 @@ class ForeignKeys {
   void Merge(const std::string& key, const nlohmann::json& keys);
   void Withdraw(const std::string& key);
   void Judge(const std::string& key, KeyFate fate, std::string reason, Status failure = {});
+  bool BecameSomething(const ForeignKey& declared) const;
   bool IsSection(const std::string& key) const;
   std::vector<std::string> KnownNear(const std::string& key) const;
   KeyVerdict* VerdictOf(const std::string& key);

@@ -77,8 +77,7 @@ inline const OptionTable& ParallelConfig::Table() {
                {.above = 0,
                 .needs = {{{"zero", {"0", "1", "2"}}}},
                 .changes_results = false,
-                .aliases = {{"ddp_bucket_cap_mb", "Colossal-AI"},
-                            {"ddp_bucket_cap_mb", "Hugging Face"}}})
+                .aliases = {{"ddp_bucket_cap_mb", "Colossal-AI, Hugging Face"}}})
           .Add("overlap_comm", &ParallelConfig::overlap_comm,
                "sum gradients while the backward pass still runs",
                {.changes_results = false, .aliases = {{"overlap_communication", "Colossal-AI"}}})

@@ -34,14 +34,8 @@ Status ReadFsdpFile(Json* keys) {
 // The keys of a run that a verdict's key became: "tp", or "cpu_offload, offload_parameters".
 std::vector<std::string> Became(const KeyVerdict& verdict) {
   if (verdict.fate == KeyFate::kHonoured) return {verdict.key};
-  std::vector<std::string> keys;
-  if (verdict.fate != KeyFate::kTranslated) return keys;
-  for (size_t at = 0; at <= verdict.reason.size();) {
-    const size_t end = std::min(verdict.reason.find(", ", at), verdict.reason.size());
-    keys.push_back(verdict.reason.substr(at, end - at));
-    at = end + 2;
-  }
-  return keys;
+  if (verdict.fate != KeyFate::kTranslated) return {};
+  return KeysOf(verdict.reason);
 }
 
 // What one source gave.

@@ -214,13 +214,17 @@ const ForeignTable& RunKeys() {
       if (seen.insert(key.name).second) keys->push_back(std::move(key));
     };
     for (const Option* option : RunConfigKeys()) add(Own(*option));
-    for (const Option* option : RunConfigKeys()) {
-      for (const OptionAlias& alias : option->notes.aliases) {
-        ForeignKey key = Renamed(alias.name, option->key);
-        key.is_switch = option->kind == Option::Kind::kBool;
-        add(std::move(key));
+    const auto add_aliases = [&](const OptionTable& table) {
+      for (const Option& option : table.options()) {
+        for (const OptionAlias& alias : option.notes.aliases) {
+          ForeignKey key = Renamed(alias.name, option.key);
+          key.is_switch = option.kind == Option::Kind::kBool;
+          add(std::move(key));
+        }
       }
-    }
+    };
+    add_aliases(RunConfig::Table());
+    for (const OptionPart& part : OptionParts()) add_aliases(*part.table);
     for (const ForeignSystem* system : ForeignSystems()) {
       for (const ForeignKey& key : system->keys) add(key);
     }
