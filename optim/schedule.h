@@ -57,8 +57,9 @@ class Schedule {
   Kind kind_;
 };
 
-// Refuses an unknown kind (also of a warm-up), rates that are negative, infinite or min_lr > lr, warmup_steps < 0, and
-// total_steps < 1 where the kind needs it. A warm-up longer than the run is allowed.
+// Refuses an unknown kind (also of a warm-up), rates that are negative, infinite or min_lr > lr,
+// warmup_steps < 0, and total_steps < 1 where the kind needs it. A warm-up longer than the run is
+// allowed.
 StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config);
 
 // Names known elsewhere, as configurations: ColossalAI's CosineAnnealingWarmupLR(total_steps,

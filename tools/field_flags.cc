@@ -72,9 +72,9 @@ void FieldFlags::AddHidden(CLI::App* command, const std::string& name, bool is_s
   const std::string flag = FlagName(name);
   if (command->get_option_no_throw(flag) != nullptr) return;
   std::vector<std::string>& texts = texts_[name];
-  CLI::Option* option = is_switch ? command->add_flag(flag, texts)
-                                  : command->add_option(flag, texts)->expected(1)->allow_extra_args(
-                                        false);
+  CLI::Option* option =
+      is_switch ? command->add_flag(flag, texts)
+                : command->add_option(flag, texts)->expected(1)->allow_extra_args(false);
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->group("");
 }
 

@@ -59,15 +59,15 @@ Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& op
   train::Trainer trainer(setup.config, *setup.model, setup.data, mesh);
   TESSERA_ASSIGN_OR_RETURN(const train::TrainResult result, trainer.Train(options));
   if (!result.stopped_by.empty()) {
-    return say(kInfo,
-               Concat("stopped at step ", result.state.step, " of ", result.state.total_steps,
-                      " by ", result.stopped_by, "; saved ",
-                      dist::CheckpointPath(config.out, result.state.step),
-                      "; the same command with --resume goes on\n"));
+    return say(kInfo, Concat("stopped at step ", result.state.step, " of ",
+                             result.state.total_steps, " by ", result.stopped_by, "; saved ",
+                             dist::CheckpointPath(config.out, result.state.step),
+                             "; the same command with --resume goes on\n"));
   }
   const std::string folder = JoinPath(config.out, "model");
   TESSERA_RETURN_IF_ERROR(trainer.SaveModel(folder, setup.tokenizer.get()));
-  return say(kInfo, Concat("trained ", result.state.step, " steps; the model is in ", folder, "\n"));
+  return say(kInfo,
+             Concat("trained ", result.state.step, " steps; the model is in ", folder, "\n"));
 }
 
 Status RunTrain(const CLI::App& command, const RunFlags& flags) {

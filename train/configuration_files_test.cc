@@ -17,19 +17,29 @@ class ConfigurationFilesTest : public SmallRuns {
  protected:
   // Losses, rates and norms of every step.
   std::vector<Json> Trained(RunSources sources, const std::string& out) {
-    Json flags = {{"model", "gpt-tiny"},    {"data", root_ + "/text.txt"},
-                  {"out", root_ + "/" + out}, {"seq_len", 16},
+    Json flags = {{"model", "gpt-tiny"},
+                  {"data", root_ + "/text.txt"},
+                  {"out", root_ + "/" + out},
+                  {"seq_len", 16},
                   {"config_overrides", "n_layer=2,n_embd=32,n_head=2"},
-                  {"max_steps", 4},         {"threads", 1},
-                  {"log_interval", 1},      {"val_fraction", 0},
-                  {"save_strategy", "no"},  {"overwrite", true}};
+                  {"max_steps", 4},
+                  {"threads", 1},
+                  {"log_interval", 1},
+                  {"val_fraction", 0},
+                  {"save_strategy", "no"},
+                  {"overwrite", true}};
     for (const auto& [key, value] : sources.flags.items()) flags[key] = value;
     sources.flags = flags;
     const auto run = ResolveRun(sources);
     EXPECT_TRUE(run.ok() && run->status().ok())
         << out << ": " << Message(run.ok() ? run->status() : run.status());
     if (!run.ok() || !run->status().ok()) return {};
-    EXPECT_FALSE(Train(run->config).empty());
+    auto setup = PrepareRun(run->config);
+    EXPECT_TRUE(setup.ok()) << out << ": " << Message(setup.status());
+    if (!setup.ok()) return {};
+    Trainer trainer(setup->config, *setup->model, setup->data);
+    const auto done = trainer.Train({.output = nullptr});
+    EXPECT_TRUE(done.ok()) << out << ": " << Message(done.status());
     const std::vector<Json> rows = Losses(run->config);
     EXPECT_EQ(rows.size(), 4u) << out;
     std::vector<Json> numbers;
@@ -57,16 +67,16 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
     return keys;
   };
   const Json auto_clipping = {{"lr_schedule", "constant"}};
-  const Json warmup = {{"lr_schedule", "constant"},
-                       {"warmup_type", "log"},
-                       {"schedule_offset", -2}};
+  const Json warmup = {
+      {"lr_schedule", "constant"}, {"warmup_type", "log"}, {"schedule_offset", -2}};
   struct File {
     const char* name;
     Json ours;
     Json given;
   };
   const std::vector<File> files = {
-      {"hf_zero2", with(warmup, {{"zero", 2}, {"cpu_offload", true}}),
+      {"hf_zero2",
+       with(warmup, {{"zero", 2}, {"cpu_offload", true}}),
        {{"warmup_steps", 3}, {"learning_rate", 2e-3}}},
       {"hf_zero3",
        with(warmup, {{"zero", 3},
@@ -76,11 +86,13 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                      {"min_lr", 0}}),
        {{"warmup_steps", 2}}},
       {"llama_factory_z0", with(auto_clipping, {{"zero", 0}}), {{"bf16", true}}},
-      {"llama_factory_z2", with(auto_clipping, {{"zero", 2}, {"overlap_comm", false}}),
+      {"llama_factory_z2",
+       with(auto_clipping, {{"zero", 2}, {"overlap_comm", false}}),
        {{"per_device_train_batch_size", 2}, {"gradient_accumulation_steps", 2}}},
       {"llama_factory_z3", with(auto_clipping, {{"zero", 3}}), {{"max_grad_norm", 0.1}}},
       {"llama_factory_z3_offload",
-       with(auto_clipping, {{"zero", 3}, {"cpu_offload", true}, {"offload_parameters", true}}), {}},
+       with(auto_clipping, {{"zero", 3}, {"cpu_offload", true}, {"offload_parameters", true}}),
+       {}},
       {"cifar",
        with(warmup, {{"batch_size", 16},
                      {"optimizer", "adamw"},
@@ -126,8 +138,8 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
 
 TEST_F(ConfigurationFilesTest, AFlagWinsOverWhatADeepSpeedFileLeavesOut) {
   const Json given = {{"lr_schedule", "cosine"}, {"max_grad_norm", 0.25}};
-  ExpectSame("flags", {.deepspeed = "train/testdata/deepspeed/chatglm_ptuning.json"},
-             {{"zero", 2}}, given);
+  ExpectSame("flags", {.deepspeed = "train/testdata/deepspeed/chatglm_ptuning.json"}, {{"zero", 2}},
+             given);
 }
 
 TEST_F(ConfigurationFilesTest, Accelerate) {
@@ -190,8 +202,10 @@ TEST_F(ConfigurationFilesTest, FsdpArguments) {
   ExpectSame("true",
              {.flags = {{"fsdp", true},
                         {"fsdp_config",
-                         {{"version", 2}, {"backward_prefetch", "backward_post"},
-                          {"forward_prefetch", false}, {"limit_all_gathers", true},
+                         {{"version", 2},
+                          {"backward_prefetch", "backward_post"},
+                          {"forward_prefetch", false},
+                          {"limit_all_gathers", true},
                           {"activation_checkpointing", true}}}}},
              {{"zero", 3},
               {"backward_prefetch", "backward_post"},
@@ -201,10 +215,9 @@ TEST_F(ConfigurationFilesTest, FsdpArguments) {
 
 // Hugging Face's own rates: linear and cosine warm-up and decay, whose first step is step 0.
 TEST_F(ConfigurationFilesTest, HuggingFaceSchedules) {
-  const auto rows = Trained({.flags = {{"lr_scheduler_type", "linear"},
-                                       {"warmup_ratio", 0.5},
-                                       {"learning_rate", 1e-3}}},
-                            "rates");
+  const auto rows = Trained(
+      {.flags = {{"lr_scheduler_type", "linear"}, {"warmup_ratio", 0.5}, {"learning_rate", 1e-3}}},
+      "rates");
   ASSERT_EQ(rows.size(), 4u);
   const double expected[] = {0, 0.5e-3, 1e-3, 0.5e-3};
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(rows[i][1].get<double>(), expected[i], 1e-12) << i;

@@ -26,8 +26,7 @@ std::string Duration(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch,
-                   bool bar)
+Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch, bool bar)
     : file_(file),
       terminal_(bar && file != nullptr && isatty(fileno(file)) != 0),
       first_(done),

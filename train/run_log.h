@@ -4,9 +4,9 @@
 //   log.Info("resuming from ...");
 //   log.Warning("seed is now 1; ...");          // "warning: seed is now 1; ..."
 //
-// Rank by rank: the printing rank speaks at `log_level`, with `log_on_each_node` also the first rank
-// of every other host, and the rest at `log_level_replica`; all but the printing rank put their rank
-// before each line (Hugging Face's names).
+// Rank by rank: the printing rank speaks at `log_level`, with `log_on_each_node` also the first
+// rank of every other host, and the rest at `log_level_replica`; all but the printing rank put
+// their rank before each line (Hugging Face's names).
 #ifndef TESSERA_TRAIN_RUN_LOG_H_
 #define TESSERA_TRAIN_RUN_LOG_H_
 

@@ -31,12 +31,12 @@ std::string SectionOf(const std::string& flag) {
 
 // What is set without a section goes where the file has it, and wins.
 Json LaidOutLikeTheFile(const Json& settings) {
-  static constexpr std::pair<const char*, const char*> kKinds[] = {{"use_fsdp", "FSDP"},
-                                                                   {"use_deepspeed", "DEEPSPEED"},
-                                                                   {"use_megatron_lm",
-                                                                    "MEGATRON_LM"},
-                                                                   {"multi_gpu", "MULTI_GPU"},
-                                                                   {"tpu", "XLA"}};
+  static constexpr std::pair<const char*, const char*> kKinds[] = {
+      {"use_fsdp", "FSDP"},
+      {"use_deepspeed", "DEEPSPEED"},
+      {"use_megatron_lm", "MEGATRON_LM"},
+      {"multi_gpu", "MULTI_GPU"},
+      {"tpu", "XLA"}};
   Json file = settings;
   for (const auto& [name, value] : settings.items()) {
     const std::string section = SectionOf(name);

@@ -12,13 +12,16 @@ constexpr char kNoTpu[] = "there are no TPUs";
 ForeignKey Launch(std::string name) { return Read(std::move(name), "how ranks are started"); }
 
 void AddTopLevel(ForeignTable* table) {
-  Add(*table, {"num_processes", "num_machines", "machine_rank", "main_process_ip",
-               "main_process_port", "gpu_ids"}, Launch);
+  Add(*table,
+      {"num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port",
+       "gpu_ids"},
+      Launch);
   table->insert(
       table->end(),
       {Refused("compute_environment", "runs are started on machines of one's own",
                {"LOCAL_MACHINE"}),
-       Read("distributed_type", "zero"), Read("use_cpu", "device"),
+       Read("distributed_type", "zero"),
+       Read("use_cpu", "device"),
        Becomes("mixed_precision", "autocast",
                [](const Json& value) -> StatusOr<Json> {
                  if (value == "fp8") return InvalidArgument("is fp8, which is not here");
@@ -35,16 +38,21 @@ void AddTopLevel(ForeignTable* table) {
        Refused("xpu_config", "there are no extensions to load", {Json::object()}),
        Read("mpirun_config.mpirun_hostfile", "how ranks are started"),
        NoEffect("mpirun_config.mpirun_ccl", "collectives are MPI's own"),
-       Refused("tpu_name", kNoTpu), Refused("tpu_zone", kNoTpu),
-       Refused("tpu_use_cluster", kNoTpu, {false}), Refused("tpu_use_sudo", kNoTpu, {false}),
-       Refused("tpu_vm", kNoTpu, {Json::array()}), Refused("tpu_env", kNoTpu, {Json::array()}),
-       Refused("command_file", kNoTpu), Refused("commands", kNoTpu, {Json::array()})});
-  Add(*table, {"iam_role_name", "image_uri", "profile", "region", "base_job_name",
-               "pytorch_version", "transformers_version", "py_version", "sagemaker_inputs_file",
-               "sagemaker_metrics_file", "additional_args", "ec2_instance_type"},
+       Refused("tpu_name", kNoTpu),
+       Refused("tpu_zone", kNoTpu),
+       Refused("tpu_use_cluster", kNoTpu, {false}),
+       Refused("tpu_use_sudo", kNoTpu, {false}),
+       Refused("tpu_vm", kNoTpu, {Json::array()}),
+       Refused("tpu_env", kNoTpu, {Json::array()}),
+       Refused("command_file", kNoTpu),
+       Refused("commands", kNoTpu, {Json::array()})});
+  Add(*table,
+      {"iam_role_name", "image_uri", "profile", "region", "base_job_name", "pytorch_version",
+       "transformers_version", "py_version", "sagemaker_inputs_file", "sagemaker_metrics_file",
+       "additional_args", "ec2_instance_type"},
       [](std::string name) { return Refused(std::move(name), "it belongs to SageMaker"); });
-  for (const char* name : {"backend", "mode", "use_fullgraph", "use_dynamic",
-                           "use_regional_compilation"}) {
+  for (const char* name :
+       {"backend", "mode", "use_fullgraph", "use_dynamic", "use_regional_compilation"}) {
     for (const char* prefix : {"dynamo_config.dynamo_", "dynamo_config."}) {
       table->push_back(NoEffect(Concat(prefix, name), "kernels are compiled with the program"));
     }

@@ -17,14 +17,14 @@ ForeignKey BucketSize(std::string name) {
 
 // 0: none, 1: all of them.
 ForeignKey WholeShare(std::string name, std::string ours, Json none, Json all) {
-  return Becomes(std::move(name), std::move(ours),
-                 [none = std::move(none), all = std::move(all)](const Json& value)
-                     -> StatusOr<Json> {
-                   if (value == 0) return none;
-                   if (value == 1) return all;
-                   return InvalidArgument("is ", value.dump(), "; parameters are cut all (1) or ",
-                                          "not at all (0)");
-                 });
+  return Becomes(
+      std::move(name), std::move(ours),
+      [none = std::move(none), all = std::move(all)](const Json& value) -> StatusOr<Json> {
+        if (value == 0) return none;
+        if (value == 1) return all;
+        return InvalidArgument("is ", value.dump(), "; parameters are cut all (1) or ",
+                               "not at all (0)");
+      });
 }
 
 }  // namespace
@@ -72,8 +72,9 @@ const ForeignSystem& ColossalAi() {
          Switch(NoEffect("cast_inputs", "batches are cast where the model needs it")),
          Switch(NoEffect("verbose", "log_level says how much is printed")),
          NoEffect("make_vocab_size_divisible_by", "shares of a vocabulary may differ by one row")}};
-    Add(plugins->keys, {"enable_fused_normalization", "enable_flash_attention", "enable_jit_fused",
-                        "enable_all_optimization", "enable_sequence_overlap"},
+    Add(plugins->keys,
+        {"enable_fused_normalization", "enable_flash_attention", "enable_jit_fused",
+         "enable_all_optimization", "enable_sequence_overlap"},
         [&](std::string name) { return Switch(NoEffect(std::move(name), fused)); });
     Add(plugins->keys,
         {"parallel_output", "enable_metadata_cache", "dp_outside", "overlap_p2p",

@@ -222,8 +222,8 @@ TEST(DeepSpeedConfigTest, SchedulersAreTheirFormulas) {
       if (!log) params["warmup_type"] = "linear";  // its absence means log
       if (std::string(type) == "WarmupDecayLR") params["total_num_steps"] = 50;
       RunConfig config;
-      const Json keys = Translated(
-          Json{{"scheduler", {{"type", type}, {"params", params}}}}.dump());
+      const Json keys =
+          Translated(Json{{"scheduler", {{"type", type}, {"params", params}}}}.dump());
       ASSERT_TRUE(ApplyRunConfigJson(keys, "ds.json", &config).ok());
       const auto schedule = optim::MakeSchedule(config.schedule_of(60));
       ASSERT_TRUE(schedule.ok()) << schedule.status();
@@ -320,12 +320,11 @@ TEST(DeepSpeedConfigTest, Zero) {
   EXPECT_EQ(Translated(with(R"("stage": 2, "stage3_max_live_parameters": 1e9)")),
             Json({{"zero", 2}}));
   // What tunes DeepSpeed's own order of work changes nothing.
-  for (const char* key :
-       {"\"sub_group_size\": 1e9", "\"stage3_max_reuse_distance\": 1e9",
-        "\"round_robin_gradients\": true", "\"allgather_bucket_size\": 2e8",
-        "\"reduce_scatter\": false", "\"allgather_partitions\": false",
-        "\"stage3_gather_16bit_weights_on_model_save\": false",
-        "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}"}) {
+  for (const char* key : {"\"sub_group_size\": 1e9", "\"stage3_max_reuse_distance\": 1e9",
+                          "\"round_robin_gradients\": true", "\"allgather_bucket_size\": 2e8",
+                          "\"reduce_scatter\": false", "\"allgather_partitions\": false",
+                          "\"stage3_gather_16bit_weights_on_model_save\": false",
+                          "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}"}) {
     const Translation ds =
         TranslateDeepSpeed(Json::parse(with(Concat("\"stage\": 2, ", key))), "ds.json", 1);
     EXPECT_TRUE(ds.status().ok()) << ds.status();
@@ -340,11 +339,11 @@ TEST(DeepSpeedConfigTest, Zero) {
 }
 
 TEST(DeepSpeedConfigTest, WhatIsNotHereIsRefusedByName) {
-  for (const char* key : {"tensorboard", "wandb", "csv_monitor", "flops_profiler", "comms_logger",
-                          "amp", "autotuning", "elasticity", "sparse_attention",
-                          "curriculum_learning", "data_efficiency", "progressive_layer_drop",
-                          "eigenvalue", "quantize_training", "compression_training",
-                          "hybrid_engine", "pipeline", "nebula"}) {
+  for (const char* key :
+       {"tensorboard", "wandb", "csv_monitor", "flops_profiler", "comms_logger", "amp",
+        "autotuning", "elasticity", "sparse_attention", "curriculum_learning", "data_efficiency",
+        "progressive_layer_drop", "eigenvalue", "quantize_training", "compression_training",
+        "hybrid_engine", "pipeline", "nebula"}) {
     ExpectRefused(Concat(R"({")", key, R"(": {"enabled": true}})"),
                   Concat("ds.json: '", key, "' is refused: "));
     EXPECT_EQ(Translated(Concat(R"({")", key, R"(": {"enabled": false}})")), Json::object());

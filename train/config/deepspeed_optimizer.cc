@@ -152,8 +152,8 @@ void TranslateScheduler(ForeignKeys& ds) {
                           ? ", whose shape Tessera's schedules do not have"
                           : ", which is not known";
     ds.IgnoreSection("scheduler.params", "the scheduler is refused");
-    ds.Fail("scheduler.type", Concat("is '", *type, "'", why,
-                                     "; use WarmupLR, WarmupDecayLR or WarmupCosineLR"));
+    ds.Fail("scheduler.type",
+            Concat("is '", *type, "'", why, "; use WarmupLR, WarmupDecayLR or WarmupCosineLR"));
   }
 }
 

@@ -70,9 +70,7 @@ class EveryKeyTest : public testing::Test {
     std::replace(message.begin(), message.end(), '-', '_');
     return message;
   }
-  static Json Resolved(const ResolvedRun& run) {
-    return Json::parse(run.config.ToJson().dump());
-  }
+  static Json Resolved(const ResolvedRun& run) { return Json::parse(run.config.ToJson().dump()); }
 
   // A run with the key beside one without it.
   void Check(const DocumentedKey& key, const RunSources& with, const RunSources& without) {
@@ -115,7 +113,7 @@ class EveryKeyTest : public testing::Test {
   // A key of the run is set that was not, or has another value.
   static void ExpectChanged(const std::string& key, const KeyVerdict& verdict,
                             const ResolvedRun& base, const ResolvedRun& run) {
-    if (verdict.reason == "how ranks are started") return;   // accelerate_config_test.cc
+    if (verdict.reason == "how ranks are started") return;  // accelerate_config_test.cc
     if (verdict.reason == "the keys of that file") return;  // which have their own verdicts
     if (verdict.reason == "resume") {
       EXPECT_TRUE(run.resume.has_value() && !base.resume.has_value());
@@ -221,36 +219,35 @@ TEST_F(EveryKeyTest, Accelerate) {
       {"deepspeed_config",
        {{"distributed_type", "DEEPSPEED"}, {"deepspeed_config", {{"zero_stage", 3}}}}},
       {"megatron_lm_config", {{"distributed_type", "MEGATRON_LM"}}}};
-  const std::map<std::string, Json> values = {
-      {"fsdp_sharding_strategy", "SHARD_GRAD_OP"},
-      {"fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"},
-      {"fsdp_transformer_layer_cls_to_wrap", "GPT2Block"},
-      {"fsdp_min_num_params", 1000},
-      {"fsdp_backward_prefetch", "BACKWARD_POST"},
-      {"fsdp_forward_prefetch", false},
-      {"fsdp_offload_params", true},
-      {"fsdp_reshard_after_forward", false},
-      {"fsdp_activation_checkpointing", true},
-      {"fsdp_activation_checkpointing_offload", true},
-      {"deepspeed_config_file", "none"},
-      {"zero_stage", 1},
-      {"offload_optimizer_device", "cpu"},
-      {"offload_param_device", "cpu"},
-      {"gradient_accumulation_steps", 4},
-      {"gradient_clipping", 0.5},
-      {"megatron_lm_sequence_parallelism", true},
-      {"megatron_lm_recompute_activations", true},
-      {"megatron_lm_use_distributed_optimizer", true},
-      {"megatron_lm_optimizer_cpu_offload", false},
-      {"megatron_lm_tp_degree", 2},
-      {"megatron_lm_pp_degree", 2},
-      {"megatron_lm_num_micro_batches", 2},
-      {"megatron_lm_gradient_clipping", 0.5},
-      {"parallelism_config_tp_size", 2},
-      {"parallelism_config_dp_replicate_size", 2},
-      {"parallelism_config_dp_shard_size", 2},
-      {"main_process_port", 29500},
-      {"num_processes", 2}};
+  const std::map<std::string, Json> values = {{"fsdp_sharding_strategy", "SHARD_GRAD_OP"},
+                                              {"fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"},
+                                              {"fsdp_transformer_layer_cls_to_wrap", "GPT2Block"},
+                                              {"fsdp_min_num_params", 1000},
+                                              {"fsdp_backward_prefetch", "BACKWARD_POST"},
+                                              {"fsdp_forward_prefetch", false},
+                                              {"fsdp_offload_params", true},
+                                              {"fsdp_reshard_after_forward", false},
+                                              {"fsdp_activation_checkpointing", true},
+                                              {"fsdp_activation_checkpointing_offload", true},
+                                              {"deepspeed_config_file", "none"},
+                                              {"zero_stage", 1},
+                                              {"offload_optimizer_device", "cpu"},
+                                              {"offload_param_device", "cpu"},
+                                              {"gradient_accumulation_steps", 4},
+                                              {"gradient_clipping", 0.5},
+                                              {"megatron_lm_sequence_parallelism", true},
+                                              {"megatron_lm_recompute_activations", true},
+                                              {"megatron_lm_use_distributed_optimizer", true},
+                                              {"megatron_lm_optimizer_cpu_offload", false},
+                                              {"megatron_lm_tp_degree", 2},
+                                              {"megatron_lm_pp_degree", 2},
+                                              {"megatron_lm_num_micro_batches", 2},
+                                              {"megatron_lm_gradient_clipping", 0.5},
+                                              {"parallelism_config_tp_size", 2},
+                                              {"parallelism_config_dp_replicate_size", 2},
+                                              {"parallelism_config_dp_shard_size", 2},
+                                              {"main_process_port", 29500},
+                                              {"num_processes", 2}};
   for (DocumentedKey key : KeysIn("accelerate")) {
     const std::string leaf = key.name.substr(key.name.rfind('.') + 1);
     if (values.count(leaf) > 0) key.value = values.at(leaf);

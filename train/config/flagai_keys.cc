@@ -41,18 +41,19 @@ const ForeignSystem& FlagAi() {
         });
     Add(trainer->keys, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"},
         [](std::string name) { return Refused(std::move(name), "there are no adapters"); });
-    Add(trainer->keys, {"bmt_cpu_offload", "bmt_async_load", "bmt_pre_load"},
-        [](std::string name) {
-          return Switch(Refused(std::move(name), "it is BMTrain's", {false}));
-        });
+    Add(trainer->keys, {"bmt_cpu_offload", "bmt_async_load", "bmt_pre_load"}, [](std::string name) {
+      return Switch(Refused(std::move(name), "it is BMTrain's", {false}));
+    });
     Add(trainer->keys, {"bmt_lr_decay_style", "bmt_loss_scale", "bmt_loss_scale_steps"},
         [](std::string name) { return Refused(std::move(name), "it is BMTrain's"); });
-    Add(trainer->keys, {"pre_load_dir", "enable_sft_dataset_dir", "enable_sft_dataset_file",
-                        "enable_sft_dataset_val_file"},
+    Add(trainer->keys,
+        {"pre_load_dir", "enable_sft_dataset_dir", "enable_sft_dataset_file",
+         "enable_sft_dataset_val_file"},
         [](std::string name) { return Refused(std::move(name), "give `data` and `task`"); });
-    Add(trainer->keys, {"enable_sft_dataset", "enable_sft_dataset_text", "enable_sft_dataset_jsonl",
-                        "enable_sft_conversations_dataset", "enable_sft_conversations_dataset_v2",
-                        "enable_sft_conversations_dataset_v3", "enable_weighted_dataset_v2"},
+    Add(trainer->keys,
+        {"enable_sft_dataset", "enable_sft_dataset_text", "enable_sft_dataset_jsonl",
+         "enable_sft_conversations_dataset", "enable_sft_conversations_dataset_v2",
+         "enable_sft_conversations_dataset_v3", "enable_weighted_dataset_v2"},
         [](std::string name) {
           return Switch(Refused(std::move(name), "give `data` and `task`", {false}));
         });

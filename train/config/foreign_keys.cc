@@ -81,8 +81,9 @@ ForeignKey Becomes(std::string name, std::string ours, KeyConversion convert) {
 }
 
 ForeignKey Renamed(std::string name, std::string ours) {
-  return Becomes(std::move(name), ours,
-                 [ours](const Json& value) -> StatusOr<Json> { return Json{{ours, value}}; });
+  return Becomes(std::move(name), ours, [ours](const Json& value) -> StatusOr<Json> {
+    return Json{{ours, value}};
+  });
 }
 
 ForeignKey Read(std::string name, std::string ours) {
@@ -174,11 +175,12 @@ void ForeignKeys::Meet(const std::string& key, const Json& value) {
     if (AsksForNothing(*declared, value)) {
       Ignore(key, "asks for what holds anyway: " + declared->reason);
     } else {
-      Judge(key, KeyFate::kRefused, declared->reason,
-            InvalidArgument(name_of_(key), " ",
-                            declared->neutral.empty() ? std::string("is refused: ")
-                                                      : Concat("is ", Printed(value), ", refused: "),
-                            declared->reason));
+      Judge(
+          key, KeyFate::kRefused, declared->reason,
+          InvalidArgument(name_of_(key), " ",
+                          declared->neutral.empty() ? std::string("is refused: ")
+                                                    : Concat("is ", Printed(value), ", refused: "),
+                          declared->reason));
     }
   } else if (declared->convert != nullptr) {
     Convert(*declared, value);

@@ -41,7 +41,7 @@ const char* FateName(KeyFate fate);
 
 // What became of one key that somebody gave.
 struct KeyVerdict {
-  std::string key;     // "zero_optimization.stage"
+  std::string key;  // "zero_optimization.stage"
   KeyFate fate = KeyFate::kNoEffect;
   std::string reason;  // of kTranslated the keys that it becomes: "zero"
   Status failure;      // of kRefused

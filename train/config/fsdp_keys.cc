@@ -31,10 +31,9 @@ StatusOr<std::string> Chosen(const Json& value, const std::vector<std::string>& 
 }
 
 StatusOr<Json> StageOf(const Json& value) {
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::string name,
-      Chosen(value, {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
-                     "HYBRID_SHARD_ZERO2"}));
+  TESSERA_ASSIGN_OR_RETURN(const std::string name,
+                           Chosen(value, {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
+                                          "HYBRID_SHARD_ZERO2"}));
   if (name.rfind("HYBRID", 0) == 0) {
     return InvalidArgument("is ", name, ": shards are not replicated over groups of ranks");
   }
@@ -62,9 +61,9 @@ int64_t TranslateStrategy(const std::string& usual, Settings& fsdp) {
   const std::string reshard = fsdp.Key("reshard_after_forward");
   const Json* value = fsdp.keys().Find(key);
   const Json* after = fsdp.keys().Find(reshard);
-  const bool is_switch = after != nullptr && (after->is_boolean() || *after == "true" ||
-                                              *after == "false" || *after == "True" ||
-                                              *after == "False");
+  const bool is_switch =
+      after != nullptr && (after->is_boolean() || *after == "true" || *after == "false" ||
+                           *after == "True" || *after == "False");
   if (value == nullptr && after != nullptr && !is_switch) {
     key = reshard;
     value = after;

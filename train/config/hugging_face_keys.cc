@@ -65,7 +65,8 @@ void AddPrecision(ForeignTable* table) {
       {WhereTrue("bf16", "autocast", {{"autocast", "bfloat16"}}),
        WhereTrue("fp16", "autocast", {{"autocast", "float16"}}),
        NoEffect("fp16_opt_level", "it is Apex's"),
-       Refused("half_precision_backend", "autocast is the one way", {"auto", "cuda_amp", "cpu_amp"}),
+       Refused("half_precision_backend", "autocast is the one way",
+               {"auto", "cuda_amp", "cpu_amp"}),
        Refused("fp16_backend", "autocast is the one way", {"auto", "cuda_amp", "cpu_amp"}),
        Switch(Refused("bf16_full_eval", "an evaluation is in the run's precision", {false})),
        Switch(Refused("fp16_full_eval", "an evaluation is in the run's precision", {false})),
@@ -112,23 +113,24 @@ void AddSaving(ForeignTable* table) {
        NoEffect("restore_callback_states_from_checkpoint", "callbacks belong to a program"),
        Switch(NoEffect("enable_jit_checkpoint", "a signal to stop makes a run save")),
        Switch(Read("resume_from_checkpoint", "resume")),
-       Switch(Refused("load_best_model_at_end", "the model that is written is the last",
-                      {false})),
+       Switch(Refused("load_best_model_at_end", "the model that is written is the last", {false})),
        Refused("metric_for_best_model", "no checkpoint is kept for being the best"),
        Refused("greater_is_better", "no checkpoint is kept for being the best"),
        Switch(Refused("push_to_hub", "there is no hub; `out` has the model's folder", {false})),
        Switch(Refused("hub_private_repo", "there is no hub", {false})),
        Switch(Refused("hub_always_push", "there is no hub", {false}))});
-  Add(*table, {"hub_model_id", "hub_strategy", "hub_token", "hub_revision", "push_to_hub_model_id",
-               "push_to_hub_organization", "push_to_hub_token"},
+  Add(*table,
+      {"hub_model_id", "hub_strategy", "hub_token", "hub_revision", "push_to_hub_model_id",
+       "push_to_hub_organization", "push_to_hub_token"},
       [](std::string name) { return Refused(std::move(name), "there is no hub"); });
 }
 
 void AddDevices(ForeignTable* table) {
   const std::string loader = "batches are made ahead, in order, on a thread of the process";
   const std::string compiled = "kernels are compiled with the program";
-  Add(*table, {"dataloader_num_workers", "dataloader_prefetch_factor",
-               "dataloader_multiprocessing_context"},
+  Add(*table,
+      {"dataloader_num_workers", "dataloader_prefetch_factor",
+       "dataloader_multiprocessing_context"},
       [&](std::string name) { return NoEffect(std::move(name), loader); });
   Add(*table, {"dataloader_pin_memory", "dataloader_persistent_workers", "dataloader_in_order"},
       [&](std::string name) { return Switch(NoEffect(std::move(name), loader)); });

@@ -88,7 +88,8 @@ inline const OptionTable& ParallelConfig::Table() {
                 .aliases = {{"ddp_find_unused_parameters", "Hugging Face"}}})
           .Add("static_graph", &ParallelConfig::static_graph,
                "messages follow the order in which the first step brought the gradients",
-               {.needs = {{{"zero", {"0"}}}}, .changes_results = false,
+               {.needs = {{{"zero", {"0"}}}},
+                .changes_results = false,
                 .aliases = {{"ddp_static_graph", "Hugging Face"}}})
           .Add("check_reduction", &ParallelConfig::check_reduction,
                "compares the summed gradients over the ranks after every step",

@@ -62,10 +62,11 @@ struct ReportConfig {
                 "save_interval", &ReportConfig::save_interval,
                 "steps between checkpoints; 0: at the end",
                 {.least = 0, .changes_results = false, .aliases = {{"save_steps", "Hugging Face"}}})
-            .Add("save_strategy", &ReportConfig::save_strategy,
-                 "checkpoints every `save_interval` steps and at the end, after every pass over the "
-                 "data, or none but when the run is stopped",
-                 {.choices = times, .changes_results = false})
+            .Add(
+                "save_strategy", &ReportConfig::save_strategy,
+                "checkpoints every `save_interval` steps and at the end, after every pass over the "
+                "data, or none but when the run is stopped",
+                {.choices = times, .changes_results = false})
             .Add("num_checkpoints", &ReportConfig::num_checkpoints,
                  "newest checkpoints that are kept",
                  {.least = 1,

@@ -164,8 +164,7 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
     }
   }
   if (!sources.deepspeed.empty()) named = sources.deepspeed;
-  TESSERA_ASSIGN_OR_RETURN(Layer deepspeed,
-                           DeepSpeedLayer(named, run.config, sources.world_size));
+  TESSERA_ASSIGN_OR_RETURN(Layer deepspeed, DeepSpeedLayer(named, run.config, sources.world_size));
   deepspeed.ApplyTo(&run.config);
   flags.ApplyTo(&run.config);
   ApplyDefaults(deepspeed.given.defaults, &run.config);

@@ -21,9 +21,9 @@
 namespace tessera::train {
 
 struct RunSources {
-  std::string config = {};      // paths; "": none
-  std::string accelerate = {};  // train/config/accelerate_config.h
-  std::string deepspeed = {};   // train/config/deepspeed_config.h
+  std::string config = {};                          // paths; "": none
+  std::string accelerate = {};                      // train/config/accelerate_config.h
+  std::string deepspeed = {};                       // train/config/deepspeed_config.h
   nlohmann::json flags = nlohmann::json::object();  // by any name (train/config/run_keys.h)
   int world_size = 1;
 };

@@ -48,9 +48,9 @@ void PutUnlessGiven(const std::string& key, const Json& value, ForeignKeys& run)
 
 // Where Hugging Face's optimizer has other defaults than ours, they come with its name.
 void TranslateOptim(ForeignKeys& run) {
-  static const auto* adamw = new std::set<std::string>{
-      "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla",
-      "adamw_torch_npu_fused"};
+  static const auto* adamw =
+      new std::set<std::string>{"adamw_torch",      "adamw_torch_fused", "adamw_hf",
+                                "adamw_apex_fused", "adamw_torch_xla",   "adamw_torch_npu_fused"};
   const std::optional<std::string> name = run.String("optim");
   if (!name) return TranslateBetas(false, {0.9, 0.999}, run);
   if (adamw->count(*name) > 0) {
@@ -79,8 +79,8 @@ void TranslateOptim(ForeignKeys& run) {
 void TranslateSchedule(ForeignKeys& run) {
   const std::optional<std::string> type = run.String("lr_scheduler_type");
   const Json* more = run.Find("lr_scheduler_kwargs");
-  const bool has_floor = type && (*type == "cosine_with_min_lr" ||
-                                  *type == "cosine_warmup_with_min_lr");
+  const bool has_floor =
+      type && (*type == "cosine_with_min_lr" || *type == "cosine_warmup_with_min_lr");
   if (more != nullptr && !more->empty() && !has_floor) {
     run.Fail("lr_scheduler_kwargs", "belongs to cosine_with_min_lr");
   } else if (more != nullptr && more->empty()) {
@@ -140,8 +140,8 @@ void TranslateFsdpArguments(ForeignKeys& run) {
     }
   }
   if (strategy.rfind("hybrid", 0) == 0) {
-    return run.Fail("fsdp", Concat("is ", strategy,
-                                   ": shards are not replicated over groups of ranks"));
+    return run.Fail("fsdp",
+                    Concat("is ", strategy, ": shards are not replicated over groups of ranks"));
   }
   TranslateFsdp("fsdp_config", strategy, run);
   const bool cuts = run.keys().value("zero", Json(0)) != 0;
@@ -176,8 +176,8 @@ void TranslateBeginning(ForeignKeys& run) {
   if (resume != nullptr && *resume == false) {
     run.Ignore("resume_from_checkpoint", "the run begins afresh");
   } else if (resume != nullptr) {
-    run.Put("resume", *resume == true || *resume == "True" || *resume == "true" ? Json("")
-                                                                                : *resume);
+    run.Put("resume",
+            *resume == true || *resume == "True" || *resume == "true" ? Json("") : *resume);
   }
   if (const auto folder = run.String("load_dir")) run.Put("resume", Json(*folder));
 }

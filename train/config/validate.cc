@@ -160,9 +160,8 @@ StatusOr<Json> ModelConfig::Overrides() const {
 }
 
 optim::ScheduleConfig OptimizerConfig::schedule_of(int64_t total_steps) const {
-  const double warmup = warmup_steps < 1
-                            ? std::ceil(warmup_steps * static_cast<double>(total_steps))
-                            : warmup_steps;
+  const double warmup =
+      warmup_steps < 1 ? std::ceil(warmup_steps * static_cast<double>(total_steps)) : warmup_steps;
   return {.kind = lr_schedule,
           .lr = lr,
           .min_lr = final_lr(),

@@ -45,8 +45,7 @@ StatusOr<Json> ToJson(const YAML::Node& node, int depth, int* left) {
       Json object = Json::object();
       for (const auto& item : node) {
         if (!item.first.IsScalar()) return InvalidArgument("a key is not a text");
-        TESSERA_ASSIGN_OR_RETURN(object[item.first.Scalar()],
-                                 ToJson(item.second, depth + 1, left));
+        TESSERA_ASSIGN_OR_RETURN(object[item.first.Scalar()], ToJson(item.second, depth + 1, left));
       }
       return object;
     }
