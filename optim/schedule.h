@@ -12,8 +12,8 @@
 //   with `log`    r + (lr - r) * log(s + 1) / log(W)      for s < W, W at least 2 (DeepSpeed)
 //   constant      lr
 //   linear        lr + (min_lr - lr) * x                  min_lr at T and after
-//   cosine        min_lr + (lr - min_lr) (1 + cos(pi x)) / 2   likewise (Loshchilov and Hutter
-//   2017) inverse_sqrt  max(min_lr, lr * sqrt(max(W, 1) / s))   (Vaswani et al. 2017)
+//   cosine        min_lr + (lr - min_lr) (1 + cos(pi x)) / 2   likewise (Loshchilov, Hutter 2017)
+//   inverse_sqrt  max(min_lr, lr * sqrt(max(W, 1) / s))        (Vaswani et al. 2017)
 #ifndef TESSERA_OPTIM_SCHEDULE_H_
 #define TESSERA_OPTIM_SCHEDULE_H_
 
