@@ -88,17 +88,19 @@ void FieldFlags::AddOtherNames(CLI::App* command) {
 
 StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
   nlohmann::json given = nlohmann::json::object();
+  std::map<std::string, std::string> known;  // of one key's names
   for (const auto& [name, texts] : texts_) {
-    const std::string flag = FlagName(name);
-    if (command.count(flag) == 0) continue;
+    if (command.count(FlagName(name)) == 0) continue;
     const Option* option = train::FindRunConfigKey(name);
+    const std::string flag = FlagName(option == nullptr ? name : option->key);
     if (option != nullptr && option->kind == Option::Kind::kTexts) {
       given[name] = texts;
       continue;
     }
+    const std::string& first = known.emplace(flag, texts[0]).first->second;
     for (const std::string& text : texts) {
-      if (text == texts[0]) continue;
-      return InvalidArgument(flag, " is given twice, as ", texts[0], " and ", text);
+      if (text == first) continue;
+      return InvalidArgument(flag, " is given twice, as ", first, " and ", text);
     }
     if (option != nullptr) {
       given[name] = option->FromText(texts[0]);
