@@ -1,9 +1,14 @@
 #include "docs/key_tables.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "optim/optimizer_kind.h"
+#include "train/config/accelerate_config.h"
+#include "train/config/deepspeed_keys.h"
 #include "train/config/run_config.h"
+#include "train/config/run_keys.h"
 
 namespace tessera::docs {
 namespace {
@@ -99,7 +104,73 @@ Status Replace(const std::string& name, const std::string& content, std::string*
   return OkStatus();
 }
 
+// Names of other systems for keys of ours.
+train::ForeignTable AliasesOf(const std::string& system) {
+  train::ForeignTable table;
+  const auto add = [&](const OptionTable& options) {
+    for (const Option& option : options.options()) {
+      for (const OptionAlias& alias : option.notes.aliases) {
+        if (alias.system.find(system) != std::string::npos) {
+          table.push_back(train::Renamed(alias.name, option.key));
+        }
+      }
+    }
+  };
+  add(train::RunConfig::Table());
+  for (const OptionPart& part : train::OptionParts()) add(*part.table);
+  return table;
+}
+
+// The keys of one fate, those with one reason on a line, in the order of the first.
+std::string FateTable(const train::ForeignTable& table, train::KeyFate fate, const char* head) {
+  std::vector<std::pair<std::string, std::string>> rows;  // reason, names
+  for (const train::ForeignKey& key : table) {
+    if (key.fate != fate) continue;
+    std::string reason = key.reason;
+    for (size_t i = 0; i < key.neutral.size(); ++i) {
+      reason += (i == 0 ? "; may be " : ", ") + Code(key.neutral[i].dump());
+    }
+    auto row = std::find_if(rows.begin(), rows.end(),
+                            [&](const auto& known) { return known.first == reason; });
+    if (row == rows.end()) row = rows.insert(row, {reason, ""});
+    row->second += (row->second.empty() ? "" : ", ") + Code(key.name);
+  }
+  std::string text = Concat("\n| ", head, " |\n|---|---|\n");
+  for (const auto& [reason, names] : rows) {
+    const bool keys = fate == train::KeyFate::kTranslated &&
+                      train::FindRunConfigKey(train::KeysOf(reason)[0]) != nullptr;
+    text += "| " + names + " | " + (keys ? Code(reason) : reason) + " |\n";
+  }
+  return text;
+}
+
+std::string SystemTables(const train::ForeignTable& table) {
+  return FateTable(table, train::KeyFate::kTranslated, "known as | here") +
+         FateTable(table, train::KeyFate::kNoEffect, "no effect | because") +
+         FateTable(table, train::KeyFate::kRefused, "refused | because");
+}
+
+std::string SystemTables(const train::ForeignSystem& system) {
+  train::ForeignTable table = AliasesOf(system.name);
+  table.insert(table.end(), system.keys.begin(), system.keys.end());
+  return SystemTables(table);
+}
+
 }  // namespace
+
+StatusOr<std::string> WithMigrationTables(const std::string& page) {
+  std::string text = page;
+  const std::pair<const char*, std::string> tables[] = {
+      {"hugging-face", SystemTables(train::HuggingFace())},
+      {"flagai", SystemTables(train::FlagAi())},
+      {"colossal-ai", SystemTables(train::ColossalAi())},
+      {"deepspeed", SystemTables(train::DeepSpeedKeys())},
+      {"accelerate", SystemTables(train::AccelerateKeys())}};
+  for (const auto& [name, content] : tables) {
+    TESSERA_RETURN_IF_ERROR(Replace(name, content, &text));
+  }
+  return text;
+}
 
 StatusOr<std::string> WithTables(const std::string& page) {
   std::string text = page;

@@ -1,4 +1,5 @@
-// The tables of docs/cli.md that follow from the code: a run's keys, tasks and optimizers.
+// The tables of the documentation that follow from the code: of docs/cli.md a run's keys, tasks and
+// optimizers, of docs/migration.md what becomes of other systems' keys.
 #ifndef TESSERA_DOCS_KEY_TABLES_H_
 #define TESSERA_DOCS_KEY_TABLES_H_
 
@@ -11,6 +12,8 @@ namespace tessera::docs {
 // `page` with what stands between "<!-- <name>: generated ... -->" and "<!-- end -->" made anew,
 // for the names `keys`, `optimizers` and `tasks`. Fails where a mark is missing.
 StatusOr<std::string> WithTables(const std::string& page);
+// Likewise for `hugging-face`, `flagai`, `colossal-ai`, `deepspeed` and `accelerate`.
+StatusOr<std::string> WithMigrationTables(const std::string& page);
 
 }  // namespace tessera::docs
 

@@ -15,6 +15,15 @@ TEST(KeyTablesTest, ThePageIsWhatTheCodeSays) {
   EXPECT_TRUE(*text == *page) << "docs/cli.md is out of date: bazel run //docs:write_key_tables";
 }
 
+TEST(KeyTablesTest, TheMigrationPageIsWhatTheCodeSays) {
+  const auto page = ReadFile("docs/migration.md");
+  ASSERT_TRUE(page.ok());
+  const auto text = WithMigrationTables(*page);
+  ASSERT_TRUE(text.ok()) << Message(text.status());
+  EXPECT_TRUE(*text == *page)
+      << "docs/migration.md is out of date: bazel run //docs:write_key_tables";
+}
+
 TEST(KeyTablesTest, AMissingPlaceIsNamed) {
   EXPECT_EQ(Message(WithTables("<!-- keys: generated -->\n<!-- end -->\n").status()),
             "the page has no place for optimizers");

@@ -12,14 +12,25 @@ const std::vector<std::string>& ScheduleNames() {
   return *names;
 }
 
+const std::vector<std::string>& WarmupNames() {
+  static const auto* names = new std::vector<std::string>{"linear", "log"};
+  return *names;
+}
+
 double Schedule::At(int64_t step) const {
   const double lr = config_.lr;
   const double min_lr = config_.min_lr;
-  const auto s = static_cast<double>(std::max<int64_t>(step, 1));
+  const auto s =
+      static_cast<double>(std::max<int64_t>(std::max<int64_t>(step, 1) + config_.offset, 0));
   const auto warmup = static_cast<double>(config_.warmup_steps);
   const auto total = static_cast<double>(config_.total_steps);
-  if (s <= warmup) return lr * s / warmup;
-  const double x = total > warmup ? std::min((s - warmup) / (total - warmup), 1.0) : 1.0;
+  const double first = config_.warmup_min_lr;
+  if (config_.warmup_type == "log") {
+    if (s < warmup) return first + (lr - first) * std::log(s + 1) / std::log(std::max(warmup, 2.0));
+  } else if (warmup > 0 && s <= warmup) {
+    return first + (lr - first) * s / warmup;
+  }
+  const double x = total > warmup ? std::clamp((s - warmup) / (total - warmup), 0.0, 1.0) : 1.0;
   switch (kind_) {
     case Kind::kConstant:
       return lr;
@@ -54,6 +65,13 @@ StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config) {
   if (!(config.min_lr >= 0 && config.min_lr <= config.lr)) {
     return InvalidArgument("min_lr is ", config.min_lr, ", expected 0 to lr (", config.lr, ")");
   }
+  if (!(std::isfinite(config.warmup_min_lr) && config.warmup_min_lr >= 0)) {
+    return InvalidArgument("warmup_min_lr is ", config.warmup_min_lr, ", expected a number >= 0");
+  }
+  if (config.warmup_type != "linear" && config.warmup_type != "log") {
+    return InvalidArgument("warmup_type '", config.warmup_type,
+                           "' is unknown; expected linear or log");
+  }
   if (config.warmup_steps < 0) {
     return InvalidArgument("warmup_steps is ", config.warmup_steps, ", expected >= 0");
   }
@@ -66,11 +84,15 @@ StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config) {
 
 ScheduleConfig CosineAnnealingWarmupLR(double lr, int64_t total_steps, int64_t warmup_steps,
                                        double eta_min) {
-  return {"cosine", lr, eta_min, warmup_steps, total_steps};
+  return {.kind = "cosine",
+          .lr = lr,
+          .min_lr = eta_min,
+          .warmup_steps = warmup_steps,
+          .total_steps = total_steps};
 }
 
 ScheduleConfig LinearWarmupLR(double lr, int64_t total_steps, int64_t warmup_steps) {
-  return {"linear", lr, 0, warmup_steps, total_steps};
+  return {.kind = "linear", .lr = lr, .warmup_steps = warmup_steps, .total_steps = total_steps};
 }
 
 }  // namespace tessera::optim

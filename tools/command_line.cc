@@ -49,6 +49,18 @@ std::pair<std::string, std::string> SplitFlag(const std::string& argument) {
   return {name, argument.substr(equals)};
 }
 
+// "=true" or "=false" where a switch is followed by such a word, as scripts for other systems have
+// it: `--bf16 True`.
+std::string SwitchValue(const CLI::Option& option, const std::vector<std::string>& args,
+                        size_t* i) {
+  if (option.get_items_expected_max() != 0 || *i + 1 == args.size()) return "";
+  const std::string& next = args[*i + 1];
+  const bool on = next == "true" || next == "True", off = next == "false" || next == "False";
+  if (!on && !off) return "";
+  ++*i;
+  return on ? "=true" : "=false";
+}
+
 Status UnknownFlag(const CLI::App& app, const CLI::App& command, const std::string& name) {
   const bool is_program = &app == &command;
   return InvalidArgument("unknown flag '", name, "' of `tessera",
@@ -117,7 +129,7 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
     const bool takes_one =
         option->get_items_expected_min() == 1 && option->get_items_expected_max() == 1;
     if (!takes_one) {
-      result.push_back(name + value);
+      result.push_back(name + (value.empty() ? SwitchValue(*option, args, &i) : value));
       continue;
     }
     std::string text = value.empty() ? "" : value.substr(1);

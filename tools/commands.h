@@ -18,6 +18,7 @@ struct CommandState {
 
 void AddConvertCommand(CLI::App& app, CommandState& state);
 void AddEvalCommand(CLI::App& app, CommandState& state);
+void AddExplainCommand(CLI::App& app, CommandState& state);
 void AddForwardCommand(CLI::App& app, CommandState& state);
 void AddGenerateCommand(CLI::App& app, CommandState& state);
 void AddInspectCommand(CLI::App& app, CommandState& state);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "train/config/run_keys.h"
+
 namespace tessera::tools {
 namespace {
 
@@ -10,16 +12,6 @@ std::string FlagName(std::string_view key) {
   std::string name = "--" + std::string(key);
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
-}
-
-// "--tp,--model-parallel-size,--tp-size": a key's flag under all its names.
-std::string FlagNames(const Option& key) {
-  std::string names = FlagName(key.key);
-  for (const OptionAlias& alias : key.notes.aliases) {
-    const std::string name = FlagName(alias.name);
-    if (("," + names + ",").find("," + name + ",") == std::string::npos) names += "," + name;
-  }
-  return names;
 }
 
 // What a help text has no use for: marks of code, and links.
@@ -40,6 +32,10 @@ std::string Help(const Option& key) {
   }
   const std::string usual =
       key.default_value().is_null() ? key.notes.unset : key.ToText(key.default_value());
+  for (size_t i = 0; i < key.notes.aliases.size(); ++i) {
+    const std::string& name = key.notes.aliases[i].name;
+    if (i == 0 || name != key.notes.aliases[i - 1].name) text += "; also " + FlagName(name);
+  }
   return Plain(text + (usual.empty() ? "" : " [" + usual + "]"));
 }
 
@@ -62,31 +58,66 @@ void FieldFlags::Add(CLI::App* command, const Option& key) {
   std::vector<std::string>& texts = texts_[key.key];
   CLI::Option* flag =
       key.kind == Option::Kind::kBool
-          ? command->add_flag(FlagNames(key), texts, Help(key) + " (or =false)")
-          : command->add_option(FlagNames(key), texts, Help(key))->type_name(TypeName(key));
+          ? command->add_flag(FlagName(key.key), texts, Help(key) + " (or =false)")
+          : command->add_option(FlagName(key.key), texts, Help(key))->type_name(TypeName(key));
   if (key.kind != Option::Kind::kBool) flag->expected(1)->allow_extra_args(false);
   flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   flag->group(key.section);
+  for (const OptionAlias& alias : key.notes.aliases) {
+    AddHidden(command, alias.name, key.kind == Option::Kind::kBool);
+  }
 }
 
-bool FieldFlags::Gives(const CLI::App& command, const std::string& key) const {
-  return texts_.count(key) > 0 && command.count(FlagName(key)) > 0;
+void FieldFlags::AddHidden(CLI::App* command, const std::string& name, bool is_switch) {
+  const std::string flag = FlagName(name);
+  if (command->get_option_no_throw(flag) != nullptr) return;
+  std::vector<std::string>& texts = texts_[name];
+  CLI::Option* option =
+      is_switch ? command->add_flag(flag, texts)
+                : command->add_option(flag, texts)->expected(1)->allow_extra_args(false);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->group("");
+}
+
+void FieldFlags::AddOtherNames(CLI::App* command) {
+  for (const train::ForeignKey& key : train::RunKeys()) {
+    const bool is_word = key.name[0] != '_' && key.name.find('.') == std::string::npos;
+    if (is_word) AddHidden(command, key.name, key.is_switch);
+  }
+  AddHidden(command, "fsdp_config", false);  // a file, or its content
+}
+
+StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
+  nlohmann::json given = nlohmann::json::object();
+  std::map<std::string, std::string> known;  // of one key's names
+  for (const auto& [name, texts] : texts_) {
+    if (command.count(FlagName(name)) == 0) continue;
+    const Option* option = train::FindRunConfigKey(name);
+    const std::string flag = FlagName(option == nullptr ? name : option->key);
+    if (option != nullptr && option->kind == Option::Kind::kTexts) {
+      given[name] = texts;
+      continue;
+    }
+    const std::string& first = known.emplace(flag, texts[0]).first->second;
+    for (const std::string& text : texts) {
+      if (text == first) continue;
+      return InvalidArgument(flag, " is given twice, as ", first, " and ", text);
+    }
+    if (option != nullptr) {
+      given[name] = option->FromText(texts[0]);
+    } else {
+      const auto value = nlohmann::json::parse(texts[0], nullptr, /*allow_exceptions=*/false);
+      given[name] = value.is_discarded() ? nlohmann::json(texts[0]) : value;
+    }
+  }
+  return given;
 }
 
 Status FieldFlags::ApplyTo(const CLI::App& command, train::RunConfig* config) const {
-  for (const auto& [key, texts] : texts_) {
-    const std::string flag = FlagName(key);
-    if (command.count(flag) == 0) continue;
-    const Option& option = *train::FindRunConfigKey(key);
-    if (option.kind == Option::Kind::kTexts) {
-      TESSERA_RETURN_IF_ERROR(train::SetRunConfigKey(config, key, texts, flag));
-      continue;
-    }
-    for (const std::string& text : texts) {
-      if (text == texts[0]) continue;
-      return InvalidArgument(flag, " is given twice, as ", texts[0], " and ", text);
-    }
-    TESSERA_RETURN_IF_ERROR(train::SetRunConfigField(config, key, texts[0]));
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, Given(command));
+  const train::Translation run = train::TranslateRunFlags(given);
+  TESSERA_RETURN_IF_ERROR(run.status());
+  for (const auto& [key, value] : run.keys.items()) {
+    TESSERA_RETURN_IF_ERROR(train::SetRunConfigKey(config, key, value, FlagName(key)));
   }
   return OkStatus();
 }

@@ -1,7 +1,9 @@
-// Flags for the keys of a run's configuration, each under all its names.
+// Flags for the keys of a run's configuration: our own keys, with their help, and every other name
+// that a key has (train/config/run_keys.h), which the help leaves out.
 //
 //   flags->Add(command, *train::FindRunConfigKey("batch_size"));
-//   TESSERA_RETURN_IF_ERROR(flags->ApplyTo(command, &config));   // those that were given
+//   flags->AddOtherNames(command);
+//   const nlohmann::json given = flags->Given(command);      // {"batch_size": 8}
 #ifndef TESSERA_TOOLS_FIELD_FLAGS_H_
 #define TESSERA_TOOLS_FIELD_FLAGS_H_
 
@@ -12,21 +14,27 @@
 
 #include "core/options.h"
 #include "core/status.h"
+#include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
 
 namespace tessera::tools {
 
 class FieldFlags {
  public:
-  // The flag of one key, with its help. This object must outlive the parsing.
+  // The flags of one key under all its names. This object must outlive the parsing.
   void Add(CLI::App* command, const Option& key);
+  // Those of all names that are not there yet.
+  void AddOtherNames(CLI::App* command);
+  // The flags that were given, by the name they were given under. A flag that was given twice with
+  // two values is an error.
+  StatusOr<nlohmann::json> Given(const CLI::App& command) const;
   // Overrides the keys whose flags were given.
   Status ApplyTo(const CLI::App& command, train::RunConfig* config) const;
-  // Whether a key's flag was given.
-  bool Gives(const CLI::App& command, const std::string& key) const;
 
  private:
-  std::map<std::string, std::vector<std::string>> texts_;  // by key
+  void AddHidden(CLI::App* command, const std::string& name, bool is_switch);
+
+  std::map<std::string, std::vector<std::string>> texts_;  // by name
 };
 
 }  // namespace tessera::tools

@@ -28,6 +28,7 @@ void AddCommands(CLI::App& app, CommandState& state) {
   AddTrainCommand(app, state);
   AddGenerateCommand(app, state);
   AddEvalCommand(app, state);
+  AddExplainCommand(app, state);
   AddModelsCommand(app, state);
   AddForwardCommand(app, state);
   AddTokenizeCommand(app, state);

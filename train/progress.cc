@@ -26,9 +26,9 @@ std::string Duration(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch)
+Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch, bool bar)
     : file_(file),
-      terminal_(file != nullptr && isatty(fileno(file)) != 0),
+      terminal_(bar && file != nullptr && isatty(fileno(file)) != 0),
       first_(done),
       total_(total),
       steps_per_epoch_(std::max(1.0, steps_per_epoch)),

@@ -1,5 +1,5 @@
 // What a run shows while it goes: on a terminal a bar for each epoch, which redraws itself and
-// stays when the epoch is over; lines elsewhere.
+// stays when the epoch is over; lines elsewhere, and where no bar is wanted.
 //
 //   epoch 2/3 [=========>                  ] 130/400  step 530/1200  loss 1.234  9120 tokens/s 4:05
 //   left
@@ -17,7 +17,7 @@ class Progress {
  public:
   // Writes to `file` (stdout); `total` steps, of which `done` are behind, and `steps_per_epoch` of
   // them a pass over the data. A null `file` is silent.
-  Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch);
+  Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch, bool bar = true);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

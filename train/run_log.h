@@ -4,13 +4,17 @@
 //   log.Info("resuming from ...");
 //   log.Warning("seed is now 1; ...");          // "warning: seed is now 1; ..."
 //
-// Rank by rank: the printing rank speaks at `log_level`, the others at `log_level_replica` and with
+// Rank by rank: the printing rank speaks at `log_level`, with `log_on_each_node` also the first
+// rank of every other host, and the rest at `log_level_replica`; all but the printing rank put
 // their rank before each line (Hugging Face's names).
 #ifndef TESSERA_TRAIN_RUN_LOG_H_
 #define TESSERA_TRAIN_RUN_LOG_H_
 
 #include <cstdio>
 #include <string>
+
+#include "dist/mesh/mesh.h"
+#include "train/config/report_config.h"
 
 namespace tessera::train {
 
@@ -28,6 +32,11 @@ class RunLog {
   void Info(const std::string& text) const { Write(LogLevel::kInfo, text); }
   void Warning(const std::string& text) const { Write(LogLevel::kWarning, "warning: " + text); }
 
+  // Whether a line of this level is written.
+  bool Says(LogLevel level) const { return file_ != nullptr && level >= level_; }
+  // What stands before every line.
+  const std::string& prefix() const { return prefix_; }
+
   // Where progress may be drawn; null below kInfo.
   std::FILE* progress() const {
     return level_ <= LogLevel::kInfo && prefix_.empty() ? file_ : nullptr;
@@ -40,6 +49,14 @@ class RunLog {
   LogLevel level_;
   std::string prefix_;
 };
+
+// This rank's, which writes to `file`. `host` is what ranks on the same machine have in common.
+// Collective over the mesh's world.
+RunLog OpenRunLog(const ReportConfig& config, const dist::Mesh& mesh, std::FILE* file,
+                  const std::string& host);
+
+// The name of this machine.
+std::string HostName();
 
 }  // namespace tessera::train
 

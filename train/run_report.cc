@@ -24,7 +24,7 @@ StatusOr<std::unique_ptr<RunReport>> RunReport::Open(RunReportOptions options, c
                            MetricsLog::Open(JoinPath(o.folder, "metrics.jsonl"), o.step));
   report->metrics_ = std::make_unique<MetricsLog>(std::move(file));
   report->progress_ =
-      std::make_unique<Progress>(log.progress(), o.step, o.total_steps, o.steps_per_epoch);
+      std::make_unique<Progress>(log.progress(), o.step, o.total_steps, o.steps_per_epoch, o.bar);
   return report;
 }
 

@@ -39,6 +39,7 @@ struct RunReportOptions {
   int64_t step = 0;    // rows of later steps are gone: they are about to come again
   int64_t total_steps = 0;
   double steps_per_epoch = 1;
+  bool bar = true;     // where there is a terminal
   StepSums sums = {};  // of a run that goes on
   // Writes a row; nullptr: appends it to the file.
   std::function<Status(const nlohmann::ordered_json& row, MetricsLog& file)> write = nullptr;

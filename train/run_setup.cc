@@ -22,6 +22,7 @@
 #include "models/hub/load_model.h"
 #include "ops/kernel_choice.h"
 #include "train/agreement.h"
+#include "train/run_log.h"
 
 namespace tessera::train {
 namespace {
@@ -259,9 +260,7 @@ Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan
 
 // The host's name and the processors this rank may use: ranks with the same share them.
 std::string Place() {
-  char host[256] = {};
-  gethostname(host, sizeof(host) - 1);
-  std::string place = host;
+  std::string place = HostName();
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return place;

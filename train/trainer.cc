@@ -73,7 +73,7 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
       sampler_({.num_samples = data.train == nullptr ? 1 : data.train->size(),
                 .batch_size = config.batch_size,
                 .micro_batches = config.accumulation_steps(),
-                .seed = static_cast<uint64_t>(config.seed),
+                .seed = static_cast<uint64_t>(config.data_seed.value_or(config.seed)),
                 .shuffle = config.shuffle}),
       checkpoints_(
           {.folder = config.out, .keep = config.num_checkpoints, .async = config.async_save}, mesh),
@@ -243,23 +243,36 @@ Status Trainer::CheckWeights() {
 }
 
 Status Trainer::FinalSave() {
+  const bool keeps = config_.save_strategy != "no" || state_.step < state_.total_steps;
   if (checkpoints_.saved_step() != state_.step) {
     TESSERA_RETURN_IF_ERROR(CheckWeights());
-    TESSERA_RETURN_IF_ERROR(Save());
+    if (keeps) TESSERA_RETURN_IF_ERROR(Save());
   }
   TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
   return checkpoints_.Prune();
 }
 
+// Whether the step that was taken ended a pass over the data.
+bool Trainer::EndsEpoch() const {
+  const int64_t samples = data_.train->size();
+  return state_.step * global_batch() / samples > (state_.step - 1) * global_batch() / samples;
+}
+
 Status Trainer::AfterStep() {
-  const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
+  const auto due = [&](const std::string& strategy, int64_t interval) {
+    if (strategy == "epoch") return EndsEpoch();
+    return strategy == "steps" && interval > 0 && state_.step % interval == 0;
+  };
   for (TrainerCallback* callback : callbacks_) callback->OnStep(state_);
   const bool last = state_.step == state_.total_steps;
-  if (due(config_.log_interval) || last) TESSERA_RETURN_IF_ERROR(LogSteps());
-  if (validates() && (due(config_.eval_interval) || last)) {
+  if (due(config_.log_strategy, config_.log_interval) || last) {
+    TESSERA_RETURN_IF_ERROR(LogSteps());
+  }
+  const bool evaluates = validates() && config_.eval_strategy != "no";
+  if (evaluates && (due(config_.eval_strategy, config_.eval_interval) || last)) {
     TESSERA_RETURN_IF_ERROR(EvaluateAndLog());
   }
-  if (due(config_.save_interval)) TESSERA_RETURN_IF_ERROR(Save());
+  if (due(config_.save_strategy, config_.save_interval)) TESSERA_RETURN_IF_ERROR(Save());
   return OkStatus();
 }
 

@@ -70,6 +70,7 @@ struct TrainOptions {
   std::string resume_from = {};
   // Where the run speaks, each rank at its level (train/run_log.h); nullptr: nowhere.
   std::FILE* output = stdout;
+  std::string host = HostName();  // which machine this rank is on
 };
 
 struct TrainResult {
@@ -127,6 +128,7 @@ class Trainer {
   Status LogSteps();
   Status EvaluateAndLog();
   bool validates() const;
+  bool EndsEpoch() const;
   Status Save();
   Status FinalSave();
   Status AfterSave(const CheckpointKeeper::Appeared& appeared);

@@ -16,21 +16,14 @@ namespace {
 StatusOr<std::function<double(int64_t, int64_t)>> LearningRateOf(const RunConfig& config,
                                                                  int64_t total_steps) {
   TESSERA_ASSIGN_OR_RETURN(const optim::Schedule schedule,
-                           optim::MakeSchedule({.kind = config.lr_schedule,
-                                                .lr = config.lr,
-                                                .min_lr = config.final_lr(),
-                                                .warmup_steps = config.warmup_steps,
-                                                .total_steps = total_steps}));
+                           optim::MakeSchedule(config.schedule_of(total_steps)));
   return [schedule](int64_t step, int64_t) { return schedule.At(step); };
 }
 
 }  // namespace
 
 Status Trainer::Begin(const TrainOptions& options) {
-  const bool speaks = mesh_.prints();
-  log_ =
-      RunLog(options.output, ParseLogLevel(speaks ? config_.log_level : config_.log_level_replica),
-             speaks ? "" : Concat("[", mesh_.Describe(), "] "));
+  log_ = OpenRunLog(config_, mesh_, options.output, options.host);
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
   TESSERA_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(config_, mesh_));
   engine_ = std::make_unique<Engine>(model_, mesh_, engine, parts_.step);
@@ -95,6 +88,7 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
                                 .total_steps = state_.total_steps,
                                 .steps_per_epoch = static_cast<double>(data_.train->size()) /
                                                    static_cast<double>(global_batch()),
+                                .bar = config_.progress_bar,
                                 .sums = {.loss = resumed.loss_sum, .steps = resumed.loss_steps},
                                 .write = parts_.log.run},
                                log_));

@@ -62,14 +62,15 @@ class Planner {
     for (nn::Module* child : module.children()) WrapByKind(*child);
   }
 
-  // Returns how many elements of the module no unit has.
+  // Returns how many elements of the module no unit has. What has no kind only holds others: no
+  // pass runs through it that could gather.
   int64_t WrapBySize(nn::Module& module) {
     int64_t left = 0;
     for (const auto& p : module.own_parameters()) {
       if (p->tied_to == nullptr) left += p->tensor.numel();
     }
     for (nn::Module* child : module.children()) left += WrapBySize(*child);
-    if (left < options_.auto_wrap_min_params) return left;
+    if (left < options_.auto_wrap_min_params || module.kind().empty()) return left;
     wrapped_.insert(&module);
     return 0;
   }

@@ -475,6 +475,72 @@ TEST_F(CliTest, KeysThatMeanNothingAreRefusedWithTheReason) {
                 "--val-fraction", "0"}));
 }
 
+// A line for each key, tabs between; what a run refuses is listed like the rest.
+TEST_F(CliTest, ExplainSaysWhatBecomesOfEachKey) {
+  const std::string ds =
+      Write("ds.json", R"({"zero_optimization": {"stage": 2, "sub_group_size": 9},
+      "steps_per_print": 7, "amp": {"enabled": true}, "no\tsuch": 1})");
+  const std::string acc =
+      Write("acc.yaml", "distributed_type: NO  # one process\nmixed_precision: 'no'\n");
+  const Arguments given = {"--deepspeed",
+                           ds,
+                           "--accelerate",
+                           acc,
+                           "--learning_rate",
+                           "1e-3",
+                           "--bf16",
+                           "True",
+                           "--push_to_hub",
+                           "--epochs",
+                           "2"};
+  Arguments explain = {"explain"};
+  explain.insert(explain.end(), given.begin(), given.end());
+  const std::string out = Output(explain);
+  for (const char* line :
+       {"zero_optimization.stage\ttranslated\tzero\n",
+        "zero_optimization.sub_group_size\tno-effect\tit tunes",
+        "steps_per_print\ttranslated\tlog_interval\n", "amp\trefused\tuse fp16 or bf16\n",
+        "no such\trefused\tunknown key\n", "distributed_type\ttranslated\tzero\n",
+        "learning_rate\ttranslated\tlr\n", "bf16\ttranslated\tautocast\n",
+        "push_to_hub\trefused\tthere is no hub", "epochs\thonoured\t"}) {
+    EXPECT_NE(("\n" + out).find(std::string("\n") + line), std::string::npos) << line << "\n"
+                                                                              << out;
+  }
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 11) << out;
+  Arguments train = {"train", "gpt-tiny", "--data", Write("text", "a"), "--out", Path("run")};
+  train.insert(train.end(), given.begin(), given.end());
+  ExpectError(train, 2, "'amp' is refused: use fp16 or bf16");
+  ExpectError({"explain", "--deepspeed", Path("nowhere")}, 2, "nowhere");
+}
+
+TEST_F(CliTest, AQuietRunPrintsNothing) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  EXPECT_EQ(Output({"train", "gpt-tiny", "--data", text, "--out", Path("run"), "--max_steps", "1",
+                    "--seq_len", "16", "--log_level", "warning"}),
+            "");
+}
+
+TEST_F(CliTest, AnEnvironmentIsWhatItSays) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const auto train = [&](const Arguments& more) {
+    Arguments arguments = {"train", "gpt-tiny", "--data", text, "--out", Path("run")};
+    arguments.insert(arguments.end(), {"--max-steps", "1", "--seq-len", "16", "--overwrite"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  ExpectError(train({"--env_type", "deepspeed"}), 2, "env_type 'zero' needs zero (1, 2 or 3)");
+  ExpectError(train({"--env_type", "deepspeed+mpu", "--zero", "1"}), 2, "needs tp above 1");
+  ExpectError(train({"--env_type", "pytorchDDP", "--zero", "1"}), 2, "excludes zero");
+  const std::string ds = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2})");
+  Output(train({"--env_type", "deepspeed", "--deepspeed", ds}));
+  const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));
+  EXPECT_EQ(saved["zero"], 0);
+  EXPECT_EQ(saved["max_grad_norm"], 0);
+  EXPECT_EQ(saved["lr_schedule"], "constant");
+  ExpectError(train({"--zero", "3", "--bucket-cap-mb", "5"}), 2,
+              "bucket_cap_mb is set, which needs zero 0, 1 or 2 (zero is 3)");
+}
+
 TEST_F(CliTest, WhatWasSetIsPrintedAndTheWholeIsSaved) {
   const std::string text = Write("text", std::string(4000, 'a'));
   const Arguments arguments = {"train",     "gpt-tiny",  "--data",       text,

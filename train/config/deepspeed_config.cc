@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/config/deepspeed_sections.h"
-#include "train/config/foreign_keys.h"
+#include "train/config/deepspeed_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -16,7 +15,7 @@ using Json = nlohmann::json;
 // --- Batches -------------------------------------------------------------------------------------
 
 // train_batch_size = micro-batch * accumulation * ranks: of the three, two give the third.
-void TranslateBatch(ForeignKeys& ds, int64_t ranks, Json* keys) {
+void TranslateBatch(ForeignKeys& ds, int64_t ranks) {
   const std::optional<int64_t> train = ds.Integer("train_batch_size", 1);
   std::optional<int64_t> micro = ds.Integer("train_micro_batch_size_per_gpu", 1);
   std::optional<int64_t> steps = ds.Integer("gradient_accumulation_steps", 1);
@@ -38,168 +37,126 @@ void TranslateBatch(ForeignKeys& ds, int64_t ranks, Json* keys) {
     }
     (micro ? steps : micro) = static_cast<int64_t>(static_cast<double>(*train) / known);
   }
-  if (micro && !steps) steps = 1;
-  Put(keys, "batch_size", micro);
-  Put(keys, "gradient_accumulation_steps", steps);
+  // DeepSpeed's own accumulation is 1 where nothing is said; "auto" is the run's.
+  if (micro && !steps && !ds.Has("gradient_accumulation_steps")) steps = 1;
+  ds.Put("batch_size", micro);
+  ds.Put("gradient_accumulation_steps", steps);
 }
 
 // --- Number formats ------------------------------------------------------------------------------
 
-// Whether fp16 is enabled, where that is said.
-std::optional<bool> TranslateFp16(ForeignKeys fp16, Json* keys) {
-  const std::optional<bool> enabled = fp16.Bool("enabled");
-  const std::optional<double> scale = fp16.Number("loss_scale", 0);
-  const std::optional<int64_t> power = fp16.Integer("initial_scale_power", 0);
-  const std::optional<int64_t> window = fp16.Integer("loss_scale_window", 1);
-  const std::optional<int64_t> hysteresis = fp16.Integer("hysteresis", 1);
-  const std::optional<double> least = fp16.Number("min_loss_scale", 0);
-  fp16.OnlyIf("auto_cast", false, "batches are cast where the model needs it");
-  fp16.OnlyIf("consecutive_hysteresis", false,
-              "hysteresis is renewed when the scale grows, not at each good step");
-  fp16.OnlyIf("fp16_master_weights_and_grads", false, "master weights are float32");
+void TranslateLossScale(ForeignKeys& ds) {
+  const std::optional<double> scale = ds.Number("fp16.loss_scale", 0);
+  const std::optional<int64_t> power = ds.Integer("fp16.initial_scale_power", 0);
+  const std::optional<int64_t> window = ds.Integer("fp16.loss_scale_window", 1);
+  const std::optional<int64_t> hysteresis = ds.Integer("fp16.hysteresis", 1);
+  const std::optional<double> least = ds.Number("fp16.min_loss_scale", 0);
   if (scale && *scale > 0) {
-    for (const auto& [key, given] : {std::pair{"loss_scale_window", window.has_value()},
-                                     {"hysteresis", hysteresis.has_value()},
-                                     {"min_loss_scale", least.has_value()},
-                                     {"initial_scale_power", power.has_value()}}) {
+    for (const auto& [key, given] : {std::pair{"fp16.loss_scale_window", window.has_value()},
+                                     {"fp16.hysteresis", hysteresis.has_value()},
+                                     {"fp16.min_loss_scale", least.has_value()},
+                                     {"fp16.initial_scale_power", power.has_value()}}) {
       if (given) {
-        fp16.Fail(key, Concat("belongs to dynamic loss scaling, but loss_scale is fixed at ",
-                              *scale, "; remove it, or set loss_scale to 0"));
+        ds.Fail(key, Concat("belongs to dynamic loss scaling, but loss_scale is fixed at ", *scale,
+                            "; remove it, or set loss_scale to 0"));
       }
     }
+    ds.Put("loss_scale", scale);
+  } else {
+    ds.Ignore("fp16.loss_scale", "0 asks for dynamic loss scaling, which is the default");
   }
-  if (power && *power > 64) fp16.Fail("initial_scale_power", "must be at most 64");
-  fp16.Finish();
-  if (scale && *scale > 0) (*keys)["loss_scale"] = *scale;  // 0: dynamic
-  Put(keys, "growth_interval", window);
-  Put(keys, "hysteresis", hysteresis);
+  if (power && *power > 64) return ds.Fail("fp16.initial_scale_power", "must be at most 64");
+  ds.Put("growth_interval", window);
+  ds.Put("hysteresis", hysteresis);
   // A least scale of 0 is no bound; scales are positive here.
-  if (least && *least > 0) (*keys)["min_scale"] = *least;
+  if (least && *least > 0) ds.Put("min_scale", least);
   if (power) {
     const double first = std::ldexp(1.0, static_cast<int>(*power));
-    (*keys)["initial_scale"] = first;
-    if (first > 4294967296.0) (*keys)["max_scale"] = first;
+    ds.Put("initial_scale", Json(first));
+    if (first > 4294967296.0) ds.Put("max_scale", Json(first));
   }
-  return enabled;
 }
 
-void TranslateDType(ForeignKeys& ds, Json* keys) {
-  const std::optional<bool> fp16 = TranslateFp16(ds.Section("fp16"), keys);
-  const char* name = ds.Has("bf16") ? "bf16" : "bfloat16";
+void TranslateDType(ForeignKeys& ds) {
+  TranslateLossScale(ds);
+  const std::optional<bool> fp16 = ds.Bool("fp16.enabled");
   if (ds.Has("bf16") && ds.Has("bfloat16")) {
     ds.Fail("bfloat16", "is another name of 'bf16'; give one of them");
   }
-  for (const char* either : {"bf16", "bfloat16"}) {
-    if (either != name) (void)ds.Section(either);
-  }
-  ForeignKeys section = ds.Section(name);
-  const std::optional<bool> bf16 = section.Bool("enabled");
-  section.OnlyIf("immediate_grad_update", true, "gradients are added as they come");
-  section.OnlyIf("check_grad_overflow", false, "bfloat16 has the range of float32");
-  section.OnlyIf("bf16_master_weights_and_grads", false, "master weights are float32");
-  section.Finish();
+  const char* name = ds.Has("bfloat16") ? "bfloat16" : "bf16";
+  const std::optional<bool> bf16 = ds.Bool(Concat(name, ".enabled"));
   if (fp16.value_or(false) && bf16.value_or(false)) {
     ds.Fail(name, "and 'fp16' are both enabled; a run has one dtype");
   }
   if (fp16.value_or(false)) {
-    (*keys)["dtype"] = "float16";
+    ds.Put("dtype", Json("float16"));
   } else if (bf16.value_or(false)) {
-    (*keys)["dtype"] = "bfloat16";
+    ds.Put("dtype", Json("bfloat16"));
   } else if (fp16 || bf16) {
-    (*keys)["dtype"] = "float32";
+    ds.Put("dtype", Json("float32"));
   }
-  ForeignKeys types = ds.Section("data_types");
-  types.OnlyIf("grad_accum_dtype", "fp32", "gradients are accumulated in float32");
-  types.Finish();
+  const std::optional<std::string> products = ds.String("torch_autocast.dtype");
+  if (ds.Bool("torch_autocast.enabled").value_or(false)) {
+    const std::string wanted = products.value_or("bfloat16");
+    ds.Put("autocast", Json(wanted == "fp16" || wanted == "float16" ? "float16" : "bfloat16"));
+  } else {
+    ds.IgnoreSection("torch_autocast", "it is off");
+  }
 }
 
 // --- The rest ------------------------------------------------------------------------------------
 
-void TranslateActivationCheckpointing(ForeignKeys& ds, Json* keys) {
-  ForeignKeys section = ds.Section("activation_checkpointing");
-  const bool partition = section.Bool("partition_activations").value_or(false);
-  const bool contiguous = section.Bool("contiguous_memory_optimization").value_or(false);
-  if (contiguous && !partition) {
-    section.Fail("contiguous_memory_optimization", "needs partition_activations");
+void TranslateActivationCheckpointing(ForeignKeys& ds) {
+  const std::string section = "activation_checkpointing.";
+  const bool partition = ds.Bool(section + "partition_activations").value_or(false);
+  const bool offload = ds.Bool(section + "cpu_checkpointing").value_or(false);
+  const Json* contiguous = ds.Find(section + "contiguous_memory_optimization");
+  if (contiguous != nullptr && *contiguous == true && !partition) {
+    ds.Fail(section + "contiguous_memory_optimization", "needs partition_activations");
   }
-  const bool offload = section.Bool("cpu_checkpointing").value_or(false);
-  section.OnlyIf("synchronize_checkpoint_boundary", false, "there is nothing to synchronise");
-  section.OnlyIf("profile", false, "use wall_clock_breakdown");
-  section.Refuse("number_checkpoints", "every block of the model is one");
-  section.Finish();
-  if (partition || offload) (*keys)["checkpoint_activations"] = true;
-  if (offload) (*keys)["offload_activations"] = true;
+  if (partition || offload) ds.Put("checkpoint_activations", Json(true));
+  if (partition) {
+    ds.Put("partition_activations", Json(true));
+  } else {
+    ds.Ignore(section + "partition_activations", "it is off");
+  }
+  if (offload) {
+    ds.Put("offload_activations", Json(true));
+  } else {
+    ds.Ignore(section + "cpu_checkpointing", "it is off");
+  }
 }
 
-void RefuseFeatures(ForeignKeys& ds) {
-  ds.OnlyIf("prescale_gradients", false, "gradients are divided once, by the targets of the step");
-  ds.OnlyIf("gradient_predivide_factor", 1, "gradients are divided once");
-  ds.OnlyIf("sparse_gradients", false, "gradients of embeddings are dense");
-  ds.OnlyIf("dump_state", false, "the resolved configuration is always printed");
-  ds.OnlyIf("memory_breakdown", false, "metrics have the peak memory of every row");
-  ds.OnlyIf("disable_allgather", false, "parameters are gathered");
-  ds.OnlyIf("zero_force_ds_cpu_optimizer", true, "there is one optimizer for every device");
-  ds.OnlyIf("use_data_before_expert_parallelism", false, "there are no experts");
-  ds.OnlyIf("dataloader_drop_last", false, "the last batch of an epoch is used");
-  for (const char* key : {"tensorboard", "wandb", "csv_monitor", "comet"}) {
-    ds.OnlyDisabled(key, "metrics go to <out>/metrics.jsonl");
+void TranslateCommunication(ForeignKeys& ds) {
+  const std::optional<std::string> travels = ds.String("communication_data_type");
+  if (!travels) return;
+  if (ds.keys().value("zero", 0) > 0) {
+    ds.Put("communication_dtype", travels);
+  } else if (*travels == "fp32") {
+    ds.Ignore("communication_data_type", "sums go through float32");
+  } else {
+    ds.Fail("communication_data_type",
+            Concat("is '", *travels, "', which needs ZeRO stage 1 to 3"));
   }
-  for (const char* key : {"flops_profiler", "comms_logger"}) {
-    ds.OnlyDisabled(key, "use wall_clock_breakdown");
-  }
-  const std::pair<const char*, const char*> kAbsent[] = {
-      {"amp", "use fp16 or bf16"},
-      {"aio", "Tessera does not off-load to NVMe"},
-      {"autotuning", "Tessera does not tune itself"},
-      {"elasticity", "the number of ranks is fixed during a run; a checkpoint loads on any"},
-      {"sparse_attention", "attention is dense"},
-      {"curriculum_learning", "the order of data is a permutation"},
-      {"data_efficiency", "the order of data is a permutation"},
-      {"progressive_layer_drop", "every layer is trained"},
-      {"eigenvalue", "it serves quantisation, which is not here"},
-      {"quantize_training", "quantised training is not here"},
-      {"compression_training", "compression is not here"},
-      {"hybrid_engine", "it serves reinforcement learning, which is not here"},
-      {"pipeline", "use Tessera's pp and schedule"},
-      {"tensor_parallel", "use Tessera's tp"},
-      {"sequence_parallel_size", "use Tessera's sequence_parallel"},
-      {"checkpoint", "checkpoints always load into any layout, and ranks write in parallel"},
-      {"nebula", "use Tessera's async_save"},
-      {"vocabulary_size", "it belongs to the model"},
-  };
-  for (const auto& [key, reason] : kAbsent) ds.OnlyDisabled(key, reason);
 }
 
 }  // namespace
 
-StatusOr<Json> TranslateDeepSpeedConfig(const Json& json, const std::string& source,
-                                        int world_size) {
-  Status status;
-  Json keys = Json::object();
-  ForeignKeys ds(json, source, "", &status);
-  TranslateBatch(ds, world_size, &keys);
-  TranslateDType(ds, &keys);
-  TranslateOptimizer(ds, &keys);
-  TranslateScheduler(ds, &keys);
-  TranslateZero(ds, &keys);
-  TranslateActivationCheckpointing(ds, &keys);
-  const std::optional<std::string> travels = ds.String("communication_data_type");
-  if (travels && keys.value("zero", 0) > 0) {
-    keys["communication_dtype"] = *travels;
-  } else if (travels && *travels != "fp32") {
-    ds.Fail("communication_data_type",
-            Concat("is '", *travels, "', which needs ZeRO stage 1 to 3"));
+Translation TranslateDeepSpeed(const Json& json, const std::string& source, int world_size) {
+  ForeignKeys ds(json, source, DeepSpeedKeys());
+  TranslateBatch(ds, world_size);
+  TranslateDType(ds);
+  TranslateOptimizer(ds);
+  TranslateScheduler(ds);
+  TranslateZero(ds);
+  TranslateActivationCheckpointing(ds);
+  TranslateCommunication(ds);
+  if (!ds.Has("gradient_clipping") && !ds.keys().contains("max_grad_norm")) {
+    ds.defaults()["max_grad_norm"] = 0.0;
   }
-  Put(&keys, "log_interval", ds.Integer("steps_per_print", 1));
-  Put(&keys, "max_grad_norm", ds.Number("gradient_clipping", 0));
-  Put(&keys, "wall_clock_breakdown", ds.Bool("wall_clock_breakdown"));
-  Put(&keys, "seed", ds.Integer("seed", 0));
-  (void)ds.Bool("zero_allow_untested_optimizer");  // ZeRO serves every optimizer
-  (void)ds.Bool("fp32_allreduce");                 // sums of half precision go through float32
-  RefuseFeatures(ds);
-  ds.Finish();
-  TESSERA_RETURN_IF_ERROR(status);
-  return keys;
+  if (!ds.Has("scheduler")) ds.defaults()["lr_schedule"] = "constant";
+  if (!ds.keys().contains("zero")) ds.defaults()["zero"] = 0;
+  return std::move(ds).Finish();
 }
 
 }  // namespace tessera::train

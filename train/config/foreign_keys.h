@@ -1,18 +1,25 @@
-// Reads an object of somebody else's configuration, key by key, so that no key goes unnoticed.
+// Keys of somebody else's configuration, each declared once: what becomes of it, and why. Reading a
+// file, `tessera explain` and the tables of docs/migration.md follow from the declarations.
 //
-//   Status status;
-//   ForeignKeys fp16(json, "ds.json", "fp16", &status);
-//   const std::optional<bool> enabled = fp16.Bool("enabled");
-//   fp16.OnlyIf("auto_cast", false, "what to run in which dtype is fixed");
-//   fp16.Finish();                                   // a key that nobody asked for is unknown
-//   TESSERA_RETURN_IF_ERROR(status);                 // the first failure
+//   const ForeignTable& keys = DeepSpeedKeys();
+//   // {Renamed("steps_per_print", "log_interval"),
+//   //  NoEffect("fp32_allreduce", "sums of half precision go through float32"),
+//   //  Refused("sparse_gradients", "gradients of embeddings are dense", {false}),
+//   //  Read("fp16.enabled", "dtype"), ...}
+//   ForeignKeys ds(json, "ds.json", keys);
+//   const std::optional<bool> half = ds.Bool("fp16.enabled");     // what the table leaves to code
+//   if (half) ds.Put("dtype", *half ? "float16" : "float32");
+//   Translation done = std::move(ds).Finish();      // the keys of a run, and each key's fate
 //
-// A key that is absent, null or "auto" reads as nullopt. Failures name the key with the sections
-// that it stands in: "ds.json: 'fp16.hysteresis' must be an integer, not 2.5".
+// A key that is absent, null or "auto" reads as nullopt: it is left to the run's own settings. A
+// failure is one line that names the key with the sections that it stands in: "ds.json:
+// 'fp16.hysteresis' must be an integer, not 2.5".
 #ifndef TESSERA_TRAIN_CONFIG_FOREIGN_KEYS_H_
 #define TESSERA_TRAIN_CONFIG_FOREIGN_KEYS_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,45 +30,128 @@
 
 namespace tessera::train {
 
+enum class KeyFate {
+  kHonoured,    // one of our own keys
+  kTranslated,  // becomes keys of ours
+  kNoEffect,    // changes nothing, for a reason
+  kRefused,     // a run with it does not start
+};
+// "honoured", "translated", "no-effect", "refused".
+const char* FateName(KeyFate fate);
+
+// What became of one key that somebody gave.
+struct KeyVerdict {
+  std::string key;  // "zero_optimization.stage"
+  KeyFate fate = KeyFate::kNoEffect;
+  std::string reason;  // of kTranslated the keys that it becomes: "zero"
+  Status failure;      // of kRefused
+};
+
+// The keys that the reason of kTranslated lists: "cpu_offload, offload_parameters".
+std::vector<std::string> KeysOf(const std::string& reason);
+
+// Keys of a run (train/config/run_config.h) that a value stands for; null: it asks for nothing.
+using KeyConversion = std::function<StatusOr<nlohmann::json>(const nlohmann::json& value)>;
+
+// A declared key.
+struct ForeignKey {
+  std::string name;  // with its sections: "zero_optimization.stage"
+  KeyFate fate = KeyFate::kNoEffect;
+  std::string reason;
+  // Values of a refused key that ask for what holds anyway.
+  std::vector<nlohmann::json> neutral = {};
+  KeyConversion convert = nullptr;  // of kTranslated; null: code reads it
+  bool is_switch = false;           // a flag may go without a value
+};
+using ForeignTable = std::vector<ForeignKey>;
+
+// The same value under another name.
+ForeignKey Renamed(std::string name, std::string ours);
+// Becomes `ours` (as a person reads it: "lr_schedule, min_lr").
+ForeignKey Becomes(std::string name, std::string ours, KeyConversion convert);
+// Likewise, but in view of other keys.
+ForeignKey Read(std::string name, std::string ours);
+ForeignKey NoEffect(std::string name, std::string reason);
+ForeignKey Refused(std::string name, std::string reason, std::vector<nlohmann::json> neutral = {});
+// The same key as a flag that may go without a value.
+ForeignKey Switch(ForeignKey key);
+
+// All of `names` with one fate and reason.
+ForeignTable& Add(ForeignTable& table, const std::vector<std::string>& names,
+                  const std::function<ForeignKey(std::string)>& declare);
+
+// The reason of the first refusal, if there is one.
+Status FirstRefusal(const std::vector<KeyVerdict>& verdicts);
+
+struct Translation {
+  nlohmann::json keys = nlohmann::json::object();      // of a run
+  nlohmann::json defaults = nlohmann::json::object();  // where neither a file nor a flag says more
+  std::vector<KeyVerdict> verdicts;                    // in the order of the file
+  Status status() const { return FirstRefusal(verdicts); }
+};
+
 class ForeignKeys {
  public:
-  // The keys of `object`, which stands in `source` under `section` ("" at the top).
-  ForeignKeys(const nlohmann::json& object, const std::string& source, const std::string& section,
-              Status* status);
+  // What messages call a key: "ds.json: 'fp16.enabled'".
+  using Namer = std::function<std::string(const std::string& key)>;
 
-  std::optional<bool> Bool(const char* key);
-  // 5e8 is an integer too.
-  std::optional<int64_t> Integer(const char* key, int64_t least);
-  std::optional<double> Number(const char* key, double least);
-  std::optional<std::string> String(const char* key);
-  std::optional<std::vector<double>> Numbers(const char* key);
-  // A section; without keys where it is absent.
-  ForeignKeys Section(const char* key);
+  // Walks through the object and does what the table says. Both must outlive this.
+  ForeignKeys(const nlohmann::json& object, const std::string& source, const ForeignTable& table);
+  ForeignKeys(const nlohmann::json& object, Namer name_of, const ForeignTable& table);
 
-  // Whether the key stands there, "auto" and null included.
-  bool Has(const char* key) const { return object_.contains(key); }
+  std::optional<bool> Bool(const std::string& key);  // also "true", "False"
+  // 5e8 is an integer too, and so is "2" (YAML).
+  std::optional<int64_t> Integer(const std::string& key, int64_t least);
+  std::optional<double> Number(const std::string& key, double least);
+  std::optional<std::string> String(const std::string& key);
+  std::optional<std::vector<double>> Numbers(const std::string& key);
+  // Whatever it is; nullptr where it is absent, null or "auto".
+  const nlohmann::json* Find(const std::string& key);
+  // Whether it stands there, "auto" and null included.
+  bool Has(const std::string& key) const;
 
-  // The key may be there only with this value: it asks for what holds anyway.
-  void OnlyIf(const char* key, const nlohmann::json& value, std::string_view reason);
-  // The key may not be there.
-  void Refuse(const char* key, std::string_view reason);
-  // A section of a feature that is not here: it may be there switched off.
-  void OnlyDisabled(const char* key, std::string_view reason);
-  // "<source>: '<section>.<key>' <text>", unless something failed before.
-  void Fail(const char* key, std::string_view text);
+  // A key of the run.
+  void Put(const std::string& ours, const nlohmann::json& value) { result_.keys[ours] = value; }
+  template <typename T>
+  void Put(const std::string& ours, const std::optional<T>& value) {
+    if (value) Put(ours, nlohmann::json(*value));
+  }
+  nlohmann::json& keys() { return result_.keys; }
+  nlohmann::json& defaults() { return result_.defaults; }
 
-  // Refuses the keys that nothing above asked for.
-  void Finish();
+  // The key, where it stands, turns out to be refused, or without effect.
+  void Fail(const std::string& key, std::string_view text);
+  void Ignore(const std::string& key, std::string_view reason);
+  // All keys of a section.
+  void IgnoreSection(const std::string& section, std::string_view reason);
+
+  // Keys that the table leaves to code and that no code asked for are refused: they mean nothing
+  // beside the others.
+  Translation Finish() &&;
 
  private:
-  const nlohmann::json* Find(const char* key);
-  std::string Path(std::string_view key) const;
+  struct Given {
+    const nlohmann::json* value;
+    const ForeignKey* declared;
+    bool read = false;
+  };
 
-  nlohmann::json object_;
-  std::string source_;
-  std::string section_;
-  std::vector<std::string> known_;
-  Status* status_;
+  void Walk(const nlohmann::json& object, const std::string& section);
+  void Meet(const std::string& key, const nlohmann::json& value);
+  void Convert(const ForeignKey& declared, const nlohmann::json& value);
+  void Merge(const std::string& key, const nlohmann::json& keys);
+  void Withdraw(const std::string& key);
+  void Judge(const std::string& key, KeyFate fate, std::string reason, Status failure = {});
+  bool BecameSomething(const ForeignKey& declared) const;
+  bool IsSection(const std::string& key) const;
+  std::vector<std::string> KnownNear(const std::string& key) const;
+  KeyVerdict* VerdictOf(const std::string& key);
+
+  const Namer name_of_;
+  const ForeignTable& table_;
+  std::map<std::string, Given> given_;
+  std::map<std::string, std::string> origin_;  // of a key of the run: who gave it
+  Translation result_;
 };
 
 }  // namespace tessera::train

@@ -25,7 +25,8 @@ struct ModelConfig {
         OptionTable::Of<ModelConfig>("Model")
             .Add("model", &ModelConfig::model,
                  "in a file: the preset or folder that stands first on the command line",
-                 {.changes_results = false, .aliases = {{"model_name", "FlagAI"}}})
+                 {.changes_results = false,
+                  .aliases = {{"model_name", "FlagAI"}, {"model_name_or_path", "Hugging Face"}}})
             .Add("config_overrides", &ModelConfig::config_overrides,
                  "keys of the model's configuration: `d_model=256,num_layers=3`")
             .Add("ignore_mismatched_sizes", &ModelConfig::ignore_mismatched_sizes,
@@ -40,7 +41,8 @@ struct ModelConfig {
                  "recompute activations in the backward pass",
                  {.changes_results = false,
                   .aliases = {{"deepspeed_activation_checkpointing", "FlagAI"},
-                              {"gradient_checkpointing", "Hugging Face"}}}));
+                              {"gradient_checkpointing", "Hugging Face"},
+                              {"activation_checkpointing", "Hugging Face"}}}));
     return *table;
   }
 };

@@ -61,7 +61,10 @@ inline const OptionTable& ParallelConfig::Table() {
           .Add("num_model_chunks", &ParallelConfig::num_model_chunks,
                "chunks of the model on each pipeline rank",
                {.least = 1, .unset = "1; 2 with `interleaved`", .changes_results = false})
-          .Add("env_type", &ParallelConfig::env_type, "refuses settings that do not fit it",
+          .Add("env_type", &ParallelConfig::env_type,
+               "what the run is: one process; data parallel with `zero` 0; with a `zero` that is "
+               "given, as a number or by a DeepSpeed file; the same with `tp`. Settings that "
+               "contradict it are refused",
                {.choices = {"single", "ddp", "zero", "zero+tp"},
                 .unset = "any",
                 .changes_results = false,
@@ -72,18 +75,22 @@ inline const OptionTable& ParallelConfig::Table() {
           .Add("bucket_cap_mb", &ParallelConfig::bucket_cap_mb,
                "megabytes (2^20) of gradients that ranks sum in one message",
                {.above = 0,
+                .needs = {{{"zero", {"0", "1", "2"}}}},
                 .changes_results = false,
-                .aliases = {{"ddp_bucket_cap_mb", "Colossal-AI"}}})
+                .aliases = {{"ddp_bucket_cap_mb", "Colossal-AI, Hugging Face"}}})
           .Add("overlap_comm", &ParallelConfig::overlap_comm,
                "sum gradients while the backward pass still runs",
                {.changes_results = false, .aliases = {{"overlap_communication", "Colossal-AI"}}})
           .Add("find_unused_parameters", &ParallelConfig::find_unused_parameters,
                "parameters without gradient on some ranks count as zero there; otherwise they are "
                "an error",
-               {.changes_results = false})
+               {.changes_results = false,
+                .aliases = {{"ddp_find_unused_parameters", "Hugging Face"}}})
           .Add("static_graph", &ParallelConfig::static_graph,
                "messages follow the order in which the first step brought the gradients",
-               {.needs = {{{"zero", {"0"}}}}, .changes_results = false})
+               {.needs = {{{"zero", {"0"}}}},
+                .changes_results = false,
+                .aliases = {{"ddp_static_graph", "Hugging Face"}}})
           .Add("check_reduction", &ParallelConfig::check_reduction,
                "compares the summed gradients over the ranks after every step",
                {.needs = {{{"zero", {"0"}}}}, .changes_results = false})
@@ -103,7 +110,9 @@ inline const OptionTable& ParallelConfig::Table() {
                {.changes_results = false})
           .Add("collective_timeout", &ParallelConfig::collective_timeout,
                "seconds after which a collective that waits ends the job, naming the missing ranks",
-               {.least = 1e-3, .changes_results = false}));
+               {.least = 1e-3,
+                .changes_results = false,
+                .aliases = {{"ddp_timeout", "Hugging Face"}}}));
   return *table;
 }
 

@@ -11,9 +11,12 @@ namespace tessera::train {
 
 struct ReportConfig {
   int64_t log_interval = 10;
+  std::string log_strategy = "steps";
   int64_t eval_interval = 0;  // at the end
+  std::string eval_strategy = "steps";
   int64_t eval_batches = 0;   // all
   int64_t save_interval = 0;  // at the end
+  std::string save_strategy = "steps";
   int64_t num_checkpoints = 2;
   bool async_save = false;
   bool wall_clock_breakdown = false;
@@ -21,21 +24,38 @@ struct ReportConfig {
   int64_t profile_after = 3;
   int64_t profile_steps = 2;
   std::string log_level = "info";
-  std::string log_level_replica = "error";
+  std::string log_level_replica = "warning";
   bool log_on_each_node = false;
+  bool progress_bar = true;
 
   static const OptionTable& Table() {
     const std::vector<std::string> levels = {"debug", "info", "warning", "error"};
+    const std::vector<std::string> times = {"steps", "epoch", "no"};
+    // Hugging Face's other names.
+    const std::vector<std::pair<std::string, std::string>> names = {
+        {"detail", "debug"}, {"passive", ""}, {"critical", "error"}};
     static const auto* table = new OptionTable(
         OptionTable::Of<ReportConfig>("Reports and checkpoints")
             .Add("log_interval", &ReportConfig::log_interval, "steps between rows of metrics",
                  {.least = 1,
                   .changes_results = false,
                   .aliases = {{"logging_steps", "Hugging Face"}}})
+            .Add("log_strategy", &ReportConfig::log_strategy,
+                 "rows every `log_interval` steps, after every pass over the data, or at the end "
+                 "only",
+                 {.choices = times,
+                  .changes_results = false,
+                  .aliases = {{"logging_strategy", "Hugging Face"}}})
             .Add(
                 "eval_interval", &ReportConfig::eval_interval,
                 "steps between evaluations; 0: at the end",
                 {.least = 0, .changes_results = false, .aliases = {{"eval_steps", "Hugging Face"}}})
+            .Add("eval_strategy", &ReportConfig::eval_strategy,
+                 "evaluations every `eval_interval` steps and at the end, after every pass over "
+                 "the data, or none",
+                 {.choices = times,
+                  .changes_results = false,
+                  .aliases = {{"evaluation_strategy", "Hugging Face"}}})
             .Add("eval_batches", &ReportConfig::eval_batches,
                  "rows per evaluation, as multiples of a step's (batch_size * "
                  "gradient_accumulation_steps * data-parallel ranks); 0: all",
@@ -44,6 +64,11 @@ struct ReportConfig {
                 "save_interval", &ReportConfig::save_interval,
                 "steps between checkpoints; 0: at the end",
                 {.least = 0, .changes_results = false, .aliases = {{"save_steps", "Hugging Face"}}})
+            .Add(
+                "save_strategy", &ReportConfig::save_strategy,
+                "checkpoints every `save_interval` steps and at the end, after every pass over the "
+                "data, or none but when the run is stopped",
+                {.choices = times, .changes_results = false})
             .Add("num_checkpoints", &ReportConfig::num_checkpoints,
                  "newest checkpoints that are kept",
                  {.least = 1,
@@ -67,12 +92,15 @@ struct ReportConfig {
                  "step) to the rows",
                  {.changes_results = false})
             .Add("log_level", &ReportConfig::log_level, "of the rank that prints",
-                 {.choices = levels, .changes_results = false})
+                 {.choices = levels, .changes_results = false, .values = names})
             .Add("log_level_replica", &ReportConfig::log_level_replica,
                  "of the other ranks, which put their rank before each line",
-                 {.choices = levels, .changes_results = false})
+                 {.choices = levels, .changes_results = false, .values = names})
             .Add("log_on_each_node", &ReportConfig::log_on_each_node,
-                 "one rank of every host speaks at `log_level`", {.changes_results = false}));
+                 "one rank of every host speaks at `log_level`", {.changes_results = false})
+            .Add("progress_bar", &ReportConfig::progress_bar,
+                 "on a terminal, a bar for every pass over the data; otherwise lines",
+                 {.changes_results = false}));
     return *table;
   }
 };

@@ -1,11 +1,11 @@
 #include "train/config/run_config.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 
 #include "core/file.h"
 #include "core/nearest_name.h"
+#include "train/config/run_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -108,17 +108,14 @@ Status SetRunConfigKey(RunConfig* config, std::string_view name, const Json& val
 }
 
 Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig* config) {
-  if (!json.is_object()) return InvalidArgument(source, ": a JSON object is needed");
-  std::map<std::string_view, std::string> names;  // by key: the name it was given under
-  for (const auto& [name, value] : json.items()) {
-    const Option* option = FindRunConfigKey(name);
-    if (option == nullptr) return UnknownKey(name, source);
-    const auto [other, first] = names.emplace(option->key, name);
-    if (!first && json[other->second] != value) {
-      return InvalidArgument(source, ": '", other->second, "' and '", name, "' are one key (",
-                             option->key, ") with two values");
+  const Translation given = TranslateRunKeys(json, source);
+  TESSERA_RETURN_IF_ERROR(given.status());
+  for (const auto& [key, value] : given.keys.items()) {
+    if (FindRunConfigKey(key) == nullptr) {
+      return InvalidArgument(source, ": '", key, "' is no key of a run's configuration, but of ",
+                             "what it begins with");
     }
-    TESSERA_RETURN_IF_ERROR(SetRunConfigKey(config, name, value, Concat(source, ": '", name, "'")));
+    TESSERA_RETURN_IF_ERROR(SetRunConfigKey(config, key, value, Concat(source, ": '", key, "'")));
   }
   return OkStatus();
 }

@@ -112,6 +112,7 @@ struct RunConfig : DataConfig,
 
  private:
   Status CheckPartOptions() const;
+  Status CheckEnvironment(int world_size) const;
   Status ReadPart(const OptionTable& table, void* part) const;
   bool Holds(const OptionValue& value) const;
   StatusOr<const Option*> FindInChosenParts(std::string_view key, OptionValue* wanted) const;
@@ -126,7 +127,8 @@ std::vector<const Option*> RunConfigKeys();
 // Overrides a key, by any of its names. `where` is what messages call it.
 Status SetRunConfigKey(RunConfig* config, std::string_view name, const nlohmann::json& value,
                        const std::string& where);
-// Overrides keys from a JSON object. `source` is what messages name.
+// Overrides keys from a JSON object, by any name (train/config/run_keys.h). `source` is what
+// messages name.
 Status ApplyRunConfigJson(const nlohmann::json& json, const std::string& source, RunConfig* config);
 Status ReadRunConfig(const std::string& path, RunConfig* config);
 // From a flag: "1e-3", "true", "0.9,0.95".

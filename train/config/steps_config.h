@@ -19,6 +19,7 @@ struct StepsConfig {
   std::optional<int64_t> seq_len;
   bool shuffle = true;
   int64_t seed = 0;
+  std::optional<int64_t> data_seed;
   std::optional<double> time_limit;  // seconds
   std::string on_non_finite = "stop";
   bool overwrite = false;
@@ -27,7 +28,8 @@ struct StepsConfig {
     static const auto* table = new OptionTable(
         OptionTable::Of<StepsConfig>("Steps")
             .Add("out", &StepsConfig::out, "the run's directory",
-                 {.changes_results = false, .aliases = {{"save_dir", "FlagAI"}}})
+                 {.changes_results = false,
+                  .aliases = {{"save_dir", "FlagAI"}, {"output_dir", "Hugging Face"}}})
             .Add("max_steps", &StepsConfig::max_steps, "optimizer steps; wins over `epochs`",
                  {.least = 1, .unset = "by `epochs`"})
             .Add("epochs", &StepsConfig::epochs, "passes over the data",
@@ -39,7 +41,8 @@ struct StepsConfig {
                   .changes_results = false,
                   .evaluation = true,
                   .aliases = {{"microbatch_size", "Colossal-AI"},
-                              {"per_device_train_batch_size", "Hugging Face"}}})
+                              {"per_device_train_batch_size", "Hugging Face"},
+                              {"per_gpu_train_batch_size", "Hugging Face"}}})
             .Add("gradient_accumulation_steps", &StepsConfig::gradient_accumulation_steps,
                  "forward passes per optimizer step",
                  {.least = 1,
@@ -56,6 +59,8 @@ struct StepsConfig {
                  {.aliases = {{"shuffle_dataset", "FlagAI"}}})
             .Add("seed", &StepsConfig::seed, "of initialisation, data order and dropout",
                  {.least = 0, .evaluation = true})
+            .Add("data_seed", &StepsConfig::data_seed, "of the data's order alone",
+                 {.least = 0, .unset = "`seed`"})
             .Add("time_limit", &StepsConfig::time_limit,
                  "seconds after which the run saves and stops",
                  {.least = 0, .unset = "none", .changes_results = false})

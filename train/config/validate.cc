@@ -1,5 +1,6 @@
 // Which settings fit together.
 #include <algorithm>
+#include <cmath>
 
 #include "core/dtype.h"
 #include "dist/mesh/mesh.h"
@@ -36,6 +37,10 @@ Status RunConfig::Validate() const {
   }
   TESSERA_RETURN_IF_ERROR(optim::CheckGradScalerOptions(scaler_options()));
   TESSERA_RETURN_IF_ERROR(update_rule().status());
+  if (warmup_steps >= 1 && warmup_steps != std::floor(warmup_steps)) {
+    return InvalidArgument("warmup_steps is ", warmup_steps,
+                           ", expected whole steps or a share of them below 1");
+  }
   if (pp > 1) {
     TESSERA_ASSIGN_OR_RETURN(const dist::ScheduleKind kind, pipeline_schedule());
     TESSERA_RETURN_IF_ERROR(dist::CheckSchedule(kind, pipeline_shape()));
@@ -97,15 +102,32 @@ dist::PipelineShape RunConfig::pipeline_shape() const {
           .micro_batches = static_cast<int>(accumulation_steps())};
 }
 
-Status RunConfig::ValidateFor(int world_size) const {
-  TESSERA_RETURN_IF_ERROR(
-      dist::CheckMesh({.tp = static_cast<int>(tp), .pp = static_cast<int>(pp)}, world_size));
-  const auto excluded = [&](const char* key) {
-    return InvalidArgument("env_type '", env_type, "' excludes ", key);
+// Of `env_type`, which is what FlagAI's four names mean. A DeepSpeed file gives `zero`, too.
+Status RunConfig::CheckEnvironment(int world_size) const {
+  const auto excluded = [&](const char* what) {
+    return InvalidArgument("env_type '", env_type, "' excludes ", what);
   };
+  const bool has_zero = zero > 0 || given.count("zero") > 0;
   if (env_type == "single" && world_size > 1) return excluded("more than one rank");
   if (env_type == "ddp" && zero > 0) return excluded("zero");
   if ((env_type == "ddp" || env_type == "zero") && tp > 1) return excluded("tp");
+  if (env_type == "ddp" && pp > 1) return excluded("pp");
+  if (env_type == "zero" || env_type == "zero+tp") {
+    if (!has_zero) {
+      return InvalidArgument("env_type '", env_type,
+                             "' needs zero (1, 2 or 3) or a DeepSpeed file that says the stage");
+    }
+    if (env_type == "zero+tp" && tp == 1) {
+      return InvalidArgument("env_type '", env_type, "' needs tp above 1");
+    }
+  }
+  return OkStatus();
+}
+
+Status RunConfig::ValidateFor(int world_size) const {
+  TESSERA_RETURN_IF_ERROR(
+      dist::CheckMesh({.tp = static_cast<int>(tp), .pp = static_cast<int>(pp)}, world_size));
+  TESSERA_RETURN_IF_ERROR(CheckEnvironment(world_size));
   const int64_t dp = world_size / (tp * pp);
   if (deterministic && (!dist::IsPowerOfTwo(dp) || !dist::IsPowerOfTwo(accumulation_steps()))) {
     return InvalidArgument("deterministic needs powers of two: there are ", dp,
@@ -135,6 +157,19 @@ StatusOr<Json> ModelConfig::Overrides() const {
     overrides[part.substr(0, equals)] = value.is_discarded() ? Json(text) : value;
   }
   return overrides;
+}
+
+optim::ScheduleConfig OptimizerConfig::schedule_of(int64_t total_steps) const {
+  const double warmup =
+      warmup_steps < 1 ? std::ceil(warmup_steps * static_cast<double>(total_steps)) : warmup_steps;
+  return {.kind = lr_schedule,
+          .lr = lr,
+          .min_lr = final_lr(),
+          .warmup_steps = static_cast<int64_t>(warmup),
+          .total_steps = schedule_steps.value_or(total_steps),
+          .warmup_type = warmup_type,
+          .warmup_min_lr = warmup_min_lr,
+          .offset = schedule_offset};
 }
 
 optim::GradScalerOptions LossScalingConfig::scaler_options() const {

@@ -1,0 +1,52 @@
+// `tessera explain`: what becomes of each key of a configuration, without a run.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "data/tokenizer/printable_text.h"
+#include "dist/comm/launch_environment.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/run_flags.h"
+
+namespace tessera::tools {
+namespace {
+
+// What a file says stays in its column and line.
+std::string OneField(std::string text) {
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  return data::PrintableLine(text, 500);
+}
+
+// "zero_optimization.stage	translated	zero".
+Status RunExplain(const CLI::App& command, const RunFlags& flags) {
+  TESSERA_ASSIGN_OR_RETURN(const dist::LaunchEnvironment launch,
+                           dist::ReadLaunchEnvironment(std::getenv));
+  TESSERA_ASSIGN_OR_RETURN(const train::ResolvedRun run, flags.Resolve(command, launch.size));
+  std::string text;
+  for (const train::KeyVerdict& verdict : run.verdicts) {
+    text += Concat(OneField(verdict.key), "\t", train::FateName(verdict.fate), "\t",
+                   OneField(verdict.reason), "\n");
+  }
+  return WriteOut(text);
+}
+
+}  // namespace
+
+void AddExplainCommand(CLI::App& app, CommandState& state) {
+  CLI::App* command =
+      app.add_subcommand("explain", "what becomes of each key of a configuration, and why");
+  auto flags = std::make_shared<RunFlags>();
+  flags->Add(command);
+  command->footer(
+      "Prints a line for each key that a file or a flag gives: the key, `honoured` (one of our\n"
+      "own), `translated`, `no-effect` or `refused`, and the keys that it becomes or the reason,\n"
+      "with tabs between. Nothing is run; a refused key is listed like the others.\n"
+      "Example:\n"
+      "  tessera explain --deepspeed ds.json --learning_rate 3e-4 --push_to_hub");
+  command->callback([command, flags, &state] {
+    state.run = [command, flags] { return RunExplain(*command, *flags); };
+  });
+}
+
+}  // namespace tessera::tools
