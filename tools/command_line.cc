@@ -120,6 +120,14 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
       break;
     }
     if (argument.size() < 2 || argument[0] != '-') {
+      // A command behind `launch` has flags of its own.
+      const std::vector<std::string> names = CommandNames(app);
+      if (command->get_name() == "launch" &&
+          std::find(names.begin(), names.end(), argument) != names.end()) {
+        result.push_back("--");
+        result.insert(result.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
+        break;
+      }
       result.push_back(argument);
       continue;
     }

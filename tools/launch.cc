@@ -1,13 +1,17 @@
 // `tessera launch`: starts a command on several ranks with mpirun.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/file.h"
 #include "core/thread_pool.h"
@@ -15,6 +19,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/launch_plan.h"
+#include "train/config/accelerate_config.h"
 
 namespace tessera::tools {
 namespace {
@@ -88,7 +93,67 @@ Status RunInPlace(const LaunchFlags& flags, const LaunchPlan& plan, const Machin
   return Become(command);
 }
 
-Status RunLaunch(const LaunchFlags& flags) {
+// What `accelerate launch` is told: a file, and flags that win over it.
+struct AccelerateFlags {
+  std::string file;
+  std::map<std::string, std::string> values;  // by name: "fsdp_sharding_strategy"
+
+  bool given(const CLI::App& command) const { return !file.empty() || !Flags(command).empty(); }
+  // Those that the command line has.
+  nlohmann::json Flags(const CLI::App& command) const {
+    nlohmann::json flags = nlohmann::json::object();
+    for (const auto& [name, value] : values) {
+      if (command.count(FlagOf(name)) > 0) flags[name] = value;
+    }
+    return flags;
+  }
+  static std::string FlagOf(std::string name) {
+    std::replace(name.begin(), name.end(), '_', '-');
+    return "--" + name;
+  }
+};
+
+// Sets how ranks are started, where flags of our own leave it open, and hands the rest on to the
+// command.
+Status ApplyAccelerate(const CLI::App& command, const AccelerateFlags& accelerate,
+                       const Machine& machine, LaunchFlags* flags) {
+  nlohmann::json settings = nlohmann::json::object();
+  const nlohmann::json given = accelerate.Flags(command);
+  if (!accelerate.file.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(settings, train::ReadAccelerateSettings(accelerate.file));
+  }
+  settings.update(given);
+  const std::string source = accelerate.file.empty() ? "flags" : accelerate.file;
+  TESSERA_ASSIGN_OR_RETURN(const train::AccelerateConfig config,
+                           train::TranslateAccelerate(settings, source));
+  const bool counts = settings.contains("num_processes") && config.num_processes > 0;
+  if (flags->ranks == 0 && flags->num_gpus == 0 && counts) flags->ranks = config.num_processes;
+  if (flags->num_nodes == 0 && config.num_machines > 1) flags->num_nodes = config.num_machines;
+  if (config.machine_rank > 0) {
+    return InvalidArgument(source, ": machine_rank is ", config.machine_rank,
+                           "; start once, on the first machine, with a host file of all");
+  }
+  if (flags->hostfile.empty()) flags->hostfile = config.hostfile;
+  if (flags->master_ip.empty()) flags->master_ip = config.main_process_ip;
+  if (flags->master_port == 0) flags->master_port = config.main_process_port;
+  if (flags->gpu_ids.empty() && config.gpu_ids != "all") flags->gpu_ids = config.gpu_ids;
+  std::vector<std::string>& words = flags->command;
+  if (words.empty() || words[0] != "train") return OkStatus();
+  const auto names = [&](std::string_view flag) {
+    return std::any_of(words.begin(), words.end(),
+                       [&](const std::string& word) { return word.starts_with(flag); });
+  };
+  if (!names("--accelerate")) {
+    words.insert(words.end(), {"--accelerate", given.empty() ? accelerate.file : settings.dump()});
+  }
+  // Accelerate's ranks are on GPUs unless it is told otherwise.
+  if (!config.use_cpu && machine.gpus > 0 && !names("--device")) {
+    words.insert(words.end(), {"--device", "cuda"});
+  }
+  return OkStatus();
+}
+
+Status RunLaunch(const CLI::App& command, LaunchFlags flags, const AccelerateFlags& accelerate) {
   Machine machine;
   machine.program = ThisProgram();
   machine.cores = AvailableCores();
@@ -96,6 +161,9 @@ Status RunLaunch(const LaunchFlags& flags) {
   machine.is_root = geteuid() == 0;
   if (const char* ssh = std::getenv("TESSERA_SSH")) machine.ssh = ssh;
   TESSERA_ASSIGN_OR_RETURN(machine.environment, ForwardedEnvironment());
+  if (accelerate.given(command)) {
+    TESSERA_RETURN_IF_ERROR(ApplyAccelerate(command, accelerate, machine, &flags));
+  }
   TESSERA_ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunch(flags, machine));
   if (flags.not_call_launch) return RunInPlace(flags, plan, machine);
   if (flags.dry_run) return WriteOut(ShellLine(plan.arguments) + "\n");
@@ -121,6 +189,19 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
       ->type_name("N");
   command->add_option("--gpu-ids", flags->gpu_ids, "CUDA_VISIBLE_DEVICES of the ranks")
       ->type_name("0,1");
+  auto accelerate = std::make_shared<AccelerateFlags>();
+  command
+      ->add_option(
+          "--accelerate,--config-file", accelerate->file,
+          "Accelerate's configuration: how many ranks there are, and what they train with; "
+          "its launcher's flags (--use-fsdp, --fsdp-sharding-strategy, ...) win over it")
+      ->type_name("FILE");
+  for (const train::AccelerateFlag& flag : train::AccelerateFlags()) {
+    const std::string name = AccelerateFlags::FlagOf(flag.name);
+    if (command->get_option_no_throw(name) != nullptr) continue;  // one of our own
+    CLI::Option* option = command->add_option(name, accelerate->values[flag.name])->group("");
+    if (flag.is_switch) option->expected(0, 1)->default_str("true");
+  }
   command
       ->add_option("--master-ip,--master-addr,--main-process-ip", flags->master_ip,
                    "given to the ranks as MASTER_ADDR")
@@ -140,7 +221,9 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
       "  tessera launch --hostfile hosts --num-gpus 4 -- train gpt2 --data book.txt --out run\n"
       "Every other host must let this one in by ssh without a question (or by the program that\n"
       "TESSERA_SSH names), and have this program and the data under the same paths.");
-  command->callback([flags, &state] { state.run = [flags] { return RunLaunch(*flags); }; });
+  command->callback([command, flags, accelerate, &state] {
+    state.run = [=] { return RunLaunch(*command, *flags, *accelerate); };
+  });
 }
 
 }  // namespace tessera::tools

@@ -12,8 +12,9 @@ void RunFlags::Add(CLI::App* command) {
                    "JSON file with any of the keys below, by any of their names")
       ->type_name("FILE");
   command
-      ->add_option("--accelerate", accelerate_,
-                   "Accelerate's configuration (YAML), which wins over --config")
+      ->add_option(
+          "--accelerate", accelerate_,
+          "Accelerate's configuration (YAML, or JSON as it stands), which wins over --config")
       ->type_name("FILE");
   command
       ->add_option("--deepspeed", deepspeed_,

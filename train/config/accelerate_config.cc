@@ -1,6 +1,7 @@
 #include "train/config/accelerate_config.h"
 
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "train/config/fsdp_keys.h"
@@ -29,14 +30,15 @@ std::string SectionOf(const std::string& flag) {
   return "";
 }
 
+// Flags that are kinds of the file.
+constexpr std::pair<const char*, const char*> kKinds[] = {{"use_fsdp", "FSDP"},
+                                                          {"use_deepspeed", "DEEPSPEED"},
+                                                          {"use_megatron_lm", "MEGATRON_LM"},
+                                                          {"multi_gpu", "MULTI_GPU"},
+                                                          {"tpu", "XLA"}};
+
 // What is set without a section goes where the file has it, and wins.
 Json LaidOutLikeTheFile(const Json& settings) {
-  static constexpr std::pair<const char*, const char*> kKinds[] = {
-      {"use_fsdp", "FSDP"},
-      {"use_deepspeed", "DEEPSPEED"},
-      {"use_megatron_lm", "MEGATRON_LM"},
-      {"multi_gpu", "MULTI_GPU"},
-      {"tpu", "XLA"}};
   Json file = settings;
   for (const auto& [name, value] : settings.items()) {
     const std::string section = SectionOf(name);
@@ -163,9 +165,40 @@ StatusOr<AccelerateConfig> TranslateAccelerate(const Json& settings, const std::
   return config;
 }
 
+std::vector<AccelerateFlag> AccelerateFlags() {
+  std::vector<AccelerateFlag> flags = {{"cpu", true}, {"use_parallelism_config", true}};
+  for (const auto& [flag, kind] : kKinds) flags.push_back({flag, true});
+  const std::set<std::string> switches = {"use_cpu",
+                                          "debug",
+                                          "same_network",
+                                          "enable_cpu_affinity",
+                                          "downcast_bf16",
+                                          "dynamo_use_fullgraph",
+                                          "dynamo_use_dynamic",
+                                          "dynamo_use_regional_compilation",
+                                          "tpu_use_cluster",
+                                          "tpu_use_sudo"};
+  std::set<std::string> seen;
+  for (const ForeignKey& key : AccelerateKeys()) {
+    const size_t dot = key.name.rfind('.');
+    const std::string section = dot == std::string::npos ? "" : key.name.substr(0, dot);
+    const std::string name = key.name.substr(dot + 1);  // npos + 1 is 0
+    if (SectionOf(name) != section || !seen.insert(name).second) continue;
+    flags.push_back({name, switches.count(name) > 0});
+  }
+  return flags;
+}
+
+StatusOr<Json> ReadAccelerateSettings(const std::string& path) {
+  if (!path.starts_with("{")) return ReadYaml(path);
+  const Json json = Json::parse(path, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return InvalidArgument("--accelerate: ", path, " is not valid JSON");
+  return json;
+}
+
 StatusOr<AccelerateConfig> ReadAccelerateConfig(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const Json file, ReadYaml(path));
-  return TranslateAccelerate(file, path);
+  TESSERA_ASSIGN_OR_RETURN(const Json settings, ReadAccelerateSettings(path));
+  return TranslateAccelerate(settings, path);
 }
 
 }  // namespace tessera::train

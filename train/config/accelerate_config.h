@@ -38,7 +38,16 @@ struct AccelerateConfig {
 // The keys, by their place in the file: "fsdp_config.fsdp_sharding_strategy".
 const ForeignTable& AccelerateKeys();
 
-// Fails for a key that is refused or unknown, naming it.
+// A flag of `accelerate launch` that stands for a key.
+struct AccelerateFlag {
+  std::string name;        // "fsdp_sharding_strategy"
+  bool is_switch = false;  // needs no value: "use_fsdp"
+};
+std::vector<AccelerateFlag> AccelerateFlags();
+
+// The settings of a YAML or JSON file; or, where `path` begins with a brace, those that it spells.
+StatusOr<nlohmann::json> ReadAccelerateSettings(const std::string& path);
+// Of such settings. Fails for a key that is refused or unknown, naming it.
 StatusOr<AccelerateConfig> ReadAccelerateConfig(const std::string& path);
 
 // From settings laid out like the file (train/config/yaml_file.h reads one), or like the flags of

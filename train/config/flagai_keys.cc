@@ -35,10 +35,12 @@ const ForeignSystem& FlagAi() {
          Switch(Refused("lora", "there are no adapters", {false})),
          Switch(NoEffect("enable_flash_attn_models", "fused attention serves wherever it applies")),
          Switch(Refused("not_call_launch", "it is a flag of `tessera launch`", {false}))}};
-    Add(trainer->keys, {"hostfile", "master_ip", "master_port", "num_nodes", "num_gpus"},
-        [](std::string name) {
-          return Refused(std::move(name), "it is a flag of `tessera launch`");
-        });
+    Add(trainer->keys, {"master_ip", "master_port"}, [](std::string name) {
+      return NoEffect(std::move(name), "the ranks find one another through their launcher");
+    });
+    Add(trainer->keys, {"hostfile", "num_nodes", "num_gpus"}, [](std::string name) {
+      return Refused(std::move(name), "it is a flag of `tessera launch`");
+    });
     Add(trainer->keys, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"},
         [](std::string name) { return Refused(std::move(name), "there are no adapters"); });
     Add(trainer->keys, {"bmt_cpu_offload", "bmt_async_load", "bmt_pre_load"}, [](std::string name) {

@@ -169,6 +169,38 @@ void AddDevices(ForeignTable* table) {
   for (ForeignKey& key : FsdpKeys("fsdp_config")) table->push_back(std::move(key));
 }
 
+// Arguments of the example scripts (run_glue, run_translation, ChatGLM's ptuning) beside those of
+// the trainer.
+void AddScripts(ForeignTable* table) {
+  const std::string all = "every row is used";
+  Add(*table, {"max_train_samples", "max_eval_samples", "max_predict_samples"},
+      [&](std::string name) { return Refused(std::move(name), all); });
+  Add(*table, {"dataset_name", "dataset_config_name"}, [](std::string name) {
+    return Refused(std::move(name), "data are files of this machine: give train_file");
+  });
+  table->insert(
+      table->end(),
+      {NoEffect("test_file", "training reads no test set; `tessera eval` judges one"),
+       NoEffect("cache_dir", "models and data are files of this machine"),
+       NoEffect("preprocessing_num_workers", "texts are tokenised by all threads"),
+       NoEffect("model_revision", "a folder has one"),
+       Switch(NoEffect("use_fast_tokenizer", "there is one tokenizer, with the folder's ids")),
+       Switch(NoEffect("pad_to_max_length", "padding changes no result")),
+       Switch(NoEffect("trust_remote_code", "no code comes with a folder")),
+       Switch(NoEffect("use_auth_token", "nothing is downloaded")),
+       NoEffect("token", "nothing is downloaded"),
+       Switch(Refused("ignore_pad_token_for_loss", "padding is no target", {true})),
+       Refused("config_name", "the model's folder has its configuration"),
+       Renamed("tokenizer_name", "tokenizer"),
+       Renamed("val_max_target_length", "max_target_length"),
+       Renamed("generation_num_beams", "num_beams"),
+       Refused("generation_max_length", "use max_target_length"),
+       Refused("pre_seq_len", "there is no prefix tuning"),
+       Switch(Refused("prefix_projection", "there is no prefix tuning", {false})),
+       Refused("ptuning_checkpoint", "there is no prefix tuning"),
+       Refused("quantization_bit", "weights are not quantised")});
+}
+
 }  // namespace
 
 const ForeignSystem& HuggingFace() {
@@ -179,6 +211,7 @@ const ForeignSystem& HuggingFace() {
     AddReports(&arguments->keys);
     AddSaving(&arguments->keys);
     AddDevices(&arguments->keys);
+    AddScripts(&arguments->keys);
     return arguments;
   }();
   return *system;

@@ -100,8 +100,8 @@ void RefuseWhatMeansNothing(Layer* layer, const RunConfig& config) {
 StatusOr<Layer> AccelerateLayer(const std::string& path) {
   Layer layer = {path, {}};
   if (path.empty()) return layer;
-  TESSERA_ASSIGN_OR_RETURN(const Json file, ReadYaml(path));
-  AccelerateConfig config = JudgeAccelerate(file, path);
+  TESSERA_ASSIGN_OR_RETURN(const Json settings, ReadAccelerateSettings(path));
+  AccelerateConfig config = JudgeAccelerate(settings, path);
   layer.given.keys = std::move(config.keys);
   layer.given.verdicts = std::move(config.verdicts);
   return layer;
