@@ -249,23 +249,6 @@ void ByteLevelBpe::EncodeChunk(std::string_view text, WordCache* cache,
   }
 }
 
-std::unique_ptr<WordCache> ByteLevelBpe::TakeCache() const {
-  {
-    const std::lock_guard<std::mutex> lock(caches_mutex_);
-    if (!caches_.empty()) {
-      std::unique_ptr<WordCache> cache = std::move(caches_.back());
-      caches_.pop_back();
-      return cache;
-    }
-  }
-  return std::make_unique<WordCache>();
-}
-
-void ByteLevelBpe::ReturnCache(std::unique_ptr<WordCache> cache) const {
-  const std::lock_guard<std::mutex> lock(caches_mutex_);
-  caches_.push_back(std::move(cache));
-}
-
 void ByteLevelBpe::EncodeText(std::string_view text, std::vector<int32_t>* ids) const {
   std::string with_space;
   if (config_.add_prefix_space && !text.starts_with(' ')) {
@@ -275,9 +258,9 @@ void ByteLevelBpe::EncodeText(std::string_view text, std::vector<int32_t>* ids) 
     text = with_space;
   }
   if (text.size() <= kChunkBytes || !config_.use_regex) {
-    std::unique_ptr<WordCache> cache = TakeCache();
+    std::unique_ptr<WordCache> cache = caches_.Take();
     EncodeChunk(text, cache.get(), ids);
-    ReturnCache(std::move(cache));
+    caches_.Return(std::move(cache));
     return;
   }
   std::vector<std::string_view> chunks;
@@ -288,9 +271,9 @@ void ByteLevelBpe::EncodeText(std::string_view text, std::vector<int32_t>* ids) 
   }
   std::vector<std::vector<int32_t>> chunk_ids(chunks.size());
   ParallelFor(std::ssize(chunks), /*grain=*/1, [&](int64_t begin, int64_t end) {
-    std::unique_ptr<WordCache> cache = TakeCache();
+    std::unique_ptr<WordCache> cache = caches_.Take();
     for (int64_t i = begin; i < end; ++i) EncodeChunk(chunks[i], cache.get(), &chunk_ids[i]);
-    ReturnCache(std::move(cache));
+    caches_.Return(std::move(cache));
   });
   for (const std::vector<int32_t>& part : chunk_ids) {
     ids->insert(ids->end(), part.begin(), part.end());

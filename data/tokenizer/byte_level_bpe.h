@@ -14,7 +14,6 @@
 
 #include <array>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -84,8 +83,6 @@ class ByteLevelBpe : public Tokenizer {
   void EncodeText(std::string_view text, std::vector<int32_t>* ids) const;
   void EncodeChunk(std::string_view text, WordCache* cache, std::vector<int32_t>* ids) const;
   void EncodeWord(std::string_view word, std::vector<int32_t>* word_ids) const;
-  std::unique_ptr<WordCache> TakeCache() const;
-  void ReturnCache(std::unique_ptr<WordCache> cache) const;
 
   ByteLevelBpeConfig config_;
   std::unordered_map<std::string, int32_t> ids_;  // by piece, added tokens included
@@ -97,8 +94,7 @@ class ByteLevelBpe : public Tokenizer {
   std::unordered_map<std::string, int32_t> word_ids_;  // for ignore_merges, by bytes
   AddedTokenMatcher matcher_;
 
-  mutable std::mutex caches_mutex_;
-  mutable std::vector<std::unique_ptr<WordCache>> caches_;  // those that no thread uses now
+  mutable WordCachePool caches_;
 };
 
 // How the files write one byte, in UTF-8.

@@ -139,6 +139,20 @@ std::string_view PipelineTokenizer::FirstTokenBytes(int32_t id) const {
   return first_token_bytes_[static_cast<size_t>(id)];
 }
 
+void PipelineTokenizer::EncodeWord(std::string_view word, WordCache* cache,
+                                   std::vector<int32_t>* ids) const {
+  if (word.size() > WordCache::kMaxWordBytes) return model_->Encode(word, ids);
+  const WordCache::Key key(word);
+  if (const WordCache::Entry* entry = cache->Find(key)) {
+    ids->insert(ids->end(), entry->ids, entry->ids + entry->count);
+    return;
+  }
+  const size_t before = ids->size();
+  model_->Encode(word, ids);
+  const auto count = static_cast<int>(ids->size() - before);
+  if (count <= WordCache::kMaxIds) cache->Insert(key, ids->data() + before, count);
+}
+
 void PipelineTokenizer::EncodeTo(std::string_view text, const EncodeOptions& options,
                                  std::vector<int32_t>* ids) const {
   std::string valid;
@@ -146,6 +160,7 @@ void PipelineTokenizer::EncodeTo(std::string_view text, const EncodeOptions& opt
     valid = ReplaceInvalidUtf8(text);
     text = valid;
   }
+  std::unique_ptr<WordCache> cache = caches_.Take();
   for (const TextPiece& piece : matcher_.Split(text, options.parse_special)) {
     if (piece.id >= 0) {
       ids->push_back(piece.id);
@@ -158,12 +173,13 @@ void PipelineTokenizer::EncodeTo(std::string_view text, const EncodeOptions& opt
         ids->push_back(part.id);
       } else {
         for (const std::string& word : splitter_.Split(part.text, at_begin)) {
-          model_->Encode(word, ids);
+          EncodeWord(word, cache.get(), ids);
         }
       }
       at_begin = false;
     }
   }
+  caches_.Return(std::move(cache));
 }
 
 std::string PipelineTokenizer::Decode(std::span<const int32_t> ids,

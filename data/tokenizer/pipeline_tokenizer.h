@@ -22,6 +22,7 @@
 #include "data/tokenizer/pipeline_normalizer.h"
 #include "data/tokenizer/pipeline_splitter.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/word_cache.h"
 
 namespace tessera::data {
 
@@ -49,6 +50,7 @@ class PipelineTokenizer : public Tokenizer {
   // The tokens that the files beside it declare, and those that have a role.
   Status TakeDeclared(const std::string& folder);
   void SetMatchers();
+  void EncodeWord(std::string_view word, WordCache* cache, std::vector<int32_t>* ids) const;
   void FillTokenBytes();
   std::string TokenString(int32_t id) const;
 
@@ -62,6 +64,7 @@ class PipelineTokenizer : public Tokenizer {
   bool clean_up_spaces_ = false;
   std::vector<std::string> token_bytes_;        // by id
   std::vector<std::string> first_token_bytes_;  // by id
+  mutable WordCachePool caches_;
   std::string json_;                            // the file
 };
 

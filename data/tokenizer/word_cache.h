@@ -14,7 +14,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tessera::data {
@@ -69,6 +72,37 @@ class WordCache {
   }
 
   std::vector<Entry> entries_;
+};
+
+// Caches for whoever encodes: each has one to itself and gives it back for the next.
+//
+//   WordCachePool pool;
+//   std::unique_ptr<WordCache> cache = pool.Take();
+//   ... cache->Find(key) ...
+//   pool.Return(std::move(cache));
+//
+// Safe from several threads.
+class WordCachePool {
+ public:
+  std::unique_ptr<WordCache> Take() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!caches_.empty()) {
+        std::unique_ptr<WordCache> cache = std::move(caches_.back());
+        caches_.pop_back();
+        return cache;
+      }
+    }
+    return std::make_unique<WordCache>();
+  }
+  void Return(std::unique_ptr<WordCache> cache) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    caches_.push_back(std::move(cache));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<WordCache>> caches_;  // those that nobody uses now
 };
 
 }  // namespace tessera::data
