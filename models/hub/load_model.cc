@@ -149,7 +149,10 @@ StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadConfigFile(folder_or_preset));
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder_or_preset));
   Change(options.config_changes, &config);
-  TESSERA_RETURN_IF_ERROR(TieAsWeightsAre(weights, &config));
+  // Who says it is not second-guessed; weights that do not go with it are refused.
+  const bool said =
+      options.config_changes.is_object() && options.config_changes.contains("tie_word_embeddings");
+  if (!said) TESSERA_RETURN_IF_ERROR(TieAsWeightsAre(weights, &config));
   nn::BuildContext build = options.build;
   build.initialise = false;
   const auto load = [&](Model& model) -> StatusOr<std::vector<std::string>> {

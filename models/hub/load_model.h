@@ -35,7 +35,8 @@ struct LoadOptions {
   // A preset, or a folder without weights, is an error instead of a freshly initialised model.
   bool require_weights = false;
   // Keys that replace those of config.json before the model is built ({"architectures": [...]});
-  // null removes one. For labels see SetLabels in models/classification.h.
+  // null removes one. With "tie_word_embeddings" among them, they decide what is tied, and weights
+  // that do not go with that are refused. For labels see SetLabels in models/classification.h.
   nlohmann::json config_changes = nullptr;
   // Parameters of a head (Family::is_head) that the files lack, or have in another shape, are
   // initialised (with build.seed) instead of being an error.

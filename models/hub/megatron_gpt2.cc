@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "models/config_reader.h"
 #include "models/hub/match_entries.h"
 
 namespace tessera::models {
@@ -30,6 +31,19 @@ const std::pair<const char*, json> kGpt2Args[] = {
     {"apply_layernorm_1p", false},
     {"position_embedding_type", "learned_absolute"},
     {"normalization", "LayerNorm"},
+};
+
+// Keys of config.json, and the arguments that say them.
+constexpr std::pair<const char*, const char*> kSizes[] = {
+    {"n_positions", "max_position_embeddings"},
+    {"n_embd", "hidden_size"},
+    {"n_layer", "num_layers"},
+    {"n_head", "num_attention_heads"},
+    {"n_inner", "ffn_hidden_size"}};
+constexpr std::pair<const char*, const char*> kNumbers[] = {
+    {"resid_pdrop", "hidden_dropout"},      {"embd_pdrop", "hidden_dropout"},
+    {"attn_pdrop", "attention_dropout"},    {"layer_norm_epsilon", "layernorm_epsilon"},
+    {"layer_norm_epsilon", "norm_epsilon"}, {"initializer_range", "init_method_std"},
 };
 
 struct Name {
@@ -79,11 +93,6 @@ Tensor SortedProjections(const Tensor& t, double version, int64_t heads) {
   return sorted.AsStrided({width, t.size(0)}, {t.size(0), 1}, 0);
 }
 
-json ActivationOf(const json& args) {
-  if (args.value("bias_gelu_fusion", false)) return "gelu_fast";
-  return args.value("openai_gelu", false) ? "gelu_new" : "gelu";
-}
-
 }  // namespace
 
 StatusOr<MegatronGpt2> MegatronGpt2::Open(const std::string& path) {
@@ -93,6 +102,9 @@ StatusOr<MegatronGpt2> MegatronGpt2::Open(const std::string& path) {
   if (file.Find(kWords) == nullptr || file.Find(kPositions) == nullptr) {
     return InvalidArgument(path, ": no checkpoint of a GPT-2 of Megatron-LM: '", kWords, "' or '",
                            kPositions, "' is missing");
+  }
+  if (file.Find(kWords)->shape.size() != 2 || file.Find(kPositions)->shape.size() != 2) {
+    return InvalidArgument(path, ": the embeddings are no matrices");
   }
   for (const char* layers : {"language_model.transformer.", "language_model.encoder."}) {
     for (const char* attention : {"attention", "self_attention"}) {
@@ -106,7 +118,9 @@ StatusOr<MegatronGpt2> MegatronGpt2::Open(const std::string& path) {
     return InvalidArgument(path, ": no layer with 'attention.query_key_value.weight'");
   }
   const json scalars = file.Scalars();
-  result.version_ = scalars.value("checkpoint_version", 0.0);
+  ConfigReader reader(scalars, "Megatron-LM");
+  reader.Read("checkpoint_version", &result.version_);
+  if (!reader.status().ok()) return InvalidArgument(path, ": ", Message(reader.status()));
   TESSERA_RETURN_IF_ERROR(scalars.contains("args") ? result.ReadArgs(scalars["args"])
                                                    : result.ReadShapes());
   return result;
@@ -114,41 +128,49 @@ StatusOr<MegatronGpt2> MegatronGpt2::Open(const std::string& path) {
 
 Status MegatronGpt2::ReadArgs(const json& args) {
   for (const auto& [key, expected] : kGpt2Args) {
+    // An enumeration's value is not known; its tensors tell.
     if (!args.contains(key) || args[key] == expected || args[key].is_object()) continue;
     return InvalidArgument(file_.path(), ": args.", key, " is ", args[key].dump(),
                            "; a checkpoint of a GPT-2 that is in one piece has ", expected.dump());
   }
-  config_ = {{"model_type", "gpt2"}, {"architectures", {"GPT2LMHeadModel"}}};
-  const std::pair<const char*, const char*> sizes[] = {{"n_positions", "max_position_embeddings"},
-                                                       {"n_embd", "hidden_size"},
-                                                       {"n_layer", "num_layers"},
-                                                       {"n_head", "num_attention_heads"},
-                                                       {"n_inner", "ffn_hidden_size"}};
-  for (const auto& [key, arg] : sizes) {
-    if (!args.contains(arg) || !args[arg].is_number_integer()) {
-      return InvalidArgument(file_.path(), ": args.", arg, " is missing, or no integer");
-    }
-    config_[key] = args[arg];
+  ConfigReader reader(args, "Megatron-LM");
+  config_ = {{"model_type", "gpt2"},      {"architectures", {"GPT2LMHeadModel"}},
+             {"resid_pdrop", 0.1},        {"embd_pdrop", 0.1},
+             {"attn_pdrop", 0.1},         {"layer_norm_epsilon", 1e-5},
+             {"initializer_range", 0.02}, {"tie_word_embeddings", file_.Find(kHead) == nullptr}};
+  for (const auto& [key, arg] : kSizes) {
+    int64_t size = 0;
+    reader.Read(arg, &size);
+    reader.Require(size > 0, Concat("'", arg, "' is missing, or out of range"));
+    config_[key] = size;
   }
-  const int64_t rows = file_.Find(kWords)->shape.at(0);
-  const int64_t padded = args.value("padded_vocab_size", rows);
-  config_["vocab_size"] = args.value("orig_vocab_size", args.value("vocab_size", padded));
-  config_["activation_function"] = ActivationOf(args);
-  config_["resid_pdrop"] = config_["embd_pdrop"] = args.value("hidden_dropout", 0.1);
-  config_["attn_pdrop"] = args.value("attention_dropout", 0.1);
-  config_["layer_norm_epsilon"] = args.value("layernorm_epsilon", args.value("norm_epsilon", 1e-5));
-  config_["initializer_range"] = args.value("init_method_std", 0.02);
-  config_["tie_word_embeddings"] = file_.Find(kHead) == nullptr;
-  config_["bos_token_id"] = config_["eos_token_id"] = config_["vocab_size"].get<int64_t>() - 1;
-  return OkStatus();
+  for (const auto& [key, arg] : kNumbers) {
+    double number = config_[key].get<double>();
+    reader.Read(arg, &number);
+    config_[key] = number;
+  }
+  // `padded_vocab_size` counts rows that stand for no token.
+  int64_t vocabulary = file_.Find(kWords)->shape[0];
+  for (const char* arg : {"padded_vocab_size", "vocab_size", "orig_vocab_size"}) {
+    reader.Read(arg, &vocabulary);
+  }
+  config_["vocab_size"] = vocabulary;
+  config_["bos_token_id"] = config_["eos_token_id"] = vocabulary - 1;
+  bool fused = false;  // with the tanh approximation
+  bool openai = false;
+  reader.Read("bias_gelu_fusion", &fused);
+  reader.Read("openai_gelu", &openai);
+  config_["activation_function"] = fused ? "gelu_fast" : openai ? "gelu_new" : "gelu";
+  if (reader.status().ok()) return OkStatus();
+  return InvalidArgument(file_.path(), ": ", Message(reader.status()));
 }
 
 Status MegatronGpt2::ReadShapes() {
   const std::vector<int64_t>& words = file_.Find(kWords)->shape;
   const std::vector<int64_t>& positions = file_.Find(kPositions)->shape;
-  if (words.size() != 2 || positions.size() != 2 || words[1] % kHeadWidth != 0) {
+  if (words[1] % kHeadWidth != 0) {
     return InvalidArgument(file_.path(), ": without `args` the heads are taken to be ", kHeadWidth,
-                           " wide, and the embeddings are not a multiple of it");
+                           " wide, and the embeddings, ", words[1], " wide, are no multiple of it");
   }
   int64_t layers = 0;
   while (file_.Find(Concat(layers_, "layers.", layers, ".input_layernorm.weight")) != nullptr) {

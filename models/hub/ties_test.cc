@@ -165,6 +165,20 @@ TEST_F(TiesTest, WhatHasOneParameterForBothIsRefused) {
             weights_path() + ": tensors 'transformer.wte.weight' and 'lm_head.weight' " + end);
 }
 
+TEST_F(TiesTest, WhatIsAskedForIsNotChanged) {
+  Save(Gpt2());
+  AddCopy("lm_head.weight", "transformer.wte.weight", 1);
+  EXPECT_NE(
+      Message(LoadModel(folder_, {.config_changes = {{"tie_word_embeddings", true}}}).status())
+          .find("'transformer.wte.weight' and 'lm_head.weight' differ"),
+      std::string::npos);
+  Save(T5("t5"));
+  AddCopy("lm_head.weight", "shared.weight", 0);
+  EXPECT_NE(Load()->FindParameter("lm_head.weight")->tied_to, nullptr);
+  const auto untied = Load({.config_changes = {{"tie_word_embeddings", false}}});
+  EXPECT_EQ(untied->FindParameter("lm_head.weight")->tied_to, nullptr);
+}
+
 TEST_F(TiesTest, ScaleOfT5sDecoder) {
   const auto config_of = [](const json& more, const char* model_type = "t5") {
     json config = T5(model_type);

@@ -62,7 +62,7 @@ TEST(MegatronTest, OtherModelsAreRefusedByName) {
   EXPECT_EQ(FailureWith("layers.1.mlp.dense_h_to_4h.bias", "layers.1.mlp.dense_h_to_4h.bIas"),
             "unknown tensor 'language_model.encoder.layers.1.mlp.dense_h_to_4h.bIas'");
   EXPECT_EQ(FailureWith("hidden_size", "hiDden_size"),
-            "args.hidden_size is missing, or no integer");
+            "config of Megatron-LM: 'hidden_size' is missing, or out of range");
   // One byte behind the name: the value, of which 1 becomes 2.
   const std::string ranks = "tensor_model_parallel_size";
   std::string bytes = *ReadFile(Concat(kGoldens, "version3.pt"));

@@ -61,7 +61,10 @@ class PickleMachine : private PickleBytes {
     if (spent_ > kMostItems) Fail("the pickle has more than ", kMostItems, " items");
   }
   PickleNode& Node(Index index) { return result_.nodes_[index]; }
-  void Push(Index index) { stack_.push_back(index); }
+  void Push(Index index) {
+    Spend(1);
+    if (ok()) stack_.push_back(index);
+  }
   void PushNew(Kind kind) { Push(New(kind)); }
   void PushInt(int64_t value, Kind kind = Kind::kInt) {
     const Index index = New(kind);
@@ -125,6 +128,7 @@ class PickleMachine : private PickleBytes {
         stopped_ = true;
         return true;
       case kMark:
+        Spend(1);
         marks_.push_back(stack_.size());
         return true;
       case kPop:
@@ -402,6 +406,7 @@ class PickleMachine : private PickleBytes {
   }
   void Remember(uint64_t place) {
     const Index top = Top();
+    if (memo_.size() >= kMostNodes) Fail("the pickle remembers more than ", kMostNodes, " objects");
     if (ok()) memo_[place] = top;
   }
   void Recall(uint64_t place) {

@@ -376,6 +376,12 @@ TEST_F(TorchFileTest, BombsAreSmallWhenTheyAreRefused) {
       "0";
   for (int i = 0; i < 100000; ++i) again += std::string("h\0h\1R0", 6);
   EXPECT_EQ(RefusalOf(again + "N."), "the pickle has more than 16777216 items");
+  EXPECT_EQ(RefusalOf("\x80\x02N" + std::string(3000000, '\x94') + "."),
+            "the pickle remembers more than 2097152 objects");
+  EXPECT_EQ(RefusalOf("\x80\x02N" + std::string(17000000, '2') + "."),
+            "the pickle has more than 16777216 items");
+  EXPECT_EQ(RefusalOf("\x80\x02" + std::string(17000000, '(') + "."),
+            "the pickle has more than 16777216 items");
   // Lengths beyond the file's end.
   for (const std::string& op :
        {std::string("X\xff\xff\xff\x7f"), std::string("\x8b\xff\xff\xff\xff"),
