@@ -1,6 +1,7 @@
 #include "docs/key_tables.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -107,10 +108,11 @@ Status Replace(const std::string& name, const std::string& content, std::string*
 // Names of other systems for keys of ours.
 train::ForeignTable AliasesOf(const std::string& system) {
   train::ForeignTable table;
+  std::set<std::string> seen;  // parts may share a key
   const auto add = [&](const OptionTable& options) {
     for (const Option& option : options.options()) {
       for (const OptionAlias& alias : option.notes.aliases) {
-        if (alias.system.find(system) != std::string::npos) {
+        if (alias.system.find(system) != std::string::npos && seen.insert(alias.name).second) {
           table.push_back(train::Renamed(alias.name, option.key));
         }
       }

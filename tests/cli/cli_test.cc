@@ -513,6 +513,61 @@ TEST_F(CliTest, ExplainSaysWhatBecomesOfEachKey) {
   ExpectError({"explain", "--deepspeed", Path("nowhere")}, 2, "nowhere");
 }
 
+// A command line as scripts for Hugging Face's Trainer have it.
+TEST_F(CliTest, HuggingFaceFlagsAreTaken) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const std::string fsdp =
+      Write("fsdp.json", R"({"fsdp_transformer_layer_cls_to_wrap": ["GPT2Block"], "xla": false})");
+  const Arguments arguments = {"train",
+                               "--model_name_or_path",
+                               "gpt-tiny",
+                               "--data",
+                               text,
+                               "--output_dir",
+                               Path("run"),
+                               "--do_train",
+                               "--do_eval",
+                               "True",
+                               "--max_steps",
+                               "2",
+                               "--seq_len",
+                               "16",
+                               "--report_to",
+                               "none",
+                               "--per_device_train_batch_size",
+                               "2",
+                               "--logging_steps",
+                               "1",
+                               "--optim",
+                               "adamw_torch_fused",
+                               "--lr_scheduler_type",
+                               "cosine",
+                               "--warmup_ratio",
+                               "0.1",
+                               "--bf16",
+                               "--save_total_limit",
+                               "2",
+                               "--disable_tqdm",
+                               "True",
+                               "--push_to_hub",
+                               "False",
+                               "--fsdp",
+                               "full_shard auto_wrap",
+                               "--fsdp_config",
+                               fsdp};
+  Output(arguments);
+  const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));
+  EXPECT_EQ(saved["zero"], 3);
+  EXPECT_EQ(saved["auto_wrap_classes"], "TransformerBlock");
+  EXPECT_EQ(saved["autocast"], "bfloat16");
+  EXPECT_EQ(saved["warmup_steps"], 0.1);
+  EXPECT_EQ(saved["betas"], (std::vector<double>{0.9, 0.999}));
+  Arguments on = arguments;
+  on[11] = "3";
+  on.insert(on.end(), {"--resume_from_checkpoint", Path("run") + "/checkpoint-2"});
+  EXPECT_NE(Output(on).find("trained 3 steps"), std::string::npos);
+}
+
 TEST_F(CliTest, AQuietRunPrintsNothing) {
   const std::string text = Write("text", std::string(4000, 'a'));
   EXPECT_EQ(Output({"train", "gpt-tiny", "--data", text, "--out", Path("run"), "--max_steps", "1",

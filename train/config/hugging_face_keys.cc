@@ -112,7 +112,7 @@ void AddSaving(ForeignTable* table) {
        Switch(Refused("save_only_model", "a checkpoint keeps the whole run", {false})),
        NoEffect("restore_callback_states_from_checkpoint", "callbacks belong to a program"),
        Switch(NoEffect("enable_jit_checkpoint", "a signal to stop makes a run save")),
-       Switch(Read("resume_from_checkpoint", "resume")),
+       Read("resume_from_checkpoint", "resume"),
        Switch(Refused("load_best_model_at_end", "the model that is written is the last", {false})),
        Refused("metric_for_best_model", "no checkpoint is kept for being the best"),
        Refused("greater_is_better", "no checkpoint is kept for being the best"),
@@ -163,7 +163,7 @@ void AddDevices(ForeignTable* table) {
        Refused("accelerator_config", "give Accelerate's file by --accelerate", {Json::object()}),
        Refused("parallelism_config", "use tp, pp and zero"),
        Read("deepspeed", "the keys of that file"),
-       Switch(Read("fsdp", "zero")),
+       Read("fsdp", "zero"),
        Read("fsdp_min_num_params", "auto_wrap_min_params"),
        Read("fsdp_transformer_layer_cls_to_wrap", "auto_wrap_classes")});
   for (ForeignKey& key : FsdpKeys("fsdp_config")) table->push_back(std::move(key));
