@@ -52,7 +52,7 @@ struct Machine {
   bool is_root = false;
   std::string ssh;  // "" for mpirun's own choice
   // NAME=VALUE, for the ranks of every host.
-  std::vector<std::string> environment;
+  std::vector<std::string> environment = {};
 };
 
 // The GPUs that CUDA shows to a program: of `all`, those that CUDA_VISIBLE_DEVICES lists (nullptr:

@@ -97,6 +97,80 @@ TEST_F(LaunchTest, TheCommandOfMpirun) {
   EXPECT_NE(Message(refused.status()).find("more than the 2 hosts"), std::string::npos);
 }
 
+TEST_F(LaunchTest, RanksOfAllHostsAndWhatTheyAreTold) {
+  LaunchFlags flags;
+  flags.command = {"models"};
+  flags.hostfile = Path("hosts");
+  flags.ranks = 4;
+  flags.gpu_ids = "1,0";
+  const auto plan =
+      PlanLaunch(flags, {"/bin/tessera", 2, 0, false, "", {"NCCL_DEBUG=INFO", "A=b c"}});
+  ASSERT_TRUE(plan.ok()) << Message(plan.status());
+  EXPECT_EQ(ShellLine(plan->arguments),
+            "mpirun --bind-to none --host n1:2,n2:2 -n 4 -x CUDA_VISIBLE_DEVICES=1,0 -x "
+            "NCCL_DEBUG=INFO -x 'A=b c' /bin/tessera models");
+  flags.ranks = 5;
+  EXPECT_EQ(Message(PlanLaunch(flags, {}).status()),
+            "--num-processes 5 cannot be shared evenly by 2 hosts");
+  flags.ranks = 4;
+  flags.num_gpus = 3;
+  EXPECT_EQ(Message(PlanLaunch(flags, {}).status()),
+            "--num-processes 4 on 2 hosts contradicts --num-gpus 3");
+}
+
+TEST_F(LaunchTest, GpusThatCudaShows) {
+  EXPECT_EQ(VisibleGpus(4, nullptr), 4);
+  EXPECT_EQ(VisibleGpus(4, ""), 0);
+  EXPECT_EQ(VisibleGpus(4, "-1"), 0);
+  EXPECT_EQ(VisibleGpus(4, "2,0"), 2);
+  EXPECT_EQ(VisibleGpus(4, "2,-1,0"), 1);  // CUDA looks no further
+  EXPECT_EQ(VisibleGpus(4, "0,7,1"), 1);
+  EXPECT_EQ(VisibleGpus(4, "1,1,2"), 1);
+  EXPECT_EQ(VisibleGpus(4, "GPU-8f2a,MIG-77"), 2);
+}
+
+TEST_F(LaunchTest, EnvironmentFilesAreForwarded) {
+  const auto entries = ParseEnvironmentFile("e", "# ours\nNCCL_IB_DISABLE=1\n\nX_1=a=b c \n");
+  ASSERT_TRUE(entries.ok());
+  EXPECT_EQ(*entries, (std::vector<std::string>{"NCCL_IB_DISABLE=1", "X_1=a=b c"}));
+  for (const char* line : {"A", "=b", "1A=b", "A B=c", "export A=b"}) {
+    EXPECT_EQ(Message(ParseEnvironmentFile("e", std::string("\n") + line).status()),
+              Concat("e:2: '", line, "' is not NAME=VALUE"));
+  }
+  Write(".deepspeed_env", "FROM_HOME=yes\n");
+  const auto [code, text] = Shell(
+      "HOME=" + root_ + " NCCL_DEBUG=WARN tools/tessera launch --dry-run --num-gpus 2 models");
+  EXPECT_EQ(code, 0) << text;
+  EXPECT_NE(text.find("-x FROM_HOME=yes"), std::string::npos) << text;
+  EXPECT_NE(text.find("-x NCCL_DEBUG=WARN"), std::string::npos) << text;
+}
+
+// Their flags stand before the command, whose own begin with its name.
+TEST_F(LaunchTest, AsOtherLaunchersAreCalled) {
+  const auto ends = [&](const std::string& flags) {
+    const auto [code, text] =
+        Shell("CUDA_VISIBLE_DEVICES= tools/tessera launch --dry-run " + flags);
+    EXPECT_EQ(code, 0) << text;
+    return text.substr(text.find(" -n ") + 1);
+  };
+  const auto expect = [&](const std::string& flags, const std::string& ranks,
+                          const std::string& more) {
+    const std::string text = ends(flags + " train gpt2 --data t");
+    EXPECT_EQ(text.find("-n " + ranks + " "), 0u) << text;
+    EXPECT_NE(text.find("train gpt2 --data t" + more + "\n"), std::string::npos) << text;
+  };
+  expect("--nproc_per_node=3 --nnodes 1 --master_addr h --master_port 9", "3", "");
+  expect("--num_gpus 2 --num_nodes 1", "2", "");
+  const std::string file = Write(
+      "accelerate.yaml", "num_processes: 2  # both\nuse_cpu: true\ndistributed_type: MULTI_CPU\n");
+  expect("--accelerate " + file, "2", " --accelerate " + file);
+  expect("--config_file " + file + " --num_processes 4", "4", " --accelerate " + file);
+  expect("--num_processes 2 --use_fsdp --fsdp_sharding_strategy FULL_SHARD", "2",
+         " --accelerate '{\"fsdp_sharding_strategy\":\"FULL_SHARD\",\"use_fsdp\":\"true\"}'");
+  EXPECT_EQ(Shell("tools/tessera launch --machine_rank 1 --num_processes 2 models").first, 2);
+  EXPECT_EQ(Shell("tools/tessera launch --tpu --num_processes 2 models").first, 2);
+}
+
 TEST_F(LaunchTest, TwoRealRanks) {
   const auto [code, text] = Shell("tools/tessera launch --num_gpus 2 -- models");
   EXPECT_EQ(code, 0) << text;

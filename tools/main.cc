@@ -17,7 +17,7 @@ namespace tessera::tools {
 namespace {
 
 // Of CHANGELOG.md.
-constexpr char kVersion[] = "0.3.0";
+constexpr char kVersion[] = "0.4.0";
 #ifdef NDEBUG
 constexpr char kCompiler[] = "optimised by g++ " __VERSION__;
 #else
