@@ -1,10 +1,12 @@
-// Configurations of runs: Tessera's and DeepSpeed's (train/config/).
+// Configurations of runs: Tessera's, DeepSpeed's and Accelerate's (train/config/).
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizer/json_text.h"
+#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
+#include "train/config/accelerate_config.h"
 #include "train/config/deepspeed_config.h"
 #include "train/config/run_config.h"
 
@@ -35,12 +37,35 @@ std::vector<std::string> OwnSeeds() {
           train::RunConfig().ToJson().dump()};
 }
 
+// Keys that another system's configuration becomes.
+bool UseForeign(const nlohmann::json& keys, const Status& status) {
+  train::RunConfig config;
+  return status.ok() && train::ApplyRunConfigJson(keys, "file", &config).ok() && Use(config);
+}
+
 bool RunDeepSpeed(std::string_view bytes) {
   const auto json = data::ParseJson(bytes, "ds.json");
   if (!json.ok()) return false;
-  const auto keys = train::TranslateDeepSpeedConfig(*json, "ds.json", 2);
-  train::RunConfig config;
-  return keys.ok() && train::ApplyRunConfigJson(*keys, "ds.json", &config).ok() && Use(config);
+  const train::Translation done = train::TranslateDeepSpeed(*json, "ds.json", 2);
+  return UseForeign(done.keys, train::FirstRefusal(done.verdicts));
+}
+
+bool RunAccelerate(std::string_view bytes) {
+  static const FuzzFolder folder;
+  folder.Write("default_config.yaml", bytes);
+  const auto settings = train::ReadAccelerateSettings(folder.Path("default_config.yaml"));
+  if (!settings.ok()) return false;
+  const train::AccelerateConfig done = train::JudgeAccelerate(*settings, "default_config.yaml");
+  return UseForeign(done.keys, train::FirstRefusal(done.verdicts));
+}
+
+std::vector<std::string> AccelerateSeeds() {
+  return {
+      "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP  # sharded\n"
+      "fsdp_config:\n  fsdp_sharding_strategy: 1\n  fsdp_offload_params: false\n"
+      "mixed_precision: 'no'\nnum_processes: 2\nuse_cpu: true\n",
+      "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, "
+      "offload_optimizer_device: cpu, gradient_clipping: 1.0}\n"};
 }
 
 std::vector<std::string> DeepSpeedSeeds() {
@@ -65,6 +90,12 @@ const FuzzTargetRegistration deepspeed({.name = "deepspeed_config",
                                                   "offload_param", "fp16", "bf16", "scheduler",
                                                   "WarmupDecayLR", "params", "optimizer",
                                                   "OneBitAdam", "wall_clock_breakdown"}});
+const FuzzTargetRegistration accelerate({.name = "accelerate_config",
+                                         .run = RunAccelerate,
+                                         .seeds = AccelerateSeeds,
+                                         .words = {"&a", "*a", "<<:", "!!", "|-", "fsdp_config",
+                                                   "megatron_lm_config", "parallelism_config",
+                                                   "NO_SHARD", "MULTI_GPU"}});
 
 }  // namespace
 }  // namespace tessera::fuzz
