@@ -65,7 +65,7 @@ class PipelineTokenizer : public Tokenizer {
   std::vector<std::string> token_bytes_;        // by id
   std::vector<std::string> first_token_bytes_;  // by id
   mutable WordCachePool caches_;
-  std::string json_;                            // the file
+  std::string json_;  // the file
 };
 
 }  // namespace tessera::data
