@@ -72,6 +72,8 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
     keys.update(more);
     return keys;
   };
+  // Buckets have elements there.
+  const auto megabytes = [](double elements) { return elements * 4 / 1048576; };
   const Json auto_clipping = {{"lr_schedule", "constant"}};
   const Json warmup = {
       {"lr_schedule", "constant"}, {"warmup_type", "log"}, {"schedule_offset", -2}};
@@ -82,7 +84,7 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
   };
   const std::vector<File> files = {
       {"hf_zero2",
-       with(warmup, {{"zero", 2}, {"cpu_offload", true}}),
+       with(warmup, {{"zero", 2}, {"cpu_offload", true}, {"bucket_cap_mb", megabytes(2e8)}}),
        {{"warmup_steps", 3}, {"learning_rate", 2e-3}}},
       {"hf_zero3",
        with(warmup, {{"zero", 3},
@@ -91,11 +93,16 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                      {"lr_schedule", "linear"},
                      {"min_lr", 0}}),
        {{"warmup_steps", 2}}},
-      {"llama_factory_z0", with(auto_clipping, {{"zero", 0}}), {{"bf16", true}}},
+      {"llama_factory_z0",
+       with(auto_clipping, {{"zero", 0}, {"bucket_cap_mb", megabytes(5e8)}}),
+       {{"bf16", true}}},
       {"llama_factory_z2",
-       with(auto_clipping, {{"zero", 2}, {"overlap_comm", false}}),
+       with(auto_clipping,
+            {{"zero", 2}, {"overlap_comm", false}, {"bucket_cap_mb", megabytes(5e8)}}),
        {{"per_device_train_batch_size", 2}, {"gradient_accumulation_steps", 2}}},
-      {"llama_factory_z3", with(auto_clipping, {{"zero", 3}}), {{"max_grad_norm", 0.1}}},
+      {"llama_factory_z3",
+       with(auto_clipping, {{"zero", 3}, {"overlap_comm", false}}),
+       {{"max_grad_norm", 0.1}}},
       {"llama_factory_z3_offload",
        with(auto_clipping, {{"zero", 3}, {"cpu_offload", true}, {"offload_parameters", true}}),
        {}},
@@ -106,6 +113,7 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                      {"betas", {0.8, 0.999}},
                      {"weight_decay", 3e-7},
                      {"warmup_steps", 1000},
+                     {"bucket_cap_mb", megabytes(5e7)},
                      {"zero", 1}}),
        {}},
       {"hello",
@@ -123,6 +131,9 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                     {"max_grad_norm", 1},
                     {"dtype", "float16"},
                     {"zero", 2},
+                    {"bucket_cap_mb", megabytes(5e7)},
+                    {"wall_clock_breakdown", true},
+                    {"partition_activations", true},
                     {"checkpoint_activations", true}}),
        {}},
       {"bing_bert",
@@ -134,7 +145,9 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                     {"betas", {0.9, 0.999}},
                     {"weight_decay", 0.01}}),
        {}},
-      {"chatglm_ptuning", with(plain, {{"zero", 2}}), {}},
+      {"chatglm_ptuning",
+       with(plain, {{"zero", 2}, {"overlap_comm", false}, {"bucket_cap_mb", megabytes(5e8)}}),
+       {}},
   };
   for (const File& file : files) {
     const std::string path = Concat("train/testdata/deepspeed/", file.name, ".json");
@@ -144,8 +157,8 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
 
 TEST_F(ConfigurationFilesTest, AFlagWinsOverWhatADeepSpeedFileLeavesOut) {
   const Json given = {{"lr_schedule", "cosine"}, {"max_grad_norm", 0.25}};
-  ExpectSame("flags", {.deepspeed = "train/testdata/deepspeed/chatglm_ptuning.json"}, {{"zero", 2}},
-             given);
+  ExpectSame("flags", {.deepspeed = "train/testdata/deepspeed/chatglm_ptuning.json"},
+             {{"zero", 2}, {"overlap_comm", false}, {"bucket_cap_mb", 5e8 * 4 / 1048576}}, given);
 }
 
 TEST_F(ConfigurationFilesTest, Accelerate) {
