@@ -133,6 +133,10 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
     }
     const auto [name, value] = SplitFlag(argument);
     const CLI::Option* option = command->get_option_no_throw(name);
+    if (option == nullptr && command->get_allow_extras()) {
+      result.push_back(argument);
+      continue;
+    }
     if (option == nullptr) return UnknownFlag(app, *command, name);
     const bool takes_one =
         option->get_items_expected_min() == 1 && option->get_items_expected_max() == 1;

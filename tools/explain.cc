@@ -28,6 +28,13 @@ Status RunExplain(const CLI::App& command, const RunFlags& flags) {
     text += Concat(OneField(verdict.key), "\t", train::FateName(verdict.fate), "\t",
                    OneField(verdict.reason), "\n");
   }
+  for (const std::string& word : command.remaining()) {
+    if (word.rfind("--", 0) != 0) continue;
+    std::string key = word.substr(2, word.find('=') - 2);
+    std::replace(key.begin(), key.end(), '-', '_');
+    text +=
+        Concat(OneField(key), "\t", train::FateName(train::KeyFate::kRefused), "\tunknown key\n");
+  }
   return WriteOut(text);
 }
 
@@ -38,6 +45,7 @@ void AddExplainCommand(CLI::App& app, CommandState& state) {
       app.add_subcommand("explain", "what becomes of each key of a configuration, and why");
   auto flags = std::make_shared<RunFlags>();
   flags->Add(command);
+  command->allow_extras();  // an unknown flag gets its line, too
   command->footer(
       "Prints a line for each key that a file or a flag gives: the key, `honoured` (one of our\n"
       "own), `translated`, `no-effect` or `refused`, and the keys that it becomes or the reason,\n"

@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 
 class ConfigurationFilesTest : public SmallRuns {
  protected:
-  // Losses, rates and norms of every step.
+  // Losses, rates and norms of every step, and the configuration, which also says what changes no
+  // number.
   std::vector<Json> Trained(RunSources sources, const std::string& out) {
     Json flags = {{"model", "gpt-tiny"},
                   {"data", root_ + "/text.txt"},
@@ -42,7 +43,9 @@ class ConfigurationFilesTest : public SmallRuns {
     EXPECT_TRUE(done.ok()) << out << ": " << Message(done.status());
     const std::vector<Json> rows = Losses(run->config);
     EXPECT_EQ(rows.size(), 4u) << out;
-    std::vector<Json> numbers;
+    Json config = Json::parse(run->config.ToJson().dump());
+    config.erase("out");
+    std::vector<Json> numbers = {config};
     for (const Json& row : rows) {
       numbers.push_back({row.at("loss"), row.at("lr"), row.at("grad_norm")});
     }
@@ -55,7 +58,10 @@ class ConfigurationFilesTest : public SmallRuns {
     for (const auto& [key, value] : given.items()) theirs.flags[key] = value;
     RunSources own = {.flags = ours};
     for (const auto& [key, value] : given.items()) own.flags[key] = value;
-    EXPECT_EQ(Trained(theirs, "theirs"), Trained(own, "ours")) << name;
+    const std::vector<Json> there = Trained(theirs, "theirs"), here = Trained(own, "ours");
+    ASSERT_FALSE(there.empty() || here.empty()) << name;
+    EXPECT_EQ(there[0], here[0]) << name << ": " << Json::diff(here[0], there[0]);
+    EXPECT_EQ(there, here) << name;
   }
 };
 
@@ -66,6 +72,8 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
     keys.update(more);
     return keys;
   };
+  // Buckets have elements there.
+  const auto megabytes = [](double elements) { return elements * 4 / 1048576; };
   const Json auto_clipping = {{"lr_schedule", "constant"}};
   const Json warmup = {
       {"lr_schedule", "constant"}, {"warmup_type", "log"}, {"schedule_offset", -2}};
@@ -76,7 +84,7 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
   };
   const std::vector<File> files = {
       {"hf_zero2",
-       with(warmup, {{"zero", 2}, {"cpu_offload", true}}),
+       with(warmup, {{"zero", 2}, {"cpu_offload", true}, {"bucket_cap_mb", megabytes(2e8)}}),
        {{"warmup_steps", 3}, {"learning_rate", 2e-3}}},
       {"hf_zero3",
        with(warmup, {{"zero", 3},
@@ -85,11 +93,16 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                      {"lr_schedule", "linear"},
                      {"min_lr", 0}}),
        {{"warmup_steps", 2}}},
-      {"llama_factory_z0", with(auto_clipping, {{"zero", 0}}), {{"bf16", true}}},
+      {"llama_factory_z0",
+       with(auto_clipping, {{"zero", 0}, {"bucket_cap_mb", megabytes(5e8)}}),
+       {{"bf16", true}}},
       {"llama_factory_z2",
-       with(auto_clipping, {{"zero", 2}, {"overlap_comm", false}}),
+       with(auto_clipping,
+            {{"zero", 2}, {"overlap_comm", false}, {"bucket_cap_mb", megabytes(5e8)}}),
        {{"per_device_train_batch_size", 2}, {"gradient_accumulation_steps", 2}}},
-      {"llama_factory_z3", with(auto_clipping, {{"zero", 3}}), {{"max_grad_norm", 0.1}}},
+      {"llama_factory_z3",
+       with(auto_clipping, {{"zero", 3}, {"overlap_comm", false}}),
+       {{"max_grad_norm", 0.1}}},
       {"llama_factory_z3_offload",
        with(auto_clipping, {{"zero", 3}, {"cpu_offload", true}, {"offload_parameters", true}}),
        {}},
@@ -100,6 +113,7 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                      {"betas", {0.8, 0.999}},
                      {"weight_decay", 3e-7},
                      {"warmup_steps", 1000},
+                     {"bucket_cap_mb", megabytes(5e7)},
                      {"zero", 1}}),
        {}},
       {"hello",
@@ -117,6 +131,9 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                     {"max_grad_norm", 1},
                     {"dtype", "float16"},
                     {"zero", 2},
+                    {"bucket_cap_mb", megabytes(5e7)},
+                    {"wall_clock_breakdown", true},
+                    {"partition_activations", true},
                     {"checkpoint_activations", true}}),
        {}},
       {"bing_bert",
@@ -128,7 +145,9 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                     {"betas", {0.9, 0.999}},
                     {"weight_decay", 0.01}}),
        {}},
-      {"chatglm_ptuning", with(plain, {{"zero", 2}}), {}},
+      {"chatglm_ptuning",
+       with(plain, {{"zero", 2}, {"overlap_comm", false}, {"bucket_cap_mb", megabytes(5e8)}}),
+       {}},
   };
   for (const File& file : files) {
     const std::string path = Concat("train/testdata/deepspeed/", file.name, ".json");
@@ -138,8 +157,8 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
 
 TEST_F(ConfigurationFilesTest, AFlagWinsOverWhatADeepSpeedFileLeavesOut) {
   const Json given = {{"lr_schedule", "cosine"}, {"max_grad_norm", 0.25}};
-  ExpectSame("flags", {.deepspeed = "train/testdata/deepspeed/chatglm_ptuning.json"}, {{"zero", 2}},
-             given);
+  ExpectSame("flags", {.deepspeed = "train/testdata/deepspeed/chatglm_ptuning.json"},
+             {{"zero", 2}, {"overlap_comm", false}, {"bucket_cap_mb", 5e8 * 4 / 1048576}}, given);
 }
 
 TEST_F(ConfigurationFilesTest, Accelerate) {
@@ -218,9 +237,9 @@ TEST_F(ConfigurationFilesTest, HuggingFaceSchedules) {
   const auto rows = Trained(
       {.flags = {{"lr_scheduler_type", "linear"}, {"warmup_ratio", 0.5}, {"learning_rate", 1e-3}}},
       "rates");
-  ASSERT_EQ(rows.size(), 4u);
+  ASSERT_EQ(rows.size(), 5u);
   const double expected[] = {0, 0.5e-3, 1e-3, 0.5e-3};
-  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(rows[i][1].get<double>(), expected[i], 1e-12) << i;
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(rows[i + 1][1].get<double>(), expected[i], 1e-12) << i;
 }
 
 }  // namespace

@@ -511,6 +511,8 @@ TEST_F(CliTest, ExplainSaysWhatBecomesOfEachKey) {
   train.insert(train.end(), given.begin(), given.end());
   ExpectError(train, 2, "'amp' is refused: use fp16 or bf16");
   ExpectError({"explain", "--deepspeed", Path("nowhere")}, 2, "nowhere");
+  EXPECT_EQ(Output({"explain", "--no_such_flag", "3", "--lr=1"}),
+            "lr\thonoured\ta key of a run\nno_such_flag\trefused\tunknown key\n");
 }
 
 // A command line as scripts for Hugging Face's Trainer have it.

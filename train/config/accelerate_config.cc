@@ -136,7 +136,7 @@ void ReadLaunch(ForeignKeys& file, AccelerateConfig* config) {
   config->main_process_port = file.Integer("main_process_port", 0).value_or(0);
   config->use_cpu = file.Bool("use_cpu").value_or(false);
   if (const Json* ids = file.Find("gpu_ids")) {
-    config->gpu_ids = ids->is_string() ? ids->get<std::string>() : ids->dump();
+    config->gpu_ids = ids->is_string() ? ids->get<std::string>() : Printed(*ids);
   }
   config->hostfile = file.String("mpirun_config.mpirun_hostfile").value_or("");
   if (const auto hosts = file.String("deepspeed_config.deepspeed_hostfile")) {

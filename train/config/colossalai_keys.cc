@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 // Millions (2^20) of float32 elements.
 ForeignKey BucketSize(std::string name) {
   return Becomes(std::move(name), "bucket_cap_mb", [](const Json& value) -> StatusOr<Json> {
-    if (!value.is_number()) return InvalidArgument("must be a number, not ", value.dump());
+    if (!value.is_number()) return InvalidArgument("must be a number, not ", Printed(value));
     return Json{{"bucket_cap_mb", 4 * value.get<double>()}};
   });
 }
@@ -22,7 +22,7 @@ ForeignKey WholeShare(std::string name, std::string ours, Json none, Json all) {
       [none = std::move(none), all = std::move(all)](const Json& value) -> StatusOr<Json> {
         if (value == 0) return none;
         if (value == 1) return all;
-        return InvalidArgument("is ", value.dump(), "; parameters are cut all (1) or ",
+        return InvalidArgument("is ", Printed(value), "; parameters are cut all (1) or ",
                                "not at all (0)");
       });
 }

@@ -14,10 +14,6 @@ using Json = nlohmann::json;
 
 constexpr char kLeft[] = "left to the run's own settings";
 
-std::string Printed(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 bool IsLeft(const Json& value) { return value.is_null() || value == "auto"; }
 
 // "True" and "false" are what Python and YAML write for true and false; "2" a number in a YAML file
@@ -48,6 +44,10 @@ bool AsksForNothing(const ForeignKey& declared, const Json& value) {
 }
 
 }  // namespace
+
+std::string Printed(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 std::vector<std::string> KeysOf(const std::string& reason) {
   std::vector<std::string> keys;

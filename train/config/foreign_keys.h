@@ -47,6 +47,9 @@ struct KeyVerdict {
   Status failure;      // of kRefused
 };
 
+// A value as messages show it, whatever its bytes.
+std::string Printed(const nlohmann::json& value);
+
 // The keys that the reason of kTranslated lists: "cpu_offload, offload_parameters".
 std::vector<std::string> KeysOf(const std::string& reason);
 

@@ -21,13 +21,13 @@ std::string UpperCase(std::string text) {
 
 // A setting by its name or its number, as PyTorch's enumerations have it: "1" is the first.
 StatusOr<std::string> Chosen(const Json& value, const std::vector<std::string>& names) {
-  const std::string text = UpperCase(value.is_string() ? value.get<std::string>() : value.dump());
+  const std::string text = UpperCase(value.is_string() ? value.get<std::string>() : Printed(value));
   for (size_t i = 0; i < names.size(); ++i) {
     if (text == names[i] || text == std::to_string(i + 1)) return names[i];
   }
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  return InvalidArgument("is ", value.dump(), ", expected one of ", known);
+  return InvalidArgument("is ", Printed(value), ", expected one of ", known);
 }
 
 StatusOr<Json> StageOf(const Json& value) {

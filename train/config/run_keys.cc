@@ -196,7 +196,7 @@ ForeignKey WarmupShare(std::string name) {
   return Becomes(std::move(name), "warmup_steps", [](const Json& value) -> StatusOr<Json> {
     if (!value.is_number() || value.get<double>() < 0 || value.get<double>() >= 1) {
       return InvalidArgument("must be a share of all steps, at least 0 and below 1, not ",
-                             value.dump());
+                             Printed(value));
     }
     return value.get<double>() == 0 ? Json() : Json{{"warmup_steps", value}};
   });
