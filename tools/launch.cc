@@ -196,12 +196,6 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
           "Accelerate's configuration: how many ranks there are, and what they train with; "
           "its launcher's flags (--use-fsdp, --fsdp-sharding-strategy, ...) win over it")
       ->type_name("FILE");
-  for (const train::AccelerateFlag& flag : train::AccelerateFlags()) {
-    const std::string name = AccelerateFlags::FlagOf(flag.name);
-    if (command->get_option_no_throw(name) != nullptr) continue;  // one of our own
-    CLI::Option* option = command->add_option(name, accelerate->values[flag.name])->group("");
-    if (flag.is_switch) option->expected(0, 1)->default_str("true");
-  }
   command
       ->add_option("--master-ip,--master-addr,--main-process-ip", flags->master_ip,
                    "given to the ranks as MASTER_ADDR")
@@ -216,6 +210,12 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
   command->add_option("command", flags->command, "the command of every rank, after --")
       ->type_name("-- COMMAND ...")
       ->expected(-1);
+  for (const train::AccelerateFlag& flag : train::AccelerateFlags()) {
+    const std::string name = AccelerateFlags::FlagOf(flag.name);
+    if (command->get_option_no_throw(name) != nullptr) continue;  // one of our own
+    CLI::Option* option = command->add_option(name, accelerate->values[flag.name])->group("");
+    if (flag.is_switch) option->expected(0, 1)->default_str("true");
+  }
   command->footer(
       "Example:\n"
       "  tessera launch --hostfile hosts --num-gpus 4 -- train gpt2 --data book.txt --out run\n"
