@@ -118,7 +118,11 @@ json GlmConfig(double initializer_range) {
           {"embedding_dropout_prob", 0.2},
           {"attention_dropout_prob", 0.2},
           {"output_dropout_prob", 0.2},
-          {"initializer_range", initializer_range}};
+          {"initializer_range", initializer_range},
+          {"sop_token_id", 50},
+          {"eop_token_id", 51},
+          {"mask_token_id", 48},
+          {"gmask_token_id", 49}};
 }
 
 Tensor TwoCoordinates(uint64_t v) { return RandomIndices({kRows, 2, kTokens}, 16, 6 + 100 * v); }
