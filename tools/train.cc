@@ -31,11 +31,11 @@ StatusOr<train::ResolvedRun> Configure(const CLI::App& command, const RunFlags& 
   return run;
 }
 
-// "; 8 ranks: dp 2, pp 1, tp 4", nothing for one.
-std::string Ranks(const dist::Mesh& mesh) {
-  if (mesh.world()->size() == 1) return "";
-  return Concat("; ", mesh.world()->size(), " ranks: dp ", mesh.dp()->size(), ", pp ",
-                mesh.pp()->size(), ", tp ", mesh.tp()->size());
+// "; 8 ranks over MPI: dp 2, pp 1, tp 4", nothing for one.
+std::string Ranks(const dist::World& world, const dist::Mesh& mesh) {
+  if (world.size == 1) return "";
+  return Concat("; ", world.size, " ranks over ", world.transport, ": dp ", mesh.dp()->size(),
+                ", pp ", mesh.pp()->size(), ", tp ", mesh.tp()->size());
 }
 
 Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& options,
@@ -53,7 +53,7 @@ Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& op
       Concat("model ", config.model, ": ", WithThousands(setup.parameter_count), " parameters; ",
              setup.task->name, " on ", WithThousands(setup.data.train->size()), " training samples",
              setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "",
-             Ranks(mesh), "\n", setup.config.Describe())));
+             Ranks(world, mesh), "\n", setup.config.Describe())));
   for (const std::string& line : setup.warnings) {
     TESSERA_RETURN_IF_ERROR(say(train::LogLevel::kWarning, Concat("warning: ", line, "\n")));
   }

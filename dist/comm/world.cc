@@ -51,6 +51,7 @@ Status AddGpuTransport(World* world, const WorldOptions& options) {
   const std::string common = BroadcastString(ranks, *id);
   StatusOr<std::shared_ptr<Communicator>> opened = gpu_transport.open(common, *world, options);
   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(ranks, opened.status()));
+  world->transport += " and NCCL";
   world->communicator =
       RoutedCommunicator(std::move(world->communicator), *std::move(opened), world->device);
   return OkStatus();
@@ -77,6 +78,7 @@ StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment, const WorldOp
                                : ": mpirun and this program must be of one Open MPI");
   }
   world.communicator = MpiWorldCommunicator(std::move(runtime));
+  world.transport = "MPI";
   const StatusOr<Device> device = DeviceOfRank(options.device, world.local_rank, CountGpus());
   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world.communicator, device.status()));
   world.device = *device;
@@ -112,6 +114,7 @@ StatusOr<World> OpenTorchrunWorld(const LaunchEnvironment& e, const WorldOptions
       id,
       Rendezvous({e.master_addr, e.master_port, e.rank, e.size, options.rendezvous_timeout}, id));
   world.abort = gpu_transport.abort;
+  world.transport = "NCCL";
   TESSERA_ASSIGN_OR_RETURN(world.communicator, gpu_transport.open(id, world, options));
   world.communicator = StagedCommunicator(std::move(world.communicator), world.device);
   return world;

@@ -44,7 +44,8 @@ struct World {
   int node = 0;   // which machine, in the order of their lowest ranks
   Device device;  // this rank's
   StartedBy started_by = StartedBy::kAlone;
-  std::string warning;  // one line of what slows the ranks down; usually empty
+  std::string transport;  // what tensors travel by: "MPI", "MPI and NCCL", "NCCL"
+  std::string warning;    // one line of what slows the ranks down; usually empty
 
   // Ends all ranks at once, with this exit code; nothing after it runs.
   [[noreturn]] void Abort(int code) const;

@@ -92,9 +92,13 @@ TEST_F(GpuRanksTest, EveryLayoutTrainsOverNcclAsThroughHostMemory) {
     Arguments more = {"--device", "cuda"};
     more.insert(more.end(), keys.begin(), keys.end());
     SetGpus(1);
-    EXPECT_NE(Train(name + "-shared", more).find(kShare), std::string::npos);
+    const std::string shared = Train(name + "-shared", more);
+    EXPECT_NE(shared.find(kShare), std::string::npos) << shared;
+    EXPECT_NE(shared.find("2 ranks over MPI:"), std::string::npos) << shared;
     SetGpus(2);
-    EXPECT_EQ(Train(name + "-own", more).find(kShare), std::string::npos);
+    const std::string own = Train(name + "-own", more);
+    EXPECT_EQ(own.find(kShare), std::string::npos) << own;
+    EXPECT_NE(own.find("2 ranks over MPI and NCCL:"), std::string::npos) << own;
     EXPECT_EQ(Losses(name + "-own"), Losses(name + "-shared"));
   }
 }
@@ -135,6 +139,7 @@ TEST_F(GpuRanksTest, StartedAsByTorchrun) {
     unsetenv(name);
   }
   for (const auto& rank : ranks) EXPECT_EQ(rank->ExitCode(), 0) << rank->Errors();
+  EXPECT_NE(ranks[0]->Output().find("2 ranks over NCCL:"), std::string::npos);
   EXPECT_EQ(Losses("torchrun"), Losses("mpi"));
 }
 
