@@ -1,16 +1,12 @@
 #include "train/tasks/generation_metrics.h"
 
 #include <algorithm>
-#include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "core/batch_keys.h"
-#include "data/text_metrics/bleu.h"
-#include "data/text_metrics/rouge.h"
-#include "data/tokenizer/python_text.h"
 #include "data/tokenizer/utf8.h"
 #include "models/generation/generate.h"
+#include "train/tasks/text_scores.h"
 
 namespace tessera::train {
 namespace {
@@ -27,82 +23,24 @@ std::vector<std::vector<int64_t>> Rows(const Tensor& t, Keep keep) {
   return rows;
 }
 
-// Matches and totals of each order, both lengths.
-constexpr size_t kBleuCounts = 2 * data::kBleuOrder + 2;
-
-void AppendBleu(const data::BleuScore& bleu, std::vector<double>* counts) {
-  for (const auto& part : {bleu.matches, bleu.totals}) {
-    for (const int64_t count : part) counts->push_back(static_cast<double>(count));
-  }
-  counts->push_back(static_cast<double>(bleu.output_length));
-  counts->push_back(static_cast<double>(bleu.reference_length));
-}
-
-double BleuOf(const std::vector<double>& sums) {
-  data::BleuScore bleu;
-  for (size_t n = 0; n < data::kBleuOrder; ++n) {
-    bleu.matches[n] = static_cast<int64_t>(sums[n]);
-    bleu.totals[n] = static_cast<int64_t>(sums[data::kBleuOrder + n]);
-  }
-  bleu.output_length = static_cast<int64_t>(sums[2 * data::kBleuOrder]);
-  bleu.reference_length = static_cast<int64_t>(sums[2 * data::kBleuOrder + 1]);
-  data::ScoreCounts(&bleu);
-  return bleu.score;
-}
-
-// Means over pairs of a text and its reference, each between 0 and 1. Their counts stand behind
-// BLEU's: the number of pairs, and the sum of each score.
-constexpr const char* kPairScores[] = {"rouge1", "rouge2", "rougeL", "exact_match"};
-
-// Sums of multiples of 2^-32 are exact for 2^21 pairs, and so the same in every order of ranks and
-// batches.
-double Summable(double score) { return std::round(score * 0x1p32) * 0x1p-32; }
-
-void AppendPairScores(const std::vector<std::string>& written,
-                      const std::vector<std::string>& references, std::vector<double>* counts) {
-  double sums[std::size(kPairScores)] = {};
-  for (size_t i = 0; i < written.size(); ++i) {
-    const data::RougeScore rouge = data::Rouge(written[i], references[i]);
-    sums[0] += Summable(rouge.rouge1);
-    sums[1] += Summable(rouge.rouge2);
-    sums[2] += Summable(rouge.rougeL);
-    sums[3] += data::Strip(written[i]) == data::Strip(references[i]) ? 1 : 0;
-  }
-  counts->push_back(static_cast<double>(written.size()));
-  counts->insert(counts->end(), std::begin(sums), std::end(sums));
-}
-
 class GeneratedTexts : public EvaluationMetrics {
  public:
   GeneratedTexts(const data::Tokenizer& tokenizer, std::shared_ptr<const data::Dataset> shown,
                  const GenerationMetricsOptions& options)
       : tokenizer_(tokenizer), shown_(std::move(shown)), options_(options) {}
 
-  size_t num_counts() const override { return kBleuCounts + 1 + std::size(kPairScores); }
+  size_t num_counts() const override { return NumTextScoreCounts(); }
   bool needs_logits() const override { return false; }
 
   StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
                                       const models::Bundle&,
                                       const models::LargestOverRanks& ranks) const override {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> written, Write(model, batch, ranks));
-    const std::vector<std::string> references = References(batch);
-    TESSERA_ASSIGN_OR_RETURN(
-        const data::BleuScore bleu,
-        data::CorpusBleu(written, {references}, {.tokenizer = data::BleuTokenizer::kByReference}));
-    std::vector<double> counts;
-    AppendBleu(bleu, &counts);
-    AppendPairScores(written, references, &counts);
-    return counts;
+    return CountTextScores(written, References(batch));
   }
 
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
-    nlohmann::ordered_json json;
-    json["bleu"] = BleuOf(sums);
-    const double pairs = std::max(sums[kBleuCounts], 1.0);
-    for (size_t i = 0; i < std::size(kPairScores); ++i) {
-      json[kPairScores[i]] = sums[kBleuCounts + 1 + i] / pairs;
-    }
-    return json;
+    return FinishTextScores(sums);
   }
 
   std::vector<std::string> Samples(models::Model& model) const override {

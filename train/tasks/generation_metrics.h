@@ -22,11 +22,7 @@ struct GenerationMetricsOptions {
   int64_t samples = 3;  // texts that are shown after an evaluation
 };
 
-// Generated texts against the decoded labels:
-//   bleu                     the corpus' (data/text_metrics/bleu.h), percent; of a text whose
-//                            reference holds CJK ideographs, characters are counted
-//   rouge1, rouge2, rougeL   means over the texts of data/text_metrics/rouge.h's, 0 ... 1
-//   exact_match              the share of texts that are the reference, but for blanks at the ends
+// The scores of train/tasks/text_scores.h of generated texts against the decoded labels.
 // The tokenizer must outlive it; `shown` is where samples come from.
 std::shared_ptr<const EvaluationMetrics> GenerationMetrics(
     const data::Tokenizer& tokenizer, std::shared_ptr<const data::Dataset> shown,
