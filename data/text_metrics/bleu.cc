@@ -97,6 +97,24 @@ std::string TokenizeZh(std::string_view text) {
   return ApplyRules(line);
 }
 
+bool HoldsIdeograph(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, i);
+    if (c.valid && IsBertIdeograph(c.code_point)) return true;
+    i += static_cast<size_t>(c.length);
+  }
+  return false;
+}
+
+// Options that name one of sacreBLEU's tokenizers. Its ranges for Chinese do not tell languages
+// apart: they hold dashes and quotation marks that others use.
+BleuOptions OptionsFor(std::string_view reference, BleuOptions options) {
+  if (options.tokenizer == BleuTokenizer::kByReference) {
+    options.tokenizer = HoldsIdeograph(reference) ? BleuTokenizer::kZh : BleuTokenizer::k13a;
+  }
+  return options;
+}
+
 // The n-grams of one order in a text and how often they occur. The words of a n-gram are joined by
 // blanks, which words do not hold.
 using Counts = std::unordered_map<std::string, int64_t>;
@@ -186,7 +204,8 @@ void ScoreCounts(BleuScore* bleu) {
 std::string TokenizeForBleu(std::string_view text, const BleuOptions& options) {
   const std::string_view stripped = StripRight(text);
   const std::string line = options.lower_case ? LowerCased(stripped) : std::string(stripped);
-  return options.tokenizer == BleuTokenizer::k13a ? Tokenize13a(line) : TokenizeZh(line);
+  return OptionsFor(text, options).tokenizer == BleuTokenizer::k13a ? Tokenize13a(line)
+                                                                    : TokenizeZh(line);
 }
 
 StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
@@ -202,11 +221,12 @@ StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
   }
   BleuScore bleu;
   for (size_t i = 0; i < outputs.size(); ++i) {
+    const BleuOptions chosen = OptionsFor(references[0][i], options);
     std::vector<Grams> grams;
     for (const std::vector<std::string>& set : references) {
-      grams.push_back(CountGrams(TokenizeForBleu(set[i], options)));
+      grams.push_back(CountGrams(TokenizeForBleu(set[i], chosen)));
     }
-    AddSegment(CountGrams(TokenizeForBleu(outputs[i], options)), grams, &bleu);
+    AddSegment(CountGrams(TokenizeForBleu(outputs[i], chosen)), grams, &bleu);
   }
   ScoreCounts(&bleu);
   return bleu;

@@ -21,7 +21,8 @@
 
 namespace tessera::data {
 
-enum class BleuTokenizer { k13a, kZh };
+// kByReference: kZh for a segment whose (first) reference holds a CJK ideograph, k13a for others.
+enum class BleuTokenizer { k13a, kZh, kByReference };
 
 struct BleuOptions {
   BleuTokenizer tokenizer = BleuTokenizer::k13a;
@@ -50,7 +51,7 @@ StatusOr<BleuScore> CorpusBleu(const std::vector<std::string>& outputs,
 // of a corpus.
 void ScoreCounts(BleuScore* bleu);
 
-// The tokens that BLEU counts, with a blank between.
+// The tokens that BLEU counts, with a blank between; kByReference takes `text` for a reference.
 std::string TokenizeForBleu(std::string_view text, const BleuOptions& options = {});
 
 }  // namespace tessera::data

@@ -49,6 +49,33 @@ TEST(BleuTest, TokensAreThoseOfSacreBleu) {
   }
 }
 
+// Quotation marks and dashes, which sacreBLEU's `zh` sets apart, make no text Chinese.
+TEST(BleuTest, ReferencesChooseTheTokenizer) {
+  const auto counts = [](const std::vector<std::string>& outputs,
+                         const std::vector<std::string>& references, BleuTokenizer tokenizer) {
+    const auto bleu = CorpusBleu(outputs, {references}, {.tokenizer = tokenizer});
+    EXPECT_TRUE(bleu.ok());
+    std::vector<int64_t> all(bleu->matches.begin(), bleu->matches.end());
+    all.insert(all.end(), bleu->totals.begin(), bleu->totals.end());
+    all.insert(all.end(), {bleu->output_length, bleu->reference_length});
+    return all;
+  };
+  const std::vector<std::string> western = {"“Zwei – drei” Männer sind hier.",
+                                            "“Zwei – vier” Männer sind hier: 好。"};
+  const std::vector<std::string> chinese = {"今天天气很好，去公园。", "GPT 今天，， &quot;"};
+  std::vector<int64_t> sum = counts({western[1]}, {western[0]}, BleuTokenizer::k13a);
+  EXPECT_NE(sum, counts({western[1]}, {western[0]}, BleuTokenizer::kZh));
+  EXPECT_EQ(sum, counts({western[1]}, {western[0]}, BleuTokenizer::kByReference));
+  // What was written does not choose: here it holds nothing Chinese.
+  const auto all_western = counts({"，，“&quot;"}, {chinese[0]}, BleuTokenizer::kZh);
+  EXPECT_NE(all_western, counts({"，，“&quot;"}, {chinese[0]}, BleuTokenizer::k13a));
+  EXPECT_EQ(all_western, counts({"，，“&quot;"}, {chinese[0]}, BleuTokenizer::kByReference));
+  const auto zh = counts({chinese[1]}, {chinese[0]}, BleuTokenizer::kZh);
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += zh[i];
+  EXPECT_EQ(
+      sum, counts({western[1], chinese[1]}, {western[0], chinese[0]}, BleuTokenizer::kByReference));
+}
+
 // By hand: 5 words of 6, 3 pairs of 5, 2 triples of 4, one of 3 in fours.
 TEST(BleuTest, ByHand) {
   const auto bleu = CorpusBleu({"the cat sat on a mat"}, {{"the cat sat on the mat"}});

@@ -135,6 +135,8 @@ std::string LowerCased(std::string_view text) {
 
 bool IsBertPunctuation(char32_t c) { return (Properties::Get().Of(c) & kIsPunctuation) != 0; }
 
+bool IsBertIdeograph(char32_t c) { return (Properties::Get().Of(c) & kIsIdeograph) != 0; }
+
 void BertNormalizer::AppendNormalized(char32_t c, std::string* out) const {
   char32_t parts[3] = {c};
   const int count = options_.strip_accents.value_or(options_.lowercase) ? Stripped(c, parts) : 1;

@@ -49,6 +49,9 @@ std::string LowerCased(std::string_view text);
 // What BERT takes for punctuation: the symbols of ASCII and Unicode's categories P.
 bool IsBertPunctuation(char32_t c);
 
+// What BERT takes for an ideograph: Unicode's CJK ideographs, with their extensions.
+bool IsBertIdeograph(char32_t c);
+
 }  // namespace tessera::data
 
 #endif  // TESSERA_DATA_TOKENIZER_BERT_NORMALIZER_H_

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "core/batch_keys.h"
-#include "data/text_metrics/bleu.h"
 #include "data/tokenizer/utf8.h"
 #include "models/generation/generate.h"
+#include "train/tasks/text_scores.h"
 
 namespace tessera::train {
 namespace {
@@ -23,43 +23,24 @@ std::vector<std::vector<int64_t>> Rows(const Tensor& t, Keep keep) {
   return rows;
 }
 
-class Bleu : public EvaluationMetrics {
+class GeneratedTexts : public EvaluationMetrics {
  public:
-  Bleu(const data::Tokenizer& tokenizer, std::shared_ptr<const data::Dataset> shown,
-       const GenerationMetricsOptions& options)
+  GeneratedTexts(const data::Tokenizer& tokenizer, std::shared_ptr<const data::Dataset> shown,
+                 const GenerationMetricsOptions& options)
       : tokenizer_(tokenizer), shown_(std::move(shown)), options_(options) {}
 
-  // Matches and totals of each order, both lengths.
-  size_t num_counts() const override { return 2 * data::kBleuOrder + 2; }
+  size_t num_counts() const override { return NumTextScoreCounts(); }
   bool needs_logits() const override { return false; }
 
   StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
                                       const models::Bundle&,
                                       const models::LargestOverRanks& ranks) const override {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> written, Write(model, batch, ranks));
-    TESSERA_ASSIGN_OR_RETURN(const data::BleuScore bleu,
-                             data::CorpusBleu(written, {References(batch)}));
-    std::vector<double> counts;
-    for (const auto& part : {bleu.matches, bleu.totals}) {
-      for (const int64_t count : part) counts.push_back(static_cast<double>(count));
-    }
-    counts.push_back(static_cast<double>(bleu.output_length));
-    counts.push_back(static_cast<double>(bleu.reference_length));
-    return counts;
+    return CountTextScores(written, References(batch));
   }
 
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
-    data::BleuScore bleu;
-    for (size_t n = 0; n < data::kBleuOrder; ++n) {
-      bleu.matches[n] = static_cast<int64_t>(sums[n]);
-      bleu.totals[n] = static_cast<int64_t>(sums[data::kBleuOrder + n]);
-    }
-    bleu.output_length = static_cast<int64_t>(sums[2 * data::kBleuOrder]);
-    bleu.reference_length = static_cast<int64_t>(sums[2 * data::kBleuOrder + 1]);
-    data::ScoreCounts(&bleu);
-    nlohmann::ordered_json json;
-    json["bleu"] = bleu.score;
-    return json;
+    return FinishTextScores(sums);
   }
 
   std::vector<std::string> Samples(models::Model& model) const override {
@@ -145,7 +126,7 @@ class Bleu : public EvaluationMetrics {
 std::shared_ptr<const EvaluationMetrics> GenerationMetrics(
     const data::Tokenizer& tokenizer, std::shared_ptr<const data::Dataset> shown,
     const GenerationMetricsOptions& options) {
-  return std::make_shared<Bleu>(tokenizer, std::move(shown), options);
+  return std::make_shared<GeneratedTexts>(tokenizer, std::move(shown), options);
 }
 
 }  // namespace tessera::train

@@ -22,7 +22,7 @@ struct GenerationMetricsOptions {
   int64_t samples = 3;  // texts that are shown after an evaluation
 };
 
-// bleu: the corpus' BLEU (data/text_metrics/bleu.h) of generated texts against the decoded labels.
+// The scores of train/tasks/text_scores.h of generated texts against the decoded labels.
 // The tokenizer must outlive it; `shown` is where samples come from.
 std::shared_ptr<const EvaluationMetrics> GenerationMetrics(
     const data::Tokenizer& tokenizer, std::shared_ptr<const data::Dataset> shown,
