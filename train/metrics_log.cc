@@ -1,52 +1,69 @@
 #include "train/metrics_log.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "core/file.h"
+#include "train/csv_file.h"
+#include "train/event_file.h"
 
 namespace tessera::train {
+namespace {
 
-MetricsLog::MetricsLog(std::string path, int descriptor)
-    : path_(std::move(path)), descriptor_(descriptor) {}
+using Row = nlohmann::ordered_json;
 
-MetricsLog::MetricsLog(MetricsLog&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+std::string RowsPath(const std::string& folder) { return JoinPath(folder, "metrics.jsonl"); }
 
-MetricsLog::~MetricsLog() {
-  if (descriptor_ >= 0) close(descriptor_);
+std::string LineOf(const Row& row) { return row.dump() + "\n"; }
+
+StatusOr<std::vector<Row>> RowsUpTo(const std::string& path, int64_t last_step) {
+  std::vector<Row> rows;
+  if (!PathExists(path)) return rows;
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    Row row = Row::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
+    if (row["step"].get<int64_t>() <= last_step) rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
-StatusOr<MetricsLog> MetricsLog::Open(const std::string& path, int64_t last_step) {
-  std::string kept;
-  if (PathExists(path)) {
-    TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-      const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
-      if (row["step"].get<int64_t>() <= last_step) kept += line + "\n";
-    }
-  }
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(path, kept));
-  const int descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (descriptor < 0) return SystemFailure(errno, path);
-  return MetricsLog(path, descriptor);
+StatusOr<std::unique_ptr<MetricsWriter>> OpenWriter(const std::string& name,
+                                                    const std::string& folder) {
+  if (name == "tensorboard") return EventFile::Open(folder);
+  if (name == "csv") return CsvFile::Open(folder);
+  return InvalidArgument("report_to '", name, "' is not known");
 }
 
-Status MetricsLog::Append(const nlohmann::ordered_json& row) {
-  const std::string line = row.dump() + "\n";
-  for (size_t done = 0; done < line.size();) {
-    const ssize_t written = write(descriptor_, line.data() + done, line.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemFailure(errno, path_);
-    done += static_cast<size_t>(written);
+}  // namespace
+
+StatusOr<MetricsLog> MetricsLog::Open(const std::string& folder, int64_t last_step,
+                                      const std::vector<std::string>& report_to) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Row> kept, RowsUpTo(RowsPath(folder), last_step));
+  std::string text;
+  for (const Row& row : kept) text += LineOf(row);
+  TESSERA_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Create(RowsPath(folder), text));
+  MetricsLog log(std::move(file));
+  for (const std::string& name : std::set<std::string>(report_to.begin(), report_to.end())) {
+    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<MetricsWriter> writer, OpenWriter(name, folder));
+    for (const Row& row : kept) TESSERA_RETURN_IF_ERROR(writer->Append(row));
+    log.writers_.push_back(std::move(writer));
   }
+  return log;
+}
+
+Status MetricsLog::Remove(const std::string& folder) {
+  TESSERA_RETURN_IF_ERROR(EventFile::Remove(folder));
+  TESSERA_RETURN_IF_ERROR(CsvFile::Remove(folder));
+  return RemoveAll(RowsPath(folder));
+}
+
+// The rows first: the other forms follow from them.
+Status MetricsLog::Append(const Row& row) {
+  TESSERA_RETURN_IF_ERROR(file_.Append(LineOf(row)));
+  for (const auto& writer : writers_) TESSERA_RETURN_IF_ERROR(writer->Append(row));
   return OkStatus();
 }
 

@@ -1,35 +1,43 @@
-// `<out>/metrics.jsonl`: one JSON object per line, numbers with all their digits.
+// `<out>/metrics.jsonl`: one JSON object per line, numbers with all their digits; and its rows in
+// the forms that `report_to` asks for: `tensorboard` (train/event_file.h), `csv`
+// (train/csv_file.h).
 //
-//   TESSERA_ASSIGN_OR_RETURN(MetricsLog log, MetricsLog::Open(path, /*last_step=*/resumed_step));
+//   TESSERA_ASSIGN_OR_RETURN(MetricsLog log,
+//                            MetricsLog::Open(out, /*last_step=*/resumed_step, {"tensorboard"}));
 //   TESSERA_RETURN_IF_ERROR(log.Append({{"step", 10}, {"loss", 3.25}}));
 #ifndef TESSERA_TRAIN_METRICS_LOG_H_
 #define TESSERA_TRAIN_METRICS_LOG_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "nlohmann/json.hpp"
+#include "train/appended_file.h"
+#include "train/metrics_writer.h"
 
 namespace tessera::train {
 
 class MetricsLog {
  public:
   // Keeps the rows of an existing file up to `last_step` (a line that a killed run left unfinished
-  // goes with the rest) and appends behind them.
-  static StatusOr<MetricsLog> Open(const std::string& path, int64_t last_step);
+  // goes with the rest) and appends behind them. The other forms are made anew of these rows, so
+  // that they have each row once, however the run before ended.
+  static StatusOr<MetricsLog> Open(const std::string& folder, int64_t last_step,
+                                   const std::vector<std::string>& report_to);
+  // Removes the file and its other forms.
+  static Status Remove(const std::string& folder);
 
-  MetricsLog(MetricsLog&& other) noexcept;
-  MetricsLog& operator=(MetricsLog&&) = delete;
-  ~MetricsLog();
-
-  // A row reaches the file at once.
+  // A row reaches the files at once.
   Status Append(const nlohmann::ordered_json& row);
 
  private:
-  MetricsLog(std::string path, int descriptor);
-  std::string path_;
-  int descriptor_;
+  explicit MetricsLog(AppendedFile file) : file_(std::move(file)) {}
+
+  AppendedFile file_;
+  std::vector<std::unique_ptr<MetricsWriter>> writers_;
 };
 
 }  // namespace tessera::train

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/file.h"
-
 namespace tessera::train {
 namespace {
 
@@ -20,8 +18,7 @@ StatusOr<std::unique_ptr<RunReport>> RunReport::Open(RunReportOptions options, c
   std::unique_ptr<RunReport> report(new RunReport(std::move(options)));
   const RunReportOptions& o = report->options_;
   if (!o.prints) return report;
-  TESSERA_ASSIGN_OR_RETURN(MetricsLog file,
-                           MetricsLog::Open(JoinPath(o.folder, "metrics.jsonl"), o.step));
+  TESSERA_ASSIGN_OR_RETURN(MetricsLog file, MetricsLog::Open(o.folder, o.step, o.report_to));
   report->metrics_ = std::make_unique<MetricsLog>(std::move(file));
   report->progress_ =
       std::make_unique<Progress>(log.progress(), o.step, o.total_steps, o.steps_per_epoch, o.bar);

@@ -36,7 +36,9 @@ struct StepSums {
 struct RunReportOptions {
   bool prints = true;
   std::string folder;  // of `metrics.jsonl`
-  int64_t step = 0;    // rows of later steps are gone: they are about to come again
+  // Other forms of its rows: train/metrics_log.h.
+  std::vector<std::string> report_to = {};
+  int64_t step = 0;  // rows of later steps are gone: they are about to come again
   int64_t total_steps = 0;
   double steps_per_epoch = 1;
   bool bar = true;     // where there is a terminal

@@ -7,6 +7,7 @@
 #include "optim/schedule.h"
 #include "train/agreement.h"
 #include "train/engine_options.h"
+#include "train/metrics_log.h"
 #include "train/trainer.h"
 
 namespace tessera::train {
@@ -54,7 +55,7 @@ Status Trainer::MakeRoom() const {
   for (const int64_t step : dist::ListCheckpoints(config_.out)) {
     TESSERA_RETURN_IF_ERROR(RemoveAll(dist::CheckpointPath(config_.out, step)));
   }
-  TESSERA_RETURN_IF_ERROR(RemoveAll(metrics));
+  TESSERA_RETURN_IF_ERROR(MetricsLog::Remove(config_.out));
   return RemoveAll(model);
 }
 
@@ -84,6 +85,7 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
   TESSERA_ASSIGN_OR_RETURN(
       report_, RunReport::Open({.prints = mesh_.prints(),
                                 .folder = config_.out,
+                                .report_to = config_.report_to,
                                 .step = state_.step,
                                 .total_steps = state_.total_steps,
                                 .steps_per_epoch = static_cast<double>(data_.train->size()) /

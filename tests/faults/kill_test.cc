@@ -12,11 +12,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tests/process/process.h"
+#include "train/testing/event_reader.h"
 
 namespace tessera {
 namespace {
@@ -84,16 +86,39 @@ class KillTest : public testing::Test {
     return arguments;
   }
 
+  // The event file and the table have the rows of metrics.jsonl, each once.
+  static void ExpectEveryRow(const std::string& name) {
+    const std::vector<nlohmann::json> rows = Metrics(Out(name));
+    const fs::directory_iterator files(Out(name) + "/tensorboard");
+    ASSERT_EQ(std::distance(files, fs::directory_iterator()), 1);
+    const fs::path file = fs::directory_iterator(Out(name) + "/tensorboard")->path();
+    const auto events = train::ReadEvents(ReadText(file));
+    std::ifstream table(Out(name) + "/metrics.csv");
+    std::string line;
+    std::getline(table, line);  // the header
+    ASSERT_EQ(events.size(), 2 + rows.size()) << "behind the two that a file begins with";
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(events[2 + i].step, rows[i]["step"]);
+      const bool evaluated = rows[i].contains("val_loss");
+      EXPECT_EQ(events[2 + i].scalars.at(evaluated ? "eval/loss" : "train/loss"),
+                rows[i][evaluated ? "val_loss" : "loss"].get<float>());
+      ASSERT_TRUE(std::getline(table, line));
+      EXPECT_EQ(line.substr(0, line.find(',')), rows[i]["step"].dump());
+    }
+    EXPECT_FALSE(std::getline(table, line)) << line;
+  }
+
   static void ExpectTheUninterruptedRun(const std::string& name) {
     EXPECT_TRUE(Weights(Out(name)) == Weights(Out("whole"))) << "the weights differ";
     EXPECT_EQ(Metrics(Out(name)), Metrics(Out("whole")));
+    ExpectEveryRow(name);
     for (const auto& entry : fs::directory_iterator(Out(name))) {
       EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos) << entry.path();
     }
   }
 
   static void FinishAndCompare(const std::string& name) {
-    Process rest(Train(name, {"--resume"}), root_ + "/" + name);
+    Process rest(Train(name, {"--resume", "--report-to", "all"}), root_ + "/" + name);
     ASSERT_EQ(rest.ExitCode(), 0) << rest.Errors();
     ExpectTheUninterruptedRun(name);
   }
@@ -140,7 +165,7 @@ TEST_F(KillTest, KilledAtRandomMomentsItEndsAsTheUninterruptedRun) {
   std::uniform_real_distribution<double> moment(0.0, 0.2 * duration_.count());
   int finished = 0;
   for (int kills = 0; kills < kKills;) {
-    Process run(Train("killed", {"--resume"}), root_ + "/killed");
+    Process run(Train("killed", {"--resume", "--report-to", "all"}), root_ + "/killed");
     if (!run.EndsWithin(Seconds(moment(random)))) {
       run.Signal(SIGKILL);
       kills += run.ExitCode() == 128 + SIGKILL;

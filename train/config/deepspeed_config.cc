@@ -127,6 +127,19 @@ void TranslateActivationCheckpointing(ForeignKeys& ds) {
   }
 }
 
+void TranslateMonitors(ForeignKeys& ds) {
+  Json forms = Json::array();
+  for (const auto& [key, form] :
+       {std::pair{"tensorboard.enabled", "tensorboard"}, {"csv_monitor.enabled", "csv"}}) {
+    if (ds.Bool(key).value_or(false)) {
+      forms.push_back(form);
+    } else {
+      ds.Ignore(key, "it is off");
+    }
+  }
+  if (!forms.empty()) ds.Put("report_to", forms);
+}
+
 void TranslateCommunication(ForeignKeys& ds) {
   const std::optional<std::string> travels = ds.String("communication_data_type");
   if (!travels) return;
@@ -151,6 +164,7 @@ Translation TranslateDeepSpeed(const Json& json, const std::string& source, int 
   TranslateZero(ds);
   TranslateActivationCheckpointing(ds);
   TranslateCommunication(ds);
+  TranslateMonitors(ds);
   if (!ds.Has("gradient_clipping") && !ds.keys().contains("max_grad_norm")) {
     ds.defaults()["max_grad_norm"] = 0.0;
   }

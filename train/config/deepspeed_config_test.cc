@@ -338,12 +338,23 @@ TEST(DeepSpeedConfigTest, Zero) {
   ExpectRefused(with(R"("overlap_com": true)"), "did you mean 'overlap_comm'?");
 }
 
+TEST(DeepSpeedConfigTest, MonitorsAreFormsOfTheRows) {
+  const std::string board = R"("tensorboard": {"enabled": true, "output_path": "x"})";
+  EXPECT_EQ(Translated("{" + board + "}"), Json({{"report_to", Json::array({"tensorboard"})}}));
+  EXPECT_EQ(Translated("{" + board + R"(, "csv_monitor": {"enabled": true, "job_name": "y"}})"),
+            Json({{"report_to", {"tensorboard", "csv"}}}));
+  EXPECT_EQ(Translated("{" + board + R"(, "csv_monitor": {"enabled": false}})"),
+            Json({{"report_to", Json::array({"tensorboard"})}}));
+  EXPECT_EQ(Translated(R"({"tensorboard": {"enabled": false, "job_name": "y"}})"), Json::object());
+  ExpectRefused(R"({"csv_monitor": {"enable": true}})", "did you mean 'enabled'?");
+}
+
 TEST(DeepSpeedConfigTest, WhatIsNotHereIsRefusedByName) {
   for (const char* key :
-       {"tensorboard", "wandb", "csv_monitor", "flops_profiler", "comms_logger", "amp",
-        "autotuning", "elasticity", "sparse_attention", "curriculum_learning", "data_efficiency",
-        "progressive_layer_drop", "eigenvalue", "quantize_training", "compression_training",
-        "hybrid_engine", "pipeline", "nebula"}) {
+       {"wandb", "comet", "flops_profiler", "comms_logger", "amp", "autotuning", "elasticity",
+        "sparse_attention", "curriculum_learning", "data_efficiency", "progressive_layer_drop",
+        "eigenvalue", "quantize_training", "compression_training", "hybrid_engine", "pipeline",
+        "nebula"}) {
     ExpectRefused(Concat(R"({")", key, R"(": {"enabled": true}})"),
                   Concat("ds.json: '", key, "' is refused: "));
     EXPECT_EQ(Translated(Concat(R"({")", key, R"(": {"enabled": false}})")), Json::object());

@@ -67,8 +67,14 @@ void AddTopLevel(ForeignTable* table) {
        NoEffect("tensor_parallel.tp_grain_size", "heads are shared out evenly"),
        NoEffect("tensor_parallel.tp", "the ranks of a group follow one another"),
        NoEffect("tensor_parallel.enabled", "autotp_size says so")});
-  Add(*table, {"tensorboard", "wandb", "csv_monitor", "comet"}, [](std::string name) {
-    return Refused(std::move(name), "metrics go to <out>/metrics.jsonl");
+  Add(*table, {"tensorboard.enabled", "csv_monitor.enabled"},
+      [](std::string name) { return Read(std::move(name), "report_to"); });
+  Add(*table,
+      {"tensorboard.output_path", "tensorboard.job_name", "csv_monitor.output_path",
+       "csv_monitor.job_name"},
+      [](std::string name) { return NoEffect(std::move(name), "metrics go to `out`"); });
+  Add(*table, {"wandb", "comet"}, [](std::string name) {
+    return Refused(std::move(name), "report_to has tensorboard and csv");
   });
   Add(*table, {"flops_profiler", "comms_logger"}, [](std::string name) {
     return Refused(std::move(name), "use wall_clock_breakdown or profile");

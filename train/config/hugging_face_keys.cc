@@ -7,16 +7,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-bool IsTrue(const Json& value) { return value == true || value == "true" || value == "True"; }
-
-// A switch whose true is `keys`.
-ForeignKey WhereTrue(std::string name, std::string ours, Json keys) {
-  return Switch(Becomes(std::move(name), std::move(ours),
-                        [keys = std::move(keys)](const Json& value) -> StatusOr<Json> {
-                          return IsTrue(value) ? keys : Json();
-                        }));
-}
-
 void AddSteps(ForeignTable* table) {
   table->insert(
       table->end(),
@@ -74,11 +64,9 @@ void AddPrecision(ForeignTable* table) {
 }
 
 void AddReports(ForeignTable* table) {
-  constexpr char kMetrics[] = "metrics go to <out>/metrics.jsonl";
   table->insert(
       table->end(),
-      {Refused("report_to", kMetrics, {"none", Json::array(), Json::array({"none"})}),
-       NoEffect("logging_dir", kMetrics),
+      {NoEffect("logging_dir", "metrics go to `out`, event files to <out>/tensorboard"),
        NoEffect("run_name", "a run is known by its folder, `out`"),
        NoEffect("project", "only Trackio reads it"),
        NoEffect("trackio_space_id", "only Trackio reads it"),

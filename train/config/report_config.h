@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/options.h"
 
@@ -19,6 +21,7 @@ struct ReportConfig {
   std::string save_strategy = "steps";
   int64_t num_checkpoints = 2;
   bool async_save = false;
+  std::vector<std::string> report_to;  // metrics.jsonl alone
   bool wall_clock_breakdown = false;
   std::string profile;  // a file
   int64_t profile_after = 3;
@@ -77,6 +80,11 @@ struct ReportConfig {
             .Add("async_save", &ReportConfig::async_save,
                  "write checkpoints while training goes on; a step waits for the copy only",
                  {.changes_results = false})
+            .Add("report_to", &ReportConfig::report_to,
+                 "other forms of the rows of `metrics.jsonl`, below `out`: `tensorboard` (event "
+                 "files in `tensorboard/`, with tags such as `train/loss` and `eval/loss`), `csv` "
+                 "(`metrics.csv`); `all`: both, `none`: neither",
+                 {.choices = {"tensorboard", "csv"}, .changes_results = false})
             .Add("profile", &ReportConfig::profile,
                  "a file for a Chrome trace (chrome://tracing, ui.perfetto.dev) of some steps: "
                  "modules, nodes of the backward pass, kernels, memory; the ten costliest kernels "

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "train/config/comma_list.h"
+#include "train/config/run_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -126,6 +127,28 @@ TEST(RunConfigTest, ValidatesAndRoundTrips) {
   EXPECT_EQ(back.gradient_accumulation_steps, 4);
   EXPECT_FALSE(config.ToJson().contains("momentum"));
   EXPECT_EQ(config.ToJson()["dropout"], nullptr);
+}
+
+TEST(RunConfigTest, ReportToTakesNamesAndLists) {
+  using Json = nlohmann::json;
+  const auto reports = [](const Json& value) {
+    const Translation run = TranslateRunKeys({{"report_to", value}}, "run.json");
+    EXPECT_TRUE(run.status().ok()) << run.status();
+    return run.keys.value("report_to", Json());
+  };
+  EXPECT_EQ(reports("tensorboard"), Json::array({"tensorboard"}));
+  EXPECT_EQ(reports({"csv", "tensorboard"}), Json({"csv", "tensorboard"}));
+  for (const Json& all : {Json("all"), Json::array({"all"})}) {
+    EXPECT_EQ(reports(all), Json({"tensorboard", "csv"})) << all;
+  }
+  for (const Json& none : {Json("none"), Json::array({"none"}), Json::array()}) {
+    EXPECT_EQ(reports(none), Json::array()) << none;
+  }
+  for (const Json& other : {Json("wandb"), Json({"tensorboard", "wandb"}), Json({"none", "csv"})}) {
+    EXPECT_FALSE(TranslateRunKeys({{"report_to", other}}, "run.json").status().ok()) << other;
+  }
+  EXPECT_EQ(Message(TranslateRunKeys({{"report_to", "wandb"}}, "run.json").status()),
+            "run.json: 'report_to' 'wandb' is not known; use one of tensorboard, csv");
 }
 
 TEST(RunConfigTest, DescribesWhatWasSetInAlignedLines) {

@@ -13,6 +13,14 @@ namespace {
 
 using Json = nlohmann::json;
 
+// "none", "all", or the forms themselves; "none" takes back what a file asked for.
+StatusOr<Json> ReportTo(const Json& value) {
+  const Json one = value.is_array() && value.size() == 1 ? value[0] : value;
+  if (one == "none") return Json{{"report_to", Json::array()}};
+  if (one == "all") return Json{{"report_to", FindRunConfigKey("report_to")->notes.choices}};
+  return Json{{"report_to", value.is_string() ? Json::array({value}) : value}};
+}
+
 // One of our own keys.
 ForeignKey Own(const Option& option) {
   ForeignKey key = Renamed(option.key, option.key);
@@ -21,6 +29,7 @@ ForeignKey Own(const Option& option) {
       return value == -1 ? Json() : Json{{"max_steps", value}};
     };
   }
+  if (option.key == "report_to") key.convert = ReportTo;
   key.fate = KeyFate::kHonoured;
   key.reason = "a key of a run";
   key.is_switch = option.kind == Option::Kind::kBool;
@@ -191,6 +200,15 @@ Translation Translate(ForeignKeys run) {
 }
 
 }  // namespace
+
+bool IsTrue(const Json& value) { return value == true || value == "true" || value == "True"; }
+
+ForeignKey WhereTrue(std::string name, std::string ours, Json keys) {
+  return Switch(Becomes(std::move(name), std::move(ours),
+                        [keys = std::move(keys)](const Json& value) -> StatusOr<Json> {
+                          return IsTrue(value) ? keys : Json();
+                        }));
+}
 
 ForeignKey WarmupShare(std::string name) {
   return Becomes(std::move(name), "warmup_steps", [](const Json& value) -> StatusOr<Json> {

@@ -31,6 +31,11 @@ std::vector<const ForeignSystem*> ForeignSystems();
 // A name for a share of all steps, which `warmup_steps` below 1 is.
 ForeignKey WarmupShare(std::string name);
 
+// As a file or a flag writes it: also "true" and "True".
+bool IsTrue(const nlohmann::json& value);
+// A switch whose true is `keys`.
+ForeignKey WhereTrue(std::string name, std::string ours, nlohmann::json keys);
+
 // All of them, and our own.
 const ForeignTable& RunKeys();
 

@@ -114,8 +114,8 @@ def write(system, keys):
 def deepspeed(folder):
     """Top-level names, and those of the sections that are classes of their own."""
     runtime = os.path.join(folder, 'runtime')
-    top = ['amp', 'autotuning', 'elasticity', 'flops_profiler', 'comms_logger', 'tensorboard',
-           'wandb', 'csv_monitor', 'comet', 'sparse_attention', 'curriculum_learning',
+    top = ['amp', 'autotuning', 'elasticity', 'flops_profiler', 'comms_logger', 'wandb',
+           'comet', 'sparse_attention', 'curriculum_learning',
            'data_efficiency', 'compression_training', 'progressive_layer_drop', 'eigenvalue',
            'quantize_training', 'weight_quantization', 'hybrid_engine', 'compile', 'pipeline',
            'nebula', 'aio', 'train_batch_size', 'train_micro_batch_size_per_gpu',
@@ -133,6 +133,8 @@ def deepspeed(folder):
     keys += [('gradient_clipping', 'float'), ('dump_state', 'bool'), ('memory_breakdown', 'bool'),
              ('wall_clock_breakdown', 'bool'), ('sparse_gradients', 'bool'),
              ('data_types.grad_accum_dtype', 'str'), ('keep_in_fp32_modules', 'str')]
+    keys += [(f'{section}.{k}', t) for section in ('tensorboard', 'csv_monitor') for k, t in
+             (('enabled', 'bool'), ('output_path', 'str'), ('job_name', 'str'))]
     keys += [(f'checkpoint.{k}', 'bool') for k in
              ('tag_validation', 'load_universal', 'use_node_local_storage', 'parallel_write')]
     keys += [(f'torch_autocast.{k}', 'bool') for k in
