@@ -516,6 +516,19 @@ TEST_F(CliTest, ExplainSaysWhatBecomesOfEachKey) {
 }
 
 // A command line as scripts for Hugging Face's Trainer have it.
+TEST_F(CliTest, AFileWithoutKeysIsNoConfiguration) {
+  const std::string list = Write("list.json", "[1, 2]");
+  const std::string text = Write("text.yaml", "only words\n");
+  for (const char* command : {"explain", "train"}) {
+    for (const char* flag : {"--config", "--deepspeed"}) {
+      ExpectError({command, flag, list}, 2, list + ": a JSON object is needed");
+    }
+    for (const std::string& file : {list, text, Write("empty.yaml", "")}) {
+      ExpectError({command, "--accelerate", file}, 2, file + ": its keys and values are missing");
+    }
+  }
+}
+
 TEST_F(CliTest, HuggingFaceFlagsAreTaken) {
   const std::string text = Write("text", std::string(4000, 'a'));
   const std::string fsdp =

@@ -190,7 +190,11 @@ std::vector<AccelerateFlag> AccelerateFlags() {
 }
 
 StatusOr<Json> ReadAccelerateSettings(const std::string& path) {
-  if (!path.starts_with("{")) return ReadYaml(path);
+  if (!path.starts_with("{")) {
+    TESSERA_ASSIGN_OR_RETURN(Json file, ReadYaml(path));
+    if (!file.is_object()) return InvalidArgument(path, ": its keys and values are missing");
+    return file;
+  }
   const Json json = Json::parse(path, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return InvalidArgument("--accelerate: ", path, " is not valid JSON");
   return json;

@@ -19,6 +19,7 @@ StatusOr<Json> ReadJson(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, true);
   if (json.is_discarded()) return InvalidArgument(path, ": not valid JSON");
+  if (!json.is_object()) return InvalidArgument(path, ": a JSON object is needed");
   return json;
 }
 
