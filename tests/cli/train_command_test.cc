@@ -1,0 +1,286 @@
+// `train`, `eval` and `explain`: the keys and flags that they take, what they say and leave behind.
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli/cli_runs.h"
+
+namespace tessera {
+namespace {
+
+class TrainCommandTest : public CliRuns {};
+
+TEST_F(TrainCommandTest, TrainsAndEvaluatesAClassifier) {
+  fs::create_directories(Path("words"));
+  std::ofstream(Path("words") + "/vocab.txt") << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\n";
+  std::string table = "sentence\tlabel\n";
+  for (int i = 0; i < 60; ++i) table += i % 3 == 0 ? "good\tyes\n" : "bad bad\tno\n";
+  const std::string data = Write("reviews.tsv", table);
+  const std::string out =
+      Output({"train", "bert-tiny", "--data", data, "--out", Path("run"), "--tokenizer",
+              Path("words"), "--config-overrides",
+              "hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=16",
+              "--max-steps", "60", "--lr", "1e-2", "--dropout", "0", "--threads", "2"});
+  EXPECT_NE(out.find("text_classification on 57 training samples"), std::string::npos) << out;
+  EXPECT_NE(out.find("accuracy 1.0000"), std::string::npos) << out;
+  const std::string found =
+      Output({"eval", "--model", Path("run") + "/model", "--data", data, "--batch-size", "16"});
+  EXPECT_NE(found.find("accuracy 1.0000  f1 1.0000  matthews 1.0000  samples 60"),
+            std::string::npos)
+      << found;
+  ExpectError({"eval", "--model", Path("run") + "/model", "--data",
+               Write("other.tsv", "sentence\tlabel\ngood\tperhaps\n")},
+              2, "labels that the model does not know; it has: no, yes");
+}
+
+TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
+  const std::string text = Write("text", std::string(2000, 'a'));
+  const auto train = [&](const Arguments& more) {
+    Arguments arguments = {"train", "gpt-tiny", "--out", Path("run"), "--max-steps", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  ExpectError(train({}), 2, "--data is missing");
+  ExpectError(train({"--data", Path("absent")}), 2, Path("absent"));
+  ExpectError(train({"--data", Write("empty", "")}), 2, "empty: no text");
+  ExpectError(train({"--data", Write("invalid", "ab\xff")}), 2, "invalid: ");
+  ExpectError(train({"--data", text, "--lr", "fast"}), 2, "lr must be a number");
+  ExpectError(train({"--data", text, "--lr", "-1"}), 2, "lr");
+  ExpectError(train({"--data", text, "--learning-pace", "1"}), 2, "unknown flag '--learning-pace'");
+  ExpectError(train({"--data", text, "--config", Write("c.json", R"({"max_stepz": 1})")}), 2,
+              "unknown key 'max_stepz'; did you mean 'max_steps'?");
+  ExpectError(train({"--data", text, "--config", Write("d.json", "{")}), 2, "d.json");
+  ExpectError(train({"--data", text, "--out", text}), 2, "--out");
+  ExpectError({"train", "gpt-tiny", "--data", text, "--out", text + "/below"}, 1,
+              "Not a directory");
+  ExpectError({"train", "gpt-tinny", "--data", text, "--out", Path("run")}, 2, "gpt-tinny");
+  ExpectError({"eval", "--model", *model_, "--data", Path("absent")}, 2, Path("absent"));
+}
+
+TEST_F(TrainCommandTest, KeysThatMeanNothingAreRefusedWithTheReason) {
+  const std::string text = Write("text", std::string(2000, 'a'));
+  const auto train = [&](const Arguments& more) {
+    Arguments arguments = {"train", "gpt-tiny", "--data", text, "--out", Path("run")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  ExpectError(train({"--momentum", "0.9"}), 2,
+              "momentum is set, which needs optimizer muon or sgd (it is adamw)");
+  ExpectError(train({"--growth-factor", "2"}), 2,
+              "growth_factor is set, which needs dtype float16");
+  ExpectError(train({"--mlm-probability", "0.2"}), 2,
+              "which needs task masked_lm (it is causal_lm)");
+  ExpectError(train({"--optimizer", "adamm"}), 2,
+              "'adamm' is not known; use one of adafactor, adam,");
+  ExpectError(train({"--lr", "1e-3", "--learning-rate", "1e-4"}), 2, "--lr is given twice");
+  // A DeepSpeed file may say such things of what it has switched off.
+  const std::string ds = Write("ds.json", R"({"fp16": {"enabled": false, "loss_scale_window": 9},
+      "optimizer": {"type": "SGD", "params": {"momentum": 0.5}}})");
+  Output(train({"--deepspeed", ds, "--optimizer", "lion", "--max-steps", "1", "--seq-len", "16",
+                "--val-fraction", "0"}));
+}
+
+// A line for each key, tabs between; what a run refuses is listed like the rest.
+TEST_F(TrainCommandTest, ExplainSaysWhatBecomesOfEachKey) {
+  const std::string ds =
+      Write("ds.json", R"({"zero_optimization": {"stage": 2, "sub_group_size": 9},
+      "steps_per_print": 7, "amp": {"enabled": true}, "no\tsuch": 1})");
+  const std::string acc =
+      Write("acc.yaml", "distributed_type: NO  # one process\nmixed_precision: 'no'\n");
+  const Arguments given = {"--deepspeed",
+                           ds,
+                           "--accelerate",
+                           acc,
+                           "--learning_rate",
+                           "1e-3",
+                           "--bf16",
+                           "True",
+                           "--push_to_hub",
+                           "--epochs",
+                           "2"};
+  Arguments explain = {"explain"};
+  explain.insert(explain.end(), given.begin(), given.end());
+  const std::string out = Output(explain);
+  for (const char* line :
+       {"zero_optimization.stage\ttranslated\tzero\n",
+        "zero_optimization.sub_group_size\tno-effect\tit tunes",
+        "steps_per_print\ttranslated\tlog_interval\n", "amp\trefused\tuse fp16 or bf16\n",
+        "no such\trefused\tunknown key\n", "distributed_type\ttranslated\tzero\n",
+        "learning_rate\ttranslated\tlr\n", "bf16\ttranslated\tautocast\n",
+        "push_to_hub\trefused\tthere is no hub", "epochs\thonoured\t"}) {
+    EXPECT_NE(("\n" + out).find(std::string("\n") + line), std::string::npos) << line << "\n"
+                                                                              << out;
+  }
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 11) << out;
+  Arguments train = {"train", "gpt-tiny", "--data", Write("text", "a"), "--out", Path("run")};
+  train.insert(train.end(), given.begin(), given.end());
+  ExpectError(train, 2, "'amp' is refused: use fp16 or bf16");
+  ExpectError({"explain", "--deepspeed", Path("nowhere")}, 2, "nowhere");
+  EXPECT_EQ(Output({"explain", "--no_such_flag", "3", "--lr=1"}),
+            "lr\thonoured\ta key of a run\nno_such_flag\trefused\tunknown key\n");
+}
+
+// A command line as scripts for Hugging Face's Trainer have it.
+TEST_F(TrainCommandTest, AFileWithoutKeysIsNoConfiguration) {
+  const std::string list = Write("list.json", "[1, 2]");
+  const std::string text = Write("text.yaml", "only words\n");
+  for (const char* command : {"explain", "train"}) {
+    for (const char* flag : {"--config", "--deepspeed"}) {
+      ExpectError({command, flag, list}, 2, list + ": a JSON object is needed");
+    }
+    for (const std::string& file : {list, text, Write("empty.yaml", "")}) {
+      ExpectError({command, "--accelerate", file}, 2, file + ": its keys and values are missing");
+    }
+  }
+}
+
+TEST_F(TrainCommandTest, HuggingFaceFlagsAreTaken) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const std::string fsdp =
+      Write("fsdp.json", R"({"fsdp_transformer_layer_cls_to_wrap": ["GPT2Block"], "xla": false})");
+  const Arguments arguments = {"train",
+                               "--model_name_or_path",
+                               "gpt-tiny",
+                               "--data",
+                               text,
+                               "--output_dir",
+                               Path("run"),
+                               "--do_train",
+                               "--do_eval",
+                               "True",
+                               "--max_steps",
+                               "2",
+                               "--seq_len",
+                               "16",
+                               "--report_to",
+                               "none",
+                               "--per_device_train_batch_size",
+                               "2",
+                               "--logging_steps",
+                               "1",
+                               "--optim",
+                               "adamw_torch_fused",
+                               "--lr_scheduler_type",
+                               "cosine",
+                               "--warmup_ratio",
+                               "0.1",
+                               "--bf16",
+                               "--save_total_limit",
+                               "2",
+                               "--disable_tqdm",
+                               "True",
+                               "--push_to_hub",
+                               "False",
+                               "--fsdp",
+                               "full_shard auto_wrap",
+                               "--fsdp_config",
+                               fsdp};
+  Output(arguments);
+  const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));
+  EXPECT_EQ(saved["zero"], 3);
+  EXPECT_EQ(saved["auto_wrap_classes"], "TransformerBlock");
+  EXPECT_EQ(saved["autocast"], "bfloat16");
+  EXPECT_EQ(saved["warmup_steps"], 0.1);
+  EXPECT_EQ(saved["betas"], (std::vector<double>{0.9, 0.999}));
+  Arguments on = arguments;
+  on[11] = "3";
+  on.insert(on.end(), {"--resume_from_checkpoint", Path("run") + "/checkpoint-2"});
+  EXPECT_NE(Output(on).find("trained 3 steps"), std::string::npos);
+}
+
+TEST_F(TrainCommandTest, AQuietRunPrintsNothing) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  EXPECT_EQ(Output({"train", "gpt-tiny", "--data", text, "--out", Path("run"), "--max_steps", "1",
+                    "--seq_len", "16", "--log_level", "warning"}),
+            "");
+}
+
+TEST_F(TrainCommandTest, AnEnvironmentIsWhatItSays) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const auto train = [&](const Arguments& more) {
+    Arguments arguments = {"train", "gpt-tiny", "--data", text, "--out", Path("run")};
+    arguments.insert(arguments.end(), {"--max-steps", "1", "--seq-len", "16", "--overwrite"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  ExpectError(train({"--env_type", "deepspeed"}), 2, "env_type 'zero' needs zero (1, 2 or 3)");
+  ExpectError(train({"--env_type", "deepspeed+mpu", "--zero", "1"}), 2, "needs tp above 1");
+  ExpectError(train({"--env_type", "pytorchDDP", "--zero", "1"}), 2, "excludes zero");
+  const std::string ds = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2})");
+  Output(train({"--env_type", "deepspeed", "--deepspeed", ds}));
+  const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));
+  EXPECT_EQ(saved["zero"], 0);
+  EXPECT_EQ(saved["max_grad_norm"], 0);
+  EXPECT_EQ(saved["lr_schedule"], "constant");
+  ExpectError(train({"--zero", "3", "--bucket-cap-mb", "5"}), 2,
+              "bucket_cap_mb is set, which needs zero 0, 1 or 2 (zero is 3)");
+}
+
+TEST_F(TrainCommandTest, WhatWasSetIsPrintedAndTheWholeIsSaved) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const Arguments arguments = {"train",     "gpt-tiny",  "--data",       text,
+                               "--out",     Path("run"), "--max-steps",  "1",
+                               "--seq-len", "16",        "--batch-size", "8"};
+  const std::string out = Output(arguments);
+  EXPECT_NE(out.find("\n  max_steps   1"), std::string::npos) << out;
+  EXPECT_NE(out.find("(the default)"), std::string::npos) << out;
+  EXPECT_EQ(out.find("bucket_cap_mb"), std::string::npos) << out;
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("  ", 0) != 0) continue;
+    EXPECT_LE(line.size(), 120u) << line;
+  }
+  const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));
+  EXPECT_EQ(saved["bucket_cap_mb"], 25);
+  EXPECT_EQ(saved["dropout"], nullptr);
+  EXPECT_EQ(saved["min_lr"], 0.1 * 3e-4);
+  EXPECT_EQ(saved["betas"], (std::vector<double>{0.9, 0.95}));
+  EXPECT_FALSE(saved.contains("growth_factor"));
+  // It can be given back as it is.
+  Output({"train", "--config", Path("run") + "/config.json", "--out", Path("again")});
+}
+
+TEST_F(TrainCommandTest, OneRunAtATimeWorksInADirectory) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const Arguments arguments = {"train",     "gpt-tiny",    "--data", text,        "--out",
+                               Path("run"), "--max-steps", "2",      "--seq-len", "16"};
+  fs::create_directories(Path("run"));
+  const std::string lock = Path("run") + "/run.lock";
+  std::ofstream(Path("run") + "/checkpoint-1.tmp-1-1") << "a save of the other run";
+  const int file = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(write(file, "process 4711 on there\n", 22), 22);
+  ASSERT_EQ(flock(file, LOCK_EX | LOCK_NB), 0);
+  ExpectError(arguments, 1, "process 4711 on there is training there");
+  EXPECT_TRUE(fs::exists(Path("run") + "/checkpoint-1.tmp-1-1"));
+  EXPECT_FALSE(fs::exists(Path("run") + "/data"));
+  close(file);  // as the kernel does for a process that was killed
+  Output(arguments);
+  EXPECT_FALSE(fs::exists(Path("run") + "/checkpoint-1.tmp-1-1"));
+}
+
+TEST_F(TrainCommandTest, SeveralSourcesAreBlended) {
+  const std::string a = Write("a.txt", std::string(4000, 'a'));
+  const std::string b = Write("b.txt", std::string(8000, 'b'));
+  const auto train = [&](const std::string& out, const Arguments& data) {
+    Arguments arguments = {"train",          "gpt-tiny", "--out",     Path(out),
+                           "--max-steps",    "1",        "--seq-len", "16",
+                           "--val-fraction", "0",        "--threads", "1"};
+    arguments.insert(arguments.end(), data.begin(), data.end());
+    return arguments;
+  };
+  // 3 of 10 samples are of a.txt, all of whose 249 must be seen.
+  EXPECT_NE(Output(train("weighted", {"--data", a + ":0.3", "--data", b + ":0.7"}))
+                .find("causal_lm on 832 training samples"),
+            std::string::npos);
+  EXPECT_NE(Output(train("by_size", {"--data", a, "--data", b})).find("causal_lm on 750 "),
+            std::string::npos);
+  ExpectError(train("mixed", {"--data", a + ":0.3", "--data", b}), 2, "b.txt' has no weight");
+  ExpectError(train("absent", {"--data", a + ":x"}), 2, "a.txt:x");
+}
+
+}  // namespace
+}  // namespace tessera
