@@ -45,7 +45,7 @@ class Bigram : public Model {
     if (options.keep_logits) out.set(keys::kLogits, head_.Gather(logits_BTV));
     if (in.has(keys::kTargets)) {
       out.set(keys::kLoss, CrossEntropy(logits_BTV, in.at(keys::kTargets),
-                                        head_.LossOptions({.reduction = options.loss_reduction})));
+                                        head_.LossOptions(LossOptionsOf(options))));
     }
     return out;
   }
@@ -84,10 +84,11 @@ int main(int argc, char** argv) {
   config.lr = 1e-2;
   config.log_interval = 50;
   auto setup = tessera::train::PrepareRun(config);
-  if (!setup.ok()) return std::fprintf(stderr, "error: %s\n", setup.status().ToString().c_str()), 2;
+  if (!setup.ok()) return std::fprintf(stderr, "error: %s\n", tessera::Message(setup.status()).c_str()), 2;
   tessera::train::Trainer trainer(setup->config, *setup->model, setup->data);
   const auto result = trainer.Train();
-  if (!result.ok())
-    return std::fprintf(stderr, "error: %s\n", result.status().ToString().c_str()), 1;
+  if (!result.ok()) {
+    return std::fprintf(stderr, "error: %s\n", tessera::Message(result.status()).c_str()), 1;
+  }
   return 0;
 }

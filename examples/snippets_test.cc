@@ -29,16 +29,20 @@ std::vector<std::string> Snippets(const std::string& markdown) {
 
 TEST(SnippetsTest, DocumentationShowsCodeThatCompiles) {
   std::string sources;
-  for (const char* name : {"examples/first_steps.cc", "examples/bigram.cc"})
+  for (const char* name :
+       {"examples/first_steps.cc", "examples/bigram.cc", "examples/focal_loss.cc",
+        "examples/training_loops.cc", "examples/flows/flagai_t5.cc"}) {
     sources += ReadText(name);
-  for (const char* page :
-       {"README.md", "docs/architecture.md", "docs/cli.md", "docs/writing-a-model.md"}) {
+  }
+  for (const char* page : {"README.md", "docs/architecture.md", "docs/cli.md", "docs/programs.md",
+                           "docs/training-loops.md", "docs/writing-a-model.md"}) {
     for (const std::string& snippet : Snippets(ReadText(page))) {
       EXPECT_NE(sources.find(snippet), std::string::npos) << page << " shows:\n" << snippet;
     }
   }
   EXPECT_GE(Snippets(ReadText("README.md")).size(), 1u);
   EXPECT_GE(Snippets(ReadText("docs/writing-a-model.md")).size(), 2u);
+  EXPECT_GE(Snippets(ReadText("docs/training-loops.md")).size(), 5u);
 }
 
 }  // namespace

@@ -85,12 +85,14 @@ Tensor ClassificationLoss(const Tensor& logits, const Tensor& labels, const Labe
                           const RunOptions& options) {
   const ProblemType problem = spec.ProblemOf(labels);
   if (problem == ProblemType::kSingleLabel) {
-    return CrossEntropy(
-        logits, labels,
-        {.reduction = options.loss_reduction, .class_weights = options.class_weights});
+    CrossEntropyOptions loss = LossOptionsOf(options);
+    loss.class_weights = options.class_weights;
+    return CrossEntropy(logits, labels, loss);
   }
   TESSERA_CHECK(!options.class_weights.defined(), "classification",
                 "class weights are for single labels");
+  TESSERA_CHECK(options.label_smoothing == 0, "classification",
+                "label smoothing is for single labels");
   const int64_t columns = logits.size(-1);
   const Tensor x = Reshape(logits, {-1, columns});
   const Tensor y = Reshape(CastCopy(labels, logits.dtype()), x.shape());

@@ -42,7 +42,8 @@ void SetLabels(const std::vector<std::string>& names, nlohmann::json* config);
 std::vector<std::string> LabelNames(const nlohmann::json& config);
 
 // The loss of logits [B, L] (or [B, T, L], single labels only) reduced as options.loss_reduction
-// says, weighted by options.class_weights [L] where those are given (single labels only). A
+// says, smoothed by options.label_smoothing and weighted by options.class_weights [L] where those
+// are given (single labels only). A
 // regression's or several labels' loss of a row is the mean over its L columns.
 Tensor ClassificationLoss(const Tensor& logits, const Tensor& labels, const LabelSpec& spec,
                           const RunOptions& options);

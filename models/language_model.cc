@@ -64,22 +64,21 @@ Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const 
                             const Bundle& in, const RunOptions& options) {
   nn::ForwardContext context = ContextFor(in, options);
   const Tensor h_BTC = AtLogitPositions(h, in, head.build(), &context);
+  Bundle out;
+  if (options.keep_logits || options.all_hidden_states) {
+    out.set(keys::kLastHiddenState, WholeSequence(h_BTC, head.build(), context));
+  }
+  CrossEntropyOptions loss = LossOptionsOf(options);
   const int64_t chunk = ChunkTokens(head, h_BTC, options);
   if (targets.defined() && chunk > 0 && targets.numel() > chunk) {
-    return {{keys::kLoss,
-             head.ChunkedLoss(h_BTC, targets, {.reduction = options.loss_reduction}, chunk)}};
+    out.set(keys::kLoss, head.ChunkedLoss(h_BTC, targets, loss, chunk));
+    return out;
   }
   const Tensor logits_BTV = head.Forward(h_BTC, context);
-  Bundle out;
-  if (options.keep_logits) {
-    out.set(keys::kLogits, head.Gather(logits_BTV));
-    out.set(keys::kLastHiddenState, h_BTC);
-  }
+  if (options.keep_logits) out.set(keys::kLogits, head.Gather(logits_BTV));
   if (targets.defined()) {
-    out.set(keys::kLoss,
-            CrossEntropy(logits_BTV, targets,
-                         head.LossOptions({.reduction = options.loss_reduction,
-                                           .overwrite_logits = !options.keep_logits})));
+    loss.overwrite_logits = !options.keep_logits;
+    out.set(keys::kLoss, CrossEntropy(logits_BTV, targets, head.LossOptions(loss)));
   }
   return out;
 }

@@ -25,8 +25,8 @@ Tensor AlignedTargets(const Bundle& in);
 Tensor AtLogitPositions(const Tensor& h, const Bundle& in, const nn::BuildContext& build,
                         nn::ForwardContext* context);
 
-// `logits` [B, T, V] and `last_hidden_state` of h [B, T, C], unless only the loss is wanted, and
-// `loss` where `targets` [B, T] is defined.
+// `logits` [B, T, V] and `last_hidden_state` [B, T, C] (whole) of h [B, T, C], unless only the loss
+// is wanted, and `loss` where `targets` [B, T] is defined.
 Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const Tensor& targets,
                             const Bundle& in, const RunOptions& options);
 

@@ -3,9 +3,16 @@
 #include "core/batch_keys.h"
 #include "core/error.h"
 #include "models/model_keys.h"
+#include "models/transformer_stack.h"
 #include "nn/dropout.h"
 
 namespace tessera::models {
+namespace {
+
+// In the names of both sides of a model with an encoder.
+constexpr char kHiddenStates[] = "hidden_states.";
+
+}  // namespace
 
 std::pair<int, int> Model::block_range() const {
   const int end = build().end_block < 0 ? num_blocks() : build().end_block;
@@ -17,11 +24,53 @@ bool Model::HasBlock(int block) const {
   return block >= first && block < end;
 }
 
+CrossEntropyOptions LossOptionsOf(const RunOptions& options) {
+  return {.reduction = options.loss_reduction, .label_smoothing = options.label_smoothing};
+}
+
 nn::ForwardContext ContextFor(const Bundle& in, const RunOptions& options) {
   nn::ForwardContext context = options.context;
   context.sequence_length = in.at(keys::kPositionIds).size(-1);
   return context;
 }
+
+std::string HiddenStateName(int layer) { return Concat(kHiddenStates, layer); }
+
+std::vector<HiddenState> Model::HiddenStatesOf(int block) const {
+  if (!keys_of_block(block).gives.has(keys::kHidden.name())) return {};
+  return {{.name = HiddenStateName(block), .key = keys::kHidden}};
+}
+
+namespace {
+
+// Moves those that an earlier stage has sent out of its bundle.
+Bundle TakeHiddenStates(Bundle* bundle) {
+  Bundle states;
+  Bundle others;
+  for (const auto& [name, tensor] : bundle->entries()) {
+    Bundle& to = name.find(kHiddenStates) == std::string::npos ? others : states;
+    to.SetNamed(name, tensor);
+  }
+  *bundle = std::move(others);
+  return states;
+}
+
+// Whole sequences, of what block `block` gave.
+void CollectHiddenStates(const Model& model, int block, const Bundle& bundle,
+                         const RunOptions& options, Bundle* states) {
+  for (const HiddenState& state : model.HiddenStatesOf(block)) {
+    if (!bundle.has(state.key)) continue;  // an encoder that has run already
+    Tensor tensor = bundle.at(state.key);
+    if (state.key.name() == keys::kHidden.name() && model.build().sequence_parallel) {
+      nn::ForwardContext context = options.context;
+      context.sequence_length = bundle.at(state.sequence).size(-1);
+      tensor = WholeSequence(tensor, model.build(), context);
+    }
+    states->SetNamed(state.name, std::move(tensor));
+  }
+}
+
+}  // namespace
 
 Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
   Bundle bundle = inputs;
@@ -30,9 +79,13 @@ Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
     TESSERA_CHECK(first > 0 || inputs_.empty() || inputs_.has(name), "model", "'", name,
                   "' is no input of this model; inputs are: ", inputs_.Text());
   }
+  Bundle states;
+  if (options.all_hidden_states) states = TakeHiddenStates(&bundle);
   for (int block = first; block < end; ++block) {
     bundle = RunBlock(block, std::move(bundle), options);
+    if (options.all_hidden_states) CollectHiddenStates(*this, block, bundle, options, &states);
   }
+  for (const auto& [name, tensor] : states.entries()) bundle.SetNamed(name, tensor);
   return bundle;
 }
 

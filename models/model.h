@@ -22,6 +22,7 @@
 #include "core/bundle.h"
 #include "core/tensor.h"
 #include "models/block_keys.h"
+#include "models/model_keys.h"
 #include "models/text_format.h"
 #include "nlohmann/json.hpp"
 #include "nn/key_value_cache.h"
@@ -37,6 +38,10 @@ struct RunOptions {
   LossReduction loss_reduction = LossReduction::kMean;
   // False where only the loss is wanted: the logits' memory is then reused for their gradient.
   bool keep_logits = true;
+  // `Run` gives the hidden state of every layer too, `hidden_states.0` (the embedding's) ...
+  // `hidden_states.L`, each [B, T, C] and on the tape: Model::HiddenStatesOf. A pipeline's stages
+  // pass on those of the stages before them.
+  bool all_hidden_states = false;
   // Of GPT's and GLM's mean or summed loss, where logits are not kept and the vocabulary is not
   // split: so many tokens at a time, so that all logits are never there
   // (ops/cross_entropy/linear_cross_entropy.h). 0: all at once; -1: as serves the device best,
@@ -44,9 +49,23 @@ struct RunOptions {
   int64_t loss_chunk_tokens = -1;
   // Decoding: the inputs continue what the cache holds. See nn/key_value_cache.h.
   nn::KeyValueCache* cache = nullptr;
+  // Of tokens and of single labels: the share of a target that is spread over all classes
+  // (ops/cross_entropy/cross_entropy.h). A cloze's rows must then have all candidates.
+  double label_smoothing = 0;
   // Of a classifier with single labels: [labels] float32, how much each class counts in the loss.
   Tensor class_weights = {};
 };
+
+// A tensor of a block that `Run` gives by a name of its own.
+struct HiddenState {
+  std::string name;
+  TensorKey key;
+  // Whose last dimension is the length of the whole sequence, for `hidden`, which may be a share.
+  TensorKey sequence = keys::kPositionIds;
+};
+
+// "hidden_states.3".
+std::string HiddenStateName(int layer);
 
 // What a model with an encoder beside its decoder can do besides.
 class EncoderDecoder {
@@ -73,6 +92,12 @@ class Model : public nn::Module {
   // All blocks that this model has, in order. Where the first one is among them, throws Error for
   // an input that no block takes, and names those that are.
   virtual Bundle Run(const Bundle& inputs, const RunOptions& options) const;
+
+  // What a block has of all hidden states (RunOptions::all_hidden_states), as Hugging Face's
+  // `output_hidden_states=True` counts them; of one name that of the later block. By default
+  // `hidden` of every block that gives it, by the block's number, so that the last one is what the
+  // last layer gives; a family whose last one is behind the final norm says so of its head.
+  virtual std::vector<HiddenState> HiddenStatesOf(int block) const;
 
   // The configuration as in Hugging Face's config.json, unknown keys included.
   virtual const nlohmann::json& config() const = 0;
@@ -105,6 +130,9 @@ class Model : public nn::Module {
   KeyNames inputs_;
   bool checkpoint_activations_ = false;
 };
+
+// How a head that gives a loss reduces and smooths it.
+CrossEntropyOptions LossOptionsOf(const RunOptions& options);
 
 // The length of the sequence travels with the bundle, as that of `position_ids`, since under
 // sequence parallelism the hidden states show a share of it only.

@@ -61,9 +61,26 @@ std::string SwitchValue(const CLI::Option& option, const std::vector<std::string
   return on ? "=true" : "=false";
 }
 
+// Takes the words behind a flag's first value that are values of it, too.
+void TakeFurtherValues(const std::string& flag, bool named, const ValueJudge& judge,
+                       const std::vector<std::string>& args, size_t* i,
+                       std::vector<std::string>* values) {
+  while (*i + 1 < args.size()) {
+    const std::string& word = args[*i + 1];
+    const NextValue next = judge(flag, word, named);
+    if (next == NextValue::kNone) return;
+    if (next == NextValue::kBehindComma) {
+      values->back() += "," + word;
+    } else {
+      values->push_back(word);
+    }
+    ++*i;
+  }
+}
+
 Status UnknownFlag(const CLI::App& app, const CLI::App& command, const std::string& name) {
   const bool is_program = &app == &command;
-  return InvalidArgument("unknown flag '", name, "' of `tessera",
+  return InvalidArgument("unknown flag '", name, "' of `", app.get_name(),
                          is_program ? "" : " " + command.get_name(), "`",
                          DidYouMean(name, FlagNames(command)));
 }
@@ -99,20 +116,23 @@ StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
 }
 
 StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
-                                                      const std::vector<std::string>& args) {
-  if (args.empty()) return InvalidArgument("a command is missing; `tessera --help` lists them");
+                                                      const std::vector<std::string>& args,
+                                                      const ValueJudge& judge) {
+  const std::string hint = Concat("`", app.get_name(), " --help` lists them");
+  if (args.empty()) return InvalidArgument("a command is missing; ", hint);
   const CLI::App* command = &app;
   std::vector<std::string> result;
   size_t i = 0;
   if (args[0].rfind('-', 0) != 0) {
     const std::vector<std::string> names = CommandNames(app);
     if (std::find(names.begin(), names.end(), args[0]) == names.end()) {
-      return InvalidArgument("unknown command '", args[0], "'", DidYouMean(args[0], names),
-                             " (`tessera --help` lists them)");
+      return InvalidArgument("unknown command '", args[0], "'", DidYouMean(args[0], names), " (",
+                             hint, ")");
     }
     command = app.get_subcommand(args[0]);
     result.push_back(args[i++]);
   }
+  bool named = false;  // by a word that is no flag's
   for (; i < args.size(); ++i) {
     const std::string& argument = args[i];
     if (argument == "--") {
@@ -128,6 +148,7 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
         result.insert(result.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
         break;
       }
+      named = true;
       result.push_back(argument);
       continue;
     }
@@ -149,11 +170,15 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
       if (++i == args.size()) return InvalidArgument(name, " needs a value");
       text = args[i];
     }
+    std::vector<std::string> values = {text};
+    if (value.empty() && judge != nullptr) TakeFurtherValues(name, named, judge, args, &i, &values);
     // An empty value cannot be joined: `--name=` would take what comes next.
-    if (text.empty()) {
-      result.insert(result.end(), {name, text});
-    } else {
-      result.push_back(name + "=" + text);
+    for (const std::string& one : values) {
+      if (one.empty()) {
+        result.insert(result.end(), {name, one});
+      } else {
+        result.push_back(name + "=" + one);
+      }
     }
   }
   return result;

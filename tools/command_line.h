@@ -30,11 +30,20 @@ void AddComputeFlags(CLI::App* command, ComputeFlags* flags);
 // Checks the flags, sets the number of threads, and returns what models are to be built with.
 StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags);
 
+// What a word behind a flag's value is to it: nothing, or one more value, and then how the two are
+// given as the flag's: by another flag, or joined to the first by a comma.
+enum class NextValue { kNone, kAnotherFlag, kBehindComma };
+// `named` says whether the command's positional argument stands before the flag.
+using ValueJudge =
+    std::function<NextValue(const std::string& flag, const std::string& word, bool named)>;
+
 // The arguments after the program's name in the form that CLI11 reads without guessing: underscores
 // in flag names become dashes, and a flag's value is joined to it (`--prompt=--x`), so that a value
-// may begin with a dash. An unknown command or flag is an error that suggests the nearest one.
+// may begin with a dash. Several values behind one flag become several flags, or one with commas,
+// as `judge` says. An unknown command or flag is an error that suggests the nearest one.
 StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
-                                                      const std::vector<std::string>& args);
+                                                      const std::vector<std::string>& args,
+                                                      const ValueJudge& judge = nullptr);
 
 // Writes to standard output, at once. Cancelled when its reader has gone away.
 Status WriteOut(std::string_view text);

@@ -12,8 +12,11 @@
 
 namespace tessera::tools {
 
+struct Program;
+
 struct CommandState {
-  std::function<Status()> run;
+  const Program* program = nullptr;  // whose commands these are
+  std::function<Status()> run = nullptr;
 };
 
 void AddConvertCommand(CLI::App& app, CommandState& state);
@@ -24,6 +27,8 @@ void AddGenerateCommand(CLI::App& app, CommandState& state);
 void AddInspectCommand(CLI::App& app, CommandState& state);
 void AddLaunchCommand(CLI::App& app, CommandState& state);
 void AddModelsCommand(CLI::App& app, CommandState& state);
+void AddPredictCommand(CLI::App& app, CommandState& state);
+void AddReportCommand(CLI::App& app, CommandState& state);
 void AddTokenizeCommand(CLI::App& app, CommandState& state);
 void AddTrainCommand(CLI::App& app, CommandState& state);
 void AddTrainTokenizerCommand(CLI::App& app, CommandState& state);

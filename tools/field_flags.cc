@@ -1,6 +1,7 @@
 #include "tools/field_flags.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 
 #include "train/config/run_keys.h"
@@ -52,7 +53,41 @@ std::string TypeName(const Option& key) {
   }
 }
 
+// The parts of a text between commas.
+std::vector<std::string> AtCommas(const std::vector<std::string>& texts) {
+  std::vector<std::string> parts;
+  for (const std::string& text : texts) {
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      parts.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return parts;
+}
+
+bool IsNumber(const std::string& word) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  return error == std::errc() && end == word.data() + word.size();
+}
+
 }  // namespace
+
+NextValue GoesOnList(const std::string& flag, const std::string& word, bool named) {
+  std::string name = flag.substr(std::min<size_t>(2, flag.size()));
+  std::replace(name.begin(), name.end(), '-', '_');
+  const Option* const option = train::FindRunConfigKey(name);
+  if (option == nullptr || word.empty()) return NextValue::kNone;
+  if (option->kind == Option::Kind::kNumbers) {
+    return IsNumber(word) ? NextValue::kBehindComma : NextValue::kNone;
+  }
+  if (option->kind != Option::Kind::kTexts || word[0] == '-') return NextValue::kNone;
+  const std::vector<std::string>& choices = option->notes.choices;
+  const bool fits =
+      choices.empty() ? named : std::find(choices.begin(), choices.end(), word) != choices.end();
+  return fits ? NextValue::kAnotherFlag : NextValue::kNone;
+}
 
 void FieldFlags::Add(CLI::App* command, const Option& key) {
   std::vector<std::string>& texts = texts_[key.key];
@@ -94,7 +129,7 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
     const Option* option = train::FindRunConfigKey(name);
     const std::string flag = FlagName(option == nullptr ? name : option->key);
     if (option != nullptr && option->kind == Option::Kind::kTexts) {
-      given[name] = texts;
+      given[name] = option->notes.choices.empty() ? texts : AtCommas(texts);
       continue;
     }
     const std::string& first = known.emplace(flag, texts[0]).first->second;

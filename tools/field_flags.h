@@ -15,9 +15,16 @@
 #include "core/options.h"
 #include "core/status.h"
 #include "nlohmann/json.hpp"
+#include "tools/command_line.h"
 #include "train/config/run_config.h"
 
 namespace tessera::tools {
+
+// Whether a word behind a flag's value is one more value of it (`--report_to tensorboard csv`,
+// `--betas 0.9 0.95`): a number of a list of numbers; a choice of a list that has choices; any word
+// behind a list without, where what the command is about was named before (`train gpt-mini --data
+// a.txt b.txt`). Never what begins with a dash, unless it is a number.
+NextValue GoesOnList(const std::string& flag, const std::string& word, bool named);
 
 class FieldFlags {
  public:

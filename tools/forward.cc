@@ -27,6 +27,7 @@ struct ForwardFlags {
   std::string inputs;
   std::string outputs;
   std::string grads;
+  bool all_hidden_states = false;
   ComputeFlags compute;
 };
 
@@ -105,7 +106,7 @@ Status RunForward(const ForwardFlags& flags) {
     return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");
   }
   const NoGrad mode(/*enabled=*/!flags.grads.empty());
-  const Bundle outputs = model->Run(inputs, {});
+  const Bundle outputs = model->Run(inputs, {.all_hidden_states = flags.all_hidden_states});
   TESSERA_RETURN_IF_ERROR(WriteTensors(flags.outputs, outputs.entries()));
   if (flags.grads.empty()) return OkStatus();
   Backward(outputs.at(keys::kLoss));
@@ -136,6 +137,9 @@ void AddForwardCommand(CLI::App& app, CommandState& state) {
       ->add_option("--grads", flags->grads,
                    "written: the gradient of the loss for every parameter, by name")
       ->type_name("FILE");
+  command->add_flag("--all-hidden-states", flags->all_hidden_states,
+                    "write hidden_states.0 (the embedding's) ... hidden_states.L too, and of an "
+                    "encoder beside a decoder encoder_hidden_states.0 ...");
   AddComputeFlags(command, &flags->compute);
   command->footer(
       "The model is in evaluation mode (no dropout).\n"

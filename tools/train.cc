@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "core/file.h"
 #include "dist/comm/world.h"
@@ -9,6 +10,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/parallel_command.h"
+#include "tools/program.h"
 #include "tools/run_flags.h"
 #include "train/agreement.h"
 #include "train/run_setup.h"
@@ -38,8 +40,14 @@ std::string Ranks(const dist::World& world, const dist::Mesh& mesh) {
                 ", pp ", mesh.pp()->size(), ", tp ", mesh.tp()->size());
 }
 
+// "3,200 training samples".
+std::string Samples(const data::Dataset& train) {
+  if (train.size() == data::kUnknownSize) return "training samples of a stream";
+  return WithThousands(train.size()) + " training samples";
+}
+
 Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& options,
-                   const dist::World& world) {
+                   const dist::World& world, const Program& program) {
   TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
   const train::RunLog log = train::OpenRunLog(config, mesh, stdout, options.host);
   const auto say = [&](train::LogLevel level, const std::string& text) {
@@ -48,16 +56,21 @@ Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& op
   constexpr train::LogLevel kInfo = train::LogLevel::kInfo;
   TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh, world.device));
   if (!world.warning.empty()) setup.warnings.push_back(world.warning);
-  TESSERA_RETURN_IF_ERROR(say(
-      kInfo,
-      Concat("model ", config.model, ": ", WithThousands(setup.parameter_count), " parameters; ",
-             setup.task->name, " on ", WithThousands(setup.data.train->size()), " training samples",
-             setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "",
-             Ranks(world, mesh), "\n", setup.config.Describe())));
+  train::TrainerParts parts;
+  if (program.parts_of_run != nullptr) {
+    StatusOr<train::TrainerParts> made = program.parts_of_run(setup.config, &setup);
+    TESSERA_RETURN_IF_ERROR(train::Agree(mesh, made.status()));
+    parts = *std::move(made);
+  }
+  TESSERA_RETURN_IF_ERROR(
+      say(kInfo, Concat("model ", config.model, ": ", WithThousands(setup.parameter_count),
+                        " parameters; ", setup.task->name, " on ", Samples(*setup.data.train),
+                        setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "",
+                        Ranks(world, mesh), "\n", setup.config.Describe())));
   for (const std::string& line : setup.warnings) {
     TESSERA_RETURN_IF_ERROR(say(train::LogLevel::kWarning, Concat("warning: ", line, "\n")));
   }
-  train::Trainer trainer(setup.config, *setup.model, setup.data, mesh);
+  train::Trainer trainer(setup.config, *setup.model, setup.data, mesh, std::move(parts));
   TESSERA_ASSIGN_OR_RETURN(const train::TrainResult result, trainer.Train(options));
   if (!result.stopped_by.empty()) {
     return say(kInfo, Concat("stopped at step ", result.state.step, " of ",
@@ -67,11 +80,12 @@ Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& op
   }
   const std::string folder = JoinPath(config.out, "model");
   TESSERA_RETURN_IF_ERROR(trainer.SaveModel(folder, setup.tokenizer.get()));
-  return say(kInfo,
-             Concat("trained ", result.state.step, " steps; the model is in ", folder, "\n"));
+  return say(kInfo, Concat("trained ", result.state.step, " steps",
+                           result.ended_by.empty() ? "" : " (" + result.ended_by + ")",
+                           "; the model is in ", folder, "\n"));
 }
 
-Status RunTrain(const CLI::App& command, const RunFlags& flags) {
+Status RunTrain(const CLI::App& command, const RunFlags& flags, const Program& program) {
   TESSERA_ASSIGN_OR_RETURN(const dist::LaunchEnvironment launch,
                            dist::ReadLaunchEnvironment(std::getenv));
   const StatusOr<train::ResolvedRun> run = Configure(command, flags, launch.size);
@@ -87,7 +101,7 @@ Status RunTrain(const CLI::App& command, const RunFlags& flags) {
     train::TrainOptions options;
     options.resume = run->resume.has_value();
     options.resume_from = run->resume.value_or("");
-    return TrainOnRank(run->config, options, world);
+    return TrainOnRank(run->config, options, world, program);
   });
 }
 
@@ -103,7 +117,9 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
       "SIGINT, SIGTERM, SIGUSR1 and --time-limit finish the step, save and exit with 0; the same\n"
       "command with --resume goes on, bit for bit as if it had not been stopped.");
   command->callback([command, flags, &state] {
-    state.run = [command, flags] { return RunTrain(*command, *flags); };
+    state.run = [command, flags, program = state.program] {
+      return RunTrain(*command, *flags, *program);
+    };
   });
 }
 

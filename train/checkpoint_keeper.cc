@@ -52,7 +52,10 @@ CheckpointKeeper::Appeared CheckpointKeeper::Finish() {
 
 Status CheckpointKeeper::Prune() {
   if (!std::exchange(prunes_, false)) return OkStatus();
-  return Agree(mesh_, dist::PruneCheckpoints(options_.folder, options_.keep, ResumeState::IsFinite,
+  return Agree(mesh_, dist::PruneCheckpoints(options_.folder,
+                                             {.newest = options_.keep,
+                                              .is_sound = ResumeState::IsFinite,
+                                              .needs = ResumeState::BestStep},
                                              *mesh_.world()));
 }
 

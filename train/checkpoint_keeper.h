@@ -25,7 +25,7 @@
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
 #include "nlohmann/json.hpp"
-#include "train/run_log.h"
+#include "train/report/run_log.h"
 
 namespace tessera::train {
 
@@ -55,8 +55,9 @@ class CheckpointKeeper {
                 const nlohmann::json& trainer);
   // Waits for the checkpoint that is on its way, if one is.
   Appeared Finish();
-  // Removes older ones, where one has appeared since the last call: `options.keep` are left, and as
-  // many that were saved while losses were numbers (ResumeState::finite).
+  // Removes older ones, where one has appeared since the last call: `options.keep` are left, as
+  // many that were saved while losses were numbers (ResumeState::finite), and what these know as
+  // the best (ResumeState::BestStep).
   Status Prune();
 
   // Whether one is on its way, the same on all ranks, and whether this rank has done its part.

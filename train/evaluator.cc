@@ -6,11 +6,29 @@
 #include "autograd/autocast.h"
 #include "autograd/autograd.h"
 #include "data/dataset/sampler.h"
+#include "dist/comm/agreement.h"
 #include "models/model_keys.h"
 #include "train/agreement.h"
 #include "train/step_report.h"
 
 namespace tessera::train {
+namespace {
+
+// Every data-parallel rank's rows, in the order of the ranks.
+void AppendRowsOfAll(const std::vector<PredictedRow>& mine, const dist::Mesh& mesh,
+                     std::vector<PredictedRow>* all) {
+  if (mesh.dp()->size() == 1) {
+    all->insert(all->end(), mine.begin(), mine.end());
+    return;
+  }
+  using Json = nlohmann::ordered_json;
+  const std::string mine_text = Json(mine).dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (const std::string& text : dist::GatherStrings(*mesh.dp(), mine_text)) {
+    for (PredictedRow& row : nlohmann::ordered_json::parse(text)) all->push_back(std::move(row));
+  }
+}
+
+}  // namespace
 
 BatchSource BatchesOf(const data::Dataset& dataset, int64_t batch_size, int64_t max_batches) {
   const data::Sampler order({.num_samples = dataset.size(),
@@ -40,32 +58,54 @@ size_t Evaluator::num_sums() const {
   return 2 + (metrics == nullptr ? 0 : metrics->num_counts());
 }
 
-models::Bundle Evaluator::Predict(const data::Batch& batch) const {
-  const Objective& objective = options_.objective;
+models::Bundle Evaluator::Forward(const data::Batch& batch, bool keeps_logits) const {
   models::RunOptions options;
   options.loss_reduction = LossReduction::kSum;
-  options.keep_logits = objective.metrics != nullptr && objective.metrics->needs_logits();
-  options.class_weights = objective.class_weights;
+  options.keep_logits = keeps_logits;
+  options.label_smoothing = options_.label_smoothing;
+  options.class_weights = options_.objective.class_weights;
   const models::Bundle there = OnDevice(batch.tensors, model_.build().device);
   return options_.prediction_step != nullptr ? options_.prediction_step(there, options)
                                              : model_.Run(there, options);
 }
 
-// What a batch adds.
-StatusOr<std::vector<double>> Evaluator::SumsOf(const data::Batch& batch) const {
-  const EvaluationMetrics* metrics = options_.objective.metrics.get();
-  const models::Bundle outputs = Predict(batch);
-  std::vector<double> sums = {outputs.at(keys::kLoss).Item(), options_.objective.TargetsOf(batch)};
-  if (metrics == nullptr) return sums;
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
-                           metrics->Count(model_, batch, outputs, largest_over_ranks_));
-  sums.insert(sums.end(), counts.begin(), counts.end());
-  return sums;
+// Of a batch without labels whose texts are wanted, the texts alone.
+StatusOr<BatchResult> Evaluator::ResultOf(const data::Batch& batch, bool predicts) const {
+  using Reads = EvaluationMetrics::Reads;
+  const Objective& objective = options_.objective;
+  const EvaluationMetrics* const metrics = objective.labelled ? objective.metrics.get() : nullptr;
+  const bool writes = objective.write != nullptr &&
+                      (predicts || (metrics != nullptr && metrics->reads() == Reads::kTexts));
+  const bool logits =
+      (metrics != nullptr && metrics->reads() == Reads::kLogits) || (predicts && !writes);
+  BatchResult result;
+  if (objective.labelled || !writes) result.outputs = Forward(batch, logits);
+  if (!writes) return result;
+  TESSERA_ASSIGN_OR_RETURN(result.texts, objective.write(model_, batch, largest_over_ranks_));
+  return result;
 }
 
-StatusOr<std::vector<double>> Evaluator::Sum(const BatchSource& batches) const {
+StatusOr<Evaluator::Share> Evaluator::ShareOf(const data::Batch& batch, bool predicts) const {
+  const Objective& objective = options_.objective;
+  TESSERA_ASSIGN_OR_RETURN(const BatchResult result, ResultOf(batch, predicts));
+  Share share = {.sums = std::vector<double>(num_sums(), 0.0), .rows = {}};
+  if (predicts) share.rows = objective.predict(batch, result);
+  if (!objective.labelled) return share;
+  share.sums[0] = result.outputs.at(keys::kLoss).Item();
+  share.sums[1] = objective.TargetsOf(batch);
+  if (objective.metrics == nullptr) return share;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
+                           objective.metrics->Count(batch, result));
+  std::copy(counts.begin(), counts.end(), share.sums.begin() + 2);
+  return share;
+}
+
+StatusOr<PredictionResult> Evaluator::Go(const BatchSource& batches, bool predicts) const {
+  const NoGrad no_grad;
+  const AutocastScope autocast(options_.products);
   const int64_t ranks = mesh_.dp()->size();
   std::vector<double> sums(num_sums(), 0.0);
+  PredictionResult result;
   for (int64_t round = 0; round * ranks < batches.size; ++round) {
     const int64_t number = round * ranks + mesh_.dp()->rank();
     const bool counts = number < batches.size;
@@ -74,25 +114,31 @@ StatusOr<std::vector<double>> Evaluator::Sum(const BatchSource& batches) const {
       batch = batches.batch(std::min(number, batches.size - 1));
     }
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, batch.status()));
-    StatusOr<std::vector<double>> mine = std::vector<double>(sums.size(), 0.0);
-    if (batch->rows > 0) mine = SumsOf(*batch);
-    if (!counts && mine.ok()) mine = std::vector<double>(sums.size(), 0.0);  // run along only
+    const Share nothing = {.sums = std::vector<double>(sums.size(), 0.0), .rows = {}};
+    StatusOr<Share> mine = nothing;
+    if (batch->rows > 0) mine = ShareOf(*batch, predicts);
+    if (!counts && mine.ok()) mine = nothing;  // run along only
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, mine.status()));
-    const std::vector<double> found = GatherOverData(*mine, mesh_);
+    const std::vector<double> found = GatherOverData(mine->sums, mesh_);
     for (size_t i = 0; i < found.size(); ++i) sums[i % sums.size()] += found[i];
+    if (predicts) AppendRowsOfAll(mine->rows, mesh_, &result.rows);
   }
-  return sums;
+  if (!options_.objective.labelled) return result;
+  result.found = EvaluationResult{.loss = sums[0] / (sums[1] > 0 ? sums[1] : 1)};
+  const EvaluationMetrics* metrics = options_.objective.metrics.get();
+  if (metrics != nullptr) result.found->metrics = metrics->Finish({sums.begin() + 2, sums.end()});
+  return result;
 }
 
 StatusOr<EvaluationResult> Evaluator::Run(const BatchSource& batches) const {
-  const NoGrad no_grad;
-  const AutocastScope autocast(options_.products);
-  const StatusOr<std::vector<double>> sums = Sum(batches);
-  TESSERA_RETURN_IF_ERROR(sums.status());
-  EvaluationResult result = {.loss = (*sums)[0] / ((*sums)[1] > 0 ? (*sums)[1] : 1)};
-  const EvaluationMetrics* metrics = options_.objective.metrics.get();
-  if (metrics != nullptr) result.metrics = metrics->Finish({sums->begin() + 2, sums->end()});
-  return result;
+  if (!options_.objective.labelled) return InvalidArgument("an evaluation needs labels");
+  TESSERA_ASSIGN_OR_RETURN(PredictionResult result, Go(batches, /*predicts=*/false));
+  return std::move(result.found).value();
+}
+
+StatusOr<PredictionResult> Evaluator::Predict(const BatchSource& batches) const {
+  if (options_.objective.predict == nullptr) return InvalidArgument("the task predicts nothing");
+  return Go(batches, /*predicts=*/true);
 }
 
 }  // namespace tessera::train

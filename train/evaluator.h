@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/dtype.h"
@@ -40,8 +41,15 @@ struct EvaluationResult {
   nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
 };
 
+// What a model says of data: of every row, in the order of the batches, the same on all ranks.
+struct PredictionResult {
+  std::vector<PredictedRow> rows;
+  std::optional<EvaluationResult> found;  // of data with labels
+};
+
 struct EvaluatorOptions {
   Objective objective = {};
+  double label_smoothing = 0;        // of the loss
   DType products = DType::kFloat32;  // of float32 operands (autograd/autocast.h)
   // One forward pass of a batch on the model's device; the result has `loss`, summed over targets,
   // and what the metrics ask for. nullptr: the model's.
@@ -58,12 +66,20 @@ class Evaluator {
   // Collective over the mesh's world. A batch that cannot be made on one rank is every rank's
   // failure.
   StatusOr<EvaluationResult> Run(const BatchSource& batches) const;
+  // Of a task that predicts; the model runs once for both the rows and the metrics. Likewise.
+  StatusOr<PredictionResult> Predict(const BatchSource& batches) const;
 
  private:
+  // What one batch adds.
+  struct Share {
+    std::vector<double> sums;
+    std::vector<PredictedRow> rows;
+  };
   size_t num_sums() const;
-  models::Bundle Predict(const data::Batch& batch) const;
-  StatusOr<std::vector<double>> Sum(const BatchSource& batches) const;
-  StatusOr<std::vector<double>> SumsOf(const data::Batch& batch) const;
+  models::Bundle Forward(const data::Batch& batch, bool keeps_logits) const;
+  StatusOr<BatchResult> ResultOf(const data::Batch& batch, bool predicts) const;
+  StatusOr<Share> ShareOf(const data::Batch& batch, bool predicts) const;
+  StatusOr<PredictionResult> Go(const BatchSource& batches, bool predicts) const;
 
   models::Model& model_;
   const dist::Mesh mesh_;

@@ -41,16 +41,14 @@ class Counting : public data::Dataset {
 class Halves : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 2; }
-  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle&,
-                                      const models::LargestOverRanks&) const override {
+  StatusOr<std::vector<double>> Count(const data::Batch& batch, const BatchResult&) const override {
     double sum = 0;
     for (const int64_t id : batch.at(keys::kInputIds).ToVector<int64_t>()) {
       sum += static_cast<double>(id);
     }
     return std::vector<double>{0.5 * sum, 1};
   }
-  bool needs_logits() const override { return false; }
+  Reads reads() const override { return Reads::kTexts; }  // no logits
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
     return {{"halves", sums[0]}, {"batches", sums[1]}};
   }

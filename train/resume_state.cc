@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "train/callbacks/best_model.h"
 #include "train/config/run_config.h"
 
 namespace tessera::train {
@@ -12,10 +13,21 @@ std::optional<int64_t> IntegerIn(const nlohmann::json& saved, const char* key) {
   return saved[key].get<int64_t>();
 }
 
+// JSON has no word for what is not a number: null.
+std::optional<double> NumberIn(const nlohmann::json& saved, const char* key) {
+  if (!saved.is_object() || !saved.contains(key)) return std::nullopt;
+  if (saved[key].is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return saved[key].is_number() ? std::optional(saved[key].get<double>()) : std::nullopt;
+}
+
 }  // namespace
 
 nlohmann::json ResumeState::ToJson() const {
   nlohmann::json saved = {{"loss_sum", loss_sum}, {"loss_steps", loss_steps}, {"config", config}};
+  if (!state.is_null()) saved["state"] = state;
+  if (total_steps) saved["total_steps"] = *total_steps;
+  if (!epoch.is_null()) saved["epoch"] = epoch;
+  if (!callbacks.empty()) saved["callbacks"] = callbacks;
   if (!finite) saved["finite"] = false;
   if (data_samples) saved["data_samples"] = *data_samples;
   if (global_batch) saved["global_batch"] = *global_batch;
@@ -29,12 +41,14 @@ StatusOr<ResumeState> ResumeState::Of(const dist::Checkpoint& checkpoint) {
       !IntegerIn(saved, "loss_steps")) {
     return DataLoss(checkpoint.directory(), ": the trainer's state is missing");
   }
-  // JSON has no word for what is not a number.
-  const double loss_sum = saved["loss_sum"].is_null() ? std::numeric_limits<double>::quiet_NaN()
-                                                      : saved["loss_sum"].get<double>();
+  const double loss_sum = *NumberIn(saved, "loss_sum");
   return ResumeState{.finite = IsFinite(saved),
                      .loss_sum = loss_sum,
                      .loss_steps = *IntegerIn(saved, "loss_steps"),
+                     .state = saved.value("state", nlohmann::json()),
+                     .total_steps = IntegerIn(saved, "total_steps"),
+                     .epoch = saved.value("epoch", nlohmann::json()),
+                     .callbacks = saved.value("callbacks", nlohmann::json::object()),
                      .data_samples = IntegerIn(saved, "data_samples"),
                      .global_batch = IntegerIn(saved, "global_batch"),
                      .config = saved.value("config", nlohmann::json::object())};
@@ -42,6 +56,32 @@ StatusOr<ResumeState> ResumeState::Of(const dist::Checkpoint& checkpoint) {
 
 bool ResumeState::IsFinite(const nlohmann::json& saved) {
   return !saved.is_object() || saved.value("finite", true);
+}
+
+std::optional<int64_t> ResumeState::BestStep(const nlohmann::json& saved) {
+  if (!saved.is_object() || !saved.contains("callbacks")) return std::nullopt;
+  const nlohmann::json& callbacks = saved["callbacks"];
+  if (!callbacks.is_object() || !callbacks.contains(BestModel::kName)) return std::nullopt;
+  return BestModel::StepOf(callbacks[BestModel::kName]);
+}
+
+nlohmann::json ResumeState::StateToJson(const TrainState& state) {
+  nlohmann::json saved = {{"loss", state.loss}, {"grad_norm", state.grad_norm}, {"lr", state.lr}};
+  if (!state.val_loss) return saved;
+  saved["val_loss"] = *state.val_loss;
+  saved["val_metrics"] = state.val_metrics.dump();  // which keeps the order of their names
+  return saved;
+}
+
+void ResumeState::RestoreState(TrainState* to) const {
+  to->loss = NumberIn(state, "loss").value_or(0);
+  to->grad_norm = NumberIn(state, "grad_norm").value_or(0);
+  to->lr = NumberIn(state, "lr").value_or(0);
+  to->val_loss = NumberIn(state, "val_loss");
+  if (!to->val_loss || !state.contains("val_metrics") || !state["val_metrics"].is_string()) return;
+  auto metrics = nlohmann::ordered_json::parse(state["val_metrics"].get<std::string>(), nullptr,
+                                               /*allow_exceptions=*/false);
+  if (metrics.is_object()) to->val_metrics = std::move(metrics);
 }
 
 Status ResumeState::CheckData(const ResumeState& now, const std::string& checkpoint) const {

@@ -16,6 +16,7 @@
 #include "core/status.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "nlohmann/json.hpp"
+#include "train/train_state.h"
 
 namespace tessera::train {
 
@@ -25,14 +26,24 @@ struct ResumeState {
   // Of the steps since the last row of metrics; perhaps no number.
   double loss_sum = 0;
   int64_t loss_steps = 0;
-  std::optional<int64_t> data_samples;  // nullopt: the checkpoint does not say
-  std::optional<int64_t> global_batch;  // samples of a step
+  nlohmann::json state = {};                // what callbacks read (StateToJson)
+  std::optional<int64_t> total_steps = {};  // of the run
+  nlohmann::json epoch = {};                // of the one under way (EpochSums)
+  nlohmann::json callbacks = {};            // by name, what each remembers
+  std::optional<int64_t> data_samples;      // nullopt: the checkpoint does not say
+  std::optional<int64_t> global_batch;      // samples of a step
   nlohmann::json config = nlohmann::json::object();
 
   nlohmann::json ToJson() const;
   static StatusOr<ResumeState> Of(const dist::Checkpoint& checkpoint);
   // Of what ToJson gave.
   static bool IsFinite(const nlohmann::json& saved);
+  // The step of the best checkpoint so far, where the run looks for one.
+  static std::optional<int64_t> BestStep(const nlohmann::json& saved);
+
+  // Of the last step and evaluation; the rest is a function of the step.
+  static nlohmann::json StateToJson(const TrainState& state);
+  void RestoreState(TrainState* to) const;
 
   // Refuses a run `now` on data of another size.
   Status CheckData(const ResumeState& now, const std::string& checkpoint) const;

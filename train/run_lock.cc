@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <utility>
 
 #include "core/file.h"
@@ -99,6 +101,32 @@ Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock)
   close(file);
   return Failure(StatusCode::kFailedPrecondition, directory, ": ", holder,
                  " is training there; wait for it, or give another --out");
+}
+
+// Lines of the table are "1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF": the process, and the
+// file by its device and inode. Some file systems number devices otherwise there than for stat, so
+// that the process that the file names stands in for the device.
+bool RunLock::IsHeld(const std::string& directory) {
+  struct stat info = {};
+  const std::string path = JoinPath(directory, "run.lock");
+  const StatusOr<std::string> holder = ReadFile(path);
+  const StatusOr<std::string> locks = ReadFile("/proc/locks");
+  if (!holder.ok() || !locks.ok() || stat(path.c_str(), &info) != 0) return false;
+  std::istringstream words_of_holder(*holder);
+  std::string word;
+  int64_t process = 0;
+  if (!(words_of_holder >> word >> process) || word != "process") return false;
+  std::istringstream lines(*locks);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string number, kind, mode, access, file;
+    int64_t owner = 0;
+    words >> number >> kind >> mode >> access >> owner >> file;
+    const size_t colon = file.rfind(':');
+    if (kind != "FLOCK" || owner != process || colon == std::string::npos) continue;
+    if (file.substr(colon + 1) == std::to_string(info.st_ino)) return true;
+  }
+  return false;
 }
 
 }  // namespace tessera::train

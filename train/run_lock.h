@@ -3,6 +3,7 @@
 //   std::optional<RunLock> lock;
 //   TESSERA_RETURN_IF_ERROR(RunLock::Take("runs/book", &lock));
 //   ...                                         // held until `lock` ends, or the process does
+//   RunLock::IsHeld("runs/book")                // by any process of this machine
 //
 // The lock is the kernel's, on the file `run.lock`, which names the process that holds it: a
 // process that was killed holds none, whatever the file says. Who only reads (`inspect`,
@@ -23,6 +24,9 @@ class RunLock {
  public:
   // Makes the directory where it is missing. FailedPrecondition names the process that holds it.
   static Status Take(const std::string& directory, std::optional<RunLock>* lock);
+  // Whether a run is under way there, as the kernel's table of locks (/proc/locks) says: asking
+  // takes no lock that a run which begins would find taken.
+  static bool IsHeld(const std::string& directory);
 
  private:
   class Held;

@@ -1,28 +1,22 @@
 #include "train/run_setup.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "core/file.h"
-#include "core/nearest_name.h"
-#include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/tokenize.h"
 #include "dist/comm/agreement.h"
 #include "dist/pipeline/partition.h"
-#include "dist/pipeline/pipelined_model.h"
-#include "dist/store/zero_init.h"
 #include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
-#include "ops/kernel_choice.h"
 #include "train/agreement.h"
-#include "train/run_log.h"
+#include "train/rank_model.h"
+#include "train/rank_place.h"
+#include "train/sampled_texts.h"
 
 namespace tessera::train {
 namespace {
@@ -39,6 +33,7 @@ struct Plan {
   json changes;                          // what replaces keys of the preset's or the folder's own
   std::unique_ptr<models::Model> shape;  // on the meta device
   bool evaluation = false;
+  bool prediction = false;
   std::string cache;
 
   void Change(const json& keys) {
@@ -86,31 +81,6 @@ Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
   return OkStatus();
 }
 
-Status CheckOverrides(const json& overrides, const json& model, const std::string& source) {
-  std::vector<std::string> known;
-  for (const auto& [key, value] : model.items()) known.push_back(key);
-  for (const auto& [key, value] : overrides.items()) {
-    if (model.contains(key)) continue;
-    return InvalidArgument("config_overrides: the configuration of ", source, " has no key '", key,
-                           "'", DidYouMean(key, known));
-  }
-  return OkStatus();
-}
-
-StatusOr<nn::BuildContext> ContextFor(const RunConfig& config, const dist::Mesh& mesh,
-                                      const std::optional<Device>& device) {
-  nn::BuildContext context;
-  context.dtype = *ParseDType(config.dtype);
-  TESSERA_ASSIGN_OR_RETURN(context.device, Device::Parse(config.device));
-  if (device) context.device = *device;
-  TESSERA_RETURN_IF_ERROR(CheckDeviceAvailable(context.device));
-  context.seed = static_cast<uint64_t>(config.seed);
-  context.tensor_parallel = mesh.tp();
-  context.sequence_parallel = config.sequence_parallel && config.tp > 1;
-  if (!config.grad_dtype.empty()) context.grad_dtype = ParseDType(config.grad_dtype);
-  return context;
-}
-
 // The model's configuration, as the tokenizer and the flags change it, and its task.
 Status Describe(Plan* plan) {
   RunConfig& config = plan->setup.config;
@@ -124,7 +94,8 @@ Status Describe(Plan* plan) {
   const auto family = models::FamilyOf(plan->model);
   if (!family.ok()) return InvalidArgument(config.model, ": ", Message(family.status()));
   plan->family = *family;
-  TESSERA_ASSIGN_OR_RETURN(plan->setup.task, FindTask(config, **family, plan->model));
+  TESSERA_ASSIGN_OR_RETURN(plan->setup.task,
+                           FindTask(config, **family, plan->model, plan->prediction));
   const TaskKind& task = *plan->setup.task;
   config.task = task.name;
   TESSERA_RETURN_IF_ERROR(CheckTaskKeys(task, config));
@@ -137,8 +108,7 @@ Status Describe(Plan* plan) {
       plan->Change(models::TokenIdsFromTokenizer(*plan->setup.tokenizer, plan->model));
     }
   }
-  TESSERA_ASSIGN_OR_RETURN(const json overrides, config.Overrides());
-  TESSERA_RETURN_IF_ERROR(CheckOverrides(overrides, plan->model, config.model));
+  TESSERA_ASSIGN_OR_RETURN(const json overrides, OverridesOf(config, plan->model, config.model));
   plan->Change(overrides);
   const models::Architecture* const now = plan->family->ArchitectureOf(plan->model);
   if (!plan->evaluation && (now == nullptr || !now->Does(task.capability))) {
@@ -184,13 +154,21 @@ Status OpenTheData(Plan* plan) {
                                                          .shape = *plan->shape,
                                                          .tokenizer = setup.tokenizer.get(),
                                                          .cache = plan->cache,
-                                                         .evaluation = plan->evaluation}));
+                                                         .evaluation = plan->evaluation,
+                                                         .prediction = plan->prediction}));
   if (setup.data.seq_len > 0) setup.config.seq_len = setup.data.seq_len;
-  return OkStatus();
+  if (setup.config.sample_prompts.empty()) return OkStatus();
+  if (setup.data.validation == nullptr) {
+    return InvalidArgument("sample_prompts needs validation data (val_data, val_fraction)");
+  }
+  if (setup.tokenizer == nullptr) {
+    return InvalidArgument("sample_prompts need a tokenizer; give --tokenizer");
+  }
+  return ContinueAtEvaluations(setup.config.sample_prompts, setup.config.sample_tokens,
+                               *setup.tokenizer, *plan->shape, &setup.data.objective);
 }
 
-StatusOr<std::unique_ptr<models::Model>> LoadBlocks(const nn::BuildContext& build,
-                                                    const dist::Mesh& mesh, Plan* plan) {
+StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build, Plan* plan) {
   const RunConfig& config = plan->setup.config;
   models::LoadOptions load;
   load.build = build;
@@ -198,35 +176,7 @@ StatusOr<std::unique_ptr<models::Model>> LoadBlocks(const nn::BuildContext& buil
   load.config_changes = plan->changes;
   load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
   load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };
-  TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions policy, config.zero_options());
-  dist::CutWhileBuilding(policy, mesh.dp(), &load.build);
-  TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(config.model, load));
-  if (config.dropout) model->SetDropout(*config.dropout);
-  model->set_checkpoint_activations(config.checkpoint_activations);
-  return model;
-}
-
-// The blocks of each of this rank's chunks, cut so that all chunks cost about the same.
-StatusOr<std::vector<std::unique_ptr<models::Model>>> LoadChunks(const nn::BuildContext& build,
-                                                                 const dist::Mesh& mesh,
-                                                                 Plan* plan) {
-  const RunConfig& config = plan->setup.config;
-  const dist::PipelineShape shape = config.pipeline_shape();
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::vector<double> costs,
-      dist::ComputedBlockCosts(dist::BlocksOf(plan->model, build), config.seq_len.value_or(0)));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int> cuts,
-                           dist::CutBlocks(costs, shape.stages * shape.chunks_per_rank));
-  std::vector<std::unique_ptr<models::Model>> chunks;
-  for (int v = 0; v < shape.chunks_per_rank; ++v) {
-    const auto chunk = static_cast<size_t>(v * shape.stages + mesh.pp()->rank());
-    nn::BuildContext part = build;
-    part.first_block = cuts[chunk];
-    part.end_block = cuts[chunk + 1];
-    TESSERA_ASSIGN_OR_RETURN(auto model, LoadBlocks(part, mesh, plan));
-    chunks.push_back(std::move(model));
-  }
-  return chunks;
+  return models::LoadModel(config.model, load);
 }
 
 Status CountParameters(Plan* plan) {
@@ -243,51 +193,14 @@ Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan
   plan->Change(plan->setup.data.model_changes);
   plan->shape.reset();
   TESSERA_RETURN_IF_ERROR(Agree(mesh, CountParameters(plan)));
-  if (mesh.pp()->size() == 1) {
-    auto model = LoadBlocks(build, mesh, plan);
-    TESSERA_RETURN_IF_ERROR(Agree(mesh, model.status()));
-    plan->setup.model = *std::move(model);
-    return OkStatus();
-  }
-  auto chunks = LoadChunks(build, mesh, plan);
-  TESSERA_RETURN_IF_ERROR(Agree(mesh, chunks.status()));
-  plan->setup.model =
-      std::make_unique<dist::PipelinedModel>(dist::Stage(*std::move(chunks), mesh.pp()));
+  TESSERA_ASSIGN_OR_RETURN(
+      plan->setup.model,
+      BuildRankModel(plan->setup.config, mesh, build, dist::BlocksOf(plan->model, build),
+                     [plan](const nn::BuildContext& part) { return LoadPart(part, plan); }));
   return OkStatus();
 }
 
 // --- Ranks ---------------------------------------------------------------------------------------
-
-// The host's name and the processors this rank may use: ranks with the same share them.
-std::string Place() {
-  std::string place = HostName();
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return place;
-  place += ' ';
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &cpus)) place += Concat(i, ",");
-  }
-  return place;
-}
-
-std::string HostOf(const std::string& place) { return place.substr(0, place.find(' ')); }
-
-// Threads of this rank where none are asked for: its share of the processors.
-int DefaultThreads(const std::vector<std::string>& places, int rank) {
-  const auto sharing =
-      static_cast<int>(std::count(places.begin(), places.end(), places[static_cast<size_t>(rank)]));
-  return std::max(1, AvailableCores() / sharing);
-}
-
-bool LeadsItsHost(const std::vector<std::string>& places, int rank) {
-  for (int r = 0; r < rank; ++r) {
-    if (HostOf(places[static_cast<size_t>(r)]) == HostOf(places[static_cast<size_t>(rank)])) {
-      return false;
-    }
-  }
-  return true;
-}
 
 // "rank 3 has lr 0.001, rank 0 has 0.0003": the first key in which a rank differs from the most
 // frequent configuration.
@@ -340,27 +253,25 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
 
 StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
                               const std::optional<Device>& device) {
-  SetKernelChoice({.alike = config.deterministic});
   Plan plan;
   plan.setup.config = config;
   plan.cache = JoinPath(config.out, "data");
   const int rank = mesh.world()->rank();
-  const std::vector<std::string> places = dist::GatherStrings(*mesh.world(), Place());
-  SetNumThreads(config.threads ? static_cast<int>(std::min<int64_t>(*config.threads, 1024))
-                               : DefaultThreads(places, rank));
+  const RankPlace place = FindRankPlace(*mesh.world());
+  SetUpProcess(config, place);
   Status status = config.Validate();
   if (status.ok()) status = CheckSource(config);
   // Before anything in the run's directory is touched.
   if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan.setup.lock);
   if (status.ok()) status = Describe(&plan);
   const StatusOr<nn::BuildContext> build =
-      status.ok() ? ContextFor(config, mesh, device) : StatusOr<nn::BuildContext>(status);
+      status.ok() ? BuildContextOf(config, mesh, device) : StatusOr<nn::BuildContext>(status);
   status.Update(build.status());
   TESSERA_RETURN_IF_ERROR(Agree(mesh, status));
   // The data are made by one rank, then by those of other hosts (which find them made where hosts
   // share the directory), and opened by all.
   for (int round = 0; round < 3; ++round) {
-    const int mine = rank == 0 ? 0 : LeadsItsHost(places, rank) ? 1 : 2;
+    const int mine = rank == 0 ? 0 : place.local_rank == 0 ? 1 : 2;
     TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&plan) : OkStatus()));
   }
   TESSERA_RETURN_IF_ERROR(BuildTheModel(*build, mesh, &plan));
@@ -368,11 +279,12 @@ StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
 }
 
 StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
-                                     const std::string& cache) {
+                                     const EvaluationSetup& evaluation) {
   Plan plan;
   plan.setup.config = config;
-  plan.cache = cache;
+  plan.cache = evaluation.cache;
   plan.evaluation = true;
+  plan.prediction = evaluation.prediction;
   TESSERA_RETURN_IF_ERROR(config.Validate());
   TESSERA_RETURN_IF_ERROR(Describe(&plan));
   TESSERA_RETURN_IF_ERROR(OpenTheData(&plan));

@@ -50,10 +50,14 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
 StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {},
                               const std::optional<Device>& device = std::nullopt);
 
-// The same in one process for a look at `config.data` (`tessera eval`): data.validation is all of
-// it, and the model must have weights. `cache` is where the tokenised data go.
+struct EvaluationSetup {
+  std::string cache;        // where the tokenised data go
+  bool prediction = false;  // the data need no labels, and the task predicts
+};
+// The same in one process for a look at `config.data` (`tessera eval`, `tessera predict`):
+// data.validation is all of it, and the model must have weights.
 StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
-                                     const std::string& cache);
+                                     const EvaluationSetup& evaluation);
 
 }  // namespace tessera::train
 

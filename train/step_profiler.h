@@ -14,7 +14,7 @@
 #include <string>
 
 #include "train/config/run_config.h"
-#include "train/run_log.h"
+#include "train/report/run_log.h"
 
 namespace tessera::train {
 

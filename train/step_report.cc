@@ -51,11 +51,15 @@ std::vector<double> GatherOverData(const std::vector<double>& mine, const dist::
   return all.ToVector<double>();
 }
 
-int64_t GreatestOf(int64_t mine, const dist::Mesh& mesh) {
+std::vector<int64_t> GreatestOf(const std::vector<int64_t>& mine, const dist::Mesh& mesh) {
   if (mesh.world()->size() == 1) return mine;
-  const Tensor value = Tensor::FromVector<int64_t>({mine}, {1});
-  mesh.world()->AllReduce(value, ReduceOp::kMax)->Wait();
-  return value.data<int64_t>()[0];
+  const Tensor values = Tensor::FromVector<int64_t>(mine, {std::ssize(mine)});
+  mesh.world()->AllReduce(values, ReduceOp::kMax)->Wait();
+  return values.ToVector<int64_t>();
+}
+
+int64_t GreatestOf(int64_t mine, const dist::Mesh& mesh) {
+  return GreatestOf(std::vector<int64_t>{mine}, mesh)[0];
 }
 
 }  // namespace tessera::train

@@ -36,7 +36,8 @@ StepReport ExchangeReports(const StepReport& mine, const dist::Mesh& mesh);
 // all ranks.
 std::vector<double> GatherOverData(const std::vector<double>& mine, const dist::Mesh& mesh);
 
-// The greatest of all ranks' values. Collective over the mesh's world.
+// The greatest of all ranks' values, place by place. Collective over the mesh's world.
+std::vector<int64_t> GreatestOf(const std::vector<int64_t>& mine, const dist::Mesh& mesh);
 int64_t GreatestOf(int64_t mine, const dist::Mesh& mesh);
 
 }  // namespace tessera::train

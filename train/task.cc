@@ -55,22 +55,27 @@ bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> end
 }
 
 StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
-                                   const nlohmann::json& model) {
+                                   const nlohmann::json& model, bool prediction) {
   const std::string& type = family.model_type;
   if (config.task.empty()) {
     const models::Architecture* const now = family.ArchitectureOf(model);
     const TaskKind* best = nullptr;
     for (const TaskKind* task : Tasks()) {
-      if (!Serves(*task, family)) continue;
+      if (!Serves(*task, family) || (prediction && !task->predicts)) continue;
       if (best == nullptr || task->fit(config, now) > best->fit(config, now)) best = task;
     }
     if (best != nullptr) return best;
-    return InvalidArgument("there is no task for a '", type, "' model");
+    return InvalidArgument("there is no task ", prediction ? "that predicts " : "", "for a '", type,
+                           "' model", prediction ? "; `tessera generate` writes texts" : "");
   }
   std::vector<std::string> names;
   for (const TaskKind* task : Tasks()) {
     names.push_back(task->name);
     if (task->name != config.task) continue;
+    if (prediction && !task->predicts) {
+      return InvalidArgument("task '", config.task,
+                             "' predicts nothing; `tessera generate` writes texts");
+    }
     if (Serves(*task, family)) return task;
     return InvalidArgument("task '", config.task, "' is not for a '", type,
                            "' model, which has: ", NamesFor(family));

@@ -9,6 +9,7 @@
 #ifndef TESSERA_TRAIN_TASK_H_
 #define TESSERA_TRAIN_TASK_H_
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -29,30 +30,50 @@
 
 namespace tessera::train {
 
+// What the model made of a batch.
+struct BatchResult {
+  models::Bundle outputs;          // of its forward pass
+  std::vector<std::string> texts;  // what it wrote for each row (Objective::write)
+};
+
 // What an evaluation measures beside the loss: counts of each batch, which are added over batches
 // and data-parallel ranks, and numbers made of the sums. Immutable.
 class EvaluationMetrics {
  public:
+  // What it reads of a BatchResult: `logits` among the outputs, or the texts.
+  enum class Reads { kLogits, kTexts };
+
   virtual ~EvaluationMetrics() = default;
 
   virtual size_t num_counts() const = 0;
-  // `outputs` is what the model returned for the batch, `logits` among it unless needs_logits() is
-  // false. All ranks that share a copy of the model call it with the same batch. Where ranks hold
-  // parameters together, all call it at the same time, and whoever runs the model as often as its
-  // batch needs does so in step with the others by `largest_over_ranks`; else that is nullptr.
-  virtual StatusOr<std::vector<double>> Count(
-      models::Model& model, const data::Batch& batch, const models::Bundle& outputs,
-      const models::LargestOverRanks& largest_over_ranks) const = 0;
-  virtual bool needs_logits() const { return true; }
+  virtual Reads reads() const { return Reads::kLogits; }
+  virtual StatusOr<std::vector<double>> Count(const data::Batch& batch,
+                                              const BatchResult& result) const = 0;
   // By name ("accuracy"), in the order in which they are printed.
   virtual nlohmann::ordered_json Finish(const std::vector<double>& sums) const = 0;
-  // Lines that show what the model does (a few translations); after an evaluation, may be empty.
-  virtual std::vector<std::string> Samples(models::Model& /*model*/) const { return {}; }
 };
+
+// A row's prediction: `prediction` (a label's name, a number or a text), `probabilities` of the
+// labels where there are any, `label` (what the data say) where they say it.
+using PredictedRow = nlohmann::ordered_json;
 
 // What the loop takes from a task beside its data.
 struct Objective {
   std::shared_ptr<const EvaluationMetrics> metrics;  // null: the loss alone
+  // Whether batches have labels; data to predict need not.
+  bool labelled = true;
+  // A text for each row of a batch, of a task that writes. All ranks that share a copy of the model
+  // call it with the same batch. Where ranks hold parameters together, all call it at the same
+  // time, and go in step by `largest_over_ranks`; else that is nullptr.
+  std::function<StatusOr<std::vector<std::string>>(
+      models::Model& model, const data::Batch& batch,
+      const models::LargestOverRanks& largest_over_ranks)>
+      write = nullptr;
+  // What the rows of a batch are predicted to be; nullptr: the task predicts nothing.
+  std::function<std::vector<PredictedRow>(const data::Batch& batch, const BatchResult& result)>
+      predict = nullptr;
+  // Lines that show what the model does (a few translations), after an evaluation; nullptr: none.
+  std::function<std::vector<std::string>(models::Model& model)> samples = nullptr;
   // Of a classifier with single labels: [labels] float32 (RunOptions::class_weights). A batch then
   // counts for the sum of its labels' weights, as a weighted mean is defined.
   Tensor class_weights = {};
@@ -89,6 +110,7 @@ struct TaskInput {
   const data::Tokenizer* tokenizer = nullptr;  // null: none
   std::string cache = "";                      // directory for what is made of the data
   bool evaluation = false;                     // a look at the data, nothing is trained
+  bool prediction = false;                     // an evaluation whose data need no labels
 
   // The path of the one source, or a status that says that this task blends none.
   StatusOr<std::string> OneSource() const;
@@ -122,6 +144,7 @@ struct TaskKind {
   // Whether its data are text that goes through a tokenizer.
   bool needs_tokenizer = true;
   StatusOr<TaskData> (*open)(const TaskInput& input);
+  bool predicts = false;  // whether it gives Objective::predict
   // The text that a tokenizer made for the data is made from; without it, the sources.
   TokenizerText (*tokenizer_text)(const RunConfig& config) = nullptr;
 };
@@ -132,10 +155,10 @@ struct TaskRegistration {
 
 // By name.
 const std::vector<const TaskKind*>& Tasks();
-// The one that `config.task` names, or the one that fits best. Failures name what is known, and
-// what the model is for.
+// The one that `config.task` names, or the one that fits best; for predictions, of those that
+// predict. Failures name what is known, and what the model is for.
 StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
-                                   const nlohmann::json& model);
+                                   const nlohmann::json& model, bool prediction = false);
 
 // Whether a path ends in one of these (".tsv").
 bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings);

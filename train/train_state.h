@@ -18,7 +18,9 @@ struct TrainState {
   double lr = 0;
   std::optional<double> val_loss;  // of the last evaluation
   nlohmann::ordered_json val_metrics = nlohmann::ordered_json::object();
-  bool should_stop = false;  // a callback may set it
+  // Of the last step, on all ranks; and how long it took, on this one.
+  int64_t tokens = 0;
+  double seconds = 0;
 };
 
 }  // namespace tessera::train

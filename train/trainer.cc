@@ -11,6 +11,8 @@
 #include "ops/cast/cast.h"
 #include "ops/reduction/sum.h"
 #include "train/agreement.h"
+#include "train/data_order.h"
+#include "train/report/pipeline_timeline.h"
 #include "train/step_profiler.h"
 #include "train/whole_model.h"
 
@@ -70,11 +72,7 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
       mesh_(mesh),
       data_(data),
       parts_(std::move(parts)),
-      sampler_({.num_samples = data.train == nullptr ? 1 : data.train->size(),
-                .batch_size = config.batch_size,
-                .micro_batches = config.accumulation_steps(),
-                .seed = static_cast<uint64_t>(config.data_seed.value_or(config.seed)),
-                .shuffle = config.shuffle}),
+      sampler_(DataOrder(config, data.train == nullptr ? 1 : data.train->size(), mesh)),
       checkpoints_(
           {.folder = config.out, .keep = config.num_checkpoints, .async = config.async_save}, mesh),
       started_(Clock::now()) {
@@ -125,23 +123,38 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       }
       stop = step.all.stop;
       if (stop != 0) break;
+      if (state_.step == 0 || EndsEpoch(state_.step)) Tell(&TrainerCallback::OnEpochBegin);
+      Tell(&TrainerCallback::OnStepBegin);
       TESSERA_RETURN_IF_ERROR(CheckStep(RunStep(step)));
-      report_->AddStep(state_, step.all.tokens, SecondsSince(start));
+      state_.tokens = step.all.tokens;
+      state_.seconds = SecondsSince(start);
+      report_->AddStep(state_);
       TESSERA_RETURN_IF_ERROR(AfterStep());
     }
     profiler.Finish();
   }
   engine_->ReleaseStepMemory();
   TESSERA_RETURN_IF_ERROR(FinalSave());
+  TrainResult result;
+  result.state = state_;
+  result.stopped_by = StopReason(stop);
+  if (stop == kStopCallback) {
+    result.ended_by = std::exchange(result.stopped_by, "");
+    if (!control_.reason.empty()) result.ended_by = control_.reason;
+  }
+  if (result.stopped_by.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(result.best_model, RestoreBest());
+    for (TrainerCallback* callback : called_) callback->OnTrainEnd(state_);
+  }
   report_.reset();
   signals_ = nullptr;
   lock_.reset();
-  return TrainResult{state_, StopReason(stop)};
+  return result;
 }
 
 int64_t Trainer::ReasonToStop() const {
   if (signals_->received() != 0) return signals_->received();
-  if (state_.should_stop) return kStopCallback;
+  if (control_.stop) return kStopCallback;
   if (state_.step == begun_at_) return 0;  // a limit that is too short still makes progress
   const bool late = config_.time_limit && SecondsSince(started_) >= *config_.time_limit;
   return late ? kStopTimeLimit : 0;
@@ -175,6 +188,7 @@ models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
                      .neftune_noise_alpha = config_.neftune_noise_alpha};
   options.loss_reduction = LossReduction::kSum;
   options.keep_logits = false;
+  options.label_smoothing = config_.label_smoothing;
   options.class_weights = data_.objective.class_weights;
   return options;
 }
@@ -195,7 +209,7 @@ StepResult Trainer::RunStep(const StepBatches& step) {
   state_.loss = loss_sum / targets;
   ++state_.step;
   state_.epoch =
-      static_cast<double>(state_.step * global_batch()) / static_cast<double>(data_.train->size());
+      static_cast<double>(state_.step * global_batch()) / static_cast<double>(samples_per_epoch());
   return done;
 }
 
@@ -252,36 +266,68 @@ Status Trainer::FinalSave() {
   return checkpoints_.Prune();
 }
 
-// Whether the step that was taken ended a pass over the data.
-bool Trainer::EndsEpoch() const {
-  const int64_t samples = data_.train->size();
-  return state_.step * global_batch() / samples > (state_.step - 1) * global_batch() / samples;
+// Whether a step ended a pass over the data.
+bool Trainer::EndsEpoch(int64_t step) const {
+  const int64_t samples = samples_per_epoch();
+  return step * global_batch() / samples > (step - 1) * global_batch() / samples;
 }
 
+// What the intervals and callbacks want after this step; what an event asks for comes behind it.
 Status Trainer::AfterStep() {
-  const auto due = [&](const std::string& strategy, int64_t interval) {
-    if (strategy == "epoch") return EndsEpoch();
+  const bool last = state_.step == state_.total_steps;
+  const auto is_due = [&](const std::string& strategy, int64_t interval) {
+    if (strategy == "epoch") return EndsEpoch(state_.step);
     return strategy == "steps" && interval > 0 && state_.step % interval == 0;
   };
-  for (TrainerCallback* callback : callbacks_) callback->OnStep(state_);
-  const bool last = state_.step == state_.total_steps;
-  if (due(config_.log_strategy, config_.log_interval) || last) {
-    TESSERA_RETURN_IF_ERROR(LogSteps());
-  }
   const bool evaluates = validates() && config_.eval_strategy != "no";
-  if (evaluates && (due(config_.eval_strategy, config_.eval_interval) || last)) {
-    TESSERA_RETURN_IF_ERROR(EvaluateAndLog());
+  TrainControl due = {
+      .log = last || is_due(config_.log_strategy, config_.log_interval),
+      .evaluate = evaluates && (last || is_due(config_.eval_strategy, config_.eval_interval)),
+      .save = is_due(config_.save_strategy, config_.save_interval)};
+  bool logged = false;
+  bool evaluated = false;
+  bool epoch_ended = !EndsEpoch(state_.step);
+  Tell(&TrainerCallback::OnStepEnd);
+  while (true) {
+    const TrainControl asked = Asked();
+    due.log = due.log || asked.log;
+    due.evaluate = due.evaluate || asked.evaluate;
+    due.save = due.save || asked.save;
+    if (due.log && !std::exchange(logged, true)) {
+      TESSERA_RETURN_IF_ERROR(LogSteps());
+    } else if (due.evaluate && !std::exchange(evaluated, true)) {
+      TESSERA_RETURN_IF_ERROR(EvaluateAndLog());
+    } else if (!std::exchange(epoch_ended, true)) {
+      TESSERA_RETURN_IF_ERROR(EndEpoch());
+    } else {
+      break;
+    }
   }
-  if (due(config_.save_strategy, config_.save_interval)) TESSERA_RETURN_IF_ERROR(Save());
-  return OkStatus();
+  return due.save ? Save() : OkStatus();
+}
+
+int64_t Trainer::PeakBytes() const {
+  return GreatestOf(Allocator::For(model_.build().device).stats().peak_bytes, mesh_);
 }
 
 Status Trainer::LogSteps() {
   nlohmann::ordered_json more;
-  more["peak_bytes"] = GreatestOf(Allocator::For(model_.build().device).stats().peak_bytes, mesh_);
+  more["peak_bytes"] = PeakBytes();
   if (config_.wall_clock_breakdown) engine_->phases().Report(report_->sums().steps, &more);
   engine_->phases().Reset();
-  return report_->WriteSteps(state_, more);
+  if (config_.wall_clock_breakdown && mesh_.pp()->size() > 1) {
+    TESSERA_RETURN_IF_ERROR(
+        WritePipelineTimeline(config_.out, state_.step, engine_->phases().timeline(), mesh_));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::ordered_json row, report_->WriteSteps(state_, more));
+  Tell(&TrainerCallback::OnLog, row);
+  return OkStatus();
+}
+
+Status Trainer::EndEpoch() {
+  TESSERA_RETURN_IF_ERROR(report_->WriteEpoch(state_, {{"peak_bytes", PeakBytes()}}));
+  Tell(&TrainerCallback::OnEpochEnd);
+  return OkStatus();
 }
 
 Status Trainer::Save() {
@@ -290,58 +336,7 @@ Status Trainer::Save() {
 
 Status Trainer::AfterSave(const CheckpointKeeper::Appeared& appeared) {
   TESSERA_RETURN_IF_ERROR(appeared.status());
-  if (!*appeared) return OkStatus();
-  for (TrainerCallback* callback : callbacks_) callback->OnSave(state_, **appeared);
-  return OkStatus();
-}
-
-// --- Evaluation ----------------------------------------------------------------------------------
-
-StatusOr<EvaluationResult> Trainer::Evaluate(const BatchSource& batches) {
-  ReleaseStepMemory();  // it is wanted
-  if (parts_.evaluate.run != nullptr) return parts_.evaluate.run(batches);
-  EvaluatorOptions options = {.objective = data_.objective,
-                              .products = config_.product_dtype(),
-                              .prediction_step = parts_.prediction_step.run};
-  if (options.prediction_step == nullptr) {
-    options.prediction_step = [this](const models::Bundle& batch, const models::RunOptions& run) {
-      return Forward(model_, parts_.step, batch, run);
-    };
-  }
-  if (engine_ != nullptr) {
-    options.forward_is_collective = engine_->store().forward_is_collective();
-  }
-  return Evaluator(model_, mesh_, std::move(options)).Run(batches);
-}
-
-StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset, int64_t max_batches) {
-  return Evaluate(BatchesOf(dataset, config_.batch_size, max_batches));
-}
-
-bool Trainer::validates() const {
-  return data_.validation != nullptr || parts_.validation_batches.run != nullptr;
-}
-
-Status Trainer::EvaluateAndLog() {
-  const AutocastScope autocast(config_.product_dtype());
-  // As many rows on every layout of the same step.
-  const int64_t batches = config_.eval_batches * config_.accumulation_steps() * mesh_.dp()->size();
-  TESSERA_ASSIGN_OR_RETURN(
-      const EvaluationResult found,
-      Evaluate(parts_.validation_batches.run != nullptr
-                   ? parts_.validation_batches.run()
-                   : BatchesOf(*data_.validation, config_.batch_size, batches)));
-  state_.val_loss = found.loss;
-  state_.val_metrics = found.metrics;
-  if (!std::isfinite(found.loss) && config_.on_non_finite == "stop") {
-    return NotFinite(
-        Concat("step ", state_.step, ": the validation loss is ", NumberText(found.loss)));
-  }
-  std::vector<std::string> samples;
-  // Ranks that share a copy of the model write together; one of them shows it.
-  if (data_.objective.metrics != nullptr) samples = data_.objective.metrics->Samples(model_);
-  TESSERA_RETURN_IF_ERROR(report_->WriteEvaluation(state_, samples));
-  for (TrainerCallback* callback : callbacks_) callback->OnEvaluate(state_);
+  if (*appeared) Tell(&TrainerCallback::OnSave, **appeared);
   return OkStatus();
 }
 

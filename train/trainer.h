@@ -11,9 +11,9 @@
 // dropout and learning rate are functions of the step, so that a resumed run is the uninterrupted
 // one, bit for bit.
 //
-// The loop stands on an engine (train/engine.h), an Evaluator, a CheckpointKeeper and a RunReport.
-// What a program wants otherwise it gives as parts (train/trainer_parts.h). Callbacks read the
-// state and may stop the run; they are called on every rank.
+// The loop stands on an engine (train/engine/engine.h), an Evaluator, a CheckpointKeeper and a
+// RunReport. What a program wants otherwise it gives as parts (train/trainer_parts.h). Callbacks
+// read the state and may ask for something (train/callbacks/trainer_callback.h).
 //
 // In a parallel run every rank has a trainer, with the same configuration and its own mesh; all
 // call the same methods. What only one rank does (metrics, progress) is done by the mesh's printing
@@ -37,14 +37,16 @@
 #include "data/tokenizer/tokenizer.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
+#include "train/callbacks/best_model.h"
+#include "train/callbacks/trainer_callback.h"
 #include "train/checkpoint_keeper.h"
 #include "train/config/run_config.h"
-#include "train/engine.h"
+#include "train/engine/engine.h"
 #include "train/evaluator.h"
+#include "train/report/run_log.h"
+#include "train/report/run_report.h"
 #include "train/resume_state.h"
 #include "train/run_lock.h"
-#include "train/run_log.h"
-#include "train/run_report.h"
 #include "train/step_report.h"
 #include "train/stop_signal.h"
 #include "train/task.h"
@@ -53,31 +55,26 @@
 
 namespace tessera::train {
 
-// One that changes the model (its parameters that train, its hooks) calls
-// Trainer::ReleaseStepMemory.
-class TrainerCallback {
- public:
-  virtual ~TrainerCallback() = default;
-  virtual void OnStep(TrainState&) {}
-  virtual void OnEvaluate(TrainState&) {}
-  virtual void OnSave(TrainState&, const std::string& /*checkpoint*/) {}
-};
-
 struct TrainOptions {
   // Continue from a checkpoint: the newest whole one in `out` (starting afresh where there is
   // none), or the named one.
   bool resume = false;
   std::string resume_from = {};
-  // Where the run speaks, each rank at its level (train/run_log.h); nullptr: nowhere.
+  // Where the run speaks, each rank at its level (train/report/run_log.h); nullptr: nowhere.
   std::FILE* output = stdout;
   std::string host = HostName();  // which machine this rank is on
 };
 
 struct TrainResult {
   TrainState state;
-  // Why the run ended before its last step ("SIGTERM", "the time limit", "a callback"); empty
-  // otherwise. A checkpoint has been saved then.
+  // What interrupted the run before its last step ("SIGTERM", "the time limit"); empty otherwise. A
+  // checkpoint has been saved then, from which it goes on.
   std::string stopped_by;
+  // Why a callback ended it; empty where none did. Then it is over.
+  std::string ended_by;
+  // The checkpoint whose weights the model has at the end, where that is not the last step's
+  // (load_best_model_at_end).
+  std::string best_model;
 };
 
 class Trainer {
@@ -88,6 +85,7 @@ class Trainer {
   Trainer(const RunConfig& config, models::Model& model, const TaskData& data,
           const dist::Mesh& mesh = {}, TrainerParts parts = {});
 
+  // Before Train; it outlives that.
   void AddCallback(TrainerCallback* callback) { callbacks_.push_back(callback); }
 
   StatusOr<TrainResult> Train(const TrainOptions& options = {});
@@ -96,6 +94,13 @@ class Trainer {
   // batches); see train/evaluator.h.
   StatusOr<EvaluationResult> Evaluate(const BatchSource& batches);
   StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset, int64_t max_batches);
+
+  // What the model says of every row of batches, of a dataset, or of the program's test batches
+  // (TrainerParts::test_batches), with the loss and the metrics where they have labels. The task
+  // must predict (TaskKind::predicts).
+  StatusOr<PredictionResult> Predict(const BatchSource& batches);
+  StatusOr<PredictionResult> Predict(const data::Dataset& dataset);
+  StatusOr<PredictionResult> Predict();
 
   // The trained model as a Hugging Face folder, from the parts of all ranks; `tokenizer` may be
   // null. After Train.
@@ -116,6 +121,7 @@ class Trainer {
   Status MakeRoom() const;
   Status OpenReport(const ResumeState& resumed);
   StatusOr<ResumeState> Resume(const TrainOptions& options);
+  Status LoadFrom(const dist::Checkpoint& checkpoint);
   ResumeState StateNow() const;
   StatusOr<data::Batch> TrainBatch(int64_t number) const;
   StepBatches FetchStep(Loader& loader);
@@ -124,17 +130,35 @@ class Trainer {
   Status CheckWeights();
   Status NotFinite(const std::string& what);
   models::RunOptions OptionsFor(int64_t micro_batch) const;
+  Status MakeCallbacks();
+  Status CheckJudgedMetric(const nlohmann::ordered_json& metrics) const;
+  Status RestoreCallbacks(const ResumeState& saved);
+  Status FindBest();
+  nlohmann::json CallbackStates() const;
+  // An event, to all callbacks.
+  template <typename... Parameters, typename... Arguments>
+  void Tell(void (TrainerCallback::*event)(const TrainState&, Parameters...),
+            const Arguments&... arguments) {
+    for (TrainerCallback* callback : called_) (callback->*event)(state_, arguments..., control_);
+  }
+  TrainControl Asked();
   Status AfterStep();
   Status LogSteps();
+  Status EndEpoch();
+  int64_t PeakBytes() const;
   Status EvaluateAndLog();
+  Evaluator MakeEvaluator();
   bool validates() const;
-  bool EndsEpoch() const;
+  bool EndsEpoch(int64_t step) const;
   Status Save();
   Status FinalSave();
+  StatusOr<std::string> RestoreBest();
   Status AfterSave(const CheckpointKeeper::Appeared& appeared);
   int64_t ReasonToStop() const;
+  Status CheckEpochs() const;
   int64_t StepsToTake() const;
   int64_t global_batch() const { return sampler_.GlobalBatch(mesh_.dp()->size()); }
+  int64_t samples_per_epoch() const { return sampler_.samples_per_epoch(); }
 
   const RunConfig config_;
   models::Model& model_;
@@ -142,7 +166,7 @@ class Trainer {
   const TaskData data_;
   const TrainerParts parts_;
   const data::Sampler sampler_;
-  std::vector<TrainerCallback*> callbacks_;
+  std::vector<TrainerCallback*> callbacks_;  // the program's
 
   // Of a run that trains.
   std::unique_ptr<Engine> engine_;
@@ -152,6 +176,14 @@ class Trainer {
   RunLog log_ = RunLog(nullptr, LogLevel::kError);
   const StopSignals* signals_ = nullptr;
   std::optional<RunLock> lock_;  // of rank 0, while it trains
+
+  // What the configuration asks for, and then the program's.
+  std::vector<std::unique_ptr<TrainerCallback>> own_callbacks_;
+  std::vector<TrainerCallback*> called_;
+  std::optional<JudgedMetric> judged_;  // where one of the own judges evaluations
+  BestModel* best_ = nullptr;           // among the own
+  bool ranks_ask_ = false;              // whether any rank has callbacks of the program's
+  TrainControl control_;                // what has been asked for and not been done
 
   TrainState state_;
   bool finite_ = true;    // the last step's loss and gradients

@@ -1,24 +1,39 @@
 // How a run begins, afresh or from a checkpoint.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "core/file.h"
 #include "optim/schedule.h"
 #include "train/agreement.h"
-#include "train/engine_options.h"
-#include "train/metrics_log.h"
+#include "train/engine/engine_options.h"
+#include "train/report/pipeline_timeline.h"
 #include "train/trainer.h"
 
 namespace tessera::train {
 namespace {
 
-// The learning rate that the configuration asks for.
-StatusOr<std::function<double(int64_t, int64_t)>> LearningRateOf(const RunConfig& config,
-                                                                 int64_t total_steps) {
-  TESSERA_ASSIGN_OR_RETURN(const optim::Schedule schedule,
-                           optim::MakeSchedule(config.schedule_of(total_steps)));
-  return [schedule](int64_t step, int64_t) { return schedule.At(step); };
+// The learning rate that the configuration asks for. `epoch_of` says which epoch, from 1, a step
+// begins in.
+StatusOr<std::function<double(int64_t, int64_t)>> LearningRateOf(
+    const RunConfig& config, int64_t total_steps,
+    const std::function<int64_t(int64_t step)>& epoch_of) {
+  const bool by_epoch = config.schedule_by_epoch;
+  TESSERA_ASSIGN_OR_RETURN(
+      const optim::Schedule schedule,
+      optim::MakeSchedule(config.schedule_of(by_epoch ? epoch_of(total_steps) : total_steps)));
+  return [schedule, by_epoch, epoch_of](int64_t step, int64_t) {
+    return schedule.At(by_epoch ? epoch_of(step) : step);
+  };
+}
+
+// Whether a checkpoint's folder lies in a run's.
+bool IsIn(const std::string& out, const std::string& checkpoint) {
+  std::error_code error;
+  const std::filesystem::path parent =
+      std::filesystem::weakly_canonical(checkpoint, error).parent_path();
+  return std::filesystem::equivalent(parent, out, error);
 }
 
 }  // namespace
@@ -35,7 +50,11 @@ Status Trainer::Begin(const TrainOptions& options) {
   } else {
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, mesh_.world()->rank() == 0 ? MakeRoom() : OkStatus()));
   }
-  return Agree(mesh_, OpenReport(resumed));
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, OpenReport(resumed)));
+  control_ = {};
+  ranks_ask_ = GreatestOf(callbacks_.empty() ? 0 : 1, mesh_) != 0;
+  Tell(&TrainerCallback::OnTrainBegin);
+  return OkStatus();
 }
 
 // A run that begins afresh replaces nothing without being told to.
@@ -55,13 +74,35 @@ Status Trainer::MakeRoom() const {
   for (const int64_t step : dist::ListCheckpoints(config_.out)) {
     TESSERA_RETURN_IF_ERROR(RemoveAll(dist::CheckpointPath(config_.out, step)));
   }
-  TESSERA_RETURN_IF_ERROR(MetricsLog::Remove(config_.out));
+  TESSERA_RETURN_IF_ERROR(RunReport::Remove(config_.out));
+  TESSERA_RETURN_IF_ERROR(RemovePipelineTimeline(config_.out));
   return RemoveAll(model);
+}
+
+// What needs the number of samples, where it is not known.
+Status Trainer::CheckEpochs() const {
+  const bool evaluates = data_.validation != nullptr && config_.eval_strategy != "no";
+  if (evaluates && config_.eval_batches == 0 && data_.validation->size() == data::kUnknownSize) {
+    return InvalidArgument(
+        "eval_batches is missing: the validation data do not say how many samples they have");
+  }
+  if (data_.train->size() != data::kUnknownSize) {
+    if (!config_.drop_last || samples_per_epoch() >= global_batch()) return OkStatus();
+    return InvalidArgument("drop_last leaves nothing to train on: a step takes ", global_batch(),
+                           " samples, the data have ", data_.train->size());
+  }
+  constexpr char kUnknown[] = "the training data do not say how many samples they have";
+  if (!config_.max_steps) return InvalidArgument("max_steps is missing: ", kUnknown);
+  for (const char* key : {"log_strategy", "eval_strategy", "save_strategy"}) {
+    if (config_.Get(key) == "epoch") return InvalidArgument(key, " is epoch, but ", kUnknown);
+  }
+  if (!config_.schedule_by_epoch) return OkStatus();
+  return InvalidArgument("schedule_by_epoch is set, but ", kUnknown);
 }
 
 int64_t Trainer::StepsToTake() const {
   if (config_.max_steps) return *config_.max_steps;
-  const double samples = config_.epochs * static_cast<double>(data_.train->size());
+  const double samples = config_.epochs * static_cast<double>(samples_per_epoch());
   return std::max<int64_t>(
       1, sampler_.StepsFor(static_cast<int64_t>(std::ceil(samples)), mesh_.dp()->size()));
 }
@@ -74,10 +115,15 @@ Status Trainer::Prepare() {
     TESSERA_RETURN_IF_ERROR(RunLock::Take(config_.out, &lock_));
     TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
   }
+  TESSERA_RETURN_IF_ERROR(CheckEpochs());
   state_.total_steps = StepsToTake();
+  TESSERA_RETURN_IF_ERROR(MakeCallbacks());
   learning_rate_ = parts_.learning_rate.run;
   if (learning_rate_ != nullptr) return OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(learning_rate_, LearningRateOf(config_, state_.total_steps));
+  const auto epoch_of = [samples = samples_per_epoch(), batch = global_batch()](int64_t step) {
+    return (step - 1) * batch / samples + 1;
+  };
+  TESSERA_ASSIGN_OR_RETURN(learning_rate_, LearningRateOf(config_, state_.total_steps, epoch_of));
   return OkStatus();
 }
 
@@ -88,10 +134,11 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
                                 .report_to = config_.report_to,
                                 .step = state_.step,
                                 .total_steps = state_.total_steps,
-                                .steps_per_epoch = static_cast<double>(data_.train->size()) /
+                                .steps_per_epoch = static_cast<double>(samples_per_epoch()) /
                                                    static_cast<double>(global_batch()),
                                 .bar = config_.progress_bar,
                                 .sums = {.loss = resumed.loss_sum, .steps = resumed.loss_steps},
+                                .epoch = EpochSums::Of(resumed.epoch),
                                 .write = parts_.log.run},
                                log_));
   if (!mesh_.prints()) return OkStatus();
@@ -104,6 +151,10 @@ ResumeState Trainer::StateNow() const {
   return {.finite = finite_,
           .loss_sum = sums.loss,
           .loss_steps = sums.steps,
+          .state = ResumeState::StateToJson(state_),
+          .total_steps = state_.total_steps,
+          .epoch = report_ == nullptr ? nlohmann::json() : report_->epoch().ToJson(),
+          .callbacks = CallbackStates(),
           .data_samples = data_.train->size(),
           .global_batch = global_batch(),
           .config = nlohmann::json::parse(config_.ToJson().dump())};
@@ -120,17 +171,33 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
     log_.Info(Concat("no checkpoint in ", config_.out, ": starting afresh"));
     return ResumeState();
   }
-  TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint->Load(engine_->Tensors(), *mesh_.world())));
-  engine_->Loaded();
+  // Of another run's folder this one's `out` gets none of the files.
+  const bool is_own = GreatestOf(IsIn(config_.out, checkpoint->directory()) ? 1 : 0, mesh_) != 0;
+  const bool makes_room = mesh_.world()->rank() == 0 && !is_own;
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, makes_room ? MakeRoom() : OkStatus()));
+  TESSERA_RETURN_IF_ERROR(LoadFrom(*checkpoint));
   StatusOr<ResumeState> saved = ResumeState::Of(*checkpoint);
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, saved.status()));
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, saved->CheckData(StateNow(), checkpoint->directory())));
   for (const std::string& line : saved->ChangesTo(StateNow())) log_.Warning(line);
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, RestoreCallbacks(*saved)));
+  TESSERA_RETURN_IF_ERROR(FindBest());
+  saved->RestoreState(&state_);
   state_.step = checkpoint->step();
+  state_.epoch =
+      static_cast<double>(state_.step * global_batch()) / static_cast<double>(samples_per_epoch());
   checkpoints_.GoesOnFrom(*checkpoint);
   log_.Info(Concat("resuming from ", checkpoint->directory(), " at step ", state_.step));
-  if (options.resume_from.empty()) TESSERA_RETURN_IF_ERROR(checkpoints_.RemoveAfter(state_.step));
+  if (is_own) TESSERA_RETURN_IF_ERROR(checkpoints_.RemoveAfter(state_.step));
   return saved;
+}
+
+// Weights, optimizer, loss scale, and what forward passes keep.
+Status Trainer::LoadFrom(const dist::Checkpoint& checkpoint) {
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, engine_->ExpectMems(checkpoint)));
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(engine_->Tensors(), *mesh_.world())));
+  engine_->Loaded();
+  return OkStatus();
 }
 
 }  // namespace tessera::train

@@ -9,14 +9,15 @@
 //
 // | Hugging Face's Trainer | here |
 // |---|---|
-// | get_train_dataloader, get_eval_dataloader | train_batch, validation_batches |
+// | get_train_dataloader | train_batch |
+// | get_eval_dataloader, get_test_dataloader | validation_batches, test_batches |
 // | create_optimizer, create_scheduler | step.optimizer, learning_rate |
 // | compute_loss, training_step | step.loss (or step.forward), step.training_step |
-// | prediction_step, evaluate | prediction_step, evaluate |
+// | prediction_step, evaluate, predict | prediction_step, evaluate, predict |
 // | log | log |
 //
 // What is left out is the trainer's own. Every rank is given the same parts. Each states whether
-// steps stay capturable with it (train/step_parts.h).
+// steps stay capturable with it (train/engine/step_parts.h).
 #ifndef TESSERA_TRAIN_TRAINER_PARTS_H_
 #define TESSERA_TRAIN_TRAINER_PARTS_H_
 
@@ -27,9 +28,9 @@
 #include "data/dataset/sampler.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
+#include "train/engine/step_parts.h"
 #include "train/evaluator.h"
-#include "train/metrics_log.h"
-#include "train/step_parts.h"
+#include "train/report/metrics_log.h"
 
 namespace tessera::train {
 
@@ -42,13 +43,16 @@ struct TrainerParts {
   // What evaluations during training go through; asked once for each, in place of the validation
   // data.
   HostPart<BatchSource()> validation_batches = {};
+  // What Trainer::Predict() goes through.
+  HostPart<BatchSource()> test_batches = {};
   // Of step `step` of `total_steps`, from 1.
   HostPart<double(int64_t step, int64_t total_steps)> learning_rate = {};
-  // A forward pass of an evaluation (EvaluatorOptions::prediction_step). By default the training
-  // step's, with its loss.
+  // A forward pass of an evaluation or prediction (EvaluatorOptions::prediction_step). By default
+  // the training step's, with its loss.
   HostPart<models::Bundle(const models::Bundle& batch, const models::RunOptions& options)>
       prediction_step = {};
   HostPart<StatusOr<EvaluationResult>(const BatchSource& batches)> evaluate = {};
+  HostPart<StatusOr<PredictionResult>(const BatchSource& batches)> predict = {};
   // Writes a row of metrics; called on the rank that prints. `file` is `<out>/metrics.jsonl`.
   HostPart<Status(const nlohmann::ordered_json& row, MetricsLog& file)> log = {};
 };

@@ -280,7 +280,7 @@ TEST_F(TrainerTest, ASignalSavesAndStops) {
   RunConfig config = Config("run");
   config.max_steps = 1000;
   struct Raise : TrainerCallback {
-    void OnStep(TrainState& state) override {
+    void OnStepEnd(const TrainState& state, TrainControl&) override {
       if (state.step == 3) std::raise(SIGTERM);
     }
   } raise;
@@ -292,6 +292,46 @@ TEST_F(TrainerTest, ASignalSavesAndStops) {
   ASSERT_TRUE(result.ok()) << Message(result.status());
   EXPECT_EQ(result->stopped_by, "SIGTERM");
   EXPECT_EQ(dist::ListCheckpoints(config.out), std::vector<int64_t>{3});
+}
+
+// Whole steps only, and a rate that changes from epoch to epoch, as a function of the step.
+TEST_F(TrainerTest, EpochsOfWholeStepsWithARateEach) {
+  RunConfig config = Config("epochs");
+  config.drop_last = true;
+  config.max_steps.reset();
+  config.epochs = 3;
+  config.batch_size = 100;
+  config.log_interval = 1;
+  config.eval_strategy = "no";
+  config.save_strategy = "epoch";
+  config.num_checkpoints = 9;
+  config.schedule_by_epoch = true;
+  config.lr_schedule = "linear";
+  config.min_lr = 0;
+  config.warmup_steps = 1;
+  auto setup = PrepareRun(config);
+  const int64_t steps = setup->data.train->size() / 100;
+  ASSERT_GT(steps, 1);
+  ASSERT_GT(setup->data.train->size() % 100, 0);
+  const auto weights = Train(config);
+  const std::vector<nlohmann::json> rows = Rows(config);
+  ASSERT_EQ(std::ssize(rows), 3 * steps);
+  EXPECT_EQ(dist::ListCheckpoints(config.out), (std::vector<int64_t>{steps, 2 * steps, 3 * steps}));
+  for (int64_t step = 1; step <= 3 * steps; ++step) {
+    const double expected = config.lr * (1 - 0.5 * static_cast<double>((step - 1) / steps));
+    EXPECT_NEAR(rows[static_cast<size_t>(step - 1)]["lr"].get<double>(), expected, 1e-12) << step;
+  }
+  config.out = Config("stopped").out;
+  StopAt stop(steps + 1);
+  Train(config, false, &stop);
+  EXPECT_EQ(Train(config, /*resume=*/true), weights);
+  config.batch_size = 10000;
+  config.out = Config("few").out;
+  setup = PrepareRun(config);
+  Trainer trainer(setup->config, *setup->model, setup->data);
+  EXPECT_NE(Message(trainer.Train({.output = nullptr}).status())
+                .find("drop_last leaves nothing to train on: a step takes 10000 samples"),
+            std::string::npos);
 }
 
 TEST_F(TrainerTest, RefusesWhatWouldNotResume) {

@@ -49,6 +49,7 @@ StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Sample> sa
       const Sample& sample = samples[static_cast<size_t>(r)];
       failures[static_cast<size_t>(r)] =
           Prepare(sample, pixels.data<float>() + r * processor_.OutputSize());
+      if (!source_->has_labels()) continue;
       labels.data<int64_t>()[r] = ids_[static_cast<size_t>(source_->label(sample.index))];
     }
   });
@@ -57,7 +58,8 @@ StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Sample> sa
   batch.rows = rows;
   batch.tokens = rows;
   batch.targets = rows;
-  batch.tensors = {{keys::kPixelValues, pixels}, {keys::kLabels, labels}};
+  batch.tensors = {{keys::kPixelValues, pixels}};
+  if (source_->has_labels()) batch.tensors.set(keys::kLabels, labels);
   return batch;
 }
 

@@ -5,7 +5,8 @@
 //       {.random_flip = true, .seed = 7}));
 //   data->MakeBatch(samples);
 //
-// A batch has `pixel_values` float32 [B, C, H, W] and `labels` int64 [B]. Crops and mirror images
+// A batch has `pixel_values` float32 [B, C, H, W] and, of a source with labels, `labels` int64 [B].
+// Crops and mirror images
 // are functions of the seed and the sample's position in the line of all samples drawn; a batch is
 // made on several threads.
 #ifndef TESSERA_DATA_CLASSIFICATION_IMAGE_CLASSIFICATION_DATASET_H_
@@ -41,6 +42,7 @@ class ImageClassificationDataset : public Dataset {
 
   int64_t size() const override { return source_->size(); }
   StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  std::string NameOf(int64_t index) const override { return source_->NameOf(index); }
 
   const std::vector<std::string>& label_names() const { return label_names_; }
   // The label of every picture.

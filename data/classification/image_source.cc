@@ -38,7 +38,7 @@ Status AddPictures(const std::string& directory, std::vector<std::string>* files
 
 class ClassFolders : public ImageSource {
  public:
-  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path) {
+  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path, Labels labels) {
     auto source = std::make_shared<ClassFolders>();
     TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, VisibleEntries(path));
     for (const std::string& name : names) {
@@ -52,8 +52,12 @@ class ClassFolders : public ImageSource {
       source->labels_.resize(source->files_.size(), std::ssize(source->names_));
       source->names_.push_back(name);
     }
-    if (source->names_.empty()) {
+    if (source->names_.empty() && labels == Labels::kNeeded) {
       return InvalidArgument(path, ": no class folders (<class>/*.jpg, *.jpeg, *.png) there");
+    }
+    if (source->names_.empty()) TESSERA_RETURN_IF_ERROR(AddPictures(path, &source->files_));
+    if (source->files_.empty()) {
+      return InvalidArgument(path, ": no picture (.jpg, .jpeg, .png) there");
     }
     return std::shared_ptr<const ImageSource>(std::move(source));
   }
@@ -61,6 +65,13 @@ class ClassFolders : public ImageSource {
   int64_t size() const override { return std::ssize(files_); }
   StatusOr<Image> Read(int64_t index) const override {
     return ReadImage(files_.at(static_cast<size_t>(index)));
+  }
+  std::string NameOf(int64_t index) const override { return files_.at(static_cast<size_t>(index)); }
+
+  static std::shared_ptr<const ImageSource> OfOne(const std::string& path) {
+    auto source = std::make_shared<ClassFolders>();
+    source->files_.push_back(path);
+    return source;
   }
 
  private:
@@ -85,13 +96,16 @@ bool IsIdxImages(const std::string& path) {
 
 class IdxFiles : public ImageSource {
  public:
-  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path) {
+  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path, Labels wanted) {
     auto source = std::make_shared<IdxFiles>();
     TESSERA_ASSIGN_OR_RETURN(source->images_, ReadIdx(path));
     if (source->images_.shape.size() != 3) {
       return InvalidArgument(path, ": not an array of pictures [count, height, width]");
     }
     const std::string beside = LabelsBeside(path);
+    if (wanted == Labels::kOptional && !PathExists(beside)) {
+      return std::shared_ptr<const ImageSource>(std::move(source));
+    }
     TESSERA_ASSIGN_OR_RETURN(const IdxArray labels, ReadIdx(beside));
     if (labels.shape.size() != 1 || labels.shape[0] != source->images_.shape[0]) {
       return InvalidArgument(beside, ": not one label for each of the ", source->images_.shape[0],
@@ -131,7 +145,7 @@ std::optional<std::string> FindIdx(const std::string& directory,
 StatusOr<ImageParts> FindImageParts(const std::string& path) {
   if (!PathExists(path)) return NotFound(path, ": no such file or directory");
   if (!IsDirectory(path)) {
-    if (IsIdxImages(path)) return ImageParts{.train = path, .validation = ""};
+    if (IsIdxImages(path) || IsImageName(path)) return ImageParts{.train = path, .validation = ""};
     return InvalidArgument(path, ": pictures are a folder of class folders, or IDX files");
   }
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, VisibleEntries(path));
@@ -151,8 +165,12 @@ StatusOr<ImageParts> FindImageParts(const std::string& path) {
   return parts;
 }
 
-StatusOr<std::shared_ptr<const ImageSource>> ImageSource::Open(const std::string& path) {
-  return IsDirectory(path) ? ClassFolders::Open(path) : IdxFiles::Open(path);
+StatusOr<std::shared_ptr<const ImageSource>> ImageSource::Open(const std::string& path,
+                                                               Labels labels) {
+  if (IsDirectory(path)) return ClassFolders::Open(path, labels);
+  if (!IsImageName(path)) return IdxFiles::Open(path, labels);
+  if (labels == Labels::kOptional) return ClassFolders::OfOne(path);
+  return InvalidArgument(path, ": one picture; labels come from a folder of class folders");
 }
 
 }  // namespace tessera::data

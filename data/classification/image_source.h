@@ -1,4 +1,4 @@
-// Labelled pictures on the disk: a folder of class folders, or a pair of IDX files.
+// Pictures on the disk, labelled as a rule: a folder of class folders, or a pair of IDX files.
 //
 //   TESSERA_ASSIGN_OR_RETURN(ImageParts parts, FindImageParts("hymenoptera"));
 //   TESSERA_ASSIGN_OR_RETURN(auto source, ImageSource::Open(parts.train));
@@ -7,7 +7,8 @@
 //
 // Class folders: <folder>/<class>/**/*.{jpg,jpeg,png}, classes in the order of their names. IDX
 // (MNIST's format, gzipped or not): <x>images<y> with <x>labels<y> beside it; classes are called
-// "0", "1", ... . Pictures of folders are decoded when they are read, IDX files are kept in memory.
+// "0", "1", ... . Where labels may be missing, a folder of pictures, one picture, and IDX images
+// alone will do. Pictures of folders are decoded when they are read, IDX files are kept in memory.
 #ifndef TESSERA_DATA_CLASSIFICATION_IMAGE_SOURCE_H_
 #define TESSERA_DATA_CLASSIFICATION_IMAGE_SOURCE_H_
 
@@ -29,24 +30,31 @@ struct ImageParts {
 
 // What a folder of pictures holds: `train` and `val`, `validation` or `test` below it; train- and
 // t10k- files of IDX; or classes, all of which are the training part. An IDX file of images stands
-// for itself. NotFound and InvalidArgument say what was looked for.
+// for itself. NotFound and InvalidArgument say what was looked for. A picture stands for itself,
+// too.
 StatusOr<ImageParts> FindImageParts(const std::string& path);
 
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
-  // InvalidArgument for a class without a picture, no class at all, files whose numbers of images
-  // and labels differ.
-  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path);
+  enum class Labels { kNeeded, kOptional };
+  // InvalidArgument for a class without a picture, no class at all where labels are needed, files
+  // whose numbers of images and labels differ.
+  static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path,
+                                                           Labels labels = Labels::kNeeded);
 
   virtual int64_t size() const = 0;
   // Safe from several threads. A failure names the file.
   virtual StatusOr<Image> Read(int64_t index) const = 0;
+  // The file of a picture that has one of its own, else empty.
+  virtual std::string NameOf(int64_t /*index*/) const { return ""; }
+  bool has_labels() const { return !names_.empty(); }
   int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
   const std::vector<int64_t>& labels() const { return labels_; }
   const std::vector<std::string>& names() const { return names_; }
 
  protected:
+  // Empty without labels.
   std::vector<int64_t> labels_;  // of each picture, an index of names_
   std::vector<std::string> names_;
 };

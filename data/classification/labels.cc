@@ -32,6 +32,7 @@ bool ByValueOrText(const std::string& a, const std::string& b) {
 }  // namespace
 
 Status LabelReader::Add(std::span<const std::string> fields, const std::string& where) {
+  if (num_fields_ == 0) return OkStatus();
   if (num_fields_ > 1) {
     for (const std::string& field : fields) {
       const bool yes = field == "1" || field == "true";
@@ -58,6 +59,10 @@ Status LabelReader::Add(std::span<const std::string> fields, const std::string& 
 LabelColumn LabelReader::Finish() && {
   LabelColumn column;
   column.num_fields = num_fields_;
+  if (num_fields_ == 0) {
+    column.kind = LabelKind::kNone;
+    return column;
+  }
   if (num_fields_ > 1) {
     column.kind = LabelKind::kAnswers;
     column.values = std::move(values_);
@@ -94,12 +99,12 @@ StatusOr<LabelColumn> LabelColumn::FromJson(const nlohmann::json& json) {
                      json["kind"].is_number_integer() && json.contains("names") &&
                      json["names"].is_array() && json.contains("first_seen") &&
                      json["first_seen"].is_array() && json.contains("fields") &&
-                     json["fields"].is_number_integer() && json["fields"].get<int64_t>() > 0 &&
+                     json["fields"].is_number_integer() && json["fields"].get<int64_t>() >= 0 &&
                      json.contains("values") && json["values"].is_array();
   if (!whole) return DataLoss("the labels of the cached tokens are damaged");
   LabelColumn column;
-  column.kind = static_cast<LabelKind>(std::clamp(json["kind"].get<int64_t>(), int64_t{0},
-                                                  static_cast<int64_t>(LabelKind::kAnswers)));
+  column.kind = static_cast<LabelKind>(
+      std::clamp(json["kind"].get<int64_t>(), int64_t{0}, static_cast<int64_t>(LabelKind::kNone)));
   column.num_fields = json["fields"].get<int64_t>();
   for (const auto& name : json["names"]) {
     if (name.is_string()) column.names.push_back(name.get<std::string>());

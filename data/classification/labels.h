@@ -6,7 +6,7 @@
 //
 // One field whose values are all numbers and not all whole ones is a number (a score to be
 // predicted); any other field is a name. Several fields are answers: each value is 0, 1, false or
-// true.
+// true. Rows without a field have no labels.
 #ifndef TESSERA_DATA_CLASSIFICATION_LABELS_H_
 #define TESSERA_DATA_CLASSIFICATION_LABELS_H_
 
@@ -21,7 +21,7 @@
 
 namespace tessera::data {
 
-enum class LabelKind { kNames, kNumber, kAnswers };
+enum class LabelKind { kNames, kNumber, kAnswers, kNone };
 
 struct LabelColumn {
   LabelKind kind = LabelKind::kNames;
@@ -32,7 +32,6 @@ struct LabelColumn {
   // Row by row: the index of the name; the number; the answers (num_fields of each row).
   std::vector<double> values;
 
-  int64_t rows() const { return std::ssize(values) / num_fields; }
   nlohmann::json ToJson() const;
   static StatusOr<LabelColumn> FromJson(const nlohmann::json& json);
 };

@@ -113,7 +113,7 @@ StatusOr<std::shared_ptr<const TextClassificationDataset>> TextClassificationDat
   std::shared_ptr<TextClassificationDataset> data(new TextClassificationDataset);
   data->rows_ = cached.tokens;
   TESSERA_ASSIGN_OR_RETURN(data->labels_, LabelColumn::FromJson(cached.facts));
-  if (data->labels_.rows() != data->rows_->num_documents()) {
+  if (std::ssize(data->labels_.values) != data->rows_->num_documents() * data->labels_.num_fields) {
     return DataLoss(options.cache, ".json: the labels are not those of the tokens");
   }
   if (options.numbers && data->labels_.kind == LabelKind::kNames) {
@@ -160,7 +160,7 @@ StatusOr<Batch> TextClassificationDataset::MakeBatch(std::span<const Sample> sam
   batch.targets = rows;
   batch.tensors = {{keys::kInputIds, ids}, {keys::kAttentionMask, mask}};
   if (token_types_) batch.tensors.set(keys::kTokenTypeIds, types);
-  batch.tensors.set(keys::kLabels, LabelsOf(samples));
+  if (labels_.kind != LabelKind::kNone) batch.tensors.set(keys::kLabels, LabelsOf(samples));
   return batch;
 }
 

@@ -7,7 +7,8 @@
 //
 // A batch has `input_ids`, `attention_mask` (0: padding, on the right, up to the longest row of the
 // batch), `token_type_ids` (on request), all int64 [B, T], and `labels`: int64 [B] of names,
-// float32 [B] of numbers, float32 [B, fields] of answers. Its targets are its rows.
+// float32 [B] of numbers, float32 [B, fields] of answers, nothing of rows without labels. Its
+// targets are its rows.
 //
 // Rows are tokenised once, with the special tokens of their template (sequence_pair.h) and cut to
 // max_length, into <cache>.bin, which all ranks map; the labels are kept in memory.
@@ -29,7 +30,7 @@ namespace tessera::data {
 struct TextClassificationOptions {
   std::string text_column = {};  // empty: the first column that is no label
   std::string text_pair_column = {};
-  std::vector<std::string> label_columns = {"label"};
+  std::vector<std::string> label_columns = {"label"};  // empty: the table has no labels
   // The names that labels may have, in the order of their ids; empty: those that occur.
   std::vector<std::string> label_names = {};
   // One label field holds numbers to be predicted, also where all of them are whole.
@@ -48,7 +49,7 @@ class TextClassificationDataset : public Dataset {
       const std::string& path, const Tokenizer& tokenizer,
       const TextClassificationOptions& options);
 
-  int64_t size() const override { return labels_.rows(); }
+  int64_t size() const override { return rows_->num_documents(); }
   StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
 
   const LabelColumn& labels() const { return labels_; }

@@ -97,6 +97,11 @@ BlendedDataset::Place BlendedDataset::PlaceOf(int64_t index) const {
   return {slot.dataset, number % datasets_[slot.dataset]->size()};
 }
 
+int64_t BlendedDataset::length(int64_t index) const {
+  const Place place = PlaceOf(index);
+  return datasets_[place.dataset]->length(place.index);
+}
+
 Status BlendedDataset::Fill(int64_t index, const SampleRow& row) const {
   const Place place = PlaceOf(index);
   return datasets_[place.dataset]->Fill(place.index, row);

@@ -36,6 +36,7 @@ class BlendedDataset : public TokenDataset {
   int64_t size() const override { return size_; }
   int64_t seq_len() const override { return datasets_[0]->seq_len(); }
   bool has_document_ids() const override { return datasets_[0]->has_document_ids(); }
+  int64_t length(int64_t index) const override;
   Status Fill(int64_t index, const SampleRow& row) const override;
 
   struct Place {

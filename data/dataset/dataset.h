@@ -11,12 +11,17 @@
 #define TESSERA_DATA_DATASET_DATASET_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
+#include <string>
 
 #include "core/bundle.h"
 #include "core/status.h"
 
 namespace tessera::data {
+
+// The size of a dataset that nobody knows (stream_dataset.h).
+inline constexpr int64_t kUnknownSize = std::numeric_limits<int64_t>::max();
 
 // A label that the loss leaves out.
 inline constexpr int64_t kIgnoreLabel = -100;
@@ -41,9 +46,11 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  virtual int64_t size() const = 0;
+  virtual int64_t size() const = 0;  // or kUnknownSize, for training by positions alone
   // The samples as rows, in order. Safe from several threads. Throws Error for an index outside.
   virtual StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const = 0;
+  // What a sample is called outside (a picture's file); empty: nothing.
+  virtual std::string NameOf(int64_t /*index*/) const { return ""; }
 };
 
 }  // namespace tessera::data

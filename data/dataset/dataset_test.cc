@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/thread_pool.h"
 #include "data/dataset/blended_dataset.h"
+#include "data/dataset/document_dataset.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/dataset/packed_dataset.h"
@@ -436,6 +437,68 @@ TEST_F(DatasetTest, PackedResetsAtDocuments) {
   EXPECT_EQ(Values(*batch, keys::kPositionIds), (Wide{0, 1, 2, 0, 0, 1, 2, 3}));
   EXPECT_EQ(Values(*batch, keys::kDocumentIds), (Wide{0, 0, 0, 1, 0, 0, 0, 0}));
   EXPECT_EQ(batch->targets, 6);
+}
+
+TEST_F(DatasetTest, DocumentsAreRowsOfTheirOwnLength) {
+  const auto data = Write("d", {{1, 2, 3}, {9}, {}, Counting(10, 10), {5, 6}});
+  const auto made = DocumentDataset::Create(data, {.seq_len = 4, .vocab_size = 50});
+  ASSERT_TRUE(made.ok()) << made.status();
+  const DocumentDataset& documents = **made;
+  ASSERT_EQ(documents.size(), 5);  // the long one is three: 4, 4 and 1
+  const auto batch = MakeBatch(documents, Wide{0, 3, 4});
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(Values(*batch, keys::kInputIds), (Wide{1, 2, 18, 0, 5, 0}));
+  EXPECT_EQ(Values(*batch, keys::kTargets), (Wide{2, 3, 19, -100, 6, -100}));
+  EXPECT_EQ(batch->targets, 4);
+  EXPECT_EQ(batch->tokens, 6);
+  EXPECT_EQ(Values(*MakeBatch(documents, Wide{1}), keys::kInputIds), Range(10, 14));
+  EXPECT_EQ(Values(*MakeBatch(documents, Wide{2}), keys::kTargets), Range(15, 19));
+  EXPECT_THROW((void)MakeBatch(documents, Wide{5}), Error);
+  const auto narrow = DocumentDataset::Create(data, {.seq_len = 4, .vocab_size = 19});
+  EXPECT_NE(Message(MakeBatch(**narrow, Wide{3}).status()).find("token id 19 at position 13"),
+            std::string::npos);
+  auto blend = BlendedDataset::Create({*made, *made}, {1, 1});
+  ASSERT_TRUE(blend.ok()) << blend.status();
+  EXPECT_EQ(Values(*MakeBatch(**blend, Wide{0, 1}), keys::kInputIds), (Wide{1, 2, 1, 2}));
+}
+
+// Each token but a document's first is predicted once, by either part or the other.
+TEST_F(DatasetTest, DocumentsArePredictedWholeAndSplitBetweenThem) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Ids> documents;
+    int32_t next = 0;
+    for (int d = 0; d < 2 + round; ++d) {
+      const auto length = static_cast<int32_t>(2 + random() % 9);
+      documents.push_back(Counting(length, next));
+      next += length;
+    }
+    const auto data = Write(Concat("p", round), documents);
+    PackedDatasetOptions options{.seq_len = 1 + round % 5, .vocab_size = 1000};
+    options.validation_fraction = 0.1 * (round % 8);
+    std::map<int64_t, int> times;
+    for (const DataPart part : {DataPart::kTrain, DataPart::kValidation}) {
+      if (part == DataPart::kValidation && options.validation_fraction == 0) continue;
+      options.part = part;
+      const auto made = DocumentDataset::Create(data, options);
+      ASSERT_TRUE(made.ok()) << made.status();
+      for (int64_t i = 0; i < (*made)->size(); ++i) {
+        const auto batch = MakeBatch(**made, Wide{i});
+        for (const int64_t target : Values(*batch, keys::kTargets)) ++times[target];
+      }
+    }
+    for (const Ids& document : documents) {
+      EXPECT_EQ(times.count(document[0]), 0u);
+      for (size_t t = 1; t < document.size(); ++t) EXPECT_EQ(times[document[t]], 1);
+    }
+  }
+  const auto one = Write("one", {{1}, {2, 3, 4}});
+  const PackedDatasetOptions half{
+      .seq_len = 4, .vocab_size = 9, .part = DataPart::kValidation, .validation_fraction = 0.5};
+  const auto none = DocumentDataset::Create(one, half);
+  EXPECT_NE(Message(none.status()).find("none of two tokens is left to validate on"),
+            std::string::npos)
+      << none.status();
 }
 
 TEST_F(DatasetTest, PackedNamesIdsBeyondTheVocabulary) {

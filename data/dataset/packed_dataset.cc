@@ -42,23 +42,28 @@ StatusOr<std::shared_ptr<const PackedDataset>> PackedDataset::Create(
       new PackedDataset(std::move(data), options, begin, end));
 }
 
+Status ReadWindow(const IndexedDataset& data, int64_t position, int64_t vocab_size,
+                  const SampleRow& row) {
+  const size_t length = row.input_ids.size();
+  data.Read(position, row.input_ids);
+  std::copy(row.input_ids.begin() + 1, row.input_ids.end(), row.targets.begin());
+  data.Read(position + static_cast<int64_t>(length), row.targets.last(1));
+  for (size_t t = 0; t <= length; ++t) {
+    const int64_t id = t < length ? row.input_ids[t] : row.targets[length - 1];
+    if (id < 0 || id >= vocab_size) {
+      const int64_t at = position + static_cast<int64_t>(t);
+      return InvalidArgument(data.prefix(), ".bin: token id ", id, " at position ", at, " (byte ",
+                             data.ByteOffset(at), ") is beyond the vocabulary of ", vocab_size);
+    }
+  }
+  return OkStatus();
+}
+
 Status PackedDataset::Fill(int64_t index, const SampleRow& row) const {
   TESSERA_CHECK(index >= 0 && index < size(), "PackedDataset::Fill", "sample ", index, " of ",
                 size());
   const int64_t position = begin_ + index * options_.seq_len;
-  const auto length = static_cast<size_t>(options_.seq_len);
-  data_->Read(position, row.input_ids);
-  std::copy(row.input_ids.begin() + 1, row.input_ids.end(), row.targets.begin());
-  data_->Read(position + options_.seq_len, row.targets.last(1));
-  for (size_t t = 0; t <= length; ++t) {
-    const int64_t id = t < length ? row.input_ids[t] : row.targets[length - 1];
-    if (id < 0 || id >= options_.vocab_size) {
-      const int64_t at = position + static_cast<int64_t>(t);
-      return InvalidArgument(data_->prefix(), ".bin: token id ", id, " at position ", at, " (byte ",
-                             data_->ByteOffset(at), ") is beyond the vocabulary of ",
-                             options_.vocab_size);
-    }
-  }
+  TESSERA_RETURN_IF_ERROR(ReadWindow(*data_, position, options_.vocab_size, row));
   if (options_.reset_at_documents) MarkDocuments(position, row);
   return OkStatus();
 }

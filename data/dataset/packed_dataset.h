@@ -39,6 +39,11 @@ struct PackedDatasetOptions {
   bool reset_at_documents = false;
 };
 
+// The tokens from stream position `position` on as inputs, those one further as targets, checked
+// against the vocabulary.
+Status ReadWindow(const IndexedDataset& data, int64_t position, int64_t vocab_size,
+                  const SampleRow& row);
+
 class PackedDataset : public TokenDataset {
  public:
   // InvalidArgument if the part has fewer than seq_len + 1 tokens, saying how many are needed.

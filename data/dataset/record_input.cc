@@ -89,9 +89,7 @@ class CommaRows final : public Rows {
 bool HasHeader(const std::string& path) { return path.ends_with(".tsv") || path.ends_with(".csv"); }
 
 Status CheckFormat(const std::string& path) {
-  for (const char* end : {".tsv", ".csv", ".jsonl", ".ndjson", ".json"}) {
-    if (path.ends_with(end)) return OkStatus();
-  }
+  if (IsTable(path)) return OkStatus();
   return InvalidArgument(
       path, ": a table must be .tsv or .csv (with a header line), .jsonl, .ndjson or .json");
 }
@@ -203,6 +201,13 @@ Status VisitObjects(const std::string& path, std::string_view text,
 }
 
 }  // namespace
+
+bool IsTable(const std::string& path) {
+  for (const char* end : {".tsv", ".csv", ".jsonl", ".ndjson", ".json"}) {
+    if (path.ends_with(end)) return true;
+  }
+  return false;
+}
 
 StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
   TESSERA_RETURN_IF_ERROR(CheckFormat(path));

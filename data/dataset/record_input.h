@@ -25,6 +25,9 @@ namespace tessera::data {
 using RecordVisitor =
     std::function<Status(std::span<const std::string> fields, const std::string& where)>;
 
+// Whether a path has one of these endings.
+bool IsTable(const std::string& path);
+
 // The header's names, or the members of the first object, in order. InvalidArgument for a file of
 // another kind or without a record.
 StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path);

@@ -11,13 +11,17 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   TESSERA_CHECK(options.num_samples >= 1, "Sampler", "num_samples is ", options.num_samples);
   TESSERA_CHECK(options.batch_size >= 1, "Sampler", "batch_size is ", options.batch_size);
   TESSERA_CHECK(options.micro_batches >= 1, "Sampler", "micro_batches is ", options.micro_batches);
+  if (options_.samples_per_epoch == 0) options_.samples_per_epoch = options.num_samples;
+  TESSERA_CHECK(
+      options_.samples_per_epoch >= 1 && options_.samples_per_epoch <= options.num_samples,
+      "Sampler", options_.samples_per_epoch, " samples per epoch of ", options.num_samples);
 }
 
 int64_t Sampler::SampleAt(int64_t position) const {
   TESSERA_CHECK(position >= 0, "Sampler", "position is ", position);
-  const int64_t index = position % options_.num_samples;
+  const int64_t index = position % options_.samples_per_epoch;
   if (!options_.shuffle) return index;
-  const auto epoch = static_cast<uint64_t>(position / options_.num_samples);
+  const auto epoch = static_cast<uint64_t>(position / options_.samples_per_epoch);
   return KeyedPermutation(options_.num_samples, options_.seed, epoch)(index);
 }
 

@@ -10,9 +10,10 @@
 // so a step takes the same set of samples on any world size with the same global batch, any rank
 // can tell any other's share, and a run resumes by starting at a later step. A rank's micro-batches
 // are neighbours: their gradients are summed before they travel (dist/store). Epochs run on without
-// a break: position p is number p % n of epoch p / n, n = num_samples, and a batch may hold the end
-// of one epoch and the beginning of the next. Within an epoch the order is the KeyedPermutation of
-// (seed, epoch), or 0, 1, 2, ... without shuffling.
+// a break: position p is number p % n of epoch p / n, n = samples_per_epoch, and a batch may hold
+// the end of one epoch and the beginning of the next, unless n is a multiple of the global batch
+// (`drop_last`). Within an epoch the order is the KeyedPermutation of (seed, epoch) over all
+// samples, or 0, 1, 2, ... without shuffling; an epoch draws the first n of it.
 #ifndef TESSERA_DATA_DATASET_SAMPLER_H_
 #define TESSERA_DATA_DATASET_SAMPLER_H_
 
@@ -30,6 +31,7 @@ struct SamplerOptions {
   int64_t micro_batches = 1;  // of one optimizer step
   uint64_t seed = 0;
   bool shuffle = true;
+  int64_t samples_per_epoch = 0;  // of [1, num_samples]; 0: num_samples
   // Positions from here on have no sample: the last batches are shorter or empty. To go through the
   // data once, as evaluation does: num_samples.
   int64_t end_position = std::numeric_limits<int64_t>::max();
@@ -60,6 +62,7 @@ class Sampler {
     return options_.batch_size * options_.micro_batches * world;
   }
 
+  int64_t samples_per_epoch() const { return options_.samples_per_epoch; }
   const SamplerOptions& options() const { return options_; }
 
  private:

@@ -172,6 +172,22 @@ TEST(SamplerTest, InOrderAndOnceForEvaluation) {
   EXPECT_EQ(Indices(around, {}), (V{0, 1, 2, 0, 1}));
 }
 
+// Each epoch draws so many of all samples, others each time.
+TEST(SamplerTest, AnEpochMayDrawFewerThanAllSamples) {
+  const Sampler sampler({.num_samples = 11, .batch_size = 4, .seed = 1, .samples_per_epoch = 8});
+  std::set<int64_t> seen;
+  for (int64_t epoch = 0; epoch < 20; ++epoch) {
+    std::vector<int64_t> drawn = Step(sampler, 2 * epoch, 1);
+    const std::vector<int64_t> second = Step(sampler, 2 * epoch + 1, 1);
+    drawn.insert(drawn.end(), second.begin(), second.end());
+    const std::set<int64_t> different(drawn.begin(), drawn.end());
+    EXPECT_EQ(different.size(), 8u) << epoch;
+    seen.insert(different.begin(), different.end());
+  }
+  EXPECT_EQ(seen.size(), 11u);
+  EXPECT_THROW(Sampler({.num_samples = 7, .samples_per_epoch = 8}), Error);
+}
+
 TEST(SamplerTest, RefusesPlacesOutside) {
   const Sampler sampler({.num_samples = 7, .batch_size = 2, .micro_batches = 2});
   EXPECT_THROW(sampler.Rows({.step = -1}), Error);

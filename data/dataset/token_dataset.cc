@@ -7,22 +7,33 @@
 
 namespace tessera::data {
 
+int64_t TokenDataset::LongestOf(std::span<const Sample> samples) const {
+  int64_t longest = samples.empty() ? seq_len() : 0;
+  for (const Sample& sample : samples) {
+    TESSERA_CHECK(sample.index >= 0 && sample.index < size(), "MakeBatch", "sample ", sample.index,
+                  " of ", size());
+    longest = std::max(longest, length(sample.index));
+  }
+  return longest;
+}
+
 StatusOr<Batch> TokenDataset::MakeBatch(std::span<const Sample> samples) const {
-  const Shape shape = {std::ssize(samples), seq_len()};
+  const int64_t longest = LongestOf(samples);
+  const Shape shape = {std::ssize(samples), longest};
   const Tensor none;
-  const Tensor input_ids = Empty(shape, DType::kInt64);
-  const Tensor targets = Empty(shape, DType::kInt64);
+  const Tensor input_ids = Zeros(shape, DType::kInt64);
+  const Tensor targets = Full(shape, static_cast<double>(kIgnoreLabel), DType::kInt64);
   const Tensor positions = has_document_ids() ? Empty(shape, DType::kInt64) : none;
   const Tensor documents = has_document_ids() ? Empty(shape, DType::kInt64) : none;
-  const auto row_of = [&](const Tensor& t, int64_t r) {
-    if (!t.defined()) return std::span<int64_t>();
-    return std::span<int64_t>(t.data<int64_t>() + r * seq_len(), static_cast<size_t>(seq_len()));
-  };
   for (int64_t r = 0; r < std::ssize(samples); ++r) {
     const int64_t index = samples[static_cast<size_t>(r)].index;
-    TESSERA_CHECK(index >= 0 && index < size(), "MakeBatch", "sample ", index, " of ", size());
-    TESSERA_RETURN_IF_ERROR(Fill(index, {row_of(input_ids, r), row_of(targets, r),
-                                         row_of(positions, r), row_of(documents, r)}));
+    const auto row_of = [&](const Tensor& t) {
+      if (!t.defined()) return std::span<int64_t>();
+      return std::span<int64_t>(t.data<int64_t>() + r * longest,
+                                static_cast<size_t>(length(index)));
+    };
+    TESSERA_RETURN_IF_ERROR(
+        Fill(index, {row_of(input_ids), row_of(targets), row_of(positions), row_of(documents)}));
   }
   Batch batch;
   batch.rows = shape[0];

@@ -1,7 +1,11 @@
-// Samples of token ids of one length: language modelling.
+// Samples of token ids: language modelling.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Batch batch, tokens.MakeBatch(samples));
-//   // input_ids, targets: int64 [rows, seq_len]
+//   // input_ids, targets: int64 [rows, tokens]
+//
+// A batch is as long as the longest of its samples, which most datasets have all of one length.
+// Behind the others stand tokens 0 without targets; a causal model needs no mask of them, as no
+// token sees what is behind it.
 //
 // targets[t] is the token that input_ids[t] should predict: the next one, already shifted, or
 // kIgnoreLabel. With document ids there are also position_ids (int64, restarting with each
@@ -16,8 +20,8 @@
 
 namespace tessera::data {
 
-// Where one sample goes; each span has seq_len elements, the last two are empty in datasets without
-// document ids.
+// Where one sample goes; each span has as many elements as the sample, the last two are empty in
+// datasets without document ids.
 struct SampleRow {
   std::span<int64_t> input_ids;
   std::span<int64_t> targets;
@@ -27,13 +31,17 @@ struct SampleRow {
 
 class TokenDataset : public Dataset {
  public:
-  virtual int64_t seq_len() const = 0;  // tokens of each sample
+  virtual int64_t seq_len() const = 0;  // tokens of each sample, or of the longest
+  // Those of sample `index`.
+  virtual int64_t length(int64_t /*index*/) const { return seq_len(); }
   // Whether samples come with position ids and document ids.
   virtual bool has_document_ids() const = 0;
   // Writes sample `index` of [0, size()). Safe from several threads.
   virtual Status Fill(int64_t index, const SampleRow& row) const = 0;
 
   StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  // Of the longest of them.
+  int64_t LongestOf(std::span<const Sample> samples) const;
 };
 
 }  // namespace tessera::data

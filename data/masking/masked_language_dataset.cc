@@ -25,31 +25,37 @@ MaskedLanguageDataset::MaskedLanguageDataset(std::shared_ptr<const TokenDataset>
 }
 
 StatusOr<Batch> MaskedLanguageDataset::MakeBatch(std::span<const Sample> samples) const {
-  const int64_t window = windows_->seq_len();
   const auto rows = static_cast<int64_t>(samples.size());
-  const int64_t length = window + 2;
+  const int64_t length = windows_->LongestOf(samples) + 2;
   Batch batch;
   batch.rows = rows;
   batch.tokens = rows * length;
-  const Tensor ids = Empty({rows, length}, DType::kInt64);
+  const Tensor ids =
+      Full({rows, length}, static_cast<double>(options_.pad_id.value_or(0)), DType::kInt64);
+  const Tensor mask = Zeros({rows, length}, DType::kInt64);
   const Tensor labels = Full({rows, length}, static_cast<double>(kIgnoreLabel), DType::kInt64);
-  std::vector<int64_t> next(static_cast<size_t>(window));  // not used: targets of causal models
+  std::vector<int64_t> next;  // not used: targets of causal models
   for (int64_t r = 0; r < rows; ++r) {
     const Sample& sample = samples[static_cast<size_t>(r)];
     int64_t* const row = ids.data<int64_t>() + r * length;
-    const std::span<int64_t> text(row + 1, static_cast<size_t>(window));
+    const auto window = static_cast<size_t>(windows_->length(sample.index));
+    const std::span<int64_t> text(row + 1, window);
+    next.resize(window);
     TESSERA_RETURN_IF_ERROR(windows_->Fill(
         sample.index,
         {.input_ids = text, .targets = next, .position_ids = {}, .document_ids = {}}));
     row[0] = options_.cls_id;
-    row[length - 1] = options_.sep_id;
-    MaskRow(sample.position, text,
-            {labels.data<int64_t>() + r * length + 1, static_cast<size_t>(window)});
+    row[window + 1] = options_.sep_id;
+    MaskRow(sample.position, text, {labels.data<int64_t>() + r * length + 1, window});
+    std::fill_n(mask.data<int64_t>() + r * length, window + 2, 1);
+    TESSERA_CHECK(options_.pad_id || static_cast<int64_t>(window) + 2 == length,
+                  "MaskedLanguageDataset", "windows differ in length, and there is no pad_id");
   }
   batch.targets =
       labels.numel() -
       std::count(labels.data<int64_t>(), labels.data<int64_t>() + labels.numel(), kIgnoreLabel);
   batch.tensors = {{keys::kInputIds, ids}, {keys::kLabels, labels}};
+  if (options_.pad_id) batch.tensors.set(keys::kAttentionMask, mask);
   return batch;
 }
 

@@ -6,13 +6,15 @@
 // A row is [CLS], a window of running text, [SEP]. Of its tokens that are not special ones,
 // `probability` are to be guessed: 80 % of those are replaced by the mask, 10 % by any token, 10 %
 // stay. Batches: `input_ids` and `labels` (the token where it is to be guessed, else -100), int64
-// [B, T]; T is that of the windows + 2. Choices are functions of the seed and the sample's
-// position.
+// [B, T]; T is that of the windows + 2. With `pad_id` they may differ in length: a batch is as long
+// as its longest row, and an `attention_mask` says where others end. Choices are functions of the
+// seed and the sample's position.
 #ifndef TESSERA_DATA_MASKING_MASKED_LANGUAGE_DATASET_H_
 #define TESSERA_DATA_MASKING_MASKED_LANGUAGE_DATASET_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/dataset/token_dataset.h"
@@ -23,6 +25,8 @@ struct MaskedLanguageOptions {
   int64_t mask_id = 0;
   int64_t cls_id = 0;
   int64_t sep_id = 0;
+  // Of windows that differ in length: what stands behind the shorter ones.
+  std::optional<int64_t> pad_id = {};
   int64_t vocab_size = 0;  // of the tokenizer; the windows' ids may be larger
   double probability = 0.15;
   std::vector<int64_t> special_ids = {};  // neither masked nor put in another's place

@@ -26,7 +26,7 @@ class CountingWindows : public TokenDataset {
   int64_t seq_len() const override { return seq_len_; }
   bool has_document_ids() const override { return false; }
   Status Fill(int64_t index, const SampleRow& row) const override {
-    for (int64_t t = 0; t < seq_len_; ++t) {
+    for (int64_t t = 0; t < std::ssize(row.input_ids); ++t) {
       row.input_ids[static_cast<size_t>(t)] = first_ + (index * seq_len_ + t) % range_;
       row.targets[static_cast<size_t>(t)] = -7;
     }
@@ -150,6 +150,35 @@ TEST(MaskedLanguageTest, DependsOnSeedAndPositionAlone) {
   EXPECT_NE(Row(Make(MaskedLanguageDataset(windows, other), {{.index = 7, .position = 2}}),
                 keys::kLabels, 0),
             Row(alone, keys::kLabels, 0));
+}
+
+// Window i is cut to 10 + 5 i tokens.
+class CutWindows : public CountingWindows {
+ public:
+  using CountingWindows::CountingWindows;
+  int64_t length(int64_t index) const override { return 10 + 5 * index; }
+};
+
+TEST(MaskedLanguageTest, ShorterTextsArePaddedAndMaskedAlike) {
+  MaskedLanguageOptions options = MlmOptions();
+  options.pad_id = 0;
+  const MaskedLanguageDataset data(std::make_shared<CutWindows>(50, 10, 40), options);
+  const Batch together = Make(data, {{.index = 1, .position = 9}, {.index = 4, .position = 2}});
+  EXPECT_EQ(together.at(keys::kInputIds).shape(), (Shape{2, 32}));
+  const Batch alone = Make(data, {{.index = 1, .position = 9}});
+  EXPECT_EQ(Row(alone, keys::kAttentionMask, 0), std::vector<int64_t>(17, 1));
+  EXPECT_EQ(alone.targets + Make(data, {{.index = 4, .position = 2}}).targets, together.targets);
+  for (const auto& [key, padding] :
+       {std::pair(keys::kInputIds, int64_t{0}), std::pair(keys::kLabels, kIgnoreLabel)}) {
+    std::vector<int64_t> row = Row(alone, key, 0);
+    ASSERT_EQ(row.size(), 17u);
+    row.resize(32, padding);
+    EXPECT_EQ(Row(together, key, 0), row);
+  }
+  std::vector<int64_t> mask(17, 1);
+  mask.resize(32, 0);
+  EXPECT_EQ(Row(together, keys::kAttentionMask, 0), mask);
+  EXPECT_EQ(Row(together, keys::kAttentionMask, 1), std::vector<int64_t>(32, 1));
 }
 
 TEST(MaskedLanguageTest, WholeWordsAreChosenTogether) {

@@ -88,13 +88,17 @@ StatusOr<std::string> WithHistory(const json& record, const std::string& where,
   return options.join_history(prompt, history);
 }
 
-// nullopt where the prompt or the response is empty.
+// nullopt where the prompt or the response is empty; of prompts alone each must be there.
 StatusOr<std::optional<Exchange>> ReadExchange(const json& record, const std::string& where,
                                                const InstructionOptions& options) {
   Exchange exchange;
   TESSERA_RETURN_IF_ERROR(ReadText(record, options.prompt_column, where, &exchange.prompt));
+  if (options.every_record && exchange.prompt.empty()) {
+    return InvalidArgument(where, ": ", options.prompt_column, " is not there, or empty");
+  }
   TESSERA_RETURN_IF_ERROR(ReadText(record, options.response_column, where, &exchange.response));
-  if (exchange.prompt.empty() || exchange.response.empty()) return std::optional<Exchange>();
+  const bool answered = options.every_record || !exchange.response.empty();
+  if (exchange.prompt.empty() || !answered) return std::optional<Exchange>();
   if (!options.input_column.empty()) {
     std::string input;
     TESSERA_RETURN_IF_ERROR(ReadText(record, options.input_column, where, &input));
@@ -170,7 +174,7 @@ Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
         if (exchange) exchanges.push_back(*std::move(exchange));
         return OkStatus();
       }));
-  if (!has_prompt || !has_response) {
+  if (!has_prompt || (!has_response && !options.every_record)) {
     return InvalidArgument(path, ": no record has a member ",
                            has_prompt ? options.response_column : options.prompt_column);
   }
@@ -208,6 +212,7 @@ StatusOr<std::shared_ptr<const InstructionDataset>> InstructionDataset::Open(
                     {"source_prefix", ReplaceInvalidUtf8(options.source_prefix)},
                     {"max_source_length", options.max_source_length},
                     {"max_target_length", options.max_target_length}});
+  if (options.every_record) made_from["every_record"] = true;
   TESSERA_ASSIGN_OR_RETURN(
       const CachedTokens cached,
       TokensMadeOnce(cache, made_from,

@@ -50,15 +50,18 @@ struct InstructionOptions {
   std::string source_prefix = {};  // in front of all of that
   int64_t max_source_length = 512;
   int64_t max_target_length = 512;
+  // A record without a response has an empty one, and one without a prompt is an error: as many
+  // samples as records.
+  bool every_record = false;
   bool overwrite_cache = false;  // encode anew even if the files beside `cache` are up to date
 };
 
 class InstructionDataset : public Dataset {
  public:
   // `path`: JSON lines, or one JSON array of objects. Records whose prompt or response is empty or
-  // missing are left out, as there. InvalidArgument for a tokenizer whose rows have no such
-  // answer, lengths that leave no room for special tokens, members of another kind (path:line or
-  // path[index]), no record that is left.
+  // missing are left out, as there, unless `every_record` is wanted. InvalidArgument for a
+  // tokenizer whose rows have no such answer, lengths that leave no room for special tokens,
+  // members of another kind (path:line or path[index]), no record that is left.
   static StatusOr<std::shared_ptr<const InstructionDataset>> Open(
       const std::string& path, const Tokenizer& tokenizer, const std::string& cache,
       const InstructionOptions& options = {});

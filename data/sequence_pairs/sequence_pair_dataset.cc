@@ -46,7 +46,20 @@ StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
 
 using PairVisitor = std::function<Status(std::string source, std::string target)>;
 
+Status ForEachSource(const SequencePairFiles& files, const PairVisitor& visit) {
+  if (IsTable(files.source)) {
+    return ForEachRecord(files.source, {files.source_column},
+                         [&](std::span<const std::string> fields, const std::string&) {
+                           return visit(fields[0], "");
+                         });
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> sources, ReadLines(files.source));
+  for (std::string& source : sources) TESSERA_RETURN_IF_ERROR(visit(std::move(source), ""));
+  return OkStatus();
+}
+
 Status ForEachPair(const SequencePairFiles& files, const PairVisitor& visit) {
+  if (files.sources_only) return ForEachSource(files, visit);
   if (files.target.empty()) {
     return ForEachRecord(files.source, {files.source_column, files.target_column},
                          [&](std::span<const std::string> fields, const std::string&) {
@@ -150,6 +163,7 @@ StatusOr<std::shared_ptr<const SequencePairDataset>> SequencePairDataset::Open(
                     {"max_target_length", options.max_target_length},
                     {"source_prefix", ReplaceInvalidUtf8(options.source_prefix)},
                     {"lower_case", options.lower_case}});
+  if (files.sources_only) made_from["sources_only"] = true;
   const auto make = [&](IndexedDatasetWriter* writer) -> StatusOr<json> {
     PairEncoder encoder(tokenizer, options, writer);
     TESSERA_RETURN_IF_ERROR(ForEachPair(files, [&](std::string source, std::string target) {

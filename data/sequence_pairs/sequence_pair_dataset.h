@@ -37,6 +37,8 @@ struct SequencePairFiles {
   std::string target = {};
   std::string source_column = "source";
   std::string target_column = "target";
+  // There are sources alone (a table's column, or lines): every target is empty.
+  bool sources_only = false;
 };
 
 struct SequencePairOptions {

@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <queue>
-#include <utility>
 
 namespace tessera::data {
 
@@ -59,7 +58,7 @@ void BpeMerges::ApplyShort(int32_t* ids, int* n) const {
   *n = pairs + 1;
 }
 
-void BpeMerges::ApplyLong(std::vector<int32_t>* ids) const {
+void BpeMerges::ApplyLong(std::vector<int32_t>* ids, Parts* parts) const {
   // The word as a linked list; a candidate whose pair has changed since is recognised by its rank.
   struct Symbol {
     int32_t id;
@@ -73,8 +72,14 @@ void BpeMerges::ApplyLong(std::vector<int32_t>* ids) const {
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto consider = [&](int64_t i) {
     Symbol& symbol = symbols[i];
-    symbol.rank = symbol.next < n ? Find(symbol.id, symbols[symbol.next].id).rank : kNoRank;
-    if (symbol.rank != kNoRank) queue.emplace(symbol.rank, i);
+    symbol.rank = kNoRank;
+    if (symbol.next >= n) return;
+    const int32_t right = symbols[symbol.next].id;
+    const Rule rule = Find(symbol.id, right);
+    if (rule.rank == kNoRank) return;
+    symbol.rank = rule.rank;
+    queue.emplace(rule.rank, i);
+    if (parts != nullptr) (*parts)[rule.result] = {symbol.id, right};
   };
   for (int64_t i = 0; i < n; ++i) symbols[i] = {(*ids)[i], kNoRank, i - 1, i + 1};
   for (int64_t i = 0; i < n; ++i) consider(i);
@@ -88,8 +93,8 @@ void BpeMerges::ApplyLong(std::vector<int32_t>* ids) const {
     left.next = right.next;
     right.rank = kNoRank;
     if (left.next < n) symbols[left.next].previous = i;
-    consider(i);
     if (left.previous >= 0) consider(left.previous);
+    consider(i);
   }
   ids->clear();
   for (int64_t i = 0; i < n; i = symbols[i].next) ids->push_back(symbols[i].id);
@@ -97,7 +102,7 @@ void BpeMerges::ApplyLong(std::vector<int32_t>* ids) const {
 
 void BpeMerges::Apply(std::vector<int32_t>* ids) const {
   if (ids->size() > static_cast<size_t>(kMaxShort)) {
-    ApplyLong(ids);
+    ApplyLong(ids, nullptr);
     return;
   }
   int n = static_cast<int>(ids->size());

@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tessera::data {
@@ -46,6 +48,11 @@ class BpeMerges {
   // Merges within `ids` until no rule applies. Safe from several threads.
   void Apply(std::vector<int32_t>* ids) const;
 
+  // The same; (*parts)[result] becomes the last pair of neighbours, merged or not, that had a rule
+  // with this result.
+  using Parts = std::unordered_map<int32_t, std::pair<int32_t, int32_t>>;
+  void Apply(std::vector<int32_t>* ids, Parts* parts) const { ApplyLong(ids, parts); }
+
   // The same on an array of *n <= kMaxShort ids; *n becomes the number left.
   static constexpr int kMaxShort = 64;
   void ApplyShort(int32_t* ids, int* n) const;
@@ -65,7 +72,7 @@ class BpeMerges {
   }
   void Insert(const Slot& slot);
   void Grow();
-  void ApplyLong(std::vector<int32_t>* ids) const;
+  void ApplyLong(std::vector<int32_t>* ids, Parts* parts) const;  // nullptr: not asked for
 
   std::vector<Slot> slots_;  // open addressing, at most half full
   size_t mask_ = 0;

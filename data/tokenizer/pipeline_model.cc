@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/tokenizer/bpe_merges.h"
+#include "data/tokenizer/unigram.h"
 #include "data/tokenizer/utf8.h"
 #include "data/tokenizer/word_piece_vocab.h"
 
@@ -154,14 +155,16 @@ class WordPieces : public PipelineModel {
   WordPieceVocab pieces_;
 };
 
-class Unigram : public PipelineModel {
+class UnigramPieces : public PipelineModel {
  public:
   Status Read(const JsonPart& part) {
+    constexpr double kUnknownPenalty = 10;
     const JsonPart vocab = part["vocab"];
     if (vocab.size() == 0) return vocab.Wrong("not an array of pieces and scores");
     if (std::ssize(vocab.value()) > kMaxId) return vocab.Wrong("too many pieces");
-    trie_.emplace_back();
-    lowest_ = std::numeric_limits<double>::infinity();
+    std::vector<double> scores;
+    std::vector<ByteTrie::Entry> entries;
+    double lowest = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < vocab.size(); ++i) {
       const json& item = vocab.value()[i];
       if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number()) {
@@ -171,13 +174,15 @@ class Unigram : public PipelineModel {
       const double score = item[1].get<double>();
       if (!std::isfinite(score)) return vocab[i].Wrong("the score is no number");
       TESSERA_RETURN_IF_ERROR(vocab_.Add(piece, static_cast<int64_t>(i), vocab));
-      scores_.push_back(score);
-      lowest_ = std::min(lowest_, score);
-      Insert(piece, static_cast<int32_t>(i));
+      scores.push_back(score);
+      lowest = std::min(lowest, score);
+      entries.emplace_back(piece, static_cast<int32_t>(i));
     }
+    const auto count = std::ssize(scores);
+    unigram_ = {std::move(entries), std::move(scores), lowest - kUnknownPenalty};
     if (!part["unk_id"].is_null()) {
       TESSERA_ASSIGN_OR_RETURN(const int64_t unk, part.Count("unk_id", 0));
-      if (unk >= std::ssize(scores_)) return part["unk_id"].Wrong("not an id of the vocabulary");
+      if (unk >= count) return part["unk_id"].Wrong("not an id of the vocabulary");
       unk_id_ = static_cast<int32_t>(unk);
     }
     TESSERA_ASSIGN_OR_RETURN(byte_fallback_, part.Bool("byte_fallback", false));
@@ -186,96 +191,28 @@ class Unigram : public PipelineModel {
   }
 
   void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
-    constexpr double kUnknownPenalty = 10;
-    struct Node {
-      double score = 0;
-      size_t begin = kNowhere;
-      int32_t id = -1;
+    std::vector<Unigram<double>::Piece> pieces;
+    unigram_.Segment(word, &pieces);
+    const auto unknown = [this](int32_t id) {
+      return id == Unigram<double>::kUnknown || (unk_id_ && id == *unk_id_);
     };
-    std::vector<Node> best(word.size() + 1);
-    const auto offer = [&best](size_t begin, size_t end, double score, int32_t id) {
-      Node& node = best[end];
-      if (node.begin == kNowhere || score > node.score) node = {score, begin, id};
-    };
-    for (size_t i = 0; i < word.size();) {
-      const size_t length = CharacterLength(word, i);
-      const double so_far = best[i].score;
-      bool has_single = false;
-      int32_t at = 0;
-      for (size_t end = i; end < word.size();) {
-        at = Child(at, static_cast<uint8_t>(word[end]));
-        if (at < 0) break;
-        ++end;
-        const int32_t id = trie_[static_cast<size_t>(at)].id;
-        if (id < 0) continue;
-        offer(i, end, so_far + scores_[static_cast<size_t>(id)], id);
-        has_single |= end - i == length;
-      }
-      if (!has_single) offer(i, i + length, so_far + (lowest_ - kUnknownPenalty), kUnknown);
-      i += length;
-    }
-    // Unknown characters beside each other are one piece.
-    std::vector<std::pair<size_t, size_t>> pieces;
-    bool after_unknown = false;
-    for (size_t end = word.size(); end > 0;) {
-      const Node& node = best[end];
-      const bool unknown = node.id == kUnknown || (unk_id_ && node.id == *unk_id_);
-      if (unknown && after_unknown) {
-        pieces.back().first = node.begin;
-      } else {
-        pieces.emplace_back(node.begin, end);
-      }
-      after_unknown = unknown;
-      end = node.begin;
-    }
-    for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
-      const std::string_view text = word.substr(piece->first, piece->second - piece->first);
+    for (size_t i = 0; i < pieces.size();) {
+      // Unknown characters beside each other are one piece.
+      size_t next = i + 1;
+      while (unknown(pieces[i].id) && next < pieces.size() && unknown(pieces[next].id)) ++next;
+      const std::string_view text =
+          word.substr(pieces[i].begin, pieces[next - 1].end - pieces[i].begin);
       if (const auto id = vocab_.Find(text)) {
         ids->push_back(*id);
       } else if (!(byte_fallback_ && vocab_.AppendBytes(text, ids)) && unk_id_) {
         ids->push_back(*unk_id_);
       }
+      i = next;
     }
   }
 
  private:
-  static constexpr size_t kNowhere = static_cast<size_t>(-1);
-  static constexpr int32_t kUnknown = -2;
-
-  // A trie over bytes; children of a node form a linked list.
-  struct TrieNode {
-    uint8_t byte = 0;
-    int32_t first_child = -1;
-    int32_t next_sibling = -1;
-    int32_t id = -1;
-  };
-
-  int32_t Child(int32_t node, uint8_t byte) const {
-    int32_t child = trie_[static_cast<size_t>(node)].first_child;
-    while (child >= 0 && trie_[static_cast<size_t>(child)].byte != byte) {
-      child = trie_[static_cast<size_t>(child)].next_sibling;
-    }
-    return child;
-  }
-
-  void Insert(std::string_view piece, int32_t id) {
-    int32_t at = 0;
-    for (const char c : piece) {
-      const auto byte = static_cast<uint8_t>(c);
-      int32_t child = Child(at, byte);
-      if (child < 0) {
-        child = static_cast<int32_t>(trie_.size());
-        trie_.push_back({byte, -1, trie_[static_cast<size_t>(at)].first_child, -1});
-        trie_[static_cast<size_t>(at)].first_child = child;
-      }
-      at = child;
-    }
-    if (at != 0) trie_[static_cast<size_t>(at)].id = id;
-  }
-
-  std::vector<double> scores_;  // by id
-  std::vector<TrieNode> trie_;  // the root first
-  double lowest_ = 0;
+  Unigram<double> unigram_;
   std::optional<int32_t> unk_id_;
   bool byte_fallback_ = false;
 };
@@ -327,7 +264,7 @@ StatusOr<std::unique_ptr<PipelineModel>> PipelineModel::Parse(const JsonPart& pa
   // Files of the first versions leave the type out.
   if (type == "BPE" || (type.empty() && !part["merges"].is_null())) return Make<Bpe>(part);
   if (type == "WordPiece") return Make<WordPieces>(part);
-  if (type == "Unigram") return Make<Unigram>(part);
+  if (type == "Unigram") return Make<UnigramPieces>(part);
   return part.Unsupported();
 }
 

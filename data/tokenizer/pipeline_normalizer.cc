@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/tokenizer/base64.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/normal_forms.h"
 #include "data/tokenizer/precompiled_map.h"
@@ -81,26 +82,6 @@ void CheckGrowth(size_t before, size_t after) {
   TESSERA_CHECK(after <= kAlways || after / kFactor <= before, "tokenizer",
                 "the normalizers make more than ", kFactor, " times as much of a text of ", before,
                 " bytes");
-}
-
-std::optional<std::string> DecodeBase64(std::string_view text) {
-  std::string out;
-  uint32_t bits = 0;
-  int count = 0;
-  while (text.ends_with('=')) text.remove_suffix(1);
-  for (const char c : text) {
-    constexpr std::string_view kDigits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      out.push_back(static_cast<char>(bits >> count & 0xFF));
-    }
-  }
-  return out;
 }
 
 }  // namespace

@@ -45,19 +45,27 @@ void Tokenizer::set_special_tokens(std::vector<SpecialToken> tokens) {
             [](const SpecialToken& a, const SpecialToken& b) { return a.id < b.id; });
 }
 
-Status Tokenizer::Save(const std::string& folder) const {
-  const auto write = [&](const TokenizerFile& file) -> Status {
+std::vector<TokenizerFile> Tokenizer::FilesToSave() const {
+  std::vector<TokenizerFile> files = source_files_;
+  for (TokenizerFile& file : Files()) {
+    const auto known = std::find_if(files.begin(), files.end(),
+                                    [&](const TokenizerFile& f) { return f.name == file.name; });
+    if (known == files.end()) {
+      files.push_back(std::move(file));
+    } else if (file.replaces) {
+      *known = std::move(file);
+    }
+  }
+  return files;
+}
+
+Status Tokenizer::WriteFiles(const std::vector<TokenizerFile>& files, const std::string& folder) {
+  for (const TokenizerFile& file : files) {
     const std::string path = JoinPath(folder, file.name);
     if (file.name.find('/') != std::string::npos) {
       TESSERA_RETURN_IF_ERROR(MakeDirectories(path.substr(0, path.rfind('/'))));
     }
-    return WriteFileAtomically(path, file.content);
-  };
-  for (const TokenizerFile& file : source_files_) TESSERA_RETURN_IF_ERROR(write(file));
-  for (const TokenizerFile& file : Files()) {
-    const bool known = std::any_of(source_files_.begin(), source_files_.end(),
-                                   [&](const TokenizerFile& f) { return f.name == file.name; });
-    if (!known || file.replaces) TESSERA_RETURN_IF_ERROR(write(file));
+    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(path, file.content));
   }
   return OkStatus();
 }

@@ -130,10 +130,13 @@ class Tokenizer {
   // Whether Decode takes white space off both ends of a text.
   bool strips_text() const { return strips_text_; }
 
-  // Writes into an existing folder what LoadTokenizer(folder) needs, each file atomically: the
-  // files of the folder that it was loaded from, as they were (with chat templates and whatever
-  // else transformers keeps there), and those of Files() that were not among them.
-  Status Save(const std::string& folder) const;
+  // What LoadTokenizer needs of a folder: the files of the one that it was loaded from, as they
+  // were (with chat templates and whatever else transformers keeps there), and those of Files()
+  // that were not among them.
+  std::vector<TokenizerFile> FilesToSave() const;
+  // Writes them into an existing folder, each atomically.
+  Status Save(const std::string& folder) const { return WriteFiles(FilesToSave(), folder); }
+  static Status WriteFiles(const std::vector<TokenizerFile>& files, const std::string& folder);
 
   // What LoadTokenizer read; empty for a tokenizer that was made.
   const std::vector<TokenizerFile>& source_files() const { return source_files_; }
@@ -190,6 +193,10 @@ class Tokenizer {
 // NotFound if it is none of these. "char" is InvalidArgument here: such a tokenizer is made from
 // text (CharTokenizer::Train, or MakeTokenizer in data/dataset/tokenize.h).
 StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec);
+
+// What the tokenizer of a folder is saved as; of one that cannot be loaded the files that are
+// there, of a folder without one nothing.
+StatusOr<std::vector<TokenizerFile>> TokenizerFilesOf(const std::string& folder);
 
 // Mixes `bytes` into a running FNV-1a hash; for fingerprints.
 uint64_t HashBytes(std::string_view bytes, uint64_t hash = 0xCBF29CE484222325u);

@@ -18,8 +18,8 @@ std::vector<TokenizerKind>& Kinds() {
   return *kinds;
 }
 
-// The kind that is surest of the folder, and how sure; nullptr: none claims it.
-std::pair<const TokenizerKind*, Claim> SurestKind(const TokenizerFolder& folder) {
+// The kind that is surest of the folder; nullptr: none claims it.
+const TokenizerKind* SurestKind(const TokenizerFolder& folder) {
   std::pair<const TokenizerKind*, Claim> surest = {nullptr, Claim::kNone};
   for (const TokenizerKind& kind : Kinds()) {
     const Claim claim = kind.claim(folder);
@@ -28,20 +28,13 @@ std::pair<const TokenizerKind*, Claim> SurestKind(const TokenizerFolder& folder)
                   folder.path, ": ", surest.first->files, "; ", kind.files);
     surest = {&kind, claim};
   }
-  return surest;
+  return surest.first;
 }
 
 Status NoTokenizer(const std::string& folder) {
   std::string known;
   for (const TokenizerKind& kind : Kinds()) known += (known.empty() ? "" : "; ") + kind.files;
   return NotFound(folder, ": no tokenizer here; known are ", known);
-}
-
-// Another file's tokenizer would give other tokens than a program that reads the model.
-Status NoSentencePiece(const TokenizerFolder& folder, const char* file) {
-  return InvalidArgument(JoinPath(folder.path, file),
-                         ": this program is built without SentencePiece "
-                         "(//data/tokenizer/sentence_piece)");
 }
 
 // What transformers 4 and 5 keep of a tokenizer in a folder, beside SentencePiece models.
@@ -118,16 +111,18 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec) {
   }
   if (!IsDirectory(spec)) return NotFound(spec, ": no such tokenizer (a folder, byte or char)");
   TESSERA_ASSIGN_OR_RETURN(const TokenizerFolder folder, TokenizerFolder::Open(spec));
-  const auto [kind, claim] = SurestKind(folder);
-  if (claim < Claim::kModel) {
-    const SentencePieceFile* const file = FindSentencePieceFile(folder);
-    if (file != nullptr) return NoSentencePiece(folder, file->name);
-  }
+  const TokenizerKind* const kind = SurestKind(folder);
   if (kind == nullptr) return NoTokenizer(spec);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, kind->load(spec));
   TESSERA_ASSIGN_OR_RETURN(std::vector<TokenizerFile> files, ReadSourceFiles(folder));
   tokenizer->set_source_files(std::move(files));
   return tokenizer;
+}
+
+StatusOr<std::vector<TokenizerFile>> TokenizerFilesOf(const std::string& folder) {
+  const auto tokenizer = LoadTokenizer(folder);
+  if (tokenizer.ok()) return (*tokenizer)->FilesToSave();
+  return ReadSourceFiles({.path = folder, .tokenizer_class = ""});
 }
 
 }  // namespace tessera::data

@@ -9,8 +9,7 @@
 //                                             .claim = ClaimOf,
 //                                             .load = WordPiece::Load});
 //
-// Those of this folder are in every program that links it. A kind that brings a library of its own
-// along is a target of its own (sentence_piece/), which a program links beside it.
+// Those of this folder are in every program that links it.
 #ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_KIND_H_
 #define TESSERA_DATA_TOKENIZER_TOKENIZER_KIND_H_
 
@@ -54,8 +53,7 @@ struct TokenizerRegistration {
 };
 
 // SentencePiece models in folders of transformers, and the class that such a file is read by where
-// tokenizer_config.json names none. Known without the part that reads them, so that a program
-// without it can say what it lacks.
+// tokenizer_config.json names none.
 struct SentencePieceFile {
   const char* name;
   const char* tokenizer_class;

@@ -204,26 +204,20 @@ TEST_F(TokenizerKindTest, WhatIsRegisteredIsRead) {
 TEST_F(TokenizerKindTest, NoTokenizerListsWhatIsLinkedIn) {
   EXPECT_EQ(Message(LoadTokenizer(folder_).status()),
             folder_ +
-                ": no tokenizer here; known are char_vocab.json + tokenizer_config.json of "
+                ": no tokenizer here; known are a SentencePiece model; char_vocab.json + "
+                "tokenizer_config.json of "
                 "TesseraCharTokenizer; nobody.model; tokenizer.json; tokenizer_config.json of "
                 "TesseraByteTokenizer; vocab.json + merges.txt or encoder.json + vocab.bpe; "
                 "vocab.txt");
 }
 
-// This program is linked without sentence_piece/.
-TEST_F(TokenizerKindTest, WhatABuildLacksIsNamed) {
-  const std::string data = "data/tokenizer/testdata/sentence_piece/";
-  for (const char* file :
-       {"t5/spiece.model", "llama/tokenizer.model", "xlm_roberta/sentencepiece.bpe.model",
-        "chatglm/ice_text.model", "glm/cog-pretrain.model"}) {
-    const std::string path = data + file;
-    EXPECT_EQ(Message(LoadTokenizer(std::filesystem::path(path).parent_path()).status()),
-              path +
-                  ": this program is built without SentencePiece "
-                  "(//data/tokenizer/sentence_piece)");
-  }
-  // With a tokenizer.json beside it, the model is not needed.
+// Whatever lies beside a SentencePiece model but a tokenizer.json.
+TEST_F(TokenizerKindTest, AModelIsReadBeforeOtherFiles) {
+  Put("vocab.json", "{}");
+  Put("vocab.txt", "a");
   Put("spiece.model", "");
+  EXPECT_EQ(Message(LoadTokenizer(folder_).status()),
+            JoinPath(folder_, "spiece.model") + ": the file is empty");
   Put("tokenizer.json", "{}");
   EXPECT_NE(Message(LoadTokenizer(folder_).status()).find("tokenizer.json: model"),
             std::string::npos);

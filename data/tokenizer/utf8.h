@@ -29,6 +29,14 @@ struct Utf8Char {
 // The character at text[i]; i < text.size().
 Utf8Char DecodeUtf8(std::string_view text, size_t i);
 
+// The length that the first byte of the character at text[i] announces, 1 where it announces none,
+// cut at the text's end; what follows it is not looked at. i < text.size().
+inline size_t AnnouncedUtf8Length(std::string_view text, size_t i) {
+  static constexpr char kLengths[] = "\1\1\1\1\1\1\1\1\1\1\1\1\2\2\3\4";
+  const auto length = static_cast<size_t>(kLengths[static_cast<uint8_t>(text[i]) >> 4]);
+  return length < text.size() - i ? length : text.size() - i;
+}
+
 // Offset of the first byte that is no part of a well-formed character, or kNoInvalidUtf8.
 size_t FindInvalidUtf8(std::string_view text);
 

@@ -1,5 +1,6 @@
-// The sentencepiece library's trainer behind plain types (see
-// data/tokenizer/sentence_piece/library.h for why). For train_sentence_piece.cc only.
+// The sentencepiece library's trainer behind plain types: its headers declare names of Abseil that
+// differ from the distribution's Abseil, so that one source file alone (trainer_library.cc)
+// includes them. For train_sentence_piece.cc only.
 #ifndef TESSERA_DATA_TOKENIZER_TRAINING_TRAINER_LIBRARY_H_
 #define TESSERA_DATA_TOKENIZER_TRAINING_TRAINER_LIBRARY_H_
 

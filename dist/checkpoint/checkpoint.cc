@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -318,23 +319,30 @@ Status RemoveCheckpointsAfter(const std::string& out, int64_t step) {
   return OkStatus();
 }
 
-Status PruneCheckpoints(const std::string& out, int64_t keep, const CheckpointIsSound& is_sound,
-                        Communicator& world) {
+Status PruneCheckpoints(const std::string& out, const KeepRules& rules, Communicator& world) {
   const auto prune = [&]() -> Status {
     const std::vector<int64_t> steps = ListCheckpoints(out);
+    std::vector<int64_t> passed;
+    std::set<int64_t> needed;
     int64_t kept = 0;
     int64_t sound = 0;
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
       const StatusOr<CheckpointIndex> index = ReadIndex(CheckpointPath(out, *step));
       // A copy under another step's name is somebody's own.
       if (index.ok() && index->step != *step) continue;
-      const bool is_good = index.ok() && is_sound(index->trainer);
-      if (kept >= keep && (!is_good || sound >= keep)) {
-        TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, *step)));
+      const bool is_good = index.ok() && rules.is_sound(index->trainer);
+      if (kept >= rules.newest && (!is_good || sound >= rules.newest)) {
+        passed.push_back(*step);
         continue;
       }
       kept += index.ok() ? 1 : 0;  // one that cannot be read takes no other's place
       sound += is_good ? 1 : 0;
+      if (!index.ok() || rules.needs == nullptr) continue;
+      if (const auto other = rules.needs(index->trainer)) needed.insert(*other);
+    }
+    for (const int64_t step : passed) {
+      if (needed.contains(step)) continue;
+      TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(out, step)));
     }
     return OkStatus();
   };

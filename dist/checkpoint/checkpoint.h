@@ -88,14 +88,19 @@ std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out,
 // its name.
 Status RemoveCheckpointsAfter(const std::string& out, int64_t step);
 
-// Whether what a checkpoint holds is worth going on from, by what its trainer wrote.
-using CheckpointIsSound = std::function<bool(const nlohmann::json& trainer)>;
+// Which checkpoints are kept, by what their trainers wrote.
+struct KeepRules {
+  int64_t newest = 1;
+  // Whether what a checkpoint holds is worth going on from.
+  std::function<bool(const nlohmann::json& trainer)> is_sound;
+  // The step of another one that it needs; nullptr: none needs another.
+  std::function<std::optional<int64_t>(const nlohmann::json& trainer)> needs = nullptr;
+};
 
-// Removes all but the newest `keep` that can be read, and the newest `keep` of the sound ones; of
-// several ranks, rank 0 does. A directory whose index tells of another step than its name neither
-// counts nor goes.
-Status PruneCheckpoints(const std::string& out, int64_t keep, const CheckpointIsSound& is_sound,
-                        Communicator& world);
+// Removes all but the newest that can be read, as many of the sound ones, and those that one of
+// these needs; of several ranks, rank 0 does. A directory whose index tells of another step than
+// its name neither counts nor goes.
+Status PruneCheckpoints(const std::string& out, const KeepRules& rules, Communicator& world);
 
 }  // namespace tessera::dist
 

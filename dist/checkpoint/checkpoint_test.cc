@@ -593,10 +593,10 @@ TEST(CheckpointTest, ReplacesAndPrunes) {
                     .ok());
   }
   EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({9, 10, 100}));
-  const auto prune = [&](const CheckpointIsSound& is_sound) {
-    RunRanks(2, [&](Ranks world) { ASSERT_TRUE(PruneCheckpoints(out, 2, is_sound, *world).ok()); });
+  const auto prune = [&](const KeepRules& rules) {
+    RunRanks(2, [&](Ranks world) { ASSERT_TRUE(PruneCheckpoints(out, rules, *world).ok()); });
   };
-  const auto any = [](const nlohmann::json&) { return true; };
+  const KeepRules any = {.newest = 2, .is_sound = [](const nlohmann::json&) { return true; }};
   prune(any);
   EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({10, 100}));
   EXPECT_EQ(FindNewestCheckpoint(out, [](const std::string&) {})->step(), 100);
@@ -607,10 +607,29 @@ TEST(CheckpointTest, ReplacesAndPrunes) {
                                {{"w", Zeros({2}), Placement::Whole({2})}}, {{"bad", true}})
                     .ok());
   }
-  prune([](const nlohmann::json& trainer) { return !trainer.contains("bad"); });
+  prune({.newest = 2,
+         .is_sound = [](const nlohmann::json& trainer) { return !trainer.contains("bad"); }});
   EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({10, 100, 201, 202}));
   prune(any);
   EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({201, 202}));
+}
+
+TEST(CheckpointTest, WhatAKeptOneNeedsIsKept) {
+  const std::string out = FreshOut();
+  const auto world = SingleProcessCommunicator();
+  // Each needs the one two steps before it, but for the newest, which needs the first.
+  for (const int64_t step : {1, 2, 3, 4, 5, 6}) {
+    ASSERT_TRUE(SaveCheckpoint(CheckpointPath(out, step), step,
+                               {{"w", Zeros({2}), Placement::Whole({2})}},
+                               {{"needs", step == 6 ? 1 : step - 2}})
+                    .ok());
+  }
+  const KeepRules rules = {
+      .newest = 2,
+      .is_sound = [](const nlohmann::json&) { return true; },
+      .needs = [](const nlohmann::json& trainer) { return trainer["needs"].get<int64_t>(); }};
+  ASSERT_TRUE(PruneCheckpoints(out, rules, *world).ok());
+  EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({1, 3, 5, 6}));
 }
 
 // A directory is the step that its index says.
@@ -627,9 +646,8 @@ TEST(CheckpointTest, ACopyUnderAnotherNameIsNoCheckpoint) {
   EXPECT_EQ(newest->step(), 3);
   EXPECT_EQ(warning, "not used: " + CheckpointPath(out, 10) + ": its index is that of step 2");
   const auto world = SingleProcessCommunicator();
-  ASSERT_TRUE(PruneCheckpoints(
-                  out, 2, [](const nlohmann::json&) { return true; }, *world)
-                  .ok());
+  const KeepRules rules = {.newest = 2, .is_sound = [](const nlohmann::json&) { return true; }};
+  ASSERT_TRUE(PruneCheckpoints(out, rules, *world).ok());
   EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({2, 3, 10}));
 }
 

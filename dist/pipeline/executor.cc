@@ -61,6 +61,7 @@ class PipelineExecutor::Step {
       const double start = seconds();
       Take(action);
       if (executor_.options_.record_timeline) {
+        SynchronizeDevice(executor_.stage_.device());
         result_.timeline.push_back({action, start, seconds()});
       }
     }

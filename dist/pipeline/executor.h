@@ -45,7 +45,8 @@ namespace tessera::dist {
 
 struct ExecutorOptions {
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
-  // When each action begins and ends is kept in StepResult::timeline.
+  // When each action begins and ends is kept in StepResult::timeline. The device is waited for
+  // after each of them.
   bool record_timeline = false;
 };
 

@@ -285,6 +285,18 @@ void GradientLanes::Finish() {
   in_step_ = false;
 }
 
+void GradientLanes::Abandon() {
+  under_way_.clear();
+  for (Lane& lane : lanes_) {
+    if (lane.travelling != nullptr) lane.travelling->Wait();
+    lane.travelling = nullptr;
+    lane.whole = lane.sent = lane.received = Tensor();
+    lane.partial.clear();
+    for (const LaneLayout::Leaf& leaf : lane.layout.leaves) SetGrad(leaf.leaf, Tensor());
+  }
+  in_step_ = false;
+}
+
 void GradientLanes::ShareUse(bool find_unused) {
   if (group_->size() == 1) return;
   if (!find_unused) {

@@ -90,6 +90,8 @@ class GradientLanes {
   void BeginMicroBatch(int64_t m, int model);
   // Waits for the sums.
   void Finish();
+  // Drops the gradients of the step under way, if there is one; what travels has arrived then.
+  void Abandon();
   // Makes what every rank has seen of `used` one: whether any has. Without `find_unused` a leaf
   // that has no gradient on this rank is an error that names it (of several ranks). After Finish.
   void ShareUse(bool find_unused);

@@ -209,6 +209,8 @@ optim::ClipResult ParameterStore::Clip(const optim::ClipOptions& options) {
 
 void ParameterStore::Step(const optim::StepInputs& inputs) { policy_->Step(inputs); }
 
+void ParameterStore::AbandonStep() { policy_->AbandonStep(); }
+
 GatheredScope ParameterStore::Gather(const std::vector<nn::Parameter*>& parameters, GatherFor use) {
   std::vector<Tensor> tensors;
   for (const nn::Parameter* p : parameters) tensors.push_back(p->tensor);

@@ -113,6 +113,9 @@ class ParameterStore {
   optim::ClipResult Clip(const optim::ClipOptions& options);
   // Updates the parameters, on every rank that holds them. Gradients are gone afterwards.
   void Step(const optim::StepInputs& inputs = {});
+  // Drops what has come of a step that was begun; the next one begins as if it had not been. Where
+  // buckets were updated early (BeginStep), those stay updated. Every rank makes the same call.
+  void AbandonStep();
 
   // Learning rate, step count and states, as far as this rank has them. Its Step is the store's.
   optim::Optimizer& optimizer() { return policy_->optimizer(); }

@@ -170,6 +170,11 @@ void ReplicatedParameters::Step(const optim::StepInputs& inputs) {
   optimizer_->ZeroGrad();
 }
 
+void ReplicatedParameters::AbandonStep() {
+  if (lanes_ != nullptr) lanes_->Abandon();
+  optimizer_->ZeroGrad();
+}
+
 void ReplicatedParameters::AppendTensors(std::vector<CheckpointTensor>* entries) {
   for (const FlatSlot& slot : contents_.slots) {
     entries->push_back({"model." + slot.name, slot.leaf.Detach(), slot.placement});

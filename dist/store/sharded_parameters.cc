@@ -192,6 +192,14 @@ void ShardedParameters::Step(const optim::StepInputs& inputs) {
   early_.reset();
 }
 
+void ShardedParameters::AbandonStep() {
+  if (worker_ != nullptr) worker_->Wait();
+  if (units_ != nullptr) units_->ReleaseAll();
+  lanes_->Abandon();
+  for (Lane& lane : kept_) lane.share = Tensor();
+  early_.reset();
+}
+
 // --- Reading and writing -------------------------------------------------------------------------
 
 void ShardedParameters::AppendTensors(std::vector<CheckpointTensor>* entries) {

@@ -35,6 +35,7 @@ class ShardedParameters final : public StorePolicy {
   void BeginMicroBatch(int64_t m, int model) override;
   void FinishGradients() override;
   void Step(const optim::StepInputs& inputs) override;
+  void AbandonStep() override;
   void AppendTensors(std::vector<CheckpointTensor>* entries) override;
   void Loaded(bool with_states) override;
   std::vector<ElementRange> GradientPieces(size_t i) const override;

@@ -45,6 +45,7 @@ class StorePolicy {
   virtual void BeginMicroBatch(int64_t m, int model) = 0;
   virtual void FinishGradients() = 0;
   virtual void Step(const optim::StepInputs& inputs) = 0;
+  virtual void AbandonStep() = 0;
   virtual void AppendTensors(std::vector<CheckpointTensor>* entries) = 0;
   virtual void Loaded(bool with_states) = 0;
 

@@ -344,11 +344,9 @@ void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out)
              masked_lm_->decoder().Gather(logits));
   }
   if (!labels.defined()) return;
-  out->set(
-      keys::kLoss,
-      CrossEntropy(logits, labels,
-                   masked_lm_->decoder().LossOptions({.reduction = options.loss_reduction,
-                                                      .overwrite_logits = !options.keep_logits})));
+  CrossEntropyOptions loss = LossOptionsOf(options);
+  loss.overwrite_logits = !options.keep_logits;
+  out->set(keys::kLoss, CrossEntropy(logits, labels, masked_lm_->decoder().LossOptions(loss)));
 }
 
 void Bert::RunNextSentence(const Tensor& pooled_BC, const Bundle& in, const RunOptions& options,
@@ -357,8 +355,8 @@ void Bert::RunNextSentence(const Tensor& pooled_BC, const Bundle& in, const RunO
       static_cast<nn::ReplicatedLinear&>(*seq_relationship_).Forward(pooled_BC);
   if (options.keep_logits) out->set(keys::kSeqRelationshipLogits, logits_B2);
   if (!in.has(keys::kNextSentenceLabel)) return;
-  const Tensor loss = CrossEntropy(logits_B2, in.at(keys::kNextSentenceLabel),
-                                   {.reduction = options.loss_reduction});
+  const Tensor loss =
+      CrossEntropy(logits_B2, in.at(keys::kNextSentenceLabel), LossOptionsOf(options));
   out->set(keys::kLoss, out->has(keys::kLoss) ? Add(out->at(keys::kLoss), loss) : loss);
 }
 

@@ -152,12 +152,14 @@ TEST(BertTest, LossesOfNumbersAndOfSeveralLabels) {
     const auto model = Build(config);
     const Tensor ids = RandomIndices({2, 5}, 23, 1);
     const std::vector<float> labels = {1, 0, 1, 0, 0, 1};
-    const auto run = [&](LossReduction reduction) {
+    const auto run = [&](LossReduction reduction, double smoothing = 0) {
       RunOptions options;
       options.loss_reduction = reduction;
+      options.label_smoothing = smoothing;
       return model->Run(
           {{keys::kInputIds, ids}, {keys::kLabels, Tensor::FromVector(labels, {2, 3})}}, options);
     };
+    EXPECT_THROW(run(LossReduction::kMean, 0.1), Error);
     const Bundle out = run(LossReduction::kMean);
     const std::vector<float> x = out.at(keys::kLogits).ToVector<float>();
     double expected = 0;

@@ -122,6 +122,12 @@ BlockKeys ChatGlm::keys_of_block(int block) const {
   return block + 1 < num_blocks() ? PrefixBlockKeys() : LanguageModelKeys();
 }
 
+// The last one is what the head reads, behind the final norm.
+std::vector<HiddenState> ChatGlm::HiddenStatesOf(int block) const {
+  if (block + 1 < num_blocks()) return Model::HiddenStatesOf(block);
+  return {{.name = HiddenStateName(block - 1), .key = keys::kLastHiddenState}};
+}
+
 Bundle ChatGlm::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "chatglm", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);

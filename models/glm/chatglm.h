@@ -38,6 +38,7 @@ class ChatGlm : public Model {
   int num_blocks() const override { return static_cast<int>(config_.num_layers) + 2; }
   BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) const override;
+  std::vector<HiddenState> HiddenStatesOf(int block) const override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.max_sequence_length; }
   int64_t vocab_size() const override { return config_.vocab_size; }

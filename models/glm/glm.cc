@@ -194,13 +194,13 @@ Bundle Glm::ScoreChoices(const Tensor& h_BTC, const Bundle& in, const RunOptions
   out.set(keys::kLogits, scores_BN);
   if (options.keep_logits) {
     out.set(keys::kLmLogits, lm_head_->Gather(logits_BTV));
-    out.set(keys::kLastHiddenState, h_BTC);
+    out.set(keys::kLastHiddenState, WholeSequence(h_BTC, build(), ContextFor(in, options)));
   }
   const Tensor labels_B = AlignedTargets(in);
   if (labels_B.defined()) {
-    out.set(keys::kLoss, CrossEntropy(scores_BN, labels_B,
-                                      {.reduction = options.loss_reduction,
-                                       .class_weights = options.class_weights}));
+    CrossEntropyOptions loss = LossOptionsOf(options);
+    loss.class_weights = options.class_weights;
+    out.set(keys::kLoss, CrossEntropy(scores_BN, labels_B, loss));
   }
   return out;
 }

@@ -103,6 +103,12 @@ BlockKeys Gpt::keys_of_block(int block) const {
   return TransformerBlockKeys({keys::kAttentionMask, keys::kDocumentIds});
 }
 
+// The last one is what the head reads, behind the final norm.
+std::vector<HiddenState> Gpt::HiddenStatesOf(int block) const {
+  if (block + 1 < num_blocks()) return Model::HiddenStatesOf(block);
+  return {{.name = HiddenStateName(block - 1), .key = keys::kLastHiddenState}};
+}
+
 Bundle Gpt::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "gpt", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);

@@ -30,6 +30,7 @@ class Gpt : public Model {
   int num_blocks() const override { return static_cast<int>(config_.n_layer) + 2; }
   BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) const override;
+  std::vector<HiddenState> HiddenStatesOf(int block) const override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.n_positions; }
   int64_t vocab_size() const override { return config_.vocab_size; }

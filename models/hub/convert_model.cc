@@ -21,25 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-// What stands beside weights, in folders of any family and version.
-constexpr const char* kCompanions[] = {
-    "added_tokens.json",
-    "char_vocab.json",
-    "chat_template.jinja",
-    "ice_text.model",
-    "merges.txt",
-    "preprocessor_config.json",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
-    "cog-pretrain.model",
-};
-
 // Weights by the names of a model's parameters.
 struct Source {
   std::unique_ptr<Model> model;  // on meta, of the dtype to write
@@ -129,14 +110,15 @@ StatusOr<Tensor> CastWithinRange(const std::string& name, const Tensor& whole, D
   return InvalidArgument("tensor '", name, "' has numbers that are beyond ", DTypeName(dtype));
 }
 
+// What stands beside the weights.
 StatusOr<SaveOptions> CompanionsOf(const std::string& from) {
   SaveOptions save;
   if (!IsDirectory(from)) return save;
-  for (const char* name : kCompanions) {
-    const std::string path = JoinPath(from, name);
-    if (!PathExists(path)) continue;
-    TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-    save.files.emplace_back(name, std::move(text));
+  TESSERA_ASSIGN_OR_RETURN(save.tokenizer_files, data::TokenizerFilesOf(from));
+  const std::string pictures = JoinPath(from, "preprocessor_config.json");
+  if (PathExists(pictures)) {
+    TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(pictures));
+    save.files.emplace_back("preprocessor_config.json", std::move(text));
   }
   const std::string generation = JoinPath(from, "generation_config.json");
   if (PathExists(generation)) {

@@ -191,6 +191,7 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   for (const Shard& shard : shards) TESSERA_RETURN_IF_ERROR(WriteShard(shard, path, options));
   TESSERA_RETURN_IF_ERROR(WriteIndex(shards, path));
   if (tokenizer != nullptr) TESSERA_RETURN_IF_ERROR(tokenizer->Save(path));
+  TESSERA_RETURN_IF_ERROR(data::Tokenizer::WriteFiles(options.tokenizer_files, path));
   for (const auto& [name, text] : options.files) {
     TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, name), text));
   }

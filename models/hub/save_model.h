@@ -34,6 +34,8 @@ struct SaveOptions {
   bool write = true;
   // What generation_config.json says; null: the tokens that config.json names.
   nlohmann::json generation_config = nullptr;
+  // Of a tokenizer, where none is given whose ids are to be config.json's.
+  std::vector<data::TokenizerFile> tokenizer_files = {};
   // More files of the folder, by name: what prepares pictures, say.
   std::vector<std::pair<std::string, std::string>> files = {};
 };

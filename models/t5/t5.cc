@@ -11,6 +11,7 @@
 #include "models/language_model.h"
 #include "models/model_keys.h"
 #include "models/t5/t5_keys.h"
+#include "models/transformer_stack.h"
 #include "nn/activation.h"
 #include "nn/cross_attention.h"
 #include "nn/dropout.h"
@@ -253,6 +254,17 @@ BlockKeys T5::keys_of_block(int block) const {
           .gives = {keys::kLoss, keys::kLogits, keys::kEncoderLastHiddenState}};
 }
 
+std::vector<HiddenState> T5::HiddenStatesOf(int block) const {
+  const auto of_encoder = [](int layer) { return "encoder_" + HiddenStateName(layer); };
+  if (block < bridge()) return {{of_encoder(block), keys::kHidden, keys::kInputIds}};
+  const int layer = block - bridge();
+  if (block == head()) return {{HiddenStateName(layer - 1), keys::kLastHiddenState}};
+  std::vector<HiddenState> states = {
+      {HiddenStateName(layer), keys::kHidden, keys::kDecoderInputIds}};
+  if (layer == 0) states.push_back({of_encoder(block - 1), keys::kMemory});
+  return states;
+}
+
 Bundle T5::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "t5", "block ", block, " is not part of this model");
   // While decoding the encoder has run already.
@@ -379,21 +391,23 @@ Bundle T5::RunHead(Bundle in, const RunOptions& options) const {
   Tensor h_BTC = decoder_->final_dropout->Forward(
       decoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
   h_BTC = AtLogitPositions(h_BTC, in, build(), &context);
+  Bundle out;
+  if (options.all_hidden_states) {
+    out.set(keys::kLastHiddenState, WholeSequence(h_BTC, build(), context));
+  }
   if (config_.scale_decoder_outputs) {
     h_BTC = Mul(h_BTC, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
   }
   const Tensor logits_BTV = lm_head_->Forward(h_BTC, context);
-  Bundle out;
   if (options.keep_logits) {
     out.set(keys::kLogits, lm_head_->Gather(logits_BTV));
     out.set(keys::kEncoderLastHiddenState, in.at(keys::kMemory));
   }
   if (in.has(keys::kLabels) || in.has(keys::kTargets)) {
     const Tensor targets = in.has(keys::kTargets) ? in.at(keys::kTargets) : in.at(keys::kLabels);
-    out.set(keys::kLoss,
-            CrossEntropy(logits_BTV, targets,
-                         lm_head_->LossOptions({.reduction = options.loss_reduction,
-                                                .overwrite_logits = !options.keep_logits})));
+    CrossEntropyOptions loss = LossOptionsOf(options);
+    loss.overwrite_logits = !options.keep_logits;
+    out.set(keys::kLoss, CrossEntropy(logits_BTV, targets, lm_head_->LossOptions(loss)));
   }
   return out;
 }

@@ -15,7 +15,8 @@
 // Inputs: `input_ids` [B, S], `attention_mask` [B, S]; `decoder_input_ids` [B, T] (absent: `labels`
 // shifted right behind decoder_start_token_id, -100 as padding), `decoder_attention_mask` [B, T];
 // `labels` [B, T], aligned with the logits, -100 ignored. Outputs: `logits`, `loss`,
-// `encoder_last_hidden_state`.
+// `encoder_last_hidden_state`; of all hidden states, the encoder's are `encoder_hidden_states.0`
+// ..., the decoder's `hidden_states.0` ..., the last of each side behind its final norm.
 //
 // Blocks: 0 the encoder's embedding, then its layers, then the bridge (the encoder's norm and the
 // decoder's embedding), the decoder's layers, and the head. A bias is computed where a stage first
@@ -39,6 +40,7 @@ class T5 : public Model, public EncoderDecoder {
   int num_blocks() const override;
   BlockKeys keys_of_block(int block) const override;
   Bundle RunBlock(int block, Bundle in, const RunOptions& options) const override;
+  std::vector<HiddenState> HiddenStatesOf(int block) const override;
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return 0; }  // distances have no end
   int64_t vocab_size() const override { return config_.vocab_size; }

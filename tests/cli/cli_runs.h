@@ -41,6 +41,7 @@ struct Surroundings {
   std::string stdout_path = {};  // empty: captured
   int64_t file_limit = 0;        // bytes of a file; 0: none
   std::string isa = {};          // TESSERA_CPU_ISA
+  const char* program = kProgram;
 };
 
 class CliRuns : public testing::Test {
@@ -88,10 +89,10 @@ class CliRuns : public testing::Test {
                               static_cast<rlim_t>(around.file_limit)};
         setrlimit(RLIMIT_FSIZE, &limit);
       }
-      std::vector<char*> argv = {const_cast<char*>(kProgram)};
+      std::vector<char*> argv = {const_cast<char*>(around.program)};
       for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
       argv.push_back(nullptr);
-      execv(kProgram, argv.data());
+      execv(around.program, argv.data());
       _exit(127);
     }
     int status = 0;
@@ -99,8 +100,8 @@ class CliRuns : public testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
             around.stdout_path.empty() ? Read(out) : "", Read(err)};
   }
-  std::string Output(const Arguments& arguments) const {
-    const Outcome outcome = Run(arguments);
+  std::string Output(const Arguments& arguments, const Surroundings& around = {}) const {
+    const Outcome outcome = Run(arguments, around);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(outcome.err, "");
     return outcome.out;

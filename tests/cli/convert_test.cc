@@ -117,6 +117,24 @@ TEST_F(ConvertTest, WhatStandsBesideTheWeightsIsCopied) {
   EXPECT_FALSE(fs::exists(Path("out") + "/pytorch_model.bin"));
 }
 
+// What transformers reads of a SentencePiece model (tokenizer.json), and chat templates.
+TEST_F(ConvertTest, ATokenizerIsWrittenAsItsModelsAre) {
+  const std::string from = Copied("gpt2_bin_of_4");
+  const std::string tokenizer = "data/tokenizer/testdata/sentence_piece/t5/";
+  for (const char* name : {"spiece.model", "tokenizer_config.json"}) {
+    fs::copy_file(tokenizer + name, from + "/" + name);
+  }
+  fs::create_directory(from + "/additional_chat_templates");
+  std::ofstream(from + "/additional_chat_templates/tools.jinja") << "{{ tools }}";
+  Succeed({"convert", from, Path("out")});
+  EXPECT_TRUE(fs::exists(Path("out") + "/tokenizer.json"));
+  EXPECT_EQ(*ReadFile(Path("out") + "/spiece.model"), *ReadFile(tokenizer + "spiece.model"));
+  EXPECT_EQ(*ReadFile(Path("out") + "/additional_chat_templates/tools.jinja"), "{{ tools }}");
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    EXPECT_EQ(Config(Path("out"))[key], Config(from)[key]) << key << " is the model's";
+  }
+}
+
 TEST_F(ConvertTest, MegatronsCheckpoint) {
   Succeed({"convert", "tests/parity/goldens/megatron/version1.pt", Path("out")});
   EXPECT_EQ(Config(Path("out"))["n_head"], 2);

@@ -35,6 +35,93 @@ TEST_F(TrainCommandTest, TrainsAndEvaluatesAClassifier) {
   ExpectError({"eval", "--model", Path("run") + "/model", "--data",
                Write("other.tsv", "sentence\tlabel\ngood\tperhaps\n")},
               2, "labels that the model does not know; it has: no, yes");
+  // Predictions, with labels and without.
+  const std::string model = Path("run") + "/model";
+  const std::string predicted = Output({"predict", "--model", model, "--data", data, "--out",
+                                        Path("predictions.jsonl"), "--batch-size", "7"});
+  EXPECT_EQ(predicted, found + "60 predictions in " + Path("predictions.jsonl") + "\n");
+  std::istringstream lines(Read(Path("predictions.jsonl")));
+  int number = 0;
+  for (std::string line; std::getline(lines, line); ++number) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_EQ(row["prediction"], number % 3 == 0 ? "yes" : "no") << line;
+    EXPECT_EQ(row["label"], row["prediction"]);
+    ASSERT_EQ(row["probabilities"].size(), 2u);
+    EXPECT_NEAR(row["probabilities"][0].get<double>() + row["probabilities"][1].get<double>(), 1,
+                1e-12);
+    EXPECT_GT(row["probabilities"][number % 3 == 0 ? 1 : 0], 0.5);
+  }
+  EXPECT_EQ(number, 60);
+  EXPECT_EQ(Output({"predict", "--model", model, "--data", Write("bare.tsv", "sentence\ngood\n"),
+                    "--out", Path("bare.jsonl")}),
+            "1 predictions in " + Path("bare.jsonl") + "\n");
+  EXPECT_EQ(nlohmann::json::parse(Read(Path("bare.jsonl"))).contains("label"), false);
+  ExpectError({"predict", "--model", model, "--data", data}, 2, "--out is required");
+  ExpectError({"predict", "--model", model, "--data", data, "--out", Path("absent/x.jsonl")}, 2,
+              Path("absent") + ": no such folder");
+}
+
+// As users of Hugging Face's Trainer ask for it.
+TEST_F(TrainCommandTest, StopsEarlyAndKeepsTheBestModel) {
+  const std::string text = Write("text", [] {
+    std::string lines;
+    for (int i = 0; i < 600; ++i) lines += Concat("line ", i % 17, ", sung ", i % 5, " times\n");
+    return lines;
+  }());
+  Arguments arguments = {"train",
+                         "gpt-tiny",
+                         "--data",
+                         text,
+                         "--output_dir",
+                         Path("run"),
+                         "--tokenizer",
+                         "byte",
+                         "--max_steps",
+                         "60",
+                         "--seq-len",
+                         "16",
+                         "--per_device_train_batch_size",
+                         "2",
+                         "--learning_rate",
+                         "0.03",
+                         "--lr_scheduler_type",
+                         "constant",
+                         "--eval_steps",
+                         "2",
+                         "--eval-batches",
+                         "2",
+                         "--load_best_model_at_end",
+                         "--metric_for_best_model",
+                         "eval_loss",
+                         "--greater_is_better",
+                         "False",
+                         "--early-stopping-patience",
+                         "5",
+                         "--save_total_limit",
+                         "1",
+                         "--threads",
+                         "1"};
+  const std::string out = Output(arguments);
+  EXPECT_NE(out.find("the model is the best one, of step "), std::string::npos) << out;
+  EXPECT_NE(out.find("(early stopping: val_loss was no better in 5 evaluations); the model is in "),
+            std::string::npos)
+      << out;
+  // The folder's own loss is that of the best evaluation, not of the last.
+  std::istringstream rows(Read(Path("run") + "/metrics.jsonl"));
+  double best = 1e9;
+  double last = 0;
+  for (std::string line; std::getline(rows, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (!row.contains("val_loss")) continue;
+    last = row["val_loss"];
+    best = std::min(best, last);
+  }
+  EXPECT_LT(best, last);
+  // Resumed, it stays as it is.
+  const std::string weights = Read(Path("run") + "/model/model.safetensors");
+  arguments.emplace_back("--resume");
+  EXPECT_NE(Output(arguments).find("early stopping"), std::string::npos);
+  EXPECT_EQ(Read(Path("run") + "/model/model.safetensors"), weights);
 }
 
 TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
@@ -192,6 +279,36 @@ TEST_F(TrainCommandTest, HuggingFaceFlagsAreTaken) {
   EXPECT_NE(Output(on).find("trained 3 steps"), std::string::npos);
 }
 
+// As repeated flags and as lists with commas, wherever the flag stands; what is no value is left to
+// the command.
+TEST_F(TrainCommandTest, AListsValuesStandBehindOneFlag) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const auto saved = [&](Arguments arguments) {
+    arguments.insert(arguments.begin(), "train");
+    arguments.insert(arguments.end(), {"--out", Path("run"), "--max-steps", "1", "--seq-len", "16",
+                                       "--val-fraction", "0", "--overwrite"});
+    Output(arguments);
+    const auto config = nlohmann::json::parse(Read(Path("run") + "/config.json"));
+    return nlohmann::json{config["report_to"], config["betas"], config["model"], config["data"]};
+  };
+  const nlohmann::json expected = {
+      {"tensorboard", "csv"}, {0.8, 0.99}, "gpt-tiny", nlohmann::json::array({text})};
+  for (const Arguments& arguments : {Arguments{"gpt-tiny", "--data", text, "--report_to",
+                                               "tensorboard", "csv", "--betas", "0.8", "0.99"},
+                                     Arguments{"--report-to", "tensorboard", "csv", "gpt-tiny",
+                                               "--betas", "0.8,0.99", "--data", text},
+                                     Arguments{"--data", text, "gpt-tiny", "--betas", "0.8", "0.99",
+                                               "--report-to=tensorboard", "--report-to", "csv"},
+                                     Arguments{"gpt-tiny", "--data", text, "--report-to",
+                                               "tensorboard,csv", "--betas", "0.8", "0.99"}}) {
+    EXPECT_EQ(saved(arguments), expected);
+  }
+  ExpectError({"train", "gpt-tiny", "--data", text, "--report_to", "tensorboard", "wandb"}, 2,
+              "wandb");
+  ExpectError({"train", "gpt-tiny", "--data", text, "--betas", "0.8", "0.9", "0.99"}, 2,
+              "--betas must be 2 values");
+}
+
 TEST_F(TrainCommandTest, AQuietRunPrintsNothing) {
   const std::string text = Write("text", std::string(4000, 'a'));
   EXPECT_EQ(Output({"train", "gpt-tiny", "--data", text, "--out", Path("run"), "--max_steps", "1",
@@ -277,6 +394,9 @@ TEST_F(TrainCommandTest, SeveralSourcesAreBlended) {
                 .find("causal_lm on 832 training samples"),
             std::string::npos);
   EXPECT_NE(Output(train("by_size", {"--data", a, "--data", b})).find("causal_lm on 750 "),
+            std::string::npos);
+  EXPECT_NE(Output(train("one_flag", {"--data", a + ":0.3", b + ":0.7"}))
+                .find("causal_lm on 832 training samples"),
             std::string::npos);
   ExpectError(train("mixed", {"--data", a + ":0.3", "--data", b}), 2, "b.txt' has no weight");
   ExpectError(train("absent", {"--data", a + ":x"}), 2, "a.txt:x");

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -52,6 +53,7 @@ class KillTest : public testing::Test {
 
   static std::string Out(const std::string& name) { return root_ + "/" + name + "_run"; }
 
+  // What `more` gives takes the place of what stands here.
   static std::vector<std::string> Train(const std::string& name,
                                         const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {"train",
@@ -82,6 +84,10 @@ class KillTest : public testing::Test {
                                           "25",
                                           "--eval-batches",
                                           "2"};
+    for (const std::string& argument : more) {
+      const auto given = std::find(arguments.begin(), arguments.end(), argument);
+      if (argument.starts_with("--") && given != arguments.end()) arguments.erase(given, given + 2);
+    }
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -108,9 +114,10 @@ class KillTest : public testing::Test {
     EXPECT_FALSE(std::getline(table, line)) << line;
   }
 
-  static void ExpectTheUninterruptedRun(const std::string& name) {
-    EXPECT_TRUE(Weights(Out(name)) == Weights(Out("whole"))) << "the weights differ";
-    EXPECT_EQ(Metrics(Out(name)), Metrics(Out("whole")));
+  static void ExpectTheUninterruptedRun(const std::string& name,
+                                        const std::string& whole = "whole") {
+    EXPECT_TRUE(Weights(Out(name)) == Weights(Out(whole))) << "the weights differ";
+    EXPECT_EQ(Metrics(Out(name)), Metrics(Out(whole)));
     ExpectEveryRow(name);
     for (const auto& entry : fs::directory_iterator(Out(name))) {
       EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos) << entry.path();
@@ -122,6 +129,9 @@ class KillTest : public testing::Test {
     ASSERT_EQ(rest.ExitCode(), 0) << rest.Errors();
     ExpectTheUninterruptedRun(name);
   }
+
+  static void KillAtRandom(const std::string& name, const std::vector<std::string>& arguments,
+                           const std::string& whole);
 
   // Starts a run, stops it when its first checkpoint is there, and goes on with it.
   static void CheckStop(const std::string& name, int signal) {
@@ -155,8 +165,9 @@ class KillTest : public testing::Test {
 std::string KillTest::root_;
 Seconds KillTest::duration_;
 
-// A run that ends before its kill has been compared starts over, so that there are always kKills.
-TEST_F(KillTest, KilledAtRandomMomentsItEndsAsTheUninterruptedRun) {
+// A run that ends before its kill has been compared starts over, so that there are always `kKills`.
+void KillTest::KillAtRandom(const std::string& name, const std::vector<std::string>& arguments,
+                            const std::string& whole) {
   const char* given = std::getenv("TESSERA_TEST_SEED");
   const uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
@@ -165,20 +176,59 @@ TEST_F(KillTest, KilledAtRandomMomentsItEndsAsTheUninterruptedRun) {
   std::uniform_real_distribution<double> moment(0.0, 0.2 * duration_.count());
   int finished = 0;
   for (int kills = 0; kills < kKills;) {
-    Process run(Train("killed", {"--resume", "--report-to", "all"}), root_ + "/killed");
+    Process run(Train(name, arguments), root_ + "/" + name);
     if (!run.EndsWithin(Seconds(moment(random)))) {
       run.Signal(SIGKILL);
       kills += run.ExitCode() == 128 + SIGKILL;
       continue;
     }
     ASSERT_EQ(run.ExitCode(), 0) << "after " << kills << " kills: " << run.Errors();
-    ExpectTheUninterruptedRun("killed");
-    fs::remove_all(Out("killed"));
+    ExpectTheUninterruptedRun(name, whole);
+    fs::remove_all(Out(name));
     ++finished;
   }
-  FinishAndCompare("killed");
+  Process rest(Train(name, arguments), root_ + "/" + name);
+  ASSERT_EQ(rest.ExitCode(), 0) << rest.Errors();
+  ExpectTheUninterruptedRun(name, whole);
   std::printf("seed %lu: %d kills in %d runs\n", static_cast<unsigned long>(seed), kKills,
               finished + 1);
+}
+
+TEST_F(KillTest, KilledAtRandomMomentsItEndsAsTheUninterruptedRun) {
+  KillAtRandom("killed", {"--resume", "--report-to", "all"}, "whole");
+}
+
+// Patience, the best checkpoint and what is written of it are the uninterrupted run's, too.
+TEST_F(KillTest, KilledAtRandomMomentsItStopsEarlyWithTheSameBestModel) {
+  const std::vector<std::string> judged = {"--lr",
+                                           "0.03",
+                                           "--lr-schedule",
+                                           "constant",
+                                           "--eval-interval",
+                                           "2",
+                                           "--early-stopping-patience",
+                                           "5",
+                                           "--load-best-model-at-end",
+                                           "--num-checkpoints",
+                                           "1",
+                                           "--report-to",
+                                           "all"};
+  Process whole(Train("judged", judged), root_ + "/judged");
+  ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
+  const int last = Metrics(Out("judged")).back()["step"].get<int>();
+  ASSERT_LT(last, kSteps) << "it is to end early";
+  ASSERT_NE(whole.Output().find("the model is the best one, of step "), std::string::npos)
+      << whole.Output();
+  std::vector<std::string> resumed = judged;
+  resumed.insert(resumed.end(), {"--resume"});
+  KillAtRandom("judged_killed", resumed, "judged");
+  const auto entries = [](const std::string& out) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(out)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  EXPECT_EQ(entries(Out("judged_killed")), entries(Out("judged"))) << "checkpoints and files";
 }
 
 TEST_F(KillTest, SigtermStopsAndResumes) { CheckStop("SIGTERM", SIGTERM); }

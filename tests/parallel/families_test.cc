@@ -4,6 +4,7 @@
 //   - as two pipeline stages, cut at every block (the same bits),
 //   - with recomputation, and with the logits' memory reused (the same bits),
 //   - on the meta device (the same peak of memory),
+//   - with the hidden states of every layer, and with smoothed labels,
 //   - on many threads at once (the same bits),
 //   - with weights in another form than dense, attached by name.
 #include <gtest/gtest.h>
@@ -27,6 +28,7 @@
 #include "models/model_keys.h"
 #include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/reduction/reduction.h"
 #include "tests/parallel/family_cases.h"
 
 namespace tessera {
@@ -134,6 +136,125 @@ TEST_P(FamiliesTest, TensorAndSequenceParallel) {
       EXPECT_LE(Distance(outcome, reference), kTolerance) << where;
     }
   }
+}
+
+// Whole sequences on every rank; a stage of a pipeline has its own, and those before it.
+TEST_P(FamiliesTest, AllHiddenStatesOnEveryLayout) {
+  const RunOptions options = {.all_hidden_states = true};
+  const Bundle batch = GetParam().inputs(0);
+  const NoGrad no_grad;
+  const Bundle reference = Build(GetParam())->Run(batch, options);
+  const auto states = [](const Bundle& outputs) {
+    std::map<std::string, Tensor> named;
+    for (const auto& [name, t] : outputs.entries()) {
+      if (name.find("hidden_states.") != std::string::npos) named[name] = t;
+    }
+    return named;
+  };
+  const std::map<std::string, Tensor> expected = states(reference);
+  EXPECT_EQ(states(Build(GetParam())->Run(batch, {})).size(), 0u);
+  const int blocks = Build(GetParam())->num_blocks();
+  EXPECT_EQ(std::ssize(expected), blocks - 1);  // all but the head
+  for (const int ranks : {2, 3}) {
+    for (const bool sequence : {false, true}) {
+      SCOPED_TRACE(Concat("tp ", ranks, sequence ? " sequence" : ""));
+      RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
+        const NoGrad here;
+        const auto model =
+            Build(GetParam(), {.tensor_parallel = world, .sequence_parallel = sequence});
+        const auto actual = states(model->Run(batch, options));
+        ASSERT_EQ(actual.size(), expected.size());
+        for (const auto& [name, t] : expected) {
+          ASSERT_EQ(actual.at(name).shape(), t.shape()) << name;
+          const std::vector<float> a = actual.at(name).ToVector<float>();
+          const std::vector<float> b = t.ToVector<float>();
+          for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5) << name;
+        }
+      });
+    }
+  }
+  for (int cut = 1; cut < blocks; ++cut) {
+    const Bundle sent =
+        Build(GetParam(), {.first_block = 0, .end_block = cut})->Run(batch, options);
+    EXPECT_GE(std::ssize(states(sent)), cut);
+    const auto whole =
+        states(Build(GetParam(), {.first_block = cut}, /*recompute=*/true)->Run(sent, options));
+    ASSERT_EQ(whole.size(), expected.size()) << "cut at " << cut;
+    for (const auto& [name, t] : expected) {
+      EXPECT_EQ(whole.at(name).ToVector<float>(), t.ToVector<float>()) << name << " " << cut;
+    }
+  }
+}
+
+// They are on the tape: a loss of them alone has the same gradients under recomputation, and where
+// the logits are not kept.
+TEST_P(FamiliesTest, HiddenStatesDifferentiate) {
+  const auto gradients = [&](bool recompute, bool keep_logits) {
+    const auto model = Build(GetParam(), {}, recompute);
+    RunOptions options = Options();
+    options.all_hidden_states = true;
+    options.keep_logits = keep_logits;
+    const Bundle outputs = model->Run(GetParam().inputs(0), options);
+    Tensor loss;
+    for (const auto& [name, t] : outputs.entries()) {
+      if (name.find("hidden_states.") == std::string::npos) continue;
+      loss = loss.defined() ? Add(loss, Mean(Square(t))) : Mean(Square(t));
+    }
+    Outcome outcome{.loss = loss.Item()};
+    Backward(loss);
+    CollectGradients(*model, &outcome);
+    return outcome;
+  };
+  const Outcome reference = gradients(false, true);
+  EXPECT_GT(reference.gradients.size(), 10u);
+  for (const auto& [recompute, keep_logits] : {std::pair(true, true), {true, false}}) {
+    const Outcome outcome = gradients(recompute, keep_logits);
+    EXPECT_EQ(outcome.loss, reference.loss);
+    EXPECT_EQ(outcome.gradients, reference.gradients);
+  }
+}
+
+// A smoothed loss is (1 - s) of the plain one and s of that of all classes alike, so that two of
+// them tell the third; split vocabularies, stages and reused logits change nothing.
+TEST_P(FamiliesTest, LabelSmoothingOnEveryLayout) {
+  const Bundle batch = GetParam().inputs(0);
+  const NoGrad no_grad;
+  const auto options = [](double smoothing, bool keep_logits) {
+    return RunOptions{.keep_logits = keep_logits, .label_smoothing = smoothing};
+  };
+  const auto loss = [&](double smoothing, bool keep_logits) {
+    return Build(GetParam())->Run(batch, options(smoothing, keep_logits)).at(keys::kLoss).Item();
+  };
+  const double plain = loss(0, true), smoothed = loss(0.25, true), more = loss(0.75, true);
+  // Of a cloze whose rows lack candidates that is infinite (RunOptions::label_smoothing), of
+  // everything else it is a number.
+  const Bundle outputs = Build(GetParam())->Run(batch, options(0.25, /*keep_logits=*/true));
+  std::vector<double> scores;  // none of a model whose logits have other names
+  if (outputs.has(keys::kLogits)) {
+    scores = CastCopy(outputs.at(keys::kLogits), DType::kFloat64).ToVector<double>();
+  }
+  const bool lacks =
+      std::any_of(scores.begin(), scores.end(), [](double score) { return score == -INFINITY; });
+  EXPECT_EQ(lacks, std::string(GetParam().name) == "glm_cloze");
+  EXPECT_EQ(std::isfinite(smoothed), !lacks) << smoothed;
+  if (lacks) return;
+  EXPECT_GT(std::abs(smoothed - plain), 1e-5 * plain);  // far more than a sum's rounding
+  EXPECT_NEAR(more - plain, 3 * (smoothed - plain), 1e-6 * plain);
+  EXPECT_NEAR(loss(0.25, false), smoothed, 1e-6 * smoothed);
+  const int blocks = Build(GetParam())->num_blocks();
+  const Bundle sent =
+      Build(GetParam(), {.end_block = blocks - 1})->Run(batch, options(0.25, false));
+  EXPECT_EQ(Build(GetParam(), {.first_block = blocks - 1})
+                ->Run(sent, options(0.25, true))
+                .at(keys::kLoss)
+                .Item(),
+            smoothed);
+  RunRanks(3, [&](std::shared_ptr<Communicator> world) {
+    const NoGrad here;
+    const auto model = Build(GetParam(), {.tensor_parallel = world, .sequence_parallel = true});
+    EXPECT_NEAR(model->Run(batch, options(0.25, false)).at(keys::kLoss).Item(), smoothed,
+                kTolerance * smoothed);
+  });
 }
 
 // A replicated parameter must have the same gradient on every rank, or ranks drift apart.

@@ -39,6 +39,7 @@ struct Layout {
   int zero = 0;
   bool cpu_offload = false;
   std::string optimizer = "adamw";
+  std::string run = {};  // another run than the usual one (ConfigFor)
 
   int world() const { return dp * tp * pp; }
   bool same_bits() const { return tp == 1 && (deterministic || dp == 1); }
@@ -57,7 +58,8 @@ std::ostream& operator<<(std::ostream& out, const Layout& l) {
              << l.accumulation << (l.deterministic ? "" : "_fast") << "_" << l.dtype
              << (l.pp > 1 ? Concat("_pp", l.pp) : "") << std::regex_replace(l.schedule, kDash, "")
              << (l.zero > 0 ? Concat("_zero", l.zero) : "") << (l.cpu_offload ? "_offload" : "")
-             << (l.optimizer == "adamw" ? "" : "_" + l.optimizer);
+             << (l.optimizer == "adamw" ? "" : "_" + l.optimizer)
+             << (l.run.empty() ? "" : "_" + l.run);
 }
 
 struct Outcome {
@@ -76,6 +78,11 @@ const std::string& Root() {
     for (int i = 0; i < 400; ++i) {
       out << "{\"text\": \"" << std::string(static_cast<size_t>(1 + i * i % 37), 'a' + i % 26)
           << " number " << i * 7919 % 1000 << "\"}\n";
+    }
+    // Of several lengths, some above a row's.
+    std::ofstream few(path + "/lines.jsonl");
+    for (int i = 0; i < 30; ++i) {
+      few << "{\"text\": \"the " << i << (i % 3 == 0 ? "th of many lines" : "th line") << "\"}\n";
     }
     return path;
   }();
@@ -114,6 +121,13 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   if (layout.optimizer == "lion") config.lr = 3e-4;
   if (layout.optimizer == "lamb" || layout.optimizer == "muon") config.lr = 1e-2;
   if (layout.optimizer == "adafactor") config.lr = 3e-2;
+  if (layout.run == "smoothed") config.label_smoothing = 0.2;
+  if (layout.run == "documents" || layout.run == "epochs") {
+    config.options["reset_at_documents"] = false;
+    config.options["packing"] = false;
+    config.data = {Root() + "/lines.jsonl"};  // of some steps and a rest
+  }
+  config.drop_last = config.schedule_by_epoch = layout.run == "epochs";
   if (layout.change) layout.change(config);
   return config;
 }
@@ -125,7 +139,9 @@ void Require(const Status& status) {
 
 struct StopAt : TrainerCallback {
   explicit StopAt(int64_t step) : step(step) {}
-  void OnStep(TrainState& state) override { state.should_stop = state.step == step; }
+  void OnStepEnd(const TrainState& state, TrainControl& control) override {
+    if (state.step == step) control.Stop("the test");
+  }
   int64_t step;
 };
 
@@ -173,9 +189,10 @@ const Outcome& Reference(const Layout& layout) {
   const Layout one = {.deterministic = layout.deterministic,
                       .dtype = layout.dtype,
                       .change = layout.change,
-                      .optimizer = layout.optimizer};
+                      .optimizer = layout.optimizer,
+                      .run = layout.run};
   const std::string key =
-      Concat(one.dtype, one.deterministic, layout.change != nullptr, one.optimizer);
+      Concat(one.dtype, one.deterministic, layout.change != nullptr, one.optimizer, one.run);
   auto found = references->find(key);
   if (found == references->end()) {
     found = references->emplace(key, RunLayout(one, "one" + key)).first;
@@ -309,6 +326,23 @@ std::vector<Layout> OptimizerLayouts() {
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, LayoutsTest, testing::ValuesIn(OptimizerLayouts()), NameOf);
 
+// Other runs than the usual one.
+std::vector<Layout> RunLayouts() {
+  std::vector<Layout> layouts;
+  for (const char* run : {"smoothed", "documents", "epochs"}) {
+    for (Layout layout :
+         {Layout{.dp = 2, .accumulation = 2}, Layout{.tp = 2, .sequence_parallel = true},
+          Layout{.dp = 2, .accumulation = 2, .zero = 3},
+          Layout{.dp = 2, .accumulation = 2, .pp = 2, .schedule = "zb-h1"}}) {
+      layout.run = run;
+      layouts.push_back(layout);
+    }
+  }
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, LayoutsTest, testing::ValuesIn(RunLayouts()), NameOf);
+
 // --- Checkpoints ---------------------------------------------------------------------------------
 
 struct Change {
@@ -382,8 +416,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Change{kOne, kTp3}, Change{kTp3, kOne}, Change{kTp2, kTp3, true},
                     Change{kTp2, kDp4}, Change{kDp2, kMixed}, Change{kMixed, kOne, true},
                     Change{kMixed, kTp2}, Change{kOne, kPp2}, Change{kPp2, kPp4, true},
-                    Change{kPp4, kDp2}, Change{kZero1, kZero3}, Change{kZero3, kOne, true},
-                    Change{kDp4, kZero3}, Change{kZero3, kPp2}, Change{kMixed, kZero1}),
+                    Change{kPp4, kDp2},
+                    Change{{.run = "epochs"}, {.dp = 2, .accumulation = 2, .run = "epochs"}},
+                    Change{{.run = "documents"}, {.dp = 2, .accumulation = 2, .run = "documents"}},
+                    Change{kZero1, kZero3}, Change{kZero3, kOne, true}, Change{kDp4, kZero3},
+                    Change{kZero3, kPp2}, Change{kMixed, kZero1}),
     [](const auto& info) {
       std::ostringstream name;
       name << info.param;

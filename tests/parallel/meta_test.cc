@@ -28,7 +28,7 @@
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "tests/parallel/family_cases.h"
-#include "train/engine.h"
+#include "train/engine/engine.h"
 
 namespace tessera {
 namespace {

@@ -340,7 +340,7 @@ TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
   const Bundle batch = GetParam().inputs(0);
   const Bundle reference = [&] {
     const NoGrad no_grad;
-    return (*whole)->Run(batch, {});
+    return (*whole)->Run(batch, {.all_hidden_states = true});
   }();
   const Layout layout = {.pp = 2, .chunks = 2};
   const std::vector<int> cuts = Cuts(GetParam(), layout);
@@ -348,7 +348,7 @@ TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
     const dist::Mesh mesh(world, {.pp = 2});
     dist::PipelinedModel model(BuildStage(GetParam(), layout, mesh, cuts));
     EXPECT_EQ(model.num_blocks(), (*whole)->num_blocks());
-    const Bundle out = model.Run(batch, {});
+    const Bundle out = model.Run(batch, {.all_hidden_states = true});
     ASSERT_EQ(out.entries().size(), reference.entries().size());
     for (const auto& [name, t] : reference.entries()) {
       EXPECT_TRUE(out.FindNamed(name)->ToVector<double>() == t.ToVector<double>()) << name;

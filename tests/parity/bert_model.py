@@ -113,13 +113,15 @@ def make_inputs(model, kind, seed, rows=3):
     return inputs
 
 
-def reference(model, inputs):
-    """Outputs and gradients in float64, by the names of the program's files."""
+def reference(model, inputs, hidden=False):
+    """Outputs (with `hidden`, the hidden states of every layer too) and gradients in float64, by the
+    names of the program's files."""
     model = model.double()
     given = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
     out = model(**given, output_hidden_states=True)
     outputs = {n: t for n, t in out.items() if n not in ("hidden_states", "attentions")}
     outputs["last_hidden_state"] = out.hidden_states[-1]
+    outputs.update(parity.numbered(out.hidden_states) if hidden else {})
     gradients = parity.gradients_of(model, out.loss) if "labels" in inputs else {}
     return {n: t.detach().clone() for n, t in outputs.items()}, gradients
 
@@ -127,10 +129,11 @@ def reference(model, inputs):
 def check_forward(report, program, folder, name, model):
     for kind in ("plain", "right", "left", "holes"):
         inputs = make_inputs(model, kind, seed=7)
-        outputs, gradients = reference(model, inputs)
+        outputs, gradients = reference(model, inputs, hidden=True)
         rows = inputs["attention_mask"].bool() if "attention_mask" in inputs else None
         for dtype, tolerance in (("float32", parity.TOLERANCE), ("float64", 1e-12)):
-            got, got_gradients = parity.forward(program, folder, inputs, dtype, "labels" in inputs)
+            got, got_gradients = parity.forward(program, folder, inputs, dtype, "labels" in inputs,
+                                                parity.ALL_HIDDEN)
             report.error(f"{name} {kind} {dtype} outputs", parity.compare(got, outputs, rows), tolerance)
             if gradients:
                 report.error(f"{name} {kind} {dtype} gradients",
@@ -230,9 +233,10 @@ def write(_):
         folder.mkdir(parents=True, exist_ok=True)
         model = make_model(architecture, {**small, **fields}, 100 + seed)
         model.save_pretrained(folder)
-        for kind in ("plain", "right", "holes"):
-            inputs = make_inputs(model, kind, seed=20 + seed)
-            outputs, gradients = reference(model, inputs)
+        for kind in ("plain", "right", "holes", "hidden"):
+            hidden = kind == "hidden"
+            inputs = make_inputs(model, "holes" if hidden else kind, seed=20 + seed)
+            outputs, gradients = reference(model, inputs, hidden)
             tensors = {f"in.{n}": t for n, t in inputs.items()}
             tensors.update({f"out.{n}": t for n, t in outputs.items()})
             if kind == "right":

@@ -20,8 +20,8 @@ void Check(const std::string& name, const std::vector<std::string>& kinds) {
   }
 }
 
-TEST(GlmGoldenTest, Glm) { Check("glm", {"plain", "prefix", "pairs", "cloze"}); }
-TEST(GlmGoldenTest, ChatGlm) { Check("chatglm", {"plain", "left", "pairs"}); }
+TEST(GlmGoldenTest, Glm) { Check("glm", {"plain", "prefix", "pairs", "cloze", "hidden"}); }
+TEST(GlmGoldenTest, ChatGlm) { Check("chatglm", {"plain", "left", "pairs", "hidden"}); }
 
 }  // namespace
 }  // namespace tessera::models

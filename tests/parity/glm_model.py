@@ -137,12 +137,14 @@ class Glm(Reference):
         if self.blocks:
             x = x + t.block_position_embeddings(position_ids[:, 1])
         visible = self.visible(attention_mask, rows, tokens)
+        self.states = [x]  # as the original's `mems`: what layers give, without the final norm
         for layer in t.layers:
             n = layer.input_layernorm(x)
             q, k, v = (p.unflatten(2, (self.heads, -1)).transpose(1, 2)
                        for p in layer.attention.query_key_value(n).chunk(3, -1))
             x = x + layer.attention.attend(q, k, v, visible)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
+            self.states.append(x)
         h = t.final_layernorm(x)
         return h @ self.word_embeddings.weight.T, h
 
@@ -210,38 +212,43 @@ class ChatGlm(Reference):
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
     def hidden(self, ids, hidden_keys, positions):
+        """[layers + 1, B, T, C]: the last is behind the final norm, as the original's."""
         t = self.transformer
         x = t.word_embeddings(ids)
         alpha = math.sqrt(2 * len(t.layers))
         visible = ~hidden_keys.bool()
+        states = []
 
         def turned(y):
             a, b = y.chunk(2, -1)
             return torch.cat([self.rotate(a, positions[:, 0]), self.rotate(b, positions[:, 1])], -1)
 
         for layer in t.layers:
+            states.append(x)
             n = layer.input_layernorm(x)
             mixed = layer.attention.query_key_value(n).unflatten(2, (self.heads, -1))
             q, k, v = (p.transpose(1, 2) for p in mixed.chunk(3, -1))
             x = alpha * n + layer.attention.attend(turned(q), turned(k), v, visible)
             n = layer.post_attention_layernorm(x)
             x = alpha * n + layer.mlp(n)
-        return t.final_layernorm(x)
+        return torch.stack([*states, t.final_layernorm(x)])
 
     def forward(self, input_ids, attention_mask=None, position_ids=None):
         """Rows one by one, without their padding, unless the mask is [B, 1, T, T]."""
         if attention_mask is not None and attention_mask.dim() == 4:
-            h = self.hidden(input_ids, attention_mask, position_ids)
-            return self.lm_head(h), h
-        h = torch.zeros(*input_ids.shape, self.width, dtype=self.lm_head.weight.dtype)
+            self.states = self.hidden(input_ids, attention_mask, position_ids)
+            return self.lm_head(self.states[-1]), self.states[-1]
+        dtype = self.lm_head.weight.dtype
+        states = torch.zeros(*input_ids.shape, len(self.transformer.layers) + 1, self.width, dtype=dtype)
         for b, row in enumerate(input_ids):
             kept = (torch.ones_like(row) if attention_mask is None else attention_mask[b]).bool()
             mask, positions = self.mask_and_positions(row[kept].tolist())
             if position_ids is not None:
                 positions = position_ids[b][:, kept]
-            one = self.hidden(row[kept][None], mask[None, None], positions[None])[0]
-            h = h.index_put((torch.tensor(b), kept.nonzero()[:, 0]), one)
-        return self.lm_head(h), h
+            one = self.hidden(row[kept][None], mask[None, None], positions[None])[:, 0]
+            states = states.index_put((torch.tensor(b), kept.nonzero()[:, 0]), one.transpose(0, 1))
+        self.states = states.movedim(2, 0)
+        return self.lm_head(self.states[-1]), self.states[-1]
 
     def outputs(self, inputs):
         logits, h = self(**{n: t for n, t in inputs.items() if n != "labels"})
@@ -337,10 +344,12 @@ def kinds_of(model):
     return ("plain", "prefix", "pairs", "keys", "one coordinate", "cloze")
 
 
-def reference(model, inputs):
-    """Outputs and gradients in float64, by the names of the program's files."""
+def reference(model, inputs, hidden=False):
+    """Outputs (with `hidden`, the hidden states of every layer too) and gradients in float64, by the
+    names of the program's files."""
     model = model.double()
     outputs = model.outputs(inputs)
+    outputs.update(parity.numbered(model.states) if hidden else {})
     gradients = parity.gradients_of(model, outputs["loss"])
     return {n: t.detach().clone() for n, t in outputs.items()}, gradients
 
@@ -348,12 +357,13 @@ def reference(model, inputs):
 def check_forward(report, program, folder, name, model):
     for kind in kinds_of(model):
         inputs = make_inputs(model, kind, seed=7)
-        outputs, gradients = reference(model, inputs)
+        outputs, gradients = reference(model, inputs, hidden=True)
         rows = None
         if kind in ("left", "right"):
             rows = inputs["attention_mask"].bool()
         for dtype, tolerance in (("float32", parity.TOLERANCE), ("float64", 1e-12)):
-            got, got_gradients = parity.forward(program, folder, inputs, dtype)
+            got, got_gradients = parity.forward(program, folder, inputs, dtype,
+                                                flags=parity.ALL_HIDDEN)
             report.error(f"{name} {kind} {dtype} outputs", parity.compare(got, outputs, rows), tolerance)
             report.error(f"{name} {kind} {dtype} gradients",
                          parity.compare(got_gradients, gradients), tolerance)
@@ -543,15 +553,18 @@ def write(_):
                                   max_sequence_length=19, bos_token_id=30, eos_token_id=31,
                                   mask_token_id=32, gmask_token_id=33, pad_token_id=3)),
     }
-    recorded = {"glm": ("plain", "prefix", "pairs", "cloze"), "chatglm": ("plain", "left", "pairs")}
+    recorded = {"glm": ("plain", "prefix", "pairs", "cloze", "hidden"),
+                "chatglm": ("plain", "left", "pairs", "hidden")}
+    with_hidden = {"glm": "cloze", "chatglm": "left"}
     with_gradients = ("prefix", "cloze", "left")
     for seed, (name, (cls, fields)) in enumerate(cases.items()):
         folder = GOLDENS / name
         model = make_model(cls, fields, 100 + seed)
         model.save_pretrained(folder)
         for kind in recorded[name]:
-            inputs = make_inputs(model, kind, seed=20 + seed, tokens=11)
-            outputs, gradients = reference(model, inputs)
+            hidden = kind == "hidden"
+            inputs = make_inputs(model, with_hidden[name] if hidden else kind, seed=20 + seed, tokens=11)
+            outputs, gradients = reference(model, inputs, hidden)
             tensors = {f"in.{n}": t for n, t in inputs.items()}
             tensors.update({f"out.{n}": t for n, t in outputs.items()})
             if kind in with_gradients:

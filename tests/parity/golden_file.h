@@ -27,8 +27,9 @@ class GoldenFile {
 };
 
 // Feeds the inputs to `model` (in evaluation mode, with parameters of `dtype`) and compares every
-// output and gradient: ||a-b|| <= tolerance ||b||. Rows of [B, T, ...] where an `attention_mask` is
-// 0 are not compared; a gradient that is zero in theory must stay below 1e-7 of all of them.
+// output (hidden states of all layers, where the file has them) and gradient: ||a-b|| <= tolerance
+// ||b||. Rows of [B, T, ...] where an `attention_mask` is 0 are not compared; a gradient that is
+// zero in theory must stay below 1e-7 of all of them.
 void CheckGolden(const GoldenFile& golden, Model& model, double tolerance,
                  const std::string& where);
 

@@ -85,7 +85,7 @@ class Gpt2GoldenTest : public testing::TestWithParam<const char*> {
 TEST_P(Gpt2GoldenTest, OutputsAndGradients) {
   for (const auto& [dtype, tolerance] :
        {std::pair(DType::kFloat32, kTolerance), std::pair(DType::kFloat64, 1e-12)}) {
-    for (const std::string kind : {"plain", "right", "left_positions"}) {
+    for (const std::string kind : {"plain", "right", "left_positions", "hidden"}) {
       const std::string where = Concat(kind, " ", dtype, " ");
       const Golden golden = Open(kind);
       const auto model = Load(dtype);
@@ -94,7 +94,7 @@ TEST_P(Gpt2GoldenTest, OutputsAndGradients) {
       std::vector<int64_t> counts;
       if (inputs.has(keys::kAttentionMask))
         counts = inputs.at(keys::kAttentionMask).ToVector<int64_t>();
-      const Bundle outputs = model->Run(inputs, {});
+      const Bundle outputs = model->Run(inputs, {.all_hidden_states = kind == "hidden"});
       for (const auto& [name, t] : golden.GetAll("out.")) {
         ExpectNear(*outputs.FindNamed(name), t, tolerance, where + name,
                    name == "loss" ? std::vector<int64_t>() : counts);

@@ -90,13 +90,16 @@ def shifted_loss(logits, labels):
     return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
 
 
-def reference(model, inputs, with_gradients=True):
-    """Outputs and gradients in float64, by the names of the program's files."""
+def reference(model, inputs, with_gradients=True, hidden=False):
+    """Outputs (with `hidden`, the hidden states of every layer too) and gradients in float64, by the
+    names of the program's files."""
     model = model.double()
     model.zero_grad()
     out = model(**{n: t for n, t in inputs.items() if n != "labels"}, output_hidden_states=True)
     loss = shifted_loss(out.logits, inputs["labels"])
     outputs = {"logits": out.logits, "last_hidden_state": out.hidden_states[-1], "loss": loss}
+    if hidden:
+        outputs.update({f"hidden_states.{i}": t for i, t in enumerate(out.hidden_states)})
     outputs = {name: t.detach().clone() for name, t in outputs.items()}
     if not with_gradients:
         return outputs, {}
@@ -119,7 +122,7 @@ def compare(actual, expected, inputs):
     for name, want in expected.items():
         got = actual[name]
         assert got.shape == want.shape, (name, got.shape, want.shape)
-        if name in ("logits", "last_hidden_state") and "attention_mask" in inputs:
+        if want.dim() == 3 and "attention_mask" in inputs:
             counts = inputs["attention_mask"].bool()
             got, want = got[counts], want[counts]
         worst = max(worst, (relative_error(got, want), name))
@@ -133,13 +136,13 @@ def run(program, *arguments):
     return result.stdout
 
 
-def forward(program, folder, inputs, dtype, as_int32=False):
+def forward(program, folder, inputs, dtype, as_int32=False, flags=()):
     with tempfile.TemporaryDirectory() as work:
         files = [os.path.join(work, n) for n in ("in.safetensors", "out.safetensors", "g.safetensors")]
         tensors = {n: t.int() if as_int32 else t for n, t in inputs.items()}
         save_file({n: t.contiguous() for n, t in tensors.items()}, files[0])
         run(program, "forward", "--model", folder, "--inputs", files[0], "--outputs", files[1],
-            "--grads", files[2], "--dtype", dtype)
+            "--grads", files[2], "--dtype", dtype, *flags)
         return load_file(files[1]), load_file(files[2])
 
 
@@ -155,9 +158,10 @@ class Report:
 def check_forward(report, program, folder, name, model):
     for kind in ("plain", "right", "left", "left_positions", "positions"):
         inputs = make_inputs(model.config, kind, seed=7)
-        outputs, gradients = reference(model, inputs)
+        outputs, gradients = reference(model, inputs, hidden=True)
         for dtype, tolerance in (("float32", TOLERANCE), ("float64", 1e-12)):
-            got, got_gradients = forward(program, folder, inputs, dtype, as_int32=kind == "right")
+            got, got_gradients = forward(program, folder, inputs, dtype, as_int32=kind == "right",
+                                         flags=["--all-hidden-states"])
             error, worst = compare(got, outputs, inputs)
             report(f"{name} {kind} {dtype} outputs", error <= tolerance, f"{error:.2e} {worst}")
             error, worst = compare(got_gradients, gradients, inputs)
@@ -287,9 +291,10 @@ def write(_):
         model.save_pretrained(folder)
         random = torch.Generator().manual_seed(seed)
         batches = torch.randint(model.config.vocab_size, (20, 4, 9), generator=random)
-        for kind in ("plain", "right", "left_positions"):
-            inputs = make_inputs(model.config, kind, seed=20 + seed)
-            outputs, gradients = reference(model, inputs, with_gradients=kind == "left_positions")
+        for kind in ("plain", "right", "left_positions", "hidden"):
+            hidden = kind == "hidden"
+            inputs = make_inputs(model.config, "left_positions" if hidden else kind, seed=20 + seed)
+            outputs, gradients = reference(model, inputs, kind == "left_positions", hidden)
             tensors = {f"in.{n}": t for n, t in inputs.items()}
             tensors.update({f"out.{n}": t for n, t in outputs.items()})
             tensors.update({f"grad.{n}": t for n, t in gradients.items()})

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 TOLERANCE = 5e-6  # of ||a-b||/||b|| in float32
+ALL_HIDDEN = ("--all-hidden-states",)  # a flag of `tessera forward`
 # For gradients that are zero in theory (the keys' biases), in units of the norm of all gradients.
 ABSOLUTE = 1e-7
 
@@ -65,16 +66,22 @@ def failure(program, *arguments):
     return lines[0] if ok else f"rc {result.returncode}: {result.stderr}"
 
 
-def forward(program, folder, inputs, dtype="float32", gradients=True):
+def forward(program, folder, inputs, dtype="float32", gradients=True, flags=()):
     """Outputs and gradients of `tessera forward`."""
     with tempfile.TemporaryDirectory() as work:
         files = [os.path.join(work, n) for n in ("in.safetensors", "out.safetensors", "g.safetensors")]
         save_file({n: t.contiguous() for n, t in inputs.items()}, files[0])
-        arguments = ["--model", folder, "--inputs", files[0], "--outputs", files[1], "--dtype", dtype]
+        arguments = ["--model", folder, "--inputs", files[0], "--outputs", files[1], "--dtype", dtype,
+                     *flags]
         if gradients:
             arguments += ["--grads", files[2]]
         run(program, "forward", *arguments)
         return load_file(files[1]), load_file(files[2]) if gradients else {}
+
+
+def numbered(states, prefix=""):
+    """A model's `hidden_states` by the names of the program's files."""
+    return {f"{prefix}hidden_states.{i}": t for i, t in enumerate(states)}
 
 
 def gradients_of(model, loss):

@@ -13,7 +13,7 @@ TEST_P(T5GoldenTest, OutputsAndGradients) {
   const std::string folder = std::string("tests/parity/goldens/t5/") + GetParam();
   for (const auto& [dtype, tolerance] :
        {std::pair(DType::kFloat32, 5e-6), std::pair(DType::kFloat64, 1e-12)}) {
-    for (const char* kind : {"plain", "right", "left"}) {
+    for (const char* kind : {"plain", "right", "left", "hidden"}) {
       const auto model = LoadModel(folder, {.build = {.dtype = dtype}, .require_weights = true});
       ASSERT_TRUE(model.ok()) << Message(model.status());
       const GoldenFile golden(folder + "/" + kind + ".safetensors");

@@ -84,11 +84,16 @@ def all_double():
     torch.Tensor.float = lambda x: x if x.dtype == torch.float64 else to_float(x)
 
 
-def reference(model, inputs):
-    """Outputs and gradients in float64, by the names of the program's files."""
+def reference(model, inputs, hidden=False):
+    """Outputs (with `hidden`, the hidden states of every layer too) and gradients in float64, by the
+    names of the program's files."""
     model = model.double()
-    out = model(**inputs)
+    out = model(**inputs, output_hidden_states=True)
     outputs = {n: out[n] for n in ("loss", "logits", "encoder_last_hidden_state")}
+    if hidden:
+        outputs["last_hidden_state"] = out.decoder_hidden_states[-1]
+        outputs.update(parity.numbered(out.decoder_hidden_states))
+        outputs.update(parity.numbered(out.encoder_hidden_states, "encoder_"))
     gradients = parity.gradients_of(model, out.loss)
     return {n: t.detach().clone() for n, t in outputs.items()}, gradients
 
@@ -96,10 +101,11 @@ def reference(model, inputs):
 def check_forward(report, program, folder, name, model):
     for kind in ("plain", "right", "left", "holes"):
         inputs = make_inputs(model, kind, seed=7)
-        outputs, gradients = reference(model, inputs)
+        outputs, gradients = reference(model, inputs, hidden=True)
         rows = inputs["attention_mask"].bool() if "attention_mask" in inputs else None
         for dtype, tolerance in (("float32", parity.TOLERANCE), ("float64", 1e-12)):
-            got, got_gradients = parity.forward(program, folder, inputs, dtype)
+            got, got_gradients = parity.forward(program, folder, inputs, dtype,
+                                                flags=parity.ALL_HIDDEN)
             report.error(f"{name} {kind} {dtype} outputs", parity.compare(got, outputs, rows), tolerance)
             report.error(f"{name} {kind} {dtype} gradients",
                          parity.compare(got_gradients, gradients), tolerance)
@@ -203,9 +209,10 @@ def write(_):
         folder.mkdir(parents=True, exist_ok=True)
         model = make_model({**small, **fields}, 100 + seed)
         model.save_pretrained(folder)
-        for kind in ("plain", "right", "left"):
-            inputs = make_inputs(model, kind, seed=20 + seed)
-            outputs, gradients = reference(model, inputs)
+        for kind in ("plain", "right", "left", "hidden"):
+            hidden = kind == "hidden"
+            inputs = make_inputs(model, "left" if hidden else kind, seed=20 + seed)
+            outputs, gradients = reference(model, inputs, hidden)
             tensors = {f"in.{n}": t for n, t in inputs.items()}
             tensors.update({f"out.{n}": t for n, t in outputs.items()})
             if kind == "right":

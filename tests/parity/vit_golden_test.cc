@@ -13,7 +13,7 @@ TEST_P(VitGoldenTest, OutputsAndGradients) {
   const std::string folder = std::string("tests/parity/goldens/vit/") + GetParam();
   for (const auto& [dtype, tolerance] :
        {std::pair(DType::kFloat32, 5e-6), std::pair(DType::kFloat64, 1e-12)}) {
-    for (const char* kind : {"same", "larger"}) {
+    for (const char* kind : {"same", "larger", "hidden"}) {
       const auto model = LoadModel(folder, {.build = {.dtype = dtype}, .require_weights = true});
       ASSERT_TRUE(model.ok()) << Message(model.status());
       const GoldenFile golden(folder + "/" + kind + ".safetensors");

@@ -65,20 +65,22 @@ def make_inputs(model, kind, seed, rows=3):
     return inputs
 
 
-def reference(model, inputs):
-    """Outputs and gradients in float64, by the names of the program's files."""
+def reference(model, inputs, hidden=False):
+    """Outputs (with `hidden`, the hidden states of every layer too) and gradients in float64, by the
+    names of the program's files."""
     model = model.double()
     given = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
     if getattr(model.config, "pooling", "cls") == "mean":
-        hidden = model.vit(given["pixel_values"], interpolate_pos_encoding=True).last_hidden_state
-        logits = model.classifier(hidden[:, 1:].mean(1))
+        out = model.vit(given["pixel_values"], interpolate_pos_encoding=True, output_hidden_states=True)
+        logits = model.classifier(out.last_hidden_state[:, 1:].mean(1))
         loss = torch.nn.functional.cross_entropy(logits, given["labels"])
-        outputs = {"logits": logits, "loss": loss, "last_hidden_state": hidden}
+        outputs = {"logits": logits, "loss": loss, "last_hidden_state": out.last_hidden_state}
     else:
         out = model(**given, interpolate_pos_encoding=True, output_hidden_states=True)
         outputs = {n: t for n, t in out.items() if n not in ("hidden_states", "attentions")}
         if "last_hidden_state" not in outputs:
             outputs["last_hidden_state"] = model.vit.layernorm(out.hidden_states[-1])
+    outputs.update(parity.numbered(out.hidden_states) if hidden else {})
     gradients = parity.gradients_of(model, outputs["loss"]) if "labels" in inputs else {}
     return {n: t.detach().clone() for n, t in outputs.items()}, gradients
 
@@ -86,9 +88,10 @@ def reference(model, inputs):
 def check_forward(report, program, folder, name, model):
     for kind in ("same", "larger", "smaller"):
         inputs = make_inputs(model, kind, seed=7)
-        outputs, gradients = reference(model, inputs)
+        outputs, gradients = reference(model, inputs, hidden=True)
         for dtype, tolerance in (("float32", parity.TOLERANCE), ("float64", 1e-12)):
-            got, got_gradients = parity.forward(program, folder, inputs, dtype, "labels" in inputs)
+            got, got_gradients = parity.forward(program, folder, inputs, dtype, "labels" in inputs,
+                                                parity.ALL_HIDDEN)
             report.error(f"{name} {kind} {dtype} outputs", parity.compare(got, outputs), tolerance)
             if gradients:
                 report.error(f"{name} {kind} {dtype} gradients",
@@ -137,9 +140,10 @@ def write(_):
         folder.mkdir(parents=True, exist_ok=True)
         model = make_model(architecture, {**small, **fields}, 100 + seed)
         model.save_pretrained(folder)
-        for kind in ("same", "larger"):
-            inputs = make_inputs(model, kind, seed=20 + seed, rows=2)
-            outputs, gradients = reference(model, inputs)
+        for kind in ("same", "larger", "hidden"):
+            hidden = kind == "hidden"
+            inputs = make_inputs(model, "same" if hidden else kind, seed=20 + seed, rows=2)
+            outputs, gradients = reference(model, inputs, hidden)
             tensors = {f"in.{n}": t for n, t in inputs.items()}
             tensors.update({f"out.{n}": t for n, t in outputs.items()})
             if kind == "larger":

@@ -14,9 +14,9 @@
 namespace tessera {
 namespace {
 
-std::string Program() {
-  return std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") +
-         "/tools/tessera";
+std::string PathOf(const std::string& program) {
+  return std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") + "/" +
+         program;
 }
 
 // The environment of a process, by name; empty when there is none of that name.
@@ -48,14 +48,14 @@ std::string ReadText(const std::string& path) {
 Process::Process(const std::vector<std::string>& arguments, const std::string& log,
                  rlim_t file_bytes)
     : log_(log) {
-  std::vector<std::string> command = {Program()};
+  std::vector<std::string> command = {PathOf(Part().program)};
   command.insert(command.end(), arguments.begin(), arguments.end());
   Start(std::move(command), file_bytes);
 }
 
 Process::Process(int ranks, const std::vector<std::string>& arguments, const std::string& log,
                  bool quiet)
-    : Process(std::vector<Part>{{ranks, arguments, 0}}, log, quiet) {}
+    : Process(std::vector<Part>{{.ranks = ranks, .arguments = arguments}}, log, quiet) {}
 
 Process::Process(const std::vector<Part>& parts, const std::string& log, bool quiet) : log_(log) {
   // The sessions of Open MPI need a short path.
@@ -79,7 +79,7 @@ Process::Process(const std::vector<Part>& parts, const std::string& log, bool qu
       command.insert(command.end(),
                      {"bash", "-c", "ulimit -f $0; exec \"$@\"", std::to_string(part.file_kib)});
     }
-    command.push_back(Program());
+    command.push_back(PathOf(part.program));
     command.insert(command.end(), part.arguments.begin(), part.arguments.end());
   }
   Start(std::move(command), RLIM_INFINITY);

@@ -3,6 +3,7 @@
 //   Process run({"train", "gpt-tiny", ...}, root + "/run");
 //   ASSERT_EQ(run.ExitCode(), 0) << run.Errors();
 //   Process job(4, {"train", ...}, root + "/job");       // mpirun -n 4 tessera train ...
+//   Process flow({{.ranks = 2, .arguments = {...}, .program = "examples/bigram"}}, root + "/flow");
 #ifndef TESSERA_TESTS_PROCESS_PROCESS_H_
 #define TESSERA_TESTS_PROCESS_PROCESS_H_
 
@@ -32,7 +33,8 @@ class Process {
   struct Part {
     int ranks = 1;
     std::vector<std::string> arguments;
-    int file_kib = 0;  // no file may grow beyond; 0: no limit
+    int file_kib = 0;                       // no file may grow beyond; 0: no limit
+    std::string program = "tools/tessera";  // which of this workspace's is started
   };
   Process(const std::vector<Part>& parts, const std::string& log, bool quiet = true);
   ~Process();

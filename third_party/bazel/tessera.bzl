@@ -67,10 +67,15 @@ def _floor_visibility():
         return ["//:above_" + floor]
     return ["//:programs"]
 
-def system_library(name, libraries = []):
-    """A library of the distribution: `libraries` are the names behind -l, users before providers."""
+def system_library(name, libraries = [], defines = []):
+    """A library of the distribution.
+
+    `libraries` are the names behind -l, users before providers; `defines` is what its headers need
+    to fit how it was built.
+    """
     native.cc_library(
         name = name,
+        defines = defines,
         linkopts = (["-Wl,--push-state,--as-needed"] + ["-l" + library for library in libraries] +
                     ["-Wl,--pop-state"]) if libraries else [],
     )

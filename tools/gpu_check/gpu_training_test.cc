@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/sum.h"
-#include "train/captured_step.h"
+#include "train/engine/captured_step.h"
 #include "train/run_setup.h"
 #include "train/trainer.h"
 
@@ -31,14 +31,20 @@ struct Outcome {
 
 struct StopAt : TrainerCallback {
   explicit StopAt(int64_t step) : step(step) {}
-  void OnStep(TrainState& state) override { state.should_stop = state.step == step; }
+  void OnStepEnd(const TrainState& state, TrainControl& control) override {
+    if (state.step == step) control.Stop("the test");
+  }
   int64_t step;
 };
 
 struct LossesOf : TrainerCallback {
   explicit LossesOf(Outcome* outcome) : outcome(outcome) {}
-  void OnStep(TrainState& state) override { outcome->losses.push_back(state.loss); }
-  void OnEvaluate(TrainState& state) override { outcome->val_losses.push_back(*state.val_loss); }
+  void OnStepEnd(const TrainState& state, TrainControl&) override {
+    outcome->losses.push_back(state.loss);
+  }
+  void OnEvaluate(const TrainState& state, TrainControl&) override {
+    outcome->val_losses.push_back(*state.val_loss);
+  }
   Outcome* outcome;
 };
 
@@ -160,6 +166,7 @@ struct SumOfSquares : StepRunner {
     const Tensor x = OnDevice(inputs.batches[0], Device::Cuda(0)).at(kX);
     return {{Sum(Mul(x, x))}, Sum(x)};
   }
+  std::vector<Tensor> RunPasses(const StepInputs& inputs) override { return Run(inputs).losses; }
   const char* WhyNotCaptured(int64_t) const override { return nullptr; }
   void Undo() override {}
 };

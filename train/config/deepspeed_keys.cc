@@ -39,7 +39,7 @@ void AddTopLevel(ForeignTable* table) {
        NoEffect("use_node_local_storage", "every rank's part of a checkpoint goes to `out`"),
        NoEffect("aio", kNvme),
        Refused("sparse_gradients", "gradients of embeddings are dense", {false}),
-       Refused("dataloader_drop_last", "the last batch of an epoch is used", {false}),
+       Renamed("dataloader_drop_last", "drop_last"),
        Refused("seq_parallel_communication_data_type", "activations travel as they are", {"fp32"}),
        Refused("keep_in_fp32_modules", "a model has one dtype", {Json::array()}),
        Refused("amp", "use fp16 or bf16"),

@@ -15,6 +15,7 @@ struct ModelConfig {
   bool ignore_mismatched_sizes = false;
   std::optional<double> dropout;
   double neftune_noise_alpha = 0;
+  double label_smoothing = 0;
   bool checkpoint_activations = false;
 
   // The members of config_overrides, each with its value; without any, an empty object.
@@ -37,6 +38,13 @@ struct ModelConfig {
             .Add("neftune_noise_alpha", &ModelConfig::neftune_noise_alpha,
                  "noise on the token embeddings in training (NEFTune, Jain et al. 2023)",
                  {.least = 0, .neutral = 0})
+            .Add("label_smoothing", &ModelConfig::label_smoothing,
+                 "share of each target that is spread over all words or classes (Szegedy et al. "
+                 "2016), in evaluations during training too; of tokens and of single labels",
+                 {.least = 0,
+                  .most = 1,
+                  .neutral = 0,
+                  .aliases = {{"label_smoothing_factor", "Hugging Face"}}})
             .Add("checkpoint_activations", &ModelConfig::checkpoint_activations,
                  "recompute activations in the backward pass",
                  {.changes_results = false,

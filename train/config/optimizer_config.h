@@ -23,11 +23,12 @@ struct OptimizerConfig {
   std::optional<double> min_lr;
   std::optional<int64_t> schedule_steps;
   int64_t schedule_offset = 0;
+  bool schedule_by_epoch = false;
   double max_grad_norm = 1;
 
   double final_lr() const { return min_lr.value_or(0.1 * lr); }
-  // Of a run of so many steps.
-  optim::ScheduleConfig schedule_of(int64_t total_steps) const;
+  // Of a run of so many steps; with schedule_by_epoch, epochs.
+  optim::ScheduleConfig schedule_of(int64_t total) const;
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(
@@ -63,6 +64,11 @@ struct OptimizerConfig {
             .Add("schedule_offset", &OptimizerConfig::schedule_offset,
                  "steps that the schedule is ahead of the run; -1 and -2 are as Hugging Face's and "
                  "DeepSpeed's schedulers count")
+            .Add("schedule_by_epoch", &OptimizerConfig::schedule_by_epoch,
+                 "the rate changes from epoch to epoch only: `warmup_steps`, `schedule_steps` and "
+                 "`schedule_offset` count epochs, and all steps that begin in an epoch have its "
+                 "rate",
+                 {.aliases = {{"by_epoch", "Colossal-AI"}}})
             .Add("max_grad_norm", &OptimizerConfig::max_grad_norm,
                  "clipping of the global gradient norm; 0 is off",
                  {.least = 0, .aliases = {{"clip_grad", "FlagAI"}, {"max_norm", "Colossal-AI"}}}));

@@ -3,6 +3,7 @@
 #define TESSERA_TRAIN_CONFIG_REPORT_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,14 @@ struct ReportConfig {
   std::string save_strategy = "steps";
   int64_t num_checkpoints = 2;
   bool async_save = false;
+  std::optional<int64_t> early_stopping_patience;
+  double early_stopping_threshold = 0;
+  bool load_best_model_at_end = false;
+  std::string metric_for_best_model = "loss";
+  std::optional<bool> greater_is_better;
   std::vector<std::string> report_to;  // metrics.jsonl alone
+  std::vector<std::string> sample_prompts;
+  int64_t sample_tokens = 40;
   bool wall_clock_breakdown = false;
   std::string profile;  // a file
   int64_t profile_after = 3;
@@ -34,6 +42,9 @@ struct ReportConfig {
   static const OptionTable& Table() {
     const std::vector<std::string> levels = {"debug", "info", "warning", "error"};
     const std::vector<std::string> times = {"steps", "epoch", "no"};
+    const std::vector<OptionValue> evaluates = {{"eval_strategy", {"steps", "epoch"}}};
+    const std::vector<OptionValue> judged = {{"load_best_model_at_end", {"true"}},
+                                             {"early_stopping_patience"}};
     // Hugging Face's other names.
     const std::vector<std::pair<std::string, std::string>> names = {
         {"detail", "debug"}, {"passive", ""}, {"critical", "error"}};
@@ -80,11 +91,35 @@ struct ReportConfig {
             .Add("async_save", &ReportConfig::async_save,
                  "write checkpoints while training goes on; a step waits for the copy only",
                  {.changes_results = false})
+            .Add("early_stopping_patience", &ReportConfig::early_stopping_patience,
+                 "ends the run after so many evaluations in a row without a better "
+                 "`metric_for_best_model`",
+                 {.least = 1, .unset = "off", .needs = {evaluates}})
+            .Add("early_stopping_threshold", &ReportConfig::early_stopping_threshold,
+                 "by how much the metric must be better to count",
+                 {.least = 0, .needs = {{{"early_stopping_patience"}}}})
+            .Add("load_best_model_at_end", &ReportConfig::load_best_model_at_end,
+                 "the model that is written is the best one by `metric_for_best_model`: an "
+                 "evaluation that finds a better one saves a checkpoint, which is kept beside the "
+                 "newest",
+                 {.needs = {evaluates}})
+            .Add("metric_for_best_model", &ReportConfig::metric_for_best_model,
+                 "`loss` or a metric of the task, with or without `eval_` before it",
+                 {.needs = {judged}})
+            .Add("greater_is_better", &ReportConfig::greater_is_better,
+                 "whether a greater metric is a better one",
+                 {.unset = "but for losses and `mse`", .needs = {judged}})
             .Add("report_to", &ReportConfig::report_to,
                  "other forms of the rows of `metrics.jsonl`, below `out`: `tensorboard` (event "
                  "files in `tensorboard/`, with tags such as `train/loss` and `eval/loss`), `csv` "
                  "(`metrics.csv`); `all`: both, `none`: neither",
                  {.choices = {"tensorboard", "csv"}, .changes_results = false})
+            .Add("sample_prompts", &ReportConfig::sample_prompts,
+                 "texts that the model continues at every evaluation: shown, and kept in "
+                 "`samples.jsonl`; given several times for several",
+                 {.unset = "none", .needs = {evaluates}, .changes_results = false})
+            .Add("sample_tokens", &ReportConfig::sample_tokens, "new tokens of each at most",
+                 {.least = 1, .needs = {{{"sample_prompts"}}}, .changes_results = false})
             .Add("profile", &ReportConfig::profile,
                  "a file for a Chrome trace (chrome://tracing, ui.perfetto.dev) of some steps: "
                  "modules, nodes of the backward pass, kernels, memory; the ten costliest kernels "
@@ -97,7 +132,8 @@ struct ReportConfig {
                  {.least = 1, .needs = {{{"profile"}}}, .changes_results = false})
             .Add("wall_clock_breakdown", &ReportConfig::wall_clock_breakdown,
                  "adds `data_ms`, `forward_ms`, `backward_ms`, `reduce_ms`, `optimizer_ms` (per "
-                 "step) to the rows",
+                 "step) to the rows; a pipeline writes `pipeline.json`, what each stage computed "
+                 "when",
                  {.changes_results = false})
             .Add("log_level", &ReportConfig::log_level, "of the rank that prints",
                  {.choices = levels, .changes_results = false, .values = names})

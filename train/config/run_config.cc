@@ -238,7 +238,7 @@ nlohmann::ordered_json RunConfig::ToJson() const {
   }
   if (json.contains("min_lr")) json["min_lr"] = final_lr();
   for (const OptionPart& part : OptionParts()) {
-    if (Get(part.key) != part.name) continue;
+    if (!part.key.empty() && Get(part.key) != part.name) continue;
     for (const Option& option : part.table->options()) {
       json[option.key] = options.value(option.key, option.default_value());
     }

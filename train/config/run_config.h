@@ -48,7 +48,7 @@ namespace tessera::train {
 
 // The options of something that a run chooses by name.
 struct OptionPart {
-  std::string key;   // what chooses it: "optimizer"
+  std::string key;   // what chooses it: "optimizer"; "": it is always there
   std::string name;  // "sgd"
   const OptionTable* table;
 };

@@ -20,6 +20,7 @@ struct StepsConfig {
   bool shuffle = true;
   int64_t seed = 0;
   std::optional<int64_t> data_seed;
+  bool drop_last = false;
   std::optional<double> time_limit;  // seconds
   std::string on_non_finite = "stop";
   bool overwrite = false;
@@ -61,6 +62,11 @@ struct StepsConfig {
                  {.least = 0, .evaluation = true})
             .Add("data_seed", &StepsConfig::data_seed, "of the data's order alone",
                  {.least = 0, .unset = "`seed`"})
+            .Add("drop_last", &StepsConfig::drop_last,
+                 "an epoch has as many whole steps as its samples fill; the rest of its order is "
+                 "not drawn. Without it epochs run on without a break, and a step may hold the end "
+                 "of one and the beginning of the next",
+                 {.aliases = {{"dataloader_drop_last", "Hugging Face"}}})
             .Add("time_limit", &StepsConfig::time_limit,
                  "seconds after which the run saves and stops",
                  {.least = 0, .unset = "none", .changes_results = false})

@@ -159,14 +159,14 @@ StatusOr<Json> ModelConfig::Overrides() const {
   return overrides;
 }
 
-optim::ScheduleConfig OptimizerConfig::schedule_of(int64_t total_steps) const {
+optim::ScheduleConfig OptimizerConfig::schedule_of(int64_t total) const {
   const double warmup =
-      warmup_steps < 1 ? std::ceil(warmup_steps * static_cast<double>(total_steps)) : warmup_steps;
+      warmup_steps < 1 ? std::ceil(warmup_steps * static_cast<double>(total)) : warmup_steps;
   return {.kind = lr_schedule,
           .lr = lr,
           .min_lr = final_lr(),
           .warmup_steps = static_cast<int64_t>(warmup),
-          .total_steps = schedule_steps.value_or(total_steps),
+          .total_steps = schedule_steps.value_or(total),
           .warmup_type = warmup_type,
           .warmup_min_lr = warmup_min_lr,
           .offset = schedule_offset};

@@ -15,10 +15,9 @@ class SingleLabel : public EvaluationMetrics {
  public:
   explicit SingleLabel(int64_t num_labels) : num_labels_(num_labels) {}
   size_t num_counts() const override { return static_cast<size_t>(3 * num_labels_); }
-  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle& outputs,
-                                      const models::LargestOverRanks&) const override {
-    return data::LabelCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
+  StatusOr<std::vector<double>> Count(const data::Batch& batch,
+                                      const BatchResult& result) const override {
+    return data::LabelCounts(Logits(result.outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
                              num_labels_);
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
@@ -38,10 +37,9 @@ class Top : public EvaluationMetrics {
  public:
   explicit Top(int64_t num_labels) : num_labels_(num_labels) {}
   size_t num_counts() const override { return 3; }
-  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle& outputs,
-                                      const models::LargestOverRanks&) const override {
-    return data::TopCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
+  StatusOr<std::vector<double>> Count(const data::Batch& batch,
+                                      const BatchResult& result) const override {
+    return data::TopCounts(Logits(result.outputs), batch.at(keys::kLabels).ToVector<int64_t>(),
                            num_labels_, 5);
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
@@ -59,10 +57,9 @@ class Top : public EvaluationMetrics {
 class Answers : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 5; }
-  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle& outputs,
-                                      const models::LargestOverRanks&) const override {
-    return data::AnswerCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<float>());
+  StatusOr<std::vector<double>> Count(const data::Batch& batch,
+                                      const BatchResult& result) const override {
+    return data::AnswerCounts(Logits(result.outputs), batch.at(keys::kLabels).ToVector<float>());
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
     const double both = 2 * sums[2] + sums[3] + sums[4];
@@ -76,10 +73,9 @@ class Answers : public EvaluationMetrics {
 class Numbers : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 7; }
-  StatusOr<std::vector<double>> Count(models::Model&, const data::Batch& batch,
-                                      const models::Bundle& outputs,
-                                      const models::LargestOverRanks&) const override {
-    return data::MomentCounts(Logits(outputs), batch.at(keys::kLabels).ToVector<float>());
+  StatusOr<std::vector<double>> Count(const data::Batch& batch,
+                                      const BatchResult& result) const override {
+    return data::MomentCounts(Logits(result.outputs), batch.at(keys::kLabels).ToVector<float>());
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
     nlohmann::ordered_json json;

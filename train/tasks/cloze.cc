@@ -11,6 +11,7 @@
 #include "models/generation/special_tokens.h"
 #include "train/config/comma_list.h"
 #include "train/tasks/class_metrics.h"
+#include "train/tasks/class_predictions.h"
 #include "train/tasks/glue_tasks.h"
 #include "train/tasks/label_setup.h"
 
@@ -58,7 +59,9 @@ class ClozeDataset : public data::Dataset {
       TESSERA_CHECK(sample.index >= 0 && sample.index < size(), "ClozeDataset",
                     "there is no sample ", sample.index);
       rows.push_back({contexts_[static_cast<size_t>(sample.index)], candidates_});
-      labels.push_back(static_cast<int64_t>(labels_[static_cast<size_t>(sample.index)]));
+      if (!labels_.empty()) {
+        labels.push_back(static_cast<int64_t>(labels_[static_cast<size_t>(sample.index)]));
+      }
     }
     TESSERA_ASSIGN_OR_RETURN(const models::Bundle inputs, format_->ClozeInputs(rows));
     data::Batch batch;
@@ -66,7 +69,9 @@ class ClozeDataset : public data::Dataset {
     batch.tokens = inputs.at(keys::kInputIds).numel();
     batch.targets = batch.rows;
     batch.tensors = inputs;
-    batch.tensors.set(keys::kLabels, Tensor::FromVector(labels, {batch.rows}));
+    if (!labels_.empty()) {
+      batch.tensors.set(keys::kLabels, Tensor::FromVector(labels, {batch.rows}));
+    }
     return batch;
   }
 
@@ -74,7 +79,7 @@ class ClozeDataset : public data::Dataset {
   const TextFormatPtr format_;
   const std::vector<std::vector<int64_t>> candidates_;
   std::vector<std::vector<int64_t>> contexts_;
-  std::vector<double> labels_;
+  std::vector<double> labels_;  // none: the texts have no labels
 };
 
 // "negative=bad,positive=good": the words of each label; without any, the labels' names.
@@ -115,20 +120,30 @@ struct Rows {
   std::vector<std::vector<int64_t>> contexts;
 };
 
+// Whether the column of the labels is there; data to predict need not have it.
+StatusOr<bool> HasLabels(const TaskInput& input, const std::string& path,
+                         const ClozeOptions& keys) {
+  if (!input.prediction || input.config.IsSet("label_columns")) return true;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(path));
+  return std::find(columns.begin(), columns.end(), keys.label_columns) != columns.end();
+}
+
 StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t room) {
   TESSERA_ASSIGN_OR_RETURN(auto keys, input.config.Part<ClozeOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(ChooseColumns(path, /*task=*/nullptr, &keys));
   const bool pairs = !keys.text_pair_column.empty();
-  std::vector<std::string> columns = {keys.label_columns, keys.text_column};
+  TESSERA_ASSIGN_OR_RETURN(const bool labelled, HasLabels(input, path, keys));
+  std::vector<std::string> columns = {keys.text_column};
   if (pairs) columns.push_back(keys.text_pair_column);
+  if (labelled) columns.push_back(keys.label_columns);
   Rows rows;
-  data::LabelReader labels(1);
+  data::LabelReader labels(labelled ? 1 : 0);
   TESSERA_RETURN_IF_ERROR(data::ForEachRecord(
       path, columns, [&](std::span<const std::string> fields, const std::string& where) -> Status {
-        TESSERA_RETURN_IF_ERROR(labels.Add(fields.first(1), where));
+        TESSERA_RETURN_IF_ERROR(labels.Add(fields.last(1), where));
         const std::string text =
-            FillIn(keys.cloze_pattern, fields[1], pairs ? fields[2] : std::string());
+            FillIn(keys.cloze_pattern, fields[0], pairs ? fields[1] : std::string());
         TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> context,
                                  models::EncodePrompt(*tokenizer, input.model, text));
         if (std::ssize(context) > room) {
@@ -140,7 +155,7 @@ StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t
       }));
   if (rows.contexts.empty()) return InvalidArgument(path, ": no records there");
   rows.labels = std::move(labels).Finish();
-  if (rows.labels.kind != data::LabelKind::kNames) {
+  if (rows.labels.kind == data::LabelKind::kNumber) {
     return InvalidArgument(path, ": the labels of a cloze are names, not scores");
   }
   return rows;
@@ -149,7 +164,9 @@ StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t
 StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
     Rows rows, const TextFormatPtr& format, const std::vector<std::string>& names,
     const std::vector<std::vector<int64_t>>& candidates) {
-  TESSERA_RETURN_IF_ERROR(data::UseNames(names, &rows.labels));
+  if (rows.labels.kind == data::LabelKind::kNames) {
+    TESSERA_RETURN_IF_ERROR(data::UseNames(names, &rows.labels));
+  }
   auto data = std::make_shared<ClozeDataset>(format, candidates);
   for (std::vector<int64_t>& context : rows.contexts) data->Add(std::move(context));
   data->set_labels(std::move(rows.labels.values));
@@ -165,10 +182,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TaskData task;
   task.seq_len = input.SeqLen(0);
   TESSERA_ASSIGN_OR_RETURN(Rows rows, ReadRows(input, source, task.seq_len));
+  task.objective.labelled = rows.labels.kind == data::LabelKind::kNames;
   std::vector<std::string> names = rows.labels.names;
   if (input.model.contains("id2label")) {
     const std::vector<std::string> known = ModelLabels(input.model, names);
     if (!known.empty()) names = known;
+  }
+  if (names.empty()) {
+    return InvalidArgument(source, ": has no labels, and the model knows none (id2label)");
   }
   models::SetLabels(names, &task.model_changes);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> words, WordsOf(names, keys.label_words));
@@ -188,6 +209,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   }
   TESSERA_ASSIGN_OR_RETURN(const auto all, MakeDataset(std::move(rows), format, names, candidates));
   task.objective.metrics = SingleLabelMetrics(std::ssize(names));
+  PredictNames(names, &task.objective);
   if (input.evaluation) {
     task.model_changes = nlohmann::json::object();
     task.validation = all;
@@ -212,7 +234,8 @@ const TaskKind kTask = {.name = "cloze",
                         .capability = models::Capability::kChoices,
                         .fit = Fit,
                         .options = &ClozeOptions::Table(),
-                        .open = Open};
+                        .open = Open,
+                        .predicts = true};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

@@ -68,11 +68,10 @@ class Judged : public EvaluationMetrics {
   Judged(const GlueTask& task, std::shared_ptr<const EvaluationMetrics> metrics)
       : names_(task.metrics), metrics_(std::move(metrics)) {}
   size_t num_counts() const override { return metrics_->num_counts(); }
-  bool needs_logits() const override { return metrics_->needs_logits(); }
-  StatusOr<std::vector<double>> Count(models::Model& model, const data::Batch& batch,
-                                      const models::Bundle& outputs,
-                                      const models::LargestOverRanks& ranks) const override {
-    return metrics_->Count(model, batch, outputs, ranks);
+  Reads reads() const override { return metrics_->reads(); }
+  StatusOr<std::vector<double>> Count(const data::Batch& batch,
+                                      const BatchResult& result) const override {
+    return metrics_->Count(batch, result);
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
     const nlohmann::ordered_json all = metrics_->Finish(sums);

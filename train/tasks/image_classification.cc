@@ -3,7 +3,9 @@
 #include "data/classification/image_classification_dataset.h"
 #include "data/dataset/subset.h"
 #include "data/image/image_processor.h"
+#include "models/classification.h"
 #include "train/tasks/class_metrics.h"
+#include "train/tasks/class_predictions.h"
 #include "train/tasks/label_setup.h"
 
 namespace tessera::train {
@@ -57,14 +59,18 @@ StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
   TESSERA_ASSIGN_OR_RETURN(const std::string data_path, input.OneSource());
   TESSERA_ASSIGN_OR_RETURN(const data::ImageParts parts, data::FindImageParts(data_path));
   const std::string path = parts.validation.empty() ? parts.train : parts.validation;
-  TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
-                           ImageSource::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const ImageSource> source,
+      ImageSource::Open(
+          path, input.prediction ? ImageSource::Labels::kOptional : ImageSource::Labels::kNeeded));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                            LabelsForEvaluation(input, source->names()));
   TaskData data;
   TESSERA_ASSIGN_OR_RETURN(data.validation, ImageClassificationDataset::Create(
                                                 source, processor, {.label_names = names}));
+  data.objective.labelled = source->has_labels();
   data.objective.metrics = TopMetrics(std::ssize(names));
+  PredictNames(models::LabelNames(input.model), &data.objective);
   return data;
 }
 
@@ -92,6 +98,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(data.objective.class_weights,
                            ClassWeights(keys.class_weights, options.label_names, train->labels()));
   data.objective.metrics = TopMetrics(std::ssize(options.label_names));
+  PredictNames(options.label_names, &data.objective);
   data.files = {{"preprocessor_config.json", processor.config().ToJson().dump(2) + "\n"}};
   data::ImageClassificationOptions plain = options;  // evaluations see pictures as they are
   plain.random_crop = false;
@@ -116,7 +123,8 @@ const TaskKind kTask = {.name = "image_classification",
                         .fit = Fit,
                         .options = &ImageOptions::Table(),
                         .needs_tokenizer = false,
-                        .open = Open};
+                        .open = Open,
+                        .predicts = true};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

@@ -1,12 +1,14 @@
 // Prompts and responses, with the rounds before them.
+#include <algorithm>
 #include <tuple>
 
 #include "core/file.h"
+#include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
 #include "data/sequence_pairs/instruction_dataset.h"
 #include "train/task.h"
-#include "train/tasks/generation_metrics.h"
 #include "train/tasks/pair_options.h"
+#include "train/tasks/written_texts.h"
 
 namespace tessera::train {
 namespace {
@@ -57,6 +59,7 @@ StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
                                 .source_prefix = keys.source_prefix,
                                 .max_source_length = keys.max_source_length,
                                 .max_target_length = keys.max_target_length,
+                                .every_record = input.prediction,
                                 .overwrite_cache = input.config.overwrite_cache}));
   return std::shared_ptr<const data::Dataset>(std::move(rows));
 }
@@ -88,13 +91,19 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     std::tie(data.train, data.validation) =
         data::SplitDataset(rows, {.fraction = config.val_fraction, .from_end = true});
   }
-  if (keys.predict_with_generate && data.validation != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-    data.objective.metrics = GenerationMetrics(*tokenizer, data.validation,
-                                               {.max_new_tokens = keys.max_target_length,
-                                                .num_beams = keys.num_beams,
-                                                .answers_in_rows = true});
+  if (input.prediction) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> members, data::ColumnsOf(source));
+    data.objective.labelled =
+        std::find(members.begin(), members.end(), keys.response_column) != members.end();
   }
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  WriteTexts(*tokenizer,
+             {.max_new_tokens = keys.max_target_length,
+              .num_beams = keys.num_beams,
+              .answers_in_rows = true,
+              .judged = keys.predict_with_generate || input.prediction,
+              .shown = data.validation},
+             &data.objective);
   return data;
 }
 
@@ -103,7 +112,8 @@ const TaskKind kTask = {.name = "instruction",
                         .capability = models::Capability::kAnswers,
                         .fit = Fit,
                         .options = &InstructionOptions::Table(),
-                        .open = Open};
+                        .open = Open,
+                        .predicts = true};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

@@ -26,13 +26,13 @@ TEST_F(LabelTasksTest, TextClassificationLearnsAndSavesItsLabels) {
   // The folder is evaluated, and fine-tuned on other labels with a new head.
   ASSERT_TRUE(models::SaveModel(*setup.model, Path("model"), setup.tokenizer.get()).ok());
   RunConfig look = Config(Path("model"), Reviews("more.tsv", 31));
-  const auto found = PrepareEvaluation(look, {}, Path("look"));
+  const auto found = PrepareEvaluation(look, {}, {.cache = Path("look")});
   ASSERT_TRUE(found.ok()) << Message(found.status());
   EXPECT_EQ(found->data.validation->size(), 31);
   Trainer trainer(found->config, *found->model, found->data);
   EXPECT_EQ(trainer.Evaluate(*found->data.validation, 0)->metrics.at("accuracy"), 1.0);
   look.data = {Put("stars.tsv", "sentence\tlabel\nthe film\tthree\nthe plot\tone\nbad\ttwo\n")};
-  ExpectContains(Message(PrepareEvaluation(look, {}, Path("look")).status()),
+  ExpectContains(Message(PrepareEvaluation(look, {}, {.cache = Path("look")}).status()),
                  "labels that the model does not know; it has: negative, positive");
   look.val_fraction = 0;
   look.out = Path("stars");
@@ -100,6 +100,31 @@ TEST_F(LabelTasksTest, ClassWeightsMakeAWeightedMean) {
   ExpectContains(Failure(config), "class_weights has 3 numbers for 2 labels");
   config.options["class_weights"] = "1,x";
   ExpectContains(Failure(config), "'x' is no weight");
+}
+
+// Hugging Face's label smoother judges evaluations too. A loss is affine in the share.
+TEST_F(LabelTasksTest, LabelsAreSmoothedInTrainingAndEvaluation) {
+  RunConfig config = ReviewRun();
+  config.options["class_weights"] = "0.5,2";
+  config.max_steps = 1;
+  const auto losses = [&](double smoothing) {
+    config.label_smoothing = smoothing;
+    config.out = Path(Concat("run", smoothing));
+    const TrainState state = Train(config);
+    return std::pair(state.loss, *state.val_loss);
+  };
+  const auto [plain, plain_val] = losses(0);
+  const auto [half, half_val] = losses(0.5);
+  const auto [all, all_val] = losses(1);
+  EXPECT_NEAR(half, (plain + all) / 2, 1e-6);
+  EXPECT_GT(std::abs(half - plain), 1e-4);
+  // One step has been taken: only about.
+  EXPECT_NEAR(half_val, (plain_val + all_val) / 2, 5e-3);
+  EXPECT_GT(std::abs(half_val - plain_val), 1e-4);
+  config = ReviewRun();
+  config.label_smoothing = 0.1;
+  config.data = {Put("scores.tsv", "sentence\tlabel\ngood film\t2.5\nbad film\t-1.5\n")};
+  ExpectContains(Failure(config), "label_smoothing is for labels of which each row has one");
 }
 
 TEST_F(LabelTasksTest, NumbersAndSeveralAnswers) {

@@ -5,14 +5,14 @@
 namespace tessera::train {
 namespace {
 
-struct MaskedLmOptions : RunningTextOptions {
+struct MaskedLmOptions : PackingOptions {
   double mlm_probability = 0.15;
   bool whole_word_mask = false;
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(
         OptionTable::Of<MaskedLmOptions>("masked_lm")
-            .Include<MaskedLmOptions, RunningTextOptions>()
+            .Include<MaskedLmOptions, PackingOptions>()
             .Add("mlm_probability", &MaskedLmOptions::mlm_probability,
                  "share of the tokens to guess", {.above = 0, .below = 1, .evaluation = true})
             .Add("whole_word_mask", &MaskedLmOptions::whole_word_mask, "words are masked whole",
@@ -47,6 +47,9 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(options.cls_id, input.NeedToken(tokenizer->cls_id(), "classification"));
   TESSERA_ASSIGN_OR_RETURN(options.sep_id, input.NeedToken(tokenizer->sep_id(), "separator"));
   options.vocab_size = tokenizer->vocab_size();
+  if (!keys.packing) {
+    TESSERA_ASSIGN_OR_RETURN(options.pad_id, input.NeedToken(tokenizer->pad_id(), "padding"));
+  }
   for (const data::SpecialToken& token : tokenizer->special_tokens()) {
     options.special_ids.push_back(token.id);
   }
@@ -58,7 +61,8 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));
   for (const auto& [part, to] :
        {std::pair(&text.train, &data.train), {&text.validation, &data.validation}}) {
-    TESSERA_ASSIGN_OR_RETURN(const auto windows, Windows(*part, data.seq_len - 2, input));
+    TESSERA_ASSIGN_OR_RETURN(const auto windows,
+                             Windows(*part, data.seq_len - 2, input, {.packing = keys.packing}));
     if (windows == nullptr) continue;
     *to = std::make_shared<data::MaskedLanguageDataset>(windows, options);
   }

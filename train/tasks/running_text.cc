@@ -2,6 +2,7 @@
 
 #include "core/file.h"
 #include "data/dataset/blended_dataset.h"
+#include "data/dataset/document_dataset.h"
 #include "data/dataset/tokenize.h"
 
 namespace tessera::train {
@@ -29,18 +30,22 @@ StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput& inpu
 
 StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text, int64_t seq_len,
                                                             const TaskInput& input,
-                                                            bool reset_at_documents) {
+                                                            const WindowOptions& options) {
   if (text.streams.empty()) return nullptr;
   std::vector<std::shared_ptr<const data::TokenDataset>> windows;
+  const data::PackedDatasetOptions cut = {.seq_len = seq_len,
+                                          .vocab_size = input.shape.vocab_size(),
+                                          .part = text.part,
+                                          .validation_fraction = text.validation_fraction,
+                                          .reset_at_documents = options.reset_at_documents};
   for (const auto& tokens : text.streams) {
-    TESSERA_ASSIGN_OR_RETURN(
-        auto packed,
-        data::PackedDataset::Create(tokens, {.seq_len = seq_len,
-                                             .vocab_size = input.shape.vocab_size(),
-                                             .part = text.part,
-                                             .validation_fraction = text.validation_fraction,
-                                             .reset_at_documents = reset_at_documents}));
-    windows.push_back(std::move(packed));
+    if (options.packing) {
+      TESSERA_ASSIGN_OR_RETURN(auto packed, data::PackedDataset::Create(tokens, cut));
+      windows.push_back(std::move(packed));
+    } else {
+      TESSERA_ASSIGN_OR_RETURN(auto documents, data::DocumentDataset::Create(tokens, cut));
+      windows.push_back(std::move(documents));
+    }
   }
   if (windows.size() == 1) return windows[0];
   TESSERA_ASSIGN_OR_RETURN(auto blend,

@@ -28,6 +28,23 @@ struct RunningTextOptions {
   }
 };
 
+// What tasks ask besides that can do without packing.
+struct PackingOptions : RunningTextOptions {
+  bool packing = true;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<PackingOptions>("Packing")
+            .Include<PackingOptions, RunningTextOptions>()
+            .Add("packing", &PackingOptions::packing,
+                 "rows are windows over all documents (files, or JSON lines) one after the other; "
+                 "false: each row is one document, padded to the longest of its batch, or what of "
+                 "a longer one follows `seq_len` tokens",
+                 {.evaluation = true}));
+    return *table;
+  }
+};
+
 // A part of streams of tokens, each with its weight in a blend; none: there is no such part.
 struct TextPart {
   std::vector<std::shared_ptr<const data::IndexedDataset>> streams;
@@ -41,11 +58,16 @@ struct TextParts {
   TextPart validation;  // the end of the training text, or `val_data`
 };
 
+struct WindowOptions {
+  bool packing = true;  // else documents by themselves (data/dataset/document_dataset.h)
+  bool reset_at_documents = false;  // positions begin anew and attention ends at their borders
+};
+
 // Windows of `seq_len` tokens over a part, those of several streams blended; null where there is
-// none. With `reset_at_documents` positions begin anew and attention ends at their borders.
+// none.
 StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text, int64_t seq_len,
                                                             const TaskInput& input,
-                                                            bool reset_at_documents = false);
+                                                            const WindowOptions& options = {});
 
 // Opens what is tokenised already, and tokenises text into the task's cache.
 StatusOr<TextParts> OpenRunningText(const TaskInput& input);

@@ -3,10 +3,11 @@
 #include <tuple>
 
 #include "core/file.h"
+#include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
 #include "data/sequence_pairs/sequence_pair_dataset.h"
-#include "train/tasks/generation_metrics.h"
 #include "train/tasks/pair_options.h"
+#include "train/tasks/written_texts.h"
 
 namespace tessera::train {
 namespace {
@@ -48,11 +49,12 @@ int Fit(const RunConfig& config, const models::Architecture*) {
 
 StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
                                                         const std::string& source,
-                                                        const std::string& target,
-                                                        const char* name) {
+                                                        const std::string& target, const char* name,
+                                                        bool sources_only = false) {
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<Seq2SeqOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  data::SequencePairFiles files = {.source = source, .target = target};
+  data::SequencePairFiles files = {
+      .source = source, .target = target, .sources_only = sources_only};
   if (!keys.source_column.empty()) files.source_column = keys.source_column;
   if (!keys.target_column.empty()) files.target_column = keys.target_column;
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
@@ -64,6 +66,15 @@ StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
                                              .lower_case = keys.lower_case,
                                              .overwrite_cache = input.config.overwrite_cache}));
   return std::shared_ptr<const data::Dataset>(std::move(pairs));
+}
+
+// Whether data to predict have targets beside their sources.
+StatusOr<bool> HasTargets(const Seq2SeqOptions& keys, const std::string& source) {
+  if (!keys.target_data.empty() || !keys.target_column.empty()) return true;
+  if (!data::IsTable(source)) return false;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(source));
+  const std::string target = data::SequencePairFiles().target_column;
+  return std::find(columns.begin(), columns.end(), target) != columns.end();
 }
 
 StatusOr<TaskData> Open(const TaskInput& input) {
@@ -79,8 +90,12 @@ StatusOr<TaskData> Open(const TaskInput& input) {
                            input.NeedToken(tokenizer->eos_id(), "end-of-text"));
   TaskData data;
   TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
+  if (input.prediction) {
+    TESSERA_ASSIGN_OR_RETURN(data.objective.labelled, HasTargets(keys, source));
+  }
   TESSERA_ASSIGN_OR_RETURN(const auto pairs, OpenPart(input, source, keys.target_data,
-                                                      input.evaluation ? "val" : "train"));
+                                                      input.evaluation ? "val" : "train",
+                                                      /*sources_only=*/!data.objective.labelled));
   if (input.evaluation) {
     data.validation = pairs;
   } else if (!config.val_data.empty()) {
@@ -91,12 +106,13 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     std::tie(data.train, data.validation) =
         data::SplitDataset(pairs, {.fraction = config.val_fraction, .from_end = true});
   }
-  if (keys.predict_with_generate && data.validation != nullptr) {
-    data.objective.metrics = GenerationMetrics(*tokenizer, data.validation,
-                                               {.max_new_tokens = keys.max_target_length,
-                                                .num_beams = keys.num_beams,
-                                                .eos_ids = {eos_id}});
-  }
+  WriteTexts(*tokenizer,
+             {.max_new_tokens = keys.max_target_length,
+              .num_beams = keys.num_beams,
+              .eos_ids = {eos_id},
+              .judged = keys.predict_with_generate || input.prediction,
+              .shown = data.validation},
+             &data.objective);
   return data;
 }
 
@@ -113,6 +129,7 @@ const TaskKind kTask = {.name = "seq2seq",
                         .fit = Fit,
                         .options = &Seq2SeqOptions::Table(),
                         .open = Open,
+                        .predicts = true,
                         .tokenizer_text = PairsText};
 const TaskRegistration registration(&kTask);
 

@@ -9,6 +9,7 @@
 #include "models/classification.h"
 #include "train/config/comma_list.h"
 #include "train/tasks/class_metrics.h"
+#include "train/tasks/class_predictions.h"
 #include "train/tasks/glue_tasks.h"
 #include "train/tasks/label_setup.h"
 
@@ -40,11 +41,15 @@ struct ClassifierOptions : TableOptions {
   }
 };
 
+bool Has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // Whether the records say what they are labelled with.
 bool HasLabels(const std::string& path) {
   if (!EndsInOneOf(path, {".json", ".jsonl", ".ndjson"})) return false;
   const auto columns = data::ColumnsOf(path);
-  return columns.ok() && std::find(columns->begin(), columns->end(), "label") != columns->end();
+  return columns.ok() && Has(*columns, "label");
 }
 
 int Fit(const RunConfig& config, const models::Architecture* now) {
@@ -65,7 +70,7 @@ data::TextClassificationOptions OptionsOf(const TaskInput& input, const TableOpt
   data::TextClassificationOptions options;
   options.text_column = keys.text_column;
   options.text_pair_column = keys.text_pair_column;
-  if (!keys.label_columns.empty()) options.label_columns = SplitAtCommas(keys.label_columns);
+  options.label_columns = SplitAtCommas(keys.label_columns);  // ChooseColumns has given them
   options.max_length = input.SeqLen(kLongestRow);
   options.token_types = input.model.value("type_vocab_size", 1) > 1;
   options.numbers = input.model.value("problem_type", nlohmann::json()) == "regression" ||
@@ -83,6 +88,57 @@ StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const TableOptions& keys,
   options.label_names = label_names;
   options.numbers = options.numbers || numbers;
   return TextClassificationDataset::Open(path, *tokenizer, options);
+}
+
+// Whether data to predict say what is to be predicted: a column that is missing says nothing, nor
+// does one that is -1 throughout (GLUE's test sets).
+StatusOr<bool> IsLabelled(const TaskInput& input, const TableOptions& keys,
+                          const std::string& source) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(source));
+  for (const std::string& column : SplitAtCommas(keys.label_columns)) {
+    if (!Has(columns, column) && !input.config.IsSet("label_columns")) return false;
+  }
+  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr rows, OpenPart(input, keys, source, "val", {}, false));
+  const data::LabelColumn& labels = rows->labels();
+  if (labels.kind == LabelKind::kNames) return labels.names != std::vector<std::string>{"-1"};
+  return std::any_of(labels.values.begin(), labels.values.end(),
+                     [](double value) { return value != -1; });
+}
+
+// The model says what is to be predicted.
+StatusOr<TaskData> OpenUnlabelled(const TaskInput& input, TableOptions keys,
+                                  const std::string& source) {
+  TaskData data;
+  data.seq_len = input.SeqLen(kLongestRow);
+  keys.label_columns = "";
+  TESSERA_ASSIGN_OR_RETURN(data.validation, OpenPart(input, keys, source, "val", {}, false));
+  data.objective.labelled = false;
+  const std::vector<std::string> names = models::LabelNames(input.model);
+  const nlohmann::json type = input.model.value("problem_type", nlohmann::json());
+  if (type == "multi_label_classification") {
+    PredictAnswers(names, &data.objective);
+  } else if (type == "regression" || names.size() == 1) {
+    PredictNumbers(&data.objective);
+  } else {
+    PredictNames(names, &data.objective);
+  }
+  return data;
+}
+
+// An evaluation's scores or answers, which the model's head must give in this order.
+Status CheckHead(const TaskInput& input, const data::LabelColumn& labels,
+                 const TableOptions& keys) {
+  const std::vector<std::string> known = models::LabelNames(input.model);
+  const bool answers = labels.kind == LabelKind::kAnswers;
+  const std::vector<std::string> found =
+      answers ? SplitAtCommas(keys.label_columns) : std::vector<std::string>(1);
+  const bool named = !known.empty() && known[0] != "LABEL_0";
+  if (known.size() == found.size() && (!answers || !named || known == found)) return OkStatus();
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ",") + name;
+  return InvalidArgument(input.sources[0].path, ": label_columns ", keys.label_columns,
+                         answers ? "" : " (scores)", " are not the model's labels, which are ",
+                         list);
 }
 
 // What the model's head must be for these labels.
@@ -103,6 +159,10 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(const ClassifierOptions keys, KeysOf(input, source));
   const GlueTask* const task = FindGlueTask(keys.glue_task);
   const bool numbers = task != nullptr && task->numbers;
+  if (input.prediction) {
+    TESSERA_ASSIGN_OR_RETURN(const bool labelled, IsLabelled(input, keys, source));
+    if (!labelled) return OpenUnlabelled(input, keys, source);
+  }
   TaskData data;
   data.seq_len = input.SeqLen(kLongestRow);
   const char* const name = input.evaluation ? "val" : "train";
@@ -118,13 +178,20 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     }
     TESSERA_ASSIGN_OR_RETURN(rows, OpenPart(input, keys, source, name, names, numbers));
     data.objective.metrics = SingleLabelMetrics(std::ssize(names));
+    PredictNames(input.evaluation ? models::LabelNames(input.model) : names, &data.objective);
   } else {
     if (!keys.class_weights.empty()) {
       return InvalidArgument("class_weights are for labels of which each row has one");
     }
+    if (config.label_smoothing > 0) {
+      return InvalidArgument("label_smoothing is for labels of which each row has one");
+    }
     DescribeHead(rows->labels(), keys, &data);
-    if (kind == LabelKind::kAnswers) data.objective.metrics = AnswerMetrics();
-    if (kind == LabelKind::kNumber) data.objective.metrics = NumberMetrics();
+    const bool answers = kind == LabelKind::kAnswers;
+    if (input.evaluation) TESSERA_RETURN_IF_ERROR(CheckHead(input, rows->labels(), keys));
+    data.objective.metrics = answers ? AnswerMetrics() : NumberMetrics();
+    if (answers) PredictAnswers(SplitAtCommas(keys.label_columns), &data.objective);
+    if (!answers) PredictNumbers(&data.objective);
   }
   if (task != nullptr && (kind == LabelKind::kAnswers || (kind == LabelKind::kNumber) != numbers)) {
     return InvalidArgument(source, ": glue_task ", task->name, " has one column of ",
@@ -163,7 +230,8 @@ const TaskKind kTask = {.name = "text_classification",
                         .capability = models::Capability::kTextLabels,
                         .fit = Fit,
                         .options = &ClassifierOptions::Table(),
-                        .open = Open};
+                        .open = Open,
+                        .predicts = true};
 const TaskRegistration registration(&kTask);
 
 }  // namespace

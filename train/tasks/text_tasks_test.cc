@@ -2,8 +2,13 @@
 // is named.
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "autograd/autograd.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
+#include "models/model_keys.h"
+#include "ops/view/view.h"
 #include "train/testing/task_runs.h"
 
 namespace tessera::train {
@@ -57,7 +62,7 @@ TEST_F(TextTasksTest, SequenceToSequenceWithGeneration) {
   const TrainState state = Train(config, &setup);
   EXPECT_EQ(setup.task->name, "seq2seq");
   ExpectTextsAsTheReferences(state);
-  const std::vector<std::string> lines = setup.data.objective.metrics->Samples(*setup.model);
+  const std::vector<std::string> lines = setup.data.objective.samples(*setup.model);
   ASSERT_EQ(lines.size(), 9u);
   ExpectContains(lines[1], "written:");
   config.options["val_target_data"] = config.options["target_data"];
@@ -126,8 +131,12 @@ TEST_F(TextTasksTest, EveryLayoutGeneratesAlike) {
       config.val_fraction = 0.25;  // 11 rows: 3 batches, 2 ranks
       config.batch_size = 4;
       config.out = Path(Concat(config.model, beams));
-      const TrainState alone = Train(config);
+      RunSetup setup;
+      const TrainState alone = Train(config, &setup);
       ASSERT_TRUE(alone.val_metrics.contains("bleu")) << config.model;
+      Trainer trainer(setup.config, *setup.model, setup.data);
+      const std::vector<PredictedRow> rows = trainer.Predict(*setup.data.validation)->rows;
+      ASSERT_EQ(rows.size(), 11u);
       for (const Layout& layout : layouts) {
         SCOPED_TRACE(Concat(config.model, ", ", beams, " beams, ", layout.name));
         RunConfig shared = config;
@@ -145,6 +154,9 @@ TEST_F(TextTasksTest, EveryLayoutGeneratesAlike) {
           if (!result.ok()) throw std::runtime_error(Message(result.status()));
           EXPECT_NEAR(*trainer.state().val_loss, *alone.val_loss, 1e-4);
           EXPECT_EQ(trainer.state().val_metrics, alone.val_metrics);
+          const auto predicted = trainer.Predict(*setup->data.validation);
+          EXPECT_EQ(predicted->rows, rows);
+          EXPECT_EQ(predicted->found->metrics, alone.val_metrics);
         });
       }
     }
@@ -187,7 +199,9 @@ TEST_F(TextTasksTest, SpanCorruptionBlankInfillingAndInstructions) {
     }
     class Losses : public TrainerCallback {
      public:
-      void OnEvaluate(TrainState& state) override { values.push_back(*state.val_loss); }
+      void OnEvaluate(const TrainState& state, TrainControl&) override {
+        values.push_back(*state.val_loss);
+      }
       std::vector<double> values;
     } losses;
     auto setup = PrepareRun(config);
@@ -219,7 +233,9 @@ TEST_F(TextTasksTest, ARunThatWasStoppedGoesOnWithTheSameChoices) {
   config.out = Path("stopped");
   class Stop : public TrainerCallback {
    public:
-    void OnStep(TrainState& state) override { state.should_stop = state.step == 7; }
+    void OnStepEnd(const TrainState& state, TrainControl& control) override {
+      control.stop = state.step == 7;
+    }
   } stop;
   auto first = PrepareRun(config);
   Trainer trainer(first->config, *first->model, first->data);
@@ -230,6 +246,91 @@ TEST_F(TextTasksTest, ARunThatWasStoppedGoesOnWithTheSameChoices) {
   ASSERT_TRUE(rest.Train({.resume = true, .output = nullptr}).ok());
   EXPECT_EQ(rest.state().loss, whole.loss);
   EXPECT_EQ(*rest.state().val_loss, *whole.val_loss);
+}
+
+// One document per row: what padding stands behind changes no bit of the others' losses, and a step
+// is that of the documents one by one.
+TEST_F(TextTasksTest, DocumentsAsPaddedRows) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i) {
+    lines += Concat("{\"text\": \"", std::string(static_cast<size_t>(1 + i * i % 23), 'a' + i % 26),
+                    " number ", i, "\"}\n");
+  }
+  RunConfig config = Config("gpt-tiny", Put("text.jsonl", lines));
+  config.options["packing"] = false;
+  config.seq_len = 24;
+  config.max_steps = 40;
+  RunSetup setup;
+  const TrainState state = Train(config, &setup);
+  EXPECT_LT(state.loss, 3.0) << "of 257 bytes: 5.5 at first";
+  const data::Dataset& rows = *setup.data.train;
+  const auto losses = [&](const std::vector<data::Sample>& samples) {
+    const NoGrad no_grad;
+    const data::Batch batch = *rows.MakeBatch(samples);
+    return setup.model->Run(batch.tensors, {.loss_reduction = LossReduction::kNone})
+        .at(keys::kLoss);
+  };
+  std::vector<data::Sample> all;
+  for (int64_t i = 0; i < 12; ++i) all.push_back({i, i});
+  const Tensor together = losses(all);  // [rows, longest]
+  std::set<int64_t> lengths;
+  for (const data::Sample& sample : all) {
+    const std::vector<float> alone = losses({sample}).ToVector<float>();
+    lengths.insert(std::ssize(alone));
+    const std::vector<float> row = Select(together, 0, sample.index).ToVector<float>();
+    for (size_t t = 0; t < row.size(); ++t) {
+      EXPECT_EQ(row[t], t < alone.size() ? alone[t] : 0.0F) << sample.index << " " << t;
+    }
+  }
+  EXPECT_GT(lengths.size(), 3u);
+  config.options["reset_at_documents"] = true;
+  ExpectContains(Failure(config), "reset_at_documents is set, which needs packing (it is false)");
+  config = Config("bert-tiny", Put("reviews.jsonl", [] {
+                    std::string text;
+                    for (int i = 0; i < 60; ++i) {
+                      text += Concat("{\"text\": \"the film was ", i % 3 == 0 ? "good and " : "",
+                                     "bad\"}\n");
+                    }
+                    return text;
+                  }()));
+  config.tokenizer = Path("words");
+  config.config_overrides = kSmallBert;
+  config.options["packing"] = false;
+  config.out = Path("bert");
+  config.batch_size = 4;
+  config.gradient_accumulation_steps = 4;
+  config.max_steps = 20;
+  const TrainState alone = Train(config);
+  EXPECT_LT(*alone.val_loss, 2.5) << "of 14 words: 2.6 at first";
+  struct Layout {
+    const char* name;
+    void (*set)(RunConfig& config);
+  };
+  for (const Layout& layout :
+       {Layout{"sequence", [](RunConfig& c) { c.tp = 2, c.sequence_parallel = true; }},
+        Layout{"sharded", [](RunConfig& c) { c.zero = 3, c.gradient_accumulation_steps = 2; }},
+        Layout{"pipeline", [](RunConfig& c) { c.pp = 2; }}}) {
+    SCOPED_TRACE(layout.name);
+    RunConfig shared = config;
+    layout.set(shared);
+    shared.out = Path(layout.name);
+    RunRanks(2, [&](const Group& world) {
+      const auto mesh = MakeMesh(shared, world);
+      if (!mesh.ok()) throw std::runtime_error(Message(mesh.status()));
+      auto own = PrepareRun(shared, *mesh);
+      if (!own.ok()) throw std::runtime_error(Message(own.status()));
+      Trainer trainer(own->config, *own->model, own->data, *mesh);
+      const auto result = trainer.Train({.output = nullptr});
+      if (!result.ok()) throw std::runtime_error(Message(result.status()));
+      EXPECT_NEAR(*trainer.state().val_loss, *alone.val_loss, 1e-4);
+    });
+  }
+  config.options["noise_density"] = 0.1;
+  config.model = "t5-mini";
+  config.task = "span_corruption";
+  config.tokenizer = std::string(kTokenizers) + "t5";
+  config.config_overrides = kSmallT5;
+  ExpectContains(Failure(config), "packing is set, which needs task causal_lm or masked_lm");
 }
 
 TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {

@@ -1,5 +1,5 @@
-// Reads what train/event_file.h writes, for tests: checksums are compared, fields that a file of
-// scalars does not have are failures.
+// Reads what train/report/event_file.h writes, for tests: checksums are compared, fields that a
+// file of scalars does not have are failures.
 //
 //   for (const ScalarEvent& event : ReadEvents(ReadText(path))) event.scalars.at("train/loss");
 #ifndef TESSERA_TRAIN_TESTING_EVENT_READER_H_

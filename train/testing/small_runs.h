@@ -94,7 +94,9 @@ class SmallRuns : public testing::Test {
 
 struct StopAt : TrainerCallback {
   explicit StopAt(int64_t step) : step(step) {}
-  void OnStep(TrainState& state) override { state.should_stop = state.step == step; }
+  void OnStepEnd(const TrainState& state, TrainControl& control) override {
+    if (state.step == step) control.Stop("the test");
+  }
   int64_t step;
 };
 

@@ -218,7 +218,7 @@ StatusOr<json> ReadJsonIfThere(const std::string& path) {
   return PathExists(path) ? ReadJsonFile(path) : StatusOr<json>(json());
 }
 
-// Whether the tokenizer.json beside a model is the one that is made of it: then the library gives
+// Whether the tokenizer.json beside a model is the one that is made of it: then the model gives
 // the same ids, and gives them faster.
 bool IsOwnTokenizerJson(const TokenizerFolder& folder) {
   const auto config = ReadJsonFile(JoinPath(folder.path, "tokenizer_config.json"));

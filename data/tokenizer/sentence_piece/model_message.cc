@@ -1,13 +1,13 @@
-// Reads the message that a model file is: to look at one from outside before the library, which
-// trusts the character map, gets it, and for what the library does not tell.
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <string_view>
+#include "data/tokenizer/sentence_piece/model_message.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <unordered_set>
+
+#include "core/status.h"
 #include "data/tokenizer/precompiled_map.h"
-#include "data/tokenizer/sentence_piece/library.h"
 
 namespace tessera::data {
 namespace {
@@ -90,13 +90,21 @@ float FloatOf(const Field& field) {
   return value;
 }
 
+// A number that the enumeration, 1 to `last`, does not have is no value.
+void ReadEnum(const Field& field, int last, int* value) {
+  const auto number = static_cast<int32_t>(field.value);
+  if (number >= 1 && number <= last) *value = number;
+}
+
 SentencePieceSpec::Piece ReadPiece(std::string_view message) {
   SentencePieceSpec::Piece piece;
   FieldReader fields(message);
   for (Field field; fields.Next(&field);) {
     if (field.number == 1 && field.type == kBytes) piece.text = field.bytes;
     if (field.number == 2 && field.type == kFloat) piece.score = FloatOf(field);
-    if (field.number == 3 && field.type == kVarint) piece.type = static_cast<int>(field.value);
+    if (field.number == 3 && field.type == kVarint) {
+      ReadEnum(field, SentencePieceSpec::Piece::kByte, &piece.type);
+    }
   }
   return piece;
 }
@@ -110,6 +118,12 @@ std::string CheckPiece(std::string_view piece) {
   return fields.damaged() ? "a piece is cut off" : "";
 }
 
+std::string CheckTrainer(std::string_view spec) {
+  FieldReader fields(spec);
+  for (Field field; fields.Next(&field);) continue;
+  return fields.damaged() ? "how it was trained is cut off" : "";
+}
+
 std::string CheckNormalizer(std::string_view spec) {
   FieldReader fields(spec);
   for (Field field; fields.Next(&field);) {
@@ -120,26 +134,90 @@ std::string CheckNormalizer(std::string_view spec) {
   return fields.damaged() ? "its normalisation is cut off" : "";
 }
 
-}  // namespace
+void ReadNormalizer(std::string_view message, SentencePieceSpec::Normalizer* spec) {
+  FieldReader fields(message);
+  for (Field field; fields.Next(&field);) {
+    const bool on = field.value != 0;
+    if (field.number == 2 && field.type == kBytes) spec->character_map = field.bytes;
+    if (field.type != kVarint) continue;
+    if (field.number == 3) spec->add_dummy_prefix = on;
+    if (field.number == 4) spec->remove_extra_whitespaces = on;
+    if (field.number == 5) spec->escape_whitespaces = on;
+  }
+}
 
-std::string FindModelDamage(std::string_view model) {
-  if (model.empty()) return "the file is empty";
+void ReadTrainer(std::string_view message, SentencePieceSpec* spec) {
+  FieldReader fields(message);
+  for (Field field; fields.Next(&field);) {
+    if (field.number == 44 && field.type == kBytes) {
+      spec->unk_surface = field.bytes.substr(0, field.bytes.find('\0'));
+    }
+    if (field.type != kVarint) continue;
+    if (field.number == 3) ReadEnum(field, SentencePieceSpec::kCharacter, &spec->model_type);
+    if (field.number == 24) spec->treat_whitespace_as_suffix = field.value != 0;
+    if (field.number == 35) spec->byte_fallback = field.value != 0;
+  }
+}
+
+// What is wrong with one message by itself.
+std::string CheckMessages(std::string_view model) {
   FieldReader fields(model);
-  bool has_pieces = false;
   for (Field field; fields.Next(&field);) {
     if (field.type != kBytes) continue;
     std::string damage;
-    if (field.number == kPieces) {
-      has_pieces = true;
-      damage = CheckPiece(field.bytes);
-    } else if (field.number == kNormalizer || field.number == kDenormalizer) {
+    if (field.number == kPieces) damage = CheckPiece(field.bytes);
+    if (field.number == kNormalizer || field.number == kDenormalizer) {
       damage = CheckNormalizer(field.bytes);
     }
-    if (!damage.empty()) return "not a SentencePiece model: " + damage;
+    if (field.number == kTrainer) damage = CheckTrainer(field.bytes);
+    if (!damage.empty()) return damage;
   }
-  if (fields.damaged()) return "not a SentencePiece model: the file is cut off or of another kind";
-  if (!has_pieces) return "not a SentencePiece model: there are no pieces";
-  return "";
+  return fields.damaged() ? "the file is cut off or of another kind" : "";
+}
+
+// Whether the pieces fit together.
+std::string CheckPieces(const SentencePieceSpec& spec) {
+  using Piece = SentencePieceSpec::Piece;
+  std::unordered_set<std::string_view> texts;
+  std::unordered_set<std::string_view> others;
+  std::array<bool, 256> has_byte{};
+  int num_unknown = 0;
+  for (const Piece& piece : spec.pieces) {
+    if (piece.text.empty()) return "a piece is empty";
+    if (piece.text.find('\0') != std::string::npos) return "a piece has a zero byte";
+    if (!(IsTextPiece(piece) ? texts : others).insert(piece.text).second) {
+      return Concat("piece ", piece.text, " is defined twice");
+    }
+    if (piece.type == Piece::kUnknown && ++num_unknown > 1) return "two pieces are the unknown one";
+    if (piece.type != Piece::kByte) continue;
+    const auto byte = ByteOfPiece(piece.text);
+    if (!byte || !spec.byte_fallback) return Concat("piece ", piece.text, " is no byte");
+    has_byte[*byte] = true;
+  }
+  if (num_unknown == 0) return "no piece is the unknown one";
+  if (spec.byte_fallback &&
+      !std::all_of(has_byte.begin(), has_byte.end(), [](bool b) { return b; })) {
+    return "pieces for some bytes are missing";
+  }
+  return texts.empty() ? "there are no pieces of text" : "";
+}
+
+}  // namespace
+
+std::optional<uint8_t> ByteOfPiece(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return std::nullopt;
+  const size_t high = kDigits.find(text[3]);
+  const size_t low = kDigits.find(text[4]);
+  if (high == std::string_view::npos || low == std::string_view::npos) return std::nullopt;
+  return static_cast<uint8_t>(16 * high + low);
+}
+
+std::string FindModelDamage(std::string_view model) {
+  if (model.empty()) return "the file is empty";
+  std::string damage = CheckMessages(model);
+  if (damage.empty()) damage = CheckPieces(ReadSentencePieceSpec(model));
+  return damage.empty() ? "" : "not a SentencePiece model: " + damage;
 }
 
 SentencePieceSpec ReadSentencePieceSpec(std::string_view model) {
@@ -148,23 +226,9 @@ SentencePieceSpec ReadSentencePieceSpec(std::string_view model) {
   for (Field part; fields.Next(&part);) {
     if (part.type != kBytes) continue;
     if (part.number == kPieces) spec.pieces.push_back(ReadPiece(part.bytes));
-    if (part.number != kTrainer && part.number != kNormalizer) continue;
-    FieldReader members(part.bytes);
-    for (Field field; members.Next(&field);) {
-      const bool on = field.value != 0;
-      if (part.number == kNormalizer && field.type == kBytes) {
-        if (field.number == 2) spec.character_map = field.bytes;
-      } else if (field.type != kVarint) {
-        continue;
-      } else if (part.number == kNormalizer) {
-        if (field.number == 3) spec.add_dummy_prefix = on;
-        if (field.number == 4) spec.remove_extra_whitespaces = on;
-        if (field.number == 5) spec.escape_whitespaces = on;
-      } else {
-        if (field.number == 3) spec.model_type = static_cast<int>(field.value);
-        if (field.number == 24) spec.treat_whitespace_as_suffix = on;
-      }
-    }
+    if (part.number == kTrainer) ReadTrainer(part.bytes, &spec);
+    if (part.number == kNormalizer) ReadNormalizer(part.bytes, &spec.normalizer);
+    if (part.number == kDenormalizer) ReadNormalizer(part.bytes, &spec.denormalizer);
   }
   return spec;
 }

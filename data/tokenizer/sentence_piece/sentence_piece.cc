@@ -1,7 +1,6 @@
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "core/file.h"
@@ -19,7 +18,7 @@ constexpr std::string_view kBlank = "▁";
 constexpr int32_t kMaxId = 1 << 22;
 constexpr int kMaxBlanks = 80;
 
-// fairseq's ids, which XLM-RoBERTa keeps: the library's are moved up by one.
+// fairseq's ids, which XLM-RoBERTa keeps: the model's are moved up by one.
 constexpr std::pair<std::string_view, int32_t> kFairseqIds[] = {
     {"<s>", 0}, {"<pad>", 1}, {"</s>", 2}, {"<unk>", 3}};
 
@@ -38,7 +37,7 @@ std::string WithoutAccents(std::string_view text) {
   return out;
 }
 
-// ChatGLM's: white space that the library would change or lose, written as pieces.
+// ChatGLM's: white space that the model would change or lose, written as pieces.
 std::string WithWhiteSpacePieces(std::string_view text) {
   std::string out;
   out.reserve(text.size() + text.size() / 8);
@@ -83,11 +82,10 @@ Status SentencePieceTokenizer::Build(const std::string& source) {
   }
   const bool has_bare =
       config_.family == SentencePieceFamily::kT5 || config_.family == SentencePieceFamily::kLlama;
-  if (has_bare && !config_.legacy) {
-    bare_model_ = SentencePieceModel::Parse(WithoutDummyPrefix(config_.model), &error);
-    if (bare_model_ == nullptr) return InvalidArgument(source, ": ", error);
+  bare_ = has_bare && !config_.legacy;
+  if (bare_) {
     std::vector<int32_t> ids;
-    bare_model_->Encode(config_.unk_token, &ids);
+    model_->Encode(config_.unk_token, &ids, /*dummy_prefix=*/false);
     unk_length_ = ids.size();
   }
   TESSERA_RETURN_IF_ERROR(AddTokens(source));
@@ -247,8 +245,7 @@ void SentencePieceTokenizer::FillTokenBytes() {
         bytes = model_->Decode({text});
         break;
       case PieceKind::kByte:
-        bytes =
-            std::string(1, static_cast<char>(std::strtol(text.substr(3, 2).c_str(), nullptr, 16)));
+        bytes = std::string(1, static_cast<char>(*ByteOfPiece(text)));
         break;
       case PieceKind::kText:
         bytes = ReplacedAll(text, kBlank, " ");
@@ -304,7 +301,7 @@ std::vector<TextPiece> SentencePieceTokenizer::Cut(std::string_view text,
   return pieces;
 }
 
-// What the families do with the text between added tokens before the library gets it.
+// What the families do with the text between added tokens before the model gets it.
 std::string SentencePieceTokenizer::Prepare(std::string_view text) const {
   std::string out = config_.remove_space ? CollapsedSpaces(text) : std::string(text);
   if (config_.family == SentencePieceFamily::kAlbert) {
@@ -352,15 +349,15 @@ void SentencePieceTokenizer::EncodePart(std::string_view text, std::vector<int32
   const size_t first = ids->size();
   if (config_.family == SentencePieceFamily::kAlbert) {
     EncodeAlbert(Prepare(text), ids);
-  } else if (bare_model_ != nullptr) {
+  } else if (bare_) {
     if (text.starts_with(kBlank) || text.starts_with(' ')) {
-      // The library takes blanks off the beginning of a text, so that it gets one in front of them.
+      // The model takes blanks off the beginning of a text, so that it gets one in front of them.
       std::vector<int32_t> all;
-      bare_model_->Encode(Concat(config_.unk_token, text), &all);
+      model_->Encode(Concat(config_.unk_token, text), &all, /*dummy_prefix=*/false);
       const size_t skipped = all.size() >= unk_length_ ? unk_length_ : 0;
       ids->insert(ids->end(), all.begin() + static_cast<ptrdiff_t>(skipped), all.end());
     } else {
-      bare_model_->Encode(text, ids);
+      model_->Encode(text, ids, /*dummy_prefix=*/false);
     }
   } else if (config_.family == SentencePieceFamily::kChatGlm) {
     model_->Encode(Prepare(text), ids);
@@ -375,7 +372,7 @@ void SentencePieceTokenizer::EncodeTo(std::string_view text, const EncodeOptions
   if (text.empty()) return;
   const size_t first = ids->size();
   std::string changed;
-  if (bare_model_ != nullptr) {
+  if (bare_) {
     changed = Concat(config_.add_prefix_space ? kBlank : std::string_view(),
                      ReplacedAll(text, kBlank, " "));
     text = changed;
@@ -391,7 +388,7 @@ void SentencePieceTokenizer::EncodeTo(std::string_view text, const EncodeOptions
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].id >= 0) {
       // The blank in front of the text is none of a special token's.
-      if (bare_model_ != nullptr && i == 1 && ids->size() == first + 1 && IsSpecial(pieces[i].id) &&
+      if (bare_ && i == 1 && ids->size() == first + 1 && IsSpecial(pieces[i].id) &&
           model_->Find(kBlank) == PieceOfId(ids->back())) {
         ids->pop_back();
       }

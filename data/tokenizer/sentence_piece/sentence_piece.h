@@ -6,10 +6,10 @@
 //   tokenizer->FindSpecial("<extra_id_0>");          // 32099
 //
 // Text is cut at the added tokens, prepared as the family does, and what lies between is segmented
-// by the system's sentencepiece library (Kudo and Richardson 2018). Ids and decoded text are those
-// of transformers' T5Tokenizer, AlbertTokenizer, LlamaTokenizer and XLMRobertaTokenizer (the ones
-// in Python, not the "fast" ones) and of THUDM's GLMChineseTokenizer and ChatGLMTokenizer. Encode
-// leaves out the special tokens around a text; sequence_pair.h adds them.
+// as the SentencePiece library does (Kudo and Richardson 2018; model.h). Ids and decoded text are
+// those of transformers' T5Tokenizer, AlbertTokenizer, LlamaTokenizer and XLMRobertaTokenizer (the
+// ones in Python, not the "fast" ones) and of THUDM's GLMChineseTokenizer and ChatGLMTokenizer.
+// Encode leaves out the special tokens around a text; sequence_pair.h adds them.
 //
 // ChatGLM's: "\n" becomes the piece <n>, a tab <|tab|>, n blanks <|blank_n|> (n = 2 .. 80), and
 // each id is moved up by `num_image_tokens`, which have no text.
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
-#include "data/tokenizer/sentence_piece/library.h"
+#include "data/tokenizer/sentence_piece/model.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace tessera::data {
@@ -120,8 +120,8 @@ class SentencePieceTokenizer : public Tokenizer {
 
   SentencePieceConfig config_;
   std::unique_ptr<SentencePieceModel> model_;
-  // Not legacy: the model that puts no blank in front, and how many pieces it makes of unk_token.
-  std::unique_ptr<SentencePieceModel> bare_model_;
+  // Not legacy: the model puts no blank in front, and makes so many pieces of unk_token.
+  bool bare_ = false;
   size_t unk_length_ = 0;
   std::vector<AddedToken> added_;  // by id
   std::vector<bool> separate_;     // by place in added_: decoded as a text of its own

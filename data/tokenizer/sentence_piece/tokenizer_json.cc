@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
+#include "data/tokenizer/base64.h"
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/precompiled_map.h"
 #include "data/tokenizer/python_text.h"
@@ -100,7 +100,7 @@ std::string MergesJson(const std::vector<Piece>& pieces) {
 
 std::string SentencePieceTokenizer::NormalizerJson(const SentencePieceSpec& spec) const {
   std::vector<std::string> steps;
-  const bool bare = bare_model_ != nullptr;
+  const bool bare = bare_;
   if (config_.remove_space) {
     steps.push_back(Replace("Regex", Concat(kPythonSpace, "+"), " "));
     steps.push_back(Replace("Regex", "\\A | \\z", ""));
@@ -115,21 +115,21 @@ std::string SentencePieceTokenizer::NormalizerJson(const SentencePieceSpec& spec
     if (config_.do_lower_case) steps.push_back(R"({"type": "Lowercase"})");
   }
   if (bare) steps.push_back(Replace("String", kBlank, " "));
-  if (!spec.character_map.empty()) {
+  if (!spec.normalizer.character_map.empty()) {
     steps.push_back(Concat("{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"",
-                           absl::Base64Escape(spec.character_map), "\"}"));
+                           EncodeBase64(spec.normalizer.character_map), "\"}"));
   }
-  if (spec.remove_extra_whitespaces) {
+  if (spec.normalizer.remove_extra_whitespaces) {
     // The first blank of a run stays where it is: what replaces it would not count as the
     // beginning of the text.
     steps.push_back(Replace("Regex", "(?<= ) +", ""));
     if (!bare) steps.push_back(Replace("Regex", "\\A ", ""));
   }
-  if (!bare && spec.add_dummy_prefix) {
+  if (!bare && spec.normalizer.add_dummy_prefix) {
     steps.push_back(Concat("{\"type\": \"Prepend\", \"prepend\": ", JsonQuoted(kBlank), "}"));
   }
   steps.push_back(Replace("String", " ", kBlank));
-  if (spec.remove_extra_whitespaces) {
+  if (spec.normalizer.remove_extra_whitespaces) {
     steps.push_back(Replace("Regex", Concat(kBlank, "+\\z"), ""));
   }
   return Sequence("normalizers", steps);
@@ -182,7 +182,7 @@ std::string SentencePieceTokenizer::TokenizerJsonText() const {
                      config_.family == SentencePieceFamily::kXlmRoberta;
   const SentencePieceSpec spec = ReadSentencePieceSpec(config_.model);
   if (!known || row_template(false) == nullptr || row_template(true) == nullptr ||
-      !spec.escape_whitespaces || spec.treat_whitespace_as_suffix ||
+      !spec.normalizer.escape_whitespaces || spec.treat_whitespace_as_suffix ||
       (spec.model_type != SentencePieceSpec::kUnigram &&
        spec.model_type != SentencePieceSpec::kBpe)) {
     return "";
@@ -190,11 +190,11 @@ std::string SentencePieceTokenizer::TokenizerJsonText() const {
   TokenizerJson whole = {
       .added_tokens = added_, .normalizer = NormalizerJson(spec), .model = ModelJson(spec)};
   for (AddedToken& token : whole.added_tokens) token.normalized = false;
-  if (bare_model_ != nullptr && config_.add_prefix_space) {
+  if (bare_ && config_.add_prefix_space) {
     // A blank in front, unless the text begins with one and both become one. Where they do not, the
     // first of two steps adds it, for which the "▁" of the text is no blank.
     whole.pre_tokenizer =
-        MapsToBlank(spec.character_map)
+        MapsToBlank(spec.normalizer.character_map)
             ? Metaspace(kBlank, "first")
             : Sequence("pretokenizers", {Metaspace(" ", "first"), Metaspace(kBlank, "never")});
   }

@@ -112,8 +112,7 @@ class PickleMachine : private PickleBytes {
     return items;
   }
 
-  // --- The operations, by kind; false: none of them
-  // ------------------------------------------------
+  // The operations, by kind; false: it is none of them.
 
   bool Control(uint8_t op) {
     switch (op) {

@@ -1,0 +1,69 @@
+// What the programs of this folder share: flags, ranks, and how a failure ends them.
+//
+//   struct Flags { std::string data; static const OptionTable& Table(); };       // core/options.h
+//   Status Train(const Flags& flags, const dist::World& world) { ... }
+//   int main(int argc, char** argv) { return FlowMain<Flags>(argc, argv, Train); }
+//
+// Flags are `--key value`, with `-` or `_` in the key. `mpirun -n 4 program ...` starts four ranks.
+#ifndef TESSERA_EXAMPLES_FLOWS_FLOW_MAIN_H_
+#define TESSERA_EXAMPLES_FLOWS_FLOW_MAIN_H_
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "core/options.h"
+#include "core/status.h"
+#include "dist/comm/world.h"
+#include "nlohmann/json.hpp"
+#include "train/agreement.h"
+
+namespace tessera::flows {
+
+template <typename Flags>
+StatusOr<Flags> ReadFlags(int argc, char** argv) {
+  nlohmann::json given = nlohmann::json::object();
+  for (int i = 1; i < argc; i += 2) {
+    std::string key = argv[i];
+    if (!key.starts_with("--") || i + 1 == argc) {
+      return InvalidArgument("'", key, "' is not of the form --key value");
+    }
+    key.erase(0, 2);
+    std::replace(key.begin(), key.end(), '-', '_');
+    const Option* option = Flags::Table().FindByAnyName(key);
+    given[key] = option == nullptr ? nlohmann::json(argv[i + 1]) : option->FromText(argv[i + 1]);
+  }
+  return ParseOptions<Flags>(given, "flags");
+}
+
+// A failure that all ranks know of is told once; a rank that fails alone ends the job.
+template <typename Flags>
+int FlowMain(int argc, char** argv, Status (*body)(const Flags&, const dist::World&)) {
+  const auto report = [](const std::string& text) {
+    std::fprintf(stderr, "error: %s\n", text.c_str());
+    return 1;
+  };
+  const StatusOr<Flags> flags = ReadFlags<Flags>(argc, argv);
+  if (!flags.ok()) return report(Message(flags.status()));
+  const StatusOr<dist::World> world = dist::OpenWorld({});
+  if (!world.ok()) return report(Message(world.status()));
+  Status status;
+  try {
+    status = body(*flags, *world);
+  } catch (const std::exception& e) {
+    status = Internal(e.what());
+  }
+  if (status.ok()) return 0;
+  if (world->size == 1) return report(Message(status));
+  if (train::IsAgreed(status)) {
+    if (world->rank == 0) report(Message(status));
+    world->communicator->Barrier();
+    return 1;
+  }
+  world->Abort(report(Concat("rank ", world->rank, ": ", Message(status))));
+}
+
+}  // namespace tessera::flows
+
+#endif  // TESSERA_EXAMPLES_FLOWS_FLOW_MAIN_H_

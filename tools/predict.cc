@@ -1,0 +1,88 @@
+// `tessera predict`: what a model says of every row of data.
+#include <string>
+
+#include "core/file.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/evaluation_line.h"
+#include "tools/field_flags.h"
+#include "tools/scratch_directory.h"
+#include "train/run_setup.h"
+#include "train/trainer.h"
+
+namespace tessera::tools {
+namespace {
+
+struct PredictFlags {
+  std::string model;
+  std::string out;
+  FieldFlags fields;
+  ComputeFlags compute;
+};
+
+// A line for each row; one of a picture begins with its file.
+std::string Lines(const train::PredictionResult& result, const data::Dataset& data) {
+  std::string text;
+  for (size_t i = 0; i < result.rows.size(); ++i) {
+    train::PredictedRow line;
+    const std::string name = data.NameOf(static_cast<int64_t>(i));
+    if (!name.empty()) line["file"] = name;
+    for (const auto& [key, value] : result.rows[i].items()) line[key] = value;
+    text += line.dump(-1, ' ', false, train::PredictedRow::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+// Before the work is done, not after it.
+Status CheckOut(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (IsDirectory(folder)) return OkStatus();
+  return NotFound(folder.substr(0, slash), ": no such folder (--out)");
+}
+
+Status RunPredict(const CLI::App& command, const PredictFlags& flags) {
+  TESSERA_RETURN_IF_ERROR(CheckOut(flags.out));
+  train::RunConfig config;
+  config.model = flags.model;
+  TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  const ScratchDirectory scratch;
+  TESSERA_ASSIGN_OR_RETURN(
+      const train::RunSetup setup,
+      train::PrepareEvaluation(config, build, {.cache = scratch.path(), .prediction = true}));
+  train::Trainer trainer(setup.config, *setup.model, setup.data);
+  TESSERA_ASSIGN_OR_RETURN(const train::PredictionResult result,
+                           trainer.Predict(*setup.data.validation));
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(flags.out, Lines(result, *setup.data.validation)));
+  if (result.found) TESSERA_RETURN_IF_ERROR(WriteOut(EvaluationLine(setup, *result.found)));
+  return WriteOut(Concat(result.rows.size(), " predictions in ", flags.out, "\n"));
+}
+
+}  // namespace
+
+void AddPredictCommand(CLI::App& app, CommandState& state) {
+  CLI::App* command = app.add_subcommand("predict", "what a model says of every row of data");
+  auto flags = std::make_shared<PredictFlags>();
+  command->add_option("--model", flags->model, "a model folder")->required()->type_name("DIR");
+  command
+      ->add_option("--out", flags->out,
+                   "written: a line of JSON per row with `prediction` (a label or a text), "
+                   "`probabilities` of the labels, and `label` where the data have one")
+      ->required()
+      ->type_name("FILE");
+  for (const Option* key : train::RunConfigKeys()) {
+    if (key->notes.evaluation) flags->fields.Add(command, *key);
+  }
+  command->get_option("--data")->required();
+  AddComputeFlags(command, &flags->compute);
+  command->footer(
+      "Labels may be missing; where they are not, the loss and the metrics are printed.\n"
+      "Example:\n"
+      "  tessera predict --model runs/mrpc/model --data test.tsv --out predictions.jsonl");
+  command->callback([command, flags, &state] {
+    state.run = [command, flags] { return RunPredict(*command, *flags); };
+  });
+}
+
+}  // namespace tessera::tools

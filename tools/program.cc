@@ -1,0 +1,91 @@
+#include "tools/program.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/cpu_isa.h"
+#include "core/file.h"
+#include "core/status.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/field_flags.h"
+#include "tools/gpus.h"
+
+namespace tessera::tools {
+namespace {
+
+// Of CHANGELOG.md.
+constexpr char kVersion[] = "0.5.0";
+#ifdef NDEBUG
+constexpr char kCompiler[] = "optimised by g++ " __VERSION__;
+#else
+constexpr char kCompiler[] = "not optimised, by g++ " __VERSION__;
+#endif
+
+void AddCommands(CLI::App& app, CommandState& state) {
+  AddTrainCommand(app, state);
+  AddGenerateCommand(app, state);
+  AddEvalCommand(app, state);
+  AddPredictCommand(app, state);
+  AddExplainCommand(app, state);
+  AddModelsCommand(app, state);
+  AddForwardCommand(app, state);
+  AddTokenizeCommand(app, state);
+  AddTrainTokenizerCommand(app, state);
+  AddInspectCommand(app, state);
+  AddReportCommand(app, state);
+  AddConvertCommand(app, state);
+  AddLaunchCommand(app, state);
+}
+
+// Reads the command line into `state`; help is printed here and leaves nothing to run.
+Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
+  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> normal,
+                           NormaliseArguments(app, arguments, GoesOnList));
+  try {
+    std::reverse(normal.begin(), normal.end());
+    app.parse(std::move(normal));
+  } catch (const CLI::CallForHelp&) {
+    state.run = nullptr;
+    return WriteOut(app.help());
+  } catch (const CLI::CallForVersion& version) {
+    state.run = nullptr;
+    return WriteOut(Concat(version.what(), "\n"));
+  } catch (const CLI::ParseError& error) {
+    return InvalidArgument(
+        error.what(), " (see `", app.get_name(), " ",
+        app.get_subcommands().empty() ? std::string() : app.get_subcommands()[0]->get_name() + " ",
+        "--help`)");
+  }
+  return OkStatus();
+}
+
+Status Run(const Program& program, const std::vector<std::string>& arguments) {
+  TESSERA_RETURN_IF_ERROR(CheckIsaEnvironment());
+  CLI::App app(program.description, program.name);
+  app.footer(Concat("`", program.name, " COMMAND --help` explains a command."));
+  app.set_version_flag("--version",
+                       Concat("tessera ", kVersion, " (for ", BuiltFor(), ", ", kCompiler, ")"));
+  CommandState state = {.program = &program};
+  AddCommands(app, state);
+  TESSERA_RETURN_IF_ERROR(Parse(app, state, arguments));
+  return state.run ? state.run() : OkStatus();
+}
+
+}  // namespace
+
+int RunProgram(int argc, char** argv, const Program& program) {
+  // Writing too much, or to nobody, is then an error of the write.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  EndWhenMappedFilesShrink();
+  return ReportFailure(Guarded([&] {
+    return Run(program, {argv + (argc > 0 ? 1 : 0), argv + argc});
+  }));
+}
+
+}  // namespace tessera::tools

@@ -1,0 +1,36 @@
+// A strict reader of HTML for tests: stricter than a browser, which forgives.
+//
+//   const auto elements = ParseStrictly(page);
+//   ASSERT_TRUE(elements.ok()) << Message(elements.status());
+//
+// Every element but void ones (meta, link, input) is closed, in order; attributes are quoted and
+// stand once; "<" and "&" begin tags and the five entities only; ids are unique. What stands in
+// <style> and <script> is text.
+#ifndef TESSERA_TOOLS_REPORT_TESTING_STRICT_HTML_H_
+#define TESSERA_TOOLS_REPORT_TESTING_STRICT_HTML_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tessera::report {
+
+struct Element {
+  std::string name;
+  std::map<std::string, std::string> attributes;  // as they stand, entities and all
+  std::string text;                               // directly within, likewise
+};
+
+// The elements in the order in which they begin.
+StatusOr<std::vector<Element>> ParseStrictly(std::string_view html);
+
+// Those with the name, and with the class where one is given.
+std::vector<Element> Find(const std::vector<Element>& elements, std::string_view name,
+                          std::string_view css_class = "");
+
+}  // namespace tessera::report
+
+#endif  // TESSERA_TOOLS_REPORT_TESTING_STRICT_HTML_H_

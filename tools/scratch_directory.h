@@ -1,0 +1,34 @@
+// A directory of a command's own, gone with it.
+#ifndef TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
+#define TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "core/file.h"
+#include "core/status.h"
+
+namespace tessera::tools {
+
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    const char* base = std::getenv("TMPDIR");
+    path_ =
+        JoinPath(base != nullptr && *base != '\0' ? base : "/tmp", Concat("tessera-", getpid()));
+  }
+  ~ScratchDirectory() { RemoveAll(path_).IgnoreError(); }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace tessera::tools
+
+#endif  // TESSERA_TOOLS_SCRATCH_DIRECTORY_H_

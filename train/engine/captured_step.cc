@@ -1,0 +1,102 @@
+#include "train/engine/captured_step.h"
+
+#include <sstream>
+#include <utility>
+
+#include "core/device_graph.h"
+#include "core/error.h"
+#include "core/noise_key_table.h"
+
+namespace tessera::train {
+namespace {
+
+// Steps that run as they are before one is recorded.
+constexpr int64_t kStepsBefore = 2;
+// Attempts to record that may fail for want of memory.
+constexpr int64_t kFailures = 3;
+
+std::string ShapesOf(const StepInputs& inputs) {
+  std::ostringstream text;
+  for (const models::Bundle& batch : inputs.batches) {
+    for (const auto& [name, tensor] : batch.entries()) text << name << ' ' << tensor << ';';
+    text << '|';
+  }
+  return text.str();
+}
+
+}  // namespace
+
+struct CapturedStep::Recorded {
+  explicit Recorded(const Device& device) : keys(device) {}
+  std::string shapes;
+  StepInputs inputs;  // where the graph reads them
+  StepOutputs outputs;
+  NoiseKeyTable keys;
+  std::unique_ptr<DeviceGraph> graph;
+};
+
+CapturedStep::CapturedStep(std::unique_ptr<StepRunner> runner, const Device& device,
+                           const RunLog* log)
+    : runner_(std::move(runner)), device_(device), log_(log) {}
+CapturedStep::~CapturedStep() = default;
+
+StepOutputs CapturedStep::Run(const StepInputs& inputs) {
+  if (given_up_) return runner_->Run(inputs);
+  const std::string shapes = ShapesOf(inputs);
+  alike_ = shapes == last_shapes_ ? alike_ + 1 : 1;
+  last_shapes_ = shapes;
+  const bool known = recorded_ != nullptr && recorded_->shapes == shapes;
+  if (!known) recorded_ = nullptr;  // its memory is wanted
+  if (!known && (alike_ <= kStepsBefore || !Record(inputs))) return runner_->Run(inputs);
+  if (known) {
+    for (size_t m = 0; m < inputs.batches.size(); ++m) {
+      for (const auto& [name, tensor] : inputs.batches[m].entries()) {
+        CopyInto(*recorded_->inputs.batches[m].FindNamed(name), tensor);
+      }
+    }
+    CopyInto(recorded_->inputs.share, inputs.share);
+  }
+  recorded_->keys.Write(inputs.number);
+  recorded_->graph->Replay();
+  return recorded_->outputs;
+}
+
+// The next step runs as it is: what another use of the model put in its caches is made again.
+void CapturedStep::ReleaseMemory() {
+  recorded_ = nullptr;
+  alike_ = 0;
+}
+
+bool CapturedStep::Record(const StepInputs& inputs) {
+  auto recorded = std::make_unique<Recorded>(device_);
+  recorded->shapes = last_shapes_;
+  for (const models::Bundle& batch : inputs.batches) {
+    recorded->inputs.batches.push_back(OnDevice(batch, device_));
+  }
+  recorded->inputs.share = inputs.share;
+  recorded->inputs.number = inputs.number;
+  recorded->inputs.options = inputs.options;
+  try {
+    recorded->graph = RecordGraph(device_, [&] {
+      const NoiseKeyTable::Scope noise(&recorded->keys);
+      recorded->outputs = runner_->Run(recorded->inputs);
+    });
+  } catch (const Error& error) {
+    runner_->Undo();
+    const bool memory = dynamic_cast<const OutOfMemoryError*>(&error) != nullptr;
+    if (memory && ++failures_ < kFailures) {  // what holds it may let go
+      alike_ = 0;
+      return false;
+    }
+    given_up_ = true;
+    log_->Info(Concat("steps are not captured as a CUDA graph: ", error.what()));
+    return false;
+  }
+  recorded->inputs.options = nullptr;  // the caller's, for this call
+  recorded_ = std::move(recorded);
+  if (!told_) log_->Info("steps are captured as a CUDA graph");
+  told_ = true;
+  return true;
+}
+
+}  // namespace tessera::train

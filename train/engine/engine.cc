@@ -1,0 +1,206 @@
+#include "train/engine/engine.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/device_graph.h"
+#include "dist/pipeline/executor.h"
+#include "dist/pipeline/pipelined_model.h"
+#include "dist/store/optimized_parameters.h"
+#include "optim/parameter_groups.h"
+#include "train/engine/captured_step.h"
+#include "train/engine/pipelined_step.h"
+#include "train/engine/plain_step.h"
+
+namespace tessera::train {
+namespace {
+
+// In the names of tensors of a checkpoint: "mems.<data-parallel rank>.<name>".
+constexpr char kMems[] = "mems.";
+
+// Where some parameters' updates need all of them, who says which; what is cut anywhere can be
+// updated while the backward pass goes on.
+dist::NeedsWhole WholeParameters(const EngineOptions& options,
+                                 const std::vector<optim::Parameter>& parameters) {
+  for (const optim::Parameter& parameter : parameters) {
+    if (!options.rule->NeedsWhole(parameter)) continue;
+    return [rule = options.rule](const optim::Parameter& p) { return rule->NeedsWhole(p); };
+  }
+  return nullptr;
+}
+
+std::unique_ptr<dist::ParameterStore> MakeStore(models::Model& model, const dist::Mesh& mesh,
+                                                const EngineOptions& options,
+                                                dist::OptimizerFactory make) {
+  TESSERA_CHECK(options.rule != nullptr, "engine", "there is no optimizer");
+  if (make == nullptr) {
+    make = [rule = options.rule](std::vector<optim::ParameterGroup> groups) {
+      return rule->Make(std::move(groups), /*lr=*/0);
+    };
+  }
+  const dist::StoreGroups ranks = {.data = mesh.dp(), .tensor = mesh.tp()};
+  const dist::Stage* const stage = dist::StageOf(model);
+  const std::vector<optim::Parameter> parameters =
+      stage != nullptr ? stage->OptimizedParameters() : dist::OptimizedParameters(model);
+  std::vector<optim::ParameterGroup> groups =
+      optim::SplitByDecay(parameters, {.weight_decay = options.weight_decay});
+  const dist::NeedsWhole whole = WholeParameters(options, parameters);
+  if (stage != nullptr) {
+    return std::make_unique<dist::ParameterStore>(*stage, std::move(groups), make, ranks,
+                                                  options.store, whole);
+  }
+  return std::make_unique<dist::ParameterStore>(model, std::move(groups), make, ranks,
+                                                options.store, whole);
+}
+
+}  // namespace
+
+Engine::Engine(models::Model& model, const dist::Mesh& mesh, const EngineOptions& options,
+               StepParts parts)
+    : model_(model),
+      mesh_(mesh),
+      options_(options),
+      parts_(KeepingMems(std::move(parts), mems_)),
+      activations_(MakeActivations()),
+      store_(MakeStore(model, mesh, options, parts_.optimizer.run)),
+      scaler_(MakeScaler()),
+      phases_(options.time_phases && !model.build().device.is_cpu()
+                  ? std::optional<Device>(model.build().device)
+                  : std::nullopt),
+      work_({.model = model_,
+             .parts = parts_,
+             .store = *store_,
+             .activations = activations_.get(),
+             .scaler = scaler_ ? &*scaler_ : nullptr,
+             .clock = phases_,
+             .products = options_.products,
+             .max_grad_norm = options_.max_grad_norm}) {
+  if (const dist::Stage* stage = dist::StageOf(model)) {
+    runner_ = std::make_unique<PipelinedStep>(
+        work_, *stage,
+        dist::ExecutorOptions{.schedule = options.schedule,
+                              .record_timeline = options.time_phases});
+  } else {
+    runner_ = std::make_unique<PlainStep>(work_);
+  }
+}
+
+std::unique_ptr<dist::ActivationStore> Engine::MakeActivations() const {
+  if (!options_.activations) return nullptr;
+  return std::make_unique<dist::ActivationStore>(*options_.activations);
+}
+
+std::optional<optim::GradScaler> Engine::MakeScaler() const {
+  std::optional<optim::GradScaler> scaler;
+  const Device& device = model_.build().device;
+  if (options_.loss_scaling) {
+    scaler.emplace(*options_.loss_scaling, device);
+  } else if (options_.skip_non_finite) {  // a scale of 1 changes no bit
+    scaler.emplace(optim::GradScalerOptions{.dynamic = false, .initial_scale = 1}, device);
+  }
+  return scaler;
+}
+
+Engine::~Engine() = default;
+
+models::Bundle Engine::Forward(const models::Bundle& batch, const models::RunOptions& options) {
+  return train::Forward(model_, parts_, batch, options);
+}
+
+Tensor Engine::ShareOnDevice(double share) const {
+  return Full({}, share, DType::kFloat64, model_.build().device);
+}
+
+StepInputs Engine::InputsOf(const EngineStep& step) const {
+  return {.batches = step.batches,
+          .share = ShareOnDevice(1.0 / step.targets),
+          .number = step.number,
+          .options = step.options,
+          .outputs = step.outputs};
+}
+
+StepResult Engine::ResultOf(const StepOutputs& outputs) const {
+  StepResult result;
+  for (const Tensor& loss : outputs.losses) result.losses.push_back(dist::NumberOf(loss));
+  result.grad_norm = dist::NumberOf(outputs.grad_norm);
+  result.updated = !scaler_ || std::isfinite(result.grad_norm);
+  return result;
+}
+
+StepResult Engine::Step(const EngineStep& step) {
+  store_->optimizer().set_learning_rate(step.learning_rate);
+  return ResultOf(runner_->Run(InputsOf(step)));
+}
+
+// Nothing is updated before FinishStep, so that the step can still be abandoned.
+void Engine::BeginStep(int64_t micro_batches, double learning_rate) {
+  store_->optimizer().set_learning_rate(learning_rate);
+  store_->BeginStep(micro_batches);
+}
+
+models::Bundle Engine::RunForward(int64_t micro_batch, const models::Bundle& batch,
+                                  const models::RunOptions& options) {
+  TESSERA_CHECK(dist::StageOf(model_) == nullptr, "engine",
+                "a pipeline runs all passes of a step by its schedule, not a single one");
+  store_->BeginMicroBatch(micro_batch);
+  return work_.RunForward(batch, options);
+}
+
+void Engine::RunBackward(const Tensor& loss, double share) {
+  work_.RunBackward(loss, ShareOnDevice(share));
+}
+
+std::vector<double> Engine::RunPasses(const EngineStep& step) {
+  std::vector<double> losses;
+  for (const Tensor& loss : runner_->RunPasses(InputsOf(step))) {
+    losses.push_back(dist::NumberOf(loss));
+  }
+  return losses;
+}
+
+StepResult Engine::FinishStep() { return ResultOf({{}, work_.UpdateParameters()}); }
+
+void Engine::CaptureSteps(int64_t micro_batches, const char* why_not, const RunLog* log) {
+  const Device& device = model_.build().device;
+  if (!CanRecordGraph(device)) return;
+  if (why_not == nullptr) why_not = runner_->WhyNotCaptured(micro_batches);
+  if (why_not == nullptr && mesh_.world()->size() > 1) why_not = "several ranks";
+  if (why_not != nullptr) {
+    log->Info(Concat("steps are not captured as a CUDA graph: ", why_not));
+    return;
+  }
+  runner_ = std::make_unique<CapturedStep>(std::move(runner_), device, log);
+}
+
+std::vector<dist::CheckpointTensor> Engine::Tensors() {
+  std::vector<dist::CheckpointTensor> tensors = store_->CheckpointTensors();
+  if (options_.loss_scaling) {
+    scaler_->VisitState([&](const std::string& name, const Tensor& t) {
+      tensors.push_back({"scaler." + name, t, Placement::Whole(t.shape())});
+    });
+  }
+  for (const auto& [name, t] : mems_->entries()) {
+    tensors.push_back(
+        {Concat(kMems, mesh_.dp()->rank(), ".", name), t, Placement::Whole(t.shape())});
+  }
+  return tensors;
+}
+
+Status Engine::ExpectMems(const dist::Checkpoint& checkpoint) {
+  int64_t ranks = 0;
+  *mems_ = models::Bundle();
+  for (const auto& [name, entry] : checkpoint.entries()) {
+    if (!name.starts_with(kMems)) continue;
+    const size_t dot = name.find('.', sizeof(kMems) - 1);
+    const int64_t rank = std::atoll(name.c_str() + sizeof(kMems) - 1);
+    ranks = std::max(ranks, rank + 1);
+    if (dot == std::string::npos || rank != mesh_.dp()->rank()) continue;
+    mems_->SetNamed(name.substr(dot + 1), Empty(entry.shape, entry.dtype, model_.build().device));
+  }
+  if (ranks == 0 || ranks == mesh_.dp()->size()) return OkStatus();
+  return InvalidArgument(checkpoint.directory(), ": '", kMems, "0' ... '", kMems, ranks - 1,
+                         "' are what ", ranks, " data-parallel ranks keep from pass to pass; this ",
+                         "run has ", mesh_.dp()->size());
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,81 @@
+// Where the time of a step goes: `wall_clock_breakdown`.
+//
+//   PhaseClock clock(device);      // a phase ends when the device has done its work
+//   PhaseClock::Scope scope(&clock, Phase::kForward);
+//   ...
+//   clock.Report(steps, &row);     // {"forward_ms": ..., ...}: the mean of each phase
+//   clock.timeline();              // of a pipeline, whose phases alternate: the last step's
+//   actions
+#ifndef TESSERA_TRAIN_ENGINE_PHASE_CLOCK_H_
+#define TESSERA_TRAIN_ENGINE_PHASE_CLOCK_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/device.h"
+#include "core/error.h"
+#include "dist/pipeline/executor.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::train {
+
+// Forward and backward passes of a pipeline alternate: they count as one phase.
+enum class Phase { kData, kForward, kBackward, kPipeline, kReduce, kOptimizer };
+
+class PhaseClock {
+ public:
+  // `waits_for` is waited for where phases end; nullopt: the host's time alone is taken.
+  explicit PhaseClock(const std::optional<Device>& waits_for = std::nullopt)
+      : waits_for_(waits_for) {}
+  PhaseClock(const PhaseClock&) = delete;
+  PhaseClock& operator=(const PhaseClock&) = delete;
+
+  // Adds the time of its scope to a phase.
+  class Scope {
+   public:
+    Scope(PhaseClock* clock, Phase phase) : clock_(clock), phase_(phase) {}
+    ~Scope() {
+      try {
+        if (clock_->waits()) SynchronizeDevice(*clock_->waits_for_);
+      } catch (const Error&) {
+        // The next use of the device says so.
+      }
+      clock_->seconds_[static_cast<size_t>(phase_)] +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    PhaseClock* clock_;
+    Phase phase_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  };
+
+  // Milliseconds per step of each phase since the last report.
+  void Report(int64_t steps, nlohmann::ordered_json* row) {
+    static constexpr const char* kNames[] = {"data_ms",     "forward_ms", "backward_ms",
+                                             "pipeline_ms", "reduce_ms",  "optimizer_ms"};
+    for (size_t i = 0; i < seconds_.size(); ++i) {
+      (*row)[kNames[i]] = 1e3 * seconds_[i] / static_cast<double>(steps > 0 ? steps : 1);
+    }
+  }
+  void Reset() { seconds_ = {}; }
+  void KeepTimeline(std::vector<dist::TimedAction> timeline) { timeline_ = std::move(timeline); }
+  const std::vector<dist::TimedAction>& timeline() const { return timeline_; }
+  bool waits() const { return waits_for_.has_value(); }
+
+ private:
+  const std::optional<Device> waits_for_;
+  std::array<double, 6> seconds_ = {};
+  std::vector<dist::TimedAction> timeline_;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_ENGINE_PHASE_CLOCK_H_

@@ -1,0 +1,31 @@
+// A step of a model in stages, run by the pipeline's executor. Collective over the stages.
+#ifndef TESSERA_TRAIN_ENGINE_PIPELINED_STEP_H_
+#define TESSERA_TRAIN_ENGINE_PIPELINED_STEP_H_
+
+#include "dist/pipeline/executor.h"
+#include "train/engine/step_runner.h"
+
+namespace tessera::train {
+
+class PipelinedStep final : public StepRunner {
+ public:
+  // Throws Error for parts that a pipeline has no place for.
+  PipelinedStep(const StepWork& work, const dist::Stage& stage,
+                const dist::ExecutorOptions& options);
+
+  // The losses are the last stage's, on every rank.
+  StepOutputs Run(const StepInputs& inputs) override;
+  std::vector<Tensor> RunPasses(const StepInputs& inputs) override;
+  const char* WhyNotCaptured(int64_t) const override { return "a pipeline"; }
+  void Undo() override { work_.store.AbandonStep(); }
+
+ private:
+  std::vector<double> RunStages(const StepInputs& inputs);
+
+  const StepWork work_;
+  dist::PipelineExecutor executor_;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_ENGINE_PIPELINED_STEP_H_

@@ -1,0 +1,73 @@
+#include "train/engine/plain_step.h"
+
+#include "autograd/autocast.h"
+#include "autograd/autograd.h"
+#include "models/model_keys.h"
+
+namespace tessera::train {
+
+namespace {
+
+models::Bundle Detached(const models::Bundle& bundle) {
+  models::Bundle detached;
+  for (const auto& [name, tensor] : bundle.entries()) {
+    detached.SetNamed(name, tensor.defined() ? tensor.Detach() : tensor);
+  }
+  return detached;
+}
+
+}  // namespace
+
+// The loss of one micro-batch, summed over its targets; its gradient is left in the parameters.
+Tensor PlainStep::RunMicroBatch(const StepInputs& inputs, size_t m) const {
+  const auto number = static_cast<int64_t>(m);
+  const models::RunOptions options = inputs.options(number);
+  work_.store.BeginMicroBatch(number);
+  if (work_.parts.training_step.run != nullptr) {
+    return RunTrainingStep(inputs.batches[m], options, inputs.share);
+  }
+  const models::Bundle outputs = work_.RunForward(inputs.batches[m], options);
+  const Tensor& loss = outputs.at(keys::kLoss);
+  work_.RunBackward(loss, inputs.share);
+  if (inputs.outputs != nullptr) inputs.outputs->push_back(Detached(outputs));
+  return loss.Detach();
+}
+
+// All of it counts as the forward pass.
+Tensor PlainStep::RunTrainingStep(const models::Bundle& batch, const models::RunOptions& options,
+                                  const Tensor& share) const {
+  const PhaseClock::Scope phase(&work_.clock, Phase::kForward);
+  const SavedTensorScope kept(work_.activations);
+  const AutocastScope autocast(work_.products);
+  const auto backward = [&](const Tensor& loss) {
+    const SavedTensorScope plain(nullptr);
+    const AutocastScope full(DType::kFloat32);
+    Backward(work_.ShareOf(loss, share));
+  };
+  return work_.parts.training_step.run(OnDevice(batch, work_.model.build().device), options,
+                                       backward);
+}
+
+std::vector<Tensor> PlainStep::RunPasses(const StepInputs& inputs) {
+  std::vector<Tensor> losses;
+  for (size_t m = 0; m < inputs.batches.size(); ++m) losses.push_back(RunMicroBatch(inputs, m));
+  return losses;
+}
+
+StepOutputs PlainStep::Run(const StepInputs& inputs) {
+  work_.BeginGradients(std::ssize(inputs.batches));
+  StepOutputs outputs;
+  outputs.losses = RunPasses(inputs);
+  outputs.grad_norm = work_.UpdateParameters();
+  return outputs;
+}
+
+const char* PlainStep::WhyNotCaptured(int64_t micro_batches) const {
+  if (const char* why = train::WhyNotCaptured(work_.parts)) return why;
+  if (work_.model.has_hooks()) return "a module has hooks";
+  if (work_.clock.waits()) return "wall_clock_breakdown is asked for";
+  if (work_.activations != nullptr) return "off-loaded activations";
+  return work_.store.WhyNotCaptured(micro_batches);
+}
+
+}  // namespace tessera::train

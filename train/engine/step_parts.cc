@@ -1,0 +1,61 @@
+#include "train/engine/step_parts.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "models/model_keys.h"
+
+namespace tessera::train {
+
+models::Bundle Forward(models::Model& model, const StepParts& parts, const models::Bundle& batch,
+                       models::RunOptions options) {
+  const models::Bundle there = OnDevice(batch, model.build().device);
+  options.keep_logits = options.keep_logits || parts.loss.run != nullptr;
+  models::Bundle outputs, none;
+  if (parts.forward_with_mems.run != nullptr) {
+    outputs = parts.forward_with_mems.run(there, options, &none);
+  } else {
+    outputs = parts.forward.run != nullptr ? parts.forward.run(there, options)
+                                           : model.Run(there, options);
+  }
+  if (parts.loss.run != nullptr) outputs.set(keys::kLoss, parts.loss.run(outputs, there));
+  return outputs;
+}
+
+StepParts KeepingMems(StepParts parts, std::shared_ptr<models::Bundle> mems) {
+  if (parts.forward_with_mems.run == nullptr) return parts;
+  TESSERA_CHECK(parts.forward.run == nullptr, "engine",
+                "both `forward` and `forward_with_mems` are given");
+  parts.forward = {.run = [run = std::move(parts.forward_with_mems.run), mems = std::move(mems)](
+                              const models::Bundle& batch, const models::RunOptions& options) {
+    models::Bundle kept;
+    if (options.context.training) kept = *mems;
+    models::Bundle outputs = run(batch, options, &kept);
+    if (!options.context.training) return outputs;
+    *mems = models::Bundle();
+    for (const auto& [name, tensor] : kept.entries()) {
+      mems->SetNamed(name, tensor.Detach().ContiguousCopy());
+    }
+    return outputs;
+  }};
+  parts.forward_with_mems = {};
+  return parts;
+}
+
+const char* WhyNotCaptured(const StepParts& parts) {
+  const auto differs = [](const auto& part) { return part.run != nullptr && !part.capturable; };
+  if (differs(parts.forward)) return "the program's forward pass may differ from step to step";
+  if (differs(parts.loss)) return "the program's loss may differ from step to step";
+  if (differs(parts.training_step)) return "the program's training step may differ";
+  if (differs(parts.optimizer)) return "the program's optimizer may differ from step to step";
+  return nullptr;
+}
+
+void CheckPartsOfPipeline(const StepParts& parts) {
+  TESSERA_CHECK(parts.forward.run == nullptr, "engine",
+                "a pipeline runs the model's blocks: `forward` cannot be replaced; `loss` can");
+  TESSERA_CHECK(parts.training_step.run == nullptr, "engine",
+                "a pipeline runs passes by its schedule: `training_step` cannot be replaced");
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,53 @@
+#include "train/engine/step_runner.h"
+
+#include "autograd/autocast.h"
+#include "autograd/autograd.h"
+#include "ops/cast/cast.h"
+#include "ops/elementwise/elementwise.h"
+
+namespace tessera::train {
+
+Tensor StepWork::ShareOf(const Tensor& loss, const Tensor& share) const {
+  const Tensor part = Mul(loss, Cast(share, loss.dtype()));
+  return scaler != nullptr ? scaler->ScaleLoss(part) : part;
+}
+
+// With neither clipping nor loss scaling nothing but the gradients goes into the update.
+void StepWork::BeginGradients(int64_t micro_batches) const {
+  const bool known = max_grad_norm == 0 && scaler == nullptr;
+  store.BeginStep(micro_batches, known ? std::optional(optim::StepInputs{}) : std::nullopt);
+}
+
+models::Bundle StepWork::RunForward(const models::Bundle& batch,
+                                    const models::RunOptions& options) const {
+  const PhaseClock::Scope phase(&clock, Phase::kForward);
+  const SavedTensorScope kept(activations);
+  const AutocastScope autocast(products);
+  return Forward(model, parts, batch, options);
+}
+
+void StepWork::RunBackward(const Tensor& loss, const Tensor& share) const {
+  const PhaseClock::Scope phase(&clock, Phase::kBackward);
+  Backward(ShareOf(loss, share));
+}
+
+Tensor StepWork::UpdateParameters() const {
+  {
+    const PhaseClock::Scope phase(&clock, Phase::kReduce);
+    store.FinishGradients();
+  }
+  const PhaseClock::Scope phase(&clock, Phase::kOptimizer);
+  optim::ClipOptions clip;
+  if (max_grad_norm > 0) clip.max_norm = max_grad_norm;
+  if (scaler != nullptr) {
+    clip.loss_scale = scaler->scale();
+    clip.found_inf = scaler->found_inf();
+  }
+  const optim::ClipResult clipped = store.Clip(clip);
+  store.Step(scaler != nullptr ? scaler->Inputs(clipped.factor)
+                               : optim::StepInputs{.clip_factor = clipped.factor});
+  if (scaler != nullptr) scaler->Update();
+  return clipped.norm;
+}
+
+}  // namespace tessera::train

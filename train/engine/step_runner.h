@@ -1,0 +1,78 @@
+// How an optimizer step's work is done: as it is (PlainStep), replayed as a CUDA graph
+// (CapturedStep), or by a pipeline's executor (PipelinedStep). The engine chooses once.
+//
+//   std::unique_ptr<StepRunner> runner = std::make_unique<PlainStep>(work);
+//   const StepOutputs done = runner->Run({.batches = micro_batches, .share = share, ...});
+#ifndef TESSERA_TRAIN_ENGINE_STEP_RUNNER_H_
+#define TESSERA_TRAIN_ENGINE_STEP_RUNNER_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "autograd/saved_tensor.h"
+#include "core/dtype.h"
+#include "core/tensor.h"
+#include "dist/store/parameter_store.h"
+#include "models/model.h"
+#include "optim/grad_scaler.h"
+#include "train/engine/phase_clock.h"
+#include "train/engine/step_parts.h"
+
+namespace tessera::train {
+
+// What a step is given, beside the parameters and the learning rate.
+struct StepInputs {
+  std::vector<models::Bundle> batches;  // this rank's micro-batches, wherever they are
+  Tensor share;  // one over the number of targets: 0-d float64, on the device
+  uint64_t number = 1;
+  std::function<models::RunOptions(int64_t micro_batch)> options = nullptr;
+  std::vector<models::Bundle>* outputs = nullptr;  // EngineStep's
+};
+// What the host reads afterwards, each 0-d: the loss of every micro-batch, summed over its targets,
+// and the norm of the gradients.
+struct StepOutputs {
+  std::vector<Tensor> losses;
+  Tensor grad_norm;
+};
+
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  // From the batches to the updated parameters. The outputs hold until the next call.
+  virtual StepOutputs Run(const StepInputs& inputs) = 0;
+  // Of it the passes alone, of a step that the store has begun: the losses. Gradients are left
+  // there.
+  virtual std::vector<Tensor> RunPasses(const StepInputs& inputs) = 0;
+  // Why steps of so many micro-batches cannot be captured once and replayed; nullptr when they can.
+  virtual const char* WhyNotCaptured(int64_t micro_batches) const = 0;
+  // Undoes what a Run that threw left behind.
+  virtual void Undo() = 0;
+  // Gives back the memory that is held from step to step.
+  virtual void ReleaseMemory() {}
+};
+
+// What steps work with, whoever runs them.
+struct StepWork {
+  models::Model& model;
+  const StepParts& parts;
+  dist::ParameterStore& store;
+  SavedTensorHooks* activations;  // nullptr: kept where they are
+  optim::GradScaler* scaler;      // nullptr: losses are not scaled
+  PhaseClock& clock;
+  DType products;        // of float32 operands (autograd/autocast.h)
+  double max_grad_norm;  // 0: gradients are measured only
+
+  // What a micro-batch's summed loss adds to the step's mean, scaled as mixed precision asks.
+  Tensor ShareOf(const Tensor& loss, const Tensor& share) const;
+  void BeginGradients(int64_t micro_batches) const;
+  // One micro-batch's passes.
+  models::Bundle RunForward(const models::Bundle& batch, const models::RunOptions& options) const;
+  void RunBackward(const Tensor& loss, const Tensor& share) const;
+  // Returns the norm of the gradients.
+  Tensor UpdateParameters() const;
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_ENGINE_STEP_RUNNER_H_

@@ -1,0 +1,33 @@
+#include "train/loop/batch_loader.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace tessera::train {
+
+BatchLoader::BatchLoader(const data::Dataset& dataset, const data::SamplerOptions& order,
+                         const dist::Mesh& mesh, int64_t first_step)
+    : sampler_(order),
+      data_ranks_(mesh.dp()->size()),
+      loader_(
+          [&dataset, this, micro_batches = order.micro_batches,
+           rank = mesh.dp()->rank()](int64_t number) {
+            return dataset.MakeBatch(sampler_.Rows({.step = number / micro_batches,
+                                                    .micro_batch = number % micro_batches,
+                                                    .rank = rank,
+                                                    .world = data_ranks_}));
+          },
+          {.begin = first_step * order.micro_batches}) {}
+
+StatusOr<data::Batch> BatchLoader::Next() {
+  TESSERA_ASSIGN_OR_RETURN(std::optional<data::Batch> batch, loader_.Next());
+  if (!batch) return Internal("the training data ended");
+  return *std::move(batch);
+}
+
+int64_t BatchLoader::steps_per_epoch() const {
+  return std::max<int64_t>(1, sampler_.StepsFor(sampler_.samples_per_epoch(), data_ranks_));
+}
+
+}  // namespace tessera::train

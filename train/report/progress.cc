@@ -1,0 +1,107 @@
+#include "train/report/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace tessera::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+std::string Duration(double seconds) {
+  const auto s = static_cast<int64_t>(std::max(0.0, seconds));
+  char text[32];
+  if (s >= 3600) {
+    std::snprintf(text, sizeof(text), "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof(text), "%ld:%02ld", s / 60, s % 60);
+  }
+  return text;
+}
+
+}  // namespace
+
+Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch, bool bar)
+    : file_(file),
+      terminal_(bar && file != nullptr && isatty(fileno(file)) != 0),
+      first_(done),
+      total_(total),
+      steps_per_epoch_(std::max(1.0, steps_per_epoch)),
+      start_(Clock::now()) {}
+
+Progress::~Progress() {
+  if (bar_shown_) std::fputc('\n', file_);
+}
+
+void Progress::Step(int64_t step, double loss) {
+  loss_ = loss_ == 0 ? loss : 0.9 * loss_ + 0.1 * loss;
+  if (!terminal_) return;
+  const Clock::time_point now = Clock::now();
+  const bool epoch_ends = step == EpochOf(step).end;
+  if (step < total_ && !epoch_ends && Seconds(now - drawn_) < 0.1) return;
+  drawn_ = now;
+  Draw(step);
+  if (epoch_ends && step < total_) {  // its bar stays
+    std::fputc('\n', file_);
+    bar_shown_ = false;
+  }
+}
+
+// The epoch whose steps (begin, end] have this one; the last may be cut short.
+Progress::Epoch Progress::EpochOf(int64_t step) const {
+  const auto end_of = [&](int64_t epoch) {
+    const double steps = std::ceil(static_cast<double>(epoch) * steps_per_epoch_);
+    return static_cast<int64_t>(std::min(steps, static_cast<double>(total_)));
+  };
+  auto number = static_cast<int64_t>(static_cast<double>(step) / steps_per_epoch_);
+  while (end_of(number) < step) ++number;
+  number = std::max<int64_t>(number, 1);
+  while (number > 1 && end_of(number - 1) >= step) --number;
+  return {number, end_of(number - 1), end_of(number)};
+}
+
+void Progress::Row(int64_t step, double loss, double lr, double tokens_per_second) {
+  lr_ = lr;
+  tokens_per_second_ = tokens_per_second;
+  if (terminal_ || file_ == nullptr) return;
+  std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s\n", step, total_, loss, lr,
+               tokens_per_second);
+  std::fflush(file_);
+}
+
+void Progress::Message(const std::string& text) {
+  if (file_ == nullptr) return;
+  if (bar_shown_) std::fputs("\r\033[K", file_);
+  bar_shown_ = false;
+  std::fprintf(file_, "%s\n", text.c_str());
+  std::fflush(file_);
+}
+
+void Progress::Draw(int64_t step) {
+  constexpr int kWidth = 28;
+  const Epoch epoch = EpochOf(step);
+  const auto epochs =
+      static_cast<int64_t>(std::ceil(static_cast<double>(total_) / steps_per_epoch_ * (1 - 1e-12)));
+  const int64_t steps = std::max<int64_t>(1, epoch.end - epoch.begin);
+  const double share = static_cast<double>(step - epoch.begin) / static_cast<double>(steps);
+  const int filled = static_cast<int>(share * kWidth);
+  std::string bar(static_cast<size_t>(kWidth), ' ');
+  std::fill_n(bar.begin(), filled, '=');
+  if (filled < kWidth) bar[static_cast<size_t>(filled)] = '>';
+  const double elapsed = Seconds(Clock::now() - start_);
+  const auto taken = static_cast<double>(std::max<int64_t>(1, step - first_));
+  const double left = elapsed / taken * static_cast<double>(total_ - step);
+  std::fprintf(
+      file_, "\repoch %ld/%ld [%s] %ld/%ld  step %ld/%ld  loss %.3f  %.0f tokens/s  %s left\033[K",
+      epoch.number, std::max<int64_t>(1, epochs), bar.c_str(), step - epoch.begin, steps, step,
+      total_, loss_, tokens_per_second_, Duration(left).c_str());
+  std::fflush(file_);
+  bar_shown_ = true;
+}
+
+}  // namespace tessera::train

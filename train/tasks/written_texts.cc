@@ -1,0 +1,160 @@
+#include "train/tasks/written_texts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/batch_keys.h"
+#include "data/tokenizer/utf8.h"
+#include "models/generation/generate.h"
+#include "train/tasks/text_scores.h"
+
+namespace tessera::train {
+namespace {
+
+// The rows of int64 [B, T] without what `keep` refuses.
+template <typename Keep>
+std::vector<std::vector<int64_t>> Rows(const Tensor& t, Keep keep) {
+  const std::vector<int64_t> all = t.ToVector<int64_t>();
+  const int64_t width = t.size(1);
+  std::vector<std::vector<int64_t>> rows(static_cast<size_t>(t.size(0)));
+  for (int64_t i = 0; i < std::ssize(all); ++i) {
+    if (keep(i)) rows[static_cast<size_t>(i / width)].push_back(all[static_cast<size_t>(i)]);
+  }
+  return rows;
+}
+
+// Texts of batches, in and out of tokens.
+class TextWriter {
+ public:
+  TextWriter(const data::Tokenizer& tokenizer, const WrittenTextsOptions& options)
+      : tokenizer_(tokenizer), options_(options) {}
+
+  StatusOr<std::vector<std::string>> Write(models::Model& model, const data::Batch& batch,
+                                           const models::LargestOverRanks& ranks) const {
+    TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
+                             models::ReadGenerationConfig("", model.config()));
+    config.max_new_tokens = options_.max_new_tokens;
+    config.num_beams = options_.num_beams;
+    if (!options_.eos_ids.empty()) config.eos_token_ids = options_.eos_ids;
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::vector<models::GenerationResult> results,
+        models::Generate(model, SourceRows(batch), config,
+                         {.tokenizer = &tokenizer_, .largest_over_ranks = ranks}));
+    std::vector<std::string> texts;
+    for (const models::GenerationResult& result : results) {
+      texts.push_back(data::ReplaceInvalidUtf8(result.text));
+    }
+    return texts;
+  }
+
+  std::vector<PredictedRow> Predict(const std::vector<std::string>& texts, const data::Batch& batch,
+                                    bool labelled) const {
+    std::vector<std::string> references;
+    if (labelled) references = References(batch);
+    std::vector<PredictedRow> rows;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      rows.push_back({{"prediction", texts[i]}});
+      if (labelled) rows.back()["label"] = references[i];
+    }
+    return rows;
+  }
+
+  std::vector<std::string> Samples(models::Model& model) const {
+    std::vector<data::Sample> samples;
+    for (int64_t i = 0; i < std::min(options_.samples, options_.shown->size()); ++i) {
+      samples.push_back({.index = i, .position = i});
+    }
+    const auto batch = options_.shown->MakeBatch(samples);
+    if (!batch.ok()) return {};
+    const auto written = Write(model, *batch, nullptr);
+    if (!written.ok()) return {};
+    const std::vector<std::string> sources = Sources(*batch);
+    const std::vector<std::string> references = References(*batch);
+    std::vector<std::string> lines;
+    for (size_t i = 0; i < written->size(); ++i) {
+      lines.push_back("  source:    " + sources[i]);
+      lines.push_back("  written:   " + (*written)[i]);
+      lines.push_back("  reference: " + references[i]);
+    }
+    return lines;
+  }
+
+  std::vector<std::string> References(const data::Batch& batch) const {
+    const std::vector<int64_t> labels = batch.at(keys::kLabels).ToVector<int64_t>();
+    std::vector<std::string> texts;
+    for (const auto& row : Rows(batch.at(keys::kLabels), [&](int64_t i) {
+           return labels[static_cast<size_t>(i)] != data::kIgnoreLabel;
+         })) {
+      texts.push_back(data::ReplaceInvalidUtf8(Text(row)));
+    }
+    return texts;
+  }
+
+ private:
+  std::vector<std::vector<int64_t>> SourceRows(const data::Batch& batch) const {
+    if (options_.answers_in_rows) return PromptRows(batch);
+    const std::vector<int64_t> mask = batch.at(keys::kAttentionMask).ToVector<int64_t>();
+    return Rows(batch.at(keys::kInputIds),
+                [&](int64_t i) { return mask[static_cast<size_t>(i)] != 0; });
+  }
+  // What stands before the first label of each row.
+  static std::vector<std::vector<int64_t>> PromptRows(const data::Batch& batch) {
+    const std::vector<int64_t> labels = batch.at(keys::kLabels).ToVector<int64_t>();
+    const int64_t width = batch.at(keys::kLabels).size(1);
+    bool answers = false;
+    return Rows(batch.at(keys::kInputIds), [&](int64_t i) {
+      if (i % width == 0) answers = false;
+      answers = answers || labels[static_cast<size_t>(i)] != data::kIgnoreLabel;
+      return !answers;
+    });
+  }
+  std::string Text(const std::vector<int64_t>& ids) const {
+    const std::vector<int32_t> narrow(ids.begin(), ids.end());
+    return tokenizer_.Decode(narrow, {.skip_special = true});
+  }
+  std::vector<std::string> Sources(const data::Batch& batch) const {
+    std::vector<std::string> texts;
+    for (const auto& row : SourceRows(batch)) texts.push_back(Text(row));
+    return texts;
+  }
+
+  const data::Tokenizer& tokenizer_;
+  const WrittenTextsOptions options_;
+};
+
+class TextMetrics : public EvaluationMetrics {
+ public:
+  explicit TextMetrics(std::shared_ptr<const TextWriter> writer) : writer_(std::move(writer)) {}
+  size_t num_counts() const override { return NumTextScoreCounts(); }
+  Reads reads() const override { return Reads::kTexts; }
+  StatusOr<std::vector<double>> Count(const data::Batch& batch,
+                                      const BatchResult& result) const override {
+    return CountTextScores(result.texts, writer_->References(batch));
+  }
+  nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
+    return FinishTextScores(sums);
+  }
+
+ private:
+  const std::shared_ptr<const TextWriter> writer_;
+};
+
+}  // namespace
+
+void WriteTexts(const data::Tokenizer& tokenizer, const WrittenTextsOptions& options,
+                Objective* objective) {
+  const auto writer = std::make_shared<const TextWriter>(tokenizer, options);
+  objective->write = [writer](models::Model& model, const data::Batch& batch,
+                              const models::LargestOverRanks& ranks) {
+    return writer->Write(model, batch, ranks);
+  };
+  objective->predict = [writer, labelled = objective->labelled](const data::Batch& batch,
+                                                                const BatchResult& result) {
+    return writer->Predict(result.texts, batch, labelled);
+  };
+  if (!options.judged || !objective->labelled || options.shown == nullptr) return;
+  objective->metrics = std::make_shared<TextMetrics>(writer);
+  objective->samples = [writer](models::Model& model) { return writer->Samples(model); };
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,97 @@
+// A run's evaluations and predictions.
+#include <cmath>
+#include <utility>
+
+#include "autograd/autocast.h"
+#include "train/agreement.h"
+#include "train/trainer.h"
+
+namespace tessera::train {
+namespace {
+
+Status CheckEnds(const data::Dataset& dataset) {
+  if (dataset.size() != data::kUnknownSize) return OkStatus();
+  return InvalidArgument("the data do not say how many samples they have; say how many batches");
+}
+
+}  // namespace
+
+Evaluator Trainer::MakeEvaluator() {
+  ReleaseStepMemory();  // it is wanted
+  EvaluatorOptions options = {.objective = data_.objective,
+                              .label_smoothing = config_.label_smoothing,
+                              .products = config_.product_dtype(),
+                              .prediction_step = parts_.prediction_step.run};
+  if (options.prediction_step == nullptr) {
+    options.prediction_step = [this](const models::Bundle& batch, const models::RunOptions& run) {
+      return Forward(model_, parts_.step, batch, run);
+    };
+  }
+  if (engine_ != nullptr) {
+    options.forward_is_collective = engine_->store().forward_is_collective();
+  }
+  return {model_, mesh_, std::move(options)};
+}
+
+StatusOr<EvaluationResult> Trainer::Evaluate(const BatchSource& batches) {
+  if (parts_.evaluate.run == nullptr) return MakeEvaluator().Run(batches);
+  ReleaseStepMemory();
+  return parts_.evaluate.run(batches);
+}
+
+StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset, int64_t max_batches) {
+  if (max_batches == 0) TESSERA_RETURN_IF_ERROR(CheckEnds(dataset));
+  return Evaluate(BatchesOf(dataset, config_.batch_size, max_batches));
+}
+
+StatusOr<PredictionResult> Trainer::Predict(const BatchSource& batches) {
+  if (parts_.predict.run == nullptr) return MakeEvaluator().Predict(batches);
+  ReleaseStepMemory();
+  return parts_.predict.run(batches);
+}
+
+StatusOr<PredictionResult> Trainer::Predict(const data::Dataset& dataset) {
+  TESSERA_RETURN_IF_ERROR(CheckEnds(dataset));
+  return Predict(BatchesOf(dataset, config_.batch_size));
+}
+
+StatusOr<PredictionResult> Trainer::Predict() {
+  if (parts_.test_batches.run == nullptr) {
+    return InvalidArgument("there are no test batches (TrainerParts::test_batches)");
+  }
+  return Predict(parts_.test_batches.run());
+}
+
+bool Trainer::validates() const {
+  return data_.validation != nullptr || parts_.validation_batches.run != nullptr;
+}
+
+Status Trainer::EvaluateAndLog() {
+  if (!validates()) {
+    return Agree(mesh_, InvalidArgument("a callback asks for an evaluation, and there is no "
+                                        "validation data (val_data, val_fraction)"));
+  }
+  const AutocastScope autocast(config_.product_dtype());
+  // As many rows on every layout of the same step.
+  const int64_t batches = config_.eval_batches * config_.accumulation_steps() * mesh_.dp()->size();
+  TESSERA_ASSIGN_OR_RETURN(
+      const EvaluationResult found,
+      Evaluate(parts_.validation_batches.run != nullptr
+                   ? parts_.validation_batches.run()
+                   : BatchesOf(*data_.validation, config_.batch_size, batches)));
+  state_.val_loss = found.loss;
+  state_.val_metrics = found.metrics;
+  if (!std::isfinite(found.loss) && config_.on_non_finite == "stop") {
+    return NotFinite(Concat("step ", state_.step, ": the validation loss is ",
+                            std::isnan(found.loss) ? "nan" : Concat(found.loss)));
+  }
+  std::vector<std::string> samples;
+  // Ranks that share a copy of the model write together; one of them shows it.
+  if (data_.objective.samples != nullptr) samples = data_.objective.samples(model_);
+  TESSERA_RETURN_IF_ERROR(report_->WriteEvaluation(state_, samples));
+  TESSERA_RETURN_IF_ERROR(CheckJudgedMetric(state_.val_metrics));
+  Tell(&TrainerCallback::OnEvaluate);
+  return OkStatus();
+}
+
+}  // namespace tessera::train
