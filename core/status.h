@@ -108,7 +108,8 @@ class [[nodiscard]] StatusOr {
     requires(std::constructible_from<T, U &&> &&
              !std::same_as<std::remove_cvref_t<U>, StatusOr> &&
              !std::same_as<std::remove_cvref_t<U>, Status>)
-  explicit(!std::convertible_to<U&&, T>) StatusOr(U&& value) : value_(std::forward<U>(value)) {}
+  explicit(!std::convertible_to<U&&, T>) StatusOr(U&& value)
+      : value_(std::in_place, std::forward<U>(value)) {}
   // Of a pointer to a base, say.
   template <typename U>
     requires(!std::same_as<U, T> && std::convertible_to<U, T>)
