@@ -15,15 +15,17 @@
 #define TESSERA_CORE_STATUS_H_
 
 #include <concepts>
+#include <locale>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "core/text_builder.h"
 
 namespace tessera {
 
@@ -70,9 +72,6 @@ class [[nodiscard]] Status {
   friend bool operator==(const Status& a, const Status& b) {
     return a.code() == b.code() && a.message() == b.message();
   }
-  friend std::ostream& operator<<(std::ostream& out, const Status& status) {
-    return out << (status.ok() ? "OK" : status.message());
-  }
 
  private:
   friend void SetMark(Status& status, const char* mark);
@@ -87,6 +86,10 @@ class [[nodiscard]] Status {
 };
 
 inline Status OkStatus() { return Status(); }
+
+inline TextBuilder& operator<<(TextBuilder& text, const Status& status) {
+  return text << (status.ok() ? "OK" : status.message());
+}
 
 namespace internal {
 // Throws Error: a value was asked of a failure, or a StatusOr was made of an OK status.
@@ -105,15 +108,14 @@ class [[nodiscard]] StatusOr {
   StatusOr(Status&& status) : status_(std::move(status)) { CheckFailed(); }
   // What T can be made of.
   template <typename U = T>
-    requires(std::constructible_from<T, U &&> &&
-             !std::same_as<std::remove_cvref_t<U>, StatusOr> &&
-             !std::same_as<std::remove_cvref_t<U>, Status>)
-  explicit(!std::convertible_to<U&&, T>) StatusOr(U&& value)
+  requires(std::constructible_from<T, U&&> && !std::same_as<std::remove_cvref_t<U>, StatusOr> &&
+           !std::same_as<std::remove_cvref_t<U>, Status>) explicit(!std::convertible_to<U&&, T>)
+      StatusOr(U&& value)
       : value_(std::in_place, std::forward<U>(value)) {}
   // Of a pointer to a base, say.
   template <typename U>
-    requires(!std::same_as<U, T> && std::convertible_to<U, T>)
-  StatusOr(StatusOr<U> other) : status_(std::move(other).status()) {
+  requires(!std::same_as<U, T> && std::convertible_to<U, T>) StatusOr(StatusOr<U> other)
+      : status_(std::move(other).status()) {
     if (status_.ok()) value_.emplace(*std::move(other));
   }
 
@@ -139,19 +141,35 @@ class [[nodiscard]] StatusOr {
     if (status_.ok()) internal::ThrowNoValue(status_);
   }
   void Checked() const {
-    if (!ok()) [[unlikely]] internal::ThrowNoValue(status_);
+    if (!ok()) [[unlikely]]
+      internal::ThrowNoValue(status_);
   }
 
   Status status_;
   std::optional<T> value_;
 };
 
-// Concatenates anything that has operator<<.
+namespace internal {
+template <typename Part>
+void AppendPart(TextBuilder& text, const Part& part) {
+  if constexpr (requires { text << part; }) {
+    text << part;
+  } else {
+    std::ostringstream out;
+    out.imbue(std::locale::classic());
+    out.exceptions(std::ios::badbit);  // else a text would be cut off where memory ends
+    out << part;
+    text << out.str();
+  }
+}
+}  // namespace internal
+
+// Concatenates anything that a TextBuilder or a stream takes.
 template <typename... Parts>
 std::string Concat(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
+  TextBuilder text;
+  (internal::AppendPart(text, parts), ...);
+  return std::move(text).Take();
 }
 
 // A failure of any kind.
