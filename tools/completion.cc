@@ -45,8 +45,8 @@ std::vector<std::string> ChoicesOf(const CLI::Option& option) {
 
 std::vector<std::string> Presets() {
   std::vector<std::string> names;
-  for (const models::Family* family : models::Families()) {
-    for (const models::Preset& preset : family->presets) names.push_back(preset.name);
+  for (const models::Family& family : models::Families()) {
+    for (const models::Preset& preset : family.presets) names.push_back(preset.name);
   }
   return names;
 }
