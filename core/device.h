@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 
@@ -44,7 +45,7 @@ struct Device {
   static StatusOr<Device> Parse(std::string_view name);
 };
 
-inline TextBuilder& operator<<(TextBuilder& text, const Device& d) { return text << d.ToString(); }
+inline std::ostream& operator<<(std::ostream& out, const Device& d) { return out << d.ToString(); }
 
 // OK when tensors can be made on `device` by this program on this machine; otherwise one line that
 // says why ("cuda:0: this program was built without CUDA").

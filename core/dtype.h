@@ -12,9 +12,8 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <ostream>
 #include <string_view>
-
-#include "core/text_builder.h"
 
 namespace tessera {
 
@@ -76,7 +75,7 @@ constexpr DType AccumulateDType(DType d) {
   return d == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-inline TextBuilder& operator<<(TextBuilder& text, DType d) { return text << DTypeName(d); }
+inline std::ostream& operator<<(std::ostream& out, DType d) { return out << DTypeName(d); }
 
 // A bfloat16 number: the upper half of a float32. Conversion rounds to nearest even; NaN stays NaN.
 struct BFloat16 {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <utility>
 #include <vector>
 
@@ -109,13 +110,13 @@ class Tensor {
     TESSERA_CHECK(impl_ != nullptr, "tensor", "the tensor is undefined");
     return *impl_;
   }
-  friend TextBuilder& operator<<(TextBuilder& text, const Tensor& t);
+  friend std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
   std::shared_ptr<Impl> impl_;
 };
 
 // "float32[2, 3]", with the device where it is not the CPU: what error messages show.
-TextBuilder& operator<<(TextBuilder& text, const Tensor& t);
+std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
 // New contiguous tensors.
 Tensor Empty(const Shape& shape, DType dtype = DType::kFloat32, Device device = Device::Cpu());

@@ -65,11 +65,9 @@ Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const 
   nn::ForwardContext context = ContextFor(in, options);
   const Tensor h_BTC = AtLogitPositions(h, in, head.build(), &context);
   Bundle out;
-  const bool hidden_only = WantsHiddenOnly(in, options);
-  if (options.keep_logits || options.all_hidden_states || hidden_only) {
+  if (options.keep_logits || options.all_hidden_states) {
     out.set(keys::kLastHiddenState, WholeSequence(h_BTC, head.build(), context));
   }
-  if (hidden_only) return out;
   CrossEntropyOptions loss = LossOptionsOf(options);
   const int64_t chunk = ChunkTokens(head, h_BTC, options);
   if (targets.defined() && chunk > 0 && targets.numel() > chunk) {

@@ -19,7 +19,6 @@ struct CommandState {
   std::function<Status()> run = nullptr;
 };
 
-void AddCompletionCommand(CLI::App& app, CommandState& state);
 void AddConvertCommand(CLI::App& app, CommandState& state);
 void AddEvalCommand(CLI::App& app, CommandState& state);
 void AddExplainCommand(CLI::App& app, CommandState& state);
@@ -27,7 +26,6 @@ void AddForwardCommand(CLI::App& app, CommandState& state);
 void AddGenerateCommand(CLI::App& app, CommandState& state);
 void AddInspectCommand(CLI::App& app, CommandState& state);
 void AddLaunchCommand(CLI::App& app, CommandState& state);
-void AddManualCommand(CLI::App& app, CommandState& state);
 void AddModelsCommand(CLI::App& app, CommandState& state);
 void AddPredictCommand(CLI::App& app, CommandState& state);
 void AddReportCommand(CLI::App& app, CommandState& state);

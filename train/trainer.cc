@@ -107,8 +107,7 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   begun_at_ = state_.step;
   if (config_.cuda_graph) {
     engine_->CaptureSteps(config_.accumulation_steps(),
-                          config_.profile.empty() ? nullptr : "a profile is asked for",
-                          [this](const std::string& line) { log_.Info(line); });
+                          config_.profile.empty() ? nullptr : "a profile is asked for", &log_);
   }
   int64_t stop = 0;
   {
