@@ -22,6 +22,7 @@ class GradRecord final : public AutogradRecord, public std::enable_shared_from_t
   // The producing node and which of its outputs this is; nullptr for a leaf.
   std::shared_ptr<Node> node;
   int output = 0;
+  std::shared_ptr<GradRecord> following;  // ~Node's list of those to be destroyed
 
   // Leaves only. The leaf itself is kept without its record, as what hooks are given.
   Tensor leaf;

@@ -17,20 +17,30 @@ GradRecord& LeafRecord(const Tensor& t, const char* operation) {
 
 }  // namespace
 
-// Long chains are taken apart with a list, since nested destructors would exhaust the stack.
+// Long chains are taken apart with a list, since nested destructors would exhaust the stack. The
+// records are its links: a destructor may not ask for memory.
 Node::~Node() {
-  thread_local std::vector<std::shared_ptr<GradRecord>> pending;
-  thread_local bool draining = false;
+  static constinit thread_local std::shared_ptr<GradRecord>* list = nullptr;
+  std::shared_ptr<GradRecord> own_list;
+  const bool outermost = list == nullptr;
+  if (outermost) list = &own_list;
+  // Functions hold tensors, and these the records of inputs.
+  start = nullptr;
+  backward = nullptr;
+  weight_backward = nullptr;
   for (auto& input : inputs) {
-    if (input != nullptr && input->node != nullptr) pending.push_back(std::move(input));
+    if (input.use_count() == 1 && input->node != nullptr) {
+      input->following = std::move(*list);
+      *list = std::move(input);
+    }
+    input = nullptr;  // others hold it too: it goes with the last of them
   }
-  if (draining) return;
-  draining = true;
-  while (!pending.empty()) {
-    const std::shared_ptr<GradRecord> record = std::move(pending.back());
-    pending.pop_back();
+  if (!outermost) return;
+  while (own_list != nullptr) {
+    const std::shared_ptr<GradRecord> record = std::move(own_list);
+    own_list = std::move(record->following);
   }
-  draining = false;
+  list = nullptr;
 }
 
 Tensor RequireGrad(const Tensor& t) {
@@ -39,6 +49,8 @@ Tensor RequireGrad(const Tensor& t) {
 
 Tensor RequireGrad(const Tensor& t, DType grad_dtype) {
   TESSERA_CHECK(IsFloating(t.dtype()), "require_grad", t, " has no gradient: not a floating dtype");
+  TESSERA_CHECK(!t.storage()->read_only(), "require_grad", t,
+                " cannot be trained: its bytes are those of a file that is only read");
   TESSERA_CHECK(t.record() == nullptr || RecordOf(t)->node == nullptr, "require_grad", t,
                 " is the result of an operation; detach it first");
   if (t.record() == nullptr) {

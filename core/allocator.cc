@@ -3,11 +3,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <cstdlib>
-#include <deque>
-#include <map>
+#include <bit>
 #include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "core/execution_context.h"
@@ -18,14 +20,31 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
+// No machine has more, and sums of two sizes do not overflow.
+constexpr size_t kLargestBlock = size_t{1} << 60;
+
 // Size classes: multiples of 64 bytes up to 4 KiB, then 32 classes per power of two, so that at
 // most a thirty-second of a block is waste.
+constexpr size_t kFineClasses = 4096 / kAlignment;
+constexpr size_t kClassesPerPower = 32;
+constexpr size_t kNumClasses =
+    kFineClasses + kClassesPerPower * (std::bit_width(kLargestBlock) - std::bit_width(4096u)) + 1;
+
 size_t SizeClass(size_t bytes) {
   if (bytes == 0) return 0;
   if (bytes <= 4096) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   size_t step = 128;
   while (step * 64 < bytes) step *= 2;
   return (bytes + step - 1) / step * step;
+}
+
+// Numbers the classes; `size` is one's.
+size_t IndexOfClass(size_t size) {
+  if (size <= 4096) return size / kAlignment;
+  const int power = std::bit_width(size - 1) - std::bit_width(4096u);  // size <= 8192 << power
+  const size_t step = size_t{128} << power;
+  return kFineClasses + static_cast<size_t>(power) * kClassesPerPower + size / step -
+         kClassesPerPower;
 }
 
 // Counts requests; what memory stands behind them is the subclass's.
@@ -37,6 +56,9 @@ class CountingAllocator : public Allocator {
 
   void* Allocate(size_t bytes) override {
     if (bytes == 0) return nullptr;
+    if (bytes > kLargestBlock) {
+      throw OutOfMemoryError(name_, Concat("asked for ", bytes, " bytes"));
+    }
     const size_t size = SizeClass(bytes);
     std::lock_guard<std::mutex> lock(mutex_);
     if (limit_ > 0 && stats_.current_bytes + static_cast<int64_t>(size) > limit_) {
@@ -83,15 +105,76 @@ class CountingAllocator : public Allocator {
 };
 
 void* FromSystem(size_t size) {
-  if (size < kHugePage) return std::aligned_alloc(kAlignment, size);
+  if (size < kHugePage) {
+    return ::operator new(size, std::align_val_t(kAlignment), std::nothrow);
+  }
   // Large blocks begin on a huge-page boundary and are offered to huge pages: a fault per 2 MiB
   // instead of one per 4 KiB, and fewer misses in the translation cache.
-  void* pointer = std::aligned_alloc(kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage);
+  void* pointer = ::operator new(size, std::align_val_t(kHugePage), std::nothrow);
   if (pointer != nullptr) madvise(pointer, size, MADV_HUGEPAGE);
   return pointer;
 }
 
-constexpr Allocator::HostMemory kSystemMemory = {FromSystem, std::free};
+void ToSystem(void* pointer, size_t size) {
+  const size_t alignment = size < kHugePage ? kAlignment : kHugePage;
+  ::operator delete(pointer, std::align_val_t(alignment));
+}
+
+// Blocks that are free: each holds its own links, so that freeing takes no memory and cannot fail.
+class FreeBlocks {
+ public:
+  bool empty() const { return oldest_ == nullptr; }
+
+  void Add(void* pointer, size_t size) {
+    Block*& latest = latest_of_class_[IndexOfClass(size)];
+    Block* const block =
+        new (pointer) Block{.size = size, .before_in_class = latest, .older = newest_};
+    if (latest != nullptr) latest->after_in_class = block;
+    latest = block;
+    (newest_ == nullptr ? oldest_ : newest_->newer) = block;
+    newest_ = block;
+  }
+
+  // The one of this size that was freed last; nullptr: none.
+  void* Take(size_t size) {
+    Block* const block = latest_of_class_[IndexOfClass(size)];
+    if (block != nullptr) Remove(block);
+    return block;
+  }
+
+  // The one that was freed first, of whatever size. Not when empty.
+  std::pair<void*, size_t> TakeOldest() {
+    Block* const block = oldest_;
+    const size_t size = block->size;
+    Remove(block);
+    return {block, size};
+  }
+
+ private:
+  struct Block {
+    size_t size;
+    Block* before_in_class;  // of the same size, freed before and after this one
+    Block* after_in_class = nullptr;
+    Block* older;  // of any size
+    Block* newer = nullptr;
+  };
+  static_assert(sizeof(Block) <= kAlignment);
+
+  void Remove(Block* block) {
+    if (block->before_in_class != nullptr) {
+      block->before_in_class->after_in_class = block->after_in_class;
+    }
+    (block->after_in_class == nullptr ? latest_of_class_[IndexOfClass(block->size)]
+                                      : block->after_in_class->before_in_class) =
+        block->before_in_class;
+    (block->older == nullptr ? oldest_ : block->older->newer) = block->newer;
+    (block->newer == nullptr ? newest_ : block->newer->older) = block->older;
+  }
+
+  std::array<Block*, kNumClasses> latest_of_class_ = {};
+  Block* oldest_ = nullptr;
+  Block* newest_ = nullptr;
+};
 
 class CpuAllocator final : public CountingAllocator {
  public:
@@ -110,20 +193,14 @@ class CpuAllocator final : public CountingAllocator {
 
  protected:
   void* Obtain(size_t size) override {
-    const auto cached = free_.find(size);
-    if (cached != free_.end()) {
-      void* pointer = cached->second.back().pointer;
-      cached->second.pop_back();
-      if (cached->second.empty()) free_.erase(cached);
-      return pointer;
-    }
+    if (void* const cached = free_.Take(size)) return cached;
     const int64_t needed = stats_.current_bytes + static_cast<int64_t>(size);
     const int64_t peak = std::max(stats_.peak_bytes, needed);
     DropOldest(peak + peak / 4 + kSlack - static_cast<int64_t>(size));
-    void* pointer = memory_.obtain(size);
+    void* pointer = ObtainNew(size);
     if (pointer == nullptr) {
       DropOldest(0);
-      pointer = memory_.obtain(size);
+      pointer = ObtainNew(size);
     }
     if (pointer == nullptr) {
       throw OutOfMemoryError(
@@ -133,36 +210,29 @@ class CpuAllocator final : public CountingAllocator {
     return pointer;
   }
 
-  void GiveBack(void* pointer, size_t size) override { free_[size].push_back({pointer, ++freed_}); }
+  void GiveBack(void* pointer, size_t size) override { free_.Add(pointer, size); }
 
  private:
-  struct Block {
-    void* pointer;
-    uint64_t freed;  // when, counted in calls
-  };
   // What may be cached beyond a quarter of the peak.
   static constexpr int64_t kSlack = int64_t{64} << 20;
+
+  void* ObtainNew(size_t size) {
+    return memory_.has_value() ? memory_->obtain(size) : FromSystem(size);
+  }
 
   // Gives cached blocks back to the system, those unused for longest first, until no more than
   // `reserved` bytes are held or none is cached. Without this, batches whose lengths vary would
   // leave blocks of every size behind.
   void DropOldest(int64_t reserved) {
     while (stats_.reserved_bytes > reserved && !free_.empty()) {
-      auto oldest = free_.begin();
-      for (auto it = free_.begin(); it != free_.end(); ++it) {
-        if (it->second.front().freed < oldest->second.front().freed) oldest = it;
-      }
-      memory_.give_back(oldest->second.front().pointer);
-      stats_.reserved_bytes -= static_cast<int64_t>(oldest->first);
-      oldest->second.pop_front();
-      if (oldest->second.empty()) free_.erase(oldest);
+      const auto [pointer, size] = free_.TakeOldest();
+      memory_.has_value() ? memory_->give_back(pointer) : ToSystem(pointer, size);
+      stats_.reserved_bytes -= static_cast<int64_t>(size);
     }
   }
 
-  HostMemory memory_ = kSystemMemory;
-  // By size; the block freed last is the first to be used again.
-  std::map<size_t, std::deque<Block>> free_;
-  uint64_t freed_ = 0;
+  std::optional<HostMemory> memory_;  // nullopt: operator new's
+  FreeBlocks free_;
 };
 
 // Hands out no memory: a storage on meta has a null pointer and counted bytes.

@@ -1,5 +1,6 @@
 #include "core/cpu_isa.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -49,8 +50,8 @@ CpuIsa Detect() { return CpuIsa::kBaseline; }
 
 CpuIsa FromEnvironment() {
   const char* value = std::getenv(kVariable);
-  const std::optional<CpuIsa> asked = value == nullptr ? std::nullopt : ParseCpuIsa(value);
-  return asked.has_value() && *asked < DetectedIsa() ? *asked : DetectedIsa();
+  if (value == nullptr) return DetectedIsa();
+  return std::min(ParseCpuIsa(value).value_or(DetectedIsa()), DetectedIsa());
 }
 
 std::atomic<CpuIsa>& Active() {

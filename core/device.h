@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <ostream>
 #include <string>
 #include <string_view>
 
@@ -45,7 +44,7 @@ struct Device {
   static StatusOr<Device> Parse(std::string_view name);
 };
 
-inline std::ostream& operator<<(std::ostream& out, const Device& d) { return out << d.ToString(); }
+inline TextBuilder& operator<<(TextBuilder& text, const Device& d) { return text << d.ToString(); }
 
 // OK when tensors can be made on `device` by this program on this machine; otherwise one line that
 // says why ("cuda:0: this program was built without CUDA").

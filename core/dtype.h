@@ -12,8 +12,9 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <ostream>
 #include <string_view>
+
+#include "core/text_builder.h"
 
 namespace tessera {
 
@@ -75,7 +76,7 @@ constexpr DType AccumulateDType(DType d) {
   return d == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-inline std::ostream& operator<<(std::ostream& out, DType d) { return out << DTypeName(d); }
+inline TextBuilder& operator<<(TextBuilder& text, DType d) { return text << DTypeName(d); }
 
 // A bfloat16 number: the upper half of a float32. Conversion rounds to nearest even; NaN stays NaN.
 struct BFloat16 {

@@ -37,6 +37,13 @@ class OutOfMemoryError : public Error {
   using Error::Error;
 };
 
+// Thrown by work whose caller has cancelled it (ExecutionContext::cancelled). What it wrote into is
+// left half done; what it only read can be used again.
+class CancelledError : public Error {
+ public:
+  CancelledError() : Error("execution", "cancelled") {}
+};
+
 }  // namespace tessera
 
 #define TESSERA_CHECK(condition, operation, ...)                         \

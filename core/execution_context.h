@@ -1,5 +1,5 @@
-// What the work of one caller runs with: the modes of the tape and of mixed precision, and whose
-// threads, memory and profiler it uses.
+// What the work of one caller runs with: the modes of the tape and of mixed precision, whose
+// threads, memory and profiler it uses, and who may cancel it.
 //
 //   ThreadPool two(2);
 //   ExecutionContext context = ExecutionContext::Current();
@@ -17,6 +17,7 @@
 #ifndef TESSERA_CORE_EXECUTION_CONTEXT_H_
 #define TESSERA_CORE_EXECUTION_CONTEXT_H_
 
+#include <atomic>
 #include <type_traits>
 #include <utility>
 
@@ -41,6 +42,10 @@ struct ExecutionContext {
   ThreadPool* threads = nullptr;              // nullptr: the process's
   Profiler* profiler = nullptr;               // nullptr: the process's
   Allocator* cpu_allocator = nullptr;         // of tensors on Device::Cpu(); nullptr: the process's
+  // Set to true by another thread, it ends this one's work with a CancelledError (core/error.h) at
+  // the next kernel, piece of a parallel loop, or handful of words that are tokenised: within
+  // milliseconds. Loops take it to the threads that help. nullptr: nobody cancels.
+  const std::atomic<bool>* cancelled = nullptr;
 
   // That of this thread.
   static const ExecutionContext& Current();
@@ -48,9 +53,19 @@ struct ExecutionContext {
 
 namespace internal {
 extern constinit thread_local ExecutionContext execution_context;
-}
+[[noreturn]] void ThrowCancelled();
+}  // namespace internal
 
 inline const ExecutionContext& ExecutionContext::Current() { return internal::execution_context; }
+
+// Throws CancelledError where this thread's work has been cancelled: for loops that go on for more
+// than a millisecond without a kernel or ParallelFor. Costs two loads.
+inline void StopIfCancelled() {
+  const std::atomic<bool>* const cancelled = ExecutionContext::Current().cancelled;
+  if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) [[unlikely]] {
+    internal::ThrowCancelled();
+  }
+}
 
 // Makes `context` this thread's for the scope.
 class ExecutionScope {

@@ -1,5 +1,6 @@
 #include "core/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -13,19 +14,21 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "core/mounted_folder.h"
+
 namespace tessera {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kBufferBytes = size_t{1} << 18;
 // Some systems cut one call at 2 GiB; this is well below.
@@ -109,6 +112,59 @@ void OnBusError(int, siginfo_t* info, void*) {
   _exit(1);
 }
 
+// A file's pages in this process, as long as it lives.
+class Mapping {
+ public:
+  Mapping() = default;
+  ~Mapping() {
+    if (begin_ == nullptr) return;
+    mapped_ranges.Remove(begin_);
+    munmap(const_cast<std::byte*>(begin_), length_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  // `offset` is that of a page.
+  Status Map(int descriptor, int64_t offset, int64_t length, const std::string& path) {
+    length_ = static_cast<size_t>(length);
+    void* begin = mmap(nullptr, length_, PROT_READ, MAP_SHARED, descriptor, offset);
+    if (begin == MAP_FAILED) return SystemFailure(errno, path);
+    begin_ = static_cast<const std::byte*>(begin);
+    mapped_ranges.Add(begin_, length, path);
+    return OkStatus();
+  }
+  const std::byte* begin() const { return begin_; }
+
+ private:
+  const std::byte* begin_ = nullptr;
+  size_t length_ = 0;
+};
+
+StatusOr<const MountedFile*> FileAt(const mounted_internal::Place& place, const std::string& path) {
+  const MountedFile* file = place.file();
+  if (file != nullptr) return file;
+  return SystemFailure(place.is_directory() ? EISDIR : ENOENT, path);
+}
+
+// The bytes of a mounted file: its own, or those that are read now.
+StatusOr<std::shared_ptr<const std::byte>> BytesOf(const MountedFile& file) {
+  if (file.size() == 0) return std::shared_ptr<const std::byte>();
+  if (file.data() != nullptr) {
+    return std::shared_ptr<const std::byte>(file.owner(), file.data());
+  }
+  constexpr std::align_val_t kAlignment{64};
+  const std::shared_ptr<std::byte> bytes(
+      static_cast<std::byte*>(operator new(static_cast<size_t>(file.size()), kAlignment)),
+      [](std::byte* memory) { operator delete(memory, kAlignment); });
+  TESSERA_RETURN_IF_ERROR(file.Read(0, bytes.get(), file.size()));
+  return std::shared_ptr<const std::byte>(bytes);
+}
+
+// What is mounted cannot be written to.
+Status CheckIsOnDisk(const std::string& path) {
+  return mounted_internal::Find(path) ? SystemFailure(EROFS, path) : OkStatus();
+}
+
 // A pipe of the shell's (`<(command)`, `|`), which has no name and somebody at its other end.
 bool IsAnonymousPipe(int fd) {
   struct statfs info;
@@ -164,17 +220,30 @@ bool IsTemporary(std::string_view name) {
          tail.find('-', dash + 1) == std::string_view::npos;
 }
 
-Status SyncTree(const std::string& root) {
-  std::error_code error;
-  fs::recursive_directory_iterator it(root, error);
-  const fs::recursive_directory_iterator end;
-  for (; !error && it != end; it.increment(error)) {
-    const bool plain = it->is_regular_file(error) || it->is_directory(error);
-    if (error) break;
-    if (plain) TESSERA_RETURN_IF_ERROR(SyncPath(it->path().string()));
+// What a directory holds, in no order. (The iterators of std::filesystem, and its functions that
+// use them, end the process where memory ends.)
+StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(directory.c_str()), closedir);
+  if (open == nullptr) return SystemFailure(errno, directory);
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const dirent* const entry = readdir(open.get());
+    if (entry == nullptr && errno != 0) return SystemFailure(errno, directory);
+    if (entry == nullptr) return names;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
   }
-  if (error) return SystemFailure(error.value(), root);
-  return SyncPath(root);
+}
+
+Status SyncTree(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) return SystemFailure(errno, path);
+  if (S_ISDIR(info.st_mode)) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
+    for (const std::string& name : names) TESSERA_RETURN_IF_ERROR(SyncTree(JoinPath(path, name)));
+  }
+  return S_ISDIR(info.st_mode) || S_ISREG(info.st_mode) ? SyncPath(path) : OkStatus();
 }
 
 }  // namespace
@@ -187,40 +256,57 @@ std::string JoinPath(std::string_view directory, std::string_view name) {
 }
 
 bool PathExists(const std::string& path) {
+  if (const auto place = mounted_internal::Find(path)) {
+    return place->file() != nullptr || place->is_directory();
+  }
   struct stat info;
   return stat(path.c_str(), &info) == 0;
 }
 
 bool IsDirectory(const std::string& path) {
+  if (const auto place = mounted_internal::Find(path)) return place->is_directory();
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
-  std::error_code error;
-  std::vector<std::string> names;
-  fs::directory_iterator it(path, error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    names.push_back(it->path().filename().string());
+  if (const auto place = mounted_internal::Find(path)) {
+    if (place->file() != nullptr) return SystemFailure(ENOTDIR, path);
+    if (!place->is_directory()) return SystemFailure(ENOENT, path);
+    return place->Names();
   }
-  if (error) return SystemFailure(error.value(), path);
+  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> names, NamesIn(path));
   std::sort(names.begin(), names.end());
   return names;
 }
 
 Status MakeDirectories(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(WithoutTrailingSlashes(path), error);
-  if (error) return SystemFailure(error.value(), path);
-  // Through a link that leads nowhere, create_directories reports nothing.
-  if (!IsDirectory(path)) return SystemFailure(ENOTDIR, path);
-  return OkStatus();
+  TESSERA_RETURN_IF_ERROR(CheckIsOnDisk(path));
+  const std::string whole = WithoutTrailingSlashes(path);
+  for (size_t end = whole.find('/', 1);; end = whole.find('/', end + 1)) {
+    const std::string part = whole.substr(0, end);
+    if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
+      const int error = errno;  // there may be one where none may be made
+      if (!IsDirectory(part)) return SystemFailure(error, path);
+    }
+    if (end == std::string::npos) break;
+  }
+  // What exists may be something else, or a link that leads nowhere.
+  return IsDirectory(path) ? OkStatus() : SystemFailure(ENOTDIR, path);
 }
 
 Status RemoveAll(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  return error ? SystemFailure(error.value(), path) : OkStatus();
+  TESSERA_RETURN_IF_ERROR(CheckIsOnDisk(path));
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) {
+    return errno == ENOENT || errno == ENOTDIR ? OkStatus() : SystemFailure(errno, path);
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return unlink(path.c_str()) == 0 || errno == ENOENT ? OkStatus() : SystemFailure(errno, path);
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
+  for (const std::string& name : names) TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(path, name)));
+  return rmdir(path.c_str()) == 0 || errno == ENOENT ? OkStatus() : SystemFailure(errno, path);
 }
 
 Status RemoveTemporaries(const std::string& directory) {
@@ -232,6 +318,12 @@ Status RemoveTemporaries(const std::string& directory) {
 }
 
 StatusOr<std::string> ReadFile(const std::string& path) {
+  if (const auto place = mounted_internal::Find(path)) {
+    TESSERA_ASSIGN_OR_RETURN(const MountedFile* file, FileAt(*place, path));
+    std::string content(static_cast<size_t>(file->size()), '\0');
+    TESSERA_RETURN_IF_ERROR(file->Read(0, content.data(), file->size()));
+    return content;
+  }
   // Without O_NONBLOCK, opening a FIFO would wait for somebody to open its other end.
   Descriptor fd(OpenRetrying(path, O_RDONLY | O_NONBLOCK));
   if (fd.get() < 0) return SystemFailure(errno, path);
@@ -263,44 +355,39 @@ StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  if (const auto place = mounted_internal::Find(path)) {
+    TESSERA_ASSIGN_OR_RETURN(const MountedFile* source, FileAt(*place, path));
+    MappedFile file;
+    TESSERA_ASSIGN_OR_RETURN(file.data_, BytesOf(*source));
+    file.size_ = source->size();
+    file.path_ = path;
+    return file;
+  }
   Descriptor fd(OpenRetrying(path, O_RDONLY | O_NONBLOCK));
   if (fd.get() < 0) return SystemFailure(errno, path);
+  return OfDescriptor(fd.get(), 0, -1, path);
+}
+
+StatusOr<MappedFile> MappedFile::OfDescriptor(int descriptor, int64_t offset, int64_t size,
+                                              const std::string& name) {
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return SystemFailure(errno, path);
-  if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);
-  if (!S_ISREG(info.st_mode)) return InvalidArgument(path, ": not a regular file");
-  MappedFile file;
-  file.path_ = path;
-  file.size_ = info.st_size;
-  if (file.size_ > 0) {
-    void* data = mmap(nullptr, static_cast<size_t>(file.size_), PROT_READ, MAP_SHARED, fd.get(), 0);
-    if (data == MAP_FAILED) {
-      const int error = errno;
-      file.size_ = 0;
-      return SystemFailure(error, path);
-    }
-    file.data_ = static_cast<const std::byte*>(data);
-    mapped_ranges.Add(file.data_, file.size_, path);
+  if (fstat(descriptor, &info) != 0) return SystemFailure(errno, name);
+  if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, name);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument(name, ": not a regular file");
+  const int64_t all = info.st_size;
+  if (offset < 0 || offset > all || size > all - offset) {
+    return InvalidArgument(name, ": has ", all, " bytes; there are no ", std::max<int64_t>(size, 0),
+                           " from ", offset, " on");
   }
+  MappedFile file;
+  file.path_ = name;
+  file.size_ = size < 0 ? all - offset : size;
+  if (file.size_ == 0) return file;
+  const int64_t before = offset % sysconf(_SC_PAGESIZE);  // what is mapped begins with a page
+  const auto mapping = std::make_shared<Mapping>();
+  TESSERA_RETURN_IF_ERROR(mapping->Map(descriptor, offset - before, file.size_ + before, name));
+  file.data_ = {mapping, mapping->begin() + before};
   return file;
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      path_(std::move(other.path_)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  std::swap(path_, other.path_);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (data_ == nullptr) return;
-  mapped_ranges.Remove(data_);
-  munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
 }
 
 void EndWhenMappedFilesShrink() {
@@ -317,11 +404,13 @@ Status WriteFileAtomically(const std::string& path, std::string_view content) {
 }
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
-    : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {
-  buffer_.reserve(kBufferBytes);
-}
+    : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
 
 StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+  TESSERA_RETURN_IF_ERROR(CheckIsOnDisk(path));
+  // What takes memory comes before what has to be given back.
+  AtomicFile file(path, "", -1);
+  file.buffer_.reserve(kBufferBytes);
   struct stat info;
   if (stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);
@@ -330,20 +419,22 @@ StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
       if (fd < 0 && errno == ENXIO) return InvalidArgument(path, ": is a FIFO that nobody reads");
       if (fd < 0) return SystemFailure(errno, path);
       LetWait(fd);
-      return AtomicFile(path, "", fd);
+      file.descriptor_ = fd;
+      return file;
     }
   }
   // A link stays a link: what it points to is replaced.
-  std::error_code error;
   std::string destination = path;
-  if (fs::is_symlink(path, error)) {
-    const fs::path target = fs::canonical(path, error);
-    if (!error) destination = target.string();
+  char target[PATH_MAX];
+  if (lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode) &&
+      realpath(path.c_str(), target) != nullptr) {
+    destination = target;
   }
-  std::string temporary = TemporaryFor(destination);
-  const int fd = OpenRetrying(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (fd < 0) return SystemFailure(errno, path);
-  return AtomicFile(std::move(destination), std::move(temporary), fd);
+  file.temporary_ = TemporaryFor(destination);
+  file.path_ = std::move(destination);
+  file.descriptor_ = OpenRetrying(file.temporary_, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (file.descriptor_ < 0) return SystemFailure(errno, path);
+  return file;
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
@@ -411,8 +502,11 @@ AtomicDirectory::AtomicDirectory(AtomicDirectory&& other) noexcept
 
 AtomicDirectory::~AtomicDirectory() {
   if (temporary_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
+  try {
+    RemoveAll(temporary_).IgnoreError();
+  } catch (const std::bad_alloc&) {
+    // RemoveTemporaries finds it.
+  }
 }
 
 Status AtomicDirectory::Commit() {

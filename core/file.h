@@ -12,6 +12,8 @@
 // synced to the disk and renamed. A process that is killed leaves such a name behind, never half a
 // destination; `RemoveTemporaries` clears them away.
 //
+// Reading also knows the folders of core/mounted_folder.h, which are on no disk.
+//
 // Every failure is a status whose message is "<path>: <what the system says>": NotFound for a
 // missing path, PermissionDenied, ResourceExhausted for a full disk, and so on.
 #ifndef TESSERA_CORE_FILE_H_
@@ -19,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,24 +53,24 @@ StatusOr<std::string> ReadFile(const std::string& path);
 
 // A file's bytes, mapped read-only. Touching those that another process has cut off meanwhile is a
 // SIGBUS (EndWhenMappedFilesShrink); files written by this library are replaced, never changed.
+// Copies share the mapping.
 class MappedFile {
  public:
   // Refuses what is not a regular file. An empty file gives size() == 0.
   static StatusOr<MappedFile> Open(const std::string& path);
+  // `size` bytes (< 0: all there are) of a regular file that is open, from `offset` on, which need
+  // not be a page's begin. The descriptor may be closed afterwards. `name` is for messages.
+  static StatusOr<MappedFile> OfDescriptor(int descriptor, int64_t offset, int64_t size,
+                                           const std::string& name);
 
-  MappedFile() = default;
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
-
-  const std::byte* data() const { return data_; }
+  const std::byte* data() const { return data_.get(); }
   int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
+  // Whoever holds it keeps the bytes; nullptr where somebody else does (core/mounted_folder.h).
+  const std::shared_ptr<const std::byte>& owner() const { return data_; }
 
  private:
-  const std::byte* data_ = nullptr;
+  std::shared_ptr<const std::byte> data_;
   int64_t size_ = 0;
   std::string path_;
 };

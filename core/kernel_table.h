@@ -27,6 +27,7 @@
 #include "core/allocator.h"
 #include "core/device.h"
 #include "core/error.h"
+#include "core/execution_context.h"
 #include "core/profiler.h"
 
 namespace tessera {
@@ -55,6 +56,7 @@ class KernelTable {
   }
   void Launch(const Device& device, const Args& args) const {
     if (device.is_meta()) return CountWorkspace(device, args);
+    StopIfCancelled();
     const ProfileSpan span("kernel", name_, device);
     For(device)(args);
   }

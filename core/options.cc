@@ -1,7 +1,9 @@
 #include "core/options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "core/error.h"
 #include "core/nearest_name.h"
@@ -15,14 +17,17 @@ std::string Printed(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A number as a person writes it: 3e-4 and 0.1, not 0.00029999999999999997.
+// A number as a person writes it: 3e-4 and 0.1, not 0.00029999999999999997; in every locale.
 std::string NumberText(double value) {
   char text[40];
+  char* end = text;
   for (int digits = 1; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof(text), "%.*g", digits, value);
-    if (std::strtod(text, nullptr) == value) break;
+    end = std::to_chars(text, std::end(text), value, std::chars_format::general, digits).ptr;
+    double read = 0;
+    std::from_chars(text, end, read);
+    if (read == value) break;
   }
-  return text;
+  return std::string(text, end);
 }
 
 StatusOr<Json> ToInteger(const Json& value, const std::string& where) {

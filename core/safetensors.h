@@ -60,6 +60,7 @@ class SafetensorsFile {
   static StatusOr<SafetensorsFile> Open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
+  const MappedFile& file() const { return file_; }
   // In the order of their bytes.
   const std::vector<Entry>& entries() const { return entries_; }
   // The header's `__metadata__`.

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <ostream>
 #include <vector>
 
 #include "core/error.h"
@@ -77,10 +76,10 @@ class Shape {
   int ndim_ = 0;
 };
 
-inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  out << '[';
-  for (int i = 0; i < shape.ndim(); ++i) out << (i ? ", " : "") << shape[i];
-  return out << ']';
+inline TextBuilder& operator<<(TextBuilder& text, const Shape& shape) {
+  text << '[';
+  for (int i = 0; i < shape.ndim(); ++i) text << (i ? ", " : "") << shape[i];
+  return text << ']';
 }
 
 // Row-major strides (in elements) of a contiguous tensor.

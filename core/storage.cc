@@ -13,14 +13,28 @@ Storage::Storage(size_t bytes, Device device)
 Storage::Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner)
     : data_(data), bytes_(bytes), device_(device), owner_(std::move(owner)) {}
 
+std::shared_ptr<Storage> Storage::ReadOnly(const void* data, size_t bytes,
+                                           std::shared_ptr<const void> owner) {
+  auto storage = std::make_shared<Storage>(const_cast<void*>(data), bytes, Device::Cpu(),
+                                           std::const_pointer_cast<void>(std::move(owner)));
+  storage->read_only_ = true;
+  return storage;
+}
+
+void Storage::ThrowReadOnly() const {
+  throw Error("write", Concat("the ", bytes_,
+                              " bytes are those of a file that is only read; load "
+                              "the weights without mapping them to change them"));
+}
+
 Storage::~Storage() {
-  if (owner_ == nullptr && lender_ == nullptr && !released_) {
+  if (allocator_ != nullptr && lender_ == nullptr && !released_) {
     allocator_->Free(data_, bytes_);
   }
 }
 
 void Storage::ReleaseBytes() {
-  TESSERA_CHECK(owner_ == nullptr, "release", "the storage's memory is owned by someone else");
+  TESSERA_CHECK(allocator_ != nullptr, "release", "the storage's memory is owned by someone else");
   if (released_) return;
   if (lender_ == nullptr) allocator_->Free(data_, bytes_);
   lender_ = nullptr;

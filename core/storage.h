@@ -39,6 +39,9 @@ class Storage {
   Storage(size_t bytes, Device device);
   // Memory owned by someone else, kept alive by `owner` (a mapped file, a caller's buffer).
   Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner);
+  // The same for memory on the CPU that cannot be written to: writing operations throw Error.
+  static std::shared_ptr<Storage> ReadOnly(const void* data, size_t bytes,
+                                           std::shared_ptr<const void> owner);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -47,6 +50,8 @@ class Storage {
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   const Device& device() const { return device_; }
+
+  bool read_only() const { return read_only_; }
 
   bool released() const { return released_; }
   // Gives the memory back; the contents are lost. Only for a storage that owns or borrows its
@@ -63,14 +68,22 @@ class Storage {
   void set_keeper(std::shared_ptr<StorageKeeper> keeper) { keeper_ = std::move(keeper); }
 
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
-  void BumpVersion() { version_.fetch_add(1, std::memory_order_relaxed); }
+  // To be called before the contents are written to.
+  void BumpVersion() {
+    if (read_only_) [[unlikely]]
+      ThrowReadOnly();
+    version_.fetch_add(1, std::memory_order_relaxed);
+  }
 
  private:
   friend class UncountedWrite;
+  [[noreturn]] void ThrowReadOnly() const;
+
   void* data_ = nullptr;
   size_t bytes_ = 0;
   Device device_;
   bool released_ = false;
+  bool read_only_ = false;
   std::atomic<uint64_t> version_{0};
   Allocator* allocator_ = nullptr;  // whose the bytes are, where they are its own
   std::shared_ptr<void> owner_;

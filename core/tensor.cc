@@ -81,11 +81,11 @@ void Tensor::set_record(std::shared_ptr<AutogradRecord> record) const {
   impl().record = std::move(record);
 }
 
-std::ostream& operator<<(std::ostream& out, const Tensor& t) {
-  if (!t.defined()) return out << "undefined";
-  out << t.dtype() << t.shape();
-  if (!t.device().is_cpu()) out << " on " << t.device();
-  return out;
+TextBuilder& operator<<(TextBuilder& text, const Tensor& t) {
+  if (!t.defined()) return text << "undefined";
+  text << t.dtype() << t.shape();
+  if (!t.device().is_cpu()) text << " on " << t.device();
+  return text;
 }
 
 Tensor Empty(const Shape& shape, DType dtype, Device device) {

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <ostream>
 #include <utility>
 #include <vector>
 
@@ -110,13 +109,13 @@ class Tensor {
     TESSERA_CHECK(impl_ != nullptr, "tensor", "the tensor is undefined");
     return *impl_;
   }
-  friend std::ostream& operator<<(std::ostream& out, const Tensor& t);
+  friend TextBuilder& operator<<(TextBuilder& text, const Tensor& t);
 
   std::shared_ptr<Impl> impl_;
 };
 
 // "float32[2, 3]", with the device where it is not the CPU: what error messages show.
-std::ostream& operator<<(std::ostream& out, const Tensor& t);
+TextBuilder& operator<<(TextBuilder& text, const Tensor& t);
 
 // New contiguous tensors.
 Tensor Empty(const Shape& shape, DType dtype = DType::kFloat32, Device device = Device::Cpu());

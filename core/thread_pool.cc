@@ -11,8 +11,9 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <mutex>
-#include <string>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -57,8 +58,8 @@ struct Loop {
   const int64_t grain;
   const int64_t chunks;
   const RangeBody body;
+  const std::atomic<bool>* const cancelled = ExecutionContext::Current().cancelled;
   std::atomic<int64_t> next{0};
-  std::atomic<bool> failed{false};
   std::atomic<int> helpers{0};
   std::condition_variable done;
   Loop* following = nullptr;
@@ -70,6 +71,7 @@ struct Loop {
   bool HasChunks() const { return next.load(std::memory_order_relaxed) < chunks; }
 
   void RunChunk(int64_t chunk) {
+    StopIfCancelled();
     const int64_t begin = chunk * grain;
     body(begin, n - begin < grain ? n : begin + grain);
   }
@@ -77,16 +79,19 @@ struct Loop {
   // Runs chunks until none is left; `open` counts the loops that have some.
   void Run(std::atomic<int>& open) {
     InsideBody inside;
+    const ExecutionModeScope<&ExecutionContext::cancelled> scope(cancelled);
     while (true) {
       const int64_t chunk = next.fetch_add(1, std::memory_order_relaxed);
       if (chunk >= chunks) return;
       if (chunk == chunks - 1) open.fetch_sub(1, std::memory_order_relaxed);
-      if (failed.load(std::memory_order_relaxed)) continue;
       try {
         RunChunk(chunk);
       } catch (...) {
+        // Nobody takes what is left, the last chunk included.
+        if (next.exchange(chunks, std::memory_order_relaxed) < chunks) {
+          open.fetch_sub(1, std::memory_order_relaxed);
+        }
         std::lock_guard<std::mutex> lock(error_mutex);
-        failed.store(true, std::memory_order_relaxed);
         if (chunk < error_chunk) {
           error_chunk = chunk;
           error = std::current_exception();
@@ -111,24 +116,45 @@ int CoresInAffinityMask() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-}  // namespace
+// Counts the forks that lead from the process that loaded this to the one that asks.
+constinit std::atomic<int> forks{0};
 
-class ThreadPool::Workers {
+void CountForks() {
+  static const int error = pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  if (error != 0) throw std::bad_alloc();
+}
+
+// The threads of a pool and what they share with the callers.
+class Crew {
  public:
-  explicit Workers(int n) : num_threads_(n) {}
-  ~Workers() { Stop(); }
-
-  int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
-
-  void SetNumThreads(int n) {
-    std::lock_guard<std::mutex> start_lock(start_mutex_);
-    if (n == num_threads()) return;
-    Stop();
-    num_threads_.store(n, std::memory_order_relaxed);
+  // Of `size` threads, or of as many as the system gives.
+  Crew(int size, int spins) : spins_(spins) {
+    threads_.reserve(static_cast<size_t>(size));
+    // Signals go to the threads that the program made itself.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 0; i < size; ++i) {
+      pthread_t thread;
+      if (pthread_create(&thread, nullptr, WorkOf, this) != 0) break;
+      pthread_setname_np(thread, "tessera-worker");
+      threads_.push_back(thread);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
+  ~Crew() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (const pthread_t thread : threads_) pthread_join(thread, nullptr);
+  }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
 
   void Run(Loop& loop) {
-    if (!started_.load(std::memory_order_acquire)) Start();
     {
       std::lock_guard<std::mutex> lock(mutex_);
       loop.following = first_;
@@ -152,7 +178,7 @@ class ThreadPool::Workers {
       *link = loop.following;
       if (loop.helpers.load(std::memory_order_acquire) == 0) return;
     }
-    for (int i = 0; i < spins_.load(std::memory_order_relaxed); ++i) {
+    for (int i = 0; i < spins_; ++i) {
       if (loop.helpers.load(std::memory_order_relaxed) == 0) break;
       Pause();
     }
@@ -170,9 +196,14 @@ class ThreadPool::Workers {
     return best;
   }
 
+  static void* WorkOf(void* crew) {
+    static_cast<Crew*>(crew)->Work();
+    return nullptr;
+  }
+
   void Work() {
     while (true) {
-      for (int i = 0; i < spins_.load(std::memory_order_relaxed); ++i) {
+      for (int i = 0; i < spins_; ++i) {
         if (open_.load(std::memory_order_relaxed) > 0) break;
         Pause();
       }
@@ -190,51 +221,64 @@ class ThreadPool::Workers {
     }
   }
 
-  void Start() {
-    std::lock_guard<std::mutex> start_lock(start_mutex_);
-    if (started_.load(std::memory_order_relaxed)) return;
-    spins_.store(num_threads() <= AvailableCores() ? kSpins : 0, std::memory_order_relaxed);
-    // Signals go to the threads that the program made itself.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      for (int i = 1; i < num_threads(); ++i) {
-        workers_.emplace_back([this] { Work(); });
-        pthread_setname_np(workers_.back().native_handle(), "tessera-worker");
-      }
-    } catch (const std::exception&) {
-      // The system gives no more threads: those that exist do the work.
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    started_.store(true, std::memory_order_release);
-  }
-
-  void Stop() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      stopping_ = true;
-    }
-    work_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-    workers_.clear();
-    stopping_ = false;
-    started_.store(false, std::memory_order_release);
-  }
-
-  std::mutex start_mutex_;  // held while workers are started or stopped
-  std::vector<std::thread> workers_;
-  std::atomic<int> num_threads_;
-  std::atomic<bool> started_{false};
-  std::atomic<int> spins_{0};
-
+  const int spins_;
+  std::vector<pthread_t> threads_;
   std::atomic<int> open_{0};  // loops that have chunks left
   std::mutex mutex_;          // guards what follows
   std::condition_variable work_;
   Loop* first_ = nullptr;
   int parked_ = 0;
   bool stopping_ = false;
+};
+
+}  // namespace
+
+class ThreadPool::Workers {
+ public:
+  explicit Workers(int n) : num_threads_(n) {}
+  ~Workers() { Stop(); }
+
+  int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
+
+  void SetNumThreads(int n) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (n == num_threads()) return;
+    Stop();
+    num_threads_.store(n, std::memory_order_relaxed);
+  }
+
+  void Run(Loop& loop) {
+    if (started_at_.load(std::memory_order_acquire) != forks.load(std::memory_order_relaxed)) {
+      Start();
+    }
+    crew_->Run(loop);
+  }
+
+ private:
+  static constexpr int kNever = -1;
+
+  void Start() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (started_at_.load(std::memory_order_relaxed) == forks) return;
+    CountForks();
+    Stop();
+    const bool enough_cores = num_threads() <= AvailableCores();
+    crew_ = std::make_unique<Crew>(num_threads() - 1, enough_cores ? kSpins : 0);
+    started_at_.store(forks, std::memory_order_release);
+  }
+
+  void Stop() {
+    // A fork has copies of what its threads were waiting with, but not the threads: what would join
+    // them, or wait for them to let go, never ends.
+    const int started_at = started_at_.exchange(kNever, std::memory_order_relaxed);
+    if (started_at != forks) static_cast<void>(crew_.release());
+    crew_.reset();
+  }
+
+  std::mutex mutex_;  // held while the crew changes
+  std::unique_ptr<Crew> crew_;
+  std::atomic<int> started_at_{kNever};  // `forks` when the crew was made
+  std::atomic<int> num_threads_;
 };
 
 ThreadPool::ThreadPool(int num_threads) : workers_(std::make_unique<Workers>(num_threads)) {
@@ -273,6 +317,7 @@ void ParallelFor(int64_t n, int64_t grain, RangeBody body) {
   }
   InsideBody inside;
   for (int64_t begin = 0; begin < n;) {
+    StopIfCancelled();
     const int64_t end = n - begin < grain ? n : begin + grain;
     body(begin, end);
     begin = end;

@@ -8,7 +8,9 @@
 // (core/execution_context.h). Several threads may call `ParallelFor` at once (ranks as threads,
 // a prefetching loader): each caller works on its own loop and idle workers help whoever has work
 // left, so no caller ever waits for another one's loop. A `ParallelFor` inside a body runs on the
-// calling thread. An exception thrown by a body is rethrown to the caller after the loop has ended.
+// calling thread. An exception thrown by a body is rethrown to the caller after the loop has ended;
+// the chunks that nobody has begun by then are left out. A caller whose work is cancelled
+// (ExecutionContext::cancelled) gets a CancelledError before the next chunk.
 //
 // Chunk boundaries depend on `n` and `grain` alone, never on the number of threads, so that a
 // reduction over per-chunk partial results has the same bits with any number of threads: chunk c
@@ -42,7 +44,9 @@ class RangeBody {
 // grain >= 1.
 void ParallelFor(int64_t n, int64_t grain, RangeBody body);
 
-// Threads that help the callers of loops; they start with the first loop.
+// Threads that help the callers of loops; they start with the first loop, and sleep between loops.
+// Where the system gives fewer, those that there are do the work. A fork of the process, which has
+// no thread but the one that made it, starts its own.
 class ThreadPool {
  public:
   // `num_threads` >= 1, a caller included.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -24,6 +28,7 @@
 #include "core/cpu_isa.h"
 #include "core/cpu_quota.h"
 #include "core/error.h"
+#include "core/execution_context.h"
 
 namespace tessera {
 namespace {
@@ -190,6 +195,77 @@ TEST(AvailableCores, NoMoreThanTheAffinityMask) {
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
+// Runs `f` in a fork of this process. True if it returned true; not if it died, or took a minute.
+template <typename F>
+bool TrueInFork(F f) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(f() ? 0 : 1);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// The threads that take part in a loop, each of whose chunks waits for `wanted` of them.
+size_t ThreadsOfALoop(size_t wanted) {
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  ParallelFor(static_cast<int64_t>(wanted), 1, [&](int64_t, int64_t) {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (std::chrono::steady_clock::now() < give_up) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ids.insert(std::this_thread::get_id());
+      if (ids.size() == wanted) return;
+    }
+  });
+  return ids.size();
+}
+
+TEST(ThreadPoolOfAForkTest, HasThreadsOfItsOwn) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers do not let a fork start threads";
+  auto pool = std::make_unique<ThreadPool>(3);
+  ExecutionContext context;
+  context.threads = pool.get();
+  const ExecutionScope scope(context);
+  EXPECT_EQ(ThreadsOfALoop(3), 3u);
+  EXPECT_TRUE(TrueInFork([&] {
+    const bool all = ThreadsOfALoop(3) == 3;
+    pool.reset();
+    return all;
+  }));
+  EXPECT_TRUE(TrueInFork([&] {
+    pool.reset();  // which never worked here
+    return true;
+  }));
+  EXPECT_EQ(ThreadsOfALoop(3), 3u);
+}
+
+TEST(ThreadPoolStartTest, WorksWithTheThreadsThatItGets) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need memory of their own";
+  EXPECT_TRUE(TrueInFork([&] {
+    // Room for the loop, and none for the stack of another thread.
+    long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t room = static_cast<rlim_t>(pages) * sysconf(_SC_PAGESIZE) + (1 << 20);
+    const rlimit limit = {room, room};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return false;
+    ThreadPool pool(4);
+    ExecutionContext context;
+    context.threads = &pool;
+    const ExecutionScope scope(context);
+    int64_t sum = 0;  // of one thread
+    ParallelFor(100, 1, [&](int64_t begin, int64_t) { sum += begin; });
+    return sum == 4950;
+  }));
+}
+
 class CpuQuotaTest : public testing::Test {
  protected:
   CpuQuotaTest() { std::filesystem::remove_all(root_); }
@@ -251,6 +327,29 @@ TEST(CpuIsa, NamesAndFallBack) {
   EXPECT_EQ(table.Select(CpuIsa::kBaseline)(), 0);
   EXPECT_EQ(table.Select(CpuIsa::kAvx2)(), 0);
   EXPECT_EQ(table.Select(CpuIsa::kAvx512)(), 2);
+}
+
+TEST_P(ThreadPoolTest, ACancelledCallerGetsNoFurtherChunk) {
+  std::atomic<bool> cancelled{false};
+  const ExecutionModeScope<&ExecutionContext::cancelled> scope(&cancelled);
+  std::atomic<int64_t> chunks{0};
+  const auto run = [&](int64_t n) {
+    ParallelFor(n, 1, [&](int64_t, int64_t) {
+      if (chunks.fetch_add(1) == 100) cancelled = true;
+      ParallelFor(1, 1, [](int64_t, int64_t) {});  // inside a body it is noticed as well
+    });
+  };
+  run(50);
+  EXPECT_EQ(chunks, 50);
+  EXPECT_THROW(run(int64_t{1} << 40), CancelledError);
+  EXPECT_GE(chunks, 101);
+  EXPECT_LE(chunks, 101 + GetParam());  // those that were on their way
+  EXPECT_THROW(run(1), CancelledError);
+  cancelled = false;
+  run(1);
+  // Other callers go on.
+  cancelled = true;
+  std::thread([] { ParallelFor(8, 1, [](int64_t, int64_t) {}); }).join();
 }
 
 TEST(CpuIsa, CanBeLoweredButNotRaised) {

@@ -61,14 +61,16 @@ StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json, const nn::Bui
   return std::make_unique<Bigram>(json, build);
 }
 
-const Family kFamily = {
-    .model_type = "bigram",
-    .architectures = {{"BigramForCausalLM", {Capability::kNextToken}}},
-    .presets = {{"bigram", "byte", {{"model_type", "bigram"}, {"vocab_size", 257}}}},
-    .build = Build,
-    .inputs = {keys::kInputIds, keys::kTargets},
-};
-const FamilyRegistration registration(&kFamily);
+Family MakeFamily() {
+  return {
+      .model_type = "bigram",
+      .architectures = {{"BigramForCausalLM", {Capability::kNextToken}}},
+      .presets = {{"bigram", "byte", {{"model_type", "bigram"}, {"vocab_size", 257}}}},
+      .build = Build,
+      .inputs = {keys::kInputIds, keys::kTargets},
+  };
+}
+const FamilyRegistration registration(MakeFamily);
 
 }  // namespace
 }  // namespace tessera::models
@@ -84,10 +86,12 @@ int main(int argc, char** argv) {
   config.lr = 1e-2;
   config.log_interval = 50;
   auto setup = tessera::train::PrepareRun(config);
-  if (!setup.ok()) return std::fprintf(stderr, "error: %s\n", setup.status().ToString().c_str()), 2;
+  if (!setup.ok())
+    return std::fprintf(stderr, "error: %s\n", tessera::Message(setup.status()).c_str()), 2;
   tessera::train::Trainer trainer(setup->config, *setup->model, setup->data);
   const auto result = trainer.Train();
-  if (!result.ok())
-    return std::fprintf(stderr, "error: %s\n", result.status().ToString().c_str()), 1;
+  if (!result.ok()) {
+    return std::fprintf(stderr, "error: %s\n", tessera::Message(result.status()).c_str()), 1;
+  }
   return 0;
 }

@@ -6,10 +6,7 @@
 namespace tessera::models {
 namespace {
 
-std::vector<const Family*>& Registered() {
-  static auto* families = new std::vector<const Family*>;
-  return *families;
-}
+constinit const FamilyRegistration* last_registered = nullptr;
 
 }  // namespace
 
@@ -33,13 +30,25 @@ const Architecture* Family::ArchitectureOf(const nlohmann::json& config) const {
   return nullptr;
 }
 
-FamilyRegistration::FamilyRegistration(const Family* family) { Registered().push_back(family); }
+FamilyRegistration::FamilyRegistration(Make make)
+    : make_(make), before_(std::exchange(last_registered, this)) {}
 
-const std::vector<const Family*>& Families() { return Registered(); }
+std::vector<Family> MakeFamilies() {
+  std::vector<Family> families;
+  for (const auto* r = last_registered; r != nullptr; r = r->before_)
+    families.push_back(r->make_());
+  std::reverse(families.begin(), families.end());
+  return families;
+}
+
+const std::vector<Family>& Families() {
+  static const auto* const families = new std::vector<Family>(MakeFamilies());
+  return *families;
+}
 
 const Preset* FindPreset(std::string_view name) {
-  for (const Family* family : Families()) {
-    for (const Preset& preset : family->presets) {
+  for (const Family& family : Families()) {
+    for (const Preset& preset : family.presets) {
       if (preset.name == name) return &preset;
     }
   }
@@ -47,8 +56,8 @@ const Preset* FindPreset(std::string_view name) {
 }
 
 const Family* FindFamily(std::string_view model_type) {
-  for (const Family* family : Families()) {
-    if (family->model_type == model_type) return family;
+  for (const Family& family : Families()) {
+    if (family.model_type == model_type) return &family;
   }
   return nullptr;
 }
@@ -60,7 +69,7 @@ StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
   const std::string type = config["model_type"].get<std::string>();
   if (const Family* family = FindFamily(type)) return family;
   std::string known;
-  for (const Family* family : Families()) known += (known.empty() ? "" : ", ") + family->model_type;
+  for (const Family& family : Families()) known += (known.empty() ? "" : ", ") + family.model_type;
   return InvalidArgument("model_type '", type, "' is not known; known are ", known);
 }
 

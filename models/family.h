@@ -1,5 +1,10 @@
 // A model family, as it declares itself: how it is recognised and built, what its architectures are
-// good for, how its texts look. One registration per family, in its folder.
+// good for, how its texts look. One registration per family, in its folder:
+//
+//   Family MakeFamily() { return {.model_type = "gpt2", ...}; }
+//   const FamilyRegistration registration(MakeFamily);
+//
+// Then
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildModel(config_json, build));
 //   TESSERA_ASSIGN_OR_RETURN(const Family* family, FamilyOf(config_json));
@@ -97,7 +102,8 @@ struct Family {
   const Architecture* ArchitectureOf(const nlohmann::json& config) const;
 };
 
-const std::vector<const Family*>& Families();
+// Every family that is linked in.
+const std::vector<Family>& Families();
 const Preset* FindPreset(std::string_view name);
 const Family* FindFamily(std::string_view model_type);
 // Of a config.json; InvalidArgument for one without a known "model_type".
@@ -110,8 +116,17 @@ void UntieWordEmbeddings(nlohmann::json* config);
 StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
                                             const nn::BuildContext& context);
 
-struct FamilyRegistration {
-  explicit FamilyRegistration(const Family* family);
+// How a family adds itself. It is made when the first is asked for: what runs before main, or while
+// a host loads a library, could not report a failure.
+class FamilyRegistration {
+ public:
+  using Make = Family (*)();
+  explicit FamilyRegistration(Make make);
+
+ private:
+  friend std::vector<Family> MakeFamilies();
+  const Make make_;
+  const FamilyRegistration* const before_;
 };
 
 }  // namespace tessera::models

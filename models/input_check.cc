@@ -1,6 +1,9 @@
 #include "models/input_check.h"
 
+#include <algorithm>
+
 #include "core/batch_keys.h"
+#include "models/family.h"
 
 namespace tessera::models {
 
@@ -83,6 +86,31 @@ Status CheckTextInputs(const std::string& source, const Model& model, Bundle* in
   if (!inputs->has(keys::kLabels)) return OkStatus();
   return CheckRange(source + ": 'labels'", inputs->at(keys::kLabels), model.vocab_size(), -100,
                     "vocabulary");
+}
+
+StatusOr<Bundle> InputsFromNamed(const std::string& source, const Model& model,
+                                 const std::vector<Bundle::Entry>& named) {
+  TESSERA_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(model.config()));
+  const nn::BuildContext& build = model.build();
+  Bundle inputs;
+  for (const auto& [name, t] : named) {
+    const auto key = std::find_if(family->inputs.begin(), family->inputs.end(),
+                                  [&name = name](const TensorKey& k) { return k.name() == name; });
+    if (key == family->inputs.end()) {
+      return InvalidArgument(source, ": '", name, "' is no input of ", family->model_type,
+                             "; inputs are ", KeyNames(family->inputs).Text());
+    }
+    if (inputs.has(*key)) return InvalidArgument(source, ": '", name, "' is there twice");
+    const DType dtype = IsFloating(t.dtype()) ? build.dtype : DType::kInt64;
+    if (!key->Holds(dtype)) {
+      return InvalidArgument(source, ": '", name, "' ", key->shape(), " (", key->meaning(),
+                             ") must hold ", IsFloating(dtype) ? "integers" : "floats");
+    }
+    inputs.set(*key, CopyTo(CastCopy(t, dtype), build.device));
+  }
+  const auto check = family->check_inputs == nullptr ? CheckTextInputs : family->check_inputs;
+  TESSERA_RETURN_IF_ERROR(check(source, model, &inputs));
+  return inputs;
 }
 
 }  // namespace tessera::models

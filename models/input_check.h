@@ -27,6 +27,12 @@ Status CheckInputIds(const std::string& source, const Model& model, const Bundle
 Status CheckTokenInputs(const std::string& source, const Model& model,
                         const std::vector<TensorKey>& like_ids, Bundle* inputs);
 
+// Tensors by names from outside as the model takes them: those of Family::inputs alone, integers of
+// any size as int64, floats as what the model computes in, on its device, and checked
+// (Family::check_inputs). `source` begins messages.
+StatusOr<Bundle> InputsFromNamed(const std::string& source, const Model& model,
+                                 const std::vector<Bundle::Entry>& named);
+
 // What a language model takes: input_ids, attention_mask, position_ids, labels.
 Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs);
 

@@ -65,9 +65,11 @@ Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const 
   nn::ForwardContext context = ContextFor(in, options);
   const Tensor h_BTC = AtLogitPositions(h, in, head.build(), &context);
   Bundle out;
-  if (options.keep_logits || options.all_hidden_states) {
+  const bool hidden_only = WantsHiddenOnly(in, options);
+  if (options.keep_logits || options.all_hidden_states || hidden_only) {
     out.set(keys::kLastHiddenState, WholeSequence(h_BTC, head.build(), context));
   }
+  if (hidden_only) return out;
   CrossEntropyOptions loss = LossOptionsOf(options);
   const int64_t chunk = ChunkTokens(head, h_BTC, options);
   if (targets.defined() && chunk > 0 && targets.numel() > chunk) {

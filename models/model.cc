@@ -24,6 +24,10 @@ bool Model::HasBlock(int block) const {
   return block >= first && block < end;
 }
 
+bool WantsHiddenOnly(const Bundle& in, const RunOptions& options) {
+  return !options.keep_logits && !in.has(keys::kLabels) && !in.has(keys::kTargets);
+}
+
 CrossEntropyOptions LossOptionsOf(const RunOptions& options) {
   return {.reduction = options.loss_reduction, .label_smoothing = options.label_smoothing};
 }

@@ -37,6 +37,7 @@ struct RunOptions {
   nn::ForwardContext context = {};
   LossReduction loss_reduction = LossReduction::kMean;
   // False where only the loss is wanted: the logits' memory is then reused for their gradient.
+  // Without labels, where only `last_hidden_state` is wanted: no logits are computed.
   bool keep_logits = true;
   // `Run` gives the hidden state of every layer too, `hidden_states.0` (the embedding's) ...
   // `hidden_states.L`, each [B, T, C] and on the tape: Model::HiddenStatesOf. A pipeline's stages
@@ -104,6 +105,8 @@ class Model : public nn::Module {
   // Greatest number of positions (0: unlimited), and the size of the vocabulary.
   virtual int64_t max_positions() const = 0;
   virtual int64_t vocab_size() const = 0;
+  // Numbers in a token's (or a patch's) `last_hidden_state`; 0 for a model that gives none.
+  virtual int64_t hidden_size() const { return 0; }
   // Layers that keep keys and values while decoding; 0 for a model that does not generate.
   virtual int num_cache_layers() const { return 0; }
   // How its texts look, where they are more than tokens in a row; else null.
@@ -130,6 +133,9 @@ class Model : public nn::Module {
   KeyNames inputs_;
   bool checkpoint_activations_ = false;
 };
+
+// Whether nothing but `last_hidden_state` is wanted (RunOptions::keep_logits).
+bool WantsHiddenOnly(const Bundle& in, const RunOptions& options);
 
 // How a head that gives a loss reduces and smooths it.
 CrossEntropyOptions LossOptionsOf(const RunOptions& options);

@@ -1,9 +1,7 @@
 #include "nn/module.h"
 
 #include <algorithm>
-#include <iomanip>
 #include <set>
-#include <sstream>
 
 #include "core/random.h"
 
@@ -11,6 +9,19 @@ namespace tessera::nn {
 namespace {
 
 thread_local const Module* current_module = nullptr;
+
+// On the bytes that are there, or on new ones, initialised as the build says.
+void MakeTensor(const BuildContext& build, Parameter* p) {
+  const Shape& shape = p->placement.local_shape();
+  if (build.storage_of) {
+    if (auto storage = build.storage_of(*p)) {
+      p->tensor = Tensor(std::move(storage), shape, ContiguousStrides(shape), 0, build.dtype);
+      return;
+    }
+  }
+  p->tensor = Empty(shape, build.dtype, build.device);
+  if (build.initialise) InitialiseParameter(*p, build.seed);
+}
 
 // In half precision the gradient's dtype is the build's to say.
 Tensor RequireGradOf(const Tensor& t, const BuildContext& build) {
@@ -63,9 +74,8 @@ Parameter& Module::AddParameter(const std::string& name, const Placement& placem
   p->placement = placement;
   if (placement.is_split()) p->part_group = build_->tensor_parallel;
   p->init = init;
-  p->tensor = Empty(placement.local_shape(), build_->dtype, build_->device);
-  if (build_->initialise) InitialiseParameter(*p, build_->seed);
-  RequireGradOf(p->tensor, *build_);
+  MakeTensor(*build_, p.get());
+  if (!p->tensor.storage()->read_only()) RequireGradOf(p->tensor, *build_);
   parameters_.push_back(std::move(p));
   if (build_->on_parameter) build_->on_parameter(*parameters_.back());
   return *parameters_.back();
@@ -77,7 +87,8 @@ Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) 
   p->placement = source.placement;
   p->init = source.init;
   p->tied_to = &source;
-  p->tensor = RequireGradOf(source.tensor.Detach(), *build_);
+  p->tensor = source.tensor.Detach();
+  if (!p->tensor.storage()->read_only()) RequireGradOf(p->tensor, *build_);
   parameters_.push_back(std::move(p));
   return *parameters_.back();
 }
@@ -188,11 +199,14 @@ Status Module::LoadStateDict(const std::map<std::string, Tensor>& state) {
 std::string Module::Summary() {
   size_t width = 9;
   VisitParameters([&](Parameter& p) { width = std::max(width, p.name.size()); });
-  std::ostringstream out;
+  std::string out;
+  const auto blanks = [](size_t column, const std::string& text) {
+    return std::string(column - std::min(column, text.size()), ' ');
+  };
   const auto row = [&](const std::string& name, const std::string& shape, const std::string& dtype,
                        const std::string& count) {
-    out << std::left << std::setw(static_cast<int>(width) + 2) << name << std::setw(18) << shape
-        << std::setw(10) << dtype << std::right << std::setw(14) << count << '\n';
+    out += name + blanks(width + 2, name) + shape + blanks(18, shape) + dtype + blanks(10, dtype) +
+           blanks(14, count) + count + '\n';
   };
   row("parameter", "shape", "dtype", "count");
   VisitParameters([&](Parameter& p) {
@@ -201,7 +215,7 @@ std::string Module::Summary() {
     row(p.name, Concat(p.placement.global_shape()), Concat(p.tensor.dtype()), count);
   });
   row("total", "", "", Concat(ParameterCount()));
-  return std::move(out).str();
+  return out;
 }
 
 int Module::AddHooks(ModuleHooks hooks) {

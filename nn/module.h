@@ -94,6 +94,10 @@ struct BuildContext {
   int end_block = -1;
   // What gradients of parameters are collected in; unset: float32 for half precision.
   std::optional<DType> grad_dtype = std::nullopt;
+  // The bytes that a parameter (whose tensor is not made yet) has already, all of them: those of a
+  // mapped file. nullptr, or unset: it gets new ones. Where these bytes are read-only, the
+  // parameter does not train, nor can it be made to.
+  std::function<std::shared_ptr<Storage>(const Parameter&)> storage_of = nullptr;
   // Called with each parameter as it is made, before the next one is: ZeRO-3 shards it here.
   std::function<void(Parameter&)> on_parameter = nullptr;
   // Runs `write`, which gives a parameter the values read from files: ZeRO-3 brings it memory

@@ -1,16 +1,13 @@
 #include "optim/optimizer_kind.h"
 
-#include <map>
+#include <utility>
 
 #include "core/nearest_name.h"
 
 namespace tessera::optim {
 namespace {
 
-std::map<std::string, OptimizerKind>& Registry() {
-  static auto* registry = new std::map<std::string, OptimizerKind>();
-  return *registry;
-}
+constinit const OptimizerRegistration* last_registered = nullptr;
 
 Shape WithoutDim(const Shape& shape, int dim) {
   Shape rest;
@@ -38,11 +35,28 @@ Placement StatePlacement(StateShape shape, const Parameter& parameter) {
   return Placement::Whole({});
 }
 
-OptimizerRegistration::OptimizerRegistration(OptimizerKind kind) {
-  const std::string name = kind.name;
-  TESSERA_CHECK(Registry().emplace(name, std::move(kind)).second, "optimizer", "two are named '",
-                name, "'");
+OptimizerRegistration::OptimizerRegistration(Make make)
+    : make_(make), before_(std::exchange(last_registered, this)) {}
+
+std::map<std::string, OptimizerKind> MakeOptimizerKinds() {
+  std::map<std::string, OptimizerKind> kinds;
+  for (const auto* r = last_registered; r != nullptr; r = r->before_) {
+    OptimizerKind kind = r->make_();
+    const std::string name = kind.name;
+    TESSERA_CHECK(kinds.emplace(name, std::move(kind)).second, "optimizer", "two are named '", name,
+                  "'");
+  }
+  return kinds;
 }
+
+namespace {
+
+const std::map<std::string, OptimizerKind>& Registry() {
+  static const auto* const kinds = new std::map<std::string, OptimizerKind>(MakeOptimizerKinds());
+  return *kinds;
+}
+
+}  // namespace
 
 std::vector<std::string> OptimizerNames() {
   std::vector<std::string> names;

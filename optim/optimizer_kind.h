@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -102,8 +103,16 @@ class UpdateRuleOf final : public UpdateRule {
   const typename O::Options options_;
 };
 
-struct OptimizerRegistration {
-  explicit OptimizerRegistration(OptimizerKind kind);
+// Takes no memory: a host that loads a library could not be told that there was none.
+class OptimizerRegistration {
+ public:
+  using Make = OptimizerKind (*)();
+  explicit OptimizerRegistration(Make make);
+
+ private:
+  friend std::map<std::string, OptimizerKind> MakeOptimizerKinds();
+  const Make make_;
+  const OptimizerRegistration* const before_;
 };
 
 template <typename O>
@@ -121,6 +130,6 @@ OptimizerKind OptimizerKindOf(std::string name, std::string help) {
 
 #define TESSERA_REGISTER_OPTIMIZER(type, name, help)                             \
   static const ::tessera::optim::OptimizerRegistration tessera_optimizer_##type( \
-      ::tessera::optim::OptimizerKindOf<type>((name), (help)))
+      [] { return ::tessera::optim::OptimizerKindOf<type>((name), (help)); })
 
 #endif  // TESSERA_OPTIM_OPTIMIZER_KIND_H_

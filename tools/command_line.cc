@@ -13,7 +13,10 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/file.h"
+#include "core/mounted_folder.h"
 #include "core/nearest_name.h"
+#include "core/tar_archive.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/printable_text.h"
 
@@ -215,6 +218,13 @@ StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_vie
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return ids;
+}
+
+StatusOr<std::string> FolderOrArchive(const std::string& name) {
+  if (!PathExists(name) || IsDirectory(name)) return name;
+  static auto* const mounted = new std::vector<MountedFolder>;
+  TESSERA_ASSIGN_OR_RETURN(MountedFolder folder, MountTar(name));
+  return mounted->emplace_back(std::move(folder)).path();
 }
 
 Status AlreadyReported(Status status) {

@@ -1,9 +1,7 @@
 // What all commands share: how flags are read, where output goes, how failures end the program.
 //
-// Exit codes: 0 done (also when the reader of standard output has gone away); 2 wrong usage or
-// configuration: InvalidArgument and NotFound, which flags, keys, presets, missing files and
-// unsuitable input give; 1 everything else, such as damaged files, a full disk or no memory. A
-// failure prints exactly one line on standard error, which begins with `error: `.
+// A failure prints exactly one line on standard error, which begins with `error: `. InvalidArgument
+// and NotFound are wrong usage (kExitCodes).
 #ifndef TESSERA_TOOLS_COMMAND_LINE_H_
 #define TESSERA_TOOLS_COMMAND_LINE_H_
 
@@ -18,6 +16,11 @@
 #include "nn/module.h"
 
 namespace tessera::tools {
+
+inline constexpr char kExitCodes[] =
+    "0: done, also when the reader of standard output has gone away. 2: wrong usage or "
+    "configuration, which flags, keys, presets, missing files and unsuitable input give. 1: "
+    "everything else, such as damaged files, a full disk or no memory.";
 
 // Flags of every command that runs a model.
 struct ComputeFlags {
@@ -47,6 +50,11 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
 
 // Writes to standard output, at once. Cancelled when its reader has gone away.
 Status WriteOut(std::string_view text);
+
+// The model (or tokenizer) that a flag names: where it is a file, that file must be a tar archive
+// of a folder, and what is returned is where it is read as one, for as long as the program runs
+// (core/tar_archive.h). Else `name` itself.
+StatusOr<std::string> FolderOrArchive(const std::string& name);
 
 // "124,439,808".
 std::string WithThousands(int64_t value);

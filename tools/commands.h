@@ -19,6 +19,7 @@ struct CommandState {
   std::function<Status()> run = nullptr;
 };
 
+void AddCompletionCommand(CLI::App& app, CommandState& state);
 void AddConvertCommand(CLI::App& app, CommandState& state);
 void AddEvalCommand(CLI::App& app, CommandState& state);
 void AddExplainCommand(CLI::App& app, CommandState& state);
@@ -26,6 +27,7 @@ void AddForwardCommand(CLI::App& app, CommandState& state);
 void AddGenerateCommand(CLI::App& app, CommandState& state);
 void AddInspectCommand(CLI::App& app, CommandState& state);
 void AddLaunchCommand(CLI::App& app, CommandState& state);
+void AddManualCommand(CLI::App& app, CommandState& state);
 void AddModelsCommand(CLI::App& app, CommandState& state);
 void AddPredictCommand(CLI::App& app, CommandState& state);
 void AddReportCommand(CLI::App& app, CommandState& state);

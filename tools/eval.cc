@@ -21,7 +21,7 @@ struct EvalFlags {
 
 Status RunEval(const CLI::App& command, const EvalFlags& flags) {
   train::RunConfig config;
-  config.model = flags.model;
+  TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
   TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   const ScratchDirectory scratch;
@@ -43,7 +43,9 @@ Status RunEval(const CLI::App& command, const EvalFlags& flags) {
 void AddEvalCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("eval", "the loss and the metrics of a model on data");
   auto flags = std::make_shared<EvalFlags>();
-  command->add_option("--model", flags->model, "a model folder")->required()->type_name("DIR");
+  command->add_option("--model", flags->model, "a model folder, or a tar archive of one")
+      ->required()
+      ->type_name("DIR");
   for (const Option* key : train::RunConfigKeys()) {
     if (key->notes.evaluation) flags->fields.Add(command, *key);
   }

@@ -1,5 +1,4 @@
 // `tessera forward`: named tensors through a model.
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -8,7 +7,6 @@
 
 #include "autograd/autograd.h"
 #include "core/safetensors.h"
-#include "models/family.h"
 #include "models/hub/load_model.h"
 #include "models/input_check.h"
 #include "models/model.h"
@@ -31,32 +29,19 @@ struct ForwardFlags {
   ComputeFlags compute;
 };
 
-// Integers of any size become int64; floats, what the model computes in.
-StatusOr<Bundle> ReadInputs(const std::string& path, const models::Family& family,
-                            const nn::BuildContext& build) {
+StatusOr<std::vector<Bundle::Entry>> ReadTensors(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  Bundle inputs;
+  std::vector<Bundle::Entry> tensors;
   for (const SafetensorsFile::Entry& entry : file.entries()) {
-    const auto key = std::find_if(family.inputs.begin(), family.inputs.end(),
-                                  [&](const TensorKey& k) { return k.name() == entry.name; });
-    if (key == family.inputs.end()) {
-      return InvalidArgument(path, ": '", entry.name, "' is no input of ", family.model_type,
-                             "; inputs are ", models::KeyNames(family.inputs).Text());
-    }
     TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(entry.name));
     if (view.shape.size() > static_cast<size_t>(kMaxDims)) {
       return InvalidArgument(path, ": '", entry.name, "' has ", view.shape.size(), " dimensions");
     }
     const Tensor t = Empty(Shape(view.shape), view.dtype);
     if (view.nbytes > 0) std::memcpy(t.raw_data(), view.data, static_cast<size_t>(view.nbytes));
-    const DType dtype = IsFloating(view.dtype) ? build.dtype : DType::kInt64;
-    if (!key->Holds(dtype)) {
-      return InvalidArgument(path, ": '", entry.name, "' ", key->shape(), " (", key->meaning(),
-                             ") must hold ", IsFloating(dtype) ? "integers" : "floats");
-    }
-    inputs.set(*key, CopyTo(CastCopy(t, dtype), build.device));
+    tensors.emplace_back(entry.name, t);
   }
-  return inputs;
+  return tensors;
 }
 
 Status WriteTensors(const std::string& path,
@@ -93,15 +78,15 @@ std::vector<std::pair<std::string, Tensor>> CollectGradients(Model& model) {
 }
 
 Status RunForward(const ForwardFlags& flags) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.model));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Model> model,
-      models::LoadModel(flags.model, {.build = build, .require_weights = true}));
-  TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(model->config()));
-  TESSERA_ASSIGN_OR_RETURN(Bundle inputs, ReadInputs(flags.inputs, *family, build));
-  const auto check =
-      family->check_inputs == nullptr ? models::CheckTextInputs : family->check_inputs;
-  TESSERA_RETURN_IF_ERROR(check(flags.inputs, *model, &inputs));
+      models::LoadModel(
+          folder, {.build = build, .require_weights = true, .map_weights = flags.grads.empty()}));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Bundle::Entry> tensors, ReadTensors(flags.inputs));
+  TESSERA_ASSIGN_OR_RETURN(const Bundle inputs,
+                           models::InputsFromNamed(flags.inputs, *model, tensors));
   if (!flags.grads.empty() && !inputs.has(keys::kLabels)) {
     return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");
   }
@@ -119,7 +104,9 @@ void AddForwardCommand(CLI::App& app, CommandState& state) {
   auto flags = std::make_shared<ForwardFlags>();
   CLI::App* command =
       app.add_subcommand("forward", "Feed named tensors to a model and write what it returns");
-  command->add_option("--model", flags->model, "a Hugging Face folder with weights")
+  command
+      ->add_option("--model", flags->model,
+                   "a Hugging Face folder with weights, or a tar archive of one")
       ->type_name("DIR")
       ->required();
   command

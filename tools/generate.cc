@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -40,34 +41,25 @@ struct GenerateFlags {
   uint64_t seed = 0;
 };
 
-// The folder's defaults, overridden by what the flags say. Asking for a temperature, top-k or top-p
-// asks for sampling; temperature 0 is greedy.
+// The folder's defaults, overridden by what the flags say.
 StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlags& flags,
                                      const nlohmann::json& model_config) {
-  TESSERA_ASSIGN_OR_RETURN(GenerationConfig config,
+  TESSERA_ASSIGN_OR_RETURN(GenerationConfig defaults,
                            models::ReadGenerationConfig(flags.model, model_config));
-  const auto given = [&](const char* name) { return command.count(name) > 0; };
-  if (given("--max-new-tokens")) config.max_new_tokens = flags.max_new_tokens;
-  if (given("--top-k")) config.top_k = flags.top_k;
-  if (given("--top-p")) config.top_p = flags.top_p;
-  if (given("--repetition-penalty")) config.repetition_penalty = flags.repetition_penalty;
-  if (given("--length-penalty")) config.length_penalty = flags.length_penalty;
-  if (given("--stop")) config.stop_strings = flags.stop;
-  if (given("--seed")) config.seed = flags.seed;
-  if (given("--top-k") || given("--top-p")) config.do_sample = true;
-  if (given("--temperature")) {
-    config.do_sample = flags.temperature != 0;
-    if (config.do_sample) config.temperature = flags.temperature;
-  }
-  if (given("--num-beams")) {
-    config.num_beams = flags.num_beams;
-    // The file's sampling is for one beam; what flags ask for beside beams is refused.
-    if (flags.num_beams > 1 && !given("--temperature") && !given("--top-k") && !given("--top-p")) {
-      config.do_sample = false;
-    }
-  }
-  TESSERA_RETURN_IF_ERROR(config.Validate());
-  return config;
+  models::GenerationRequest request;
+  const auto take = [&](const char* name, const auto& value, auto* asked) {
+    if (command.count(name) > 0) *asked = value;
+  };
+  take("--max-new-tokens", flags.max_new_tokens, &request.max_new_tokens);
+  take("--temperature", flags.temperature, &request.temperature);
+  take("--top-k", flags.top_k, &request.top_k);
+  take("--top-p", flags.top_p, &request.top_p);
+  take("--repetition-penalty", flags.repetition_penalty, &request.repetition_penalty);
+  take("--num-beams", flags.num_beams, &request.num_beams);
+  take("--length-penalty", flags.length_penalty, &request.length_penalty);
+  take("--stop", flags.stop, &request.stop_strings);
+  take("--seed", flags.seed, &request.seed);
+  return models::WithRequest(std::move(defaults), request);
 }
 
 Status CheckUtf8(const char* flag, const std::string& text) {
@@ -96,13 +88,14 @@ Status GenerateText(models::Model& model, const GenerateFlags& flags,
                            models::EncodePrompt(tokenizer, model.config(), flags.prompt));
   // The prompt is shown with the first text, so that a refused one shows nothing.
   std::string pending = model.encoder_decoder() == nullptr ? flags.prompt : std::string();
-  const auto show = [&](int64_t, std::string_view text) {
+  const auto show = [&](int64_t, int64_t, std::string_view text) -> Status {
+    if (text.empty()) return OkStatus();
     Status written = WriteOut(pending + data::ReplaceInvalidUtf8(text));
     pending.clear();
     return written;
   };
   TESSERA_RETURN_IF_ERROR(
-      models::Generate(model, {prompt}, config, {.tokenizer = &tokenizer, .on_text = show})
+      models::Generate(model, {prompt}, config, {.tokenizer = &tokenizer, .on_token = show})
           .status());
   return WriteOut(pending + "\n");
 }
@@ -146,11 +139,13 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   if (command.count("--prompt") + command.count("--ids") + command.count("--prompts") != 1) {
     return InvalidArgument("give one of --prompt TEXT, --prompts FILE and --ids 1,2,3");
   }
+  TESSERA_ASSIGN_OR_RETURN(flags.model, FolderOrArchive(flags.model));
   if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
+  TESSERA_ASSIGN_OR_RETURN(flags.tokenizer, FolderOrArchive(flags.tokenizer));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json json, models::ReadModelConfig(flags.model));
   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, Configure(command, flags, json));
-  models::LoadOptions options = {.build = build, .require_weights = true};
+  models::LoadOptions options = {.build = build, .require_weights = true, .map_weights = true};
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (!has_ids || !config.stop_strings.empty() || models::LacksTokenIds(json)) {
     // A preset has neither weights nor a tokenizer; the former is said.
@@ -208,7 +203,9 @@ void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {
 void AddGenerateCommand(CLI::App& app, CommandState& state) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a model");
-  command->add_option("--model", flags->model, "a Hugging Face folder with weights")
+  command
+      ->add_option("--model", flags->model,
+                   "a Hugging Face folder with weights, or a tar archive of one")
       ->type_name("DIR")
       ->required();
   command

@@ -16,13 +16,13 @@ Status RunModels() {
   std::snprintf(line, sizeof(line), "%-28s %-10s %16s %10s %10s\n", "preset", "family",
                 "parameters", "positions", "vocabulary");
   table += line;
-  for (const models::Family* family : models::Families()) {
-    for (const models::Preset& preset : family->presets) {
+  for (const models::Family& family : models::Families()) {
+    for (const models::Preset& preset : family.presets) {
       TESSERA_ASSIGN_OR_RETURN(
           const std::unique_ptr<models::Model> model,
           models::BuildModel(preset.config, {.device = Device::Meta(), .initialise = false}));
       std::snprintf(line, sizeof(line), "%-28s %-10s %16s %10s %10s\n", preset.name.c_str(),
-                    family->model_type.c_str(), WithThousands(model->ParameterCount()).c_str(),
+                    family.model_type.c_str(), WithThousands(model->ParameterCount()).c_str(),
                     WithThousands(model->max_positions()).c_str(),
                     WithThousands(model->vocab_size()).c_str());
       table += line;

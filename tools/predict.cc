@@ -44,7 +44,7 @@ Status CheckOut(const std::string& path) {
 Status RunPredict(const CLI::App& command, const PredictFlags& flags) {
   TESSERA_RETURN_IF_ERROR(CheckOut(flags.out));
   train::RunConfig config;
-  config.model = flags.model;
+  TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
   TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   const ScratchDirectory scratch;
@@ -64,7 +64,9 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags) {
 void AddPredictCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("predict", "what a model says of every row of data");
   auto flags = std::make_shared<PredictFlags>();
-  command->add_option("--model", flags->model, "a model folder")->required()->type_name("DIR");
+  command->add_option("--model", flags->model, "a model folder, or a tar archive of one")
+      ->required()
+      ->type_name("DIR");
   command
       ->add_option("--out", flags->out,
                    "written: a line of JSON per row with `prediction` (a label or a text), "

@@ -10,6 +10,7 @@
 #include "core/cpu_isa.h"
 #include "core/file.h"
 #include "core/status.h"
+#include "runtime/tessera.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/field_flags.h"
@@ -18,8 +19,6 @@
 namespace tessera::tools {
 namespace {
 
-// Of CHANGELOG.md.
-constexpr char kVersion[] = "0.5.0";
 #ifdef NDEBUG
 constexpr char kCompiler[] = "optimised by g++ " __VERSION__;
 #else
@@ -40,6 +39,8 @@ void AddCommands(CLI::App& app, CommandState& state) {
   AddReportCommand(app, state);
   AddConvertCommand(app, state);
   AddLaunchCommand(app, state);
+  AddCompletionCommand(app, state);
+  AddManualCommand(app, state);
 }
 
 // Reads the command line into `state`; help is printed here and leaves nothing to run.
@@ -69,7 +70,7 @@ Status Run(const Program& program, const std::vector<std::string>& arguments) {
   CLI::App app(program.description, program.name);
   app.footer(Concat("`", program.name, " COMMAND --help` explains a command."));
   app.set_version_flag("--version",
-                       Concat("tessera ", kVersion, " (for ", BuiltFor(), ", ", kCompiler, ")"));
+                       Concat("tessera ", TSR_VERSION, " (for ", BuiltFor(), ", ", kCompiler, ")"));
   CommandState state = {.program = &program};
   AddCommands(app, state);
   TESSERA_RETURN_IF_ERROR(Parse(app, state, arguments));

@@ -22,7 +22,7 @@ namespace tessera::tools {
 
 struct Program {
   std::string name = "tessera";
-  std::string description = "Tessera: trains and runs transformers.";
+  std::string description = "trains and runs transformers";
   // Of `train`, on every rank: the parts of a run that the program replaces. What is in `setup`,
   // such as the data, may be replaced too. nullptr: the trainer's own.
   std::function<StatusOr<train::TrainerParts>(const train::RunConfig& config,

@@ -58,9 +58,10 @@ Status RunTokenize(const TokenizeFlags& flags) {
   if (flags.print_ids == !flags.output.empty()) {
     return InvalidArgument("give either --output PREFIX or --print-ids");
   }
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.tokenizer));
   const data::TextInputOptions input = {.json_key = flags.json_key};
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,
-                           data::MakeTokenizer(flags.tokenizer, flags.input, input));
+                           data::MakeTokenizer(folder, flags.input, input));
   if (flags.print_ids) return PrintIds(*tokenizer, flags.input);
   TESSERA_ASSIGN_OR_RETURN(
       const data::TokenizeResult result,
@@ -88,7 +89,7 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
   command
       ->add_option("--tokenizer", flags->tokenizer,
                    "a folder (a SentencePiece model, tokenizer.json, vocab.json and merges.txt, or "
-                   "vocab.txt), byte or char")
+                   "vocab.txt), a tar archive of one, byte or char")
       ->type_name("DIR")
       ->required();
   command

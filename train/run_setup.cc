@@ -173,6 +173,7 @@ StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build,
   models::LoadOptions load;
   load.build = build;
   load.require_weights = plan->evaluation;
+  load.map_weights = plan->evaluation;
   load.config_changes = plan->changes;
   load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
   load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };

@@ -107,7 +107,8 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   begun_at_ = state_.step;
   if (config_.cuda_graph) {
     engine_->CaptureSteps(config_.accumulation_steps(),
-                          config_.profile.empty() ? nullptr : "a profile is asked for", &log_);
+                          config_.profile.empty() ? nullptr : "a profile is asked for",
+                          [this](const std::string& line) { log_.Info(line); });
   }
   int64_t stop = 0;
   {

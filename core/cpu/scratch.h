@@ -1,28 +1,24 @@
 // Working memory of a kernel that outlives the call: kept per thread, grown when needed.
 //
-//   thread_local ThreadScratch packed;
+//   constinit thread_local ThreadScratch packed;
 //   float* p = packed.Get<float>(count);   // uninitialised; invalidates what Get gave before
 //
 // Blocks are aligned to 64 bytes, or to huge pages (and offered to them) from 2 MiB on, and freed
-// when the thread ends.
+// when the thread ends. There is no destructor, so that what a program computes in its own static
+// destructors works: those of the main thread's thread_local objects have run by then.
 #ifndef TESSERA_CORE_CPU_SCRATCH_H_
 #define TESSERA_CORE_CPU_SCRATCH_H_
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 
 namespace tessera {
 
 class ThreadScratch {
  public:
-  ThreadScratch() = default;
+  constexpr ThreadScratch() = default;
   ThreadScratch(const ThreadScratch&) = delete;
   ThreadScratch& operator=(const ThreadScratch&) = delete;
-  ~ThreadScratch() { std::free(data_); }
 
   // Throws std::bad_alloc when there is no room.
   template <typename E>
@@ -33,20 +29,15 @@ class ThreadScratch {
   }
 
  private:
-  void Grow(size_t bytes) {
-    constexpr size_t kHugePage = size_t{2} << 20;
-    const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    std::free(data_);
-    bytes_ = 0;
-    data_ = std::aligned_alloc(alignment, rounded);
-    if (data_ == nullptr) throw std::bad_alloc();
-    if (alignment == kHugePage) madvise(data_, rounded, MADV_HUGEPAGE);
-    bytes_ = rounded;
-  }
+  void Grow(size_t bytes);
+  void Free();
+  // What a thread does at its end, with the first of its list.
+  static void FreeAll(void* first);
 
   void* data_ = nullptr;
   size_t bytes_ = 0;
+  bool listed_ = false;  // among those that are freed when the thread ends
+  ThreadScratch* following_ = nullptr;
 };
 
 }  // namespace tessera

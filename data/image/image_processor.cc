@@ -173,6 +173,17 @@ StatusOr<ImageProcessor> ImageProcessor::Load(const std::string& folder, int64_t
   return Create(std::move(config), channels, path);
 }
 
+StatusOr<ImageProcessor> ImageProcessor::OfModel(const std::string& folder,
+                                                 const json& model_config) {
+  const auto size = model_config.value("image_size", int64_t{224});
+  const auto channels = model_config.value("num_channels", int64_t{3});
+  if (PathExists(JoinPath(folder, "preprocessor_config.json"))) return Load(folder, channels);
+  ImageProcessorConfig config;
+  config.height = size;
+  config.width = size;
+  return Create(config, channels, folder);
+}
+
 Status ImageProcessor::Save(const std::string& folder) const {
   return WriteFileAtomically(JoinPath(folder, "preprocessor_config.json"),
                              config_.ToJson().dump(2) + "\n");

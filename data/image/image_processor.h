@@ -50,6 +50,10 @@ class ImageProcessor {
                                          const std::string& source);
   // Reads <folder>/preprocessor_config.json.
   static StatusOr<ImageProcessor> Load(const std::string& folder, int64_t channels);
+  // That of a model's folder where it has one, else what processors do by default, at the size that
+  // the model's config.json says (`image_size`, `num_channels`).
+  static StatusOr<ImageProcessor> OfModel(const std::string& folder,
+                                          const nlohmann::json& model_config);
 
   int64_t height() const;
   int64_t width() const;

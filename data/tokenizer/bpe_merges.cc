@@ -3,6 +3,8 @@
 #include <cstring>
 #include <queue>
 
+#include "core/execution_context.h"
+
 namespace tessera::data {
 
 BpeMerges::BpeMerges(size_t count) {
@@ -82,10 +84,14 @@ void BpeMerges::ApplyLong(std::vector<int32_t>* ids, Parts* parts) const {
     if (parts != nullptr) (*parts)[rule.result] = {symbol.id, right};
   };
   for (int64_t i = 0; i < n; ++i) symbols[i] = {(*ids)[i], kNoRank, i - 1, i + 1};
-  for (int64_t i = 0; i < n; ++i) consider(i);
+  for (int64_t i = 0; i < n; ++i) {
+    StopIfCancelled();
+    consider(i);
+  }
   while (!queue.empty()) {
     const auto [rank, i] = queue.top();
     queue.pop();
+    StopIfCancelled();
     Symbol& left = symbols[i];
     if (left.rank != rank) continue;
     Symbol& right = symbols[left.next];

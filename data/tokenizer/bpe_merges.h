@@ -33,6 +33,11 @@ class BpeMerges {
   // Makes room for `count` rules.
   explicit BpeMerges(size_t count = 0);
 
+  // Asks for the memory of the rule of a pair that is soon to be added.
+  void Prefetch(int32_t left, int32_t right) const {
+    __builtin_prefetch(&slots_[Home(Key(left, right))]);
+  }
+
   // Ids and ranks >= 0, rank < kNoRank. A second rule for the same pair replaces the first.
   void Add(int32_t left, int32_t right, int32_t rank, int32_t result);
 

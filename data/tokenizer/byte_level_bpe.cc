@@ -1,7 +1,9 @@
 #include "data/tokenizer/byte_level_bpe.h"
 
 #include <algorithm>
+#include <tuple>
 
+#include "core/execution_context.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/gpt2_split.h"
 #include "data/tokenizer/utf8.h"
@@ -58,6 +60,10 @@ std::string PieceOfBytes(std::string_view bytes) {
 std::optional<std::string> BytesOfPiece(std::string_view piece) {
   std::string bytes;
   for (size_t i = 0; i < piece.size();) {
+    if (piece[i] > 0x20 && piece[i] < 0x7F) {  // itself
+      bytes.push_back(piece[i++]);
+      continue;
+    }
     const Utf8Char c = DecodeUtf8(piece, i);
     if (!c.valid || c.code_point >= Alphabet().bytes.size()) return std::nullopt;
     const int byte = Alphabet().bytes[c.code_point];
@@ -91,31 +97,44 @@ Status ByteLevelBpe::AddToken(const std::string& piece, int32_t id, std::string 
   }
   has_token_[index] = true;
   token_bytes_[index] = std::move(bytes);
-  if (!ids_.emplace(piece, id).second) {
-    return InvalidArgument(source, ": token ", piece, " has two ids");
-  }
   return OkStatus();
 }
 
-std::optional<int32_t> ByteLevelBpe::IdOf(const std::string& piece) const {
-  const auto at = ids_.find(piece);
-  if (at == ids_.end()) return std::nullopt;
-  return at->second;
+std::optional<int32_t> ByteLevelBpe::IdOf(std::string_view piece) const {
+  if (const auto id = vocab_ids_.Find(piece)) return id;
+  if (added_ids_.empty()) return std::nullopt;
+  const auto at = added_ids_.find(std::string(piece));
+  return at == added_ids_.end() ? std::nullopt : std::optional(at->second);
 }
 
 Status ByteLevelBpe::BuildMerges(const std::string& source) {
   merges_ = BpeMerges(config_.merges.size());
-  for (size_t rank = 0; rank < config_.merges.size(); ++rank) {
-    const auto& [left, right] = config_.merges[rank];
-    const auto left_id = IdOf(left);
-    const auto right_id = IdOf(right);
-    const auto result = IdOf(left + right);
-    if (!left_id || !right_id || !result) {
-      const std::string& missing = !left_id ? left : !right_id ? right : left + right;
-      return InvalidArgument(source, ": merge ", rank, " (", left, " ", right, ") needs the token ",
-                             missing, ", which the vocabulary lacks");
+  constexpr size_t kAtOnce = VocabIndex::kAtOnce / 2;
+  std::string_view pieces[2 * kAtOnce];  // of each merge the left one and the right one
+  int32_t ids[2 * kAtOnce];
+  std::string both;
+  size_t next = 0;  // most vocabularies are in the order of ids, and these in that of merges
+  for (size_t begin = 0; begin < config_.merges.size(); begin += kAtOnce) {
+    const size_t count = std::min(kAtOnce, config_.merges.size() - begin);
+    for (size_t i = 0; i < count; ++i) {
+      std::tie(pieces[2 * i], pieces[2 * i + 1]) = config_.merges[begin + i];
     }
-    merges_.Add(*left_id, *right_id, static_cast<int32_t>(rank), *result);
+    vocab_ids_.FindAll({pieces, 2 * count}, ids);
+    for (size_t i = 0; i < count; ++i) merges_.Prefetch(ids[2 * i], ids[2 * i + 1]);
+    for (size_t i = 0; i < count; ++i) {
+      const auto& [left, right] = config_.merges[begin + i];
+      both.assign(left).append(right);
+      const bool follows = next < config_.vocab.size() && config_.vocab[next].first == both;
+      const std::optional<int32_t> result =
+          follows ? config_.vocab[next].second : vocab_ids_.Find(both);
+      if (ids[2 * i] < 0 || ids[2 * i + 1] < 0 || !result) {
+        const std::string& missing = ids[2 * i] < 0 ? left : ids[2 * i + 1] < 0 ? right : both;
+        return InvalidArgument(source, ": merge ", begin + i, " (", left, " ", right,
+                               ") needs the token ", missing, ", which the vocabulary lacks");
+      }
+      next = static_cast<size_t>(*result) + 1;
+      merges_.Add(ids[2 * i], ids[2 * i + 1], static_cast<int32_t>(begin + i), *result);
+    }
   }
   return OkStatus();
 }
@@ -164,16 +183,32 @@ Status ByteLevelBpe::BuildSpecials(const std::string& source) {
   return OkStatus();
 }
 
-Status ByteLevelBpe::Build(const std::string& source) {
-  ids_.reserve(config_.vocab.size() + config_.added_tokens.size());
+Status ByteLevelBpe::BuildTokens(const std::string& source) {
+  token_bytes_.reserve(config_.vocab.size() + config_.added_tokens.size());
   for (const auto& [piece, id] : config_.vocab) {
     TESSERA_RETURN_IF_ERROR(AddToken(piece, id, BytesOfPiece(piece).value_or(piece), source));
   }
+  return OkStatus();
+}
+
+Status ByteLevelBpe::BuildIndex(const std::string& source) {
+  vocab_ids_ = VocabIndex(&config_.vocab);
+  if (const std::string* twice = vocab_ids_.twice()) {
+    return InvalidArgument(source, ": token ", *twice, " has two ids");
+  }
+  return BuildMerges(source);
+}
+
+Status ByteLevelBpe::Build(const std::string& source) {
+  Status parts[2];  // neither reads what the other writes
+  ParallelFor(2, /*grain=*/1, [&](int64_t part, int64_t) {
+    parts[part] = part == 0 ? BuildTokens(source) : BuildIndex(source);
+  });
+  for (const Status& part : parts) TESSERA_RETURN_IF_ERROR(part);
   byte_ids_.fill(-1);
   for (int b = 0; b < 256; ++b) {
     if (const auto id = IdOf(BytePiece(static_cast<uint8_t>(b)))) byte_ids_[b] = *id;
   }
-  TESSERA_RETURN_IF_ERROR(BuildMerges(source));
   if (config_.ignore_merges) {
     for (const auto& [piece, id] : config_.vocab) {
       if (auto bytes = BytesOfPiece(piece)) word_ids_.emplace(std::move(*bytes), id);
@@ -183,6 +218,7 @@ Status ByteLevelBpe::Build(const std::string& source) {
     const auto id = IdOf(token.content);
     if (!id) {
       TESSERA_RETURN_IF_ERROR(AddToken(token.content, token.id, token.content, source));
+      added_ids_.emplace(token.content, token.id);
     } else if (*id == token.id) {
       token_bytes_[static_cast<size_t>(*id)] = token.content;
     } else {
@@ -199,6 +235,7 @@ std::string_view ByteLevelBpe::TokenBytes(int32_t id) const {
 }
 
 void ByteLevelBpe::EncodeWord(std::string_view word, std::vector<int32_t>* word_ids) const {
+  StopIfCancelled();
   word_ids->clear();
   if (config_.ignore_merges) {
     const auto at = word_ids_.find(std::string(word));

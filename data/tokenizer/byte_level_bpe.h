@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,13 +24,15 @@
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe_merges.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_json_file.h"
+#include "data/tokenizer/vocab_index.h"
 #include "data/tokenizer/word_cache.h"
 
 namespace tessera::data {
 
 // What the files of a byte-level BPE say. Pieces are in the files' notation of bytes.
 struct ByteLevelBpeConfig {
-  std::vector<std::pair<std::string, int32_t>> vocab;       // piece, id; any order
+  VocabEntries vocab;                                       // any order
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
   std::vector<AddedToken> added_tokens;
   bool add_prefix_space = false;         // each piece of text gets a space in front if it has none
@@ -59,6 +62,9 @@ class ByteLevelBpe : public Tokenizer {
   // the files beside it declare (declared_tokens.h). A part that would change ids and is not
   // supported (a normalizer, another pre-tokenizer, ...) is named in the status.
   static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+  // The same of a folder whose tokenizer.json has been read.
+  static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder,
+                                                   TokenizerJsonFile json);
 
   // Long texts are encoded in parallel (core/thread_pool.h); the ids are the same.
   void EncodeTo(std::string_view text, const EncodeOptions& options,
@@ -73,22 +79,27 @@ class ByteLevelBpe : public Tokenizer {
   // tokenizer.json, tokenizer_config.json, vocab.json and merges.txt.
   std::vector<TokenizerFile> Files() const override;
   explicit ByteLevelBpe(ByteLevelBpeConfig config) : config_(std::move(config)) {}
+  static StatusOr<std::unique_ptr<Tokenizer>> Finish(const std::string& folder, bool plain,
+                                                     ByteLevelBpeConfig config);
   Status Build(const std::string& source);
   Status AddToken(const std::string& piece, int32_t id, std::string bytes,
                   const std::string& source);
+  Status BuildTokens(const std::string& source);
+  Status BuildIndex(const std::string& source);
   Status BuildMerges(const std::string& source);
   Status BuildSpecials(const std::string& source);
-  std::optional<int32_t> IdOf(const std::string& piece) const;
+  std::optional<int32_t> IdOf(std::string_view piece) const;
 
   void EncodeText(std::string_view text, std::vector<int32_t>* ids) const;
   void EncodeChunk(std::string_view text, WordCache* cache, std::vector<int32_t>* ids) const;
   void EncodeWord(std::string_view word, std::vector<int32_t>* word_ids) const;
 
   ByteLevelBpeConfig config_;
-  std::unordered_map<std::string, int32_t> ids_;  // by piece, added tokens included
-  std::vector<std::string> token_bytes_;          // by id
-  std::vector<bool> has_token_;                   // by id
-  std::array<int32_t, 256> byte_ids_{};           // < 0: the byte has no token
+  VocabIndex vocab_ids_;
+  std::unordered_map<std::string, int32_t> added_ids_;  // of added tokens that it lacks
+  std::vector<std::string> token_bytes_;                // by id
+  std::vector<bool> has_token_;                         // by id
+  std::array<int32_t, 256> byte_ids_{};                 // < 0: the byte has no token
   int32_t unk_id_ = -1;
   BpeMerges merges_;
   std::unordered_map<std::string, int32_t> word_ids_;  // for ignore_merges, by bytes

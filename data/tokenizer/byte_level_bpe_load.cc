@@ -1,18 +1,18 @@
 // Reads the files of a byte-level BPE. What would change ids and is not supported is refused by
 // its name.
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "core/file.h"
+#include "core/thread_pool.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/pipeline_post_processor.h"
 #include "data/tokenizer/tokenizer_kind.h"
+#include "data/tokenizer/vocab_index.h"
 
 namespace tessera::data {
 namespace {
@@ -51,20 +51,36 @@ Status ReadVocab(const json& vocab, const std::string& path, ByteLevelBpeConfig*
   return OkStatus();
 }
 
-Status AddMerge(std::string_view line, const std::string& where, ByteLevelBpeConfig* config) {
+Status ReadVocabFile(const std::string& path, ByteLevelBpeConfig* config) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  if (std::optional<VocabEntries> vocab = ReadVocabJson(text); vocab && !vocab->empty()) {
+    config->vocab = *std::move(vocab);
+    return OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(text, path));
+  return ReadVocab(root, path, config);
+}
+
+// "left right"; false where it is not that.
+bool AddMerge(std::string_view line, ByteLevelBpeConfig* config) {
   const size_t space = line.find(' ');
   if (space == 0 || space == std::string_view::npos || space + 1 == line.size() ||
       line.find(' ', space + 1) != std::string_view::npos) {
-    return InvalidArgument(where, ": not two pieces with a space between: ", line.substr(0, 80));
+    return false;
   }
   config->merges.emplace_back(line.substr(0, space), line.substr(space + 1));
-  return OkStatus();
+  return true;
+}
+
+Status NoMerge(const std::string& where, std::string_view line) {
+  return InvalidArgument(where, ": not two pieces with a space between: ", line.substr(0, 80));
 }
 
 // merges.txt: a "#version" line, then one "left right" per line.
 Status ReadMergesFile(const std::string& path, ByteLevelBpeConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   size_t number = 0;
+  config->merges.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')));
   for (size_t begin = 0; begin < text.size();) {
     size_t end = text.find('\n', begin);
     if (end == std::string::npos) end = text.size();
@@ -73,7 +89,7 @@ Status ReadMergesFile(const std::string& path, ByteLevelBpeConfig* config) {
     begin = end + 1;
     ++number;
     if (line.empty() || line.starts_with("#version")) continue;
-    TESSERA_RETURN_IF_ERROR(AddMerge(line, Concat(path, ":", number), config));
+    if (!AddMerge(line, config)) return NoMerge(Concat(path, ":", number), line);
   }
   return OkStatus();
 }
@@ -83,22 +99,25 @@ Status ReadJsonMerges(const json& merges, const std::string& path, ByteLevelBpeC
   config->merges.reserve(merges.size());
   for (size_t i = 0; i < merges.size(); ++i) {
     const json& merge = merges[i];
-    const std::string where = Concat(path, ": model.merges[", i, "]");
+    const auto where = [&] { return Concat(path, ": model.merges[", i, "]"); };
     if (merge.is_string()) {
-      TESSERA_RETURN_IF_ERROR(AddMerge(merge.get_ref<const std::string&>(), where, config));
+      const auto& line = merge.get_ref<const std::string&>();
+      if (!AddMerge(line, config)) return NoMerge(where(), line);
     } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
                merge[1].is_string()) {
-      const std::string line = Concat(merge[0].get_ref<const std::string&>(), " ",
-                                      merge[1].get_ref<const std::string&>());
-      TESSERA_RETURN_IF_ERROR(AddMerge(line, where, config));
+      const std::string line =
+          merge[0].get_ref<const std::string&>() + " " + merge[1].get_ref<const std::string&>();
+      if (!AddMerge(line, config)) return NoMerge(where(), line);
     } else {
-      return InvalidArgument(where, ": neither \"a b\" nor [\"a\", \"b\"]");
+      return InvalidArgument(where(), ": neither \"a b\" nor [\"a\", \"b\"]");
     }
   }
   return OkStatus();
 }
 
-Status ReadModel(const json& model, const std::string& path, ByteLevelBpeConfig* config) {
+// All but what is in the file's large parts, if they are there.
+Status ReadModel(const json& model, const std::string& path, TokenizerJsonFile* file,
+                 ByteLevelBpeConfig* config) {
   if (!model.is_object()) return InvalidArgument(path, ": no object \"model\"");
   const json& type = At(model, "type");
   if (!type.is_null() && type != "BPE") return Unsupported(path, "model", model);
@@ -118,6 +137,11 @@ Status ReadModel(const json& model, const std::string& path, ByteLevelBpeConfig*
   if (!IsEmptyOrNull(unk)) {
     if (!unk.is_string()) return Unsupported(path, "model.unk_token", unk);
     config->unk_token = unk.get<std::string>();
+  }
+  if (file->large) {
+    config->vocab = std::move(file->large->vocab);
+    config->merges = std::move(file->large->merges);
+    return OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(ReadVocab(At(model, "vocab"), path, config));
   return ReadJsonMerges(At(model, "merges"), path, config);
@@ -150,10 +174,11 @@ void SetRoberta(ByteLevelBpeConfig* config) {
   }
 }
 
-Status ReadTokenizerJson(const std::string& path, ByteLevelBpeConfig* config) {
-  TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
+Status TakeTokenizerJson(const std::string& path, TokenizerJsonFile file,
+                         ByteLevelBpeConfig* config) {
+  const json& root = file.root;
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
-  TESSERA_RETURN_IF_ERROR(ReadModel(At(root, "model"), path, config));
+  TESSERA_RETURN_IF_ERROR(ReadModel(At(root, "model"), path, &file, config));
   if (!At(root, "normalizer").is_null()) {
     return Unsupported(path, "normalizer", At(root, "normalizer"));
   }
@@ -189,15 +214,12 @@ void TakeDeclared(DeclaredTokens declared, ByteLevelBpeConfig* config) {
     // RoBERTa's mask takes the blank before it along.
     for (auto& [key, token] : declared.named) token.lstrip |= key == "mask_token";
   }
-  std::unordered_map<std::string_view, int32_t> ids;
   int64_t size = 0;
-  for (const auto& [piece, id] : config->vocab) {
-    ids.emplace(piece, id);
-    size = std::max<int64_t>(size, id + int64_t{1});
-  }
+  for (const auto& [piece, id] : config->vocab) size = std::max<int64_t>(size, id + int64_t{1});
+  std::optional<VocabIndex> index;  // most folders declare nothing
   const auto find = [&](const std::string& piece) {
-    const auto at = ids.find(piece);
-    return at == ids.end() ? std::nullopt : std::optional(at->second);
+    if (!index) index.emplace(&config->vocab);
+    return index->Find(piece);
   };
   declared.AddTo(find, size, &config->added_tokens);
 }
@@ -221,22 +243,25 @@ Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelBpeConf
   return add_bos ? Unsupported(path, "add_bos_token", true) : OkStatus();
 }
 
-Status ReadPlainFiles(const std::filesystem::path& folder, ByteLevelBpeConfig* config) {
+Status ReadPlainFiles(const std::string& folder, ByteLevelBpeConfig* config) {
   constexpr const char* kNames[][2] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
-  std::error_code ignored;
   for (const auto& [vocab, merges] : kNames) {
-    const std::string vocab_path = (folder / vocab).string();
-    const std::string merges_path = (folder / merges).string();
-    const bool has_vocab = std::filesystem::exists(vocab_path, ignored);
-    const bool has_merges = std::filesystem::exists(merges_path, ignored);
+    const std::string vocab_path = JoinPath(folder, vocab);
+    const std::string merges_path = JoinPath(folder, merges);
+    const bool has_vocab = PathExists(vocab_path);
+    const bool has_merges = PathExists(merges_path);
     if (!has_vocab && !has_merges) continue;
     if (!has_vocab) return NotFound(vocab_path, ": no such file, needed beside ", merges);
     if (!has_merges) return NotFound(merges_path, ": no such file, needed beside ", vocab);
-    TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(vocab_path));
-    TESSERA_RETURN_IF_ERROR(ReadVocab(root, vocab_path, config));
-    return ReadMergesFile(merges_path, config);
+    Status read[2];
+    ParallelFor(2, /*grain=*/1, [&](int64_t which, int64_t) {
+      read[which] =
+          which == 0 ? ReadVocabFile(vocab_path, config) : ReadMergesFile(merges_path, config);
+    });
+    TESSERA_RETURN_IF_ERROR(read[0]);
+    return read[1];
   }
-  return NotFound(folder.string(),
+  return NotFound(folder,
                   ": no tokenizer here (tokenizer.json, vocab.json + merges.txt, or encoder.json + "
                   "vocab.bpe)");
 }
@@ -252,26 +277,37 @@ Claim ClaimOf(const TokenizerFolder& folder) {
 const TokenizerRegistration registration({.files = "vocab.json + merges.txt or encoder.json + "
                                                    "vocab.bpe",
                                           .claim = ClaimOf,
-                                          .load = ByteLevelBpe::Load});
+                                          .load = [](const std::string& folder) {
+                                            return ByteLevelBpe::Load(folder);
+                                          }});
 
 }  // namespace
 
 StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Load(const std::string& folder) {
-  const std::filesystem::path base(folder);
-  std::error_code ignored;
-  const auto exists = [&](const char* name) {
-    return std::filesystem::exists(base / name, ignored);
-  };
-  ByteLevelBpeConfig config;
-  const bool plain = !exists("tokenizer.json");
-  if (plain) {
-    TESSERA_RETURN_IF_ERROR(ReadPlainFiles(base, &config));
-  } else {
-    TESSERA_RETURN_IF_ERROR(ReadTokenizerJson((base / "tokenizer.json").string(), &config));
+  const std::string json_path = JoinPath(folder, "tokenizer.json");
+  if (PathExists(json_path)) {
+    TESSERA_ASSIGN_OR_RETURN(TokenizerJsonFile json, ReadTokenizerJsonFile(json_path));
+    return Load(folder, std::move(json));
   }
-  if (exists("tokenizer_config.json")) {
-    const std::string path = (base / "tokenizer_config.json").string();
-    TESSERA_RETURN_IF_ERROR(ReadTokenizerConfig(path, plain, &config));
+  ByteLevelBpeConfig config;
+  TESSERA_RETURN_IF_ERROR(ReadPlainFiles(folder, &config));
+  return Finish(folder, /*plain=*/true, std::move(config));
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Load(const std::string& folder,
+                                                        TokenizerJsonFile json) {
+  ByteLevelBpeConfig config;
+  TESSERA_RETURN_IF_ERROR(
+      TakeTokenizerJson(JoinPath(folder, "tokenizer.json"), std::move(json), &config));
+  return Finish(folder, /*plain=*/false, std::move(config));
+}
+
+// With what stands beside the vocabulary.
+StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Finish(const std::string& folder, bool plain,
+                                                          ByteLevelBpeConfig config) {
+  const std::string config_path = JoinPath(folder, "tokenizer_config.json");
+  if (PathExists(config_path)) {
+    TESSERA_RETURN_IF_ERROR(ReadTokenizerConfig(config_path, plain, &config));
   }
   TESSERA_ASSIGN_OR_RETURN(DeclaredTokens declared, ReadDeclaredTokens(folder));
   TakeDeclared(std::move(declared), &config);

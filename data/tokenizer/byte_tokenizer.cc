@@ -14,8 +14,8 @@ StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string&) {
   return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
 }
 
-const TokenizerRegistration registration({.files = Concat("tokenizer_config.json of ",
-                                                          ByteTokenizer::kClassName),
+const TokenizerRegistration registration({.files = "tokenizer_config.json",
+                                          .tokenizer_class = ByteTokenizer::kClassName,
                                           .claim = ClaimOf,
                                           .load = Load});
 

@@ -21,10 +21,10 @@ Claim ClaimOf(const TokenizerFolder& folder) {
   return folder.tokenizer_class == CharTokenizer::kClassName ? Claim::kClass : Claim::kNone;
 }
 
-const TokenizerRegistration registration(
-    {.files = Concat("char_vocab.json + tokenizer_config.json of ", CharTokenizer::kClassName),
-     .claim = ClaimOf,
-     .load = CharTokenizer::Load});
+const TokenizerRegistration registration({.files = "char_vocab.json + tokenizer_config.json",
+                                          .tokenizer_class = CharTokenizer::kClassName,
+                                          .claim = ClaimOf,
+                                          .load = CharTokenizer::Load});
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/execution_context.h"
 #include "core/file.h"
 #include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/json_text.h"
@@ -141,6 +142,7 @@ std::string_view PipelineTokenizer::FirstTokenBytes(int32_t id) const {
 
 void PipelineTokenizer::EncodeWord(std::string_view word, WordCache* cache,
                                    std::vector<int32_t>* ids) const {
+  StopIfCancelled();
   if (word.size() > WordCache::kMaxWordBytes) return model_->Encode(word, ids);
   const WordCache::Key key(word);
   if (const WordCache::Entry* entry = cache->Find(key)) {

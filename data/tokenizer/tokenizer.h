@@ -183,8 +183,7 @@ class Tokenizer {
 //   added
 //     tokens. A part of it that is not supported is named in the status. Else
 //   a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model, ice_text.model,
-//     cog-pretrain.model); InvalidArgument, naming the file, in a program that is linked without
-//     //data/tokenizer/sentence_piece; else
+//     cog-pretrain.model); else
 //   tokenizer_config.json with "tokenizer_class" "TesseraByteTokenizer" or "TesseraCharTokenizer"
 //     (the latter with char_vocab.json beside it), as Save writes them, or "BertTokenizer" and
 //     the like; else
@@ -193,6 +192,8 @@ class Tokenizer {
 // NotFound if it is none of these. "char" is InvalidArgument here: such a tokenizer is made from
 // text (CharTokenizer::Train, or MakeTokenizer in data/dataset/tokenize.h).
 StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec);
+// Whether a folder holds one of any kind, sound or not.
+bool HasTokenizer(const std::string& folder);
 
 // What the tokenizer of a folder is saved as; of one that cannot be loaded the files that are
 // there, of a folder without one nothing.

@@ -2,6 +2,7 @@
 // is has a faster class of its own.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -9,6 +10,7 @@
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/pipeline_post_processor.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/tokenizer/tokenizer_json_file.h"
 #include "data/tokenizer/tokenizer_kind.h"
 #include "data/tokenizer/word_piece.h"
 
@@ -78,10 +80,10 @@ Claim ClaimOf(const TokenizerFolder& folder) {
 }
 
 StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder) {
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json root,
-                           ReadJsonFile(JoinPath(folder, "tokenizer.json")));
-  if (IsPlainByteLevel(root)) return ByteLevelBpe::Load(folder);
-  return IsBertPipeline(root) ? WordPiece::Load(folder) : PipelineTokenizer::Load(folder);
+  TESSERA_ASSIGN_OR_RETURN(TokenizerJsonFile file,
+                           ReadTokenizerJsonFile(JoinPath(folder, "tokenizer.json")));
+  if (IsPlainByteLevel(file.root)) return ByteLevelBpe::Load(folder, std::move(file));
+  return IsBertPipeline(file.root) ? WordPiece::Load(folder) : PipelineTokenizer::Load(folder);
 }
 
 const TokenizerRegistration registration({.files = "tokenizer.json",

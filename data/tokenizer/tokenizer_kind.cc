@@ -12,9 +12,28 @@
 namespace tessera::data {
 namespace {
 
-// Sorted by `files`: the order in which objects are linked must not be seen.
-std::vector<TokenizerKind>& Kinds() {
-  static auto* const kinds = new std::vector<TokenizerKind>;
+constinit const TokenizerRegistration* last_registered = nullptr;
+
+std::string NameOf(const TokenizerKind& kind) {
+  return kind.tokenizer_class == nullptr ? kind.files
+                                         : Concat(kind.files, " of ", kind.tokenizer_class);
+}
+
+}  // namespace
+
+// By name: the order in which objects are linked must not be seen.
+std::vector<TokenizerKind> SortedKinds() {
+  std::vector<TokenizerKind> kinds;
+  for (const auto* r = last_registered; r != nullptr; r = r->before_) kinds.push_back(r->kind_);
+  std::sort(kinds.begin(), kinds.end(),
+            [](const TokenizerKind& a, const TokenizerKind& b) { return NameOf(a) < NameOf(b); });
+  return kinds;
+}
+
+namespace {
+
+const std::vector<TokenizerKind>& Kinds() {
+  static const auto* const kinds = new std::vector<TokenizerKind>(SortedKinds());
   return *kinds;
 }
 
@@ -25,7 +44,7 @@ const TokenizerKind* SurestKind(const TokenizerFolder& folder) {
     const Claim claim = kind.claim(folder);
     if (claim == Claim::kNone || claim < surest.second) continue;
     TESSERA_CHECK(claim > surest.second, "LoadTokenizer", "two kinds of tokenizers claim ",
-                  folder.path, ": ", surest.first->files, "; ", kind.files);
+                  folder.path, ": ", NameOf(*surest.first), "; ", NameOf(kind));
     surest = {&kind, claim};
   }
   return surest.first;
@@ -33,7 +52,7 @@ const TokenizerKind* SurestKind(const TokenizerFolder& folder) {
 
 Status NoTokenizer(const std::string& folder) {
   std::string known;
-  for (const TokenizerKind& kind : Kinds()) known += (known.empty() ? "" : "; ") + kind.files;
+  for (const TokenizerKind& kind : Kinds()) known += (known.empty() ? "" : "; ") + NameOf(kind);
   return NotFound(folder, ": no tokenizer here; known are ", known);
 }
 
@@ -87,13 +106,8 @@ StatusOr<TokenizerFolder> TokenizerFolder::Open(const std::string& path) {
 
 bool TokenizerFolder::Has(const char* file) const { return PathExists(JoinPath(path, file)); }
 
-TokenizerRegistration::TokenizerRegistration(TokenizerKind kind) {
-  std::vector<TokenizerKind>& kinds = Kinds();
-  const auto at = std::upper_bound(
-      kinds.begin(), kinds.end(), kind,
-      [](const TokenizerKind& a, const TokenizerKind& b) { return a.files < b.files; });
-  kinds.insert(at, std::move(kind));
-}
+TokenizerRegistration::TokenizerRegistration(const TokenizerKind& kind)
+    : kind_(kind), before_(std::exchange(last_registered, this)) {}
 
 const SentencePieceFile* FindSentencePieceFile(const TokenizerFolder& folder) {
   for (const SentencePieceFile& file : kSentencePieceFiles) {
@@ -117,6 +131,12 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& spec) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<TokenizerFile> files, ReadSourceFiles(folder));
   tokenizer->set_source_files(std::move(files));
   return tokenizer;
+}
+
+bool HasTokenizer(const std::string& folder) {
+  if (!IsDirectory(folder)) return false;
+  const auto opened = TokenizerFolder::Open(folder);
+  return !opened.ok() || SurestKind(*opened) != nullptr;
 }
 
 StatusOr<std::vector<TokenizerFile>> TokenizerFilesOf(const std::string& folder) {

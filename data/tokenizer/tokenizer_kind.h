@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "data/tokenizer/tokenizer.h"
@@ -43,13 +44,22 @@ enum class Claim : uint8_t {
 };
 
 struct TokenizerKind {
-  std::string files;  // what it reads, as "no tokenizer here" lists it
+  const char* files;                      // what it reads, as "no tokenizer here" lists it
+  const char* tokenizer_class = nullptr;  // that tokenizer_config.json must name, listed too
   Claim (*claim)(const TokenizerFolder& folder);
   StatusOr<std::unique_ptr<Tokenizer>> (*load)(const std::string& folder);
 };
 
-struct TokenizerRegistration {
-  explicit TokenizerRegistration(TokenizerKind kind);
+// A host may load a library that holds these before it can be told of a failure: nothing here takes
+// memory.
+class TokenizerRegistration {
+ public:
+  explicit TokenizerRegistration(const TokenizerKind& kind);
+
+ private:
+  friend std::vector<TokenizerKind> SortedKinds();
+  const TokenizerKind kind_;
+  const TokenizerRegistration* const before_;
 };
 
 // SentencePiece models in folders of transformers, and the class that such a file is read by where

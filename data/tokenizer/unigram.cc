@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/execution_context.h"
 #include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
@@ -21,6 +22,7 @@ void Unigram<Score>::Segment(std::string_view text, std::vector<Piece>* pieces) 
     node = {static_cast<Score>(score), static_cast<uint32_t>(end - begin), id};
   };
   for (size_t i = 0; i < text.size();) {
+    StopIfCancelled();
     const size_t length = AnnouncedUtf8Length(text, i);
     const Score so_far = best[i].score;
     bool has_single = false;

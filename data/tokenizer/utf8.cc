@@ -60,6 +60,13 @@ size_t FindInvalidUtf8(std::string_view text) {
         continue;
       }
     }
+    const auto first = static_cast<uint8_t>(text[i]);
+    const bool two = first >= 0xC2 && first < 0xE0 && i + 1 < text.size() &&
+                     (static_cast<uint8_t>(text[i + 1]) & 0xC0) == 0x80;
+    if (two) {
+      i += 2;
+      continue;
+    }
     const Utf8Char c = DecodeUtf8(text, i);
     if (!c.valid) return i;
     i += c.length;

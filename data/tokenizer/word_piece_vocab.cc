@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/execution_context.h"
+
 namespace tessera::data {
 namespace {
 
@@ -21,6 +23,7 @@ std::optional<int32_t> WordPieceVocab::Find(std::string_view piece) const {
 }
 
 void WordPieceVocab::Encode(std::string_view word, std::vector<int32_t>* ids) const {
+  StopIfCancelled();
   const size_t before = ids->size();
   if (std::count_if(word.begin(), word.end(), BeginsCharacter) <= most_characters_) {
     size_t begin = 0;

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <new>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "core/checksum.h"
+#include "core/error.h"
 #include "core/safetensors.h"
 #include "dist/comm/agreement.h"
 
@@ -222,6 +224,12 @@ StatusOr<CheckpointEntries> CheckpointWriter::WriteFile() const {
 void CheckpointWriter::WriteMine() {
   try {
     written_ = WriteFile();
+  } catch (const std::bad_alloc&) {
+    written_ = Failure(StatusCode::kResourceExhausted, JoinPath(temporary_path_, file_),
+                       ": no memory is left to write it");
+  } catch (const OutOfMemoryError& error) {
+    written_ = Failure(StatusCode::kResourceExhausted, JoinPath(temporary_path_, file_), ": ",
+                       error.what());
   } catch (const std::exception& error) {
     written_ = Internal(JoinPath(temporary_path_, file_), ": ", error.what());
   }

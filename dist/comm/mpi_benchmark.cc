@@ -3,7 +3,6 @@
 //   mpirun -n 2 --bind-to core bazel-bin/dist/comm/mpi_benchmark
 //
 // Prints per operation and size the median time of each, and raw / ours (1 is equal).
-#include <mpi.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +17,7 @@ namespace tessera::dist {
 namespace {
 
 double Seconds(const std::function<void()>& body, int repeats) {
-  MPI_Barrier(MPI_COMM_WORLD);
+  Mpi().Barrier(Mpi().comm_world);
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < repeats; ++i) body();
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
@@ -41,9 +40,9 @@ void Compare(const char* name, int64_t bytes, const std::function<void()>& raw,
     our_times.push_back(Seconds(ours, repeats));
   }
   double times[] = {Median(raw_times), Median(our_times)};
-  MPI_Allreduce(MPI_IN_PLACE, times, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  Mpi().Allreduce(MPI_IN_PLACE, times, 2, Mpi().double_type, Mpi().op_max, Mpi().comm_world);
   int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  Mpi().Comm_rank(Mpi().comm_world, &rank);
   if (rank != 0) return;
   std::printf("| %s | %lld | %.1f | %.1f | %.2f |\n", name, static_cast<long long>(bytes),
               times[0] * 1e6, times[1] * 1e6, times[0] / times[1]);
@@ -67,34 +66,39 @@ int Run() {
     Compare(
         "all-reduce", bytes,
         [&] {
-          MPI_Allreduce(MPI_IN_PLACE, a.raw_data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+          Mpi().Allreduce(MPI_IN_PLACE, a.raw_data(), count, Mpi().float_type, Mpi().op_sum,
+                          Mpi().comm_world);
         },
         [&] { world->AllReduce(a, ReduceOp::kSum)->Wait(); });
     Compare(
         "all-gather", bytes,
         [&] {
-          MPI_Allgather(a.raw_data(), count, MPI_FLOAT, all.raw_data(), count, MPI_FLOAT,
-                        MPI_COMM_WORLD);
+          Mpi().Allgather(a.raw_data(), count, Mpi().float_type, all.raw_data(), count,
+                          Mpi().float_type, Mpi().comm_world);
         },
         [&] { world->AllGather(all, a)->Wait(); });
     Compare(
         "reduce-scatter", bytes,
         [&] {
-          MPI_Reduce_scatter_block(all.raw_data(), a.raw_data(), count, MPI_FLOAT, MPI_SUM,
-                                   MPI_COMM_WORLD);
+          Mpi().Reduce_scatter_block(all.raw_data(), a.raw_data(), count, Mpi().float_type,
+                                     Mpi().op_sum, Mpi().comm_world);
         },
         [&] { world->ReduceScatter(a, all, ReduceOp::kSum)->Wait(); });
     Compare(
-        "broadcast", bytes, [&] { MPI_Bcast(a.raw_data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD); },
+        "broadcast", bytes,
+        [&] { Mpi().Bcast(a.raw_data(), count, Mpi().float_type, 0, Mpi().comm_world); },
         [&] { world->Broadcast(a, 0)->Wait(); });
     const int peer = rank ^ 1;
     if (peer >= world->size()) continue;
     Compare(
         "ping-pong", bytes,
         [&] {
-          if (rank % 2 == 0) MPI_Send(a.raw_data(), count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD);
-          MPI_Recv(a.raw_data(), count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-          if (rank % 2 == 1) MPI_Send(a.raw_data(), count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD);
+          if (rank % 2 == 0)
+            Mpi().Send(a.raw_data(), count, Mpi().float_type, peer, 0, Mpi().comm_world);
+          Mpi().Recv(a.raw_data(), count, Mpi().float_type, peer, 0, Mpi().comm_world,
+                     MPI_STATUS_IGNORE);
+          if (rank % 2 == 1)
+            Mpi().Send(a.raw_data(), count, Mpi().float_type, peer, 0, Mpi().comm_world);
         },
         [&] {
           if (rank % 2 == 0) world->Send(a, peer, 0)->Wait();

@@ -17,26 +17,26 @@ constexpr int64_t kDirectBroadcastBytes = 64 << 10;
 MPI_Datatype TypeOf(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
-      return MPI_FLOAT;
+      return Mpi().float_type;
     case DType::kFloat64:
-      return MPI_DOUBLE;
+      return Mpi().double_type;
     case DType::kInt64:
-      return MPI_INT64_T;
+      return Mpi().int64_type;
     case DType::kInt32:
-      return MPI_INT32_T;
+      return Mpi().int32_type;
     case DType::kUInt8:
     case DType::kBool:
-      return MPI_UINT8_T;
+      return Mpi().uint8_type;
     case DType::kBFloat16:
     case DType::kFloat16:
-      return MPI_UINT16_T;  // only moved
+      return Mpi().uint16_type;  // only moved
   }
-  return MPI_BYTE;
+  return Mpi().byte_type;
 }
 
 MPI_Op OpOf(ReduceOp op) {
-  if (op == ReduceOp::kSum) return MPI_SUM;
-  return op == ReduceOp::kMax ? MPI_MAX : MPI_MIN;
+  if (op == ReduceOp::kSum) return Mpi().op_sum;
+  return op == ReduceOp::kMax ? Mpi().op_max : Mpi().op_min;
 }
 
 // An operation under way whose result may still have to be brought to where it belongs.
@@ -202,8 +202,8 @@ CommHandlePtr MpiCommunicator::AllReduce(const Tensor& t, ReduceOp op) {
                [&](Requests& requests) {
                  char* data = Bytes(sum);
                  InPieces(t.numel(), wide, requests, [&](int64_t at, int n, MPI_Request* request) {
-                   MPI_Iallreduce(MPI_IN_PLACE, data + at, n, TypeOf(wide), OpOf(op), group_->comm,
-                                  request);
+                   Mpi().Iallreduce(MPI_IN_PLACE, data + at, n, TypeOf(wide), OpOf(op),
+                                    group_->comm, request);
                  });
                });
 }
@@ -234,15 +234,15 @@ CommHandlePtr MpiCommunicator::ReduceScatter(const Tensor& out, const Tensor& in
     const int64_t n = out.numel();
     if (n <= runtime_->options().largest_count) {
       requests.emplace_back();
-      MPI_Ireduce_scatter_block(Bytes(whole), Bytes(part), static_cast<int>(n), TypeOf(wide),
-                                OpOf(op), group_->comm, &requests.back());
+      Mpi().Ireduce_scatter_block(Bytes(whole), Bytes(part), static_cast<int>(n), TypeOf(wide),
+                                  OpOf(op), group_->comm, &requests.back());
       return;
     }
     const int64_t bytes = n * static_cast<int64_t>(DTypeSize(wide));
     for (int r = 0; r < size(); ++r) {
       InPieces(n, wide, requests, [&](int64_t at, int count, MPI_Request* request) {
-        MPI_Ireduce(Bytes(whole) + r * bytes + at, r == rank() ? Bytes(part) + at : nullptr, count,
-                    TypeOf(wide), OpOf(op), r, group_->comm, request);
+        Mpi().Ireduce(Bytes(whole) + r * bytes + at, r == rank() ? Bytes(part) + at : nullptr,
+                      count, TypeOf(wide), OpOf(op), r, group_->comm, request);
       });
     }
   });
@@ -272,8 +272,8 @@ CommHandlePtr MpiCommunicator::AllGather(const Tensor& out, const Tensor& in) {
     const int count = static_cast<int>(n);
     const bool in_place = Bytes(part) == Bytes(whole) + rank() * in.nbytes();
     requests.emplace_back();
-    MPI_Iallgather(in_place ? MPI_IN_PLACE : Bytes(part), count, type, Bytes(whole), count, type,
-                   group_->comm, &requests.back());
+    Mpi().Iallgather(in_place ? MPI_IN_PLACE : Bytes(part), count, type, Bytes(whole), count, type,
+                     group_->comm, &requests.back());
   });
 }
 
@@ -296,7 +296,7 @@ CommHandlePtr MpiCommunicator::Broadcast(const Tensor& t, int root) {
           return;
         }
         InPieces(t.numel(), t.dtype(), requests, [&](int64_t at, int n, MPI_Request* request) {
-          MPI_Ibcast(Bytes(host) + at, n, TypeOf(t.dtype()), root, group_->comm, request);
+          Mpi().Ibcast(Bytes(host) + at, n, TypeOf(t.dtype()), root, group_->comm, request);
         });
       });
 }
@@ -323,8 +323,8 @@ CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
     }
     const MPI_Datatype type = TypeOf(in.dtype());
     requests.emplace_back();
-    MPI_Ialltoall(Bytes(source), static_cast<int>(n), type, Bytes(target), static_cast<int>(n),
-                  type, group_->comm, &requests.back());
+    Mpi().Ialltoall(Bytes(source), static_cast<int>(n), type, Bytes(target), static_cast<int>(n),
+                    type, group_->comm, &requests.back());
   });
 }
 
@@ -342,7 +342,7 @@ CommHandlePtr MpiCommunicator::Send(const Tensor& t, int destination, int tag) {
   const Tensor host = Staged(t, t.dtype());
   return Issue(std::move(call), {t, host}, Tensor(), Tensor(), [&](Requests& requests) {
     InPieces(t.numel(), t.dtype(), requests, [&](int64_t at, int n, MPI_Request* request) {
-      MPI_Isend(Bytes(host) + at, n, TypeOf(t.dtype()), destination, tag, group_->comm, request);
+      Mpi().Isend(Bytes(host) + at, n, TypeOf(t.dtype()), destination, tag, group_->comm, request);
     });
   });
 }
@@ -361,7 +361,7 @@ CommHandlePtr MpiCommunicator::Receive(const Tensor& t, int source, int tag) {
   const Tensor host = t.device().is_cpu() ? t : Empty(t.shape(), t.dtype());
   return Issue(std::move(call), {t, host}, t, host, [&](Requests& requests) {
     InPieces(t.numel(), t.dtype(), requests, [&](int64_t at, int n, MPI_Request* request) {
-      MPI_Irecv(Bytes(host) + at, n, TypeOf(t.dtype()), source, tag, group_->comm, request);
+      Mpi().Irecv(Bytes(host) + at, n, TypeOf(t.dtype()), source, tag, group_->comm, request);
     });
   });
 }
@@ -371,7 +371,7 @@ void MpiCommunicator::Barrier() {
   if (size() == 1) return;
   Issue(std::move(call), {}, Tensor(), Tensor(), [&](Requests& requests) {
     requests.emplace_back();
-    MPI_Ibarrier(group_->comm, &requests.back());
+    Mpi().Ibarrier(group_->comm, &requests.back());
   })->Wait();
 }
 

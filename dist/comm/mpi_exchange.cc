@@ -17,9 +17,9 @@ void Send(const ExchangeGroup& group, const char* data, int64_t count, const Ele
           int to, int tag, std::vector<MPI_Request>& requests) {
   for (int64_t begin = 0; begin < count; begin += element.largest_count) {
     requests.emplace_back();
-    MPI_Isend(data + begin * element.bytes,
-              static_cast<int>(std::min(element.largest_count, count - begin)), element.type, to,
-              tag, group.comm, &requests.back());
+    Mpi().Isend(data + begin * element.bytes,
+                static_cast<int>(std::min(element.largest_count, count - begin)), element.type, to,
+                tag, group.comm, &requests.back());
   }
 }
 
@@ -27,9 +27,9 @@ void Receive(const ExchangeGroup& group, char* data, int64_t count, const Elemen
              int from, int tag, std::vector<MPI_Request>& requests) {
   for (int64_t begin = 0; begin < count; begin += element.largest_count) {
     requests.emplace_back();
-    MPI_Irecv(data + begin * element.bytes,
-              static_cast<int>(std::min(element.largest_count, count - begin)), element.type, from,
-              tag, group.comm, &requests.back());
+    Mpi().Irecv(data + begin * element.bytes,
+                static_cast<int>(std::min(element.largest_count, count - begin)), element.type,
+                from, tag, group.comm, &requests.back());
   }
 }
 
@@ -131,12 +131,12 @@ class Reduction {
     if (!is_shared_) std::memcpy(out, in_ + begin * element_.bytes, Bytes(count));
     const int n = static_cast<int>(count);
     for (int r = 1; r < group_.rank; ++r) {
-      MPI_Reduce_local(Received(r), Received(0), n, element_.type, op_);
+      Mpi().Reduce_local(Received(r), Received(0), n, element_.type, op_);
     }
     // MPI computes `in + out`: the sum so far stands first, or last where it is the result's place.
-    if (group_.rank > 0) MPI_Reduce_local(Received(0), out, n, element_.type, op_);
+    if (group_.rank > 0) Mpi().Reduce_local(Received(0), out, n, element_.type, op_);
     for (int r = group_.rank + 1; r < group_.size; ++r) {
-      MPI_Reduce_local(Received(r), out, n, element_.type, op_);
+      Mpi().Reduce_local(Received(r), out, n, element_.type, op_);
     }
   }
 

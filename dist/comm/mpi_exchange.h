@@ -10,11 +10,11 @@
 #ifndef TESSERA_DIST_COMM_MPI_EXCHANGE_H_
 #define TESSERA_DIST_COMM_MPI_EXCHANGE_H_
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <functional>
 #include <vector>
+
+#include "dist/comm/mpi_library.h"
 
 namespace tessera::dist {
 

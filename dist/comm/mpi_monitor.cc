@@ -34,18 +34,18 @@ double SecondsSince(MpiMonitor::Clock::time_point t) {
 }  // namespace
 
 MpiMonitor::MpiMonitor(MpiRuntime& runtime) : runtime_(runtime), buffer_(kLongestAnswer) {
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+  Mpi().Comm_dup(Mpi().comm_world, &comm_);
   PostReceive();
 }
 
 void MpiMonitor::Close() {
-  MPI_Cancel(&receive_);
-  MPI_Wait(&receive_, MPI_STATUS_IGNORE);
+  Mpi().Cancel(&receive_);
+  Mpi().Wait(&receive_, MPI_STATUS_IGNORE);
 }
 
 void MpiMonitor::PostReceive() {
-  MPI_Irecv(buffer_.data(), static_cast<int>(buffer_.size()), MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
-            comm_, &receive_);
+  Mpi().Irecv(buffer_.data(), static_cast<int>(buffer_.size()), Mpi().byte_type, MPI_ANY_SOURCE,
+              MPI_ANY_TAG, comm_, &receive_);
 }
 
 std::vector<WaitState> MpiMonitor::Waits(bool blocked_only) const {
@@ -85,18 +85,18 @@ RankState MpiMonitor::OwnState() const {
 void MpiMonitor::SendTo(int rank, int tag, std::string text) {
   Outgoing& message = outgoing_.emplace_back();
   message.text = std::move(text);
-  MPI_Isend(message.text.data(), static_cast<int>(message.text.size()), MPI_BYTE, rank, tag, comm_,
-            &message.request);
+  Mpi().Isend(message.text.data(), static_cast<int>(message.text.size()), Mpi().byte_type, rank,
+              tag, comm_, &message.request);
 }
 
 void MpiMonitor::ReadMessages() {
   for (;;) {
     int flag = 0;
     MPI_Status status;
-    MPI_Test(&receive_, &flag, &status);
+    Mpi().Test(&receive_, &flag, &status);
     if (flag == 0) return;
     int bytes = 0;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    Mpi().Get_count(&status, Mpi().byte_type, &bytes);
     const std::string text(buffer_.data(), static_cast<size_t>(bytes));
     const int from = status.MPI_SOURCE;
     PostReceive();
@@ -168,7 +168,7 @@ std::optional<std::string> MpiMonitor::Poll() {
   ReadMessages();
   std::erase_if(outgoing_, [](Outgoing& message) {
     int flag = 0;
-    MPI_Test(&message.request, &flag, MPI_STATUS_IGNORE);
+    Mpi().Test(&message.request, &flag, MPI_STATUS_IGNORE);
     return flag != 0;
   });
   if (report_at_.has_value() && Clock::now() >= *report_at_) return report_;

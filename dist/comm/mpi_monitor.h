@@ -13,8 +13,6 @@
 #ifndef TESSERA_DIST_COMM_MPI_MONITOR_H_
 #define TESSERA_DIST_COMM_MPI_MONITOR_H_
 
-#include <mpi.h>
-
 #include <chrono>
 #include <cstdint>
 #include <list>
@@ -22,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/comm/mpi_library.h"
 #include "dist/comm/rank_state.h"
 
 namespace tessera::dist {
@@ -46,7 +45,7 @@ class MpiMonitor {
  private:
   struct Outgoing {
     std::string text;
-    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Request request = nullptr;
   };
 
   RankState OwnState() const;
@@ -60,10 +59,10 @@ class MpiMonitor {
   void Plan(const Finding& finding, double delay);
 
   MpiRuntime& runtime_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_ = nullptr;
   bool has_ended_ = false;
   std::vector<char> buffer_;
-  MPI_Request receive_ = MPI_REQUEST_NULL;
+  MPI_Request receive_ = nullptr;
   std::list<Outgoing> outgoing_;
 
   int64_t round_ = 0;

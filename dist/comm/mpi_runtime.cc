@@ -36,10 +36,10 @@ std::atomic<bool> must_abort_at_exit{false};
 void AbortAtExit() {
   if (!must_abort_at_exit.exchange(false)) return;
   int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  Mpi().Comm_rank(Mpi().comm_world, &rank);
   std::fflush(nullptr);
   std::fprintf(stderr, "rank %d has ended before the others: the job ends\n", rank);
-  MPI_Abort(MPI_COMM_WORLD, 1);
+  Mpi().Abort(Mpi().comm_world, 1);
 }
 
 }  // namespace
@@ -47,21 +47,22 @@ void AbortAtExit() {
 MpiRuntime::MpiRuntime(const MpiOptions& options) : options_(options) {}
 
 StatusOr<std::shared_ptr<MpiRuntime>> MpiRuntime::Start(const MpiOptions& options) {
+  TESSERA_RETURN_IF_ERROR(LoadMpi());
   int initialised = 0;
-  MPI_Initialized(&initialised);
+  Mpi().Initialized(&initialised);
   if (initialised != 0) return Internal("MPI was started before in this process");
   int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  Mpi().Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
   if (provided < MPI_THREAD_SERIALIZED) {
     return Internal("this MPI library does not allow calls from several threads");
   }
   must_abort_at_exit = true;
   std::atexit(AbortAtExit);
   std::shared_ptr<MpiRuntime> runtime(new MpiRuntime(options));
-  MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm comm = nullptr;
+  Mpi().Comm_dup(Mpi().comm_world, &comm);
   runtime->world_ = runtime->DescribeGroup(comm, "world", "world");
-  MPI_Comm_dup(comm, &runtime->closing_);
+  Mpi().Comm_dup(comm, &runtime->closing_);
   runtime->FindNodes();
   runtime->monitor_ = std::make_unique<MpiMonitor>(*runtime);
   runtime->progress_ = std::thread([raw = runtime.get()] { raw->RunProgress(); });
@@ -79,7 +80,7 @@ MpiRuntime::~MpiRuntime() {
   progress_.join();
   if (!orderly) return;  // the exception's line comes first, then AbortAtExit
   monitor_->Close();
-  MPI_Finalize();
+  Mpi().Finalize();
   must_abort_at_exit = false;
 }
 
@@ -103,7 +104,7 @@ void MpiRuntime::Close() {
   call.operation = "end";
   const auto end = Issue(call, world_, {}, [&](std::vector<MPI_Request>& requests) {
     requests.emplace_back();
-    MPI_Ibarrier(closing_, &requests.back());
+    Mpi().Ibarrier(closing_, &requests.back());
   });
   Wait(*end);
 }
@@ -113,35 +114,35 @@ std::shared_ptr<MpiGroup> MpiRuntime::DescribeGroup(MPI_Comm comm, const std::st
   auto group = std::make_shared<MpiGroup>();
   group->comm = comm;
   // What fails is then reported with the call that it belongs to.
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  MPI_Comm_dup(comm, &group->side);
-  MPI_Comm_rank(comm, &group->rank);
-  MPI_Comm_size(comm, &group->size);
+  Mpi().Comm_set_errhandler(comm, Mpi().errors_return);
+  Mpi().Comm_dup(comm, &group->side);
+  Mpi().Comm_rank(comm, &group->rank);
+  Mpi().Comm_size(comm, &group->size);
   group->name = name;
   group->id = id;
   MPI_Group members, all;
-  MPI_Comm_group(comm, &members);
-  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  Mpi().Comm_group(comm, &members);
+  Mpi().Comm_group(Mpi().comm_world, &all);
   std::vector<int> ranks(static_cast<size_t>(group->size));
   for (int r = 0; r < group->size; ++r) ranks[static_cast<size_t>(r)] = r;
   group->world.resize(ranks.size());
-  MPI_Group_translate_ranks(members, group->size, ranks.data(), all, group->world.data());
-  MPI_Group_free(&members);
-  MPI_Group_free(&all);
+  Mpi().Group_translate_ranks(members, group->size, ranks.data(), all, group->world.data());
+  Mpi().Group_free(&members);
+  Mpi().Group_free(&all);
   groups_[id] = group;
   return group;
 }
 
 void MpiRuntime::FindNodes() {
   MPI_Comm local;
-  MPI_Comm_split_type(world_->comm, MPI_COMM_TYPE_SHARED, world_->rank, MPI_INFO_NULL, &local);
-  MPI_Comm_rank(local, &local_rank_);
-  MPI_Comm_size(local, &local_size_);
+  Mpi().Comm_split_type(world_->comm, MPI_COMM_TYPE_SHARED, world_->rank, Mpi().info_null, &local);
+  Mpi().Comm_rank(local, &local_rank_);
+  Mpi().Comm_size(local, &local_size_);
   int first = world_->rank;  // the machine's lowest rank stands for it
-  MPI_Bcast(&first, 1, MPI_INT, 0, local);
-  MPI_Comm_free(&local);
+  Mpi().Bcast(&first, 1, Mpi().int_type, 0, local);
+  Mpi().Comm_free(&local);
   std::vector<int> firsts(static_cast<size_t>(world_->size));
-  MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world_->comm);
+  Mpi().Allgather(&first, 1, Mpi().int_type, firsts.data(), 1, Mpi().int_type, world_->comm);
   const std::set<int> machines(firsts.begin(), firsts.end());
   node_ = static_cast<int>(std::distance(machines.begin(), machines.find(first)));
 }
@@ -167,8 +168,8 @@ bool MpiRuntime::Test(MpiOperation& operation) {
     int flag = 1;
     const int count = static_cast<int>(operation.requests.size());
     std::vector<MPI_Status> statuses(operation.message_bytes < 0 ? 0 : operation.requests.size());
-    const int error = MPI_Testall(count, operation.requests.data(), &flag,
-                                  statuses.empty() ? MPI_STATUSES_IGNORE : statuses.data());
+    const int error = Mpi().Testall(count, operation.requests.data(), &flag,
+                                    statuses.empty() ? MPI_STATUSES_IGNORE : statuses.data());
     if (error != MPI_SUCCESS || (flag != 0 && !statuses.empty())) {
       CheckResult(operation, error, statuses);
     }
@@ -188,7 +189,7 @@ void MpiRuntime::CheckResult(const MpiOperation& operation, int error,
   int64_t bytes = 0;
   for (const MPI_Status& status : statuses) {
     int part = 0;
-    MPI_Get_count(&status, MPI_BYTE, &part);
+    Mpi().Get_count(&status, Mpi().byte_type, &part);
     bytes += part;
   }
   if (error == MPI_SUCCESS && bytes == operation.message_bytes) return;
@@ -196,7 +197,7 @@ void MpiRuntime::CheckResult(const MpiOperation& operation, int error,
   if (operation.message_bytes < 0) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
-    MPI_Error_string(error, text, &length);
+    Mpi().Error_string(error, text, &length);
     FailJob(Concat(RankList({world_->rank}), ": ", DescribeCall(operation.call, group.name), ": ",
                    text));
   }
@@ -280,13 +281,13 @@ std::shared_ptr<MpiGroup> MpiRuntime::Split(const std::shared_ptr<MpiGroup>& par
   CheckContract(call, parent);
   const auto arrival = Issue(call, parent, {}, [&](auto& requests) {
     requests.emplace_back();
-    MPI_Ibarrier(parent->comm, &requests.back());
+    Mpi().Ibarrier(parent->comm, &requests.back());
   });
   Wait(*arrival);
   const std::string id = Concat(parent->id, "/", ++parent->splits, ".", color);
   std::lock_guard<std::mutex> lock(mutex_);
-  MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Comm_split(parent->comm, color, key, &comm);
+  MPI_Comm comm = nullptr;
+  Mpi().Comm_split(parent->comm, color, key, &comm);
   return DescribeGroup(comm, name, id);
 }
 
@@ -302,8 +303,8 @@ void MpiRuntime::CheckContract(const Call& call, const std::shared_ptr<MpiGroup>
   std::vector<char> all(kBytes * static_cast<size_t>(group->size));
   const auto exchange = Issue(call, group, {}, [&](std::vector<MPI_Request>& requests) {
     requests.emplace_back();
-    MPI_Iallgather(mine.data(), kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, group->side,
-                   &requests.back());
+    Mpi().Iallgather(mine.data(), kBytes, Mpi().byte_type, all.data(), kBytes, Mpi().byte_type,
+                     group->side, &requests.back());
   });
   Wait(*exchange);
   std::vector<std::string> calls;
@@ -325,7 +326,7 @@ void MpiRuntime::FailJob(const std::string& line) {
 void MpiRuntime::Abort(int code) {
   must_abort_at_exit = false;
   std::fflush(nullptr);
-  MPI_Abort(MPI_COMM_WORLD, code);
+  Mpi().Abort(Mpi().comm_world, code);
   std::_Exit(code);
 }
 

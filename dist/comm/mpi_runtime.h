@@ -3,7 +3,7 @@
 //   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<MpiRuntime> mpi, MpiRuntime::Start(options));
 //   auto operation = mpi->Issue(call, {t}, [&](std::vector<MPI_Request>& requests) {
 //     requests.emplace_back();
-//     MPI_Iallreduce(..., &requests.back());
+//     Mpi().Iallreduce(..., &requests.back());
 //   });
 //   mpi->Wait(*operation);
 //
@@ -18,8 +18,6 @@
 // is aborted when the process exits, since the others would wait forever.
 #ifndef TESSERA_DIST_COMM_MPI_RUNTIME_H_
 #define TESSERA_DIST_COMM_MPI_RUNTIME_H_
-
-#include <mpi.h>
 
 #include <atomic>
 #include <chrono>
@@ -39,6 +37,7 @@
 #include "core/status.h"
 #include "core/tensor.h"
 #include "dist/comm/call.h"
+#include "dist/comm/mpi_library.h"
 
 namespace tessera::dist {
 
@@ -53,8 +52,8 @@ struct MpiOptions {
 
 // A group of ranks as MPI and the messages about it need it. Never freed before MPI ends.
 struct MpiGroup {
-  MPI_Comm comm = MPI_COMM_NULL;  // collectives and the user's messages
-  MPI_Comm side = MPI_COMM_NULL;  // contracts, and pieces of operands that are too large
+  MPI_Comm comm = nullptr;  // collectives and the user's messages
+  MPI_Comm side = nullptr;  // contracts, and pieces of operands that are too large
   int rank = 0;
   int size = 1;
   std::string name;        // what the user calls it
@@ -89,7 +88,7 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Initialises MPI; once per process.
+  // Loads and initialises MPI; once per process.
   static StatusOr<std::shared_ptr<MpiRuntime>> Start(const MpiOptions& options);
   ~MpiRuntime();
   MpiRuntime(const MpiRuntime&) = delete;
@@ -161,7 +160,7 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
 
   const MpiOptions options_;
   std::shared_ptr<MpiGroup> world_;
-  MPI_Comm closing_ = MPI_COMM_NULL;  // for the last barrier, which meets no other call
+  MPI_Comm closing_ = nullptr;  // for the last barrier, which meets no other call
   int local_rank_ = 0;
   int local_size_ = 1;
   int node_ = 0;

@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "dist/comm/agreement.h"
 #include "dist/comm/mpi_communicator.h"
+#include "dist/comm/rank_state.h"
 #include "dist/comm/rendezvous.h"
 #include "dist/comm/routed_communicator.h"
 
@@ -61,7 +62,12 @@ StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment, const WorldOp
   MpiOptions mpi_options;
   mpi_options.check_collectives = options.check_collectives;
   mpi_options.collective_timeout = options.collective_timeout;
-  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<MpiRuntime> runtime, MpiRuntime::Start(mpi_options));
+  StatusOr<std::shared_ptr<MpiRuntime>> started = MpiRuntime::Start(mpi_options);
+  if (!started.ok()) {
+    return Failure(started.status().code(), RankList({environment.rank}), " of ", environment.size,
+                   ": ", Message(started.status()));
+  }
+  const std::shared_ptr<MpiRuntime> runtime = *std::move(started);
   World world;
   world.rank = runtime->world()->rank;
   world.size = runtime->world()->size;
@@ -77,7 +83,7 @@ StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment, const WorldOp
                                ? ": Slurm must give MPI its ranks (srun --mpi=pmix, or mpirun)"
                                : ": mpirun and this program must be of one Open MPI");
   }
-  world.communicator = MpiWorldCommunicator(std::move(runtime));
+  world.communicator = MpiWorldCommunicator(runtime);
   world.transport = "MPI";
   const StatusOr<Device> device = DeviceOfRank(options.device, world.local_rank, CountGpus());
   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world.communicator, device.status()));

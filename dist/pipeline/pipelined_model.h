@@ -41,6 +41,7 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   const nlohmann::json& config() const override { return first().config(); }
   int64_t max_positions() const override { return first().max_positions(); }
   int64_t vocab_size() const override { return first().vocab_size(); }
+  int64_t hidden_size() const override { return first().hidden_size(); }
   int num_cache_layers() const override { return first().num_cache_layers(); }
   std::shared_ptr<const models::TextFormat> text_format() const override {
     return first().text_format();

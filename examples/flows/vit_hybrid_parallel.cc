@@ -86,13 +86,7 @@ using Pictures = std::shared_ptr<const data::ImageClassificationDataset>;
 StatusOr<Pictures> OpenPictures(const std::string& path, const std::string& model,
                                 const nlohmann::json& config,
                                 const std::vector<std::string>& names) {
-  const int64_t channels = config.value("num_channels", int64_t{3});
-  data::ImageProcessorConfig plain;
-  plain.height = plain.width = config.value("image_size", int64_t{224});
-  TESSERA_ASSIGN_OR_RETURN(const data::ImageProcessor processor,
-                           PathExists(JoinPath(model, "preprocessor_config.json"))
-                               ? data::ImageProcessor::Load(model, channels)
-                               : data::ImageProcessor::Create(plain, channels, model));
+  TESSERA_ASSIGN_OR_RETURN(const auto processor, data::ImageProcessor::OfModel(model, config));
   TESSERA_ASSIGN_OR_RETURN(const auto source, data::ImageSource::Open(path));
   return data::ImageClassificationDataset::Create(source, processor, {.label_names = names});
 }

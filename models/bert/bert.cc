@@ -292,17 +292,21 @@ Bundle Bert::Embed(Bundle in, const RunOptions& options) const {
 Bundle Bert::RunHead(const Bundle& in, const RunOptions& options) const {
   const nn::ForwardContext context = ContextFor(in, options);
   Bundle out;
-  if (masked_lm_ != nullptr) RunMaskedLm(in, options, &out);
-  if (config_.head == BertHead::kMaskedLm && !options.keep_logits) return out;
+  const bool hidden_only = WantsHiddenOnly(in, options) && !in.has(keys::kNextSentenceLabel);
+  if (masked_lm_ != nullptr && !hidden_only) RunMaskedLm(in, options, &out);
+  if (config_.head == BertHead::kMaskedLm && !options.keep_logits && !hidden_only) return out;
   const Tensor whole_BTC = WholeSequence(in.at(keys::kHidden), build(), context);
   Tensor pooled_BC;
   if (encoder_->pooler != nullptr) {
     pooled_BC = Tanh(encoder_->pooler->Forward(FirstToken(whole_BTC)));
   }
+  if (options.keep_logits || hidden_only) out.set(keys::kLastHiddenState, whole_BTC);
+  if (pooled_BC.defined() && (hidden_only || config_.head == BertHead::kNone)) {
+    out.set(keys::kPoolerOutput, pooled_BC);
+  }
+  if (hidden_only) return out;
   if (seq_relationship_ != nullptr) RunNextSentence(pooled_BC, in, options, &out);
   if (classifier_ != nullptr) RunClassifier(whole_BTC, pooled_BC, in, options, &out);
-  if (config_.head == BertHead::kNone) out.set(keys::kPoolerOutput, pooled_BC);
-  if (options.keep_logits) out.set(keys::kLastHiddenState, whole_BTC);
   return out;
 }
 

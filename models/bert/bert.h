@@ -40,6 +40,7 @@ class Bert : public Model {
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.max_tokens(); }
   int64_t vocab_size() const override { return config_.vocab_size; }
+  int64_t hidden_size() const override { return config_.hidden_size; }
   const BertConfig& bert_config() const { return config_; }
 
  private:

@@ -184,26 +184,26 @@ std::vector<Capability> CapabilitiesOf(BertHead head) {
   return {};
 }
 
-Family* MakeFamily(const char* model_type) {
-  auto* family = new Family;
-  family->model_type = model_type;
-  for (const auto& [name, head] : BertArchitectures(family->model_type == "roberta")) {
-    family->architectures.push_back({name, CapabilitiesOf(head)});
+Family MakeFamily(const char* model_type) {
+  Family family;
+  family.model_type = model_type;
+  for (const auto& [name, head] : BertArchitectures(family.model_type == "roberta")) {
+    family.architectures.push_back({name, CapabilitiesOf(head)});
   }
-  family->build = Build;
-  family->ignored_entry = IsBuffer;
-  family->overrides = IsDecoderBias;
-  family->untie = UntieWordEmbeddings;
-  family->copies = Copies;
-  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kTokenTypeIds, keys::kPositionIds,
-                    keys::kLabels};
-  family->check_inputs = CheckInputs;
-  family->is_head = IsHead;
+  family.build = Build;
+  family.ignored_entry = IsBuffer;
+  family.overrides = IsDecoderBias;
+  family.untie = UntieWordEmbeddings;
+  family.copies = Copies;
+  family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kTokenTypeIds, keys::kPositionIds,
+                   keys::kLabels};
+  family.check_inputs = CheckInputs;
+  family.is_head = IsHead;
   return family;
 }
 
-const Family* MakeBert() {
-  Family* family = MakeFamily("bert");
+Family MakeBert() {
+  Family family = MakeFamily("bert");
   for (const Size& size : {Size{"bert-base-uncased", 12, 12, 768, 30522},
                            {"bert-large-uncased", 24, 16, 1024, 30522},
                            {"bert-base-cased", 12, 12, 768, 28996},
@@ -212,25 +212,25 @@ const Family* MakeBert() {
                            {"bert-tiny", 2, 2, 128, 30522},
                            {"bert-mini", 4, 4, 256, 30522},
                            {"bert-small", 4, 8, 512, 30522}}) {
-    family->presets.push_back(BertPreset(size));
+    family.presets.push_back(BertPreset(size));
   }
-  family->other_names = BertNames;
-  family->inputs.push_back(keys::kNextSentenceLabel);
+  family.other_names = BertNames;
+  family.inputs.push_back(keys::kNextSentenceLabel);
   return family;
 }
 
-const Family* MakeRoberta() {
-  Family* family = MakeFamily("roberta");
+Family MakeRoberta() {
+  Family family = MakeFamily("roberta");
   for (const Size& size :
        {Size{"roberta-base", 12, 12, 768, 50265}, {"roberta-large", 24, 16, 1024, 50265}}) {
-    family->presets.push_back(RobertaPreset(size));
+    family.presets.push_back(RobertaPreset(size));
   }
-  family->other_names = RobertaNames;
+  family.other_names = RobertaNames;
   return family;
 }
 
-const FamilyRegistration bert(MakeBert());
-const FamilyRegistration roberta(MakeRoberta());
+const FamilyRegistration bert(MakeBert);
+const FamilyRegistration roberta(MakeRoberta);
 
 }  // namespace
 }  // namespace tessera::models

@@ -53,37 +53,28 @@ class Row {
   Status Add(int64_t id) {
     ids_.push_back(id);
     result_.ids.push_back(id);
-    if (options_.on_token) TESSERA_RETURN_IF_ERROR(options_.on_token(index_, id));
-    if (decoder_) {
-      TESSERA_RETURN_IF_ERROR(Emit(stop_.Push(decoder_->Push(static_cast<int32_t>(id)))));
+    std::string text;
+    if (decoder_) text = stop_.Push(decoder_->Push(static_cast<int32_t>(id)));
+    if (const auto end = EndAfter(id)) {
+      done_ = true;
+      if (decoder_) text += stop_.Push(decoder_->Finish()) + stop_.Finish();
+      result_.end = stop_.found() ? GenerationResult::End::kStopString : *end;
     }
-    const std::vector<int64_t>& eos = config_.eos_token_ids;
-    if (stop_.found()) return End(GenerationResult::End::kStopString);
-    if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
-      return End(GenerationResult::End::kEndOfText);
-    }
-    if (static_cast<int64_t>(result_.ids.size()) == limit_) {
-      return End(GenerationResult::End::kLength);
-    }
-    return OkStatus();
+    result_.text += text;
+    return options_.on_token ? options_.on_token(index_, id, text) : OkStatus();
   }
 
   GenerationResult TakeResult() { return std::move(result_); }
 
  private:
-  Status Emit(const std::string& text) {
-    if (text.empty()) return OkStatus();
-    result_.text += text;
-    return options_.on_text ? options_.on_text(index_, text) : OkStatus();
-  }
-  Status End(GenerationResult::End end) {
-    done_ = true;
-    if (decoder_) {
-      TESSERA_RETURN_IF_ERROR(Emit(stop_.Push(decoder_->Finish())));
-      TESSERA_RETURN_IF_ERROR(Emit(stop_.Finish()));
+  std::optional<GenerationResult::End> EndAfter(int64_t id) const {
+    const std::vector<int64_t>& eos = config_.eos_token_ids;
+    if (stop_.found()) return GenerationResult::End::kStopString;
+    if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
+      return GenerationResult::End::kEndOfText;
     }
-    result_.end = stop_.found() ? GenerationResult::End::kStopString : end;
-    return OkStatus();
+    if (static_cast<int64_t>(result_.ids.size()) == limit_) return GenerationResult::End::kLength;
+    return std::nullopt;
   }
 
   const int64_t index_;

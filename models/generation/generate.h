@@ -42,11 +42,10 @@ struct GenerationResult {
 struct GenerateOptions {
   // Gives the text; needed for stop strings.
   const data::Tokenizer* tokenizer = nullptr;
-  // Called for each new token as it is chosen, and for each piece of text as soon as it is certain
-  // (whole characters that no stop string can take back). With beams, at the end. A status that is
-  // not OK ends the generation, which returns it.
-  std::function<Status(int64_t row, int64_t id)> on_token = nullptr;
-  std::function<Status(int64_t row, std::string_view text)> on_text = nullptr;
+  // Called for each new token as it is chosen, with the text that is certain now (whole characters
+  // that no stop string can take back; often none). With beams, at the end. A status that is not OK
+  // ends the generation, which returns it.
+  std::function<Status(int64_t row, int64_t id, std::string_view text)> on_token = nullptr;
   // Set where ranks hold the model's parameters together: all of them generate at the same time,
   // each its own texts, and make as many forward passes (models/generation/lockstep.h).
   LargestOverRanks largest_over_ranks = nullptr;

@@ -164,6 +164,28 @@ Status ApplyGenerationJson(const json& object, const std::string& source,
   return reader.status();
 }
 
+StatusOr<GenerationConfig> WithRequest(GenerationConfig config, const GenerationRequest& request) {
+  const auto set = [](const auto& asked, auto* value) {
+    if (asked) *value = *asked;
+  };
+  set(request.max_new_tokens, &config.max_new_tokens);
+  set(request.top_k, &config.top_k);
+  set(request.top_p, &config.top_p);
+  set(request.repetition_penalty, &config.repetition_penalty);
+  set(request.num_beams, &config.num_beams);
+  set(request.length_penalty, &config.length_penalty);
+  set(request.stop_strings, &config.stop_strings);
+  set(request.seed, &config.seed);
+  const bool samples = request.temperature || request.top_k || request.top_p;
+  if (samples) config.do_sample = request.temperature != 0.0;
+  if (request.temperature && *request.temperature != 0) config.temperature = *request.temperature;
+  // The file's sampling is for one beam; what is asked for beside beams is refused.
+  if (request.num_beams && *request.num_beams > 1 && !samples) config.do_sample = false;
+  set(request.do_sample, &config.do_sample);
+  TESSERA_RETURN_IF_ERROR(config.Validate());
+  return config;
+}
+
 StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
                                                 const json& model_config) {
   GenerationConfig config;

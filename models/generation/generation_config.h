@@ -54,6 +54,24 @@ struct GenerationConfig {
 Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source,
                            GenerationConfig* config);
 
+// What a caller asks for over a model's defaults; what is unset stays as it is there.
+struct GenerationRequest {
+  std::optional<int64_t> max_new_tokens = {};
+  std::optional<bool> do_sample = {};
+  std::optional<double> temperature = {};  // 0: the likeliest token
+  std::optional<int64_t> top_k = {};
+  std::optional<double> top_p = {};
+  std::optional<double> repetition_penalty = {};
+  std::optional<int64_t> num_beams = {};
+  std::optional<double> length_penalty = {};
+  std::optional<std::vector<std::string>> stop_strings = {};
+  std::optional<uint64_t> seed = {};
+};
+
+// Asking for a temperature, top-k or top-p asks for sampling, unless `do_sample` says otherwise;
+// beams do without the sampling that a file asks for. Refuses what Validate refuses.
+StatusOr<GenerationConfig> WithRequest(GenerationConfig defaults, const GenerationRequest& request);
+
 // The defaults of a model: `folder`/generation_config.json over the token ids of `model_config`.
 // No such file, or no folder at all (a preset), is fine.
 StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,

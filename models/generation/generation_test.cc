@@ -130,13 +130,13 @@ TEST(GenerateTest, TextIsStreamedAndCutAtStopStrings) {
   const auto generate = [&](const std::vector<std::string>& stop, std::string* streamed) {
     GenerationConfig config = {.max_new_tokens = 12};
     config.stop_strings = stop;
-    return Continue(
-        *model, {prompt}, config,
-        {.tokenizer = &tokenizer, .on_text = [streamed](int64_t row, std::string_view text) {
-           EXPECT_EQ(row, 0);
-           *streamed += text;
-           return OkStatus();
-         }})[0];
+    return Continue(*model, {prompt}, config,
+                    {.tokenizer = &tokenizer,
+                     .on_token = [streamed](int64_t row, int64_t, std::string_view text) {
+                       EXPECT_EQ(row, 0);
+                       *streamed += text;
+                       return OkStatus();
+                     }})[0];
   };
   std::string streamed;
   const GenerationResult whole = generate({}, &streamed);
@@ -196,8 +196,8 @@ TEST(GenerateTest, WhatCannotBeDoneIsRefused) {
 TEST(GenerateTest, ACallbackEndsTheGeneration) {
   const auto model = SmallModel();
   int calls = 0;
-  const auto results =
-      Generate(*model, {{1}}, {.max_new_tokens = 9}, {.on_token = [&](int64_t, int64_t) {
+  const auto results = Generate(
+      *model, {{1}}, {.max_new_tokens = 9}, {.on_token = [&](int64_t, int64_t, std::string_view) {
         return ++calls == 3 ? Failure(StatusCode::kCancelled, "enough") : OkStatus();
       }});
   EXPECT_EQ(results.status().code(), StatusCode::kCancelled);

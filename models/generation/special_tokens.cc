@@ -62,8 +62,9 @@ nlohmann::json VocabularyOf(const data::Tokenizer& tokenizer, const nlohmann::js
 }
 
 StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
-                                            const nlohmann::json& config, std::string_view text) {
-  std::vector<int32_t> ids = tokenizer.Encode(text);
+                                            const nlohmann::json& config, std::string_view text,
+                                            const data::EncodeOptions& options) {
+  std::vector<int32_t> ids = tokenizer.Encode(text, options);
   const std::optional<BlankTokens>& blanks = TextsOf(config).blanks;
   if (blanks && !HasBlank(*blanks, tokenizer, ids)) {
     if (const auto id = blanks->document.find(tokenizer)) ids.push_back(*id);

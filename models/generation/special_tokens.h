@@ -34,7 +34,8 @@ nlohmann::json VocabularyOf(const data::Tokenizer& tokenizer, const nlohmann::js
 // the special tokens of a row around them (data/tokenizer/sequence_pair.h); of a family whose texts
 // have blanks, one for the rest of the document at the end of a text without any.
 StatusOr<std::vector<int64_t>> EncodePrompt(const data::Tokenizer& tokenizer,
-                                            const nlohmann::json& config, std::string_view text);
+                                            const nlohmann::json& config, std::string_view text,
+                                            const data::EncodeOptions& options = {});
 
 }  // namespace tessera::models
 

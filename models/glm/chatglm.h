@@ -42,6 +42,7 @@ class ChatGlm : public Model {
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.max_sequence_length; }
   int64_t vocab_size() const override { return config_.vocab_size; }
+  int64_t hidden_size() const override { return config_.hidden_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_layers); }
   std::shared_ptr<const TextFormat> text_format() const override { return text_format_; }
   const ChatGlmConfig& fields() const { return config_; }

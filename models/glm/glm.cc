@@ -187,15 +187,17 @@ Bundle Glm::RunHead(Bundle in, const RunOptions& options) const {
 }
 
 Bundle Glm::ScoreChoices(const Tensor& h_BTC, const Bundle& in, const RunOptions& options) const {
+  Bundle out;
+  const bool hidden_only = WantsHiddenOnly(in, options);
+  if (options.keep_logits || hidden_only) {
+    out.set(keys::kLastHiddenState, WholeSequence(h_BTC, build(), ContextFor(in, options)));
+  }
+  if (hidden_only) return out;
   const Tensor logits_BTV = lm_head_->Forward(h_BTC, ContextFor(in, options));
   const Tensor scores_BN = ChoiceScores(logits_BTV, in.at(keys::kChoiceIds),
                                         in.at(keys::kChoiceIndices), lm_head_->LossOptions({}));
-  Bundle out;
   out.set(keys::kLogits, scores_BN);
-  if (options.keep_logits) {
-    out.set(keys::kLmLogits, lm_head_->Gather(logits_BTV));
-    out.set(keys::kLastHiddenState, WholeSequence(h_BTC, build(), ContextFor(in, options)));
-  }
+  if (options.keep_logits) out.set(keys::kLmLogits, lm_head_->Gather(logits_BTV));
   const Tensor labels_B = AlignedTargets(in);
   if (labels_B.defined()) {
     CrossEntropyOptions loss = LossOptionsOf(options);

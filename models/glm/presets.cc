@@ -239,36 +239,36 @@ TextConventions ChatGlmTexts() {
   return texts;
 }
 
-const Family* MakeGlmFamily() {
-  auto* family = new Family;
-  family->model_type = "glm";
+Family MakeGlmFamily() {
+  Family family;
+  family.model_type = "glm";
   for (const char* name : kGlmArchitectures) {
-    family->architectures.push_back({name, {Capability::kBlanks, Capability::kChoices}});
+    family.architectures.push_back({name, {Capability::kBlanks, Capability::kChoices}});
   }
-  family->texts = GlmTexts();
+  family.texts = GlmTexts();
   for (const Size& size : {Size{"glm-large", 24, 16, 1024, 512, 30592},
                            {"glm-large-chinese", 24, 16, 1024, 1024, 50048},
                            {"glm-10b", 48, 64, 4096, 1024, 50304},
                            {"glm-10b-chinese", 48, 64, 4096, 1024, 50048},
                            {"glm-tiny", 4, 4, 128, 256, 8192},
                            {"glm-mini", 6, 6, 384, 512, 8192}}) {
-    family->presets.push_back(GlmPreset(size));
+    family.presets.push_back(GlmPreset(size));
   }
-  family->build = BuildGlm;
-  family->other_names = WithGlmPrefix;
-  family->inputs = {keys::kInputIds,  keys::kAttentionMask, keys::kPositionIds,
-                    keys::kChoiceIds, keys::kChoiceIndices, keys::kLabels};
-  family->check_inputs = CheckGlmInputs;
+  family.build = BuildGlm;
+  family.other_names = WithGlmPrefix;
+  family.inputs = {keys::kInputIds,  keys::kAttentionMask, keys::kPositionIds,
+                   keys::kChoiceIds, keys::kChoiceIndices, keys::kLabels};
+  family.check_inputs = CheckGlmInputs;
   return family;
 }
 
-const Family* MakeChatGlmFamily() {
-  auto* family = new Family;
-  family->model_type = "chatglm";
+Family MakeChatGlmFamily() {
+  Family family;
+  family.model_type = "chatglm";
   for (const char* name : kChatGlmArchitectures) {
-    family->architectures.push_back({name, {Capability::kAnswers}});
+    family.architectures.push_back({name, {Capability::kAnswers}});
   }
-  family->texts = ChatGlmTexts();
+  family.texts = ChatGlmTexts();
   const json tokens = {{"bos_token_id", 130004},
                        {"eos_token_id", 130005},
                        {"mask_token_id", 130000},
@@ -279,20 +279,20 @@ const Family* MakeChatGlmFamily() {
                       {"mask_token_id", 8188},
                       {"gmask_token_id", 8189},
                       {"pad_token_id", 3}};
-  family->presets = {ChatGlmPreset({"chatglm-6b", 28, 32, 4096, 2048, 130528}, tokens),
-                     ChatGlmPreset({"chatglm-tiny", 4, 4, 128, 256, 8192}, small),
-                     ChatGlmPreset({"chatglm-mini", 6, 6, 384, 512, 8192}, small)};
-  family->build = BuildChatGlm;
-  family->other_names = WithoutTransformer;
-  family->ignored_entry = IsRotaryBuffer;
-  family->untie = UntieWordEmbeddings;
-  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
-  family->check_inputs = CheckChatGlmInputs;
+  family.presets = {ChatGlmPreset({"chatglm-6b", 28, 32, 4096, 2048, 130528}, tokens),
+                    ChatGlmPreset({"chatglm-tiny", 4, 4, 128, 256, 8192}, small),
+                    ChatGlmPreset({"chatglm-mini", 6, 6, 384, 512, 8192}, small)};
+  family.build = BuildChatGlm;
+  family.other_names = WithoutTransformer;
+  family.ignored_entry = IsRotaryBuffer;
+  family.untie = UntieWordEmbeddings;
+  family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
+  family.check_inputs = CheckChatGlmInputs;
   return family;
 }
 
-const FamilyRegistration glm_registration(MakeGlmFamily());
-const FamilyRegistration chatglm_registration(MakeChatGlmFamily());
+const FamilyRegistration glm_registration(MakeGlmFamily);
+const FamilyRegistration chatglm_registration(MakeChatGlmFamily);
 
 }  // namespace
 }  // namespace tessera::models

@@ -34,6 +34,7 @@ class Gpt : public Model {
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return config_.n_positions; }
   int64_t vocab_size() const override { return config_.vocab_size; }
+  int64_t hidden_size() const override { return config_.n_embd; }
   int num_cache_layers() const override { return static_cast<int>(config_.n_layer); }
 
  private:

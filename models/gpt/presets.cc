@@ -49,27 +49,27 @@ StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
   return std::make_unique<Gpt>(config, json, context);
 }
 
-const Family* MakeFamily() {
-  auto* family = new Family;
-  family->model_type = "gpt2";
-  family->architectures = {{"GPT2LMHeadModel", {Capability::kNextToken}}};
+Family MakeFamily() {
+  Family family;
+  family.model_type = "gpt2";
+  family.architectures = {{"GPT2LMHeadModel", {Capability::kNextToken}}};
   for (const Size& size : {Size{"gpt2", 12, 12, 768, 1024},
                            {"gpt2-medium", 24, 16, 1024, 1024},
                            {"gpt2-large", 36, 20, 1280, 1024},
                            {"gpt2-xl", 48, 25, 1600, 1024},
                            {"gpt-tiny", 4, 4, 128, 256},
                            {"gpt-mini", 6, 6, 384, 256}}) {
-    family->presets.push_back(MakePreset(size));
+    family.presets.push_back(MakePreset(size));
   }
-  family->build = Build;
-  family->other_names = OtherNames;
-  family->ignored_entry = IsBuffer;
-  family->untie = UntieWordEmbeddings;
-  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
+  family.build = Build;
+  family.other_names = OtherNames;
+  family.ignored_entry = IsBuffer;
+  family.untie = UntieWordEmbeddings;
+  family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   return family;
 }
 
-const FamilyRegistration registration(MakeFamily());
+const FamilyRegistration registration(MakeFamily);
 
 }  // namespace
 }  // namespace tessera::models

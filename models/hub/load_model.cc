@@ -1,6 +1,8 @@
 #include "models/hub/load_model.h"
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,6 +16,9 @@
 namespace tessera::models {
 namespace {
 
+// Pieces in which tensors are copied, for the progress to be told in between.
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
+
 // Gives a parameter its values where it can be written to.
 void Write(const Model& model, nn::Parameter& parameter, const std::function<void()>& write) {
   if (model.build().around_loading) {
@@ -23,25 +28,108 @@ void Write(const Model& model, nn::Parameter& parameter, const std::function<voi
   }
 }
 
-// As LoadWeights; with `fresh`, as LoadWeightsBesidesHead.
-Status LoadMatching(Model& model, const WeightFiles& weights, std::vector<nn::Parameter*>* fresh) {
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<EntryMatch> matches,
-                           MatchEntries(model, weights, fresh));
-  if (model.build().device.is_meta()) return OkStatus();
-  for (const EntryMatch& match : matches) {
-    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
-    Write(model, *match.parameter, [&] {
-      const Tensor& mine = match.parameter->tensor;
-      CopyGlobalToLocal(match.parameter->placement, CopyTo(whole, mine.device()), mine.Detach());
-    });
+// Counts the bytes of the files that are loaded.
+class Counter {
+ public:
+  Counter(const LoadProgress& progress, const std::string& folder)
+      : progress_(progress), folder_(folder) {}
+
+  Status Begin(const std::vector<EntryMatch>& matches, const WeightFiles& weights) {
+    for (const EntryMatch& match : matches) all_ += weights.Find(match.entry)->nbytes;
+    return Add(0);
+  }
+  Status Add(int64_t bytes) {
+    done_ += bytes;
+    if (progress_ == nullptr || progress_(done_, all_)) return OkStatus();
+    return Failure(StatusCode::kCancelled, folder_, ": loading was cancelled");
+  }
+
+ private:
+  const LoadProgress& progress_;
+  const std::string& folder_;
+  int64_t done_ = 0;
+  int64_t all_ = 0;
+};
+
+// Rows [begin, begin + count) of a tensor.
+Tensor Rows(const Tensor& t, int64_t begin, int64_t count) {
+  Shape shape = t.shape();
+  shape[0] = count;
+  return t.AsStrided(shape, t.strides(), t.offset() + begin * t.stride(0));
+}
+
+// mine = whole, some rows at a time.
+Status CopyPieces(const Tensor& mine, const Tensor& whole, Counter* counter) {
+  const int64_t rows = whole.ndim() == 0 || whole.numel() == 0 ? 1 : whole.size(0);
+  const int64_t at_once =
+      std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, whole.nbytes() / rows));
+  if (at_once >= rows) {
+    CopyInto(mine, whole);
+    return counter->Add(whole.nbytes());
+  }
+  for (int64_t begin = 0; begin < rows; begin += at_once) {
+    const Tensor piece = Rows(whole, begin, std::min(at_once, rows - begin));
+    CopyInto(Rows(mine, begin, piece.size(0)), piece);
+    TESSERA_RETURN_IF_ERROR(counter->Add(piece.nbytes()));
   }
   return OkStatus();
 }
 
+Status LoadEntry(const Model& model, const EntryMatch& match, const WeightFiles& weights,
+                 Counter* counter) {
+  nn::Parameter& parameter = *match.parameter;
+  const int64_t bytes = weights.Find(match.entry)->nbytes;
+  TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
+  // Built on the file's bytes.
+  if (parameter.tensor.storage()->data() == whole.storage()->data()) return counter->Add(bytes);
+  Status status;
+  Write(model, parameter, [&] {
+    const Tensor mine = parameter.tensor.Detach();
+    if (parameter.placement.is_whole() && mine.device().is_cpu()) {
+      status = CopyPieces(mine, whole, counter);
+    } else {
+      CopyGlobalToLocal(parameter.placement, CopyTo(whole, mine.device()), mine);
+      status = counter->Add(bytes);
+    }
+  });
+  return status;
+}
+
+// As LoadWeights; with `fresh`, as LoadWeightsBesidesHead.
+Status LoadMatching(Model& model, const WeightFiles& weights, std::vector<nn::Parameter*>* fresh,
+                    const LoadProgress& progress = nullptr) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<EntryMatch> matches,
+                           MatchEntries(model, weights, fresh));
+  if (model.build().device.is_meta()) return OkStatus();
+  Counter counter(progress, weights.folder());
+  TESSERA_RETURN_IF_ERROR(counter.Begin(matches, weights));
+  for (const EntryMatch& match : matches) {
+    TESSERA_RETURN_IF_ERROR(LoadEntry(model, match, weights, &counter));
+  }
+  return OkStatus();
+}
+
+// Of the parameters, by name, that can be the files' own bytes, these.
+std::map<std::string, std::shared_ptr<Storage>> StoragesInFiles(
+    const std::vector<EntryMatch>& matches, const WeightFiles& weights, DType dtype) {
+  std::map<std::string, std::shared_ptr<Storage>> storages;
+  for (const EntryMatch& match : matches) {
+    const bool fits = match.parameter->placement.is_whole() &&
+                      ParseSafetensorsDType(weights.Find(match.entry)->dtype) == dtype;
+    if (!fits) continue;
+    const StatusOr<Tensor> tensor = weights.Read(match.entry);
+    if (tensor.ok() && tensor->storage()->read_only()) {
+      storages.emplace(match.parameter->name, tensor->storage());
+    }
+  }
+  return storages;
+}
+
 // Returns the names of the parameters that were initialised instead.
-StatusOr<std::vector<std::string>> LoadBesidesHead(Model& model, const WeightFiles& weights) {
+StatusOr<std::vector<std::string>> LoadBesidesHead(Model& model, const WeightFiles& weights,
+                                                   const LoadProgress& progress = nullptr) {
   std::vector<nn::Parameter*> fresh;
-  TESSERA_RETURN_IF_ERROR(LoadMatching(model, weights, &fresh));
+  TESSERA_RETURN_IF_ERROR(LoadMatching(model, weights, &fresh, progress));
   std::vector<std::string> names;
   for (nn::Parameter* parameter : fresh) {
     Write(model, *parameter, [&] { nn::InitialiseParameter(*parameter, model.build().seed); });
@@ -61,11 +149,17 @@ StatusOr<std::unique_ptr<Model>> BuildNamed(const std::string& source, const nlo
 nn::BuildContext DryContext(const nn::BuildContext& build) {
   nn::BuildContext dry = build;
   dry.device = Device::Meta(build.device.is_meta() ? build.device.target : build.device.type);
+  dry.storage_of = nullptr;
   dry.on_parameter = nullptr;
   dry.around_loading = nullptr;
   dry.first_block = 0;
   dry.end_block = -1;
   return dry;
+}
+
+// Parameters that others cut, move or give memory to are copied.
+bool CanMap(const nn::BuildContext& build) {
+  return build.device.is_cpu() && build.on_parameter == nullptr && build.around_loading == nullptr;
 }
 
 // Ties or unties what the configuration says otherwise than the files. A model that cannot be built
@@ -155,17 +249,30 @@ StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
   if (!said) TESSERA_RETURN_IF_ERROR(TieAsWeightsAre(weights, &config));
   nn::BuildContext build = options.build;
   build.initialise = false;
-  const auto load = [&](Model& model) -> StatusOr<std::vector<std::string>> {
-    if (options.ignore_mismatched_sizes) return LoadBesidesHead(model, weights);
-    TESSERA_RETURN_IF_ERROR(LoadMatching(model, weights, nullptr));
-    return std::vector<std::string>();
-  };
   const std::string source = JoinPath(folder_or_preset, "config.json");
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> shapes,
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> shapes,
                            BuildNamed(source, config, DryContext(build)));
-  TESSERA_RETURN_IF_ERROR(load(*shapes).status());
+  std::vector<nn::Parameter*> fresh_shapes;
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::vector<EntryMatch> matches,
+      MatchEntries(*shapes, weights, options.ignore_mismatched_sizes ? &fresh_shapes : nullptr));
+  // The model keeps what it was built with: what is in here only as long as it is built.
+  const auto in_files = std::make_shared<std::map<std::string, std::shared_ptr<Storage>>>();
+  if (options.map_weights && CanMap(build)) {
+    *in_files = StoragesInFiles(matches, weights, build.dtype);
+    build.storage_of = [in_files](const nn::Parameter& parameter) {
+      const auto found = in_files->find(parameter.name);
+      return found == in_files->end() ? nullptr : found->second;
+    };
+  }
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildNamed(source, config, build));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> fresh, load(*model));
+  in_files->clear();
+  std::vector<std::string> fresh;
+  if (options.ignore_mismatched_sizes) {
+    TESSERA_ASSIGN_OR_RETURN(fresh, LoadBesidesHead(*model, weights, options.progress));
+  } else {
+    TESSERA_RETURN_IF_ERROR(LoadMatching(*model, weights, nullptr, options.progress));
+  }
   if (!fresh.empty() && options.warn != nullptr) {
     options.warn(Concat(folder_or_preset, ": ", fresh.size() == 1 ? "a tensor" : "tensors",
                         " of the head not there in this shape, initialised: ", QuotedNames(fresh)));

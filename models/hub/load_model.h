@@ -17,6 +17,7 @@
 #ifndef TESSERA_MODELS_HUB_LOAD_MODEL_H_
 #define TESSERA_MODELS_HUB_LOAD_MODEL_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,6 +29,10 @@
 #include "nn/module.h"
 
 namespace tessera::models {
+
+// Told how many bytes of the weights are loaded, of how many: at the begin, after every few MiB and
+// at the end, on the thread that loads. False cancels: the status is then of kCancelled.
+using LoadProgress = std::function<bool(int64_t done, int64_t all)>;
 
 struct LoadOptions {
   // dtype, device, groups, blocks. `initialise` is set to whether there are no weights.
@@ -41,6 +46,14 @@ struct LoadOptions {
   // Parameters of a head (Family::is_head) that the files lack, or have in another shape, are
   // initialised (with build.seed) instead of being an error.
   bool ignore_mismatched_sizes = false;
+  // For models that are run, not trained: parameters on the CPU that the files hold in the model's
+  // dtype, whole and aligned to it, are the files' bytes, mapped: nothing is read before it is
+  // used, and processes share the memory. They cannot be written to, and take no part in
+  // differentiation. The files must stay as they are as long as the model lives: a process that
+  // touches what another one has cut off dies of SIGBUS (EndWhenMappedFilesShrink, core/file.h).
+  // Replacing or removing a file does no harm. False: all is copied.
+  bool map_weights = false;
+  LoadProgress progress = nullptr;
   // Given the one line that names them.
   std::function<void(const std::string&)> warn = nullptr;
 };
@@ -54,6 +67,8 @@ StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset);
 // parameters before names and shapes are known to fit.
 StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
                                            const LoadOptions& options = {});
+
+// Under an ExecutionContext that is cancelled, loading ends with a CancelledError.
 
 // Copies the folder's weights into a model built from its configuration; on the meta device it
 // checks that they fit. Nothing is written if they do not.

@@ -20,18 +20,20 @@ constexpr int64_t kGpt2Vocabulary = 50257;
 constexpr int64_t kHeadWidth = 64;
 
 // Values of `args` with which a checkpoint is of GPT-2; absent ones are fine.
-const std::pair<const char*, json> kGpt2Args[] = {
-    {"tensor_model_parallel_size", 1},
-    {"pipeline_model_parallel_size", 1},
-    {"apply_residual_connection_post_layernorm", false},
-    {"swiglu", false},
-    {"squared_relu", false},
-    {"group_query_attention", false},
-    {"add_bias_linear", true},
-    {"apply_layernorm_1p", false},
-    {"position_embedding_type", "learned_absolute"},
-    {"normalization", "LayerNorm"},
-};
+std::vector<std::pair<const char*, json>> Gpt2Args() {
+  return {
+      {"tensor_model_parallel_size", 1},
+      {"pipeline_model_parallel_size", 1},
+      {"apply_residual_connection_post_layernorm", false},
+      {"swiglu", false},
+      {"squared_relu", false},
+      {"group_query_attention", false},
+      {"add_bias_linear", true},
+      {"apply_layernorm_1p", false},
+      {"position_embedding_type", "learned_absolute"},
+      {"normalization", "LayerNorm"},
+  };
+}
 
 // Keys of config.json, and the arguments that say them.
 constexpr std::pair<const char*, const char*> kSizes[] = {
@@ -127,7 +129,7 @@ StatusOr<MegatronGpt2> MegatronGpt2::Open(const std::string& path) {
 }
 
 Status MegatronGpt2::ReadArgs(const json& args) {
-  for (const auto& [key, expected] : kGpt2Args) {
+  for (const auto& [key, expected] : Gpt2Args()) {
     // An enumeration's value is not known; its tensors tell.
     if (!args.contains(key) || args[key] == expected || args[key].is_object()) continue;
     return InvalidArgument(file_.path(), ": args.", key, " is ", args[key].dump(),

@@ -151,7 +151,8 @@ json ConfigToSave(json config, const Model& model, const data::Tokenizer* tokeni
 }
 
 json GenerationConfigToSave(const json& config) {
-  json generation = {{"_from_model_config", true}};
+  json generation;
+  generation["_from_model_config"] = true;  // a list of pairs leaks where memory ends
   for (const char* key :
        {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"}) {
     if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];

@@ -30,8 +30,8 @@ StatusOr<WeightFile> WeightFile::Open(const std::string& path) {
   return result;
 }
 
-const std::string& WeightFile::path() const {
-  return std::visit([](const auto& file) -> const std::string& { return file.path(); }, file_);
+const MappedFile& WeightFile::file() const {
+  return std::visit([](const auto& file) -> const MappedFile& { return file.file(); }, file_);
 }
 
 const WeightEntry* WeightFile::Find(std::string_view name) const {

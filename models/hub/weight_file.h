@@ -29,7 +29,8 @@ class WeightFile {
   static bool IsTorchName(std::string_view path);
   static StatusOr<WeightFile> Open(const std::string& path);
 
-  const std::string& path() const;
+  const MappedFile& file() const;
+  const std::string& path() const { return file().path(); }
   const std::vector<WeightEntry>& entries() const { return entries_; }
   // nullptr for a name that is not there.
   const WeightEntry* Find(std::string_view name) const;

@@ -119,7 +119,14 @@ StatusOr<Tensor> WeightFiles::Read(std::string_view name) const {
     return InvalidArgument(PathOf(name), ": tensor '", name, "' has ", view.shape.size(),
                            " dimensions; at most ", kMaxDims, " are supported");
   }
-  Tensor t = Empty(Shape(view.shape), view.dtype);
+  const Shape shape(view.shape);
+  const bool aligned = reinterpret_cast<uintptr_t>(view.data) % DTypeSize(view.dtype) == 0;
+  if (made.empty() && aligned && view.nbytes > 0) {
+    const auto& owner = files_[file_of_.find(name)->second].file().owner();
+    auto bytes = Storage::ReadOnly(view.data, static_cast<size_t>(view.nbytes), owner);
+    return Tensor(std::move(bytes), shape, ContiguousStrides(shape), 0, view.dtype);
+  }
+  Tensor t = Empty(shape, view.dtype);
   if (view.nbytes > 0) std::memcpy(t.raw_data(), view.data, static_cast<size_t>(view.nbytes));
   return t;
 }

@@ -5,7 +5,8 @@
 //   TESSERA_ASSIGN_OR_RETURN(WeightFiles weights, WeightFiles::Open("gpt2"));
 //   TESSERA_ASSIGN_OR_RETURN(Tensor wte, weights.Read("wte.weight"));
 //
-// Files are mapped: nothing is copied until a tensor is read, and then one tensor at a time.
+// Files are mapped: nothing is copied but tensors that are transposed, sliced or not aligned, and
+// those one at a time.
 #ifndef TESSERA_MODELS_HUB_WEIGHT_FILES_H_
 #define TESSERA_MODELS_HUB_WEIGHT_FILES_H_
 
@@ -44,7 +45,8 @@ class WeightFiles {
 
   const std::string& folder() const { return folder_; }
 
-  // A copy on the CPU in the file's dtype.
+  // On the CPU in the file's dtype. Where the elements lie in a row and are aligned, these are the
+  // file's own bytes, read-only, which the tensor keeps mapped; else a copy.
   StatusOr<Tensor> Read(std::string_view name) const;
 
   // The files, in the order in which the index names them first.

@@ -111,28 +111,28 @@ Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs
                     -100, "vocabulary");
 }
 
-Family* MakeFamily(const char* model_type, const char* architecture) {
-  auto* family = new Family;
-  family->model_type = model_type;
-  family->architectures = {{architecture, {Capability::kTargetText, Capability::kCorruptedSpans}}};
-  family->build = Build;
-  family->other_names = OtherNames;
-  family->ignored_entry = IsIgnored;
-  family->untie = Untie;
-  family->tie = Tie;
-  family->copies = Copies;
-  family->inputs = {keys::kInputIds, keys::kAttentionMask, keys::kDecoderInputIds,
-                    keys::kDecoderAttentionMask, keys::kLabels};
-  family->check_inputs = CheckInputs;
-  family->texts.token_keys = {
+Family MakeFamily(const char* model_type, const char* architecture) {
+  Family family;
+  family.model_type = model_type;
+  family.architectures = {{architecture, {Capability::kTargetText, Capability::kCorruptedSpans}}};
+  family.build = Build;
+  family.other_names = OtherNames;
+  family.ignored_entry = IsIgnored;
+  family.untie = Untie;
+  family.tie = Tie;
+  family.copies = Copies;
+  family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kDecoderInputIds,
+                   keys::kDecoderAttentionMask, keys::kLabels};
+  family.check_inputs = CheckInputs;
+  family.texts.token_keys = {
       {.key = "decoder_start_token_id",
        .token = {"padding", [](const data::Tokenizer& tokenizer) { return tokenizer.pad_id(); }}}};
-  family->texts.sentinel = [](int64_t i) { return Concat("<extra_id_", i, ">"); };
+  family.texts.sentinel = [](int64_t i) { return Concat("<extra_id_", i, ">"); };
   return family;
 }
 
-const Family* MakeT5() {
-  Family* family = MakeFamily("t5", "T5ForConditionalGeneration");
+Family MakeT5() {
+  Family family = MakeFamily("t5", "T5ForConditionalGeneration");
   for (const Size& size : {Size{"t5-small", 6, 8, 512, 64, 2048, false},
                            {"t5-base", 12, 12, 768, 64, 3072, false},
                            {"t5-large", 24, 16, 1024, 64, 4096, false},
@@ -144,13 +144,13 @@ const Family* MakeT5() {
                            {"t5-v1_1-xl", 24, 32, 2048, 64, 5120, true},
                            {"t5-v1_1-xxl", 24, 64, 4096, 64, 10240, true},
                            {"t5-mini", 3, 4, 256, 64, 1024, false}}) {
-    family->presets.push_back(MakePreset(size));
+    family.presets.push_back(MakePreset(size));
   }
   return family;
 }
 
-const FamilyRegistration t5(MakeT5());
-const FamilyRegistration mt5(MakeFamily("mt5", "MT5ForConditionalGeneration"));
+const FamilyRegistration t5(MakeT5);
+const FamilyRegistration mt5([] { return MakeFamily("mt5", "MT5ForConditionalGeneration"); });
 
 }  // namespace
 }  // namespace tessera::models

@@ -392,16 +392,20 @@ Bundle T5::RunHead(Bundle in, const RunOptions& options) const {
       decoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
   h_BTC = AtLogitPositions(h_BTC, in, build(), &context);
   Bundle out;
-  if (options.all_hidden_states) {
+  const bool hidden_only = WantsHiddenOnly(in, options);
+  if (options.all_hidden_states || hidden_only) {
     out.set(keys::kLastHiddenState, WholeSequence(h_BTC, build(), context));
   }
+  if (options.keep_logits || hidden_only) {
+    out.set(keys::kEncoderLastHiddenState, in.at(keys::kMemory));
+  }
+  if (hidden_only) return out;
   if (config_.scale_decoder_outputs) {
     h_BTC = Mul(h_BTC, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
   }
   const Tensor logits_BTV = lm_head_->Forward(h_BTC, context);
   if (options.keep_logits) {
     out.set(keys::kLogits, lm_head_->Gather(logits_BTV));
-    out.set(keys::kEncoderLastHiddenState, in.at(keys::kMemory));
   }
   if (in.has(keys::kLabels) || in.has(keys::kTargets)) {
     const Tensor targets = in.has(keys::kTargets) ? in.at(keys::kTargets) : in.at(keys::kLabels);

@@ -44,6 +44,7 @@ class T5 : public Model, public EncoderDecoder {
   const nlohmann::json& config() const override { return json_; }
   int64_t max_positions() const override { return 0; }  // distances have no end
   int64_t vocab_size() const override { return config_.vocab_size; }
+  int64_t hidden_size() const override { return config_.d_model; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_decoder_layers); }
   Bundle Encode(Bundle in, const RunOptions& options) const override;
   int64_t decoder_start() const override { return config_.decoder_start_token_id; }

@@ -87,11 +87,11 @@ Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs
   return CheckLabels(source, inputs->at(keys::kLabels), pixels.size(0), config.labels);
 }
 
-const Family* MakeFamily() {
-  auto* family = new Family;
-  family->model_type = "vit";
-  family->architectures = {{kVitForImageClassification, {Capability::kImageLabels}},
-                           {kVitModel, {}}};
+Family MakeFamily() {
+  Family family;
+  family.model_type = "vit";
+  family.architectures = {{kVitForImageClassification, {Capability::kImageLabels}},
+                          {kVitModel, {}}};
   for (const Size& size : {Size{"vit-base-patch16-224", 12, 12, 768, 16, 224},
                            {"vit-base-patch16-384", 12, 12, 768, 16, 384},
                            {"vit-base-patch32-224", 12, 12, 768, 32, 224},
@@ -100,18 +100,18 @@ const Family* MakeFamily() {
                            {"vit-small-patch16-224", 12, 6, 384, 16, 224},
                            {"vit-large-patch16-224", 24, 16, 1024, 16, 224},
                            {"vit-large-patch32-384", 24, 16, 1024, 32, 384}}) {
-    family->presets.push_back(MakePreset(size));
+    family.presets.push_back(MakePreset(size));
   }
-  family->presets.push_back(MakeMini());
-  family->build = Build;
-  family->other_names = OtherNames;
-  family->inputs = {keys::kPixelValues, keys::kLabels};
-  family->check_inputs = CheckInputs;
-  family->is_head = IsHead;
+  family.presets.push_back(MakeMini());
+  family.build = Build;
+  family.other_names = OtherNames;
+  family.inputs = {keys::kPixelValues, keys::kLabels};
+  family.check_inputs = CheckInputs;
+  family.is_head = IsHead;
   return family;
 }
 
-const FamilyRegistration registration(MakeFamily());
+const FamilyRegistration registration(MakeFamily);
 
 }  // namespace
 }  // namespace tessera::models

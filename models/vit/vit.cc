@@ -195,7 +195,9 @@ Bundle Vit::RunHead(const Bundle& in, const RunOptions& options) const {
     out.set(keys::kPoolerOutput,
             (*nn::FindActivation(config_.pooler_act))(encoder_->pooler->Forward(first_BC)));
   }
-  if (classifier_ != nullptr) {
+  const bool hidden_only = WantsHiddenOnly(in, options);
+  if (options.keep_logits || hidden_only) out.set(keys::kLastHiddenState, whole_BTC);
+  if (classifier_ != nullptr && !hidden_only) {
     const Tensor pooled_BC =
         config_.mean_pooling ? Mean(Slice(whole_BTC, 1, 1, whole_BTC.size(1) - 1), {1}) : first_BC;
     const Tensor logits_BL = static_cast<nn::ReplicatedLinear&>(*classifier_).Forward(pooled_BC);
@@ -205,7 +207,6 @@ Bundle Vit::RunHead(const Bundle& in, const RunOptions& options) const {
       out.set(keys::kLoss, ClassificationLoss(logits_BL, labels, config_.labels, options));
     }
   }
-  if (options.keep_logits) out.set(keys::kLastHiddenState, whole_BTC);
   return out;
 }
 

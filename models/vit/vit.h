@@ -33,6 +33,7 @@ class Vit : public Model {
   // Tokens of an image of image_size.
   int64_t max_positions() const override { return config_.grid() * config_.grid() + 1; }
   int64_t vocab_size() const override { return 0; }
+  int64_t hidden_size() const override { return config_.hidden_size; }
   const VitConfig& vit_config() const { return config_; }
 
  private:

@@ -18,7 +18,7 @@ constexpr IsaTable<const FlashForwardKernel> kForward{&baseline::kFlashForward,
 constexpr IsaTable<const FlashBackwardKernel> kBackward{
     &baseline::kFlashBackward, &avx2::kFlashBackward, &avx512::kFlashBackward};
 
-thread_local ThreadScratch scratch;
+constinit thread_local ThreadScratch scratch;
 
 FlashElement ElementOf(DType dtype) {
   switch (dtype) {

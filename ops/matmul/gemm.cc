@@ -44,10 +44,10 @@ constexpr int64_t kWideElements = int64_t{1} << 20;
 constexpr int64_t kSerialProducts = 128 * 1024;
 
 // One per use, since a block of A is packed while the caller's B is in use.
-thread_local ThreadScratch packed_a_scratch;
-thread_local ThreadScratch packed_b_scratch;
-thread_local ThreadScratch sums_scratch;
-thread_local ThreadScratch wide_c_scratch;
+constinit thread_local ThreadScratch packed_a_scratch;
+constinit thread_local ThreadScratch packed_b_scratch;
+constinit thread_local ThreadScratch sums_scratch;
+constinit thread_local ThreadScratch wide_c_scratch;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }

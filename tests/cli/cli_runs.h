@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -42,6 +43,7 @@ struct Surroundings {
   int64_t file_limit = 0;        // bytes of a file; 0: none
   std::string isa = {};          // TESSERA_CPU_ISA
   const char* program = kProgram;
+  std::vector<std::pair<std::string, std::string>> environment = {};  // beside what is there
 };
 
 class CliRuns : public testing::Test {
@@ -84,6 +86,7 @@ class CliRuns : public testing::Test {
       dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
       dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
       if (!around.isa.empty()) setenv("TESSERA_CPU_ISA", around.isa.c_str(), 1);
+      for (const auto& [name, value] : around.environment) setenv(name.c_str(), value.c_str(), 1);
       if (around.file_limit > 0) {
         const rlimit limit = {static_cast<rlim_t>(around.file_limit),
                               static_cast<rlim_t>(around.file_limit)};

@@ -121,6 +121,34 @@ TEST_F(CliTest, ForwardWritesOutputsAndGradients) {
   EXPECT_NE(grads->Find("transformer.h.1.attn.c_attn.weight"), nullptr);
 }
 
+TEST_F(CliTest, AModelMayBeAnArchive) {
+  const std::string archive = Path("model.tar");
+  ASSERT_EQ(std::system(("tar cf " + archive + " -C " + *model_ + " .").c_str()), 0);
+  const std::string inputs = WriteInputs("in", {{"input_ids", Ids({1, 2, 3}, {1, 3})}});
+  Output(Forward(inputs));
+  const std::string expected = Read(Path("out"));
+  Arguments forward = Forward(inputs);
+  forward[2] = archive;
+  Output(forward);
+  EXPECT_EQ(Read(Path("out")), expected);
+  const std::string text = Write("text", "abcdefgh\n");
+  for (Arguments command : {Arguments{"generate", "--prompt", "a", "--model"},
+                            Arguments{"eval", "--data", text, "--seq-len", "4", "--model"},
+                            Arguments{"tokenize", "--input", text, "--print-ids", "--tokenizer"}}) {
+    Arguments from_archive = command;
+    command.push_back(*model_);
+    from_archive.push_back(archive);
+    EXPECT_EQ(Output(from_archive), Output(command)) << command[0];
+  }
+  ExpectError({"generate", "--prompt", "a", "--model", text}, 2,
+              "text: 9 bytes are no tar archive");
+  const std::string zipped = Write("model.tar.gz", "\x1f\x8b" + Read(archive));
+  ExpectError({"generate", "--prompt", "a", "--model", zipped}, 2,
+              "model.tar.gz: is compressed (gzip); unpack it first");
+  const std::string cut = Write("cut.tar", Read(archive).substr(0, 5000));
+  ExpectError({"generate", "--prompt", "a", "--model", cut}, 1, "cut.tar: ");
+}
+
 TEST_F(CliTest, ForwardRefusesUnsuitableInputs) {
   const Tensor ids = Ids({1, 2, 3, 4}, {2, 2});
   ExpectForwardError({{"input_ids", Ids({1, 257}, {1, 2})}},

@@ -48,10 +48,10 @@ TEST(ModelPagesTest, CountsAreTheModels) {
 
 TEST(ModelPagesTest, NoPresetOfAPageIsMissing) {
   const std::map<std::string, int64_t> counts = ReadTables("docs/models");
-  for (const Family* family : Families()) {
+  for (const Family& family : Families()) {
     const auto listed = [&](const Preset& p) { return counts.count(p.name) > 0; };
-    if (std::none_of(family->presets.begin(), family->presets.end(), listed)) continue;
-    for (const Preset& preset : family->presets) EXPECT_TRUE(listed(preset)) << preset.name;
+    if (std::none_of(family.presets.begin(), family.presets.end(), listed)) continue;
+    for (const Preset& preset : family.presets) EXPECT_TRUE(listed(preset)) << preset.name;
   }
 }
 

@@ -25,10 +25,10 @@ bool Run(std::string_view bytes) {
 
 std::vector<std::string> Seeds() {
   std::vector<std::string> seeds;
-  for (const models::Family* family : models::Families()) {
-    for (const models::Preset& preset : family->presets) {
+  for (const models::Family& family : models::Families()) {
+    for (const models::Preset& preset : family.presets) {
       nlohmann::json config = preset.config;
-      config["model_type"] = family->model_type;
+      config["model_type"] = family.model_type;
       seeds.push_back(config.dump());
     }
   }

@@ -19,6 +19,8 @@ A target's visibility follows from the floor (top-level folder) it lives on: the
 `//:above_<floor>` of the root BUILD.bazel. A package that must be seen by fewer says so itself.
 """
 
+load("//third_party/bazel:for_size.bzl", "size_copts")
+
 _WARNINGS = [
     "-Wall",
     "-Wextra",
@@ -97,7 +99,7 @@ def tessera_library(
         srcs = srcs,
         hdrs = hdrs,
         deps = deps,
-        copts = _WARNINGS + copts,
+        copts = _WARNINGS + size_copts() + copts,
         linkopts = linkopts,
         alwayslink = alwayslink,
         linkstatic = True,
@@ -141,7 +143,8 @@ def tessera_isa_library(
                 "-Wno-uninitialized",
                 "-Wno-maybe-uninitialized",
                 "-fno-exceptions",
-            ] + copts,
+                # What only processors of before 2013 run counts by its size there.
+            ] + size_copts("-Os" if isa == "baseline" else "-O2") + copts,
             linkstatic = True,
             visibility = ["//visibility:private"],
             **kwargs

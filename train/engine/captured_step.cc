@@ -36,8 +36,8 @@ struct CapturedStep::Recorded {
 };
 
 CapturedStep::CapturedStep(std::unique_ptr<StepRunner> runner, const Device& device,
-                           const RunLog* log)
-    : runner_(std::move(runner)), device_(device), log_(log) {}
+                           std::function<void(const std::string&)> say)
+    : runner_(std::move(runner)), device_(device), say_(std::move(say)) {}
 CapturedStep::~CapturedStep() = default;
 
 StepOutputs CapturedStep::Run(const StepInputs& inputs) {
@@ -89,12 +89,12 @@ bool CapturedStep::Record(const StepInputs& inputs) {
       return false;
     }
     given_up_ = true;
-    log_->Info(Concat("steps are not captured as a CUDA graph: ", error.what()));
+    say_(Concat("steps are not captured as a CUDA graph: ", error.what()));
     return false;
   }
   recorded->inputs.options = nullptr;  // the caller's, for this call
   recorded_ = std::move(recorded);
-  if (!told_) log_->Info("steps are captured as a CUDA graph");
+  if (!told_) say_("steps are captured as a CUDA graph");
   told_ = true;
   return true;
 }

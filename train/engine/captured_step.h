@@ -16,19 +16,21 @@
 #define TESSERA_TRAIN_ENGINE_CAPTURED_STEP_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "core/device.h"
 #include "train/engine/step_runner.h"
-#include "train/report/run_log.h"
 
 namespace tessera::train {
 
 class CapturedStep final : public StepRunner {
  public:
   // `runner` is one of which steps can be captured.
-  CapturedStep(std::unique_ptr<StepRunner> runner, const Device& device, const RunLog* log);
+  // `say` is given a line where steps begin to be captured, or it turns out that they cannot be.
+  CapturedStep(std::unique_ptr<StepRunner> runner, const Device& device,
+               std::function<void(const std::string&)> say);
   ~CapturedStep() override;
 
   StepOutputs Run(const StepInputs& inputs) override;
@@ -48,7 +50,7 @@ class CapturedStep final : public StepRunner {
 
   const std::unique_ptr<StepRunner> runner_;
   const Device device_;
-  const RunLog* const log_;
+  const std::function<void(const std::string&)> say_;
   bool given_up_ = false;
   bool told_ = false;
   int64_t failures_ = 0;  // for want of memory

@@ -160,16 +160,17 @@ std::vector<double> Engine::RunPasses(const EngineStep& step) {
 
 StepResult Engine::FinishStep() { return ResultOf({{}, work_.UpdateParameters()}); }
 
-void Engine::CaptureSteps(int64_t micro_batches, const char* why_not, const RunLog* log) {
+void Engine::CaptureSteps(int64_t micro_batches, const char* why_not,
+                          std::function<void(const std::string&)> say) {
   const Device& device = model_.build().device;
   if (!CanRecordGraph(device)) return;
   if (why_not == nullptr) why_not = runner_->WhyNotCaptured(micro_batches);
   if (why_not == nullptr && mesh_.world()->size() > 1) why_not = "several ranks";
   if (why_not != nullptr) {
-    log->Info(Concat("steps are not captured as a CUDA graph: ", why_not));
+    say(Concat("steps are not captured as a CUDA graph: ", why_not));
     return;
   }
-  runner_ = std::make_unique<CapturedStep>(std::move(runner_), device, log);
+  runner_ = std::make_unique<CapturedStep>(std::move(runner_), device, std::move(say));
 }
 
 std::vector<dist::CheckpointTensor> Engine::Tensors() {

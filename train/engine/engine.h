@@ -37,7 +37,6 @@
 #include "train/engine/phase_clock.h"
 #include "train/engine/step_parts.h"
 #include "train/engine/step_runner.h"
-#include "train/report/run_log.h"
 
 namespace tessera::train {
 
@@ -122,8 +121,10 @@ class Engine {
   PhaseClock& phases() { return phases_; }
 
   // From now on steps are captured as CUDA graphs where they can be (train/engine/captured_step.h);
-  // otherwise one line says why not: the caller's reason, where it has one, or the steps' own.
-  void CaptureSteps(int64_t micro_batches, const char* why_not, const RunLog* log);
+  // otherwise `say` is given one line with the reason: the caller's, where it has one, or the
+  // steps' own.
+  void CaptureSteps(int64_t micro_batches, const char* why_not,
+                    std::function<void(const std::string&)> say);
   // Gives back the memory that is held from step to step: a captured step's, which is captured anew
   // later.
   void ReleaseStepMemory() { runner_->ReleaseMemory(); }

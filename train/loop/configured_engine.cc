@@ -61,7 +61,9 @@ ConfiguredEngine::ConfiguredEngine(ConfiguredEngineSetup setup)
   parts.loss.run = criterion_;
   engine_ = std::make_unique<train::Engine>(*model_, mesh_, setup.options, std::move(parts));
   engine_->Start();
-  if (config_.cuda_graph) engine_->CaptureSteps(config_.accumulation_steps(), nullptr, &silent_);
+  if (config_.cuda_graph) {
+    engine_->CaptureSteps(config_.accumulation_steps(), nullptr, [](const std::string&) {});
+  }
 }
 
 // --- A micro-batch at a time ---------------------------------------------------------------------

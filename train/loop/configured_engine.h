@@ -180,7 +180,6 @@ class ConfiguredEngine {
   const Criterion criterion_;
   const std::function<double(int64_t)> learning_rate_;
   const std::vector<std::string> warnings_;
-  const RunLog silent_ = RunLog(nullptr, LogLevel::kError);
   std::unique_ptr<train::Engine> engine_;
 
   Awaits awaits_ = Awaits::kForward;

@@ -1,5 +1,4 @@
 // Classification of pictures from class folders or IDX files.
-#include "core/file.h"
 #include "data/classification/image_classification_dataset.h"
 #include "data/dataset/subset.h"
 #include "data/image/image_processor.h"
@@ -30,20 +29,6 @@ struct ImageOptions : LabelOptions {
 };
 
 int Fit(const RunConfig&, const models::Architecture*) { return 1; }
-
-// The model's own, or what a processor does by default at the model's size.
-StatusOr<data::ImageProcessor> Processor(const TaskInput& input) {
-  const auto size = input.model.value("image_size", int64_t{224});
-  const auto channels = input.model.value("num_channels", int64_t{3});
-  const std::string& folder = input.config.model;
-  if (IsDirectory(folder) && PathExists(JoinPath(folder, "preprocessor_config.json"))) {
-    return data::ImageProcessor::Load(folder, channels);
-  }
-  data::ImageProcessorConfig config;
-  config.height = size;
-  config.width = size;
-  return data::ImageProcessor::Create(config, channels, input.config.model);
-}
 
 StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImageProcessor& processor,
                               const data::ImageClassificationOptions& options) {
@@ -76,7 +61,8 @@ StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
 
 StatusOr<TaskData> Open(const TaskInput& input) {
   const RunConfig& config = input.config;
-  TESSERA_ASSIGN_OR_RETURN(const data::ImageProcessor processor, Processor(input));
+  TESSERA_ASSIGN_OR_RETURN(const data::ImageProcessor processor,
+                           data::ImageProcessor::OfModel(input.config.model, input.model));
   if (input.evaluation) return OpenForEvaluation(input, processor);
   TaskData data;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<ImageOptions>());

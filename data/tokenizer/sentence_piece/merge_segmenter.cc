@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/execution_context.h"
 #include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
@@ -110,6 +111,7 @@ void MergeSegmenter::AppendSymbol(int32_t symbol, std::string_view text,
 }
 
 void MergeSegmenter::EncodePart(std::string_view part, std::vector<int32_t>* ids) const {
+  StopIfCancelled();
   // Characters in no piece, which nothing merges, share a symbol.
   const auto other = static_cast<int32_t>(pieces_.size() + characters_.size());
   std::vector<int32_t> symbols;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/execution_context.h"
 #include "data/tokenizer/python_text.h"
 #include "data/tokenizer/utf8.h"
 
@@ -46,6 +47,7 @@ std::unique_ptr<SentencePieceModel> SentencePieceModel::Parse(std::string_view b
 void SentencePieceModel::Encode(std::string_view text, std::vector<int32_t>* ids,
                                 bool dummy_prefix) const {
   while (!text.empty()) {
+    StopIfCancelled();
     size_t length = text.size();
     if (length > kLongText) {
       length = text.find(' ', kLongText);

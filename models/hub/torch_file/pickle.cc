@@ -1,8 +1,10 @@
 #include "models/hub/torch_file/pickle.h"
 
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -351,11 +353,12 @@ class PickleMachine : private PickleBytes {
     errno == ERANGE ? PushText(line) : PushInt(value);
   }
   void PushFloatText(std::string_view line) {
-    char* end = nullptr;
-    const std::string digits(line.substr(0, kLongestNumber));
-    const double value = std::strtod(digits.c_str(), &end);
-    if (digits.empty() || *end != '\0')
+    double value = 0;
+    const char* const end = line.data() + line.size();
+    const auto read = std::from_chars(line.data(), end, value);  // whatever the locale
+    if (read.ec != std::errc() || read.ptr != end) {
       return Fail("a number before byte ", position(), " is none");
+    }
     PushReal(value);
   }
   void PushBigEndianDouble(std::string_view bytes) {

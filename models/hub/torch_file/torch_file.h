@@ -48,6 +48,7 @@ class TorchFile {
   static StatusOr<TorchFile> Open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
+  const MappedFile& file() const { return file_; }
   // In the dictionary's order.
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry* Find(std::string_view name) const;

@@ -1,0 +1,36 @@
+// A tokenizer.json whose vocabulary and merges, which are nearly all of it, are read without a
+// tree.
+//
+//   TESSERA_ASSIGN_OR_RETURN(TokenizerJsonFile file, ReadTokenizerJsonFile(path));
+//   if (file.large) ... file.large->vocab ...; else ... file.root["model"]["vocab"] ...
+#ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_JSON_FILE_H_
+#define TESSERA_DATA_TOKENIZER_TOKENIZER_JSON_FILE_H_
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "data/tokenizer/vocab_index.h"
+
+namespace tessera::data {
+
+struct TokenizerJsonFile {
+  // Of a byte-pair model: neither is empty, and merges are two pieces without blanks.
+  struct LargeParts {
+    VocabEntries vocab;
+    std::vector<std::pair<std::string, std::string>> merges;
+  };
+  nlohmann::json root;  // with empty ones in place of the large parts, if those are there
+  std::optional<LargeParts> large;
+};
+
+// Where the large parts are not plain (or not valid), all is in `root`. Failures as those of
+// ReadJsonFile.
+StatusOr<TokenizerJsonFile> ReadTokenizerJsonFile(const std::string& path);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_TOKENIZER_JSON_FILE_H_

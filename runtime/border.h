@@ -1,0 +1,92 @@
+// The border of the library: inside there are exceptions and statuses of C++, outside tsr_status.
+//
+//   tsr_status* tsr_context_cancel(tsr_context* context) {
+//     return AtBorder([&] { return CancelHandle(context, HandleKind::kContext); });
+//   }
+#ifndef TESSERA_RUNTIME_BORDER_H_
+#define TESSERA_RUNTIME_BORDER_H_
+
+#include <cfenv>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+#include "runtime/tessera.h"
+
+namespace tessera::runtime {
+
+// For a call: rounding and traps of arithmetic are the usual ones, as results depend on them, and
+// the thread cannot be cancelled (pthread_cancel) amid it. Afterwards all is as it was.
+class CallScope {
+ public:
+  CallScope();
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  std::fenv_t arithmetic_;
+  int cancel_state_;
+};
+
+// nullptr where it is OK. Where there is no memory for one, a status that says so.
+tsr_status* ToBorder(const Status& status) noexcept;
+// Of the exception that is being handled.
+tsr_status* ExceptionToBorder() noexcept;
+
+// What `body` (a function that returns Status) gives, or throws.
+template <typename Body>
+tsr_status* AtBorder(const Body& body) noexcept {
+  const CallScope scope;
+  try {
+    return ToBorder(body());
+  } catch (...) {
+    return ExceptionToBorder();
+  }
+}
+
+// The options that a caller gave: members that its version of the struct does not have are 0, and
+// so are all of them without any.
+template <typename Options>
+StatusOr<Options> OptionsOf(const Options* given, const char* name) {
+  Options options = {};
+  if (given != nullptr) {
+    size_t size = 0;
+    std::memcpy(&size, given, sizeof(size));
+    // Beyond this it is no size of ours, and is not read.
+    constexpr size_t kLargest = 4096;
+    if (size < sizeof(size) || size > kLargest) {
+      return InvalidArgument(name, ": size is ", size, "; set it to sizeof(", name, ")");
+    }
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+    for (size_t i = sizeof(Options); i < size; ++i) {
+      if (bytes[i] != 0) {
+        return InvalidArgument(name, ": a member that version ", TSR_VERSION, " does not know");
+      }
+    }
+    std::memcpy(static_cast<void*>(&options), given,
+                size < sizeof(options) ? size : sizeof(options));
+  }
+  options.size = sizeof(options);
+  return options;
+}
+
+// A C string that must be there.
+inline Status CheckGiven(const void* pointer, const char* what) {
+  return pointer != nullptr ? OkStatus() : InvalidArgument(what, " is NULL");
+}
+
+// 0 or 1.
+inline Status CheckFlag(int value, const char* name) {
+  return value == 0 || value == 1 ? OkStatus()
+                                  : InvalidArgument(name, " is ", value, "; it is 0 or 1");
+}
+
+// Memory of a caller: `n` elements of it, none of which exist where `n` is 0.
+Status CheckArray(const void* pointer, size_t n, const char* name);
+
+}  // namespace tessera::runtime
+
+#endif  // TESSERA_RUNTIME_BORDER_H_

@@ -1,0 +1,148 @@
+// Text that a model writes, token by token.
+#include "models/generation/generate.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/tokenizer/utf8.h"
+#include "models/generation/generation_config.h"
+#include "models/generation/special_tokens.h"
+#include "runtime/border.h"
+#include "runtime/context.h"
+#include "runtime/tessera.h"
+
+namespace tessera::runtime {
+namespace {
+
+using models::GenerationConfig;
+using models::GenerationRequest;
+using models::GenerationResult;
+
+Status CheckUtf8(std::string_view text, const char* what) {
+  const size_t invalid = data::FindInvalidUtf8(text);
+  if (invalid == data::kNoInvalidUtf8) return OkStatus();
+  return InvalidArgument(what, ": invalid UTF-8 at byte ", invalid);
+}
+
+StatusOr<std::vector<std::string>> StopTexts(const tsr_generate_options& options) {
+  constexpr size_t kMost = 1024;
+  constexpr char kName[] = "tsr_generate_options: stop";
+  if (options.stop_count > kMost) return InvalidArgument(kName, ": ", options.stop_count, " texts");
+  TESSERA_RETURN_IF_ERROR(CheckArray(options.stop, options.stop_count, kName));
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < options.stop_count; ++i) {
+    if (options.stop[i] == nullptr) return InvalidArgument(kName, ": text ", i, " is NULL");
+    TESSERA_RETURN_IF_ERROR(CheckUtf8(options.stop[i], kName));
+    texts.emplace_back(options.stop[i]);
+  }
+  return texts;
+}
+
+// Members that are 0 ask for nothing.
+StatusOr<GenerationConfig> ConfigOf(const GenerationConfig& defaults,
+                                    const tsr_generate_options& options) {
+  if (options.sampling < TSR_SAMPLING_DEFAULT || options.sampling > TSR_SAMPLING_ON) {
+    return InvalidArgument("tsr_generate_options: sampling ", options.sampling, " is unknown");
+  }
+  GenerationRequest request;
+  const auto take = [](const auto& value, auto* asked) {
+    if (value != 0) *asked = value;
+  };
+  take(options.max_new_tokens, &request.max_new_tokens);
+  take(options.temperature, &request.temperature);
+  take(options.top_k, &request.top_k);
+  if (options.top_k == -1) request.top_k = 0;
+  take(options.top_p, &request.top_p);
+  take(options.repetition_penalty, &request.repetition_penalty);
+  take(options.num_beams, &request.num_beams);
+  take(options.length_penalty, &request.length_penalty);
+  take(options.seed, &request.seed);
+  if (options.sampling != TSR_SAMPLING_DEFAULT) {
+    request.do_sample = options.sampling == TSR_SAMPLING_ON;
+  }
+  if (options.stop_count > 0) {
+    TESSERA_ASSIGN_OR_RETURN(request.stop_strings, StopTexts(options));
+  }
+  return models::WithRequest(defaults, request);
+}
+
+int EndOf(GenerationResult::End end) {
+  switch (end) {
+    case GenerationResult::End::kLength:
+      return TSR_END_LENGTH;
+    case GenerationResult::End::kEndOfText:
+      return TSR_END_OF_TEXT;
+    case GenerationResult::End::kStopString:
+      return TSR_END_STOP;
+  }
+  return TSR_END_NONE;
+}
+
+// Continues the prompt that `prompt_of` makes for a model.
+template <typename PromptOf>
+Status Generate(tsr_context* context, const PromptOf& prompt_of, const tsr_generate_options* given,
+                tsr_token_callback callback, void* user) {
+  TESSERA_ASSIGN_OR_RETURN(const Call call, Call::Begin(context));
+  TESSERA_ASSIGN_OR_RETURN(const tsr_generate_options options,
+                           OptionsOf(given, "tsr_generate_options"));
+  if (callback == nullptr) return InvalidArgument("callback is NULL");
+  const tsr_model& model = call.model();
+  TESSERA_ASSIGN_OR_RETURN(const GenerationConfig config, ConfigOf(model.generation, options));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, prompt_of(model));
+  bool stopped = false;
+  const auto on_token = [&](int64_t, int64_t id, std::string_view text) {
+    const tsr_token token = {sizeof(tsr_token), id, text.data(), text.size(), TSR_END_NONE};
+    stopped = callback(user, &token) != 0;
+    return stopped ? Failure(StatusCode::kCancelled, "the callback ended it") : OkStatus();
+  };
+  const StatusOr<std::vector<GenerationResult>> results = models::Generate(
+      *model.model, {prompt}, config, {.tokenizer = model.tokenizer.get(), .on_token = on_token});
+  if (stopped) return OkStatus();
+  TESSERA_RETURN_IF_ERROR(results.status());
+  const tsr_token last = {sizeof(tsr_token), -1, "", 0, EndOf(results->front().end)};
+  callback(user, &last);
+  return OkStatus();
+}
+
+Status GenerateIds(tsr_context* context, const int64_t* ids, size_t n,
+                   const tsr_generate_options* options, tsr_token_callback callback, void* user) {
+  const auto prompt_of = [&](const tsr_model&) -> StatusOr<std::vector<int64_t>> {
+    TESSERA_RETURN_IF_ERROR(CheckArray(ids, n, "ids"));
+    return std::vector<int64_t>(ids, ids + n);
+  };
+  return Generate(context, prompt_of, options, callback, user);
+}
+
+Status GenerateText(tsr_context* context, const char* prompt, size_t length,
+                    const tsr_generate_options* options, tsr_token_callback callback, void* user) {
+  const auto prompt_of = [&](const tsr_model& model) -> StatusOr<std::vector<int64_t>> {
+    TESSERA_RETURN_IF_ERROR(CheckArray(prompt, length, "prompt"));
+    const std::string_view text(length == 0 ? "" : prompt, length);
+    TESSERA_RETURN_IF_ERROR(CheckUtf8(text, "prompt"));
+    TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, TokenizerOf(model));
+    return models::EncodePrompt(*tokenizer, model.model->config(), text);
+  };
+  return Generate(context, prompt_of, options, callback, user);
+}
+
+}  // namespace
+}  // namespace tessera::runtime
+
+using tessera::runtime::AtBorder;
+
+tsr_status* tsr_generate(tsr_context* context, const int64_t* ids, size_t n,
+                         const tsr_generate_options* options, tsr_token_callback callback,
+                         void* user) {
+  return AtBorder(
+      [&] { return tessera::runtime::GenerateIds(context, ids, n, options, callback, user); });
+}
+
+tsr_status* tsr_generate_text(tsr_context* context, const char* prompt, size_t length,
+                              const tsr_generate_options* options, tsr_token_callback callback,
+                              void* user) {
+  return AtBorder([&] {
+    return tessera::runtime::GenerateText(context, prompt, length, options, callback, user);
+  });
+}

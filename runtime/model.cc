@@ -1,0 +1,245 @@
+#include "runtime/model.h"
+
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "core/batch_keys.h"
+#include "core/file.h"
+#include "core/tar_archive.h"
+#include "data/tokenizer/json_text.h"
+#include "models/classification.h"
+#include "models/family.h"
+#include "models/generation/special_tokens.h"
+#include "models/hub/load_model.h"
+#include "runtime/border.h"
+#include "runtime/handles.h"
+#include "runtime/process.h"
+#include "runtime/tensors.h"
+
+namespace tessera::runtime {
+namespace {
+
+using models::Capability;
+
+constexpr int64_t kMostBytes = INT64_MAX;
+
+StatusOr<std::unique_ptr<data::Tokenizer>> LoadTokenizer(const std::string& folder,
+                                                         const tsr_load_options& options) {
+  if (options.tokenizer != nullptr) return data::LoadTokenizer(options.tokenizer);
+  if (!data::HasTokenizer(folder)) return std::unique_ptr<data::Tokenizer>();
+  return data::LoadTokenizer(folder);
+}
+
+models::LoadOptions LoadOptionsOf(const tsr_load_options& options, DType dtype) {
+  models::LoadOptions load;
+  load.build.dtype = dtype;
+  load.require_weights = true;
+  load.map_weights = options.copy_weights == 0;
+  load.warn = LogWarning;
+  if (options.progress != nullptr) {
+    load.progress = [options](int64_t done, int64_t total) {
+      return options.progress(options.progress_user, static_cast<uint64_t>(done),
+                              static_cast<uint64_t>(total)) == 0;
+    };
+  }
+  return load;
+}
+
+void Describe(tsr_model* handle) {
+  const models::Model& model = *handle->model;
+  const nlohmann::json& config = model.config();
+  handle->config = config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const auto family = models::FamilyOf(config);
+  if (!family.ok()) return;
+  handle->model_type = (*family)->model_type;
+  const models::Architecture* const architecture = (*family)->ArchitectureOf(config);
+  if (architecture == nullptr) return;
+  handle->architecture = architecture->name;
+  if (architecture->Does(Capability::kTextLabels) || architecture->Does(Capability::kImageLabels)) {
+    handle->labels = models::LabelNames(config);
+  }
+}
+
+StatusOr<std::unique_ptr<tsr_model>> LoadFrom(const std::string& folder, DType dtype,
+                                              const tsr_load_options& options) {
+  auto handle = std::make_unique<tsr_model>();
+  models::LoadOptions load = LoadOptionsOf(options, dtype);
+  TESSERA_ASSIGN_OR_RETURN(handle->tokenizer, LoadTokenizer(folder, options));
+  if (handle->tokenizer != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config,
+                             data::ReadJsonFile(JoinPath(folder, "config.json")));
+    load.config_changes = models::TokenIdsFromTokenizer(*handle->tokenizer, config);
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<models::Model> model, models::LoadModel(folder, load));
+  for (const nn::Parameter* parameter : model->Parameters()) {
+    if (parameter->tied_to == nullptr) handle->parameters += parameter->tensor.numel();
+  }
+  handle->model = std::move(model);
+  TESSERA_ASSIGN_OR_RETURN(handle->generation,
+                           models::ReadGenerationConfig(folder, handle->model->config()));
+  if (handle->model->Takes(keys::kPixelValues)) {
+    TESSERA_ASSIGN_OR_RETURN(handle->pictures,
+                             data::ImageProcessor::OfModel(folder, handle->model->config()));
+  }
+  Describe(handle.get());
+  return handle;
+}
+
+// Mounts an archive; given none, the path is a folder or an archive itself.
+using Mount = std::function<StatusOr<MountedFolder>()>;
+
+Status Load(const char* path, const Mount& mount, const tsr_load_options* given, tsr_model** out) {
+  TESSERA_RETURN_IF_ERROR(CheckGiven(out, "out"));
+  TESSERA_ASSIGN_OR_RETURN(const tsr_load_options options, OptionsOf(given, "tsr_load_options"));
+  TESSERA_RETURN_IF_ERROR(CheckFlag(options.copy_weights, "tsr_load_options: copy_weights"));
+  TESSERA_ASSIGN_OR_RETURN(const DType dtype, ComputeDType(options.dtype));
+  const NoGrad no_grad;
+  std::unique_ptr<tsr_model> handle;
+  if (mount != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(MountedFolder archive, mount());
+    TESSERA_ASSIGN_OR_RETURN(handle, LoadFrom(archive.path(), dtype, options));
+    handle->archive = std::move(archive);
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(handle, LoadFrom(path, dtype, options));
+  }
+  AddHandle(handle.get(), HandleKind::kModel);
+  *out = handle.release();
+  return OkStatus();
+}
+
+Status LoadPath(const char* path, const tsr_load_options* options, tsr_model** out) {
+  TESSERA_RETURN_IF_ERROR(CheckGiven(path, "path"));
+  if (IsDirectory(path)) return Load(path, nullptr, options, out);
+  if (!PathExists(path)) return NotFound(path, ": no such folder or archive");
+  return Load(
+      path, [&] { return MountTar(path); }, options, out);
+}
+
+Status LoadMemory(const void* data, size_t size, const tsr_load_options* options, tsr_model** out) {
+  TESSERA_RETURN_IF_ERROR(CheckGiven(data, "data"));
+  TESSERA_RETURN_IF_ERROR(CheckArray(data, size, "data"));
+  const auto mount = [&] {
+    const auto bytes = static_cast<int64_t>(size);
+    return MountTar(MountedFile::OfBytes(data, bytes, nullptr), "memory");
+  };
+  return Load(nullptr, mount, options, out);
+}
+
+Status LoadDescriptor(int descriptor, uint64_t offset, uint64_t length,
+                      const tsr_load_options* options, tsr_model** out) {
+  const std::string name = Concat("descriptor ", descriptor);
+  if (offset > kMostBytes || length > kMostBytes) {
+    return InvalidArgument(name, ": ", length, " bytes from ", offset, " on are no part of a file");
+  }
+  const auto mount = [&]() -> StatusOr<MountedFolder> {
+    const auto size = length == 0 ? int64_t{-1} : static_cast<int64_t>(length);
+    TESSERA_ASSIGN_OR_RETURN(
+        const MountedFile file,
+        MountedFile::OfDescriptor(descriptor, static_cast<int64_t>(offset), size, name));
+    return MountTar(file, name);
+  };
+  return Load(nullptr, mount, options, out);
+}
+
+Status LoadReader(const tsr_reader* given, const tsr_load_options* options, tsr_model** out) {
+  TESSERA_RETURN_IF_ERROR(CheckGiven(given, "reader"));
+  const tsr_reader reader = *given;
+  if (reader.read == nullptr || reader.length > kMostBytes) {
+    return InvalidArgument("tsr_reader: ",
+                           reader.read == nullptr ? "read is NULL" : "length is no size of a file");
+  }
+  const auto read = [reader](int64_t offset, void* buffer, int64_t count) {
+    const int failure =
+        reader.read(reader.user, static_cast<uint64_t>(offset), buffer, static_cast<size_t>(count));
+    if (failure == 0) return OkStatus();
+    return Failure(StatusCode::kUnavailable, "the reader failed with ", failure, " at byte ",
+                   offset);
+  };
+  const auto mount = [&] {
+    return MountTar(MountedFile::OfReader(static_cast<int64_t>(reader.length), read), "reader");
+  };
+  return Load(nullptr, mount, options, out);
+}
+
+Status DescribeTo(const tsr_model* model, tsr_model_info* out) {
+  TESSERA_ASSIGN_OR_RETURN(const Pin pin, Pin::Share(model, HandleKind::kModel));
+  TESSERA_RETURN_IF_ERROR(CheckGiven(out, "info"));
+  size_t size = 0;
+  std::memcpy(&size, out, sizeof(size));
+  if (size < sizeof(size) || size > sizeof(tsr_model_info)) {
+    return InvalidArgument("tsr_model_info: size is ", size, "; set it to sizeof(tsr_model_info)");
+  }
+  tsr_model_info info = {};
+  info.size = size;
+  info.model_type = model->model_type.c_str();
+  info.architecture = model->architecture.c_str();
+  info.config = model->config.c_str();
+  info.parameters = model->parameters;
+  info.max_positions = model->model->max_positions();
+  info.hidden_size = model->model->hidden_size();
+  info.labels = std::ssize(model->labels);
+  info.generates = model->model->num_cache_layers() > 0 ? 1 : 0;
+  info.has_tokenizer = model->tokenizer != nullptr ? 1 : 0;
+  if (model->pictures) {
+    info.image_channels = model->pictures->channels();
+    info.image_height = model->pictures->height();
+    info.image_width = model->pictures->width();
+  } else {
+    info.vocab_size = model->model->vocab_size();
+  }
+  std::memcpy(out, &info, size);
+  return OkStatus();
+}
+
+Status Release(tsr_model* model) {
+  if (model == nullptr) return OkStatus();
+  TESSERA_RETURN_IF_ERROR(RemoveHandle(model, HandleKind::kModel));
+  delete model;
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<const data::Tokenizer*> TokenizerOf(const tsr_model& model) {
+  if (model.tokenizer != nullptr) return model.tokenizer.get();
+  return NotFound("the model was loaded without a tokenizer");
+}
+
+}  // namespace tessera::runtime
+
+using tessera::runtime::AtBorder;
+
+tsr_status* tsr_model_load(const char* path, const tsr_load_options* options, tsr_model** out) {
+  return AtBorder([&] { return tessera::runtime::LoadPath(path, options, out); });
+}
+
+tsr_status* tsr_model_load_memory(const void* data, size_t size, const tsr_load_options* options,
+                                  tsr_model** out) {
+  return AtBorder([&] { return tessera::runtime::LoadMemory(data, size, options, out); });
+}
+
+tsr_status* tsr_model_load_descriptor(int descriptor, uint64_t offset, uint64_t length,
+                                      const tsr_load_options* options, tsr_model** out) {
+  return AtBorder(
+      [&] { return tessera::runtime::LoadDescriptor(descriptor, offset, length, options, out); });
+}
+
+tsr_status* tsr_model_load_reader(const tsr_reader* reader, const tsr_load_options* options,
+                                  tsr_model** out) {
+  return AtBorder([&] { return tessera::runtime::LoadReader(reader, options, out); });
+}
+
+tsr_status* tsr_model_describe(const tsr_model* model, tsr_model_info* info) {
+  return AtBorder([&] { return tessera::runtime::DescribeTo(model, info); });
+}
+
+const char* tsr_model_label(const tsr_model* model, int64_t label) {
+  if (!tessera::runtime::IsHandle(model, tessera::runtime::HandleKind::kModel)) return nullptr;
+  if (label < 0 || label >= std::ssize(model->labels)) return nullptr;
+  return model->labels[static_cast<size_t>(label)].c_str();
+}
+
+tsr_status* tsr_model_release(tsr_model* model) {
+  return AtBorder([&] { return tessera::runtime::Release(model); });
+}

@@ -1,0 +1,86 @@
+#include "runtime/process.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "core/allocator.h"
+#include "core/thread_pool.h"
+#include "runtime/border.h"
+#include "runtime/handles.h"
+
+namespace tessera::runtime {
+namespace {
+
+constinit std::atomic<const tsr_allocator*> host_allocator = nullptr;
+
+struct Logger {
+  std::mutex mutex;
+  tsr_logger log = nullptr;
+  void* user = nullptr;
+};
+Logger& HostLogger() {
+  static auto* const logger = new Logger;
+  return *logger;
+}
+
+// As HostAllocator: blocks outlive the configuration they were made under.
+const tsr_allocator* Kept(const tsr_allocator& wanted) {
+  const tsr_allocator* const now = HostAllocator();
+  const bool same = now != nullptr && now->allocate == wanted.allocate &&
+                    now->release == wanted.release && now->user == wanted.user;
+  return same ? now : new tsr_allocator(wanted);
+}
+
+Status Configure(const tsr_configuration* given) {
+  TESSERA_ASSIGN_OR_RETURN(const tsr_configuration wanted, OptionsOf(given, "tsr_configuration"));
+  const tsr_allocator* const allocator = wanted.allocator;
+  if (allocator != nullptr && (allocator->allocate == nullptr || allocator->release == nullptr)) {
+    return InvalidArgument("tsr_configuration: an allocator needs both of its functions");
+  }
+  constexpr int kMostThreads = 4096;
+  if (wanted.threads < 0 || wanted.threads > kMostThreads) {
+    return InvalidArgument("tsr_configuration: threads is ", wanted.threads,
+                           "; it is 0 (all cores) to ", kMostThreads);
+  }
+  if (AnyHandles()) return Failure(kBusy, "tsr_configure: models or contexts are not released yet");
+  Allocator::For(Device::Cpu()).ReleaseCached();
+  SetHostAllocator(allocator == nullptr ? nullptr : Kept(*allocator));
+  {
+    Logger& logger = HostLogger();
+    const std::lock_guard<std::mutex> lock(logger.mutex);
+    logger.log = wanted.logger;
+    logger.user = wanted.logger_user;
+  }
+  SetNumThreads(wanted.threads == 0 ? AvailableCores() : wanted.threads);
+  return OkStatus();
+}
+
+}  // namespace
+
+const tsr_allocator* HostAllocator() noexcept {
+  return host_allocator.load(std::memory_order_acquire);
+}
+
+void SetHostAllocator(const tsr_allocator* allocator) {
+  host_allocator.store(allocator, std::memory_order_release);
+}
+
+void LogWarning(const std::string& message) {
+  Logger& logger = HostLogger();
+  tsr_logger log = nullptr;
+  void* user = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(logger.mutex);
+    log = logger.log;
+    user = logger.user;
+  }
+  if (log != nullptr) log(user, TSR_LOG_WARNING, message.c_str());
+}
+
+}  // namespace tessera::runtime
+
+const char* tsr_version(void) { return TSR_VERSION; }
+
+tsr_status* tsr_configure(const tsr_configuration* configuration) {
+  return tessera::runtime::AtBorder([&] { return tessera::runtime::Configure(configuration); });
+}

@@ -1,0 +1,318 @@
+/* Tessera as a library: models from Hugging Face folders, run in any program.
+ *
+ *   tsr_model* model = NULL;
+ *   tsr_context* context = NULL;
+ *   tsr_status* status = tsr_model_load("gpt2-folder", NULL, &model);
+ *   if (status == NULL) status = tsr_context_create(model, NULL, &context);
+ *   if (status == NULL) status = tsr_generate_text(context, "Once", 4, NULL, print_token, NULL);
+ *   if (status != NULL) fprintf(stderr, "%s\n", tsr_status_message(status));
+ *   tsr_status_release(status);
+ *   tsr_context_release(context);
+ *   tsr_model_release(model);
+ *
+ * C99 and later; tessera.hpp wraps it for C++, docs/embedding.md tells the rest.
+ *
+ * Statuses. Every function that can fail returns a status: NULL is success, anything else is to be
+ * released. No exception, signal handler, exit or line of output crosses this border. A pointer
+ * that is no handle of the right kind, or one that was released, is TSR_INVALID_ARGUMENT; so is
+ * NULL where something is needed. What goes to `out` parameters is set on success alone.
+ *
+ * Structs of options begin with `size`, which the caller sets to sizeof the struct: a program runs
+ * with later versions of the library as it is. A member of zero is the default, and so is NULL in
+ * place of the struct.
+ *
+ * Threads. A model is read-only: any number of contexts on any threads use it at once. A context
+ * runs one call at a time; a second one meanwhile is TSR_BUSY. What a context computes has the bits
+ * that it would have alone, and those of the `tessera` command, with any number of threads.
+ *
+ * Lifetimes. Releasing NULL does nothing. Releasing what is in use (a context that runs, a model
+ * that contexts stand on) is refused as TSR_BUSY and changes nothing. Text and memory that the
+ * library hands out belong to the handle they were asked of, unless a function says otherwise.
+ *
+ * Text is UTF-8 with its length in bytes; names (const char*) end with a zero.
+ */
+#ifndef TESSERA_H_
+#define TESSERA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Statuses ------------------------------------------------------------------------------- */
+
+typedef struct tsr_status tsr_status;
+
+/* Kinds of failure. Those up to 16 are gRPC's. */
+enum {
+  TSR_OK = 0,
+  TSR_CANCELLED = 1, /* tsr_context_cancel, or a progress function, said so */
+  TSR_UNKNOWN = 2,
+  TSR_INVALID_ARGUMENT = 3, /* what the caller gave, or what a file holds, cannot be */
+  TSR_DEADLINE_EXCEEDED = 4,
+  TSR_NOT_FOUND = 5, /* no such file, tensor or tokenizer */
+  TSR_ALREADY_EXISTS = 6,
+  TSR_PERMISSION_DENIED = 7,
+  TSR_RESOURCE_EXHAUSTED = 8, /* no memory; a full disk */
+  TSR_FAILED_PRECONDITION = 9,
+  TSR_ABORTED = 10,
+  TSR_OUT_OF_RANGE = 11,
+  TSR_UNIMPLEMENTED = 12,
+  TSR_INTERNAL = 13,
+  TSR_UNAVAILABLE = 14,
+  TSR_DATA_LOSS = 15, /* a damaged file */
+  TSR_UNAUTHENTICATED = 16,
+  TSR_BUSY = 17 /* the handle is in use */
+};
+
+/* TSR_OK and "" of NULL. The message is one line that names the file, key or tensor. */
+int tsr_status_code(const tsr_status* status);
+const char* tsr_status_message(const tsr_status* status);
+void tsr_status_release(tsr_status* status);
+
+/* "0.6.0": what this library is, where TSR_VERSION is what the header is of. */
+#define TSR_VERSION "0.6.0"
+const char* tsr_version(void);
+
+/* ---- The process ---------------------------------------------------------------------------- */
+
+/* Where the library's memory comes from. Both are called from any thread, at once. */
+typedef struct tsr_allocator {
+  /* At least `bytes` > 0 bytes at a multiple of `alignment`, a power of two; NULL: there are none,
+   * which the call that asked returns as TSR_RESOURCE_EXHAUSTED. */
+  void* (*allocate)(void* user, size_t bytes, size_t alignment);
+  void (*release)(void* user, void* memory);
+  void* user;
+} tsr_allocator;
+
+enum { TSR_LOG_WARNING = 1, TSR_LOG_ERROR = 2 };
+/* Given what a call has to say besides its status, from the thread that made the call. */
+typedef void (*tsr_logger)(void* user, int level, const char* message);
+
+typedef struct tsr_configuration {
+  size_t size;
+  const tsr_allocator* allocator; /* NULL: malloc and its kin */
+  tsr_logger logger;              /* NULL: nothing is said */
+  void* logger_user;
+  int threads; /* of contexts that name no number, and of loading; 0: all cores of the process */
+} tsr_configuration;
+
+/* Before the first handle, or when all are released; else TSR_BUSY. NULL: the defaults. */
+tsr_status* tsr_configure(const tsr_configuration* configuration);
+
+/* ---- Tensors -------------------------------------------------------------------------------- */
+
+typedef enum tsr_dtype {
+  TSR_DTYPE_DEFAULT = 0, /* float32, where a choice is asked for */
+  TSR_FLOAT32 = 1,
+  TSR_BFLOAT16 = 2,
+  TSR_FLOAT16 = 3,
+  TSR_FLOAT64 = 4,
+  TSR_INT64 = 5,
+  TSR_INT32 = 6,
+  TSR_UINT8 = 7,
+  TSR_BOOL = 8 /* a byte, 0 or 1 */
+} tsr_dtype;
+
+/* Elements lie one by one, the last dimension fastest; at most 8 dimensions. */
+typedef struct tsr_named_tensor {
+  const char* name;
+  tsr_dtype dtype;
+  size_t rank;
+  const int64_t* shape; /* [rank] */
+  const void* data;
+  size_t bytes; /* as dtype and shape say; a tensor whose bytes differ is refused */
+} tsr_named_tensor;
+
+/* What tsr_forward gave. */
+tsr_status* tsr_tensors_release(tsr_named_tensor* tensors);
+
+/* ---- Models --------------------------------------------------------------------------------- */
+
+typedef struct tsr_model tsr_model;
+
+/* Bytes read so far, of how many in all; from the thread that loads. Anything but 0 ends loading
+ * with TSR_CANCELLED. */
+typedef int (*tsr_progress)(void* user, uint64_t done, uint64_t total);
+
+typedef struct tsr_load_options {
+  size_t size;
+  tsr_dtype dtype; /* of parameters and of what is computed: float32, bfloat16 or float16 */
+  /* Parameters whose bytes a file has as they are needed are the mapped file: loading copies
+   * nothing, and processes share the memory. 1: copied. A mapped file that another program cuts off
+   * raises SIGBUS where it is touched; files should be replaced, not overwritten. */
+  int copy_weights;
+  const char* tokenizer; /* a folder of its own, or "byte"; NULL: the model's */
+  tsr_progress progress;
+  void* progress_user;
+} tsr_load_options;
+
+/* A model's folder (config.json, weights as safetensors or pytorch_model.bin, tokenizer files), or
+ * a tar file of one: `tar cf model.tar -C folder .` */
+tsr_status* tsr_model_load(const char* path, const tsr_load_options* options, tsr_model** out);
+/* Such a tar in memory, which stays there, and as it is, until the model is released. */
+tsr_status* tsr_model_load_memory(const void* data, size_t size, const tsr_load_options* options,
+                                  tsr_model** out);
+/* Such a tar within an open file, `length` bytes from `offset` on (0: all the rest). The descriptor
+ * may be closed afterwards; where it reads stays unused. */
+tsr_status* tsr_model_load_descriptor(int descriptor, uint64_t offset, uint64_t length,
+                                      const tsr_load_options* options, tsr_model** out);
+
+/* Such a tar behind a function that copies bytes [offset, offset + count) to `buffer`; anything but
+ * 0 is a failure, which loading returns. Called until loading returns, from any thread, one call
+ * at a time. */
+typedef struct tsr_reader {
+  int (*read)(void* user, uint64_t offset, void* buffer, size_t count);
+  uint64_t length;
+  void* user;
+} tsr_reader;
+tsr_status* tsr_model_load_reader(const tsr_reader* reader, const tsr_load_options* options,
+                                  tsr_model** out);
+
+typedef struct tsr_model_info {
+  size_t size;
+  const char* model_type;   /* "gpt2" */
+  const char* architecture; /* "GPT2LMHeadModel" */
+  const char* config;       /* config.json as one line */
+  int64_t parameters;       /* numbers in it, tied ones once */
+  int64_t vocab_size;       /* 0: no tokens */
+  int64_t max_positions;    /* 0: no limit */
+  int64_t hidden_size;      /* numbers in an embedding; 0: it gives none */
+  int64_t labels;           /* of a classifier, else 0 */
+  int generates;            /* whether tsr_generate works */
+  int has_tokenizer;
+  int64_t image_channels, image_height, image_width; /* what tsr_pixel_values gives; else 0 */
+} tsr_model_info;
+/* `info->size` is set by the caller. */
+tsr_status* tsr_model_describe(const tsr_model* model, tsr_model_info* info);
+/* The name of a label of a classifier; NULL beyond the last. */
+const char* tsr_model_label(const tsr_model* model, int64_t label);
+
+tsr_status* tsr_model_release(tsr_model* model);
+
+/* ---- Text and pictures ---------------------------------------------------------------------- */
+
+typedef struct tsr_tokenize_options {
+  size_t size;
+  /* 1: the text alone. 0: as the model's prompts are, with the special tokens of a row or a blank
+   * for the answer, where its family has them. */
+  int text_only;
+  int special_as_text; /* 1: "<|endoftext|>" in the text is text */
+} tsr_tokenize_options;
+
+/* Writes at most `capacity` ids; `*count` is how many there are, also where they do not fit, which
+ * is TSR_OUT_OF_RANGE unless `capacity` is 0. */
+tsr_status* tsr_tokenize(const tsr_model* model, const char* text, size_t length,
+                         const tsr_tokenize_options* options, int64_t* ids, size_t capacity,
+                         size_t* count);
+
+typedef struct tsr_detokenize_options {
+  size_t size;
+  int skip_special; /* 1: special tokens give no text */
+} tsr_detokenize_options;
+
+/* Likewise, in bytes; no zero is added. Bytes that are no UTF-8 (part of a character) stay. */
+tsr_status* tsr_detokenize(const tsr_model* model, const int64_t* ids, size_t n,
+                           const tsr_detokenize_options* options, char* text, size_t capacity,
+                           size_t* length);
+
+/* A picture, 8 bits a sample, 1 (grey) or 3 (RGB) channels side by side, rows from the top, made
+ * `pixel_values` [channels, height, width] as preprocessor_config.json says. `count` as above. */
+tsr_status* tsr_pixel_values(const tsr_model* model, const uint8_t* pixels, int64_t height,
+                             int64_t width, int64_t channels, float* values, size_t capacity,
+                             size_t* count);
+
+/* ---- Contexts ------------------------------------------------------------------------------- */
+
+typedef struct tsr_context tsr_context;
+
+typedef struct tsr_context_options {
+  size_t size;
+  int threads;           /* of its own; 0: those of the process, shared */
+  uint64_t memory_limit; /* bytes of its tensors; beyond, TSR_RESOURCE_EXHAUSTED; 0: no limit */
+} tsr_context_options;
+
+tsr_status* tsr_context_create(const tsr_model* model, const tsr_context_options* options,
+                               tsr_context** out);
+/* Ends the call that runs, if one does, with TSR_CANCELLED: within 5 ms or a layer. From any
+ * thread. */
+tsr_status* tsr_context_cancel(tsr_context* context);
+tsr_status* tsr_context_release(tsr_context* context);
+
+/* Named tensors through the model: the names, shapes and meanings of `tessera forward`
+ * (`input_ids` int64 [B, T], `pixel_values` [B, C, H, W], `labels`, ...; integers and floats of any
+ * size). `*out` are `*m` tensors: `logits`, `last_hidden_state`, ..., `loss` where labels are
+ * given; tsr_tensors_release frees them, all at once. */
+tsr_status* tsr_forward(tsr_context* context, const tsr_named_tensor* in, size_t n,
+                        tsr_named_tensor** out, size_t* m);
+
+typedef struct tsr_forward_options {
+  size_t size;
+  int all_hidden_states; /* 1: `hidden_states.0` ... `hidden_states.L` too */
+} tsr_forward_options;
+tsr_status* tsr_forward_with(tsr_context* context, const tsr_named_tensor* in, size_t n,
+                             const tsr_forward_options* options, tsr_named_tensor** out, size_t* m);
+
+/* How the hidden states of a text's tokens become one vector. */
+enum { TSR_POOLING_MEAN = 0, TSR_POOLING_FIRST = 1, TSR_POOLING_LAST = 2, TSR_POOLING_POOLER = 3 };
+typedef struct tsr_embed_options {
+  size_t size;
+  int pooling;
+  int normalise; /* 1: divided by its Euclidean length */
+} tsr_embed_options;
+
+/* The vector of one text: `capacity` numbers, tsr_model_info.hidden_size of them. Of an encoder
+ * beside a decoder, the encoder's. */
+tsr_status* tsr_embed(tsr_context* context, const int64_t* ids, size_t n,
+                      const tsr_embed_options* options, float* out, size_t capacity);
+
+enum { TSR_SAMPLING_DEFAULT = 0, TSR_SAMPLING_OFF = 1, TSR_SAMPLING_ON = 2 };
+/* Members that are 0 or NULL are as the model's generation_config.json has them, else as the
+ * `tessera generate` command has them. */
+typedef struct tsr_generate_options {
+  size_t size;
+  int64_t max_new_tokens;
+  /* A temperature, top_k or top_p asks for sampling, unless this is off: then the likeliest token
+   * is taken. */
+  int sampling;
+  double temperature;
+  int64_t top_k; /* -1: all */
+  double top_p;
+  double repetition_penalty;
+  int64_t num_beams;
+  double length_penalty;
+  const char* const* stop; /* texts that end it: needs a tokenizer */
+  size_t stop_count;
+  uint64_t seed;
+} tsr_generate_options;
+
+enum { TSR_END_NONE = 0, TSR_END_LENGTH = 1, TSR_END_OF_TEXT = 2, TSR_END_STOP = 3 };
+typedef struct tsr_token {
+  size_t size;
+  int64_t id; /* -1 of the last call, which says how the text ended */
+  /* The text that is certain with this token: whole characters that no stop text takes back. */
+  const char* text;
+  size_t length;
+  int end; /* TSR_END_NONE, but of the last call */
+} tsr_token;
+
+/* Called for every new token, and once more at the end. Anything but 0 ends the generation, which
+ * is no failure; no further call follows. With beams, all calls come at the end. */
+typedef int (*tsr_token_callback)(void* user, const tsr_token* token);
+
+/* Continues `ids` (or, with an encoder, answers them). */
+tsr_status* tsr_generate(tsr_context* context, const int64_t* ids, size_t n,
+                         const tsr_generate_options* options, tsr_token_callback callback,
+                         void* user);
+/* The same of a text, tokenized as a prompt. */
+tsr_status* tsr_generate_text(tsr_context* context, const char* prompt, size_t length,
+                              const tsr_generate_options* options, tsr_token_callback callback,
+                              void* user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TESSERA_H_ */

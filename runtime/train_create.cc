@@ -1,0 +1,176 @@
+// How a trainer is made: model, tokenizer, optimizer.
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "core/execution_context.h"
+#include "core/file.h"
+#include "data/tokenizer/json_text.h"
+#include "models/family.h"
+#include "models/generation/special_tokens.h"
+#include "models/hub/load_model.h"
+#include "optim/optimizer_kind.h"
+#include "runtime/border.h"
+#include "runtime/handles.h"
+#include "runtime/process.h"
+#include "runtime/tensors.h"
+#include "runtime/trainer.h"
+
+namespace tessera::runtime {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kOptions[] = "tsr_train_options";
+constexpr double kLearningRate = 3e-4;  // the command's
+constexpr int kMostThreads = 4096;
+
+Status CheckNotNegative(double value, const char* name) {
+  if (std::isfinite(value) && value >= 0) return OkStatus();
+  return InvalidArgument(kOptions, ": ", name, " is ", value, "; it is >= 0");
+}
+
+Status CheckOptions(const tsr_train_options& options) {
+  TESSERA_RETURN_IF_ERROR(CheckNotNegative(options.learning_rate, "learning_rate"));
+  TESSERA_RETURN_IF_ERROR(CheckNotNegative(options.weight_decay, "weight_decay"));
+  TESSERA_RETURN_IF_ERROR(CheckNotNegative(options.max_grad_norm, "max_grad_norm"));
+  if (!(options.label_smoothing >= 0 && options.label_smoothing < 1)) {
+    return InvalidArgument(kOptions, ": label_smoothing is ", options.label_smoothing,
+                           "; it is in [0, 1)");
+  }
+  if (options.accumulation_steps < 0) {
+    return InvalidArgument(kOptions, ": accumulation_steps is ", options.accumulation_steps,
+                           "; it is >= 1, or 0 for 1");
+  }
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    return InvalidArgument(kOptions, ": threads is ", options.threads,
+                           "; it is 0 (the process's) to ", kMostThreads);
+  }
+  if (options.memory_limit > static_cast<uint64_t>(INT64_MAX)) {
+    return InvalidArgument(kOptions, ": memory_limit is ", options.memory_limit);
+  }
+  return CheckFlag(options.new_head, "tsr_train_options: new_head");
+}
+
+// An empty object where there is no text.
+StatusOr<json> ObjectOf(const char* text, const std::string& source) {
+  if (text == nullptr) return json(json::object());
+  TESSERA_ASSIGN_OR_RETURN(json value, data::ParseJson(text, source));
+  if (!value.is_object()) return InvalidArgument(source, ": not a JSON object");
+  return value;
+}
+
+StatusOr<std::shared_ptr<const optim::UpdateRule>> RuleOf(const tsr_train_options& options) {
+  const char* const name = options.optimizer == nullptr ? "adamw" : options.optimizer;
+  TESSERA_ASSIGN_OR_RETURN(const optim::OptimizerKind* const kind, optim::FindOptimizerKind(name));
+  const std::string source = Concat(kOptions, ": optimizer_options");
+  TESSERA_ASSIGN_OR_RETURN(const json given, ObjectOf(options.optimizer_options, source));
+  return kind->Configure(given, source);
+}
+
+// nullptr: it has none.
+StatusOr<std::unique_ptr<data::Tokenizer>> TokenizerFor(const std::string& model,
+                                                        const tsr_train_options& options) {
+  if (options.tokenizer != nullptr) return data::LoadTokenizer(options.tokenizer);
+  if (data::HasTokenizer(model)) return data::LoadTokenizer(model);
+  const models::Preset* const preset = IsDirectory(model) ? nullptr : models::FindPreset(model);
+  if (preset != nullptr && !preset->tokenizer.empty())
+    return data::LoadTokenizer(preset->tokenizer);
+  return std::unique_ptr<data::Tokenizer>();
+}
+
+// What the tokenizer says of the model, and over that what the caller does.
+StatusOr<json> ChangesOf(const std::string& model, const data::Tokenizer* tokenizer,
+                         const tsr_train_options& options) {
+  json changes = json::object();
+  if (tokenizer != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const json config, models::ReadModelConfig(model));
+    changes = IsDirectory(model) ? models::TokenIdsFromTokenizer(*tokenizer, config)
+                                 : models::VocabularyOf(*tokenizer, config);
+  }
+  TESSERA_ASSIGN_OR_RETURN(const json asked,
+                           ObjectOf(options.config_changes, Concat(kOptions, ": config_changes")));
+  changes.update(asked);
+  return changes;
+}
+
+// Files of a folder that a model trained from it still needs.
+Status KeepFiles(const std::string& folder, tsr_trainer* trainer) {
+  constexpr char kPictures[] = "preprocessor_config.json";
+  if (PathExists(JoinPath(folder, kPictures))) {
+    TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(JoinPath(folder, kPictures)));
+    trainer->files.emplace_back(kPictures, std::move(text));
+  }
+  const std::string generation = JoinPath(folder, "generation_config.json");
+  if (PathExists(generation)) {
+    TESSERA_ASSIGN_OR_RETURN(trainer->generation_config, data::ReadJsonFile(generation));
+  }
+  return OkStatus();
+}
+
+Status LoadInto(tsr_trainer* trainer, const std::string& model, const tsr_train_options& options) {
+  TESSERA_ASSIGN_OR_RETURN(trainer->tokenizer, TokenizerFor(model, options));
+  models::LoadOptions load;
+  TESSERA_ASSIGN_OR_RETURN(load.build.dtype, ComputeDType(options.dtype));
+  load.build.seed = options.seed;
+  TESSERA_ASSIGN_OR_RETURN(load.config_changes,
+                           ChangesOf(model, trainer->tokenizer.get(), options));
+  load.ignore_mismatched_sizes = options.new_head != 0;
+  load.warn = LogWarning;
+  TESSERA_ASSIGN_OR_RETURN(trainer->model, models::LoadModel(model, load));
+  if (IsDirectory(model)) TESSERA_RETURN_IF_ERROR(KeepFiles(model, trainer));
+  for (const nn::Parameter* parameter : trainer->model->Parameters()) {
+    if (parameter->tied_to == nullptr) trainer->parameters += parameter->tensor.numel();
+  }
+  trainer->config = trainer->model->config().dump(-1, ' ', false, json::error_handler_t::replace);
+  return OkStatus();
+}
+
+Status MakeEngine(tsr_trainer* trainer, const tsr_train_options& options) {
+  train::EngineOptions engine;
+  TESSERA_ASSIGN_OR_RETURN(engine.rule, RuleOf(options));
+  TESSERA_ASSIGN_OR_RETURN(engine.products, ComputeDType(options.products));
+  engine.weight_decay = options.weight_decay;
+  engine.max_grad_norm = options.max_grad_norm;
+  engine.skip_non_finite = true;
+  trainer->scales_loss =
+      engine.products == DType::kFloat16 || trainer->model->build().dtype == DType::kFloat16;
+  if (trainer->scales_loss) engine.loss_scaling = optim::GradScalerOptions();
+  trainer->engine = std::make_unique<train::Engine>(*trainer->model, dist::Mesh(), engine);
+  trainer->engine->Start();
+  return OkStatus();
+}
+
+Status Create(const char* model, const tsr_train_options* given, tsr_trainer** out) {
+  TESSERA_RETURN_IF_ERROR(CheckGiven(model, "model"));
+  TESSERA_RETURN_IF_ERROR(CheckGiven(out, "out"));
+  TESSERA_ASSIGN_OR_RETURN(const tsr_train_options options, OptionsOf(given, kOptions));
+  TESSERA_RETURN_IF_ERROR(CheckOptions(options));
+  auto trainer = std::make_unique<tsr_trainer>();
+  if (options.threads > 0) trainer->threads = std::make_unique<ThreadPool>(options.threads);
+  if (options.memory_limit > 0) {
+    trainer->memory = Allocator::MakeCpu("memory of the trainer");
+    trainer->memory->SetLimit(static_cast<int64_t>(options.memory_limit));
+  }
+  trainer->seed = options.seed;
+  trainer->accumulation_steps = options.accumulation_steps == 0 ? 1 : options.accumulation_steps;
+  trainer->label_smoothing = options.label_smoothing;
+  trainer->learning_rate = options.learning_rate == 0 ? kLearningRate : options.learning_rate;
+  ExecutionContext context;
+  context.threads = trainer->threads.get();
+  context.cpu_allocator = trainer->memory.get();
+  const ExecutionScope scope(context);
+  TESSERA_RETURN_IF_ERROR(LoadInto(trainer.get(), model, options));
+  TESSERA_RETURN_IF_ERROR(MakeEngine(trainer.get(), options));
+  AddHandle(trainer.get(), HandleKind::kTrainer, &trainer->cancelled);
+  *out = trainer.release();
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace tessera::runtime
+
+tsr_status* tsr_train_create(const char* model, const tsr_train_options* options,
+                             tsr_trainer** out) {
+  return tessera::runtime::AtBorder([&] { return tessera::runtime::Create(model, options, out); });
+}

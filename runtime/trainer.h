@@ -1,0 +1,47 @@
+// What a tsr_trainer is.
+#ifndef TESSERA_RUNTIME_TRAINER_H_
+#define TESSERA_RUNTIME_TRAINER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/allocator.h"
+#include "core/thread_pool.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/model.h"
+#include "nlohmann/json.hpp"
+#include "runtime/tessera_training.h"
+#include "train/engine/engine.h"
+
+struct tsr_trainer {
+  // Before what lies in it.
+  std::unique_ptr<tessera::ThreadPool> threads;  // nullptr: the process's
+  std::unique_ptr<tessera::Allocator> memory;    // nullptr: the process's
+  std::atomic<bool> cancelled = false;
+
+  std::unique_ptr<tessera::models::Model> model;
+  std::unique_ptr<const tessera::data::Tokenizer> tokenizer;  // nullptr: it has none
+  nlohmann::json generation_config;                           // the folder's; null: it has none
+  std::vector<std::pair<std::string, std::string>> files;     // of the folder, by name
+  std::unique_ptr<tessera::train::Engine> engine;
+  int64_t parameters = 0;
+  std::string config;  // for tsr_train_describe
+
+  uint64_t seed = 0;
+  int64_t accumulation_steps = 1;
+  double label_smoothing = 0;
+  bool scales_loss = false;
+
+  uint64_t updates = 0;
+  uint64_t skipped = 0;
+  int64_t accumulated = 0;
+  double learning_rate = 0;
+  double grad_norm = 0;
+  bool half_updated = false;
+};
+
+#endif  // TESSERA_RUNTIME_TRAINER_H_

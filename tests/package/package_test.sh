@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# What tools/package makes: laid out once, moved, and used from there by programs in C and C++
+# that know nothing of this repository, by CMake and by pkg-config, shared and static; the command's
+# libraries; the Debian packages, installed into a root of their own and removed.
+set -euo pipefail
+fail() { echo "FAILED: $*" >&2; exit 1; }
+step() { echo "--- $* ($SECONDS s)"; }
+scratch=$TEST_TMPDIR
+
+if readelf -d tools/packaging/libtessera_cpp_nn.so | grep -E "lib(a|ub|t)san"; then
+  echo "skipped: a package is made of ordinary builds, not of a sanitizer's"
+  exit 0
+fi
+
+step "packaging"
+tools/packaging/package "$scratch/built"
+prefix="$scratch/moved to here"
+mv "$scratch/built" "$prefix"
+mv "$prefix/packages" "$scratch/packages"
+if tools/packaging/package "$prefix" 2>"$scratch/refusal"; then fail "a full folder was taken"; fi
+grep -qx "error: $prefix is not empty" "$scratch/refusal" || fail "$(cat "$scratch/refusal")"
+
+step "no file knows where it was made"
+for place in "$scratch/built" "$PWD" /execroot/ /sandbox/; do
+  if grep -rlF -- "$place" "$prefix"; then fail "these files name $place"; fi
+done
+
+# From here on, nothing of the build is in reach.
+mkdir "$scratch/consumers"
+for source in tests/package/{CMakeLists.txt,next_ids.c,next_ids_cpp.cc,own_module.cc} examples/bigram.cc; do
+  cp -L "$source" "$scratch/consumers/"
+done
+cd "$scratch/consumers"
+seq -s ' ' 2000 >book.txt
+
+step "the command"
+tessera="$prefix/bin/tessera"
+"$tessera" --version
+if ldd "$tessera" | grep -E 'libmpi|not found'; then fail "libraries of the command"; fi
+# What the system has to have: libc's and the compiler's libraries.
+ldd "$tessera" "$prefix"/lib/*.so | grep -vF "$prefix" |
+  grep -vE '^\s*(linux-vdso|/lib64/ld-linux-x86-64|lib(c|m|gcc_s|stdc\+\+)\.so)|:$' &&
+  fail "the tarball lacks these libraries"
+"$tessera" models | grep gpt2 >/dev/null || fail "models"
+
+"$tessera" train gpt-tiny --data book.txt --tokenizer byte --seq-len 16 --batch-size 1 --max-steps 1 \
+  --out gpt >train.log 2>&1 || { cat train.log; exit 1; }
+ids=$("$tessera" generate --model gpt/model --ids 72,105 --max-new-tokens 3)
+
+step "the tarball"
+tar --extract --file "$scratch"/packages/*.tar.gz --directory "$scratch"
+diff -r "$scratch"/tessera-*-linux-* "$prefix" || fail "the tarball is not the prefix"
+
+step "CMake"
+cmake -S . -B build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Debug >cmake.log || { cat cmake.log; exit 1; }
+cmake --build build >cmake.log 2>&1 || { cat cmake.log; exit 1; }
+for kind in "" _static; do
+  for program in next_ids next_ids_cpp; do
+    [ "$(build/$program$kind gpt/model)" = "$ids" ] || fail "$program$kind does not give $ids"
+  done
+  build/own_module$kind own$kind.safetensors
+  build/bigram$kind book.txt run$kind >/dev/null
+  "$tessera" inspect run$kind/checkpoint-200 >/dev/null || fail "bigram$kind saved nothing"
+done
+cmp own.safetensors own_static.safetensors
+for file in run/checkpoint-200/*.safetensors; do cmp "$file" "${file/run/run_static}"; done
+ldd build/bigram | grep -F "$prefix/lib/libtessera_cpp_train.so.0" >/dev/null || fail "bigram is not shared"
+if ldd build/bigram_static | grep libtessera; then fail "bigram_static is not static"; fi
+
+step "pkg-config"
+export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+# Of flags with blanks in them: pkg-config escapes these.
+result=()
+flags() { eval "result=($(pkg-config "$@"))"; }
+flags --cflags --libs tessera
+cc -std=c99 next_ids.c "${result[@]}" -o next_ids
+[ "$(LD_LIBRARY_PATH="$prefix/lib" ./next_ids gpt/model)" = "$ids" ] || fail "next_ids does not give $ids"
+flags --static --cflags --libs tessera
+cc -std=c99 next_ids.c "$prefix/lib/libtessera.a" -Wl,--as-needed "${result[@]}" -o next_ids_static
+if ldd next_ids_static | grep -E 'libtessera|libstdc'; then fail "next_ids_static is not static"; fi
+[ "$(./next_ids_static gpt/model)" = "$ids" ] || fail "next_ids_static does not give $ids"
+flags --cflags tessera-nn
+c++ "${result[@]}" -c own_module.cc -o own_module.o
+(cd "$prefix/include/tessera" && find . -name '*.h' -printf '#include "%P"\n') >headers.cc
+c++ "${result[@]}" -Wall -Werror -fsyntax-only headers.cc
+flags --libs tessera-nn
+c++ own_module.o "${result[@]}" -o own_module
+LD_LIBRARY_PATH="$prefix/lib" ./own_module pc.safetensors
+flags --static --libs tessera-nn
+c++ own_module.o "$prefix/lib/libtessera_cpp_nn.a" -Wl,--as-needed "${result[@]}" -o own_module_static
+if ldd own_module_static | grep libtessera; then fail "own_module_static is not static"; fi
+./own_module_static pc_static.safetensors
+cmp own.safetensors pc.safetensors
+cmp own.safetensors pc_static.safetensors
+flags --modversion tessera-train
+
+step "Debian packages"
+# The packages that this machine has are those of the root, so that what is depended on is asked for.
+root=$scratch/root
+mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
+cp /var/lib/dpkg/status "$root/var/lib/dpkg/status"
+as_user() { PATH=$PATH:/usr/sbin:/sbin dpkg --root="$root" --force-not-root --force-script-chrootless --log=/dev/null "$@"; }
+as_user -i "$scratch"/packages/*.deb >dpkg.log 2>&1 || { grep -v 'files list file' dpkg.log; exit 1; }
+"$root/usr/bin/tessera" --version
+for name in tessera libtessera0 libtessera-dev; do
+  dpkg --root="$root" --status $name | grep -x "Status: install ok installed" >/dev/null || fail "$name is not installed"
+done
+[ -e "$root/usr/include/tessera/core/tensor.h" ] || fail "no headers"
+PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --exists tessera-train
+as_user -r tessera libtessera-dev libtessera0 >dpkg.log 2>&1 || { grep -v 'files list file' dpkg.log; exit 1; }
+left=$(find "$root/usr" -not -type d 2>/dev/null || true)
+[ -z "$left" ] || fail "removing left $left"
+
+step "done"

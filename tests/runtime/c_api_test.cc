@@ -1,0 +1,575 @@
+// The C interface beside the C++ that it stands on: the same bits, and failures that are statuses.
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cfenv>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/file.h"
+#include "data/image/image_processor.h"
+#include "gtest/gtest.h"
+#include "models/generation/generate.h"
+#include "models/hub/load_model.h"
+#include "models/model_keys.h"
+#include "runtime/tessera.h"
+#include "tests/inference/small_models.h"
+#include "tests/runtime/model_folders.h"
+
+namespace tessera {
+namespace {
+
+std::unique_ptr<models::Model> Reference(const std::string& model_type) {
+  auto model = models::LoadModel(SmallModelFolder(model_type), {.require_weights = true});
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+// What tsr_forward gives for SmallInputs.
+std::string ForwardText(tsr_context* context, const std::string& model_type) {
+  const NamedTensors in(SmallInputs(model_type));
+  tsr_named_tensor* out = nullptr;
+  size_t count = 0;
+  std::string message;
+  EXPECT_EQ(
+      CodeOf(tsr_forward(context, in.tensors.data(), in.tensors.size(), &out, &count), &message),
+      TSR_OK)
+      << message;
+  const TensorsHandle owner(out);
+  return TextOf(out, count);
+}
+
+class EveryFamily : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, testing::ValuesIn(kSmallModels),
+                         [](const auto& family) { return std::string(family.param); });
+
+TEST_P(EveryFamily, ForwardHasTheBitsOfTheModel) {
+  const ModelHandle model = LoadHandle(SmallModelFolder(GetParam()));
+  const ContextHandle context = ContextOf(model);
+  const NoGrad no_grad;
+  const std::string expected = TextOf(Reference(GetParam())->Run(SmallInputs(GetParam()), {}));
+  EXPECT_FALSE(expected.empty());
+  EXPECT_EQ(ForwardText(context.get(), GetParam()), expected);
+  tsr_context_options options = {};
+  options.size = sizeof(options);
+  options.threads = 3;
+  options.memory_limit = 64 << 20;
+  EXPECT_EQ(ForwardText(ContextOf(model, &options).get(), GetParam()), expected);
+}
+
+TEST_P(EveryFamily, HiddenStatesAreThereWhenAskedFor) {
+  const ModelHandle model = LoadHandle(SmallModelFolder(GetParam()));
+  const ContextHandle context = ContextOf(model);
+  const NamedTensors in(SmallInputs(GetParam()));
+  tsr_forward_options options = {};
+  options.size = sizeof(options);
+  options.all_hidden_states = 1;
+  tsr_named_tensor* out = nullptr;
+  size_t count = 0;
+  ASSERT_EQ(CodeOf(tsr_forward_with(context.get(), in.tensors.data(), in.tensors.size(), &options,
+                                    &out, &count)),
+            TSR_OK);
+  const TensorsHandle owner(out);
+  EXPECT_NE(TextOf(out, count).find("hidden_states.0 "), std::string::npos);
+}
+
+TEST_P(EveryFamily, LoadsFromAnywhere) {
+  const std::string expected =
+      ForwardText(ContextOf(LoadHandle(SmallModelFolder(GetParam()))).get(), GetParam());
+  const std::string& path = SmallModelArchive(GetParam());
+  const std::string archive = *ReadFile(path);
+  const auto check = [&](const char* what, const auto& load) {
+    tsr_model* model = nullptr;
+    std::string message;
+    EXPECT_EQ(CodeOf(load(&model), &message), TSR_OK) << what << ": " << message;
+    const ModelHandle owner(model);
+    EXPECT_EQ(ForwardText(ContextOf(owner).get(), GetParam()), expected) << what;
+  };
+  check("tar", [&](tsr_model** out) { return tsr_model_load(path.c_str(), nullptr, out); });
+  for (const int copies : {0, 1}) {
+    tsr_load_options options = {};
+    options.size = sizeof(options);
+    options.copy_weights = copies;
+    check("memory", [&](tsr_model** out) {
+      return tsr_model_load_memory(archive.data(), archive.size(), &options, out);
+    });
+    check("reader", [&](tsr_model** out) {
+      const auto read = [](void* user, uint64_t offset, void* buffer, size_t count) {
+        std::memcpy(buffer, static_cast<const char*>(user) + offset, count);
+        return 0;
+      };
+      const tsr_reader reader = {read, archive.size(), const_cast<char*>(archive.data())};
+      return tsr_model_load_reader(&reader, &options, out);
+    });
+    check("descriptor", [&](tsr_model** out) {
+      const std::string within = path + ".within";
+      std::ofstream(within) << "seven b" << archive << "and what follows";
+      const int descriptor = open(within.c_str(), O_RDONLY);
+      tsr_status* const status =
+          tsr_model_load_descriptor(descriptor, 7, archive.size(), &options, out);
+      close(descriptor);
+      return status;
+    });
+  }
+}
+
+TEST_P(EveryFamily, EmbeddingsAreMeansOfHiddenStates) {
+  if (std::string(GetParam()) == "vit") return;  // pictures have no tokens: see the next test
+  const ModelHandle model = LoadHandle(SmallModelFolder(GetParam()));
+  const ContextHandle context = ContextOf(model);
+  const auto reference = Reference(GetParam());
+  const std::vector<int64_t> ids = {7, 1, 50, 3};
+  Bundle in = {{keys::kInputIds, Tensor::FromVector(ids, {1, 4})}};
+  if (const auto* both = reference->encoder_decoder()) {
+    in.set(keys::kDecoderInputIds,
+           Tensor::FromVector(std::vector<int64_t>{both->decoder_start()}, {1, 1}));
+  }
+  const NoGrad no_grad;
+  const Bundle out = reference->Run(in, {});
+  const Tensor* hidden = out.FindNamed("encoder_last_hidden_state");
+  if (hidden == nullptr) hidden = &out.at(keys::kLastHiddenState);
+  const std::vector<float> all = hidden->ToVector<float>();
+  const auto width = static_cast<size_t>(hidden->size(2));
+  EXPECT_EQ(hidden->size(2), reference->hidden_size());
+  std::vector<float> vector(width);
+  const auto embed = [&](int pooling, int normalise) {
+    tsr_embed_options options = {};
+    options.size = sizeof(options);
+    options.pooling = pooling;
+    options.normalise = normalise;
+    std::string message;
+    EXPECT_EQ(CodeOf(tsr_embed(context.get(), ids.data(), ids.size(), &options, vector.data(),
+                               vector.size()),
+                     &message),
+              TSR_OK)
+        << message;
+  };
+  embed(TSR_POOLING_MEAN, 0);
+  for (size_t c = 0; c < width; ++c) {
+    EXPECT_NEAR(vector[c], (all[c] + all[width + c] + all[2 * width + c] + all[3 * width + c]) / 4,
+                1e-6);
+  }
+  embed(TSR_POOLING_FIRST, 0);
+  EXPECT_EQ(vector, std::vector<float>(all.begin(), all.begin() + static_cast<long>(width)));
+  embed(TSR_POOLING_LAST, 0);
+  EXPECT_EQ(vector, std::vector<float>(all.end() - static_cast<long>(width), all.end()));
+  embed(TSR_POOLING_LAST, 1);
+  double squares = 0;
+  for (const float x : vector) squares += double{x} * x;
+  EXPECT_NEAR(squares, 1, 1e-6);
+}
+
+TEST(CApiTest, PicturesBecomeWhatTheModelTakes) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("vit"));
+  tsr_model_info info = {};
+  info.size = sizeof(info);
+  ASSERT_EQ(CodeOf(tsr_model_describe(model.get(), &info)), TSR_OK);
+  EXPECT_EQ(info.labels, 3);
+  EXPECT_STREQ(tsr_model_label(model.get(), 1), "dog");
+  EXPECT_EQ(tsr_model_label(model.get(), 3), nullptr);
+  EXPECT_EQ(tsr_model_label(model.get(), -1), nullptr);
+  data::Image image{.height = 12, .width = 10, .channels = 3, .pixels = {}};
+  for (int i = 0; i < 12 * 10 * 3; ++i) image.pixels.push_back(static_cast<uint8_t>(i % 251));
+  const auto processor = data::ImageProcessor::OfModel(SmallModelFolder("vit"), SmallConfig("vit"));
+  std::vector<float> expected(static_cast<size_t>(processor->OutputSize()));
+  processor->Apply(image, expected.data());
+  std::vector<float> values(expected.size());
+  size_t count = 0;
+  ASSERT_EQ(
+      CodeOf(tsr_pixel_values(model.get(), image.pixels.data(), 12, 10, 3, nullptr, 0, &count)),
+      TSR_OK);
+  EXPECT_EQ(count, expected.size());
+  EXPECT_EQ(CodeOf(tsr_pixel_values(model.get(), image.pixels.data(), 12, 10, 3, values.data(),
+                                    values.size() - 1, &count)),
+            TSR_OUT_OF_RANGE);
+  ASSERT_EQ(CodeOf(tsr_pixel_values(model.get(), image.pixels.data(), 12, 10, 3, values.data(),
+                                    values.size(), &count)),
+            TSR_OK);
+  EXPECT_EQ(values, expected);
+  EXPECT_EQ(info.image_channels * info.image_height * info.image_width,
+            static_cast<int64_t>(expected.size()));
+}
+
+TEST(CApiTest, GeneratesWhatTheModelGenerates) {
+  for (const char* model_type : {"gpt2", "t5"}) {
+    const ModelHandle model = LoadHandle(SmallModelFolder(model_type));
+    const ContextHandle context = ContextOf(model);
+    const auto reference = Reference(model_type);
+    auto config = models::ReadGenerationConfig(SmallModelFolder(model_type), reference->config());
+    ASSERT_TRUE(config.ok()) << config.status();
+    struct Case {
+      tsr_generate_options asked;
+      models::GenerationRequest request;
+    };
+    std::vector<Case> cases(4);
+    for (Case& c : cases) {
+      c.asked = {};
+      c.asked.size = sizeof(c.asked);
+      c.asked.max_new_tokens = 9;
+      c.request.max_new_tokens = 9;
+    }
+    cases[1].asked.temperature = 0.7;
+    cases[1].asked.seed = 11;
+    cases[1].request.temperature = 0.7;
+    cases[1].request.seed = 11;
+    cases[2].asked.top_k = 5;
+    cases[2].asked.top_p = 0.9;
+    cases[2].asked.repetition_penalty = 1.3;
+    cases[2].request.top_k = 5;
+    cases[2].request.top_p = 0.9;
+    cases[2].request.repetition_penalty = 1.3;
+    cases[3].asked.num_beams = 3;
+    cases[3].asked.length_penalty = 0.5;
+    cases[3].request.num_beams = 3;
+    cases[3].request.length_penalty = 0.5;
+    for (const Case& c : cases) {
+      const auto wanted = models::WithRequest(*config, c.request);
+      ASSERT_TRUE(wanted.ok()) << wanted.status();
+      const NoGrad no_grad;
+      const auto expected = models::Generate(*reference, {{5, 6, 7}}, *wanted);
+      ASSERT_TRUE(expected.ok()) << expected.status();
+      EXPECT_EQ(GenerateWith(context.get(), {5, 6, 7}, &c.asked).ids, expected->front().ids);
+    }
+  }
+}
+
+TEST(CApiTest, TextIsStreamedAndEndsWhereItIsTold) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+  const ContextHandle context = ContextOf(model);
+  tsr_generate_options options = {};
+  options.size = sizeof(options);
+  options.max_new_tokens = 12;
+  options.sampling = TSR_SAMPLING_ON;
+  Generated all;
+  ASSERT_EQ(CodeOf(tsr_generate_text(context.get(), "Hello", 5, &options, Collect, &all)), TSR_OK);
+  EXPECT_EQ(all.ids.size(), 12u);
+  EXPECT_EQ(all.end, TSR_END_LENGTH);
+  std::vector<char> text(all.text.size() + 1);
+  size_t length = 0;
+  ASSERT_EQ(CodeOf(tsr_detokenize(model.get(), all.ids.data(), all.ids.size(), nullptr, text.data(),
+                                  text.size(), &length)),
+            TSR_OK);
+  EXPECT_EQ(std::string(text.data(), length), all.text);
+  // Bytes that are whole characters by themselves, so that they may be a stop text.
+  const auto plain = [](char c) { return c >= 0x20 && c < 0x7f; };
+  const auto at = std::find_if(all.text.begin() + 1, all.text.end(), plain);
+  if (at != all.text.end()) {
+    const std::string stop(1, *at);
+    const char* const stops[] = {stop.c_str()};
+    options.stop = stops;
+    options.stop_count = 1;
+    Generated cut;
+    ASSERT_EQ(CodeOf(tsr_generate_text(context.get(), "Hello", 5, &options, Collect, &cut)),
+              TSR_OK);
+    EXPECT_EQ(cut.text, all.text.substr(0, all.text.find(stop)));
+    EXPECT_EQ(cut.end, TSR_END_STOP);
+  }
+  int calls = 0;
+  const auto third = [](void* user, const tsr_token*) {
+    return ++*static_cast<int*>(user) == 3 ? 1 : 0;
+  };
+  options.stop_count = 0;
+  EXPECT_EQ(CodeOf(tsr_generate_text(context.get(), "Hello", 5, &options, third, &calls)), TSR_OK);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(CApiTest, TokenizesThereAndBack) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("bert"));
+  const std::string text = "ab c";
+  int64_t ids[16];
+  size_t count = 0;
+  ASSERT_EQ(CodeOf(tsr_tokenize(model.get(), text.data(), text.size(), nullptr, ids, 16, &count)),
+            TSR_OK);
+  EXPECT_EQ(std::vector<int64_t>(ids, ids + count), (std::vector<int64_t>{2, 5, 8, 9, 3}));
+  tsr_tokenize_options only = {};
+  only.size = sizeof(only);
+  only.text_only = 1;
+  ASSERT_EQ(CodeOf(tsr_tokenize(model.get(), text.data(), text.size(), &only, ids, 16, &count)),
+            TSR_OK);
+  EXPECT_EQ(std::vector<int64_t>(ids, ids + count), (std::vector<int64_t>{5, 8, 9}));
+  EXPECT_EQ(CodeOf(tsr_tokenize(model.get(), text.data(), text.size(), &only, ids, 2, &count)),
+            TSR_OUT_OF_RANGE);
+  EXPECT_EQ(count, 3u);
+  char back[16];
+  ASSERT_EQ(CodeOf(tsr_detokenize(model.get(), ids, 3, nullptr, back, 16, &count)), TSR_OK);
+  EXPECT_EQ(std::string(back, count), text);
+}
+
+TEST(CApiTest, DescribesAModel) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+  tsr_model_info info = {};
+  info.size = sizeof(info);
+  ASSERT_EQ(CodeOf(tsr_model_describe(model.get(), &info)), TSR_OK);
+  EXPECT_STREQ(info.model_type, "gpt2");
+  EXPECT_STREQ(info.architecture, "GPT2LMHeadModel");
+  EXPECT_EQ(nlohmann::json::parse(info.config)["n_embd"], 24);
+  EXPECT_EQ(info.hidden_size, 24);
+  EXPECT_EQ(info.vocab_size, 257);
+  EXPECT_EQ(info.max_positions, 32);
+  EXPECT_EQ(info.generates, 1);
+  EXPECT_EQ(info.has_tokenizer, 1);
+  EXPECT_EQ(info.labels, 0);
+  EXPECT_EQ(info.image_width, 0);
+  EXPECT_GT(info.parameters, 257 * 24);
+  // An older program's struct is filled as far as it goes.
+  tsr_model_info old = {};
+  old.size = offsetof(tsr_model_info, config);
+  ASSERT_EQ(CodeOf(tsr_model_describe(model.get(), &old)), TSR_OK);
+  EXPECT_STREQ(old.architecture, "GPT2LMHeadModel");
+  EXPECT_EQ(old.config, nullptr);
+}
+
+TEST(CApiTest, WhatIsInUseIsNotReleased) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+  const ContextHandle context = ContextOf(model);
+  EXPECT_EQ(CodeOf(tsr_model_release(model.get())), TSR_BUSY);
+  EXPECT_EQ(CodeOf(tsr_configure(nullptr)), TSR_BUSY);
+  struct Inside {
+    tsr_context* context;
+    int release = 0, generate = 0, calls = 0;
+  } inside = {context.get()};
+  const auto callback = [](void* user, const tsr_token*) {
+    auto* const self = static_cast<Inside*>(user);
+    self->release = CodeOf(tsr_context_release(self->context));
+    Generated ignored;
+    const int64_t id = 1;
+    self->generate = CodeOf(tsr_generate(self->context, &id, 1, nullptr, Collect, &ignored));
+    return ++self->calls;
+  };
+  const int64_t id = 1;
+  EXPECT_EQ(CodeOf(tsr_generate(context.get(), &id, 1, nullptr, callback, &inside)), TSR_OK);
+  EXPECT_EQ(inside.calls, 1);
+  EXPECT_EQ(inside.release, TSR_BUSY);
+  EXPECT_EQ(inside.generate, TSR_BUSY);
+}
+
+TEST(CApiTest, StaleAndForeignHandlesAreRefused) {
+  tsr_model* model = LoadHandle(SmallModelFolder("gpt2")).release();
+  tsr_context* context = nullptr;
+  ASSERT_EQ(CodeOf(tsr_context_create(model, nullptr, &context)), TSR_OK);
+  ASSERT_EQ(CodeOf(tsr_context_release(context)), TSR_OK);
+  EXPECT_EQ(CodeOf(tsr_context_release(context)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_context_cancel(context)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_context_release(reinterpret_cast<tsr_context*>(model))),
+            TSR_INVALID_ARGUMENT);
+  ASSERT_EQ(CodeOf(tsr_model_release(model)), TSR_OK);
+  EXPECT_EQ(CodeOf(tsr_model_release(model)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_context_create(model, nullptr, &context)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(tsr_model_label(model, 0), nullptr);
+  EXPECT_EQ(CodeOf(tsr_model_release(nullptr)), TSR_OK);
+  EXPECT_EQ(CodeOf(tsr_context_release(nullptr)), TSR_OK);
+  EXPECT_EQ(CodeOf(tsr_tensors_release(nullptr)), TSR_OK);
+  tsr_status_release(nullptr);
+  tsr_status* const status = tsr_model_load(nullptr, nullptr, &model);
+  EXPECT_EQ(tsr_status_code(status), TSR_INVALID_ARGUMENT);
+  tsr_status_release(status);
+  tsr_status_release(status);
+  EXPECT_EQ(tsr_status_code(status), TSR_INVALID_ARGUMENT);
+  EXPECT_STREQ(tsr_status_message(status), "the pointer is not a status, or was released");
+}
+
+TEST(CApiTest, OptionsOfOtherVersions) {
+  struct Later {
+    tsr_context_options known;
+    int64_t unknown;
+  } later = {};
+  const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+  const auto create = [&](size_t size, std::string* message) {
+    later.known.size = size;
+    tsr_context* context = nullptr;
+    const int code = CodeOf(tsr_context_create(model.get(), &later.known, &context), message);
+    EXPECT_EQ(CodeOf(tsr_context_release(context)), TSR_OK);
+    return code;
+  };
+  std::string message;
+  EXPECT_EQ(create(sizeof(size_t), &message), TSR_OK);
+  EXPECT_EQ(create(sizeof(Later), &message), TSR_OK);
+  later.unknown = 1;
+  EXPECT_EQ(create(sizeof(Later), &message), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "tsr_context_options: a member that version " TSR_VERSION " does not know");
+  EXPECT_EQ(create(0, &message), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "tsr_context_options: size is 0; set it to sizeof(tsr_context_options)");
+  EXPECT_EQ(create(SIZE_MAX, &message), TSR_INVALID_ARGUMENT);
+}
+
+TEST(CApiTest, FailuresSayWhatIsWrong) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+  const ContextHandle context = ContextOf(model);
+  const int64_t shape[] = {1, 2};
+  const int64_t ids[] = {1, 2000};
+  tsr_named_tensor in = {"input_ids", TSR_INT64, 2, shape, ids, sizeof(ids)};
+  tsr_named_tensor* out = nullptr;
+  size_t count = 0;
+  const auto forward = [&] {
+    std::string message;
+    EXPECT_NE(CodeOf(tsr_forward(context.get(), &in, 1, &out, &count), &message), TSR_OK);
+    EXPECT_EQ(out, nullptr);
+    return message;
+  };
+  EXPECT_EQ(forward(),
+            "tsr_forward: 'input_ids': 2000 (row 0, position 1) is beyond the model's vocabulary "
+            "of 257");
+  in.bytes = 8;
+  EXPECT_EQ(forward(), "tsr_forward: 'input_ids': 8 bytes, where int64 and the shape need 16");
+  in.bytes = 16;
+  in.name = "inputs";
+  EXPECT_EQ(forward().substr(0, 46), "tsr_forward: 'inputs' is no input of gpt2; inp");
+  in.name = nullptr;
+  EXPECT_EQ(forward(), "tsr_forward: tensor 0 has no name");
+  in.name = "input_ids";
+  in.dtype = static_cast<tsr_dtype>(77);
+  EXPECT_EQ(forward(), "tsr_forward: 'input_ids': dtype 77 is unknown");
+  const int64_t large[] = {int64_t{1} << 40, int64_t{1} << 40};
+  in = {"input_ids", TSR_INT64, 2, large, ids, 0};
+  EXPECT_EQ(forward(), "tsr_forward: 'input_ids': a dimension of 1099511627776 cannot be");
+  tsr_model* none = nullptr;
+  std::string message;
+  EXPECT_EQ(CodeOf(tsr_model_load("/no/such", nullptr, &none), &message), TSR_NOT_FOUND);
+  EXPECT_EQ(message, "/no/such: no such folder or archive");
+  EXPECT_EQ(CodeOf(tsr_model_load_memory("short", 5, nullptr, &none), &message),
+            TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(none, nullptr);
+  Generated generated;
+  EXPECT_EQ(CodeOf(tsr_generate(context.get(), ids, 2, nullptr, Collect, &generated), &message),
+            TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "token id 2000 (row 0, position 1) is beyond the model's vocabulary of 257");
+  EXPECT_EQ(
+      CodeOf(tsr_generate_text(context.get(), "\xff", 1, nullptr, Collect, &generated), &message),
+      TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "prompt: invalid UTF-8 at byte 0");
+  tsr_context_options little = {};
+  little.size = sizeof(little);
+  little.memory_limit = 1;
+  const ContextHandle poor = ContextOf(model, &little);
+  EXPECT_EQ(CodeOf(tsr_generate(poor.get(), shape, 2, nullptr, Collect, &generated), &message),
+            TSR_RESOURCE_EXHAUSTED);
+  EXPECT_NE(message.find("memory of the context"), std::string::npos) << message;
+}
+
+TEST(CApiTest, LoadingIsFollowedAndCancelled) {
+  struct Progress {
+    uint64_t done = 0, total = 0;
+    int calls = 0, cancels_at = -1;
+  } progress;
+  tsr_load_options options = {};
+  options.size = sizeof(options);
+  options.copy_weights = 1;
+  options.progress_user = &progress;
+  options.progress = [](void* user, uint64_t done, uint64_t total) {
+    auto* const self = static_cast<Progress*>(user);
+    EXPECT_GE(done, self->done);
+    EXPECT_LE(done, total);
+    self->done = done;
+    self->total = total;
+    return self->calls++ == self->cancels_at ? 1 : 0;
+  };
+  LoadHandle(SmallModelFolder("gpt2"), &options);
+  EXPECT_GT(progress.calls, 1);
+  EXPECT_EQ(progress.done, progress.total);
+  EXPECT_GT(progress.total, 0u);
+  progress = {};
+  progress.cancels_at = 1;
+  tsr_model* model = nullptr;
+  EXPECT_EQ(CodeOf(tsr_model_load(SmallModelFolder("gpt2").c_str(), &options, &model)),
+            TSR_CANCELLED);
+  EXPECT_EQ(model, nullptr);
+}
+
+TEST(CApiTest, AReaderThatFailsIsAStatus) {
+  const std::string archive = *ReadFile(SmallModelArchive("gpt2"));
+  for (int good : {0, 1, 5, 12}) {
+    struct Source {
+      const std::string* bytes;
+      int good;
+    } source = {&archive, good};
+    const auto read = [](void* user, uint64_t offset, void* buffer, size_t count) {
+      auto* const self = static_cast<Source*>(user);
+      if (self->good-- <= 0) return 42;
+      std::memcpy(buffer, self->bytes->data() + offset, count);
+      return 0;
+    };
+    const tsr_reader reader = {read, archive.size(), &source};
+    tsr_model* model = nullptr;
+    std::string message;
+    EXPECT_EQ(CodeOf(tsr_model_load_reader(&reader, nullptr, &model), &message), TSR_UNAVAILABLE);
+    EXPECT_NE(message.find("the reader failed with 42"), std::string::npos) << message;
+  }
+}
+
+TEST(CApiTest, ACallIsCancelledFromAnotherThread) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("t5"));
+  const ContextHandle context = ContextOf(model);
+  EXPECT_EQ(CodeOf(tsr_context_cancel(context.get())), TSR_OK);  // nothing runs: nothing happens
+  tsr_generate_options options = {};
+  options.size = sizeof(options);
+  options.max_new_tokens = 1 << 20;
+  std::atomic<int> tokens = 0;
+  std::atomic<int> code = -1;
+  std::chrono::steady_clock::time_point ended;
+  std::thread running([&] {
+    const int64_t id = 1;
+    const auto count = [](void* user, const tsr_token*) {
+      ++*static_cast<std::atomic<int>*>(user);
+      return 0;
+    };
+    // Texts that end by themselves begin again.
+    int last = TSR_OK;
+    while (last == TSR_OK) {
+      last = CodeOf(tsr_generate(context.get(), &id, 1, &options, count, &tokens));
+    }
+    ended = std::chrono::steady_clock::now();
+    code = last;
+  });
+  while (tokens < 3) std::this_thread::yield();
+  const auto asked = std::chrono::steady_clock::now();
+  // Between two texts nothing runs, and nothing is cancelled.
+  while (code == -1) EXPECT_EQ(CodeOf(tsr_context_cancel(context.get())), TSR_OK);
+  running.join();
+  EXPECT_EQ(code, TSR_CANCELLED);
+  EXPECT_LT(std::chrono::duration<double>(ended - asked).count(), 2.0);  // the figure: docs
+  options.max_new_tokens = 4;
+  EXPECT_FALSE(GenerateWith(context.get(), {1}, &options).ids.empty());
+}
+
+TEST(CApiTest, ArithmeticIsTheUsualOneInsideAndTheHostsOutside) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+  const ContextHandle context = ContextOf(model);
+  const std::string expected = ForwardText(context.get(), "gpt2");
+  std::fenv_t before;
+  std::fegetenv(&before);
+  std::fesetround(FE_UPWARD);
+  feenableexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
+  EXPECT_EQ(ForwardText(context.get(), "gpt2"), expected);
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  EXPECT_EQ(fegetexcept(), FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
+  std::fesetenv(&before);
+}
+
+TEST(CApiTest, RunsOnASmallStack) {
+  const auto run = [](void*) -> void* {
+    const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+    const ContextHandle context = ContextOf(model);
+    EXPECT_FALSE(ForwardText(context.get(), "gpt2").empty());
+    return nullptr;
+  };
+  SmallModelFolder("gpt2");
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, nullptr), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+TEST(CApiTest, VersionIsTheHeaders) { EXPECT_STREQ(tsr_version(), TSR_VERSION); }
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,306 @@
+// tsr_train_*: the bits of the engine, what it writes, and calls that cannot be.
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/file.h"
+#include "dist/mesh/mesh.h"
+#include "gtest/gtest.h"
+#include "models/hub/load_model.h"
+#include "models/model_keys.h"
+#include "optim/optimizer_kind.h"
+#include "runtime/tessera_training.h"
+#include "tests/inference/small_models.h"
+#include "tests/runtime/model_folders.h"
+#include "train/engine/engine.h"
+
+namespace tessera {
+namespace {
+
+struct ReleaseTrainer {
+  void operator()(tsr_trainer* trainer) const { EXPECT_EQ(CodeOf(tsr_train_release(trainer)), 0); }
+};
+using TrainerHandle = std::unique_ptr<tsr_trainer, ReleaseTrainer>;
+
+tsr_train_options Options() {
+  tsr_train_options options = {};
+  options.size = sizeof(options);
+  options.seed = 7;
+  options.learning_rate = 0.01;
+  options.weight_decay = 0.1;
+  options.max_grad_norm = 1;
+  return options;
+}
+
+TrainerHandle Trainer(const std::string& model, const tsr_train_options& options) {
+  tsr_trainer* trainer = nullptr;
+  std::string message;
+  EXPECT_EQ(CodeOf(tsr_train_create(model.c_str(), &options, &trainer), &message), TSR_OK)
+      << message;
+  return TrainerHandle(trainer);
+}
+
+// Other tokens for each number; labels are the tokens.
+Bundle GptBatch(int64_t number) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 2 * 9; ++i) ids.push_back((i * i + number * 31) % 200);
+  const Tensor tensor = Tensor::FromVector(ids, {2, 9});
+  return {{keys::kInputIds, tensor}, {keys::kLabels, tensor}};
+}
+
+double Step(tsr_trainer* trainer, const Bundle& batch, int expected = TSR_OK) {
+  const NamedTensors in(batch);
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  std::string message;
+  EXPECT_EQ(CodeOf(tsr_train_step(trainer, in.tensors.data(), in.tensors.size(), &loss), &message),
+            expected)
+      << message;
+  return loss;
+}
+
+double LossOf(tsr_trainer* trainer, const Bundle& batch) {
+  const NamedTensors in(batch);
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(CodeOf(tsr_train_evaluate(trainer, in.tensors.data(), in.tensors.size(), &loss)),
+            TSR_OK);
+  return loss;
+}
+
+tsr_train_info InfoOf(tsr_trainer* trainer) {
+  tsr_train_info info = {};
+  info.size = sizeof(info);
+  EXPECT_EQ(CodeOf(tsr_train_describe(trainer, &info)), TSR_OK);
+  return info;
+}
+
+// The same by the engine: two batches an update, whose means count alike.
+std::vector<double> LossesOfTheEngine(const char* optimizer, int updates) {
+  const auto model = models::LoadModel(SmallModelFolder("gpt2"), {}).value();
+  const auto rule =
+      optim::FindOptimizerKind(optimizer).value()->Configure(nlohmann::json::object(), "test");
+  train::Engine engine(
+      *model, dist::Mesh(),
+      {.rule = rule.value(), .weight_decay = 0.1, .max_grad_norm = 1, .skip_non_finite = true});
+  engine.Start();
+  std::vector<double> losses;
+  for (int update = 1; update <= updates; ++update) {
+    const std::vector<models::Bundle> batches = {GptBatch(2 * update), GptBatch(2 * update + 1)};
+    const auto options = [&](int64_t micro_batch) {
+      models::RunOptions run;
+      run.keep_logits = false;
+      run.context = {.training = true};
+      run.context.seed = 7;
+      run.context.step = static_cast<uint64_t>(update);
+      run.context.micro_batch = static_cast<uint64_t>(micro_batch);
+      return run;
+    };
+    const auto done = engine.Step({.batches = batches,
+                                   .targets = 2,
+                                   .learning_rate = 0.01,
+                                   .number = static_cast<uint64_t>(update),
+                                   .options = options});
+    losses.insert(losses.end(), done.losses.begin(), done.losses.end());
+    losses.push_back(done.grad_norm);
+  }
+  return losses;
+}
+
+TEST(TrainingTest, HasTheBitsOfTheEngine) {
+  for (const char* optimizer : {"adamw", "sgd", "lion", "adafactor"}) {
+    tsr_train_options options = Options();
+    options.optimizer = optimizer;
+    options.accumulation_steps = 2;
+    options.threads = 3;
+    const TrainerHandle trainer = Trainer(SmallModelFolder("gpt2"), options);
+    std::vector<double> losses;
+    for (int update = 1; update <= 4; ++update) {
+      losses.push_back(Step(trainer.get(), GptBatch(2 * update)));
+      EXPECT_EQ(InfoOf(trainer.get()).accumulated, 1);
+      losses.push_back(Step(trainer.get(), GptBatch(2 * update + 1)));
+      losses.push_back(InfoOf(trainer.get()).grad_norm);
+    }
+    EXPECT_EQ(losses, LossesOfTheEngine(optimizer, 4)) << optimizer;
+    EXPECT_EQ(InfoOf(trainer.get()).updates, 4u);
+  }
+}
+
+// With dropout, whose bits are a function of seed and update.
+TEST(TrainingTest, GoesOnFromACheckpoint) {
+  tsr_train_options options = Options();
+  options.config_changes = R"({"resid_pdrop": 0.2, "embd_pdrop": 0.2, "attn_pdrop": 0.2})";
+  const std::string path = testing::TempDir() + "/training_checkpoint";
+  std::vector<double> whole;
+  {
+    const TrainerHandle trainer = Trainer(SmallModelFolder("gpt2"), options);
+    for (int i = 0; i < 6; ++i) {
+      whole.push_back(Step(trainer.get(), GptBatch(i)));
+      if (i != 2) continue;
+      EXPECT_EQ(CodeOf(tsr_train_set_learning_rate(trainer.get(), 0.02)), TSR_OK);
+      EXPECT_EQ(CodeOf(tsr_train_save_checkpoint(trainer.get(), path.c_str())), TSR_OK);
+    }
+  }
+  options.seed = 8;  // the checkpoint's counts
+  const TrainerHandle trainer = Trainer(SmallModelFolder("gpt2"), options);
+  Step(trainer.get(), GptBatch(9));
+  ASSERT_EQ(CodeOf(tsr_train_load_checkpoint(trainer.get(), path.c_str())), TSR_OK);
+  EXPECT_EQ(InfoOf(trainer.get()).updates, 3u);
+  EXPECT_EQ(InfoOf(trainer.get()).learning_rate, 0.02);
+  for (int i = 3; i < 6; ++i) EXPECT_EQ(Step(trainer.get(), GptBatch(i)), whole[i]) << i;
+}
+
+TEST(TrainingTest, WritesAFolderThatIsLoaded) {
+  const std::string folder = testing::TempDir() + "/trained";
+  const TrainerHandle trainer = Trainer(SmallModelFolder("gpt2"), Options());
+  const double before = LossOf(trainer.get(), GptBatch(1));
+  for (int i = 0; i < 8; ++i) Step(trainer.get(), GptBatch(1));
+  const double after = LossOf(trainer.get(), GptBatch(1));
+  EXPECT_LT(after, before);
+  ASSERT_EQ(CodeOf(tsr_train_save(trainer.get(), folder.c_str())), TSR_OK);
+  const auto model = models::LoadModel(folder, {.require_weights = true});
+  ASSERT_TRUE(model.ok()) << Message(model.status());
+  EXPECT_EQ((*model)->Run(GptBatch(1), {.keep_logits = false}).at(keys::kLoss).Item(), after);
+  EXPECT_TRUE(PathExists(folder + "/tokenizer_config.json"));  // kept
+  const ModelHandle loaded = LoadHandle(folder);
+  EXPECT_FALSE(GenerateWith(ContextOf(loaded).get(), {5, 8}).ids.empty());
+}
+
+TEST(TrainingTest, PresetsAreNewModels) {
+  tsr_train_options options = Options();
+  options.config_changes = R"({"n_layer": 1, "n_embd": 16, "n_head": 2})";
+  const TrainerHandle trainer = Trainer("gpt-tiny", options);
+  EXPECT_NE(std::string(InfoOf(trainer.get()).config).find("\"vocab_size\":257"),
+            std::string::npos);
+  EXPECT_GT(Step(trainer.get(), GptBatch(0)), 0);
+}
+
+TEST(TrainingTest, EveryPrecisionLearns) {
+  for (const auto& [dtype, products] :
+       std::vector<std::pair<tsr_dtype, tsr_dtype>>{{TSR_BFLOAT16, TSR_DTYPE_DEFAULT},
+                                                    {TSR_FLOAT32, TSR_BFLOAT16},
+                                                    {TSR_FLOAT32, TSR_FLOAT16}}) {
+    tsr_train_options options = Options();
+    options.dtype = dtype;
+    options.products = products;
+    const TrainerHandle trainer = Trainer(SmallModelFolder("gpt2"), options);
+    const double first = LossOf(trainer.get(), GptBatch(1));
+    for (int i = 0; i < 20; ++i) Step(trainer.get(), GptBatch(1));
+    EXPECT_LT(LossOf(trainer.get(), GptBatch(1)), first) << dtype << " " << products;
+    EXPECT_EQ(InfoOf(trainer.get()).updates, 20u);
+  }
+}
+
+// Labels of a classifier, over a head that the folder lacks.
+TEST(TrainingTest, GivesAnEncoderANewHead) {
+  tsr_train_options options = Options();
+  options.config_changes = R"({"architectures": ["BertForSequenceClassification"],
+                               "id2label": {"0": "no", "1": "yes"},
+                               "label2id": {"no": 0, "yes": 1}})";
+  options.new_head = 1;
+  const TrainerHandle trainer = Trainer(SmallModelFolder("bert"), options);
+  Bundle batch = SmallInputs("bert");
+  batch.set(keys::kLabels, Tensor::FromVector<int64_t>({1, 0}, {2}));
+  const double first = Step(trainer.get(), batch);
+  for (int i = 0; i < 10; ++i) Step(trainer.get(), batch);
+  EXPECT_LT(LossOf(trainer.get(), batch), first);
+}
+
+TEST(TrainingTest, AnUpdateThatIsNotFiniteIsLeftOut) {
+  const TrainerHandle trainer = Trainer(SmallModelFolder("vit"), Options());
+  Bundle batch = SmallInputs("vit");
+  const int64_t rows = batch.at(keys::kPixelValues).size(0);
+  batch.set(keys::kLabels, Tensor::FromVector(std::vector<int64_t>(rows, 1), {rows}));
+  const double before = LossOf(trainer.get(), batch);
+  Bundle broken = batch;
+  broken.set(keys::kPixelValues,
+             Full(batch.at(keys::kPixelValues).shape(), std::numeric_limits<double>::infinity(),
+                  DType::kFloat32, Device::Cpu()));
+  Step(trainer.get(), broken, TSR_ABORTED);
+  EXPECT_EQ(InfoOf(trainer.get()).skipped, 1u);
+  EXPECT_EQ(LossOf(trainer.get(), batch), before);
+  Step(trainer.get(), batch);
+  EXPECT_LT(LossOf(trainer.get(), batch), before);
+}
+
+struct Refused {
+  const char* says;
+  void (*change)(tsr_train_options* options);
+};
+
+TEST(TrainingTest, OptionsThatCannotBeAreNamed) {
+  const std::string folder = SmallModelFolder("gpt2");
+  for (const Refused& refused : std::vector<Refused>{
+           {"size is 3", [](auto* o) { o->size = 3; }},
+           {"unknown optimizer 'adan'", [](auto* o) { o->optimizer = "adan"; }},
+           {"optimizer_options", [](auto* o) { o->optimizer_options = "{\"betas\": "; }},
+           {"not a JSON object", [](auto* o) { o->optimizer_options = "[1]"; }},
+           {"beta", [](auto* o) { o->optimizer_options = "{\"beta\": 1}"; }},
+           {"learning_rate is nan", [](auto* o) { o->learning_rate = std::nan(""); }},
+           {"weight_decay is -1", [](auto* o) { o->weight_decay = -1; }},
+           {"max_grad_norm", [](auto* o) { o->max_grad_norm = -2; }},
+           {"accumulation_steps is -1", [](auto* o) { o->accumulation_steps = -1; }},
+           {"label_smoothing is 1", [](auto* o) { o->label_smoothing = 1; }},
+           {"dtype 99", [](auto* o) { o->dtype = static_cast<tsr_dtype>(99); }},
+           {"dtype 5", [](auto* o) { o->products = TSR_INT64; }},
+           {"config_changes", [](auto* o) { o->config_changes = "nonsense"; }},
+           {"n_embd", [](auto* o) { o->config_changes = "{\"n_embd\": -5}"; }},
+           {"new_head is 2", [](auto* o) { o->new_head = 2; }},
+           {"/nowhere", [](auto* o) { o->tokenizer = "/nowhere"; }},
+           {"threads is -1", [](auto* o) { o->threads = -1; }},
+           {"memory of the trainer", [](auto* o) { o->memory_limit = 1000; }}}) {
+    tsr_train_options options = Options();
+    refused.change(&options);
+    tsr_trainer* trainer = nullptr;
+    std::string message;
+    EXPECT_NE(CodeOf(tsr_train_create(folder.c_str(), &options, &trainer), &message), TSR_OK)
+        << refused.says;
+    EXPECT_NE(message.find(refused.says), std::string::npos) << message;
+    EXPECT_EQ(trainer, nullptr);
+  }
+  tsr_trainer* trainer = nullptr;
+  EXPECT_EQ(CodeOf(tsr_train_create("/nowhere", nullptr, &trainer)), TSR_NOT_FOUND);
+  EXPECT_EQ(CodeOf(tsr_train_create(nullptr, nullptr, &trainer)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_train_create(folder.c_str(), nullptr, nullptr)), TSR_INVALID_ARGUMENT);
+}
+
+TEST(TrainingTest, CallsThatCannotBeChangeNothing) {
+  const std::string folder = SmallModelFolder("gpt2");
+  const TrainerHandle owner = Trainer(folder, Options());
+  tsr_trainer* const trainer = owner.get();
+  const double before = LossOf(trainer, GptBatch(1));
+  const NamedTensors batch(GptBatch(1));
+  double loss = -1;
+  const auto* const in = batch.tensors.data();
+  EXPECT_EQ(CodeOf(tsr_train_step(nullptr, in, 2, &loss)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_train_step(trainer, in, 2, nullptr)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_train_step(trainer, nullptr, 2, &loss)), TSR_INVALID_ARGUMENT);
+  std::string message;
+  EXPECT_EQ(CodeOf(tsr_train_step(trainer, in, 1, &loss), &message), TSR_INVALID_ARGUMENT);
+  EXPECT_NE(message.find("labels"), std::string::npos) << message;
+  Bundle beyond = GptBatch(1);
+  beyond.set(keys::kInputIds, Tensor::FromVector(std::vector<int64_t>(18, 1 << 20), {2, 9}));
+  Step(trainer, beyond, TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_train_set_learning_rate(trainer, -1)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_train_set_learning_rate(trainer, std::nan(""))), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_train_describe(trainer, nullptr)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_train_save(trainer, nullptr)), TSR_INVALID_ARGUMENT);
+  EXPECT_NE(CodeOf(tsr_train_save(trainer, "/proc/nowhere")), TSR_OK);
+  EXPECT_NE(CodeOf(tsr_train_load_checkpoint(trainer, "/nowhere")), TSR_OK);
+  EXPECT_NE(CodeOf(tsr_train_load_checkpoint(trainer, folder.c_str())), TSR_OK);
+  // A handle of another kind, and one that is gone.
+  const ModelHandle model = LoadHandle(folder);
+  auto* const other = reinterpret_cast<tsr_trainer*>(model.get());
+  EXPECT_EQ(CodeOf(tsr_train_step(other, in, 2, &loss)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOf(tsr_train_release(other)), TSR_INVALID_ARGUMENT);
+  tsr_trainer* const stale = Trainer(folder, Options()).get();
+  EXPECT_EQ(CodeOf(tsr_train_step(stale, in, 2, &loss)), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(loss, -1);
+  EXPECT_EQ(InfoOf(trainer).updates, 0u);
+  EXPECT_EQ(LossOf(trainer, GptBatch(1)), before);
+  EXPECT_EQ(CodeOf(tsr_train_release(nullptr)), TSR_OK);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,30 @@
+// nlohmann/json, where two of its functions that may not throw ask for no memory: without any they
+// would end the process.
+//
+// The destructor lists the parts of an array or object on the heap, so that deep ones do not exhaust
+// the stack. What is parsed here has few levels (data/tokenizer/json_text.h refuses more), so that
+// destructors within destructors are fine. And `value == "text"` makes a value of the text first.
+#ifndef TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_
+#define TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_
+
+#include_next <nlohmann/json.hpp>
+
+#define TESSERA_WITHOUT_MEMORY_(Json)                                    \
+  template <>                                                            \
+  inline void Json::json_value::destroy(value_t type) {                  \
+    if (type == value_t::object) delete object;                          \
+    if (type == value_t::array) delete array;                            \
+    if (type == value_t::string) delete string;                          \
+    if (type == value_t::binary) delete binary;                          \
+  }                                                                      \
+  inline bool operator==(const Json& value, const char* text) noexcept { \
+    const auto* const string = value.get_ptr<const Json::string_t*>();   \
+    return string != nullptr && *string == text;                         \
+  }
+namespace nlohmann {
+TESSERA_WITHOUT_MEMORY_(json)
+TESSERA_WITHOUT_MEMORY_(ordered_json)
+}  // namespace nlohmann
+#undef TESSERA_WITHOUT_MEMORY_
+
+#endif  // TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_

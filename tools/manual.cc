@@ -1,0 +1,114 @@
+// `tessera manual`: the manual page, made of what the commands say in their help.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/program.h"
+
+namespace tessera::tools {
+namespace {
+
+// As troff shows it: its own signs and line beginnings are text.
+std::string Text(std::string_view text) {
+  std::string out;
+  bool line_begins = true;
+  for (const char c : text) {
+    if (line_begins && (c == '.' || c == '\'')) out += "\\&";
+    line_begins = c == '\n';
+    if (c == '\\') {
+      out += "\\e";
+    } else if (c == '-') {
+      out += "\\-";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string Upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return text;
+}
+
+std::string Line(std::string_view macro, std::string_view text) {
+  return Concat(macro, " ", Text(text), "\n");
+}
+
+// "--num-nodes, --nnodes N".
+std::string OptionHead(const CLI::Option& option) {
+  if (option.get_positional()) return Upper(option.get_name(/*positional=*/true));
+  std::string names = option.get_name(/*positional=*/false, /*all_options=*/true);
+  for (size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 2) {
+    names.replace(at, 1, ", ");
+  }
+  const bool has_value = option.get_items_expected_max() > 0;
+  return has_value ? names + " " + option.get_type_name() : names;
+}
+
+// The options of each section, where two sections of the same options stand once.
+class Sections {
+ public:
+  std::string Of(const CLI::App& command) {
+    std::string text;
+    for (const std::string& group : command.get_groups()) {
+      std::string options;
+      for (const CLI::Option* option : command.get_options()) {
+        if (option->get_group() != group || group.empty()) continue;
+        options += Line(".TP\n.B", OptionHead(*option)) + Text(option->get_description()) +
+                   (option->get_required() ? " (required)\n" : "\n");
+      }
+      if (options.empty()) continue;
+      const auto [known, is_new] = known_.emplace(group + "\n" + options, command.get_name());
+      text += Line(".SS", group);
+      text += is_new ? options : Text("As of " + known->second + ".\n");
+    }
+    return text;
+  }
+
+ private:
+  std::map<std::string, std::string> known_;  // and the command where they stand
+};
+
+std::string Synopsis(const CLI::App& app, const CLI::App& command) {
+  std::string text = Concat(app.get_name(), " ", command.get_name());
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional()) text += " [" + Upper(option->get_name(true)) + "]";
+  }
+  return text + " [OPTIONS]";
+}
+
+std::string Manual(const CLI::App& app) {
+  std::string version = app.version();  // "tessera 0.5.0 (for ...)"
+  version.resize(std::min(version.find(" ("), version.size()));
+  std::string page = Concat(".TH ", Upper(app.get_name()), " 1 \"\" \"", version, "\"\n");
+  page += Concat(".SH NAME\n", app.get_name(), " \\- ", Text(app.get_description()), "\n");
+  page += ".SH SYNOPSIS\n" + Line(".B", app.get_name() + " COMMAND [OPTIONS]");
+  page += ".SH COMMANDS\n";
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  for (const CLI::App* command : commands) {
+    page += Line(".TP\n.B", command->get_name()) + Text(command->get_description()) + "\n";
+  }
+  Sections sections;
+  for (const CLI::App* command : commands) {
+    page += Line(".SH", Upper(command->get_name()));
+    page += Line(".B", Synopsis(app, *command));
+    page += ".PP\n" + Text(command->get_description()) + "\n" + sections.Of(*command);
+    page += ".PP\n.nf\n" + Text(command->get_footer()) + "\n.fi\n";
+  }
+  return page + Concat(".SH EXIT STATUS\n", Text(kExitCodes), "\n");
+}
+
+}  // namespace
+
+void AddManualCommand(CLI::App& app, CommandState& state) {
+  CLI::App* command = app.add_subcommand("manual", "the manual page of all commands, for man");
+  command->footer("Example:\n  tessera manual | man -l -");
+  command->callback([&app, &state] { state.run = [&app] { return WriteOut(Manual(app)); }; });
+}
+
+}  // namespace tessera::tools

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Lays out the command, the libraries and what their users need: package DIR
+#
+#   DIR/bin, include, lib, share    a prefix that may be moved
+#   DIR/packages                    the same as a tarball, and as Debian packages
+#
+# It runs in the folder of its runfiles. The tarball brings the shared libraries along, in
+# lib/tessera, that are neither libc's nor the compiler's; the Debian packages depend on theirs.
+set -euo pipefail
+shopt -s nullglob
+
+[ $# -eq 1 ] || { echo "usage: tools/package DIR" >&2; exit 2; }
+case $1 in /*) prefix=$1 ;; *) prefix=${BUILD_WORKING_DIRECTORY:-$PWD}/$1 ;; esac
+if [ -e "$prefix" ] && [ -n "$(ls -A "$prefix")" ]; then
+  echo "error: $prefix is not empty" >&2
+  exit 2
+fi
+here=tools/packaging
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+command=tools/tessera
+version=$($command --version)
+version=${version#tessera } version=${version%% *}
+
+# --- The prefix ----------------------------------------------------------------------------------
+
+install_file() { install -D -m "$1" "$2" "$3"; }
+
+# lib/NAME.so.0, with the name that linkers look for beside it, and lib/NAME.a.
+install_library() {
+  install_file 644 "$1.so" "$prefix/lib/${1##*/}.so.0"
+  strip --strip-unneeded "$prefix/lib/${1##*/}.so.0"
+  ln -s "${1##*/}.so.0" "$prefix/lib/${1##*/}.so"
+  install_file 644 "$1.a" "$prefix/lib/${1##*/}.a"
+}
+
+# A .pc file: name, description, and its other lines.
+install_pc() {
+  mkdir -p "$prefix/lib/pkgconfig"
+  # shellcheck disable=SC2016  # the variables are pkg-config's
+  printf '%s\n' 'prefix=${pcfiledir}/../..' "Name: $1" "Description: $2" "Version: $version" \
+    "${@:3}" >"$prefix/lib/pkgconfig/$1.pc"
+}
+
+mkdir -p "$prefix"
+install_file 755 $command "$prefix/bin/tessera"
+strip "$prefix/bin/tessera"
+mkdir -p "$prefix/share/man/man1" "$prefix/share/bash-completion/completions"
+$command manual >"$prefix/share/man/man1/tessera.1"
+$command completion >"$prefix/share/bash-completion/completions/tessera"
+
+# For C: whatever the runtime has.
+for header in runtime/tessera*.h runtime/tessera*.hpp; do
+  install_file 644 "$header" "$prefix/include/${header##*/}"
+done
+for library in runtime/libtessera*.so; do
+  install_library "${library%.so}"
+  name=${library#runtime/lib} name=${name%.so}
+  # shellcheck disable=SC2016  # the variables are pkg-config's
+  install_pc "${name//_/-}" "Tessera's runtime for C" \
+    'Libs: -L${prefix}/lib -l'"$name" 'Libs.private: -lm' 'Cflags: -I${prefix}/include'
+done
+
+install_library $here/libtessera_cpp_nn
+install_library $here/libtessera_cpp_train
+while read -r header; do
+  install_file 644 "$header" "$prefix/include/tessera/$header"
+done < <(cat $here/tessera_cpp_nn.headers $here/tessera_cpp_train.headers)
+# It stands before the system's, as it did when the libraries were compiled.
+install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/nlohmann/json.hpp"
+# shellcheck disable=SC2016  # the variables are pkg-config's
+{
+  install_pc tessera-nn "Models, their parts, optimizers and data, for C++20" \
+    'Requires: nlohmann_json' \
+    'Libs: -L${prefix}/lib -ltessera_cpp_nn' \
+    'Libs.private: -lcsv -ljpeg -lpcre2-8 -lpng -lz -lm' \
+    'Cflags: -std=c++20 -I${prefix}/include/tessera'
+  install_pc tessera-train "The trainer and its parallel layouts, for C++20" \
+    "Requires: tessera-nn = $version" \
+    'Libs: -L${prefix}/lib -ltessera_cpp_train' \
+    'Libs.private: -lyaml-cpp'
+}
+install_file 644 $here/tessera-config.cmake "$prefix/lib/cmake/tessera/tessera-config.cmake"
+cat >"$prefix/lib/cmake/tessera/tessera-config-version.cmake" <<END
+set(PACKAGE_VERSION $version)
+string(REGEX MATCH "^[0-9]+[.][0-9]+" _tessera_wanted "\${PACKAGE_FIND_VERSION}")
+if(NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION AND
+   "\${_tessera_wanted}" STREQUAL "${version%.*}")
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+END
+
+# --- Debian packages -----------------------------------------------------------------------------
+
+architecture=$(dpkg --print-architecture)
+
+# What the dynamic linker will ask for of these files, as Depends has it.
+dependencies() {
+  mkdir -p "$scratch/shlibs/debian"
+  printf 'Source: tessera\n\nPackage: tessera\nArchitecture: any\n' >"$scratch/shlibs/debian/control"
+  (cd "$scratch/shlibs" && dpkg-shlibdeps -O -l"$prefix/lib" -xlibtessera0 --ignore-missing-info \
+    "${@/#/-e}" 2>"$scratch/shlibs.log") | sed 's/^shlibs:Depends=//' || { cat "$scratch/shlibs.log" >&2; exit 1; }
+}
+
+# A package of the files under $scratch/NAME: name, section, depends, description, further lines.
+build_deb() {
+  local tree=$scratch/$1
+  mkdir -p "$tree/DEBIAN"
+  {
+    printf '%s\n' "Package: $1" "Version: $version" "Architecture: $architecture" \
+      "Section: $2" "Priority: optional" "Maintainer: The Tessera maintainers <tessera@localhost>" \
+      "Installed-Size: $(du -k -s "$tree/usr" | cut -f1)"
+    [ -z "$3" ] || echo "Depends: $3"
+    [ $# -lt 5 ] || printf '%s\n' "${@:5}"
+    printf '%s\n' "Description: $4"
+  } >"$tree/DEBIAN/control"
+  dpkg-deb --root-owner-group -Zxz -z1 --build "$tree" \
+    "$prefix/packages/$1_${version}_$architecture.deb" >/dev/null
+}
+
+# Hard links cost no space; nothing of a package is changed.
+into() { mkdir -p "$scratch/$1/usr/$2" && cp -al "${@:3}" "$scratch/$1/usr/$2"; }
+
+mkdir "$prefix/packages"
+into libtessera0 lib "$prefix"/lib/*.so.0
+mkdir -p "$scratch/libtessera0/DEBIAN"
+echo "activate-noawait ldconfig" >"$scratch/libtessera0/DEBIAN/triggers"
+build_deb libtessera0 libs "$(dependencies "$prefix"/lib/*.so.0)" "deep learning framework: libraries"
+into libtessera-dev lib "$prefix"/lib/*.so "$prefix"/lib/*.a "$prefix/lib/pkgconfig" "$prefix/lib/cmake"
+into libtessera-dev . "$prefix/include"
+build_deb libtessera-dev libdevel \
+  "libtessera0 (= $version), nlohmann-json3-dev, libcsv-dev, libjpeg-dev, libpcre2-dev, libpng-dev, libyaml-cpp-dev, zlib1g-dev" \
+  "deep learning framework: headers and archives"
+into tessera bin "$prefix/bin/tessera"
+into tessera share "$prefix/share/man" "$prefix/share/bash-completion"
+build_deb tessera science "$(dependencies "$prefix/bin/tessera")" \
+  "deep learning framework: trains and runs transformers" "Recommends: openmpi-bin"
+
+# --- The tarball ---------------------------------------------------------------------------------
+
+# Copies of the libraries that not every system has, under the names that are looked for, with the
+# notices of the packages they are from.
+bring_along() {
+  local name path package
+  mkdir -p "$prefix/lib/tessera" "$prefix/share/doc/tessera"
+  while read -r name path; do
+    install_file 644 "$path" "$prefix/lib/tessera/$name"
+    # /lib is a link to /usr/lib; a package's list has either.
+    package=$(dpkg -S "*/$(basename "$(realpath "$path")")" | sed 's/[:,].*//;q')
+    cp -L "/usr/share/doc/$package/copyright" "$prefix/share/doc/tessera/$package.copyright"
+  done < <(ldd "$prefix"/bin/tessera "$prefix"/lib/*.so.0 | awk '$2 == "=>" { print $1, $3 }' |
+    sort -u | grep -vE '^(libc|libm|libgcc_s|libstdc\+\+|libtessera[a-z_]*)\.so')
+}
+bring_along
+name=tessera-$version-linux-$(uname -m)
+tar --create --gzip --file "$prefix/packages/$name.tar.gz" --directory "$prefix" \
+  --exclude=./packages --transform "s,^\.,$name," --sort=name --owner=0 --group=0 --numeric-owner .

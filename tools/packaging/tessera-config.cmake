@@ -1,0 +1,71 @@
+# Tessera: find_package(tessera) gives
+#
+#   tessera::tessera    the runtime for C (tessera.h)
+#   tessera::training   the runtime that also trains, for C (tessera_training.h)
+#   tessera::nn         models, their parts, optimizers and data, for C++20
+#   tessera::train      the trainer and its parallel layouts over it, for C++20
+#
+# and each of them again with _static behind its name, as an archive. The last two need
+# nlohmann_json, and are there where it is; find_package(tessera COMPONENTS nn) asks for them.
+
+# /lib may be a link to /usr/lib.
+get_filename_component(_tessera_prefix "${CMAKE_CURRENT_LIST_FILE}" REALPATH)
+foreach(_tessera_folder RANGE 3)
+  get_filename_component(_tessera_prefix "${_tessera_prefix}" DIRECTORY)
+endforeach()
+
+# A target of each kind for lib<file>, where it is there: what users compile with, and what the
+# archive needs beside it.
+macro(_tessera_library name file includes)
+  if(EXISTS "${_tessera_prefix}/lib/lib${file}.a")
+    _tessera_targets(${name} ${file} ${includes} ${ARGN})
+    set(tessera_${name}_FOUND TRUE)
+  endif()
+endmacro()
+
+macro(_tessera_targets name file includes)
+  foreach(_tessera_kind SHARED STATIC)
+    set(_tessera_target tessera::${name})
+    set(_tessera_path "${_tessera_prefix}/lib/lib${file}.so")
+    if(_tessera_kind STREQUAL STATIC)
+      set(_tessera_target tessera::${name}_static)
+      set(_tessera_path "${_tessera_prefix}/lib/lib${file}.a")
+    endif()
+    if(NOT TARGET ${_tessera_target})
+      add_library(${_tessera_target} ${_tessera_kind} IMPORTED)
+      set_target_properties(${_tessera_target} PROPERTIES
+        IMPORTED_LOCATION "${_tessera_path}"
+        INTERFACE_INCLUDE_DIRECTORIES "${_tessera_prefix}/${includes}")
+    endif()
+  endforeach()
+  set_target_properties(tessera::${name} PROPERTIES IMPORTED_SONAME lib${file}.so.0)
+  set_property(TARGET tessera::${name}_static PROPERTY INTERFACE_LINK_LIBRARIES ${ARGN})
+endmacro()
+
+macro(_tessera_cpp name)
+  foreach(_tessera_target tessera::${name} tessera::${name}_static)
+    set_property(TARGET ${_tessera_target} PROPERTY INTERFACE_COMPILE_FEATURES cxx_std_20)
+    set_property(TARGET ${_tessera_target} APPEND PROPERTY
+      INTERFACE_LINK_LIBRARIES nlohmann_json::nlohmann_json)
+  endforeach()
+endmacro()
+
+_tessera_library(tessera tessera include m)
+_tessera_library(training tessera_training include m)
+
+find_package(nlohmann_json QUIET)
+if(nlohmann_json_FOUND)
+  _tessera_library(nn tessera_cpp_nn include/tessera csv jpeg pcre2-8 png z m)
+  _tessera_cpp(nn)
+  _tessera_library(train tessera_cpp_train include/tessera tessera::nn_static yaml-cpp)
+  _tessera_cpp(train)
+  set_property(TARGET tessera::train APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::nn)
+endif()
+
+foreach(_tessera_part ${tessera_FIND_COMPONENTS})
+  if(tessera_FIND_REQUIRED_${_tessera_part} AND NOT tessera_${_tessera_part}_FOUND)
+    set(tessera_FOUND FALSE)
+    set(tessera_NOT_FOUND_MESSAGE
+      "no part '${_tessera_part}'; nn and train need nlohmann_json (Debian's nlohmann-json3-dev)")
+  endif()
+endforeach()
