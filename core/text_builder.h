@@ -28,8 +28,11 @@ inline constexpr bool kIsString =
     std::is_same_v<std::decay_t<T>, const char*> || std::is_same_v<std::decay_t<T>, char*>;
 template <typename T>
 concept StringLike = kIsString<T>;
+template <typename T>
+concept HasNoTextHere = !kIsString<T> && !std::is_arithmetic_v<T>;
 
-// Takes these types alone and converts nothing to them: there are types that convert to all.
+// Takes these types, and those that declare the operator above, as they are; converts nothing to
+// them, for there are types that convert to all.
 class TextBuilder {
  public:
   template <typename T>
@@ -49,6 +52,8 @@ class TextBuilder {
   TextBuilder& operator<<(T part) {
     return AppendDouble(static_cast<double>(part));
   }
+  template <typename T>
+  requires HasNoTextHere<T> TextBuilder& operator<<(const T&) = delete;
 
   std::string Take() && { return std::move(text_); }
 
@@ -66,8 +71,7 @@ class TextBuilder {
 
 // Types of this project that have a text of their own.
 template <typename T>
-concept HasText =
-    !StringLike<T> && !std::is_arithmetic_v<T> && requires(TextBuilder & text, const T& t) {
+concept HasText = HasNoTextHere<T> && requires(TextBuilder& text, const T& t) {
   text << t;
 };
 

@@ -9,10 +9,11 @@
         dep = ":c_api",
     )
 
-gives libtessera.so and libtessera.a. Both hold everything that `dep` needs but libc and libm, the
-C++ library included, and show the symbols that begin with `prefix` alone: whatever a host is linked
-with beside them cannot clash. The archive is one object, so that what only registers itself is
-there as soon as anything is used.
+gives libtessera.so, which is libtessera.so.0 too, the name that programs of this repository link,
+and libtessera.a. Both hold everything that `dep` needs but libc and libm, the C++ library included,
+and show the symbols that begin with `prefix` alone: whatever a host is linked with beside them
+cannot clash. The archive is one object, so that what only registers itself is there as soon as
+anything is used.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
@@ -85,7 +86,8 @@ _relocatable_archive = rule(
 
 def _shared_library_impl(context):
     [library] = context.attr.library[0][DefaultInfo].files.to_list()
-    context.actions.symlink(output = context.outputs.out, target_file = library)
+    for out in [context.outputs.out, context.outputs.soname]:
+        context.actions.symlink(output = out, target_file = library)
 
 _shared_library = rule(
     implementation = _shared_library_impl,
@@ -95,6 +97,7 @@ _shared_library = rule(
             mandatory = True,
         ),
         "out": attr.output(mandatory = True),
+        "soname": attr.output(mandatory = True),
         "_allowlist_function_transition": attr.label(
             default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
@@ -128,6 +131,7 @@ def c_library(name, dep, exports, prefix, visibility = None):
         name = name + "_shared",
         library = name + "_linked.so",
         out = "lib%s.so" % name,
+        soname = "lib%s.so.0" % name,
         visibility = visibility,
     )
     _relocatable_archive(

@@ -181,8 +181,8 @@ TEST_F(GpuTrainingTest, StepsOfOtherShapesAndDeterministicSumsRunAsTheyAre) {
                 "steps are not captured as a CUDA graph: deterministic sums of micro-batches"),
             std::string::npos);
 
-  const RunLog silent(nullptr, LogLevel::kError);
-  CapturedStep captured(std::make_unique<SumOfSquares>(), Device::Cuda(0), &silent);
+  CapturedStep captured(std::make_unique<SumOfSquares>(), Device::Cuda(0),
+                        [](const std::string&) {});
   const auto run = [&](int64_t n, double value, uint64_t step) {
     const StepOutputs outputs =
         captured.Run({.batches = {models::Bundle{{kX, Full({n}, value, DType::kFloat32)}}},
