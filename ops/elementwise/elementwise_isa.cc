@@ -5,19 +5,18 @@
 namespace tessera::TESSERA_ISA {
 namespace {
 
-template <typename T, typename F>
-TESSERA_SIMD void MapRow(const T* x, T* out, int64_t n, F f) {
+template <typename F>
+TESSERA_SIMD void MapRow(const float* x, float* out, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) Store(out + i, f(Load(x + i)));
   if (i < n) StoreN(out + i, f(LoadN(x + i, n - i)), n - i);
 }
 
-template <typename T, typename F>
-TESSERA_SIMD void MapRows(const T* a, bool a_repeats, const T* b, bool b_repeats, T* out, int64_t n,
-                          F f) {
-  if (n <= 0) return;
-  const VecF a0 = Set(LoadN(a, 1).v[0]);
-  const VecF b0 = Set(LoadN(b, 1).v[0]);
+template <typename F>
+TESSERA_SIMD void MapRows(const float* a, bool a_repeats, const float* b, bool b_repeats,
+                          float* out, int64_t n, F f) {
+  const VecF a0 = Set(*a);
+  const VecF b0 = Set(*b);
   int64_t i = 0;
   if (!a_repeats && !b_repeats) {
     for (; i + kLanes <= n; i += kLanes) Store(out + i, f(Load(a + i), Load(b + i)));
@@ -38,8 +37,7 @@ TESSERA_SIMD void MapRows(const T* a, bool a_repeats, const T* b, bool b_repeats
     return MapRow(             \
         x, out, n, [=](VecF v) __attribute__((always_inline)) { return __VA_ARGS__; })
 
-template <typename T>
-void Unary(UnaryOp op, const T* x, T* out, int64_t n, float scale, float shift) {
+void Unary(UnaryOp op, const float* x, float* out, int64_t n, float scale, float shift) {
   switch (op) {
     TESSERA_CASE_(kAffine, Fma(v, Set(scale), Set(shift)));
     TESSERA_CASE_(kExp, Exp(v));
@@ -75,8 +73,7 @@ TESSERA_SIMD VecF SiluGrad(VecF g, VecF x) {
         a, a_repeats, b, b_repeats, out, \
         n, [=](VecF g, VecF v) __attribute__((always_inline)) { return __VA_ARGS__; })
 
-template <typename T>
-void Binary(BinaryOp op, const T* a, bool a_repeats, const T* b, bool b_repeats, T* out,
+void Binary(BinaryOp op, const float* a, bool a_repeats, const float* b, bool b_repeats, float* out,
             int64_t n) {
   switch (op) {
     TESSERA_CASE_(kAdd, g + v);
@@ -101,30 +98,77 @@ void Binary(BinaryOp op, const T* a, bool a_repeats, const T* b, bool b_repeats,
 }
 #undef TESSERA_CASE_
 
+// Elements of 16 bits are worked on as floats, a piece at a time that stays in the nearest cache: a
+// function is compiled once instead of once per type.
+constexpr int64_t kPiece = 512;
+
+template <typename T>
+void Widen(const T* x, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(x + i));
+  if (i < n) StoreN(out + i, LoadN(x + i, n - i), n - i);
+}
+
+template <typename T>
+void Narrow(const float* x, T* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(x + i));
+  if (i < n) StoreN(out + i, LoadN(x + i, n - i), n - i);
+}
+
+template <typename T>
+void NarrowUnary(UnaryOp op, const T* x, T* out, int64_t n, float scale, float shift) {
+  alignas(64) float piece[kPiece];
+  for (int64_t i = 0; i < n; i += kPiece) {
+    const int64_t count = n - i < kPiece ? n - i : kPiece;
+    Widen(x + i, piece, count);
+    Unary(op, piece, piece, count, scale, shift);
+    Narrow(piece, out + i, count);
+  }
+}
+
+template <typename T>
+void NarrowBinary(BinaryOp op, const T* a, bool a_repeats, const T* b, bool b_repeats, T* out,
+                  int64_t n) {
+  alignas(64) float piece_a[kPiece];
+  alignas(64) float piece_b[kPiece];
+  if (a_repeats) Widen(a, piece_a, 1);
+  if (b_repeats) Widen(b, piece_b, 1);
+  for (int64_t i = 0; i < n; i += kPiece) {
+    const int64_t count = n - i < kPiece ? n - i : kPiece;
+    if (!a_repeats) Widen(a + i, piece_a, count);
+    if (!b_repeats) Widen(b + i, piece_b, count);
+    float* result = a_repeats ? piece_b : piece_a;
+    Binary(op, piece_a, a_repeats, piece_b, b_repeats, result, count);
+    Narrow(result, out + i, count);
+  }
+}
+
 void UnaryRow(UnaryOp op, RowType type, const void* x, void* out, int64_t n, float scale,
               float shift) {
   switch (type) {
     case RowType::kFloat32:
       return Unary(op, static_cast<const float*>(x), static_cast<float*>(out), n, scale, shift);
     case RowType::kBFloat16:
-      return Unary(op, static_cast<const Bf16*>(x), static_cast<Bf16*>(out), n, scale, shift);
+      return NarrowUnary(op, static_cast<const Bf16*>(x), static_cast<Bf16*>(out), n, scale, shift);
     case RowType::kFloat16:
-      return Unary(op, static_cast<const F16*>(x), static_cast<F16*>(out), n, scale, shift);
+      return NarrowUnary(op, static_cast<const F16*>(x), static_cast<F16*>(out), n, scale, shift);
   }
 }
 
 void BinaryRow(BinaryOp op, RowType type, const void* a, bool a_repeats, const void* b,
                bool b_repeats, void* out, int64_t n) {
+  if (n <= 0) return;
   switch (type) {
     case RowType::kFloat32:
       return Binary(op, static_cast<const float*>(a), a_repeats, static_cast<const float*>(b),
                     b_repeats, static_cast<float*>(out), n);
     case RowType::kBFloat16:
-      return Binary(op, static_cast<const Bf16*>(a), a_repeats, static_cast<const Bf16*>(b),
-                    b_repeats, static_cast<Bf16*>(out), n);
+      return NarrowBinary(op, static_cast<const Bf16*>(a), a_repeats, static_cast<const Bf16*>(b),
+                          b_repeats, static_cast<Bf16*>(out), n);
     case RowType::kFloat16:
-      return Binary(op, static_cast<const F16*>(a), a_repeats, static_cast<const F16*>(b),
-                    b_repeats, static_cast<F16*>(out), n);
+      return NarrowBinary(op, static_cast<const F16*>(a), a_repeats, static_cast<const F16*>(b),
+                          b_repeats, static_cast<F16*>(out), n);
   }
 }
 

@@ -27,7 +27,8 @@ done
 
 # From here on, nothing of the build is in reach.
 mkdir "$scratch/consumers"
-for source in tests/package/{CMakeLists.txt,next_ids.c,next_ids_cpp.cc,own_module.cc} examples/bigram.cc; do
+for source in tests/package/{CMakeLists.txt,next_ids.c,next_ids_cpp.cc,own_module.cc} \
+  examples/bigram.cc examples/embed/fine_tune.c; do
   cp -L "$source" "$scratch/consumers/"
 done
 cd "$scratch/consumers"
@@ -58,11 +59,13 @@ for kind in "" _static; do
   for program in next_ids next_ids_cpp; do
     [ "$(build/$program$kind gpt/model)" = "$ids" ] || fail "$program$kind does not give $ids"
   done
+  build/fine_tune$kind gpt/model "tuned$kind" >/dev/null
   build/own_module$kind own$kind.safetensors
   build/bigram$kind book.txt run$kind >/dev/null
   "$tessera" inspect run$kind/checkpoint-200 >/dev/null || fail "bigram$kind saved nothing"
 done
 cmp own.safetensors own_static.safetensors
+cmp tuned/model.safetensors tuned_static/model.safetensors
 for file in run/checkpoint-200/*.safetensors; do cmp "$file" "${file/run/run_static}"; done
 ldd build/bigram | grep -F "$prefix/lib/libtessera_cpp_train.so.0" >/dev/null || fail "bigram is not shared"
 if ldd build/bigram_static | grep libtessera; then fail "bigram_static is not static"; fi
@@ -93,6 +96,10 @@ if ldd own_module_static | grep libtessera; then fail "own_module_static is not 
 cmp own.safetensors pc.safetensors
 cmp own.safetensors pc_static.safetensors
 flags --modversion tessera-train
+flags --cflags --libs tessera-training
+cc -std=c99 fine_tune.c "${result[@]}" -o fine_tune
+LD_LIBRARY_PATH="$prefix/lib" ./fine_tune gpt/model tuned_pc >/dev/null
+cmp tuned/model.safetensors tuned_pc/model.safetensors
 
 step "Debian packages"
 # The packages that this machine has are those of the root, so that what is depended on is asked for.
