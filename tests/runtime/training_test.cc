@@ -138,7 +138,8 @@ TEST(TrainingTest, AStepIsCancelledFromAnotherThread) {
   std::thread running([&] {
     int last = TSR_OK;
     while (last == TSR_OK) {
-      const NamedTensors in(GptBatch(steps));
+      const Bundle batch = GptBatch(steps);
+      const NamedTensors in(batch);
       double loss = 0;
       last = CodeOf(tsr_train_step(trainer.get(), in.tensors.data(), in.tensors.size(), &loss));
       if (last == TSR_OK) ++steps;
