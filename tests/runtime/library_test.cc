@@ -24,7 +24,7 @@ namespace {
 constexpr char kShared[] = "runtime/libtessera.so";
 constexpr char kArchive[] = "runtime/libtessera.a";
 constexpr char kRecorded[] = "tests/runtime/abi_0.6.0.txt";
-constexpr int64_t kMostBytes = 3 << 20;
+constexpr int64_t kMostBytes = 3'000'000;
 // Debian 12 has it.
 constexpr int kGlibcMinor = 36;
 
