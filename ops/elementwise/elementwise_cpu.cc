@@ -73,10 +73,24 @@ double UnaryDouble(UnaryOp op, double x, double scale, double shift) {
   switch (op) {
     case UnaryOp::kAffine:
       return x * scale + shift;
+    case UnaryOp::kClamp:
+      return x < scale ? scale : x > shift ? shift : x;
+    case UnaryOp::kOver:
+      return scale / x;
+    case UnaryOp::kPow:
+      return std::pow(x, scale);
     case UnaryOp::kExp:
       return std::exp(x);
+    case UnaryOp::kExpm1:
+      return std::expm1(x);
     case UnaryOp::kLog:
       return std::log(x);
+    case UnaryOp::kLog1p:
+      return std::log1p(x);
+    case UnaryOp::kSin:
+      return std::sin(x);
+    case UnaryOp::kCos:
+      return std::cos(x);
     case UnaryOp::kSqrt:
       return std::sqrt(x);
     case UnaryOp::kRsqrt:
@@ -118,6 +132,8 @@ double BinaryDouble(BinaryOp op, double a, double b) {
       return a > b ? a : b;
     case BinaryOp::kMinimum:
       return a < b ? a : b;
+    case BinaryOp::kPower:
+      return std::pow(a, b);
     case BinaryOp::kSqrtGrad:
       return 0.5 * a / b;
     case BinaryOp::kRsqrtGrad:
