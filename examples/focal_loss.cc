@@ -53,9 +53,8 @@ StatusOr<train::TrainerParts> PartsOfRun(const train::RunConfig& config, train::
 
 int main(int argc, char** argv) {
   tessera::train::AddArguments<FocalOptions>();
-  return tessera::tools::RunProgram(
-      argc, argv,
-      {.name = "focal_loss",
-       .description = "Trains transformers; classifiers with the focal loss.",
-       .parts_of_run = PartsOfRun});
+  return tessera::Main(argc, argv,
+                       {.name = "focal_loss",
+                        .description = "Trains transformers; classifiers with the focal loss.",
+                        .parts_of_run = PartsOfRun});
 }

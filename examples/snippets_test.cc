@@ -31,7 +31,7 @@ TEST(SnippetsTest, DocumentationShowsCodeThatCompiles) {
   std::string sources;
   for (const char* name :
        {"examples/first_steps.cc", "examples/bigram.cc", "examples/focal_loss.cc",
-        "examples/training_loops.cc", "examples/flows/flagai_t5.cc"}) {
+        "examples/training_loops.cc", "examples/flows/flagai_t5.cc", "tools/main.cc"}) {
     sources += ReadText(name);
   }
   for (const char* page : {"README.md", "docs/architecture.md", "docs/cli.md", "docs/programs.md",

@@ -1,4 +1,4 @@
 // The `tessera` program.
 #include "tools/program.h"
 
-int main(int argc, char** argv) { return tessera::tools::RunProgram(argc, argv); }
+int main(int argc, char** argv) { return tessera::Main(argc, argv); }

@@ -78,15 +78,18 @@ Status Run(const Program& program, const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
+}  // namespace tessera::tools
 
-int RunProgram(int argc, char** argv, const Program& program) {
+namespace tessera {
+
+int Main(int argc, char** argv, const tools::Program& program) {
   // Writing too much, or to nobody, is then an error of the write.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   EndWhenMappedFilesShrink();
-  return ReportFailure(Guarded([&] {
-    return Run(program, {argv + (argc > 0 ? 1 : 0), argv + argc});
+  return tools::ReportFailure(tools::Guarded([&] {
+    return tools::Run(program, {argv + (argc > 0 ? 1 : 0), argv + argc});
   }));
 }
 
-}  // namespace tessera::tools
+}  // namespace tessera

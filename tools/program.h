@@ -1,9 +1,14 @@
-// The command line as a library: a program of one's own has all of `tessera`'s commands, with
-// arguments, tasks, families and parts of a run of its own.
+// The command line as a library. `tessera` itself is
+//
+//   int main(int argc, char** argv) { return tessera::Main(argc, argv); }
+//
+// and a program of one's own that says the same has all of its commands for the families, tasks and
+// optimizers that are linked in beside it (examples/outside). It may have arguments and parts of a
+// run of its own:
 //
 //   int main(int argc, char** argv) {
 //     train::AddArguments<MyOptions>();              // train/config/arguments.h
-//     return tools::RunProgram(argc, argv, {.name = "mine", .parts_of_run = MyParts});
+//     return tessera::Main(argc, argv, {.name = "mine", .parts_of_run = MyParts});
 //   }
 //
 // examples/focal_loss.cc is one: `focal_loss train bert-mini --data sst2.tsv --focal-gamma 2`.
@@ -30,10 +35,14 @@ struct Program {
       parts_of_run = nullptr;
 };
 
-// Reads the arguments, runs the command, reports a failure. Returns the exit code
-// (tools/command_line.h).
-int RunProgram(int argc, char** argv, const Program& program = {});
-
 }  // namespace tessera::tools
+
+namespace tessera {
+
+// Reads the arguments, runs the command, reports a failure. Returns the exit code: 0, or 2 for
+// wrong usage or configuration, or 1 (kExitCodes of tools/command_line.h).
+int Main(int argc, char** argv, const tools::Program& program = {});
+
+}  // namespace tessera
 
 #endif  // TESSERA_TOOLS_PROGRAM_H_

@@ -31,6 +31,8 @@ for source in tests/package/{CMakeLists.txt,next_ids.c,next_ids_cpp.cc,own_modul
   examples/bigram.cc examples/embed/fine_tune.c; do
   cp -L "$source" "$scratch/consumers/"
 done
+cp -rL examples/outside/cmake "$scratch/project"
+cp "$scratch"/project/my_{family,tessera}.cc "$scratch/consumers/"
 cd "$scratch/consumers"
 seq -s ' ' 2000 >book.txt
 
@@ -61,6 +63,7 @@ for kind in "" _static; do
   done
   build/fine_tune$kind gpt/model "tuned$kind" >/dev/null
   build/own_module$kind own$kind.safetensors
+  build/my_tessera$kind models | grep -w my-model >/dev/null || fail "my_tessera$kind has no my-model"
   build/bigram$kind book.txt run$kind >/dev/null
   "$tessera" inspect run$kind/checkpoint-200 >/dev/null || fail "bigram$kind saved nothing"
 done
@@ -68,7 +71,18 @@ cmp own.safetensors own_static.safetensors
 cmp tuned/model.safetensors tuned_static/model.safetensors
 for file in run/checkpoint-200/*.safetensors; do cmp "$file" "${file/run/run_static}"; done
 ldd build/bigram | grep -F "$prefix/lib/libtessera_cpp_train.so.0" >/dev/null || fail "bigram is not shared"
-if ldd build/bigram_static | grep libtessera; then fail "bigram_static is not static"; fi
+for program in bigram my_tessera; do
+  if ldd build/${program}_static | grep libtessera; then fail "${program}_static is not static"; fi
+done
+
+step "the project template"
+cmake -S "$scratch/project" -B project -DCMAKE_PREFIX_PATH="$prefix" >cmake.log || { cat cmake.log; exit 1; }
+cmake --build project >cmake.log 2>&1 || { cat cmake.log; exit 1; }
+project/my_model book.txt | tee loss
+grep -qE '^final loss [01]\.[0-9]+$' loss || fail "my_model has learned nothing"
+project/my_tessera train my-model --data book.txt --seq-len 16 --max-steps 1 --out mine >train.log 2>&1 ||
+  { cat train.log; exit 1; }
+project/my_tessera inspect mine/model >/dev/null
 
 step "pkg-config"
 export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
@@ -93,6 +107,9 @@ flags --static --libs tessera-nn
 c++ own_module.o "$prefix/lib/libtessera_cpp_nn.a" -Wl,--as-needed "${result[@]}" -o own_module_static
 if ldd own_module_static | grep libtessera; then fail "own_module_static is not static"; fi
 ./own_module_static pc_static.safetensors
+flags --cflags --libs tessera-main
+c++ my_tessera.cc "${result[@]}" -o main
+LD_LIBRARY_PATH="$prefix/lib" ./main models >/dev/null
 cmp own.safetensors pc.safetensors
 cmp own.safetensors pc_static.safetensors
 flags --modversion tessera-train

@@ -18,6 +18,10 @@ Without --config=cuda such a library is empty, and neither nvcc nor the toolkit 
 
 load("//third_party/bazel:tessera.bzl", "tessera_library")
 
+# --config=cuda_emulation, --config=cuda
+_WITH_EMULATION = str(Label("//third_party:with_cuda_emulation"))
+_WITH_CUDA = str(Label("//third_party:with_cuda"))
+
 # What kernels are compiled for: sm_90a has Hopper's own instructions, sm_80 runs on every GPU since
 # Ampere of compute capability 8.x.
 _ARCHITECTURES = ["80", "90a"]
@@ -123,7 +127,7 @@ _cuda_objects = rule(
         "_nvcc": attr.label(
             default = "@system_cuda//:nvcc",
             executable = True,
-            cfg = "host",
+            cfg = "exec",
             allow_single_file = True,
         ),
     },
@@ -184,19 +188,19 @@ def tessera_cuda_library(
     tessera_library(
         name = name,
         srcs = select({
-            "//third_party:with_cuda_emulation": _emulated_sources(name, emulated) +
-                                                 emulations.values() + host_srcs,
-            "//third_party:with_cuda": [":%s_objects" % name] + host_srcs,
+            _WITH_EMULATION: _emulated_sources(name, emulated) +
+                             emulations.values() + host_srcs,
+            _WITH_CUDA: [":%s_objects" % name] + host_srcs,
             "//conditions:default": [],
         }),
         textual_hdrs = hdrs + emulated,
         copts = select({
-            "//third_party:with_cuda_emulation": _EMULATION_FLAGS,
+            _WITH_EMULATION: _EMULATION_FLAGS,
             "//conditions:default": [],
         }),
         alwayslink = True,
         deps = select({
-            "//third_party:with_cuda": deps + ["//core/cuda:cudart"],
+            _WITH_CUDA: deps + [Label("//core/cuda:cudart")],
             "//conditions:default": [],
         }),
         **kwargs

@@ -1,7 +1,7 @@
 """Code that is compiled for size instead of speed: whatever a library for other programs is made of
 (c_library.bzl). Results are the same: there is no arithmetic that an optimisation may reorder."""
 
-_SETTING = "//third_party/bazel:for_size"
+_SETTING = str(Label("//third_party/bazel:for_size"))
 
 def _flag_impl(_):
     return []
@@ -24,6 +24,6 @@ for_size = transition(
 def size_copts(level = "-Os"):
     """Compiler options of a library of this project."""
     return select({
-        "//third_party/bazel:built_for_size": [level],
+        str(Label("//third_party/bazel:built_for_size")): [level],
         "//conditions:default": [],
     })

@@ -1,54 +1,62 @@
-"""Libraries of whole floors, for programs outside of this repository, and their headers.
+"""Libraries for programs outside of this repository, and their headers.
 
     load("//third_party/bazel:sdk.bzl", "sdk_library")
 
     sdk_library(
-        name = "tessera_cpp_nn",
-        floors = ["core", "autograd", "ops", "nn"],
-        libraries = ["pcre2-8"],
-        deps = ["//nn", "//ops:all"],
+        name = "tessera_cpp_train",
+        libraries = ["yaml-cpp"],
+        sdk_deps = [":tessera_cpp_nn"],
+        deps = ["//train", "//train/tasks"],
     )
 
-builds libtessera_cpp_nn.so and libtessera_cpp_nn.a of the objects that `deps` and what they depend on
-have on these floors. Kernels, families and tasks register themselves, so nothing may be left out by
-a linker: the archive holds one object, made of all. `libraries` are the system's that these objects
-need; `sdk_deps` are other such libraries. tessera_cpp_nn.headers lists the headers, a path a line;
-those with one of `private_headers` in their path, which need what a user may not have, stay inside.
+builds libtessera_cpp_train.so and libtessera_cpp_train.a of the objects that `deps` and what they
+depend on have, less those of `sdk_deps`, which are other such libraries. Kernels, families and tasks
+register themselves, so nothing may be left out by a linker: the archive holds one object, made of
+all. `libraries` are the system's that these objects need.
+
+tessera_cpp_train.headers lists the headers that come in addition, a path a line: those of
+`public_headers` where it is given, else all but those with one of `private_headers` in their path,
+which need what a user may not have.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-SdkInfo = provider(fields = ["shared"])
+# Of a library and those below it: the shared one, objects and headers, as sets (keys of a dict).
+SdkInfo = provider(fields = ["shared", "objects", "headers"])
 
-def _on_floors(path, floors):
-    return path.split("/")[0] in floors
-
-def _is_public(path, private_headers):
+def _is_public(path, public_headers, private_headers):
+    if public_headers:
+        return path in public_headers
     for part in private_headers:
         if part in path:
             return False
     return path.endswith(".h")
 
-def _objects(linking_context, floors):
+def _objects(linking_context):
     objects = []
     for linker_input in linking_context.linker_inputs.to_list():
-        owner = linker_input.owner
-        if owner.workspace_name or not _on_floors(owner.package, floors):
-            continue
-        for library in linker_input.libraries:
-            objects += library.pic_objects or library.objects
+        if not linker_input.owner.workspace_name:
+            for library in linker_input.libraries:
+                objects += library.pic_objects or library.objects
     return objects
 
+def _set(lists):
+    return {element: None for elements in lists for element in elements}
+
 def _sdk_library_impl(context):
-    floors = context.attr.floors
     info = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in context.attr.deps])
     toolchain = find_cpp_toolchain(context)
     compiler = toolchain.compiler_executable
-    below = [dep[SdkInfo].shared for dep in context.attr.sdk_deps]
+    below = [dep[SdkInfo] for dep in context.attr.sdk_deps]
+    shared_below = [sdk.shared for sdk in below]
+    objects_below = _set([sdk.objects for sdk in below])
+    headers_below = _set([sdk.headers for sdk in below])
 
     name = "lib" + context.label.name
+    all_objects = _set([_objects(info.linking_context)])
+    own_objects = [object for object in all_objects if object not in objects_below]
     objects = context.actions.args()
-    objects.add_all(_objects(info.linking_context, floors), uniquify = True)
+    objects.add_all(own_objects)
     objects.use_param_file("@%s", use_always = True)
 
     whole = context.actions.declare_file("_objs/%s.o" % name)
@@ -56,7 +64,7 @@ def _sdk_library_impl(context):
         mnemonic = "SdkObject",
         command = "%s -r -nostdlib -o %s $1" % (compiler, whole.path),
         arguments = [objects],
-        inputs = depset(_objects(info.linking_context, floors), transitive = [toolchain.all_files]),
+        inputs = depset(own_objects, transitive = [toolchain.all_files]),
         outputs = [whole],
         use_default_shell_env = True,
     )
@@ -79,23 +87,24 @@ def _sdk_library_impl(context):
     context.actions.run_shell(
         mnemonic = "SdkShared",
         command = " ".join([compiler, "-shared", "-o", shared.path, whole.path] +
-                           [library.path for library in below] + [
+                           [library.path for library in shared_below] + [
             "-Wl,-soname,%s.so.0" % name,
             "-Wl,--disable-new-dtags,-rpath,'$ORIGIN:$ORIGIN/tessera'",
             "-Wl,--no-undefined,--as-needed",
             "-pthread",
         ] + ["-l" + library for library in context.attr.libraries] + ["-lstdc++", "-lm"] +
                            context.fragments.cpp.linkopts),
-        inputs = depset([whole] + below, transitive = [toolchain.all_files]),
+        inputs = depset([whole] + shared_below, transitive = [toolchain.all_files]),
         outputs = [shared],
         use_default_shell_env = True,
     )
 
+    all_headers = _set([info.compilation_context.headers.to_list()])
     headers = [
         header
-        for header in info.compilation_context.headers.to_list()
-        if _on_floors(header.short_path, floors) and
-           _is_public(header.short_path, context.attr.private_headers)
+        for header in all_headers
+        if not header.owner.workspace_name and header not in headers_below and
+           _is_public(header.short_path, context.attr.public_headers, context.attr.private_headers)
     ]
     header_list = context.actions.declare_file(context.label.name + ".headers")
     context.actions.write(header_list, "".join([h.short_path + "\n" for h in headers]))
@@ -106,16 +115,16 @@ def _sdk_library_impl(context):
             files = files,
             runfiles = context.runfiles(headers, transitive_files = files),
         ),
-        SdkInfo(shared = shared),
+        SdkInfo(shared = shared, objects = all_objects, headers = all_headers),
     ]
 
 sdk_library = rule(
     implementation = _sdk_library_impl,
     attrs = {
         "deps": attr.label_list(providers = [CcInfo]),
-        "floors": attr.string_list(mandatory = True),
         "libraries": attr.string_list(),
         "private_headers": attr.string_list(),
+        "public_headers": attr.string_list(),
         "sdk_deps": attr.label_list(providers = [SdkInfo]),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },

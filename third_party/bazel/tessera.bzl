@@ -17,14 +17,21 @@
 
 A target's visibility follows from the floor (top-level folder) it lives on: the package groups
 `//:above_<floor>` of the root BUILD.bazel. A package that must be seen by fewer says so itself.
+
+Another workspace loads the same rules (third_party/bazel/repositories.bzl) for targets of its own. There
+the floors have no say: whatever is not private may be used, a target of that workspace is as visible
+as its package says, and warnings, of another compiler perhaps, are no errors.
 """
 
 load("//third_party/bazel:for_size.bzl", "size_copts")
 
+# The name of the repository that this file is in; "" where that is the workspace that is built.
+_REPOSITORY = Label("//:BUILD.bazel").workspace_name
+
 _WARNINGS = [
     "-Wall",
     "-Wextra",
-    "-Werror",
+] + ([] if _REPOSITORY else ["-Werror"]) + [
     # GCC 12 sees overlapping copies in plain std::string concatenation (GCC bug 105651).
     "-Wno-restrict",
 ]
@@ -69,6 +76,14 @@ def _floor_visibility():
         return ["//:above_" + floor]
     return ["//:programs"]
 
+def _visibility(given):
+    """Of a target that says `given` about it; None: nothing."""
+    if not _REPOSITORY:
+        return given or _floor_visibility()
+    if native.repository_name() == "@" + _REPOSITORY and given != ["//visibility:private"]:
+        return ["//visibility:public"]
+    return given
+
 def system_library(name, libraries = [], defines = []):
     """A library of the distribution.
 
@@ -104,7 +119,7 @@ def tessera_library(
         alwayslink = alwayslink,
         linkstatic = True,
         testonly = testonly,
-        visibility = visibility or _floor_visibility(),
+        visibility = _visibility(visibility),
         **kwargs
     )
 
@@ -154,7 +169,7 @@ def tessera_isa_library(
         name = name,
         hdrs = hdrs,
         deps = parts,
-        visibility = visibility or _floor_visibility(),
+        visibility = _visibility(visibility),
         **kwargs
     )
 
@@ -164,7 +179,7 @@ def tessera_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
         name = name,
         size = size,
         srcs = srcs,
-        deps = deps + ["//third_party:gtest"],
+        deps = deps + [Label("//third_party:gtest")],
         copts = _WARNINGS + copts,
         linkstatic = True,
         visibility = ["//visibility:private"],
@@ -180,7 +195,7 @@ def tessera_mpi_test(name, srcs, ranks, deps = [], copts = [], args = [], size =
     native.cc_binary(
         name = name,
         srcs = srcs,
-        deps = deps + ["//third_party:gtest"],
+        deps = deps + [Label("//third_party:gtest")],
         copts = _WARNINGS + copts,
         linkstatic = True,
         testonly = True,
@@ -190,7 +205,7 @@ def tessera_mpi_test(name, srcs, ranks, deps = [], copts = [], args = [], size =
         native.sh_test(
             name = "%s_%d" % (name, n),
             size = size,
-            srcs = ["//third_party/bazel:mpi_test.sh"],
+            srcs = [Label("//third_party/bazel:mpi_test.sh")],
             args = [str(n), "$(location :%s)" % name] + args,
             data = [":" + name],
             visibility = ["//visibility:private"],
@@ -204,7 +219,7 @@ def tessera_binary(name, srcs, deps = [], copts = [], visibility = None, **kwarg
         srcs = srcs,
         deps = deps,
         copts = _WARNINGS + copts,
-        visibility = visibility or _floor_visibility(),
+        visibility = _visibility(visibility),
         **kwargs
     )
 
@@ -213,7 +228,7 @@ def tessera_benchmark(name, srcs, deps = [], copts = [], **kwargs):
     native.cc_binary(
         name = name,
         srcs = srcs,
-        deps = deps + ["//third_party:benchmark"],
+        deps = deps + [Label("//third_party:benchmark")],
         copts = _WARNINGS + copts,
         testonly = True,
         visibility = ["//visibility:private"],

@@ -61,11 +61,12 @@ for library in runtime/libtessera*.so; do
     'Libs: -L${prefix}/lib -l'"$name" 'Libs.private: -lm' 'Cflags: -I${prefix}/include'
 done
 
-install_library $here/libtessera_cpp_nn
-install_library $here/libtessera_cpp_train
+for library in $here/libtessera_cpp_*.so; do
+  install_library "${library%.so}"
+done
 while read -r header; do
   install_file 644 "$header" "$prefix/include/tessera/$header"
-done < <(cat $here/tessera_cpp_nn.headers $here/tessera_cpp_train.headers)
+done < <(cat $here/tessera_cpp_*.headers)
 # It stands before the system's, as it did when the libraries were compiled.
 install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/nlohmann/json.hpp"
 # shellcheck disable=SC2016  # the variables are pkg-config's
@@ -79,6 +80,10 @@ install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/nlo
     "Requires: tessera-nn = $version" \
     'Libs: -L${prefix}/lib -ltessera_cpp_train' \
     'Libs.private: -lyaml-cpp'
+  install_pc tessera-main "The command line as a library, for C++20" \
+    "Requires: tessera-train = $version" \
+    'Libs: -L${prefix}/lib -ltessera_cpp_main' \
+    'Libs.private: -lsentencepiece_train -lsentencepiece -lcpp-httplib'
 }
 install_file 644 $here/tessera-config.cmake "$prefix/lib/cmake/tessera/tessera-config.cmake"
 cat >"$prefix/lib/cmake/tessera/tessera-config-version.cmake" <<END
@@ -132,7 +137,7 @@ build_deb libtessera0 libs "$(dependencies "$prefix"/lib/*.so.0)" "deep learning
 into libtessera-dev lib "$prefix"/lib/*.so "$prefix"/lib/*.a "$prefix/lib/pkgconfig" "$prefix/lib/cmake"
 into libtessera-dev . "$prefix/include"
 build_deb libtessera-dev libdevel \
-  "libtessera0 (= $version), nlohmann-json3-dev, libcsv-dev, libjpeg-dev, libpcre2-dev, libpng-dev, libyaml-cpp-dev, zlib1g-dev" \
+  "libtessera0 (= $version), nlohmann-json3-dev, libcpp-httplib-dev, libcsv-dev, libjpeg-dev, libpcre2-dev, libpng-dev, libsentencepiece-dev, libyaml-cpp-dev, zlib1g-dev" \
   "deep learning framework: headers and archives"
 into tessera bin "$prefix/bin/tessera"
 into tessera share "$prefix/share/man" "$prefix/share/bash-completion"

@@ -4,8 +4,9 @@
 #   tessera::training   the runtime that also trains, for C (tessera_training.h)
 #   tessera::nn         models, their parts, optimizers and data, for C++20
 #   tessera::train      the trainer and its parallel layouts over it, for C++20
+#   tessera::main       the command line over that (tools/program.h), for C++20
 #
-# and each of them again with _static behind its name, as an archive. The last two need
+# and each of them again with _static behind its name, as an archive. Those for C++20 need
 # nlohmann_json, and are there where it is; find_package(tessera COMPONENTS nn) asks for them.
 
 # /lib may be a link to /usr/lib.
@@ -60,12 +61,16 @@ if(nlohmann_json_FOUND)
   _tessera_library(train tessera_cpp_train include/tessera tessera::nn_static yaml-cpp)
   _tessera_cpp(train)
   set_property(TARGET tessera::train APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::nn)
+  _tessera_library(main tessera_cpp_main include/tessera
+    tessera::train_static sentencepiece_train sentencepiece cpp-httplib)
+  _tessera_cpp(main)
+  set_property(TARGET tessera::main APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::train)
 endif()
 
 foreach(_tessera_part ${tessera_FIND_COMPONENTS})
   if(tessera_FIND_REQUIRED_${_tessera_part} AND NOT tessera_${_tessera_part}_FOUND)
     set(tessera_FOUND FALSE)
     set(tessera_NOT_FOUND_MESSAGE
-      "no part '${_tessera_part}'; nn and train need nlohmann_json (Debian's nlohmann-json3-dev)")
+      "no part '${_tessera_part}'; nn, train and main need nlohmann_json (Debian's nlohmann-json3-dev)")
   endif()
 endforeach()

@@ -12,7 +12,7 @@
 //   };
 //   int main(int argc, char** argv) {
 //     train::AddArguments<FocalOptions>();          // before anything reads a configuration
-//     return tools::RunProgram(argc, argv, {.parts_of_run = ...});       // tools/program.h
+//     return tessera::Main(argc, argv, {.parts_of_run = ...});           // tools/program.h
 //   }
 //   ...
 //   TESSERA_ASSIGN_OR_RETURN(const auto focal, config.Part<FocalOptions>());
