@@ -5,7 +5,8 @@
 //   Tensor ids = ArgMax(logits_BV, -1);          // [B], int64
 //
 // Any floating dtype; the result has x's dtype (ArgMax, ArgMin: int64). Gradients flow through all
-// but these. Empty `dims` means all of them. Dims out of range, and extremes of nothing, throw Error.
+// but these. Empty `dims` means all of them. Dims out of range, and extremes of nothing, throw
+// Error.
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_H_
 #define TESSERA_OPS_REDUCTION_REDUCTION_H_
 
