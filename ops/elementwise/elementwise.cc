@@ -1,7 +1,6 @@
 #include "ops/elementwise/elementwise.h"
 
 #include <cmath>
-#include <functional>
 
 #include "autograd/autograd.h"
 #include "ops/elementwise/elementwise_kernel.h"
@@ -58,15 +57,16 @@ Tensor Unary(UnaryOp op, const char* name, const Tensor& x, BinaryOp grad_op, bo
   return y;
 }
 
-// A function whose gradient is made of operations.
-using UnaryGrad = std::function<Tensor(const Tensor& grad, const Tensor& x)>;
+// A function whose gradient is made of operations, which get its numbers, too.
+using UnaryGrad = Tensor (*)(const Tensor& grad, const Tensor& x, double scale, double shift);
+
 Tensor Unary(UnaryOp op, const char* name, const Tensor& x, double scale, double shift,
              UnaryGrad grad_x) {
   CheckFloating(name, x);
   Tensor y = LaunchUnary(op, x, scale, shift);
   if (AnyRequiresGrad({x})) {
-    Record(name, {x}, {y}, [saved = SavedTensor(x), grad_x = std::move(grad_x)](GradContext& ctx) {
-      ctx.set(0, grad_x(ctx.grad(), saved.Unpack()));
+    Record(name, {x}, {y}, [saved = SavedTensor(x), scale, shift, grad_x](GradContext& ctx) {
+      ctx.set(0, grad_x(ctx.grad(), saved.Unpack(), scale, shift));
     });
   }
   return y;
@@ -208,18 +208,18 @@ Tensor Affine(const Tensor& x, double scale, double shift) {
 Tensor Div(const Tensor& x, double value) { return Affine(x, 1.0 / value, 0.0); }
 
 Tensor Div(double value, const Tensor& x) {
-  return Unary(UnaryOp::kOver, "div", x, value, 0, [value](const Tensor& g, const Tensor& at) {
-    return Neg(Mul(g, Div(Div(value, at), at)));
-  });
+  return Unary(UnaryOp::kOver, "div", x, value, 0,
+               [](const Tensor& g, const Tensor& at, double numerator, double) {
+                 return Neg(Mul(g, Div(Div(numerator, at), at)));
+               });
 }
 
 Tensor Pow(const Tensor& base, double exponent) {
   if (exponent == 2) return Square(base);
   if (exponent == 0.5) return Sqrt(base);
   return Unary(UnaryOp::kPow, "pow", base, exponent, 0,
-               [exponent](const Tensor& g, const Tensor& x) {
-                 if (exponent == 0) return ZerosLike(x);
-                 return Mul(g, Mul(Pow(x, exponent - 1), exponent));
+               [](const Tensor& g, const Tensor& x, double p, double) {
+                 return p == 0 ? ZerosLike(x) : Mul(g, Mul(Pow(x, p - 1), p));
                });
 }
 
@@ -240,27 +240,29 @@ Tensor Pow(const Tensor& base, const Tensor& exponent) {
 Tensor Clamp(const Tensor& x, double low, double high) {
   TESSERA_CHECK(low <= high, "clamp", "[", low, ", ", high, "] is empty");
   return Unary(UnaryOp::kClamp, "clamp", x, low, high,
-               [low, high](const Tensor& g, const Tensor& at) {
-                 const Tensor held = LaunchUnary(UnaryOp::kClamp, at, low, high);
+               [](const Tensor& g, const Tensor& at, double least, double most) {
+                 const Tensor held = Clamp(at, least, most);
                  return Where(Compare(at, held, Comparison::kEqual), g, 0.0);
                });
 }
 
 Tensor Sin(const Tensor& x) {
   return Unary(UnaryOp::kSin, "sin", x, 0, 0,
-               [](const Tensor& g, const Tensor& at) { return Mul(g, Cos(at)); });
+               [](const Tensor& g, const Tensor& at, double, double) { return Mul(g, Cos(at)); });
 }
 Tensor Cos(const Tensor& x) {
-  return Unary(UnaryOp::kCos, "cos", x, 0, 0,
-               [](const Tensor& g, const Tensor& at) { return Neg(Mul(g, Sin(at))); });
+  return Unary(
+      UnaryOp::kCos, "cos", x, 0, 0,
+      [](const Tensor& g, const Tensor& at, double, double) { return Neg(Mul(g, Sin(at))); });
 }
 Tensor Expm1(const Tensor& x) {
   return Unary(UnaryOp::kExpm1, "expm1", x, 0, 0,
-               [](const Tensor& g, const Tensor& at) { return Mul(g, Exp(at)); });
+               [](const Tensor& g, const Tensor& at, double, double) { return Mul(g, Exp(at)); });
 }
 Tensor Log1p(const Tensor& x) {
-  return Unary(UnaryOp::kLog1p, "log1p", x, 0, 0,
-               [](const Tensor& g, const Tensor& at) { return Div(g, Add(at, 1.0)); });
+  return Unary(
+      UnaryOp::kLog1p, "log1p", x, 0, 0,
+      [](const Tensor& g, const Tensor& at, double, double) { return Div(g, Add(at, 1.0)); });
 }
 
 Tensor Exp(const Tensor& x) { return Unary(UnaryOp::kExp, "exp", x, BinaryOp::kMul, true); }

@@ -1,0 +1,185 @@
+// Runs operations on the tensors of a file: for tests/parity/operations.py, which computes the same
+// with PyTorch.
+//
+//   operations IN.safetensors OUT.safetensors
+//
+// IN has `NAME@CASE/x0`, `/x1`, ... (inputs) and `/s0`, `/s1`, ... (gradients of the outputs), NAME
+// one of the table below; OUT gets `/y0`, ... (outputs) and `/g0`, ... (gradients of the inputs).
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "autograd/autograd.h"
+#include "core/safetensors.h"
+#include "ops/einsum/einsum.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/index/index.h"
+#include "ops/rearrange/rearrange.h"
+#include "ops/reduction/reduction.h"
+#include "ops/scan/scan.h"
+#include "ops/sort/sort.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using Operation = std::function<Tensors(const Tensors&)>;
+
+Operation One(Tensor (*f)(const Tensor&)) {
+  return [f](const Tensors& in) { return Tensors{f(in[0])}; };
+}
+Operation Einsums(const char* equation) {
+  return [equation](const Tensors& in) { return Tensors{Einsum(equation, in)}; };
+}
+Tensors Both(const Sorted& sorted) { return {sorted.values, sorted.indices}; }
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Dims and numbers are those of operations.py.
+const std::map<std::string, Operation>& Operations() {
+  static const std::map<std::string, Operation> operations = {
+      {"operators",
+       [](const Tensors& in) { return Tensors{-in[0] * in[1] + in[0] / in[1] - in[1]}; }},
+      {"numbers",
+       [](const Tensors& in) {
+         return Tensors{(2 * in[0] + 1) / 3 - (0.5 - in[0]) + 1.5 / in[0]};
+       }},
+      {"sin", One(Sin)},
+      {"cos", One(Cos)},
+      {"expm1", One(Expm1)},
+      {"log1p", One(Log1p)},
+      {"pow", [](const Tensors& in) { return Tensors{Pow(in[0], in[1])}; }},
+      {"pow_two", [](const Tensors& in) { return Tensors{Pow(in[0], 2)}; }},
+      {"pow_three", [](const Tensors& in) { return Tensors{Pow(in[0], 3)}; }},
+      {"pow_fraction", [](const Tensors& in) { return Tensors{Pow(in[0], -1.3)}; }},
+      {"clamp", [](const Tensors& in) { return Tensors{Clamp(in[0], -0.5, 1)}; }},
+      {"clamp_min", [](const Tensors& in) { return Tensors{Clamp(in[0], 0.25, kInfinity)}; }},
+      {"where",
+       [](const Tensors& in) {
+         const Tensor positive = Compare(in[0], 0.0, Comparison::kGreater);
+         return Tensors{Where(positive, in[0], -0.5), Where(positive, 2, in[0])};
+       }},
+      {"max",
+       [](const Tensors& in) {
+         return Tensors{Max(in[0], 1), ArgMax(in[0], 1)};
+       }},
+      {"min",
+       [](const Tensors& in) {
+         return Tensors{Min(in[0], 1, true), ArgMin(in[0], 1, true)};
+       }},
+      {"cumsum", [](const Tensors& in) { return Tensors{CumSum(in[0], 1)}; }},
+      {"sort", [](const Tensors& in) { return Both(Sort(in[0], 1)); }},
+      {"sort_descending",
+       [](const Tensors& in) { return Both(Sort(in[0], 0, SortOrder::kDescending)); }},
+      {"topk", [](const Tensors& in) { return Both(TopK(in[0], 2, 1)); }},
+      {"stack",
+       [](const Tensors& in) {
+         return Tensors{Stack({in[0], in[1]}, 1)};
+       }},
+      {"chunk", [](const Tensors& in) { return Chunk(in[0], 3, 1); }},
+      {"repeat",
+       [](const Tensors& in) {
+         return Tensors{Repeat(in[0], {2, 1, 3})};
+       }},
+      {"repeat_interleave",
+       [](const Tensors& in) { return Tensors{RepeatInterleave(in[0], 3, 1)}; }},
+      {"flip",
+       [](const Tensors& in) {
+         return Tensors{Flip(in[0], {0, 1})};
+       }},
+      {"roll", [](const Tensors& in) { return Tensors{Roll(in[0], -2, 1)}; }},
+      {"pad", [](const Tensors& in) { return Tensors{Pad(in[0], 1, 2, 1, -3)}; }},
+      {"one_hot", [](const Tensors& in) { return Tensors{OneHot(in[0], 5)}; }},
+      {"einsum_matmul", Einsums("ij,jk->ik")},
+      {"einsum_attention", Einsums("bhqd,bhkd->bhqk")},
+      {"einsum_bilinear", Einsums("bi,oij,bj->bo")},
+      {"einsum_ellipsis", Einsums("...i,oi->...o")},
+      {"einsum_trace", Einsums("ii->")},
+      {"einsum_outer", Einsums("i,j")},
+  };
+  return operations;
+}
+
+using Named = std::map<std::string, Tensor>;
+
+StatusOr<Named> Read(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  Named tensors;
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(entry.name));
+    const Tensor t = Empty(Shape(view.shape), view.dtype);
+    if (view.nbytes > 0) std::memcpy(t.raw_data(), view.data, static_cast<size_t>(view.nbytes));
+    tensors.emplace(entry.name, t);
+  }
+  return tensors;
+}
+
+Status Write(const std::string& path, const Named& tensors) {
+  Named whole;  // contiguous
+  std::vector<NamedTensorView> views;
+  for (const auto& [name, t] : tensors) {
+    const Tensor& bytes = whole.emplace(name, t.ContiguousCopy()).first->second;
+    views.push_back({name,
+                     {t.dtype(),
+                      {t.shape().begin(), t.shape().end()},
+                      static_cast<const std::byte*>(bytes.raw_data()),
+                      bytes.nbytes()}});
+  }
+  return WriteSafetensors(path, views);
+}
+
+// `prefix`0, `prefix`1, ... as far as they are there.
+Tensors Numbered(const Named& tensors, const std::string& prefix) {
+  Tensors found;
+  for (int i = 0; tensors.count(Concat(prefix, i)) > 0; ++i) {
+    found.push_back(tensors.at(Concat(prefix, i)));
+  }
+  return found;
+}
+
+// `name` is NAME@CASE.
+Status Run(const std::string& name, const Named& in, Named& out) {
+  const auto operation = Operations().find(name.substr(0, name.find('@')));
+  if (operation == Operations().end()) return NotFound("no operation '", name, "'");
+  const Tensors inputs = Numbered(in, name + "/x");
+  for (const Tensor& x : inputs) {
+    if (IsFloating(x.dtype())) RequireGrad(x);
+  }
+  const Tensors outputs = operation->second(inputs);
+  for (size_t i = 0; i < outputs.size(); ++i) out[Concat(name, "/y", i)] = outputs[i];
+  const Tensors seeds = Numbered(in, name + "/s");
+  if (seeds.empty()) return {};
+  // Seeds are those of the first outputs; what follows are indices.
+  Backward(Tensors(outputs.begin(), outputs.begin() + static_cast<int64_t>(seeds.size())), seeds);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (Grad(inputs[i]).defined()) out[Concat(name, "/g", i)] = Grad(inputs[i]);
+  }
+  return {};
+}
+
+Status RunAll(const std::string& from, const std::string& to) {
+  TESSERA_ASSIGN_OR_RETURN(const Named in, Read(from));
+  Named out;
+  for (const auto& [name, tensor] : in) {
+    if (!name.ends_with("/x0")) continue;
+    TESSERA_RETURN_IF_ERROR(Run(name.substr(0, name.size() - 3), in, out));
+  }
+  return Write(to, out);
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::cerr << "error: usage: operations IN.safetensors OUT.safetensors\n";
+    return 2;
+  }
+  const tessera::Status status = tessera::RunAll(argv[1], argv[2]);
+  if (!status.ok()) std::cerr << "error: " << tessera::Message(status) << "\n";
+  return status.ok() ? 0 : 1;
+}

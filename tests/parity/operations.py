@@ -1,0 +1,146 @@
+"""Operations and their gradients against PyTorch, on odd shapes.
+
+    pip install torch safetensors
+    bazel build -c opt //tests/parity:operations
+    python tests/parity/operations.py [--program bazel-bin/tests/parity/operations]
+
+The program computes in float32, PyTorch in float64 on the same numbers. An operation is named here
+and in operations.cc, with the same dims and numbers.
+"""
+import argparse
+import os
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from parity import TOLERANCE, Report, relative_error, run
+
+ODD = [(3, 7), (5, 3, 2), (1, 37), (2, 17, 1)]
+
+
+def normal(*shape):
+    return torch.randn(shape)
+
+
+def positive(*shape):
+    return 0.2 + torch.randn(shape).abs()
+
+
+def few(*shape):
+    """Many equal elements, to see which of them comes first."""
+    return torch.randint(0, 4, shape).float()
+
+
+def of(*makers):
+    """Inputs of every odd shape, one by each maker."""
+    return [lambda shape=shape: [make(*shape) for make in makers] for shape in ODD]
+
+
+def sized(*shapes):
+    return [lambda: [normal(*shape) for shape in shapes]]
+
+
+def broadcast():
+    return [lambda: [normal(3, 1, 5), positive(7, 1)], lambda: [normal(5), positive(3, 5)]]
+
+
+def einsum(equation):
+    return lambda *operands: [torch.einsum(equation, *operands)]
+
+
+def where(x):
+    return [torch.where(x > 0, x, -0.5), torch.where(x > 0, 2.0, x)]
+
+
+# By name: outputs, those without gradients last, and functions that make inputs.
+OPERATIONS = {
+    "operators": (lambda a, b: [-a * b + a / b - b], of(normal, positive) + broadcast()),
+    "numbers": (lambda x: [(2 * x + 1) / 3 - (0.5 - x) + 1.5 / x], of(positive)),
+    "sin": (lambda x: [x.sin()], of(normal) + of(lambda *s: 1e5 * normal(*s))),
+    "cos": (lambda x: [x.cos()], of(normal) + of(lambda *s: 1e5 * normal(*s))),
+    "expm1": (lambda x: [x.expm1()], of(normal) + of(lambda *s: 1e-4 * normal(*s))),
+    "log1p": (lambda x: [x.log1p()], of(positive) + of(lambda *s: 1e-4 * normal(*s))),
+    "pow": (lambda a, b: [a.pow(b)], of(positive, normal)),
+    "pow_two": (lambda x: [x.pow(2)], of(normal)),
+    "pow_three": (lambda x: [x.pow(3)], of(normal)),
+    "pow_fraction": (lambda x: [x.pow(-1.3)], of(positive)),
+    "clamp": (lambda x: [x.clamp(-0.5, 1)], of(normal)),
+    "clamp_min": (lambda x: [x.clamp(min=0.25)], of(normal)),
+    "where": (where, of(normal)),
+    "max": (lambda x: list(x.max(1)), of(normal)),
+    "min": (lambda x: list(x.min(1, keepdim=True)), of(normal)),
+    "cumsum": (lambda x: [x.cumsum(1)], of(normal)),
+    "sort": (lambda x: list(x.sort(1, stable=True)), of(normal) + of(few)),
+    "sort_descending": (lambda x: list(x.sort(0, stable=True, descending=True)),
+                        of(normal) + of(few)),
+    "topk": (lambda x: list(x.topk(2, 1)), sized((3, 7)) + sized((2, 5, 3))),
+    "stack": (lambda a, b: [torch.stack([a, b], 1)], of(normal, normal)),
+    "chunk": (lambda x: list(x.chunk(3, 1)), of(normal)),
+    "repeat": (lambda x: [x.repeat(2, 1, 3)], of(normal)),
+    "repeat_interleave": (lambda x: [x.repeat_interleave(3, 1)], of(normal)),
+    "flip": (lambda x: [x.flip(0, 1)], of(normal)),
+    "roll": (lambda x: [x.roll(-2, 1)], of(normal)),
+    "pad": (lambda x: [torch.nn.functional.pad(x, (2, 1), value=-3)], sized((3, 7))),
+    "one_hot": (lambda i: [torch.nn.functional.one_hot(i, 5).float()],
+                [lambda: [torch.randint(0, 5, (3, 7))]]),
+    "einsum_matmul": (einsum("ij,jk->ik"), sized((3, 5), (5, 7))),
+    "einsum_attention": (einsum("bhqd,bhkd->bhqk"), sized((2, 3, 5, 4), (2, 3, 7, 4))),
+    "einsum_bilinear": (einsum("bi,oij,bj->bo"), sized((2, 3), (4, 3, 5), (2, 5))),
+    "einsum_ellipsis": (einsum("...i,oi->...o"), sized((2, 3, 5), (7, 5))),
+    "einsum_trace": (einsum("ii->"), sized((5, 5))),
+    "einsum_outer": (einsum("i,j"), sized((3,), (5,))),
+}
+
+
+def reference(function, inputs, given, name):
+    """Outputs and gradients in float64; inputs and seeds go to `given`."""
+    for i, x in enumerate(inputs):
+        given[f"{name}/x{i}"] = x
+    leaves = [x.double().requires_grad_() if x.is_floating_point() else x for x in inputs]
+    outputs = function(*leaves)
+    want = {f"{name}/y{i}": y.detach() for i, y in enumerate(outputs)}
+    roots = [y for y in outputs if y.requires_grad]
+    for i, y in enumerate(roots):
+        given[f"{name}/s{i}"] = torch.randn(y.shape)
+    seeds = [given[f"{name}/s{i}"].double() for i in range(len(roots))]
+    if roots:
+        torch.autograd.backward(roots, seeds)
+    for i, x in enumerate(leaves):
+        if x.is_floating_point() and x.grad is not None:
+            want[f"{name}/g{i}"] = x.grad
+    return want
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default="bazel-bin/tests/parity/operations")
+    arguments = parser.parse_args()
+    torch.manual_seed(1)
+    given, want = {}, {}
+    for operation, (function, makers) in OPERATIONS.items():
+        for case, make in enumerate(makers):
+            want.update(reference(function, make(), given, f"{operation}@{case}"))
+    with tempfile.TemporaryDirectory() as work:
+        files = [os.path.join(work, n) for n in ("in.safetensors", "out.safetensors")]
+        save_file({n: t.contiguous() for n, t in given.items()}, files[0])
+        run(arguments.program, *files)
+        got = load_file(files[1])
+    report = Report()
+    report("the same outputs and gradients", set(got) == set(want),
+           str(sorted(set(got) ^ set(want))[:5]))
+    for operation in OPERATIONS:
+        names = [n for n in want if n.split("@")[0] == operation and n in got]
+        shapes = all(got[n].shape == want[n].shape for n in names)
+        report(f"{operation} shapes", shapes)
+        for kind, letters in (("outputs", "y"), ("gradients", "g")):
+            errors = [(relative_error(got[n], want[n], 1.0), n) for n in names
+                      if shapes and n.split("/")[1][0] in letters]
+            if errors:
+                report.error(f"{operation} {kind}", max(errors), TOLERANCE)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
