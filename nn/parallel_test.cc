@@ -110,19 +110,19 @@ TEST_P(ParallelLayerTest, ColumnThenRowParallelLinear) {
                                .layout = layout,
                                .weight_init = Init::Normal(1),
                                .bias_init = Init::Normal(1)},
-                              RootScope(nullptr));
+                              Scope{"up", nullptr, RootScope(nullptr).build});
       RowParallelLinear down({.in_features = 7,
                               .out_features = 4,
                               .layout = layout,
                               .weight_init = Init::Normal(1),
                               .bias_init = Init::Normal(1)},
-                             RootScope(nullptr));
+                             Scope{"down", nullptr, RootScope(nullptr).build});
       plain = down.Forward(Silu(up.Forward(x))).ToVector<double>();
     }
     RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
       struct Both : Module {
         Both(const LinearConfig& a, const LinearConfig& b, const Scope& s)
-            : Module(s), up(a, Scope{"", this, s.build}), down(b, Scope{"", this, s.build}) {}
+            : Module(s), up(a, Child("up")), down(b, Child("down")) {}
         ColumnParallelLinear up;
         RowParallelLinear down;
       } both({.in_features = 5,
