@@ -1,12 +1,29 @@
 #include "models/family.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 namespace tessera::models {
 namespace {
 
 constinit const FamilyRegistration* last_registered = nullptr;
+
+// What was registered before main is checked when it is first asked for.
+void CheckDistinct(const std::vector<Family>& families) {
+  std::map<std::string, std::string> family_of;  // of each preset
+  std::set<std::string> types;
+  for (const Family& family : families) {
+    TESSERA_CHECK(types.insert(family.model_type).second, "families",
+                  "two families of model_type '", family.model_type, "' are linked in");
+    for (const Preset& preset : family.presets) {
+      const auto [other, is_new] = family_of.emplace(preset.name, family.model_type);
+      TESSERA_CHECK(is_new, "families", "two presets are named '", preset.name, "', of '",
+                    other->second, "' and of '", family.model_type, "'");
+    }
+  }
+}
 
 }  // namespace
 
@@ -38,6 +55,7 @@ std::vector<Family> MakeFamilies() {
   for (const auto* r = last_registered; r != nullptr; r = r->before_)
     families.push_back(r->make_());
   std::reverse(families.begin(), families.end());
+  CheckDistinct(families);
   return families;
 }
 
@@ -71,6 +89,14 @@ StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
   std::string known;
   for (const Family& family : Families()) known += (known.empty() ? "" : ", ") + family.model_type;
   return InvalidArgument("model_type '", type, "' is not known; known are ", known);
+}
+
+bool Generates(const Model& model) {
+  if (model.num_cache_layers() > 0) return true;
+  const StatusOr<const Family*> family = FamilyOf(model.config());
+  if (!family.ok()) return false;
+  const Architecture* const architecture = (*family)->ArchitectureOf(model.config());
+  return architecture != nullptr && architecture->Does(Capability::kNextToken);
 }
 
 void UntieWordEmbeddings(nlohmann::json* config) { (*config)["tie_word_embeddings"] = false; }

@@ -102,12 +102,17 @@ struct Family {
   const Architecture* ArchitectureOf(const nlohmann::json& config) const;
 };
 
-// Every family that is linked in.
+// Every family that is linked in. Throws Error where two have one model_type, or two presets one
+// name.
 const std::vector<Family>& Families();
 const Preset* FindPreset(std::string_view name);
 const Family* FindFamily(std::string_view model_type);
 // Of a config.json; InvalidArgument for one without a known "model_type".
 StatusOr<const Family*> FamilyOf(const nlohmann::json& config);
+
+// Whether it writes text token by token (models/generation/generate.h): it keeps keys and values,
+// or its architecture does kNextToken.
+bool Generates(const Model& model);
 
 // Sets "tie_word_embeddings": Family::untie where no other key hangs on it.
 void UntieWordEmbeddings(nlohmann::json* config);

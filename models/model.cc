@@ -24,6 +24,15 @@ bool Model::HasBlock(int block) const {
   return block >= first && block < end;
 }
 
+bool Model::Takes(const TensorKey& key) const {
+  if (!inputs_.empty()) return inputs_.has(key.name());
+  for (int block = 0; block < num_blocks(); ++block) {
+    const BlockKeys keys = keys_of_block(block);
+    if (keys.takes.has(key.name()) || keys.may_take.has(key.name())) return true;
+  }
+  return false;
+}
+
 bool WantsHiddenOnly(const Bundle& in, const RunOptions& options) {
   return !options.keep_logits && !in.has(keys::kLabels) && !in.has(keys::kTargets);
 }
@@ -90,6 +99,12 @@ Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
     if (options.all_hidden_states) CollectHiddenStates(*this, block, bundle, options, &states);
   }
   for (const auto& [name, tensor] : states.entries()) bundle.SetNamed(name, tensor);
+  const bool whole = first == 0 && end == num_blocks();
+  const int missing = options.cache != nullptr && whole ? options.cache->MissingLayer() : -1;
+  TESSERA_CHECK(missing < 0, "model", "layer ", missing,
+                " of num_cache_layers() = ", num_cache_layers(),
+                " keeps nothing in RunOptions::cache; a model without layers "
+                "that do has num_cache_layers() of 0");
   return bundle;
 }
 

@@ -10,6 +10,9 @@
 // own. Every block declares what it takes and gives (models/block_keys.h); BuildModel checks that
 // they fit together, and `Run` refuses an input that no block takes.
 //
+// Generation (models/generation/generate.h) needs `logits` [B, T, V] of `input_ids`, and asks for
+// the rest: positions, `logit_positions`, a cache.
+//
 // Keys, with shapes and meanings: core/batch_keys.h, models/model_keys.h and the families' own.
 #ifndef TESSERA_MODELS_MODEL_H_
 #define TESSERA_MODELS_MODEL_H_
@@ -91,7 +94,8 @@ class Model : public nn::Module {
   // One of this model's blocks. The result holds what later blocks need.
   virtual Bundle RunBlock(int block, Bundle in, const RunOptions& options) const = 0;
   // All blocks that this model has, in order. Where the first one is among them, throws Error for
-  // an input that no block takes, and names those that are.
+  // an input that no block takes, and names those that are; where all are, also for a layer that
+  // keeps nothing in the cache it is given.
   virtual Bundle Run(const Bundle& inputs, const RunOptions& options) const;
 
   // What a block has of all hidden states (RunOptions::all_hidden_states), as Hugging Face's
@@ -107,7 +111,8 @@ class Model : public nn::Module {
   virtual int64_t vocab_size() const = 0;
   // Numbers in a token's (or a patch's) `last_hidden_state`; 0 for a model that gives none.
   virtual int64_t hidden_size() const { return 0; }
-  // Layers that keep keys and values while decoding; 0 for a model that does not generate.
+  // Layers that keep keys and values while decoding (RunOptions::cache); with 0 a model that
+  // generates (models/family.h) reads the whole text again for every token.
   virtual int num_cache_layers() const { return 0; }
   // How its texts look, where they are more than tokens in a row; else null.
   virtual std::shared_ptr<const TextFormat> text_format() const { return nullptr; }
@@ -127,7 +132,8 @@ class Model : public nn::Module {
   // What the blocks take from outside; empty before BuildModel has found it.
   const KeyNames& inputs() const { return inputs_; }
   void set_inputs(KeyNames inputs) { inputs_ = std::move(inputs); }
-  bool Takes(const TensorKey& key) const { return inputs_.empty() || inputs_.has(key.name()); }
+  // Whether one of the blocks does something with such an input.
+  bool Takes(const TensorKey& key) const;
 
  private:
   KeyNames inputs_;

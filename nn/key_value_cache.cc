@@ -26,6 +26,13 @@ void KeyValueCache::BeginStep(const std::vector<int64_t>& new_tokens) {
   TESSERA_CHECK(new_tokens.size() == lengths_.size(), "key_value_cache", new_tokens.size(),
                 " rows in a step of a cache with ", lengths_.size());
   new_tokens_ = new_tokens;
+  for (Layer& layer : layers_) layer.appended = false;
+}
+
+int KeyValueCache::MissingLayer() const {
+  const auto found = std::find_if(layers_.begin(), layers_.end(),
+                                  [](const Layer& layer) { return !layer.appended; });
+  return found == layers_.end() ? -1 : static_cast<int>(found - layers_.begin());
 }
 
 void KeyValueCache::Grow(Layer& layer, const Tensor& k, int64_t needed) const {
@@ -52,6 +59,7 @@ std::pair<Tensor, Tensor> KeyValueCache::Append(int layer_index, const Tensor& k
   }
   const int64_t longest = LongestAfterStep();
   Layer& layer = layers_[static_cast<size_t>(layer_index)];
+  layer.appended = true;
   Grow(layer, k, longest);
   for (size_t b = 0; b < lengths_.size(); ++b) {
     const auto row = static_cast<int64_t>(b);

@@ -37,6 +37,8 @@ class KeyValueCache {
 
   // The step is over: its tokens now count.
   void EndStep();
+  // The first layer that has not appended anything in this step; -1: each has.
+  int MissingLayer() const;
 
   // [B] int32 for attention: where a row's new queries begin, and how many keys it has, now.
   Tensor QueryOffsets() const;
@@ -53,6 +55,7 @@ class KeyValueCache {
     Tensor v;
     Tensor memory_k;  // [B, G, S, D]
     Tensor memory_v;
+    bool appended = false;  // in this step
   };
   void Grow(Layer& layer, const Tensor& k, int64_t needed) const;
 

@@ -179,7 +179,7 @@ Status DescribeTo(const tsr_model* model, tsr_model_info* out) {
   info.max_positions = model->model->max_positions();
   info.hidden_size = model->model->hidden_size();
   info.labels = std::ssize(model->labels);
-  info.generates = model->model->num_cache_layers() > 0 ? 1 : 0;
+  info.generates = models::Generates(*model->model) ? 1 : 0;
   info.has_tokenizer = model->tokenizer != nullptr ? 1 : 0;
   if (model->pictures) {
     info.image_channels = model->pictures->channels();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "data/tokenizer/utf8.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/generation/special_tokens.h"
 
@@ -39,7 +40,7 @@ StatusOr<std::vector<std::string>> Continue(models::Model& model,
 Status ContinueAtEvaluations(const std::vector<std::string>& prompts, int64_t tokens,
                              const data::Tokenizer& tokenizer, const models::Model& shape,
                              Objective* objective) {
-  if (shape.num_cache_layers() == 0) {
+  if (!models::Generates(shape)) {
     return InvalidArgument("sample_prompts: a '", shape.config().value("model_type", ""),
                            "' model of this task does not generate");
   }

@@ -6,6 +6,7 @@
 
 #include "core/random.h"
 #include "data/tokenizer/streaming_decoder.h"
+#include "models/family.h"
 #include "models/generation/beam_search.h"
 #include "models/generation/incremental_decoder.h"
 #include "models/generation/stop_strings.h"
@@ -182,7 +183,7 @@ StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                                                  const GenerationConfig& config,
                                                  const GenerateOptions& options) {
   TESSERA_RETURN_IF_ERROR(config.Validate());
-  if (model.num_cache_layers() == 0) return InvalidArgument("this model does not generate text");
+  if (!Generates(model)) return InvalidArgument("this model does not generate text");
   if (!config.stop_strings.empty() && options.tokenizer == nullptr) {
     return InvalidArgument("stop strings need a tokenizer");
   }

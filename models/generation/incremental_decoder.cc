@@ -14,7 +14,10 @@
 namespace tessera::models {
 
 IncrementalDecoder::IncrementalDecoder(const Model& model, Lockstep* lockstep)
-    : model_(model), lockstep_(lockstep), cache_(model.num_cache_layers()) {}
+    : model_(model),
+      caches_(model.num_cache_layers() > 0),
+      lockstep_(lockstep),
+      cache_(model.num_cache_layers()) {}
 
 void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources) {
   const NoGrad no_grad;
@@ -37,7 +40,7 @@ void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources
 
 void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
   const NoGrad no_grad;
-  cache_.Reorder(rows);
+  if (caches_) cache_.Reorder(rows);
   std::vector<std::vector<int64_t>> texts;
   for (const int64_t row : rows) texts.push_back(texts_.at(static_cast<size_t>(row)));
   texts_ = std::move(texts);
@@ -50,9 +53,8 @@ void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
   encoded_ = std::move(kept);
 }
 
-void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_t longest,
-                                      Bundle* inputs) {
-  const int64_t rows = std::ssize(counts);
+void IncrementalDecoder::SetPositions(const Pass& pass, Bundle* inputs) {
+  const auto rows = std::ssize(pass.counts);
   const std::shared_ptr<const TextFormat> format = model_.text_format();
   std::vector<TextLayout> layouts;
   for (size_t b = 0; format != nullptr && b < texts_.size(); ++b) {
@@ -62,15 +64,15 @@ void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_
   }
   const bool plain = layouts.empty();
   const int64_t coordinates = plain ? 1 : std::ssize(layouts[0].positions);
-  const Tensor positions_BNT = Zeros({rows, coordinates, longest}, DType::kInt64);
+  const Tensor positions_BNT = Zeros({rows, coordinates, pass.longest}, DType::kInt64);
   const Tensor prefix_B = Zeros({rows}, DType::kInt32);
   int64_t* position = positions_BNT.data<int64_t>();
-  for (int64_t b = 0; b < rows; ++b) {
-    const int64_t begin = cache_.lengths()[static_cast<size_t>(b)];
-    const TextLayout* layout = plain ? nullptr : &layouts[static_cast<size_t>(b)];
+  for (size_t b = 0; b < pass.counts.size(); ++b) {
+    const int64_t begin = pass.begins[b];
+    const TextLayout* layout = plain ? nullptr : &layouts[b];
     if (!plain) prefix_B.data<int32_t>()[b] = static_cast<int32_t>(layout->prefix_length);
-    for (int64_t n = 0; n < coordinates; ++n, position += longest) {
-      for (int64_t t = 0; t < counts[static_cast<size_t>(b)]; ++t) {
+    for (int64_t n = 0; n < coordinates; ++n, position += pass.longest) {
+      for (int64_t t = 0; t < pass.counts[b]; ++t) {
         position[t] =
             plain ? begin + t
                   : layout->positions[static_cast<size_t>(n)].at(static_cast<size_t>(begin + t));
@@ -78,53 +80,77 @@ void IncrementalDecoder::SetPositions(const std::vector<int64_t>& counts, int64_
     }
   }
   const Device device = model_.build().device;
-  const Tensor positions = plain ? Reshape(positions_BNT, {rows, longest}) : positions_BNT;
+  const Tensor positions = plain ? Reshape(positions_BNT, {rows, pass.longest}) : positions_BNT;
   inputs->set(keys::kPositionIds, CopyTo(positions, device));
   if (!plain) inputs->set(keys::kPrefixLength, CopyTo(prefix_B, device));
 }
 
-StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
-    const std::vector<std::vector<int64_t>>& tokens) {
-  const NoGrad no_grad;
-  const auto rows = static_cast<int64_t>(tokens.size());
-  std::vector<int64_t> counts;
-  int64_t longest = 1;
-  for (const std::vector<int64_t>& row : tokens) {
-    counts.push_back(static_cast<int64_t>(row.size()));
-    longest = std::max(longest, counts.back());
-  }
-  // Shorter rows are filled up behind, where the cache does not look.
-  const Tensor ids_BT = Zeros({rows, longest}, DType::kInt64);
+Bundle IncrementalDecoder::InputsOf(const Pass& pass) {
+  const auto rows = std::ssize(pass.counts);
+  const Tensor ids_BT = Zeros({rows, pass.longest}, DType::kInt64);
   const Tensor last_B1 = Zeros({rows, 1}, DType::kInt64);
-  cache_.BeginStep(counts);
-  texts_.resize(tokens.size());
   for (int64_t b = 0; b < rows; ++b) {
-    const std::vector<int64_t>& row = tokens[static_cast<size_t>(b)];
-    std::copy(row.begin(), row.end(), ids_BT.data<int64_t>() + b * longest);
-    std::vector<int64_t>& text = texts_[static_cast<size_t>(b)];
-    text.insert(text.end(), row.begin(), row.end());
-    last_B1.data<int64_t>()[b] = counts[static_cast<size_t>(b)] - 1;
+    const std::vector<int64_t>& text = texts_[static_cast<size_t>(b)];
+    std::copy(text.begin() + pass.begins[static_cast<size_t>(b)], text.end(),
+              ids_BT.data<int64_t>() + b * pass.longest);
+    last_B1.data<int64_t>()[b] = pass.counts[static_cast<size_t>(b)] - 1;
   }
   const Device device = model_.build().device;
   Bundle inputs = encoded_;
   inputs.set(model_.encoder_decoder() != nullptr ? keys::kDecoderInputIds : keys::kInputIds,
              CopyTo(ids_BT, device));
-  if (model_.Takes(keys::kPositionIds)) SetPositions(counts, longest, &inputs);
-  inputs.set(keys::kLogitPositions, CopyTo(last_B1, device));
+  if (model_.Takes(keys::kPositionIds)) SetPositions(pass, &inputs);
+  if (model_.Takes(keys::kLogitPositions)) {
+    inputs.set(keys::kLogitPositions, CopyTo(last_B1, device));
+  }
+  return inputs;
+}
+
+Tensor IncrementalDecoder::LastLogits(const Tensor& logits, const Pass& pass) const {
+  const auto rows = std::ssize(pass.counts);
+  const bool chosen = model_.Takes(keys::kLogitPositions);
+  const bool fits = logits.ndim() == 3 && logits.size(0) == rows &&
+                    logits.size(2) == model_.vocab_size() &&
+                    (logits.size(1) == pass.longest || (chosen && logits.size(1) == 1));
+  TESSERA_CHECK(fits, "decode", "the model gave logits ", logits, "; of these tokens they are ",
+                Shape{rows, pass.longest, model_.vocab_size()},
+                chosen ? ", or one of each row, of logit_positions" : "");
+  if (logits.size(1) == 1) return Reshape(logits, {rows, logits.size(2)});
+  std::vector<int64_t> last;
+  for (int64_t b = 0; b < rows; ++b) {
+    last.push_back(b * pass.longest + pass.counts[static_cast<size_t>(b)] - 1);
+  }
+  const Tensor index = CopyTo(Tensor::FromVector<int64_t>(last, {rows}), logits.device());
+  return IndexSelect(Reshape(logits, {rows * pass.longest, logits.size(2)}), 0, index);
+}
+
+StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
+    const std::vector<std::vector<int64_t>>& tokens) {
+  const NoGrad no_grad;
+  texts_.resize(tokens.size());
+  Pass pass;
+  for (size_t b = 0; b < tokens.size(); ++b) {
+    pass.begins.push_back(caches_ ? std::ssize(texts_[b]) : 0);
+    texts_[b].insert(texts_[b].end(), tokens[b].begin(), tokens[b].end());
+    pass.counts.push_back(std::ssize(texts_[b]) - pass.begins[b]);
+    pass.longest = std::max(pass.longest, pass.counts[b]);
+  }
+  const Bundle inputs = InputsOf(pass);
   if (lockstep_ != nullptr) lockstep_->BeforeDecoder(tokens[0]);
-  const Bundle out = model_.Run(inputs, {.cache = &cache_});
-  cache_.EndStep();
-  const std::vector<double> logits_B1V = out.at(keys::kLogits).ToVector<double>();
-  const size_t vocab = logits_B1V.size() / tokens.size();
+  if (caches_) cache_.BeginStep(pass.counts);
+  const Bundle out = model_.Run(inputs, {.cache = caches_ ? &cache_ : nullptr});
+  if (caches_) cache_.EndStep();
+  const Tensor logits_BV = LastLogits(out.at(keys::kLogits), pass);
+  const std::vector<double> all = logits_BV.ToVector<double>();
   std::vector<std::vector<double>> scores;
   for (size_t b = 0; b < tokens.size(); ++b) {
-    const auto begin = logits_B1V.begin() + static_cast<std::ptrdiff_t>(b * vocab);
-    scores.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(vocab));
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(b) * logits_BV.size(1);
+    scores.emplace_back(begin, begin + logits_BV.size(1));
     for (double score : scores.back()) {
       if (!std::isfinite(score)) {
         return Internal("the model's logits are not finite (row ", b, ", position ",
-                        cache_.lengths()[b] - 1, "): its weights are damaged or overflow ",
-                        out.at(keys::kLogits).dtype());
+                        std::ssize(texts_[b]) - 1, "): its weights are damaged or overflow ",
+                        logits_BV.dtype());
       }
     }
   }

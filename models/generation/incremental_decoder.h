@@ -1,4 +1,7 @@
-// Feeds a model token by token, keeping keys and values.
+// Feeds a model token by token. What the model can do is asked of it: one that keeps keys and
+// values (Model::num_cache_layers) is given the new tokens alone, any other its texts from the
+// beginning; one that takes `logit_positions` gives the logits of those alone, of any other the
+// last ones are picked out.
 //
 //   IncrementalDecoder decoder(model);
 //   TESSERA_ASSIGN_OR_RETURN(auto scores, decoder.Feed(prompts));      // rows of any lengths >= 1
@@ -34,17 +37,28 @@ class IncrementalDecoder {
   void UseEncoded(const Bundle& encoded) { encoded_ = encoded; }
 
   // The next tokens of every row; the logits [vocabulary] after the last one of each, in float64.
-  // Internal when they are not finite.
+  // Internal when they are not finite. Throws Error for logits that are neither [rows, 1, V] nor
+  // [rows, tokens, V], and for a model that does not keep what it says it keeps.
   StatusOr<std::vector<std::vector<double>>> Feed(const std::vector<std::vector<int64_t>>& tokens);
 
   // Row b becomes what row rows[b] was.
   void Keep(const std::vector<int64_t>& rows);
 
  private:
-  // position_ids of the tokens just fed and, for families with a layout, prefix_length.
-  void SetPositions(const std::vector<int64_t>& counts, int64_t longest, Bundle* inputs);
+  // What a pass reads: new tokens or whole texts, rows of equal length.
+  struct Pass {
+    std::vector<int64_t> begins;  // of each row: how many tokens lie before
+    std::vector<int64_t> counts;
+    int64_t longest = 1;  // shorter rows are filled up behind
+  };
+  // position_ids of the tokens of a pass and, for families with a layout, prefix_length.
+  void SetPositions(const Pass& pass, Bundle* inputs);
+  Bundle InputsOf(const Pass& pass);
+  // [rows, V] of the logits after the last token of each row.
+  Tensor LastLogits(const Tensor& logits, const Pass& pass) const;
 
   const Model& model_;
+  const bool caches_;
   Lockstep* const lockstep_;
   nn::KeyValueCache cache_;
   std::vector<std::vector<int64_t>> texts_;  // what each row was fed so far

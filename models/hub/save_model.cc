@@ -184,7 +184,7 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, "config.json"), Text(config)));
   const json generation = options.generation_config.is_null() ? GenerationConfigToSave(config)
                                                               : options.generation_config;
-  if (model.num_cache_layers() > 0) {
+  if (Generates(model)) {
     TESSERA_RETURN_IF_ERROR(
         WriteFileAtomically(JoinPath(path, "generation_config.json"), Text(generation)));
   }
