@@ -33,6 +33,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "autograd/saved_tensor.h"
@@ -76,9 +77,18 @@ class NoGrad : public ExecutionModeScope<&ExecutionContext::records> {
   explicit NoGrad(bool enabled = false) : ExecutionModeScope(enabled) {}
 };
 
+// Backward passes of this thread look through every gradient and throw Error at the first that is
+// not finite, with the operation that gave it, and the module whose Forward ran it. Slow: it reads
+// all gradients. (That an error in a gradient function names these two needs no mode.)
+class DetectAnomaly : public ExecutionModeScope<&ExecutionContext::detects_anomalies> {
+ public:
+  explicit DetectAnomaly(bool enabled = true) : ExecutionModeScope(enabled) {}
+};
+
 // --- Recording ---------------------------------------------------------------------------------
 
 class GradRecord;
+class HookSetBase;
 
 // What a gradient function sees.
 class GradContext {
@@ -88,11 +98,15 @@ class GradContext {
   const Tensor& grad(int output = 0) const { return (*grads_)[output]; }
   // Whether input i takes part, so that work for others can be left out.
   bool needs(int input) const { return (*needs_)[input]; }
-  // The gradient of input i, in the input's shape. At most once per input.
-  void set(int input, Tensor grad) { (*results_)[input] = std::move(grad); }
+  // The gradient of input i, in the input's shape, at most once per input. An undefined tensor says
+  // that there is none; to say nothing for an input that needs a gradient is an error.
+  void set(int input, Tensor grad) {
+    (*results_)[input] = std::move(grad);
+    (*answered_)[input] = true;
+  }
   // The gradient that leaf `input` has from earlier contributions, where this one may be added to
   // it in place instead of being `set`, so that it needs no memory of its own. Undefined where it
-  // has to be set: there is no gradient yet, a hook is to see each contribution, or contributions
+  // has to be set: there is no gradient yet, a hook is to see that of this pass, or contributions
   // wait in a queue. Whoever writes into it bumps its storage's version.
   Tensor accumulator(int input) const;
 
@@ -103,11 +117,13 @@ class GradContext {
   const std::vector<Tensor>* grads_ = nullptr;
   const std::vector<bool>* needs_ = nullptr;
   std::vector<Tensor>* results_ = nullptr;
+  std::vector<bool>* answered_ = nullptr;
 };
 
 using GradFn = std::function<void(GradContext&)>;
 
-// Whether gradients are enabled and one of the (possibly undefined) tensors takes part.
+// Whether gradients are enabled and one of the (possibly undefined) tensors takes part. Throws
+// Error where they are enabled and one is severed (core/tensor.h).
 bool AnyRequiresGrad(std::initializer_list<Tensor> inputs);
 bool AnyRequiresGrad(const std::vector<Tensor>& inputs);
 
@@ -158,16 +174,30 @@ void Backward(const Tensor& root, const BackwardOptions& options = {});
 
 // --- Hooks -------------------------------------------------------------------------------------
 
-// Called with the gradient of a result of the tape once it is whole, before it flows on; what it
-// returns (if defined) takes its place. For a leaf: called with each contribution.
-using TensorHook = std::function<Tensor(const Tensor& grad)>;
-void AddGradHook(const Tensor& t, TensorHook hook);
+// Removes its hook; dropping the handle leaves the hook where it is. May outlive the tensor.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  HookHandle(std::weak_ptr<HookSetBase> hooks, int id) : hooks_(std::move(hooks)), id_(id) {}
+  // Nothing where it has been removed.
+  void Remove();
 
-// Called in each backward pass after the last contribution to this leaf, queued weight gradients
-// included. Under recomputation too it fires once. Returns an id for removal.
+ private:
+  std::weak_ptr<HookSetBase> hooks_;
+  int id_ = 0;
+};
+
+// Called in each backward pass with the gradient of `t` once it is whole, before it flows on, or,
+// of a leaf, before it is added to what the leaf has from earlier passes; what it returns (if
+// defined) takes its place. Of a leaf that is the sum over all its uses, queued weight gradients
+// included, in the leaf's gradient dtype. Not called where no gradient comes.
+using TensorHook = std::function<Tensor(const Tensor& grad)>;
+HookHandle AddGradHook(const Tensor& t, TensorHook hook);
+
+// Called in each backward pass after the last contribution to this leaf has been added, queued
+// weight gradients included. Under recomputation too it fires once.
 using CompleteHook = std::function<void(const Tensor& leaf)>;
-int AddGradCompleteHook(const Tensor& leaf, CompleteHook hook);
-void RemoveGradCompleteHook(const Tensor& leaf, int id);
+HookHandle AddGradCompleteHook(const Tensor& leaf, CompleteHook hook);
 
 }  // namespace tessera
 

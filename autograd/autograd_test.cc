@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "autograd/gradcheck.h"
@@ -257,7 +258,10 @@ TEST(AutogradTest, CompleteFiresForALeafThatGetsNoGradient) {
   const Tensor unused = Product(a, a);
   Tensor y1 = Full({1}, 1.0);
   Tensor y2 = Full({1}, 1.0);
-  Record("two", {x, unused}, {y1, y2}, [](GradContext& ctx) { ctx.set(0, ctx.grad(0)); });
+  Record("two", {x, unused}, {y1, y2}, [](GradContext& ctx) {
+    ctx.set(0, ctx.grad(0));
+    ctx.set(1, Tensor());
+  });
   Backward(y1);
   EXPECT_EQ(fired, 1);
   EXPECT_FALSE(Grad(a).defined());
@@ -274,6 +278,140 @@ TEST(AutogradTest, HooksSeeAndReplaceWholeGradients) {
   Backward(Product(y, y));
   EXPECT_EQ(seen, std::vector<float>{8});
   EXPECT_EQ(GradOf(x), std::vector<float>{4});
+}
+
+TEST(AutogradTest, AHookOfALeafSeesItsWholeGradientOfAPass) {
+  const Tensor w = Leaf({3});
+  const Tensor x = Leaf({2});
+  std::vector<float> seen;
+  HookHandle hook = AddGradHook(w, [&](const Tensor& grad) {
+    seen.push_back(grad.ToVector<float>()[0]);
+    return Full({1}, 100.0);
+  });
+  std::vector<float> complete;
+  AddGradCompleteHook(w, [&](const Tensor& leaf) { complete.push_back(GradOf(leaf)[0]); });
+  Backward(Scaled(Scaled(x, w), w));
+  WeightGradQueue queue;
+  Backward(Scaled(Product(x, w), w), {.weight_queue = &queue, .queue_leaf_gradients = true});
+  EXPECT_EQ(seen.size(), 1u);
+  queue.Run();
+  EXPECT_EQ(seen, (std::vector<float>{12, 12}));  // d(x w w)/dw = 2 x w, in one piece
+  EXPECT_EQ(complete, (std::vector<float>{100, 200}));
+  hook.Remove();
+  hook.Remove();
+  Backward(Scaled(x, w));
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_EQ(GradOf(w), std::vector<float>{202});
+}
+
+TEST(AutogradTest, HooksRemoveThemselvesAndHandlesOutliveTensors) {
+  HookHandle late;
+  {
+    const Tensor x = Leaf({2});
+    int calls = 0;
+    HookHandle once;
+    once = AddGradHook(x, [&](const Tensor&) {
+      ++calls;
+      once.Remove();
+      return Tensor();
+    });
+    late = AddGradHook(x, [&](const Tensor&) {
+      ++calls;
+      return Tensor();
+    });
+    Backward(Product(x, x));
+    EXPECT_EQ(calls, 2);
+    Backward(Product(x, x));
+    EXPECT_EQ(calls, 3);
+    const Tensor y = Product(x, x);
+    AddGradHook(y, [&](const Tensor&) {
+      ADD_FAILURE() << "removed";
+      return Tensor();
+    }).Remove();
+    Backward(y);
+  }
+  late.Remove();
+}
+
+std::string MessageOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(AutogradTest, AGradientFunctionThatLeavesAnInputOutIsTold) {
+  const Tensor a = Leaf({1, 2});
+  const Tensor b = Leaf({1});
+  const Tensor y = Full({1}, 1.0);
+  Record("forgets", {a, b}, {y}, [](GradContext& ctx) { ctx.set(1, ctx.grad()); });
+  EXPECT_EQ(MessageOf([&] { Backward(y); }),
+            "backward: the gradient of 'forgets' says nothing for its input 0 of shape [2], which "
+            "needs one; where there is none, set(0, Tensor()) says so");
+  const Tensor z = Full({1}, 1.0);
+  Record("has none", {a, b}, {z}, [](GradContext& ctx) {
+    ctx.set(0, Tensor());
+    ctx.set(1, ctx.grad());
+  });
+  Backward(z);
+  EXPECT_FALSE(Grad(a).defined());
+  EXPECT_EQ(GradOf(b), std::vector<float>{1});
+}
+
+TEST(AutogradTest, ErrorsNameTheOperationAndTheModuleThatCalledIt) {
+  const Tensor x = Leaf({2});
+  const auto path = std::make_shared<const std::string>("h.0.attn");
+  Tensor y = Full({1}, 1.0);
+  {
+    const ExecutionModeScope<&ExecutionContext::module_path> in_module(&path);
+    Record("fails", {x}, {y}, [](GradContext&) { throw Error("scale", "no such scale"); });
+  }
+  EXPECT_EQ(MessageOf([&] { Backward(y); }),
+            "scale: no such scale (in the gradient of 'fails' in h.0.attn)");
+}
+
+TEST(AutogradTest, AnomaliesAreFoundWhereTheyBegin) {
+  const Tensor x = Leaf({2, 0});
+  const auto run = [&] {
+    const Tensor y = EmptyLike(x);
+    Record("inverse", {x}, {y}, [x = SavedTensor(x)](GradContext& ctx) {
+      ctx.set(0, Map(ctx.grad(), x.Unpack(), [](double g, double v) { return -g / (v * v); }));
+    });
+    Backward({Product(y, Full({2}, 1.0))}, {Full({2}, 1.0)});
+  };
+  EXPECT_EQ(MessageOf(run), "no error");
+  const DetectAnomaly mode;
+  EXPECT_EQ(
+      MessageOf(run),
+      "backward: the gradient of 'inverse' for its input 0, float32[2], is -inf at element 1");
+}
+
+TEST(AutogradTest, TensorsSeveredFromTheTapeAreRefused) {
+  const Tensor w = Leaf({1, 2});
+  const Tensor matrix = RequireGrad(Zeros({2, 3}));
+  const Tensor half = Product(w, w);
+  for (const auto& [name, severed] : std::vector<std::pair<std::string, Tensor>>{
+           {"AsStrided", w.AsStrided({2}, {1}, 0)},
+           {"AsStrided", half.AsStrided({2}, {1}, 0)},
+           {"AsStrided", w.ContiguousCopy().AsStrided({2}, {1}, 0)},
+           {"ContiguousCopy", w.ContiguousCopy()},
+           {"ContiguousCopy", matrix.AsStrided({3, 2}, {1, 3}, 0).ContiguousCopy()},
+           {"CastCopy", CastCopy(w, DType::kFloat64)},
+           {"CopyTo", CopyTo(matrix, Device::Meta())}}) {
+    const std::string message = MessageOf([&] { AnyRequiresGrad({w, severed}); });
+    EXPECT_NE(message.find(" was made by " + name + ", off the tape"), std::string::npos)
+        << message;
+    EXPECT_NO_THROW(AnyRequiresGrad({w, severed.Detach()}));
+    const NoGrad no_grad;
+    EXPECT_FALSE(AnyRequiresGrad({severed}));
+  }
+  EXPECT_EQ(half.Detach().AsStrided({2}, {1}, 0).severed_by(), nullptr);
+  EXPECT_EQ(CastCopy(w, DType::kInt64).severed_by(), nullptr);  // never takes part
+  EXPECT_EQ(Zeros({3}).AsStrided({1}, {1}, 0).severed_by(), nullptr);
+  const NoGrad no_grad;
+  EXPECT_EQ(w.AsStrided({2}, {1}, 0).severed_by(), nullptr);  // a constant, and meant to be one
 }
 
 TEST(AutogradTest, GradientsOfHalfLeavesAreFloat32) {
@@ -438,7 +576,7 @@ TEST(AutogradTest, ContributionsMayBeAddedInPlace) {
   run({});
   EXPECT_EQ(in_place, 2);
   EXPECT_EQ(buffer.ToVector<float>(), std::vector<float>(2, 1.0f));
-  // Hooks see each contribution by itself.
+  // Hooks see the gradient of a pass by itself.
   AddGradHook(w, [](const Tensor& grad) { return CastCopy(grad, DType::kFloat64); });
   run({});
   EXPECT_EQ(in_place, 2);

@@ -1,6 +1,7 @@
 #include "autograd/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -62,8 +63,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
       nodes_.push_back(std::move(stack.back()));
       stack.pop_back();
       const Node& node = *nodes_.back();
-      TESSERA_CHECK(!node.spent, "backward", "the graph through '", node.name,
-                    "' has been run already; keep it with retain_graph");
+      TESSERA_CHECK(!node.spent, "backward", "the graph through ", node.origin,
+                    " has been run already; keep it with retain_graph");
       for (const auto& input : node.inputs) visit(input);
     }
     std::sort(nodes_.begin(), nodes_.end(),
@@ -84,13 +85,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
 
   void RunNode(Node& node, std::vector<Tensor> grads) {
-    for (size_t i = 0; i < grads.size(); ++i) {
-      for (const TensorHook& hook : node.output_hooks[i]) {
-        if (!grads[i].defined()) break;
-        Tensor replaced = hook(grads[i]);
-        if (replaced.defined()) grads[i] = std::move(replaced);
-      }
-    }
+    for (size_t i = 0; i < grads.size(); ++i) RunHooks(node.output_hooks[i], &grads[i]);
     const auto shared_grads = std::make_shared<std::vector<Tensor>>(std::move(grads));
     const auto records = std::make_shared<std::vector<std::shared_ptr<GradRecord>>>(node.inputs);
     if (node.start && started_ != &node) CallStart(node, *shared_grads);
@@ -101,13 +96,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
     for (int i : node.weight_inputs) is_weight[i] = true;
     std::vector<bool> inputs_only = is_weight;
     inputs_only.flip();
-    Call(node.backward, *shared_grads, *records, inputs_only, node.name);
+    Call(node.backward, *shared_grads, *records, inputs_only, node.origin);
     if (split) {
       auto work = [self = shared_from_this(), fn = node.weight_backward, shared_grads, records,
-                   is_weight, name = node.name] {
+                   is_weight, origin = node.origin] {
         const NoGrad no_grad;
         const SavedTensorScope no_hooks(nullptr);
-        self->Call(*fn, *shared_grads, *records, is_weight, name);
+        self->Call(*fn, *shared_grads, *records, is_weight, origin);
       };
       if (queued) {
         options_.weight_queue->work_.push_back([self = shared_from_this(), work = std::move(work)] {
@@ -133,7 +128,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void StartNext() {
     if (next_ == nullptr || !next_->start || next_->spent) return;
     for (const auto& hooks : next_->output_hooks) {
-      if (!hooks.empty()) return;
+      if (Hooked(hooks)) return;
     }
     const auto found = flowing_.find(next_);
     if (found == flowing_.end()) return;
@@ -147,11 +142,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::vector<bool> needs;
     for (const auto& input : node.inputs) needs.push_back(input != nullptr);
     std::vector<Tensor> none(node.inputs.size());
+    std::vector<bool> answered(node.inputs.size());
     GradContext context;
     context.grads_ = &grads;
     context.needs_ = &needs;
     context.results_ = &none;
-    node.start(context);
+    context.answered_ = &answered;
+    Attributed(node.origin, [&] { node.start(context); });
   }
 
   static bool WeightsAreLeaves(const Node& node) {
@@ -160,10 +157,24 @@ class Engine : public std::enable_shared_from_this<Engine> {
     });
   }
 
+  // What goes wrong in a gradient function is told with the operation and module of its node.
+  template <typename Body>
+  static void Attributed(const Origin& origin, const Body& body) {
+    try {
+      body();
+    } catch (const OutOfMemoryError&) {
+      throw;
+    } catch (const CancelledError&) {
+      throw;
+    } catch (const Error& error) {
+      throw Error(error.operation(), Concat(error.detail(), " (in the gradient of ", origin, ")"));
+    }
+  }
+
   // Runs one gradient function for the inputs in `mine` and passes its results on.
   void Call(const GradFn& fn, const std::vector<Tensor>& grads,
             const std::vector<std::shared_ptr<GradRecord>>& records, const std::vector<bool>& mine,
-            const char* name) {
+            const Origin& origin) {
     std::vector<bool> needs(records.size());
     bool any = false;
     for (size_t i = 0; i < records.size(); ++i) {
@@ -171,33 +182,60 @@ class Engine : public std::enable_shared_from_this<Engine> {
       any = any || needs[i];
     }
     std::vector<Tensor> results(records.size());
+    std::vector<bool> answered(records.size());
+    const bool detects_anomalies = ExecutionContext::Current().detects_anomalies;
     if (any) {
-      const ProfileSpan span("backward", name);
+      const ProfileSpan span("backward", origin.name);
       const AutocastScope no_autocast(DType::kFloat32);
       GradContext context;
       context.grads_ = &grads;
       context.needs_ = &needs;
       context.results_ = &results;
-      if (AddsAtOnce()) context.leaves_ = &records;
-      fn(context);
+      context.answered_ = &answered;
+      if (AddsAtOnce() && !detects_anomalies) context.leaves_ = &records;
+      Attributed(origin, [&] { fn(context); });
     }
     for (size_t i = 0; i < records.size(); ++i) {
       if (!needs[i]) continue;
+      TESSERA_CHECK(answered[i], "backward", "the gradient of ", origin,
+                    " says nothing for its input ", i, " of shape ", ShapeOf(*records[i]),
+                    ", which needs one; where there is none, set(", i, ", Tensor()) says so");
       if (!results[i].defined()) {
         Settle(records[i], Tensor());
         continue;
       }
-      CheckGrad(*records[i], results[i], name);
+      CheckGrad(*records[i], results[i], origin);
+      if (detects_anomalies) CheckFinite(results[i], i, origin);
       Tensor grad = std::move(results[i]);
       Deliver(records[i], std::move(grad));
     }
   }
 
-  static void CheckGrad(const GradRecord& record, const Tensor& grad, const char* name) {
-    const Shape& shape =
-        record.node == nullptr ? record.leaf.shape() : record.node->outputs[record.output].first;
-    TESSERA_CHECK(grad.shape() == shape, "backward", "the gradient of '", name, "' gave ", grad,
+  static const Shape& ShapeOf(const GradRecord& record) {
+    return record.node == nullptr ? record.leaf.shape() : record.node->outputs[record.output].first;
+  }
+
+  static void CheckGrad(const GradRecord& record, const Tensor& grad, const Origin& origin) {
+    const Shape& shape = ShapeOf(record);
+    TESSERA_CHECK(grad.shape() == shape, "backward", "the gradient of ", origin, " gave ", grad,
                   " for an input of shape ", shape);
+  }
+
+  static void CheckFinite(const Tensor& grad, size_t input, const Origin& origin) {
+    if (grad.device().is_meta()) return;
+    const std::vector<double> values = grad.ToVector<double>();
+    const auto found =
+        std::find_if(values.begin(), values.end(), [](double v) { return !std::isfinite(v); });
+    TESSERA_CHECK(found == values.end(), "backward", "the gradient of ", origin, " for its input ",
+                  input, ", ", grad, ", is ", *found, " at element ", found - values.begin());
+  }
+
+  static void RunHooks(const Hooks<TensorHook>& hooks, Tensor* grad) {
+    if (hooks == nullptr || !grad->defined()) return;
+    hooks->Visit([grad](const TensorHook& hook) {
+      Tensor replaced = hook(*grad);
+      if (replaced.defined()) *grad = std::move(replaced);
+    });
   }
 
   void Deliver(const std::shared_ptr<GradRecord>& record, Tensor grad) {
@@ -207,21 +245,24 @@ class Engine : public std::enable_shared_from_this<Engine> {
     }
     std::vector<Flow>& flows = flowing_[record->node.get()];
     if (flows.empty()) flows.resize(record->node->outputs.size());
-    Flow& slot = flows[record->output];
-    const DType dtype = record->node->outputs[record->output].second;
+    AddToFlow(&flows[record->output], std::move(grad),
+              record->node->outputs[record->output].second);
+  }
+
+  static void AddToFlow(Flow* flow, Tensor grad, DType dtype) {
     if (grad.dtype() != dtype) grad = CastCopy(grad, dtype);
-    if (!slot.sum.defined()) {
-      slot.sum = std::move(grad);
+    if (!flow->sum.defined()) {
+      flow->sum = std::move(grad);
       return;
     }
     // The first contribution may be a view of what another node still reads.
-    if (!slot.owned) {
-      Tensor copy = EmptyLike(slot.sum);
-      CopyInto(copy, slot.sum);
-      slot.sum = std::move(copy);
-      slot.owned = true;
+    if (!flow->owned) {
+      Tensor copy = EmptyLike(flow->sum);
+      CopyInto(copy, flow->sum);
+      flow->sum = std::move(copy);
+      flow->owned = true;
     }
-    AddInto(slot.sum, grad);
+    AddInto(flow->sum, grad);
   }
 
   // Whether contributions to leaves are added as they come, rather than wait in the queue.
@@ -233,23 +274,28 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void Settle(const std::shared_ptr<GradRecord>& record, Tensor grad) {
     if (record == nullptr || record->node != nullptr) return;
     if (AddsAtOnce()) {
-      if (grad.defined()) AddToLeaf(record.get(), std::move(grad));
+      if (grad.defined()) Contribute(record.get(), std::move(grad));
       Arrived(record.get());
       return;
     }
     options_.weight_queue->work_.push_back(
         [self = shared_from_this(), record, grad = std::move(grad)]() mutable {
           const NoGrad no_grad;
-          if (grad.defined()) AddToLeaf(record.get(), std::move(grad));
+          if (grad.defined()) self->Contribute(record.get(), std::move(grad));
           self->Arrived(record.get());
         });
   }
 
-  static void AddToLeaf(GradRecord* record, Tensor grad) {
-    for (const TensorHook& hook : record->leaf_hooks) {
-      Tensor replaced = hook(grad);
-      if (replaced.defined()) grad = std::move(replaced);
+  // Where a hook is to see the gradient of this pass, it is summed by itself.
+  void Contribute(GradRecord* record, Tensor grad) {
+    if (Hooked(record->grad_hooks)) {
+      AddToFlow(&hooked_[record], std::move(grad), record->grad_dtype);
+    } else {
+      AddToLeaf(record, std::move(grad));
     }
+  }
+
+  static void AddToLeaf(GradRecord* record, Tensor grad) {
     if (record->grad.defined()) {
       AddInto(record->grad, grad);
       return;
@@ -272,10 +318,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   void Arrived(GradRecord* record) {
     if (--awaited_[record] > 0) return;
-    if (record->complete_hooks.empty()) return;
+    const auto hooked = hooked_.find(record);
+    if (hooked != hooked_.end()) {
+      Tensor grad = std::move(hooked->second.sum);
+      hooked_.erase(hooked);
+      RunHooks(record->grad_hooks, &grad);
+      AddToLeaf(record, std::move(grad));
+    }
+    if (!Hooked(record->complete_hooks)) return;
     const Tensor leaf = record->leaf.Detach();
     leaf.set_record(record->shared_from_this());
-    for (const auto& [id, hook] : record->complete_hooks) hook(leaf);
+    record->complete_hooks->Visit([&leaf](const CompleteHook& hook) { hook(leaf); });
   }
 
   const BackwardOptions options_;
@@ -284,13 +337,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const Node* started_ = nullptr;  // whose `start` was called early
   bool in_queue_ = false;          // queued work is running: leaves get their gradients now
   std::unordered_map<Node*, std::vector<Flow>> flowing_;
+  std::unordered_map<GradRecord*, Flow> hooked_;  // of leaves with hooks: what this pass gave
   std::unordered_map<GradRecord*, int64_t> awaited_;
 };
 
 Tensor GradContext::accumulator(int input) const {
   if (leaves_ == nullptr || !needs(input)) return Tensor();
   const GradRecord& record = *(*leaves_)[input];
-  return record.node == nullptr && record.leaf_hooks.empty() ? record.grad : Tensor();
+  if (record.node != nullptr || Hooked(record.grad_hooks) || !record.grad.defined()) {
+    return Tensor();
+  }
+  (*answered_)[input] = true;
+  return record.grad;
 }
 
 void WeightGradQueue::Run(size_t count) {

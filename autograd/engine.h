@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,52 @@
 namespace tessera {
 
 class Node;
+
+// Hooks in order of addition. While they are visited, they may be added and removed.
+class HookSetBase {
+ public:
+  virtual ~HookSetBase() = default;
+  virtual void Remove(int id) = 0;
+};
+
+template <typename Hook>
+class HookSet final : public HookSetBase {
+ public:
+  int Add(Hook hook) {
+    hooks_[next_id_] = std::make_shared<const Hook>(std::move(hook));
+    return next_id_++;
+  }
+  void Remove(int id) override { hooks_.erase(id); }
+  bool empty() const { return hooks_.empty(); }
+  template <typename Visitor>
+  void Visit(const Visitor& visitor) const {
+    for (auto it = hooks_.begin(); it != hooks_.end();) {
+      const int id = it->first;
+      const std::shared_ptr<const Hook> hook = it->second;
+      visitor(*hook);
+      it = hooks_.upper_bound(id);
+    }
+  }
+
+ private:
+  std::map<int, std::shared_ptr<const Hook>> hooks_;
+  int next_id_ = 0;
+};
+
+// nullptr where no hook was ever added.
+template <typename Hook>
+using Hooks = std::shared_ptr<HookSet<Hook>>;
+
+template <typename Hook>
+HookHandle AddHook(Hooks<Hook>* hooks, Hook hook) {
+  if (*hooks == nullptr) *hooks = std::make_shared<HookSet<Hook>>();
+  return HookHandle(*hooks, (*hooks)->Add(std::move(hook)));
+}
+
+template <typename Hook>
+bool Hooked(const Hooks<Hook>& hooks) {
+  return hooks != nullptr && !hooks->empty();
+}
 
 // What a tensor that takes part carries: its producer, or, for a leaf, its gradient.
 class GradRecord final : public AutogradRecord, public std::enable_shared_from_this<GradRecord> {
@@ -29,19 +76,27 @@ class GradRecord final : public AutogradRecord, public std::enable_shared_from_t
   Tensor grad;
   std::function<Tensor()> buffer;  // where the gradient is to lie, asked once it comes
   DType grad_dtype = DType::kFloat32;
-  std::vector<TensorHook> leaf_hooks;
-  std::map<int, CompleteHook> complete_hooks;
-  int next_hook_id = 0;
+  Hooks<TensorHook> grad_hooks;
+  Hooks<CompleteHook> complete_hooks;
 };
+
+// What made a node: the operation, and the path of the module whose Forward called it.
+struct Origin {
+  const char* name = "";
+  std::shared_ptr<const std::string> module_path;  // nullptr: none did
+};
+
+// "'mul' in transformer.h.0.attn".
+TextBuilder& operator<<(TextBuilder& text, const Origin& origin);
 
 class Node {
  public:
   ~Node();
 
-  const char* name = "";
+  Origin origin;
   uint64_t sequence = 0;                            // order of creation, over all threads
   std::vector<std::shared_ptr<GradRecord>> inputs;  // nullptr: does not take part
-  std::vector<std::vector<TensorHook>> output_hooks;
+  std::vector<Hooks<TensorHook>> output_hooks;
   // Shape and dtype of each output, to check gradients against.
   std::vector<std::pair<Shape, DType>> outputs;
   GradFn start;  // may be empty: called once before `backward`, early where that helps

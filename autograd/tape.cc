@@ -104,28 +104,37 @@ void SetGradBuffer(const Tensor& leaf, std::function<Tensor()> buffer) {
 
 DType GradDType(const Tensor& leaf) { return LeafRecord(leaf, "grad_dtype").grad_dtype; }
 
-bool AnyRequiresGrad(std::initializer_list<Tensor> inputs) {
+namespace {
+
+template <typename Tensors>
+bool AnyTakesPart(const Tensors& inputs) {
   if (!GradEnabled()) return false;
+  bool any = false;
   for (const Tensor& t : inputs) {
-    if (RequiresGrad(t)) return true;
+    if (!t.defined()) continue;
+    any = any || t.record() != nullptr;
+    TESSERA_CHECK(t.severed_by() == nullptr, "tape", t, " was made by ", t.severed_by(),
+                  ", off the tape, from a tensor that needs a gradient, which would lose it; use "
+                  "Reshape, Slice, Permute, BroadcastTo, Contiguous, Cast or ToDevice, or call "
+                  "Detach() where no gradient is wanted");
   }
-  return false;
+  return any;
 }
 
-bool AnyRequiresGrad(const std::vector<Tensor>& inputs) {
-  if (!GradEnabled()) return false;
-  for (const Tensor& t : inputs) {
-    if (RequiresGrad(t)) return true;
-  }
-  return false;
-}
+}  // namespace
+
+bool AnyRequiresGrad(std::initializer_list<Tensor> inputs) { return AnyTakesPart(inputs); }
+
+bool AnyRequiresGrad(const std::vector<Tensor>& inputs) { return AnyTakesPart(inputs); }
 
 namespace {
 
 std::shared_ptr<Node> NewNode(const char* name, const std::vector<Tensor>& inputs,
                               const std::vector<Tensor>& outputs, GradFn backward) {
   auto node = std::make_shared<Node>();
-  node->name = name;
+  node->origin.name = name;
+  const auto* const module_path = ExecutionContext::Current().module_path;
+  if (module_path != nullptr) node->origin.module_path = *module_path;
   node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   for (const Tensor& input : inputs) {
     node->inputs.push_back(input.defined() ? std::static_pointer_cast<GradRecord>(input.record())
@@ -165,24 +174,26 @@ void RecordStarted(const char* name, const std::vector<Tensor>& inputs,
   NewNode(name, inputs, outputs, std::move(finish))->start = std::move(start);
 }
 
-void AddGradHook(const Tensor& t, TensorHook hook) {
+void HookHandle::Remove() {
+  if (const auto hooks = hooks_.lock()) hooks->Remove(id_);
+}
+
+HookHandle AddGradHook(const Tensor& t, TensorHook hook) {
   GradRecord* record = RecordOf(t);
   TESSERA_CHECK(record != nullptr, "add_grad_hook", t, " does not require a gradient");
-  if (record->node == nullptr) {
-    record->leaf_hooks.push_back(std::move(hook));
-  } else {
-    record->node->output_hooks[record->output].push_back(std::move(hook));
-  }
+  const bool leaf = record->node == nullptr;
+  return AddHook(leaf ? &record->grad_hooks : &record->node->output_hooks[record->output],
+                 std::move(hook));
 }
 
-int AddGradCompleteHook(const Tensor& leaf, CompleteHook hook) {
-  GradRecord& record = LeafRecord(leaf, "add_grad_complete_hook");
-  record.complete_hooks[record.next_hook_id] = std::move(hook);
-  return record.next_hook_id++;
+HookHandle AddGradCompleteHook(const Tensor& leaf, CompleteHook hook) {
+  return AddHook(&LeafRecord(leaf, "add_grad_complete_hook").complete_hooks, std::move(hook));
 }
 
-void RemoveGradCompleteHook(const Tensor& leaf, int id) {
-  LeafRecord(leaf, "remove_grad_complete_hook").complete_hooks.erase(id);
+TextBuilder& operator<<(TextBuilder& text, const Origin& origin) {
+  text << "'" << origin.name << "'";
+  if (origin.module_path != nullptr) text << " in " << *origin.module_path;
+  return text;
 }
 
 }  // namespace tessera

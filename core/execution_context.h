@@ -18,6 +18,8 @@
 #define TESSERA_CORE_EXECUTION_CONTEXT_H_
 
 #include <atomic>
+#include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -37,11 +39,14 @@ struct ExecutionContext {
   DType products = DType::kFloat32;           // what float32 operands of products become
   SavedTensorHooks* saved_tensors = nullptr;  // what becomes of tensors kept for the backward pass
   NoiseKeySource* noise_keys = nullptr;       // nullptr: keys of noise are values
+  bool detects_anomalies = false;             // gradients are looked through for what is not finite
   bool recomputes = false;                    // a region of autograd/recompute.h runs again
   bool saves_region_input = false;            // such a region keeps what it was given
-  ThreadPool* threads = nullptr;              // nullptr: the process's
-  Profiler* profiler = nullptr;               // nullptr: the process's
-  Allocator* cpu_allocator = nullptr;         // of tensors on Device::Cpu(); nullptr: the process's
+  // The path of the module whose Forward runs, which nodes of the tape keep; nullptr: none does.
+  const std::shared_ptr<const std::string>* module_path = nullptr;
+  ThreadPool* threads = nullptr;       // nullptr: the process's
+  Profiler* profiler = nullptr;        // nullptr: the process's
+  Allocator* cpu_allocator = nullptr;  // of tensors on Device::Cpu(); nullptr: the process's
   // Set to true by another thread, it ends this one's work with a CancelledError (core/error.h) at
   // the next kernel, piece of a parallel loop, or handful of words that are tokenised: within
   // milliseconds. Loops take it to the threads that help. nullptr: nobody cancels.

@@ -40,7 +40,11 @@ class KernelTable {
   using WorkspaceFn = size_t (*)(const Args&);
   constexpr explicit KernelTable(const char* name) : name_(name) {}
 
-  void Register(DeviceType type, Fn fn) { fns_[static_cast<int>(type)] = fn; }
+  // Before main, where nothing can be reported: a second kernel is told at the first launch.
+  void Register(DeviceType type, Fn fn) {
+    twice_ = twice_ || fns_[static_cast<int>(type)] != nullptr;
+    fns_[static_cast<int>(type)] = fn;
+  }
   void RegisterWorkspace(DeviceType type, WorkspaceFn fn) {
     workspaces_[static_cast<int>(type)] = fn;
   }
@@ -51,6 +55,7 @@ class KernelTable {
   Fn For(const Device& device) const {
     const Fn fn = fns_[static_cast<int>(device.type)];
     TESSERA_CHECK(fn != nullptr, name_, "no kernel for ", device, "; registered: ", Registered());
+    TESSERA_CHECK(!twice_, name_, "two kernels of one kind of device are registered");
     ActivateDevice(device);
     return fn;
   }
@@ -84,6 +89,7 @@ class KernelTable {
   const char* name_;
   Fn fns_[kNumDeviceTypes] = {};
   WorkspaceFn workspaces_[kNumDeviceTypes] = {};
+  bool twice_ = false;
 };
 
 struct KernelRegistration {

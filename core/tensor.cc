@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/execution_context.h"
 #include "core/raw_kernels.h"
 
 namespace tessera {
@@ -20,8 +21,8 @@ std::string WhyReleased(const Storage& storage) {
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Shape& strides,
                int64_t offset, DType dtype)
-    : impl_(std::make_shared<Impl>(
-          Impl{std::move(storage), shape, strides, offset, shape.numel(), dtype, nullptr})) {}
+    : impl_(std::make_shared<Impl>(Impl{std::move(storage), shape, strides, offset, shape.numel(),
+                                        dtype, nullptr, nullptr})) {}
 
 Tensor Tensor::Scalar(double value, DType dtype) { return Full({}, value, dtype); }
 
@@ -44,6 +45,20 @@ void* Tensor::raw_data() const {
   return static_cast<char*>(t.storage->data()) + BytesOf(t.dtype, t.offset);
 }
 
+void* Tensor::data_of(DType asked) const {
+  TESSERA_CHECK(asked == dtype(), "data", "asked for ", asked, ", the tensor is ", *this);
+  TESSERA_CHECK(!device().is_meta(), "data", *this,
+                " has no elements: a tensor on meta is a shape and a dtype alone");
+  return raw_data();
+}
+
+// This tensor, marked where it is a floating result of one that takes part.
+void Tensor::SeverFrom(const Tensor& source, const char* function) const {
+  const Impl& from = source.impl();
+  if (from.record == nullptr && from.severed_by == nullptr) return;
+  if (ExecutionContext::Current().records && IsFloating(dtype())) impl().severed_by = function;
+}
+
 Tensor Tensor::AsStrided(const Shape& shape, const Shape& strides, int64_t offset) const {
   TESSERA_CHECK(shape.ndim() == strides.ndim(), "as_strided", "shape ", shape, " and strides ",
                 strides, " differ in length");
@@ -58,7 +73,9 @@ Tensor Tensor::AsStrided(const Shape& shape, const Shape& strides, int64_t offse
                   " strides ", strides, " offset ", offset, " leave the storage of ", bytes,
                   " bytes");
   }
-  return Tensor(impl().storage, shape, strides, offset, impl().dtype);
+  Tensor view(impl().storage, shape, strides, offset, impl().dtype);
+  view.SeverFrom(*this, "AsStrided");
+  return view;
 }
 
 Tensor Tensor::Detach() const {
@@ -66,9 +83,9 @@ Tensor Tensor::Detach() const {
 }
 
 Tensor Tensor::ContiguousCopy() const {
-  if (is_contiguous()) return Detach();
-  Tensor copy = EmptyLike(*this);
-  CopyInto(copy, *this);
+  Tensor copy = is_contiguous() ? Detach() : EmptyLike(*this);
+  if (!is_contiguous()) CopyInto(copy, *this);
+  copy.SeverFrom(*this, "ContiguousCopy");
   return copy;
 }
 
@@ -78,6 +95,7 @@ double Tensor::Item() const {
 }
 
 void Tensor::set_record(std::shared_ptr<AutogradRecord> record) const {
+  impl().severed_by = nullptr;
   impl().record = std::move(record);
 }
 
@@ -145,6 +163,7 @@ void AddInto(const Tensor& dst, const Tensor& src) {
 Tensor CastCopy(const Tensor& src, DType dtype) {
   Tensor dst = Empty(src.shape(), dtype, src.device());
   CopyInto(dst, src);
+  dst.SeverFrom(src, "CastCopy");
   return dst;
 }
 
@@ -154,6 +173,7 @@ Tensor CopyTo(const Tensor& src, Device device) {
   TESSERA_CHECK(device.is_meta() || !src.device().is_meta(), "copy", src, " has no data to copy");
   Tensor dst = Empty(src.shape(), src.dtype(), device);
   CopyInto(dst, src);
+  dst.SeverFrom(src, "CopyTo");
   return dst;
 }
 

@@ -64,20 +64,22 @@ class Tensor {
   bool is_contiguous() const;
 
   // The first element. Throws Error while the storage is released. T must be the C++ type of
-  // dtype().
+  // dtype(). On meta, where there are no elements, `data` throws Error, and `raw_data` is nullptr.
   void* raw_data() const;
   template <typename T>
   T* data() const {
-    TESSERA_CHECK(DTypeOf<T>::value == dtype(), "data", "asked for ", DTypeOf<T>::value,
-                  ", the tensor is ", *this);
-    return static_cast<T*>(raw_data());
+    return static_cast<T*>(data_of(DTypeOf<T>::value));
   }
 
-  // Another view of the same storage, outside of the tape. `offset` is absolute, in elements.
-  Tensor AsStrided(const Shape& shape, const Shape& strides, int64_t offset) const;
-  // The same elements without an autograd record.
+  // The same elements without an autograd record: a constant.
   Tensor Detach() const;
-  // Itself when contiguous, else a contiguous copy; outside of the tape.
+  // Outside of the tape. What they make of a tensor that takes part, while operations record, is
+  // severed: it has no gradient to pass on, and an operation refuses it unless it is detached
+  // first. Reshape, Slice, ... and Contiguous of ops/view/view.h are those on the tape.
+  //
+  // Another view of the same storage. `offset` is absolute, in elements.
+  Tensor AsStrided(const Shape& shape, const Shape& strides, int64_t offset) const;
+  // Itself when contiguous, else a contiguous copy.
   Tensor ContiguousCopy() const;
 
   // Elements in row-major order, converted to T; from any device but meta.
@@ -89,6 +91,8 @@ class Tensor {
   // autograd's; see autograd/autograd.h.
   const std::shared_ptr<AutogradRecord>& record() const { return impl().record; }
   void set_record(std::shared_ptr<AutogradRecord> record) const;
+  // The function that severed it from the tape ("AsStrided"); nullptr: none did.
+  const char* severed_by() const { return impl().severed_by; }
 
   // Whether this is the only handle to the elements: no other tensor or view would see a change.
   bool is_exclusive() const { return impl_.use_count() == 1 && impl().storage.use_count() == 1; }
@@ -103,13 +107,18 @@ class Tensor {
     int64_t offset = 0;
     int64_t numel = 0;
     DType dtype = DType::kFloat32;
+    const char* severed_by = nullptr;
     std::shared_ptr<AutogradRecord> record;
   };
   Impl& impl() const {
     TESSERA_CHECK(impl_ != nullptr, "tensor", "the tensor is undefined");
     return *impl_;
   }
+  void* data_of(DType asked) const;
+  void SeverFrom(const Tensor& source, const char* function) const;
   friend TextBuilder& operator<<(TextBuilder& text, const Tensor& t);
+  friend Tensor CastCopy(const Tensor& src, DType dtype);
+  friend Tensor CopyTo(const Tensor& src, Device device);
 
   std::shared_ptr<Impl> impl_;
 };
@@ -136,7 +145,8 @@ void CopyInto(const Tensor& dst, const Tensor& src);
 // dst += src, computed in AccumulateDType(dst); shapes must be equal, one device.
 void AddInto(const Tensor& dst, const Tensor& src);
 
-// A contiguous copy with another dtype and/or on another device, outside of the tape.
+// A contiguous copy with another dtype and/or on another device, outside of the tape (severed, as
+// above). Cast and ToDevice of ops/cast/cast.h are those on it.
 Tensor CastCopy(const Tensor& src, DType dtype);
 Tensor CopyTo(const Tensor& src, Device device);
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "core/allocator.h"
 #include "core/placement.h"
@@ -31,6 +32,19 @@ TEST(TensorTest, RefusesWhatWouldLeaveTheStorage) {
   EXPECT_THROW(CopyInto(t, Zeros({5})), Error);
   EXPECT_THROW(Tensor().shape(), Error);
   EXPECT_THROW(Empty({2, -1}), Error);
+}
+
+TEST(TensorTest, TensorsOnMetaHaveNoData) {
+  const Tensor t = Zeros({2, 3}, DType::kFloat32, Device::Meta());
+  EXPECT_EQ(t.raw_data(), nullptr);
+  try {
+    t.data<float>();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "data: float32[2, 3] on meta:cpu has no elements: a tensor on meta is a shape and a "
+              "dtype alone");
+  }
 }
 
 TEST(TensorTest, CastsRoundToNearestEven) {

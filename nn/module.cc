@@ -8,8 +8,6 @@
 namespace tessera::nn {
 namespace {
 
-thread_local const Module* current_module = nullptr;
-
 // On the bytes that are there, or on new ones, initialised as the build says.
 void MakeTensor(const BuildContext& build, Parameter* p) {
   const Shape& shape = p->placement.local_shape();
@@ -58,27 +56,45 @@ void InitialiseParameter(const Parameter& p, uint64_t seed) {
   }
 }
 
-Module::Module(const Scope& scope) : path_(scope.path), build_(scope.build) {
-  if (scope.parent != nullptr) scope.parent->children_.push_back(this);
+Module::Module(const Scope& scope)
+    : path_(std::make_shared<const std::string>(scope.path)),
+      build_(scope.build),
+      names_(scope.parent != nullptr && scope.parent->path() == scope.path
+                 ? scope.parent->names_
+                 : std::make_shared<std::set<std::string>>()) {
+  if (scope.parent != nullptr) scope.parent->Adopt(*this);
+}
+
+void Module::TakeName(const std::string& path) {
+  TESSERA_CHECK(names_->insert(path).second, "module", "two children or parameters of ",
+                path_->empty() ? "the root" : "'" + *path_ + "'", " are named '", path, "'");
+}
+
+void Module::Adopt(Module& child) {
+  if (child.path() != path()) TakeName(child.path());
+  children_.push_back(&child);
 }
 
 Scope Module::Child(const std::string& name) {
-  if (name.empty()) return {path_, this, build_};
-  return {path_.empty() ? name : path_ + "." + name, this, build_};
+  if (name.empty()) return {path(), this, build_};
+  return {path().empty() ? name : path() + "." + name, this, build_};
 }
 
 Parameter& Module::AddParameter(const std::string& name, const Placement& placement,
                                 const Init& init) {
+  const Shape& shape = placement.global_shape();
+  TESSERA_CHECK(shape.numel() > 0, "module", "parameter '", Child(name).path, "' of shape ", shape,
+                " has a size of zero; a size of its layer's configuration was not set");
   auto p = std::make_unique<Parameter>();
   p->name = Child(name).path;
   p->placement = placement;
   if (placement.is_split()) p->part_group = build_->tensor_parallel;
   p->init = init;
+  TakeName(p->name);
   MakeTensor(*build_, p.get());
-  if (!p->tensor.storage()->read_only()) RequireGradOf(p->tensor, *build_);
-  parameters_.push_back(std::move(p));
-  if (build_->on_parameter) build_->on_parameter(*parameters_.back());
-  return *parameters_.back();
+  Parameter& added = KeepParameter(std::move(p));
+  if (build_->on_parameter) build_->on_parameter(added);
+  return added;
 }
 
 Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) {
@@ -88,8 +104,14 @@ Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) 
   p->init = source.init;
   p->tied_to = &source;
   p->tensor = source.tensor.Detach();
-  if (!p->tensor.storage()->read_only()) RequireGradOf(p->tensor, *build_);
-  parameters_.push_back(std::move(p));
+  TakeName(p->name);
+  return KeepParameter(std::move(p));
+}
+
+Parameter& Module::KeepParameter(std::unique_ptr<Parameter> parameter) {
+  const Tensor& tensor = parameter->tensor;
+  if (!tensor.storage()->read_only()) RequireGradOf(tensor, *build_);
+  parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }
 
@@ -252,11 +274,9 @@ void Module::WatchOutput(const Tensor& output) const {
   });
 }
 
-Module::PathScope::PathScope(const Module* module) : previous_(current_module) {
-  current_module = module;
+std::string CurrentModulePath() {
+  const auto* const path = ExecutionContext::Current().module_path;
+  return path == nullptr ? "" : **path;
 }
-Module::PathScope::~PathScope() { current_module = previous_; }
-
-std::string CurrentModulePath() { return current_module == nullptr ? "" : current_module->path(); }
 
 }  // namespace tessera::nn

@@ -19,6 +19,9 @@
 // they are neither copied nor moved. `Forward` changes nothing in them, so that many threads may
 // run one model at once; what a pass is told is in its ForwardContext and in the thread's execution
 // context (core/execution_context.h).
+//
+// Two children or parameters of one name, and parameters with a size of zero, throw Error where
+// they are made.
 #ifndef TESSERA_NN_MODULE_H_
 #define TESSERA_NN_MODULE_H_
 
@@ -27,6 +30,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -133,7 +137,7 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return *path_; }
   // What a configuration calls layers like this one ("TransformerBlock"); "": they have no name.
   virtual std::string_view kind() const { return ""; }
   const BuildContext& build() const { return *build_; }
@@ -179,7 +183,7 @@ class Module {
   Parameter& AddParameter(const std::string& name, const Placement& placement, const Init& init);
   // Makes a module that was built elsewhere a child of this one, under its own path. It must live
   // as long as this module does.
-  void Adopt(Module& child) { children_.push_back(&child); }
+  void Adopt(Module& child);
   // A parameter that shares `source`'s storage.
   Parameter& AddTiedParameter(const std::string& name, Parameter& source);
 
@@ -187,8 +191,8 @@ class Module {
   // result is a Tensor, or a type with `std::vector<Tensor> tensors() const`.
   template <typename Body>
   auto Call(const Tensor& input, Body body) const {
-    const PathScope in_module(this);
-    const ProfileSpan span("module", path_);
+    const ExecutionModeScope<&ExecutionContext::module_path> in_module(&path_);
+    const ProfileSpan span("module", *path_);
     Fire(&ModuleHooks::pre_forward);
     WatchInput(input);
     auto result = body();
@@ -198,16 +202,6 @@ class Module {
   }
 
  private:
-  // Makes CurrentModulePath() this module's for the duration of a call.
-  class PathScope {
-   public:
-    explicit PathScope(const Module* module);
-    ~PathScope();
-
-   private:
-    const Module* previous_;
-  };
-
   void Fire(std::function<void(const Module&)> ModuleHooks::*hook) const;
   void WatchInput(const Tensor& input) const;
   void WatchOutput(const Tensor& output) const;
@@ -216,10 +210,14 @@ class Module {
   void WatchOutputs(const Result& result) const {
     for (const Tensor& t : result.tensors()) WatchOutput(t);
   }
+  void TakeName(const std::string& path);
+  Parameter& KeepParameter(std::unique_ptr<Parameter> parameter);
   void Convert(const std::function<Tensor(const Tensor&)>& convert);
 
-  const std::string path_;
+  const std::shared_ptr<const std::string> path_;  // nodes of the tape that outlive it share it
   const std::shared_ptr<const BuildContext> build_;
+  // Full names of parameters and children, shared with children that have no name of their own.
+  const std::shared_ptr<std::set<std::string>> names_;
   std::vector<Module*> children_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::map<int, ModuleHooks> hooks_;

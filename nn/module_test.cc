@@ -8,6 +8,7 @@
 #include "nn/dropout.h"
 #include "nn/embedding.h"
 #include "nn/key_value_cache.h"
+#include "nn/linear.h"
 #include "nn/mlp.h"
 #include "ops/reduction/reduction.h"
 #include "ops/testing/op_check.h"
@@ -154,6 +155,85 @@ TEST(ModuleTest, HooksFireAroundForwardAndBackward) {
   EXPECT_EQ(CurrentModulePath(), "");
   Backward({y}, {Full({1, 2, 4}, 1.0)});
   EXPECT_EQ(order, "f(c_fc)b(]");
+}
+
+std::string ErrorOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Makes what its configuration says under names that the test chooses.
+struct Named : Module {
+  Named(const Scope& scope, const std::vector<std::string>& parameters,
+        const std::vector<std::string>& children)
+      : Module(scope) {
+    for (const std::string& name : parameters) {
+      AddParameter(name, Placement::Whole({2}), Init::Zeros());
+    }
+    for (const std::string& name : children) {
+      made.push_back(std::make_unique<Named>(Child(name), std::vector<std::string>{"weight"},
+                                             std::vector<std::string>{}));
+    }
+  }
+  std::vector<std::unique_ptr<Named>> made;
+};
+
+TEST(ModuleTest, RefusesTwoOfOneName) {
+  const auto make = [](const std::vector<std::string>& parameters,
+                       const std::vector<std::string>& children, const std::string& path = "h.0") {
+    return ErrorOf([&] {
+      Scope scope = Scope::Root({});
+      scope.path = path;
+      Named(scope, parameters, children);
+    });
+  };
+  EXPECT_EQ(make({"bias"}, {"a", "b", ""}), "no error");
+  EXPECT_EQ(make({}, {"a", "a"}), "module: two children or parameters of 'h.0' are named 'h.0.a'");
+  EXPECT_EQ(make({}, {"a", "a"}, ""),
+            "module: two children or parameters of the root are named 'a'");
+  EXPECT_EQ(make({"scale", "scale"}, {}),
+            "module: two children or parameters of 'h.0' are named 'h.0.scale'");
+  // A child without a name has its parameters under its parent's.
+  EXPECT_EQ(make({"weight"}, {""}),
+            "module: two children or parameters of 'h.0' are named 'h.0.weight'");
+  EXPECT_EQ(make({"a"}, {"a"}), "module: two children or parameters of 'h.0' are named 'h.0.a'");
+}
+
+TEST(ModuleTest, RefusesSizesOfZero) {
+  EXPECT_EQ(ErrorOf([] {
+              ReplicatedLinear({.out_features = 2}, {"head", nullptr, Scope::Root({}).build});
+            }),
+            "module: parameter 'head.weight' of shape [2, 0] has a size of zero; a size of its "
+            "layer's configuration was not set");
+  EXPECT_NE(ErrorOf([] { VocabParallelEmbedding({.rows = 4}, Scope::Root({})); }), "no error");
+}
+
+TEST(ModuleTest, NodesRememberTheModuleThatMadeThem) {
+  struct Root : Module {
+    explicit Root(const Scope& s) : Module(s), relu(Child("act")) {}
+    struct Act : Module {
+      using Module::Module;
+      Tensor Forward(const Tensor& x) const {
+        return Call(x, [&] {
+          const Tensor y = Zeros(x.shape());
+          Record("own", {x}, {y}, [](GradContext&) {});
+          return y;
+        });
+      }
+    } relu;
+  };
+  const Tensor x = RequireGrad(Full({1}, 1.0));
+  Tensor y;
+  {
+    const Root root(Scope::Root({}));
+    y = root.relu.Forward(x);
+  }  // the node outlives its module
+  EXPECT_NE(ErrorOf([&] { Backward(y); }).find("the gradient of 'own' in act says nothing"),
+            std::string::npos);
 }
 
 TEST(ModuleTest, OnParameterSeesEachBeforeTheNext) {

@@ -196,8 +196,8 @@ tsr_status* tsr_model_release(tsr_model* model);
 
 typedef struct tsr_tokenize_options {
   size_t size;
-  /* 1: the text alone. 0: as the model's prompts are, with the special tokens of a row or a blank
-   * for the answer, where its family has them. */
+  /* 1: the text alone. 0: as the model reads it, with the special tokens around an encoder's text,
+   * or those that a prompt of its family has. */
   int text_only;
   int special_as_text; /* 1: "<|endoftext|>" in the text is text */
 } tsr_tokenize_options;

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer/utf8.h"
+#include "data/tokenizer/sequence_pair.h"
 #include "models/generation/special_tokens.h"
 #include "runtime/border.h"
 #include "runtime/handles.h"
@@ -28,6 +28,17 @@ Status GiveOut(const std::vector<Element>& elements, Element* out, size_t capaci
   return OkStatus();
 }
 
+// A text as the model reads it: a prompt, or the row that an encoder's inputs are.
+StatusOr<std::vector<int64_t>> TokensToRead(const data::Tokenizer& tokenizer,
+                                            const models::Model& model, std::string_view text,
+                                            const data::EncodeOptions& options) {
+  const bool is_row = model.num_cache_layers() == 0 && tokenizer.row_template(/*pair=*/false);
+  if (!is_row) return models::EncodePrompt(tokenizer, model.config(), text, options);
+  TESSERA_ASSIGN_OR_RETURN(const data::EncodedRow row,
+                           data::BuildRow(tokenizer, tokenizer.Encode(text, options)));
+  return std::vector<int64_t>(row.ids.begin(), row.ids.end());
+}
+
 Status Tokenize(const tsr_model* model, const char* text, size_t length,
                 const tsr_tokenize_options* given, int64_t* ids, size_t capacity, size_t* count) {
   TESSERA_ASSIGN_OR_RETURN(const Pin pin, Pin::Share(model, HandleKind::kModel));
@@ -47,8 +58,7 @@ Status Tokenize(const tsr_model* model, const char* text, size_t length,
     const std::vector<int32_t> encoded = tokenizer->Encode(view, encode);
     all.assign(encoded.begin(), encoded.end());
   } else {
-    TESSERA_ASSIGN_OR_RETURN(
-        all, models::EncodePrompt(*tokenizer, model->model->config(), view, encode));
+    TESSERA_ASSIGN_OR_RETURN(all, TokensToRead(*tokenizer, *model->model, view, encode));
   }
   return GiveOut(all, ids, capacity, count, "tokens");
 }

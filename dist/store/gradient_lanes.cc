@@ -49,10 +49,8 @@ GradientLanes::GradientLanes(std::vector<LaneLayout> layouts, std::shared_ptr<Co
 }
 
 GradientLanes::~GradientLanes() {
-  for (const Lane& lane : lanes_) {
-    for (size_t i = 0; i < lane.hooks.size(); ++i) {
-      RemoveGradCompleteHook(lane.layout.leaves[i].leaf, lane.hooks[i]);
-    }
+  for (Lane& lane : lanes_) {
+    for (HookHandle& hook : lane.hooks) hook.Remove();
   }
 }
 

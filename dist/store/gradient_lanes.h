@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/autograd.h"
 #include "core/communicator.h"
 #include "core/tensor.h"
 
@@ -122,7 +123,7 @@ class GradientLanes {
  private:
   struct Lane {
     LaneLayout layout;
-    std::vector<int> hooks;
+    std::vector<HookHandle> hooks;
     std::vector<bool> complete;   // by leaf: in this backward pass
     std::vector<bool> used;       // by leaf: in this step
     size_t awaited = 0;           // leaves of this backward pass

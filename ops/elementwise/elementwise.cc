@@ -1,5 +1,8 @@
 #include "ops/elementwise/elementwise.h"
 
+#include <cmath>
+#include <functional>
+
 #include "autograd/autograd.h"
 #include "ops/elementwise/elementwise_kernel.h"
 #include "ops/reduction/sum.h"
@@ -51,6 +54,20 @@ Tensor Unary(UnaryOp op, const char* name, const Tensor& x, BinaryOp grad_op, bo
            [saved = SavedTensor(saves_result ? y : x), grad_op, name](GradContext& ctx) {
              ctx.set(0, LaunchBinary(grad_op, name, ctx.grad(), saved.Unpack()));
            });
+  }
+  return y;
+}
+
+// A function whose gradient is made of operations.
+using UnaryGrad = std::function<Tensor(const Tensor& grad, const Tensor& x)>;
+Tensor Unary(UnaryOp op, const char* name, const Tensor& x, double scale, double shift,
+             UnaryGrad grad_x) {
+  CheckFloating(name, x);
+  Tensor y = LaunchUnary(op, x, scale, shift);
+  if (AnyRequiresGrad({x})) {
+    Record(name, {x}, {y}, [saved = SavedTensor(x), grad_x = std::move(grad_x)](GradContext& ctx) {
+      ctx.set(0, grad_x(ctx.grad(), saved.Unpack()));
+    });
   }
   return y;
 }
@@ -115,6 +132,15 @@ Tensor ExtremumShare(const Tensor& g, const Tensor& a, const Tensor& b, Comparis
   return Where(Compare(a, b, wins), g, tied);
 }
 
+// A number beside x, of no dims, so that x keeps its own.
+Tensor NumberLike(const Tensor& x, double value) { return Full({}, value, x.dtype(), x.device()); }
+
+Tensor AffineOfIntegers(const Tensor& x, double scale, double shift) {
+  TESSERA_CHECK(scale == std::floor(scale) && shift == std::floor(shift), "affine", x, " * ", scale,
+                " + ", shift, " is not made of integers");
+  return Add(Mul(x, NumberLike(x, scale)), NumberLike(x, shift));
+}
+
 }  // namespace
 
 Tensor Add(const Tensor& a, const Tensor& b) {
@@ -169,6 +195,7 @@ Tensor Minimum(const Tensor& a, const Tensor& b) {
 }
 
 Tensor Affine(const Tensor& x, double scale, double shift) {
+  if (x.dtype() == DType::kInt64) return AffineOfIntegers(x, scale, shift);
   CheckFloating("affine", x);
   Tensor y = LaunchUnary(UnaryOp::kAffine, x, scale, shift);
   if (AnyRequiresGrad({x})) {
@@ -176,6 +203,64 @@ Tensor Affine(const Tensor& x, double scale, double shift) {
            [scale](GradContext& ctx) { ctx.set(0, Affine(ctx.grad(), scale, 0.0)); });
   }
   return y;
+}
+
+Tensor Div(const Tensor& x, double value) { return Affine(x, 1.0 / value, 0.0); }
+
+Tensor Div(double value, const Tensor& x) {
+  return Unary(UnaryOp::kOver, "div", x, value, 0, [value](const Tensor& g, const Tensor& at) {
+    return Neg(Mul(g, Div(Div(value, at), at)));
+  });
+}
+
+Tensor Pow(const Tensor& base, double exponent) {
+  if (exponent == 2) return Square(base);
+  if (exponent == 0.5) return Sqrt(base);
+  return Unary(UnaryOp::kPow, "pow", base, exponent, 0,
+               [exponent](const Tensor& g, const Tensor& x) {
+                 if (exponent == 0) return ZerosLike(x);
+                 return Mul(g, Mul(Pow(x, exponent - 1), exponent));
+               });
+}
+
+Tensor Pow(const Tensor& base, const Tensor& exponent) {
+  return Binary({BinaryOp::kPower, "pow",
+                 [](const Tensor& g, const Tensor& x, const Tensor& p) {
+                   const Tensor slope = Mul(p, Pow(x, Sub(p, 1.0)));
+                   return Where(Compare(p, 0.0, Comparison::kEqual), 0.0, Mul(g, slope));
+                 },
+                 [](const Tensor& g, const Tensor& x, const Tensor& p) {
+                   const Tensor slope = Mul(Pow(x, p), Log(x));
+                   return Where(Compare(x, 0.0, Comparison::kEqual), 0.0, Mul(g, slope));
+                 },
+                 true},
+                base, exponent);
+}
+
+Tensor Clamp(const Tensor& x, double low, double high) {
+  TESSERA_CHECK(low <= high, "clamp", "[", low, ", ", high, "] is empty");
+  return Unary(UnaryOp::kClamp, "clamp", x, low, high,
+               [low, high](const Tensor& g, const Tensor& at) {
+                 const Tensor held = LaunchUnary(UnaryOp::kClamp, at, low, high);
+                 return Where(Compare(at, held, Comparison::kEqual), g, 0.0);
+               });
+}
+
+Tensor Sin(const Tensor& x) {
+  return Unary(UnaryOp::kSin, "sin", x, 0, 0,
+               [](const Tensor& g, const Tensor& at) { return Mul(g, Cos(at)); });
+}
+Tensor Cos(const Tensor& x) {
+  return Unary(UnaryOp::kCos, "cos", x, 0, 0,
+               [](const Tensor& g, const Tensor& at) { return Neg(Mul(g, Sin(at))); });
+}
+Tensor Expm1(const Tensor& x) {
+  return Unary(UnaryOp::kExpm1, "expm1", x, 0, 0,
+               [](const Tensor& g, const Tensor& at) { return Mul(g, Exp(at)); });
+}
+Tensor Log1p(const Tensor& x) {
+  return Unary(UnaryOp::kLog1p, "log1p", x, 0, 0,
+               [](const Tensor& g, const Tensor& at) { return Div(g, Add(at, 1.0)); });
 }
 
 Tensor Exp(const Tensor& x) { return Unary(UnaryOp::kExp, "exp", x, BinaryOp::kMul, true); }
@@ -225,17 +310,25 @@ Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
     Record("where", {condition, a, b}, {y},
            [condition = SavedTensor(condition), a_shape = a.shape(),
             b_shape = b.shape()](GradContext& ctx) {
-             const Tensor zero = Full({1}, 0.0, ctx.grad().dtype(), ctx.grad().device());
              const Tensor c = condition.Unpack();
-             if (ctx.needs(1)) ctx.set(1, SumTo(Where(c, ctx.grad(), zero), a_shape));
-             if (ctx.needs(2)) ctx.set(2, SumTo(Where(c, zero, ctx.grad()), b_shape));
+             if (ctx.needs(1)) ctx.set(1, SumTo(Where(c, ctx.grad(), 0.0), a_shape));
+             if (ctx.needs(2)) ctx.set(2, SumTo(Where(c, 0.0, ctx.grad()), b_shape));
            });
   }
   return y;
 }
 
-Tensor MaskedFill(const Tensor& x, const Tensor& mask, double value) {
-  return Where(mask, Full({1}, value, x.dtype(), x.device()), x);
+Tensor Where(const Tensor& condition, const Tensor& a, double b) {
+  return Where(condition, a, NumberLike(a, b));
+}
+
+Tensor Where(const Tensor& condition, double a, const Tensor& b) {
+  return Where(condition, NumberLike(b, a), b);
+}
+
+Tensor Where(const Tensor& condition, double a, double b, DType dtype) {
+  const Device& device = condition.device();
+  return Where(condition, Full({}, a, dtype, device), Full({}, b, dtype, device));
 }
 
 Tensor Compare(const Tensor& a, const Tensor& b, Comparison comparison) {
@@ -252,7 +345,7 @@ Tensor Compare(const Tensor& a, const Tensor& b, Comparison comparison) {
 }
 
 Tensor Compare(const Tensor& a, double b, Comparison comparison) {
-  return Compare(a, Full({1}, b, a.dtype(), a.device()), comparison);
+  return Compare(a, NumberLike(a, b), comparison);
 }
 
 }  // namespace tessera

@@ -1,12 +1,14 @@
 // Elementwise arithmetic and functions, with broadcasting.
 //
-//   Tensor y = Add(Mul(x_BTC, weight_C), bias_C);
+//   Tensor y = x_BTC * weight_C + bias_C;             // Add(Mul(x_BTC, weight_C), bias_C)
+//   Tensor z = 1.0 / (1.0 + Exp(-y));
 //   Tensor m = MaskedFill(scores, mask, -1e9);
 //
 // Floating dtypes; half precision is computed in float32 and rounded once. Two-argument functions
 // broadcast as NumPy does (dims align from the right, a size of 1 stretches) and compute in the
-// wider of two floating dtypes; Add, Sub and Mul also take int64. Gradients flow to every floating
-// argument, summed over what was broadcast. Shapes that do not broadcast throw Error.
+// wider of two floating dtypes; Add, Sub and Mul also take int64, with whole numbers, too.
+// Gradients flow to every floating argument, summed over what was broadcast. Shapes that do not
+// broadcast throw Error.
 #ifndef TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_H_
 #define TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_H_
 
@@ -25,11 +27,45 @@ Tensor Minimum(const Tensor& a, const Tensor& b);
 // x * scale + shift.
 Tensor Affine(const Tensor& x, double scale, double shift);
 inline Tensor Add(const Tensor& x, double value) { return Affine(x, 1.0, value); }
+inline Tensor Sub(const Tensor& x, double value) { return Affine(x, 1.0, -value); }
+inline Tensor Sub(double value, const Tensor& x) { return Affine(x, -1.0, value); }
 inline Tensor Mul(const Tensor& x, double value) { return Affine(x, value, 0.0); }
 inline Tensor Neg(const Tensor& x) { return Affine(x, -1.0, 0.0); }
+// x times 1 / value, as PyTorch's GPUs have it; value / x.
+Tensor Div(const Tensor& x, double value);
+Tensor Div(double value, const Tensor& x);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return Add(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return Add(a, b); }
+inline Tensor operator+(double a, const Tensor& b) { return Add(b, a); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return Sub(a, b); }
+inline Tensor operator-(const Tensor& a, double b) { return Sub(a, b); }
+inline Tensor operator-(double a, const Tensor& b) { return Sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return Mul(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return Mul(a, b); }
+inline Tensor operator*(double a, const Tensor& b) { return Mul(b, a); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return Div(a, b); }
+inline Tensor operator/(const Tensor& a, double b) { return Div(a, b); }
+inline Tensor operator/(double a, const Tensor& b) { return Div(a, b); }
+inline Tensor operator-(const Tensor& x) { return Neg(x); }
+
+// base^exponent as C's pow. No gradient reaches what has none: an exponent over a base of 0, a base
+// under an exponent of 0.
+Tensor Pow(const Tensor& base, double exponent);
+Tensor Pow(const Tensor& base, const Tensor& exponent);
+// The nearest value in [low, high], either of which may be infinite; NaN stays. The gradient flows
+// where x is inside, the ends included.
+Tensor Clamp(const Tensor& x, double low, double high);
+// In radians; float32 is within 1.2e-7 of the exact value for every finite argument.
+Tensor Sin(const Tensor& x);
+Tensor Cos(const Tensor& x);
 
 Tensor Exp(const Tensor& x);
+// e^x - 1, accurate where x is small.
+Tensor Expm1(const Tensor& x);
 Tensor Log(const Tensor& x);
+// log(1 + x), accurate where x is small.
+Tensor Log1p(const Tensor& x);
 Tensor Sqrt(const Tensor& x);
 Tensor Rsqrt(const Tensor& x);
 Tensor Square(const Tensor& x);
@@ -46,10 +82,15 @@ Tensor Gelu(const Tensor& x);
 // The approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): GPT-2's `gelu_new`.
 Tensor GeluTanh(const Tensor& x);
 
-// condition ? a : b, all broadcast; condition is bool or uint8.
+// condition ? a : b, all broadcast; condition is bool or uint8. A number has the other's dtype.
 Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor Where(const Tensor& condition, const Tensor& a, double b);
+Tensor Where(const Tensor& condition, double a, const Tensor& b);
+Tensor Where(const Tensor& condition, double a, double b, DType dtype = DType::kFloat32);
 // value where mask is true, else x.
-Tensor MaskedFill(const Tensor& x, const Tensor& mask, double value);
+inline Tensor MaskedFill(const Tensor& x, const Tensor& mask, double value) {
+  return Where(mask, value, x);
+}
 
 // Comparisons give bool tensors, without gradients; any dtype, both the same.
 enum class Comparison { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };

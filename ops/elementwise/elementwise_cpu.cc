@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -14,7 +15,15 @@ const ElementwiseRows& Rows() {
   return ForActiveIsa(baseline::kElementwiseRows, avx2::kElementwiseRows, avx512::kElementwiseRows);
 }
 
-// A row of an operand as the row functions want it: adjacent elements, or one that repeats.
+// A row of an operand as the row functions want it: adjacent elements, or one that repeats. Those
+// that lie apart are gathered, some at a time, on the stack: memory of each thread for whole pieces
+// of rows would make every stack of a host's threads larger.
+constexpr int64_t kGathered = 1024;
+
+struct GatherRoom {
+  alignas(64) char bytes[kGathered * 4];
+};
+
 class RowOperand {
  public:
   // `keeps_one`: a repeating element is passed as it is, otherwise written out n times.
@@ -24,17 +33,18 @@ class RowOperand {
         element_(element),
         keeps_one_(keeps_one) {}
   bool repeats() const { return stride_ == 0; }
+  bool gathers() const { return stride_ != 1 && !(stride_ == 0 && keeps_one_); }
 
-  // `room` has kRowPiece * element bytes, used where elements lie apart.
-  const void* At(int64_t offset, int64_t n, char* room) const {
-    const char* first = data_ + offset * static_cast<int64_t>(element_);
-    if (stride_ == 1 || (stride_ == 0 && keeps_one_)) return first;
+  // Elements i to i + n of the row that begins at `offset`; n <= kGathered if they are gathered.
+  const void* At(int64_t offset, int64_t i, int64_t n, GatherRoom* room) const {
+    const char* first = data_ + (offset + i * stride_) * static_cast<int64_t>(element_);
+    if (!gathers()) return first;
     if (element_ == 4) {
-      Gather<uint32_t>(first, n, room);
+      Gather<uint32_t>(first, n, room->bytes);
     } else {
-      Gather<uint16_t>(first, n, room);
+      Gather<uint16_t>(first, n, room->bytes);
     }
-    return room;
+    return room->bytes;
   }
 
  private:
@@ -50,11 +60,12 @@ class RowOperand {
   bool keeps_one_;
 };
 
-struct GatherRoom {
-  alignas(64) char a[kRowPiece * 4];
-  alignas(64) char b[kRowPiece * 4];
-};
-thread_local GatherRoom gather_room;
+// piece(i, count): elements i to i + count of a row of n.
+template <typename F>
+void ForEachPiece(int64_t n, bool gathers, F piece) {
+  const int64_t most = gathers ? kGathered : n;
+  for (int64_t i = 0; i < n; i += most) piece(i, std::min(most, n - i));
+}
 
 double SigmoidOf(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
@@ -62,10 +73,24 @@ double UnaryDouble(UnaryOp op, double x, double scale, double shift) {
   switch (op) {
     case UnaryOp::kAffine:
       return x * scale + shift;
+    case UnaryOp::kClamp:
+      return x < scale ? scale : x > shift ? shift : x;
+    case UnaryOp::kOver:
+      return scale / x;
+    case UnaryOp::kPow:
+      return std::pow(x, scale);
     case UnaryOp::kExp:
       return std::exp(x);
+    case UnaryOp::kExpm1:
+      return std::expm1(x);
     case UnaryOp::kLog:
       return std::log(x);
+    case UnaryOp::kLog1p:
+      return std::log1p(x);
+    case UnaryOp::kSin:
+      return std::sin(x);
+    case UnaryOp::kCos:
+      return std::cos(x);
     case UnaryOp::kSqrt:
       return std::sqrt(x);
     case UnaryOp::kRsqrt:
@@ -107,6 +132,8 @@ double BinaryDouble(BinaryOp op, double a, double b) {
       return a > b ? a : b;
     case BinaryOp::kMinimum:
       return a < b ? a : b;
+    case BinaryOp::kPower:
+      return std::pow(a, b);
     case BinaryOp::kSqrtGrad:
       return 0.5 * a / b;
     case BinaryOp::kRsqrtGrad:
@@ -162,8 +189,11 @@ void UnaryCpu(const UnaryArgs& args) {
   const RowOperand x(args.x, stride, element, /*keeps_one=*/false);
   loop.ForEachRow([&](const auto& offset, int64_t n) {
     char* out = static_cast<char*>(args.out) + offset[0] * static_cast<int64_t>(element);
-    row(args.op, type, x.At(offset[1], n, gather_room.a), out, n, static_cast<float>(args.scale),
-        static_cast<float>(args.shift));
+    ForEachPiece(n, x.gathers(), [&](int64_t i, int64_t count) {
+      GatherRoom room;
+      row(args.op, type, x.At(offset[1], i, count, &room), out + i * static_cast<int64_t>(element),
+          count, static_cast<float>(args.scale), static_cast<float>(args.shift));
+    });
   });
 }
 
@@ -193,8 +223,13 @@ void BinaryCpu(const BinaryArgs& args) {
   const RowOperand b(args.b, loop.inner_stride(2), element, /*keeps_one=*/true);
   loop.ForEachRow([&](const auto& offset, int64_t n) {
     char* out = static_cast<char*>(args.out) + offset[0] * static_cast<int64_t>(element);
-    row(args.op, type, a.At(offset[1], n, gather_room.a), a.repeats(),
-        b.At(offset[2], n, gather_room.b), b.repeats(), out, n);
+    ForEachPiece(n, a.gathers() || b.gathers(), [&](int64_t i, int64_t count) {
+      GatherRoom room_a;
+      GatherRoom room_b;
+      row(args.op, type, a.At(offset[1], i, count, &room_a), a.repeats(),
+          b.At(offset[2], i, count, &room_b), b.repeats(), out + i * static_cast<int64_t>(element),
+          count);
+    });
   });
 }
 

@@ -17,15 +17,38 @@ __device__ __forceinline__ W SigmoidOf(W x) {
   return W(1) / (W(1) + ExpOf(-x));
 }
 
+__device__ __forceinline__ float SinOf(float x) { return sinf(x); }
+__device__ __forceinline__ double SinOf(double x) { return sin(x); }
+__device__ __forceinline__ float CosOf(float x) { return cosf(x); }
+__device__ __forceinline__ double CosOf(double x) { return cos(x); }
+__device__ __forceinline__ float Expm1Of(float x) { return expm1f(x); }
+__device__ __forceinline__ double Expm1Of(double x) { return expm1(x); }
+__device__ __forceinline__ float PowOf(float x, float y) { return powf(x, y); }
+__device__ __forceinline__ double PowOf(double x, double y) { return pow(x, y); }
+
 template <typename W>
 __device__ __forceinline__ W UnaryValue(UnaryOp op, W x, W scale, W shift) {
   switch (op) {
     case UnaryOp::kAffine:
       return x * scale + shift;
+    case UnaryOp::kClamp:
+      return x < scale ? scale : x > shift ? shift : x;
+    case UnaryOp::kOver:
+      return scale / x;
+    case UnaryOp::kPow:
+      return PowOf(x, scale);
     case UnaryOp::kExp:
       return ExpOf(x);
+    case UnaryOp::kExpm1:
+      return Expm1Of(x);
     case UnaryOp::kLog:
       return LogOf(x);
+    case UnaryOp::kLog1p:
+      return Log1pOf(x);
+    case UnaryOp::kSin:
+      return SinOf(x);
+    case UnaryOp::kCos:
+      return CosOf(x);
     case UnaryOp::kSqrt:
       return RootOf(x);
     case UnaryOp::kRsqrt:
@@ -68,6 +91,8 @@ __device__ __forceinline__ W BinaryValue(BinaryOp op, W a, W b) {
       return a > b ? a : b;
     case BinaryOp::kMinimum:
       return a < b ? a : b;
+    case BinaryOp::kPower:
+      return PowOf(a, b);
     case BinaryOp::kSqrtGrad:
       return W(0.5) * a / b;
     case BinaryOp::kRsqrtGrad:

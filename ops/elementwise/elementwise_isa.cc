@@ -1,6 +1,8 @@
 #include "core/cpu/simd.h"
 #include "ops/elementwise/elementwise_rows.h"
 #include "ops/elementwise/gelu_simd.h"
+#include "ops/elementwise/pow_simd.h"
+#include "ops/elementwise/sin_cos_simd.h"
 
 namespace tessera::TESSERA_ISA {
 namespace {
@@ -32,6 +34,24 @@ TESSERA_SIMD void MapRows(const float* a, bool a_repeats, const float* b, bool b
   }
 }
 
+// What rounding took from 1 + x, or from e^x, is in the quotient (W. Kahan): 3 ulp. Not
+// inlined: a loop and its tail need no copies.
+__attribute__((noinline)) VecF Log1p(VecF x) {
+  const VecF one = Set(1.0f);
+  const VecF sum = one + x;
+  const VecF y = Log(sum) * (x / (sum - one));
+  return Select(sum == one, x, Select(x == Set(__builtin_inff()), x, y));
+}
+__attribute__((noinline)) VecF Expm1(VecF x) {
+  const VecF one = Set(1.0f);
+  const VecF e = Exp(x);
+  const VecF y = (e - one) * (x / Log(e));
+  return Select(e == one, x, Select(Abs(x) > Set(20.0f), e - one, y));
+}
+
+void Binary(BinaryOp op, const float* a, bool a_repeats, const float* b, bool b_repeats, float* out,
+            int64_t n);
+
 #define TESSERA_CASE_(Op, ...) \
   case UnaryOp::Op:            \
     return MapRow(             \
@@ -40,8 +60,14 @@ TESSERA_SIMD void MapRows(const float* a, bool a_repeats, const float* b, bool b
 void Unary(UnaryOp op, const float* x, float* out, int64_t n, float scale, float shift) {
   switch (op) {
     TESSERA_CASE_(kAffine, Fma(v, Set(scale), Set(shift)));
+    TESSERA_CASE_(kClamp, Min(Set(shift), Max(Set(scale), v)));
+    TESSERA_CASE_(kOver, Set(scale) / v);
     TESSERA_CASE_(kExp, Exp(v));
+    TESSERA_CASE_(kExpm1, Expm1(v));
     TESSERA_CASE_(kLog, Log(v));
+    TESSERA_CASE_(kLog1p, Log1p(v));
+    TESSERA_CASE_(kSin, Sin(v));
+    TESSERA_CASE_(kCos, Cos(v));
     TESSERA_CASE_(kSqrt, Sqrt(v));
     TESSERA_CASE_(kRsqrt, Set(1.0f) / Sqrt(v));
     TESSERA_CASE_(kSquare, v * v);
@@ -54,6 +80,8 @@ void Unary(UnaryOp op, const float* x, float* out, int64_t n, float scale, float
     TESSERA_CASE_(kSilu, v * Sigmoid(v));
     TESSERA_CASE_(kGelu, Gelu(v));
     TESSERA_CASE_(kGeluTanh, GeluTanh(v));
+    case UnaryOp::kPow:
+      return Binary(BinaryOp::kPower, x, false, &scale, true, out, n);
   }
 }
 #undef TESSERA_CASE_
@@ -82,6 +110,7 @@ void Binary(BinaryOp op, const float* a, bool a_repeats, const float* b, bool b_
     TESSERA_CASE_(kDiv, g / v);
     TESSERA_CASE_(kMaximum, Select(g > v, g, v));
     TESSERA_CASE_(kMinimum, Select(g < v, g, v));
+    TESSERA_CASE_(kPower, Pow(g, v));
     TESSERA_CASE_(kLogGrad, g / v);
     TESSERA_CASE_(kSqrtGrad, Set(0.5f) * g / v);
     TESSERA_CASE_(kRsqrtGrad, Set(-0.5f) * g * v * v * v);

@@ -18,7 +18,7 @@ struct UnaryArgs {
   const void* x;
   Shape x_strides;
   void* out;
-  double scale;  // kAffine only: x * scale + shift
+  double scale;  // as UnaryOp says
   double shift;
 };
 

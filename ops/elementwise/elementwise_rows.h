@@ -9,9 +9,16 @@
 namespace tessera {
 
 enum class UnaryOp : uint8_t {
-  kAffine,
+  kAffine,  // x * scale + shift
+  kClamp,   // x held between scale and shift
+  kOver,    // scale / x
+  kPow,     // x^scale
   kExp,
+  kExpm1,
   kLog,
+  kLog1p,
+  kSin,
+  kCos,
   kSqrt,
   kRsqrt,
   kSquare,
@@ -33,6 +40,7 @@ enum class BinaryOp : uint8_t {
   kDiv,
   kMaximum,
   kMinimum,
+  kPower,
   kLogGrad,       // g / x
   kSqrtGrad,      // g / (2 y)
   kRsqrtGrad,     // -g y^3 / 2

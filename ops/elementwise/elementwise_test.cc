@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "autograd/autograd.h"
+#include "core/cpu_isa.h"
+#include "core/random.h"
+#include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
 
 namespace tessera {
@@ -81,7 +86,31 @@ INSTANTIATE_TEST_SUITE_P(
                   false},
         UnaryCase{"neg", Neg, [](double x) { return -x; }, false},
         UnaryCase{"affine", [](const Tensor& x) { return Affine(x, 2.5, -1.25); },
-                  [](double x) { return 2.5 * x - 1.25; }, false}),
+                  [](double x) { return 2.5 * x - 1.25; }, false},
+        UnaryCase{"sin", Sin, std::sin, false}, UnaryCase{"cos", Cos, std::cos, false},
+        UnaryCase{"expm1", Expm1, std::expm1, false}, UnaryCase{"log1p", Log1p, std::log1p, true},
+        UnaryCase{"pow_two", [](const Tensor& x) { return Pow(x, 2); },
+                  [](double x) { return x * x; }, false},
+        UnaryCase{"pow_three", [](const Tensor& x) { return Pow(x, 3); },
+                  [](double x) { return x * x * x; }, false},
+        UnaryCase{"pow_half", [](const Tensor& x) { return Pow(x, 0.5); }, std::sqrt, true},
+        UnaryCase{"pow_fraction", [](const Tensor& x) { return Pow(x, -1.3); },
+                  [](double x) { return std::pow(x, -1.3); }, true},
+        UnaryCase{"pow_zero", [](const Tensor& x) { return Pow(x, 0); }, [](double) { return 1.0; },
+                  false},
+        UnaryCase{"clamp", [](const Tensor& x) { return Clamp(x, -0.501, 1.001); },
+                  [](double x) { return std::min(std::max(x, -0.501), 1.001); }, false},
+        UnaryCase{
+            "clamp_below",
+            [](const Tensor& x) { return Clamp(x, 0, std::numeric_limits<double>::infinity()); },
+            [](double x) { return std::max(x, 0.0); }, false},
+        UnaryCase{"quotient", [](const Tensor& x) { return 1.5 / x; },
+                  [](double x) { return 1.5 / x; }, true},
+        UnaryCase{"operators_with_numbers",
+                  [](const Tensor& x) { return 3 - (2 * x + 1) / 4 - (-x - 0.5) * 2 + (1 + x); },
+                  [](double x) { return 3 - (2 * x + 1) / 4 - (-x - 0.5) * 2 + (1 + x); }, false},
+        UnaryCase{"operators", [](const Tensor& x) { return x * x / (x * x + 1.0) + x - Exp(x); },
+                  [](double x) { return x * x / (x * x + 1) + x - std::exp(x); }, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 struct BinaryCase {
@@ -152,6 +181,126 @@ TEST(ElementwiseTest, Div) {
            .inputs = {RandomTensor({3, 5}, 1), Positive({5}, 2)}});
 }
 
+TEST(ElementwiseTest, PowOfTwoTensors) {
+  CheckOp({.name = "pow",
+           .op = [](const Tensors& in) { return Tensors{Pow(in[0], in[1])}; },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = EmptyLike(in[0]);
+                 for (int64_t i = 0; i < y.numel(); ++i) {
+                   y.data<double>()[i] =
+                       std::pow(in[0].data<double>()[i], in[1].data<double>()[i % 37]);
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {Positive({3, 37}, 1), RandomTensor({37}, 2)},
+           .sum_length = 9,
+           .gradcheck_tolerance = 1e-5});
+  // Gradients where the formula is 0 times infinity.
+  const Tensor base = RequireGrad(Tensor::FromVector<float>({0, 0, 2, -3}, {4}));
+  const Tensor exponent = RequireGrad(Tensor::FromVector<float>({0, 2, 0, 2}, {4}));
+  Backward(Sum(Pow(base, exponent)));
+  EXPECT_EQ(Grad(base).ToVector<float>(), (std::vector<float>{0, 0, 0, -6}));
+  const std::vector<float> slope = Grad(exponent).ToVector<float>();
+  EXPECT_EQ(slope[0], 0);
+  EXPECT_EQ(slope[1], 0);
+  EXPECT_NEAR(slope[2], std::log(2), 1e-6);
+  EXPECT_TRUE(std::isnan(slope[3]));  // the logarithm of a negative number
+}
+
+// Calls check(name of the instruction set) for each that this machine has.
+template <typename Check>
+void ForEachIsa(Check check) {
+  const CpuIsa best = ActiveIsa();
+  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (isa > best) continue;
+    SetActiveIsa(isa);
+    check(CpuIsaName(isa));
+  }
+  SetActiveIsa(best);
+}
+
+// Any float32, infinities and NaN among them.
+Tensor AnyFloats(int64_t n, uint64_t seed) {
+  Tensor t = Empty({n}, DType::kFloat32);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = RandomBits(RandomKey::FromSeed(seed), static_cast<uint64_t>(i));
+    std::memcpy(t.data<float>() + i, &bits, sizeof(bits));
+  }
+  return t;
+}
+
+TEST(ElementwiseTest, SineAndCosineOfAnyArgument) {
+  const Tensor moderate = CastCopy(RandomTensor({30001}, 1, 3000.0), DType::kFloat32);
+  const Tensor any = AnyFloats(30001, FreshSeed());
+  ForEachIsa([&](auto isa) {
+    for (const Tensor& x : {moderate, any}) {
+      const std::vector<double> at = x.ToVector<double>();
+      const std::vector<double> sine = Sin(x).ToVector<double>();
+      const std::vector<double> cosine = Cos(x).ToVector<double>();
+      for (size_t i = 0; i < at.size(); ++i) {
+        if (!std::isfinite(at[i])) {
+          ASSERT_TRUE(std::isnan(sine[i]) && std::isnan(cosine[i])) << isa << " " << at[i];
+          continue;
+        }
+        ASSERT_NEAR(sine[i], std::sin(at[i]), 0x1p-23) << isa << " sin " << at[i];
+        ASSERT_NEAR(cosine[i], std::cos(at[i]), 0x1p-23) << isa << " cos " << at[i];
+      }
+    }
+  });
+}
+
+// Numbers of one step of float32 as a function of their size, 0 for equal ones of any kind.
+double Steps(float actual, double expected) {
+  const float rounded = static_cast<float>(expected);
+  if (actual == rounded || (std::isnan(actual) && std::isnan(expected))) return 0;
+  const float size = std::abs(rounded);
+  return std::abs(actual - expected) / (std::nextafter(size, 2 * size + 1) - size);
+}
+
+TEST(ElementwiseTest, PowersAreThoseOfTheLibrary) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> kinds = {0,
+                                    -0.0f,
+                                    1,
+                                    -1,
+                                    2,
+                                    -2,
+                                    3,
+                                    -3,
+                                    0.5f,
+                                    -0.5f,
+                                    16777215,
+                                    -16777215,
+                                    3e7f,
+                                    1e30f,
+                                    inf,
+                                    -inf,
+                                    std::nanf(""),
+                                    1e-45f,
+                                    -1e30f,
+                                    7.5f};
+  const auto n = static_cast<int64_t>(kinds.size());
+  const Tensor some = Tensor::FromVector<float>(kinds, {n});
+  const Tensor bases[] = {AnyFloats(30001, FreshSeed()), some.AsStrided({n, 1}, {1, 1}, 0),
+                          CastCopy(Positive({30001}, 3), DType::kFloat32)};
+  const Tensor exponents[] = {AnyFloats(30001, FreshSeed() + 1), some,
+                              CastCopy(RandomTensor({30001}, 4, 20), DType::kFloat32)};
+  ForEachIsa([&](auto isa) {
+    for (int k = 0; k < 3; ++k) {
+      const Tensor y = Pow(bases[k], exponents[k]);
+      const std::vector<float> power = y.ToVector<float>();
+      const std::vector<double> base = bases[k].ToVector<double>();
+      const std::vector<double> exponent = exponents[k].ToVector<double>();
+      for (size_t i = 0; i < power.size(); ++i) {
+        const double a = base[base.size() < power.size() ? i / exponent.size() : i];
+        const double b = exponent[i % exponent.size()];
+        ASSERT_LE(Steps(power[i], std::pow(a, b)), 0.51) << isa << ": " << a << "^" << b;
+      }
+    }
+  });
+}
+
 TEST(ElementwiseTest, WhereAndMaskedFill) {
   const Tensor mask = Tensor::FromVector<uint8_t>({1, 0, 0, 1, 1, 0}, {2, 3});
   CheckOp({.name = "where",
@@ -168,6 +317,26 @@ TEST(ElementwiseTest, WhereAndMaskedFill) {
            .inputs = {RandomTensor({2, 3}, 1), RandomTensor({3}, 2), mask}});
   const Tensor filled = MaskedFill(Full({2, 3}, 1.0), mask, -5.0);
   EXPECT_EQ(filled.ToVector<float>(), (std::vector<float>{-5, 1, 1, -5, -5, 1}));
+  CheckOp({.name = "where with numbers",
+           .op =
+               [&](const Tensors& in) {
+                 return Tensors{Where(in[1], in[0], -0.5), Where(in[1], 2, in[0])};
+               },
+           .reference =
+               [&](const Tensors& in) {
+                 Tensor a = EmptyLike(in[0]);
+                 Tensor b = EmptyLike(in[0]);
+                 for (int64_t i = 0; i < 6; ++i) {
+                   const bool holds = mask.data<uint8_t>()[i] != 0;
+                   const double x = in[0].data<double>()[i];
+                   a.data<double>()[i] = holds ? x : -0.5;
+                   b.data<double>()[i] = holds ? 2 : x;
+                 }
+                 return Tensors{a, b};
+               },
+           .inputs = {RandomTensor({2, 3}, 3), mask}});
+  EXPECT_EQ(Where(mask, 1, -1, DType::kInt64).ToVector<int64_t>(),
+            (std::vector<int64_t>{1, -1, -1, 1, 1, -1}));
 }
 
 TEST(ElementwiseTest, ComparisonsAndNan) {
@@ -186,6 +355,11 @@ TEST(ElementwiseTest, MixedDtypesAndIntegers) {
   EXPECT_EQ(Add(half, Full({2}, 0.5)).dtype(), DType::kFloat32);
   EXPECT_EQ(Add(half, Full({2}, 0.5, DType::kFloat16)).dtype(), DType::kFloat32);
   EXPECT_EQ(Mul(Arange(3), Arange(3)).ToVector<int64_t>(), (std::vector<int64_t>{0, 1, 4}));
+  EXPECT_EQ((2 * Arange(3) - 1).ToVector<int64_t>(), (std::vector<int64_t>{-1, 1, 3}));
+  EXPECT_EQ((5 - Arange(3)).ToVector<int64_t>(), (std::vector<int64_t>{5, 4, 3}));
+  EXPECT_THROW(Arange(3) + 0.5, Error);
+  EXPECT_THROW(Arange(3) / 2, Error);
+  EXPECT_THROW(Clamp(half, 1, 0), Error);
   EXPECT_THROW(Div(Arange(3), Arange(3)), Error);
   EXPECT_THROW(Add(Arange(3), half), Error);
   EXPECT_THROW(Add(Full({2}, 1.0), Full({3}, 1.0)), Error);

@@ -157,4 +157,17 @@ Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& s
   return y;
 }
 
+Tensor OneHot(const Tensor& indices, int64_t classes, DType dtype) {
+  TESSERA_CHECK(classes >= 0, "one_hot", classes, " classes");
+  const Tensor at = indices.ContiguousCopy();
+  Shape shape = at.shape();
+  shape.push_back(classes);
+  const Tensor y = Zeros(shape, DType::kFloat32, at.device());
+  CheckIndices("one_hot", at, y, classes);
+  shape[-1] = 1;
+  const Tensor column = at.AsStrided(shape, ContiguousStrides(shape), at.offset());
+  AddAt(y, shape.ndim() - 1, column, Full(shape, 1.0, DType::kFloat32, at.device()));
+  return CastCopy(y, dtype);
+}
+
 }  // namespace tessera

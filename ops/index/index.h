@@ -25,6 +25,9 @@ Tensor Gather(const Tensor& x, int dim, const Tensor& index);
 // x with src added: y[.., index[.., i, ..], ..] += src[.., i, ..]; index has src's shape.
 Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
 
+// A new last dim of `classes`: 1 at the index, 0 elsewhere. Any dtype that holds them.
+Tensor OneHot(const Tensor& indices, int64_t classes, DType dtype = DType::kFloat32);
+
 // Rows of weight [V, C] for ids of any shape: [..., C]. A vocabulary-parallel shard holds rows
 // [vocab_begin, vocab_begin + rows) of a table of `global_vocab` rows and gives zeros for ids of
 // other shards; the sum over shards is the look-up. The gradient is in the dtype that a leaf

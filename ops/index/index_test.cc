@@ -118,6 +118,23 @@ TEST(IndexTest, RefusesWhatLiesOutside) {
   EXPECT_NO_THROW(Embedding(x, Full({1}, 3.0, DType::kInt64), {.global_vocab = 4}));
 }
 
+TEST(IndexTest, OneHot) {
+  const Tensor ids = Tensor::FromVector<int64_t>({2, 0, 1, 2}, {2, 2});
+  const std::vector<float> expected = {0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1};
+  for (const Device& device : TestDevices()) {
+    const Tensor y = OneHot(CopyTo(ids, device), 3);
+    EXPECT_EQ(y.shape(), (Shape{2, 2, 3}));
+    EXPECT_EQ(y.ToVector<float>(), expected) << device;
+    const Tensor flags = OneHot(WithGaps(CopyTo(ids, device)), 3, DType::kBool);
+    EXPECT_EQ(flags.dtype(), DType::kBool);
+    EXPECT_EQ(flags.ToVector<float>(), expected) << device;
+  }
+  EXPECT_EQ(OneHot(Empty({5}, DType::kInt64, Device::Meta()), 7).shape(), (Shape{5, 7}));
+  EXPECT_EQ(OneHot(Zeros({0}, DType::kInt64), 3).shape(), (Shape{0, 3}));
+  EXPECT_THROW(OneHot(ids, 2), Error);
+  EXPECT_THROW(OneHot(Zeros({2}), 2), Error);
+}
+
 TEST(IndexTest, GradientBitsDoNotDependOnThreads) {
   const Tensor grad = CastCopy(RandomTensor({500, 130}, 4), DType::kFloat32);
   const auto run = [&] {

@@ -108,6 +108,8 @@ ResidualNorm Norm(const Spec& spec, const Tensor& given_x, const Tensor& given_r
              if (!ctx.grad(0).defined()) {  // only the sum was used
                if (ctx.needs(0)) ctx.set(0, dsum);
                if (ctx.needs(1)) ctx.set(1, dsum);
+               ctx.set(2, Tensor());
+               ctx.set(3, Tensor());
                return;
              }
              const NormGrads grads = LaunchBackward(

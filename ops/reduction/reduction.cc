@@ -51,6 +51,12 @@ Tensor ExtremeAlong(const Tensor& x, int dim, bool keep_dim, bool largest, const
   return y;
 }
 
+Tensor ExtremePlace(const Tensor& x, int dim, bool keep_dim, bool largest, const char* name) {
+  dim = x.shape().Normalize(dim);
+  const Tensor indices = FindExtreme(x, dim, largest, name).indices;
+  return keep_dim ? indices : Squeeze(indices, dim);
+}
+
 }  // namespace
 
 Tensor Mean(const Tensor& x, const std::vector<int>& dims, bool keep_dims) {
@@ -68,9 +74,12 @@ Tensor Min(const Tensor& x, int dim, bool keep_dim) {
   return ExtremeAlong(x, dim, keep_dim, false, "min");
 }
 
-Tensor ArgMax(const Tensor& x, int dim) {
-  dim = x.shape().Normalize(dim);
-  return Squeeze(FindExtreme(x, dim, true, "argmax").indices, dim);
+Tensor ArgMax(const Tensor& x, int dim, bool keep_dim) {
+  return ExtremePlace(x, dim, keep_dim, true, "argmax");
+}
+
+Tensor ArgMin(const Tensor& x, int dim, bool keep_dim) {
+  return ExtremePlace(x, dim, keep_dim, false, "argmin");
 }
 
 Tensor LogSumExp(const Tensor& x, int dim, bool keep_dim) {

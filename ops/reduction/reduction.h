@@ -4,8 +4,9 @@
 //   Tensor per_row = Mean(x_BTC, {-1}, true);    // [B, T, 1]
 //   Tensor ids = ArgMax(logits_BV, -1);          // [B], int64
 //
-// Any floating dtype; the result has x's dtype (ArgMax: int64). Gradients flow through all but
-// ArgMax. Empty `dims` means all of them. Dims out of range, and extremes of nothing, throw Error.
+// Any floating dtype; the result has x's dtype (ArgMax, ArgMin: int64). Gradients flow through all
+// but these. Empty `dims` means all of them. Dims out of range, and extremes of nothing, throw
+// Error.
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_H_
 #define TESSERA_OPS_REDUCTION_REDUCTION_H_
 
@@ -21,8 +22,9 @@ Tensor Mean(const Tensor& x, const std::vector<int>& dims = {}, bool keep_dims =
 // Along one dim. The gradient of Max and Min goes to the first extreme element. NaN wins.
 Tensor Max(const Tensor& x, int dim, bool keep_dim = false);
 Tensor Min(const Tensor& x, int dim, bool keep_dim = false);
-// The index of the first largest element.
-Tensor ArgMax(const Tensor& x, int dim);
+// The index of the first largest, or smallest, element. NaN wins.
+Tensor ArgMax(const Tensor& x, int dim, bool keep_dim = false);
+Tensor ArgMin(const Tensor& x, int dim, bool keep_dim = false);
 
 // log(sum(exp(x))) along one dim, without overflow; -inf for a slice of -inf.
 Tensor LogSumExp(const Tensor& x, int dim, bool keep_dim = false);

@@ -131,6 +131,10 @@ TEST(ReductionTest, ExtremesTakeTheFirstAndKeepNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = Tensor::FromVector<float>({1, 3, 3, nan, 2, nan}, {2, 3});
   EXPECT_EQ(ArgMax(x, 1).ToVector<int64_t>(), (std::vector<int64_t>{1, 0}));
+  const Tensor low = Tensor::FromVector<float>({1, 0, 0, 2, -1, -3}, {2, 3});
+  EXPECT_EQ(ArgMin(low, 1).ToVector<int64_t>(), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(ArgMin(low, 0, true).shape(), (Shape{1, 3}));
+  EXPECT_EQ(ArgMin(x, 1).ToVector<int64_t>(), (std::vector<int64_t>{0, 0}));
   EXPECT_TRUE(std::isnan(Max(x, 1).ToVector<float>()[1]));
   EXPECT_THROW(Max(Zeros({2, 0}), 1), Error);
   EXPECT_THROW(Sum(x, {2}), Error);

@@ -237,6 +237,15 @@ std::vector<Tensor> Split(const Tensor& x, const std::vector<int64_t>& sizes, in
   return parts;
 }
 
+std::vector<Tensor> Chunk(const Tensor& x, int64_t chunks, int dim) {
+  TESSERA_CHECK(chunks > 0, "chunk", chunks, " chunks of ", x);
+  int64_t left = x.size(dim);
+  const int64_t size = (left + chunks - 1) / chunks;
+  std::vector<int64_t> sizes = {std::min(size, left)};
+  for (left -= sizes[0]; left > 0; left -= sizes.back()) sizes.push_back(std::min(size, left));
+  return Split(x, sizes, dim);
+}
+
 Tensor Pad(const Tensor& x, int dim, int64_t before, int64_t after, double value) {
   dim = x.shape().Normalize(dim);
   TESSERA_CHECK(before >= 0 && after >= 0, "pad", "negative padding of ", x);

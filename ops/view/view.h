@@ -41,6 +41,9 @@ Tensor Cat(const std::vector<Tensor>& tensors, int dim);
 Tensor Stack(const std::vector<Tensor>& tensors, int dim);
 // Views of the given sizes along dim, which add up to its size.
 std::vector<Tensor> Split(const Tensor& x, const std::vector<int64_t>& sizes, int dim);
+// `chunks` views of equal size along dim, the last one smaller where its size does not divide, and
+// fewer of them where it is used up before. (torch.chunk)
+std::vector<Tensor> Chunk(const Tensor& x, int64_t chunks, int dim);
 // `before` and `after` elements of `value` around x along dim.
 Tensor Pad(const Tensor& x, int dim, int64_t before, int64_t after, double value = 0.0);
 

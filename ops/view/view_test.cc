@@ -112,6 +112,20 @@ TEST(ViewTest, CatStackSplitPad) {
                                 Tensor::FromVector<double>({x[1], x[2], x[5], x[6]}, {2, 2})};
                },
            .inputs = {RandomTensor({2, 4}, 5)}});
+  CheckOp({.name = "chunk",
+           .op = [](const Tensors& in) { return Chunk(in[0], 3, -1); },
+           .reference =
+               [](const Tensors& in) {
+                 const double* x = in[0].data<double>();
+                 return Tensors{
+                     Tensor::FromVector<double>({x[0], x[1], x[5], x[6]}, {2, 2}),
+                     Tensor::FromVector<double>({x[2], x[3], x[7], x[8]}, {2, 2}),
+                     Tensor::FromVector<double>({x[4], x[9]}, {2, 1}),
+                 };
+               },
+           .inputs = {RandomTensor({2, 5}, 7)}});
+  EXPECT_EQ(Chunk(Zeros({5}), 4, 0).size(), 3u);  // of 2, 2 and 1
+  EXPECT_EQ(Chunk(Zeros({0}), 4, 0).size(), 1u);
   CheckOp({.name = "pad",
            .op = [](const Tensors& in) { return Tensors{Pad(in[0], 1, 1, 2, -3.0)}; },
            .reference =
@@ -134,6 +148,7 @@ TEST(ViewTest, RefusesWrongShapes) {
   EXPECT_THROW(Cat({x, Zeros({2, 4})}, 0), Error);
   EXPECT_THROW(Cat({}, 0), Error);
   EXPECT_THROW(Split(x, {1, 1}, 1), Error);
+  EXPECT_THROW(Chunk(x, 0, 1), Error);
 }
 
 }  // namespace

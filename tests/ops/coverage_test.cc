@@ -26,6 +26,8 @@ using Names = std::set<std::string>;
 const std::map<std::string, std::string>& ExemptOperations() {
   static const std::map<std::string, std::string> exempt = {
       {"ArgMax", "its result is an index: no gradient"},
+      {"ArgMin", "its result is an index: no gradient"},
+      {"ArgSort", "its result is indices: no gradient"},
       {"Compare", "its result is bool: no gradient"},
       {"Detach", "cuts the gradient, which is its purpose"},
       {"ForProduct", "Cast, where autocast asks for it; Cast is checked"},
@@ -33,8 +35,11 @@ const std::map<std::string, std::string>& ExemptOperations() {
       {"GeluOfProduct", "off the tape, for LinearGelu, which is checked"},
       {"LinearWeightGradient", "off the tape, for Linear, which is checked"},
       {"MaskedFill", "Where of a constant; Where is checked"},
+      {"OneHot", "a function of indices: no gradient"},
       {"Product", "off the tape, for Matmul, which is checked"},
       {"ProductTimesGeluGrad", "off the tape, for LinearOfGelu, which is checked"},
+      {"Rand", "a function of a key: no gradient"},
+      {"Randn", "a function of a key: no gradient"},
       {"ToDevice", "copies; ops/cast/cast_test.cc holds that the tape goes on behind it"},
       {"Transposed", "off the tape, for Matmul, which is checked"},
   };

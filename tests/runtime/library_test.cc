@@ -24,7 +24,7 @@ namespace {
 constexpr char kShared[] = "runtime/libtessera.so";
 constexpr char kArchive[] = "runtime/libtessera.a";
 constexpr char kRecorded[] = "tests/runtime/abi_0.6.0.txt";
-constexpr int64_t kMostBytes = 3 << 20;
+constexpr int64_t kMostBytes = 3'000'000;
 // Debian 12 has it.
 constexpr int kGlibcMinor = 36;
 
@@ -169,10 +169,10 @@ class Programs : public testing::Test {
     folder_ = testing::TempDir() + "/library";
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    for (const char* file : {kShared, kArchive, "runtime/tessera.h", "runtime/tessera.hpp"}) {
+    for (const char* file : {kArchive, "runtime/tessera.h", "runtime/tessera.hpp"}) {
       std::filesystem::copy(std::filesystem::canonical(file), folder_);
     }
-    std::filesystem::rename(folder_ + "/libtessera.so", folder_ + "/libtessera.so.0");
+    std::filesystem::copy(std::filesystem::canonical(kShared), folder_ + "/libtessera.so.0");
     std::filesystem::create_symlink("libtessera.so.0", folder_ + "/libtessera.so");
     if (IsInstrumented()) GTEST_SKIP() << "hosts are built without the sanitizer";
   }

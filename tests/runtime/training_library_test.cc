@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kShared[] = "runtime/libtessera_training.so";
 constexpr char kArchive[] = "runtime/libtessera_training.a";
-constexpr int64_t kMostBytes = 6 << 20;
+constexpr int64_t kMostBytes = 6'000'000;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;

@@ -1,8 +1,10 @@
 // tsr_train_*: the bits of the engine, what it writes, and calls that cannot be.
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -124,6 +126,39 @@ TEST(TrainingTest, HasTheBitsOfTheEngine) {
     }
     EXPECT_EQ(losses, LossesOfTheEngine(optimizer, 4)) << optimizer;
     EXPECT_EQ(InfoOf(trainer.get()).updates, 4u);
+  }
+}
+
+// What is cancelled leaves no trace: the parameters are those of the updates that were done.
+TEST(TrainingTest, AStepIsCancelledFromAnotherThread) {
+  const TrainerHandle trainer = Trainer(SmallModelFolder("gpt2"), Options());
+  EXPECT_EQ(CodeOf(tsr_train_cancel(trainer.get())), TSR_OK);  // nothing runs: nothing happens
+  std::atomic<int64_t> steps = 0;
+  std::atomic<int> code = -1;
+  std::thread running([&] {
+    int last = TSR_OK;
+    while (last == TSR_OK) {
+      const Bundle batch = GptBatch(steps);
+      const NamedTensors in(batch);
+      double loss = 0;
+      last = CodeOf(tsr_train_step(trainer.get(), in.tensors.data(), in.tensors.size(), &loss));
+      if (last == TSR_OK) ++steps;
+    }
+    code = last;
+  });
+  while (steps < 2) std::this_thread::yield();
+  while (code == -1) EXPECT_EQ(CodeOf(tsr_train_cancel(trainer.get())), TSR_OK);
+  running.join();
+  EXPECT_EQ(code, TSR_CANCELLED);
+  const tsr_train_info info = InfoOf(trainer.get());
+  EXPECT_EQ(info.updates, static_cast<uint64_t>(steps));
+  EXPECT_EQ(info.accumulated, 0);
+
+  const TrainerHandle undisturbed = Trainer(SmallModelFolder("gpt2"), Options());
+  for (int64_t i = 0; i < steps; ++i) Step(undisturbed.get(), GptBatch(i));
+  for (int64_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(Step(trainer.get(), GptBatch(steps + i)),
+              Step(undisturbed.get(), GptBatch(steps + i)));
   }
 }
 

@@ -1,0 +1,23 @@
+// What the scan kernel is given. Both tensors are contiguous; the result is written with "=".
+#ifndef TESSERA_OPS_SCAN_SCAN_KERNEL_H_
+#define TESSERA_OPS_SCAN_SCAN_KERNEL_H_
+
+#include "core/dtype.h"
+#include "core/kernel_table.h"
+#include "ops/along_dim.h"
+
+namespace tessera {
+
+struct CumSumArgs {
+  DType dtype;  // of x and out; floating or int64
+  AlongDim dim;
+  bool from_end;  // out[i] = x[i] + ... + x[count - 1]
+  const void* x;
+  void* out;
+};
+
+inline KernelTable<CumSumArgs> cumsum_kernel{"cumsum"};
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_SCAN_SCAN_KERNEL_H_
