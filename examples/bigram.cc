@@ -1,9 +1,12 @@
 // A model family of one's own: a bigram language model, trained by the built-in trainer.
 //
 //   bazel run //examples:bigram -- /path/to/text.txt /tmp/bigram-run
+//   mpirun -n 2 bazel-bin/examples/bigram /path/to/text.txt /tmp/bigram-run     data parallel
 #include <cstdio>
 #include <memory>
 
+#include "dist/comm/world.h"
+#include "dist/mesh/mesh.h"
 #include "models/family.h"
 #include "models/model.h"
 #include "models/model_keys.h"
@@ -75,9 +78,24 @@ const FamilyRegistration registration(MakeFamily);
 }  // namespace
 }  // namespace tessera::models
 
+namespace {
+
+using namespace tessera;
+
+// On every rank that the process was started with.
+Status Train(const train::RunConfig& config) {
+  TESSERA_ASSIGN_OR_RETURN(const dist::World world, dist::OpenWorld({}));
+  TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
+  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh, world.device));
+  train::Trainer trainer(setup.config, *setup.model, setup.data, mesh);
+  return trainer.Train().status();
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   if (argc != 3) return std::fprintf(stderr, "usage: bigram TEXT OUT\n"), 2;
-  tessera::train::RunConfig config;
+  train::RunConfig config;
   config.model = "bigram";
   config.data = {argv[1]};
   config.out = argv[2];
@@ -85,13 +103,7 @@ int main(int argc, char** argv) {
   config.max_steps = 200;
   config.lr = 1e-2;
   config.log_interval = 50;
-  auto setup = tessera::train::PrepareRun(config);
-  if (!setup.ok())
-    return std::fprintf(stderr, "error: %s\n", tessera::Message(setup.status()).c_str()), 2;
-  tessera::train::Trainer trainer(setup->config, *setup->model, setup->data);
-  const auto result = trainer.Train();
-  if (!result.ok()) {
-    return std::fprintf(stderr, "error: %s\n", tessera::Message(result.status()).c_str()), 1;
-  }
-  return 0;
+  const Status status = Train(config);
+  if (!status.ok()) std::fprintf(stderr, "error: %s\n", Message(status).c_str());
+  return status.ok() ? 0 : 1;
 }

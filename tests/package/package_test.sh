@@ -79,7 +79,7 @@ step "the project template"
 cmake -S "$scratch/project" -B project -DCMAKE_PREFIX_PATH="$prefix" >cmake.log || { cat cmake.log; exit 1; }
 cmake --build project >cmake.log 2>&1 || { cat cmake.log; exit 1; }
 project/my_model book.txt | tee loss
-grep -qE '^final loss [01]\.[0-9]+$' loss || fail "my_model has learned nothing"
+grep -qE '^final loss [0-3]\.[0-9]+$' loss || fail "my_model has learned nothing"
 project/my_tessera train my-model --data book.txt --seq-len 16 --max-steps 1 --out mine >train.log 2>&1 ||
   { cat train.log; exit 1; }
 project/my_tessera inspect mine/model >/dev/null

@@ -48,7 +48,7 @@ Status Train(const dist::World& world, const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const auto dataset, RowsOf(path));
   train::RunConfig config;
   config.batch_size = 8;
-  config.lr = 1e-2;
+  config.lr = 3e-2;
   config.lr_schedule = "constant";
   TESSERA_ASSIGN_OR_RETURN(const auto engine,
                            train::Initialize("my-model", config, {.world = world.communicator}));
