@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/tokenizer/sequence_pair.h"
+#include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "runtime/border.h"
 #include "runtime/handles.h"
@@ -32,7 +33,7 @@ Status GiveOut(const std::vector<Element>& elements, Element* out, size_t capaci
 StatusOr<std::vector<int64_t>> TokensToRead(const data::Tokenizer& tokenizer,
                                             const models::Model& model, std::string_view text,
                                             const data::EncodeOptions& options) {
-  const bool is_row = model.num_cache_layers() == 0 && tokenizer.row_template(/*pair=*/false);
+  const bool is_row = !models::Generates(model) && tokenizer.row_template(/*pair=*/false);
   if (!is_row) return models::EncodePrompt(tokenizer, model.config(), text, options);
   TESSERA_ASSIGN_OR_RETURN(const data::EncodedRow row,
                            data::BuildRow(tokenizer, tokenizer.Encode(text, options)));
