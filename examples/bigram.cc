@@ -5,12 +5,13 @@
 #include <cstdio>
 #include <memory>
 
-#include "dist/comm/world.h"
-#include "dist/mesh/mesh.h"
 #include "models/family.h"
+#include "models/generation/generate.h"
+#include "models/generation/special_tokens.h"
 #include "models/model.h"
 #include "models/model_keys.h"
 #include "nn/embedding.h"
+#include "train/run_on_ranks.h"
 #include "train/run_setup.h"
 #include "train/trainer.h"
 
@@ -78,32 +79,33 @@ const FamilyRegistration registration(MakeFamily);
 }  // namespace
 }  // namespace tessera::models
 
-namespace {
-
-using namespace tessera;
-
-// On every rank that the process was started with.
-Status Train(const train::RunConfig& config) {
-  TESSERA_ASSIGN_OR_RETURN(const dist::World world, dist::OpenWorld({}));
-  TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
-  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh, world.device));
-  train::Trainer trainer(setup.config, *setup.model, setup.data, mesh);
-  return trainer.Train().status();
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 3) return std::fprintf(stderr, "usage: bigram TEXT OUT\n"), 2;
+// Trains on every rank that `mpirun` has started, and writes what follows "the ".
+tessera::Status Train(const char* text, const char* out, const tessera::dist::World& world) {
+  using namespace tessera;
   train::RunConfig config;
   config.model = "bigram";
-  config.data = {argv[1]};
-  config.out = argv[2];
+  config.data = {text};
+  config.out = out;
   config.seq_len = 64;
   config.max_steps = 200;
   config.lr = 1e-2;
   config.log_interval = 50;
-  const Status status = Train(config);
-  if (!status.ok()) std::fprintf(stderr, "error: %s\n", Message(status).c_str());
-  return status.ok() ? 0 : 1;
+  TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
+  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh, world.device));
+  train::Trainer trainer(setup.config, *setup.model, setup.data, mesh);
+  TESSERA_RETURN_IF_ERROR(trainer.Train().status());
+  const auto& model = *setup.model;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt,
+                           models::EncodePrompt(*setup.tokenizer, model.config(), "the "));
+  TESSERA_ASSIGN_OR_RETURN(const auto written,
+                           models::Generate(model, {prompt}, {.max_new_tokens = 12},
+                                            {.tokenizer = setup.tokenizer.get()}));
+  if (mesh.prints()) std::printf("%s%s\n", "the ", written[0].text.c_str());
+  return OkStatus();
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return std::fprintf(stderr, "usage: bigram TEXT OUT\n"), 2;
+  return tessera::train::RunOnRanks(
+      {}, [&](const tessera::dist::World& world) { return Train(argv[1], argv[2], world); });
 }

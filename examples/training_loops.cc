@@ -20,6 +20,7 @@
 #include "train/boost/booster.h"
 #include "train/boost/coordinator.h"
 #include "train/loop/initialize.h"
+#include "train/run_on_ranks.h"
 
 using namespace tessera;
 using namespace tessera::train;
@@ -228,9 +229,7 @@ Status RunAll(const dist::World& world, const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto world = dist::OpenWorld({});
-  const Status status =
-      world.ok() ? RunAll(*world, argc > 1 ? argv[1] : "training_loops") : world.status();
-  if (!status.ok()) std::fprintf(stderr, "error: %s\n", Message(status).c_str());
-  return status.ok() ? 0 : 1;
+  return train::RunOnRanks({}, [&](const dist::World& world) {
+    return RunAll(world, argc > 1 ? argv[1] : "training_loops");
+  });
 }

@@ -5,10 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "core/device.h"
@@ -18,15 +15,11 @@
 #include "core/nearest_name.h"
 #include "core/tar_archive.h"
 #include "core/thread_pool.h"
-#include "data/tokenizer/printable_text.h"
 
 namespace tessera::tools {
 namespace {
 
 constexpr int kMostThreads = 4096;
-// The payload of a failure that another rank prints.
-constexpr size_t kLongestLine = 2000;
-constexpr char kReported[] = "tessera.reported";
 
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
@@ -225,40 +218,6 @@ StatusOr<std::string> FolderOrArchive(const std::string& name) {
   static auto* const mounted = new std::vector<MountedFolder>;
   TESSERA_ASSIGN_OR_RETURN(MountedFolder folder, MountTar(name));
   return mounted->emplace_back(std::move(folder)).path();
-}
-
-Status AlreadyReported(Status status) {
-  SetMark(status, kReported);
-  return status;
-}
-
-Status Guarded(const std::function<Status()>& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return Internal("out of memory");
-  } catch (const std::system_error& error) {
-    // Threads are what we ask the system for without a path.
-    if (error.code() != std::errc::resource_unavailable_try_again) return Internal(error.what());
-    return Internal("a thread cannot be started: ", error.code().message(),
-                    "; the system allows no more (ulimit -u)");
-  } catch (const std::exception& error) {
-    return Internal(error.what());
-  }
-}
-
-int ReportFailure(const Status& status) {
-  if (status.ok() || status.code() == StatusCode::kCancelled) return 0;
-  const bool is_usage =
-      status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kNotFound;
-  const int code = is_usage ? 2 : 1;
-  if (HasMark(status, kReported)) return code;
-  std::string text = Message(status);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  const std::string line = "error: " + data::PrintableLine(text, kLongestLine) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  return code;
 }
 
 }  // namespace tessera::tools

@@ -1,7 +1,5 @@
-// What all commands share: how flags are read, where output goes, how failures end the program.
-//
-// A failure prints exactly one line on standard error, which begins with `error: `. InvalidArgument
-// and NotFound are wrong usage (kExitCodes).
+// What all commands share: how flags are read, and where output goes. How failures end the program
+// is train/run_on_ranks.h's.
 #ifndef TESSERA_TOOLS_COMMAND_LINE_H_
 #define TESSERA_TOOLS_COMMAND_LINE_H_
 
@@ -61,15 +59,6 @@ std::string WithThousands(int64_t value);
 
 // "1,2,3" as numbers; InvalidArgument naming `flag` and the part that is none.
 StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_view text);
-
-// A failure that another rank prints: its exit code remains, its line is left out.
-Status AlreadyReported(Status status);
-
-// What `body` gives; an exception becomes a failure.
-Status Guarded(const std::function<Status()>& body);
-
-// Prints the line of a failure, and gives the exit code.
-int ReportFailure(const Status& status);
 
 }  // namespace tessera::tools
 

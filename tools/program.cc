@@ -15,6 +15,7 @@
 #include "tools/commands.h"
 #include "tools/field_flags.h"
 #include "tools/gpus.h"
+#include "train/run_on_ranks.h"
 
 namespace tessera::tools {
 namespace {
@@ -87,7 +88,7 @@ int Main(int argc, char** argv, const tools::Program& program) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   EndWhenMappedFilesShrink();
-  return tools::ReportFailure(tools::Guarded([&] {
+  return train::ReportFailure(train::Guarded([&] {
     return tools::Run(program, {argv + (argc > 0 ? 1 : 0), argv + argc});
   }));
 }

@@ -9,10 +9,10 @@
 #include "dist/mesh/mesh.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/parallel_command.h"
 #include "tools/program.h"
 #include "tools/run_flags.h"
 #include "train/agreement.h"
+#include "train/run_on_ranks.h"
 #include "train/run_setup.h"
 #include "train/stop_signal.h"
 #include "train/trainer.h"
@@ -95,7 +95,7 @@ Status RunTrain(const CLI::App& command, const RunFlags& flags, const Program& p
                                             .check_collectives = known.check_collectives,
                                             .collective_timeout = known.collective_timeout}));
   const train::StopSignals signals;  // from now on: one that comes while data are read counts too
-  return RunOnRanks(world, [&]() -> Status {
+  return train::RunOnRanks(world, [&]() -> Status {
     const dist::Mesh whole(world.communicator, {});
     TESSERA_RETURN_IF_ERROR(train::Agree(whole, run.status()));
     train::TrainOptions options;

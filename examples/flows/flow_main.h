@@ -9,15 +9,13 @@
 #define TESSERA_EXAMPLES_FLOWS_FLOW_MAIN_H_
 
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <string>
 
 #include "core/options.h"
 #include "core/status.h"
 #include "dist/comm/world.h"
 #include "nlohmann/json.hpp"
-#include "train/agreement.h"
+#include "train/run_on_ranks.h"
 
 namespace tessera::flows {
 
@@ -37,31 +35,11 @@ StatusOr<Flags> ReadFlags(int argc, char** argv) {
   return ParseOptions<Flags>(given, "flags");
 }
 
-// A failure that all ranks know of is told once; a rank that fails alone ends the job.
 template <typename Flags>
 int FlowMain(int argc, char** argv, Status (*body)(const Flags&, const dist::World&)) {
-  const auto report = [](const std::string& text) {
-    std::fprintf(stderr, "error: %s\n", text.c_str());
-    return 1;
-  };
   const StatusOr<Flags> flags = ReadFlags<Flags>(argc, argv);
-  if (!flags.ok()) return report(Message(flags.status()));
-  const StatusOr<dist::World> world = dist::OpenWorld({});
-  if (!world.ok()) return report(Message(world.status()));
-  Status status;
-  try {
-    status = body(*flags, *world);
-  } catch (const std::exception& e) {
-    status = Internal(e.what());
-  }
-  if (status.ok()) return 0;
-  if (world->size == 1) return report(Message(status));
-  if (train::IsAgreed(status)) {
-    if (world->rank == 0) report(Message(status));
-    world->communicator->Barrier();
-    return 1;
-  }
-  world->Abort(report(Concat("rank ", world->rank, ": ", Message(status))));
+  if (!flags.ok()) return train::ReportFailure(flags.status());
+  return train::RunOnRanks({}, [&](const dist::World& world) { return body(*flags, world); });
 }
 
 }  // namespace tessera::flows

@@ -114,7 +114,7 @@ TEST_F(VitFlowTest, AMistakeIsOneLine) {
   Process flag(
       {{.arguments = {"--plugin", "hybrid"}, .program = "examples/flows/vit_hybrid_parallel"}},
       root_ + "/log");
-  EXPECT_EQ(flag.ExitCode(), 1);
+  EXPECT_EQ(flag.ExitCode(), 2);
   EXPECT_NE(flag.Errors().find("error: flags: 'plugin'"), std::string::npos) << flag.Errors();
 }
 
