@@ -45,7 +45,7 @@ TEST(TemplateTest, ItsLoopLearnsOnOneRankAndOnTwo) {
 
 TEST(TemplateTest, ItsLoopSaysWhatIsWrong) {
   Process missing(Parts{{.arguments = {Path("none.txt")}, .program = kModel}}, Path("missing"));
-  EXPECT_EQ(missing.ExitCode(), 1);
+  EXPECT_EQ(missing.ExitCode(), 2);
   EXPECT_EQ(missing.Errors(), "error: " + Path("none.txt") + ": No such file or directory\n");
 }
 

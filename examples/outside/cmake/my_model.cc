@@ -14,6 +14,7 @@
 #include "dist/comm/world.h"
 #include "train/boost/coordinator.h"
 #include "train/loop/initialize.h"
+#include "train/run_on_ranks.h"
 
 namespace {
 
@@ -65,8 +66,5 @@ Status Train(const dist::World& world, const std::string& path) {
 
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: my_model TEXT\n"), 2;
-  const auto world = dist::OpenWorld({});
-  const Status status = world.ok() ? Train(*world, argv[1]) : world.status();
-  if (!status.ok()) std::fprintf(stderr, "error: %s\n", Message(status).c_str());
-  return status.ok() ? 0 : 1;
+  return train::RunOnRanks({}, [&](const dist::World& world) { return Train(world, argv[1]); });
 }
