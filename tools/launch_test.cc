@@ -3,13 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "tests/process/shell.h"
 #include "tools/launch_plan.h"
 
 namespace tessera::tools {
@@ -60,14 +59,6 @@ class LaunchTest : public testing::Test {
     std::ofstream(Path(name)) << text;
     chmod(Path(name).c_str(), 0755);
     return Path(name);
-  }
-  // Exit code and all output of a shell command.
-  static std::pair<int, std::string> Shell(const std::string& command) {
-    std::string text;
-    std::FILE* output = popen((command + " 2>&1").c_str(), "r");
-    std::array<char, 4096> part;
-    while (std::fgets(part.data(), part.size(), output) != nullptr) text += part.data();
-    return {WEXITSTATUS(pclose(output)), text};
   }
   LaunchPlan Plan(const LaunchFlags& flags) {
     const auto plan = PlanLaunch(flags, {"/bin/tessera", 2, 0, false, ""});
@@ -138,7 +129,7 @@ TEST_F(LaunchTest, EnvironmentFilesAreForwarded) {
               Concat("e:2: '", line, "' is not NAME=VALUE"));
   }
   Write(".deepspeed_env", "FROM_HOME=yes\n");
-  const auto [code, text] = Shell(
+  const auto [code, text] = RunShell(
       "HOME=" + root_ + " NCCL_DEBUG=WARN tools/tessera launch --dry-run --num-gpus 2 models");
   EXPECT_EQ(code, 0) << text;
   EXPECT_NE(text.find("-x FROM_HOME=yes"), std::string::npos) << text;
@@ -149,7 +140,7 @@ TEST_F(LaunchTest, EnvironmentFilesAreForwarded) {
 TEST_F(LaunchTest, AsOtherLaunchersAreCalled) {
   const auto ends = [&](const std::string& flags) {
     const auto [code, text] =
-        Shell("CUDA_VISIBLE_DEVICES= tools/tessera launch --dry-run " + flags);
+        RunShell("CUDA_VISIBLE_DEVICES= tools/tessera launch --dry-run " + flags);
     EXPECT_EQ(code, 0) << text;
     return text.substr(text.find(" -n ") + 1);
   };
@@ -167,12 +158,12 @@ TEST_F(LaunchTest, AsOtherLaunchersAreCalled) {
   expect("--config_file " + file + " --num_processes 4", "4", " --accelerate " + file);
   expect("--num_processes 2 --use_fsdp --fsdp_sharding_strategy FULL_SHARD", "2",
          " --accelerate '{\"fsdp_sharding_strategy\":\"FULL_SHARD\",\"use_fsdp\":\"true\"}'");
-  EXPECT_EQ(Shell("tools/tessera launch --machine_rank 1 --num_processes 2 models").first, 2);
-  EXPECT_EQ(Shell("tools/tessera launch --tpu --num_processes 2 models").first, 2);
+  EXPECT_EQ(RunShell("tools/tessera launch --machine_rank 1 --num_processes 2 models").code, 2);
+  EXPECT_EQ(RunShell("tools/tessera launch --tpu --num_processes 2 models").code, 2);
 }
 
 TEST_F(LaunchTest, TwoRealRanks) {
-  const auto [code, text] = Shell("tools/tessera launch --num_gpus 2 -- models");
+  const auto [code, text] = RunShell("tools/tessera launch --num_gpus 2 -- models");
   EXPECT_EQ(code, 0) << text;
   const size_t first = text.find("gpt-tiny");
   EXPECT_NE(first, std::string::npos) << text;
@@ -183,15 +174,15 @@ TEST_F(LaunchTest, AnUnreachableHostIsNamed) {
   Write("ssh",
         "#!/bin/sh\ncase \"$*\" in *n2*) echo 'ssh: no route to host' >&2; exit 255;; esac\n");
   const auto [code, text] =
-      Shell("TESSERA_SSH=" + Path("ssh") + " tools/tessera launch --hostfile " + Path("hosts") +
-            " -- models");
+      RunShell("TESSERA_SSH=" + Path("ssh") + " tools/tessera launch --hostfile " + Path("hosts") +
+               " -- models");
   EXPECT_EQ(code, 1);
   EXPECT_EQ(text, "error: host 'n2' (" + Path("hosts") +
                       ":2) cannot be reached: ssh: no route to host\n");
 }
 
 TEST_F(LaunchTest, WithoutMpirunThePackageIsNamed) {
-  const auto [code, text] = Shell("PATH=/nowhere tools/tessera launch --num-gpus 2 -- models");
+  const auto [code, text] = RunShell("PATH=/nowhere tools/tessera launch --num-gpus 2 -- models");
   EXPECT_EQ(code, 2);
   EXPECT_EQ(text, "error: mpirun is not installed (Debian's package openmpi-bin)\n");
 }
@@ -199,19 +190,20 @@ TEST_F(LaunchTest, WithoutMpirunThePackageIsNamed) {
 TEST_F(LaunchTest, UnderAnotherLauncher) {
   const std::string environment = "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=h MASTER_PORT=9 ";
   const std::string launch = environment + "tools/tessera launch --not_call_launch ";
-  EXPECT_EQ(Shell(launch + "--num-gpus 2 -- models").first, 0);
-  const auto [code, text] = Shell(launch + "--num-gpus 3 -- models");
+  EXPECT_EQ(RunShell(launch + "--num-gpus 2 -- models").code, 0);
+  const auto [code, text] = RunShell(launch + "--num-gpus 3 -- models");
   EXPECT_EQ(code, 2);
   EXPECT_NE(text.find("ask for 3 ranks, but the environment (torchrun) has 2"), std::string::npos)
       << text;
 }
 
 TEST_F(LaunchTest, RefusesWhatMakesNoSense) {
-  EXPECT_NE(Shell("tools/tessera launch --num-gpus 2").second.find("the command is missing"),
+  EXPECT_NE(RunShell("tools/tessera launch --num-gpus 2").output.find("the command is missing"),
             std::string::npos);
-  EXPECT_NE(Shell("tools/tessera launch --num-nodes 2 -- models").second.find("needs --hostfile"),
-            std::string::npos);
-  EXPECT_NE(Shell("tools/tessera launch --hostfile nowhere -- models").second.find("nowhere"),
+  EXPECT_NE(
+      RunShell("tools/tessera launch --num-nodes 2 -- models").output.find("needs --hostfile"),
+      std::string::npos);
+  EXPECT_NE(RunShell("tools/tessera launch --hostfile nowhere -- models").output.find("nowhere"),
             std::string::npos);
 }
 

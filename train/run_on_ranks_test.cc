@@ -1,12 +1,12 @@
 #include "train/run_on_ranks.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <array>
-#include <cstdio>
 #include <string>
 #include <vector>
+
+#include "tests/process/shell.h"
 
 namespace tessera {
 namespace {
@@ -18,18 +18,16 @@ struct Outcome {
 };
 
 Outcome RunProgram(int ranks, const std::string& mode) {
-  const std::string program = "train/testing/failing_ranks " + mode + " 2>&1";
+  const std::string program = "train/testing/failing_ranks " + mode;
   const std::string command =
       ranks == 1 ? program : Concat("third_party/bazel/mpi_test.sh ", ranks, " ", program);
   Outcome outcome;
-  std::FILE* const output = popen(command.c_str(), "r");
-  std::array<char, 4096> line;
-  while (std::fgets(line.data(), line.size(), output) != nullptr) {
-    const std::string text = line.data();
-    outcome.text += text;
-    if (text.starts_with("error: ")) outcome.errors.push_back(text.substr(0, text.size() - 1));
+  const ShellRun ran = RunShell(command);
+  outcome.code = ran.code;
+  outcome.text = ran.output;
+  for (const std::string& line : Lines(ran.output)) {
+    if (line.starts_with("error: ")) outcome.errors.push_back(line);
   }
-  outcome.code = WEXITSTATUS(pclose(output));
   return outcome;
 }
 

@@ -1,8 +1,6 @@
 // What the program needs to start, and what it needs when it is started as a rank.
-#include <array>
-#include <cstdio>
-
 #include "tests/cli/cli_runs.h"
+#include "tests/process/shell.h"
 
 namespace tessera {
 namespace {
@@ -24,11 +22,9 @@ class LibrariesTest : public CliRuns {
 
 // Shared libraries, those of libraries included.
 std::string LibrariesOf(const std::string& program) {
-  FILE* const pipe = popen(("ldd " + program).c_str(), "r");
-  std::array<char, 1 << 14> text{};
-  const size_t count = fread(text.data(), 1, text.size() - 1, pipe);
-  EXPECT_EQ(pclose(pipe), 0);
-  return std::string(text.data(), count);
+  const ShellRun ran = RunShell("ldd " + program);
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  return ran.output;
 }
 
 TEST_F(LibrariesTest, StartsWithoutMpi) {

@@ -1,19 +1,17 @@
 // The inference closure, //runtime:inference: what it is built from, what a program of it alone is
 // linked with, and that such a program computes what one with everything else in it does.
 #include <gtest/gtest.h>
-#include <stdio.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/file.h"
 #include "tests/inference/inference_report.h"
+#include "tests/process/shell.h"
 
 namespace tessera {
 namespace {
@@ -22,22 +20,9 @@ const std::string kProgram = "tests/inference/inference_program";
 
 // What a shell command prints.
 std::string OutputOf(const std::string& command) {
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return "";
-  std::string output;
-  std::array<char, 1 << 16> part;
-  while (const size_t count = fread(part.data(), 1, part.size(), pipe)) {
-    output.append(part.data(), count);
-  }
-  EXPECT_EQ(pclose(pipe), 0) << command;
-  return output;
-}
-
-std::vector<std::string> Lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
+  const ShellRun ran = RunShell(command);
+  EXPECT_EQ(ran.code, 0) << command << "\n" << ran.output;
+  return ran.output;
 }
 
 TEST(InferenceTest, ComputesWhatTheWholeBuildDoes) {
