@@ -27,7 +27,7 @@
 #include "models/block_keys.h"
 #include "models/model_keys.h"
 #include "models/text_format.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "nn/key_value_cache.h"
 #include "nn/module.h"
 #include "ops/cross_entropy/cross_entropy.h"

@@ -1,9 +1,9 @@
-// What is known of an optimizer by its name, before there is one: its options, the states that it
-// keeps of a parameter, and whether it needs to see whole parameters.
+// What is known of an optimizer by its name: its options, and the rule that they make of it.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const OptimizerKind* kind, FindOptimizerKind("lion"));
-//   TESSERA_ASSIGN_OR_RETURN(const auto rule, kind->Configure({{"betas", {0.9, 0.98}}},
-//   "run.json")); if (rule->NeedsWhole(parameter)) ...           // where a store may cut it
+//   TESSERA_ASSIGN_OR_RETURN(
+//       const std::shared_ptr<const UpdateRule> rule,
+//       kind->Configure({{"betas", {0.9, 0.98}}}, "run.json"));
 //   std::unique_ptr<Optimizer> optimizer = rule->Make(groups, /*lr=*/1e-4);
 //
 // An optimizer is a folder (optim/lion): a class with
@@ -16,7 +16,6 @@
 #ifndef TESSERA_OPTIM_OPTIMIZER_KIND_H_
 #define TESSERA_OPTIM_OPTIMIZER_KIND_H_
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,46 +24,11 @@
 #include <vector>
 
 #include "core/options.h"
-#include "core/placement.h"
 #include "core/status.h"
 #include "optim/optimizer.h"
-#include "optim/parameter.h"
+#include "optim/update_rule.h"
 
 namespace tessera::optim {
-
-// The shape of a state, of a parameter [..., R, C].
-enum class StateShape : uint8_t {
-  kElementwise,  // the parameter's own
-  kPerRow,       // [..., R]
-  kPerColumn,    // [..., C]
-  kScalar,       // []
-};
-
-// A state in AccumulateDType(parameter), zero at first. The float32 "master" of a half-precision
-// parameter, which every optimizer keeps, is not declared.
-struct StateKind {
-  std::string name;
-  StateShape shape = StateShape::kElementwise;
-  friend bool operator==(const StateKind&, const StateKind&) = default;
-};
-
-// Elementwise states lie as their parameter does; every rank of its group has the others whole, of
-// the global parameter.
-Placement StatePlacement(StateShape shape, const Parameter& parameter);
-
-// An optimizer whose options are chosen.
-class UpdateRule {
- public:
-  virtual ~UpdateRule() = default;
-  // In the order in which the optimizer visits them.
-  virtual std::vector<StateKind> States(const Parameter& parameter) const = 0;
-  // Whether the update of an element depends on the rest of the parameter, so that one optimizer
-  // must be given all of it (over `Parameter::group`, the parts that tensor parallelism made). Any
-  // others may be cut anywhere into one-dimensional pieces, for which the answer is no.
-  virtual bool NeedsWhole(const Parameter& parameter) const = 0;
-  // Throws Error as the optimizer's constructor does.
-  virtual std::unique_ptr<Optimizer> Make(std::vector<ParameterGroup> groups, double lr) const = 0;
-};
 
 struct OptimizerKind {
   std::string name;  // as users write it

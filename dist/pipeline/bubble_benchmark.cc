@@ -20,6 +20,7 @@
 #include "dist/comm/world.h"
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/partition.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 namespace {

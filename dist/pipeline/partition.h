@@ -19,6 +19,7 @@
 
 #include "core/status.h"
 #include "models/model.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::dist {
 

@@ -19,6 +19,7 @@
 #include "dist/pipeline/bundle_channel.h"
 #include "dist/pipeline/stage.h"
 #include "models/model.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::dist {
 

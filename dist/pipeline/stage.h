@@ -27,6 +27,7 @@
 #include "core/status.h"
 #include "models/block_keys.h"
 #include "models/model.h"
+#include "nlohmann/json_fwd.hpp"
 #include "nn/module.h"
 #include "optim/parameter.h"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/device_graph.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "dist/store/optimized_parameters.h"

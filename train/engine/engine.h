@@ -27,16 +27,20 @@
 
 #include "core/dtype.h"
 #include "dist/activations/activation_store.h"
-#include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
 #include "dist/pipeline/schedule.h"
 #include "dist/store/parameter_store.h"
 #include "models/model.h"
 #include "optim/grad_scaler.h"
-#include "optim/optimizer_kind.h"
+#include "optim/update_rule.h"
 #include "train/engine/phase_clock.h"
 #include "train/engine/step_parts.h"
 #include "train/engine/step_runner.h"
+
+namespace tessera::dist {
+class Checkpoint;  // dist/checkpoint/checkpoint.h
+struct CheckpointTensor;
+}  // namespace tessera::dist
 
 namespace tessera::train {
 

@@ -7,9 +7,11 @@
 #include <stdexcept>
 
 #include "core/thread_communicator.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
+#include "optim/optimizer_kind.h"
 
 namespace tessera::train {
 namespace {

@@ -20,7 +20,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "dist/pipeline/executor.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::train {
 
@@ -58,13 +58,7 @@ class PhaseClock {
   };
 
   // Milliseconds per step of each phase since the last report.
-  void Report(int64_t steps, nlohmann::ordered_json* row) {
-    static constexpr const char* kNames[] = {"data_ms",     "forward_ms", "backward_ms",
-                                             "pipeline_ms", "reduce_ms",  "optimizer_ms"};
-    for (size_t i = 0; i < seconds_.size(); ++i) {
-      (*row)[kNames[i]] = 1e3 * seconds_[i] / static_cast<double>(steps > 0 ? steps : 1);
-    }
-  }
+  void Report(int64_t steps, nlohmann::ordered_json* row);
   void Reset() { seconds_ = {}; }
   void KeepTimeline(std::vector<dist::TimedAction> timeline) { timeline_ = std::move(timeline); }
   const std::vector<dist::TimedAction>& timeline() const { return timeline_; }
