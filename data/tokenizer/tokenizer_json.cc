@@ -1,6 +1,7 @@
 // Chooses between those that read tokenizer.json: what GPT-2's byte-level BPE or BERT's WordPiece
 // is has a faster class of its own.
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,9 +33,12 @@ bool IsPlainByteLevel(const nlohmann::json& root) {
     const nlohmann::json& value = Member(model, key);
     if (!value.is_null() && value != false && value != "") return false;
   }
-  const auto is_one_of = [](const nlohmann::json& part, std::vector<std::string> types) {
+  // No texts of their own: GCC 12 destroys a list's elements that it had no memory to make, where the
+  // list stands behind && or ||.
+  const auto is_one_of = [](const nlohmann::json& part, std::initializer_list<const char*> types) {
     const nlohmann::json& type = Member(part, "type");
-    return type.is_null() || std::find(types.begin(), types.end(), type) != types.end();
+    return type.is_null() ||
+           std::any_of(types.begin(), types.end(), [&](const char* name) { return type == name; });
   };
   return is_one_of(model, {"BPE"}) && Member(root, "normalizer").is_null() &&
          Member(Member(root, "pre_tokenizer"), "type") == "ByteLevel" &&
