@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "optim/optimizer.h"
-#include "optim/optimizer_kind.h"
 #include "optim/update_kernel.h"
+#include "optim/update_rule.h"
 
 namespace tessera::optim {
 

@@ -23,12 +23,25 @@ Logger& HostLogger() {
   return *logger;
 }
 
-// As HostAllocator: blocks outlive the configuration they were made under.
+// Blocks outlive the configuration they were made under, and so do allocators, each once.
+struct KeptAllocator {
+  tsr_allocator allocator;
+  const KeptAllocator* next = nullptr;
+};
+
 const tsr_allocator* Kept(const tsr_allocator& wanted) {
-  const tsr_allocator* const now = HostAllocator();
-  const bool same = now != nullptr && now->allocate == wanted.allocate &&
-                    now->release == wanted.release && now->user == wanted.user;
-  return same ? now : new tsr_allocator(wanted);
+  static constinit std::mutex mutex;
+  static constinit const KeptAllocator* first = nullptr;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const KeptAllocator* kept = first; kept != nullptr; kept = kept->next) {
+    const tsr_allocator& known = kept->allocator;
+    if (known.allocate == wanted.allocate && known.release == wanted.release &&
+        known.user == wanted.user) {
+      return &known;
+    }
+  }
+  first = new KeptAllocator{wanted, first};
+  return &first->allocator;
 }
 
 Status Configure(const tsr_configuration* given) {

@@ -33,8 +33,8 @@ bool IsPlainByteLevel(const nlohmann::json& root) {
     const nlohmann::json& value = Member(model, key);
     if (!value.is_null() && value != false && value != "") return false;
   }
-  // No texts of their own: GCC 12 destroys a list's elements that it had no memory to make, where the
-  // list stands behind && or ||.
+  // No texts of their own: GCC 12 destroys a list's elements that it had no memory to make, where
+  // the list stands behind && or ||.
   const auto is_one_of = [](const nlohmann::json& part, std::initializer_list<const char*> types) {
     const nlohmann::json& type = Member(part, "type");
     return type.is_null() ||

@@ -112,24 +112,27 @@ std::optional<CheckpointEntry> ReadEntry(const Json& json, const char* list) {
 
 }  // namespace
 
+// Key by key: where memory ends within a list of initial values, those that were made are lost.
 Json EntriesToJson(const CheckpointEntries& entries) {
   Json json = Json::object();
   for (const auto& [name, entry] : entries) {
     Json pieces = Json::array();
     for (const SavedPiece& saved : entry.pieces) {
-      Json piece = {{"file", saved.file},
-                    {"key", saved.key},
-                    {"begin", Sizes(saved.piece.box.begin)},
-                    {"size", Sizes(saved.piece.box.size)},
-                    {"crc32c", saved.crc32c}};
+      Json piece = Json::object();
+      piece["file"] = saved.file;
+      piece["key"] = saved.key;
+      piece["begin"] = Sizes(saved.piece.box.begin);
+      piece["size"] = Sizes(saved.piece.box.size);
+      piece["crc32c"] = saved.crc32c;
       if (saved.piece.range) {
-        piece["range"] = {saved.piece.range->begin, saved.piece.range->end};
+        piece["range"] = Sizes({saved.piece.range->begin, saved.piece.range->end});
       }
       pieces.push_back(std::move(piece));
     }
-    json[name] = {{"dtype", std::string(DTypeName(entry.dtype))},
-                  {"shape", Sizes(entry.shape)},
-                  {"pieces", std::move(pieces)}};
+    Json& written = json[name];
+    written["dtype"] = std::string(DTypeName(entry.dtype));
+    written["shape"] = Sizes(entry.shape);
+    written["pieces"] = std::move(pieces);
   }
   return json;
 }

@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "core/options.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
 #include "ops/view/view.h"
+#include "optim/optimizer_kind.h"
 
 namespace tessera::optim {
 namespace {

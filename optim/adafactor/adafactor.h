@@ -26,7 +26,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/options.h"
+#include "core/options_fwd.h"
 #include "optim/multi_tensor_optimizer.h"
 #include "optim/tensor_step.h"
 

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "core/options.h"
 #include "optim/adam/adam_kernel.h"
+#include "optim/optimizer_kind.h"
 
 namespace tessera::optim {
 

@@ -4,8 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "core/options.h"
 #include "ops/view/view.h"
 #include "optim/lamb/lamb_kernel.h"
+#include "optim/optimizer_kind.h"
 
 namespace tessera::optim {
 namespace {

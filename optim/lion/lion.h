@@ -14,7 +14,7 @@
 
 #include <vector>
 
-#include "core/options.h"
+#include "core/options_fwd.h"
 #include "optim/multi_tensor_optimizer.h"
 
 namespace tessera::optim {

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "core/options.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/matmul/product.h"
 #include "optim/adam/adam_kernel.h"
+#include "optim/optimizer_kind.h"
 
 namespace tessera::optim {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/options.h"
+#include "optim/optimizer_kind.h"
 #include "optim/sgd/sgd_kernel.h"
 
 namespace tessera::optim {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "core/options.h"
+#include "core/options_fwd.h"
 
 namespace tessera::train {
 
@@ -16,28 +16,7 @@ struct DeviceConfig {
   bool deterministic = false;
   bool cuda_graph = true;
 
-  static const OptionTable& Table() {
-    static const auto* table = new OptionTable(
-        OptionTable::Of<DeviceConfig>("Device")
-            .Add("device", &DeviceConfig::device,
-                 "`cpu`; where the program was built with CUDA also `cuda`, which gives the ranks "
-                 "of a host its GPUs in turn, or one GPU by its number, `cuda:1`",
-                 {.changes_results = false, .aliases = {{"pytorch_device", "FlagAI"}}})
-            .Add("threads", &DeviceConfig::threads, "CPU threads of this process",
-                 {.least = 1,
-                  .unset = "all cores that the process may use, shared among the ranks of a host",
-                  .changes_results = false})
-            .Add("deterministic", &DeviceConfig::deterministic,
-                 "the same bits on any number of data-parallel ranks, which needs powers of two; "
-                 "on a GPU also in every process ([cuda.md](cuda.md))",
-                 {.changes_results = false})
-            .Add("cuda_graph", &DeviceConfig::cuda_graph,
-                 "on one GPU, steps whose batches have the same shapes are recorded as a CUDA "
-                 "graph after two of them and replayed, with the same results; where that cannot "
-                 "be done, one line says why",
-                 {.changes_results = false, .aliases = {{"enable_cuda_graph", "Megatron-LM"}}}));
-    return *table;
-  }
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::train

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "core/options.h"
+#include "core/options_fwd.h"
 #include "optim/optimizer_kind.h"
 #include "optim/schedule.h"
 
@@ -30,50 +30,7 @@ struct OptimizerConfig {
   // Of a run of so many steps; with schedule_by_epoch, epochs.
   optim::ScheduleConfig schedule_of(int64_t total) const;
 
-  static const OptionTable& Table() {
-    static const auto* table = new OptionTable(
-        OptionTable::Of<OptimizerConfig>("Optimizer")
-            .Add("optimizer", &OptimizerConfig::optimizer, "one of the table of optimizers",
-                 {.choices = optim::OptimizerNames(),
-                  .values = {{"AdamW", "adamw"},
-                             {"HybridAdam", "adamw"},
-                             {"CPUAdam", "adamw"},
-                             {"FusedAdam", "adamw"},
-                             {"DeepSpeedCPUAdam", "adamw"},
-                             {"Adam", "adam"}}})
-            .Add("lr", &OptimizerConfig::lr, "peak learning rate",
-                 {.least = 0, .aliases = {{"learning_rate", "Hugging Face"}}})
-            .Add("weight_decay", &OptimizerConfig::weight_decay,
-                 "of matrices and embeddings; biases and norms have none", {.least = 0})
-            .Add("warmup_steps", &OptimizerConfig::warmup_steps,
-                 "steps of warm-up; below 1 a share of all steps",
-                 {.least = 0, .aliases = {{"warm_up_iters", "FlagAI"}}})
-            .Add("warmup_type", &OptimizerConfig::warmup_type,
-                 "how the rate rises: with the step, or with its logarithm",
-                 {.choices = optim::WarmupNames()})
-            .Add("warmup_min_lr", &OptimizerConfig::warmup_min_lr, "where warm-up begins",
-                 {.least = 0})
-            .Add("lr_schedule", &OptimizerConfig::lr_schedule, "how the rate goes on from there",
-                 {.choices = optim::ScheduleNames()})
-            .Add("min_lr", &OptimizerConfig::min_lr, "where the schedule ends",
-                 {.least = 0,
-                  .unset = "0.1 `lr`",
-                  .needs = {{{"lr_schedule", {"cosine", "linear", "inverse_sqrt"}}}}})
-            .Add("schedule_steps", &OptimizerConfig::schedule_steps, "when the schedule ends",
-                 {.least = 1, .unset = "with the run"})
-            .Add("schedule_offset", &OptimizerConfig::schedule_offset,
-                 "steps that the schedule is ahead of the run; -1 and -2 are as Hugging Face's and "
-                 "DeepSpeed's schedulers count")
-            .Add("schedule_by_epoch", &OptimizerConfig::schedule_by_epoch,
-                 "the rate changes from epoch to epoch only: `warmup_steps`, `schedule_steps` and "
-                 "`schedule_offset` count epochs, and all steps that begin in an epoch have its "
-                 "rate",
-                 {.aliases = {{"by_epoch", "Colossal-AI"}}})
-            .Add("max_grad_norm", &OptimizerConfig::max_grad_norm,
-                 "clipping of the global gradient norm; 0 is off",
-                 {.least = 0, .aliases = {{"clip_grad", "FlagAI"}, {"max_norm", "Colossal-AI"}}}));
-    return *table;
-  }
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::train

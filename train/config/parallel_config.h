@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "core/options.h"
+#include "core/options_fwd.h"
 #include "dist/pipeline/schedule.h"
 
 namespace tessera::train {

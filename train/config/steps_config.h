@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "core/options.h"
+#include "core/options_fwd.h"
 
 namespace tessera::train {
 
@@ -25,63 +25,7 @@ struct StepsConfig {
   std::string on_non_finite = "stop";
   bool overwrite = false;
 
-  static const OptionTable& Table() {
-    static const auto* table = new OptionTable(
-        OptionTable::Of<StepsConfig>("Steps")
-            .Add("out", &StepsConfig::out, "the run's directory",
-                 {.changes_results = false,
-                  .aliases = {{"save_dir", "FlagAI"}, {"output_dir", "Hugging Face"}}})
-            .Add("max_steps", &StepsConfig::max_steps, "optimizer steps; wins over `epochs`",
-                 {.least = 1, .unset = "by `epochs`"})
-            .Add("epochs", &StepsConfig::epochs, "passes over the data",
-                 {.least = 0, .most = 1e9, .aliases = {{"num_train_epochs", "Hugging Face"}}})
-            .Add("batch_size", &StepsConfig::batch_size,
-                 "rows of one forward pass, on each data-parallel rank",
-                 {.least = 1,
-                  .most = 1 << 20,
-                  .changes_results = false,
-                  .evaluation = true,
-                  .aliases = {{"microbatch_size", "Colossal-AI"},
-                              {"per_device_train_batch_size", "Hugging Face"},
-                              {"per_gpu_train_batch_size", "Hugging Face"}}})
-            .Add("gradient_accumulation_steps", &StepsConfig::gradient_accumulation_steps,
-                 "forward passes per optimizer step",
-                 {.least = 1,
-                  .most = 1 << 20,
-                  .changes_results = false,
-                  .aliases = {{"num_microbatches", "Colossal-AI"}}})
-            .Add("seq_len", &StepsConfig::seq_len, "tokens per row",
-                 {.least = 1,
-                  .most = 1 << 24,
-                  .unset = "the model's",
-                  .evaluation = true,
-                  .aliases = {{"max_seq_length", "Hugging Face"}}})
-            .Add("shuffle", &StepsConfig::shuffle, "visit the data in a random order",
-                 {.aliases = {{"shuffle_dataset", "FlagAI"}}})
-            .Add("seed", &StepsConfig::seed, "of initialisation, data order and dropout",
-                 {.least = 0, .evaluation = true})
-            .Add("data_seed", &StepsConfig::data_seed, "of the data's order alone",
-                 {.least = 0, .unset = "`seed`"})
-            .Add("drop_last", &StepsConfig::drop_last,
-                 "an epoch has as many whole steps as its samples fill; the rest of its order is "
-                 "not drawn. Without it epochs run on without a break, and a step may hold the end "
-                 "of one and the beginning of the next",
-                 {.aliases = {{"dataloader_drop_last", "Hugging Face"}}})
-            .Add("time_limit", &StepsConfig::time_limit,
-                 "seconds after which the run saves and stops",
-                 {.least = 0, .unset = "none", .changes_results = false})
-            .Add("on_non_finite", &StepsConfig::on_non_finite,
-                 "where the loss or the gradients' norm is no number (beside overflows that loss "
-                 "scaling skips): `stop` with exit 1 and the last good checkpoint, `skip` the "
-                 "update, or `continue`",
-                 {.choices = {"stop", "skip", "continue"}})
-            .Add(
-                "overwrite", &StepsConfig::overwrite,
-                "begin afresh in an `out` that holds an earlier run's checkpoints, metrics or "
-                "model, which are removed",
-                {.changes_results = false, .aliases = {{"overwrite_output_dir", "Hugging Face"}}}));
-    return *table;
-  }
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::train

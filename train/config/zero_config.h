@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/options.h"
+#include "core/options_fwd.h"
 #include "train/config/precision_config.h"
 
 namespace tessera::train {

@@ -1,0 +1,13 @@
+// For headers that only name OptionTable: a struct of options declares
+// `static const OptionTable& Table();`, and its source, which includes core/options.h, defines it.
+// Units that do not ask for tables then need not compile them.
+#ifndef TESSERA_CORE_OPTIONS_FWD_H_
+#define TESSERA_CORE_OPTIONS_FWD_H_
+
+namespace tessera {
+
+class OptionTable;
+
+}  // namespace tessera
+
+#endif  // TESSERA_CORE_OPTIONS_FWD_H_
