@@ -162,7 +162,7 @@ std::string OperationGraph::ToString() const {
 }
 
 std::optional<SdpaShape> SdpaShape::Of(const FlashArgs& args) {
-  const bool plain = args.kv_head_of == nullptr && args.query_offsets == nullptr &&
+  const bool plain = args.kv_head_of == nullptr && args.query_offsets == nullptr && args.window == 0 &&
                      args.prefix_length == nullptr && args.key_length == nullptr &&
                      args.key_padding == nullptr && args.query_document == nullptr &&
                      args.key_document == nullptr && args.bias == nullptr && args.dropout.p == 0.0f;
