@@ -120,11 +120,11 @@ TEST(AttentionTest, MasksBiasAndGroupedHeads) {
                   .query_offsets = Int32({5, 2}, {2}),
                   .window = 4,
                   .key_length = Int32({8, 5}, {2})});
-  CheckAttention("window over holes", {2, 1, 6, 3}, {2, 1, 6, 3},
-                 {.causal = true,
-                  .window = 2,
-                  .key_padding =
-                      Tensor::FromVector<uint8_t>({0, 1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1}, {2, 6})});
+  CheckAttention(
+      "window over holes", {2, 1, 6, 3}, {2, 1, 6, 3},
+      {.causal = true,
+       .window = 2,
+       .key_padding = Tensor::FromVector<uint8_t>({0, 1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1}, {2, 6})});
   CheckAttention("bias", {2, 2, 4, 3}, {2, 2, 5, 3}, {}, RandomTensor({1, 2, 4, 5}, 7));
   CheckAttention("bias per key", {2, 2, 4, 3}, {2, 2, 5, 3}, {.causal = true},
                  RandomTensor({2, 1, 1, 5}, 7));
