@@ -115,6 +115,8 @@ TEST(AttentionTest, MasksBiasAndGroupedHeads) {
   CheckAttention("offsets per row", {2, 1, 2, 3}, {2, 1, 5, 3},
                  {.causal = true, .query_offsets = Int32({1, 3}, {2})});
   CheckAttention("window", {2, 2, 9, 8}, {2, 1, 9, 8}, {.causal = true, .window = 3});
+  CheckAttention("window that passes over tiles", {1, 2, 150, 8}, {1, 1, 150, 8},
+                 {.causal = true, .window = 20});
   CheckAttention("window behind a cache", {2, 2, 3, 5}, {2, 2, 8, 5},
                  {.causal = true,
                   .query_offsets = Int32({5, 2}, {2}),

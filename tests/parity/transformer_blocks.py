@@ -71,11 +71,13 @@ NORMS = ("norm", "ln_")
 
 
 def mask_of(name):
-    """Padding before one row, a hole in the other: places count, seen or not."""
+    """Holes, and padding behind one row: for windows places count, seen or not. (A query that sees
+    no key at all is NaN in transformers.)"""
     if not name.endswith("_masked"):
         return None
     mask = torch.ones(BATCH, TOKENS, dtype=torch.int64)
-    mask[0, :4] = 0
+    mask[0, 1:4] = 0
+    mask[0, -4:] = 0
     mask[1, 9:11] = 0
     return mask
 
