@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "core/allocator.h"
 #include "core/thread_communicator.h"
 #include "nn/activation.h"
@@ -371,6 +372,27 @@ TEST(BlockLayoutsTest, DtypesFollowFloat64) {
       ExpectClose(CastCopy(y, DType::kFloat64), expected, 100 * Epsilon(dtype),
                   Concat(layout.name, " in ", dtype), 1.0);
     }
+  }
+}
+
+TEST(BlockLayoutsTest, AutocastFollowsFloat64) {
+  for (const Layout& layout : Layouts()) {
+    TransformerBlock exact(layout.config, Scope::Root(Float64()));
+    const Tensor whole = RequireGrad(Input());
+    const Tensor expected = exact.Forward(whole, MasksOf(), {});
+    Backward({expected}, {OutputGrad()});
+    TransformerBlock block(layout.config, Scope::Root({.dtype = DType::kFloat32, .seed = 3}));
+    const Tensor x = RequireGrad(CastCopy(Input(), DType::kFloat32));
+    Tensor y;
+    {
+      const AutocastScope autocast(DType::kBFloat16);
+      y = block.Forward(x, MasksOf(), {});
+    }
+    Backward({y}, {CastCopy(OutputGrad(), y.dtype())});
+    const double tolerance = 100 * Epsilon(DType::kBFloat16);
+    const auto wide = [](const Tensor& t) { return CastCopy(t, DType::kFloat64); };
+    ExpectClose(wide(y), expected.Detach(), tolerance, layout.name + " under autocast", 1.0);
+    ExpectClose(wide(Grad(x)), Grad(whole), tolerance, layout.name + ", gradient", 1.0);
   }
 }
 
