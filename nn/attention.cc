@@ -1,17 +1,118 @@
 #include "nn/attention.h"
 
+#include <algorithm>
 #include <functional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ops/attention/attention.h"
+#include "ops/rearrange/rearrange.h"
 #include "ops/rotary/rotary.h"
 #include "ops/view/view.h"
 
 namespace tessera::nn {
 
-// B batch, T tokens, C hidden size, H this rank's heads, D head size.
+// B batch, T tokens, C hidden size, H this rank's query heads, G its key/value heads, D head size,
+// F features.
+
+namespace {
+
+int RanksOf(const Group& group) { return group == nullptr ? 1 : group->size(); }
+int RankOf(const Group& group) { return group == nullptr ? 0 : group->rank(); }
+
+int64_t KeyValueHeads(const SelfAttentionConfig& config) {
+  return config.num_key_value_heads > 0 ? config.num_key_value_heads : config.num_heads;
+}
+
+// Query heads that share a key/value head.
+int64_t HeadsPerGroup(const SelfAttentionConfig& config) {
+  return config.num_heads / KeyValueHeads(config);
+}
+
+// Whether groups of heads have to be divided, for want of as many as there are ranks.
+bool GathersKeyValues(const SelfAttentionConfig& config, const Group& group) {
+  return KeyValueHeads(config) < std::min<int64_t>(RanksOf(group), config.num_heads);
+}
+
+// Query heads that stay together.
+int64_t QueryUnit(const SelfAttentionConfig& config, const Group& group) {
+  return GathersKeyValues(config, group) ? 1 : HeadsPerGroup(config);
+}
+
+FeatureBlock QueryBlock(const SelfAttentionConfig& config, const Group& group) {
+  return {config.num_heads * HeadDim(config), QueryUnit(config, group) * HeadDim(config)};
+}
+
+FeatureBlock KeyValueBlock(const SelfAttentionConfig& config, const Group& group) {
+  return {KeyValueHeads(config) * HeadDim(config),
+          GathersKeyValues(config, group) ? 1 : HeadDim(config)};
+}
+
+LinearConfig ProjectionConfig(const SelfAttentionConfig& config, std::vector<FeatureBlock> blocks) {
+  int64_t features = 0;
+  for (const FeatureBlock& block : blocks) features += block.features;
+  return {.in_features = config.hidden_size,
+          .out_features = features,
+          .bias = config.qkv_bias,
+          .layout = config.layout,
+          .weight_init = config.weight_init,
+          .blocks = std::move(blocks)};
+}
+
+LinearConfig FusedConfig(const SelfAttentionConfig& config, const Group& group) {
+  const FeatureBlock key_value = KeyValueBlock(config, group);
+  if (!config.qkv_by_head) {
+    return ProjectionConfig(config, {QueryBlock(config, group), key_value, key_value});
+  }
+  return ProjectionConfig(config, {{3 * config.num_heads * HeadDim(config), 3 * HeadDim(config)}});
+}
+
+using ChildScope = std::function<Scope(const std::string&)>;
+
+std::vector<std::unique_ptr<ColumnParallelLinear>> MakeQkv(const SelfAttentionConfig& config,
+                                                           const Group& group,
+                                                           const ChildScope& child) {
+  std::vector<std::unique_ptr<ColumnParallelLinear>> layers;
+  const auto add = [&](const LinearConfig& layer, const std::string& name) {
+    layers.push_back(std::make_unique<ColumnParallelLinear>(layer, child(name)));
+  };
+  if (config.qkv_names.empty()) {
+    add(FusedConfig(config, group), config.qkv_name);
+    return layers;
+  }
+  TESSERA_CHECK(config.qkv_names.size() == 3, "self_attention", "q, k and v need three names, not ",
+                config.qkv_names.size());
+  add(QueryConfig(config, group), config.qkv_names[0]);
+  add(KeyValueConfig(config, group), config.qkv_names[1]);
+  add(KeyValueConfig(config, group), config.qkv_names[2]);
+  return layers;
+}
+
+// Number `index` of the two head norms.
+std::unique_ptr<RmsNorm> MakeHeadNorm(const SelfAttentionConfig& config, size_t index,
+                                      const ChildScope& child) {
+  const auto& names = config.head_norm_names;
+  if (names.empty()) return nullptr;
+  TESSERA_CHECK(names.size() == 2, "self_attention", "the norms of q and k need two names, not ",
+                names.size());
+  const NormConfig norm = {.width = HeadDim(config), .eps = config.head_norm_eps, .on_heads = true};
+  return std::make_unique<RmsNorm>(norm, child(names[index]));
+}
+
+const SelfAttentionConfig& Checked(const SelfAttentionConfig& config) {
+  const int64_t groups = KeyValueHeads(config);
+  TESSERA_CHECK(config.num_heads > 0 && groups > 0 && config.num_heads % groups == 0,
+                "self_attention", config.num_heads, " heads cannot share ", groups,
+                " key/value heads");
+  TESSERA_CHECK(!config.qkv_by_head || (groups == config.num_heads && config.qkv_names.empty()),
+                "self_attention", "qkv_by_head is of a fused projection without grouped heads");
+  TESSERA_CHECK(config.window == 0 || (config.window > 0 && config.causal), "self_attention",
+                "a window of ", config.window, config.causal ? "" : " without the causal mask");
+  return config;
+}
+
+}  // namespace
 
 int64_t HeadDim(const SelfAttentionConfig& config) {
   if (config.head_dim > 0) return config.head_dim;
@@ -22,108 +123,125 @@ int64_t HeadDim(const SelfAttentionConfig& config) {
 }
 
 Share HeadShare(const SelfAttentionConfig& config, const Group& group) {
-  return group == nullptr ? Share{0, config.num_heads}
-                          : EvenShare(config.num_heads, group->size(), group->rank());
+  const int64_t unit = QueryUnit(config, group);
+  const Share units = EvenShare(config.num_heads / unit, RanksOf(group), RankOf(group));
+  return {units.begin * unit, units.count * unit};
 }
 
-LinearConfig ProjectionConfig(const SelfAttentionConfig& config, int64_t parts) {
-  const int64_t inner = config.num_heads * HeadDim(config);
-  std::vector<FeatureBlock> blocks(static_cast<size_t>(parts), {inner, HeadDim(config)});
-  if (config.qkv_by_head) blocks = {{parts * inner, parts * HeadDim(config)}};
-  return {.in_features = config.hidden_size,
-          .out_features = parts * inner,
-          .bias = config.qkv_bias,
-          .layout = config.layout,
-          .weight_init = config.weight_init,
-          .blocks = std::move(blocks)};
+LinearConfig QueryConfig(const SelfAttentionConfig& config, const Group& group) {
+  return ProjectionConfig(config, {QueryBlock(config, group)});
 }
 
-LinearConfig OutputConfig(const SelfAttentionConfig& config) {
-  const int64_t inner = config.num_heads * HeadDim(config);
-  return {.in_features = inner,
+LinearConfig KeyValueConfig(const SelfAttentionConfig& config, const Group& group) {
+  return ProjectionConfig(config, {KeyValueBlock(config, group)});
+}
+
+LinearConfig OutputConfig(const SelfAttentionConfig& config, const Group& group) {
+  return {.in_features = config.num_heads * HeadDim(config),
           .out_features = config.hidden_size,
           .bias = config.output_bias,
           .layout = config.layout,
           .weight_init = config.output_init,
-          .blocks = {{inner, HeadDim(config)}}};
+          .blocks = {QueryBlock(config, group)}};
 }
-
-namespace {
-
-std::vector<std::unique_ptr<ColumnParallelLinear>> MakeQkv(
-    const SelfAttentionConfig& config, const std::function<Scope(const std::string&)>& child) {
-  std::vector<std::unique_ptr<ColumnParallelLinear>> layers;
-  if (config.qkv_names.empty()) {
-    layers.push_back(std::make_unique<ColumnParallelLinear>(ProjectionConfig(config, 3),
-                                                            child(config.qkv_name)));
-    return layers;
-  }
-  TESSERA_CHECK(config.qkv_names.size() == 3, "self_attention", "q, k and v need three names, not ",
-                config.qkv_names.size());
-  for (const std::string& name : config.qkv_names) {
-    layers.push_back(
-        std::make_unique<ColumnParallelLinear>(ProjectionConfig(config, 1), child(name)));
-  }
-  return layers;
-}
-
-}  // namespace
 
 SelfAttention::SelfAttention(const SelfAttentionConfig& config, const Scope& scope)
     : Module(scope),
-      config_(config),
+      config_(Checked(config)),
       head_dim_(HeadDim(config)),
       heads_(HeadShare(config, build().tensor_parallel)),
-      qkv_(MakeQkv(config, [this](const std::string& name) { return Child(name); })),
-      output_(OutputConfig(config), Child(config.output_name)),
+      gathers_key_values_(GathersKeyValues(config, build().tensor_parallel)),
+      qkv_(MakeQkv(config, build().tensor_parallel,
+                   [this](const std::string& name) { return Child(name); })),
+      output_(OutputConfig(config, build().tensor_parallel), Child(config.output_name)),
+      q_norm_(MakeHeadNorm(config, 0, [this](const std::string& name) { return Child(name); })),
+      k_norm_(MakeHeadNorm(config, 1, [this](const std::string& name) { return Child(name); })),
       attn_dropout_(config.attention_dropout, Child("attn_dropout")),
       resid_dropout_(config.residual_dropout, Child("resid_dropout")) {}
 
-std::vector<Tensor> SelfAttention::Project(const Tensor& h_BTC,
-                                           const ForwardContext& context) const {
-  const int64_t h = heads_.count;
-  const auto split = [&](const Tensor& x, int64_t count) {
-    return Transpose(Reshape(x, {x.size(0), x.size(1), count, head_dim_}), 1, 2);
-  };
-  if (qkv_.size() == 1 && config_.qkv_by_head) {
-    const Tensor x_BTF = qkv_[0]->Forward(h_BTC, context);
-    const Tensor by_head = Reshape(x_BTF, {x_BTF.size(0), x_BTF.size(1), h, 3 * head_dim_});
-    return Split(Transpose(by_head, 1, 2), {head_dim_, head_dim_, head_dim_}, 3);
+std::vector<Tensor> SelfAttention::Features(const Tensor& h_BTC,
+                                            const ForwardContext& context) const {
+  if (qkv_.size() == 3) {
+    const Tensor whole_BTC = qkv_[0]->Gather(h_BTC, context);
+    std::vector<Tensor> q_k_v;
+    for (const auto& layer : qkv_) q_k_v.push_back(layer->ForwardGathered(whole_BTC));
+    return q_k_v;
   }
-  if (qkv_.size() == 1) {
-    return Split(split(qkv_[0]->Forward(h_BTC, context), 3 * h), {h, h, h}, 1);
+  const Tensor fused_BTF = qkv_[0]->Forward(h_BTC, context);
+  if (config_.qkv_by_head) {
+    const Tensor by_head =
+        Reshape(fused_BTF, {fused_BTF.size(0), fused_BTF.size(1), heads_.count, 3 * head_dim_});
+    return Split(by_head, {head_dim_, head_dim_, head_dim_}, 3);
   }
-  const Tensor whole = qkv_[0]->Gather(h_BTC, context);
-  std::vector<Tensor> q_k_v;
-  for (const auto& layer : qkv_) q_k_v.push_back(split(layer->ForwardGathered(whole), h));
-  return q_k_v;
+  const int64_t of_q = heads_.count * head_dim_;
+  const int64_t of_k = (fused_BTF.size(2) - of_q) / 2;
+  return Split(fused_BTF, {of_q, of_k, of_k}, 2);
+}
+
+Tensor SelfAttention::SplitHeads(const Tensor& x, const Norm* norm) const {
+  const Tensor x_BTHD =
+      x.ndim() == 4 ? x : Reshape(x, {x.size(0), x.size(1), x.size(2) / head_dim_, head_dim_});
+  return Transpose(norm == nullptr ? x_BTHD : norm->Forward(x_BTHD), 1, 2);
+}
+
+Tensor SelfAttention::Needed(const Tensor& share_BTF) const {
+  const int64_t per_group = HeadsPerGroup(config_);
+  const int64_t first = heads_.begin / per_group;
+  const int64_t end = (heads_.begin + heads_.count + per_group - 1) / per_group;
+  const Tensor all =
+      AllGatherToGroup(share_BTF, 2, KeyValueHeads(config_) * head_dim_, build().tensor_parallel);
+  const Tensor needed = Slice(all, 2, first * head_dim_, (end - first) * head_dim_);
+  // Kernels want as many queries for each: whole groups, or queries of one.
+  if (end - first <= 1 || heads_.count == (end - first) * per_group) return needed;
+  const Tensor by_group = Reshape(needed, {needed.size(0), needed.size(1), end - first, head_dim_});
+  return Slice(RepeatInterleave(by_group, per_group, 2), 2, heads_.begin - first * per_group,
+               heads_.count);
+}
+
+SelfAttention::Heads SelfAttention::Project(const Tensor& h_BTC,
+                                            const ForwardContext& context) const {
+  std::vector<Tensor> q_k_v = Features(h_BTC, context);
+  if (gathers_key_values_) {
+    q_k_v[1] = Needed(q_k_v[1]);
+    q_k_v[2] = Needed(q_k_v[2]);
+  }
+  return {.q = SplitHeads(q_k_v[0], q_norm_.get()),
+          .k = SplitHeads(q_k_v[1], k_norm_.get()),
+          .v = SplitHeads(q_k_v[2], nullptr)};
+}
+
+void SelfAttention::Rotate(const Tensor& positions, int64_t length, Heads* heads) const {
+  TESSERA_CHECK(positions.defined(), "self_attention", path(),
+                " rotates, but the masks have no rotary_positions");
+  const int64_t coordinates = positions.ndim() == 3 ? positions.size(1) : 1;
+  const RotaryOptions options = RotaryFor(*config_.rotary, head_dim_ / coordinates, length);
+  heads->q = Rotary(heads->q, positions, options);
+  heads->k = Rotary(heads->k, positions, options);
 }
 
 Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
                               const ForwardContext& context, KeyValueCache* cache,
                               int layer) const {
   return Call(h_BTC, [&] {
-    const std::vector<Tensor> q_k_v_BHTD = Project(h_BTC, context);
-    Tensor q = q_k_v_BHTD[0];
-    Tensor k = q_k_v_BHTD[1];
-    Tensor v = q_k_v_BHTD[2];
-    if (masks.rotary_positions.defined()) {
-      q = Rotary(q, masks.rotary_positions);
-      k = Rotary(k, masks.rotary_positions);
+    Heads heads = Project(h_BTC, context);
+    if (config_.rotary) {
+      const int64_t length = cache == nullptr ? heads.q.size(2) : cache->LongestAfterStep();
+      Rotate(masks.rotary_positions, length, &heads);
     }
 
     AttentionOptions options;
     options.scale = config_.scale;
     options.causal = config_.causal;
+    options.window = config_.window;
     options.key_padding = masks.key_padding;
     options.query_document = masks.document;
     options.key_document = masks.document;
     options.prefix_length = masks.prefix_length;
     options.bias = masks.bias;
     if (cache != nullptr) {
-      std::tie(k, v) = cache->Append(layer, k, v);
-      options.query_offsets = CopyTo(cache->QueryOffsets(), k.device());
-      options.key_length = CopyTo(cache->KeyLengths(), k.device());
+      std::tie(heads.k, heads.v) = cache->Append(layer, heads.k, heads.v);
+      options.query_offsets = CopyTo(cache->QueryOffsets(), heads.k.device());
+      options.key_length = CopyTo(cache->KeyLengths(), heads.k.device());
     }
     if (context.training && attn_dropout_.p() > 0) {
       options.dropout_p = attn_dropout_.p();
@@ -132,7 +250,7 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
       options.head_begin = heads_.begin;
       options.heads_total = config_.num_heads;
     }
-    const Tensor o_BHTD = Attention(q, k, v, options).output;
+    const Tensor o_BHTD = Attention(heads.q, heads.k, heads.v, options).output;
     const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2),
                                   {o_BHTD.size(0), o_BHTD.size(2), heads_.count * head_dim_});
     return resid_dropout_.Forward(output_.Forward(merged), context);

@@ -6,24 +6,42 @@
 // q, k and v come from one fused projection of three blocks, each split by heads, so that its
 // parameter stays one, as in the checkpoint, or from three layers where the checkpoint has three. A
 // rank may hold fewer heads than another, or none.
+//
+// Grouped heads (Ainslie et al. 2023): query heads share key/value heads, in order. Ranks hold
+// whole groups; where there are fewer key/value heads than ranks, query heads are split singly,
+// keys and values are computed by equal shares of their features and gathered, and each rank goes
+// on with the key/value heads that its queries need.
+//
+// Llama: {.num_key_value_heads = G, .qkv_bias = false, .output_bias = false,
+//         .qkv_names = {"q_proj", "k_proj", "v_proj"}, .output_name = "o_proj",
+//         .rotary = RotaryConfig{.base = 500000}}; Mistral: .window; Qwen2: .qkv_bias = true;
+// Qwen3: .head_norm_names = {"q_norm", "k_norm"}; GPT-NeoX: .qkv_by_head = true,
+//         .rotary = RotaryConfig{.share = 0.25}.
 #ifndef TESSERA_NN_ATTENTION_H_
 #define TESSERA_NN_ATTENTION_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "nn/dropout.h"
 #include "nn/key_value_cache.h"
 #include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/rotary.h"
 
 namespace tessera::nn {
 
 struct SelfAttentionConfig {
   int64_t hidden_size = 0;
   int64_t num_heads = 0;
-  int64_t head_dim = 0;  // 0: hidden_size / num_heads
+  int64_t num_key_value_heads = 0;  // 0: num_heads; divides it
+  int64_t head_dim = 0;             // 0: hidden_size / num_heads
   bool causal = true;
+  // Sliding window (causal only; 0: none): a token sees itself and the window - 1 places before it,
+  // padded ones counted, as transformers counts.
+  int64_t window = 0;
   double scale = 0.0;  // 0: 1 / sqrt(head size)
   double attention_dropout = 0.0;
   double residual_dropout = 0.0;
@@ -33,20 +51,26 @@ struct SelfAttentionConfig {
   bool qkv_bias = true;
   bool output_bias = true;
   std::string qkv_name = "c_attn";
-  // The fused projection's features go head by head, each with its q, k and v (ChatGLM), instead of
-  // all heads' q, then k, then v.
+  // The fused projection's features go head by head, each with its q, k and v (ChatGLM, GPT-NeoX),
+  // instead of all heads' q, then k, then v. Without grouped heads.
   bool qkv_by_head = false;
   // Three names: q, k and v are layers of their own (BERT, ViT) instead of the fused one.
   std::vector<std::string> qkv_names = {};
   std::string output_name = "c_proj";
+  // Two names: RMS norms over the features of each head, of q and of k (Qwen3).
+  std::vector<std::string> head_norm_names = {};
+  double head_norm_eps = 1e-6;
+  // q and k are rotated by the masks' rotary_positions, which are then needed.
+  std::optional<RotaryConfig> rotary = std::nullopt;
 };
 
-// The layers that such an attention is made of: the size of a head, this rank's heads, a projection
-// to `parts` of q, k and v, and the one behind the heads.
+// The layers that such an attention is made of: the size of a head, this rank's query heads, the
+// projections to q and to k or v, and the one behind the heads.
 int64_t HeadDim(const SelfAttentionConfig& config);
 Share HeadShare(const SelfAttentionConfig& config, const Group& group);
-LinearConfig ProjectionConfig(const SelfAttentionConfig& config, int64_t parts);
-LinearConfig OutputConfig(const SelfAttentionConfig& config);
+LinearConfig QueryConfig(const SelfAttentionConfig& config, const Group& group);
+LinearConfig KeyValueConfig(const SelfAttentionConfig& config, const Group& group);
+LinearConfig OutputConfig(const SelfAttentionConfig& config, const Group& group);
 
 // Which keys count, and where tokens stand; undefined tensors mask and change nothing.
 struct AttentionMasks {
@@ -55,7 +79,7 @@ struct AttentionMasks {
   // [B] int32: keys before it are seen by every query, causal or not (prefix language models)
   Tensor prefix_length = {};
   Tensor bias = {};  // [B or 1, this rank's heads or 1, T, Tk], added to the scores
-  // [B, T] or [B, N, T] int64: queries and keys are rotated by them (ops/rotary/rotary.h)
+  // [B, T] or [B, N, T] int64 of a configuration with `rotary`: places of the new tokens
   Tensor rotary_positions = {};
 };
 
@@ -72,13 +96,27 @@ class SelfAttention : public Module {
   int64_t local_heads() const { return heads_.count; }
 
  private:
-  // [B, H, T, D] each, H this rank's heads.
-  std::vector<Tensor> Project(const Tensor& h, const ForwardContext& context) const;
+  struct Heads {
+    Tensor q;     // [B, H, T, D], H this rank's query heads
+    Tensor k, v;  // [B, G, T, D], G the key/value heads that they need
+  };
+  Heads Project(const Tensor& h, const ForwardContext& context) const;
+  // What the projections give, [B, T, F] or [B, T, H, D] each: this rank's features.
+  std::vector<Tensor> Features(const Tensor& h, const ForwardContext& context) const;
+  // [B, T, F] or [B, T, H, D] to [B, H, T, D], through a norm that is not null.
+  Tensor SplitHeads(const Tensor& features, const Norm* norm) const;
+  // The key/value heads that this rank needs, where every rank has a share of all features.
+  Tensor Needed(const Tensor& features) const;
+  void Rotate(const Tensor& positions, int64_t length, Heads* heads) const;
+
   const SelfAttentionConfig config_;
   const int64_t head_dim_;
-  const Share heads_;                                       // this rank's
+  const Share heads_;  // this rank's query heads
+  const bool gathers_key_values_;
   std::vector<std::unique_ptr<ColumnParallelLinear>> qkv_;  // one fused, or q, k and v
   RowParallelLinear output_;
+  std::unique_ptr<RmsNorm> q_norm_;  // null: none
+  std::unique_ptr<RmsNorm> k_norm_;
   Dropout attn_dropout_;
   Dropout resid_dropout_;
 };

@@ -14,12 +14,18 @@ CrossAttention::CrossAttention(const SelfAttentionConfig& config, const Scope& s
       config_(config),
       head_dim_(HeadDim(config)),
       heads_(HeadShare(config, build().tensor_parallel)),
-      query_(ProjectionConfig(config, 1), Child(config.qkv_names.at(0))),
-      key_(ProjectionConfig(config, 1), Child(config.qkv_names.at(1))),
-      value_(ProjectionConfig(config, 1), Child(config.qkv_names.at(2))),
-      output_(OutputConfig(config), Child(config.output_name)),
+      query_(QueryConfig(config, build().tensor_parallel), Child(config.qkv_names.at(0))),
+      key_(KeyValueConfig(config, build().tensor_parallel), Child(config.qkv_names.at(1))),
+      value_(KeyValueConfig(config, build().tensor_parallel), Child(config.qkv_names.at(2))),
+      output_(OutputConfig(config, build().tensor_parallel), Child(config.output_name)),
       attn_dropout_(config.attention_dropout, Child("attn_dropout")),
-      resid_dropout_(config.residual_dropout, Child("resid_dropout")) {}
+      resid_dropout_(config.residual_dropout, Child("resid_dropout")) {
+  const int64_t key_value_heads = config.num_key_value_heads;
+  TESSERA_CHECK((key_value_heads == 0 || key_value_heads == config.num_heads) &&
+                    config.window == 0 && config.head_norm_names.empty() && !config.rotary,
+                "cross_attention", path(),
+                ": grouped heads, a window, head norms and rotary positions are of self-attention");
+}
 
 Tensor CrossAttention::SplitHeads(const Tensor& x) const {
   return Transpose(Reshape(x, {x.size(0), x.size(1), heads_.count, head_dim_}), 1, 2);

@@ -5,9 +5,10 @@
 //   layer);
 //
 // Configured as SelfAttention (`causal` and the fused projection are of no use here: q, k and v are
-// layers of their own, by `qkv_names`). Split by heads over the tensor-parallel group. `memory` is
-// the whole source sequence on every rank, gathered once for all layers (CopyToGroup or
-// AllGatherToGroup), so that its gradient is summed over ranks once.
+// layers of their own, by `qkv_names`; grouped heads, windows, head norms and rotary are refused).
+// Split by heads over the tensor-parallel group. `memory` is the whole source sequence on every
+// rank, gathered once for all layers (CopyToGroup or AllGatherToGroup), so that its gradient is
+// summed over ranks once.
 #ifndef TESSERA_NN_CROSS_ATTENTION_H_
 #define TESSERA_NN_CROSS_ATTENTION_H_
 

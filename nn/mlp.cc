@@ -2,6 +2,7 @@
 
 #include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/swiglu/swiglu.h"
 
 namespace tessera::nn {
 namespace {
@@ -53,7 +54,9 @@ Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
       inner = activation_(up_.Forward(h, context));
     } else {
       const Tensor whole = up_.Gather(h, context);
-      inner = Mul(activation_(gate_->ForwardGathered(whole)), up_.ForwardGathered(whole));
+      const Tensor gate = gate_->ForwardGathered(whole);
+      const Tensor up = up_.ForwardGathered(whole);
+      inner = activation_ == Silu ? SwiGlu(gate, up) : Mul(activation_(gate), up);
     }
     inner = inner_dropout_.ForwardFeatures(inner, inner_.begin, inner_size_, context);
     return dropout_.Forward(down_.Forward(inner), context);

@@ -3,20 +3,25 @@
 namespace tessera::nn {
 namespace {
 
-Group PartialGradients(const BuildContext& build) {
-  return build.sequence_parallel ? build.tensor_parallel : nullptr;
+Group PartialGradients(const NormConfig& config, const BuildContext& build) {
+  return build.sequence_parallel || config.on_heads ? build.tensor_parallel : nullptr;
 }
 
 }  // namespace
 
+std::unique_ptr<Norm> MakeNorm(NormKind kind, const NormConfig& config, const Scope& scope) {
+  if (kind == NormKind::kRmsNorm) return std::make_unique<RmsNorm>(config, scope);
+  return std::make_unique<LayerNorm>(config, scope);
+}
+
 LayerNorm::LayerNorm(const NormConfig& config, const Scope& scope)
-    : Module(scope),
+    : Norm(scope),
       config_(config),
       weight_(AddParameter("weight", Placement::Whole({config.width}), Init::Ones())) {
-  weight_.gradient_group = PartialGradients(build());
+  weight_.gradient_group = PartialGradients(config, build());
   if (!config.bias) return;
   bias_ = &AddParameter("bias", Placement::Whole({config.width}), Init::Zeros());
-  bias_->gradient_group = PartialGradients(build());
+  bias_->gradient_group = PartialGradients(config, build());
 }
 
 Tensor LayerNorm::Forward(const Tensor& x) const {
@@ -33,10 +38,10 @@ NormResult LayerNorm::ForwardResidual(const Tensor& x, const Tensor& residual) c
 }
 
 RmsNorm::RmsNorm(const NormConfig& config, const Scope& scope)
-    : Module(scope),
+    : Norm(scope),
       config_(config),
       weight_(AddParameter("weight", Placement::Whole({config.width}), Init::Ones())) {
-  weight_.gradient_group = PartialGradients(build());
+  weight_.gradient_group = PartialGradients(config, build());
 }
 
 Tensor RmsNorm::Forward(const Tensor& x) const {

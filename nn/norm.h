@@ -1,12 +1,15 @@
 // Normalisation layers.
 //
 //   LayerNorm ln_1({.width = C, .eps = 1e-5}, Child("ln_1"));
-//   auto [sum, normed] = ln_2.ForwardResidual(x, branch);    // sum = x + branch
+//   const NormResult r = ln_2.ForwardResidual(x, branch);    // r.sum = x + branch
+//   std::unique_ptr<Norm> norm = MakeNorm(NormKind::kRmsNorm, {.width = C}, Child("norm"));
 //
 // Every rank holds the whole weight and bias. Under sequence parallelism each sees its share of the
 // sequence, and the gradients of weight and bias are marked to be summed over the group.
 #ifndef TESSERA_NN_NORM_H_
 #define TESSERA_NN_NORM_H_
+
+#include <memory>
 
 #include "nn/module.h"
 #include "ops/norm/norm.h"
@@ -17,6 +20,8 @@ struct NormConfig {
   int64_t width = 0;
   double eps = 1e-5;
   bool bias = true;  // LayerNorm only
+  // What it is given are this rank's heads, so that gradients are summed over the group.
+  bool on_heads = false;
 };
 
 // What ForwardResidual returns: ops/norm's ResidualNorm, as Module::Call wants it.
@@ -24,12 +29,22 @@ struct NormResult : ResidualNorm {
   std::vector<Tensor> tensors() const { return {sum, normed}; }
 };
 
-class LayerNorm : public Module {
+class Norm : public Module {
+ public:
+  using Module::Module;
+  virtual Tensor Forward(const Tensor& x) const = 0;
+  virtual NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const = 0;
+};
+
+enum class NormKind { kLayerNorm, kRmsNorm };
+std::unique_ptr<Norm> MakeNorm(NormKind kind, const NormConfig& config, const Scope& scope);
+
+class LayerNorm : public Norm {
  public:
   LayerNorm(const NormConfig& config, const Scope& scope);
   std::string_view kind() const override { return "LayerNorm"; }
-  Tensor Forward(const Tensor& x) const;
-  NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const;
+  Tensor Forward(const Tensor& x) const override;
+  NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const override;
 
  private:
   const NormConfig config_;
@@ -37,12 +52,12 @@ class LayerNorm : public Module {
   Parameter* bias_ = nullptr;
 };
 
-class RmsNorm : public Module {
+class RmsNorm : public Norm {
  public:
   RmsNorm(const NormConfig& config, const Scope& scope);
   std::string_view kind() const override { return "RmsNorm"; }
-  Tensor Forward(const Tensor& x) const;
-  NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const;
+  Tensor Forward(const Tensor& x) const override;
+  NormResult ForwardResidual(const Tensor& x, const Tensor& residual) const override;
 
  private:
   const NormConfig config_;

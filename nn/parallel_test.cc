@@ -203,7 +203,7 @@ TEST_P(ParallelLayerTest, TransformerBlocks) {
                     .dropout = 0.2,
                     .weight_init = Init::Normal(0.5),
                     .output_init = Init::Normal(0.5)};
-      config.pre_norm = pre_norm;
+      if (!pre_norm) config.norm_place = NormPlace::kBehind;
       // Post-norm as BERT has it: q, k and v apart, the feed-forward part under the block's name.
       if (!pre_norm) {
         config.attention.qkv_names = {"self.query", "self.key", "self.value"};

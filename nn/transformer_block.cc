@@ -3,37 +3,87 @@
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::nn {
+namespace {
+
+const TransformerBlockConfig& Checked(const TransformerBlockConfig& config) {
+  const bool before = config.norm_place == NormPlace::kBefore;
+  TESSERA_CHECK(before || (!config.parallel && config.alpha == 0), "transformer_block",
+                "parallel parts, and an alpha, need norms before the parts");
+  TESSERA_CHECK(!config.parallel || config.alpha == 0, "transformer_block",
+                "parallel parts have no alpha");
+  TESSERA_CHECK(config.parallel || !config.mlp_norm_name.empty(), "transformer_block",
+                "only parallel parts share a norm; mlp_norm_name is empty");
+  return config;
+}
+
+}  // namespace
 
 TransformerBlock::TransformerBlock(const TransformerBlockConfig& config, const Scope& scope)
     : Module(scope),
-      pre_norm_(config.pre_norm),
+      norm_place_(Checked(config).norm_place),
+      parallel_(config.parallel),
       alpha_(config.alpha),
-      attention_norm_({.width = config.attention.hidden_size, .eps = config.norm_eps},
-                      Child(config.attention_norm_name)),
+      attention_norm_(MakeNormOf(config, config.attention_norm_name)),
       attention_(config.attention, Child(config.attention_name)),
-      mlp_norm_({.width = config.attention.hidden_size, .eps = config.norm_eps},
-                Child(config.mlp_norm_name)),
-      mlp_(config.mlp, Child(config.mlp_name)) {}
+      attention_output_norm_(norm_place_ == NormPlace::kBothSides
+                                 ? MakeNormOf(config, config.attention_output_norm_name)
+                                 : nullptr),
+      mlp_norm_(config.mlp_norm_name.empty() ? nullptr : MakeNormOf(config, config.mlp_norm_name)),
+      mlp_(config.mlp, Child(config.mlp_name)),
+      mlp_output_norm_(norm_place_ == NormPlace::kBothSides
+                           ? MakeNormOf(config, config.mlp_output_norm_name)
+                           : nullptr) {}
+
+std::unique_ptr<Norm> TransformerBlock::MakeNormOf(const TransformerBlockConfig& config,
+                                                   const std::string& name) {
+  const NormConfig norm = {
+      .width = config.attention.hidden_size, .eps = config.norm_eps, .bias = config.norm_bias};
+  return MakeNorm(config.norm, norm, Child(name));
+}
+
+Tensor TransformerBlock::Before(const Tensor& h, const Attend& attend,
+                                const ForwardContext& context) const {
+  const auto through = [](const std::unique_ptr<Norm>& norm, const Tensor& x) {
+    return norm == nullptr ? x : norm->Forward(x);
+  };
+  const Tensor attended = through(attention_output_norm_, attend(attention_norm_->Forward(h)));
+  const NormResult r = mlp_norm_->ForwardResidual(h, attended);
+  return Add(r.sum, through(mlp_output_norm_, mlp_.Forward(r.normed, context)));
+}
+
+Tensor TransformerBlock::Behind(const Tensor& h, const Attend& attend,
+                                const ForwardContext& context) const {
+  const Tensor x = attention_norm_->ForwardResidual(h, attend(h)).normed;
+  return mlp_norm_->ForwardResidual(x, mlp_.Forward(x, context)).normed;
+}
+
+Tensor TransformerBlock::Parallel(const Tensor& h, const Attend& attend,
+                                  const ForwardContext& context) const {
+  const Tensor x = attention_norm_->Forward(h);
+  const Tensor attended = attend(x);
+  const Tensor fed = mlp_.Forward(mlp_norm_ == nullptr ? x : mlp_norm_->Forward(h), context);
+  return Add(h, Add(attended, fed));
+}
+
+Tensor TransformerBlock::Scaled(const Tensor& h, const Attend& attend,
+                                const ForwardContext& context) const {
+  const Tensor x = attention_norm_->Forward(h);
+  const Tensor attended = attend(x);
+  const Tensor y = mlp_norm_->ForwardResidual(Mul(x, alpha_), attended).normed;
+  return Add(Mul(y, alpha_), mlp_.Forward(y, context));
+}
 
 Tensor TransformerBlock::Forward(const Tensor& h, const AttentionMasks& masks,
                                  const ForwardContext& context, KeyValueCache* cache,
                                  int layer) const {
   return Call(h, [&] {
-    if (alpha_ != 0) {
-      const Tensor x = attention_norm_.Forward(h);
-      const Tensor attended = attention_.Forward(x, masks, context, cache, layer);
-      const Tensor y = mlp_norm_.ForwardResidual(Mul(x, alpha_), attended).normed;
-      return Add(Mul(y, alpha_), mlp_.Forward(y, context));
-    }
-    if (pre_norm_) {
-      const Tensor attended =
-          attention_.Forward(attention_norm_.Forward(h), masks, context, cache, layer);
-      const NormResult r = mlp_norm_.ForwardResidual(h, attended);
-      return Add(r.sum, mlp_.Forward(r.normed, context));
-    }
-    const Tensor attended = attention_.Forward(h, masks, context, cache, layer);
-    const Tensor x = attention_norm_.ForwardResidual(h, attended).normed;
-    return mlp_norm_.ForwardResidual(x, mlp_.Forward(x, context)).normed;
+    const auto attend = [&](const Tensor& x) {
+      return attention_.Forward(x, masks, context, cache, layer);
+    };
+    if (alpha_ != 0) return Scaled(h, attend, context);
+    if (parallel_) return Parallel(h, attend, context);
+    return norm_place_ == NormPlace::kBehind ? Behind(h, attend, context)
+                                             : Before(h, attend, context);
   });
 }
 

@@ -1,12 +1,20 @@
 // A transformer block: attention and a feed-forward part, each with a norm and a residual.
 //
-// Pre-norm (GPT-2, ViT): x + attn(norm(x)), then x + mlp(norm(x)). Post-norm (BERT, the original
-// Vaswani et al. 2017): norm(x + attn(x)), then norm(x + mlp(x)). With an alpha, as ChatGLM-6B has
-// it (the residual of DeepNet, Wang et al. 2022): n = norm(x), then alpha n + attn(n), and likewise
-// for the feed-forward part.
+//   TransformerBlock block({.attention = {...}, .mlp = {...}, .norm = NormKind::kRmsNorm,
+//                           .attention_norm_name = "input_layernorm"}, Child("layers.0"));
+//
+// Norms stand (NormPlace)
+//   before (GPT-2, ViT, Llama): x + attn(norm(x)), then x + mlp(norm(x));
+//   behind (BERT; Vaswani et al. 2017): norm(x + attn(x)), then norm(x + mlp(x));
+//   on both sides (Gemma 2; Ding et al. 2021): x + norm'(attn(norm(x))), then likewise.
+// In parallel (GPT-NeoX, GPT-J; Wang and Komatsuzaki 2021): x + attn(norm(x)) + mlp(norm(x)), the
+// norms two or one. With an alpha, as ChatGLM-6B has it (the residual of DeepNet, Wang et al.
+// 2022): n = norm(x), then alpha n + attn(n), and likewise for the feed-forward part.
 #ifndef TESSERA_NN_TRANSFORMER_BLOCK_H_
 #define TESSERA_NN_TRANSFORMER_BLOCK_H_
 
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "nn/attention.h"
@@ -15,16 +23,24 @@
 
 namespace tessera::nn {
 
+enum class NormPlace { kBefore, kBehind, kBothSides };
+
 struct TransformerBlockConfig {
   SelfAttentionConfig attention;
   MlpConfig mlp;
+  NormKind norm = NormKind::kLayerNorm;
   double norm_eps = 1e-5;
-  bool pre_norm = true;
-  double alpha = 0.0;  // 0: as pre_norm says
+  bool norm_bias = true;  // LayerNorm only
+  NormPlace norm_place = NormPlace::kBefore;
+  bool parallel = false;  // with norms before
+  double alpha = 0.0;     // 0: as norm_place says; otherwise with norms before, not in parallel
   std::string attention_norm_name = "ln_1";
-  std::string mlp_norm_name = "ln_2";
+  std::string mlp_norm_name = "ln_2";  // parallel, "": the feed-forward part shares the other norm
   std::string attention_name = "attn";
   std::string mlp_name = "mlp";
+  // Norms of what attention and feed-forward part give: kBothSides.
+  std::string attention_output_norm_name = "attn_output_norm";
+  std::string mlp_output_norm_name = "mlp_output_norm";
 };
 
 class TransformerBlock : public Module {
@@ -36,12 +52,23 @@ class TransformerBlock : public Module {
                  KeyValueCache* cache = nullptr, int layer = 0) const;
 
  private:
-  const bool pre_norm_;
+  using Attend = std::function<Tensor(const Tensor&)>;
+  std::unique_ptr<Norm> MakeNormOf(const TransformerBlockConfig& config, const std::string& name);
+  // By the place of the norms.
+  Tensor Before(const Tensor& h, const Attend& attend, const ForwardContext& context) const;
+  Tensor Behind(const Tensor& h, const Attend& attend, const ForwardContext& context) const;
+  Tensor Parallel(const Tensor& h, const Attend& attend, const ForwardContext& context) const;
+  Tensor Scaled(const Tensor& h, const Attend& attend, const ForwardContext& context) const;
+
+  const NormPlace norm_place_;
+  const bool parallel_;
   const double alpha_;
-  LayerNorm attention_norm_;
+  std::unique_ptr<Norm> attention_norm_;
   SelfAttention attention_;
-  LayerNorm mlp_norm_;
+  std::unique_ptr<Norm> attention_output_norm_;  // null: none
+  std::unique_ptr<Norm> mlp_norm_;               // null: attention_norm_ serves both
   Mlp mlp_;
+  std::unique_ptr<Norm> mlp_output_norm_;  // null: none
 };
 
 }  // namespace tessera::nn

@@ -64,7 +64,7 @@ nn::TransformerBlockConfig LayerConfig(const BertConfig& c) {
                 .up_name = "intermediate.dense",
                 .down_name = "output.dense"};
   config.norm_eps = c.layer_norm_eps;
-  config.pre_norm = false;
+  config.norm_place = nn::NormPlace::kBehind;
   config.attention_norm_name = "attention.output.LayerNorm";
   config.mlp_norm_name = "output.LayerNorm";
   config.attention_name = "attention";

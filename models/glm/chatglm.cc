@@ -29,7 +29,8 @@ nn::TransformerBlockConfig LayerConfig(const ChatGlmConfig& c) {
                       .output_init = residual,
                       .qkv_name = "query_key_value",
                       .qkv_by_head = true,
-                      .output_name = "dense"};
+                      .output_name = "dense",
+                      .rotary = nn::RotaryConfig()};
   config.mlp = {.hidden_size = c.hidden_size,
                 .inner_size = c.inner_hidden_size,
                 .activation = GeluTanh,

@@ -75,6 +75,7 @@ AttentionArgs ArgsOf(const Tensor& q, const Tensor& k, const Tensor& v, const Te
       options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(args.head_dim));
   args.causal = options.causal;
   args.query_offset = options.query_offset;
+  args.window = options.window;
   args.query_offsets = DataOrNull<int32_t>(options.query_offsets);
   args.prefix_length = DataOrNull<int32_t>(options.prefix_length);
   args.key_length = DataOrNull<int32_t>(options.key_length);
@@ -120,6 +121,8 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
   CheckOption("key_document", options.key_document, {b, k.size(2)}, q);
   TESSERA_CHECK(options.query_document.defined() == options.key_document.defined(), kName,
                 "query_document and key_document go together");
+  TESSERA_CHECK(options.window == 0 || (options.window > 0 && options.causal), kName,
+                "a window of ", options.window, options.causal ? "" : " without the causal mask");
   TESSERA_CHECK(options.dropout_p >= 0 && options.dropout_p < 1, kName,
                 "dropout_p = ", options.dropout_p);
   if (options.bias.defined()) {

@@ -32,6 +32,7 @@ Tensor Visible(const Tensor& q, const Tensor& k, const AttentionOptions& o) {
       int64_t last = i + o.query_offset;
       if (o.query_offsets.defined()) last += at(o.query_offsets, b);
       sees = j <= last || (o.prefix_length.defined() && j < at(o.prefix_length, b));
+      sees = sees && (o.window == 0 || j > last - o.window);
     }
     if (o.key_length.defined()) sees = sees && j < at(o.key_length, b);
     if (o.key_padding.defined()) sees = sees && at(o.key_padding, b * tk + j) != 0;
@@ -113,6 +114,19 @@ TEST(AttentionTest, MasksBiasAndGroupedHeads) {
                   .key_document = Int32({0, 0, 1, 1, 1, 2}, {1, 6})});
   CheckAttention("offsets per row", {2, 1, 2, 3}, {2, 1, 5, 3},
                  {.causal = true, .query_offsets = Int32({1, 3}, {2})});
+  CheckAttention("window", {2, 2, 9, 8}, {2, 1, 9, 8}, {.causal = true, .window = 3});
+  CheckAttention("window that passes over tiles", {1, 2, 150, 8}, {1, 1, 150, 8},
+                 {.causal = true, .window = 20});
+  CheckAttention("window behind a cache", {2, 2, 3, 5}, {2, 2, 8, 5},
+                 {.causal = true,
+                  .query_offsets = Int32({5, 2}, {2}),
+                  .window = 4,
+                  .key_length = Int32({8, 5}, {2})});
+  CheckAttention(
+      "window over holes", {2, 1, 6, 3}, {2, 1, 6, 3},
+      {.causal = true,
+       .window = 2,
+       .key_padding = Tensor::FromVector<uint8_t>({0, 1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1}, {2, 6})});
   CheckAttention("bias", {2, 2, 4, 3}, {2, 2, 5, 3}, {}, RandomTensor({1, 2, 4, 5}, 7));
   CheckAttention("bias per key", {2, 2, 4, 3}, {2, 2, 5, 3}, {.causal = true},
                  RandomTensor({2, 1, 1, 5}, 7));
@@ -164,6 +178,8 @@ TEST(AttentionTest, RefusesMisuse) {
   const Tensor q = Zeros({1, 2, 3, 4});
   EXPECT_THROW(Attention(q, q, Zeros({1, 2, 4, 4}), {}), Error);
   EXPECT_THROW(Attention(q, Zeros({1, 3, 3, 4}), Zeros({1, 3, 3, 4}), {}), Error);
+  EXPECT_THROW(Attention(q, q, q, {.window = 2}), Error);
+  EXPECT_THROW(Attention(q, q, q, {.causal = true, .window = -1}), Error);
   EXPECT_THROW(Attention(q, q, q, {.key_length = Zeros({1})}), Error);
   EXPECT_THROW(Attention(q, q, q, {.key_padding = Zeros({1, 4}, DType::kBool)}), Error);
   EXPECT_THROW(Attention(q, q, q, {.bias = Zeros({1, 3, 3, 3})}), Error);

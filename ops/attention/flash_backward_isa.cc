@@ -149,7 +149,7 @@ void BackwardHead(const FlashBackwardArgs& args, FlashElement element, FlashElem
         limit = limits[r] > limit ? limits[r] : limit;
         if (limits[r] > j && first == height) first = r / kRows * kRows;
       }
-      if (limit <= j) continue;
+      if (limit <= j || FlashFirstKey(f, b, i) >= j + n) continue;
       if (!loaded) {
         loaded = true;
         LoadKeyBlock(f, b, j, &keys);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/cpu_isa.h"
@@ -70,6 +71,7 @@ struct Case {
   bool causal = false, prefix = false, length = false, padding = false, documents = false;
   bool offsets = false;
   int64_t query_offset = 0;
+  int64_t window = 0;
   std::vector<int32_t> kv_head_of;
   // Which dimensions (batch, head, query, key) the bias has; none: no bias.
   bool bias = false;
@@ -78,7 +80,7 @@ struct Case {
 
   std::string Name() const {
     return Concat("B", batch, " H", heads, "/", kv_heads, " T", q_len, "/", k_len, " D", head_dim,
-                  " ", dtype, causal ? " causal" : "", prefix ? " prefix" : "",
+                  " ", dtype, causal ? " causal" : "", " window ", window, prefix ? " prefix" : "",
                   length ? " length" : "", padding ? " padding" : "", documents ? " documents" : "",
                   bias ? " bias" : "", " dropout ", dropout);
   }
@@ -132,6 +134,7 @@ struct Problem {
     f.scale = 0.7 / std::sqrt(static_cast<double>(std::max<int64_t>(1, d)));
     f.causal = c.causal;
     f.query_offset = c.query_offset;
+    f.window = c.window;
     if (!c.kv_head_of.empty()) f.kv_head_of = c.kv_head_of.data();
     for (int64_t i = 0; i < b; ++i) {
       prefix.push_back(static_cast<int32_t>(random() % (tk + 1)));
@@ -200,6 +203,7 @@ bool Sees(const Problem& p, int64_t b, int64_t i, int64_t j) {
     return false;
   }
   const int64_t offset = c.query_offset + (c.offsets ? p.offsets[b] : 0);
+  if (c.window > 0 && j <= i + offset - c.window) return false;
   return !c.causal || j <= i + offset || (c.prefix && j < p.prefix[b]);
 }
 
@@ -344,6 +348,31 @@ TEST(Flash, EveryMaskCombination) {
       c.head_dim = 9;
       c.dropout = bits % 8 == 3 || bits % 8 == 4 ? 0.25f : 0.0f;
       Check(c, static_cast<unsigned>(bits));
+    }
+  });
+}
+
+// Windows that end inside of blocks, tiles and panels, that are wider than all keys, of one key,
+// and that leave rows without any.
+TEST(Flash, Windows) {
+  ForEachIsa([] {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      for (const int64_t window : {1, 2, 31, 96, 100, 1000}) {
+        for (const bool rich : {false, true}) {
+          Case c;
+          c.dtype = dtype;
+          c.heads = 4;
+          c.q_len = rich ? 75 : 290;
+          c.k_len = 290;
+          c.query_offset = rich ? 190 : 0;
+          c.causal = true;
+          c.window = window;
+          c.offsets = c.prefix = c.length = c.padding = c.bias = rich;
+          c.dropout = rich ? 0.2f : 0.0f;
+          c.batch = 1;
+          Check(c, static_cast<unsigned>(window));
+        }
+      }
     }
   });
 }
@@ -508,6 +537,11 @@ TEST(Flash, RefusesWhatDoesNotGoTogether) {
   refuses([](FlashBackwardArgs* a) { a->forward.dtype = DType::kInt64; });
   refuses([](FlashBackwardArgs* a) { a->forward.dropout.p = 1.0f; });
   refuses([](FlashBackwardArgs* a) { a->dbias = a->dq; });
+  refuses([](FlashBackwardArgs* a) { a->forward.window = 2; });  // without the causal mask
+  refuses([](FlashBackwardArgs* a) {
+    a->forward.causal = true;
+    a->forward.window = -1;
+  });
   static const int32_t kTwo[2] = {0, 2};
   refuses([](FlashBackwardArgs* a) { a->forward.kv_head_of = kTwo; });
   refuses([](FlashBackwardArgs* a) { a->forward.key_document = kTwo; });
@@ -518,9 +552,11 @@ TEST(Flash, RefusesWhatDoesNotGoTogether) {
 
 TEST(FlashBits, DecodingWithACacheEqualsTheFullCausalPass) {
   ForEachIsa([] {
-    for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const auto& [dtype, window] :
+         {std::pair{DType::kFloat32, 0}, {DType::kBFloat16, 0}, {DType::kFloat32, 70}}) {
       Case c;
       c.dtype = dtype;
+      c.window = window;
       c.q_len = c.k_len = 301;
       c.head_dim = 24;
       c.causal = true;

@@ -205,6 +205,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
 
   ComputeLimits(&limits, args, b, q_begin);
   const int tiles = (limits.most + kTileRows - 1) / kTileRows;
+  // Later queries begin at later keys.
+  const int first_tile = static_cast<int>(FlashFirstKey(args, b, q_begin) / kTileRows);
   const int row_limit[2] = {limits.of_row[warp_row + g], limits.of_row[warp_row + g + 8]};
 
   float o[kD / 8][4] = {};
@@ -220,12 +222,12 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
                                head_dim);
     CommitCopies();
   };
-  if (tiles > 0) {
+  if (first_tile < tiles) {
     CopyTile<T, kD, kTileRows>(q_QD, q, args.q_stride.time, q_begin, args.q_len, head_dim);
-    begin_copies(0);
+    begin_copies(first_tile);
   }
 
-  for (int tile = 0; tile < tiles; ++tile) {
+  for (int tile = first_tile; tile < tiles; ++tile) {
     const int64_t k_begin = int64_t{tile} * kTileRows;
     if (tile + 1 < tiles) {
       begin_copies(tile + 1);
@@ -336,6 +338,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
 
   ComputeLimits(&limits, f, b, q_begin);
   const int tiles = (limits.most + kTileRows - 1) / kTileRows;
+  const int first_tile = static_cast<int>(FlashFirstKey(f, b, q_begin) / kTileRows);
   CopyTile<T, kD, kTileRows>(q_QD, static_cast<const T*>(f.q) + FlashOffset(f.q_stride, b, h, 0),
                              f.q_stride.time, q_begin, f.q_len, head_dim);
   CopyTile<T, kD, kTileRows>(
@@ -362,7 +365,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
   }
 
   float dq[kD / 8][4] = {};
-  for (int tile = 0; tile < tiles; ++tile) {
+  for (int tile = first_tile; tile < tiles; ++tile) {
     const int64_t k_begin = int64_t{tile} * kTileRows;
     CopyTile<T, kD, kTileRows>(k_KD, k, f.k_stride.time, k_begin, f.k_len, head_dim);
     CopyTile<T, kD, kTileRows>(v_KD, v, f.v_stride.time, k_begin, f.k_len, head_dim);
@@ -470,7 +473,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
         limits[threadIdx.x] = limit;
         lses[threadIdx.x] = lse;
         deltas[threadIdx.x] = row_delta;
-        sees = limit > k_begin ? 1 : 0;
+        sees = limit > k_begin && FlashFirstKey(f, b, i) < k_begin + kTileRows ? 1 : 0;
       }
       // Also the barrier behind the last step's reads of q_QD and do_QD, and before those of
       // limits.

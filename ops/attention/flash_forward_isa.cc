@@ -81,6 +81,8 @@ void Forward(const FlashArgs& args, FlashElement element, FlashElement bias_elem
   RowState states[kFlashQueryChunk + kRows];
   int64_t limits[kFlashQueryChunk + kRows];
   int64_t end = 0;
+  // Later queries begin at later keys.
+  const int64_t first = FlashFirstKey(args, b, begin) / kBlock * kBlock;
   for (int64_t i = 0; i < rows; ++i) {
     states[i] = {-kInfinity, 0.0f};
     limits[i] = i < count ? FlashKeyLimit(args, b, begin + i) : 0;
@@ -89,7 +91,7 @@ void Forward(const FlashArgs& args, FlashElement element, FlashElement bias_elem
   const HeadContext context = MakeContext(args, bias_element, b, h);
   KeyBlock keys;
   RowBuffers buffers;
-  for (int64_t j = 0; j < end; j += kBlock) {
+  for (int64_t j = first; j < end; j += kBlock) {
     const int64_t n = Lesser(kBlock, end - j);
     LoadKeyBlock(args, b, j, &keys);
     // The values' buffer holds the keys until they are transposed.
@@ -102,7 +104,7 @@ void Forward(const FlashArgs& args, FlashElement element, FlashElement bias_elem
       const int64_t height = Lesser(kRows, count - i);
       int64_t limit = 0;
       for (int64_t r = 0; r < height; ++r) limit = limits[i + r] > limit ? limits[i + r] : limit;
-      if (limit <= j) continue;
+      if (limit <= j || FlashFirstKey(args, b, begin + i) >= j + n) continue;
       const int64_t depth = Lesser(n, limit - j), width = RoundUp(depth, kPanel);
       Scores(height, w, queries + i * w, panels, width, scores);
       for (int64_t r = 0; r < height; ++r) {

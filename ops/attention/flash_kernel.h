@@ -75,6 +75,14 @@ TESSERA_FLASH_FN int64_t FlashKeyLimit(const FlashArgs& args, int64_t b, int64_t
   return limit < 0 ? 0 : limit;
 }
 
+// The first key that a window leaves to query i of row b.
+TESSERA_FLASH_FN int64_t FlashFirstKey(const FlashArgs& args, int64_t b, int64_t i) {
+  if (args.window == 0) return 0;
+  int64_t first = i + args.query_offset + 1 - args.window;
+  if (args.query_offsets != nullptr) first += args.query_offsets[b];
+  return first < 0 ? 0 : first;
+}
+
 TESSERA_FLASH_FN int64_t FlashOffset(const FlashStrides& stride, int64_t b, int64_t h, int64_t t) {
   return b * stride.batch + h * stride.head + t * stride.time;
 }

@@ -215,6 +215,7 @@ void LoadKeyBlock(const FlashArgs& args, int64_t b, int64_t begin, KeyBlock* blo
 struct Row {
   const KeyBlock* keys;
   int64_t seen;      // keys of the block below the row's limit
+  int64_t passed;    // of those, the ones that the row's window has passed; negative: none
   int32_t document;  // of the query
   float scale;
   const float* bias;       // kBlock of them, or null
@@ -226,6 +227,7 @@ struct Row {
 
 TESSERA_SIMD Mask Seen(const Row& row, int64_t x) {
   Mask seen = FirstN(row.seen - x);
+  if (row.passed > x) seen = And(seen, Not(FirstN(row.passed - x)));
   if (row.keys->padded) seen = And(seen, MaskOf(Load(row.keys->keep + x)));
   if (row.keys->documents) {
     seen = And(seen, Load(row.keys->document + x) == SetI(row.document));
@@ -299,13 +301,14 @@ TESSERA_SIMD Row MakeRow(const HeadContext& context, const KeyBlock& keys, int64
   Row row;
   row.keys = &keys;
   row.seen = limit - keys.begin;
+  row.passed = FlashFirstKey(args, context.b, i) - keys.begin;
   row.document = keys.documents ? args.query_document[context.b * args.q_len + i] : 0;
   row.scale = static_cast<float>(args.scale);
   row.bias = nullptr;
   row.random = nullptr;
   row.threshold = context.threshold;
   row.kept_scale = context.kept_scale;
-  row.plain = row.seen >= width && !keys.padded && !keys.documents;
+  row.plain = row.seen >= width && row.passed <= 0 && !keys.padded && !keys.documents;
   if (args.bias != nullptr) {
     LoadBias(context, i, keys.begin, buffers->bias);
     row.bias = buffers->bias;

@@ -69,7 +69,7 @@ __global__ void ForwardKernel(FlashArgs args) {
     __syncthreads();
     W max = lowest;
     W sum = 0;
-    for (int64_t begin = 0; begin < limit; begin += kTile) {
+    for (int64_t begin = FlashFirstKey(args, b, i); begin < limit; begin += kTile) {
       const int64_t j = begin + threadIdx.x;
       const int64_t n = min(int64_t{kTile}, limit - begin);
       W score = lowest;
@@ -165,7 +165,7 @@ __global__ void QueryGradKernel(FlashBackwardArgs args, const Wide<T>* deltas) {
     LoadRow(d_o, RowOf<T>(args.d_o, args.d_o_stride, b, h, i), f.head_dim);
     for (int64_t x = threadIdx.x; x < f.head_dim; x += kTile) dq[x] = 0;
     __syncthreads();
-    for (int64_t begin = 0; begin < limit; begin += kTile) {
+    for (int64_t begin = FlashFirstKey(f, b, i); begin < limit; begin += kTile) {
       const int64_t j = begin + threadIdx.x;
       const int64_t n = min(int64_t{kTile}, limit - begin);
       if (threadIdx.x < n) {

@@ -1,5 +1,7 @@
 #include "ops/rotary/rotary.h"
 
+#include <cmath>
+
 #include "autograd/autograd.h"
 #include "ops/rotary/rotary_kernel.h"
 
@@ -7,6 +9,10 @@ namespace tessera {
 namespace {
 
 int64_t Parts(const Tensor& positions) { return positions.ndim() == 3 ? positions.size(1) : 1; }
+
+int64_t Pairs(const RotaryOptions& options) {
+  return static_cast<int64_t>(options.inverse_frequencies.size());
+}
 
 Tensor Rotate(const Tensor& x, const Tensor& positions, const RotaryOptions& options,
               bool inverse) {
@@ -19,8 +25,9 @@ Tensor Rotate(const Tensor& x, const Tensor& positions, const RotaryOptions& opt
                                     .tokens = x.size(2),
                                     .head_dim = x.size(3),
                                     .parts = Parts(positions),
-                                    .dims = options.dims,
-                                    .base = options.base,
+                                    .pairs = Pairs(options),
+                                    .inverse_frequencies = options.inverse_frequencies.data(),
+                                    .scale = options.scale,
                                     .interleaved = options.pairs == RotaryPairs::kInterleaved,
                                     .inverse = inverse,
                                     .positions = static_cast<const int64_t*>(positions.raw_data()),
@@ -31,7 +38,17 @@ Tensor Rotate(const Tensor& x, const Tensor& positions, const RotaryOptions& opt
 
 }  // namespace
 
-Tensor Rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& requested) {
+std::vector<double> RotaryFrequencies(int64_t dims, double base) {
+  TESSERA_CHECK(dims >= 0 && dims % 2 == 0, "rotary", dims, " features are not pairs");
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < dims / 2; ++i) {
+    frequencies.push_back(
+        std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims)));
+  }
+  return frequencies;
+}
+
+Tensor Rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& options) {
   TESSERA_CHECK(x.ndim() == 4 && IsFloating(x.dtype()) && positions.dtype() == DType::kInt64 &&
                     positions.device() == x.device() &&
                     (positions.ndim() == 2 || positions.ndim() == 3) &&
@@ -40,12 +57,8 @@ Tensor Rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& req
   const int64_t parts = Parts(positions);
   TESSERA_CHECK(parts > 0 && x.size(3) % parts == 0, "rotary", "the features of ", x,
                 " do not divide into the coordinates of ", positions);
-  const int64_t width = x.size(3) / parts;
-  RotaryOptions options = requested;
-  if (options.dims == 0) options.dims = width;
-  TESSERA_CHECK(options.dims % 2 == 0 && options.dims >= 0 && options.dims <= width, "rotary",
-                options.dims, " features of ", x, " in ", parts,
-                " parts cannot be rotated in pairs");
+  TESSERA_CHECK(2 * Pairs(options) <= x.size(3) / parts && Pairs(options) <= kMostRotaryPairs,
+                "rotary", Pairs(options), " pairs of features, of ", x, " in ", parts, " parts");
   const Tensor at = positions.ContiguousCopy();
   Tensor y = Rotate(x, at, options, false);
   if (AnyRequiresGrad({x})) {

@@ -12,13 +12,8 @@ namespace {
 template <typename T>
 void RotaryTyped(const RotaryArgs& args) {
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const int64_t pairs = args.dims / 2;
+  const int64_t pairs = args.pairs;
   const int64_t width = args.head_dim / args.parts;
-  std::vector<double> frequency(static_cast<size_t>(pairs));
-  for (int64_t p = 0; p < pairs; ++p) {
-    frequency[p] =
-        std::pow(args.base, -2.0 * static_cast<double>(p) / static_cast<double>(args.dims));
-  }
   // A token's angles serve all of its heads.
   ParallelFor(args.batch * args.tokens, 8, [&](int64_t begin, int64_t end) {
     std::vector<Wide> cosine(static_cast<size_t>(pairs));
@@ -29,9 +24,9 @@ void RotaryTyped(const RotaryArgs& args) {
       for (int64_t part = 0; part < args.parts; ++part) {
         const int64_t position = args.positions[(row * args.parts + part) * args.tokens + token];
         for (int64_t p = 0; p < pairs; ++p) {
-          const double angle = static_cast<double>(position) * frequency[p];
-          cosine[p] = static_cast<Wide>(std::cos(angle));
-          sine[p] = static_cast<Wide>(args.inverse ? -std::sin(angle) : std::sin(angle));
+          const double angle = static_cast<double>(position) * args.inverse_frequencies[p];
+          cosine[p] = static_cast<Wide>(args.scale * std::cos(angle));
+          sine[p] = static_cast<Wide>((args.inverse ? -args.scale : args.scale) * std::sin(angle));
         }
         for (int64_t h = 0; h < args.heads; ++h) {
           const int64_t at =
@@ -46,7 +41,7 @@ void RotaryTyped(const RotaryArgs& args) {
             y[a] = T(xa * cosine[p] - xb * sine[p]);
             y[b] = T(xa * sine[p] + xb * cosine[p]);
           }
-          std::copy(x + args.dims, x + width, y + args.dims);
+          std::copy(x + 2 * pairs, x + width, y + 2 * pairs);
         }
       }
     }

@@ -9,15 +9,19 @@
 
 namespace tessera {
 
+// Kernels of GPUs take the frequencies as an argument, which has room for so many.
+inline constexpr int64_t kMostRotaryPairs = 256;
+
 struct RotaryArgs {
   DType dtype;
   int64_t batch;
   int64_t heads;
   int64_t tokens;
   int64_t head_dim;
-  int64_t parts;  // of head_dim, each with its own coordinate
-  int64_t dims;   // rotated in each part
-  double base;
+  int64_t parts;                      // of head_dim, each with its own coordinate
+  int64_t pairs;                      // rotated in each part
+  const double* inverse_frequencies;  // [pairs], of the host
+  double scale;
   bool interleaved;
   bool inverse;              // rotate the other way: the gradient
   const int64_t* positions;  // [batch, parts, tokens]

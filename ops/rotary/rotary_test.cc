@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 // Rotation as multiplication of complex numbers.
-OpFn Naive(int64_t dims, bool interleaved) {
+OpFn Naive(int64_t dims, bool interleaved, double scale) {
   return [=](const Tensors& in) {
     const Tensor& x = in[0];
     Tensor y = EmptyLike(x);
@@ -28,7 +28,8 @@ OpFn Naive(int64_t dims, bool interleaved) {
             static_cast<double>(position) *
             std::pow(100.0, -2.0 * static_cast<double>(p) / static_cast<double>(dims));
         const std::complex<double> z =
-            std::complex<double>(x.data<double>()[a], x.data<double>()[b]) * std::polar(1.0, angle);
+            std::complex<double>(x.data<double>()[a], x.data<double>()[b]) *
+            std::polar(scale, angle);
         y.data<double>()[a] = z.real();
         y.data<double>()[b] = z.imag();
       }
@@ -37,19 +38,20 @@ OpFn Naive(int64_t dims, bool interleaved) {
   };
 }
 
+RotaryOptions OptionsOf(int64_t dims, bool interleaved, double scale = 1.0) {
+  return {.inverse_frequencies = RotaryFrequencies(dims, 100.0),
+          .scale = scale,
+          .pairs = interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves};
+}
+
 TEST(RotaryTest, RotatesPairs) {
   for (const bool interleaved : {false, true}) {
     for (const int64_t dims : {6, 4, 0}) {
+      const double scale = dims == 4 ? 1.25 : 1.0;
+      const RotaryOptions options = OptionsOf(dims, interleaved, scale);
       CheckOp({.name = "rotary",
-               .op =
-                   [=](const Tensors& in) {
-                     return Tensors{Rotary(in[0], in[1],
-                                           {.dims = dims,
-                                            .base = 100.0,
-                                            .pairs = interleaved ? RotaryPairs::kInterleaved
-                                                                 : RotaryPairs::kHalves})};
-                   },
-               .reference = Naive(dims == 0 ? 6 : dims, interleaved),
+               .op = [=](const Tensors& in) { return Tensors{Rotary(in[0], in[1], options)}; },
+               .reference = Naive(dims, interleaved, scale),
                .inputs = {RandomTensor({2, 3, 4, 6}, 1), RandomIndices({2, 4}, 50, 2)},
                .sum_length = 2});
     }
@@ -59,11 +61,8 @@ TEST(RotaryTest, RotatesPairs) {
 // Two coordinates: each half of the features is rotated as a tensor of its own.
 TEST(RotaryTest, EveryCoordinateRotatesItsPart) {
   for (const bool interleaved : {false, true}) {
-    for (const int64_t dims : {2, 0}) {
-      const RotaryOptions options = {
-          .dims = dims,
-          .base = 100.0,
-          .pairs = interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves};
+    for (const int64_t dims : {2, 4}) {
+      const RotaryOptions options = OptionsOf(dims, interleaved);
       CheckOp({.name = "rotary of two coordinates",
                .op = [=](const Tensors& in) { return Tensors{Rotary(in[0], in[1], options)}; },
                .reference =
@@ -72,7 +71,7 @@ TEST(RotaryTest, EveryCoordinateRotatesItsPart) {
                      for (int64_t part = 0; part < 2; ++part) {
                        const Tensors one = {Slice(in[0], 3, 4 * part, 4).ContiguousCopy(),
                                             Select(in[1], 1, part).ContiguousCopy()};
-                       halves.push_back(Naive(dims == 0 ? 4 : dims, interleaved)(one)[0]);
+                       halves.push_back(Naive(dims, interleaved, 1.0)(one)[0]);
                      }
                      return Tensors{Cat(halves, 3)};
                    },
@@ -87,8 +86,9 @@ TEST(RotaryTest, ScoresDependOnDistance) {
   const Tensor q = RandomTensor({1, 1, 1, 8}, 1);
   const Tensor k = RandomTensor({1, 1, 1, 8}, 2);
   const auto score = [&](int64_t i, int64_t j) {
-    const Tensor a = Rotary(q, Full({1, 1}, static_cast<double>(i), DType::kInt64));
-    const Tensor b = Rotary(k, Full({1, 1}, static_cast<double>(j), DType::kInt64));
+    const RotaryOptions options = OptionsOf(8, false);
+    const Tensor a = Rotary(q, Full({1, 1}, static_cast<double>(i), DType::kInt64), options);
+    const Tensor b = Rotary(k, Full({1, 1}, static_cast<double>(j), DType::kInt64), options);
     return Matmul(a, Transpose(b, -1, -2)).Item();
   };
   EXPECT_NEAR(score(3, 7), score(103, 107), 1e-12);
@@ -96,11 +96,15 @@ TEST(RotaryTest, ScoresDependOnDistance) {
 }
 
 TEST(RotaryTest, RefusesMisuse) {
-  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 5}), Zeros({1, 2}, DType::kInt64)), Error);
-  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 4}), Zeros({1, 3}, DType::kInt64)), Error);
-  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 4}), Zeros({1, 2}, DType::kInt64), {.dims = 6}), Error);
-  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 6}), Zeros({1, 2, 2}, DType::kInt64)), Error);
-  EXPECT_THROW(Rotary(Zeros({1, 1, 2, 5}), Zeros({1, 2, 2}, DType::kInt64)), Error);
+  const auto rotate = [](const Shape& x, const Shape& positions, int64_t dims) {
+    return Rotary(Zeros(x), Zeros(positions, DType::kInt64), OptionsOf(dims, false));
+  };
+  EXPECT_THROW(RotaryFrequencies(5, 100.0), Error);
+  EXPECT_THROW(rotate({1, 1, 2, 5}, {1, 2}, 6), Error);
+  EXPECT_THROW(rotate({1, 1, 2, 4}, {1, 3}, 4), Error);
+  EXPECT_THROW(rotate({1, 1, 2, 6}, {1, 2, 2}, 4), Error);
+  EXPECT_THROW(rotate({1, 1, 2, 5}, {1, 2, 2}, 2), Error);
+  EXPECT_THROW(rotate({1, 1, 1, 1024}, {1, 1}, 1024), Error);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 //
 // IN has `NAME@CASE/x0`, `/x1`, ... (inputs) and `/s0`, `/s1`, ... (gradients of the outputs), NAME
 // one of the table below; OUT gets `/y0`, ... (outputs) and `/g0`, ... (gradients of the inputs).
-#include <cstring>
 #include <functional>
 #include <iostream>
 #include <limits>
@@ -13,7 +12,6 @@
 #include <string>
 
 #include "autograd/autograd.h"
-#include "core/safetensors.h"
 #include "ops/einsum/einsum.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
@@ -22,6 +20,7 @@
 #include "ops/scan/scan.h"
 #include "ops/sort/sort.h"
 #include "ops/view/view.h"
+#include "tests/parity/tensor_file.h"
 
 namespace tessera {
 namespace {
@@ -104,36 +103,8 @@ const std::map<std::string, Operation>& Operations() {
   return operations;
 }
 
-using Named = std::map<std::string, Tensor>;
-
-StatusOr<Named> Read(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  Named tensors;
-  for (const SafetensorsFile::Entry& entry : file.entries()) {
-    TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(entry.name));
-    const Tensor t = Empty(Shape(view.shape), view.dtype);
-    if (view.nbytes > 0) std::memcpy(t.raw_data(), view.data, static_cast<size_t>(view.nbytes));
-    tensors.emplace(entry.name, t);
-  }
-  return tensors;
-}
-
-Status Write(const std::string& path, const Named& tensors) {
-  Named whole;  // contiguous
-  std::vector<NamedTensorView> views;
-  for (const auto& [name, t] : tensors) {
-    const Tensor& bytes = whole.emplace(name, t.ContiguousCopy()).first->second;
-    views.push_back({name,
-                     {t.dtype(),
-                      {t.shape().begin(), t.shape().end()},
-                      static_cast<const std::byte*>(bytes.raw_data()),
-                      bytes.nbytes()}});
-  }
-  return WriteSafetensors(path, views);
-}
-
 // `prefix`0, `prefix`1, ... as far as they are there.
-Tensors Numbered(const Named& tensors, const std::string& prefix) {
+Tensors Numbered(const NamedTensors& tensors, const std::string& prefix) {
   Tensors found;
   for (int i = 0; tensors.count(Concat(prefix, i)) > 0; ++i) {
     found.push_back(tensors.at(Concat(prefix, i)));
@@ -142,7 +113,7 @@ Tensors Numbered(const Named& tensors, const std::string& prefix) {
 }
 
 // `name` is NAME@CASE.
-Status Run(const std::string& name, const Named& in, Named& out) {
+Status Run(const std::string& name, const NamedTensors& in, NamedTensors& out) {
   const auto operation = Operations().find(name.substr(0, name.find('@')));
   if (operation == Operations().end()) return NotFound("no operation '", name, "'");
   const Tensors inputs = Numbered(in, name + "/x");
@@ -162,13 +133,13 @@ Status Run(const std::string& name, const Named& in, Named& out) {
 }
 
 Status RunAll(const std::string& from, const std::string& to) {
-  TESSERA_ASSIGN_OR_RETURN(const Named in, Read(from));
-  Named out;
+  TESSERA_ASSIGN_OR_RETURN(const NamedTensors in, ReadTensors(from));
+  NamedTensors out;
   for (const auto& [name, tensor] : in) {
     if (!name.ends_with("/x0")) continue;
     TESSERA_RETURN_IF_ERROR(Run(name.substr(0, name.size() - 3), in, out));
   }
-  return Write(to, out);
+  return WriteTensors(to, out);
 }
 
 }  // namespace

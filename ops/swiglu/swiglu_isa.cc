@@ -1,0 +1,66 @@
+#include <type_traits>
+
+#include "core/cpu/simd.h"
+#include "ops/swiglu/swiglu_rows.h"
+
+namespace tessera::TESSERA_ISA {
+namespace {
+
+template <typename F>
+TESSERA_SIMD void Dispatch(RowType type, F f) {
+  switch (type) {
+    case RowType::kFloat32:
+      return f(static_cast<float*>(nullptr));
+    case RowType::kBFloat16:
+      return f(static_cast<Bf16*>(nullptr));
+    case RowType::kFloat16:
+      return f(static_cast<F16*>(nullptr));
+  }
+}
+
+template <typename T>
+void ForwardOf(const T* gate, const T* up, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t lanes = n - i < kLanes ? n - i : kLanes;
+    const VecF g = LoadN(gate + i, lanes);
+    StoreN(out + i, g * Sigmoid(g) * LoadN(up + i, lanes), lanes);
+  }
+}
+
+template <typename T>
+void BackwardOf(const T* grad, const T* gate, const T* up, T* d_gate, T* d_up, int64_t n) {
+  const VecF one = Set(1.0f);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t lanes = n - i < kLanes ? n - i : kLanes;
+    const VecF d = LoadN(grad + i, lanes);
+    const VecF g = LoadN(gate + i, lanes);
+    const VecF s = Sigmoid(g);
+    StoreN(d_up + i, d * (g * s), lanes);
+    StoreN(d_gate + i, d * LoadN(up + i, lanes) * s * Fma(g, one - s, one), lanes);
+  }
+}
+
+void Forward(RowType type, const void* gate, const void* up, void* out, int64_t n) {
+  Dispatch(
+      type, [=](auto* element) __attribute__((always_inline)) {
+        using T = std::remove_pointer_t<decltype(element)>;
+        ForwardOf(static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(out), n);
+      });
+}
+
+void Backward(RowType type, const void* grad, const void* gate, const void* up, void* d_gate,
+              void* d_up, int64_t n) {
+  Dispatch(
+      type, [=](auto* element) __attribute__((always_inline)) {
+        using T = std::remove_pointer_t<decltype(element)>;
+        BackwardOf(static_cast<const T*>(grad), static_cast<const T*>(gate),
+                   static_cast<const T*>(up), static_cast<T*>(d_gate), static_cast<T*>(d_up), n);
+      });
+}
+
+}  // namespace
+
+extern const SwiGluRows kSwiGluRows;
+const SwiGluRows kSwiGluRows = {Forward, Backward};
+
+}  // namespace tessera::TESSERA_ISA
