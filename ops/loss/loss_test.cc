@@ -49,9 +49,11 @@ double HuberOf(double d, double delta) {
   return d <= delta ? 0.5 * d * d : delta * (d - 0.5 * delta);
 }
 
-// SmoothL1's beta and Huber's delta lie so that differences of normal numbers are on both sides.
-std::vector<LossCase> Cases() {
-  return {
+TEST(LossTest, PairsByEveryReduction) {
+  static_assert(static_cast<int>(DivergenceReduction::kMean) ==
+                static_cast<int>(LossReduction::kMean));
+  // SmoothL1's beta and Huber's delta lie so that differences of normal numbers are on both sides.
+  const auto cases = std::vector<LossCase>{
       {"mse", [](auto& x, auto& t, auto r) { return MseLoss(x, t, {r}); },
        [](double x, double t) { return (x - t) * (x - t); }},
       {"l1", [](auto& x, auto& t, auto r) { return L1Loss(x, t, {r}); },
@@ -88,24 +90,23 @@ std::vector<LossCase> Cases() {
        },
        [](double x, double t) { return std::exp(t) * (t - x); }},
   };
-}
 
-TEST(LossTest, PairsByEveryReduction) {
-  static_assert(static_cast<int>(DivergenceReduction::kMean) ==
-                static_cast<int>(LossReduction::kMean));
-  for (const LossCase& c : Cases()) {
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const LossCase& c = cases[i];
     for (const Shape& shape : {Shape{7}, Shape{3, 37}, Shape{2, 3, 5}, Shape{}}) {
       for (const LossReduction reduction :
            {LossReduction::kNone, LossReduction::kSum, LossReduction::kMean}) {
         const auto count = static_cast<double>(shape.numel());
         const Tensor target = c.probabilities ? Probabilities(shape, 2) : RandomTensor(shape, 2);
-        CheckOp({.name = Concat(c.name, " ", shape),
-                 .op = [&](const Tensors& in) { return Tensors{c.loss(in[0], in[1], reduction)}; },
-                 .reference = Reference(c.reference, reduction,
-                                        reduction == LossReduction::kMean ? count : 1),
-                 .inputs = {RandomTensor(shape, 1), target},
-                 .sum_length = count,
-                 .scale_floor = 4});
+        CheckOp(
+            {.name = Concat(c.name, " ", shape),
+             .op =
+                 [&](const Tensors& in) { return Tensors{cases[i].loss(in[0], in[1], reduction)}; },
+             .reference =
+                 Reference(c.reference, reduction, reduction == LossReduction::kMean ? count : 1),
+             .inputs = {RandomTensor(shape, 1), target},
+             .sum_length = count,
+             .scale_floor = 4});
       }
     }
   }
