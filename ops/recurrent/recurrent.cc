@@ -116,7 +116,7 @@ void Run(const Plan& plan, const RecurrentInputs& in, const Steps& steps, const 
     const Tensor c_before = Before(plan, in.cell, steps.c, i);
     const Tensor recurrent = Product(h_before, weight, bias, plan.dtype);
     recurrent_kernel.Launch(
-        plan.device, {plan.cell, plan.dtype, plan.batch, plan.steps, plan.hidden, time,
+        plan.device, {plan.cell, plan.dtype, plan.batch, plan.steps, plan.hidden, plan.gates, time,
                       LengthsOf(in.lengths), AtTime(projected, time), recurrent.raw_data(),
                       RowsOf(h_before), RowsOf(c_before), AtTime(steps.h, time),
                       AtTime(steps.c, time), AtTime(output, time), AtTime(steps.kept, time)});
@@ -162,7 +162,7 @@ Gradients RunBackward(const Plan& plan, const RecurrentInputs& in, const Steps& 
   for (int64_t i = plan.steps - 1; i >= 0; --i) {
     const int64_t time = plan.TimeOf(i);
     recurrent_grad_kernel.Launch(
-        plan.device, {plan.cell, plan.dtype, plan.batch, plan.steps, plan.hidden, time,
+        plan.device, {plan.cell, plan.dtype, plan.batch, plan.steps, plan.hidden, plan.gates, time,
                       LengthsOf(in.lengths), AtTime(steps.kept, time), AtTime(steps.h, time),
                       AtTime(steps.c, time), RowsOf(Before(plan, in.hidden, steps.h, i)),
                       RowsOf(Before(plan, in.cell, steps.c, i)), AtTime(d_output, time),

@@ -57,7 +57,7 @@ void KeepStates(const RecurrentStepArgs& args, int64_t b) {
 }
 
 void StepRow(const RecurrentStepArgs& args, const RecurrentRows& rows, int64_t b) {
-  const int64_t gates = GatesOf(args.cell);
+  const int64_t gates = args.gates;
   void* const h = RowOf(args.h, args, b, 1);
   float* const c =
       args.c == nullptr ? nullptr : static_cast<float*>(args.c) + b * args.steps * args.hidden;
@@ -90,7 +90,7 @@ void StepCpu(const RecurrentStepArgs& args) {
 }
 
 void GradRow(const RecurrentStepGradArgs& args, const RecurrentRows& rows, int64_t b) {
-  const int64_t gates = GatesOf(args.cell);
+  const int64_t gates = args.gates;
   void* const d_projected = RowOf(args.d_projected, args, b, gates);
   void* const d_recurrent = RowOf(args.d_recurrent, args, b, gates);
   if (HasEnded(args, b)) {

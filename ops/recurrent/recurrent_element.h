@@ -43,7 +43,7 @@ TESSERA_ELEMENT_FN void StepElement(const RecurrentStepArgs& args, int64_t b, in
     if (args.output != nullptr) static_cast<T*>(args.output)[at] = M::template Narrow<T>(W(0));
     return;
   }
-  const int64_t gates = GatesOf(args.cell);
+  const int64_t gates = args.gates;
   const auto p = [&](int gate) {
     return M::Widen(static_cast<const T*>(args.projected)[PlaceOf(args, b, gates, gate, j)]);
   };
@@ -95,7 +95,7 @@ TESSERA_ELEMENT_FN void StepElement(const RecurrentStepArgs& args, int64_t b, in
 
 template <typename M, typename T, typename W>
 TESSERA_ELEMENT_FN void StepGradElement(const RecurrentStepGradArgs& args, int64_t b, int64_t j) {
-  const int64_t gates = GatesOf(args.cell);
+  const int64_t gates = args.gates;
   const auto set = [&](void* to, int gate, W value) {
     static_cast<T*>(to)[PlaceOf(args, b, gates, gate, j)] = M::template Narrow<T>(value);
   };

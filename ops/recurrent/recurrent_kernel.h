@@ -32,6 +32,7 @@ struct RecurrentStepArgs {
   int64_t batch;
   int64_t steps;
   int64_t hidden;
+  int64_t gates;  // GatesOf(cell)
   int64_t time;
   const int64_t* lengths;  // [batch], or nullptr; rows that have ended keep their states
   const void* projected;   // sequence of gates
@@ -50,6 +51,7 @@ struct RecurrentStepGradArgs {
   int64_t batch;
   int64_t steps;
   int64_t hidden;
+  int64_t gates;  // GatesOf(cell)
   int64_t time;
   const int64_t* lengths;
   const void* kept;  // sequences, as above
