@@ -13,8 +13,8 @@
 // Lengths take the place of packed sequences: what stands behind a sequence's length is not looked
 // at, its outputs are zeros, and `hidden` is the state at the sequence's own end.
 //
-// Every rank holds the whole layer. Under sequence parallelism a rank has a share of the sequence
-// only, which throws Error.
+// A library of its own, //nn:recurrent. Every rank holds the whole layer. Under sequence
+// parallelism a rank has a share of the sequence only, which throws Error.
 #ifndef TESSERA_NN_RECURRENT_H_
 #define TESSERA_NN_RECURRENT_H_
 
