@@ -1,99 +1,21 @@
 #include "core/random.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numbers>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/execution_context.h"
+#include "core/normal_numbers.h"
 #include "core/thread_pool.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kGrain = 4096;
-
-// atanh(s) = s * sum of s^(k-1) / k over odd k, highest power first.
-constexpr double kAtanhSeries[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
-                                   1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
-// sin t = t (1 - t^2/(3*2) (1 - t^2/(5*4) (...))), innermost factor first, and cos t likewise.
-constexpr double kSinFactors[] = {1.0 / (17 * 16), 1.0 / (15 * 14), 1.0 / (13 * 12),
-                                  1.0 / (11 * 10), 1.0 / (9 * 8),   1.0 / (7 * 6),
-                                  1.0 / (5 * 4),   1.0 / (3 * 2)};
-constexpr double kCosFactors[] = {1.0 / (18 * 17), 1.0 / (16 * 15), 1.0 / (14 * 13),
-                                  1.0 / (12 * 11), 1.0 / (10 * 9),  1.0 / (8 * 7),
-                                  1.0 / (6 * 5),   1.0 / (4 * 3),   1.0 / (2 * 1)};
-
-// The library's log, sin and cos differ in their last bit from one processor to another; these do
-// not, as long as multiplications and additions are not fused (no FMA flags for this file).
-
-// ln((word + 0.5) / 2^32), by ln(m * 2^e) = e ln 2 + 2 atanh((m - 1) / (m + 1)) with m in
-// [sqrt(1/2), sqrt(2)); the series' remainder is below 1e-17.
-double LogUnit(uint32_t word) {
-  const uint64_t bits = std::bit_cast<uint64_t>(static_cast<double>(word) + 0.5);
-  int exponent = static_cast<int>(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & 0x000fffffffffffffull) | 0x3ff0000000000000ull);
-  if (m > std::numbers::sqrt2) {
-    m *= 0.5;
-    ++exponent;
-  }
-  const double s = (m - 1.0) / (m + 1.0);
-  const double s2 = s * s;
-  double series = 0.0;
-  for (double coefficient : kAtanhSeries) series = series * s2 + coefficient;
-  return (exponent - 32) * std::numbers::ln2 + 2.0 * s * series;
-}
-
-struct SinCos {
-  double sin;
-  double cos;
-};
-
-// Taylor series on [0, pi/4]; remainders below 1e-17.
-SinCos SinCosEighth(double t) {
-  const double t2 = t * t;
-  double s = 1.0;
-  double c = 1.0;
-  for (double factor : kSinFactors) s = 1.0 - factor * t2 * s;
-  for (double factor : kCosFactors) c = 1.0 - factor * t2 * c;
-  return {t * s, c};
-}
-
-// sin and cos of 2 pi word / 2^32: the octant is exact integer arithmetic.
-SinCos SinCosTurn(uint32_t word) {
-  const uint32_t quadrant = word >> 30;
-  uint32_t rest = word & 0x3fffffffu;
-  const bool upper = rest > 0x20000000u;
-  if (upper) rest = 0x40000000u - rest;
-  SinCos v = SinCosEighth(rest * (std::numbers::pi / 2 / 0x40000000));
-  if (upper) std::swap(v.sin, v.cos);
-  switch (quadrant) {
-    case 0:
-      return v;
-    case 1:
-      return {v.cos, -v.sin};
-    case 2:
-      return {-v.sin, -v.cos};
-    default:
-      return {-v.cos, v.sin};
-  }
-}
-
-// The four normal numbers of a block.
-void NormalBlock(const PhiloxWords& words, double out[4]) {
-  for (int pair = 0; pair < 4; pair += 2) {
-    const double radius = std::sqrt(-2.0 * LogUnit(words.v[pair]));
-    const SinCos turn = SinCosTurn(words.v[pair + 1]);
-    out[pair] = radius * turn.cos;
-    out[pair + 1] = radius * turn.sin;
-  }
-}
 
 float ToUniform(uint32_t word, const UniformRange& range) {
   const float value =

@@ -10,7 +10,8 @@
 // additions, multiplications, divisions and square roots alone, so every machine and device can
 // make the same ones.
 //
-// Definition, for kernels that make their own (core/philox.h): block b of a key is
+// Definition, for kernels that make their own (core/philox.h, core/normal_numbers.h): block b of a
+// key is
 //   Philox4x32(counter = {low(b), high(b), low(key.hi), high(key.hi)}, low(key.lo), high(key.lo))
 // and element i of the 32-bit stream is word i % 4 of block i / 4. Deriving a key from another
 // keys Philox with the old `lo` and counts with (value, old `hi`); the words give lo and hi.

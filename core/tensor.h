@@ -11,8 +11,11 @@
 #ifndef TESSERA_CORE_TENSOR_H_
 #define TESSERA_CORE_TENSOR_H_
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
+#include <ostream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -125,6 +128,15 @@ class Tensor {
 
 // "float32[2, 3]", with the device where it is not the CPU: what error messages show.
 TextBuilder& operator<<(TextBuilder& text, const Tensor& t);
+
+// The values, then the above: "tensor([1.0000, 2.5000], float32[2])". Streams show the same.
+// core/tensor_text.h has options.
+std::string ToString(const Tensor& t);
+template <std::derived_from<std::ostream> Out>
+Out& operator<<(Out& out, const Tensor& t) {
+  out << ToString(t);
+  return out;
+}
 
 // New contiguous tensors.
 Tensor Empty(const Shape& shape, DType dtype = DType::kFloat32, Device device = Device::Cpu());

@@ -31,7 +31,7 @@ Tensor RequireGradOf(const Tensor& t, const BuildContext& build) {
 
 void InitialiseParameter(const Parameter& p, uint64_t seed) {
   if (p.tensor.device().is_meta()) return;
-  if (p.init.kind != Init::Kind::kNormal) {
+  if (p.init.kind == Init::Kind::kZeros || p.init.kind == Init::Kind::kOnes) {
     Fill(p.tensor, p.init.kind == Init::Kind::kOnes ? 1.0 : 0.0);
     return;
   }
@@ -40,11 +40,15 @@ void InitialiseParameter(const Parameter& p, uint64_t seed) {
   const Shape& global = p.placement.global_shape();
   for (const BoxMapping& box : p.placement.boxes()) {
     const Tensor values = Empty(box.global.size);
-    FillNormalBox(values.data<float>(),
-                  {{global.begin(), global.end()},
-                   {box.global.begin.begin(), box.global.begin.end()},
-                   {box.global.size.begin(), box.global.size.end()}},
-                  key, {.mean = 0.0, .stddev = p.init.stddev});
+    const GlobalBox whole{{global.begin(), global.end()},
+                          {box.global.begin.begin(), box.global.begin.end()},
+                          {box.global.size.begin(), box.global.size.end()}};
+    if (p.init.kind == Init::Kind::kNormal) {
+      FillNormalBox(values.data<float>(), whole, key, {.mean = 0.0, .stddev = p.init.scale});
+    } else {
+      FillUniformBox(values.data<float>(), whole, key,
+                     {.low = -p.init.scale, .high = p.init.scale});
+    }
     const Tensor on_device = CopyTo(values, p.tensor.device());
     CopyInto(BoxView(p.tensor, {box.local_begin, box.global.size}), on_device);
     const int64_t zero = p.init.zero_row - box.global.begin[0];

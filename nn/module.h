@@ -50,9 +50,9 @@ class WeightForm;
 // How a parameter begins. Values are a function of (seed, parameter name, global index): every
 // layout gets its part of the same numbers.
 struct Init {
-  enum class Kind { kZeros, kOnes, kNormal };
+  enum class Kind { kZeros, kOnes, kNormal, kUniform };
   Kind kind = Kind::kZeros;
-  double stddev = 0.0;
+  double scale = 0.0;     // kNormal: the standard deviation; kUniform: the bound
   int64_t zero_row = -1;  // this row (of the global parameter) is zeros: a table's padding
 
   static Init Zeros() { return {}; }
@@ -60,6 +60,8 @@ struct Init {
   static Init Normal(double stddev, int64_t zero_row = -1) {
     return {Kind::kNormal, stddev, zero_row};
   }
+  // In [-bound, bound).
+  static Init Uniform(double bound) { return {Kind::kUniform, bound}; }
 };
 
 struct Parameter {

@@ -7,9 +7,9 @@
 //
 // A number is a function of the key and of the element's row-major index in the *unsharded* tensor,
 // so that every device, number of threads and layout has the same bits. Floating dtypes; numbers
-// are made in float32 and rounded to others. They are made by the CPU and copied to where they
-// shall be. A key that lies on a device (in a captured step) and a box that does not lie inside of
-// global_shape throw Error.
+// are made in float32 and rounded to others, where they shall be. A key that lies on a GPU (in a
+// captured step) serves there alone; on the CPU, and for a part that does not lie inside of
+// global_shape, Error is thrown.
 #ifndef TESSERA_OPS_RANDOM_RANDOM_H_
 #define TESSERA_OPS_RANDOM_RANDOM_H_
 

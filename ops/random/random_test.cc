@@ -56,6 +56,29 @@ TEST(RandomTest, ABoxHasTheWholeTensorsNumbers) {
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(part[i], whole[(3 + i / 3) * 6 + 1 + i % 3]);
 }
 
+// Parts whose elements are adjacent in groups of four, and those whose are not, on each device.
+TEST(RandomTest, EveryDeviceHasTheSameBits) {
+  struct Case {
+    Shape shape;
+    RandomOptions options;
+  };
+  for (const Case& c : {Case{{5000}, {}}, Case{{37, 5}, {}},
+                        Case{{8, 8}, {.global_shape = {16, 12}, .begin = {3, 4}}},
+                        Case{{7, 3}, {.global_shape = {16, 12}, .begin = {3, 5}}},
+                        Case{{3, 2, 4}, {.global_shape = {3, 4, 4}, .begin = {0, 1, 0}}}}) {
+    const std::vector<float> uniform = Rand(c.shape, kKey, c.options).ToVector<float>();
+    const std::vector<float> normal = Randn(c.shape, kKey, c.options).ToVector<float>();
+    for (const Device& device : TestDevices()) {
+      RandomOptions there = c.options;
+      there.device = device;
+      EXPECT_EQ(Rand(c.shape, kKey, there).ToVector<float>(), uniform);
+      EXPECT_EQ(Randn(c.shape, kKey, there).ToVector<float>(), normal);
+      there.begin = {100};
+      EXPECT_THROW(Rand(c.shape, kKey, there), Error);
+    }
+  }
+}
+
 TEST(RandomTest, BitsDoNotDependOnTheNumberOfThreads) {
   SetNumThreads(1);
   const std::vector<float> one = Randn({20000}, kKey).ToVector<float>();

@@ -1,6 +1,6 @@
-// Fails when an operation has no gradient check or no CPU kernel, and when a layer has no gradient
-// check. It reads the sources of ops/ and nn/ where they lie, so that a new folder is seen without
-// being listed here.
+// Fails when an operation has no gradient check or no CPU kernel, when a layer has no gradient
+// check, and when docs/operations.md names what its header does not have. It reads the sources of
+// ops/ and nn/ where they lie, so that a new folder is seen without being listed here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -285,6 +285,64 @@ TEST(CoverageTest, EveryLayerHasAGradientCheck) {
     EXPECT_TRUE(checked.count(name) > 0)
         << "nn: " << name << " is in no test that checks gradients";
   }
+}
+
+// The cells of a row of a Markdown table; none: another line.
+std::vector<std::string> Cells(const std::string& line) {
+  std::vector<std::string> cells;
+  std::stringstream row(line);
+  for (std::string cell; line.starts_with("|") && std::getline(row, cell, '|');) {
+    cells.push_back(cell);
+  }
+  if (!cells.empty()) cells.erase(cells.begin());
+  return cells;
+}
+
+std::vector<std::string> Matches(const std::string& text, const std::regex& what) {
+  std::vector<std::string> found;
+  for (std::sregex_iterator it(text.begin(), text.end(), what), end; it != end; ++it) {
+    found.push_back((*it)[1]);
+  }
+  return found;
+}
+
+// Names of this project in a cell of code: functions, types and constants.
+Names NamesIn(const std::string& cell) {
+  static const std::regex kCode("`([^`]+)`");
+  static const std::regex kString("\"[^\"]*\"");
+  static const std::regex kName(R"(\b(k?[A-Z]\w*|[a-z]\w+(?=\()))");
+  static const Names kOthers = {"T", "Block", "HUGE_VAL"};
+  Names names;
+  for (const std::string& code : Matches(cell, kCode)) {
+    for (const std::string& name : Matches(std::regex_replace(code, kString, ""), kName)) {
+      if (kOthers.count(name) == 0) names.insert(name);
+    }
+  }
+  return names;
+}
+
+TEST(CoverageTest, EveryNameOfTheTablesOfOperationsIsInItsHeader) {
+  static const std::regex kHeader(R"(`([a-z_/0-9]+\.h)`)");
+  std::stringstream page(ReadText(SourceRoot() / "docs/operations.md"));
+  std::string headers;  // those of the row, or of the last one that named any
+  Names words;
+  int found = 0;
+  for (std::string line; std::getline(page, line);) {
+    const std::vector<std::string> cells = Cells(line);
+    if (cells.size() < 3) continue;
+    const std::vector<std::string> named = Matches(cells[2], kHeader);
+    if (!named.empty()) words.clear();
+    for (const std::string& header : named) {
+      headers = cells[2];
+      words.merge(Identifiers(ReadSource(SourceRoot() / header)));
+    }
+    for (const std::string& name : NamesIn(cells[1])) {
+      ++found;
+      EXPECT_EQ(words.count(name), 1u)
+          << "docs/operations.md: " << name << " is not in " << headers;
+    }
+  }
+  EXPECT_GT(found, 150) << "names are no longer found";
 }
 
 }  // namespace

@@ -12,9 +12,11 @@
 #include <string>
 
 #include "autograd/autograd.h"
+#include "nn/recurrent.h"
 #include "ops/einsum/einsum.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
+#include "ops/loss/loss.h"
 #include "ops/rearrange/rearrange.h"
 #include "ops/reduction/reduction.h"
 #include "ops/scan/scan.h"
@@ -35,6 +37,54 @@ Operation Einsums(const char* equation) {
   return [equation](const Tensors& in) { return Tensors{Einsum(equation, in)}; };
 }
 Tensors Both(const Sorted& sorted) { return {sorted.values, sorted.indices}; }
+
+// Each reduction of a loss of the first two inputs.
+template <typename Loss>
+Operation Reductions(Loss loss) {
+  return [loss](const Tensors& in) {
+    Tensors out;
+    for (const auto reduction : {LossReduction::kNone, LossReduction::kSum, LossReduction::kMean}) {
+      out.push_back(loss(in[0], in[1], reduction));
+    }
+    return out;
+  };
+}
+Operation Divergences(bool log_target) {
+  return [log_target](const Tensors& in) {
+    Tensors out;
+    for (const auto reduction : {DivergenceReduction::kNone, DivergenceReduction::kSum,
+                                 DivergenceReduction::kMean, DivergenceReduction::kBatchMean}) {
+      out.push_back(KlDivergence(in[0], in[1], {.reduction = reduction, .log_target = log_target}));
+    }
+    return out;
+  };
+}
+
+// 0.5, 1, 1.5, ...: a weight per column of x.
+Tensor ColumnWeights(const Tensor& x) {
+  return Mul(Add(CastCopy(Arange(x.size(-1)), DType::kFloat32), 1), 0.5);
+}
+
+// Inputs: x, first states (of Lstm two), parameters, lengths where they are integers.
+template <typename Layers, typename... Kind>
+Operation Recurrents(int states, Kind... kind) {
+  return [=](const Tensors& in) {
+    const int64_t hidden = in[1].size(2);
+    Layers layers({.input_size = in[0].size(2),
+                   .hidden_size = hidden,
+                   .num_layers = static_cast<int>(in[1].size(0) / 2),
+                   .bidirectional = true},
+                  nn::Scope::Root({}), kind...);
+    auto next = in.begin() + 1 + states;
+    for (nn::Parameter* p : layers.Parameters()) p->tensor = *next++;
+    return layers
+        .Forward(in[0], {},
+                 {.lengths = next == in.end() ? Tensor() : *next,
+                  .hidden = in[1],
+                  .cell = states == 2 ? in[2] : Tensor()})
+        .tensors();
+  };
+}
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -99,6 +149,40 @@ const std::map<std::string, Operation>& Operations() {
       {"einsum_ellipsis", Einsums("...i,oi->...o")},
       {"einsum_trace", Einsums("ii->")},
       {"einsum_outer", Einsums("i,j")},
+      {"mse", Reductions([](auto& x, auto& t, auto r) { return MseLoss(x, t, {r}); })},
+      {"l1", Reductions([](auto& x, auto& t, auto r) { return L1Loss(x, t, {r}); })},
+      {"smooth_l1", Reductions([](auto& x, auto& t, auto r) {
+         return SmoothL1Loss(x, t, {.reduction = r, .beta = 0.5});
+       })},
+      {"huber", Reductions([](auto& x, auto& t, auto r) {
+         return HuberLoss(x, t, {.reduction = r, .delta = 1.5});
+       })},
+      {"bce",
+       Reductions([](auto& x, auto& t, auto r) { return BceWithLogits(x, t, {.reduction = r}); })},
+      {"bce_weights", Reductions([](auto& x, auto& t, auto r) {
+         const Tensor weights = ColumnWeights(x);
+         return BceWithLogits(x, t, {.reduction = r, .weight = weights, .pos_weight = weights});
+       })},
+      {"kl", Divergences(false)},
+      {"kl_log_target", Divergences(true)},
+      {"nll", Reductions([](auto& x, auto& t, auto r) {
+         return NllLoss(x, t, {.reduction = r, .ignore_index = 2});
+       })},
+      {"nll_weights", Reductions([](auto& x, auto& t, auto r) {
+         return NllLoss(x, t, {.reduction = r, .class_weights = ColumnWeights(x)});
+       })},
+      {"cross_entropy", Reductions([](auto& x, auto& t, auto r) {
+         return CrossEntropy(x, t, {.reduction = r, .ignore_index = 2, .label_smoothing = 0.1});
+       })},
+      {"cosine", [](const Tensors& in) { return Tensors{CosineSimilarity(in[0], in[1], 1)}; }},
+      {"cosine_embedding",
+       [](const Tensors& in) {
+         return Tensors{CosineEmbeddingLoss(in[0], in[1], in[2], {.margin = -0.3})};
+       }},
+      {"lstm", Recurrents<nn::Lstm>(2)},
+      {"gru", Recurrents<nn::Gru>(1)},
+      {"rnn_tanh", Recurrents<nn::Rnn>(1)},
+      {"rnn_relu", Recurrents<nn::Rnn>(1, nn::Nonlinearity::kRelu)},
   };
   return operations;
 }
@@ -127,7 +211,8 @@ Status Run(const std::string& name, const NamedTensors& in, NamedTensors& out) {
   // Seeds are those of the first outputs; what follows are indices.
   Backward(Tensors(outputs.begin(), outputs.begin() + static_cast<int64_t>(seeds.size())), seeds);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (Grad(inputs[i]).defined()) out[Concat(name, "/g", i)] = Grad(inputs[i]);
+    const bool leaf = IsFloating(inputs[i].dtype());
+    if (leaf && Grad(inputs[i]).defined()) out[Concat(name, "/g", i)] = Grad(inputs[i]);
   }
   return {};
 }

@@ -13,7 +13,9 @@ import sys
 import tempfile
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from parity import TOLERANCE, Report, relative_error, run
 
@@ -54,6 +56,67 @@ def where(x):
     return [torch.where(x > 0, x, -0.5), torch.where(x > 0, 2.0, x)]
 
 
+def reductions(loss, **options):
+    return lambda *pair: [loss(*pair, reduction=r, **options) for r in ("none", "sum", "mean")]
+
+
+def divergences(log_target):
+    kinds = ("none", "sum", "mean", "batchmean")
+    return lambda x, t: [F.kl_div(x, t, reduction=r, log_target=log_target) for r in kinds]
+
+
+def column_weights(x):
+    return 0.5 * (1 + torch.arange(x.shape[-1], dtype=x.dtype))
+
+
+def weighted_bce(x, t, reduction):
+    w = column_weights(x)
+    return F.binary_cross_entropy_with_logits(x, t, weight=w, pos_weight=w, reduction=reduction)
+
+
+def probabilities(*shape):
+    return torch.rand(shape)
+
+
+def classes():
+    """Scores of classes, and one of them each."""
+    return [lambda: [normal(7, 5), torch.randint(0, 5, (7,))],
+            lambda: [normal(1, 37), torch.randint(3, 37, (1,))]]
+
+
+def signs():
+    return [lambda: [normal(5, 7), normal(5, 7), 2 * torch.randint(0, 2, (5,)) - 1]]
+
+
+def recurrent(kind, states, layers=2, **options):
+    """Two layers in two directions. Inputs: x, first states, parameters, and perhaps lengths."""
+    def function(x, *rest):
+        hidden = rest[0].shape[2]
+        module = kind(x.shape[2], hidden, layers, bidirectional=True, batch_first=True, **options)
+        names = [n for n, _ in module.double().named_parameters()]
+        parameters = dict(zip(names, rest[states:]))
+        lengths = rest[states + len(names):]
+        first = rest[0] if states == 1 else tuple(rest[:2])
+        steps = x.shape[1]
+        if lengths:
+            x = pack_padded_sequence(x, lengths[0], batch_first=True, enforce_sorted=False)
+        y, last = torch.func.functional_call(module, parameters, (x, first))
+        if lengths:
+            y = pad_packed_sequence(y, batch_first=True, total_length=steps)[0]
+        return [y, *(last if states == 2 else [last])]
+
+    def make(batch, steps, inputs, hidden, lengths):
+        module = kind(inputs, hidden, layers, bidirectional=True, batch_first=True, **options)
+        given = [normal(batch, steps, inputs)]
+        given += [normal(2 * layers, batch, hidden) for _ in range(states)]
+        given += [p.detach().clone() for p in module.parameters()]
+        return given + ([torch.tensor(lengths)] if lengths else [])
+
+    return (function, [lambda: make(3, 5, 4, 7, None), lambda: make(1, 1, 2, 1, None),
+                       lambda: make(2, 3, 5, 33, None), lambda: make(3, 5, 4, 7, [2, 5, 1]),
+                       lambda: make(2, 4, 3, 17, [4, 4])])
+
+
 # By name: outputs, those without gradients last, and functions that make inputs.
 OPERATIONS = {
     "operators": (lambda a, b: [-a * b + a / b - b], of(normal, positive) + broadcast()),
@@ -72,8 +135,8 @@ OPERATIONS = {
     "max": (lambda x: list(x.max(1)), of(normal)),
     "min": (lambda x: list(x.min(1, keepdim=True)), of(normal)),
     "cumsum": (lambda x: [x.cumsum(1)], of(normal)),
-    "sort": (lambda x: list(x.sort(1, stable=True)), of(normal) + of(few)),
-    "sort_descending": (lambda x: list(x.sort(0, stable=True, descending=True)),
+    "sort": (lambda x: list(x.sort(dim=1, stable=True)), of(normal) + of(few)),
+    "sort_descending": (lambda x: list(x.sort(dim=0, stable=True, descending=True)),
                         of(normal) + of(few)),
     "topk": (lambda x: list(x.topk(2, 1)), sized((3, 7)) + sized((2, 5, 3))),
     "stack": (lambda a, b: [torch.stack([a, b], 1)], of(normal, normal)),
@@ -82,8 +145,8 @@ OPERATIONS = {
     "repeat_interleave": (lambda x: [x.repeat_interleave(3, 1)], of(normal)),
     "flip": (lambda x: [x.flip(0, 1)], of(normal)),
     "roll": (lambda x: [x.roll(-2, 1)], of(normal)),
-    "pad": (lambda x: [torch.nn.functional.pad(x, (2, 1), value=-3)], sized((3, 7))),
-    "one_hot": (lambda i: [torch.nn.functional.one_hot(i, 5).float()],
+    "pad": (lambda x: [F.pad(x, (2, 1), value=-3)], sized((3, 7))),
+    "one_hot": (lambda i: [F.one_hot(i, 5).float()],
                 [lambda: [torch.randint(0, 5, (3, 7))]]),
     "einsum_matmul": (einsum("ij,jk->ik"), sized((3, 5), (5, 7))),
     "einsum_attention": (einsum("bhqd,bhkd->bhqk"), sized((2, 3, 5, 4), (2, 3, 7, 4))),
@@ -91,6 +154,23 @@ OPERATIONS = {
     "einsum_ellipsis": (einsum("...i,oi->...o"), sized((2, 3, 5), (7, 5))),
     "einsum_trace": (einsum("ii->"), sized((5, 5))),
     "einsum_outer": (einsum("i,j"), sized((3,), (5,))),
+    "mse": (reductions(F.mse_loss), of(normal, normal)),
+    "l1": (reductions(F.l1_loss), of(normal, normal)),
+    "smooth_l1": (reductions(F.smooth_l1_loss, beta=0.5), of(normal, normal)),
+    "huber": (reductions(F.huber_loss, delta=1.5), of(normal, normal)),
+    "bce": (reductions(F.binary_cross_entropy_with_logits), of(normal, probabilities)),
+    "bce_weights": (reductions(weighted_bce), of(normal, probabilities)),
+    "kl": (divergences(False), of(normal, probabilities)),
+    "kl_log_target": (divergences(True), of(normal, normal)),
+    "nll": (reductions(F.nll_loss, ignore_index=2), classes()),
+    "nll_weights": (lambda x, t: reductions(F.nll_loss, weight=column_weights(x))(x, t), classes()),
+    "cross_entropy": (reductions(F.cross_entropy, ignore_index=2, label_smoothing=0.1), classes()),
+    "cosine": (lambda a, b: [F.cosine_similarity(a, b, 1)], of(normal, normal)),
+    "cosine_embedding": (lambda a, b, y: [F.cosine_embedding_loss(a, b, y, -0.3)], signs()),
+    "lstm": recurrent(torch.nn.LSTM, 2),
+    "gru": recurrent(torch.nn.GRU, 1),
+    "rnn_tanh": recurrent(torch.nn.RNN, 1),
+    "rnn_relu": recurrent(torch.nn.RNN, 1, nonlinearity="relu"),
 }
 
 

@@ -1,0 +1,73 @@
+// Losses on the GPU: a thread takes elements in turns.
+#include "core/cuda/element.cuh"
+#include "core/cuda/launch.h"
+#include "core/cuda/math.cuh"
+#include "ops/loss/loss_kernel.h"
+#include "ops/loss/loss_scalar.h"
+
+namespace tessera::cuda {
+namespace {
+
+struct DeviceMath {
+  template <typename W>
+  static __device__ __forceinline__ W Exp(W x) {
+    return ExpOf(x);
+  }
+  template <typename W>
+  static __device__ __forceinline__ W Log(W x) {
+    return LogOf(x);
+  }
+  template <typename W>
+  static __device__ __forceinline__ W Log1p(W x) {
+    return Log1pOf(x);
+  }
+  template <typename W>
+  static __device__ __forceinline__ W Abs(W x) {
+    return AbsOf(x);
+  }
+};
+
+template <typename T>
+__global__ void LossKernel(LossArgs args) {
+  using W = Wide<T>;
+  const T* x = static_cast<const T*>(args.x);
+  const T* t = static_cast<const T*>(args.target);
+  for (int64_t i = GridThread(); i < args.count; i += GridThreads()) {
+    static_cast<W*>(args.out)[i] =
+        LossOf<DeviceMath>(args.loss, static_cast<W>(args.parameter), ToWide(x[i]), ToWide(t[i]));
+  }
+}
+
+template <typename T>
+__global__ void LossGradKernel(LossGradArgs args) {
+  using W = Wide<T>;
+  const W* grad = static_cast<const W*>(args.grad);
+  const T* x = static_cast<const T*>(args.x);
+  const T* t = static_cast<const T*>(args.target);
+  const W p = static_cast<W>(args.parameter);
+  for (int64_t i = GridThread(); i < args.count; i += GridThreads()) {
+    const W a = ToWide(x[i]);
+    const W b = ToWide(t[i]);
+    const W slope = args.by_target ? LossTargetSlope<DeviceMath>(args.loss, p, a, b)
+                                   : LossSlope<DeviceMath>(args.loss, p, a, b);
+    static_cast<T*>(args.out)[i] = FromWide<T>(grad[args.grad_repeats ? 0 : i] * slope);
+  }
+}
+
+void LossCuda(const LossArgs& args) {
+  DispatchCudaFloat(args.dtype, "loss", [&](auto zero) {
+    Launch("loss", {GridFor(args.count), kThreads}, LossKernel<decltype(zero)>, args);
+  });
+}
+
+void GradCuda(const LossGradArgs& args) {
+  DispatchCudaFloat(args.dtype, "loss gradient", [&](auto zero) {
+    Launch("loss gradient", {GridFor(args.count), kThreads}, LossGradKernel<decltype(zero)>, args);
+  });
+}
+
+TESSERA_REGISTER_KERNEL(loss_kernel, DeviceType::kCuda, LossCuda);
+TESSERA_REGISTER_KERNEL(loss_grad_kernel, DeviceType::kCuda, GradCuda);
+
+}  // namespace
+}  // namespace tessera::cuda
