@@ -10,8 +10,12 @@
 namespace tessera {
 
 inline TapGrid ForwardGrid(const ConvShape& s) {
-  return {s.h.out, s.w.out,    s.h.in,
-          s.w.in,  s.h.stride, s.w.stride,
+  return {s.h.out,
+          s.w.out,
+          s.h.in,
+          s.w.in,
+          s.h.stride,
+          s.w.stride,
           s.groups * s.in_channels * s.in_pixels()};
 }
 
@@ -19,8 +23,8 @@ inline std::vector<Tap> ForwardTaps(const ConvShape& s) {
   std::vector<Tap> taps;
   for (int64_t i = 0; i < s.h.kernel; ++i) {
     for (int64_t j = 0; j < s.w.kernel; ++j) {
-      taps.push_back({i * s.h.dilation - s.h.padding, j * s.w.dilation - s.w.padding,
-                      i * s.w.kernel + j});
+      taps.push_back(
+          {i * s.h.dilation - s.h.padding, j * s.w.dilation - s.w.padding, i * s.w.kernel + j});
     }
   }
   return taps;

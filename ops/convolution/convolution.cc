@@ -29,8 +29,8 @@ void CheckTensors(const char* name, const Tensor& x, const Tensor& weight, const
 // A dim of the side that the kernel slides over. `size` of the result may come out below 1.
 ConvDim DimOf(const char* name, int64_t in, int64_t kernel, int64_t stride, int64_t padding,
               int64_t dilation) {
-  TESSERA_CHECK(stride >= 1 && padding >= 0 && dilation >= 1, name, "stride ", stride,
-                ", padding ", padding, ", dilation ", dilation);
+  TESSERA_CHECK(stride >= 1 && padding >= 0 && dilation >= 1, name, "stride ", stride, ", padding ",
+                padding, ", dilation ", dilation);
   const int64_t reach = in + 2 * padding - dilation * (kernel - 1) - 1;
   return {in, reach < 0 ? 0 : reach / stride + 1, kernel, stride, padding, dilation};
 }
@@ -78,8 +78,8 @@ Tensor Convolve(const char* name, const Tensor& x, const Tensor& weight, const T
                            x_shape = x.shape()](GradContext& ctx) {
     if (!ctx.needs(0)) return;
     const DType dtype = ctx.grad().dtype();
-    ctx.set(0, ConvInputGrad(shape, ctx.grad(), Detached(weight.Unpack(), dtype), Tensor(),
-                             x_shape));
+    ctx.set(0,
+            ConvInputGrad(shape, ctx.grad(), Detached(weight.Unpack(), dtype), Tensor(), x_shape));
   };
   RecordSplit(name, {x, weight, bias}, {y}, std::move(input_backward), {1, 2},
               WeightBackward(x, weight, shape, /*transposed=*/false));
@@ -101,10 +101,10 @@ Tensor Conv2d(const Tensor& given, const Tensor& weight, const Tensor& bias,
                         groups,
                         weight.size(1),
                         weight.size(0) / groups,
-                        DimOf(kName, x.size(2), weight.size(2), options.stride.h,
-                              options.padding.h, options.dilation.h),
-                        DimOf(kName, x.size(3), weight.size(3), options.stride.w,
-                              options.padding.w, options.dilation.w)};
+                        DimOf(kName, x.size(2), weight.size(2), options.stride.h, options.padding.h,
+                              options.dilation.h),
+                        DimOf(kName, x.size(3), weight.size(3), options.stride.w, options.padding.w,
+                              options.dilation.w)};
   CheckSizes(kName, shape, x, weight);
   return Convolve(kName, x, weight, bias, shape,
                   {x.size(0), weight.size(0), shape.h.out, shape.w.out});
@@ -119,13 +119,13 @@ Tensor Conv1d(const Tensor& given, const Tensor& weight, const Tensor& bias,
                     x.size(1) == weight.size(1) * groups && weight.size(0) % groups == 0,
                 kName, "cannot convolve ", x, " by ", weight, " in ", groups, " groups");
   CheckTensors(kName, x, weight, bias, weight.size(0));
-  const ConvShape shape{x.size(0),
-                        groups,
-                        weight.size(1),
-                        weight.size(0) / groups,
-                        DimOf(kName, 1, 1, 1, 0, 1),
-                        DimOf(kName, x.size(2), weight.size(2), options.stride, options.padding,
-                              options.dilation)};
+  const ConvShape shape{
+      x.size(0),
+      groups,
+      weight.size(1),
+      weight.size(0) / groups,
+      DimOf(kName, 1, 1, 1, 0, 1),
+      DimOf(kName, x.size(2), weight.size(2), options.stride, options.padding, options.dilation)};
   CheckSizes(kName, shape, x, weight);
   return Convolve(kName, x, weight, bias, shape, {x.size(0), weight.size(0), shape.w.out});
 }
@@ -136,32 +136,31 @@ Tensor ConvTranspose2d(const Tensor& given, const Tensor& weight, const Tensor& 
   constexpr const char* kName = "conv_transpose2d";
   const Tensor x = ForProduct(given);
   const int64_t groups = options.groups;
-  TESSERA_CHECK(x.ndim() == 4 && weight.ndim() == 4 && groups >= 1 &&
-                    x.size(1) == weight.size(0) && weight.size(0) % groups == 0,
+  TESSERA_CHECK(x.ndim() == 4 && weight.ndim() == 4 && groups >= 1 && x.size(1) == weight.size(0) &&
+                    weight.size(0) % groups == 0,
                 kName, "cannot convolve ", x, " by ", weight, " in ", groups, " groups");
   const int64_t outputs = weight.size(1) * groups;
   CheckTensors(kName, x, weight, bias, outputs);
   const auto dim = [&](int d, int64_t stride, int64_t padding, int64_t dilation, int64_t extra) {
     TESSERA_CHECK(extra >= 0 && (extra < stride || extra < dilation), kName, "output_padding ",
                   extra, " for stride ", stride, " and dilation ", dilation);
-    const int64_t size = (x.size(d) - 1) * stride - 2 * padding +
-                         dilation * (weight.size(d) - 1) + 1 + extra;
+    const int64_t size =
+        (x.size(d) - 1) * stride - 2 * padding + dilation * (weight.size(d) - 1) + 1 + extra;
     ConvDim result = DimOf(kName, size, weight.size(d), stride, padding, dilation);
     result.out = x.size(d);
     return result;
   };
-  const ConvShape shape{x.size(0),
-                        groups,
-                        weight.size(1),
-                        weight.size(0) / groups,
-                        dim(2, options.stride.h, options.padding.h, options.dilation.h,
-                            options.output_padding.h),
-                        dim(3, options.stride.w, options.padding.w, options.dilation.w,
-                            options.output_padding.w)};
+  const ConvShape shape{
+      x.size(0),
+      groups,
+      weight.size(1),
+      weight.size(0) / groups,
+      dim(2, options.stride.h, options.padding.h, options.dilation.h, options.output_padding.h),
+      dim(3, options.stride.w, options.padding.w, options.dilation.w, options.output_padding.w)};
   CheckSizes(kName, shape, x, weight);
-  const Tensor y = ConvInputGrad(shape, x.Detach(), Detached(weight, x.dtype()),
-                                 Detached(bias, x.dtype()),
-                                 {x.size(0), outputs, shape.h.in, shape.w.in});
+  const Tensor y =
+      ConvInputGrad(shape, x.Detach(), Detached(weight, x.dtype()), Detached(bias, x.dtype()),
+                    {x.size(0), outputs, shape.h.in, shape.w.in});
   if (!AnyRequiresGrad({x, weight, bias})) return y;
   GradFn input_backward = [weight = SavedTensor(weight), shape,
                            x_shape = x.shape()](GradContext& ctx) {

@@ -29,16 +29,9 @@
 #include <cstdint>
 
 #include "core/tensor.h"
+#include "ops/extent2d.h"
 
 namespace tessera {
-
-// Of height and of width; one number stands for both.
-struct Extent2d {
-  Extent2d(int64_t both) : h(both), w(both) {}  // NOLINT(google-explicit-constructor)
-  Extent2d(int64_t h, int64_t w) : h(h), w(w) {}
-  int64_t h;
-  int64_t w;
-};
 
 struct Conv2dOptions {
   Extent2d stride = 1;

@@ -14,8 +14,8 @@ namespace {
 struct Problem {
   explicit Problem(const benchmark::State& state)
       : groups(state.range(6)),
-        shape{state.range(0), groups,          state.range(1) / groups, state.range(2) / groups,
-              Dim(state),     Dim(state)},
+        shape{state.range(0),          groups,     state.range(1) / groups,
+              state.range(2) / groups, Dim(state), Dim(state)},
         x(Full({shape.batch, state.range(1), shape.h.in, shape.w.in}, 0.5)),
         weight(Full({state.range(2), shape.in_channels, shape.h.kernel, shape.w.kernel}, 0.25)),
         dy(Full({shape.batch, state.range(2), shape.h.out, shape.w.out}, 0.125)) {}

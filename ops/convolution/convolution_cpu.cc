@@ -55,8 +55,8 @@ void InputGradCpu(const ConvInputGradArgs& args) {
     for (int64_t pw = 0; pw < s.w.stride; ++pw) {
       const InputPhase w = InputPhaseOf(s.w, pw);
       if (h.count == 0 || w.count == 0) continue;
-      sum.grid = {h.count, w.count, s.h.out, s.w.out,
-                  1,       1,       s.groups * s.out_channels * s.out_pixels()};
+      sum.grid = {
+          h.count, w.count, s.h.out, s.w.out, 1, 1, s.groups * s.out_channels * s.out_pixels()};
       sum.taps.clear();
       for (const auto& i : h.meetings) {
         for (const auto& j : w.meetings) {

@@ -32,8 +32,7 @@ Tensor WithBias(const Tensor& pictures, const Tensor& bias, const Shape& result)
 
 // By the shape alone, so that bits are.
 int64_t SlicesOf(const ConvShape& s, int64_t weights) {
-  const int64_t parts =
-      s.depthwise() ? s.batch : s.batch * s.out_pixels() / kSlicePixels;
+  const int64_t parts = s.depthwise() ? s.batch : s.batch * s.out_pixels() / kSlicePixels;
   const int64_t most = std::min(kMostSlices, kMostSliceElements / std::max<int64_t>(1, weights));
   return std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, most));
 }
@@ -47,8 +46,8 @@ Tensor ConvForward(const ConvShape& shape, const Tensor& x, const Tensor& weight
   const Tensor wc = weight.ContiguousCopy();
   if (IsUnfolded(x)) return WithBias(UnfoldedForward(shape, xc, wc), bias, result);
   const Tensor y = Empty(result, x.dtype(), x.device());
-  conv_forward.Launch(x.device(), {x.dtype(), shape, xc.raw_data(), wc.raw_data(),
-                                   DataOrNull(bias), y.raw_data()});
+  conv_forward.Launch(
+      x.device(), {x.dtype(), shape, xc.raw_data(), wc.raw_data(), DataOrNull(bias), y.raw_data()});
   return y;
 }
 
@@ -73,8 +72,8 @@ Tensor ConvWeightGrad(const ConvShape& shape, const Tensor& x, const Tensor& dy,
   if (IsUnfolded(x)) return Cast(Reshape(UnfoldedWeightGrad(shape, xc, dyc), result), dtype);
   const int64_t slices = SlicesOf(shape, result.numel());
   const Tensor partial = Empty({slices, result.numel()}, AccumulateDType(x.dtype()), x.device());
-  conv_weight_grad.Launch(x.device(), {x.dtype(), shape, slices, xc.raw_data(), dyc.raw_data(),
-                                       partial.raw_data()});
+  conv_weight_grad.Launch(
+      x.device(), {x.dtype(), shape, slices, xc.raw_data(), dyc.raw_data(), partial.raw_data()});
   return Cast(Reshape(slices == 1 ? partial : Sum(partial, {0}), result), dtype);
 }
 

@@ -11,8 +11,7 @@ namespace {
 
 // Calls f(x index, weight index, y index) for every product of a convolution of x by weight.
 template <typename F>
-void EachProduct(const Shape& x, const Shape& weight, const Shape& y, const Conv2dOptions& o,
-                 F f) {
+void EachProduct(const Shape& x, const Shape& weight, const Shape& y, const Conv2dOptions& o, F f) {
   const int64_t outputs = weight[0] / o.groups;
   for (int64_t i = 0; i < y.numel(); ++i) {
     const int64_t w = i % y[3], h = i / y[3] % y[2], c_out = i / (y[3] * y[2]) % y[1];
@@ -83,15 +82,13 @@ TEST(ConvolutionTest, Conv2d) {
            Case{{1, 2, 5, 5}, {3, 2, 1, 1}, {.stride = 3}},
            Case{{0, 2, 5, 5}, {3, 2, 3, 3}, {}},
        }) {
-    CheckOp({.name = "conv2d",
-             .op =
-                 [&](const Tensors& in) {
-                   return Tensors{Conv2d(in[0], in[1], in[2], c.options)};
-                 },
-             .reference = Naive(c.options),
-             .inputs = {RandomTensor(c.x, 1), RandomTensor(c.weight, 2),
-                        c.bias ? RandomTensor({c.weight[0]}, 3) : Tensor()},
-             .sum_length = 60});
+    CheckOp(
+        {.name = "conv2d",
+         .op = [&](const Tensors& in) { return Tensors{Conv2d(in[0], in[1], in[2], c.options)}; },
+         .reference = Naive(c.options),
+         .inputs = {RandomTensor(c.x, 1), RandomTensor(c.weight, 2),
+                    c.bias ? RandomTensor({c.weight[0]}, 3) : Tensor()},
+         .sum_length = 60});
   }
 }
 
@@ -120,8 +117,8 @@ TEST(ConvolutionTest, LargerThanABlock) {
       for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
         const Tensor x = RandomTensor(c.x, 1);
         const Tensor w = RandomTensor(c.weight, 2);
-        const Tensors got = parts({CopyTo(CastCopy(x, dtype), device),
-                                   CopyTo(CastCopy(w, dtype), device)});
+        const Tensors got =
+            parts({CopyTo(CastCopy(x, dtype), device), CopyTo(CastCopy(w, dtype), device)});
         const Tensor y = Naive(c.options)({x, w, Tensor()})[0];
         const Tensor dx = Zeros(c.x, DType::kFloat64);
         const Tensor dw = Zeros(c.weight, DType::kFloat64);
@@ -139,25 +136,24 @@ TEST(ConvolutionTest, LargerThanABlock) {
 }
 
 TEST(ConvolutionTest, Conv1d) {
-  CheckOp({.name = "conv1d",
-           .op =
-               [](const Tensors& in) {
-                 return Tensors{Conv1d(in[0], in[1], in[2],
-                                       {.stride = 2, .padding = 2, .dilation = 2, .groups = 2})};
-               },
-           .reference =
-               [](const Tensors& in) {
-                 const Tensor x = in[0].AsStrided({2, 4, 1, 11}, {44, 11, 11, 1}, 0);
-                 const Tensor w = in[1].AsStrided({6, 2, 1, 3}, {6, 3, 3, 1}, 0);
-                 const Tensor y = Naive({.stride = {1, 2},
-                                         .padding = {0, 2},
-                                         .dilation = {1, 2},
-                                         .groups = 2})({x, w, in[2]})[0];
-                 return Tensors{y.AsStrided({2, 6, 6}, {36, 6, 1}, 0)};
-               },
-           .inputs = {RandomTensor({2, 4, 11}, 1), RandomTensor({6, 2, 3}, 2),
-                      RandomTensor({6}, 3)},
-           .sum_length = 30});
+  CheckOp(
+      {.name = "conv1d",
+       .op =
+           [](const Tensors& in) {
+             return Tensors{Conv1d(in[0], in[1], in[2],
+                                   {.stride = 2, .padding = 2, .dilation = 2, .groups = 2})};
+           },
+       .reference =
+           [](const Tensors& in) {
+             const Tensor x = in[0].AsStrided({2, 4, 1, 11}, {44, 11, 11, 1}, 0);
+             const Tensor w = in[1].AsStrided({6, 2, 1, 3}, {6, 3, 3, 1}, 0);
+             const Tensor y =
+                 Naive({.stride = {1, 2}, .padding = {0, 2}, .dilation = {1, 2}, .groups = 2})(
+                     {x, w, in[2]})[0];
+             return Tensors{y.AsStrided({2, 6, 6}, {36, 6, 1}, 0)};
+           },
+       .inputs = {RandomTensor({2, 4, 11}, 1), RandomTensor({6, 2, 3}, 2), RandomTensor({6}, 3)},
+       .sum_length = 30});
 }
 
 // By its definition: the transpose of Conv2d.
@@ -195,8 +191,7 @@ TEST(ConvolutionTest, ConvTranspose2d) {
                    AddBias(in[2], y);
                    return Tensors{y};
                  },
-             .inputs = {RandomTensor(c.x, 1), RandomTensor(c.weight, 2),
-                        RandomTensor({c.y[1]}, 3)},
+             .inputs = {RandomTensor(c.x, 1), RandomTensor(c.weight, 2), RandomTensor({c.y[1]}, 3)},
              .sum_length = 40});
   }
 }
@@ -220,8 +215,8 @@ TEST(ConvolutionTest, BitsDoNotDependOnThreadsOrTheBatch) {
   EXPECT_EQ(run(3), one);
   const Tensor last = x.AsStrided({1, 7, 30, 31}, x.strides(), 4 * 7 * 30 * 31);
   const std::vector<float> alone = Conv2d(last, w, Tensor(), options).ToVector<float>();
-  EXPECT_TRUE(std::equal(alone.begin(), alone.end(),
-                         one[0].end() - static_cast<int64_t>(alone.size())));
+  EXPECT_TRUE(
+      std::equal(alone.begin(), alone.end(), one[0].end() - static_cast<int64_t>(alone.size())));
 }
 
 TEST(ConvolutionTest, RefusesWhatDoesNotFit) {

@@ -66,10 +66,9 @@ class PaddedPlanes {
     const int64_t pixels = grid_.in_h * grid_.in_w;
     const int64_t at = image * grid_.image_stride + channel * pixels;
     E* plane = plane_scratch.Get<E>(height_ * width_);
-    const Gatherer gatherer{dtype_, static_cast<const char*>(in_) + BytesOf(dtype_, at), pixels,
-                            1};
+    const Gatherer gatherer{dtype_, static_cast<const char*>(in_) + BytesOf(dtype_, at), pixels, 1};
     gatherer.Rows(runs_, 0, 1, plane, height_ * width_);
-    return {plane,      width_,      grid_.step_h,    grid_.step_w,
+    return {plane,       width_,      grid_.step_h,    grid_.step_w,
             grid_.out_h, grid_.out_w, offsets_.data(), static_cast<int64_t>(offsets_.size())};
   }
 
@@ -133,8 +132,7 @@ void Run(const TapSum& sum) {
     const int64_t group = task % sum.groups;
     std::vector<E> weight;
     for (const Tap& tap : sum.taps) {
-      weight.push_back(
-          ElementAt<E>(sum.weight, sum.dtype, group * sum.weight_group + tap.weight));
+      weight.push_back(ElementAt<E>(sum.weight, sum.dtype, group * sum.weight_group + tap.weight));
     }
     const E bias = sum.bias == nullptr ? E{0} : ElementAt<E>(sum.bias, sum.dtype, group);
     E* out = out_scratch.Get<E>(sum.grid.out_pixels());

@@ -125,8 +125,7 @@ class TapProduct {
   Gatherer GathererOf(int64_t group) const {
     const int64_t plane = sum_.grid.in_h * sum_.grid.in_w;
     return {sum_.dtype,
-            static_cast<const char*>(sum_.in) +
-                BytesOf(sum_.dtype, group * sum_.channels * plane),
+            static_cast<const char*>(sum_.in) + BytesOf(sum_.dtype, group * sum_.channels * plane),
             plane, sum_.grid.step_w};
   }
 
@@ -137,9 +136,8 @@ class TapProduct {
       E value{0};
       if (sum_.bias != nullptr && row + r < sum_.rows) {
         const int64_t at = group * sum_.rows + row + r;
-        kernels_.load_row(element_,
-                          static_cast<const char*>(sum_.bias) + BytesOf(sum_.dtype, at), 1,
-                          &value);
+        kernels_.load_row(element_, static_cast<const char*>(sum_.bias) + BytesOf(sum_.dtype, at),
+                          1, &value);
       }
       std::fill_n(sums + r * width, width, value);
     }

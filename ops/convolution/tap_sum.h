@@ -32,7 +32,7 @@ struct TapSum {
   int64_t weight_channel;
   const void* bias;  // [groups * rows] or nullptr
 
-  void* out;  // "="; pixel (h, w) of picture n and row r at
+  void* out;          // "="; pixel (h, w) of picture n and row r at
   int64_t out_begin;  // out_begin + n * out_image + r * out_row + h * out_h + w * out_w
   int64_t out_image;
   int64_t out_row;

@@ -46,8 +46,8 @@ __global__ void Fold(ConvShape s, const T* columns, int64_t image_stride, int64_
         const int64_t from_w = w + s.w.padding - j * s.w.dilation;
         if (from_w < 0 || from_w % s.w.stride != 0 || from_w / s.w.stride >= s.w.out) continue;
         const int64_t row = (channel * s.h.kernel + i) * s.w.kernel + j;
-        sum += ToWide(columns[n * image_stride + row * row_stride +
-                              from_h / s.h.stride * s.w.out + from_w / s.w.stride]);
+        sum += ToWide(columns[n * image_stride + row * row_stride + from_h / s.h.stride * s.w.out +
+                              from_w / s.w.stride]);
       }
     }
     dx[at] = FromWide<T>(sum);
@@ -56,8 +56,7 @@ __global__ void Fold(ConvShape s, const T* columns, int64_t image_stride, int64_
 
 void UnfoldCuda(const UnfoldArgs& args) {
   const ConvShape& s = args.shape;
-  const int64_t elements =
-      s.batch * s.groups * s.in_channels * s.taps() * s.out_pixels();
+  const int64_t elements = s.batch * s.groups * s.in_channels * s.taps() * s.out_pixels();
   DispatchCudaFloat(args.dtype, "unfold", [&](auto zero) {
     using T = decltype(zero);
     Launch("unfold", {GridFor(elements), kThreads}, Unfold<T>, s, static_cast<const T*>(args.x),

@@ -48,8 +48,8 @@ Tensor UnfoldedForward(const ConvShape& shape, const Tensor& x, const Tensor& we
     const int64_t pixels = s.out_pixels();
     const Tensor columns =
         Empty({s.batch, s.groups, s.in_channels * s.taps(), pixels}, x.dtype(), x.device());
-    unfold_kernel.Launch(x.device(), {x.dtype(), s, pictures.raw_data(), RowsOf(s) * pixels,
-                                      pixels, columns.raw_data()});
+    unfold_kernel.Launch(x.device(), {x.dtype(), s, pictures.raw_data(), RowsOf(s) * pixels, pixels,
+                                      columns.raw_data()});
     parts.push_back(Product(WeightMatrices(s, weight), columns));
   });
   return parts.size() == 1 ? parts[0] : Cat(parts, 0);
@@ -61,9 +61,8 @@ Tensor UnfoldedInputGrad(const ConvShape& shape, const Tensor& dy, const Tensor&
                           dy.dtype(), dy.device());
   EachPart(shape, dy.dtype(), [&](const ConvShape& s, int64_t n) {
     const int64_t pixels = s.out_pixels();
-    const Tensor columns =
-        Product(Transposed(WeightMatrices(s, weight)),
-                Pictures(dy, n, s.batch, s.groups, s.out_channels, pixels));
+    const Tensor columns = Product(Transposed(WeightMatrices(s, weight)),
+                                   Pictures(dy, n, s.batch, s.groups, s.out_channels, pixels));
     const Tensor part = Pictures(dx, n, s.batch, s.groups, s.in_channels, s.in_pixels());
     fold_kernel.Launch(dy.device(), {dy.dtype(), s, columns.raw_data(), RowsOf(s) * pixels, pixels,
                                      part.raw_data()});
@@ -85,8 +84,7 @@ Tensor UnfoldedWeightGrad(const ConvShape& shape, const Tensor& x, const Tensor&
     const Tensor dy_NGOP = Pictures(dy, n, s.batch, s.groups, s.out_channels, s.out_pixels());
     const Tensor dy_GOP =
         Reshape(Contiguous(Permute(dy_NGOP, {1, 2, 0, 3})), {s.groups, s.out_channels, pixels});
-    const Tensor part =
-        Product(dy_GOP, Transposed(columns), Tensor(), AccumulateDType(x.dtype()));
+    const Tensor part = Product(dy_GOP, Transposed(columns), Tensor(), AccumulateDType(x.dtype()));
     if (sum.defined()) {
       AddInto(sum, part);
     } else {

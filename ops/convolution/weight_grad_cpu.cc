@@ -48,8 +48,8 @@ class WeightProduct {
       const int64_t slice = task / column_tasks % args_.slices;
       const int64_t k = task % column_tasks * panels * kernels_.nr;
       const int64_t begin = std::min(pixels, slice * per_slice);
-      Task(task / (column_tasks * args_.slices), slice, begin,
-           std::min(pixels, begin + per_slice), k, std::min(panels * kernels_.nr, columns_ - k));
+      Task(task / (column_tasks * args_.slices), slice, begin, std::min(pixels, begin + per_slice),
+           k, std::min(panels * kernels_.nr, columns_ - k));
     });
   }
 
@@ -97,8 +97,7 @@ class WeightProduct {
       const int64_t run = std::min(depth - d, pixels - pixel);
       for (int64_t t = 0; t < tiles_; ++t) {
         const int64_t channel = group * shape_.out_channels + t * mr;
-        const int64_t at =
-            (image * shape_.groups * shape_.out_channels + channel) * pixels + pixel;
+        const int64_t at = (image * shape_.groups * shape_.out_channels + channel) * pixels + pixel;
         kernels_.pack_a({static_cast<const char*>(args_.dy) + BytesOf(args_.dtype, at), pixels, 1,
                          GemmElementOf(args_.dtype)},
                         std::min(mr, shape_.out_channels - t * mr), run,

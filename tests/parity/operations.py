@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 from parity import TOLERANCE, Report, relative_error, run
@@ -54,6 +55,16 @@ def where(x):
     return [torch.where(x > 0, x, -0.5), torch.where(x > 0, 2.0, x)]
 
 
+def convolution(function, **options):
+    return lambda x, weight, bias: [function(x, weight, bias, **options)]
+
+
+def pictures(function, **options):
+    return lambda x: [function(x, **options)]
+
+
+PICTURES = sized((2, 3, 7, 9)) + sized((1, 2, 8, 5))
+
 # By name: outputs, those without gradients last, and functions that make inputs.
 OPERATIONS = {
     "operators": (lambda a, b: [-a * b + a / b - b], of(normal, positive) + broadcast()),
@@ -91,6 +102,41 @@ OPERATIONS = {
     "einsum_ellipsis": (einsum("...i,oi->...o"), sized((2, 3, 5), (7, 5))),
     "einsum_trace": (einsum("ii->"), sized((5, 5))),
     "einsum_outer": (einsum("i,j"), sized((3,), (5,))),
+    "conv1d": (convolution(F.conv1d, stride=2, padding=1, dilation=2),
+               sized((2, 3, 17), (5, 3, 3), (5,))),
+    "conv2d": (convolution(F.conv2d, padding=1),
+               sized((2, 3, 7, 9), (5, 3, 3, 3), (5,)) +
+               sized((3, 70, 13, 11), (20, 70, 3, 3), (20,)) +
+               sized((2, 33, 5, 7), (9, 33, 1, 1), (9,))),
+    "conv2d_strided": (convolution(F.conv2d, stride=(2, 3), padding=(1, 2)),
+                       sized((2, 3, 9, 11), (5, 3, 3, 5), (5,)) +
+                       sized((2, 3, 60, 61), (9, 3, 7, 7), (9,))),
+    "conv2d_dilated": (convolution(F.conv2d, dilation=(2, 1), groups=2),
+                       sized((2, 4, 9, 8), (6, 2, 3, 2), (6,))),
+    "conv2d_depthwise": (convolution(F.conv2d, stride=2, padding=1, groups=3),
+                         sized((2, 3, 9, 35), (3, 1, 3, 3), (3,))),
+    "conv_transpose2d": (convolution(F.conv_transpose2d, stride=(2, 3), padding=1,
+                                     output_padding=(1, 0)),
+                         sized((2, 3, 5, 4), (3, 4, 3, 4), (4,))),
+    "max_pool2d": (pictures(F.max_pool2d, kernel_size=3, stride=2, padding=1), PICTURES),
+    "max_pool2d_ceil": (pictures(F.max_pool2d, kernel_size=2, stride=(3, 2), ceil_mode=True),
+                        PICTURES),
+    "max_pool1d": (pictures(F.max_pool1d, kernel_size=3), sized((2, 3, 11))),
+    "avg_pool2d": (pictures(F.avg_pool2d, kernel_size=(3, 2), padding=1, ceil_mode=True),
+                   PICTURES),
+    "avg_pool2d_inside": (pictures(F.avg_pool2d, kernel_size=3, stride=2, padding=1,
+                                   ceil_mode=True, count_include_pad=False), PICTURES),
+    "avg_pool1d": (pictures(F.avg_pool1d, kernel_size=2), sized((2, 3, 11))),
+    "adaptive_avg_pool2d": (pictures(F.adaptive_avg_pool2d, output_size=(3, 2)), PICTURES),
+    "interpolate_nearest": (pictures(F.interpolate, size=(11, 4)), PICTURES),
+    "interpolate_bilinear": (pictures(F.interpolate, size=(11, 4), mode="bilinear",
+                                      align_corners=False), PICTURES),
+    "interpolate_corners": (pictures(F.interpolate, size=(11, 4), mode="bilinear",
+                                     align_corners=True), PICTURES),
+    "batch_norm": (lambda x, w, b: [F.batch_norm(x, None, None, w, b, training=True)],
+                   sized((3, 4, 5, 7), (4,), (4,)) + sized((9, 2), (2,), (2,))),
+    "group_norm": (lambda x, w, b: [F.group_norm(x, 2, w, b)],
+                   sized((3, 4, 5, 7), (4,), (4,)) + sized((2, 6, 37), (6,), (6,))),
 }
 
 

@@ -32,6 +32,7 @@
 #include "dist/pipeline/schedule.h"
 #include "dist/store/parameter_store.h"
 #include "models/model.h"
+#include "nn/running_statistics.h"
 #include "optim/grad_scaler.h"
 #include "optim/optimizer_kind.h"
 #include "train/engine/phase_clock.h"
@@ -145,6 +146,7 @@ class Engine {
   std::unique_ptr<dist::ParameterStore> store_;
   std::optional<optim::GradScaler> scaler_;
   PhaseClock phases_;
+  nn::RunningStatistics statistics_;  // of the step under way
   const StepWork work_;
   std::unique_ptr<StepRunner> runner_;
 };
