@@ -13,8 +13,7 @@ BatchNorm::BatchNorm(const BatchNormConfig& config, const Scope& scope)
       bias_(AddParameter("bias", Placement::Whole({config.channels}), Init::Zeros())),
       running_mean_(
           AddParameter("running_mean", Placement::Whole({config.channels}), Init::Zeros())),
-      running_var_(
-          AddParameter("running_var", Placement::Whole({config.channels}), Init::Ones())) {
+      running_var_(AddParameter("running_var", Placement::Whole({config.channels}), Init::Ones())) {
   for (Parameter* running : {&running_mean_, &running_var_}) DropGrad(running->tensor);
 }
 
@@ -27,8 +26,7 @@ Tensor BatchNorm::Forward(const Tensor& x, const ForwardContext& context) const 
 }
 
 Tensor BatchNorm::Train(const Tensor& x) const {
-  const BatchNormed normed =
-      tessera::BatchNorm(x, weight_.tensor, bias_.tensor, config_.eps);
+  const BatchNormed normed = tessera::BatchNorm(x, weight_.tensor, bias_.tensor, config_.eps);
   const auto count = static_cast<double>(x.numel() / x.size(1));
   TESSERA_CHECK(count > 1, "batch_norm", path(),
                 ": a pass of training needs more than one element per channel, got ", x);

@@ -51,9 +51,8 @@ Conv1d::Conv1d(const Conv1dConfig& c, const Scope& scope)
 }
 
 Tensor Conv1d::Forward(const Tensor& x_NCT) const {
-  return Call(x_NCT, [&] {
-    return tessera::Conv1d(x_NCT, weight_.tensor, OrUndefined(bias_), options_);
-  });
+  return Call(x_NCT,
+              [&] { return tessera::Conv1d(x_NCT, weight_.tensor, OrUndefined(bias_), options_); });
 }
 
 }  // namespace tessera::nn

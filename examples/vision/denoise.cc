@@ -37,8 +37,7 @@ StatusOr<Tensor> Draw(const ImageClassificationDataset& pictures, const RandomKe
   std::vector<data::Sample> samples;
   for (int64_t i = 0; i < kPictures; ++i) {
     const uint64_t number = RandomBits(key, static_cast<uint64_t>(i));
-    samples.push_back(
-        {static_cast<int64_t>(number % static_cast<uint64_t>(pictures.size())), i});
+    samples.push_back({static_cast<int64_t>(number % static_cast<uint64_t>(pictures.size())), i});
   }
   TESSERA_ASSIGN_OR_RETURN(const data::Batch batch, pictures.MakeBatch(samples));
   return batch.at(keys::kPixelValues);

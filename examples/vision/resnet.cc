@@ -22,8 +22,7 @@ using nlohmann::json;
 
 // Of a square kernel, padded so that a stride of 1 keeps the size; He et al.'s initialisation by
 // the outputs.
-nn::Conv2dConfig Kernel(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                        int64_t stride) {
+nn::Conv2dConfig Kernel(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride) {
   const auto fan_out = static_cast<double>(out_channels * kernel * kernel);
   return {.in_channels = in_channels,
           .out_channels = out_channels,
@@ -55,8 +54,7 @@ BasicBlock::BasicBlock(int64_t in_channels, int64_t out_channels, int64_t stride
       conv2_(Kernel(out_channels, out_channels, 3, 1), Child("conv2")),
       bn2_({.channels = out_channels}, Child("bn2")) {
   if (stride == 1 && in_channels == out_channels) return;
-  downsample_ =
-      std::make_unique<Shortcut>(in_channels, out_channels, stride, Child("downsample"));
+  downsample_ = std::make_unique<Shortcut>(in_channels, out_channels, stride, Child("downsample"));
 }
 
 Tensor BasicBlock::Forward(const Tensor& x_BCHW, const nn::ForwardContext& context) const {
@@ -85,8 +83,7 @@ ResNet::ResNet(const ResNetConfig& config, const json& given, const nn::BuildCon
     : Model(nn::Scope::Root(build)), config_(config), json_(given) {
   const int64_t width = config.width;
   if (HasBlock(0)) {
-    conv1_ = std::make_unique<nn::Conv2d>(Kernel(config.num_channels, width, 7, 2),
-                                          Child("conv1"));
+    conv1_ = std::make_unique<nn::Conv2d>(Kernel(config.num_channels, width, 7, 2), Child("conv1"));
     bn1_ = std::make_unique<nn::BatchNorm>(nn::BatchNormConfig{.channels = width}, Child("bn1"));
   }
   for (int64_t i = 0; i < 4 * config.blocks_per_stage; ++i) {
@@ -95,16 +92,16 @@ ResNet::ResNet(const ResNetConfig& config, const json& given, const nn::BuildCon
     const bool narrows = stage > 0 && place == 0;
     residual_.push_back(nullptr);
     if (!HasBlock(static_cast<int>(i) + 1)) continue;
-    residual_.back() = std::make_unique<BasicBlock>(
-        (narrows ? width / 2 : width) << stage, width << stage, narrows ? 2 : 1,
-        Child(Concat("layer", stage + 1, ".", place)));
+    residual_.back() = std::make_unique<BasicBlock>((narrows ? width / 2 : width) << stage,
+                                                    width << stage, narrows ? 2 : 1,
+                                                    Child(Concat("layer", stage + 1, ".", place)));
   }
   if (!HasBlock(num_blocks() - 1)) return;
   fc_ = std::make_unique<nn::ReplicatedLinear>(
-      nn::LinearConfig{.in_features = 8 * width,
-                       .out_features = config.labels.count,
-                       .weight_init = nn::Init::Normal(
-                           1.0 / std::sqrt(24.0 * static_cast<double>(width)))},
+      nn::LinearConfig{
+          .in_features = 8 * width,
+          .out_features = config.labels.count,
+          .weight_init = nn::Init::Normal(1.0 / std::sqrt(24.0 * static_cast<double>(width)))},
       Child("fc"));
 }
 
@@ -149,8 +146,7 @@ Bundle ResNet::RunStem(const Bundle& in, const nn::ForwardContext& context) cons
 
 Bundle ResNet::RunHead(const Bundle& in, const RunOptions& options) const {
   const Tensor x_BCHW = in.at(keys::kHidden);
-  const Tensor mean_BC =
-      Reshape(AdaptiveAvgPool2d(x_BCHW, 1), {x_BCHW.size(0), x_BCHW.size(1)});
+  const Tensor mean_BC = Reshape(AdaptiveAvgPool2d(x_BCHW, 1), {x_BCHW.size(0), x_BCHW.size(1)});
   const Tensor logits_BL = fc_->Forward(mean_BC);
   Bundle out;
   if (options.keep_logits) out.set(keys::kLogits, logits_BL);

@@ -1,7 +1,5 @@
 // ResNet-18 (He et al. 2015, "Deep Residual Learning for Image Recognition") as a model family of
-// one's own: linked into a program it trains, evaluates and predicts by every command.
-//
-//   bazel-bin/examples/vision/vision train resnet18 --task image_classification --data photos
+// one's own; examples/vision/resnet_test.cc trains it.
 //
 //   7x7 convolution / 2 -> norm, ReLU -> 3x3 maximum / 2
 //     -> four stages of residual blocks, of width, 2 width, 4 width, 8 width channels

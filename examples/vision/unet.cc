@@ -16,8 +16,8 @@ Tensor Half(const Tensor& x_BCHW) { return MaxPool2d(x_BCHW, {.kernel = 2}); }
 
 // `x` at twice its size beside `skip`, channel by channel.
 Tensor Joined(const Tensor& x, const Tensor& skip) {
-  const Tensor large = Interpolate(x, {skip.size(2), skip.size(3)},
-                                   {.mode = Interpolation::kBilinear});
+  const Tensor large =
+      Interpolate(x, {skip.size(2), skip.size(3)}, {.mode = Interpolation::kBilinear});
   return Cat({large, skip}, 1);
 }
 

@@ -22,8 +22,8 @@ inline const GemmKernels<float>& SelectGemmKernels<float>() {
 }
 template <>
 inline const GemmKernels<double>& SelectGemmKernels<double>() {
-  constexpr IsaTable<const GemmKernels<double>> kKernels{
-      &baseline::kGemmDouble, &avx2::kGemmDouble, &avx512::kGemmDouble};
+  constexpr IsaTable<const GemmKernels<double>> kKernels{&baseline::kGemmDouble, &avx2::kGemmDouble,
+                                                         &avx512::kGemmDouble};
   return *kKernels.Select();
 }
 

@@ -42,14 +42,12 @@ Operation Einsums(const char* equation) {
 // Of x, weight and bias.
 template <auto kFunction, typename Options>
 Operation ConvolutionBy(const Options& options) {
-  return [options](const Tensors& in) {
-    return Tensors{kFunction(in[0], in[1], in[2], options)};
-  };
+  return [options](const Tensors& in) { return Tensors{kFunction(in[0], in[1], in[2], options)}; };
 }
 Operation Bilinear(bool align_corners) {
   return [align_corners](const Tensors& in) {
-    return Tensors{Interpolate(
-        in[0], {11, 4}, {.mode = Interpolation::kBilinear, .align_corners = align_corners})};
+    return Tensors{Interpolate(in[0], {11, 4},
+                               {.mode = Interpolation::kBilinear, .align_corners = align_corners})};
   };
 }
 Tensors Both(const Sorted& sorted) { return {sorted.values, sorted.indices}; }
@@ -121,9 +119,10 @@ const std::map<std::string, Operation>& Operations() {
       {"conv2d", ConvolutionBy<Conv2d>(Conv2dOptions{.padding = 1})},
       {"conv2d_strided", ConvolutionBy<Conv2d>(Conv2dOptions{.stride = {2, 3}, .padding = {1, 2}})},
       {"conv2d_dilated", ConvolutionBy<Conv2d>(Conv2dOptions{.dilation = {2, 1}, .groups = 2})},
-      {"conv2d_depthwise", ConvolutionBy<Conv2d>(Conv2dOptions{.stride = 2, .padding = 1, .groups = 3})},
-      {"conv_transpose2d",
-       ConvolutionBy<ConvTranspose2d>(ConvTranspose2dOptions{.stride = {2, 3}, .padding = 1, .output_padding = {1, 0}})},
+      {"conv2d_depthwise",
+       ConvolutionBy<Conv2d>(Conv2dOptions{.stride = 2, .padding = 1, .groups = 3})},
+      {"conv_transpose2d", ConvolutionBy<ConvTranspose2d>(ConvTranspose2dOptions{
+                               .stride = {2, 3}, .padding = 1, .output_padding = {1, 0}})},
       {"max_pool2d",
        [](const Tensors& in) {
          return Tensors{MaxPool2d(in[0], {.kernel = 3, .stride = Extent2d(2), .padding = 1})};
@@ -136,8 +135,7 @@ const std::map<std::string, Operation>& Operations() {
       {"max_pool1d", [](const Tensors& in) { return Tensors{MaxPool1d(in[0], {.kernel = 3})}; }},
       {"avg_pool2d",
        [](const Tensors& in) {
-         return Tensors{
-             AvgPool2d(in[0], {.kernel = {3, 2}, .padding = 1, .ceil_mode = true})};
+         return Tensors{AvgPool2d(in[0], {.kernel = {3, 2}, .padding = 1, .ceil_mode = true})};
        }},
       {"avg_pool2d_inside",
        [](const Tensors& in) {

@@ -1,21 +1,16 @@
-// ResNet and U-Net train on pictures made here; BatchNorm's running statistics on several layouts.
+// BatchNorm's running statistics on several layouts, and by hand.
+#include "examples/vision/resnet.h"
+
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <mutex>
 #include <stdexcept>
 
 #include "core/thread_communicator.h"
-#include "examples/vision/resnet.h"
 #include "models/family.h"
-#include "tests/process/process.h"
 #include "train/engine/engine.h"
 
 namespace tessera::examples {
 namespace {
-
-namespace fs = std::filesystem;
 
 const nlohmann::json kTiny = {{"model_type", "torchvision-resnet"},
                               {"width", 4},
@@ -55,7 +50,7 @@ std::vector<State> Train(const Layout& layout) {
     const auto model = models::BuildModel(kTiny, {.seed = 3});
     Require(model.status());
     (*model)->set_checkpoint_activations(layout.recompute);
-    const auto rule = (*optim::FindOptimizerKind("sgd"))->Configure({}, "vision_test");
+    const auto rule = (*optim::FindOptimizerKind("sgd"))->Configure({}, "resnet_test");
     Require(rule.status());
     train::Engine engine(**model, mesh,
                          {.rule = *rule, .store = {.stage = layout.zero, .deterministic = true}});
@@ -129,93 +124,6 @@ TEST(ResNetTest, RunningStatisticsByHand) {
   EXPECT_NEAR(net.StateDict().at("norm.running_var").Item(), 0.9 + 0.1 * (2 + 8) / 2, 1e-6);
   statistics.Apply();  // nothing is left
   EXPECT_NEAR(net.StateDict().at("norm.running_mean").Item(), 0.1 * 3, 1e-6);
-}
-
-void WriteBigEndian(std::ofstream& file, std::initializer_list<uint32_t> words) {
-  for (const uint32_t word : words) {
-    for (int shift = 24; shift >= 0; shift -= 8) file.put(static_cast<char>(word >> shift));
-  }
-}
-
-// IDX files: class 0 is bright above, class 1 below.
-std::string WritePictures(const std::string& name) {
-  const std::string folder = testing::TempDir() + "/" + name;
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  for (const char* part : {"train", "t10k"}) {
-    const uint32_t count = part[1] == 'r' ? 64 : 16;
-    std::ofstream images(Concat(folder, "/", part, "-images-idx3-ubyte"), std::ios::binary);
-    std::ofstream labels(Concat(folder, "/", part, "-labels-idx1-ubyte"), std::ios::binary);
-    WriteBigEndian(images, {0x803, count, 28, 28});
-    WriteBigEndian(labels, {0x801, count});
-    for (uint32_t n = 0; n < count; ++n) {
-      labels.put(static_cast<char>(n % 2));
-      for (uint32_t i = 0; i < 28 * 28; ++i) {
-        const bool bright = (i >= 14 * 28) == (n % 2 == 1);
-        images.put(static_cast<char>((bright ? 150 : 50) + (i * 31 + n * 17) % 40));
-      }
-    }
-  }
-  return folder;
-}
-
-Process Vision(int ranks, std::vector<std::string> arguments, const std::string& log) {
-  return Process({{.ranks = ranks, .arguments = std::move(arguments),
-                   .program = "examples/vision/vision"}},
-                 log);
-}
-
-TEST(VisionTest, ResNetTrainsResumesAndIsEvaluated) {
-  const std::string root = WritePictures("vision_resnet");
-  const std::string config = root + "/tiny.json";
-  std::ofstream(config) << R"({"model_type": "torchvision-resnet", "architectures": ["ResNet"],
-      "width": 8, "blocks_per_stage": 1, "num_channels": 1, "image_size": 28, "num_labels": 10})";
-  const auto train = [&](const std::string& out, const char* steps, const char* resume) {
-    return std::vector<std::string>{
-        "train",          config, "--task",     "image_classification", "--data",
-        root,             "--out", out,         "--batch-size",         "16",
-        "--max-steps",    steps,  "--lr",       "0.005",                "--schedule-steps",
-        "30",             "--log-interval", "5", "--resume",            resume};
-  };
-  Process whole = Vision(1, train(root + "/whole", "30", "false"), root + "/whole.log");
-  ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
-  const nlohmann::json last = Metrics(root + "/whole").back();
-  EXPECT_GT(last.at("val_accuracy").get<double>(), 0.9) << last;
-  for (const char* steps : {"15", "30"}) {
-    const char* const resume = steps[0] == '1' ? "false" : "true";
-    Process part = Vision(1, train(root + "/parts", steps, resume), root + "/part.log");
-    ASSERT_EQ(part.ExitCode(), 0) << part.Errors();
-  }
-  EXPECT_EQ(Metrics(root + "/parts").back().at("val_loss"), last.at("val_loss"));
-}
-
-// One clear line, not statistics that stay as they were.
-TEST(VisionTest, LayoutsWithoutRunningStatisticsSayso) {
-  const std::string root = WritePictures("vision_layouts");
-  for (const std::vector<std::string>& layout :
-       {std::vector<std::string>{"--pp", "2"}, {"--zero", "3"}}) {
-    std::vector<std::string> arguments = {"train",        "resnet18-mnist", "--task",
-                                          "image_classification", "--data",  root,
-                                          "--out",        root + "/run" + layout[0],
-                                          "--batch-size", "4",              "--max-steps",
-                                          "2"};
-    arguments.insert(arguments.end(), layout.begin(), layout.end());
-    Process run = Vision(2, arguments, root + "/log" + layout[0]);
-    EXPECT_NE(run.ExitCode(), 0);
-    EXPECT_NE(run.Errors().find("running statistics have no place to go"), std::string::npos)
-        << run.Errors();
-  }
-}
-
-TEST(VisionTest, UNetTakesNoiseOut) {
-  const std::string root = WritePictures("vision_unet");
-  Process run({{.ranks = 1, .arguments = {root, "60"}, .program = "examples/vision/denoise"}},
-              root + "/log");
-  ASSERT_EQ(run.ExitCode(), 0) << run.Errors();
-  const std::string output = run.Output();
-  const size_t last = output.rfind("loss ");
-  ASSERT_NE(last, std::string::npos) << output;
-  EXPECT_LT(std::atof(output.c_str() + last + 5), 0.15) << output;
 }
 
 }  // namespace
