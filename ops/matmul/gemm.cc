@@ -5,29 +5,13 @@
 #include <utility>
 
 #include "core/cpu/scratch.h"
-#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm_kernel.h"
+#include "ops/matmul/gemm_tiles.h"
 
 namespace tessera {
 namespace {
-
-constexpr IsaTable<const GemmKernels<float>> kFloatKernels{&baseline::kGemmFloat, &avx2::kGemmFloat,
-                                                           &avx512::kGemmFloat};
-constexpr IsaTable<const GemmKernels<double>> kDoubleKernels{
-    &baseline::kGemmDouble, &avx2::kGemmDouble, &avx512::kGemmDouble};
-
-template <typename E>
-const GemmKernels<E>& SelectKernels();
-template <>
-const GemmKernels<float>& SelectKernels<float>() {
-  return *kFloatKernels.Select();
-}
-template <>
-const GemmKernels<double>& SelectKernels<double>() {
-  return *kDoubleKernels.Select();
-}
 
 // Blocks of C's rows and columns, in elements. A packed block of A (kRowBlock x kGemmDepthBlock)
 // lives in a core's L2, a packed block of B (kGemmDepthBlock x kColumnBlock) in the shared cache.
@@ -51,19 +35,6 @@ constinit thread_local ThreadScratch wide_c_scratch;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
-
-GemmElement ElementOf(DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return GemmElement::kBFloat16;
-    case DType::kFloat16:
-      return GemmElement::kFloat16;
-    case DType::kFloat64:
-      return GemmElement::kFloat64;
-    default:
-      return GemmElement::kFloat32;
-  }
-}
 
 int64_t SizeOf(GemmElement element) {
   switch (element) {
@@ -102,13 +73,13 @@ template <typename E>
 class Product {
  public:
   Product(const GemmArgs& args, int threads)
-      : kernels_(SelectKernels<E>()),
+      : kernels_(SelectGemmKernels<E>()),
         m_(args.m),
         n_(args.n),
         k_(args.k),
-        a_{args.a, args.a_row_stride, args.a_col_stride, ElementOf(args.a_dtype)},
-        b_{args.b, args.b_col_stride, args.b_row_stride, ElementOf(args.b_dtype)},
-        c_{args.c, args.c_row_stride, 1, ElementOf(args.c_dtype)},
+        a_{args.a, args.a_row_stride, args.a_col_stride, GemmElementOf(args.a_dtype)},
+        b_{args.b, args.b_col_stride, args.b_row_stride, GemmElementOf(args.b_dtype)},
+        c_{args.c, args.c_row_stride, 1, GemmElementOf(args.c_dtype)},
         alpha_(static_cast<E>(args.alpha)),
         accumulate_(args.accumulate),
         threads_(threads) {

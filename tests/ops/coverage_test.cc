@@ -28,7 +28,11 @@ const std::map<std::string, std::string>& ExemptOperations() {
       {"ArgMax", "its result is an index: no gradient"},
       {"ArgMin", "its result is an index: no gradient"},
       {"ArgSort", "its result is indices: no gradient"},
+      {"BlendPlanes", "what AvgPool2d and Interpolate are made of, which are checked"},
       {"Compare", "its result is bool: no gradient"},
+      {"ConvForward", "off the tape, for Conv2d, which is checked"},
+      {"ConvInputGrad", "off the tape, for Conv2d, which is checked"},
+      {"ConvWeightGrad", "off the tape, for Conv2d, which is checked"},
       {"Detach", "cuts the gradient, which is its purpose"},
       {"ForProduct", "Cast, where autocast asks for it; Cast is checked"},
       {"ForSum", "Cast, where autocast asks for it; Cast is checked"},
@@ -42,6 +46,9 @@ const std::map<std::string, std::string>& ExemptOperations() {
       {"Randn", "a function of a key: no gradient"},
       {"ToDevice", "copies; ops/cast/cast_test.cc holds that the tape goes on behind it"},
       {"Transposed", "off the tape, for Matmul, which is checked"},
+      {"UnfoldedForward", "off the tape, for Conv2d on the GPU, which is checked"},
+      {"UnfoldedInputGrad", "off the tape, for Conv2d on the GPU, which is checked"},
+      {"UnfoldedWeightGrad", "off the tape, for Conv2d on the GPU, which is checked"},
   };
   return exempt;
 }
@@ -49,7 +56,9 @@ const std::map<std::string, std::string>& ExemptOperations() {
 // Kernels that the CPU need not have, and why.
 const std::map<std::string, std::string>& ExemptKernels() {
   static const std::map<std::string, std::string> exempt = {
+      {"fold_kernel", "the CPU's convolution gathers what it multiplies"},
       {"fused_matmul_kernel", "the operation takes the steps one by one where there is none"},
+      {"unfold_kernel", "the CPU's convolution gathers what it multiplies"},
   };
   return exempt;
 }

@@ -13,10 +13,14 @@
 
 #include "autograd/autograd.h"
 #include "nn/recurrent.h"
+#include "ops/channel_norm/channel_norm.h"
+#include "ops/convolution/convolution.h"
 #include "ops/einsum/einsum.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
 #include "ops/loss/loss.h"
+#include "ops/pooling/interpolate.h"
+#include "ops/pooling/pooling.h"
 #include "ops/rearrange/rearrange.h"
 #include "ops/reduction/reduction.h"
 #include "ops/scan/scan.h"
@@ -35,6 +39,17 @@ Operation One(Tensor (*f)(const Tensor&)) {
 }
 Operation Einsums(const char* equation) {
   return [equation](const Tensors& in) { return Tensors{Einsum(equation, in)}; };
+}
+// Of x, weight and bias.
+template <auto kFunction, typename Options>
+Operation ConvolutionBy(const Options& options) {
+  return [options](const Tensors& in) { return Tensors{kFunction(in[0], in[1], in[2], options)}; };
+}
+Operation Bilinear(bool align_corners) {
+  return [align_corners](const Tensors& in) {
+    return Tensors{Interpolate(in[0], {11, 4},
+                               {.mode = Interpolation::kBilinear, .align_corners = align_corners})};
+  };
 }
 Tensors Both(const Sorted& sorted) { return {sorted.values, sorted.indices}; }
 
@@ -183,6 +198,51 @@ const std::map<std::string, Operation>& Operations() {
       {"gru", Recurrents<nn::Gru>(1)},
       {"rnn_tanh", Recurrents<nn::Rnn>(1)},
       {"rnn_relu", Recurrents<nn::Rnn>(1, nn::Nonlinearity::kRelu)},
+      {"conv1d", ConvolutionBy<Conv1d>(Conv1dOptions{.stride = 2, .padding = 1, .dilation = 2})},
+      {"conv2d", ConvolutionBy<Conv2d>(Conv2dOptions{.padding = 1})},
+      {"conv2d_strided", ConvolutionBy<Conv2d>(Conv2dOptions{.stride = {2, 3}, .padding = {1, 2}})},
+      {"conv2d_dilated", ConvolutionBy<Conv2d>(Conv2dOptions{.dilation = {2, 1}, .groups = 2})},
+      {"conv2d_depthwise",
+       ConvolutionBy<Conv2d>(Conv2dOptions{.stride = 2, .padding = 1, .groups = 3})},
+      {"conv_transpose2d", ConvolutionBy<ConvTranspose2d>(ConvTranspose2dOptions{
+                               .stride = {2, 3}, .padding = 1, .output_padding = {1, 0}})},
+      {"max_pool2d",
+       [](const Tensors& in) {
+         return Tensors{MaxPool2d(in[0], {.kernel = 3, .stride = Extent2d(2), .padding = 1})};
+       }},
+      {"max_pool2d_ceil",
+       [](const Tensors& in) {
+         return Tensors{
+             MaxPool2d(in[0], {.kernel = 2, .stride = Extent2d(3, 2), .ceil_mode = true})};
+       }},
+      {"max_pool1d", [](const Tensors& in) { return Tensors{MaxPool1d(in[0], {.kernel = 3})}; }},
+      {"avg_pool2d",
+       [](const Tensors& in) {
+         return Tensors{AvgPool2d(in[0], {.kernel = {3, 2}, .padding = 1, .ceil_mode = true})};
+       }},
+      {"avg_pool2d_inside",
+       [](const Tensors& in) {
+         return Tensors{AvgPool2d(in[0], {.kernel = 3,
+                                          .stride = Extent2d(2),
+                                          .padding = 1,
+                                          .ceil_mode = true,
+                                          .count_include_pad = false})};
+       }},
+      {"avg_pool1d", [](const Tensors& in) { return Tensors{AvgPool1d(in[0], {.kernel = 2})}; }},
+      {"adaptive_avg_pool2d",
+       [](const Tensors& in) {
+         return Tensors{AdaptiveAvgPool2d(in[0], {3, 2})};
+       }},
+      {"interpolate_nearest",
+       [](const Tensors& in) {
+         return Tensors{Interpolate(in[0], {11, 4})};
+       }},
+      {"interpolate_bilinear", Bilinear(false)},
+      {"interpolate_corners", Bilinear(true)},
+      {"batch_norm",
+       [](const Tensors& in) { return Tensors{BatchNorm(in[0], in[1], in[2], 1e-5).y}; }},
+      {"group_norm",
+       [](const Tensors& in) { return Tensors{GroupNorm(in[0], 2, in[1], in[2], 1e-5)}; }},
   };
   return operations;
 }

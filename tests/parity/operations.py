@@ -116,6 +116,15 @@ def recurrent(kind, states, layers=2, **options):
                        lambda: make(2, 3, 5, 33, None), lambda: make(3, 5, 4, 7, [2, 5, 1]),
                        lambda: make(2, 4, 3, 17, [4, 4])])
 
+def convolution(function, **options):
+    return lambda x, weight, bias: [function(x, weight, bias, **options)]
+
+
+def pictures(function, **options):
+    return lambda x: [function(x, **options)]
+
+
+PICTURES = sized((2, 3, 7, 9)) + sized((1, 2, 8, 5))
 
 # By name: outputs, those without gradients last, and functions that make inputs.
 OPERATIONS = {
@@ -171,6 +180,41 @@ OPERATIONS = {
     "gru": recurrent(torch.nn.GRU, 1),
     "rnn_tanh": recurrent(torch.nn.RNN, 1),
     "rnn_relu": recurrent(torch.nn.RNN, 1, nonlinearity="relu"),
+    "conv1d": (convolution(F.conv1d, stride=2, padding=1, dilation=2),
+               sized((2, 3, 17), (5, 3, 3), (5,))),
+    "conv2d": (convolution(F.conv2d, padding=1),
+               sized((2, 3, 7, 9), (5, 3, 3, 3), (5,)) +
+               sized((3, 70, 13, 11), (20, 70, 3, 3), (20,)) +
+               sized((2, 33, 5, 7), (9, 33, 1, 1), (9,))),
+    "conv2d_strided": (convolution(F.conv2d, stride=(2, 3), padding=(1, 2)),
+                       sized((2, 3, 9, 11), (5, 3, 3, 5), (5,)) +
+                       sized((2, 3, 60, 61), (9, 3, 7, 7), (9,))),
+    "conv2d_dilated": (convolution(F.conv2d, dilation=(2, 1), groups=2),
+                       sized((2, 4, 9, 8), (6, 2, 3, 2), (6,))),
+    "conv2d_depthwise": (convolution(F.conv2d, stride=2, padding=1, groups=3),
+                         sized((2, 3, 9, 35), (3, 1, 3, 3), (3,))),
+    "conv_transpose2d": (convolution(F.conv_transpose2d, stride=(2, 3), padding=1,
+                                     output_padding=(1, 0)),
+                         sized((2, 3, 5, 4), (3, 4, 3, 4), (4,))),
+    "max_pool2d": (pictures(F.max_pool2d, kernel_size=3, stride=2, padding=1), PICTURES),
+    "max_pool2d_ceil": (pictures(F.max_pool2d, kernel_size=2, stride=(3, 2), ceil_mode=True),
+                        PICTURES),
+    "max_pool1d": (pictures(F.max_pool1d, kernel_size=3), sized((2, 3, 11))),
+    "avg_pool2d": (pictures(F.avg_pool2d, kernel_size=(3, 2), padding=1, ceil_mode=True),
+                   PICTURES),
+    "avg_pool2d_inside": (pictures(F.avg_pool2d, kernel_size=3, stride=2, padding=1,
+                                   ceil_mode=True, count_include_pad=False), PICTURES),
+    "avg_pool1d": (pictures(F.avg_pool1d, kernel_size=2), sized((2, 3, 11))),
+    "adaptive_avg_pool2d": (pictures(F.adaptive_avg_pool2d, output_size=(3, 2)), PICTURES),
+    "interpolate_nearest": (pictures(F.interpolate, size=(11, 4)), PICTURES),
+    "interpolate_bilinear": (pictures(F.interpolate, size=(11, 4), mode="bilinear",
+                                      align_corners=False), PICTURES),
+    "interpolate_corners": (pictures(F.interpolate, size=(11, 4), mode="bilinear",
+                                     align_corners=True), PICTURES),
+    "batch_norm": (lambda x, w, b: [F.batch_norm(x, None, None, w, b, training=True)],
+                   sized((3, 4, 5, 7), (4,), (4,)) + sized((9, 2), (2,), (2,))),
+    "group_norm": (lambda x, w, b: [F.group_norm(x, 2, w, b)],
+                   sized((3, 4, 5, 7), (4,), (4,)) + sized((2, 6, 37), (6,), (6,))),
 }
 
 

@@ -75,7 +75,12 @@ Engine::Engine(models::Model& model, const dist::Mesh& mesh, const EngineOptions
              .scaler = scaler_ ? &*scaler_ : nullptr,
              .clock = phases_,
              .products = options_.products,
-             .max_grad_norm = options_.max_grad_norm}) {
+             .max_grad_norm = options_.max_grad_norm,
+             // Cut parameters, and the stages of a pipeline, have no place for them.
+             .statistics = store_->forward_is_collective() || dist::StageOf(model) != nullptr
+                               ? nullptr
+                               : &statistics_,
+             .data_parallel = mesh_.dp()}) {
   if (const dist::Stage* stage = dist::StageOf(model)) {
     runner_ = std::make_unique<PipelinedStep>(
         work_, *stage,

@@ -31,6 +31,7 @@
 #include "dist/pipeline/schedule.h"
 #include "dist/store/parameter_store.h"
 #include "models/model.h"
+#include "nn/running_statistics.h"
 #include "optim/grad_scaler.h"
 #include "optim/update_rule.h"
 #include "train/engine/phase_clock.h"
@@ -149,6 +150,7 @@ class Engine {
   std::unique_ptr<dist::ParameterStore> store_;
   std::optional<optim::GradScaler> scaler_;
   PhaseClock phases_;
+  nn::RunningStatistics statistics_;  // of the step under way
   const StepWork work_;
   std::unique_ptr<StepRunner> runner_;
 };

@@ -39,6 +39,7 @@ Tensor PlainStep::RunTrainingStep(const models::Bundle& batch, const models::Run
   const PhaseClock::Scope phase(&work_.clock, Phase::kForward);
   const SavedTensorScope kept(work_.activations);
   const AutocastScope autocast(work_.products);
+  const nn::RunningStatistics::Scope found(work_.statistics);
   const auto backward = [&](const Tensor& loss) {
     const SavedTensorScope plain(nullptr);
     const AutocastScope full(DType::kFloat32);
@@ -60,6 +61,11 @@ StepOutputs PlainStep::Run(const StepInputs& inputs) {
   outputs.losses = RunPasses(inputs);
   outputs.grad_norm = work_.UpdateParameters();
   return outputs;
+}
+
+void PlainStep::Undo() {
+  work_.store.AbandonStep();
+  if (work_.statistics != nullptr) work_.statistics->Clear();
 }
 
 const char* PlainStep::WhyNotCaptured(int64_t micro_batches) const {

@@ -14,7 +14,7 @@ class PlainStep final : public StepRunner {
   StepOutputs Run(const StepInputs& inputs) override;
   std::vector<Tensor> RunPasses(const StepInputs& inputs) override;
   const char* WhyNotCaptured(int64_t micro_batches) const override;
-  void Undo() override { work_.store.AbandonStep(); }
+  void Undo() override;
 
  private:
   Tensor RunMicroBatch(const StepInputs& inputs, size_t m) const;

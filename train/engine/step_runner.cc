@@ -23,6 +23,7 @@ models::Bundle StepWork::RunForward(const models::Bundle& batch,
   const PhaseClock::Scope phase(&clock, Phase::kForward);
   const SavedTensorScope kept(activations);
   const AutocastScope autocast(products);
+  const nn::RunningStatistics::Scope found(statistics);
   return Forward(model, parts, batch, options);
 }
 
@@ -46,6 +47,9 @@ Tensor StepWork::UpdateParameters() const {
   const optim::ClipResult clipped = store.Clip(clip);
   store.Step(scaler != nullptr ? scaler->Inputs(clipped.factor)
                                : optim::StepInputs{.clip_factor = clipped.factor});
+  if (statistics != nullptr) {
+    statistics->Apply(data_parallel, scaler != nullptr ? scaler->found_inf() : Tensor());
+  }
   if (scaler != nullptr) scaler->Update();
   return clipped.norm;
 }

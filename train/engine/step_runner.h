@@ -8,13 +8,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "autograd/saved_tensor.h"
+#include "core/communicator.h"
 #include "core/dtype.h"
 #include "core/tensor.h"
 #include "dist/store/parameter_store.h"
 #include "models/model.h"
+#include "nn/running_statistics.h"
 #include "optim/grad_scaler.h"
 #include "train/engine/phase_clock.h"
 #include "train/engine/step_parts.h"
@@ -62,6 +65,9 @@ struct StepWork {
   PhaseClock& clock;
   DType products;        // of float32 operands (autograd/autocast.h)
   double max_grad_norm;  // 0: gradients are measured only
+  // Where forward passes leave what they find for evaluation; nullptr: this layout has no place.
+  nn::RunningStatistics* statistics;
+  std::shared_ptr<Communicator> data_parallel;  // the ranks that join these
 
   // What a micro-batch's summed loss adds to the step's mean, scaled as mixed precision asks.
   Tensor ShareOf(const Tensor& loss, const Tensor& share) const;

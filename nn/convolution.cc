@@ -1,0 +1,58 @@
+#include "nn/convolution.h"
+
+#include <cmath>
+
+namespace tessera::nn {
+namespace {
+
+Placement WeightOf(const Shape& shape, int64_t groups) {
+  TESSERA_CHECK(groups >= 1 && shape[1] % groups == 0 && shape[0] % groups == 0, "convolution",
+                shape[1], " channels to ", shape[0], " in ", groups, " groups");
+  Shape weight = shape;
+  weight[1] /= groups;
+  return Placement::Whole(weight);
+}
+
+Init InitOf(const std::optional<Init>& given, const Placement& weight) {
+  const Shape shape = weight.local_shape();
+  const auto fan_in = static_cast<double>(shape.numel() / shape[0]);
+  return given.value_or(Init::Normal(1.0 / std::sqrt(3.0 * fan_in)));
+}
+
+Tensor OrUndefined(const Parameter* p) { return p == nullptr ? Tensor() : p->tensor; }
+
+Placement WeightOf(const Conv2dConfig& c) {
+  return WeightOf({c.out_channels, c.in_channels, c.kernel.h, c.kernel.w}, c.groups);
+}
+Placement WeightOf(const Conv1dConfig& c) {
+  return WeightOf({c.out_channels, c.in_channels, c.kernel}, c.groups);
+}
+
+}  // namespace
+
+Conv2d::Conv2d(const Conv2dConfig& c, const Scope& scope)
+    : Module(scope),
+      options_{c.stride, c.padding, c.dilation, c.groups},
+      weight_(AddParameter("weight", WeightOf(c), InitOf(c.weight_init, WeightOf(c)))) {
+  if (c.bias) bias_ = &AddParameter("bias", Placement::Whole({c.out_channels}), Init::Zeros());
+}
+
+Tensor Conv2d::Forward(const Tensor& x_NCHW) const {
+  return Call(x_NCHW, [&] {
+    return tessera::Conv2d(x_NCHW, weight_.tensor, OrUndefined(bias_), options_);
+  });
+}
+
+Conv1d::Conv1d(const Conv1dConfig& c, const Scope& scope)
+    : Module(scope),
+      options_{c.stride, c.padding, c.dilation, c.groups},
+      weight_(AddParameter("weight", WeightOf(c), InitOf(c.weight_init, WeightOf(c)))) {
+  if (c.bias) bias_ = &AddParameter("bias", Placement::Whole({c.out_channels}), Init::Zeros());
+}
+
+Tensor Conv1d::Forward(const Tensor& x_NCT) const {
+  return Call(x_NCT,
+              [&] { return tessera::Conv1d(x_NCT, weight_.tensor, OrUndefined(bias_), options_); });
+}
+
+}  // namespace tessera::nn

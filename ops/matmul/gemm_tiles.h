@@ -1,0 +1,45 @@
+// What works with the packed tiles of matrix products (gemm_kernel.h) asks for here: the product
+// itself, and convolutions, which pack other things.
+#ifndef TESSERA_OPS_MATMUL_GEMM_TILES_H_
+#define TESSERA_OPS_MATMUL_GEMM_TILES_H_
+
+#include <cstdint>
+
+#include "core/cpu_isa.h"
+#include "core/dtype.h"
+#include "ops/matmul/gemm_kernel.h"
+
+namespace tessera {
+
+// The tiles of the instruction set in use, computed in E: float or double.
+template <typename E>
+const GemmKernels<E>& SelectGemmKernels();
+template <>
+inline const GemmKernels<float>& SelectGemmKernels<float>() {
+  constexpr IsaTable<const GemmKernels<float>> kKernels{&baseline::kGemmFloat, &avx2::kGemmFloat,
+                                                        &avx512::kGemmFloat};
+  return *kKernels.Select();
+}
+template <>
+inline const GemmKernels<double>& SelectGemmKernels<double>() {
+  constexpr IsaTable<const GemmKernels<double>> kKernels{&baseline::kGemmDouble, &avx2::kGemmDouble,
+                                                         &avx512::kGemmDouble};
+  return *kKernels.Select();
+}
+
+inline GemmElement GemmElementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return GemmElement::kBFloat16;
+    case DType::kFloat16:
+      return GemmElement::kFloat16;
+    case DType::kFloat64:
+      return GemmElement::kFloat64;
+    default:
+      return GemmElement::kFloat32;
+  }
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_MATMUL_GEMM_TILES_H_

@@ -1,0 +1,59 @@
+#include "ops/pooling/interpolate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/pooling/blend.h"
+
+namespace tessera {
+namespace {
+
+BlendTable Nearest(int64_t in, int64_t out) {
+  BlendTable table{in, {}, {}};
+  for (int64_t i = 0; i < out; ++i) {
+    table.begin.push_back(i * in / out);
+    table.weights.push_back({1.0});
+  }
+  return table;
+}
+
+BlendTable Linear(int64_t in, int64_t out, bool align_corners) {
+  BlendTable table{in, {}, {}};
+  for (int64_t i = 0; i < out; ++i) {
+    const auto at = static_cast<double>(i);
+    double place = 0;
+    if (!align_corners) {
+      place = std::max(0.0, (at + 0.5) * static_cast<double>(in) / static_cast<double>(out) - 0.5);
+    } else if (out > 1) {
+      place = at * static_cast<double>(in - 1) / static_cast<double>(out - 1);
+    }
+    const int64_t left = std::min(static_cast<int64_t>(place), in - 1);
+    const double share = place - static_cast<double>(left);
+    table.begin.push_back(left);
+    if (left + 1 < in && share > 0) {
+      table.weights.push_back({1.0 - share, share});
+    } else {
+      table.weights.push_back({1.0});
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+Tensor Interpolate(const Tensor& x, Extent2d size, const InterpolateOptions& options) {
+  constexpr const char* kName = "interpolate";
+  TESSERA_CHECK(x.ndim() == 4 && IsFloating(x.dtype()) && x.size(2) > 0 && x.size(3) > 0 &&
+                    size.h > 0 && size.w > 0,
+                kName, "cannot make pictures of ", size.h, " x ", size.w, " of ", x);
+  const bool nearest = options.mode == Interpolation::kNearest;
+  TESSERA_CHECK(!nearest || !options.align_corners, kName,
+                "align_corners means nothing to the nearest pixel");
+  const auto table = [&](int64_t in, int64_t out) {
+    return nearest ? Nearest(in, out) : Linear(in, out, options.align_corners);
+  };
+  return BlendPlanes(kName, x, table(x.size(2), size.h), table(x.size(3), size.w),
+                     {x.size(0), x.size(1), size.h, size.w});
+}
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+// Pictures of another size.
+//
+//   Tensor up = Interpolate(x_NCHW, {2 * h, 2 * w});
+//   Tensor smooth = Interpolate(x_NCHW, 224, {.mode = Interpolation::kBilinear});
+//
+// As PyTorch's F.interpolate(size=...) has it, x [N, C, H, W]. Pixel i of n made of m is
+//   nearest    pixel floor(i m / n);
+//   bilinear   between the pixels around (i + 1/2) m / n - 1/2, at least 0, or, with align_corners,
+//              around i (m - 1) / (n - 1).
+// Floating dtypes, computed in float32 (float64 for float64). Gradients flow to x.
+#ifndef TESSERA_OPS_POOLING_INTERPOLATE_H_
+#define TESSERA_OPS_POOLING_INTERPOLATE_H_
+
+#include "core/tensor.h"
+#include "ops/extent2d.h"
+
+namespace tessera {
+
+enum class Interpolation { kNearest, kBilinear };
+
+struct InterpolateOptions {
+  Interpolation mode = Interpolation::kNearest;
+  bool align_corners = false;  // bilinear only
+};
+
+Tensor Interpolate(const Tensor& x, Extent2d size, const InterpolateOptions& options = {});
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_POOLING_INTERPOLATE_H_
