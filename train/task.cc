@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/nearest_name.h"
 #include "models/model_keys.h"
 
@@ -45,7 +46,14 @@ TaskRegistration::TaskRegistration(const TaskKind* task) {
             [](const TaskKind* a, const TaskKind* b) { return a->name < b->name; });
 }
 
-const std::vector<const TaskKind*>& Tasks() { return MutableTasks(); }
+const std::vector<const TaskKind*>& Tasks() {
+  const std::vector<const TaskKind*>& tasks = MutableTasks();
+  const auto twice =
+      std::adjacent_find(tasks.begin(), tasks.end(),
+                         [](const TaskKind* a, const TaskKind* b) { return a->name == b->name; });
+  TESSERA_CHECK(twice == tasks.end(), "tasks", "two are named '", (*twice)->name, "'");
+  return tasks;
+}
 
 bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings) {
   return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {

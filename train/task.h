@@ -153,7 +153,7 @@ struct TaskRegistration {
   explicit TaskRegistration(const TaskKind* task);
 };
 
-// By name.
+// By name. Throws Error where two that are linked in have one name.
 const std::vector<const TaskKind*>& Tasks();
 // The one that `config.task` names, or the one that fits best; for predictions, of those that
 // predict. Failures name what is known, and what the model is for.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/error.h"
 #include "core/file.h"
 
 namespace tessera::data {
@@ -13,20 +14,23 @@ struct Format {
   const char* name;
   const char* target;
   std::string_view first_bytes;
-  ImageDecoder decoder;
+  ImageDecoder decoder = nullptr;
+  int decoders = 0;
 };
 
 // By ImageFormat.
 Format* Formats() {
-  static Format formats[] = {{"JPEG", "//data/image:jpeg", "\xFF\xD8\xFF", nullptr},
-                             {"PNG", "//data/image:png", "\x89PNG\r\n\x1A\n", nullptr}};
+  static Format formats[] = {{"JPEG", "//data/image:jpeg", "\xFF\xD8\xFF"},
+                             {"PNG", "//data/image:png", "\x89PNG\r\n\x1A\n"}};
   return formats;
 }
 
 }  // namespace
 
 ImageDecoderRegistration::ImageDecoderRegistration(ImageFormat format, ImageDecoder decoder) {
-  Formats()[static_cast<int>(format)].decoder = decoder;
+  Format& registered = Formats()[static_cast<int>(format)];
+  registered.decoder = decoder;
+  ++registered.decoders;
 }
 
 bool IsImageName(std::string_view name) {
@@ -41,6 +45,8 @@ StatusOr<Image> DecodeImage(std::string_view bytes, const std::string& source,
   for (const ImageFormat known : {ImageFormat::kJpeg, ImageFormat::kPng}) {
     const Format& format = Formats()[static_cast<int>(known)];
     if (!bytes.starts_with(format.first_bytes)) continue;
+    TESSERA_CHECK(format.decoders <= 1, "images", "two decoders of ", format.name,
+                  " are linked in");
     if (format.decoder == nullptr) {
       return InvalidArgument(source, ": this program is built without ", format.name, " (",
                              format.target, ")");

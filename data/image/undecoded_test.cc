@@ -1,6 +1,10 @@
 // A program without decoders: linked with //data/image alone.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/error.h"
 #include "data/image/decode.h"
 #include "data/image/image_processor.h"
 
@@ -14,6 +18,28 @@ TEST(UndecodedTest, FilesAreRefusedByName) {
   EXPECT_EQ(Message(ReadImage(folder + "rgb.png").status()),
             folder + "rgb.png: this program is built without PNG (//data/image:png)");
   EXPECT_TRUE(IsImageName("rgb.jpg"));
+}
+
+// Registers both, reads a picture, and ends the process with what was told.
+[[noreturn]] void RegisterAndRead(ImageFormat first, ImageFormat second) {
+  const ImageDecoder decoder = [](std::string_view, const std::string&,
+                                  int64_t) -> StatusOr<Image> { return Image(); };
+  const ImageDecoderRegistration a(first, decoder);
+  const ImageDecoderRegistration b(second, decoder);
+  try {
+    const auto image = ReadImage("data/image/testdata/rgb.png");
+    std::fputs(image.ok() ? "read" : Message(image.status()).c_str(), stderr);
+  } catch (const Error& error) {
+    std::fputs(error.what(), stderr);
+  }
+  std::_Exit(3);
+}
+
+TEST(UndecodedDeathTest, SecondDecodersAreToldWhereTheyAreNeeded) {
+  EXPECT_EXIT(RegisterAndRead(ImageFormat::kJpeg, ImageFormat::kPng), testing::ExitedWithCode(3),
+              "^read$");
+  EXPECT_EXIT(RegisterAndRead(ImageFormat::kPng, ImageFormat::kPng), testing::ExitedWithCode(3),
+              "^images: two decoders of PNG are linked in$");
 }
 
 TEST(UndecodedTest, PixelsAreProcessed) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/nearest_name.h"
 #include "train/config/run_keys.h"
@@ -48,6 +49,12 @@ std::vector<OptionPart> OptionParts() {
   std::sort(parts.begin(), parts.end(), [](const OptionPart& a, const OptionPart& b) {
     return std::tie(a.key, a.name) < std::tie(b.key, b.name);
   });
+  const auto twice =
+      std::adjacent_find(parts.begin(), parts.end(), [](const OptionPart& a, const OptionPart& b) {
+        return std::tie(a.key, a.name) == std::tie(b.key, b.name);
+      });
+  TESSERA_CHECK(twice == parts.end(), "options", "two lists of them belong to ", twice->key,
+                twice->key.empty() ? "" : " ", "'", twice->name, "'");
   return parts;
 }
 

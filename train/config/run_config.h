@@ -52,7 +52,7 @@ struct OptionPart {
   std::string name;  // "sgd"
   const OptionTable* table;
 };
-// All of them, of each key by name.
+// All of them, of each key by name. Throws Error where two belong to one choice.
 std::vector<OptionPart> OptionParts();
 struct OptionPartRegistration {
   explicit OptionPartRegistration(const OptionPart& part);
