@@ -1,0 +1,24 @@
+// What the kernels are given. All tensors are contiguous, with n elements of one dtype.
+#ifndef TESSERA_EXAMPLES_SQUARED_RELU_SQUARED_RELU_KERNEL_H_
+#define TESSERA_EXAMPLES_SQUARED_RELU_SQUARED_RELU_KERNEL_H_
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/kernel_table.h"
+
+namespace tessera::examples {
+
+struct SquaredReluArgs {
+  DType dtype;
+  int64_t n;
+  const void* x;
+  const void* grad;  // of the result; nullptr: `out` is the result, else the gradient of x
+  void* out;
+};
+
+inline KernelTable<SquaredReluArgs> squared_relu_kernel{"squared_relu"};
+
+}  // namespace tessera::examples
+
+#endif  // TESSERA_EXAMPLES_SQUARED_RELU_SQUARED_RELU_KERNEL_H_
