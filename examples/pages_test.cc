@@ -1,4 +1,4 @@
-// docs/tensors.md shows what its program prints.
+// Pages show what their programs print.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -27,10 +27,12 @@ std::string ShownOutput(const std::string& page) {
   return shown;
 }
 
-TEST(TensorsTest, ThePageShowsWhatTheProgramPrints) {
-  const ShellRun ran = RunShell("examples/tensors");
-  EXPECT_EQ(ran.code, 0);
-  EXPECT_EQ(ShownOutput("docs/tensors.md"), ran.output);
+TEST(PagesTest, PagesShowWhatTheirProgramsPrint) {
+  for (const std::string name : {"tensors", "debugging"}) {
+    const ShellRun ran = RunShell("examples/" + name);
+    EXPECT_EQ(ran.code, 0) << name;
+    EXPECT_EQ(ShownOutput("docs/" + name + ".md"), ran.output);
+  }
 }
 
 }  // namespace
