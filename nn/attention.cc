@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/attention/attention.h"
+#include "ops/cast/cast.h"
 #include "ops/rearrange/rearrange.h"
 #include "ops/rotary/rotary.h"
 #include "ops/view/view.h"
@@ -102,9 +103,9 @@ std::unique_ptr<RmsNorm> MakeHeadNorm(const SelfAttentionConfig& config, size_t 
 
 const SelfAttentionConfig& Checked(const SelfAttentionConfig& config) {
   const int64_t groups = KeyValueHeads(config);
-  TESSERA_CHECK(config.num_heads > 0 && groups > 0 && config.num_heads % groups == 0,
-                "self_attention", config.num_heads, " heads cannot share ", groups,
-                " key/value heads");
+  TESSERA_CHECK(
+      config.num_heads > 0 && config.num_key_value_heads >= 0 && config.num_heads % groups == 0,
+      "self_attention", config.num_heads, " heads cannot share ", groups, " key/value heads");
   TESSERA_CHECK(!config.qkv_by_head || (groups == config.num_heads && config.qkv_names.empty()),
                 "self_attention", "qkv_by_head is of a fused projection without grouped heads");
   TESSERA_CHECK(config.window == 0 || (config.window > 0 && config.causal), "self_attention",
@@ -214,6 +215,8 @@ void SelfAttention::Rotate(const Tensor& positions, int64_t length, Heads* heads
   TESSERA_CHECK(positions.defined(), "self_attention", path(),
                 " rotates, but the masks have no rotary_positions");
   const int64_t coordinates = positions.ndim() == 3 ? positions.size(1) : 1;
+  TESSERA_CHECK(coordinates > 0, "self_attention", path(), ": positions ", positions,
+                " without a coordinate");
   const RotaryOptions options = RotaryFor(*config_.rotary, head_dim_ / coordinates, length);
   heads->q = Rotary(heads->q, positions, options);
   heads->k = Rotary(heads->k, positions, options);
@@ -226,6 +229,14 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
     Heads heads = Project(h_BTC, context);
     if (config_.rotary) {
       const int64_t length = cache == nullptr ? heads.q.size(2) : cache->LongestAfterStep();
+      const RotaryScaling& scaling = config_.rotary->scaling;
+      const bool by_length =
+          scaling.kind == RotaryScaling::kDynamic || scaling.kind == RotaryScaling::kLongRope;
+      TESSERA_CHECK(!masks.document.defined() || !by_length || length <= scaling.original_positions,
+                    "self_attention", path(),
+                    " scales rotary frequencies by the sequence's length, which is not that of "
+                    "documents packed into rows of ",
+                    length);
       Rotate(masks.rotary_positions, length, &heads);
     }
 
@@ -239,6 +250,8 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
     options.prefix_length = masks.prefix_length;
     options.bias = masks.bias;
     if (cache != nullptr) {
+      // A norm of heads gives float32 under autocast; attention works in v's dtype.
+      heads.k = Cast(heads.k, heads.v.dtype());
       std::tie(heads.k, heads.v) = cache->Append(layer, heads.k, heads.v);
       options.query_offsets = CopyTo(cache->QueryOffsets(), heads.k.device());
       options.key_length = CopyTo(cache->KeyLengths(), heads.k.device());

@@ -76,7 +76,8 @@ LinearConfig OutputConfig(const SelfAttentionConfig& config, const Group& group)
 struct AttentionMasks {
   Tensor key_padding = {};  // [B, Tk] bool: keys that count (Tk includes cached ones)
   Tensor document = {};     // [B, T] int32: tokens see their own document only; without cache
-  // [B] int32: keys before it are seen by every query, causal or not (prefix language models)
+  // [B] int32: keys before it are seen by every query (prefix language models), but for those that
+  // a window has passed
   Tensor prefix_length = {};
   Tensor bias = {};  // [B or 1, this rank's heads or 1, T, Tk], added to the scores
   // [B, T] or [B, N, T] int64 of a configuration with `rotary`: places of the new tokens

@@ -14,7 +14,10 @@ BatchNorm::BatchNorm(const BatchNormConfig& config, const Scope& scope)
       running_mean_(
           AddParameter("running_mean", Placement::Whole({config.channels}), Init::Zeros())),
       running_var_(AddParameter("running_var", Placement::Whole({config.channels}), Init::Ones())) {
-  for (Parameter* running : {&running_mean_, &running_var_}) DropGrad(running->tensor);
+  for (Parameter* running : {&running_mean_, &running_var_}) {
+    running->can_train = false;
+    DropGrad(running->tensor);
+  }
 }
 
 Tensor BatchNorm::Forward(const Tensor& x, const ForwardContext& context) const {

@@ -7,8 +7,10 @@
 // BatchNorm (PyTorch's BatchNorm1d, 2d and 3d): a pass of training normalises by the statistics of
 // its own batch, a micro-batch of this rank, and leaves them for the running ones
 // (nn/running_statistics.h); one of evaluation normalises by `running_mean` and `running_var`,
-// which are parameters that do not train, so that they lie in checkpoints. The running variance
-// takes the unbiased one, as PyTorch has it. Every rank holds the whole weight and bias.
+// which are parameters that do not train, so that they lie in checkpoints. They have the dtype of
+// the build: in half precision small changes are rounded away, so train with float32 parameters
+// under autocast. The running variance takes the unbiased one, as PyTorch has it. Every rank holds
+// the whole weight and bias.
 #ifndef TESSERA_NN_CHANNEL_NORM_H_
 #define TESSERA_NN_CHANNEL_NORM_H_
 

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "nn/weight.h"
+
 namespace tessera::nn {
 namespace {
 
@@ -15,8 +17,15 @@ Placement WeightOf(const Shape& shape, int64_t groups) {
 
 Init InitOf(const std::optional<Init>& given, const Placement& weight) {
   const Shape shape = weight.local_shape();
-  const auto fan_in = static_cast<double>(shape.numel() / shape[0]);
+  double fan_in = 1;
+  for (int d = 1; d < shape.ndim(); ++d) fan_in *= static_cast<double>(shape[d]);
   return given.value_or(Init::Normal(1.0 / std::sqrt(3.0 * fan_in)));
+}
+
+// Convolutions take the tensor itself.
+const Tensor& Dense(const Parameter& weight) {
+  TESSERA_CHECK(IsDense(weight), "convolution", "'", weight.name, "' must be dense");
+  return weight.tensor;
 }
 
 Tensor OrUndefined(const Parameter* p) { return p == nullptr ? Tensor() : p->tensor; }
@@ -39,7 +48,7 @@ Conv2d::Conv2d(const Conv2dConfig& c, const Scope& scope)
 
 Tensor Conv2d::Forward(const Tensor& x_NCHW) const {
   return Call(x_NCHW, [&] {
-    return tessera::Conv2d(x_NCHW, weight_.tensor, OrUndefined(bias_), options_);
+    return tessera::Conv2d(x_NCHW, Dense(weight_), OrUndefined(bias_), options_);
   });
 }
 
@@ -52,7 +61,7 @@ Conv1d::Conv1d(const Conv1dConfig& c, const Scope& scope)
 
 Tensor Conv1d::Forward(const Tensor& x_NCT) const {
   return Call(x_NCT,
-              [&] { return tessera::Conv1d(x_NCT, weight_.tensor, OrUndefined(bias_), options_); });
+              [&] { return tessera::Conv1d(x_NCT, Dense(weight_), OrUndefined(bias_), options_); });
 }
 
 }  // namespace tessera::nn

@@ -1,5 +1,6 @@
 #include "nn/cross_attention.h"
 
+#include <string>
 #include <tuple>
 
 #include "ops/attention/attention.h"
@@ -9,9 +10,24 @@ namespace tessera::nn {
 
 // B batch, T tokens, S source tokens, C hidden size, H this rank's heads, D head size.
 
+namespace {
+
+const SelfAttentionConfig& Checked(const SelfAttentionConfig& config, const std::string& path) {
+  TESSERA_CHECK(config.num_heads > 0 && config.qkv_names.size() == 3, "cross_attention", path, ": ",
+                config.num_heads, " heads and ", config.qkv_names.size(), " names of q, k and v");
+  const int64_t key_value_heads = config.num_key_value_heads;
+  TESSERA_CHECK((key_value_heads == 0 || key_value_heads == config.num_heads) &&
+                    config.window == 0 && config.head_norm_names.empty() && !config.rotary,
+                "cross_attention", path,
+                ": grouped heads, a window, head norms and rotary positions are of self-attention");
+  return config;
+}
+
+}  // namespace
+
 CrossAttention::CrossAttention(const SelfAttentionConfig& config, const Scope& scope)
     : Module(scope),
-      config_(config),
+      config_(Checked(config, scope.path)),
       head_dim_(HeadDim(config)),
       heads_(HeadShare(config, build().tensor_parallel)),
       query_(QueryConfig(config, build().tensor_parallel), Child(config.qkv_names.at(0))),
@@ -19,13 +35,7 @@ CrossAttention::CrossAttention(const SelfAttentionConfig& config, const Scope& s
       value_(KeyValueConfig(config, build().tensor_parallel), Child(config.qkv_names.at(2))),
       output_(OutputConfig(config, build().tensor_parallel), Child(config.output_name)),
       attn_dropout_(config.attention_dropout, Child("attn_dropout")),
-      resid_dropout_(config.residual_dropout, Child("resid_dropout")) {
-  const int64_t key_value_heads = config.num_key_value_heads;
-  TESSERA_CHECK((key_value_heads == 0 || key_value_heads == config.num_heads) &&
-                    config.window == 0 && config.head_norm_names.empty() && !config.rotary,
-                "cross_attention", path(),
-                ": grouped heads, a window, head norms and rotary positions are of self-attention");
-}
+      resid_dropout_(config.residual_dropout, Child("resid_dropout")) {}
 
 Tensor CrossAttention::SplitHeads(const Tensor& x) const {
   return Transpose(Reshape(x, {x.size(0), x.size(1), heads_.count, head_dim_}), 1, 2);

@@ -56,7 +56,9 @@ Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
       const Tensor whole = up_.Gather(h, context);
       const Tensor gate = gate_->ForwardGathered(whole);
       const Tensor up = up_.ForwardGathered(whole);
-      inner = activation_ == Silu ? SwiGlu(gate, up) : Mul(activation_(gate), up);
+      // Forms of weights may give other dtypes.
+      const bool fused = activation_ == Silu && gate.dtype() == up.dtype();
+      inner = fused ? SwiGlu(gate, up) : Mul(activation_(gate), up);
     }
     inner = inner_dropout_.ForwardFeatures(inner, inner_.begin, inner_size_, context);
     return dropout_.Forward(down_.Forward(inner), context);

@@ -184,7 +184,7 @@ int Module::Freeze(std::string_view pattern, bool frozen) {
     ++count;
     if (frozen) {
       DropGrad(p.tensor);
-    } else {
+    } else if (p.can_train) {
       RequireGradOf(p.tensor, *build_);
     }
   });

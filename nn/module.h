@@ -80,6 +80,8 @@ struct Parameter {
   std::shared_ptr<const WeightForm> form;
   // An embedding or a head: its rows stand for tokens, positions or classes, not for features.
   bool table = false;
+  // False: it never trains (running statistics), and Freeze does not change that.
+  bool can_train = true;
 };
 
 // Gives a parameter (this rank's part, whatever it holds) its first numbers; nothing on meta.

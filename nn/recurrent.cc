@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "nn/weight.h"
 #include "ops/matmul/matmul.h"
 #include "ops/recurrent/recurrent_kernel.h"
 #include "ops/view/view.h"
@@ -11,8 +12,9 @@ namespace tessera::nn {
 namespace {
 
 void Check(const RecurrentConfig& config, const Scope& scope) {
-  TESSERA_CHECK(config.num_layers >= 1, "recurrent", "'", scope.path, "' of ", config.num_layers,
-                " layers");
+  TESSERA_CHECK(config.num_layers >= 1 && config.input_size > 0 && config.hidden_size > 0,
+                "recurrent", "'", scope.path, "' of ", config.num_layers, " layers, from ",
+                config.input_size, " to ", config.hidden_size, " features");
   const Group& group = scope.build->tensor_parallel;
   TESSERA_CHECK(!scope.build->sequence_parallel || group == nullptr || group->size() == 1,
                 "recurrent", "'", scope.path,
@@ -71,8 +73,10 @@ RecurrentStates RecurrentLayers::RunLayer(const Weights& weights, const Tensor& 
                                           const RecurrentStart& start, size_t index,
                                           bool reverse) const {
   const auto tensor = [](const Parameter* p) { return p == nullptr ? Tensor() : p->tensor; };
+  TESSERA_CHECK(IsDense(*weights.hidden), "recurrent", "'", weights.hidden->name,
+                "' must be dense");
   const Tensor projected =
-      Linear(x, weights.input->tensor, tensor(weights.input_bias), LinearLayout::kOutIn);
+      Multiply(*weights.input, LinearLayout::kOutIn, x, tensor(weights.input_bias));
   return Recurrent(cell_,
                    {.projected = projected,
                     .weight = weights.hidden->tensor,

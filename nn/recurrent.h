@@ -10,8 +10,9 @@
 // order of gates, uniform in +-1/sqrt(hidden_size) at first: a state of PyTorch's loads. The cells'
 // formulas are those of ops/recurrent/recurrent.h.
 //
-// Lengths take the place of packed sequences: what stands behind a sequence's length is not looked
-// at, its outputs are zeros, and `hidden` is the state at the sequence's own end.
+// Lengths take the place of packed sequences: what stands behind a sequence's length does not
+// count (but must be finite), its outputs are zeros, and `hidden` is the state at the sequence's
+// own end.
 //
 // A library of its own, //nn:recurrent. Every rank holds the whole layer. Under sequence
 // parallelism a rank has a share of the sequence only, which throws Error.
@@ -97,8 +98,9 @@ enum class Nonlinearity { kTanh, kRelu };
 
 class Rnn : public RecurrentLayers {
  public:
-  Rnn(const RecurrentConfig& config, const Scope& scope,
-      Nonlinearity nonlinearity = Nonlinearity::kTanh)
+  Rnn(const RecurrentConfig& config, const Scope& scope)
+      : Rnn(config, Nonlinearity::kTanh, scope) {}
+  Rnn(const RecurrentConfig& config, Nonlinearity nonlinearity, const Scope& scope)
       : RecurrentLayers(
             nonlinearity == Nonlinearity::kTanh ? RecurrentCell::kTanh : RecurrentCell::kRelu,
             config, scope) {}

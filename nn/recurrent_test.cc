@@ -27,7 +27,7 @@ std::unique_ptr<RecurrentLayers> Make(RecurrentCell cell, const RecurrentConfig&
     case RecurrentCell::kTanh:
       return std::make_unique<Rnn>(config, scope);
     case RecurrentCell::kRelu:
-      return std::make_unique<Rnn>(config, scope, Nonlinearity::kRelu);
+      return std::make_unique<Rnn>(config, Nonlinearity::kRelu, scope);
   }
   return nullptr;
 }

@@ -13,9 +13,13 @@ constexpr double kPi = std::numbers::pi;
 
 void Check(const RotaryConfig& config, int64_t dims) {
   const RotaryScaling& s = config.scaling;
-  TESSERA_CHECK(config.base > 0 && config.share > 0 && config.share <= 1 && dims % 2 == 0, "rotary",
-                "base ", config.base, ", ", dims, " features (share ", config.share,
-                "): needed are a base above 0 and pairs of features");
+  TESSERA_CHECK(
+      config.base > 0 && config.share > 0 && config.share <= 1 && dims >= 2 && dims % 2 == 0,
+      "rotary", "base ", config.base, ", ", dims, " features (share ", config.share,
+      "): needed are a base above 0 and pairs of features");
+  TESSERA_CHECK(s.attention_factor == 0 || s.kind == RotaryScaling::kYarn ||
+                    s.kind == RotaryScaling::kLongRope,
+                "rotary", "an attention factor is of YaRN and LongRoPE");
   if (s.kind == RotaryScaling::kNone) return;
   TESSERA_CHECK(s.factor >= 1, "rotary", "a scaling factor of ", s.factor, " is below 1");
   TESSERA_CHECK(s.kind == RotaryScaling::kLinear || s.original_positions > 1, "rotary",
@@ -27,6 +31,8 @@ void Check(const RotaryConfig& config, int64_t dims) {
           (s.low_frequency_factor > 0 && s.low_frequency_factor < s.high_frequency_factor),
       "rotary", "low_frequency_factor ", s.low_frequency_factor,
       " is not between 0 and high_frequency_factor ", s.high_frequency_factor);
+  TESSERA_CHECK(s.kind != RotaryScaling::kYarn || config.base > 1, "rotary", "YaRN with base ",
+                config.base);
   TESSERA_CHECK(s.kind != RotaryScaling::kYarn || (s.beta_slow > 0 && s.beta_fast > s.beta_slow),
                 "rotary", "beta_slow ", s.beta_slow, " is not between 0 and beta_fast ",
                 s.beta_fast);

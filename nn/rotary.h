@@ -11,14 +11,13 @@
 //   kLinear    w_i / f: positions are interpolated (Chen et al. 2023, arXiv:2306.15595).
 //   kDynamic   base becomes base * (f n / L - (f - 1))^(d / (d - 2)) where the sequence's length n
 //              exceeds L: "dynamic NTK", as transformers has it.
-//   kLlama3    w_i where the wavelength 2 pi / w_i is below L / high_frequency_factor, w_i / f
+//   kLlama3    w_i where the wavelength 2 pi / w_i is below L / high_frequency_factor; w_i / f
 //   where
-//              it is above L / low_frequency_factor, between them a mean of both, weighted by
+//              it is above L / low_frequency_factor; between them a mean of both, weighted by
 //              L / wavelength (Llama 3.1, arXiv:2407.21783).
-//   kYarn      w_i where pair i turns more than beta_fast times within L, w_i / f where it turns
-//   less
-//              than beta_slow times, a ramp over i between them; what is rotated is multiplied by
-//              0.1 ln f + 1 (Peng et al. 2023, arXiv:2309.00071).
+//   kYarn      w_i where pair i turns more than beta_fast times within L; w_i / f where it turns
+//              less than beta_slow times; a ramp over i between them. What is rotated is multiplied
+//              by 0.1 ln f + 1 (Peng et al. 2023, arXiv:2309.00071).
 //   kLongRope  w_i / short_factors[i], or / long_factors[i] for sequences longer than L; what is
 //              rotated is multiplied by sqrt(1 + ln f / ln L) (Ding et al. 2024, arXiv:2402.13753).
 #ifndef TESSERA_NN_ROTARY_H_

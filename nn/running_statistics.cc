@@ -1,6 +1,7 @@
 #include "nn/running_statistics.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"

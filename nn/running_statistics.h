@@ -11,9 +11,10 @@
 //
 // A forward pass changes nothing in modules, so what it finds waits here, and a step counts as one
 // batch: the mean over its micro-batches, and over the ranks of `group`, moves the running
-// statistics once. So do the trainer and the loops of train/ (train/engine); layouts that cannot,
-// pipelines and parameters that are cut over ranks (ZeRO 3), open no scope, and a layer that finds
-// none throws Error. Regions that are computed again in the backward pass add nothing.
+// statistics once (layouts agree to rounding: each rank adds up its own first). So do the trainer
+// and the loops of train/ (train/engine); layouts that cannot, pipelines and parameters that are
+// cut over ranks (ZeRO 3), open no scope, and a layer that finds none throws Error. Regions that
+// are computed again in the backward pass add nothing.
 #ifndef TESSERA_NN_RUNNING_STATISTICS_H_
 #define TESSERA_NN_RUNNING_STATISTICS_H_
 

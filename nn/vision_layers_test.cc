@@ -56,6 +56,8 @@ TEST(VisionLayersTest, StatisticsLieInTheStateAndDoNotTrain) {
 
 TEST(VisionLayersTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Conv2d({.in_channels = 3, .out_channels = 4, .groups = 2}, Scope::Root({})), Error);
+  EXPECT_THROW(Conv2d({.in_channels = 3}, Scope::Root({})), Error);
+  EXPECT_THROW(Conv1d({.in_channels = 3}, Scope::Root({})), Error);
   EXPECT_THROW(Conv2d({.out_channels = 4}, Scope::Root({})), Error);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/thread_communicator.h"
 #include "models/family.h"
+#include "optim/optimizer_kind.h"
 #include "train/engine/engine.h"
 
 namespace tessera::examples {
@@ -99,6 +100,9 @@ TEST(ResNetTest, RunningStatisticsAreThoseOfAStepOnEveryLayout) {
   }
 }
 
+// Cut parameters have no place for running statistics, over one rank neither.
+TEST(ResNetTest, StageThreeIsRefused) { EXPECT_THROW(Train({.zero = 3}), Error); }
+
 // By hand: 0.9 times the first value and 0.1 times the mean over micro-batches, the variance
 // unbiased.
 TEST(ResNetTest, RunningStatisticsByHand) {
@@ -111,6 +115,9 @@ TEST(ResNetTest, RunningStatisticsByHand) {
                      {.training = true});
   };
   EXPECT_THROW(pass({1, 2}), Error);  // without a scope
+  net.Freeze();
+  net.Freeze("", /*frozen=*/false);
+  EXPECT_EQ(net.ParameterCount(/*trainable_only=*/true), 2);
   nn::RunningStatistics statistics;
   {
     const nn::RunningStatistics::Scope scope(&statistics);
@@ -122,6 +129,12 @@ TEST(ResNetTest, RunningStatisticsByHand) {
   statistics.Apply();
   EXPECT_NEAR(net.StateDict().at("norm.running_mean").Item(), 0.1 * 3, 1e-6);
   EXPECT_NEAR(net.StateDict().at("norm.running_var").Item(), 0.9 + 0.1 * (2 + 8) / 2, 1e-6);
+  {
+    const nn::RunningStatistics::Scope scope(&statistics);
+    pass({4, 8});
+  }
+  statistics.Apply(nullptr, Full({}, 1.0));  // of a step that is left out
+  EXPECT_TRUE(statistics.empty());
   statistics.Apply();  // nothing is left
   EXPECT_NEAR(net.StateDict().at("norm.running_mean").Item(), 0.1 * 3, 1e-6);
 }

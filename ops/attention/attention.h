@@ -26,7 +26,7 @@ struct AttentionOptions {
 
   // A key is seen if every mask that is given allows it.
   // Causal: query i sees keys j <= i + query_offset (+ query_offsets[b]), and keys j <
-  // prefix_length[b] besides.
+  // prefix_length[b] besides, but for those that a window has passed.
   bool causal = false;
   int64_t query_offset = 0;
   Tensor query_offsets = {};  // [B] int32

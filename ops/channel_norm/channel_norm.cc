@@ -1,6 +1,8 @@
 #include "ops/channel_norm/channel_norm.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "autograd/autograd.h"
 #include "ops/cast/autocast.h"

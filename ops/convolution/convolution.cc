@@ -26,7 +26,7 @@ void CheckTensors(const char* name, const Tensor& x, const Tensor& weight, const
                 name, "bias ", bias, " for ", outputs, " outputs of ", x.dtype());
 }
 
-// A dim of the side that the kernel slides over. `size` of the result may come out below 1.
+// A dim of the side that the kernel slides over; `out` is 0 where no kernel fits.
 ConvDim DimOf(const char* name, int64_t in, int64_t kernel, int64_t stride, int64_t padding,
               int64_t dilation) {
   TESSERA_CHECK(stride >= 1 && padding >= 0 && dilation >= 1, name, "stride ", stride, ", padding ",

@@ -13,16 +13,16 @@
 // [C, O / groups, kernel, kernel], height (H - 1) stride - 2 padding + dilation (kernel - 1) + 1 +
 // output_padding. N may be zero.
 //
-// Floating dtypes, all alike; half precision is summed in float32. Gradients flow to all three
-// arguments; those of weight and bias are given apart (autograd/autograd.h) and, for a leaf, in the
-// dtype its gradient is collected in. On the CPU an element's bits depend neither on N nor on its
-// place or the number of threads, and weight gradients not on the number of threads. Shapes that do
-// not fit throw Error.
+// Floating dtypes, all alike; half precision is summed in float32 (on the GPU the bias is added,
+// and the taps of the input's gradient are summed, after rounding). Gradients flow to all three
+// arguments; those of weight and bias are given apart (autograd/autograd.h), the weight's, for a
+// leaf, in the dtype its gradient is collected in. On the CPU an element's bits depend neither on N
+// nor on its place or the number of threads, and weight gradients not on the number of threads.
+// Shapes that do not fit throw Error.
 //
 // Method. CPU: the tiles of ops/matmul's products, their right-hand side gathered from x by panels
-// that stay in the cache: no unfolded copy of x is made, and a kernel of 1x1 reads x as it lies.
-// One channel per group has a path of its own. GPU: x is unfolded by a kernel, some images at a
-// time, and multiplied by cuBLASLt.
+// that stay in the cache: no unfolded copy of x is made. One channel per group has a path of its
+// own. GPU: x is unfolded by a kernel, some images at a time, and multiplied by cuBLASLt.
 #ifndef TESSERA_OPS_CONVOLUTION_CONVOLUTION_H_
 #define TESSERA_OPS_CONVOLUTION_CONVOLUTION_H_
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/convolution/conv_taps.h"
 #include "ops/convolution/convolution_kernel.h"
 #include "ops/convolution/tap_sum.h"
@@ -50,9 +52,9 @@ void InputGradCpu(const ConvInputGradArgs& args) {
   sum.out_image = s.groups * s.in_channels * sum.out_row;
   sum.out_h = s.h.stride * s.w.in;
   sum.out_w = s.w.stride;
-  for (int64_t ph = 0; ph < s.h.stride; ++ph) {
+  for (int64_t ph = 0; ph < std::min(s.h.stride, s.h.in); ++ph) {
     const InputPhase h = InputPhaseOf(s.h, ph);
-    for (int64_t pw = 0; pw < s.w.stride; ++pw) {
+    for (int64_t pw = 0; pw < std::min(s.w.stride, s.w.in); ++pw) {
       const InputPhase w = InputPhaseOf(s.w, pw);
       if (h.count == 0 || w.count == 0) continue;
       sum.grid = {

@@ -1,6 +1,6 @@
 // Which elements of a picture the taps of a convolution read.
 //
-//   PixelRuns runs(grid, taps, /*first pixel*/ 96, /*pixels*/ 48);
+//   PixelRuns runs(grid, taps, /*first pixel*/ 96, /*pixels*/ 45, /*width*/ nr);
 //   gather.Rows(runs, k0, depth, panel, nr);    // panel[k - k0][pixel], k = channel * taps + tap
 //
 // Pixels of all pictures are counted in one row: n * (out_h * out_w) + h * out_w + w.

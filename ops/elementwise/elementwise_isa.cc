@@ -74,8 +74,7 @@ void Unary(UnaryOp op, const float* x, float* out, int64_t n, float scale, float
     TESSERA_CASE_(kAbs, Abs(v));
     TESSERA_CASE_(kTanh, Tanh(v));
     TESSERA_CASE_(kSigmoid, Sigmoid(v));
-    // max(x, 0) + log(1 + e^-|x|); the logarithm of a number near 1 is good to 1e-7 absolutely.
-    TESSERA_CASE_(kSoftplus, Max(Zero(), v) + Log(Set(1.0f) + Exp(-Abs(v))));
+    TESSERA_CASE_(kSoftplus, Max(Zero(), v) + Log1p(Exp(-Abs(v))));
     TESSERA_CASE_(kRelu, Max(Zero(), v));
     TESSERA_CASE_(kSilu, v * Sigmoid(v));
     TESSERA_CASE_(kGelu, Gelu(v));

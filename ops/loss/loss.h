@@ -7,9 +7,9 @@
 //
 // Two tensors of the same shape and floating dtypes, computed in the wider one, at least in
 // float32: losses and sums are float32 (float64 for float64), under autocast and of half precision,
-// too. Shapes are not broadcast: a [N, 1] beside a [N] would be N^2 losses. Gradients flow to both.
-// kMean divides by the number of elements (NllLoss: of rows that count). The names and definitions
-// are PyTorch's. Shapes that differ throw Error.
+// too; a CosineSimilarity has its operands' dtype. Shapes are not broadcast: a [N, 1] beside a [N]
+// would be N^2 losses. Gradients flow to both. kMean divides by the number of elements (NllLoss: of
+// rows that count). The names and definitions are PyTorch's. Shapes that differ throw Error.
 #ifndef TESSERA_OPS_LOSS_LOSS_H_
 #define TESSERA_OPS_LOSS_LOSS_H_
 
@@ -59,7 +59,7 @@ struct DivergenceOptions {
   bool log_target = false;  // the target is given as logarithms, too
 };
 // t (log t - x), 0 where t is 0: of log-probabilities x and probabilities t (Kullback and Leibler
-// 1951).
+// 1951). With log_target a target of -inf gives NaN, as PyTorch's does.
 Tensor KlDivergence(const Tensor& x, const Tensor& target, const DivergenceOptions& options = {});
 
 struct NllOptions {
@@ -67,8 +67,8 @@ struct NllOptions {
   int64_t ignore_index = -100;
   Tensor class_weights = {};  // [C]; kMean divides by the sum of the weights then
 };
-// -w[t] x[t] of log-probabilities x [..., C] and int64 targets [...]. A target outside of the
-// classes throws Error.
+// -w[t] x[t] of log-probabilities x [..., C] and int64 targets [...]. On the CPU a
+// target outside of the classes throws Error.
 Tensor NllLoss(const Tensor& x, const Tensor& target, const NllOptions& options = {});
 
 // a b / (|a| |b|) along `dim`; lengths below `epsilon` count as epsilon.

@@ -18,7 +18,7 @@ TESSERA_SIMD VecF Value(PairLoss loss, VecF p, VecF x, VecF t) {
       return Select(d > p, p * NegFma(half, p, d), half * d * d);
     }
     case PairLoss::kLogits:
-      return NegFma(x, t, Max(Zero(), x)) + Log(Set(1.0f) + Exp(-Abs(x)));
+      return NegFma(x, t, Max(Zero(), x)) + Log1p(Exp(-Abs(x)));
     case PairLoss::kDivergence:
       return Select(t == Zero(), Zero(), t * (Log(t) - x));
     case PairLoss::kLogDivergence:

@@ -22,11 +22,19 @@ PoolDim DimOf(const char* name, int64_t in, const Window& w) {
                     w.padding <= w.kernel / 2,
                 name, "kernel ", w.kernel, ", stride ", w.stride, ", padding ", w.padding,
                 ", dilation ", w.dilation);
-  const int64_t reach = in + 2 * w.padding - w.dilation * (w.kernel - 1) - 1;
+  const int64_t reach =
+      in + 2 * w.padding - w.dilation * (w.kernel - 1) - 1 + (w.ceil_mode ? w.stride - 1 : 0);
   TESSERA_CHECK(reach >= 0, name, "no window of ", w.kernel, " with dilation ", w.dilation,
                 " fits into ", in, " elements and a padding of ", w.padding);
-  int64_t out = (w.ceil_mode ? reach + w.stride - 1 : reach) / w.stride + 1;
+  int64_t out = reach / w.stride + 1;
   if (w.ceil_mode && (out - 1) * w.stride >= in + w.padding) --out;
+  // Of a window that begins in the padding, dilation may step over all of x.
+  for (int64_t i = 0; i < out && i * w.stride < w.padding; ++i) {
+    const int64_t before = w.padding - i * w.stride;
+    TESSERA_CHECK((w.dilation - before % w.dilation) % w.dilation < in, name, "a window of ",
+                  w.kernel, " with dilation ", w.dilation, " and padding ", w.padding,
+                  " meets none of ", in, " elements");
+  }
   return {in, out, w.kernel, w.stride, w.padding, w.dilation};
 }
 

@@ -213,6 +213,10 @@ TEST(PoolingTest, NanIsTheLargestAndTheFirstOfEqualsWins) {
 TEST(PoolingTest, RefusesWhatDoesNotFit) {
   const Tensor x = Zeros({1, 2, 5, 5});
   EXPECT_THROW(MaxPool2d(x, {.kernel = 6}), Error);
+  EXPECT_THROW(MaxPool1d(Zeros({1, 1, 1}), {.kernel = 2, .padding = 1, .dilation = 2}), Error);
+  const Tensor larger =
+      MaxPool2d(Zeros({1, 1, 2, 2}), {.kernel = 3, .stride = Extent2d(2), .ceil_mode = true});
+  EXPECT_EQ(larger.shape(), (Shape{1, 1, 1, 1}));
   EXPECT_THROW(MaxPool2d(x, {.kernel = 2, .padding = 2}), Error);
   EXPECT_THROW(MaxPool2d(x, {.kernel = 2, .stride = Extent2d(0)}), Error);
   EXPECT_THROW(AvgPool2d(Zeros({2, 5, 5}), {.kernel = 2}), Error);

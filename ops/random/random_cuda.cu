@@ -17,7 +17,8 @@ __device__ __forceinline__ Vec<float, 4> NumbersOf(const PhiloxWords& words) {
   if constexpr (kNormal) {
     double normal[4];
     NormalBlock(words, normal);
-    for (int i = 0; i < 4; ++i) four.v[i] = static_cast<float>(normal[i]);
+    for (int i = 0; i < 4; ++i)
+      four.v[i] = static_cast<float>(0.0 + normal[i]);  // as the CPU: no -0
   } else {
     for (int i = 0; i < 4; ++i) four.v[i] = UnitFloat(words.v[i]);
   }

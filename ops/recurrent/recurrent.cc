@@ -180,14 +180,14 @@ Tensor AsMatrix(const Tensor& sequence) {
 // Inputs of the node: projected, weight, bias, hidden, cell.
 GradFn BackwardOf(const Plan& plan, const RecurrentInputs& in, const Steps& steps) {
   const DType grad_dtype = IsLeaf(in.weight) ? GradDType(in.weight) : in.weight.dtype();
-  return [plan, grad_dtype, lengths = in.lengths, weight = SavedTensor(in.weight),
+  return [plan, grad_dtype, lengths = SavedTensor(in.lengths), weight = SavedTensor(in.weight),
           hidden = SavedTensor(in.hidden), cell = SavedTensor(in.cell), h = SavedTensor(steps.h),
           c = SavedTensor(steps.c), kept = SavedTensor(steps.kept)](GradContext& ctx) {
     const RecurrentInputs saved{.projected = {},
                                 .weight = weight.Unpack(),
                                 .hidden = hidden.Unpack(),
                                 .cell = cell.Unpack(),
-                                .lengths = lengths};
+                                .lengths = lengths.Unpack()};
     const Steps at{h.Unpack(), c.Unpack(), kept.Unpack()};
     const Gradients d = RunBackward(plan, saved, at, ctx);
     const Tensor dy = AsMatrix(d.recurrent);

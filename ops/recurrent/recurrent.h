@@ -7,9 +7,10 @@
 //
 // The formulas stand beside RecurrentCell (ops/recurrent/recurrent_rows.h); gates lie in PyTorch's
 // order: i, f, g, o of an LSTM and r, z, n of a GRU. One node of the tape: the product with W_ih
-// over all times is the caller's, and its gradient one product, too. Floating dtypes; half
-// precision is computed in float32 and rounded once a step, an LSTM's cell states stay float32.
-// Gradients flow to all but the lengths. Shapes that do not fit throw Error.
+// over all times is the caller's, and its gradient one product, too. Floating dtypes; of half
+// precision gates are computed in float32; the product with W_hh, the states and what is kept for
+// the gradient are rounded, but an LSTM's cell states stay float32. Gradients flow to all but the
+// lengths. Shapes that do not fit throw Error.
 #ifndef TESSERA_OPS_RECURRENT_RECURRENT_H_
 #define TESSERA_OPS_RECURRENT_RECURRENT_H_
 

@@ -89,7 +89,7 @@ Operation Recurrents(int states, Kind... kind) {
                    .hidden_size = hidden,
                    .num_layers = static_cast<int>(in[1].size(0) / 2),
                    .bidirectional = true},
-                  nn::Scope::Root({}), kind...);
+                  kind..., nn::Scope::Root({}));
     auto next = in.begin() + 1 + states;
     for (nn::Parameter* p : layers.Parameters()) p->tensor = *next++;
     return layers

@@ -68,19 +68,20 @@ Engine::Engine(models::Model& model, const dist::Mesh& mesh, const EngineOptions
       phases_(options.time_phases && !model.build().device.is_cpu()
                   ? std::optional<Device>(model.build().device)
                   : std::nullopt),
-      work_({.model = model_,
-             .parts = parts_,
-             .store = *store_,
-             .activations = activations_.get(),
-             .scaler = scaler_ ? &*scaler_ : nullptr,
-             .clock = phases_,
-             .products = options_.products,
-             .max_grad_norm = options_.max_grad_norm,
-             // Cut parameters, and the stages of a pipeline, have no place for them.
-             .statistics = store_->forward_is_collective() || dist::StageOf(model) != nullptr
-                               ? nullptr
-                               : &statistics_,
-             .data_parallel = mesh_.dp()}) {
+      work_(
+          {.model = model_,
+           .parts = parts_,
+           .store = *store_,
+           .activations = activations_.get(),
+           .scaler = scaler_ ? &*scaler_ : nullptr,
+           .clock = phases_,
+           .products = options_.products,
+           .max_grad_norm = options_.max_grad_norm,
+           // Cut parameters (over one rank, too), and a pipeline's stages, have no place for them.
+           .statistics = options_.store.shards_parameters() || dist::StageOf(model) != nullptr
+                             ? nullptr
+                             : &statistics_,
+           .data_parallel = mesh_.dp()}) {
   if (const dist::Stage* stage = dist::StageOf(model)) {
     runner_ = std::make_unique<PipelinedStep>(
         work_, *stage,
