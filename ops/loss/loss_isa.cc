@@ -1,4 +1,5 @@
 #include "core/cpu/simd.h"
+#include "ops/elementwise/log1p_simd.h"
 #include "ops/loss/loss_rows.h"
 
 namespace tessera::TESSERA_ISA {
