@@ -15,6 +15,7 @@
 #include "dist/pipeline/bundle_channel.h"
 #include "dist/pipeline/execute_pipeline.h"
 #include "dist/pipeline/partition.h"
+#include "nlohmann/json.hpp"
 #include "nn/linear.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
