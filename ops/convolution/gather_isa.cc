@@ -1,6 +1,6 @@
 #include "core/cpu/simd.h"
 #include "ops/convolution/gather_rows.h"
-#include "ops/convolution/stepped_load.h"
+#include "ops/convolution/stepped_load_simd.h"
 
 namespace tessera::TESSERA_ISA {
 namespace {

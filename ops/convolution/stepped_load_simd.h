@@ -1,6 +1,6 @@
 // Vectors of elements that stand apart. For sources of tessera_isa_library.
-#ifndef TESSERA_OPS_CONVOLUTION_STEPPED_LOAD_H_
-#define TESSERA_OPS_CONVOLUTION_STEPPED_LOAD_H_
+#ifndef TESSERA_OPS_CONVOLUTION_STEPPED_LOAD_SIMD_H_
+#define TESSERA_OPS_CONVOLUTION_STEPPED_LOAD_SIMD_H_
 
 #include "core/cpu/simd.h"
 
@@ -30,4 +30,4 @@ TESSERA_SIMD VecF LoadStepped(const T* src, int64_t step, int64_t n) {
 
 }  // namespace tessera::TESSERA_ISA
 
-#endif  // TESSERA_OPS_CONVOLUTION_STEPPED_LOAD_H_
+#endif  // TESSERA_OPS_CONVOLUTION_STEPPED_LOAD_SIMD_H_
