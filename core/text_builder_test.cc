@@ -48,6 +48,7 @@ TEST(TextBuilderTest, ReadsTheSameInEveryLocale) {
   std::setlocale(LC_NUMERIC, "C");
 }
 
+// In messages and in streams, but for tensors, whose values streams show.
 TEST(TextBuilderTest, TypesSayTheirTextOnce) {
   const Shape shape = {2, 3};
   const Tensor t = Zeros(shape, DType::kFloat32);
@@ -55,7 +56,7 @@ TEST(TextBuilderTest, TypesSayTheirTextOnce) {
             "[2, 3] int64 cpu float32[2, 3] undefined");
   EXPECT_EQ(Streamed(shape), "[2, 3]");
   EXPECT_EQ(Streamed(NotFound("gone")), "gone");
-  EXPECT_EQ(Streamed(t), "float32[2, 3]");
+  EXPECT_EQ(Streamed(t), ToString(t));
 }
 
 // Streams know more types; json converts to all others, and must not.
