@@ -1,6 +1,6 @@
 #include "train/engine/captured_step.h"
 
-#include <sstream>
+#include <string>
 #include <utility>
 
 #include "core/device_graph.h"
@@ -16,12 +16,12 @@ constexpr int64_t kStepsBefore = 2;
 constexpr int64_t kFailures = 3;
 
 std::string ShapesOf(const StepInputs& inputs) {
-  std::ostringstream text;
+  std::string text;
   for (const models::Bundle& batch : inputs.batches) {
-    for (const auto& [name, tensor] : batch.entries()) text << name << ' ' << tensor << ';';
-    text << '|';
+    for (const auto& [name, tensor] : batch.entries()) text += Concat(name, ' ', tensor, ';');
+    text += '|';
   }
-  return text.str();
+  return text;
 }
 
 }  // namespace
