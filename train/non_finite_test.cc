@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
+#include "train/run_on_ranks.h"
 #include "train/testing/small_runs.h"
 
 namespace tessera::train {
@@ -141,6 +142,30 @@ TEST_F(NonFiniteTest, AnOverflowThatLossScalingSkipsIsNone) {
   const Outcome outcome = Run(config, 3, 1e30);  // the loss is finite, its scaled gradient is not
   EXPECT_TRUE(outcome.status.ok()) << Message(outcome.status);
   EXPECT_TRUE(outcome.weights_are_finite);
+}
+
+TEST_F(NonFiniteTest, AnomaliesAreFoundWhereTheyBegin) {
+  for (const bool recomputes : {false, true}) {
+    for (const int64_t zero : {0, 1, 2, 3}) {
+      SCOPED_TRACE(Concat(recomputes, zero));
+      RunConfig config = Config(Concat("run_", recomputes, zero));
+      config.detect_anomaly = true;
+      config.checkpoint_activations = recomputes;
+      config.zero = zero;
+      const Status status = Guarded([&] { return Run(config, 6, kNan).status; });
+      EXPECT_EQ(Message(status),
+                "backward: the gradient of 'mul' for its input 0, float32[], is nan at element 0");
+    }
+  }
+}
+
+TEST_F(NonFiniteTest, LookingForAnomaliesChangesNoBit) {
+  RunConfig config = Config("plain");
+  config.gradient_accumulation_steps = 2;
+  const auto weights = Train(config);
+  config.out += "_looking";
+  config.detect_anomaly = true;
+  EXPECT_EQ(Train(config), weights);
 }
 
 TEST_F(NonFiniteTest, WhatGoesOnCanBeResumed) {

@@ -20,6 +20,31 @@ __device__ __forceinline__ double TanhOf(double x) { return tanh(x); }
 __device__ __forceinline__ float NormalCdf(float x) { return normcdff(x); }
 __device__ __forceinline__ double NormalCdf(double x) { return normcdf(x); }
 
+
+// The same as a policy, of formulas that the CPU has too (ops/loss/loss_scalar.h).
+struct DeviceMath {
+  template <typename W>
+  static __device__ __forceinline__ W Exp(W x) {
+    return ExpOf(x);
+  }
+  template <typename W>
+  static __device__ __forceinline__ W Log(W x) {
+    return LogOf(x);
+  }
+  template <typename W>
+  static __device__ __forceinline__ W Log1p(W x) {
+    return Log1pOf(x);
+  }
+  template <typename W>
+  static __device__ __forceinline__ W Abs(W x) {
+    return AbsOf(x);
+  }
+  template <typename W>
+  static __device__ __forceinline__ W Tanh(W x) {
+    return TanhOf(x);
+  }
+};
+
 }  // namespace tessera::cuda
 
 #endif  // TESSERA_CORE_CUDA_MATH_CUH_

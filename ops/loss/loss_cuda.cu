@@ -8,25 +8,6 @@
 namespace tessera::cuda {
 namespace {
 
-struct DeviceMath {
-  template <typename W>
-  static __device__ __forceinline__ W Exp(W x) {
-    return ExpOf(x);
-  }
-  template <typename W>
-  static __device__ __forceinline__ W Log(W x) {
-    return LogOf(x);
-  }
-  template <typename W>
-  static __device__ __forceinline__ W Log1p(W x) {
-    return Log1pOf(x);
-  }
-  template <typename W>
-  static __device__ __forceinline__ W Abs(W x) {
-    return AbsOf(x);
-  }
-};
-
 template <typename T>
 __global__ void LossKernel(LossArgs args) {
   using W = Wide<T>;

@@ -8,15 +8,7 @@
 namespace tessera::cuda {
 namespace {
 
-struct DeviceMath {
-  template <typename W>
-  static __device__ __forceinline__ W Exp(W x) {
-    return ExpOf(x);
-  }
-  template <typename W>
-  static __device__ __forceinline__ W Tanh(W x) {
-    return TanhOf(x);
-  }
+struct StepMath : DeviceMath {
   template <typename T>
   static __device__ __forceinline__ Wide<T> Widen(T x) {
     return ToWide(x);
@@ -30,14 +22,14 @@ struct DeviceMath {
 template <typename T>
 __global__ void StepKernel(RecurrentStepArgs args) {
   for (int64_t i = GridThread(); i < args.batch * args.hidden; i += GridThreads()) {
-    StepElement<DeviceMath, T, Wide<T>>(args, i / args.hidden, i % args.hidden);
+    StepElement<StepMath, T, Wide<T>>(args, i / args.hidden, i % args.hidden);
   }
 }
 
 template <typename T>
 __global__ void StepGradKernel(RecurrentStepGradArgs args) {
   for (int64_t i = GridThread(); i < args.batch * args.hidden; i += GridThreads()) {
-    StepGradElement<DeviceMath, T, Wide<T>>(args, i / args.hidden, i % args.hidden);
+    StepGradElement<StepMath, T, Wide<T>>(args, i / args.hidden, i % args.hidden);
   }
 }
 

@@ -62,6 +62,21 @@ void AddPrecision(ForeignTable* table) {
        Switch(Refused("tf32", "products of float32 are in float32", {false}))});
 }
 
+// One name or a list of them.
+StatusOr<Json> DetectAnomalyOf(const Json& value) {
+  const std::vector<Json> names =
+      value.is_array() ? value.get<std::vector<Json>>() : std::vector<Json>{value};
+  bool detects = false;
+  for (const Json& name : names) {
+    if (name == "underflow_overflow") {
+      detects = true;
+    } else if (name != "") {
+      return InvalidArgument("has ", Printed(name), ", expected underflow_overflow");
+    }
+  }
+  return Json{{"detect_anomaly", detects}};
+}
+
 void AddReports(ForeignTable* table) {
   table->insert(
       table->end(),
@@ -87,8 +102,7 @@ void AddReports(ForeignTable* table) {
        Switch(NoEffect("eval_do_concat_batches", "metrics are summed up batch by batch")),
        Switch(NoEffect("eval_use_gather_object", "metrics are summed up over the ranks")),
        Switch(NoEffect("use_legacy_prediction_loop", "there is one loop")),
-       Refused("debug", "on_non_finite, check_collectives and profile look for faults",
-               {"", Json::array()})});
+       Becomes("debug", "detect_anomaly", DetectAnomalyOf)});
 }
 
 void AddSaving(ForeignTable* table) {

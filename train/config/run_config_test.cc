@@ -96,6 +96,21 @@ TEST(RunConfigTest, ValidatesAndRoundTrips) {
   EXPECT_EQ(problem([](RunConfig& c) { (void)SetRunConfigField(&c, "momentum", "0.9"); }),
             "momentum is set, which needs optimizer muon or sgd (it is adamw)");
   EXPECT_EQ(problem([](RunConfig& c) { (void)SetRunConfigField(&c, "cpu_offload", "false"); }), "");
+  // Overflows that are meant are no anomalies.
+  const auto looking = [&](auto change) {
+    return problem([&](RunConfig& c) {
+      c.detect_anomaly = true;
+      change(c);
+    });
+  };
+  EXPECT_EQ(looking([](RunConfig& c) { c.autocast = "bfloat16"; }), "");
+  EXPECT_EQ(looking([](RunConfig& c) { c.autocast = "float16"; }),
+            "detect_anomaly is set, which needs no autocast or autocast bfloat16 (autocast is "
+            "float16)");
+  EXPECT_EQ(looking([](RunConfig& c) { c.dtype = "float16"; }),
+            "detect_anomaly is set, which needs dtype float32 or bfloat16 (dtype is float16)");
+  EXPECT_EQ(looking([](RunConfig& c) { c.on_non_finite = "skip"; }),
+            "detect_anomaly is set, which needs on_non_finite stop (on_non_finite is skip)");
   const auto misfit = [](int world, auto change) {
     RunConfig config;
     change(config);

@@ -54,6 +54,14 @@ const OptionTable& StepsConfig::Table() {
                "scaling skips): `stop` with exit 1 and the last good checkpoint, `skip` the "
                "update, or `continue`",
                {.choices = {"stop", "skip", "continue"}})
+          .Add("detect_anomaly", &StepsConfig::detect_anomaly,
+               "look through every gradient of the backward passes and stop at the first that is "
+               "no number, with the operation that gave it and its module. Slow: for finding the "
+               "place",
+               {.needs = {{{"dtype", {"float32", "bfloat16"}}},
+                          {{"autocast", {""}}, {"autocast", {"bfloat16"}}},
+                          {{"on_non_finite", {"stop"}}}},
+                .changes_results = false})
           .Add("overwrite", &StepsConfig::overwrite,
                "begin afresh in an `out` that holds an earlier run's checkpoints, metrics or "
                "model, which are removed",

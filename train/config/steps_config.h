@@ -23,6 +23,7 @@ struct StepsConfig {
   bool drop_last = false;
   std::optional<double> time_limit;  // seconds
   std::string on_non_finite = "stop";
+  bool detect_anomaly = false;
   bool overwrite = false;
 
   static const OptionTable& Table();

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <utility>
 
+#include "autograd/autograd.h"
 #include "core/device_graph.h"
+#include "core/execution_context.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/pipelined_model.h"
@@ -134,7 +136,13 @@ StepResult Engine::ResultOf(const StepOutputs& outputs) const {
   return result;
 }
 
+// A caller's own scope counts as well.
+bool Engine::DetectsAnomalies() const {
+  return options_.detect_anomaly || ExecutionContext::Current().detects_anomalies;
+}
+
 StepResult Engine::Step(const EngineStep& step) {
+  const DetectAnomaly detect(DetectsAnomalies());
   store_->optimizer().set_learning_rate(step.learning_rate);
   return ResultOf(runner_->Run(InputsOf(step)));
 }
@@ -154,10 +162,12 @@ models::Bundle Engine::RunForward(int64_t micro_batch, const models::Bundle& bat
 }
 
 void Engine::RunBackward(const Tensor& loss, double share) {
+  const DetectAnomaly detect(DetectsAnomalies());
   work_.RunBackward(loss, ShareOnDevice(share));
 }
 
 std::vector<double> Engine::RunPasses(const EngineStep& step) {
+  const DetectAnomaly detect(DetectsAnomalies());
   std::vector<double> losses;
   for (const Tensor& loss : runner_->RunPasses(InputsOf(step))) {
     losses.push_back(dist::NumberOf(loss));
@@ -171,6 +181,7 @@ void Engine::CaptureSteps(int64_t micro_batches, const char* why_not,
                           std::function<void(const std::string&)> say) {
   const Device& device = model_.build().device;
   if (!CanRecordGraph(device)) return;
+  if (why_not == nullptr && options_.detect_anomaly) why_not = "gradients are looked through";
   if (why_not == nullptr) why_not = runner_->WhyNotCaptured(micro_batches);
   if (why_not == nullptr && mesh_.world()->size() > 1) why_not = "several ranks";
   if (why_not != nullptr) {

@@ -52,6 +52,8 @@ struct EngineOptions {
   std::optional<optim::GradScalerOptions> loss_scaling = std::nullopt;
   // Leaves out the update where gradients are not finite, as loss scaling does anyway.
   bool skip_non_finite = false;
+  // Backward passes look for where a gradient stops being finite (autograd's DetectAnomaly).
+  bool detect_anomaly = false;
   DType products = DType::kFloat32;  // of float32 operands (autograd/autocast.h)
   dist::ZeroOptions store = {.stage = 0};
   // Where what is kept for the backward pass lies; nullopt: where it was computed.
@@ -137,6 +139,7 @@ class Engine {
  private:
   std::unique_ptr<dist::ActivationStore> MakeActivations() const;
   std::optional<optim::GradScaler> MakeScaler() const;
+  bool DetectsAnomalies() const;
   Tensor ShareOnDevice(double share) const;
   StepInputs InputsOf(const EngineStep& step) const;
   StepResult ResultOf(const StepOutputs& outputs) const;

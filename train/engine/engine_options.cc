@@ -11,6 +11,7 @@ StatusOr<EngineOptions> EngineOptionsOf(const RunConfig& config, const dist::Mes
   options.max_grad_norm = config.max_grad_norm;
   if (config.scales_loss()) options.loss_scaling = config.scaler_options();
   options.skip_non_finite = config.on_non_finite == "skip";
+  options.detect_anomaly = config.detect_anomaly;
   options.products = config.product_dtype();
   if (config.offload_activations || config.partition_activations) {
     options.activations = dist::ActivationStoreOptions{
