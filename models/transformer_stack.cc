@@ -18,13 +18,18 @@ Bundle RunTransformerBlock(nn::TransformerBlock& block, const nn::AttentionMasks
   return in;
 }
 
-Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,
-                           bool recompute, int layer) {
+nn::AttentionMasks MasksOf(const Bundle& in) {
   nn::AttentionMasks masks;
   masks.document = in.get(keys::kDocumentIds);
   if (in.has(keys::kAttentionMask)) {
     masks.key_padding = Compare(in.at(keys::kAttentionMask), 0.0, Comparison::kNotEqual);
   }
+  return masks;
+}
+
+Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,
+                           bool recompute, int layer) {
+  const nn::AttentionMasks masks = MasksOf(in);
   return RunTransformerBlock(block, masks, std::move(in), options, recompute, layer);
 }
 

@@ -14,8 +14,10 @@ namespace tessera::models {
 Bundle RunTransformerBlock(nn::TransformerBlock& block, const nn::AttentionMasks& masks, Bundle in,
                            const RunOptions& options, bool recompute, int layer = 0);
 
-// The same under the masks of the bundle: keys where `attention_mask` [B, T] is 0 are not seen, nor
-// those of another document (`document_ids` [B, T]).
+// The masks of a bundle: keys where `attention_mask` [B, T] is 0 are not seen, nor those of another
+// document (`document_ids` [B, T]).
+nn::AttentionMasks MasksOf(const Bundle& in);
+// The same under the masks of the bundle.
 Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,
                            bool recompute, int layer = 0);
 

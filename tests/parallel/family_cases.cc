@@ -161,6 +161,26 @@ json ChatGlmConfig(bool tied) {
           {"tie_word_embeddings", tied}, {"pad_token_id", 3}};
 }
 
+// Three heads, so that two ranks hold different numbers of them, and key/value heads that are fewer
+// than those ranks; or four heads in two groups.
+json LlamaConfig(const char* type, int64_t heads, int64_t groups) {
+  return {{"model_type", type},
+          {"vocab_size", kVocabulary},
+          {"hidden_size", 24},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", heads},
+          {"num_key_value_heads", groups},
+          {"head_dim", 6},
+          {"intermediate_size", 29},
+          {"max_position_embeddings", 16},
+          {"initializer_range", 0.2},
+          {"attention_dropout", 0.2},
+          {"tie_word_embeddings", groups == 2},
+          {"use_sliding_window", true},
+          {"sliding_window", 4},
+          {"max_window_layers", 1}};
+}
+
 // A prompt, [gMASK] or [MASK], <sop> and an answer in every row, padded as Mask() says.
 Bundle ChatInputs(uint64_t v) {
   const Tensor ids = Ids(48, 1, v);
@@ -220,6 +240,10 @@ const std::vector<FamilyCase>& FamilyCases() {
       {"glm", GlmConfig(0.2), BlankInputs},
       // Scores near one another: a loss far below them would have their rounding.
       {"glm_cloze", GlmConfig(0.05), ClozeInputs},
+      {"llama", LlamaConfig("llama", 3, 1), MaskedLmInputs},
+      {"mistral", LlamaConfig("mistral", 4, 2), MaskedLmInputs},
+      {"qwen2", LlamaConfig("qwen2", 4, 2), MaskedLmInputs},
+      {"qwen3", LlamaConfig("qwen3", 3, 1), MaskedLmInputs},
       {"chatglm", ChatGlmConfig(false), ChatInputs},
       {"chatglm_tied", ChatGlmConfig(true), ChatInputs},
   };

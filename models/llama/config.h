@@ -1,0 +1,49 @@
+// The configuration of Llama, Mistral, Qwen2 and Qwen3; fields are named as in Hugging Face's
+// config.json, where there is one. What an absent key means differs from one to the other.
+#ifndef TESSERA_MODELS_LLAMA_CONFIG_H_
+#define TESSERA_MODELS_LLAMA_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "nlohmann/json.hpp"
+#include "nn/rotary.h"
+
+namespace tessera::models {
+
+inline constexpr std::string_view kLlamaTypes[] = {"llama", "mistral", "qwen2", "qwen3"};
+
+struct LlamaConfig {
+  int64_t vocab_size = 32000;
+  int64_t hidden_size = 4096;
+  int64_t intermediate_size = 11008;
+  int64_t num_hidden_layers = 32;
+  int64_t num_attention_heads = 32;
+  int64_t num_key_value_heads = 32;
+  int64_t head_dim = 128;
+  std::string hidden_act = "silu";
+  int64_t max_position_embeddings = 2048;
+  double initializer_range = 0.02;
+  double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
+  double attention_dropout = 0;
+  int64_t pad_token_id = -1;  // its embedding is not trained; -1: none
+
+  bool qkv_bias = false;
+  bool output_bias = false;      // of o_proj
+  bool mlp_bias = false;         // of gate_proj, up_proj and down_proj
+  bool has_head_norms = false;   // q_norm and k_norm
+  nn::RotaryConfig rotary = {};  // rope_theta, rope_scaling, rope_parameters
+  std::vector<int64_t> windows;  // of each layer, in tokens; 0: all are seen
+  int64_t max_positions = 2048;  // max_position_embeddings, or what its scaling extends that to
+
+  // By "model_type". Checks sizes; refuses by name what would change results and is not supported.
+  static StatusOr<LlamaConfig> FromJson(const nlohmann::json& json);
+};
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_LLAMA_CONFIG_H_

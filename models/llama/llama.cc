@@ -1,0 +1,149 @@
+#include "models/llama/llama.h"
+
+#include <utility>
+
+#include "models/language_model.h"
+#include "models/model_keys.h"
+#include "models/transformer_stack.h"
+#include "nn/activation.h"
+#include "nn/norm.h"
+#include "nn/transformer_block.h"
+
+namespace tessera::models {
+namespace {
+
+// B batch, T tokens, C = hidden_size, V = vocab_size.
+
+nn::TransformerBlockConfig LayerConfig(const LlamaConfig& c, size_t layer) {
+  const nn::Init weight = nn::Init::Normal(c.initializer_range);
+  nn::TransformerBlockConfig config;
+  config.attention = {.hidden_size = c.hidden_size,
+                      .num_heads = c.num_attention_heads,
+                      .num_key_value_heads = c.num_key_value_heads,
+                      .head_dim = c.head_dim,
+                      .window = c.windows[layer],
+                      .attention_dropout = c.attention_dropout,
+                      .weight_init = weight,
+                      .output_init = weight,
+                      .qkv_bias = c.qkv_bias,
+                      .output_bias = c.output_bias,
+                      .qkv_names = {"q_proj", "k_proj", "v_proj"},
+                      .output_name = "o_proj",
+                      .head_norm_eps = c.rms_norm_eps,
+                      .rotary = c.rotary};
+  if (c.has_head_norms) config.attention.head_norm_names = {"q_norm", "k_norm"};
+  config.mlp = {.hidden_size = c.hidden_size,
+                .inner_size = c.intermediate_size,
+                .activation = *nn::FindActivation(c.hidden_act),
+                .bias = c.mlp_bias,
+                .weight_init = weight,
+                .output_init = weight,
+                .gate_name = "gate_proj",
+                .up_name = "up_proj",
+                .down_name = "down_proj"};
+  config.norm = nn::NormKind::kRmsNorm;
+  config.norm_eps = c.rms_norm_eps;
+  config.attention_norm_name = "input_layernorm";
+  config.mlp_norm_name = "post_attention_layernorm";
+  config.attention_name = "self_attn";
+  return config;
+}
+
+nn::EmbeddingConfig TokenConfig(const LlamaConfig& c) {
+  return {.rows = c.vocab_size,
+          .width = c.hidden_size,
+          .init = nn::Init::Normal(c.initializer_range, c.pad_token_id),
+          .padding_idx = c.pad_token_id};
+}
+
+}  // namespace
+
+class Llama::Decoder : public nn::Module {
+ public:
+  Decoder(const LlamaConfig& c, const nn::Scope& scope, const Llama& model) : Module(scope) {
+    const bool head = model.HasBlock(model.num_blocks() - 1);
+    // A stage with the head but not the embedding holds a replica of the tied weight.
+    if (model.HasBlock(0) || (head && c.tie_word_embeddings)) {
+      embed_tokens =
+          std::make_unique<nn::VocabParallelEmbedding>(TokenConfig(c), Child("embed_tokens"));
+    }
+    layers.resize(static_cast<size_t>(c.num_hidden_layers));
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (!model.HasBlock(static_cast<int>(i) + 1)) continue;
+      layers[i] =
+          std::make_unique<nn::TransformerBlock>(LayerConfig(c, i), Child(Concat("layers.", i)));
+    }
+    if (!head) return;
+    norm = std::make_unique<nn::RmsNorm>(
+        nn::NormConfig{.width = c.hidden_size, .eps = c.rms_norm_eps}, Child("norm"));
+  }
+
+  std::unique_ptr<nn::VocabParallelEmbedding> embed_tokens;
+  std::vector<std::unique_ptr<nn::TransformerBlock>> layers;
+  std::unique_ptr<nn::RmsNorm> norm;
+};
+
+Llama::Llama(const LlamaConfig& config, nlohmann::json json, const nn::BuildContext& build)
+    : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
+  model_ = std::make_unique<Decoder>(config_, Child("model"), *this);
+  if (!HasBlock(num_blocks() - 1)) return;
+  if (config_.tie_word_embeddings) {
+    lm_head_ =
+        std::make_unique<nn::VocabParallelHead>(model_->embed_tokens->weight(), Child("lm_head"));
+  } else {
+    lm_head_ = std::make_unique<nn::VocabParallelHead>(
+        nn::EmbeddingConfig{.rows = config_.vocab_size,
+                            .width = config_.hidden_size,
+                            .init = nn::Init::Normal(config_.initializer_range)},
+        Child("lm_head"));
+  }
+}
+
+Llama::~Llama() = default;
+
+BlockKeys Llama::keys_of_block(int block) const {
+  if (block == 0) {
+    return {.takes = {keys::kInputIds},
+            .may_take = {keys::kPositionIds},
+            .gives = {keys::kHidden, keys::kPositionIds},
+            .drops = {keys::kInputIds}};
+  }
+  if (block + 1 == num_blocks()) return LanguageModelKeys();
+  return TransformerBlockKeys({keys::kAttentionMask, keys::kDocumentIds});
+}
+
+// The last one is what the head reads, behind the final norm.
+std::vector<HiddenState> Llama::HiddenStatesOf(int block) const {
+  if (block + 1 < num_blocks()) return Model::HiddenStatesOf(block);
+  return {{.name = HiddenStateName(block - 1), .key = keys::kLastHiddenState}};
+}
+
+Bundle Llama::RunBlock(int block, Bundle in, const RunOptions& options) const {
+  TESSERA_CHECK(HasBlock(block), "llama", "block ", block, " is not part of this model");
+  if (block == 0) return Embed(std::move(in), options);
+  if (block + 1 < num_blocks()) return RunLayer(block - 1, std::move(in), options);
+  const Tensor h_BTC = model_->norm->Forward(in.at(keys::kHidden));
+  return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
+}
+
+Bundle Llama::Embed(Bundle in, const RunOptions& options) const {
+  const Tensor ids_BT = in.at(keys::kInputIds);
+  TESSERA_CHECK(ids_BT.ndim() == 2, "llama", "input_ids must be [batch, tokens], got ", ids_BT);
+  if (!in.has(keys::kPositionIds)) {
+    in.set(keys::kPositionIds, CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
+  }
+  Tensor x_BTC = model_->embed_tokens->Forward(ids_BT, ContextFor(in, options));
+  if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
+  in.erase(keys::kInputIds);
+  in.set(keys::kHidden, x_BTC);
+  return in;
+}
+
+Bundle Llama::RunLayer(int layer, Bundle in, const RunOptions& options) const {
+  nn::AttentionMasks masks = MasksOf(in);
+  masks.rotary_positions = in.at(keys::kPositionIds);
+  return RunTransformerBlock(*model_->layers[static_cast<size_t>(layer)], masks, std::move(in),
+                             options, checkpoint_activations(), layer);
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,286 @@
+#include "models/llama/llama.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/autograd.h"
+#include "autograd/gradcheck.h"
+#include "core/allocator.h"
+#include "models/family.h"
+#include "models/llama/rotary_keys.h"
+#include "models/model_keys.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kVocabulary = 23;
+
+struct Case {
+  const char* name;
+  json changes;
+
+  json Config() const {
+    json config = {{"model_type", "llama"},
+                   {"vocab_size", kVocabulary},
+                   {"hidden_size", 12},
+                   {"intermediate_size", 17},
+                   {"num_hidden_layers", 2},
+                   {"num_attention_heads", 3},
+                   {"num_key_value_heads", 1},
+                   {"head_dim", 6},
+                   {"max_position_embeddings", 8},
+                   {"rope_theta", 100.0},
+                   {"initializer_range", 0.2}};
+    config.update(changes);
+    return config;
+  }
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+json Scaled(json scaling) { return {{"rope_scaling", std::move(scaling)}}; }
+
+const std::vector<Case>& Cases() {
+  static const auto* const cases = new std::vector<Case>{
+      {"llama", {}},
+      {"llama_biases", {{"attention_bias", true}, {"mlp_bias", true}, {"num_key_value_heads", 3}}},
+      {"llama_tied", {{"tie_word_embeddings", true}, {"pad_token_id", 4}}},
+      {"linear", Scaled({{"rope_type", "linear"}, {"factor", 2.0}})},
+      {"llama3", Scaled({{"rope_type", "llama3"},
+                         {"factor", 4.0},
+                         {"low_freq_factor", 1.0},
+                         {"high_freq_factor", 4.0},
+                         {"original_max_position_embeddings", 4}})},
+      {"yarn", Scaled({{"type", "yarn"}, {"factor", 2.0}})},
+      {"mistral", {{"model_type", "mistral"}, {"sliding_window", 3}}},
+      {"qwen2",
+       {{"model_type", "qwen2"},
+        {"use_sliding_window", true},
+        {"sliding_window", 3},
+        {"max_window_layers", 1}}},
+      {"qwen3", {{"model_type", "qwen3"}, {"head_dim", 8}}},
+  };
+  return *cases;
+}
+
+class LlamaTest : public testing::TestWithParam<Case> {
+ protected:
+  static std::unique_ptr<Model> Build(nn::BuildContext build = {}) {
+    auto model = BuildModel(GetParam().Config(), build);
+    EXPECT_TRUE(model.ok()) << Message(model.status());
+    return *std::move(model);
+  }
+  static Bundle Inputs(uint64_t seed, int64_t batch = 2, int64_t tokens = 7) {
+    return {{keys::kInputIds, RandomIndices({batch, tokens}, kVocabulary, seed)},
+            {keys::kLabels, RandomIndices({batch, tokens}, kVocabulary, seed + 1)}};
+  }
+};
+
+TEST_P(LlamaTest, GradientsAgainstFiniteDifferences) {
+  const auto model = Build({.dtype = DType::kFloat64});
+  const Bundle inputs = Inputs(1);
+  for (nn::Parameter* p : model->Parameters()) {
+    if (p->tied_to != nullptr) continue;
+    const Tensor original = CastCopy(p->tensor, DType::kFloat64);
+    const GradCheckResult result = GradCheck(
+        [&](const std::vector<Tensor>& in) {
+          p->tensor = in[0];
+          for (nn::Parameter* q : model->Parameters()) {
+            if (q->tied_to == p) q->tensor = in[0];
+          }
+          return std::vector<Tensor>{
+              model->Run(inputs, {.context = {.training = true}}).at(keys::kLoss)};
+        },
+        {original}, {.tolerance = 1e-6, .max_elements = 6});
+    // The embedding of padding has no gradient, which finite differences do not know.
+    const bool padded =
+        GetParam().changes.contains("pad_token_id") && p->name.ends_with("tokens.weight");
+    EXPECT_TRUE(result.ok || padded)
+        << p->name << ": " << result.message << " (seed " << FreshSeed() << ")";
+  }
+}
+
+TEST_P(LlamaTest, RecomputationKeepsEveryBit) {
+  const auto gradients = [](bool recompute) {
+    const auto model = Build();
+    model->set_checkpoint_activations(recompute);
+    const Bundle out = model->Run(Inputs(1), {.context = {.training = true}});
+    Backward(out.at(keys::kLoss));
+    std::vector<std::vector<float>> all = {{static_cast<float>(out.at(keys::kLoss).Item())}};
+    for (nn::Parameter* p : model->Parameters()) all.push_back(Grad(p->tensor).ToVector<float>());
+    return all;
+  };
+  EXPECT_EQ(gradients(true), gradients(false));
+}
+
+// Padded rows of a window count as places (transformers); so only what comes behind is padding.
+TEST_P(LlamaTest, PaddingBehindChangesNothing) {
+  const auto model = Build();
+  const Tensor ids = RandomIndices({1, 5}, kVocabulary, 3);
+  const Tensor plain = model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits);
+  const Tensor logits =
+      model
+          ->Run({{keys::kInputIds, Pad(ids, 1, 0, 2, 1)},
+                 {keys::kAttentionMask, Pad(Full({1, 5}, 1, DType::kInt64), 1, 0, 2, 0)}},
+                {})
+          .at(keys::kLogits);
+  ExpectClose(Slice(logits, 1, 0, 5), plain, 1e-6, "padded");
+}
+
+TEST_P(LlamaTest, CachedDecodingEqualsTheFullPass) {
+  const auto model = Build();
+  const NoGrad no_grad;
+  const Tensor ids = RandomIndices({2, 6}, kVocabulary, 3);
+  const Tensor full = model->Run({{keys::kInputIds, ids}}, {}).at(keys::kLogits);
+  nn::KeyValueCache cache(model->num_cache_layers());
+  for (int64_t t = 0; t < 6; ++t) {
+    cache.BeginStep({1, 1});
+    const Tensor logits =
+        model
+            ->Run({{keys::kInputIds, Slice(ids, 1, t, 1)},
+                   {keys::kPositionIds, Full({2, 1}, static_cast<double>(t), DType::kInt64)}},
+                  {.cache = &cache})
+            .at(keys::kLogits);
+    cache.EndStep();
+    ExpectClose(logits, Slice(full, 1, t, 1), 1e-5, "step " + std::to_string(t));
+  }
+}
+
+TEST_P(LlamaTest, DryRunOnMetaCountsTheRealStep) {
+  const auto peak = [](Device device) {
+    Allocator& allocator = Allocator::For(device);
+    const auto model = Build({.device = device});
+    Bundle inputs = Inputs(1, 3, 7);
+    for (const TensorKey& key : {keys::kInputIds, keys::kLabels}) {
+      Tensor t = inputs.at(key);
+      if (device.is_meta()) t = Empty(t.shape(), t.dtype(), device);
+      inputs.set(key, t);
+    }
+    const int64_t before = allocator.stats().current_bytes;
+    allocator.ResetPeak();
+    Backward(
+        model->Run(inputs, {.context = {.training = true}, .keep_logits = false}).at(keys::kLoss));
+    return allocator.stats().peak_bytes - before;
+  };
+  EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LlamaTest, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(LlamaConfigTest, ParameterNamesAndShapesAreHuggingFaces) {
+  const auto model = *BuildModel(Case{"", {{"model_type", "qwen3"}}}.Config(), {});
+  const auto shape = [&](const char* name) { return model->FindParameter(name)->tensor.shape(); };
+  EXPECT_EQ(shape("model.embed_tokens.weight"), (Shape{23, 12}));
+  EXPECT_EQ(shape("model.layers.1.self_attn.q_proj.weight"), (Shape{18, 12}));
+  EXPECT_EQ(shape("model.layers.1.self_attn.k_proj.weight"), (Shape{6, 12}));
+  EXPECT_EQ(shape("model.layers.1.self_attn.o_proj.weight"), (Shape{12, 18}));
+  EXPECT_EQ(shape("model.layers.1.self_attn.q_norm.weight"), (Shape{6}));
+  EXPECT_EQ(shape("model.layers.0.mlp.gate_proj.weight"), (Shape{17, 12}));
+  EXPECT_EQ(shape("model.layers.0.post_attention_layernorm.weight"), (Shape{12}));
+  EXPECT_EQ(shape("model.norm.weight"), (Shape{12}));
+  EXPECT_EQ(shape("lm_head.weight"), (Shape{23, 12}));
+}
+
+LlamaConfig Read(json changes) {
+  changes["vocab_size"] = 100;
+  const auto config = LlamaConfig::FromJson(changes);
+  EXPECT_TRUE(config.ok()) << Message(config.status());
+  return config.ok() ? *config : LlamaConfig();
+}
+
+// As transformers reads the same files.
+TEST(LlamaConfigTest, WhatAbsentKeysMean) {
+  EXPECT_EQ(Read({{"model_type", "llama"}, {"num_attention_heads", 8}}).num_key_value_heads, 8);
+  EXPECT_EQ(Read({{"model_type", "llama"}, {"num_attention_heads", 8}}).head_dim, 512);
+  EXPECT_EQ(Read({{"model_type", "mistral"}}).num_key_value_heads, 8);
+  EXPECT_EQ(Read({{"model_type", "mistral"}, {"num_key_value_heads", nullptr}}).num_key_value_heads,
+            32);
+  EXPECT_EQ(Read({{"model_type", "mistral"}}).windows[3], 4096);
+  EXPECT_EQ(Read({{"model_type", "mistral"}, {"sliding_window", nullptr}}).windows[3], 0);
+  EXPECT_EQ(Read({{"model_type", "qwen2"}}).windows[31], 0);
+  const LlamaConfig qwen2 = Read({{"model_type", "qwen2"}, {"use_sliding_window", true}});
+  EXPECT_EQ(qwen2.windows[27], 0);
+  EXPECT_EQ(qwen2.windows[28], 4096);
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.output_bias);
+  const LlamaConfig named = Read({{"model_type", "qwen3"},
+                                  {"num_hidden_layers", 2},
+                                  {"use_sliding_window", true},
+                                  {"sliding_window", 5},
+                                  {"layer_types", {"sliding_attention", "full_attention"}}});
+  EXPECT_EQ(named.windows, (std::vector<int64_t>{5, 0}));
+  EXPECT_EQ(Read({{"model_type", "qwen3"}, {"hidden_size", 1024}}).head_dim, 128);
+  EXPECT_EQ(Read({{"model_type", "llama"}, {"pad_token_id", -1}}).pad_token_id, 99);
+  EXPECT_EQ(Read({{"model_type", "llama"}, {"pad_token_id", nullptr}}).pad_token_id, -1);
+}
+
+TEST(LlamaConfigTest, RotaryPositionsOfEitherVersion) {
+  const auto read = [](json keys) {
+    keys["model_type"] = "llama";
+    keys["max_position_embeddings"] = 1024;
+    return Read(std::move(keys));
+  };
+  EXPECT_EQ(read({{"rope_theta", 5e5}}).rotary.base, 5e5);
+  EXPECT_EQ(
+      read({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5e5}}}}).rotary.base,
+      5e5);
+  const LlamaConfig linear =
+      read({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}, {"rope_theta", 1e5}});
+  EXPECT_EQ(linear.rotary.scaling.kind, nn::RotaryScaling::kLinear);
+  EXPECT_EQ(linear.rotary.base, 1e5);
+  EXPECT_EQ(linear.max_positions, 2048);
+  const LlamaConfig yarn = read({{"rope_parameters",
+                                  {{"rope_type", "yarn"},
+                                   {"factor", 4.0},
+                                   {"rope_theta", 1e6},
+                                   {"original_max_position_embeddings", 256}}}});
+  EXPECT_EQ(yarn.rotary.scaling.original_positions, 256);
+  EXPECT_EQ(yarn.max_positions, 1024);
+  std::vector<double> factors(64, 1.5);
+  const LlamaConfig longrope =
+      read({{"original_max_position_embeddings", 128},
+            {"rope_scaling",
+             {{"rope_type", "longrope"}, {"short_factor", factors}, {"long_factor", factors}}}});
+  EXPECT_EQ(longrope.rotary.scaling.factor, 8);
+  EXPECT_EQ(longrope.rotary.scaling.original_positions, 128);
+}
+
+TEST(LlamaConfigTest, RefusesByName) {
+  const auto problem = [](json changes) {
+    return Message(
+        BuildModel(Case{"", std::move(changes)}.Config(), {.device = Device::Meta()}).status());
+  };
+  EXPECT_EQ(problem({{"num_key_value_heads", 2}}),
+            "config of llama: 'num_attention_heads' (3) is not a multiple of "
+            "'num_key_value_heads' (2)");
+  EXPECT_EQ(problem({{"head_dim", nullptr}, {"hidden_size", 13}}),
+            "config of llama: 'hidden_size' (13) is not a multiple of 'num_attention_heads' (3)");
+  EXPECT_EQ(problem({{"vocab_size", 0}}), "config of llama: 'vocab_size' is out of range: 0");
+  EXPECT_EQ(problem({{"hidden_act", "silo"}}).find("unknown activation") == std::string::npos,
+            false);
+  EXPECT_EQ(problem({{"pad_token_id", 23}}),
+            "config of llama: 'pad_token_id' (23) is outside of the vocabulary (23)");
+  EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "cubic"}, {"factor", 2}}}}),
+            "config of llama: 'rope_scaling.rope_type' is \"cubic\", expected default, linear, "
+            "dynamic, llama3, yarn or longrope");
+  EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}}}}),
+            "config of llama: 'rope_scaling.factor' is missing");
+  EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 0.5}}}}),
+            "config of llama: 'rope_scaling.factor' must be 1 or more, not 0.5");
+  EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", "2"}}}}),
+            "config of llama: 'rope_scaling.factor' must be a number, not \"2\"");
+  EXPECT_NE(problem({{"head_dim", 5}}).find("needed are"), std::string::npos);
+  EXPECT_EQ(problem({{"model_type", "mistral"}, {"sliding_window", 0}}),
+            "config of mistral: 'sliding_window' must be above 0, not 0");
+  EXPECT_EQ(problem({{"model_type", "qwen2"}, {"layer_types", {"full_attention"}}}),
+            "config of qwen2: 'layer_types' must be a list of 2 names");
+  EXPECT_EQ(problem({{"model_type", "qwen3"}, {"layer_types", {"full_attention", "chunked"}}}),
+            "config of qwen3: 'layer_types' has \"chunked\", expected full_attention or "
+            "sliding_attention");
+}
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,188 @@
+// How the command line and the Hub know Llama, Mistral and Qwen.
+#include "core/batch_keys.h"
+#include "models/family.h"
+#include "models/llama/llama.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+struct Size {
+  const char* name;
+  int layers;
+  int heads;
+  int key_value_heads;
+  int head_dim;
+  int width;
+  int inner;
+  int positions;
+  int vocabulary;
+  bool tied;
+  double theta;
+  json more = json::object();
+};
+
+// What the published configurations of a type have in common.
+Preset MakePreset(const char* type, const char* architecture, const Size& size,
+                  const char* tokenizer = "") {
+  json config = {{"model_type", type},
+                 {"architectures", {architecture}},
+                 {"vocab_size", size.vocabulary},
+                 {"hidden_size", size.width},
+                 {"intermediate_size", size.inner},
+                 {"num_hidden_layers", size.layers},
+                 {"num_attention_heads", size.heads},
+                 {"num_key_value_heads", size.key_value_heads},
+                 {"head_dim", size.head_dim},
+                 {"hidden_act", "silu"},
+                 {"max_position_embeddings", size.positions},
+                 {"initializer_range", 0.02},
+                 {"rms_norm_eps", 1e-5},
+                 {"tie_word_embeddings", size.tied},
+                 {"rope_theta", size.theta},
+                 {"rope_scaling", nullptr},
+                 {"attention_dropout", 0.0},
+                 {"use_cache", true}};
+  config.update(size.more);
+  return {size.name, tokenizer, std::move(config)};
+}
+
+std::vector<Preset> LlamaPresets() {
+  const json own = {{"attention_bias", false}, {"mlp_bias", false}, {"pretraining_tp", 1}};
+  const json sentence_piece = {{"bos_token_id", 1}, {"eos_token_id", 2}};
+  const json llama3 = {{"bos_token_id", 128000}, {"eos_token_id", 128001}};
+  const auto with = [](json keys, const json& more) {
+    keys.update(more);
+    return keys;
+  };
+  const auto scaling = [](double factor) {
+    return json{{"rope_scaling",
+                 {{"rope_type", "llama3"},
+                  {"factor", factor},
+                  {"low_freq_factor", 1.0},
+                  {"high_freq_factor", 4.0},
+                  {"original_max_position_embeddings", 8192}}}};
+  };
+  const json scaled32 = with(llama3, scaling(32));
+  const auto preset = [](const Size& size, const char* tokenizer = "") {
+    return MakePreset("llama", "LlamaForCausalLM", size, tokenizer);
+  };
+  return {preset({"llama-2-7b", 32, 32, 32, 128, 4096, 11008, 4096, 32000, false, 1e4,
+                  with(own, sentence_piece)}),
+          preset({"llama-3-8b", 32, 32, 8, 128, 4096, 14336, 8192, 128256, false, 5e5,
+                  with(own, llama3)}),
+          preset({"llama-3.2-1b", 16, 32, 8, 64, 2048, 8192, 131072, 128256, true, 5e5,
+                  with(own, scaled32)}),
+          preset({"llama-3.2-3b", 28, 24, 8, 128, 3072, 8192, 131072, 128256, true, 5e5,
+                  with(own, scaled32)}),
+          preset({"tinyllama-1.1b", 22, 32, 4, 64, 2048, 5632, 2048, 32000, false, 1e4,
+                  with(own, sentence_piece)}),
+          preset({"llama-tiny", 4, 4, 2, 32, 128, 352, 256, 32000, true, 1e4, own}, "byte"),
+          preset({"llama-mini", 6, 6, 2, 64, 384, 1024, 512, 32000, true, 1e4, own}, "byte")};
+}
+
+std::vector<Preset> MistralPresets() {
+  return {MakePreset("mistral", "MistralForCausalLM",
+                     {"mistral-7b",
+                      32,
+                      32,
+                      8,
+                      128,
+                      4096,
+                      14336,
+                      32768,
+                      32000,
+                      false,
+                      1e4,
+                      {{"sliding_window", 4096}, {"bos_token_id", 1}, {"eos_token_id", 2}}})};
+}
+
+std::vector<Preset> QwenPresets(const char* type, const char* architecture,
+                                std::vector<Size> sizes) {
+  const json own = {{"rms_norm_eps", 1e-6},
+                    {"use_sliding_window", false},
+                    {"sliding_window", nullptr},
+                    {"bos_token_id", 151643},
+                    {"eos_token_id", 151643}};
+  std::vector<Preset> presets;
+  for (Size& size : sizes) {
+    size.more.update(own);
+    presets.push_back(MakePreset(type, architecture, size));
+  }
+  return presets;
+}
+
+// The frequencies of the rotations, which older files carry.
+bool IsRotaryBuffer(const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); }
+
+// Without its prefix, as the bare decoder is saved.
+std::vector<std::string> WithoutModel(const std::string& parameter) {
+  const std::string prefix = "model.";
+  if (!parameter.starts_with(prefix)) return {};
+  return {parameter.substr(prefix.size())};
+}
+
+StatusOr<std::unique_ptr<Model>> Build(const json& object, const nn::BuildContext& context) {
+  TESSERA_ASSIGN_OR_RETURN(const LlamaConfig config, LlamaConfig::FromJson(object));
+  return std::make_unique<Llama>(config, object, context);
+}
+
+Family MakeFamily(const char* type, const char* architecture, std::vector<Preset> presets) {
+  Family family;
+  family.model_type = type;
+  family.architectures = {{architecture, {Capability::kNextToken}}};
+  family.presets = std::move(presets);
+  family.build = Build;
+  family.other_names = WithoutModel;
+  family.ignored_entry = IsRotaryBuffer;
+  family.untie = UntieWordEmbeddings;
+  family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
+  return family;
+}
+
+const FamilyRegistration llama([] {
+  return MakeFamily("llama", "LlamaForCausalLM", LlamaPresets());
+});
+const FamilyRegistration mistral([] {
+  return MakeFamily("mistral", "MistralForCausalLM", MistralPresets());
+});
+const FamilyRegistration qwen2([] {
+  return MakeFamily(
+      "qwen2", "Qwen2ForCausalLM",
+      QwenPresets("qwen2", "Qwen2ForCausalLM",
+                  {{"qwen2.5-0.5b", 24, 14, 2, 64, 896, 4864, 32768, 151936, true, 1e6},
+                   {"qwen2.5-1.5b", 28, 12, 2, 128, 1536, 8960, 131072, 151936, true, 1e6},
+                   {"qwen2.5-7b", 28, 28, 4, 128, 3584, 18944, 131072, 152064, false, 1e6}}));
+});
+const FamilyRegistration qwen3([] {
+  return MakeFamily("qwen3", "Qwen3ForCausalLM",
+                    QwenPresets("qwen3", "Qwen3ForCausalLM",
+                                {{"qwen3-0.6b",
+                                  28,
+                                  16,
+                                  8,
+                                  128,
+                                  1024,
+                                  3072,
+                                  40960,
+                                  151936,
+                                  true,
+                                  1e6,
+                                  {{"attention_bias", false}}},
+                                 {"qwen3-4b",
+                                  36,
+                                  32,
+                                  8,
+                                  128,
+                                  2560,
+                                  9728,
+                                  40960,
+                                  151936,
+                                  true,
+                                  1e6,
+                                  {{"attention_bias", false}}}}));
+});
+
+}  // namespace
+}  // namespace tessera::models

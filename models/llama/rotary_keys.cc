@@ -1,0 +1,168 @@
+#include "models/llama/rotary_keys.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+#include "nlohmann/json.hpp"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+using nn::RotaryScaling;
+
+bool Has(const json& object, const char* key) {
+  return object.contains(key) && !object[key].is_null();
+}
+
+// One object with all of it, and what messages call it.
+struct Section {
+  std::string name;
+  json keys = json::object();
+  std::string family;
+
+  Status Problem(const char* key, const std::string& what) const {
+    return InvalidArgument("config of ", family, ": '", name, name.empty() ? "" : ".", key, "' ",
+                           what);
+  }
+  Status Number(const char* key, double least, double* value) const {
+    if (!Has(keys, key)) return OkStatus();
+    if (!keys[key].is_number()) return Problem(key, "must be a number, not " + keys[key].dump());
+    *value = keys[key].get<double>();
+    if (std::isfinite(*value) && *value >= least) return OkStatus();
+    return Problem(key, Concat("must be ", least, " or more, not ", keys[key].dump()));
+  }
+  Status Needs(const char* key) const {
+    return Has(keys, key) ? OkStatus() : Problem(key, "is missing");
+  }
+  Status Numbers(const char* key, std::vector<double>* values) const {
+    TESSERA_RETURN_IF_ERROR(Needs(key));
+    if (!keys[key].is_array()) return Problem(key, "must be a list of numbers");
+    for (const json& value : keys[key]) {
+      if (!value.is_number()) return Problem(key, "must be a list of numbers");
+      values->push_back(value.get<double>());
+    }
+    return OkStatus();
+  }
+};
+
+StatusOr<RotaryScaling::Kind> KindOf(const Section& section) {
+  const char* const key = Has(section.keys, "rope_type") ? "rope_type" : "type";
+  if (!Has(section.keys, key)) return RotaryScaling::kNone;
+  static const std::map<std::string, RotaryScaling::Kind> kinds = {
+      {"default", RotaryScaling::kNone},    {"linear", RotaryScaling::kLinear},
+      {"dynamic", RotaryScaling::kDynamic}, {"llama3", RotaryScaling::kLlama3},
+      {"yarn", RotaryScaling::kYarn},       {"longrope", RotaryScaling::kLongRope}};
+  const json& value = section.keys[key];
+  const auto found = value.is_string() ? kinds.find(value.get<std::string>()) : kinds.end();
+  if (found != kinds.end()) return found->second;
+  return section.Problem(key, Concat("is ", value.dump(),
+                                     ", expected default, linear, dynamic, llama3, yarn or "
+                                     "longrope"));
+}
+
+// The values that transformers has where a key is absent are those of RotaryScaling.
+Status ReadScaling(const Section& section, RotaryScaling* scaling) {
+  TESSERA_ASSIGN_OR_RETURN(scaling->kind, KindOf(section));
+  if (scaling->kind == RotaryScaling::kNone) return OkStatus();
+  if (scaling->kind != RotaryScaling::kLongRope) TESSERA_RETURN_IF_ERROR(section.Needs("factor"));
+  TESSERA_RETURN_IF_ERROR(section.Number("factor", 1, &scaling->factor));
+  if (scaling->kind == RotaryScaling::kLlama3) {
+    TESSERA_RETURN_IF_ERROR(section.Needs("low_freq_factor"));
+    TESSERA_RETURN_IF_ERROR(section.Needs("high_freq_factor"));
+    TESSERA_RETURN_IF_ERROR(section.Number("low_freq_factor", 0, &scaling->low_frequency_factor));
+    TESSERA_RETURN_IF_ERROR(section.Number("high_freq_factor", 0, &scaling->high_frequency_factor));
+    if (scaling->low_frequency_factor <= 0 ||
+        scaling->high_frequency_factor <= scaling->low_frequency_factor) {
+      return section.Problem("high_freq_factor",
+                             "must be above 'low_freq_factor', which is above 0");
+    }
+  }
+  if (scaling->kind == RotaryScaling::kYarn) {
+    TESSERA_RETURN_IF_ERROR(section.Number("beta_fast", 0, &scaling->beta_fast));
+    TESSERA_RETURN_IF_ERROR(section.Number("beta_slow", 0, &scaling->beta_slow));
+    TESSERA_RETURN_IF_ERROR(section.Number("mscale", 0, &scaling->mscale));
+    TESSERA_RETURN_IF_ERROR(section.Number("mscale_all_dim", 0, &scaling->mscale_all_dim));
+    if (scaling->beta_slow <= 0 || scaling->beta_fast <= scaling->beta_slow) {
+      return section.Problem("beta_fast", "must be above 'beta_slow', which is above 0");
+    }
+    if (Has(section.keys, "truncate")) {
+      if (!section.keys["truncate"].is_boolean()) {
+        return section.Problem("truncate", "must be true or false");
+      }
+      scaling->truncate = section.keys["truncate"].get<bool>();
+    }
+  }
+  if (scaling->kind == RotaryScaling::kYarn || scaling->kind == RotaryScaling::kLongRope) {
+    TESSERA_RETURN_IF_ERROR(section.Number("attention_factor", 0, &scaling->attention_factor));
+  }
+  if (scaling->kind == RotaryScaling::kLongRope) {
+    TESSERA_RETURN_IF_ERROR(section.Numbers("short_factor", &scaling->short_factors));
+    TESSERA_RETURN_IF_ERROR(section.Numbers("long_factor", &scaling->long_factors));
+  }
+  return OkStatus();
+}
+
+// Where both are, transformers 5 takes `rope_scaling`, and 4 knows no other.
+StatusOr<Section> FindSection(const json& config, const std::string& family) {
+  Section section = {.name = Has(config, "rope_scaling") ? "rope_scaling" : "rope_parameters",
+                     .family = family};
+  if (Has(config, section.name.c_str())) section.keys = config[section.name];
+  if (!section.keys.is_object()) {
+    return InvalidArgument("config of ", family, ": '", section.name, "' must be an object");
+  }
+  for (const auto& [key, value] : section.keys.items()) {
+    if (value.is_object()) return section.Problem(key.c_str(), "is of some layers; not supported");
+  }
+  for (const char* key : {"rope_theta", "partial_rotary_factor"}) {
+    if (!Has(section.keys, key) && Has(config, key)) section.keys[key] = config[key];
+  }
+  return section;
+}
+
+// The length that the model was trained on before its scaling, where it is said; 0: it is not.
+// Phi-3 has LongRoPE's beside the section, from which its factor follows; within a section, version
+// 4 of transformers does not look at it.
+StatusOr<int64_t> OriginalPositions(const json& config, const Section& section,
+                                    RotaryScaling::Kind kind) {
+  const char* const key = "original_max_position_embeddings";
+  const bool long_rope = kind == RotaryScaling::kLongRope;
+  Section where = section;
+  if (long_rope && Has(config, key)) where = {.name = "", .keys = config, .family = section.family};
+  double original = 0;
+  const bool counts = kind == RotaryScaling::kLlama3 || kind == RotaryScaling::kYarn ||
+                      (long_rope && where.name != "rope_scaling");
+  if (counts) TESSERA_RETURN_IF_ERROR(where.Number(key, 2, &original));
+  return static_cast<int64_t>(original);
+}
+
+}  // namespace
+
+StatusOr<RotaryKeys> ReadRotaryKeys(const json& json, const std::string& family,
+                                    int64_t max_position_embeddings) {
+  TESSERA_ASSIGN_OR_RETURN(const Section section, FindSection(json, family));
+  RotaryKeys read;
+  read.max_positions = max_position_embeddings;
+  TESSERA_RETURN_IF_ERROR(section.Number("rope_theta", 1, &read.config.base));
+  TESSERA_RETURN_IF_ERROR(section.Number("partial_rotary_factor", 0, &read.config.share));
+  RotaryScaling& scaling = read.config.scaling;
+  TESSERA_RETURN_IF_ERROR(ReadScaling(section, &scaling));
+  TESSERA_ASSIGN_OR_RETURN(const int64_t original, OriginalPositions(json, section, scaling.kind));
+  scaling.original_positions = original == 0 ? max_position_embeddings : original;
+  const auto longest = static_cast<double>(max_position_embeddings);
+  if (scaling.kind == RotaryScaling::kLongRope &&
+      (Has(json, "original_max_position_embeddings") || !Has(section.keys, "factor"))) {
+    scaling.factor = std::max(1.0, longest / static_cast<double>(scaling.original_positions));
+  }
+  const bool extends = scaling.kind == RotaryScaling::kLinear ||
+                       scaling.kind == RotaryScaling::kDynamic ||
+                       (scaling.kind == RotaryScaling::kYarn && original == 0);
+  if (extends) {
+    read.max_positions = static_cast<int64_t>(scaling.factor * longest);
+  }
+  return read;
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,31 @@
+// Rotary positions as a config.json says them: `rope_theta` beside `rope_scaling`, or both in
+// `rope_parameters`, as transformers writes since version 5.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const RotaryKeys keys, ReadRotaryKeys(json, "llama", 4096));
+//   // {"rope_scaling": {"rope_type": "linear", "factor": 4}}: keys.max_positions is 16384
+#ifndef TESSERA_MODELS_LLAMA_ROTARY_KEYS_H_
+#define TESSERA_MODELS_LLAMA_ROTARY_KEYS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/status.h"
+#include "nlohmann/json_fwd.hpp"
+#include "nn/rotary.h"
+
+namespace tessera::models {
+
+struct RotaryKeys {
+  nn::RotaryConfig config;
+  // Linear and dynamic scaling, and YaRN without `original_max_position_embeddings`, extend
+  // `max_position_embeddings` by their factor; beside the others it is the extended length already.
+  int64_t max_positions = 0;
+};
+
+// `family` begins messages: "config of llama: 'rope_scaling.factor' ...".
+StatusOr<RotaryKeys> ReadRotaryKeys(const nlohmann::json& json, const std::string& family,
+                                    int64_t max_position_embeddings);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_LLAMA_ROTARY_KEYS_H_

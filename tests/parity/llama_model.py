@@ -1,0 +1,159 @@
+"""Llama, Mistral, Qwen2 and Qwen3 against transformers, in outputs, gradients and generation.
+
+    pip install torch safetensors transformers        (4.57.6 and a 5.x, in folders of their own)
+    bazel build -c opt //tools:tessera //tests/parity:resave_model
+    python tests/parity/llama_model.py [--tessera BINARY] [--resave BINARY]
+
+Random models of unusual shapes are run by the program and by transformers in float64, from folders
+that the installed transformers wrote: `rope_scaling` by version 4, `rope_parameters` by 5. Printed is
+the worst relative error ||a-b||/||b|| of outputs and of gradients; generation is compared token by
+token, greedy and with beams, and what the program saves is loaded again.
+"""
+import argparse
+import sys
+import tempfile
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, CONFIG_MAPPING
+
+from parity import (ALL_HIDDEN, TOLERANCE, Report, check_saving, compare, forward, gradients_of,
+                    numbered, randomise, run)
+
+COMMON = dict(vocab_size=67, hidden_size=36, intermediate_size=53, num_hidden_layers=3,
+              num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=48,
+              bos_token_id=1, eos_token_id=2)
+
+
+def llama(kind="llama", **changes):
+    return kind, {**COMMON, **changes}
+
+
+def scaled(rope_type, **keys):
+    """Trained on fewer positions than the inputs have, so that every scaling shows."""
+    return llama(head_dim=8, max_position_embeddings=16,
+                 rope_scaling=dict(rope_type=rope_type, rope_theta=10000.0, **keys))
+
+
+FACTORS = dict(short_factor=[1.0 + 0.1 * i for i in range(4)],
+               long_factor=[2.0 + 0.5 * i for i in range(4)])
+MODELS = {
+    "llama": llama(),
+    "llama_three_heads": llama(num_attention_heads=3, num_key_value_heads=1, head_dim=10),
+    "llama_biases": llama(attention_bias=True, mlp_bias=True, num_key_value_heads=6),
+    "llama_tied": llama(tie_word_embeddings=True, pad_token_id=3, rms_norm_eps=1e-3),
+    "linear": scaled("linear", factor=3.0),
+    "dynamic": scaled("dynamic", factor=3.0),
+    "llama3": scaled("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                     original_max_position_embeddings=12),
+    "yarn": scaled("yarn", factor=4.0, original_max_position_embeddings=12),
+    "longrope": scaled("longrope", factor=2.0, **FACTORS),
+    "mistral": llama("mistral", sliding_window=5, head_dim=6),
+    "mistral_full": llama("mistral", sliding_window=None),
+    "qwen2": llama("qwen2", tie_word_embeddings=True),
+    "qwen2_windows": llama("qwen2", use_sliding_window=True, sliding_window=4, max_window_layers=1),
+    "qwen3": llama("qwen3", head_dim=8),
+    "qwen3_windows": llama("qwen3", head_dim=8, attention_bias=True, use_sliding_window=True,
+                           sliding_window=3, max_window_layers=2),
+}
+
+
+def make_inputs(config, kind, seed, rows=3):
+    """Inputs of one kind of padding. Labels of padding, and a few others, are -100. LongRoPE and
+    the dynamic scaling change with the longest row."""
+    random = torch.Generator().manual_seed(seed)
+    tokens = min(23, config.max_position_embeddings * 2 - 1)
+    ids = torch.randint(4, config.vocab_size, (rows, tokens), generator=random)
+    labels = torch.where(torch.rand(ids.shape, generator=random) < 0.2, -100, ids)
+    if kind == "plain":
+        return {"input_ids": ids, "labels": labels}
+    lengths = torch.randint(2, tokens + 1, (rows, 1), generator=random)
+    lengths[0] = tokens
+    column = torch.arange(tokens)[None, :]
+    if kind == "right":
+        mask = column < lengths
+    elif kind == "holes":
+        mask = torch.rand(ids.shape, generator=random) > 0.2
+        mask[:, 0] = True
+    else:
+        mask = column >= tokens - lengths
+    labels = labels.masked_fill(~mask, -100)
+    for row in range(rows):  # a padding token that sees no key predicts the first one
+        first = int(mask[row].nonzero()[0])
+        labels[row, first] = -100
+    inputs = {"input_ids": ids, "labels": labels, "attention_mask": mask.long()}
+    if kind == "left":
+        inputs["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0)
+    return inputs
+
+
+def reference(model, inputs):
+    """Outputs and gradients in float64; the loss as transformers has it."""
+    model = model.double()
+    out = model(**{n: t for n, t in inputs.items() if n != "labels"}, use_cache=False,
+                output_hidden_states=True)
+    loss = torch.nn.functional.cross_entropy(out.logits[:, :-1].flatten(0, 1),
+                                             inputs["labels"][:, 1:].flatten())
+    outputs = {"logits": out.logits, "loss": loss, "last_hidden_state": out.hidden_states[-1],
+               **numbered(out.hidden_states)}
+    gradients = gradients_of(model, loss)
+    return {n: t.detach().clone() for n, t in outputs.items()}, gradients
+
+
+def check_forward(report, program, folder, name, model):
+    for kind in ("plain", "right", "left", "holes"):
+        inputs = make_inputs(model.config, kind, seed=7)
+        outputs, gradients = reference(model, inputs)
+        rows = inputs["attention_mask"].bool() if "attention_mask" in inputs else None
+        got, got_gradients = forward(program, folder, inputs, flags=ALL_HIDDEN)
+        report.error(f"{name} {kind} outputs", compare(got, outputs, rows), TOLERANCE)
+        report.error(f"{name} {kind} gradients", compare(got_gradients, gradients), TOLERANCE)
+
+
+def check_generation(report, program, folder, name, model):
+    model = model.double()
+    random = torch.Generator().manual_seed(11)
+    room = 23 if model.config.max_position_embeddings > 16 else 8
+    prompts = [torch.randint(4, model.config.vocab_size, (n,), generator=random) for n in (1, 4, 7)]
+    for flags, options in (([], {}), (["--num-beams", "3"], dict(num_beams=3)),
+                           (["--repetition-penalty", "1.3"], dict(repetition_penalty=1.3))):
+        same = 0
+        for prompt in prompts:
+            want = model.generate(prompt[None], attention_mask=torch.ones_like(prompt)[None],
+                                  max_new_tokens=room, do_sample=False, pad_token_id=0, **options)
+            printed = run(program, "generate", "--model", folder, "--ids",
+                          ",".join(map(str, prompt.tolist())), "--max-new-tokens", room, *flags)
+            got = [int(i) for i in printed.split(",")]
+            same += got == want[0].tolist()
+            if got != want[0].tolist():
+                print("  transformers", want[0].tolist(), "\n  program     ", got)
+        report(f"{name} generate {' '.join(flags) or 'greedy'}", same == len(prompts),
+               f"{same} of {len(prompts)} texts the same")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
+    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_model")
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    print("transformers", transformers.__version__)
+    report = Report()
+    for seed, (name, (kind, keys)) in enumerate(MODELS.items()):
+        if args.only not in name:
+            continue
+        config = CONFIG_MAPPING[kind](**keys)
+        config._attn_implementation = "eager"
+        model = randomise(AutoModelForCausalLM.from_config(config), seed, norm_names=("norm",))
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder)
+            check_forward(report, args.tessera, folder, name, model)
+            check_generation(report, args.tessera, folder, name, model)
+            check_saving(report, args.resave, folder, name, type(model), model)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
