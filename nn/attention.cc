@@ -165,7 +165,7 @@ std::vector<Tensor> SelfAttention::Features(const Tensor& h_BTC,
   if (qkv_.size() == 3) {
     const Tensor whole_BTC = qkv_[0]->Gather(h_BTC, context);
     std::vector<Tensor> q_k_v;
-    for (const auto& layer : qkv_) q_k_v.push_back(layer->ForwardGathered(whole_BTC));
+    for (const auto& layer : qkv_) q_k_v.push_back(layer->ForwardGathered(whole_BTC, context));
     return q_k_v;
   }
   const Tensor fused_BTF = qkv_[0]->Forward(h_BTC, context);
@@ -266,7 +266,7 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
     const Tensor o_BHTD = Attention(heads.q, heads.k, heads.v, options).output;
     const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2),
                                   {o_BHTD.size(0), o_BHTD.size(2), heads_.count * head_dim_});
-    return resid_dropout_.Forward(output_.Forward(merged), context);
+    return resid_dropout_.Forward(output_.Forward(merged, context), context);
   });
 }
 

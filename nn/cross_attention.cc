@@ -51,8 +51,8 @@ Tensor CrossAttention::Forward(const Tensor& h_BTC, const Tensor& memory_BSC,
     if (cache != nullptr && cache->HasMemory(layer)) {
       std::tie(k, v) = cache->Memory(layer);
     } else {
-      k = SplitHeads(key_.ForwardGathered(memory_BSC));
-      v = SplitHeads(value_.ForwardGathered(memory_BSC));
+      k = SplitHeads(key_.ForwardGathered(memory_BSC, context));
+      v = SplitHeads(value_.ForwardGathered(memory_BSC, context));
       if (cache != nullptr) cache->SetMemory(layer, k, v);
     }
     AttentionOptions options;
@@ -68,7 +68,7 @@ Tensor CrossAttention::Forward(const Tensor& h_BTC, const Tensor& memory_BSC,
     const Tensor o_BHTD = Attention(q, k, v, options).output;
     const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2),
                                   {o_BHTD.size(0), o_BHTD.size(2), heads_.count * head_dim_});
-    return resid_dropout_.Forward(output_.Forward(merged), context);
+    return resid_dropout_.Forward(output_.Forward(merged, context), context);
   });
 }
 

@@ -93,7 +93,7 @@ Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context
     const Tensor whole = build().sequence_parallel
                              ? AllGatherToGroup(h, 1, context.sequence_length, group)
                              : CopyToGroup(h, group);
-    return Multiply(weight_, LinearLayout::kOutIn, whole, bias);
+    return Multiply(weight_, LinearLayout::kOutIn, whole, bias, context);
   });
 }
 

@@ -56,8 +56,9 @@ ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Sco
 }
 
 Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) const {
-  return Call(
-      x, [&] { return Multiply(weight_, config_.layout, Gather(x, context), OrUndefined(bias_)); });
+  return Call(x, [&] {
+    return Multiply(weight_, config_.layout, Gather(x, context), OrUndefined(bias_), context);
+  });
 }
 
 Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& context) const {
@@ -72,8 +73,10 @@ Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& conte
                                    : CopyToGroup(x, group);
 }
 
-Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole) const {
-  return Call(whole, [&] { return Multiply(weight_, config_.layout, whole, OrUndefined(bias_)); });
+Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole,
+                                             const ForwardContext& context) const {
+  return Call(
+      whole, [&] { return Multiply(weight_, config_.layout, whole, OrUndefined(bias_), context); });
 }
 
 RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& scope)
@@ -87,8 +90,8 @@ RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& sc
   if (build().sequence_parallel) bias_->gradient_group = build().tensor_parallel;
 }
 
-Tensor RowParallelLinear::Forward(const Tensor& x) const {
-  return Call(x, [&] { return Joined(Multiply(weight_, config_.layout, x, OwnBias())); });
+Tensor RowParallelLinear::Forward(const Tensor& x, const ForwardContext& context) const {
+  return Call(x, [&] { return Joined(Multiply(weight_, config_.layout, x, OwnBias(), context)); });
 }
 
 Tensor RowParallelLinear::ForwardGelu(const Gelued& x) const {
@@ -120,8 +123,8 @@ ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scop
   for (const auto& p : own_parameters()) p->gradient_group = build().tensor_parallel;
 }
 
-Tensor ReplicatedLinear::Forward(const Tensor& x) const {
-  return Call(x, [&] { return Multiply(weight_, config_.layout, x, OrUndefined(bias_)); });
+Tensor ReplicatedLinear::Forward(const Tensor& x, const ForwardContext& context) const {
+  return Call(x, [&] { return Multiply(weight_, config_.layout, x, OrUndefined(bias_), context); });
 }
 
 }  // namespace tessera::nn

@@ -54,7 +54,7 @@ class ColumnParallelLinear : public Module {
   // The same in two steps, for layers that share an input (separate q, k and v): what `Gather`
   // gives goes to `ForwardGathered` of each of them, and is communicated once.
   Tensor Gather(const Tensor& x, const ForwardContext& context = {}) const;
-  Tensor ForwardGathered(const Tensor& whole) const;
+  Tensor ForwardGathered(const Tensor& whole, const ForwardContext& context = {}) const;
   const Parameter& weight() const { return weight_; }
 
  private:
@@ -69,7 +69,7 @@ class RowParallelLinear : public Module {
   std::string_view kind() const override { return "RowParallelLinear"; }
   // This rank's [..., in share] to [..., out], whole on every rank (a share of the sequence under
   // sequence parallelism).
-  Tensor Forward(const Tensor& x) const;
+  Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
   Tensor ForwardGelu(const Gelued& x) const;
   const Parameter& weight() const { return weight_; }
 
@@ -89,7 +89,7 @@ class ReplicatedLinear : public Module {
  public:
   ReplicatedLinear(const LinearConfig& config, const Scope& scope);
   std::string_view kind() const override { return "ReplicatedLinear"; }
-  Tensor Forward(const Tensor& x) const;
+  Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
 
  private:
   const LinearConfig config_;

@@ -54,14 +54,14 @@ Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
       inner = activation_(up_.Forward(h, context));
     } else {
       const Tensor whole = up_.Gather(h, context);
-      const Tensor gate = gate_->ForwardGathered(whole);
-      const Tensor up = up_.ForwardGathered(whole);
+      const Tensor gate = gate_->ForwardGathered(whole, context);
+      const Tensor up = up_.ForwardGathered(whole, context);
       // Forms of weights may give other dtypes.
       const bool fused = activation_ == Silu && gate.dtype() == up.dtype();
       inner = fused ? SwiGlu(gate, up) : Mul(activation_(gate), up);
     }
     inner = inner_dropout_.ForwardFeatures(inner, inner_.begin, inner_size_, context);
-    return dropout_.Forward(down_.Forward(inner), context);
+    return dropout_.Forward(down_.Forward(inner, context), context);
   });
 }
 

@@ -2,9 +2,10 @@
 
 namespace tessera::nn {
 
-Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias) {
+Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,
+                const ForwardContext& context) {
   return IsDense(weight) ? Linear(x, weight.tensor, bias, layout)
-                         : weight.form->Multiply(weight, layout, x, bias);
+                         : weight.form->Multiply(weight, layout, x, bias, context);
 }
 
 Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options) {

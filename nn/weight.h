@@ -23,19 +23,21 @@ namespace tessera::nn {
 
 // How a parameter's numbers are held, and multiplied by. It is shared by what uses the parameter
 // and has no state that a use changes. `weight` is the parameter it is attached to: this rank's
-// part, whose placement says which.
+// part, whose placement says which. `context` is that of the layer's Forward: a term with dropout
+// takes its keys from there.
 class WeightForm {
  public:
   virtual ~WeightForm() = default;
   // x [..., in] to [..., out], plus bias [out] where defined: as ops/matmul/matmul.h's Linear.
   virtual Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x,
-                          const Tensor& bias) const = 0;
+                          const Tensor& bias, const ForwardContext& context) const = 0;
   // int64 ids [...] to [..., width]: as ops/index/index.h's Embedding.
   virtual Tensor LookUp(const Parameter& table, const Tensor& ids,
                         const EmbeddingOptions& options) const = 0;
 };
 
-Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias);
+Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,
+                const ForwardContext& context = {});
 Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options);
 
 // Whether operations that fuse more than the product may take the tensor itself.

@@ -149,7 +149,7 @@ class Bert::MaskedLmHead : public nn::Module {
   // h [B, T, C] (its share of the sequence) to this rank's columns of the logits.
   Tensor Forward(const Tensor& h, const nn::ForwardContext& context) const {
     return Call(h, [&] {
-      const Tensor x = norm_.Forward(activation_(dense_.Forward(h)));
+      const Tensor x = norm_.Forward(activation_(dense_.Forward(h, context)));
       return decoder_->Forward(x, context, bias_.tensor);
     });
   }
@@ -194,9 +194,9 @@ class Bert::Classifier : public nn::Module {
     return Call(x, [&] {
       Tensor h = dropout_.ForwardWhole(x, context);
       if (dense_ != nullptr) {
-        h = dense_dropout_->ForwardWhole(Tanh(dense_->Forward(h)), context);
+        h = dense_dropout_->ForwardWhole(Tanh(dense_->Forward(h, context)), context);
       }
-      return out_->Forward(h);
+      return out_->Forward(h, context);
     });
   }
 
@@ -298,7 +298,7 @@ Bundle Bert::RunHead(const Bundle& in, const RunOptions& options) const {
   const Tensor whole_BTC = WholeSequence(in.at(keys::kHidden), build(), context);
   Tensor pooled_BC;
   if (encoder_->pooler != nullptr) {
-    pooled_BC = Tanh(encoder_->pooler->Forward(FirstToken(whole_BTC)));
+    pooled_BC = Tanh(encoder_->pooler->Forward(FirstToken(whole_BTC), context));
   }
   if (options.keep_logits || hidden_only) out.set(keys::kLastHiddenState, whole_BTC);
   if (pooled_BC.defined() && (hidden_only || config_.head == BertHead::kNone)) {
@@ -355,8 +355,8 @@ void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out)
 
 void Bert::RunNextSentence(const Tensor& pooled_BC, const Bundle& in, const RunOptions& options,
                            Bundle* out) const {
-  const Tensor logits_B2 =
-      static_cast<nn::ReplicatedLinear&>(*seq_relationship_).Forward(pooled_BC);
+  const Tensor logits_B2 = static_cast<nn::ReplicatedLinear&>(*seq_relationship_)
+                               .Forward(pooled_BC, ContextFor(in, options));
   if (options.keep_logits) out->set(keys::kSeqRelationshipLogits, logits_B2);
   if (!in.has(keys::kNextSentenceLabel)) return;
   const Tensor loss =

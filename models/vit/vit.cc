@@ -192,15 +192,16 @@ Bundle Vit::RunHead(const Bundle& in, const RunOptions& options) const {
   const Tensor first_BC = Contiguous(Select(whole_BTC, 1, 0));
   Bundle out;
   if (encoder_->pooler != nullptr) {
-    out.set(keys::kPoolerOutput,
-            (*nn::FindActivation(config_.pooler_act))(encoder_->pooler->Forward(first_BC)));
+    out.set(keys::kPoolerOutput, (*nn::FindActivation(config_.pooler_act))(
+                                     encoder_->pooler->Forward(first_BC, context)));
   }
   const bool hidden_only = WantsHiddenOnly(in, options);
   if (options.keep_logits || hidden_only) out.set(keys::kLastHiddenState, whole_BTC);
   if (classifier_ != nullptr && !hidden_only) {
     const Tensor pooled_BC =
         config_.mean_pooling ? Mean(Slice(whole_BTC, 1, 1, whole_BTC.size(1) - 1), {1}) : first_BC;
-    const Tensor logits_BL = static_cast<nn::ReplicatedLinear&>(*classifier_).Forward(pooled_BC);
+    const Tensor logits_BL =
+        static_cast<nn::ReplicatedLinear&>(*classifier_).Forward(pooled_BC, context);
     if (options.keep_logits) out.set(keys::kLogits, logits_BL);
     const Tensor labels = in.has(keys::kTargets) ? in.at(keys::kTargets) : in.get(keys::kLabels);
     if (labels.defined()) {

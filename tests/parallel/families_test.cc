@@ -438,7 +438,7 @@ class SumForm : public nn::WeightForm {
  public:
   explicit SumForm(Tensor addition) : addition_(std::move(addition)) {}
   Tensor Multiply(const nn::Parameter& weight, LinearLayout layout, const Tensor& x,
-                  const Tensor& bias) const override {
+                  const Tensor& bias, const nn::ForwardContext& /*context*/) const override {
     ++uses;
     return Add(Linear(x, weight.tensor, bias, layout), Linear(x, addition_, {}, layout));
   }
