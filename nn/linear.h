@@ -56,6 +56,7 @@ class ColumnParallelLinear : public Module {
   Tensor Gather(const Tensor& x, const ForwardContext& context = {}) const;
   Tensor ForwardGathered(const Tensor& whole, const ForwardContext& context = {}) const;
   const Parameter& weight() const { return weight_; }
+  LinearLayout layout() const { return config_.layout; }
 
  private:
   const LinearConfig config_;
@@ -72,6 +73,7 @@ class RowParallelLinear : public Module {
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
   Tensor ForwardGelu(const Gelued& x) const;
   const Parameter& weight() const { return weight_; }
+  LinearLayout layout() const { return config_.layout; }
 
  private:
   // The sum over the group, and the bias.
@@ -90,6 +92,7 @@ class ReplicatedLinear : public Module {
   ReplicatedLinear(const LinearConfig& config, const Scope& scope);
   std::string_view kind() const override { return "ReplicatedLinear"; }
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
+  LinearLayout layout() const { return config_.layout; }
 
  private:
   const LinearConfig config_;

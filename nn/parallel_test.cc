@@ -8,6 +8,7 @@
 #include "nn/activation.h"
 #include "nn/cross_attention.h"
 #include "nn/embedding.h"
+#include "nn/low_rank.h"
 #include "nn/relative_position.h"
 #include "nn/transformer_block.h"
 #include "ops/elementwise/elementwise.h"
@@ -143,6 +144,126 @@ TEST_P(ParallelLayerTest, ColumnThenRowParallelLinear) {
       CheckGradients(world, both, x, forward);
     });
   }
+}
+
+struct UpAndDown : Module {
+  UpAndDown(LinearLayout layout, const Scope& s)
+      : Module(s),
+        up({.in_features = 5,
+            .out_features = 7,
+            .layout = layout,
+            .weight_init = Init::Normal(1),
+            .bias_init = Init::Normal(1)},
+           Child("up")),
+        down({.in_features = 7,
+              .out_features = 4,
+              .layout = layout,
+              .weight_init = Init::Normal(1),
+              .bias_init = Init::Normal(1)},
+             Child("down")) {}
+  // Terms beside both, none of them nothing.
+  void Adapt(int adapter, const LowRankConfig& config) {
+    for (Module* layer : {static_cast<Module*>(&up), static_cast<Module*>(&down)}) {
+      LowRankTerm& term = AdaptedWeight::Of(*layer).AddTerm(adapter, config);
+      for (const auto& p : term.own_parameters()) {
+        p->init = Init::Normal(1);
+        InitialiseParameter(*p, 3);
+      }
+    }
+  }
+  Tensor Forward(const Tensor& x, const ForwardContext& context) const {
+    return down.Forward(Silu(up.Forward(x, context)), context);
+  }
+  ColumnParallelLinear up;
+  RowParallelLinear down;
+};
+
+// x W + scale (x A) B with the numbers of the layer, in one piece.
+Tensor WithTerm(Module& layer, const std::string& suffix, double scale, bool magnitude,
+                const Tensor& x) {
+  const auto tensor = [&](const std::string& name) {
+    return layer.FindParameter(layer.path() + name)->tensor;
+  };
+  const Tensor weight =
+      MergedWeight(tensor(".weight"), *LayoutOf(layer), tensor(".lora_A" + suffix + ".weight"),
+                   tensor(".lora_B" + suffix + ".weight"), scale,
+                   magnitude ? tensor(".lora_magnitude_vector" + suffix) : Tensor());
+  return Linear(x, weight, tensor(".bias"), *LayoutOf(layer));
+}
+
+TEST_P(ParallelLayerTest, LowRankTermsAreCutAsTheirWeights) {
+  const LowRankConfig lora = {.rank = 3, .scale = 0.7};
+  const LowRankConfig dora = {.rank = 2, .scale = 1.3, .magnitude = true};
+  const ForwardContext second = {.adapter = 1};
+  const ForwardContext none = {.adapter = ForwardContext::kNoAdapter};
+  for (const LinearLayout layout : {LinearLayout::kOutIn, LinearLayout::kInOut}) {
+    const Tensor x = RandomTensor({2, 3, 5}, 1);
+    UpAndDown plain(layout, RootScope(nullptr));
+    const Tensor base = plain.Forward(x, {}).Detach();
+    plain.Adapt(0, lora);
+    plain.Adapt(1, dora);
+    const NoGrad no_grad;
+    const auto expected = [&](const std::string& suffix, double scale, bool magnitude) {
+      return WithTerm(plain.down, suffix, scale, magnitude,
+                      Silu(WithTerm(plain.up, suffix, scale, magnitude, x)));
+    };
+    const Tensor with_lora = expected("", 0.7, false);
+    const Tensor with_dora = expected(".1", 1.3, true);
+    RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+      UpAndDown both(layout, RootScope(world));
+      both.Adapt(0, lora);
+      both.Adapt(1, dora);
+      ExpectClose(both.Forward(x, {}), with_lora, 1e-12, "lora");
+      ExpectClose(both.Forward(x, second), with_dora, 1e-12, "dora");
+      ExpectClose(both.Forward(x, none), base, 1e-13, "none");
+    });
+  }
+}
+
+TEST_P(ParallelLayerTest, GradientsOfLowRankTerms) {
+  for (const LinearLayout layout : {LinearLayout::kOutIn, LinearLayout::kInOut}) {
+    RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+      UpAndDown both(layout, RootScope(world));
+      both.Adapt(0, {.rank = 3, .scale = 0.7, .dropout = 0.3});
+      const ForwardContext context = {.training = true, .seed = 5, .step = 1};
+      CheckGradients(world, both, RandomTensor({2, 3, 5}, 1),
+                     [&](const Tensor& in) { return both.Forward(in, context); });
+    });
+  }
+}
+
+// What drops is a function of the whole input, whichever part a rank has; the norms of DoRA have no
+// gradient.
+TEST_P(ParallelLayerTest, TermsWithDropoutAndMagnitudesAreThoseOfOneRank) {
+  const ForwardContext context = {.training = true, .seed = 5, .step = 1};
+  const Tensor x = RandomTensor({2, 3, 5}, 1);
+  const LowRankConfig config = {.rank = 2, .scale = 1.3, .dropout = 0.4, .magnitude = true};
+  std::map<std::string, std::vector<double>> expected;
+  UpAndDown plain(LinearLayout::kOutIn, RootScope(nullptr));
+  plain.Adapt(0, config);
+  const Tensor y = plain.Forward(x, context);
+  Backward({y}, {ProjectionGrad(y)});
+  for (Parameter* p : plain.Parameters()) expected[p->name] = Grad(p->tensor).ToVector<double>();
+  RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+    UpAndDown both(LinearLayout::kOutIn, RootScope(world));
+    both.Adapt(0, config);
+    const Tensor result = both.Forward(x, context);
+    ExpectClose(result, y.Detach(), 1e-12, "result");
+    Backward({result}, {ProjectionGrad(result)});
+    for (Parameter* p : both.Parameters()) {
+      const Tensor grad = Grad(p->tensor);
+      if (p->gradient_group != nullptr) {
+        p->gradient_group->AllReduce(grad, ReduceOp::kSum)->Wait();
+      }
+      const std::vector<double>& want = expected.at(p->name);
+      for (int64_t i = 0; i < std::ssize(want); ++i) {
+        const int64_t at = LocalOffset(*p, i);
+        if (at < 0) continue;
+        EXPECT_NEAR(grad.ContiguousCopy().data<double>()[at], want[static_cast<size_t>(i)], 1e-11)
+            << p->name << " element " << i;
+      }
+    }
+  });
 }
 
 TEST_P(ParallelLayerTest, ReplicatedLinearAndNorms) {

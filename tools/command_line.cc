@@ -91,6 +91,13 @@ void AddComputeFlags(CLI::App* command, ComputeFlags* flags) {
       ->type_name("N");
 }
 
+void AddAdapterFlag(CLI::App* command, std::string* folder) {
+  command
+      ->add_option("--adapter", *folder,
+                   "a folder of an adapter (PEFT's adapter_config.json) beside the model")
+      ->type_name("DIR");
+}
+
 StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
   nn::BuildContext build;
   const std::optional<DType> dtype = ParseDType(flags.dtype);

@@ -28,6 +28,9 @@ struct ComputeFlags {
 };
 void AddComputeFlags(CLI::App* command, ComputeFlags* flags);
 
+// `--adapter DIR`: a folder of PEFT's that is laid beside the model (models/hub/adapter.h).
+void AddAdapterFlag(CLI::App* command, std::string* folder);
+
 // Checks the flags, sets the number of threads, and returns what models are to be built with.
 StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags);
 

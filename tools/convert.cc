@@ -1,4 +1,5 @@
-// `tessera convert`: weights of other formats into a model's folder.
+// `tessera convert` and `tessera merge`: weights of other formats, and weights with an adapter,
+// into a model's folder.
 #include <charconv>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@ namespace {
 struct ConvertFlags {
   std::string from;
   std::string to;
+  std::string adapter;
   std::string dtype;
   std::string shard_size = "5GB";
 };
@@ -59,10 +61,41 @@ Status RunConvert(const ConvertFlags& flags) {
                            "' is no size such as 5GB, 300MB or 4GiB");
   }
   options.max_shard_bytes = *bytes;
+  options.adapter = flags.adapter;
   return models::ConvertModel(flags.from, flags.to, options);
 }
 
+void AddWritingFlags(CLI::App* command, ConvertFlags* flags) {
+  command
+      ->add_option("--dtype", flags->dtype,
+                   "float32, bfloat16, float16 or float64 (the weights' own)")
+      ->type_name("TYPE");
+  command->add_option("--shard-size", flags->shard_size, "most bytes of a file (5GB)")
+      ->type_name("SIZE");
+}
+
 }  // namespace
+
+void AddMergeCommand(CLI::App& app, CommandState& state) {
+  auto flags = std::make_shared<ConvertFlags>();
+  CLI::App* command =
+      app.add_subcommand("merge", "Write a model's folder with an adapter in its weights");
+  command->add_option("base", flags->from, "the folder of the model that the adapter is for")
+      ->type_name("BASE")
+      ->required();
+  command->add_option("adapter", flags->adapter, "the adapter's folder, as PEFT writes it")
+      ->type_name("ADAPTER")
+      ->required();
+  command->add_option("to", flags->to, "the folder to write; it must not exist")
+      ->type_name("OUT")
+      ->required();
+  AddWritingFlags(command, flags.get());
+  command->footer(
+      "One tensor is in memory at a time.\n"
+      "Example:\n"
+      "  tessera merge llama-folder runs/lora/model llama-merged");
+  command->callback([&state, flags] { state.run = [flags] { return RunConvert(*flags); }; });
+}
 
 void AddConvertCommand(CLI::App& app, CommandState& state) {
   auto flags = std::make_shared<ConvertFlags>();
@@ -77,12 +110,7 @@ void AddConvertCommand(CLI::App& app, CommandState& state) {
   command->add_option("to", flags->to, "the folder to write; it must not exist")
       ->type_name("TO")
       ->required();
-  command
-      ->add_option("--dtype", flags->dtype,
-                   "float32, bfloat16, float16 or float64 (the weights' own)")
-      ->type_name("TYPE");
-  command->add_option("--shard-size", flags->shard_size, "most bytes of a file (5GB)")
-      ->type_name("SIZE");
+  AddWritingFlags(command, flags.get());
   command->footer(
       "One tensor is in memory at a time; nothing in the files is executed.\n"
       "Examples:\n"

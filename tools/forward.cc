@@ -25,6 +25,7 @@ struct ForwardFlags {
   std::string inputs;
   std::string outputs;
   std::string grads;
+  std::string adapter;
   bool all_hidden_states = false;
   ComputeFlags compute;
 };
@@ -80,10 +81,10 @@ std::vector<std::pair<std::string, Tensor>> CollectGradients(Model& model) {
 Status RunForward(const ForwardFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.model));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Model> model,
-      models::LoadModel(
-          folder, {.build = build, .require_weights = true, .map_weights = flags.grads.empty()}));
+  models::LoadOptions options = {
+      .build = build, .require_weights = true, .map_weights = flags.grads.empty()};
+  if (!flags.adapter.empty()) options.adapters = {flags.adapter};
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, models::LoadModel(folder, options));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Bundle::Entry> tensors, ReadTensors(flags.inputs));
   TESSERA_ASSIGN_OR_RETURN(const Bundle inputs,
                            models::InputsFromNamed(flags.inputs, *model, tensors));
@@ -124,6 +125,7 @@ void AddForwardCommand(CLI::App& app, CommandState& state) {
       ->add_option("--grads", flags->grads,
                    "written: the gradient of the loss for every parameter, by name")
       ->type_name("FILE");
+  AddAdapterFlag(command, &flags->adapter);
   command->add_flag("--all-hidden-states", flags->all_hidden_states,
                     "write hidden_states.0 (the embedding's) ... hidden_states.L too, and of an "
                     "encoder beside a decoder encoder_hidden_states.0 ...");

@@ -24,6 +24,7 @@ using models::GenerationConfig;
 struct GenerateFlags {
   std::string model;
   std::string tokenizer;
+  std::string adapter;
   std::string prompt;
   std::string ids;
   std::string prompts;
@@ -146,6 +147,7 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json json, models::ReadModelConfig(flags.model));
   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, Configure(command, flags, json));
   models::LoadOptions options = {.build = build, .require_weights = true, .map_weights = true};
+  if (!flags.adapter.empty()) options.adapters = {flags.adapter};
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (!has_ids || !config.stop_strings.empty() || models::LacksTokenIds(json)) {
     // A preset has neither weights nor a tokenizer; the former is said.
@@ -226,6 +228,7 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
       ->check(CLI::PositiveNumber);
   command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
       ->type_name("DIR");
+  AddAdapterFlag(command, &flags->adapter);
   AddSamplingFlags(command, flags.get());
   AddComputeFlags(command, &flags->compute);
   command->footer(

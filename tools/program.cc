@@ -39,6 +39,7 @@ void AddCommands(CLI::App& app, CommandState& state) {
   AddInspectCommand(app, state);
   AddReportCommand(app, state);
   AddConvertCommand(app, state);
+  AddMergeCommand(app, state);
   AddLaunchCommand(app, state);
   AddCompletionCommand(app, state);
   AddManualCommand(app, state);

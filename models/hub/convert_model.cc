@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
 #include "models/family.h"
+#include "models/hub/adapter.h"
 #include "models/hub/load_model.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/megatron_gpt2.h"
@@ -49,7 +50,49 @@ DType WidestOf(const std::vector<WeightEntry>& entries) {
   return widest.value_or(DType::kFloat32);
 }
 
-StatusOr<Source> OpenFolder(const std::string& from, std::optional<DType> dtype) {
+// Whether a weight that is tied to another one's is changed: the two go apart then.
+bool ChangesTied(Model& model, const AdapterFolder& adapter) {
+  bool changes = false;
+  model.VisitParameters([&](const nn::Parameter& p) {
+    if (p.tied_to == nullptr) return;
+    changes = changes || adapter.Changes(p.name) || adapter.Changes(p.tied_to->name);
+  });
+  return changes;
+}
+
+// The model with the adapter in its weights.
+Status Merge(const std::string& folder, const std::string& where, json config, Source* source) {
+  auto opened = AdapterFolder::Open(folder, *source->model);
+  TESSERA_RETURN_IF_ERROR(opened.status());
+  const auto adapter = std::make_shared<const AdapterFolder>(*std::move(opened));
+  if (ChangesTied(*source->model, *adapter)) {
+    const Family& family = **FamilyOf(config);
+    if (family.untie == nullptr) {
+      return InvalidArgument(folder, ": changes one of two tied weights, and ", family.model_type,
+                             " has no model whose weights are not tied");
+    }
+    // Each of them begins as the one that there is.
+    std::map<std::string, const nn::Parameter*> tied_to;
+    const std::shared_ptr<Model> tied = std::move(source->model);
+    for (const nn::Parameter* p : tied->Parameters()) {
+      if (p->tied_to != nullptr) tied_to[p->name] = p->tied_to;
+    }
+    family.untie(&config);
+    TESSERA_ASSIGN_OR_RETURN(source->model, BuildShapes(where, config, tied->build().dtype));
+    source->read = [tied, tied_to, read = source->read](const nn::Parameter& p) {
+      const auto found = tied_to.find(p.name);
+      return read(found == tied_to.end() ? p : *found->second);
+    };
+  }
+  source->read = [adapter, read = source->read](const nn::Parameter& p) -> StatusOr<Tensor> {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, read(p));
+    return adapter->Merged(p, whole);
+  };
+  return OkStatus();
+}
+
+StatusOr<Source> OpenFolder(const std::string& from, const ConvertOptions& options) {
+  const std::optional<DType>& dtype = options.dtype;
   TESSERA_ASSIGN_OR_RETURN(const json config, ReadModelConfig(from));
   TESSERA_ASSIGN_OR_RETURN(WeightFiles opened, WeightFiles::Open(from));
   const auto weights = std::make_shared<const WeightFiles>(std::move(opened));
@@ -69,6 +112,9 @@ StatusOr<Source> OpenFolder(const std::string& from, std::optional<DType> dtype)
   source.read = [weights, entry_of](const nn::Parameter& p) {
     return weights->Read(entry_of.at(p.name));
   };
+  if (!options.adapter.empty()) {
+    TESSERA_RETURN_IF_ERROR(Merge(options.adapter, where, config, &source));
+  }
   return source;
 }
 
@@ -135,8 +181,11 @@ Status ConvertModel(const std::string& from, const std::string& folder,
   if (!IsDirectory(from) && !PathExists(from)) {
     return NotFound(from, ": no such file or directory");
   }
+  if (!options.adapter.empty() && !IsDirectory(from)) {
+    return InvalidArgument(from, ": is no folder of a model that an adapter could be merged with");
+  }
   TESSERA_ASSIGN_OR_RETURN(const Source source, IsDirectory(from)
-                                                    ? OpenFolder(from, options.dtype)
+                                                    ? OpenFolder(from, options)
                                                     : OpenMegatron(from, options.dtype));
   TESSERA_ASSIGN_OR_RETURN(SaveOptions save, CompanionsOf(from));
   save.max_shard_bytes = options.max_shard_bytes;

@@ -2,7 +2,8 @@
 //
 //   TESSERA_RETURN_IF_ERROR(ConvertModel("chatglm-6b", "out", {.dtype = DType::kBFloat16}));
 //
-// One tensor is in memory at a time, so models larger than it can be converted.
+// One tensor is in memory at a time, so models larger than it can be converted, and merged with an
+// adapter.
 #ifndef TESSERA_MODELS_HUB_CONVERT_MODEL_H_
 #define TESSERA_MODELS_HUB_CONVERT_MODEL_H_
 
@@ -18,6 +19,9 @@ namespace tessera::models {
 struct ConvertOptions {
   std::optional<DType> dtype = std::nullopt;  // unset: the widest that the weights have
   int64_t max_shard_bytes = 5'000'000'000;
+  // Folder of an adapter (models/hub/adapter.h) that becomes a part of the weights. A weight that it
+  // changes and that another one is tied to gets numbers of its own.
+  std::string adapter = {};
 };
 
 // `from` is a folder that LoadModel reads, whose tokenizer, preprocessor_config.json and

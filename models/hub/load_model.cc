@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
 #include "models/family.h"
+#include "models/hub/adapter.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/weight_files.h"
 
@@ -196,6 +197,13 @@ void Change(const nlohmann::json& changes, nlohmann::json* config) {
   }
 }
 
+Status LoadAdapters(Model& model, const LoadOptions& options) {
+  for (size_t i = 0; i < options.adapters.size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(LoadAdapter(model, options.adapters[i], static_cast<int>(i)).status());
+  }
+  return OkStatus();
+}
+
 StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann::json config,
                                             const LoadOptions& options) {
   if (options.require_weights) {
@@ -206,7 +214,11 @@ StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann:
   nn::BuildContext build = options.build;
   build.initialise = true;
   Change(options.config_changes, &config);
-  return BuildNamed(IsDirectory(source) ? JoinPath(source, "config.json") : source, config, build);
+  TESSERA_ASSIGN_OR_RETURN(
+      std::unique_ptr<Model> model,
+      BuildNamed(IsDirectory(source) ? JoinPath(source, "config.json") : source, config, build));
+  TESSERA_RETURN_IF_ERROR(LoadAdapters(*model, options));
+  return model;
 }
 
 }  // namespace
@@ -272,6 +284,9 @@ StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
     TESSERA_ASSIGN_OR_RETURN(fresh, LoadBesidesHead(*model, weights, options.progress));
   } else {
     TESSERA_RETURN_IF_ERROR(LoadMatching(*model, weights, nullptr, options.progress));
+  }
+  for (size_t i = 0; i < options.adapters.size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(LoadAdapter(*model, options.adapters[i], static_cast<int>(i)).status());
   }
   if (!fresh.empty() && options.warn != nullptr) {
     options.warn(Concat(folder_or_preset, ": ", fresh.size() == 1 ? "a tensor" : "tensors",

@@ -53,6 +53,9 @@ struct LoadOptions {
   // touches what another one has cut off dies of SIGBUS (EndWhenMappedFilesShrink, core/file.h).
   // Replacing or removing a file does no harm. False: all is copied.
   bool map_weights = false;
+  // Folders of adapters (models/hub/adapter.h) that the model carries, number 0, 1, ...; passes
+  // take number 0 unless they name another.
+  std::vector<std::string> adapters = {};
   LoadProgress progress = nullptr;
   // Given the one line that names them.
   std::function<void(const std::string&)> warn = nullptr;

@@ -1,0 +1,100 @@
+// Adapters beside a model: LoRA and its kin (nn/low_rank.h), in PEFT's folders.
+//
+//   TESSERA_RETURN_IF_ERROR(LoadAdapter(*model, "adapter-folder"));          // to run with
+//
+//   TESSERA_ASSIGN_OR_RETURN(AttachedAdapter adapter, AttachAdapter(*model, config));
+//   TrainOnly(*model, adapter);                                             // to train
+//   TESSERA_RETURN_IF_ERROR(SaveAdapter(*model, config, "adapter-folder"));
+//
+// No family knows of it: terms stand beside the weights of linear layers, which are found by the
+// names that they have in transformers. A model carries several, number 0, 1, ..., of which a pass
+// names one (nn::ForwardContext::adapter); modules that an adapter trains whole are replaced, so
+// that only number 0 may have such.
+#ifndef TESSERA_MODELS_HUB_ADAPTER_H_
+#define TESSERA_MODELS_HUB_ADAPTER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "models/hub/adapter_config.h"
+#include "models/hub/weight_file.h"
+#include "models/model.h"
+#include "nn/low_rank.h"
+
+namespace tessera::models {
+
+// What an adapter has of this model (a pipeline's stage has some of it).
+struct AttachedAdapter {
+  struct Term {
+    nn::LowRankTerm* term;
+    std::string module;  // the layer's path
+  };
+  std::vector<Term> terms;
+  // Parameters of the model that it replaces: of modules_to_save, and biases.
+  std::vector<nn::Parameter*> replaced;
+};
+
+// Makes the terms that `config` asks for, in their first state. InvalidArgument where it names no
+// layer of the model, or a module that cannot be trained apart (a tied head).
+StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter = 0);
+
+// Every other parameter stops to train.
+void TrainOnly(Model& model, const AttachedAdapter& adapter);
+
+// What TrainOnly leaves.
+std::vector<nn::Parameter*> ParametersOf(const AttachedAdapter& adapter);
+
+// An adapter's folder, held to a model: every tensor of it has a place there, of its shape.
+class AdapterFolder {
+ public:
+  // `model` may have some of the blocks, or be on meta. Failures name the file and the tensor: one
+  // that no layer of the model has, one that is missing, another shape.
+  static StatusOr<AdapterFolder> Open(const std::string& folder, const Model& model,
+                                      int adapter = 0);
+
+  const AdapterConfig& config() const { return config_; }
+  // Whether it changes or replaces this parameter of the model.
+  bool Changes(const std::string& parameter) const;
+  // The whole of a parameter of the adapter, or of one that it replaces; on the CPU, in the file's
+  // dtype.
+  StatusOr<Tensor> Read(const std::string& parameter) const;
+  // A whole parameter of the model as the adapter makes it.
+  StatusOr<Tensor> Merged(const nn::Parameter& parameter, const Tensor& whole) const;
+
+ private:
+  friend StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder,
+                                               int adapter);
+  struct Term {
+    LinearLayout layout;
+    nn::LowRankConfig config;
+  };
+
+  AdapterConfig config_;
+  std::map<std::string, Term> terms_;            // by the layer's path
+  std::map<std::string, std::string> entry_of_;  // by the parameter's name
+  std::string suffix_;                           // of parameters' names
+  std::shared_ptr<const WeightFile> file_;
+};
+
+// Attaches that of the folder, with its values; fails as AdapterFolder::Open.
+StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, int adapter = 0);
+
+struct SaveAdapterOptions {
+  // As SaveOptions' (models/hub/save_model.h).
+  std::function<StatusOr<Tensor>(nn::Parameter&)> gather = nullptr;
+  bool write = true;
+  std::vector<std::pair<std::string, std::string>> files = {};
+};
+// Writes adapter_config.json and adapter_model.safetensors, whole or not at all. `model` carries
+// the adapter (AttachAdapter); it may be on meta, where `gather` gives the values.
+Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdapter& adapter,
+                   const std::string& folder, const SaveAdapterOptions& options = {});
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_HUB_ADAPTER_H_

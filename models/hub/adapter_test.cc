@@ -1,0 +1,338 @@
+#include "models/hub/adapter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "data/tokenizer/json_text.h"
+#include "models/family.h"
+#include "models/hub/convert_model.h"
+#include "models/hub/load_model.h"
+#include "models/hub/save_model.h"
+#include "models/model_keys.h"
+#include "ops/testing/op_check.h"
+
+namespace tessera::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int64_t kVocabulary = 31;
+
+struct Case {
+  const char* name;
+  json model;
+  json adapter;         // beside r, lora_alpha and peft_type
+  size_t layers;        // that it changes
+  const char* targets;  // a name that target_modules match
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+json Gpt2() {
+  return {{"model_type", "gpt2"}, {"vocab_size", kVocabulary},
+          {"n_positions", 8},     {"n_embd", 12},
+          {"n_layer", 2},         {"n_head", 3}};
+}
+json Llama(bool tied) {
+  return {{"model_type", "llama"},      {"vocab_size", kVocabulary},
+          {"hidden_size", 12},          {"intermediate_size", 17},
+          {"num_hidden_layers", 2},     {"num_attention_heads", 3},
+          {"num_key_value_heads", 1},   {"head_dim", 4},
+          {"tie_word_embeddings", tied}};
+}
+json Bert() {
+  return {{"model_type", "bert"},
+          {"architectures", {"BertForSequenceClassification"}},
+          {"vocab_size", kVocabulary},
+          {"hidden_size", 12},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 2},
+          {"intermediate_size", 17},
+          {"max_position_embeddings", 8},
+          {"num_labels", 3}};
+}
+json T5() {
+  return {{"model_type", "t5"}, {"vocab_size", kVocabulary}, {"d_model", 12}, {"d_kv", 5},
+          {"d_ff", 17},         {"num_layers", 2},           {"num_heads", 2}};
+}
+json ChatGlm() {
+  return {{"model_type", "chatglm"},  {"vocab_size", kVocabulary}, {"hidden_size", 16},
+          {"num_layers", 2},          {"num_attention_heads", 2},  {"inner_hidden_size", 17},
+          {"max_sequence_length", 8}, {"bos_token_id", 28},        {"eos_token_id", 29},
+          {"mask_token_id", 26},      {"gmask_token_id", 27},      {"pad_token_id", 3}};
+}
+
+const std::vector<Case>& Cases() {
+  static const auto* const cases = new std::vector<Case>{
+      {"gpt2", Gpt2(), {{"target_modules", {"c_attn"}}, {"fan_in_fan_out", true}}, 2, "c_attn"},
+      {"gpt2_all_linear", Gpt2(), {{"target_modules", "all-linear"}}, 8, "c_proj"},
+      {"gpt2_dora", Gpt2(), {{"target_modules", {"c_proj"}}, {"use_dora", true}}, 4, "c_proj"},
+      {"llama",
+       Llama(false),
+       {{"target_modules", {"q_proj", "v_proj"}},
+        {"use_rslora", true},
+        {"rank_pattern", {{"layers.1.self_attn.v_proj", 5}}},
+        {"alpha_pattern", {{"q_proj", 3}}}},
+       4,
+       "q_proj"},
+      {"llama_head", Llama(true), {{"target_modules", {"lm_head", "o_proj"}}}, 3, "lm_head"},
+      {"llama_pattern",
+       Llama(false),
+       {{"target_modules", ".*layers\\.0\\..*(up|down)_proj"}, {"bias", "all"}},
+       2,
+       "up_proj"},
+      {"bert",
+       Bert(),
+       {{"target_modules", {"query", "value"}},
+        {"modules_to_save", {"classifier"}},
+        {"bias", "lora_only"},
+        {"task_type", "SEQ_CLS"}},
+       4,
+       "query"},
+      {"t5",
+       T5(),
+       {{"target_modules", {"q", "v"}}, {"layers_to_transform", {1}}, {"layers_pattern", "block"}},
+       6,
+       "q"},
+      {"chatglm", ChatGlm(), {{"target_modules", {"query_key_value"}}}, 2, "query_key_value"},
+  };
+  return *cases;
+}
+
+Bundle Inputs(const json& config) {
+  const Tensor ids = RandomIndices({2, 6}, 26, 3);
+  Bundle in = {{keys::kInputIds, ids}};
+  const std::string type = config.at("model_type");
+  if (type == "t5") in.set(keys::kDecoderInputIds, RandomIndices({2, 4}, 26, 4));
+  if (type == "chatglm") {
+    for (int64_t b = 0; b < 2; ++b) {
+      ids.data<int64_t>()[b * 6 + 2] = 27;
+      ids.data<int64_t>()[b * 6 + 3] = 28;
+    }
+  }
+  return in;
+}
+
+Tensor LogitsOf(const Model& model, int adapter = 0) {
+  const NoGrad no_grad;
+  return model.Run(Inputs(model.config()), {.context = {.adapter = adapter}}).at(keys::kLogits);
+}
+
+double MaxDifference(const Tensor& a, const Tensor& b) {
+  const std::vector<float> x = a.ToVector<float>(), y = b.ToVector<float>();
+  double most = 0;
+  for (size_t i = 0; i < x.size(); ++i) most = std::max<double>(most, std::abs(x[i] - y[i]));
+  return most;
+}
+
+class AdapterTest : public testing::Test {
+ protected:
+  AdapterTest() : root_(testing::TempDir() + "/adapter_" + Name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  static std::string Name() {
+    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::replace(name.begin(), name.end(), '/', '_');
+    return name;
+  }
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+
+  std::string SaveBase(const json& config) const {
+    auto model = BuildModel(config, {.seed = 3});
+    EXPECT_TRUE(model.ok()) << Message(model.status());
+    const Status saved = SaveModel(**model, Path("base"));
+    EXPECT_TRUE(saved.ok()) << Message(saved);
+    return Path("base");
+  }
+  static json AdapterJson(const json& changes) {
+    json config = {{"peft_type", "LORA"}, {"r", 3}, {"lora_alpha", 6}};
+    config.update(changes);
+    return config;
+  }
+  static AdapterConfig Config(const json& changes) {
+    auto config = AdapterConfig::FromJson(AdapterJson(changes), "here");
+    EXPECT_TRUE(config.ok()) << Message(config.status());
+    return *std::move(config);
+  }
+  // Of numbers, not of zeros.
+  static void Randomise(const AttachedAdapter& adapter, uint64_t seed) {
+    for (nn::Parameter* p : ParametersOf(adapter)) {
+      p->init = nn::Init::Normal(0.3);
+      nn::InitialiseParameter(*p, seed);
+    }
+  }
+  std::string SaveRandomAdapter(const std::string& base, const json& changes, uint64_t seed = 7,
+                                const std::string& name = "adapter") const {
+    auto model = LoadModel(base);
+    EXPECT_TRUE(model.ok()) << Message(model.status());
+    const AdapterConfig config = Config(changes);
+    auto attached = AttachAdapter(**model, config);
+    EXPECT_TRUE(attached.ok()) << Message(attached.status());
+    Randomise(*attached, seed);
+    const Status saved = SaveAdapter(**model, config, *attached, Path(name));
+    EXPECT_TRUE(saved.ok()) << Message(saved);
+    return Path(name);
+  }
+  static std::unique_ptr<Model> Load(const std::string& base,
+                                     const std::vector<std::string>& adapters, bool map = false) {
+    auto model =
+        LoadModel(base, {.require_weights = true, .map_weights = map, .adapters = adapters});
+    EXPECT_TRUE(model.ok()) << Message(model.status());
+    return *std::move(model);
+  }
+
+  const std::string root_;
+};
+
+class AdapterFamiliesTest : public AdapterTest, public testing::WithParamInterface<Case> {};
+
+TEST_P(AdapterFamiliesTest, SavedLoadedAndMergedItIsTheSame) {
+  const Case& c = GetParam();
+  const std::string base = SaveBase(c.model);
+  const auto model = Load(base, {});
+  const Tensor plain = LogitsOf(*model);
+  const AdapterConfig config = Config(c.adapter);
+  const auto attached = AttachAdapter(*model, config);
+  ASSERT_TRUE(attached.ok()) << Message(attached.status());
+  EXPECT_EQ(attached->terms.size(), c.layers);
+  ExpectClose(LogitsOf(*model), plain, 1e-6, "a new adapter changes nothing");
+  Randomise(*attached, 7);
+  const Tensor adapted = LogitsOf(*model);
+  EXPECT_GT(MaxDifference(adapted, plain), 1e-3);
+  const bool replaces = !attached->replaced.empty();
+  if (!replaces) {
+    EXPECT_EQ(LogitsOf(*model, nn::ForwardContext::kNoAdapter).ToVector<float>(),
+              plain.ToVector<float>());
+  }
+
+  const Status saved = SaveAdapter(*model, config, *attached, Path("adapter"));
+  ASSERT_TRUE(saved.ok()) << Message(saved);
+  for (const bool map : {false, true}) {
+    EXPECT_EQ(LogitsOf(*Load(base, {Path("adapter")}, map)).ToVector<float>(),
+              adapted.ToVector<float>());
+  }
+  const Status merged = ConvertModel(base, Path("merged"), {.adapter = Path("adapter")});
+  ASSERT_TRUE(merged.ok()) << Message(merged);
+  const auto whole = Load(Path("merged"), {});
+  ExpectClose(LogitsOf(*whole), adapted, 1e-5, "merged");
+  EXPECT_EQ(whole->config().value("tie_word_embeddings", false),
+            c.model.value("tie_word_embeddings", false) && std::string(c.targets) != "lm_head");
+}
+
+TEST_P(AdapterFamiliesTest, OnlyWhatItHasTrains) {
+  const auto model = Load(SaveBase(GetParam().model), {});
+  const int64_t all = model->ParameterCount();
+  const auto attached = AttachAdapter(*model, Config(GetParam().adapter));
+  ASSERT_TRUE(attached.ok());
+  TrainOnly(*model, *attached);
+  int64_t own = 0;
+  for (const nn::Parameter* p : ParametersOf(*attached)) own += p->tensor.numel();
+  EXPECT_EQ(model->ParameterCount(/*trainable_only=*/true), own);
+  EXPECT_LT(own, all);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, AdapterFamiliesTest, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// PEFT's names, layouts and shapes.
+TEST_F(AdapterTest, TheFolderIsPefts) {
+  const std::string folder =
+      SaveRandomAdapter(SaveBase(Bert()), {{"target_modules", {"query"}},
+                                           {"modules_to_save", {"classifier"}},
+                                           {"bias", "lora_only"},
+                                           {"use_dora", true}});
+  const auto file = SafetensorsFile::Open(folder + "/adapter_model.safetensors");
+  ASSERT_TRUE(file.ok()) << Message(file.status());
+  const std::string layer = "base_model.model.bert.encoder.layer.1.attention.self.query.";
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(file->Find(layer + "lora_A.weight")->shape, (Sizes{3, 12}));
+  EXPECT_EQ(file->Find(layer + "lora_B.weight")->shape, (Sizes{12, 3}));
+  EXPECT_EQ(file->Find(layer + "lora_magnitude_vector")->shape, (Sizes{12}));
+  EXPECT_EQ(file->Find(layer + "base_layer.bias")->shape, (Sizes{12}));
+  EXPECT_EQ(file->Find("base_model.model.classifier.weight")->shape, (Sizes{3, 12}));
+  EXPECT_EQ(file->entries().size(), 2u * 4 + 2);
+  const auto config = data::ReadJsonFile(folder + "/adapter_config.json");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->at("peft_type"), "LORA");
+  EXPECT_EQ(config->at("fan_in_fan_out"), false);
+  EXPECT_EQ(config->at("target_modules"), json({"query"}));
+  EXPECT_EQ(config->at("lora_alpha"), 6);
+}
+
+TEST_F(AdapterTest, SeveralOverOneBase) {
+  const std::string base = SaveBase(Llama(false));
+  const std::string one = SaveRandomAdapter(base, {{"target_modules", {"q_proj"}}}, 1, "one");
+  const std::string two =
+      SaveRandomAdapter(base, {{"target_modules", {"q_proj", "up_proj"}}}, 2, "two");
+  const Tensor with_one = LogitsOf(*Load(base, {one}));
+  const Tensor with_two = LogitsOf(*Load(base, {two}));
+  const auto both = Load(base, {one, two}, /*map=*/true);
+  EXPECT_EQ(LogitsOf(*both, 0).ToVector<float>(), with_one.ToVector<float>());
+  EXPECT_EQ(LogitsOf(*both, 1).ToVector<float>(), with_two.ToVector<float>());
+  EXPECT_EQ(LogitsOf(*both, nn::ForwardContext::kNoAdapter).ToVector<float>(),
+            LogitsOf(*Load(base, {})).ToVector<float>());
+}
+
+TEST_F(AdapterTest, WhatDoesNotFitIsRefusedByName) {
+  const std::string base = SaveBase(Llama(false));
+  const std::string tied_base = Path("tied");
+  ASSERT_TRUE(SaveModel(**BuildModel(Llama(true), {.seed = 3}), tied_base).ok());
+  const std::string folder = SaveRandomAdapter(base, {{"target_modules", {"q_proj"}}});
+  const auto failure = [&](const std::string& model, const std::string& adapter) {
+    const auto loaded = LoadModel(model, {.adapters = {adapter}});
+    EXPECT_FALSE(loaded.ok());
+    return Message(loaded.status());
+  };
+  EXPECT_EQ(failure(base, base), "'" + base + "' is no adapter: it has no adapter_config.json");
+  // For another base: other names, or other sizes.
+  json wide = Llama(false);
+  wide["hidden_size"] = 16;
+  ASSERT_TRUE(SaveModel(**BuildModel(wide, {.seed = 3}), Path("wide")).ok());
+  EXPECT_EQ(failure(Path("wide"), folder),
+            folder +
+                "/adapter_model.safetensors: "
+                "'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' is F32 "
+                "[3, 12]; for this model it must be a floating [3, 16]");
+  ASSERT_TRUE(SaveModel(**BuildModel(Gpt2(), {.seed = 3}), Path("gpt2")).ok());
+  EXPECT_NE(failure(Path("gpt2"), folder).find("target_modules name no linear layer of this model"),
+            std::string::npos);
+  json deep = Llama(false);
+  deep["num_hidden_layers"] = 1;
+  ASSERT_TRUE(SaveModel(**BuildModel(deep, {.seed = 3}), Path("shallow")).ok());
+  EXPECT_NE(failure(Path("shallow"), folder).find("this model has no place for"),
+            std::string::npos);
+  deep["num_hidden_layers"] = 3;
+  ASSERT_TRUE(SaveModel(**BuildModel(deep, {.seed = 3}), Path("deep")).ok());
+  EXPECT_NE(failure(Path("deep"), folder).find("missing are"), std::string::npos);
+
+  const auto problem = [](const json& changes) {
+    return Message(AdapterConfig::FromJson(AdapterJson(changes), "a.json").status());
+  };
+  EXPECT_EQ(problem({{"peft_type", "IA3"}}), "a.json: 'peft_type' is 'IA3'; supported is LORA");
+  EXPECT_EQ(problem({{"r", 0}}), "a.json: 'r' must be an integer of 1 or more, not 0");
+  EXPECT_EQ(problem({{"lora_dropout", 1}}),
+            "a.json: 'lora_dropout' is 1, not a number from 0 to 1");
+  EXPECT_EQ(problem({{"lora_bias", true}}), "a.json: 'lora_bias' is true, which is not supported");
+  EXPECT_EQ(problem({{"bias", "some"}}),
+            "a.json: 'bias' is 'some', expected none, all or lora_only");
+  EXPECT_NE(problem({{"target_modules", "(q"}}).find("'target_modules' has a bad pattern"),
+            std::string::npos);
+  const auto attach = [&](const std::string& model, const json& changes) {
+    return Message(AttachAdapter(*Load(model, {}), Config(changes)).status());
+  };
+  EXPECT_NE(attach(tied_base, {{"target_modules", {"q_proj"}}, {"modules_to_save", {"lm_head"}}})
+                .find("modules_to_save name 'lm_head', whose weight is tied"),
+            std::string::npos);
+  EXPECT_NE(attach(base, {{"target_modules", {"q_proj"}}, {"modules_to_save", {"score"}}})
+                .find("modules_to_save name 'score', which this model does not have"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,240 @@
+#include "nn/low_rank.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "nn/embedding.h"
+#include "nn/linear.h"
+#include "ops/cast/cast.h"
+#include "ops/dropout/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduction/reduction.h"
+#include "ops/view/view.h"
+
+namespace tessera::nn {
+namespace {
+
+int OutDim(LinearLayout layout) { return layout == LinearLayout::kOutIn ? 0 : 1; }
+int InDim(LinearLayout layout) { return 1 - OutDim(layout); }
+
+// Else its outputs, where it is cut at all.
+bool SplitsInputs(const Module& layer, const Parameter& weight) {
+  return weight.placement.is_split() && layer.kind() == "RowParallelLinear";
+}
+
+// Of a matrix [features, rank], or [rank, features] with `at` 1, whose features lie as those of the
+// weight along `dim`.
+Placement Beside(const Placement& weight, int dim, int64_t rank, int at, bool split) {
+  const auto shape = [&](int64_t features, int64_t other) {
+    return at == 0 ? Shape{features, other} : Shape{other, features};
+  };
+  if (!split) return Placement::Whole(shape(weight.global_shape()[dim], rank));
+  std::vector<BoxMapping> boxes;
+  for (const BoxMapping& box : weight.boxes()) {
+    boxes.push_back({{shape(box.global.begin[dim], 0), shape(box.global.size[dim], rank)},
+                     shape(box.local_begin[dim], 0)});
+  }
+  return {shape(weight.global_shape()[dim], rank), shape(weight.local_shape()[dim], rank),
+          std::move(boxes)};
+}
+
+// The same of a vector of the outputs.
+Placement OfOutputs(const Placement& weight, int dim, bool split) {
+  if (!split) return Placement::Whole({weight.global_shape()[dim]});
+  std::vector<BoxMapping> boxes;
+  for (const BoxMapping& box : weight.boxes()) {
+    boxes.push_back({{{box.global.begin[dim]}, {box.global.size[dim]}}, {box.local_begin[dim]}});
+  }
+  return {{weight.global_shape()[dim]}, {weight.local_shape()[dim]}, std::move(boxes)};
+}
+
+Init BeginOf(const LowRankConfig& config, const Parameter& weight, LinearLayout layout) {
+  if (config.a_init.kind != Init::Kind::kZeros) return config.a_init;
+  const auto inputs = static_cast<double>(weight.placement.global_shape()[InDim(layout)]);
+  return Init::Uniform(1.0 / std::sqrt(inputs));
+}
+
+// The layer's own; but its numbers may have come from files.
+std::shared_ptr<const BuildContext> BuildOf(const Module& layer) {
+  BuildContext build = layer.build();
+  build.initialise = true;
+  build.storage_of = nullptr;
+  return std::make_shared<const BuildContext>(std::move(build));
+}
+
+Tensor Base(const Parameter& weight, const WeightForm* base, LinearLayout layout, const Tensor& x,
+            const Tensor& bias, const ForwardContext& context) {
+  return base == nullptr ? Linear(x, weight.tensor, bias, layout)
+                         : base->Multiply(weight, layout, x, bias, context);
+}
+
+DType WideOf(const Tensor& t) {
+  return t.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+}
+
+// W + scale B A, in the weight's shape and at least float32.
+Tensor SumOf(const Tensor& weight, LinearLayout layout, const Tensor& a, const Tensor& b,
+             double scale) {
+  const DType wide = WideOf(weight);
+  const Tensor a_RI = Cast(a, wide);
+  const Tensor b_OR = Cast(b, wide);
+  const Tensor product =
+      layout == LinearLayout::kOutIn
+          ? Linear(b_OR, a_RI, {}, LinearLayout::kInOut)
+          : Linear(Contiguous(Transpose(a_RI, 0, 1)), b_OR, {}, LinearLayout::kOutIn);
+  return Add(Cast(weight, wide), Mul(product, scale));
+}
+
+}  // namespace
+
+Tensor MergedWeight(const Tensor& weight, LinearLayout layout, const Tensor& a, const Tensor& b,
+                    double scale, const Tensor& magnitude) {
+  const NoGrad no_grad;
+  Tensor sum = SumOf(weight, layout, a, b, scale);
+  if (magnitude.defined()) {
+    const Tensor norms = Sqrt(Sum(Square(sum), {InDim(layout)}));
+    sum = Mul(sum, Unsqueeze(Div(Cast(magnitude, norms.dtype()), norms), InDim(layout)));
+  }
+  return Cast(sum, weight.dtype());
+}
+
+std::optional<LinearLayout> LayoutOf(const Module& layer) {
+  if (const auto* l = dynamic_cast<const ColumnParallelLinear*>(&layer)) return l->layout();
+  if (const auto* l = dynamic_cast<const RowParallelLinear*>(&layer)) return l->layout();
+  if (const auto* l = dynamic_cast<const ReplicatedLinear*>(&layer)) return l->layout();
+  if (dynamic_cast<const VocabParallelHead*>(&layer) != nullptr) return LinearLayout::kOutIn;
+  return std::nullopt;
+}
+
+LowRankTerm::LowRankTerm(const LowRankConfig& config, Module& layer, const Parameter& weight,
+                         const std::string& suffix)
+    : Module({layer.path(), &layer, BuildOf(layer)}),
+      config_(config),
+      layout_(LayoutOf(layer).value()),
+      noise_path_(layer.path() + ".lora_dropout" + suffix),
+      splits_inputs_(SplitsInputs(layer, weight)),
+      a_(AddParameter("lora_A" + suffix + ".weight",
+                      Beside(weight.placement, InDim(layout_), config.rank, 1, splits_inputs_),
+                      BeginOf(config, weight, layout_))),
+      b_(AddParameter("lora_B" + suffix + ".weight",
+                      Beside(weight.placement, OutDim(layout_), config.rank, 0,
+                             weight.placement.is_split() && !splits_inputs_),
+                      Init::Zeros())) {
+  const bool splits_outputs = weight.placement.is_split() && !splits_inputs_;
+  if (config.magnitude) {
+    magnitude_ =
+        &AddParameter("lora_magnitude_vector" + suffix,
+                      OfOutputs(weight.placement, OutDim(layout_), splits_outputs), Init::Ones());
+  }
+  // What every rank has whole, while it sees a share of the features or of the sequence.
+  const Group& group = build().tensor_parallel;
+  if (weight.placement.is_split()) {
+    (splits_inputs_ ? b_ : a_).gradient_group = group;
+    if (splits_inputs_ && magnitude_ != nullptr) magnitude_->gradient_group = group;
+  } else {
+    for (const auto& p : own_parameters()) p->gradient_group = weight.gradient_group;
+  }
+}
+
+Tensor LowRankTerm::Dropped(const Tensor& x, const Parameter& weight,
+                            const ForwardContext& context) const {
+  if (!context.training || config_.dropout == 0) return x;
+  DropoutOptions options = {
+      .p = config_.dropout,
+      .key = NoiseKey(context.seed, noise_path_, context.step, context.micro_batch)};
+  if (splits_inputs_) {
+    const int last = x.ndim() - 1;
+    const int dim = InDim(layout_);
+    const auto& boxes = weight.placement.boxes();
+    options.global_shape = options.begin = x.shape();
+    for (int d = 0; d < last; ++d) options.begin[d] = 0;
+    options.begin[last] = boxes.empty() ? 0 : boxes[0].global.begin[dim];
+    options.global_shape[last] = weight.placement.global_shape()[dim];
+  }
+  return tessera::Dropout(x, options);
+}
+
+Tensor LowRankTerm::Forward(const Parameter& weight, const WeightForm* base, const Tensor& x,
+                            const Tensor& bias, const ForwardContext& context) const {
+  const Tensor dropped = Dropped(x, weight, context);
+  const Tensor low = Mul(Linear(dropped, a_.tensor, {}, LinearLayout::kOutIn), config_.scale);
+  const Tensor term = Linear(low, b_.tensor, {}, LinearLayout::kOutIn);
+  if (magnitude_ == nullptr) return Add(Base(weight, base, layout_, x, bias, context), term);
+  TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
+  const Tensor gain =
+      Div(magnitude_->tensor, Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype()));
+  // What is dropped is dropped on its way to all that training changes, as PEFT has it.
+  const bool drops = context.training && config_.dropout > 0;
+  const Tensor plain = Linear(dropped, weight.tensor, {}, layout_);
+  const Tensor y =
+      drops ? Add(Add(Linear(x, weight.tensor, {}, layout_), Mul(plain, Affine(gain, 1.0, -1.0))),
+                  Mul(term, gain))
+            : Mul(Add(plain, term), gain);
+  return bias.defined() ? Add(y, bias) : y;
+}
+
+Tensor LowRankTerm::RowNorms(const Tensor& weight) const {
+  const NoGrad no_grad;
+  const Tensor sum = SumOf(weight, layout_, a_.tensor.Detach(), b_.tensor.Detach(), config_.scale);
+  Tensor squares = Sum(Square(sum), {InDim(layout_)});
+  if (splits_inputs_) squares = ReduceFromGroup(squares, build().tensor_parallel);
+  return Sqrt(squares);
+}
+
+void LowRankTerm::Begin(const Parameter& weight) {
+  if (magnitude_ == nullptr || weight.tensor.device().is_meta()) return;
+  const NoGrad no_grad;
+  CopyInto(magnitude_->tensor.Detach(),
+           Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype()));
+}
+
+AdaptedWeight& AdaptedWeight::Of(Module& layer) {
+  TESSERA_CHECK(LayoutOf(layer).has_value(), "low_rank", "'", layer.path(), "' is no linear layer");
+  const auto& own = layer.own_parameters();
+  const auto weight = std::find_if(
+      own.begin(), own.end(), [&](const auto& p) { return p->name == layer.path() + ".weight"; });
+  TESSERA_CHECK(weight != own.end(), "low_rank", "'", layer.path(), "' has no weight");
+  // Forms are const for those who multiply by them; this one was made below.
+  const auto* const now = dynamic_cast<const AdaptedWeight*>((*weight)->form.get());
+  if (now != nullptr) return const_cast<AdaptedWeight&>(*now);
+  auto made = std::shared_ptr<AdaptedWeight>(new AdaptedWeight(layer, **weight));
+  AdaptedWeight& adapted = *made;
+  (*weight)->form = std::move(made);
+  return adapted;
+}
+
+LowRankTerm& AdaptedWeight::AddTerm(int adapter, const LowRankConfig& config) {
+  TESSERA_CHECK(adapter >= 0 && term(adapter) == nullptr, "low_rank", "'", weight_.name,
+                "' has a term of adapter ", adapter, " already");
+  const std::string suffix = adapter == 0 ? "" : Concat(".", adapter);
+  auto made = std::make_unique<LowRankTerm>(config, layer_, weight_, suffix);
+  if (terms_.size() <= static_cast<size_t>(adapter)) {
+    terms_.resize(static_cast<size_t>(adapter) + 1);
+  }
+  return *(terms_[static_cast<size_t>(adapter)] = std::move(made));
+}
+
+LowRankTerm* AdaptedWeight::term(int adapter) {
+  return const_cast<LowRankTerm*>(std::as_const(*this).term(adapter));
+}
+
+const LowRankTerm* AdaptedWeight::term(int adapter) const {
+  const bool known = adapter >= 0 && static_cast<size_t>(adapter) < terms_.size();
+  return known ? terms_[static_cast<size_t>(adapter)].get() : nullptr;
+}
+
+Tensor AdaptedWeight::Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x,
+                               const Tensor& bias, const ForwardContext& context) const {
+  const LowRankTerm* const own = term(context.adapter);
+  return own == nullptr ? Base(weight, base_.get(), layout, x, bias, context)
+                        : own->Forward(weight, base_.get(), x, bias, context);
+}
+
+Tensor AdaptedWeight::LookUp(const Parameter& table, const Tensor& ids,
+                             const EmbeddingOptions& options) const {
+  return base_ == nullptr ? Embedding(table.tensor, ids, options)
+                          : base_->LookUp(table, ids, options);
+}
+
+}  // namespace tessera::nn

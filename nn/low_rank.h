@@ -1,0 +1,107 @@
+// Low-rank terms beside the weights of linear layers: LoRA (Hu et al. 2021, "LoRA: Low-Rank
+// Adaptation of Large Language Models"), rank-stabilised LoRA (Kalajdzievski 2023) and DoRA (Liu et
+// al. 2024, "DoRA: Weight-Decomposed Low-Rank Adaptation").
+//
+//   if (LayoutOf(layer)) AdaptedWeight::Of(layer).AddTerm(0, {.rank = 8, .scale = 16.0 / 8});
+//   y = linear.Forward(x, context);                  // x W^T + b + scale (x A^T) B^T
+//
+// With `magnitude`, y = b + m (x W^T + scale (x A^T) B^T) / ||W + scale B A||, the norm that of
+// each output's row, which has no gradient. Parameters stand beside the layer's own, by PEFT's
+// names: `lora_A.weight` [rank, in], `lora_B.weight` [out, rank], `lora_magnitude_vector` [out]. A
+// begins uniform in +-1/sqrt(in), B as zeros, m as the rows' norms, so that nothing changes at
+// first.
+//
+// Any layer whose weight is a matrix takes a term, whatever its split over a tensor-parallel group:
+// B (and m) is cut as its outputs, A as its inputs, and what is whole has its partial gradients
+// summed over the group. One weight may carry the terms of several adapters, of which a pass names
+// one (ForwardContext::adapter).
+#ifndef TESSERA_NN_LOW_RANK_H_
+#define TESSERA_NN_LOW_RANK_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+#include "nn/weight.h"
+
+namespace tessera::nn {
+
+struct LowRankConfig {
+  int64_t rank = 8;
+  double scale = 1.0;      // alpha / rank, or alpha / sqrt(rank) where it is rank-stabilised
+  double dropout = 0.0;    // of what goes into A
+  bool magnitude = false;  // DoRA
+  Init a_init = {};        // kZeros: uniform in +-1/sqrt(in)
+};
+
+// A weight with its term in it, in the weight's dtype; computed in float32 at least. `magnitude` is
+// undefined where there is none; a [rank, in], b [out, rank].
+Tensor MergedWeight(const Tensor& weight, LinearLayout layout, const Tensor& a, const Tensor& b,
+                    double scale, const Tensor& magnitude = {});
+
+// How the weight of a linear layer lies; nullopt: `layer` is none.
+std::optional<LinearLayout> LayoutOf(const Module& layer);
+
+// One adapter's term beside one weight; made by AdaptedWeight::AddTerm.
+class LowRankTerm : public Module {
+ public:
+  // `layer` has `weight`. `suffix` comes behind `lora_A` and its like in parameters' names.
+  LowRankTerm(const LowRankConfig& config, Module& layer, const Parameter& weight,
+              const std::string& suffix);
+
+  // x [..., in] through the weight (whose form is `base`, or nullptr) and this term.
+  Tensor Forward(const Parameter& weight, const WeightForm* base, const Tensor& x,
+                 const Tensor& bias, const ForwardContext& context) const;
+  // Once the weight has its values: the magnitudes are its rows' norms. Not on meta. Collective
+  // where inputs are split.
+  void Begin(const Parameter& weight);
+  const LowRankConfig& config() const { return config_; }
+
+ private:
+  Tensor Dropped(const Tensor& x, const Parameter& weight, const ForwardContext& context) const;
+  // ||W + scale B A|| of each output.
+  Tensor RowNorms(const Tensor& weight) const;
+
+  const LowRankConfig config_;
+  const LinearLayout layout_;
+  const std::string noise_path_;
+  const bool splits_inputs_;
+  Parameter& a_;
+  Parameter& b_;
+  Parameter* magnitude_ = nullptr;
+};
+
+// A weight with terms; the form of its parameter.
+class AdaptedWeight : public WeightForm {
+ public:
+  // That of the weight of `layer`, a linear one: it becomes its form, unless it is that already.
+  // What the form was before goes on below.
+  static AdaptedWeight& Of(Module& layer);
+
+  // That of adapter number `adapter`, which is none's yet.
+  LowRankTerm& AddTerm(int adapter, const LowRankConfig& config);
+  LowRankTerm* term(int adapter);
+  // nullptr: this adapter leaves the weight alone.
+  const LowRankTerm* term(int adapter) const;
+
+  Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,
+                  const ForwardContext& context) const override;
+  Tensor LookUp(const Parameter& table, const Tensor& ids,
+                const EmbeddingOptions& options) const override;
+
+ private:
+  AdaptedWeight(Module& layer, Parameter& weight)
+      : layer_(layer), weight_(weight), base_(weight.form) {}
+
+  Module& layer_;
+  Parameter& weight_;
+  const std::shared_ptr<const WeightForm> base_;  // nullptr: dense
+  std::vector<std::unique_ptr<LowRankTerm>> terms_;
+};
+
+}  // namespace tessera::nn
+
+#endif  // TESSERA_NN_LOW_RANK_H_
