@@ -21,7 +21,12 @@ Status Create(const tsr_model* model, const tsr_context_options* given, tsr_cont
   if (options.memory_limit > static_cast<uint64_t>(INT64_MAX)) {
     return InvalidArgument("tsr_context_options: memory_limit is ", options.memory_limit);
   }
+  if (options.adapter != 0 && (options.adapter < -1 || options.adapter >= model->adapters)) {
+    return InvalidArgument("tsr_context_options: adapter is ", options.adapter,
+                           "; the model was loaded with ", model->adapters);
+  }
   auto context = std::make_unique<tsr_context>(model, std::move(pin));
+  context->adapter = options.adapter;
   if (options.threads > 0) context->threads = std::make_unique<ThreadPool>(options.threads);
   if (options.memory_limit > 0) {
     context->memory = Allocator::MakeCpu("memory of the context");

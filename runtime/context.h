@@ -21,6 +21,7 @@ struct tsr_context {
   const tessera::runtime::Pin model_pin;
   std::unique_ptr<tessera::ThreadPool> threads;  // nullptr: the process's
   std::unique_ptr<tessera::Allocator> memory;    // nullptr: the process's
+  int adapter = 0;
   std::atomic<bool> cancelled = false;
 };
 
@@ -35,6 +36,7 @@ class Call {
   static StatusOr<Call> Begin(tsr_context* context);
 
   const tsr_model& model() const { return *context_->model; }
+  int adapter() const { return context_->adapter; }
 
  private:
   Call(tsr_context* context, Pin pin);

@@ -30,7 +30,8 @@ Status Forward(tsr_context* context, const tsr_named_tensor* in, size_t n,
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Bundle::Entry> tensors, TensorsOf(kSource, in, n));
   const Model& model = *call.model().model;
   TESSERA_ASSIGN_OR_RETURN(const Bundle inputs, models::InputsFromNamed(kSource, model, tensors));
-  const Bundle outputs = model.Run(inputs, {.all_hidden_states = options.all_hidden_states != 0});
+  const Bundle outputs = model.Run(inputs, {.context = {.adapter = call.adapter()},
+                                            .all_hidden_states = options.all_hidden_states != 0});
   std::vector<Bundle::Entry> given_out;
   for (const Bundle::Entry& entry : outputs.entries()) {
     if (entry.second.defined()) given_out.push_back(entry);
@@ -93,7 +94,8 @@ Status Embed(tsr_context* context, const int64_t* ids, size_t n, const tsr_embed
                        Tensor::FromVector(std::vector<int64_t>{both->decoder_start()}, {1, 1}));
   }
   TESSERA_ASSIGN_OR_RETURN(const Bundle inputs, models::InputsFromNamed("tsr_embed", model, named));
-  const Bundle outputs = model.Run(inputs, {.keep_logits = false});
+  const Bundle outputs =
+      model.Run(inputs, {.context = {.adapter = call.adapter()}, .keep_logits = false});
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> vector,
                            VectorOf(model, outputs, options.pooling));
   double scale = 1;

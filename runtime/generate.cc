@@ -98,7 +98,8 @@ Status Generate(tsr_context* context, const PromptOf& prompt_of, const tsr_gener
     return stopped ? Failure(StatusCode::kCancelled, "the callback ended it") : OkStatus();
   };
   const StatusOr<std::vector<GenerationResult>> results = models::Generate(
-      *model.model, {prompt}, config, {.tokenizer = model.tokenizer.get(), .on_token = on_token});
+      *model.model, {prompt}, config,
+      {.tokenizer = model.tokenizer.get(), .on_token = on_token, .adapter = call.adapter()});
   if (stopped) return OkStatus();
   TESSERA_RETURN_IF_ERROR(results.status());
   const tsr_token last = {sizeof(tsr_token), -1, "", 0, EndOf(results->front().end)};

@@ -43,6 +43,7 @@ models::LoadOptions LoadOptionsOf(const tsr_load_options& options, DType dtype) 
                               static_cast<uint64_t>(total)) == 0;
     };
   }
+  for (size_t i = 0; i < options.num_adapters; ++i) load.adapters.push_back(options.adapters[i]);
   return load;
 }
 
@@ -76,6 +77,7 @@ StatusOr<std::unique_ptr<tsr_model>> LoadFrom(const std::string& folder, DType d
     if (parameter->tied_to == nullptr) handle->parameters += parameter->tensor.numel();
   }
   handle->model = std::move(model);
+  handle->adapters = static_cast<int>(options.num_adapters);
   TESSERA_ASSIGN_OR_RETURN(handle->generation,
                            models::ReadGenerationConfig(folder, handle->model->config()));
   if (handle->model->Takes(keys::kPixelValues)) {
@@ -93,6 +95,11 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
   TESSERA_RETURN_IF_ERROR(CheckGiven(out, "out"));
   TESSERA_ASSIGN_OR_RETURN(const tsr_load_options options, OptionsOf(given, "tsr_load_options"));
   TESSERA_RETURN_IF_ERROR(CheckFlag(options.copy_weights, "tsr_load_options: copy_weights"));
+  TESSERA_RETURN_IF_ERROR(
+      CheckArray(options.adapters, options.num_adapters, "tsr_load_options: adapters"));
+  for (size_t i = 0; i < options.num_adapters; ++i) {
+    TESSERA_RETURN_IF_ERROR(CheckGiven(options.adapters[i], "tsr_load_options: adapters"));
+  }
   TESSERA_ASSIGN_OR_RETURN(const DType dtype, ComputeDType(options.dtype));
   const NoGrad no_grad;
   std::unique_ptr<tsr_model> handle;

@@ -28,6 +28,7 @@ struct tsr_model {
   std::string config;
   std::vector<std::string> labels;
   int64_t parameters = 0;
+  int adapters = 0;
 };
 
 namespace tessera::runtime {

@@ -147,6 +147,10 @@ typedef struct tsr_load_options {
   const char* tokenizer; /* a folder of its own, or "byte"; NULL: the model's */
   tsr_progress progress;
   void* progress_user;
+  /* Folders of adapters (PEFT's adapter_config.json and adapter_model.safetensors) that the model
+   * carries; each context runs one of them, or none. */
+  const char* const* adapters;
+  size_t num_adapters;
 } tsr_load_options;
 
 /* A model's folder (config.json, weights as safetensors or pytorch_model.bin, tokenizer files), or
@@ -232,6 +236,7 @@ typedef struct tsr_context_options {
   size_t size;
   int threads;           /* of its own; 0: those of the process, shared */
   uint64_t memory_limit; /* bytes of its tensors; beyond, TSR_RESOURCE_EXHAUSTED; 0: no limit */
+  int adapter;           /* which of the model's adapters, from 0; -1: the model without one */
 } tsr_context_options;
 
 tsr_status* tsr_context_create(const tsr_model* model, const tsr_context_options* options,

@@ -118,8 +118,9 @@ class Search {
 
 StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<int64_t>& source,
                                           const std::vector<int64_t>& prompt, int64_t limit,
-                                          const GenerationConfig& config, Lockstep* lockstep) {
-  IncrementalDecoder decoder(model, lockstep);
+                                          const GenerationConfig& config, Lockstep* lockstep,
+                                          int adapter) {
+  IncrementalDecoder decoder(model, lockstep, adapter);
   if (model.encoder_decoder() != nullptr) decoder.Encode({source});
   Search search(config, prompt.size(), limit);
   std::vector<Beam> beams = {{prompt, 0.0}};

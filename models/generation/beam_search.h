@@ -18,7 +18,8 @@ namespace tessera::models {
 // what the encoder reads, for models that have one. Ids are valid.
 StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<int64_t>& source,
                                           const std::vector<int64_t>& prompt, int64_t limit,
-                                          const GenerationConfig& config, Lockstep* lockstep);
+                                          const GenerationConfig& config, Lockstep* lockstep,
+                                          int adapter = 0);
 
 }  // namespace tessera::models
 

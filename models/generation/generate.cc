@@ -137,18 +137,19 @@ StatusOr<std::vector<int64_t>> CheckedPrompt(const Model& model, const Generatio
 }
 
 Status SearchBeams(const Model& model, const GenerationConfig& config, std::vector<Row>* rows,
-                   Lockstep* lockstep) {
+                   Lockstep* lockstep, int adapter) {
   for (Row& row : *rows) {
     TESSERA_ASSIGN_OR_RETURN(
         const std::vector<int64_t> ids,
-        BeamSearch(model, row.prompt(), row.ids(), row.limit(), config, lockstep));
+        BeamSearch(model, row.prompt(), row.ids(), row.limit(), config, lockstep, adapter));
     for (int64_t id : ids) TESSERA_RETURN_IF_ERROR(row.Add(id));
   }
   return OkStatus();
 }
 
-Status ChooseTokenByToken(const Model& model, std::vector<Row>* rows, Lockstep* lockstep) {
-  IncrementalDecoder decoder(model, lockstep);
+Status ChooseTokenByToken(const Model& model, std::vector<Row>* rows, Lockstep* lockstep,
+                          int adapter) {
+  IncrementalDecoder decoder(model, lockstep, adapter);
   std::vector<Row*> active;
   std::vector<std::vector<int64_t>> tokens;
   std::vector<std::vector<int64_t>> sources;
@@ -199,9 +200,10 @@ StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                              Limit(model, config, index, static_cast<int64_t>(begin.size())));
     rows.emplace_back(index, std::move(prompt), std::move(begin), limit, config, options);
   }
-  Lockstep lockstep(model, options.largest_over_ranks);
-  const Status status = config.num_beams > 1 ? SearchBeams(model, config, &rows, &lockstep)
-                                             : ChooseTokenByToken(model, &rows, &lockstep);
+  Lockstep lockstep(model, options.largest_over_ranks, options.adapter);
+  const Status status = config.num_beams > 1
+                            ? SearchBeams(model, config, &rows, &lockstep, options.adapter)
+                            : ChooseTokenByToken(model, &rows, &lockstep, options.adapter);
   lockstep.Finish();
   TESSERA_RETURN_IF_ERROR(status);
   std::vector<GenerationResult> results;

@@ -49,6 +49,8 @@ struct GenerateOptions {
   // Set where ranks hold the model's parameters together: all of them generate at the same time,
   // each its own texts, and make as many forward passes (models/generation/lockstep.h).
   LargestOverRanks largest_over_ranks = nullptr;
+  // Which of the model's adapters counts (nn::ForwardContext).
+  int adapter = 0;
 };
 
 // One result per prompt, in order. The model is put into evaluation mode meanwhile; nothing is

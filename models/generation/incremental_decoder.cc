@@ -13,10 +13,11 @@
 
 namespace tessera::models {
 
-IncrementalDecoder::IncrementalDecoder(const Model& model, Lockstep* lockstep)
+IncrementalDecoder::IncrementalDecoder(const Model& model, Lockstep* lockstep, int adapter)
     : model_(model),
       caches_(model.num_cache_layers() > 0),
       lockstep_(lockstep),
+      context_{.adapter = adapter},
       cache_(model.num_cache_layers()) {}
 
 void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources) {
@@ -34,7 +35,7 @@ void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources
   if (lockstep_ != nullptr) lockstep_->BeforeEncoder();
   encoded_ = model_.encoder_decoder()->Encode(
       {{keys::kInputIds, CopyTo(ids_BS, device)}, {keys::kAttentionMask, CopyTo(mask_BS, device)}},
-      {});
+      {.context = context_});
   if (lockstep_ != nullptr) lockstep_->Encoded(encoded_);
 }
 
@@ -138,7 +139,8 @@ StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
   const Bundle inputs = InputsOf(pass);
   if (lockstep_ != nullptr) lockstep_->BeforeDecoder(tokens[0]);
   if (caches_) cache_.BeginStep(pass.counts);
-  const Bundle out = model_.Run(inputs, {.cache = caches_ ? &cache_ : nullptr});
+  const Bundle out =
+      model_.Run(inputs, {.context = context_, .cache = caches_ ? &cache_ : nullptr});
   if (caches_) cache_.EndStep();
   const Tensor logits_BV = LastLogits(out.at(keys::kLogits), pass);
   const std::vector<double> all = logits_BV.ToVector<double>();

@@ -26,8 +26,9 @@ namespace tessera::models {
 
 class IncrementalDecoder {
  public:
-  // Its forward passes are `lockstep`'s, which outlives it; nullptr: its own.
-  explicit IncrementalDecoder(const Model& model, Lockstep* lockstep = nullptr);
+  // Its forward passes are `lockstep`'s, which outlives it; nullptr: its own. `adapter` is
+  // nn::ForwardContext's.
+  explicit IncrementalDecoder(const Model& model, Lockstep* lockstep = nullptr, int adapter = 0);
 
   // What the encoder reads: rows of any lengths >= 1. Before the first `Feed`.
   void Encode(const std::vector<std::vector<int64_t>>& sources);
@@ -60,6 +61,7 @@ class IncrementalDecoder {
   const Model& model_;
   const bool caches_;
   Lockstep* const lockstep_;
+  const nn::ForwardContext context_;
   nn::KeyValueCache cache_;
   std::vector<std::vector<int64_t>> texts_;  // what each row was fed so far
   Bundle encoded_;                           // of an encoder

@@ -7,8 +7,8 @@
 
 namespace tessera::models {
 
-Lockstep::Lockstep(const Model& model, LargestOverRanks largest)
-    : model_(model), largest_(std::move(largest)) {}
+Lockstep::Lockstep(const Model& model, LargestOverRanks largest, int adapter)
+    : model_(model), largest_(std::move(largest)), adapter_(adapter) {}
 
 void Lockstep::BeforeEncoder() { RunAlongUntil(kEncoder); }
 
@@ -36,14 +36,14 @@ void Lockstep::RunAlongUntil(Pass mine) {
 }
 
 void Lockstep::RunIdleEncoder() {
-  IncrementalDecoder idle(model_);
+  IncrementalDecoder idle(model_, nullptr, adapter_);
   idle.Encode({{model_.encoder_decoder()->decoder_start()}});
   Encoded(idle.encoded());
 }
 
 void Lockstep::RunIdleDecoder() {
   TESSERA_CHECK(!tokens_.empty(), "generate", "this rank has no text to run along with others'");
-  IncrementalDecoder idle(model_);
+  IncrementalDecoder idle(model_, nullptr, adapter_);
   idle.UseEncoded(encoded_);
   static_cast<void>(idle.Feed({tokens_}));  // whatever it gives
 }

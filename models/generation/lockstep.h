@@ -25,7 +25,8 @@ using LargestOverRanks = std::function<int64_t(int64_t mine)>;
 class Lockstep {
  public:
   // Without `largest` forward passes are the rank's own, and nothing here does anything.
-  Lockstep(const Model& model, LargestOverRanks largest);
+  // `adapter` is that of the idle passes (nn::ForwardContext).
+  Lockstep(const Model& model, LargestOverRanks largest, int adapter = 0);
 
   void BeforeEncoder();
   // `tokens` are a row of the pass that follows.
@@ -44,6 +45,7 @@ class Lockstep {
 
   const Model& model_;
   const LargestOverRanks largest_;
+  const int adapter_;
   std::vector<int64_t> tokens_;  // of this rank's first decoder pass
   Bundle encoded_;
 };
