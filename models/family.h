@@ -93,6 +93,9 @@ struct Family {
   // heads stand on. Entries of heads that a model does not have are passed over; a head that is
   // missing, or of another shape, may be initialised afresh when that is asked for.
   bool (*is_head)(const std::string& name) = nullptr;
+  // Linear layers that an adapter changes where it names none (models/hub/adapter.h), by the ends
+  // of their names; PEFT has the same.
+  std::vector<std::string> adapter_targets = {};
   TextConventions texts = {};
 
   // The first architecture that does it; nullptr: none.

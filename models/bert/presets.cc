@@ -191,6 +191,7 @@ Family MakeFamily(const char* model_type) {
     family.architectures.push_back({name, CapabilitiesOf(head)});
   }
   family.build = Build;
+  family.adapter_targets = {"query", "value"};
   family.ignored_entry = IsBuffer;
   family.overrides = IsDecoderBias;
   family.untie = UntieWordEmbeddings;

@@ -255,6 +255,7 @@ Family MakeGlmFamily() {
     family.presets.push_back(GlmPreset(size));
   }
   family.build = BuildGlm;
+  family.adapter_targets = {"query_key_value"};
   family.other_names = WithGlmPrefix;
   family.inputs = {keys::kInputIds,  keys::kAttentionMask, keys::kPositionIds,
                    keys::kChoiceIds, keys::kChoiceIndices, keys::kLabels};
@@ -283,6 +284,7 @@ Family MakeChatGlmFamily() {
                     ChatGlmPreset({"chatglm-tiny", 4, 4, 128, 256, 8192}, small),
                     ChatGlmPreset({"chatglm-mini", 6, 6, 384, 512, 8192}, small)};
   family.build = BuildChatGlm;
+  family.adapter_targets = {"query_key_value"};
   family.other_names = WithoutTransformer;
   family.ignored_entry = IsRotaryBuffer;
   family.untie = UntieWordEmbeddings;

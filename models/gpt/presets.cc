@@ -65,6 +65,7 @@ Family MakeFamily() {
   family.other_names = OtherNames;
   family.ignored_entry = IsBuffer;
   family.untie = UntieWordEmbeddings;
+  family.adapter_targets = {"c_attn"};
   family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   return family;
 }

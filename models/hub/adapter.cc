@@ -63,8 +63,12 @@ StatusOr<std::unique_ptr<Model>> WholeShape(const Model& model) {
 // The terms that are wanted of each layer, by the layer's path, of the whole model.
 using Wanted = std::map<std::string, nn::LowRankConfig>;
 
-StatusOr<Wanted> WantedTerms(Model& whole, const AdapterConfig& config) {
+StatusOr<Wanted> WantedTerms(Model& whole, const AdapterConfig& given) {
   Wanted wanted;
+  AdapterConfig config = given;
+  if (config.target_modules.empty()) {
+    config.target_modules.names = FamilyOfModel(whole).adapter_targets;
+  }
   std::vector<std::string> layers;
   whole.VisitModules([&](nn::Module& layer) {
     if (!nn::LayoutOf(layer)) return;

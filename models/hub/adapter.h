@@ -39,7 +39,8 @@ struct AttachedAdapter {
   std::vector<nn::Parameter*> replaced;
 };
 
-// Makes the terms that `config` asks for, in their first state. InvalidArgument where it names no
+// Makes the terms that `config` asks for, in their first state; of layers that the family names
+// where it has no target_modules. InvalidArgument where it names no
 // layer of the model, or a module that cannot be trained apart (a tied head).
 StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter = 0);
 

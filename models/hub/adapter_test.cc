@@ -70,6 +70,7 @@ json ChatGlm() {
 const std::vector<Case>& Cases() {
   static const auto* const cases = new std::vector<Case>{
       {"gpt2", Gpt2(), {{"target_modules", {"c_attn"}}, {"fan_in_fan_out", true}}, 2, "c_attn"},
+      {"gpt2_default", Gpt2(), json::object(), 2, "c_attn"},
       {"gpt2_all_linear", Gpt2(), {{"target_modules", "all-linear"}}, 8, "c_proj"},
       {"gpt2_dora", Gpt2(), {{"target_modules", {"c_proj"}}, {"use_dora", true}}, 4, "c_proj"},
       {"llama",

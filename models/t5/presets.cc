@@ -116,6 +116,7 @@ Family MakeFamily(const char* model_type, const char* architecture) {
   family.model_type = model_type;
   family.architectures = {{architecture, {Capability::kTargetText, Capability::kCorruptedSpans}}};
   family.build = Build;
+  family.adapter_targets = {"q", "v"};
   family.other_names = OtherNames;
   family.ignored_entry = IsIgnored;
   family.untie = Untie;

@@ -104,6 +104,7 @@ Family MakeFamily() {
   }
   family.presets.push_back(MakeMini());
   family.build = Build;
+  family.adapter_targets = {"query", "value"};
   family.other_names = OtherNames;
   family.inputs = {keys::kPixelValues, keys::kLabels};
   family.check_inputs = CheckInputs;
