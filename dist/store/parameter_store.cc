@@ -229,6 +229,14 @@ const char* ParameterStore::WhyNotCaptured(int64_t micro_batches) const {
 std::vector<CheckpointTensor> ParameterStore::CheckpointTensors() {
   std::vector<CheckpointTensor> entries;
   policy_->AppendTensors(&entries);
+  if (options_.frozen_in_checkpoints) return entries;
+  std::set<std::string> frozen;
+  for (const nn::Parameter* p : contents_.AllParameters()) {
+    if (p->can_train && p->tied_to == nullptr && !RequiresGrad(p->tensor)) {
+      frozen.insert("model." + p->name);
+    }
+  }
+  std::erase_if(entries, [&](const CheckpointTensor& t) { return frozen.count(t.name) > 0; });
   return entries;
 }
 

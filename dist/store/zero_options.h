@@ -91,6 +91,10 @@ struct ZeroOptions {
   // False keeps a unit from its forward to its backward pass.
   bool reshard_after_forward = true;
 
+  // --- Checkpoints -------------------------------------------------------------------------------
+  // False leaves out parameters that do not train: whoever resumes has them, as an adapter's base.
+  bool frozen_in_checkpoints = true;
+
   // --- Off-load ----------------------------------------------------------------------------------
   // Optimizer states, and gradient shards, live in host memory (dist/store/host_memory.h), where
   // the CPU's multi-threaded kernels update them. On a CPU that computes, host memory is an

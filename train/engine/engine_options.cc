@@ -7,6 +7,7 @@ StatusOr<EngineOptions> EngineOptionsOf(const RunConfig& config, const dist::Mes
   TESSERA_ASSIGN_OR_RETURN(options.rule, config.update_rule());
   TESSERA_ASSIGN_OR_RETURN(options.store, config.zero_options());
   TESSERA_ASSIGN_OR_RETURN(options.schedule, config.pipeline_schedule());
+  options.store.frozen_in_checkpoints = config.adapter.empty();
   options.weight_decay = config.weight_decay;
   options.max_grad_norm = config.max_grad_norm;
   if (config.scales_loss()) options.loss_scaling = config.scaler_options();

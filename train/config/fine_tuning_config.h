@@ -1,0 +1,29 @@
+// Training a few parameters beside a frozen model: an adapter (models/hub/adapter.h).
+#ifndef TESSERA_TRAIN_CONFIG_FINE_TUNING_CONFIG_H_
+#define TESSERA_TRAIN_CONFIG_FINE_TUNING_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/options_fwd.h"
+
+namespace tessera::train {
+
+struct FineTuningConfig {
+  // "": all of the model trains; "lora", "rslora", "dora": a new adapter; else the folder of one.
+  std::string adapter;
+  int64_t lora_r = 8;
+  double lora_alpha = 8;
+  double lora_dropout = 0;
+  // Names at commas, a regular expression of whole names, or "all-linear"; "": the family's.
+  std::string target_modules;
+  std::string exclude_modules;
+  std::string modules_to_save;  // names at commas
+  std::string adapter_bias = "none";
+
+  static const OptionTable& Table();
+};
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_CONFIG_FINE_TUNING_CONFIG_H_
