@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/options.h"
 #include "optim/optimizer_kind.h"
 #include "train/config/accelerate_config.h"
 #include "train/config/deepspeed_keys.h"

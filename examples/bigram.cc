@@ -10,6 +10,7 @@
 #include "models/generation/special_tokens.h"
 #include "models/model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "nn/embedding.h"
 #include "train/run_on_ranks.h"
 #include "train/run_setup.h"

@@ -9,6 +9,7 @@
 #include "models/hub/save_model.h"
 #include "models/input_check.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "runtime/border.h"
 #include "runtime/handles.h"
 #include "runtime/tensors.h"

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/options.h"
 #include "models/family.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"

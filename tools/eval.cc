@@ -1,6 +1,7 @@
 // `tessera eval`: the loss of a model on data, and the metrics of its task.
 #include <string>
 
+#include "core/options.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/evaluation_line.h"

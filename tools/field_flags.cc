@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "core/options.h"
 #include "train/config/run_keys.h"
 
 namespace tessera::tools {

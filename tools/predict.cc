@@ -2,6 +2,8 @@
 #include <string>
 
 #include "core/file.h"
+#include "core/options.h"
+#include "nlohmann/json.hpp"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/evaluation_line.h"

@@ -1,5 +1,6 @@
 #include "tools/run_flags.h"
 
+#include "core/options.h"
 #include "train/config/run_config.h"
 
 namespace tessera::tools {

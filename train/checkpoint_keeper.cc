@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "nlohmann/json.hpp"
 #include "train/agreement.h"
 #include "train/resume_state.h"
 

@@ -24,7 +24,7 @@
 #include "dist/checkpoint/async_checkpointer.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/report/run_log.h"
 
 namespace tessera::train {

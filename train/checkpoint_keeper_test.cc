@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::train {
 namespace {
 

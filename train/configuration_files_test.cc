@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "train/config/resolve_run.h"
 #include "train/testing/small_runs.h"
 

@@ -8,6 +8,7 @@
 #include "data/dataset/sampler.h"
 #include "dist/comm/agreement.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "train/agreement.h"
 #include "train/step_report.h"
 

@@ -16,11 +16,12 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/json_member.h"
 #include "core/status.h"
 #include "data/dataset/dataset.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/task.h"
 
 namespace tessera::train {
@@ -38,7 +39,7 @@ BatchSource BatchesOf(const data::Dataset& dataset, int64_t batch_size, int64_t 
 // What an evaluation found: the mean loss per target, and the task's metrics by name.
 struct EvaluationResult {
   double loss = 0;
-  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
+  OrderedJsonMember metrics = OrderedJsonMember::Object();
 };
 
 // What a model says of data: of every row, in the order of the batches, the same on all ranks.

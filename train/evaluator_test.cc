@@ -7,6 +7,7 @@
 #include "core/thread_communicator.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {
@@ -96,8 +97,8 @@ TEST(EvaluatorTest, SharesBatchesOutAndFindsTheSame) {
     const Found found = Evaluate(ranks, dataset);
     ASSERT_TRUE(found.result.ok());
     EXPECT_EQ(found.result->loss, 16.0 / 45.0) << ranks;
-    EXPECT_EQ(found.result->metrics.at("halves"), 8.0) << ranks;
-    EXPECT_EQ(found.result->metrics.at("batches"), 5.0) << ranks;
+    EXPECT_EQ(found.result->metrics->at("halves"), 8.0) << ranks;
+    EXPECT_EQ(found.result->metrics->at("batches"), 5.0) << ranks;
   }
   EXPECT_EQ(Evaluate(3, dataset).passes, (std::vector<int>{2, 2, 1}));
   // What a rank computes so that others can go on does not count.

@@ -6,6 +6,7 @@
 #include "core/nearest_name.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "dist/store/zero_init.h"
+#include "nlohmann/json.hpp"
 #include "train/agreement.h"
 
 namespace tessera::train {

@@ -19,7 +19,7 @@
 #include "dist/mesh/mesh.h"
 #include "dist/pipeline/partition.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "nn/module.h"
 #include "train/config/run_config.h"
 

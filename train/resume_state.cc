@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "core/options.h"
+#include "nlohmann/json.hpp"
 #include "train/callbacks/best_model.h"
 #include "train/config/run_config.h"
 
@@ -23,11 +25,11 @@ std::optional<double> NumberIn(const nlohmann::json& saved, const char* key) {
 }  // namespace
 
 nlohmann::json ResumeState::ToJson() const {
-  nlohmann::json saved = {{"loss_sum", loss_sum}, {"loss_steps", loss_steps}, {"config", config}};
-  if (!state.is_null()) saved["state"] = state;
+  nlohmann::json saved = {{"loss_sum", loss_sum}, {"loss_steps", loss_steps}, {"config", *config}};
+  if (!state->is_null()) saved["state"] = *state;
   if (total_steps) saved["total_steps"] = *total_steps;
-  if (!epoch.is_null()) saved["epoch"] = epoch;
-  if (!callbacks.empty()) saved["callbacks"] = callbacks;
+  if (!epoch->is_null()) saved["epoch"] = *epoch;
+  if (!callbacks->empty()) saved["callbacks"] = *callbacks;
   if (!finite) saved["finite"] = false;
   if (data_samples) saved["data_samples"] = *data_samples;
   if (global_batch) saved["global_batch"] = *global_batch;
@@ -69,18 +71,20 @@ nlohmann::json ResumeState::StateToJson(const TrainState& state) {
   nlohmann::json saved = {{"loss", state.loss}, {"grad_norm", state.grad_norm}, {"lr", state.lr}};
   if (!state.val_loss) return saved;
   saved["val_loss"] = *state.val_loss;
-  saved["val_metrics"] = state.val_metrics.dump();  // which keeps the order of their names
+  saved["val_metrics"] = state.val_metrics->dump();  // which keeps the order of their names
   return saved;
 }
 
 void ResumeState::RestoreState(TrainState* to) const {
-  to->loss = NumberIn(state, "loss").value_or(0);
-  to->grad_norm = NumberIn(state, "grad_norm").value_or(0);
-  to->lr = NumberIn(state, "lr").value_or(0);
-  to->val_loss = NumberIn(state, "val_loss");
-  if (!to->val_loss || !state.contains("val_metrics") || !state["val_metrics"].is_string()) return;
-  auto metrics = nlohmann::ordered_json::parse(state["val_metrics"].get<std::string>(), nullptr,
-                                               /*allow_exceptions=*/false);
+  to->loss = NumberIn(*state, "loss").value_or(0);
+  to->grad_norm = NumberIn(*state, "grad_norm").value_or(0);
+  to->lr = NumberIn(*state, "lr").value_or(0);
+  to->val_loss = NumberIn(*state, "val_loss");
+  const std::string* const text = state->is_object() && state->contains("val_metrics")
+                                      ? state->at("val_metrics").get_ptr<const std::string*>()
+                                      : nullptr;
+  if (!to->val_loss || text == nullptr) return;
+  auto metrics = nlohmann::ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (metrics.is_object()) to->val_metrics = std::move(metrics);
 }
 
@@ -92,12 +96,12 @@ Status ResumeState::CheckData(const ResumeState& now, const std::string& checkpo
 
 std::vector<std::string> ResumeState::ChangesTo(const ResumeState& now) const {
   std::vector<std::string> lines;
-  for (const auto& [key, value] : now.config.items()) {
+  for (const auto& [key, value] : now.config->items()) {
     const Option* option = FindRunConfigKey(key);
     const bool matters = option != nullptr && option->notes.changes_results;
-    if (!matters || !config.contains(key) || config[key] == value) continue;
-    lines.push_back(
-        Concat(key, " is now ", value.dump(), "; the checkpoint's run had ", config[key].dump()));
+    if (!matters || !config->contains(key) || config->at(key) == value) continue;
+    lines.push_back(Concat(key, " is now ", value.dump(), "; the checkpoint's run had ",
+                           config->at(key).dump()));
   }
   if (global_batch && global_batch != now.global_batch) {
     lines.push_back(Concat("a step now takes ", *now.global_batch,

@@ -13,9 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "core/json_member.h"
 #include "core/status.h"
 #include "dist/checkpoint/checkpoint.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/train_state.h"
 
 namespace tessera::train {
@@ -26,13 +27,13 @@ struct ResumeState {
   // Of the steps since the last row of metrics; perhaps no number.
   double loss_sum = 0;
   int64_t loss_steps = 0;
-  nlohmann::json state = {};                // what callbacks read (StateToJson)
+  JsonMember state = {};                    // what callbacks read (StateToJson)
   std::optional<int64_t> total_steps = {};  // of the run
-  nlohmann::json epoch = {};                // of the one under way (EpochSums)
-  nlohmann::json callbacks = {};            // by name, what each remembers
+  JsonMember epoch = {};                    // of the one under way (EpochSums)
+  JsonMember callbacks = {};                // by name, what each remembers
   std::optional<int64_t> data_samples;      // nullopt: the checkpoint does not say
   std::optional<int64_t> global_batch;      // samples of a step
-  nlohmann::json config = nlohmann::json::object();
+  JsonMember config = JsonMember::Object();
 
   nlohmann::json ToJson() const;
   static StatusOr<ResumeState> Of(const dist::Checkpoint& checkpoint);

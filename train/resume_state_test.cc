@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::train {
 namespace {
 
@@ -26,7 +28,7 @@ TEST(ResumeStateTest, IsWhatTheCheckpointKept) {
                              .loss_steps = 3,
                              .data_samples = 40,
                              .global_batch = 8,
-                             .config = {{"lr", 0.001}}};
+                             .config = nlohmann::json{{"lr", 0.001}}};
   const auto back = SavedAndRead(state.ToJson());
   ASSERT_TRUE(back.ok()) << Message(back.status());
   EXPECT_EQ(back->ToJson(), state.ToJson());
@@ -37,13 +39,14 @@ TEST(ResumeStateTest, IsWhatTheCheckpointKept) {
 }
 
 TEST(ResumeStateTest, ChangesThatMatterAreNamed) {
-  const ResumeState saved = {.data_samples = 40,
-                             .global_batch = 8,
-                             .config = {{"lr", 0.001}, {"seed", 1}, {"log_interval", 10}}};
+  const ResumeState saved = {
+      .data_samples = 40,
+      .global_batch = 8,
+      .config = nlohmann::json{{"lr", 0.001}, {"seed", 1}, {"log_interval", 10}}};
   ResumeState now = saved;
   EXPECT_TRUE(saved.CheckData(now, "there").ok());
   EXPECT_TRUE(saved.ChangesTo(now).empty());
-  now.config = {{"lr", 0.001}, {"seed", 2}, {"log_interval", 5}};
+  now.config = nlohmann::json{{"lr", 0.001}, {"seed", 2}, {"log_interval", 5}};
   now.global_batch = 16;
   now.data_samples = 41;
   EXPECT_EQ(saved.ChangesTo(now),

@@ -13,6 +13,7 @@
 #include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "nlohmann/json.hpp"
 #include "train/agreement.h"
 #include "train/rank_model.h"
 #include "train/rank_place.h"
@@ -191,7 +192,7 @@ Status CountParameters(Plan* plan) {
 
 // Collective over the mesh's world.
 Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
-  plan->Change(plan->setup.data.model_changes);
+  plan->Change(*plan->setup.data.model_changes);
   plan->shape.reset();
   TESSERA_RETURN_IF_ERROR(Agree(mesh, CountParameters(plan)));
   TESSERA_ASSIGN_OR_RETURN(

@@ -4,7 +4,9 @@
 
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

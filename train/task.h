@@ -17,16 +17,22 @@
 #include <utility>
 #include <vector>
 
-#include "core/options.h"
+#include "core/json_member.h"
+#include "core/options_fwd.h"
 #include "core/status.h"
 #include "core/tensor.h"
 #include "data/dataset/dataset.h"
 #include "data/tokenizer/tokenizer.h"
-#include "models/family.h"
 #include "models/generation/lockstep.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/config/run_config.h"
+
+namespace tessera::models {
+enum class Capability;
+struct Architecture;
+struct Family;
+}  // namespace tessera::models
 
 namespace tessera::train {
 
@@ -54,7 +60,8 @@ class EvaluationMetrics {
 };
 
 // A row's prediction: `prediction` (a label's name, a number or a text), `probabilities` of the
-// labels where there are any, `label` (what the data say) where they say it.
+// labels where there are any, `label` (what the data say) where they say it. Who makes or looks at
+// rows includes nlohmann/json.hpp.
 using PredictedRow = nlohmann::ordered_json;
 
 // What the loop takes from a task beside its data.
@@ -88,7 +95,7 @@ struct TaskData {
   std::shared_ptr<const data::Dataset> validation;  // null: no evaluation
   Objective objective;
   // What the data ask of the model: keys that replace those of its configuration.
-  nlohmann::json model_changes = nlohmann::json::object();
+  JsonMember model_changes = JsonMember::Object();
   // Whether the head is made for this data: of a folder's weights, a head of another shape, or one
   // that is missing, is initialised.
   bool replaces_head = false;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "nlohmann/json.hpp"
+#include "core/json_member.h"
 
 namespace tessera::train {
 
@@ -17,7 +17,7 @@ struct TrainState {
   double grad_norm = 0;
   double lr = 0;
   std::optional<double> val_loss;  // of the last evaluation
-  nlohmann::ordered_json val_metrics = nlohmann::ordered_json::object();
+  OrderedJsonMember val_metrics = OrderedJsonMember::Object();
   // Of the last step, on all ranks; and how long it took, on this one.
   int64_t tokens = 0;
   double seconds = 0;

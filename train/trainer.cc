@@ -8,6 +8,7 @@
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
+#include "nlohmann/json.hpp"
 #include "ops/cast/cast.h"
 #include "ops/reduction/sum.h"
 #include "train/agreement.h"

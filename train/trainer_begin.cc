@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 #include "optim/schedule.h"
 #include "train/agreement.h"
 #include "train/engine/engine_options.h"
@@ -138,7 +139,7 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
                                                    static_cast<double>(global_batch()),
                                 .bar = config_.progress_bar,
                                 .sums = {.loss = resumed.loss_sum, .steps = resumed.loss_steps},
-                                .epoch = EpochSums::Of(resumed.epoch),
+                                .epoch = EpochSums::Of(*resumed.epoch),
                                 .write = parts_.log.run},
                                log_));
   if (!mesh_.prints()) return OkStatus();
@@ -153,7 +154,7 @@ ResumeState Trainer::StateNow() const {
           .loss_steps = sums.steps,
           .state = ResumeState::StateToJson(state_),
           .total_steps = state_.total_steps,
-          .epoch = report_ == nullptr ? nlohmann::json() : report_->epoch().ToJson(),
+          .epoch = report_ == nullptr ? JsonMember() : report_->epoch().ToJson(),
           .callbacks = CallbackStates(),
           .data_samples = data_.train->size(),
           .global_batch = global_batch(),

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 #include "train/agreement.h"
 #include "train/callbacks/early_stopping.h"
 #include "train/trainer.h"
@@ -67,7 +68,7 @@ nlohmann::json Trainer::CallbackStates() const {
 }
 
 Status Trainer::RestoreCallbacks(const ResumeState& saved) {
-  nlohmann::json left = saved.callbacks;
+  nlohmann::json left = *saved.callbacks;
   for (TrainerCallback* callback : called_) {
     const std::string name = callback->name();
     if (name.empty()) continue;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "autograd/autocast.h"
+#include "nlohmann/json.hpp"
 #include "train/agreement.h"
 #include "train/trainer.h"
 
@@ -89,7 +90,7 @@ Status Trainer::EvaluateAndLog() {
   // Ranks that share a copy of the model write together; one of them shows it.
   if (data_.objective.samples != nullptr) samples = data_.objective.samples(model_);
   TESSERA_RETURN_IF_ERROR(report_->WriteEvaluation(state_, samples));
-  TESSERA_RETURN_IF_ERROR(CheckJudgedMetric(state_.val_metrics));
+  TESSERA_RETURN_IF_ERROR(CheckJudgedMetric(*state_.val_metrics));
   Tell(&TrainerCallback::OnEvaluate);
   return OkStatus();
 }

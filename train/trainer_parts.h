@@ -27,7 +27,7 @@
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/engine/step_parts.h"
 #include "train/evaluator.h"
 #include "train/report/metrics_log.h"

@@ -9,6 +9,7 @@
 #include "core/thread_communicator.h"
 #include "data/dataset/sampler.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/sum.h"
@@ -430,7 +431,7 @@ TEST_F(TrainerPartsTest, TheOptimizerAndItsRate) {
   RunConfig config = sgd;
   config.out += "_part";
   config.optimizer = "adamw";
-  config.options = nlohmann::json::object();
+  config.options = JsonMember::Object();
   config.lr = 1e-3;
   TrainerParts parts;
   parts.step.optimizer.run = [](std::vector<optim::ParameterGroup> groups) {

@@ -12,6 +12,7 @@
 #include "autograd/autograd.h"
 #include "core/file.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "train/testing/small_runs.h"
 
 namespace tessera::train {

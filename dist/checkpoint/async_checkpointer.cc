@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dist/comm/agreement.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 

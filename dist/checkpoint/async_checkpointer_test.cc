@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/thread_communicator.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 namespace {

@@ -13,6 +13,7 @@
 #include "core/safetensors.h"
 #include "dist/checkpoint/rank_writer.h"
 #include "dist/comm/agreement.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 namespace {
@@ -330,7 +331,7 @@ Status PruneCheckpoints(const std::string& out, const KeepRules& rules, Communic
       const StatusOr<CheckpointIndex> index = ReadIndex(CheckpointPath(out, *step));
       // A copy under another step's name is somebody's own.
       if (index.ok() && index->step != *step) continue;
-      const bool is_good = index.ok() && rules.is_sound(index->trainer);
+      const bool is_good = index.ok() && rules.is_sound(*index->trainer);
       if (kept >= rules.newest && (!is_good || sound >= rules.newest)) {
         passed.push_back(*step);
         continue;
@@ -338,7 +339,7 @@ Status PruneCheckpoints(const std::string& out, const KeepRules& rules, Communic
       kept += index.ok() ? 1 : 0;  // one that cannot be read takes no other's place
       sound += is_good ? 1 : 0;
       if (!index.ok() || rules.needs == nullptr) continue;
-      if (const auto other = rules.needs(index->trainer)) needed.insert(*other);
+      if (const auto other = rules.needs(*index->trainer)) needed.insert(*other);
     }
     for (const int64_t step : passed) {
       if (needed.contains(step)) continue;

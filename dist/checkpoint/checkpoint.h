@@ -32,7 +32,7 @@
 #include "core/status.h"
 #include "dist/checkpoint/index.h"
 #include "dist/checkpoint/pieces.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::dist {
 
@@ -53,7 +53,7 @@ class Checkpoint {
 
   const std::string& directory() const { return directory_; }
   int64_t step() const { return index_.step; }
-  const nlohmann::json& trainer() const { return index_.trainer; }
+  const nlohmann::json& trainer() const { return *index_.trainer; }
   const CheckpointEntries& entries() const { return index_.entries; }
 
   // Copies what is saved into each tensor's boxes or range. Over all ranks, the names must be the

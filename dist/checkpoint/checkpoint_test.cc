@@ -18,6 +18,7 @@
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "core/thread_communicator.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/checksum.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 namespace {
@@ -152,7 +153,7 @@ std::string IndexText(const CheckpointIndex& index) {
   const Json body = {{"format", kFormat},
                      {"version", kVersion},
                      {"step", index.step},
-                     {"trainer", index.trainer},
+                     {"trainer", *index.trainer},
                      {"tensors", EntriesToJson(index.entries)}};
   const std::string text = Compact(body);
   const Json whole = {{"body", body}, {"crc32c", Crc32c(text.data(), text.size())}};

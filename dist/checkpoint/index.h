@@ -18,10 +18,11 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/json_member.h"
 #include "core/shape.h"
 #include "core/status.h"
 #include "dist/checkpoint/pieces.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::dist {
 
@@ -41,7 +42,7 @@ using CheckpointEntries = std::map<std::string, CheckpointEntry>;
 
 struct CheckpointIndex {
   int64_t step = 0;
-  nlohmann::json trainer;
+  JsonMember trainer;
   CheckpointEntries entries;
 };
 

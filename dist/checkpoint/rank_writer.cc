@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/safetensors.h"
 #include "dist/comm/agreement.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 namespace {

@@ -23,6 +23,7 @@
 
 #include "core/communicator.h"
 #include "core/file.h"
+#include "core/json_member.h"
 #include "core/status.h"
 #include "dist/checkpoint/index.h"
 #include "dist/checkpoint/pieces.h"
@@ -75,7 +76,7 @@ class CheckpointWriter {
 
   std::string directory_;
   int64_t step_ = 0;
-  nlohmann::json trainer_;
+  JsonMember trainer_;
   std::optional<AtomicDirectory> temporary_;  // rank 0's
   std::string temporary_path_;
   std::string file_;

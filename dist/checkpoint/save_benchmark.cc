@@ -10,6 +10,7 @@
 
 #include "core/thread_communicator.h"
 #include "dist/checkpoint/async_checkpointer.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 namespace {

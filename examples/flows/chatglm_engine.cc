@@ -16,6 +16,7 @@
 #include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "nlohmann/json.hpp"
 #include "train/boost/coordinator.h"
 #include "train/loop/initialize.h"
 

@@ -26,6 +26,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "nlohmann/json.hpp"
 #include "train/config/arguments.h"
 #include "train/config/run_config.h"
 #include "train/trainer.h"

@@ -16,6 +16,7 @@
 #include "models/classification.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "train/boost/booster.h"
 #include "train/boost/coordinator.h"

@@ -13,6 +13,7 @@
 #include "core/safetensors.h"
 #include "core/tensor.h"
 #include "dist/checkpoint/checkpoint.h"
+#include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 
 namespace tessera {

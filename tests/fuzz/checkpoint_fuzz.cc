@@ -7,6 +7,7 @@
 #include "data/tokenizer/json_text.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/checkpoint/index.h"
+#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {

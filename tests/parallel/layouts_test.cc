@@ -16,6 +16,7 @@
 #include "core/thread_communicator.h"
 #include "dist/mesh/unshard.h"
 #include "dist/store/parameter_shard.h"
+#include "nlohmann/json.hpp"
 #include "train/run_setup.h"
 #include "train/trainer.h"
 

@@ -27,6 +27,7 @@
 #include "dist/store/zero_init.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "optim/optimizer_kind.h"
 #include "tests/parallel/family_cases.h"
 #include "train/engine/engine.h"

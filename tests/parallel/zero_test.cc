@@ -28,6 +28,7 @@
 #include "dist/store/zero_init.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
 #include "optim/parameter_groups.h"

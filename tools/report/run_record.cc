@@ -182,7 +182,7 @@ bool HasItsModel(const std::string& folder) {
 void FindProgress(const std::string& folder, RunRecord* run) {
   nlohmann::json trainer;
   if (const auto index = NewestIndex(folder)) {
-    trainer = index->trainer;
+    trainer = *index->trainer;
     run->parameters = ParametersOf(*index);
   }
   run->total_steps = TotalSteps(run->config, trainer);

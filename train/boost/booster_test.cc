@@ -16,6 +16,7 @@
 #include "dist/store/optimized_parameters.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/view/view.h"

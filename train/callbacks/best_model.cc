@@ -1,5 +1,7 @@
 #include "train/callbacks/best_model.h"
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::train {
 
 void BestModel::OnEvaluate(const TrainState& state, TrainControl& control) {

@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/thread_communicator.h"
 #include "models/hub/load_model.h"
+#include "nlohmann/json.hpp"
 #include "train/callbacks/early_stopping.h"
 #include "train/testing/small_runs.h"
 

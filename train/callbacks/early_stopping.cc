@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::train {
 
 void EarlyStopping::OnEvaluate(const TrainState& state, TrainControl& control) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/nearest_name.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 
@@ -21,8 +22,8 @@ std::optional<double> JudgedMetric::Of(const TrainState& state) const {
   std::optional<double> value;
   if (name_ == "loss") {
     value = state.val_loss;
-  } else if (state.val_metrics.contains(name_) && state.val_metrics[name_].is_number()) {
-    value = state.val_metrics[name_].get<double>();
+  } else if (state.val_metrics->contains(name_) && state.val_metrics->at(name_).is_number()) {
+    value = state.val_metrics->at(name_).get<double>();
   }
   return value && std::isfinite(*value) ? value : std::nullopt;
 }

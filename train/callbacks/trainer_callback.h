@@ -25,7 +25,7 @@
 #include <utility>
 
 #include "core/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/train_state.h"
 
 namespace tessera::train {
@@ -57,7 +57,8 @@ class TrainerCallback {
   virtual void OnEpochEnd(const TrainState&, TrainControl&) {}
   virtual void OnStepBegin(const TrainState&, TrainControl&) {}
   virtual void OnStepEnd(const TrainState&, TrainControl&) {}
-  // `row` is what `metrics.jsonl` gets of the steps since the last one.
+  // `row` is what `metrics.jsonl` gets of the steps since the last one; to look inside, as with
+  // what `State` gives, include nlohmann/json.hpp.
   virtual void OnLog(const TrainState&, const nlohmann::ordered_json& /*row*/, TrainControl&) {}
   virtual void OnEvaluate(const TrainState&, TrainControl&) {}
   virtual void OnSave(const TrainState&, const std::string& /*checkpoint*/, TrainControl&) {}
@@ -65,7 +66,7 @@ class TrainerCallback {
   // One that remembers something has a name of its own, under which every checkpoint has its state:
   // a resumed run is then the uninterrupted one. The same on all ranks.
   virtual std::string name() const { return ""; }
-  virtual nlohmann::json State() const { return nullptr; }
+  virtual nlohmann::json State() const;  // null
   // Of what State gave; a failure says what is wrong with it.
   virtual Status Restore(const nlohmann::json& /*state*/) { return OkStatus(); }
 };

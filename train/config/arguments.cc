@@ -1,6 +1,7 @@
 #include "train/config/arguments.h"
 
 #include "core/error.h"
+#include "core/options.h"
 #include "train/config/run_config.h"
 
 namespace tessera::train {

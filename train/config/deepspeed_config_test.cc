@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "nlohmann/json.hpp"
 #include "optim/schedule.h"
 #include "train/config/run_config.h"
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/options.h"
+#include "nlohmann/json.hpp"
 #include "train/config/resolve_run.h"
 
 namespace tessera::train {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/nearest_name.h"
+#include "core/options.h"
 #include "train/config/run_config.h"
 
 namespace tessera::train {

@@ -1,6 +1,7 @@
 #include "train/config/optimizer_config.h"
 
 #include "core/options.h"
+#include "optim/optimizer_kind.h"
 
 namespace tessera::train {
 

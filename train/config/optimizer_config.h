@@ -7,7 +7,6 @@
 #include <string>
 
 #include "core/options_fwd.h"
-#include "optim/optimizer_kind.h"
 #include "optim/schedule.h"
 
 namespace tessera::train {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/options.h"
 #include "train/config/accelerate_config.h"
 #include "train/config/deepspeed_config.h"
 #include "train/config/run_keys.h"

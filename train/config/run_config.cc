@@ -6,6 +6,9 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/nearest_name.h"
+#include "core/options.h"
+#include "nlohmann/json.hpp"
+#include "optim/optimizer_kind.h"
 #include "train/config/run_keys.h"
 
 namespace tessera::train {
@@ -144,19 +147,19 @@ Status SetRunConfigField(RunConfig* config, std::string_view name, const std::st
 
 Json RunConfig::Get(std::string_view key) const {
   if (const Option* option = Table().Find(key)) return option->Get(this);
-  const auto found = options.find(std::string(key));
-  return found == options.end() ? Json() : *found;
+  const auto found = options->find(std::string(key));
+  return found == options->end() ? Json() : *found;
 }
 
 bool RunConfig::IsSet(std::string_view key) const {
   if (given.count(std::string(key)) > 0) return true;
   const Option* option = Table().Find(key);
-  return option == nullptr ? options.contains(key) : option->Get(this) != option->default_value();
+  return option == nullptr ? options->contains(key) : option->Get(this) != option->default_value();
 }
 
 void RunConfig::Unset(std::string_view key) {
   given.erase(std::string(key));
-  options.erase(std::string(key));
+  options->erase(std::string(key));
   if (const Option* option = Table().Find(key)) option->Reset(this);
 }
 
@@ -220,7 +223,7 @@ StatusOr<const Option*> RunConfig::FindInChosenParts(std::string_view key,
 
 // Some of them were assigned in C++.
 Status RunConfig::CheckPartOptions() const {
-  for (const auto& [key, value] : options.items()) {
+  for (const auto& [key, value] : options->items()) {
     const Option* option = FindRunConfigKey(key);
     if (option == nullptr) return UnknownKey(key, "options");
     TESSERA_RETURN_IF_ERROR(option->Convert(value, key).status());
@@ -230,8 +233,8 @@ Status RunConfig::CheckPartOptions() const {
 
 Status RunConfig::ReadPart(const OptionTable& table, void* part) const {
   for (const Option& option : table.options()) {
-    if (!options.contains(option.key)) continue;
-    TESSERA_RETURN_IF_ERROR(option.Set(part, options.at(option.key), option.key));
+    if (!options->contains(option.key)) continue;
+    TESSERA_RETURN_IF_ERROR(option.Set(part, options->at(option.key), option.key));
   }
   return OkStatus();
 }
@@ -247,10 +250,10 @@ nlohmann::ordered_json RunConfig::ToJson() const {
   for (const OptionPart& part : OptionParts()) {
     if (!part.key.empty() && Get(part.key) != part.name) continue;
     for (const Option& option : part.table->options()) {
-      json[option.key] = options.value(option.key, option.default_value());
+      json[option.key] = options->value(option.key, option.default_value());
     }
   }
-  for (const auto& [key, value] : options.items()) json[key] = value;
+  for (const auto& [key, value] : options->items()) json[key] = value;
   return json;
 }
 

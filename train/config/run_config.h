@@ -12,7 +12,7 @@
 // an optimizer or a task, stand with that (OptionPart); their values are in `options`:
 //
 //   config.optimizer = "sgd";
-//   config.options["momentum"] = 0.8;
+//   config.options["momentum"] = 0.8;                 // with nlohmann/json.hpp
 //   TESSERA_ASSIGN_OR_RETURN(const auto options, config.Part<optim::SgdOptions>());
 //
 // An unknown key is an error that suggests the nearest known one; names that other systems use for
@@ -28,12 +28,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/options.h"
+#include "core/json_member.h"
+#include "core/options_fwd.h"
 #include "core/status.h"
 #include "dist/pipeline/schedule.h"
 #include "dist/store/zero_options.h"
-#include "nlohmann/json.hpp"
-#include "optim/optimizer_kind.h"
+#include "nlohmann/json_fwd.hpp"
+#include "optim/update_rule.h"
 #include "train/config/data_config.h"
 #include "train/config/device_config.h"
 #include "train/config/model_config.h"
@@ -43,6 +44,11 @@
 #include "train/config/report_config.h"
 #include "train/config/steps_config.h"
 #include "train/config/zero_config.h"
+
+namespace tessera {
+class Option;
+struct OptionValue;
+}  // namespace tessera
 
 namespace tessera::train {
 
@@ -69,7 +75,7 @@ struct RunConfig : DataConfig,
                    ParallelConfig,
                    ZeroConfig {
   // Of the chosen parts: what differs from their defaults, by key.
-  nlohmann::json options = nlohmann::json::object();
+  JsonMember options = JsonMember::Object();
   // Keys that a file or a flag gave, whatever their value.
   std::set<std::string> given = {};
 

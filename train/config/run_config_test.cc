@@ -6,6 +6,8 @@
 #include <map>
 #include <sstream>
 
+#include "core/options.h"
+#include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
 #include "train/config/run_keys.h"
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/options.h"
 #include "train/config/fsdp_keys.h"
 #include "train/config/run_config.h"
 

@@ -3,7 +3,10 @@
 #include <cmath>
 
 #include "core/dtype.h"
+#include "core/options.h"
 #include "dist/mesh/mesh.h"
+#include "nlohmann/json.hpp"
+#include "optim/optimizer_kind.h"
 #include "train/config/comma_list.h"
 #include "train/config/run_config.h"
 
@@ -57,7 +60,7 @@ StatusOr<std::shared_ptr<const optim::UpdateRule>> RunConfig::update_rule() cons
   TESSERA_ASSIGN_OR_RETURN(const optim::OptimizerKind* kind, optim::FindOptimizerKind(optimizer));
   Json own = Json::object();
   for (const Option& option : kind->options->options()) {
-    if (options.contains(option.key)) own[option.key] = options.at(option.key);
+    if (options->contains(option.key)) own[option.key] = options->at(option.key);
   }
   return kind->Configure(own, optimizer);
 }

@@ -10,6 +10,7 @@
 #include "dist/checkpoint/checkpoint.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/elementwise/elementwise.h"
 #include "optim/optimizer_kind.h"
 

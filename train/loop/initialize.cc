@@ -5,11 +5,13 @@
 #include <set>
 #include <vector>
 
+#include "core/options.h"
 #include "dist/comm/launch_environment.h"
 #include "dist/comm/world.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "models/family.h"
 #include "models/hub/load_model.h"
+#include "nlohmann/json.hpp"
 #include "optim/schedule.h"
 #include "train/agreement.h"
 #include "train/engine/engine_options.h"

@@ -15,6 +15,7 @@
 #include "models/family.h"
 #include "models/hub/save_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "train/run_setup.h"
 
 namespace tessera::train {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

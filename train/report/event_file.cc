@@ -11,6 +11,7 @@
 
 #include "core/checksum.h"
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 #include "train/testing/event_reader.h"
 
 namespace tessera::train {

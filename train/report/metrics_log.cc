@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 #include "train/report/csv_file.h"
 #include "train/report/event_file.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/report/metrics_writer.h"
 #include "train/report/row_file.h"
 

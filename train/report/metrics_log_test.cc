@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 #include "train/testing/event_reader.h"
 
 namespace tessera::train {

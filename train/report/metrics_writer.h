@@ -4,7 +4,7 @@
 #define TESSERA_TRAIN_REPORT_METRICS_WRITER_H_
 
 #include "core/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::train {
 

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/report/appended_file.h"
 
 namespace tessera::train {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {
@@ -54,7 +55,7 @@ nlohmann::json EpochSums::ToJson() const {
           {"steps", steps.steps},
           {"tokens", steps.tokens},
           {"seconds", steps.seconds},
-          {"evaluation", evaluation.dump()}};  // which keeps the order of its names
+          {"evaluation", evaluation->dump()}};  // which keeps the order of its names
 }
 
 EpochSums EpochSums::Of(const nlohmann::json& saved) {
@@ -133,12 +134,12 @@ Status RunReport::WriteEvaluation(const TrainState& state,
   row["step"] = state.step;
   row["val_loss"] = *state.val_loss;
   std::string text = Concat("step ", state.step, "  val_loss ", Rounded(*state.val_loss));
-  for (const auto& [name, value] : state.val_metrics.items()) {
+  for (const auto& [name, value] : state.val_metrics->items()) {
     row["val_" + name] = value;
     text += Concat("  ", name, " ", Rounded(value.get<double>()));
   }
   epoch_.evaluation = row;
-  epoch_.evaluation.erase("step");
+  epoch_.evaluation->erase("step");
   if (files_ == nullptr) return OkStatus();
   TESSERA_RETURN_IF_ERROR(Write(row));
   files_->progress.Message(text);
@@ -158,7 +159,7 @@ Status RunReport::WriteEpoch(const TrainState& state, const Row& more) {
   row["tokens_per_second"] = epoch.steps.TokensPerSecond();
   row["seconds"] = epoch.steps.seconds;
   for (const auto& [name, value] : more.items()) row[name] = value;
-  for (const auto& [name, value] : epoch.evaluation.items()) row[name] = value;
+  for (const auto& [name, value] : epoch.evaluation->items()) row[name] = value;
   return files_->epochs.Append(row);
 }
 

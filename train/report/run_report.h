@@ -21,8 +21,9 @@
 #include <string>
 #include <vector>
 
+#include "core/json_member.h"
 #include "core/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/report/metrics_log.h"
 #include "train/report/progress.h"
 #include "train/report/row_file.h"
@@ -46,7 +47,7 @@ struct StepSums {
 // Of an epoch under way: its steps, and the row of its last evaluation.
 struct EpochSums {
   StepSums steps;
-  nlohmann::ordered_json evaluation = nlohmann::ordered_json::object();
+  OrderedJsonMember evaluation = OrderedJsonMember::Object();
 
   nlohmann::json ToJson() const;
   // Of what ToJson gave; anything else is an epoch without a step.

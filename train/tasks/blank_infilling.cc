@@ -1,5 +1,7 @@
 // Autoregressive blank infilling (Du et al. 2022): running text with blanks.
+#include "core/options.h"
 #include "data/masking/blank_infilling_dataset.h"
+#include "models/family.h"
 #include "train/tasks/running_text.h"
 
 namespace tessera::train {

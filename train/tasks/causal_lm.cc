@@ -1,4 +1,6 @@
 // Causal language modelling: running text, every token predicted from those before it.
+#include "core/options.h"
+#include "models/family.h"
 #include "train/tasks/running_text.h"
 
 namespace tessera::train {

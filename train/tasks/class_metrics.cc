@@ -2,6 +2,7 @@
 
 #include "data/classification/metrics.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

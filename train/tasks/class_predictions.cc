@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

@@ -4,11 +4,14 @@
 
 #include "core/batch_keys.h"
 #include "core/error.h"
+#include "core/options.h"
 #include "data/classification/labels.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
 #include "models/classification.h"
+#include "models/family.h"
 #include "models/generation/special_tokens.h"
+#include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
 #include "train/tasks/class_metrics.h"
 #include "train/tasks/class_predictions.h"
@@ -191,7 +194,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   if (names.empty()) {
     return InvalidArgument(source, ": has no labels, and the model knows none (id2label)");
   }
-  models::SetLabels(names, &task.model_changes);
+  models::SetLabels(names, &*task.model_changes);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> words, WordsOf(names, keys.label_words));
   std::vector<std::vector<int64_t>> candidates;
   int64_t behind = 0;  // tokens that the candidates take
@@ -211,7 +214,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   task.objective.metrics = SingleLabelMetrics(std::ssize(names));
   PredictNames(names, &task.objective);
   if (input.evaluation) {
-    task.model_changes = nlohmann::json::object();
+    task.model_changes = JsonMember::Object();
     task.validation = all;
     return task;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data/dataset/record_input.h"
+#include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
 
 namespace tessera::train {

@@ -1,8 +1,11 @@
 // Classification of pictures from class folders or IDX files.
+#include "core/options.h"
 #include "data/classification/image_classification_dataset.h"
 #include "data/dataset/subset.h"
 #include "data/image/image_processor.h"
 #include "models/classification.h"
+#include "models/family.h"
+#include "nlohmann/json.hpp"
 #include "train/tasks/class_metrics.h"
 #include "train/tasks/class_predictions.h"
 #include "train/tasks/label_setup.h"

@@ -3,9 +3,11 @@
 #include <tuple>
 
 #include "core/file.h"
+#include "core/options.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
 #include "data/sequence_pairs/instruction_dataset.h"
+#include "models/family.h"
 #include "train/task.h"
 #include "train/tasks/pair_options.h"
 #include "train/tasks/written_texts.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/classification.h"
+#include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
 
 namespace tessera::train {
@@ -45,7 +46,7 @@ std::vector<std::string> ChooseLabels(const TaskInput& input, const std::vector<
       return known;
     }
   }
-  models::SetLabels(found, &data->model_changes);
+  models::SetLabels(found, &*data->model_changes);
   data->model_changes["num_labels"] = nullptr;
   data->replaces_head = true;
   return found;

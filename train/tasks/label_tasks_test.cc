@@ -7,6 +7,7 @@
 #include "dist/mesh/mesh.h"
 #include "models/classification.h"
 #include "models/hub/save_model.h"
+#include "nlohmann/json.hpp"
 #include "train/testing/task_runs.h"
 
 namespace tessera::train {
@@ -18,8 +19,8 @@ TEST_F(LabelTasksTest, TextClassificationLearnsAndSavesItsLabels) {
   RunSetup setup;
   const TrainState state = Train(ReviewRun(), &setup);
   EXPECT_EQ(setup.task->name, "text_classification");
-  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
-  EXPECT_EQ(state.val_metrics.at("f1"), 1.0);
+  EXPECT_EQ(state.val_metrics->at("accuracy"), 1.0);
+  EXPECT_EQ(state.val_metrics->at("f1"), 1.0);
   EXPECT_LT(*state.val_loss, 0.2);
   EXPECT_EQ(models::LabelNames(setup.model->config()),
             (std::vector<std::string>{"negative", "positive"}));
@@ -86,7 +87,7 @@ TEST_F(LabelTasksTest, ClassWeightsMakeAWeightedMean) {
     begin = end;
   }
   config.val_data = Put("positive.tsv", positive);
-  config.options.erase("class_weights");
+  config.options->erase("class_weights");
   EXPECT_NEAR(weighted, loss(), 1e-6);
   config.options["class_weights"] = "balanced";
   auto setup = PrepareRun(config);
@@ -134,8 +135,8 @@ TEST_F(LabelTasksTest, NumbersAndSeveralAnswers) {
   config.data = {Put("scores.tsv", text)};
   config.max_steps = 200;
   TrainState state = Train(config);
-  EXPECT_GT(state.val_metrics.at("pearson").get<double>(), 0.95);
-  EXPECT_LT(state.val_metrics.at("mse").get<double>(), 0.3);
+  EXPECT_GT(state.val_metrics->at("pearson").get<double>(), 0.95);
+  EXPECT_LT(state.val_metrics->at("mse").get<double>(), 0.3);
   text = "sentence\tnice\tlong\n";
   for (int i = 0; i < 80; ++i) {
     text += Concat(i % 3 == 0 ? "good" : "bad", i % 2 == 0 ? " film and the plot" : "", "\t",
@@ -148,7 +149,7 @@ TEST_F(LabelTasksTest, NumbersAndSeveralAnswers) {
   config.out = Path("answers");
   RunSetup setup;
   state = Train(config, &setup);
-  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(state.val_metrics->at("accuracy"), 1.0);
   EXPECT_EQ(setup.model->config().at("problem_type"), "multi_label_classification");
 }
 
@@ -199,13 +200,13 @@ TEST_F(LabelTasksTest, ColumnsAndMetricsOfGlue) {
     const TrainState state = Train(config, &setup);
     ASSERT_EQ(setup.task->name, "text_classification");
     std::vector<std::string> names;
-    for (const auto& [name, value] : state.val_metrics.items()) names.push_back(name);
+    for (const auto& [name, value] : state.val_metrics->items()) names.push_back(name);
     EXPECT_EQ(names, c.metrics);
   }
   RunConfig config = ReviewRun();
   config.options["glue_task"] = "rte";
   ExpectContains(Failure(config), "glue_task rte needs columns sentence1 and sentence2; it has");
-  config.options.clear();
+  config.options->clear();
   config.data = {rows("three.csv", "a,b,c,label", "x,y,z,")};
   ExpectContains(Failure(config), "which of the columns a, b, c are texts?");
   config.options["glue_task"] = "mrcp";
@@ -242,7 +243,7 @@ TEST_F(LabelTasksTest, PicturesOfTwoKinds) {
   config.options["random_crop"] = true;
   RunSetup setup;
   const TrainState state = Train(config, &setup);
-  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(state.val_metrics->at("accuracy"), 1.0);
   ASSERT_EQ(setup.data.files.size(), 1u);
   EXPECT_EQ(setup.data.files[0].first, "preprocessor_config.json");
   config.tokenizer = "byte";
@@ -267,14 +268,14 @@ TEST_F(LabelTasksTest, ClozeLearnsWhichWordsFillTheBlank) {
   RunSetup setup;
   const TrainState state = Train(config, &setup);
   EXPECT_EQ(setup.task->name, "cloze");
-  EXPECT_EQ(state.val_metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(state.val_metrics->at("accuracy"), 1.0);
   EXPECT_EQ(models::LabelNames(setup.model->config()),
             (std::vector<std::string>{"negative", "positive"}));
   config.options["label_words"] = "positive=two";
   ExpectContains(Failure(config), "label 'negative' has none");
   config.options["label_words"] = "good=two";
   ExpectContains(Failure(config), "'good=two' is not of the form");
-  config.options.erase("label_words");
+  config.options->erase("label_words");
   config.seq_len = 8;
   ExpectContains(Failure(config), "seq_len leaves");
 }

@@ -1,5 +1,7 @@
 // Masked language modelling: running text with tokens to be guessed from both sides.
+#include "core/options.h"
 #include "data/masking/masked_language_dataset.h"
+#include "models/family.h"
 #include "train/tasks/running_text.h"
 
 namespace tessera::train {

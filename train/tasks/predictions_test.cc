@@ -10,6 +10,7 @@
 #include "models/classification.h"
 #include "models/hub/save_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "train/testing/task_runs.h"
 
 namespace tessera::train {
@@ -71,7 +72,7 @@ TEST_F(PredictionsTest, NamesOfTexts) {
   const std::string labelled = Reviews("more.tsv", 31);
   const PredictionResult result = Predict(model, labelled);
   EXPECT_EQ(Accuracy(result.rows), 1.0);
-  EXPECT_EQ(result.found->metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(result.found->metrics->at("accuracy"), 1.0);
   // The probabilities are the softmax of the model's logits, in the order of its labels.
   const auto setup = Open(model, labelled);
   const NoGrad no_grad;
@@ -195,7 +196,7 @@ TEST_F(PredictionsTest, TextsOfSourcesAndPrompts) {
   translates.options = lengths;
   PredictionResult result = Predict(Trained(translates), Path("pairs.tsv"), lengths);
   EXPECT_GT(Accuracy(result.rows), 0.9);
-  EXPECT_NEAR(result.found->metrics.at("exact_match").get<double>(), Accuracy(result.rows), 1e-9);
+  EXPECT_NEAR(result.found->metrics->at("exact_match").get<double>(), Accuracy(result.rows), 1e-9);
   for (const std::string& path : {Put("sources.tsv", sources), Put("lines.txt", lines)}) {
     EXPECT_EQ(Predict(Path("model"), path, lengths).rows, Without(result.rows, "label")) << path;
   }

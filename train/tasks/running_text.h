@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/options.h"
 #include "core/status.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/packed_dataset.h"

@@ -4,6 +4,7 @@
 #include "core/file.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
+#include "nlohmann/json.hpp"
 #include "train/testing/task_runs.h"
 
 namespace tessera::train {
@@ -67,7 +68,8 @@ TEST_F(SampledTextsTest, EveryFamilyWritesOnEveryLayout) {
     config.sample_tokens = 8;
     if (std::string(c.tokenizer) == "chatglm") {
       config.data = {Put("chat.jsonl", chats)};
-      config.options = {{"max_source_length", 24}, {"max_target_length", 24}};
+      config.options["max_source_length"] = 24;
+      config.options["max_target_length"] = 24;
     } else {
       config.seq_len = 32;
     }

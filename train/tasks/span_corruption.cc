@@ -1,5 +1,7 @@
 // Span corruption: running text of which an encoder-decoder gives back what was taken out.
+#include "core/options.h"
 #include "data/masking/span_corruption_dataset.h"
+#include "models/family.h"
 #include "train/tasks/running_text.h"
 
 namespace tessera::train {

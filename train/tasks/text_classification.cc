@@ -3,10 +3,13 @@
 #include <tuple>
 
 #include "core/file.h"
+#include "core/options.h"
 #include "data/classification/text_classification_dataset.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
 #include "models/classification.h"
+#include "models/family.h"
+#include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
 #include "train/tasks/class_metrics.h"
 #include "train/tasks/class_predictions.h"
@@ -145,7 +148,7 @@ Status CheckHead(const TaskInput& input, const data::LabelColumn& labels,
 void DescribeHead(const data::LabelColumn& labels, const TableOptions& keys, TaskData* data) {
   const bool answers = labels.kind == LabelKind::kAnswers;
   models::SetLabels(answers ? SplitAtCommas(keys.label_columns) : std::vector<std::string>{"score"},
-                    &data->model_changes);
+                    &*data->model_changes);
   data->model_changes["num_labels"] = nullptr;
   data->model_changes["problem_type"] = answers ? "multi_label_classification" : "regression";
   data->replaces_head = true;
@@ -199,7 +202,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   }
   if (task != nullptr) data.objective.metrics = MetricsOf(*task, data.objective.metrics);
   if (input.evaluation) {
-    data.model_changes = nlohmann::json::object();
+    data.model_changes = JsonMember::Object();
     data.replaces_head = false;
     data.validation = rows;
     return data;

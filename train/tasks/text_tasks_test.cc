@@ -8,6 +8,7 @@
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/view/view.h"
 #include "train/testing/task_runs.h"
 
@@ -37,9 +38,9 @@ TEST_F(TextTasksTest, MaskedLanguageModelling) {
 }
 
 void ExpectTextsAsTheReferences(const TrainState& state) {
-  EXPECT_GT(state.val_metrics.at("bleu").get<double>(), 99.0) << *state.val_loss;
+  EXPECT_GT(state.val_metrics->at("bleu").get<double>(), 99.0) << *state.val_loss;
   for (const char* score : {"rouge1", "rouge2", "rougeL", "exact_match"}) {
-    EXPECT_GT(state.val_metrics.at(score).get<double>(), 0.9) << score;
+    EXPECT_GT(state.val_metrics->at(score).get<double>(), 0.9) << score;
   }
 }
 
@@ -133,7 +134,7 @@ TEST_F(TextTasksTest, EveryLayoutGeneratesAlike) {
       config.out = Path(Concat(config.model, beams));
       RunSetup setup;
       const TrainState alone = Train(config, &setup);
-      ASSERT_TRUE(alone.val_metrics.contains("bleu")) << config.model;
+      ASSERT_TRUE(alone.val_metrics->contains("bleu")) << config.model;
       Trainer trainer(setup.config, *setup.model, setup.data);
       const std::vector<PredictedRow> rows = trainer.Predict(*setup.data.validation)->rows;
       ASSERT_EQ(rows.size(), 11u);
@@ -346,7 +347,7 @@ TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {
   ExpectContains(Failure(config),
                  "noise_density is set, which needs task span_corruption (it is "
                  "text_classification)");
-  config.options.erase("noise_density");
+  config.options->erase("noise_density");
   config.config_overrides = "hidden_sizes=3";
   ExpectContains(Failure(config), "no key 'hidden_sizes'; did you mean 'hidden_size'?");
   config.config_overrides = "hidden_size";
@@ -359,7 +360,7 @@ TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {
   config.seq_len.reset();
   config.options["label_columns"] = "lable";
   ExpectContains(Failure(config), "no column 'lable'; did you mean 'label'?");
-  config.options.erase("label_columns");
+  config.options->erase("label_columns");
   config.tokenizer = std::string(kTokenizers) + "t5";
   ExpectContains(Failure(config), "the tokenizer has no classification token");
   config.tokenizer = Path("words");

@@ -6,6 +6,7 @@
 #include "core/batch_keys.h"
 #include "data/tokenizer/utf8.h"
 #include "models/generation/generate.h"
+#include "nlohmann/json.hpp"
 #include "train/tasks/text_scores.h"
 
 namespace tessera::train {

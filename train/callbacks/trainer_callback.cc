@@ -1,0 +1,9 @@
+#include "train/callbacks/trainer_callback.h"
+
+#include "nlohmann/json.hpp"
+
+namespace tessera::train {
+
+nlohmann::json TrainerCallback::State() const { return nullptr; }
+
+}  // namespace tessera::train
