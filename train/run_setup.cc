@@ -17,6 +17,7 @@
 #include "train/agreement.h"
 #include "train/rank_model.h"
 #include "train/rank_place.h"
+#include "train/run_adapter.h"
 #include "train/sampled_texts.h"
 
 namespace tessera::train {
@@ -174,11 +175,18 @@ StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build,
   models::LoadOptions load;
   load.build = build;
   load.require_weights = plan->evaluation;
-  load.map_weights = plan->evaluation;
+  // What is not trained need not be copied.
+  load.map_weights = plan->evaluation || !config.adapter.empty();
   load.config_changes = plan->changes;
   load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
   load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };
-  return models::LoadModel(config.model, load);
+  if (plan->evaluation && !config.adapter.empty()) load.adapters = {config.adapter};
+  TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(config.model, load));
+  if (plan->evaluation || config.adapter.empty()) return model;
+  TESSERA_ASSIGN_OR_RETURN(const models::AdapterConfig adapter,
+                           AdapterOf(config, *model, plan->setup.data.replaces_head));
+  TESSERA_RETURN_IF_ERROR(TrainAdapter(config, adapter, *model));
+  return model;
 }
 
 Status CountParameters(Plan* plan) {

@@ -14,6 +14,7 @@
 #include "train/agreement.h"
 #include "train/data_order.h"
 #include "train/report/pipeline_timeline.h"
+#include "train/run_adapter.h"
 #include "train/step_profiler.h"
 #include "train/whole_model.h"
 
@@ -92,7 +93,12 @@ StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) const {
 }
 
 Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
-  return SaveWholeModel(model_, mesh_, engine_->store(), folder, tokenizer, data_.files);
+  if (config_.adapter.empty()) {
+    return SaveWholeModel(model_, mesh_, engine_->store(), folder, tokenizer, data_.files);
+  }
+  TESSERA_ASSIGN_OR_RETURN(const models::AdapterConfig adapter,
+                           AdapterOf(config_, model_, data_.replaces_head));
+  return SaveWholeAdapter(model_, adapter, mesh_, engine_->store(), folder);
 }
 
 void Trainer::ReleaseStepMemory() {

@@ -5,6 +5,7 @@
 #include "dist/mesh/unshard.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "models/family.h"
+#include "models/hub/adapter.h"
 #include "models/hub/save_model.h"
 #include "train/agreement.h"
 
@@ -55,6 +56,20 @@ Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, dist::Parame
   options.write = mesh.prints();
   options.files = files;
   return Agree(mesh, models::SaveModel(**shape, folder, tokenizer, options));
+}
+
+Status SaveWholeAdapter(models::Model& model, const models::AdapterConfig& config,
+                        const dist::Mesh& mesh, dist::ParameterStore& store,
+                        const std::string& folder) {
+  auto shape = ShapeOf(model);
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, shape.status()));
+  const auto adapter = models::AttachAdapter(**shape, config);
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, adapter.status()));
+  dist::GatheredScope scope;
+  models::SaveAdapterOptions options;
+  options.gather = [&](nn::Parameter& p) { return Gather(model, mesh, store, p, &scope); };
+  options.write = mesh.prints();
+  return Agree(mesh, models::SaveAdapter(**shape, config, *adapter, folder, options));
 }
 
 }  // namespace tessera::train

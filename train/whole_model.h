@@ -12,6 +12,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "dist/mesh/mesh.h"
 #include "dist/store/parameter_store.h"
+#include "models/hub/adapter_config.h"
 #include "models/model.h"
 
 namespace tessera::train {
@@ -23,6 +24,11 @@ namespace tessera::train {
 Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore& store,
                       const std::string& folder, const data::Tokenizer* tokenizer,
                       const std::vector<std::pair<std::string, std::string>>& files);
+
+// The same of the adapter that it carries, as a folder of PEFT's.
+Status SaveWholeAdapter(models::Model& model, const models::AdapterConfig& config,
+                        const dist::Mesh& mesh, dist::ParameterStore& store,
+                        const std::string& folder);
 
 }  // namespace tessera::train
 

@@ -154,10 +154,11 @@ AttachedAdapter Attach(Model& model, const AdapterConfig& config, const Wanted& 
   return attached;
 }
 
-// Bytes of its own for a parameter that has a file's.
-void MakeWritable(nn::Parameter* p) {
+// Bytes of its own, with which it can train, for a parameter that has a file's.
+void MakeWritable(Model& model, nn::Parameter* p) {
   if (!p->tensor.storage()->read_only()) return;
   p->tensor = p->tensor.ContiguousCopy();
+  model.Freeze(p->name, /*frozen=*/false);
 }
 
 // --- Files ---------------------------------------------------------------------------------------
@@ -225,8 +226,8 @@ StatusOr<std::map<std::string, std::string>> EntriesOf(
   return entry_of;
 }
 
-void Write(const Model& model, nn::Parameter* p, const Tensor& whole) {
-  MakeWritable(p);
+void Write(Model& model, nn::Parameter* p, const Tensor& whole) {
+  MakeWritable(model, p);
   const auto write = [&] {
     const Tensor cast = CopyTo(CastCopy(whole, p->tensor.dtype()), p->tensor.device());
     CopyGlobalToLocal(p->placement, cast, p->tensor.Detach());
@@ -268,7 +269,7 @@ StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& confi
         "ranks (zero 3) does not have in one place");
   }
   AttachedAdapter attached = Attach(model, config, wanted, adapter);
-  for (nn::Parameter* p : attached.replaced) MakeWritable(p);
+  for (nn::Parameter* p : attached.replaced) MakeWritable(model, p);
   for (const AttachedAdapter::Term& term : attached.terms) {
     term.term->Begin(*model.FindParameter(term.module + kWeight));
   }

@@ -123,6 +123,11 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   if (layout.optimizer == "lamb" || layout.optimizer == "muon") config.lr = 1e-2;
   if (layout.optimizer == "adafactor") config.lr = 3e-2;
   if (layout.run == "smoothed") config.label_smoothing = 0.2;
+  if (layout.run == "lora") {
+    config.adapter = "lora";
+    config.target_modules = "all-linear";
+    config.lora_dropout = 0.1;
+  }
   if (layout.run == "documents" || layout.run == "epochs") {
     config.options["reset_at_documents"] = false;
     config.options["packing"] = false;
@@ -330,7 +335,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, LayoutsTest, testing::ValuesIn(OptimizerLay
 // Other runs than the usual one.
 std::vector<Layout> RunLayouts() {
   std::vector<Layout> layouts;
-  for (const char* run : {"smoothed", "documents", "epochs"}) {
+  for (const char* run : {"smoothed", "documents", "epochs", "lora"}) {
     for (Layout layout :
          {Layout{.dp = 2, .accumulation = 2}, Layout{.tp = 2, .sequence_parallel = true},
           Layout{.dp = 2, .accumulation = 2, .zero = 3},
@@ -338,6 +343,15 @@ std::vector<Layout> RunLayouts() {
       layout.run = run;
       layouts.push_back(layout);
     }
+  }
+  // Where an adapter's parameters are cut, and what does not train beside them.
+  for (Layout layout :
+       {Layout{.tp = 3}, Layout{.dp = 2, .accumulation = 2, .zero = 1},
+        Layout{.dp = 4, .accumulation = 1, .zero = 2},
+        Layout{.dp = 2, .accumulation = 2, .dtype = "bfloat16", .zero = 2, .cpu_offload = true},
+        Layout{.dp = 2, .tp = 2, .accumulation = 2, .zero = 3}}) {
+    layout.run = "lora";
+    layouts.push_back(layout);
   }
   return layouts;
 }
@@ -419,6 +433,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Change{kMixed, kTp2}, Change{kOne, kPp2}, Change{kPp2, kPp4, true},
                     Change{kPp4, kDp2},
                     Change{{.run = "epochs"}, {.dp = 2, .accumulation = 2, .run = "epochs"}},
+                    Change{{.run = "lora"}, {.dp = 2, .tp = 2, .accumulation = 2, .run = "lora"}},
                     Change{{.run = "documents"}, {.dp = 2, .accumulation = 2, .run = "documents"}},
                     Change{kZero1, kZero3}, Change{kZero3, kOne, true}, Change{kDp4, kZero3},
                     Change{kZero3, kPp2}, Change{kMixed, kZero1}),

@@ -144,6 +144,7 @@ class EveryKeyTest : public testing::Test {
                              {"offload_", sharded},
                              {"num_model_chunks", {{"pp", 2}, {"schedule", "interleaved"}}},
                              {"pp_style", {{"pp", 2}}},
+                             {"lora_", {{"adapter", "lora"}}},
                              {"fsdp_", {{"fsdp", "full_shard"}}}};
     for (const DocumentedKey& key : KeysIn(system)) {
       const Json base = CompanyOf(key.name, company);

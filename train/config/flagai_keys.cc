@@ -33,7 +33,7 @@ const ForeignSystem& FlagAi() {
          Switch(Refused("already_fp16", "the folder's weights are cast to dtype", {false})),
          Refused("yaml_config", "give the keys by --config"),
          Refused("IGNORE_INDEX", "targets of -100 do not count", {-100}),
-         Switch(Refused("lora", "there are no adapters", {false})),
+         WhereTrue("lora", "adapter", {{"adapter", "lora"}}),
          Switch(NoEffect("enable_flash_attn_models", "fused attention serves wherever it applies")),
          Switch(Refused("not_call_launch", "it is a flag of `tessera launch`", {false}))}};
     Add(trainer->keys, {"master_ip", "master_port"}, [](std::string name) {
@@ -42,8 +42,6 @@ const ForeignSystem& FlagAi() {
     Add(trainer->keys, {"hostfile", "num_nodes", "num_gpus"}, [](std::string name) {
       return Refused(std::move(name), "it is a flag of `tessera launch`");
     });
-    Add(trainer->keys, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"},
-        [](std::string name) { return Refused(std::move(name), "there are no adapters"); });
     Add(trainer->keys, {"bmt_cpu_offload", "bmt_async_load", "bmt_pre_load"}, [](std::string name) {
       return Switch(Refused(std::move(name), "it is BMTrain's", {false}));
     });

@@ -69,6 +69,7 @@ const OptionTable& RunConfig::Table() {
   static const auto* table = new OptionTable(OptionTable::Of<RunConfig>("A run")
                                                  .Include<RunConfig, DataConfig>()
                                                  .Include<RunConfig, ModelConfig>()
+                                                 .Include<RunConfig, FineTuningConfig>()
                                                  .Include<RunConfig, StepsConfig>()
                                                  .Include<RunConfig, OptimizerConfig>()
                                                  .Include<RunConfig, PrecisionConfig>()

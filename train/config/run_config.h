@@ -37,6 +37,7 @@
 #include "optim/update_rule.h"
 #include "train/config/data_config.h"
 #include "train/config/device_config.h"
+#include "train/config/fine_tuning_config.h"
 #include "train/config/model_config.h"
 #include "train/config/optimizer_config.h"
 #include "train/config/parallel_config.h"
@@ -66,6 +67,7 @@ struct OptionPartRegistration {
 
 struct RunConfig : DataConfig,
                    ModelConfig,
+                   FineTuningConfig,
                    StepsConfig,
                    OptimizerConfig,
                    PrecisionConfig,
