@@ -21,13 +21,17 @@ void MakeTensor(const BuildContext& build, Parameter* p) {
   if (build.initialise) InitialiseParameter(*p, build.seed);
 }
 
-// In half precision the gradient's dtype is the build's to say.
-Tensor RequireGradOf(const Tensor& t, const BuildContext& build) {
-  const bool half = t.dtype() == DType::kBFloat16 || t.dtype() == DType::kFloat16;
-  return half && build.grad_dtype ? RequireGrad(t, *build.grad_dtype) : RequireGrad(t);
-}
-
 }  // namespace
+
+// In half precision the gradient's dtype is the build's to say.
+void LetTrain(const Parameter& p, const BuildContext& build) {
+  const DType dtype = p.tensor.dtype();
+  if (build.grad_dtype && (dtype == DType::kBFloat16 || dtype == DType::kFloat16)) {
+    RequireGrad(p.tensor, *build.grad_dtype);
+  } else {
+    RequireGrad(p.tensor);
+  }
+}
 
 void InitialiseParameter(const Parameter& p, uint64_t seed) {
   if (p.tensor.device().is_meta()) return;
@@ -113,8 +117,7 @@ Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) 
 }
 
 Parameter& Module::KeepParameter(std::unique_ptr<Parameter> parameter) {
-  const Tensor& tensor = parameter->tensor;
-  if (!tensor.storage()->read_only()) RequireGradOf(tensor, *build_);
+  if (!parameter->tensor.storage()->read_only()) LetTrain(*parameter, *build_);
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }
@@ -159,13 +162,13 @@ void Module::Convert(const std::function<Tensor(const Tensor&)>& convert) {
     if (p->tied_to != nullptr) continue;
     const bool trains = RequiresGrad(p->tensor);
     p->tensor = convert(p->tensor.Detach());
-    if (trains) RequireGradOf(p->tensor, *build_);
+    if (trains) LetTrain(*p, *build_);
   }
   for (Parameter* p : all) {
     if (p->tied_to == nullptr) continue;
     const bool trains = RequiresGrad(p->tensor);
     p->tensor = p->tied_to->tensor.Detach();
-    if (trains) RequireGradOf(p->tensor, *build_);
+    if (trains) LetTrain(*p, *build_);
   }
 }
 
@@ -185,7 +188,7 @@ int Module::Freeze(std::string_view pattern, bool frozen) {
     if (frozen) {
       DropGrad(p.tensor);
     } else if (p.can_train) {
-      RequireGradOf(p.tensor, *build_);
+      LetTrain(p, *build_);
     }
   });
   return count;

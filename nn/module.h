@@ -87,6 +87,10 @@ struct Parameter {
 // Gives a parameter (this rank's part, whatever it holds) its first numbers; nothing on meta.
 void InitialiseParameter(const Parameter& p, uint64_t seed);
 
+struct BuildContext;
+// Makes a parameter one that trains. Throws Error where its bytes are a file's.
+void LetTrain(const Parameter& p, const BuildContext& build);
+
 // What all layers of a model are built with.
 struct BuildContext {
   DType dtype = DType::kFloat32;

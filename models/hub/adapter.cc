@@ -155,10 +155,10 @@ AttachedAdapter Attach(Model& model, const AdapterConfig& config, const Wanted& 
 }
 
 // Bytes of its own, with which it can train, for a parameter that has a file's.
-void MakeWritable(Model& model, nn::Parameter* p) {
+void MakeWritable(const Model& model, nn::Parameter* p) {
   if (!p->tensor.storage()->read_only()) return;
   p->tensor = p->tensor.ContiguousCopy();
-  model.Freeze(p->name, /*frozen=*/false);
+  nn::LetTrain(*p, model.build());
 }
 
 // --- Files ---------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ StatusOr<std::map<std::string, std::string>> EntriesOf(
   return entry_of;
 }
 
-void Write(Model& model, nn::Parameter* p, const Tensor& whole) {
+void Write(const Model& model, nn::Parameter* p, const Tensor& whole) {
   MakeWritable(model, p);
   const auto write = [&] {
     const Tensor cast = CopyTo(CastCopy(whole, p->tensor.dtype()), p->tensor.device());

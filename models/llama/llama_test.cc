@@ -44,7 +44,7 @@ json Scaled(json scaling) { return {{"rope_scaling", std::move(scaling)}}; }
 
 const std::vector<Case>& Cases() {
   static const auto* const cases = new std::vector<Case>{
-      {"llama", {}},
+      {"llama", json::object()},
       {"llama_biases", {{"attention_bias", true}, {"mlp_bias", true}, {"num_key_value_heads", 3}}},
       {"llama_tied", {{"tie_word_embeddings", true}, {"pad_token_id", 4}}},
       {"linear", Scaled({{"rope_type", "linear"}, {"factor", 2.0}})},
@@ -259,8 +259,7 @@ TEST(LlamaConfigTest, RefusesByName) {
   EXPECT_EQ(problem({{"head_dim", nullptr}, {"hidden_size", 13}}),
             "config of llama: 'hidden_size' (13) is not a multiple of 'num_attention_heads' (3)");
   EXPECT_EQ(problem({{"vocab_size", 0}}), "config of llama: 'vocab_size' is out of range: 0");
-  EXPECT_EQ(problem({{"hidden_act", "silo"}}).find("unknown activation") == std::string::npos,
-            false);
+  EXPECT_NE(problem({{"hidden_act", "silo"}}).find("silo"), std::string::npos);
   EXPECT_EQ(problem({{"pad_token_id", 23}}),
             "config of llama: 'pad_token_id' (23) is outside of the vocabulary (23)");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "cubic"}, {"factor", 2}}}}),
