@@ -17,12 +17,17 @@ all. `libraries` are the system's that these objects need.
 tessera_cpp_train.headers lists the headers that come in addition, a path a line: those of
 `public_headers` where it is given, else all but those with one of `private_headers` in their path,
 which need what a user may not have.
+
+    sdk_headers(name = "public_headers", libraries = [":tessera_cpp_train"])
+
+has the headers that are public, and a file public_headers.list of their paths; it compiles nothing.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-# Of a library and those below it: the shared one, objects and headers, as sets (keys of a dict).
-SdkInfo = provider(fields = ["shared", "objects", "headers"])
+# Of a library and those below it: the shared one, objects and headers, as sets (keys of a dict), and
+# the public ones among the headers that come in addition, as a list.
+SdkInfo = provider(fields = ["shared", "objects", "headers", "public_headers"])
 
 def _is_public(path, public_headers, private_headers):
     if public_headers:
@@ -115,7 +120,12 @@ def _sdk_library_impl(context):
             files = files,
             runfiles = context.runfiles(headers, transitive_files = files),
         ),
-        SdkInfo(shared = shared, objects = all_objects, headers = all_headers),
+        SdkInfo(
+            shared = shared,
+            objects = all_objects,
+            headers = all_headers,
+            public_headers = headers,
+        ),
     ]
 
 sdk_library = rule(
@@ -130,4 +140,18 @@ sdk_library = rule(
     },
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
+
+def _sdk_headers_impl(context):
+    headers = []
+    for library in context.attr.libraries:
+        headers += library[SdkInfo].public_headers
+    paths = context.actions.declare_file(context.label.name + ".list")
+    context.actions.write(paths, "".join([header.short_path + "\n" for header in headers]))
+    files = depset([paths] + headers)
+    return [DefaultInfo(files = files, runfiles = context.runfiles(transitive_files = files))]
+
+sdk_headers = rule(
+    implementation = _sdk_headers_impl,
+    attrs = {"libraries": attr.label_list(providers = [SdkInfo])},
 )
