@@ -3,6 +3,8 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/process/shell.h"
 
@@ -28,11 +30,40 @@ std::string ShownOutput(const std::string& page) {
 }
 
 TEST(PagesTest, PagesShowWhatTheirProgramsPrint) {
-  for (const std::string name : {"tensors", "debugging"}) {
-    const ShellRun ran = RunShell("examples/" + name);
-    EXPECT_EQ(ran.code, 0) << name;
-    EXPECT_EQ(ShownOutput("docs/" + name + ".md"), ran.output);
+  const std::string out = testing::TempDir() + "/callbacks";
+  for (const auto& [page, command] : std::vector<std::pair<std::string, std::string>>{
+           {"tensors", "examples/tensors"},
+           {"debugging", "examples/debugging"},
+           {"callbacks-and-hooks", "examples/callbacks_and_hooks " + out},
+           {"writing-a-model", "examples/memory_layer"}}) {
+    const ShellRun ran = RunShell(command);
+    EXPECT_EQ(ran.code, 0) << command;
+    EXPECT_EQ(ShownOutput("docs/" + page + ".md"), ran.output);
   }
+}
+
+ShellRun OnTwoRanks(const std::string& argument) {
+  return RunShell("third_party/bazel/mpi_test.sh 2 examples/on_ranks " + argument);
+}
+
+// The lines of a job that fails which are its own, not mpirun's.
+std::string OwnErrors(const ShellRun& ran) {
+  std::string errors;
+  for (const std::string& line : Lines(ran.output)) {
+    if (line.starts_with("error: ")) errors += line + "\n";
+  }
+  return errors;
+}
+
+TEST(PagesTest, ThePageOfRanksShowsWhatTwoRanksPrint) {
+  const ShellRun good = OnTwoRanks("");
+  EXPECT_EQ(good.code, 0);
+  const ShellRun alone = OnTwoRanks("throw");
+  EXPECT_EQ(alone.code, 1);
+  const ShellRun agreed = OnTwoRanks("agree");
+  EXPECT_EQ(agreed.code, 2);
+  EXPECT_EQ(ShownOutput("docs/programs-on-ranks.md"),
+            good.output + OwnErrors(alone) + OwnErrors(agreed));
 }
 
 }  // namespace

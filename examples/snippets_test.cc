@@ -30,18 +30,21 @@ std::vector<std::string> Snippets(const std::string& markdown) {
 TEST(SnippetsTest, DocumentationShowsCodeThatCompiles) {
   std::string sources;
   for (const char* name :
-       {"examples/first_steps.cc", "examples/bigram.cc", "examples/debugging.cc",
-        "examples/focal_loss.cc", "examples/llama_block.cc", "examples/rmsprop.cc",
-        "examples/tensors.cc", "examples/training_loops.cc", "examples/flows/flagai_t5.cc",
-        "examples/squared_relu/squared_relu.cc", "examples/squared_relu/squared_relu_cpu.cc",
-        "examples/squared_relu/squared_relu_cuda.cu", "examples/squared_relu/squared_relu_kernel.h",
-        "examples/squared_relu/squared_relu_test.cc", "tools/main.cc"}) {
+       {"examples/first_steps.cc", "examples/bigram.cc", "examples/callbacks_and_hooks.cc",
+        "examples/completion.cc", "examples/debugging.cc", "examples/focal_loss.cc",
+        "examples/llama_block.cc", "examples/memory_layer.cc", "examples/on_ranks.cc",
+        "examples/rmsprop.cc", "examples/tensors.cc", "examples/training_loops.cc",
+        "examples/flows/flagai_t5.cc", "examples/squared_relu/squared_relu.cc",
+        "examples/squared_relu/squared_relu_cpu.cc", "examples/squared_relu/squared_relu_cuda.cu",
+        "examples/squared_relu/squared_relu_kernel.h", "examples/squared_relu/squared_relu_test.cc",
+        "tools/main.cc"}) {
     sources += ReadText(name);
   }
-  for (const char* page :
-       {"README.md", "docs/architecture.md", "docs/cli.md", "docs/debugging.md", "docs/programs.md",
-        "docs/tensors.md", "docs/training-loops.md", "docs/writing-a-model.md",
-        "docs/writing-an-operation.md", "docs/writing-an-optimizer.md"}) {
+  for (const char* page : {"README.md", "docs/architecture.md", "docs/callbacks-and-hooks.md",
+                           "docs/cli.md", "docs/data-and-tasks.md", "docs/debugging.md",
+                           "docs/programs.md", "docs/programs-on-ranks.md", "docs/tensors.md",
+                           "docs/training-loops.md", "docs/writing-a-model.md",
+                           "docs/writing-an-operation.md", "docs/writing-an-optimizer.md"}) {
     for (const std::string& snippet : Snippets(ReadText(page))) {
       EXPECT_NE(sources.find(snippet), std::string::npos) << page << " shows:\n" << snippet;
     }
