@@ -51,6 +51,7 @@ Tensor RequireGrad(const Tensor& t, DType grad_dtype);
 // Takes a leaf off the tape again; its gradient is dropped.
 void DropGrad(const Tensor& leaf);
 
+// Whether a tensor takes part, and whether as a leaf.
 bool RequiresGrad(const Tensor& t);
 bool IsLeaf(const Tensor& t);
 
@@ -155,6 +156,7 @@ class WeightGradQueue {
   std::deque<std::function<void()>> work_;
 };
 
+// How a backward pass goes.
 struct BackwardOptions {
   // Keeps what nodes saved, so that the graph can be run again.
   bool retain_graph = false;

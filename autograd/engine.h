@@ -24,6 +24,7 @@ class HookSetBase {
   virtual void Remove(int id) = 0;
 };
 
+// The hooks of one kind on one tensor.
 template <typename Hook>
 class HookSet final : public HookSetBase {
  public:
@@ -52,12 +53,14 @@ class HookSet final : public HookSetBase {
 template <typename Hook>
 using Hooks = std::shared_ptr<HookSet<Hook>>;
 
+// Adds to a set that is made by the first hook.
 template <typename Hook>
 HookHandle AddHook(Hooks<Hook>* hooks, Hook hook) {
   if (*hooks == nullptr) *hooks = std::make_shared<HookSet<Hook>>();
   return HookHandle(*hooks, (*hooks)->Add(std::move(hook)));
 }
 
+// Whether there is a hook to call.
 template <typename Hook>
 bool Hooked(const Hooks<Hook>& hooks) {
   return hooks != nullptr && !hooks->empty();
@@ -89,6 +92,7 @@ struct Origin {
 // "'mul' in transformer.h.0.attn".
 TextBuilder& operator<<(TextBuilder& text, const Origin& origin);
 
+// What an operation left on the tape: how gradients go from its outputs to its inputs.
 class Node {
  public:
   ~Node();
@@ -109,6 +113,7 @@ class Node {
 // Throws Error for a buffer that gradients of the leaf cannot lie in.
 void CheckBuffer(const GradRecord& record, const Tensor& buffer);
 
+// What a tensor carries; nullptr where it takes no part.
 inline GradRecord* RecordOf(const Tensor& t) {
   return t.defined() ? static_cast<GradRecord*>(t.record().get()) : nullptr;
 }

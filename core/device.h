@@ -20,6 +20,7 @@ namespace tessera {
 enum class DeviceType : uint8_t { kCpu, kCuda, kMeta };
 inline constexpr int kNumDeviceTypes = 3;
 
+// Where a tensor lies and what computes on it.
 struct Device {
   DeviceType type = DeviceType::kCpu;
   // The device that a meta tensor imitates (same workspaces, same allocator rounding).
@@ -44,6 +45,7 @@ struct Device {
   static StatusOr<Device> Parse(std::string_view name);
 };
 
+// As ToString has it.
 inline TextBuilder& operator<<(TextBuilder& text, const Device& d) { return text << d.ToString(); }
 
 // OK when tensors can be made on `device` by this program on this machine; otherwise one line that

@@ -65,10 +65,12 @@ constexpr std::string_view DTypeName(DType dtype) {
 // Accepts the names above and the usual short ones (fp32, bf16, fp16, half, float, double).
 std::optional<DType> ParseDType(std::string_view name);
 
+// Whether numbers of this dtype have fractions.
 constexpr bool IsFloating(DType d) {
   return d == DType::kFloat32 || d == DType::kBFloat16 || d == DType::kFloat16 ||
          d == DType::kFloat64;
 }
+// Whether they are floating numbers of 16 bits.
 constexpr bool IsHalf(DType d) { return d == DType::kBFloat16 || d == DType::kFloat16; }
 
 // The dtype that arithmetic on `d` accumulates in: float64 stays, every other float is float32.
@@ -76,6 +78,7 @@ constexpr DType AccumulateDType(DType d) {
   return d == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
+// By its name.
 inline TextBuilder& operator<<(TextBuilder& text, DType d) { return text << DTypeName(d); }
 
 // A bfloat16 number: the upper half of a float32. Conversion rounds to nearest even; NaN stays NaN.
@@ -144,6 +147,7 @@ struct DTypeOf<bool> {
   static constexpr DType value = DType::kBool;
 };
 
+// Throws Error: `operation` has nothing for `dtype`.
 [[noreturn]] void ThrowUnsupportedDType(std::string_view operation, DType dtype);
 
 // Calls f(T{}) with T the C++ type of a floating dtype; throws Error for any other.

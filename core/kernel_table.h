@@ -92,6 +92,7 @@ class KernelTable {
   bool twice_ = false;
 };
 
+// Adds a kernel to its table before main (TESSERA_REGISTER_KERNEL).
 struct KernelRegistration {
   template <typename Args>
   KernelRegistration(KernelTable<Args>& table, DeviceType type, void (*fn)(const Args&)) {
@@ -99,6 +100,7 @@ struct KernelRegistration {
   }
 };
 
+// Likewise the memory that a kernel needs beside its operands (TESSERA_REGISTER_WORKSPACE).
 struct WorkspaceRegistration {
   template <typename Args>
   WorkspaceRegistration(KernelTable<Args>& table, DeviceType type, size_t (*fn)(const Args&)) {

@@ -25,6 +25,7 @@
 namespace tessera {
 namespace normal_numbers {
 
+// One operation, rounded by itself: no compiler joins two of them.
 #if defined(__CUDA_ARCH__)
 TESSERA_NORMAL_FN double Times(double a, double b) { return __dmul_rn(a, b); }
 TESSERA_NORMAL_FN double Plus(double a, double b) { return __dadd_rn(a, b); }
@@ -63,6 +64,7 @@ TESSERA_NORMAL_FN double LogOfUnit(uint32_t word) {
   return Plus(Times(exponent - 32, kLn2), Times(Times(2.0, s), series));
 }
 
+// Sine and cosine of one angle.
 struct SinCos {
   double sin;
   double cos;

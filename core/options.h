@@ -72,6 +72,7 @@ struct OptionNotes {
   std::vector<std::pair<std::string, std::string>> values = {};
 };
 
+// What one field of the struct is, as flags, files and help want to know it.
 class Option {
  public:
   enum class Kind { kBool, kInteger, kNumber, kText, kNumbers, kTexts };

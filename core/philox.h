@@ -24,6 +24,7 @@ struct PhiloxWords {
   uint32_t v[4];
 };
 
+// One of the ten rounds.
 TESSERA_PHILOX_FN constexpr PhiloxWords PhiloxRound(PhiloxWords c, uint32_t k0, uint32_t k1) {
   const uint64_t p0 = uint64_t{0xD2511F53u} * c.v[0];
   const uint64_t p1 = uint64_t{0xCD9E8D57u} * c.v[2];

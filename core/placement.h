@@ -29,6 +29,7 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
+// A region and where it lies on this rank.
 struct BoxMapping {
   Box global;         // region of the global tensor
   Shape local_begin;  // where it begins in the local tensor; same size there

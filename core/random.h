@@ -82,6 +82,7 @@ double UniformDouble(const RandomKey& key, uint64_t index);
 // block b, two from each pair of words. |value| < 6.8.
 double NormalDouble(const RandomKey& key, uint64_t index);
 
+// Numbers in [low, high), and of a normal distribution.
 struct UniformRange {
   double low = 0.0;
   double high = 1.0;

@@ -17,6 +17,7 @@ struct RawView {
   Shape strides;
 };
 
+// What the kernels of Fill, CopyInto, AddInto and counting are given.
 struct FillArgs {
   RawView dst;  // written with "="
   double value;

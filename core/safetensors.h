@@ -80,6 +80,7 @@ class SafetensorsFile {
   std::unordered_map<std::string, size_t> by_name_;
 };
 
+// A tensor of a file that is about to be written.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::kFloat32;

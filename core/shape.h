@@ -76,6 +76,7 @@ class Shape {
   int ndim_ = 0;
 };
 
+// "[2, 3]".
 inline TextBuilder& operator<<(TextBuilder& text, const Shape& shape) {
   text << '[';
   for (int i = 0; i < shape.ndim(); ++i) text << (i ? ", " : "") << shape[i];

@@ -85,8 +85,10 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Failed> failure_;
 };
 
+// Nothing has failed.
 inline Status OkStatus() { return Status(); }
 
+// Its message, or "OK".
 inline TextBuilder& operator<<(TextBuilder& text, const Status& status) {
   return text << (status.ok() ? "OK" : status.message());
 }

@@ -33,6 +33,7 @@ class StorageKeeper {
   virtual std::string WhyReleased(const Storage& storage) const = 0;
 };
 
+// Bytes on a device; tensors that are views of one another share one.
 class Storage {
  public:
   // Uninitialised bytes from Allocator::Current(device). Throws OutOfMemoryError.

@@ -75,6 +75,7 @@ concept HasText = HasNoTextHere<T> && requires(TextBuilder& text, const T& t) {
   text << t;
 };
 
+// Streams take those, too.
 template <std::derived_from<std::ostream> Out, typename T>
 requires HasText<T> Out& operator<<(Out& out, const T& t) {
   TextBuilder text;

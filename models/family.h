@@ -40,6 +40,7 @@ enum class Capability {
   kImageLabels,     // labels of pictures
 };
 
+// A class of the family by Hugging Face's name, and what it does.
 struct Architecture {
   std::string name;  // Hugging Face's class, as "architectures" of config.json has it
   std::vector<Capability> capabilities;
@@ -47,6 +48,7 @@ struct Architecture {
   bool Does(Capability capability) const;
 };
 
+// A model by a name of its own: a configuration without weights.
 struct Preset {
   std::string name;
   std::string tokenizer;  // what `tessera train` takes when none is given: "" or "byte"

@@ -43,6 +43,7 @@ class BatchNorm : public Module {
   Parameter& running_var_;
 };
 
+// Of a GroupNorm.
 struct GroupNormConfig {
   int64_t groups = 1;
   int64_t channels = 0;

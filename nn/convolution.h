@@ -41,6 +41,7 @@ class Conv2d : public Module {
   Parameter* bias_ = nullptr;
 };
 
+// Of a Conv1d.
 struct Conv1dConfig {
   int64_t in_channels = 0;
   int64_t out_channels = 0;
@@ -53,6 +54,7 @@ struct Conv1dConfig {
   std::optional<Init> weight_init = std::nullopt;
 };
 
+// A convolution along one dim, x [N, C, T].
 class Conv1d : public Module {
  public:
   Conv1d(const Conv1dConfig& config, const Scope& scope);

@@ -27,6 +27,7 @@ struct FeatureBlock {
   int64_t unit = 1;  // features that stay together
 };
 
+// A layer's sizes, its bias, how its weight is stored and begins.
 struct LinearConfig {
   int64_t in_features = 0;
   int64_t out_features = 0;

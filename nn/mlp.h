@@ -27,6 +27,7 @@ struct MlpConfig {
   std::string down_name = "c_proj";
 };
 
+// The feed-forward part of a block, gated or not.
 class Mlp : public Module {
  public:
   Mlp(const MlpConfig& config, const Scope& scope);

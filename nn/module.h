@@ -64,6 +64,7 @@ struct Init {
   static Init Uniform(double bound) { return {Kind::kUniform, bound}; }
 };
 
+// A weight of a module: this rank's part, and what is known of the whole.
 struct Parameter {
   std::string name;     // the full path, as in the checkpoint
   Tensor tensor;        // a leaf of the tape (unless frozen), this rank's part
@@ -129,8 +130,8 @@ struct Scope {
 };
 
 // Fire around every Forward of a module. Backward hooks fire when the gradient of the module's
-// result arrives, and when that of its (first) input is whole; a module whose input takes no part
-// in differentiation has no post-backward.
+// result arrives, and when that of its (first) input is whole; a module whose input is no result of
+// the tape has no post-backward.
 struct ModuleHooks {
   std::function<void(const Module&)> pre_forward;
   std::function<void(const Module&)> post_forward;

@@ -52,6 +52,7 @@ class LayerNorm : public Norm {
   Parameter* bias_ = nullptr;
 };
 
+// x / sqrt(mean(x^2) + eps), times the weight (Zhang and Sennrich 2019).
 class RmsNorm : public Norm {
  public:
   RmsNorm(const NormConfig& config, const Scope& scope);

@@ -53,6 +53,7 @@ struct RecurrentResult {
   std::vector<Tensor> tensors() const;
 };
 
+// What Lstm, Gru and Rnn have in common: layers, directions, sequences of their own lengths.
 class RecurrentLayers : public Module {
  public:
   RecurrentResult Forward(const Tensor& x, const ForwardContext& context = {},
@@ -94,6 +95,7 @@ class Gru : public RecurrentLayers {
   std::string_view kind() const override { return "Gru"; }
 };
 
+// Of an Rnn.
 enum class Nonlinearity { kTanh, kRelu };
 
 class Rnn : public RecurrentLayers {

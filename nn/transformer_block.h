@@ -25,6 +25,7 @@ namespace tessera::nn {
 
 enum class NormPlace { kBefore, kBehind, kBothSides };
 
+// Which block: its parts, its norms and their places, its names in checkpoints.
 struct TransformerBlockConfig {
   SelfAttentionConfig attention;
   MlpConfig mlp;

@@ -16,6 +16,7 @@ struct KernelChoice {
 };
 
 void SetKernelChoice(const KernelChoice& choice);
+// What this process is set to.
 KernelChoice CurrentKernelChoice();
 
 }  // namespace tessera

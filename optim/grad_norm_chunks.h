@@ -9,6 +9,7 @@ namespace tessera::optim {
 
 enum class GradType : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64 };
 
+// The functions of one instruction set.
 struct GradChunks {
   // The sum of squares in float64. The same bits from every instruction set: element i is added to
   // partial sum i % 16, and those are joined by halves (k with k + 8, then k + 4, ...).

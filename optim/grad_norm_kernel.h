@@ -17,6 +17,7 @@ struct GradArray {
   void* data;
 };
 
+// Of the sums of squares.
 struct SquareSumArgs {
   const std::vector<GradArray>& grads;
   int64_t chunk;  // elements that one partial sum covers

@@ -37,6 +37,7 @@ struct PendingUpdate {
   Tensor weights;  // contiguous: the parameter itself, or a copy that is written back
 };
 
+// What optimizers derive from that update all tensors in one pass.
 class MultiTensorOptimizer : public Optimizer {
  public:
   const std::vector<ParameterGroup>& groups() const override { return groups_; }

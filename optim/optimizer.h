@@ -44,6 +44,7 @@ struct StepInputs {
 using StateVisitor = std::function<void(const std::string& parameter, const std::string& state,
                                         const Tensor& t, const Placement& placement)>;
 
+// What updates parameters by their gradients.
 class Optimizer {
  public:
   Optimizer() = default;

@@ -47,6 +47,7 @@ std::vector<std::string> OptimizerNames();
 
 // --- Implementation ------------------------------------------------------------------------------
 
+// The rule of an optimizer class, for stores and engines that make the optimizer themselves.
 template <typename O>
 class UpdateRuleOf final : public UpdateRule {
  public:
@@ -79,6 +80,7 @@ class OptimizerRegistration {
   const OptimizerRegistration* const before_;
 };
 
+// What TESSERA_REGISTER_OPTIMIZER registers.
 template <typename O>
 OptimizerKind OptimizerKindOf(std::string name, std::string help) {
   using Options = typename O::Options;

@@ -52,11 +52,13 @@ struct ParameterGroup {
 // nothing, so that clipping and stepping may both call it.
 void JoinTiedGradients(const std::vector<Parameter>& parameters);
 
+// What becomes of the memory of gradients that are cleared.
 enum class ZeroGradMode {
   kRelease,    // no gradient is left; the next backward pass brings new memory
   kFillZeros,  // existing gradient buffers stay (views into communication buckets) and become zero
 };
 
+// Clears the gradients of parameters.
 void ZeroGrad(const std::vector<Parameter>& parameters, ZeroGradMode mode = ZeroGradMode::kRelease);
 
 // The gradient of a leaf; undefined when there is none or the leaf has been frozen by `DropGrad`.

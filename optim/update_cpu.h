@@ -18,26 +18,32 @@ inline UpdateType UpdateTypeOf(DType dtype) {
                                      : UpdateType::kFloat16;
 }
 
+// Where element i of an array lies.
 inline void* ElementAt(void* data, DType dtype, int64_t i) {
   return static_cast<char*>(data) + i * static_cast<int64_t>(DTypeSize(dtype));
 }
+// Likewise of one that is read.
 inline const void* ElementAt(const void* data, DType dtype, int64_t i) {
   return static_cast<const char*>(data) + i * static_cast<int64_t>(DTypeSize(dtype));
 }
 
+// Whether the step is left out, for an overflow.
 inline bool Skipped(const UpdateScalars& s) { return s.found_inf != nullptr && *s.found_inf != 0; }
 
+// What gradients are multiplied by: unscaled and clipped.
 inline double GradScale(const UpdateScalars& s) {
   const double clip = s.clip_factor != nullptr ? static_cast<double>(*s.clip_factor) : 1.0;
   return s.loss_scale != nullptr ? clip / static_cast<double>(*s.loss_scale) : clip;
 }
 
+// A threaded loop over the chunks of all tensors.
 inline ChunkLoop UpdateLoop(const std::vector<UpdateTensor>& tensors) {
   ChunkLoop loop(kUpdateChunk);
   for (const UpdateTensor& t : tensors) loop.Add(t.n);
   return loop;
 }
 
+// n elements of a tensor from `begin` on.
 inline UpdateChunk UpdateChunkOf(const UpdateTensor& t, int64_t begin, int64_t n,
                                  double grad_scale) {
   return {UpdateTypeOf(t.dtype),

@@ -48,6 +48,7 @@ struct PredictionResult {
   std::optional<EvaluationResult> found;  // of data with labels
 };
 
+// How a model is evaluated.
 struct EvaluatorOptions {
   Objective objective = {};
   double label_smoothing = 0;        // of the loss

@@ -50,6 +50,7 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
 StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {},
                               const std::optional<Device>& device = std::nullopt);
 
+// What PrepareEvaluation is told beside the configuration.
 struct EvaluationSetup {
   std::string cache;        // where the tokenised data go
   bool prediction = false;  // the data need no labels, and the task predicts

@@ -105,6 +105,7 @@ struct TaskData {
   int64_t seq_len = 0;
 };
 
+// What a task may need to open its data.
 struct TaskInput {
   const RunConfig& config;
   const std::vector<DataSource>& sources;  // what `config.data` lists
@@ -130,6 +131,7 @@ struct TaskInput {
   StatusOr<int64_t> NeedToken(const models::TextToken& token) const;
 };
 
+// Where the text for a tokenizer lies.
 struct TokenizerText {
   std::vector<std::string> paths;
   std::string json_key = "text";
@@ -156,6 +158,7 @@ struct TaskKind {
   TokenizerText (*tokenizer_text)(const RunConfig& config) = nullptr;
 };
 
+// Makes a task known where it is linked in.
 struct TaskRegistration {
   explicit TaskRegistration(const TaskKind* task);
 };

@@ -54,6 +54,7 @@ class DeviceMemory {
   virtual bool Passed(uint64_t mark, bool wait) = 0;
 };
 
+// What a pool holds at the moment.
 struct BlockPoolStats : AllocatorStats {
   int64_t peak_reserved_bytes = 0;
   int64_t cached_bytes = 0;        // reserved but in no live block

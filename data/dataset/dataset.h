@@ -42,6 +42,7 @@ struct Batch {
   bool has(const TensorKey& key) const { return tensors.has(key); }
 };
 
+// Where samples come from; a program's own derives from it, or is a MapDataset or StreamDataset.
 class Dataset {
  public:
   virtual ~Dataset() = default;

@@ -39,6 +39,7 @@ namespace tessera::data {
 inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
 inline constexpr int64_t kIndexHeaderBytes = 34;
 
+// How wide a token is on the disk; the numbers are Megatron-LM's.
 enum class TokenType : uint8_t {
   kUint8 = 1,
   kInt8 = 2,

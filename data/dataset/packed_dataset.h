@@ -26,6 +26,7 @@ enum class DataPart {
   kValidation,  // only those
 };
 
+// How tokens are cut into samples.
 struct PackedDatasetOptions {
   int64_t seq_len = 0;     // >= 1
   int64_t vocab_size = 0;  // ids must be in [0, vocab_size)

@@ -37,6 +37,7 @@ struct SamplerOptions {
   int64_t end_position = std::numeric_limits<int64_t>::max();
 };
 
+// Which micro-batch of a run.
 struct BatchPlace {
   int64_t step = 0;         // counts from 0
   int64_t micro_batch = 0;  // of [0, micro_batches)

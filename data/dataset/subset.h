@@ -33,6 +33,7 @@ class Subset : public Dataset {
   std::optional<KeyedPermutation> order_;
 };
 
+// Which samples SplitDataset keeps from training.
 struct HoldOut {
   double fraction = 0.2;  // of [0, 1): the share that is held out
   bool from_end = false;  // the last samples; else a random choice

@@ -24,6 +24,7 @@ enum class TextFormat {
   kJsonLines,  // one JSON object per line; blank lines are skipped
 };
 
+// How a text file is read.
 struct TextInputOptions {
   TextFormat format = TextFormat::kAuto;
   std::string json_key = "text";  // the member of each object that holds the text, a string

@@ -33,6 +33,7 @@ struct CachedTokens {
   bool reused = false;
 };
 
+// What is known of the tokens, and whether those on the disk serve.
 struct TokenCacheOptions {
   int64_t vocab_size = 0;  // ids are in [0, vocab_size)
   bool reuse = true;       // false: make them even if the files on the disk are up to date

@@ -29,6 +29,7 @@ struct SampleRow {
   std::span<int64_t> document_ids;
 };
 
+// A dataset whose samples are rows of tokens.
 class TokenDataset : public Dataset {
  public:
   virtual int64_t seq_len() const = 0;  // tokens of each sample, or of the longest

@@ -28,6 +28,7 @@ StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec,
                                                    const std::vector<std::string>& inputs,
                                                    const TextInputOptions& options);
 
+// How text becomes a token file.
 struct TokenizeOptions {
   TextInputOptions input = {};
   bool append_eos = true;  // the tokenizer's end-of-text token after every document, if it has one

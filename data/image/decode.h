@@ -31,12 +31,14 @@ StatusOr<Image> DecodeImage(std::string_view bytes, const std::string& source,
                             const ImageOptions& options = {});
 StatusOr<Image> ReadImage(const std::string& path, const ImageOptions& options = {});
 
+// The kinds of picture files that are told apart.
 enum class ImageFormat : uint8_t { kJpeg, kPng };
 
 // Of one kind of file, known by its first bytes.
 using ImageDecoder = StatusOr<Image> (*)(std::string_view bytes, const std::string& source,
                                          int64_t max_pixels);
 
+// Makes a decoder known where it is linked in.
 struct ImageDecoderRegistration {
   ImageDecoderRegistration(ImageFormat format, ImageDecoder decoder);
 };

@@ -29,6 +29,7 @@ struct Image {
 // Grey (1) or red, green, blue (3). Grey is (19595 r + 38470 g + 7471 b + 2^15) / 2^16 (ITU-R 601).
 Image WithChannels(const Image& image, int64_t channels);
 
+// A part of a picture, in pixels.
 struct Rectangle {
   int64_t top = 0;
   int64_t left = 0;

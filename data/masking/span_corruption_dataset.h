@@ -33,6 +33,7 @@ SpanCorruptionLengths LengthsOfText(int64_t text, double noise_density, double m
 // Of the longest window whose input has at most `input` tokens, at least 4.
 SpanCorruptionLengths LengthsForInput(int64_t input, double noise_density, double mean_span_length);
 
+// Which tokens are taken out, and what stands for them.
 struct SpanCorruptionOptions {
   std::vector<int64_t> sentinels;  // in the order of their use; as many as spans
   int64_t eos_id = 0;

@@ -41,6 +41,7 @@ struct SequencePairFiles {
   bool sources_only = false;
 };
 
+// How sources and targets become rows.
 struct SequencePairOptions {
   int64_t max_source_length = 512;  // tokens, special ones included; >= 1
   int64_t max_target_length = 512;

@@ -24,6 +24,7 @@ namespace tessera::data {
 // kByReference: kZh for a segment whose (first) reference holds a CJK ideograph, k13a for others.
 enum class BleuTokenizer { k13a, kZh, kByReference };
 
+// How texts are made comparable.
 struct BleuOptions {
   BleuTokenizer tokenizer = BleuTokenizer::k13a;
   bool lower_case = false;

@@ -28,6 +28,7 @@ struct EncodedRow {
   std::vector<int32_t> token_type_ids;
 };
 
+// How long a row may be.
 struct PairOptions {
   int64_t max_length = 0;  // tokens, special ones included; 0: no limit
 };

@@ -37,10 +37,12 @@ struct EncodeOptions {
   bool parse_special = true;
 };
 
+// How ids become text.
 struct DecodeOptions {
   bool skip_special = false;  // special tokens give nothing, else their text
 };
 
+// A token that is no text.
 struct SpecialToken {
   std::string content;
   int32_t id;

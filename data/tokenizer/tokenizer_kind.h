@@ -43,6 +43,7 @@ enum class Claim : uint8_t {
   kOwn,    // the tokenizer.json is the one that the kind makes of the files beside it
 };
 
+// A kind of tokenizer, as it registers itself.
 struct TokenizerKind {
   const char* files;                      // what it reads, as "no tokenizer here" lists it
   const char* tokenizer_class = nullptr;  // that tokenizer_config.json must name, listed too

@@ -46,6 +46,7 @@ struct CheckpointIndex {
   CheckpointEntries entries;
 };
 
+// What checkpoint.json holds.
 std::string IndexText(const CheckpointIndex& index);
 // Refuses what is damaged (DataLoss) or not an index (InvalidArgument). `path` is what messages
 // name.

@@ -37,6 +37,7 @@ struct CheckpointTensor {
   std::optional<ElementRange> range = {};
 };
 
+// A box of the unsharded tensor, or a run of the elements of one.
 struct Piece {
   Box box;
   std::optional<ElementRange> range = {};  // of the box's flattening; nullopt: all of it

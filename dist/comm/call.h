@@ -28,6 +28,7 @@ std::string DescribeContract(const Call& call);
 // "all_reduce(sum) of float32 x 1024 in group tp (call 17, module transformer.h.0.attn)".
 std::string DescribeCall(const Call& call, std::string_view group);
 
+// "sum", "max", "min".
 std::string_view ReduceOpName(ReduceOp op);
 
 }  // namespace tessera::dist

@@ -42,6 +42,7 @@ enum class CommKind : uint8_t {
   kReceive,
   kBarrier,
 };
+// By its name.
 std::ostream& operator<<(std::ostream& out, CommKind kind);
 
 // One call of a rank. `peer` is the root, the destination or the source; -1: there is none.
@@ -57,6 +58,7 @@ struct CommCall {
 };
 std::ostream& operator<<(std::ostream& out, const CommCall& call);
 
+// Sums over calls; bytes.
 struct CommTotals {
   int64_t calls = 0;
   int64_t payload = 0;

@@ -21,6 +21,7 @@ struct WaitState {
   std::vector<int> members;  // world ranks of the group; of a message the other rank alone
 };
 
+// Where a rank is, for one that waits for it.
 struct RankState {
   struct GroupState {
     int64_t calls = 0;    // collectives called so far
@@ -33,6 +34,7 @@ struct RankState {
   std::vector<WaitState> waits;              // of threads that are blocked
 };
 
+// As text, to be sent.
 std::string EncodeState(const RankState& state);
 // Nothing when the text is no state.
 std::optional<RankState> DecodeState(const std::string& text);

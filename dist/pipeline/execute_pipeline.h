@@ -42,6 +42,7 @@ using PipelineCriterion =
     std::function<Tensor(const models::Bundle& outputs, const models::Bundle& inputs)>;
 using PipelineData = std::function<models::Bundle()>;
 
+// How a step goes, and what of it comes back.
 struct ExecutePipelineOptions {
   int micro_batches = 1;
   // Keys of random bits, for models (models::RunOptions).

@@ -50,6 +50,7 @@ struct ExecutorOptions {
   bool record_timeline = false;
 };
 
+// What a training step is told.
 struct StepOptions {
   // Of micro-batch m: keys of random bits, loss reduction, ... Required.
   std::function<models::RunOptions(int m)> run_options;
@@ -66,6 +67,7 @@ struct StepOptions {
   bool keep_outputs = false;
 };
 
+// When an action ran.
 struct TimedAction {
   Action action;
   double begin = 0;  // seconds since the step began on this rank

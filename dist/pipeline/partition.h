@@ -43,6 +43,7 @@ BlockBuilder BlocksOf(const nlohmann::json& config, const nn::BuildContext& cont
 // out. No weights are allocated.
 StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int64_t tokens);
 
+// How long each block takes.
 struct BlockTimes {
   std::vector<double> forward;      // seconds
   std::vector<double> input_grad;   // of the gradients of activations

@@ -74,6 +74,7 @@ struct Schedule {
   int RankOf(int chunk) const { return chunk % stages; }
 };
 
+// What a schedule is made for.
 struct PipelineShape {
   int stages = 1;
   int chunks_per_rank = 1;
@@ -89,6 +90,7 @@ enum class ScheduleKind {
   kZeroBubbleH2
 };
 
+// As the configuration has them.
 const std::vector<std::string>& ScheduleNames();
 std::string_view ScheduleName(ScheduleKind kind);
 // Also "zero_bubble" (zb-h1, whose memory is that of 1f1b). InvalidArgument lists the names.

@@ -47,6 +47,7 @@ struct FlatSlot {
   int64_t numel() const { return leaf.numel(); }
 };
 
+// Parameters that lie one after the other and are cut together.
 struct FlatBucket {
   std::vector<FlatSlot> slots;
   DType dtype = DType::kFloat32;

@@ -19,6 +19,7 @@ struct GatherCounts {
   int64_t prefetched = 0;  // of those, begun before they were needed
 };
 
+// Brings the parameters of units for their passes, and takes them away.
 class GatheredUnits {
  public:
   // `shards[u]`: the buckets of unit u that do not stay gathered. Modules get hooks.

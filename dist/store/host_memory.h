@@ -13,6 +13,7 @@ inline Device HostMemoryOf(const Device& device) {
   return {DeviceType::kMeta, DeviceType::kCpu, Device::Host().index};
 }
 
+// Whether what lies there lies in the host's memory.
 inline bool IsHostMemory(const Device& device) { return device == HostMemoryOf(device); }
 
 // Whether what computes on `device` can read what lies at `place` as it is.

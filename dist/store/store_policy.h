@@ -34,6 +34,7 @@ struct StoreContents {
   Device device() const;
 };
 
+// What a ParameterStore does with parameters, gradients and states: replicate or cut them.
 class StorePolicy {
  public:
   virtual ~StorePolicy() = default;

@@ -17,6 +17,7 @@ struct Unit {
   std::vector<nn::Module*> users;  // whose passes need it
 };
 
+// Units, and which of them a parameter belongs to.
 struct UnitPlan {
   std::vector<Unit> units;
   std::map<const nn::Parameter*, int64_t>

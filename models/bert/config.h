@@ -15,12 +15,15 @@ namespace tessera::models {
 // What stands on the encoder; config.json's `architectures` says it (BertForMaskedLM, ...).
 enum class BertHead { kNone, kMaskedLm, kPreTraining, kSequence, kTokens };
 
+// A head by the name of its class.
 struct BertArchitecture {
   std::string name;
   BertHead head;
 };
+// Those of BERT or of RoBERTa.
 std::vector<BertArchitecture> BertArchitectures(bool roberta);
 
+// What a config.json says; defaults are bert-base-uncased's.
 struct BertConfig {
   bool roberta = false;  // model_type
   BertHead head = BertHead::kMaskedLm;

@@ -39,6 +39,7 @@ struct GenerationResult {
   End end = End::kLength;
 };
 
+// What generation is given beside how it chooses.
 struct GenerateOptions {
   // Gives the text; needed for stop strings.
   const data::Tokenizer* tokenizer = nullptr;

@@ -44,6 +44,7 @@ struct GlmConfig {
   static StatusOr<GlmConfig> FromJson(const nlohmann::json& json);
 };
 
+// What a config.json of ChatGLM-6B says; the defaults are that model's.
 struct ChatGlmConfig {
   int64_t vocab_size = 150528;
   int64_t hidden_size = 4096;

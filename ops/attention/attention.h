@@ -50,6 +50,7 @@ struct AttentionOptions {
   int64_t heads_total = 0;  // 0: H
 };
 
+// What attention gives, and the logarithm of each query's sum of exponentials.
 struct AttentionResult {
   Tensor output;
   Tensor lse;

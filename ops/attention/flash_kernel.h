@@ -56,6 +56,7 @@ void FlashBackwardFloat64(const FlashBackwardArgs& args, int64_t b, int64_t g);
 #define TESSERA_FLASH_FN static inline __attribute__((always_inline))
 #endif
 
+// Which key/value head query head h reads.
 TESSERA_FLASH_FN int64_t FlashKeyHead(const FlashArgs& args, int64_t h) {
   return args.kv_head_of != nullptr ? args.kv_head_of[h] : h / (args.heads / args.kv_heads);
 }
@@ -83,6 +84,7 @@ TESSERA_FLASH_FN int64_t FlashFirstKey(const FlashArgs& args, int64_t b, int64_t
   return first < 0 ? 0 : first;
 }
 
+// Where element (b, h, t, 0) lies.
 TESSERA_FLASH_FN int64_t FlashOffset(const FlashStrides& stride, int64_t b, int64_t h, int64_t t) {
   return b * stride.batch + h * stride.head + t * stride.time;
 }

@@ -20,6 +20,7 @@ struct PlaneAffineRow {
   void* out;  // "="
 };
 
+// The functions of one instruction set.
 struct PlaneRows {
   void (*moments)(RowType type, int64_t n, const void* x, float* mean, float* squares);
   void (*sums)(RowType type, int64_t n, const void* x, const void* z, float center, float* sum,

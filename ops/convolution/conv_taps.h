@@ -19,6 +19,7 @@ inline TapGrid ForwardGrid(const ConvShape& s) {
           s.groups * s.in_channels * s.in_pixels()};
 }
 
+// The taps of the forward pass, in the order of the kernel's elements.
 inline std::vector<Tap> ForwardTaps(const ConvShape& s) {
   std::vector<Tap> taps;
   for (int64_t i = 0; i < s.h.kernel; ++i) {
@@ -41,6 +42,7 @@ struct InputPhase {
   std::vector<Meeting> meetings;
 };
 
+// The inputs p with p % stride == phase along a dim, and the taps that meet them.
 inline InputPhase InputPhaseOf(const ConvDim& dim, int64_t phase) {
   InputPhase result{phase < dim.in ? (dim.in - phase + dim.stride - 1) / dim.stride : 0, {}};
   for (int64_t i = 0; i < dim.kernel; ++i) {

@@ -42,6 +42,7 @@ struct Conv2dOptions {
 Tensor Conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options = {});
 
+// The same along one dim.
 struct Conv1dOptions {
   int64_t stride = 1;
   int64_t padding = 0;
@@ -52,6 +53,7 @@ struct Conv1dOptions {
 Tensor Conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv1dOptions& options = {});
 
+// The same of a transposed convolution.
 struct ConvTranspose2dOptions {
   Extent2d stride = 1;
   Extent2d padding = 0;

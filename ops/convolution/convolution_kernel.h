@@ -21,6 +21,7 @@ struct ConvDim {
   int64_t dilation;
 };
 
+// Sizes of all that takes part.
 struct ConvShape {
   int64_t batch;
   int64_t groups;
@@ -36,6 +37,7 @@ struct ConvShape {
   bool depthwise() const { return in_channels == 1 && out_channels == 1; }
 };
 
+// Of the convolution.
 struct ConvArgs {
   DType dtype;  // of x, weight, bias and y
   ConvShape shape;
@@ -45,6 +47,7 @@ struct ConvArgs {
   void* y;           // "="
 };
 
+// Of the gradient of its input.
 struct ConvInputGradArgs {
   DType dtype;  // of all
   ConvShape shape;
@@ -54,6 +57,7 @@ struct ConvInputGradArgs {
   void* dx;          // "="
 };
 
+// Of the gradient of its weight.
 struct ConvWeightGradArgs {
   DType dtype;  // of x and dy
   ConvShape shape;

@@ -23,6 +23,7 @@ struct Tap {
   int64_t weight;
 };
 
+// Sizes and steps of what is gathered.
 struct TapGrid {
   int64_t out_h;
   int64_t out_w;

@@ -40,6 +40,7 @@ struct TapSum {
   int64_t out_w;
 };
 
+// Computes it.
 void RunTapSum(const TapSum& sum);
 
 }  // namespace tessera

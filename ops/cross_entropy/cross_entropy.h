@@ -28,6 +28,7 @@ namespace tessera {
 
 enum class LossReduction { kNone, kSum, kMean };
 
+// What is averaged, left out, smoothed and weighted.
 struct CrossEntropyOptions {
   // kMean divides by the number of rows that count (by the sum of their weights, with weights).
   LossReduction reduction = LossReduction::kMean;

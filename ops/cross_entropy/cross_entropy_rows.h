@@ -14,6 +14,7 @@ struct LogitsStats {
   float weighted_sum;  // sum of x, or of weights * x
 };
 
+// The functions of one instruction set.
 struct CrossEntropyRows {
   // `weights` may be nullptr. n >= 1.
   LogitsStats (*stats)(RowType type, const void* x, const float* weights, int64_t n);

@@ -16,6 +16,7 @@
 
 namespace tessera {
 
+// Of two tensors, element by element; shapes broadcast.
 Tensor Add(const Tensor& a, const Tensor& b);
 Tensor Sub(const Tensor& a, const Tensor& b);
 Tensor Mul(const Tensor& a, const Tensor& b);
@@ -35,6 +36,7 @@ inline Tensor Neg(const Tensor& x) { return Affine(x, -1.0, 0.0); }
 Tensor Div(const Tensor& x, double value);
 Tensor Div(double value, const Tensor& x);
 
+// The same as operators.
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return Add(a, b); }
 inline Tensor operator+(const Tensor& a, double b) { return Add(a, b); }
 inline Tensor operator+(double a, const Tensor& b) { return Add(b, a); }

@@ -55,6 +55,7 @@ enum class BinaryOp : uint8_t {
   kGeluTanhGrad,
 };
 
+// The functions of one instruction set.
 struct ElementwiseRows {
   void (*unary)(UnaryOp op, RowType type, const void* x, void* out, int64_t n, float scale,
                 float shift);

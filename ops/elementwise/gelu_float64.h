@@ -12,6 +12,7 @@ inline double NormalCdf(double x) { return 0.5 * std::erfc(-x * M_SQRT1_2); }
 // tanh's argument in GeluTanh; M_2_SQRTPI * M_SQRT1_2 is sqrt(2 / pi).
 inline double GeluInner(double x) { return M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x); }
 
+// x Phi(x), and its approximation by tanh.
 inline double Gelu(double x) { return x * NormalCdf(x); }
 inline double GeluTanh(double x) { return 0.5 * x * (1.0 + std::tanh(GeluInner(x))); }
 

@@ -29,6 +29,7 @@ Tensor MseLoss(const Tensor& x, const Tensor& target, const LossOptions& options
 // |x - t|; its gradient is 0 where they are equal.
 Tensor L1Loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
 
+// Of SmoothL1Loss.
 struct SmoothL1Options {
   LossReduction reduction = LossReduction::kMean;
   double beta = 1.0;  // >= 0; 0: L1Loss
@@ -36,6 +37,7 @@ struct SmoothL1Options {
 // d^2 / (2 beta) where d = |x - t| is below beta, else d - beta / 2 (Girshick 2015).
 Tensor SmoothL1Loss(const Tensor& x, const Tensor& target, const SmoothL1Options& options = {});
 
+// Of HuberLoss.
 struct HuberOptions {
   LossReduction reduction = LossReduction::kMean;
   double delta = 1.0;  // > 0
@@ -43,6 +45,7 @@ struct HuberOptions {
 // d^2 / 2 where d = |x - t| is at most delta, else delta (d - delta / 2) (Huber 1964).
 Tensor HuberLoss(const Tensor& x, const Tensor& target, const HuberOptions& options = {});
 
+// Of BceWithLogits.
 struct BceOptions {
   LossReduction reduction = LossReduction::kMean;
   Tensor weight = {};      // of each loss; broadcasts to x's shape
@@ -62,6 +65,7 @@ struct DivergenceOptions {
 // 1951). With log_target a target of -inf gives NaN, as PyTorch's does.
 Tensor KlDivergence(const Tensor& x, const Tensor& target, const DivergenceOptions& options = {});
 
+// Of NllLoss.
 struct NllOptions {
   LossReduction reduction = LossReduction::kMean;
   int64_t ignore_index = -100;
@@ -74,6 +78,7 @@ Tensor NllLoss(const Tensor& x, const Tensor& target, const NllOptions& options 
 // a b / (|a| |b|) along `dim`; lengths below `epsilon` count as epsilon.
 Tensor CosineSimilarity(const Tensor& a, const Tensor& b, int dim = -1, double epsilon = 1e-8);
 
+// Of CosineEmbeddingLoss.
 struct CosineEmbeddingOptions {
   LossReduction reduction = LossReduction::kMean;
   double margin = 0.0;

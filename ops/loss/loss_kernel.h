@@ -21,6 +21,7 @@ struct LossArgs {
   void* out;  // Wide
 };
 
+// Of the gradients.
 struct LossGradArgs {
   PairLoss loss;
   double parameter;

@@ -18,6 +18,7 @@ enum class PairLoss : uint8_t {
   kLogDivergence,  // e^t (t - x)
 };
 
+// The functions of one instruction set.
 struct LossRows {
   // out = loss(x, t).
   void (*values)(PairLoss loss, float parameter, RowType type, const void* x, const void* t,

@@ -20,6 +20,7 @@ struct GemmView {
   GemmElement element;
 };
 
+// The functions of one instruction set for one element type.
 template <typename E>
 struct GemmKernels {
   // C is computed in tiles of mr x nr.

@@ -27,6 +27,7 @@ inline const GemmKernels<double>& SelectGemmKernels<double>() {
   return *kKernels.Select();
 }
 
+// The element type of a dtype.
 inline GemmElement GemmElementOf(DType dtype) {
   switch (dtype) {
     case DType::kBFloat16:

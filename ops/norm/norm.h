@@ -20,6 +20,7 @@ namespace tessera {
 Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps);
 
+// x + residual, which the block goes on with, and its norm.
 struct ResidualNorm {
   Tensor sum;
   Tensor normed;

@@ -28,6 +28,7 @@ struct NormArgs {
 // Rows whose contributions to dweight and dbias are summed into one partial result.
 inline constexpr int64_t kNormGradRows = 64;
 
+// Of the gradients.
 struct NormGradArgs {
   DType dtype;
   bool centered;

@@ -23,6 +23,7 @@ struct NormRow {
   float* rstd;
 };
 
+// A row of the gradients.
 struct NormGradRow {
   RowType type;
   bool centered;
@@ -38,6 +39,7 @@ struct NormGradRow {
   float* dbias;    // "+="; nullptr: not wanted
 };
 
+// The functions of one instruction set.
 struct NormRows {
   void (*forward)(const NormRow& row);
   void (*backward)(const NormGradRow& row);

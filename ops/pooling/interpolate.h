@@ -18,6 +18,7 @@ namespace tessera {
 
 enum class Interpolation { kNearest, kBilinear };
 
+// How values between pixels are made.
 struct InterpolateOptions {
   Interpolation mode = Interpolation::kNearest;
   bool align_corners = false;  // bilinear only

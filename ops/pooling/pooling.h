@@ -32,6 +32,7 @@ struct MaxPool2dOptions {
 };
 Tensor MaxPool2d(const Tensor& x, const MaxPool2dOptions& options);
 
+// Windows, and what a mean is divided by.
 struct AvgPool2dOptions {
   Extent2d kernel;
   std::optional<Extent2d> stride = std::nullopt;  // that of the kernel
@@ -39,8 +40,10 @@ struct AvgPool2dOptions {
   bool ceil_mode = false;
   bool count_include_pad = true;  // padding counts in what a sum is divided by
 };
+// Means of windows.
 Tensor AvgPool2d(const Tensor& x, const AvgPool2dOptions& options);
 
+// The same along one dim, of x [N, C, T].
 struct MaxPool1dOptions {
   int64_t kernel;
   std::optional<int64_t> stride = std::nullopt;
@@ -48,8 +51,10 @@ struct MaxPool1dOptions {
   int64_t dilation = 1;
   bool ceil_mode = false;
 };
+// The largest element of each window.
 Tensor MaxPool1d(const Tensor& x, const MaxPool1dOptions& options);
 
+// Windows along one dim.
 struct AvgPool1dOptions {
   int64_t kernel;
   std::optional<int64_t> stride = std::nullopt;
@@ -57,6 +62,7 @@ struct AvgPool1dOptions {
   bool ceil_mode = false;
   bool count_include_pad = true;
 };
+// Means of windows along one dim.
 Tensor AvgPool1d(const Tensor& x, const AvgPool1dOptions& options);
 
 Tensor AdaptiveAvgPool2d(const Tensor& x, Extent2d size);

@@ -18,6 +18,7 @@ struct PoolDim {
   int64_t dilation;
 };
 
+// Of the largest elements of windows.
 struct MaxPoolArgs {
   DType dtype;
   int64_t planes;
@@ -27,6 +28,7 @@ struct MaxPoolArgs {
   void* y;        // "="
   int32_t* from;  // of each element of y: which element of x's plane it is, "="
 };
+// Of their gradient.
 struct MaxPoolGradArgs {
   DType dtype;
   int64_t planes;

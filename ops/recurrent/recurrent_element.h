@@ -25,11 +25,13 @@ TESSERA_ELEMENT_FN int64_t PlaceOf(const Args& args, int64_t b, int64_t parts, i
   return (b * args.steps * parts + part) * args.hidden + j;
 }
 
+// Whether row b is shorter than this step's time.
 template <typename Args>
 TESSERA_ELEMENT_FN bool HasEnded(const Args& args, int64_t b) {
   return args.lengths != nullptr && args.time >= args.lengths[b];
 }
 
+// Element j of row b, one step on.
 template <typename M, typename T, typename W>
 TESSERA_ELEMENT_FN void StepElement(const RecurrentStepArgs& args, int64_t b, int64_t j) {
   const auto before = [&](const StateRows& rows, auto zero) {
@@ -93,6 +95,7 @@ TESSERA_ELEMENT_FN void StepElement(const RecurrentStepArgs& args, int64_t b, in
   if (args.output != nullptr) static_cast<T*>(args.output)[at] = *h;
 }
 
+// Its gradients, one step back.
 template <typename M, typename T, typename W>
 TESSERA_ELEMENT_FN void StepGradElement(const RecurrentStepGradArgs& args, int64_t b, int64_t j) {
   const int64_t gates = args.gates;

@@ -26,6 +26,7 @@ struct StateRows {
   int64_t stride = 0;
 };
 
+// One step of all rows.
 struct RecurrentStepArgs {
   RecurrentCell cell;
   DType dtype;
@@ -45,6 +46,7 @@ struct RecurrentStepArgs {
   void* kept;          // sequence, "="; nullptr: is not needed
 };
 
+// The gradients of one step.
 struct RecurrentStepGradArgs {
   RecurrentCell cell;
   DType dtype;

@@ -17,6 +17,7 @@ enum class RecurrentCell : uint8_t {
   kGru,   // r, z = sigmoid(p + q), n = tanh(p + r q); h = (1 - z) n + z h'
 };
 
+// A row's step.
 struct RecurrentRow {
   RecurrentCell cell;
   RowType type;
@@ -30,6 +31,7 @@ struct RecurrentRow {
   void* kept;             // for the gradient, "=", or nullptr: i, f, g, o; r, z, n, and q of n
 };
 
+// The gradients of a row's step.
 struct RecurrentGradRow {
   RecurrentCell cell;
   RowType type;
@@ -46,6 +48,7 @@ struct RecurrentGradRow {
   void* d_recurrent;      // kGru: "="
 };
 
+// The functions of one instruction set.
 struct RecurrentRows {
   void (*forward)(const RecurrentRow& row);
   void (*backward)(const RecurrentGradRow& row);

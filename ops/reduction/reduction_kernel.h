@@ -19,6 +19,7 @@ struct SumArgs {
   void* out;
 };
 
+// Of the largest or smallest element along a dim, and where it stands.
 struct ExtremeArgs {
   DType dtype;
   int64_t outer;

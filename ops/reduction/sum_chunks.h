@@ -22,6 +22,7 @@ struct SumChunks {
   int64_t count;  // per sum
 };
 
+// The cut, which depends on the shape alone.
 inline SumChunks SumChunksOf(const SumArgs& args) {
   constexpr int64_t kMostMatrixChunks = 64;
   constexpr int64_t kLeastRows = 64;

@@ -18,6 +18,7 @@ struct SoftmaxArgs {
   void* y;  // "="
 };
 
+// Of the gradient.
 struct SoftmaxGradArgs {
   DType dtype;
   bool log;

@@ -25,6 +25,7 @@ struct SortArgs {
 
 inline KernelTable<SortArgs> sort_kernel{"sort"};
 
+// Elements of the whole tensor.
 inline int64_t SortedElements(const SortArgs& args) {
   return args.dim.outer * args.dim.count * args.dim.inner;
 }

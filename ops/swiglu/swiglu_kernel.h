@@ -17,6 +17,7 @@ struct SwiGluArgs {
   void* out;  // "="
 };
 
+// Of the gradients.
 struct SwiGluGradArgs {
   DType dtype;
   int64_t n;

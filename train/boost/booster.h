@@ -67,6 +67,7 @@ struct LoaderChoice {
   int64_t first_step = 0;  // counts from 0
 };
 
+// What a booster is made with beside its plugin.
 struct BoosterOptions {
   dist::Group world = nullptr;  // InitializeOptions'
   std::optional<Device> device = std::nullopt;
@@ -76,6 +77,7 @@ struct BoosterOptions {
 
 struct ScheduleState;
 
+// The model that Boost gives.
 class BoostedModel {
  public:
   // `pass_criterion`: the engine's, which ExecutePipeline fills for its passes.
@@ -93,6 +95,7 @@ class BoostedModel {
   std::shared_ptr<Criterion> pass_criterion_;
 };
 
+// The optimizer that Boost gives.
 class BoostedOptimizer {
  public:
   explicit BoostedOptimizer(std::shared_ptr<ConfiguredEngine> engine)
@@ -132,6 +135,7 @@ struct Boosted {
   BoostedSchedule schedule;
 };
 
+// What ExecutePipeline gives beside the loss.
 struct ExecutePipelineReturns {
   bool outputs = false;  // of every micro-batch, on the last stage
 };

@@ -17,6 +17,7 @@ struct DataSource {
   std::optional<double> weight;
 };
 
+// Keys of a run's data.
 struct DataConfig {
   std::vector<std::string> data;  // files, directories or indexed datasets, each perhaps ":weight"
   std::string task;

@@ -19,6 +19,7 @@ inline std::vector<std::pair<std::string, std::string>> DTypeNames() {
   return {{"fp32", "float32"}, {"bf16", "bfloat16"}, {"fp16", "float16"}};
 }
 
+// Keys of dtypes.
 struct PrecisionConfig {
   std::string dtype = "float32";
   std::string autocast;    // none
@@ -33,6 +34,7 @@ struct PrecisionConfig {
   static const OptionTable& Table();
 };
 
+// Keys of the scaling of losses under float16.
 struct LossScalingConfig {
   std::optional<double> loss_scale;
   double initial_scale = 65536;

@@ -71,12 +71,14 @@ struct ConfiguredEngineSetup {
   std::vector<std::string> warnings = {};
 };
 
+// What LoadCheckpoint found.
 struct LoadedCheckpoint {
   std::string path;  // "": none was found, and nothing has changed
   nlohmann::json client_state = nlohmann::json::object();
   std::vector<std::string> passed_over = {};  // newer ones that are damaged, a line each; on rank 0
 };
 
+// The engine that Initialize gives: DeepSpeed's, by its methods.
 class ConfiguredEngine {
  public:
   // The model is built for the mesh, and on its device. Collective.

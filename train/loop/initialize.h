@@ -56,6 +56,7 @@ class ModelSource {
   std::variant<std::string, ModelBuilder, models::Model*> source_;
 };
 
+// What an engine is made with beside model and configuration.
 struct InitializeOptions {
   // The ranks; nullptr: the world is opened as the process was started (dist/comm/world.h), which
   // several ranks do once: for a second engine give the first one's `mesh().world()`.

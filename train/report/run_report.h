@@ -54,6 +54,7 @@ struct EpochSums {
   static EpochSums Of(const nlohmann::json& saved);
 };
 
+// What a report prints and writes, and where in the run it begins.
 struct RunReportOptions {
   bool prints = true;
   std::string folder;  // of the files

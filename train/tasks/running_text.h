@@ -59,6 +59,7 @@ struct TextParts {
   TextPart validation;  // the end of the training text, or `val_data`
 };
 
+// How text is cut into rows.
 struct WindowOptions {
   bool packing = true;  // else documents by themselves (data/dataset/document_dataset.h)
   bool reset_at_documents = false;  // positions begin anew and attention ends at their borders
