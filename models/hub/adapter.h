@@ -85,6 +85,7 @@ class AdapterFolder {
 // Attaches that of the folder, with its values; fails as AdapterFolder::Open.
 StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, int adapter = 0);
 
+// How the values of an adapter come together, and whether this rank writes them.
 struct SaveAdapterOptions {
   // As SaveOptions' (models/hub/save_model.h).
   std::function<StatusOr<Tensor>(nn::Parameter&)> gather = nullptr;
