@@ -19,6 +19,7 @@
 #include "core/options.h"
 #include "data/dataset/map_dataset.h"
 #include "data/dataset/subset.h"
+#include "models/family.h"
 #include "models/model_keys.h"
 #include "ops/reduction/reduction.h"
 #include "tools/program.h"
