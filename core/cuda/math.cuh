@@ -20,7 +20,6 @@ __device__ __forceinline__ double TanhOf(double x) { return tanh(x); }
 __device__ __forceinline__ float NormalCdf(float x) { return normcdff(x); }
 __device__ __forceinline__ double NormalCdf(double x) { return normcdf(x); }
 
-
 // The same as a policy, of formulas that the CPU has too (ops/loss/loss_scalar.h).
 struct DeviceMath {
   template <typename W>
