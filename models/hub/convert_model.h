@@ -19,8 +19,8 @@ namespace tessera::models {
 struct ConvertOptions {
   std::optional<DType> dtype = std::nullopt;  // unset: the widest that the weights have
   int64_t max_shard_bytes = 5'000'000'000;
-  // Folder of an adapter (models/hub/adapter.h) that becomes a part of the weights. A weight that it
-  // changes and that another one is tied to gets numbers of its own.
+  // Folder of an adapter (models/hub/adapter.h) that becomes a part of the weights. A weight that
+  // it changes and that another one is tied to gets numbers of its own.
   std::string adapter = {};
 };
 

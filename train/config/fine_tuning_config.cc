@@ -37,7 +37,8 @@ const OptionTable& FineTuningConfig::Table() {
                "a head that is made for the data always is one",
                {.unset = "none",
                 .needs = {made},
-                .aliases = {{"lora_modules_to_save", "TRL"}, {"additional_target", "LLaMA-Factory"}}})
+                .aliases = {{"lora_modules_to_save", "TRL"},
+                            {"additional_target", "LLaMA-Factory"}}})
           .Add("adapter_bias", &FineTuningConfig::adapter_bias,
                "biases that train, too: those of layers with an adapter, or all",
                {.choices = {"none", "lora_only", "all"}, .needs = {made}}));
