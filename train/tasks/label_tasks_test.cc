@@ -31,7 +31,7 @@ TEST_F(LabelTasksTest, TextClassificationLearnsAndSavesItsLabels) {
   ASSERT_TRUE(found.ok()) << Message(found.status());
   EXPECT_EQ(found->data.validation->size(), 31);
   Trainer trainer(found->config, *found->model, found->data);
-  EXPECT_EQ(trainer.Evaluate(*found->data.validation, 0)->metrics.at("accuracy"), 1.0);
+  EXPECT_EQ(trainer.Evaluate(*found->data.validation, 0)->metrics->at("accuracy"), 1.0);
   look.data = {Put("stars.tsv", "sentence\tlabel\nthe film\tthree\nthe plot\tone\nbad\ttwo\n")};
   ExpectContains(Message(PrepareEvaluation(look, {}, {.cache = Path("look")}).status()),
                  "labels that the model does not know; it has: negative, positive");

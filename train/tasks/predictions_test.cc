@@ -167,9 +167,10 @@ TEST_F(PredictionsTest, Clozes) {
       "hidden_size=16,num_layers=1,num_attention_heads=2,max_sequence_length=64";
   config.options["cloze_pattern"] = "{text} is [MASK].";
   config.options["label_words"] = "positive=two,negative=four one";
-  const PredictionResult result = Predict(Trained(config), Path("reviews.tsv"), config.options);
+  const PredictionResult result = Predict(Trained(config), Path("reviews.tsv"), *config.options);
   EXPECT_EQ(Accuracy(result.rows), 1.0);
-  const PredictionResult unlabelled = Predict(Path("model"), Put("bare.tsv", bare), config.options);
+  const PredictionResult unlabelled =
+      Predict(Path("model"), Put("bare.tsv", bare), *config.options);
   EXPECT_EQ(unlabelled.rows, Without(result.rows, "label"));
 }
 

@@ -103,7 +103,7 @@ TEST_F(TextTasksTest, EveryLayoutGeneratesAlike) {
   RunConfig translates = Config("t5-mini", Put("pairs.tsv", pairs));
   translates.tokenizer = std::string(kTokenizers) + "t5";
   translates.config_overrides = kSmallT5;
-  translates.options = {{"source_column", "source"}, {"target_column", "target"}};
+  translates.options = nlohmann::json{{"source_column", "source"}, {"target_column", "target"}};
   RunConfig answers = Config("chatglm-tiny", Put("chats.jsonl", chats));
   answers.tokenizer = std::string(kTokenizers) + "chatglm";
   answers.config_overrides =
