@@ -1,0 +1,154 @@
+#include "data/chat/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// As tests/parity/chat_templates.py has it.
+RenderOptions Options() {
+  std::tm now{};
+  now.tm_year = 125;
+  now.tm_mon = 6;
+  now.tm_mday = 9;
+  now.tm_wday = 3;
+  now.tm_hour = 7;
+  now.tm_min = 5;
+  return {.now = now};
+}
+
+StatusOr<Rendering> Rendered(const std::string& text, const Json& variables = Json::object(),
+                             const RenderOptions& options = Options()) {
+  TESSERA_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::Parse(text));
+  return chat.Render(variables, options);
+}
+
+std::string TextOf(const std::string& text, const Json& variables = Json::object()) {
+  const auto rendering = Rendered(text, variables);
+  return rendering.ok() ? rendering->text : Message(rendering.status());
+}
+
+// What Jinja makes of each template, with transformers' settings; and that it refuses the same.
+TEST(ChatTemplateTest, RendersAsTransformersDoes) {
+  const auto file = ReadFile("data/chat/testdata/chat_templates.json");
+  ASSERT_TRUE(file.ok()) << Message(file.status());
+  const Json cases = Json::parse(*file);
+  int rendered = 0;
+  int refused = 0;
+  for (const Json& c : cases) {
+    SCOPED_TRACE(c["name"].get<std::string>() + ": " + c["template"].get<std::string>());
+    const auto found = Rendered(c["template"], c["variables"]);
+    ASSERT_EQ(found.ok(), c.contains("text")) << Message(found.status());
+    if (!found.ok()) {
+      EXPECT_TRUE(found.status().message().starts_with("chat_template:"))
+          << Message(found.status());
+      ++refused;
+      continue;
+    }
+    ++rendered;
+    EXPECT_EQ(found->text, c["text"].get<std::string>());
+    std::vector<std::string> generated;
+    for (const auto& [begin, end] : found->generated) {
+      generated.push_back(found->text.substr(begin, end - begin));
+    }
+    EXPECT_EQ(generated, c["generated"].get<std::vector<std::string>>());
+  }
+  EXPECT_GT(rendered, 60);
+  EXPECT_GT(refused, 30);
+}
+
+TEST(ChatTemplateTest, ErrorsNameTheLine) {
+  EXPECT_EQ(TextOf("a\n{% if x %}\n\n{{ y.z }}{% endif %}", {{"x", true}}),
+            "chat_template:4: 'y' is undefined");
+  EXPECT_EQ(TextOf("{# a\n#}\n{% for x in [1] %}\n{{ raise_exception('not ' ~ x) }}{% endfor %}"),
+            "chat_template:4: not 1");
+  EXPECT_EQ(TextOf("\n{% macro m(a) %}\n{{ a / 0 }}{% endmacro %}\n{{ m(1) }}"),
+            "chat_template:3: division by zero");
+  EXPECT_EQ(Message(ChatTemplate::Parse("\n\n{{ 1 +", "m/chat_template.jinja").status()),
+            "m/chat_template.jinja:3: unexpected end of template");
+  EXPECT_EQ(Message(ChatTemplate::Parse("a\xff").status()),
+            "chat_template: invalid UTF-8 at byte 1");
+}
+
+TEST(ChatTemplateTest, SpansOfGenerationAreBytes) {
+  const auto found =
+      Rendered("{% generation %}é{% endgeneration %}東{% generation %}x{% endgeneration %}");
+  ASSERT_TRUE(found.ok()) << Message(found.status());
+  EXPECT_EQ(found->text, "é東x");
+  EXPECT_EQ(found->generated, (std::vector<Rendering::Span>{{0, 2}, {5, 6}}));
+}
+
+// A template is a program from outside: it ends soon, and so does what it makes.
+TEST(ChatTemplateTest, IsBounded) {
+  const auto refused = [](const std::string& text, const std::string& why,
+                          const RenderOptions& options = {}) {
+    const auto found = Rendered(text, Json::object(), options);
+    ASSERT_FALSE(found.ok()) << text.substr(0, 80);
+    EXPECT_NE(Message(found.status()).find(why), std::string::npos) << Message(found.status());
+  };
+  const std::string loop = "{% for i in range(100000) %}";
+  refused(loop + loop + "{% endfor %}{% endfor %}", "too many steps");
+  refused("{{ 'a' * 10000000000 }}", "too many steps");
+  refused("{{ [1] * 10000000000 }}", "too many steps");
+  refused("{{ 'a' * 9223372036854775807 }}", "too many steps");
+  refused("{% set ns = namespace(x='ab') %}" + loop + "{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+          "too many steps");
+  refused("{% set ns = namespace(x=[1]) %}" + loop + "{% set ns.x = [ns.x] %}{% endfor %}",
+          "nested too deeply");
+  refused(
+      "{% set ns = namespace(x=[1]) %}{% for i in range(90) %}{% set ns.x = [ns.x, ns.x] %}"
+      "{% endfor %}{{ ns.x }}",
+      "a value is too large");
+  refused("{{ 'abcdef' }}", "writes too much", {.max_output = 5});
+  refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recurses too deeply");
+  refused("{{ " + std::string(100000, '(') + "1" + std::string(100000, ')') + " }}",
+          "nested too deeply");
+  refused("{{ " + std::string(100000, '[') + "1" + std::string(100000, ']') + " }}",
+          "nested too deeply");
+  refused("{{ " + std::string(100000, '-') + "1 }}", "nested too deeply");
+  std::string chain = "{{ 1";
+  for (int i = 0; i < 10000; ++i) chain += " + 1";
+  refused(chain + " }}", "nested too deeply");
+  std::string blocks;
+  for (int i = 0; i < 1000; ++i) blocks += "{% if 1 %}";
+  refused(blocks, "nested too deeply");
+  refused("{{ 9223372036854775807 + 1 }}", "too large");
+  refused("{{ 99999999999999999999 }}", "too large");
+  refused("{{ 3 ** 100 }}", "too large");
+
+  Json deep = 1;
+  for (int i = 0; i < 200; ++i) deep = Json::array({deep});
+  EXPECT_EQ(TextOf("x", {{"messages", deep}}),
+            "chat_template: the variables are nested too deeply");
+  EXPECT_EQ(TextOf("x", Json::array()), "chat_template: the variables are no object");
+}
+
+// Macros and namespaces that hold one another are gone with the rendering (a leak checker sees it),
+// and what a macro was written in outlives its block.
+TEST(ChatTemplateTest, MacrosOutliveTheirBlocks) {
+  EXPECT_EQ(TextOf("{% set ns = namespace() %}{% for x in [1, 2] %}"
+                   "{% macro m() %}{{ x }}{{ ns.m is defined }}{% endmacro %}{% set ns.m = m %}"
+                   "{% set ns.self = ns %}{% endfor %}{{ ns.m() }}"),
+            "2True");
+}
+
+TEST(ChatTemplateTest, OneTemplateRendersManyTimes) {
+  const auto chat = ChatTemplate::Parse("{% set n = n + 1 %}{{ n }}");
+  ASSERT_TRUE(chat.ok()) << Message(chat.status());
+  for (const int n : {1, 5, 1}) {
+    const auto found = chat->Render({{"n", n}});
+    ASSERT_TRUE(found.ok()) << Message(found.status());
+    EXPECT_EQ(found->text, std::to_string(n + 1));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::data
