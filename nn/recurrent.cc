@@ -5,7 +5,6 @@
 
 #include "nn/weight.h"
 #include "ops/matmul/matmul.h"
-#include "ops/recurrent/recurrent_kernel.h"
 #include "ops/view/view.h"
 
 namespace tessera::nn {
@@ -77,14 +76,13 @@ RecurrentStates RecurrentLayers::RunLayer(const Weights& weights, const Tensor& 
                 "' must be dense");
   const Tensor projected =
       Multiply(*weights.input, LinearLayout::kOutIn, x, tensor(weights.input_bias));
-  return Recurrent(cell_,
-                   {.projected = projected,
-                    .weight = weights.hidden->tensor,
-                    .bias = tensor(weights.hidden_bias),
-                    .hidden = StateOf(start.hidden, index),
-                    .cell = StateOf(start.cell, index),
-                    .lengths = start.lengths},
-                   reverse);
+  return Recurrent(cell_, {.projected = projected,
+                           .weight = weights.hidden->tensor,
+                           .bias = tensor(weights.hidden_bias),
+                           .hidden = StateOf(start.hidden, index),
+                           .cell = StateOf(start.cell, index),
+                           .lengths = start.lengths,
+                           .reverse = reverse});
 }
 
 RecurrentResult RecurrentLayers::Forward(const Tensor& x, const ForwardContext& context,

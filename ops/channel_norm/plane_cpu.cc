@@ -43,10 +43,11 @@ void MomentsDouble(const PlaneMomentsArgs& args, int64_t p) {
 }
 
 void MomentsCpu(const PlaneMomentsArgs& args) {
+  const PlaneRows& rows = Rows();
   EachPlane(args.planes, args.n, [&](int64_t p) {
     if (args.dtype == DType::kFloat64) return MomentsDouble(args, p);
-    Rows().moments(RowTypeOf(args.dtype), args.n, PlaneAt(args.x, args.dtype, p, args.n),
-                   static_cast<float*>(args.mean) + p, static_cast<float*>(args.squares) + p);
+    rows.moments(RowTypeOf(args.dtype), args.n, PlaneAt(args.x, args.dtype, p, args.n),
+                 static_cast<float*>(args.mean) + p, static_cast<float*>(args.squares) + p);
   });
 }
 
@@ -65,12 +66,13 @@ void SumsDouble(const PlaneSumsArgs& args, int64_t p) {
 }
 
 void SumsCpu(const PlaneSumsArgs& args) {
+  const PlaneRows& rows = Rows();
   EachPlane(args.planes, args.n, [&](int64_t p) {
     if (args.dtype == DType::kFloat64) return SumsDouble(args, p);
-    Rows().sums(RowTypeOf(args.dtype), args.n, PlaneAt(args.x, args.dtype, p, args.n),
-                PlaneAt(args.z, args.dtype, p, args.n),
-                CoefficientAt<float>(args.center, p % args.coefficients),
-                static_cast<float*>(args.sums) + p, static_cast<float*>(args.products) + p);
+    rows.sums(RowTypeOf(args.dtype), args.n, PlaneAt(args.x, args.dtype, p, args.n),
+              PlaneAt(args.z, args.dtype, p, args.n),
+              CoefficientAt<float>(args.center, p % args.coefficients),
+              static_cast<float*>(args.sums) + p, static_cast<float*>(args.products) + p);
   });
 }
 
@@ -89,14 +91,15 @@ void AffineDouble(const PlaneAffineArgs& args, int64_t p) {
 }
 
 void AffineCpu(const PlaneAffineArgs& args) {
+  const PlaneRows& rows = Rows();
   EachPlane(args.planes, args.n, [&](int64_t p) {
     if (args.dtype == DType::kFloat64) return AffineDouble(args, p);
     const int64_t k = p % args.coefficients;
-    Rows().affine({RowTypeOf(args.dtype), args.n, PlaneAt(args.z, args.dtype, p, args.n),
-                   CoefficientAt<float>(args.a, k), PlaneAt(args.x, args.dtype, p, args.n),
-                   CoefficientAt<float>(args.b, k), CoefficientAt<float>(args.center, k),
-                   CoefficientAt<float>(args.d, k),
-                   const_cast<void*>(PlaneAt(args.out, args.dtype, p, args.n))});
+    rows.affine({RowTypeOf(args.dtype), args.n, PlaneAt(args.z, args.dtype, p, args.n),
+                 CoefficientAt<float>(args.a, k), PlaneAt(args.x, args.dtype, p, args.n),
+                 CoefficientAt<float>(args.b, k), CoefficientAt<float>(args.center, k),
+                 CoefficientAt<float>(args.d, k),
+                 const_cast<void*>(PlaneAt(args.out, args.dtype, p, args.n))});
   });
 }
 

@@ -74,38 +74,33 @@ void Affine(const PlaneAffineRow& r) {
       });
 }
 
-// Calls f(const T*) of the element type.
+// Calls f(T{}) of the element type.
 template <typename F>
-TESSERA_SIMD void Dispatch(RowType type, const void* data, F f) {
+void Dispatch(RowType type, F f) {
   switch (type) {
     case RowType::kFloat32:
-      return f(static_cast<const float*>(data));
+      return f(float{});
     case RowType::kBFloat16:
-      return f(static_cast<const Bf16*>(data));
+      return f(Bf16{});
     case RowType::kFloat16:
-      return f(static_cast<const F16*>(data));
+      return f(F16{});
   }
 }
 
 void MomentsRow(RowType type, int64_t n, const void* x, float* mean, float* squares) {
-  Dispatch(type, x, [&](const auto* p) { Moments(n, p, mean, squares); });
+  Dispatch(type, [&](auto t) { Moments(n, static_cast<const decltype(t)*>(x), mean, squares); });
 }
 
 void SumsRow(RowType type, int64_t n, const void* x, const void* z, float center, float* sum,
              float* product) {
-  Dispatch(type, x,
-           [&](const auto* p) { Sums(n, p, static_cast<decltype(p)>(z), center, sum, product); });
+  Dispatch(type, [&](auto t) {
+    using T = decltype(t);
+    Sums(n, static_cast<const T*>(x), static_cast<const T*>(z), center, sum, product);
+  });
 }
 
 void AffineRow(const PlaneAffineRow& row) {
-  switch (row.type) {
-    case RowType::kFloat32:
-      return Affine<float>(row);
-    case RowType::kBFloat16:
-      return Affine<Bf16>(row);
-    case RowType::kFloat16:
-      return Affine<F16>(row);
-  }
+  Dispatch(row.type, [&](auto t) { Affine<decltype(t)>(row); });
 }
 
 }  // namespace

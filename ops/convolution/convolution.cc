@@ -35,6 +35,15 @@ ConvDim DimOf(const char* name, int64_t in, int64_t kernel, int64_t stride, int6
   return {in, reach < 0 ? 0 : reach / stride + 1, kernel, stride, padding, dilation};
 }
 
+// x [N, C, ...] by weight [O, C / groups, ...], which slides over `dims` dims.
+void CheckConvolution(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                      int64_t groups, int dims) {
+  TESSERA_CHECK(x.ndim() == 2 + dims && weight.ndim() == 2 + dims && groups >= 1 &&
+                    x.size(1) == weight.size(1) * groups && weight.size(0) % groups == 0,
+                name, "cannot convolve ", x, " by ", weight, " in ", groups, " groups");
+  CheckTensors(name, x, weight, bias, weight.size(0));
+}
+
 void CheckSizes(const char* name, const ConvShape& s, const Tensor& x, const Tensor& weight) {
   TESSERA_CHECK(s.in_channels > 0 && s.out_channels > 0 && s.h.kernel > 0 && s.w.kernel > 0 &&
                     s.h.in > 0 && s.w.in > 0 && s.h.out > 0 && s.w.out > 0,
@@ -93,10 +102,7 @@ Tensor Conv2d(const Tensor& given, const Tensor& weight, const Tensor& bias,
   constexpr const char* kName = "conv2d";
   const Tensor x = ForProduct(given);
   const int64_t groups = options.groups;
-  TESSERA_CHECK(x.ndim() == 4 && weight.ndim() == 4 && groups >= 1 &&
-                    x.size(1) == weight.size(1) * groups && weight.size(0) % groups == 0,
-                kName, "cannot convolve ", x, " by ", weight, " in ", groups, " groups");
-  CheckTensors(kName, x, weight, bias, weight.size(0));
+  CheckConvolution(kName, x, weight, bias, groups, 2);
   const ConvShape shape{x.size(0),
                         groups,
                         weight.size(1),
@@ -115,10 +121,7 @@ Tensor Conv1d(const Tensor& given, const Tensor& weight, const Tensor& bias,
   constexpr const char* kName = "conv1d";
   const Tensor x = ForProduct(given);
   const int64_t groups = options.groups;
-  TESSERA_CHECK(x.ndim() == 3 && weight.ndim() == 3 && groups >= 1 &&
-                    x.size(1) == weight.size(1) * groups && weight.size(0) % groups == 0,
-                kName, "cannot convolve ", x, " by ", weight, " in ", groups, " groups");
-  CheckTensors(kName, x, weight, bias, weight.size(0));
+  CheckConvolution(kName, x, weight, bias, groups, 1);
   const ConvShape shape{
       x.size(0),
       groups,

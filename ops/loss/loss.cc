@@ -136,6 +136,13 @@ Tensor Cosine(const char* name, const Tensor& given_a, const Tensor& given_b, in
   return Mul(Sum(Mul(x, y), {dim}), Mul(inverse_length(x), inverse_length(y)));
 }
 
+void CheckSigns(const Tensor& labels) {
+  for (const double label : labels.ToVector<double>()) {
+    TESSERA_CHECK(label == 1 || label == -1, "cosine_embedding_loss", "label ", label,
+                  ", which is neither 1 nor -1");
+  }
+}
+
 }  // namespace
 
 Tensor MseLoss(const Tensor& x, const Tensor& target, const LossOptions& options) {
@@ -235,6 +242,7 @@ Tensor CosineEmbeddingLoss(const Tensor& a, const Tensor& b, const Tensor& label
   const Tensor cosine = Cosine("cosine_embedding_loss", a, b, -1, 1e-8);
   TESSERA_CHECK(labels.shape() == cosine.shape() && labels.device() == cosine.device(),
                 "cosine_embedding_loss", "labels ", labels, " for ", a);
+  if (labels.device().is_cpu()) CheckSigns(labels);
   const Tensor alike = Compare(labels, 0.0, Comparison::kGreater);
   const Tensor losses = Where(alike, Sub(1.0, cosine), Relu(Sub(cosine, options.margin)));
   return Reduce(losses, ReductionOf(options.reduction, losses.numel()));

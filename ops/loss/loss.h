@@ -84,6 +84,7 @@ struct CosineEmbeddingOptions {
   double margin = 0.0;
 };
 // Of a, b [..., D] and labels [...] of 1 and -1: 1 - cos(a, b) where 1, else max(0, cos - margin).
+// On the CPU another label throws Error; on the GPU one above 0 counts as 1, others as -1.
 Tensor CosineEmbeddingLoss(const Tensor& a, const Tensor& b, const Tensor& labels,
                            const CosineEmbeddingOptions& options = {});
 

@@ -289,6 +289,9 @@ TEST(LossTest, Refusals) {
   EXPECT_THROW(HuberLoss(x, x, {.delta = 0}), Error);
   EXPECT_THROW(BceWithLogits(x, x, {.pos_weight = Full({3, 3}, 1.0)}), Error);
   EXPECT_THROW(CosineEmbeddingLoss(x, x, Full({3, 1}, 1.0)), Error);
+  for (const double label : {0.0, 2.0, -0.5, std::nan("")}) {
+    EXPECT_THROW(CosineEmbeddingLoss(x, x, Full({3}, label)), Error) << label;
+  }
   EXPECT_TRUE(std::isnan(MseLoss(Zeros({0}), Zeros({0})).Item()));
 }
 

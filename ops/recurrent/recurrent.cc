@@ -40,7 +40,7 @@ void CheckLengths(const Tensor& lengths, const Plan& plan) {
   }
 }
 
-Plan Check(RecurrentCell cell, const RecurrentInputs& in, bool reverse) {
+Plan Check(RecurrentCell cell, const RecurrentInputs& in) {
   const Tensor& p = in.projected;
   const Tensor& w = in.weight;
   const int64_t gates = GatesOf(cell);
@@ -51,8 +51,8 @@ Plan Check(RecurrentCell cell, const RecurrentInputs& in, bool reverse) {
   TESSERA_CHECK(
       w.dtype() == p.dtype() || (w.dtype() == DType::kFloat32 && p.dtype() == AutocastDType()),
       kName, "projected inputs ", p, " and weight ", w);
-  const Plan plan{cell,      reverse, p.size(0), p.size(1),
-                  w.size(1), gates,   p.dtype(), AccumulateDType(p.dtype()),
+  const Plan plan{cell,      in.reverse, p.size(0), p.size(1),
+                  w.size(1), gates,      p.dtype(), AccumulateDType(p.dtype()),
                   p.device()};
   TESSERA_CHECK(
       !in.bias.defined() || (in.bias.shape() == Shape{w.size(0)} && in.bias.dtype() == w.dtype()),
@@ -222,8 +222,8 @@ RecurrentInputs Completed(const Plan& plan, RecurrentInputs in) {
 
 }  // namespace
 
-RecurrentStates Recurrent(RecurrentCell cell, const RecurrentInputs& inputs, bool reverse) {
-  const Plan plan = Check(cell, inputs, reverse);
+RecurrentStates Recurrent(RecurrentCell cell, const RecurrentInputs& inputs) {
+  const Plan plan = Check(cell, inputs);
   const RecurrentInputs in = Completed(plan, inputs);
   const bool takes_part = AnyRequiresGrad({in.projected, in.weight, in.bias, in.hidden, in.cell});
   Steps steps;

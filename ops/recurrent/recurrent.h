@@ -31,6 +31,10 @@ struct RecurrentInputs {
   // zero and leave the states as they are, so that padding changes nothing (what PyTorch packs
   // sequences for). Undefined: all.
   Tensor lengths = {};
+
+  // Begin with the last step (of a sequence's own) and end with the first; outputs stand where
+  // their inputs do.
+  bool reverse = false;
 };
 
 struct RecurrentStates {
@@ -39,9 +43,7 @@ struct RecurrentStates {
   Tensor cell;    // [B, H] of kLstm: likewise, float32 (float64 for float64); else undefined
 };
 
-// `reverse` begins with the last step (of a sequence's own) and ends with the first; outputs stand
-// where their inputs do.
-RecurrentStates Recurrent(RecurrentCell cell, const RecurrentInputs& inputs, bool reverse = false);
+RecurrentStates Recurrent(RecurrentCell cell, const RecurrentInputs& inputs);
 
 }  // namespace tessera
 

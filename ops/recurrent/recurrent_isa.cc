@@ -166,26 +166,25 @@ void BackwardTyped(const RecurrentGradRow& row) {
   }
 }
 
-void Forward(const RecurrentRow& row) {
-  switch (row.type) {
+// Calls f(T{}) of the element type.
+template <typename F>
+void Dispatch(RowType type, F f) {
+  switch (type) {
     case RowType::kFloat32:
-      return ForwardTyped<float>(row);
+      return f(float{});
     case RowType::kBFloat16:
-      return ForwardTyped<Bf16>(row);
+      return f(Bf16{});
     case RowType::kFloat16:
-      return ForwardTyped<F16>(row);
+      return f(F16{});
   }
 }
 
+void Forward(const RecurrentRow& row) {
+  Dispatch(row.type, [&](auto type) { ForwardTyped<decltype(type)>(row); });
+}
+
 void Backward(const RecurrentGradRow& row) {
-  switch (row.type) {
-    case RowType::kFloat32:
-      return BackwardTyped<float>(row);
-    case RowType::kBFloat16:
-      return BackwardTyped<Bf16>(row);
-    case RowType::kFloat16:
-      return BackwardTyped<F16>(row);
-  }
+  Dispatch(row.type, [&](auto type) { BackwardTyped<decltype(type)>(row); });
 }
 
 }  // namespace

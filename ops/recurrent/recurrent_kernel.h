@@ -12,14 +12,6 @@
 
 namespace tessera {
 
-// Parts of a row of gates, and of what is kept of a step for its gradient.
-constexpr int64_t GatesOf(RecurrentCell cell) {
-  return cell == RecurrentCell::kLstm ? 4 : cell == RecurrentCell::kGru ? 3 : 1;
-}
-constexpr int64_t KeptOf(RecurrentCell cell) {
-  return cell == RecurrentCell::kLstm || cell == RecurrentCell::kGru ? 4 : 0;
-}
-
 // Rows that lie `stride` elements apart, where they may be of a sequence or of a first state.
 struct StateRows {
   const void* data = nullptr;

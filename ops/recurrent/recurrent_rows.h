@@ -17,6 +17,14 @@ enum class RecurrentCell : uint8_t {
   kGru,   // r, z = sigmoid(p + q), n = tanh(p + r q); h = (1 - z) n + z h'
 };
 
+// Parts of a row of gates, and of what is kept of a step for its gradient.
+constexpr int64_t GatesOf(RecurrentCell cell) {
+  return cell == RecurrentCell::kLstm ? 4 : cell == RecurrentCell::kGru ? 3 : 1;
+}
+constexpr int64_t KeptOf(RecurrentCell cell) {
+  return cell == RecurrentCell::kLstm || cell == RecurrentCell::kGru ? 4 : 0;
+}
+
 // A row's step.
 struct RecurrentRow {
   RecurrentCell cell;

@@ -7,7 +7,6 @@
 #include "autograd/autocast.h"
 #include "autograd/autograd.h"
 #include "core/thread_pool.h"
-#include "ops/recurrent/recurrent_kernel.h"
 #include "ops/testing/op_check.h"
 
 namespace tessera {
@@ -27,13 +26,14 @@ struct Case {
 };
 
 // Inputs in the order of RecurrentInputs.
-RecurrentInputs InputsOf(const Tensors& in) {
+RecurrentInputs InputsOf(const Tensors& in, bool reverse = false) {
   return {.projected = in[0],
           .weight = in[1],
           .bias = in[2],
           .hidden = in[3],
           .cell = in[4],
-          .lengths = in[5]};
+          .lengths = in[5],
+          .reverse = reverse};
 }
 
 Tensors MakeInputs(const Case& c) {
@@ -134,7 +134,7 @@ void CheckCase(const Case& c) {
                           c.lengths.empty() ? "" : " with lengths"),
            .op =
                [&](const Tensors& in) {
-                 const RecurrentStates y = Recurrent(c.cell, InputsOf(in), c.reverse);
+                 const RecurrentStates y = Recurrent(c.cell, InputsOf(in, c.reverse));
                  Tensors out = {y.output, y.hidden};
                  if (y.cell.defined()) out.push_back(y.cell);
                  return out;
@@ -194,7 +194,7 @@ TEST(RecurrentTest, PaddingIsNotLookedAt) {
       const int64_t gates = GatesOf(cell) * 4;
       for (int64_t k = 0; k < 2 * gates; ++k) in[0].data<double>()[4 * gates + k] = std::nan("");
       const Tensor leaf = RequireGrad(in[0]);
-      const RecurrentStates y = Recurrent(cell, InputsOf(in), reverse);
+      const RecurrentStates y = Recurrent(cell, InputsOf(in, reverse));
       Backward({y.output, y.hidden},
                {Full({2, 3, 4}, 1.0, DType::kFloat64), Full({2, 4}, 1.0, DType::kFloat64)});
       for (const double v : y.output.ToVector<double>()) EXPECT_TRUE(std::isfinite(v));
