@@ -18,8 +18,8 @@ import time
 import torch
 
 
-def milliseconds(run, clock):
-    """The median of ten runs, after two."""
+def median(run, clock):
+    """Milliseconds, of ten runs after two."""
     times = []
     for _ in range(12):
         begin = clock()
@@ -28,7 +28,7 @@ def milliseconds(run, clock):
     return 1e3 * sorted(times[2:])[5]
 
 
-def peer(name, clock):
+def peer(name, milliseconds):
     """Of a name like Forward/8/64/64/56/3/1/1/real_time."""
     what, *numbers = name.split("/")[:8]
     n, c_in, c_out, size, kernel, stride, groups = map(int, numbers)
@@ -37,15 +37,16 @@ def peer(name, clock):
     rest = ([stride, stride], [kernel // 2, kernel // 2], [1, 1], False, [0, 0], groups)
     with torch.no_grad():
         if what == "Forward":
-            return milliseconds(lambda: torch.convolution(x, w, None, *rest), clock)
+            return milliseconds(lambda: torch.convolution(x, w, None, *rest))
         dy = torch.randn_like(torch.convolution(x, w, None, *rest))
         mask = [what == "InputGrad", what == "WeightGrad", False]
         return milliseconds(
-            lambda: torch.ops.aten.convolution_backward(dy, x, w, None, *rest, mask), clock)
+            lambda: torch.ops.aten.convolution_backward(dy, x, w, None, *rest, mask))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def compare(description, columns, peer):
+    """Prints a table: a benchmark's rows, and `peer` of each row's name and of what measures it."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("ours", help="what the benchmark printed")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--processor-time", action="store_true", help="in place of the wall's")
@@ -57,14 +58,14 @@ def main():
     torch.set_num_threads(arguments.threads)
     with open(arguments.ours) as file:
         rows = json.load(file)["benchmarks"]
-    print("| operation, n/in/out/size/kernel/stride/groups | ms | PyTorch, ms | ratio |")
+    print(f"| {columns} | ms | PyTorch, ms | ratio |")
     print("|---|---|---|---|")
     for row in rows:
         name = row["name"].removesuffix("/real_time")
-        theirs = peer(name, clock)
+        theirs = peer(name, lambda run: median(run, clock))
         print(f"| {name} | {row[ours]:.2f} | {theirs:.2f} | {theirs / row[ours]:.2f} |",
               flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    compare(__doc__, "operation, n/in/out/size/kernel/stride/groups", peer)

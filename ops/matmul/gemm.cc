@@ -82,9 +82,10 @@ class Product {
         c_{args.c, args.c_row_stride, 1, GemmElementOf(args.c_dtype)},
         alpha_(static_cast<E>(args.alpha)),
         accumulate_(args.accumulate),
+        packed_b_(static_cast<const E*>(args.packed_b)),
         threads_(threads) {
     // Tiles are wider than high: of a product and its transpose the one with less padding is taken.
-    if (Padded(n_, m_) * 5 < Padded(m_, n_) * 4) {
+    if (packed_b_ == nullptr && Padded(n_, m_) * 5 < Padded(m_, n_) * 4) {
       std::swap(m_, n_);
       std::swap(a_, b_);
       std::swap(c_.row_stride, c_.column_stride);
@@ -108,6 +109,9 @@ class Product {
   }
 
  private:
+  // Whether a skinny product reads B where it is.
+  bool ReadsInPlace() const { return packed_b_ == nullptr && b_.width_stride == 1; }
+
   int64_t Padded(int64_t rows, int64_t columns) const {
     const int64_t high = rows <= kSkinnyRows ? rows : RoundUp(rows, kernels_.mr);
     return high * RoundUp(columns, kernels_.nr);
@@ -185,10 +189,20 @@ class Product {
     }
   }
 
+  // Columns [j, j + width) of B as panels of nr columns, one after the other; j is a multiple of
+  // nr.
+  const E* Panels(int64_t j, int64_t width, int64_t k, int64_t depth) const {
+    const int64_t nr = kernels_.nr;
+    if (packed_b_ != nullptr) return packed_b_ + k * RoundUp(n_, nr) + j * depth;
+    E* const panels = packed_b_scratch.Get<E>(RoundUp(width, nr) * depth);
+    kernels_.pack_b(At(b_, j, k), width, depth, panels);
+    return panels;
+  }
+
   // Few rows: a task is a range of columns with all of k.
   void RunNarrow() const {
     const bool skinny = m_ <= kSkinnyRows;
-    const bool unpacked = skinny && b_.width_stride == 1;
+    const bool unpacked = skinny && ReadsInPlace();
     const int64_t nr = kernels_.nr;
     const int64_t share = CeilDiv(n_, int64_t{4} * threads_);
     const int64_t most = unpacked ? kSkinnyColumns : kNarrowColumns;
@@ -236,17 +250,13 @@ class Product {
       }
       for (int64_t x = 0; x < depth; ++x) a[x * m_ + i] = row[x];
     }
-    const bool packed = b_.width_stride != 1;
-    const int64_t step = packed ? kernels_.nr : columns;
+    const int64_t step = ReadsInPlace() ? columns : kernels_.nr;
     E* sums = sums_scratch.Get<E>(m_ * step);
     for (int64_t x = 0; x < columns; x += step) {
       const int64_t width = std::min(step, columns - x);
-      GemmView b = At(b_, j + x, k);
-      if (packed) {
-        E* panel = packed_b_scratch.Get<E>(step * depth);
-        kernels_.pack_b(b, width, depth, panel);
-        b = {panel, 1, step, sizeof(E) == 8 ? GemmElement::kFloat64 : GemmElement::kFloat32};
-      }
+      constexpr GemmElement kOwn = sizeof(E) == 8 ? GemmElement::kFloat64 : GemmElement::kFloat32;
+      const GemmView b = ReadsInPlace() ? At(b_, j + x, k)
+                                        : GemmView{Panels(j + x, width, k, depth), 1, step, kOwn};
       kernels_.skinny(m_, depth, a, b, width, sums);
       for (int64_t i = 0; i < m_; ++i) {
         kernels_.finish_row(width, sums + i * width, c + i * stride + x, alpha_, accumulate);
@@ -261,12 +271,24 @@ class Product {
     kernels_.pack_a(At(a_, 0, k), m_, depth, a);
     // Rows of B are read in runs of several panels where they are contiguous.
     const int64_t step = b_.width_stride == 1 ? 5 * nr : nr;
-    E* b = packed_b_scratch.Get<E>(step * depth);
     for (int64_t x = 0; x < columns; x += step) {
       const int64_t width = std::min(step, columns - x);
-      kernels_.pack_b(At(b_, j + x, k), width, depth, b);
-      Block(depth, a, b, m_, width, c + x, stride, accumulate);
+      Block(depth, a, Panels(j + x, width, k, depth), m_, width, c + x, stride, accumulate);
     }
+  }
+
+  // Columns [j0, j0 + columns) of B as panels, packed by all threads, for `rows` rows.
+  const E* PackShared(int64_t j0, int64_t columns, int64_t k, int64_t depth, int64_t rows) const {
+    const int64_t nr = kernels_.nr;
+    const int64_t panels = CeilDiv(columns, nr);
+    E* const b = packed_b_scratch.Get<E>(panels * nr * depth);
+    constexpr int64_t kPanelsAtOnce = 8;
+    Spread(CeilDiv(panels, kPanelsAtOnce), rows * columns * depth, [&](int64_t group) {
+      const int64_t j = group * kPanelsAtOnce * nr;
+      const int64_t width = std::min(kPanelsAtOnce * nr, columns - j);
+      kernels_.pack_b(At(b_, j0 + j, k), width, depth, b + j * depth);
+    });
+    return b;
   }
 
   // Rows [i0, i0 + rows) and columns [j0, j0 + columns) into `c`: per block of k, B is packed once
@@ -285,13 +307,8 @@ class Product {
     for (int64_t k = 0; k < k_; k += kGemmDepthBlock) {
       const int64_t depth = std::min(kGemmDepthBlock, k_ - k);
       const bool accumulate = accumulate_first || k > 0;
-      E* b = packed_b_scratch.Get<E>(panels * nr * depth);
-      constexpr int64_t kPanelsAtOnce = 8;
-      Spread(CeilDiv(panels, kPanelsAtOnce), rows * columns * depth, [&](int64_t group) {
-        const int64_t j = group * kPanelsAtOnce * nr;
-        const int64_t width = std::min(kPanelsAtOnce * nr, columns - j);
-        kernels_.pack_b(At(b_, j0 + j, k), width, depth, b + j * depth);
-      });
+      const E* b = packed_b_ != nullptr ? Panels(j0, columns, k, depth)
+                                        : PackShared(j0, columns, k, depth, rows);
       Spread(row_tasks * column_tasks, rows * columns * depth, [&](int64_t task) {
         const int64_t i = task / column_tasks * height;
         const int64_t j = task % column_tasks * task_panels * nr;
@@ -345,6 +362,7 @@ class Product {
   GemmTarget c_;
   E alpha_;
   bool accumulate_;
+  const E* packed_b_;  // nullptr: B is packed here
   int64_t threads_;
   bool direct_;  // C is written in place: of type E, columns adjacent
 };
@@ -358,6 +376,23 @@ void Check(const GemmArgs& args) {
                       (args.c_dtype == DType::kFloat64);
   TESSERA_CHECK(floating && (doubles == 0 || doubles == 3), "gemm", "unsupported dtypes ",
                 args.a_dtype, ", ", args.b_dtype, " -> ", args.c_dtype);
+}
+
+template <typename E>
+void PackB(const GemmArgs& args, E* packed) {
+  const GemmKernels<E>& kernels = SelectGemmKernels<E>();
+  const GemmView b{args.b, args.b_col_stride, args.b_row_stride, GemmElementOf(args.b_dtype)};
+  const int64_t panels = CeilDiv(args.n, kernels.nr);
+  constexpr int64_t kPanelsAtOnce = 8;
+  for (int64_t k = 0; k < args.k; k += kGemmDepthBlock) {
+    const int64_t depth = std::min(kGemmDepthBlock, args.k - k);
+    E* const block = packed + k * panels * kernels.nr;
+    ParallelFor(panels, kPanelsAtOnce, [&](int64_t begin, int64_t end) {
+      const int64_t j = begin * kernels.nr;
+      const int64_t width = std::min(end * kernels.nr, args.n) - j;
+      kernels.pack_b(At(b, j, k), width, depth, block + j * depth);
+    });
+  }
 }
 
 void RunOne(const GemmArgs& args, int threads) {
@@ -385,9 +420,27 @@ void Gemm(const GemmArgs& args) {
   RunOne(args, NumThreads());
 }
 
+int64_t PackedGemmElements(const GemmArgs& args) {
+  Check(args);
+  const int64_t nr = args.b_dtype == DType::kFloat64 ? SelectGemmKernels<double>().nr
+                                                     : SelectGemmKernels<float>().nr;
+  return RoundUp(args.n, nr) * args.k;
+}
+
+void PackGemmB(const GemmArgs& args, void* packed) {
+  Check(args);
+  if (args.b_dtype == DType::kFloat64) {
+    PackB(args, static_cast<double*>(packed));
+  } else {
+    PackB(args, static_cast<float*>(packed));
+  }
+}
+
 void BatchedGemm(const GemmArgs& args, const GemmBatch& batch) {
   Check(args);
   TESSERA_CHECK(batch.count >= 0, "gemm", "negative batch count ", batch.count);
+  TESSERA_CHECK(args.packed_b == nullptr || batch.b_stride == 0, "gemm",
+                "one packed B for products of several");
   const auto product = [&](int64_t i, int threads) {
     GemmArgs one = args;
     const auto size = [](DType dtype) { return static_cast<int64_t>(DTypeSize(dtype)); };

@@ -56,6 +56,8 @@ struct GemmArgs {
   DType c_dtype = DType::kFloat32;
   bool accumulate = false;  // C += instead of C =
   float alpha = 1.0f;
+  // What PackGemmB made of B, for products that share it; b itself is not read then.
+  const void* packed_b = nullptr;
 };
 
 // Elements between the operands of consecutive products of a batch; 0 shares an operand (not C).
@@ -69,8 +71,20 @@ struct GemmBatch {
 // Throws Error for negative sizes and for dtypes that do not go together.
 void Gemm(const GemmArgs& args);
 
+// B in the form that products read, packed once instead of by each of them:
+//
+//   std::vector<float> packed(PackedGemmElements(args));
+//   PackGemmB(args, packed.data());
+//   args.packed_b = packed.data();                     // then any number of Gemm(args)
+//
+// Elements are of the type that is computed in: double for float64, else float. Only n, k, and what
+// `args` says of B count, and the instruction set, which must stay.
+int64_t PackedGemmElements(const GemmArgs& args);
+void PackGemmB(const GemmArgs& args, void* packed);
+
 // `batch.count` products of the shape and strides of `args`; product i works on a + i * a_stride
-// and so on. Each has the bits that Gemm gives it alone.
+// and so on. Each has the bits that Gemm gives it alone. A packed B is shared: its stride is 0, or
+// Error is thrown.
 void BatchedGemm(const GemmArgs& args, const GemmBatch& batch);
 
 }  // namespace tessera

@@ -271,6 +271,10 @@ TEST(Gemm, RefusesWhatItCannotDo) {
   EXPECT_THROW(Gemm(args), Error);
   args.c_dtype = DType::kInt64;
   EXPECT_THROW(BatchedGemm(args, {1, 0, 0, 0}), Error);
+  const float packed = 0;
+  GemmArgs shared;
+  shared.packed_b = &packed;
+  EXPECT_THROW(BatchedGemm(shared, {.count = 2, .b_stride = 1}), Error);
 }
 
 TEST(Gemm, NanAndInfinityAreNotSkipped) {
@@ -373,7 +377,19 @@ TEST(GemmBits, AreTheDocumentedChain) {
   });
 }
 
-// Rows and columns computed alone, in any layout, with any number of threads, as a batch entry.
+// With a B that is packed beforehand; what B was packed from is not looked at.
+std::vector<char> ProductOfPacked(GemmArgs args, Operand c) {
+  std::vector<float> packed(static_cast<size_t>(PackedGemmElements(args)));
+  PackGemmB(args, packed.data());
+  args.packed_b = packed.data();
+  args.b = nullptr;
+  args.c = c.data();
+  Gemm(args);
+  return c.bytes;
+}
+
+// Rows and columns computed alone, in any layout, with any number of threads, as a batch entry, of
+// a packed B.
 TEST(GemmBits, DoNotDependOnShardsLayoutsThreadsOrBatch) {
   const int threads = NumThreads();
   ForEachIsa([&] {
@@ -413,7 +429,9 @@ TEST(GemmBits, DoNotDependOnShardsLayoutsThreadsOrBatch) {
           args.a = a.data() + a.Offset(i0, 0) * size;
           args.b = right->data() + right->Offset(0, j0) * size;
           Operand batched(dtype, rows, columns, columns, 1, rows * columns);
+          const std::vector<char> of_packed = ProductOfPacked(args, part);
           Gemm(args);
+          ASSERT_EQ(of_packed, part.bytes) << "packed, shard " << i0 << "+" << rows << ", " << j0;
           GemmArgs in_batch = args;
           in_batch.c = batched.data();
           BatchedGemm(in_batch, {2, 0, 0, rows * columns});

@@ -33,6 +33,7 @@ void MatmulCpu(const MatmulArgs& args) {
   gemm.a_dtype = args.dtype;
   gemm.b_dtype = args.dtype;
   gemm.c_dtype = args.c_dtype;
+  gemm.packed_b = args.packed_b;
   if (args.bias != nullptr) {
     FillRowsWithBias(args, args.batch.numel() * args.m);
     gemm.accumulate = true;
@@ -67,7 +68,29 @@ void MatmulCpu(const MatmulArgs& args) {
   }
 }
 
+GemmArgs FactorOf(const PackArgs& args) {
+  GemmArgs gemm;
+  gemm.n = args.n;
+  gemm.k = args.k;
+  gemm.b = args.b;
+  gemm.b_row_stride = args.b_row_stride;
+  gemm.b_col_stride = args.b_col_stride;
+  gemm.a_dtype = args.dtype;
+  gemm.b_dtype = args.dtype;
+  gemm.c_dtype = args.dtype;
+  return gemm;
+}
+
+void PackCpu(const PackArgs& args) { PackGemmB(FactorOf(args), args.packed); }
+
+size_t PackedBytes(const PackArgs& args) {
+  const size_t element = args.dtype == DType::kFloat64 ? sizeof(double) : sizeof(float);
+  return static_cast<size_t>(PackedGemmElements(FactorOf(args))) * element;
+}
+
 TESSERA_REGISTER_KERNEL(matmul_kernel, DeviceType::kCpu, MatmulCpu);
+TESSERA_REGISTER_KERNEL(pack_kernel, DeviceType::kCpu, PackCpu);
+TESSERA_REGISTER_WORKSPACE(pack_kernel, DeviceType::kCpu, PackedBytes);
 
 }  // namespace
 }  // namespace tessera

@@ -28,6 +28,19 @@ struct MatmulArgs {
   Shape batch;
   Shape a_batch_strides;
   Shape b_batch_strides;
+  const void* packed_b;  // b as pack_kernel left it, for one b; nullptr: b as it is
+};
+
+// Brings b of products that share it into the form that the device reads. `packed` is the kernel's
+// workspace, which the caller takes and keeps; a device type that needs none reads b as it is.
+struct PackArgs {
+  int64_t n;
+  int64_t k;
+  DType dtype;
+  const void* b;
+  int64_t b_row_stride;
+  int64_t b_col_stride;
+  void* packed;  // "="
 };
 
 // What a device's library may do to a product in the same pass. GELU is its approximation by tanh.
@@ -52,6 +65,7 @@ struct FusedMatmulArgs {
 };
 
 inline KernelTable<MatmulArgs> matmul_kernel{"matmul"};
+inline KernelTable<PackArgs> pack_kernel{"matmul's packing"};
 inline KernelTable<FusedMatmulArgs> fused_matmul_kernel{"matmul and epilogue"};
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include "core/allocator.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/matmul/linear_gelu.h"
+#include "ops/matmul/product.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 
@@ -71,6 +72,42 @@ TEST(MatmulTest, TransposedOperands) {
                },
            .inputs = {RandomTensor({7, 3}, 1), RandomTensor({5, 7}, 2)},
            .sum_length = 7});
+}
+
+// A factor gives products of any number of rows their own bits, and is counted on meta.
+TEST(MatmulTest, FactorsOfSeveralProducts) {
+  const auto peak = [](const Device& device, const std::function<void()>& run) {
+    Allocator& allocator = Allocator::For(device);
+    allocator.ResetPeak();
+    const int64_t before = allocator.stats().current_bytes;
+    run();
+    return allocator.stats().peak_bytes - before;
+  };
+  const auto run = [](const Tensor& a, const Tensor& b, const Tensor& bias, DType dtype) {
+    return Product(a, ProductFactor(b), bias, dtype);
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+    const DType wide = AccumulateDType(dtype);
+    const Tensor b = CastCopy(RandomTensor({401, 67}, 1), dtype);
+    const Tensor other = Transposed(CastCopy(RandomTensor({67, 401}, 2), dtype));
+    const Tensor bias = CastCopy(RandomTensor({67}, 3), dtype);
+    for (const int64_t rows : {0, 1, 4, 5, 33, 130}) {
+      const Tensor a = CastCopy(RandomTensor({rows, 401}, 4), dtype);
+      for (const Tensor& factor : {b, other}) {
+        EXPECT_EQ(run(a, factor, bias, dtype).ToVector<double>(),
+                  Product(a, factor, bias, dtype).ToVector<double>())
+            << dtype << rows;
+        EXPECT_EQ(run(a, factor, Tensor(), wide).ToVector<double>(),
+                  Product(a, factor, Tensor(), wide).ToVector<double>())
+            << dtype << rows;
+      }
+    }
+    const Tensor a = Empty({5, 401}, dtype);
+    const Tensor meta_a = Empty({5, 401}, dtype, Device::Meta());
+    const Tensor meta_b = Empty({401, 67}, dtype, Device::Meta());
+    EXPECT_EQ(peak(Device::Meta(), [&] { run(meta_a, meta_b, Tensor(), dtype); }),
+              peak(Device::Cpu(), [&] { run(a, b, Tensor(), dtype); }));
+  }
 }
 
 TEST(MatmulTest, LinearInBothLayouts) {

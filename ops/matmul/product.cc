@@ -94,6 +94,25 @@ Tensor Product(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dty
   return c;
 }
 
+ProductFactor::ProductFactor(const Tensor& b) : b_(b) {
+  PackArgs args{b.size(1), b.size(0), b.dtype(), b.raw_data(), b.stride(0), b.stride(1), nullptr};
+  const size_t bytes = pack_kernel.WorkspaceBytes(b.device().target, args);
+  if (bytes == 0) return;
+  packed_ = Empty({static_cast<int64_t>(bytes)}, DType::kUInt8, b.device());
+  args.packed = packed_.raw_data();
+  // On meta the workspace is counted already.
+  if (!b.device().is_meta()) pack_kernel.Launch(b.device(), args);
+}
+
+Tensor Product(const Tensor& a, const ProductFactor& b, const Tensor& bias, DType c_dtype) {
+  Tensor c = EmptyProduct(a, b.b_, c_dtype);
+  if (c.numel() == 0) return c;
+  MatmulArgs args = ArgsOf(a, b.b_, bias, Shape{}, c);
+  if (b.packed_.defined()) args.packed_b = b.packed_.raw_data();
+  matmul_kernel.Launch(a.device(), args);
+  return c;
+}
+
 Tensor Product(const Tensor& a, const Tensor& b) { return Product(a, b, Tensor(), a.dtype()); }
 
 Tensor Transposed(const Tensor& t) { return Transpose(t, -1, -2); }

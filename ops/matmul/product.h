@@ -20,6 +20,25 @@ namespace tessera {
 Tensor Product(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dtype);
 Tensor Product(const Tensor& a, const Tensor& b);
 
+// The right-hand side of several products: brought into the form that its device reads once,
+// instead of by each of them.
+//
+//   const ProductFactor factor(w);
+//   for (...) y = Product(x, factor, bias, dtype);     // the bits of Product(x, w, bias, dtype)
+//
+// `b` [K, N] must not change meanwhile.
+class ProductFactor {
+ public:
+  explicit ProductFactor(const Tensor& b);
+
+ private:
+  friend Tensor Product(const Tensor& a, const ProductFactor& b, const Tensor& bias, DType c_dtype);
+  const Tensor b_;
+  Tensor packed_;  // undefined: the device reads b
+};
+// `a` is a matrix.
+Tensor Product(const Tensor& a, const ProductFactor& b, const Tensor& bias, DType c_dtype);
+
 // The last two dims exchanged.
 Tensor Transposed(const Tensor& t);
 

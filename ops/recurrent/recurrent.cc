@@ -108,7 +108,7 @@ Tensor Last(const Plan& plan, const Tensor& first, const Tensor& sequence) {
 // Writes `steps` and `output` (undefined: the same as steps.h).
 void Run(const Plan& plan, const RecurrentInputs& in, const Steps& steps, const Tensor& output) {
   const Tensor projected = in.projected.ContiguousCopy();
-  const Tensor weight = Transposed(Cast(in.weight.Detach(), plan.dtype));
+  const ProductFactor weight(Transposed(Cast(in.weight.Detach(), plan.dtype)));
   const Tensor bias = in.bias.defined() ? Cast(in.bias.Detach(), plan.dtype) : in.bias;
   for (int64_t i = 0; i < plan.steps; ++i) {
     const int64_t time = plan.TimeOf(i);
@@ -158,7 +158,7 @@ Gradients RunBackward(const Plan& plan, const RecurrentInputs& in, const Steps& 
   d.recurrent = apart ? own : d.projected;
   d.hidden = CarriedGrad(plan, ctx.grad(1));
   if (plan.has_cell()) d.cell = CarriedGrad(plan, ctx.grad(2));
-  const Tensor weight = Cast(in.weight.Detach(), plan.dtype);
+  const ProductFactor weight(Cast(in.weight.Detach(), plan.dtype));
   for (int64_t i = plan.steps - 1; i >= 0; --i) {
     const int64_t time = plan.TimeOf(i);
     recurrent_grad_kernel.Launch(
