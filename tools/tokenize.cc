@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "core/file.h"
+#include "data/chat/chat_format.h"
 #include "data/dataset/text_input.h"
+#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/utf8.h"
 #include "tools/command_line.h"
@@ -21,9 +23,11 @@ constexpr size_t kPrintedAtOnce = 1 << 16;
 struct TokenizeFlags {
   std::string tokenizer;
   std::vector<std::string> input;
+  std::string chat;
   std::string output;
   std::string json_key = "text";
   bool print_ids = false;
+  bool print_text = false;
   bool no_eos = false;
 };
 
@@ -54,7 +58,36 @@ Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>
   return WriteOut(out);
 }
 
+std::string LineOf(const std::vector<int32_t>& ids) {
+  std::string line;
+  for (const int32_t id : ids) line += Concat(line.empty() ? "" : " ", id);
+  return line + "\n";
+}
+
+// A line for each conversation: its text as JSON, or its ids.
+Status PrintChats(const TokenizeFlags& flags) {
+  if (!flags.input.empty() || !flags.output.empty() || flags.print_ids == flags.print_text) {
+    return InvalidArgument("beside --chat give --print-text or --print-ids, and no --input");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.tokenizer));
+  TESSERA_ASSIGN_OR_RETURN(const data::ChatFormat format, data::ChatFormat::OfFolder(folder));
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (flags.print_ids) {
+    TESSERA_ASSIGN_OR_RETURN(tokenizer, data::LoadTokenizer(folder));
+  }
+  return data::ForEachConversation(
+      flags.chat, [&](const data::Conversation& chat, const std::string& where) -> Status {
+        const auto rendering = format.Render(chat);
+        if (!rendering.ok()) return InvalidArgument(where, ": ", Message(rendering.status()));
+        if (flags.print_text) return WriteOut(data::JsonQuoted(rendering->text) + "\n");
+        return WriteOut(LineOf(tokenizer->Encode(rendering->text)));
+      });
+}
+
 Status RunTokenize(const TokenizeFlags& flags) {
+  if (!flags.chat.empty()) return PrintChats(flags);
+  if (flags.print_text) return InvalidArgument("--print-text needs --chat");
+  if (flags.input.empty()) return InvalidArgument("give --input FILE or --chat FILE");
   if (flags.print_ids == !flags.output.empty()) {
     return InvalidArgument("give either --output PREFIX or --print-ids");
   }
@@ -95,12 +128,18 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
   command
       ->add_option("--input", flags->input,
                    "text or JSON-lines files, or directories of them; may be given several times")
-      ->type_name("FILE")
-      ->required();
+      ->type_name("FILE");
+  command
+      ->add_option("--chat", flags->chat,
+                   "conversations instead, printed as the folder's chat template has them: JSON "
+                   "lines, or an array, of OpenAI's, ShareGPT's or Alpaca's records")
+      ->type_name("FILE");
   command->add_option("--output", flags->output, "writes PREFIX.bin and PREFIX.idx")
       ->type_name("PREFIX");
   command->add_flag("--print-ids", flags->print_ids,
                     "print one line of ids, separated by blanks, per line of the input files");
+  command->add_flag("--print-text", flags->print_text,
+                    "print each conversation of --chat as a JSON string, one per line");
   command
       ->add_option("--json-key", flags->json_key, "member of JSON lines that holds the text (text)")
       ->type_name("KEY");
@@ -108,7 +147,8 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
   command->footer(
       "Examples:\n"
       "  tessera tokenize --tokenizer gpt2-folder --input corpus.txt --output data/corpus\n"
-      "  tessera tokenize --tokenizer byte --input prompts.txt --print-ids");
+      "  tessera tokenize --tokenizer byte --input prompts.txt --print-ids\n"
+      "  tessera tokenize --tokenizer llama-folder --chat chats.jsonl --print-text");
   command->callback([&state, flags] { state.run = [flags] { return RunTokenize(*flags); }; });
 }
 

@@ -1,0 +1,135 @@
+#include "data/chat/chat_format.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tessera::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr char kTemplate[] =
+    "{% for m in messages %}{{ bos_token ~ m.role ~ ':' ~ m.content ~ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ bos_token }}assistant:{% endif %}";
+
+class ChatFormatTest : public testing::Test {
+ protected:
+  ChatFormatTest()
+      : root_(testing::TempDir() + "/chat_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_ + "/additional_chat_templates");
+  }
+  std::string Put(const std::string& name, const std::string& text) const {
+    std::ofstream(root_ + "/" + name) << text;
+    return root_ + "/" + name;
+  }
+  void PutConfig(const Json& chat_template) const {
+    Json config = {{"bos_token", "<s>"}, {"eos_token", {{"content", "</s>"}}}};
+    if (!chat_template.is_null()) config["chat_template"] = chat_template;
+    Put("tokenizer_config.json", config.dump());
+  }
+  std::string Rendered(const Conversation& chat, bool prompts = false) const {
+    const auto format = ChatFormat::OfFolder(root_);
+    EXPECT_TRUE(format.ok()) << Message(format.status());
+    if (!format.ok()) return "";
+    const auto rendering = format->Render(chat, prompts);
+    EXPECT_TRUE(rendering.ok()) << Message(rendering.status());
+    return rendering.ok() ? rendering->text : "";
+  }
+  static Conversation Hello() {
+    return {.messages = Json::parse(R"([{"role": "user", "content": "Hi"}])")};
+  }
+
+  const std::string root_;
+};
+
+TEST_F(ChatFormatTest, TheTemplateIsTheFoldersOwn) {
+  EXPECT_EQ(Message(ChatFormat::OfFolder(root_).status()),
+            "'" + root_ +
+                "' has no chat template (chat_template.jinja, or 'chat_template' of "
+                "tokenizer_config.json)");
+  PutConfig(kTemplate);
+  EXPECT_EQ(Rendered(Hello()), "<s>user:Hi</s>");
+  EXPECT_EQ(Rendered(Hello(), /*prompts=*/true), "<s>user:Hi</s><s>assistant:");
+  // One for tools.
+  Conversation with_tools = Hello();
+  with_tools.tools = Json::parse(R"([{"name": "b", "args": {"z": 1, "a": 2}}])");
+  PutConfig({{{"name", "default"}, {"template", kTemplate}},
+             {{"name", "tool_use"}, {"template", "{{ tools | tojson }}"}}});
+  EXPECT_EQ(Rendered(Hello()), "<s>user:Hi</s>");
+  EXPECT_EQ(Rendered(with_tools), R"([{"name": "b", "args": {"z": 1, "a": 2}}])");
+  // A file of its own counts for more.
+  Put("chat_template.jinja", "{{ messages | length }}");
+  EXPECT_EQ(Rendered(Hello()), "1");
+  Put("additional_chat_templates/tool_use.jinja", "tools");
+  EXPECT_EQ(Rendered(with_tools), "tools");
+}
+
+TEST_F(ChatFormatTest, WhatIsWrongWithAFolderIsSaid) {
+  const auto failure = [&] { return Message(ChatFormat::OfFolder(root_).status()); };
+  const std::string config = root_ + "/tokenizer_config.json";
+  PutConfig(3);
+  EXPECT_EQ(failure(), config + ": 'chat_template' must be a text or a list of named ones");
+  PutConfig(Json::array({{{"name", "default"}}}));
+  EXPECT_EQ(failure(), config + ": 'chat_template' has an element without name and template");
+  PutConfig("{% for m in messages %}");
+  EXPECT_EQ(failure().find(config + ":1: "), 0u) << failure();
+  PutConfig(nullptr);
+  const std::string path = Put("chat_template.jinja", "\n\n{{ raise_exception('no system') }}");
+  const auto rendering = ChatFormat::OfFolder(root_)->Render(Hello());
+  EXPECT_EQ(Message(rendering.status()), path + ":3: no system");
+}
+
+TEST_F(ChatFormatTest, ConversationsOfEveryForm) {
+  const auto messages = [&](const std::string& text) {
+    std::string all;
+    const Status read = ForEachConversation(
+        Put("chats.json", text), [&](const Conversation& chat, const std::string&) {
+          all += chat.messages.dump() + (chat.tools.is_null() ? "" : chat.tools.dump()) + "\n";
+          return OkStatus();
+        });
+    EXPECT_TRUE(read.ok()) << Message(read);
+    return all;
+  };
+  const std::string turns =
+      R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"}])";
+  EXPECT_EQ(messages("{\"messages\": " + turns + ", \"tools\": [{\"z\": 1, \"a\": 2}]}\n\n"),
+            turns + R"([{"z":1,"a":2}])" + "\n");
+  EXPECT_EQ(messages(R"([{"conversations": [{"from": "human", "value": "Hi"},)"
+                     R"({"from": "gpt", "value": "Yes"}]}])"),
+            turns + "\n");
+  EXPECT_EQ(messages(R"({"instruction": "Add", "input": "1 1", "output": "2", "system": "S",)"
+                     R"("history": [["Hi", "Yes"]]})"),
+            R"([{"role":"system","content":"S"},{"role":"user","content":"Hi"},)"
+            R"({"role":"assistant","content":"Yes"},{"role":"user","content":"Add\n1 1"},)"
+            R"({"role":"assistant","content":"2"}])"
+            "\n");
+}
+
+TEST_F(ChatFormatTest, BadRecordsAreNamed) {
+  const auto failure = [&](const std::string& text) {
+    const std::string path = Put("chats.jsonl", text);
+    const Status read = ForEachConversation(
+        path, [](const Conversation&, const std::string&) { return OkStatus(); });
+    EXPECT_FALSE(read.ok());
+    return Message(read).substr(path.size());
+  };
+  EXPECT_EQ(failure("{\"messages\": [{\"role\": \"user\"}]}\n{\"text\": 1}"),
+            ":2: has none of 'messages', 'conversations' and 'instruction'");
+  EXPECT_EQ(failure("{\"messages\": []}"), ":1: 'messages' must be a list of messages");
+  EXPECT_EQ(failure("{\"messages\": [{}]}"), ":1: messages[0] must be an object with a 'role'");
+  EXPECT_EQ(failure(R"({"conversations": [{"from": "me", "value": "x"}]})"),
+            ":1: conversations[0] is from \"me\", expected human, gpt, system, function_call or "
+            "observation");
+  EXPECT_EQ(failure(R"({"instruction": 3})"), ":1: 'instruction' must be a text");
+  EXPECT_EQ(failure(R"({"instruction": "a", "history": ["b"]})"),
+            ":1: 'history' must be a list of [question, answer]");
+  EXPECT_EQ(failure("{\"messages\""), ":1: not valid JSON at byte 12");
+}
+
+}  // namespace
+}  // namespace tessera::data
