@@ -33,6 +33,7 @@
 #include "models/family.h"
 #include "models/model.h"
 #include "models/model_keys.h"
+#include "nn/running_statistics.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
 #include "optim/clip.h"
@@ -69,7 +70,7 @@ Tensor RandomIds(const Shape& shape, int64_t vocab, uint64_t seed) {
 // label each, or sources with targets of a quarter of their length.
 models::Bundle RandomInputs(const models::Model& model, const Flags& flags) {
   const std::string type = model.config().at("model_type").get<std::string>();
-  if (type == "vit") {
+  if (type == "vit" || type == "torchvision-resnet") {
     const auto& config = model.config();
     const auto size = [&](const char* key) { return config.at(key).get<int64_t>(); };
     const Tensor pixels =
@@ -127,18 +128,25 @@ class Steps {
     options.keep_logits = false;
     store_.BeginStep(1);
     store_.BeginMicroBatch(0);
-    const Tensor loss = model_.Run(inputs_, options).at(keys::kLoss);
+    const Tensor loss = Loss(options);
     const Tensor mean = Mul(loss, 1.0 / static_cast<double>(targets_ * world_->size()));
     Backward(mean);
     store_.FinishGradients();
     store_.Step({.clip_factor = store_.Clip({.max_norm = 1.0}).factor});
+    statistics_.Apply(world_);
     return mean.Item();
   }
 
  private:
+  Tensor Loss(const models::RunOptions& options) {
+    const nn::RunningStatistics::Scope found(&statistics_);
+    return model_.Run(inputs_, options).at(keys::kLoss);
+  }
+
   models::Model& model_;
   const dist::Group world_;
   dist::ParameterStore store_;
+  nn::RunningStatistics statistics_;
   models::Bundle inputs_;
   int64_t targets_;
   uint64_t step_ = 0;

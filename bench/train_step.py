@@ -4,14 +4,16 @@
     bazel build //bench:train_step
     <venv>/bin/python bench/train_step.py --rounds 6 --steps 2
     <venv>/bin/python bench/train_step.py --model t5-small --batch 8 --tokens 128
+    <venv>/bin/python bench/train_step.py --model resnet18-64 --batch 32
     <venv>/bin/python bench/train_step.py --dropout 0.1 --dtype bfloat16
     <venv>/bin/python bench/train_step.py --ranks 2 --threads 1      # data parallel
 
 A preset (GPT-2 124M where none is named) on random inputs: next tokens (GPT), every seventh token
-to be guessed (BERT), pictures with a label each (ViT), sources with targets of a quarter of their
+to be guessed (BERT), pictures with a label each (ViT, the ResNet of examples/vision), sources with targets of a quarter of their
 length (T5). A step is forward, backward, clipping of the gradient's norm and AdamW. The two run as processes of their own and take turns (A B A B ...), so that a busy machine slows
 both. Needs torch and transformers<5 in the Python that runs it. The peer is Hugging Face's
-model of the same configuration (`train_step --print-config` gives it) with scaled_dot_product_attention
+model of the same configuration (`train_step --print-config` gives it; the ResNet's is that of
+bench/resnet.py) with scaled_dot_product_attention
 where it has it, PyTorch's fused tanh-GELU in place of the composed one that GPT-2's configuration
 names (the same function, faster) and fused AdamW. bfloat16 is
 autocast with float32 weights there, bfloat16 weights with float32 masters here.
@@ -71,9 +73,20 @@ def turns(rank, ranks):
 def build_peer(config, options):
     """The model of a config.json in transformers, and what bench/train_step.cc feeds to its own."""
     import torch
-    import transformers
 
     kind = config["model_type"]
+
+    def pictures():
+        size = config["image_size"]
+        return torch.randn(options.batch, config["num_channels"], size, size)
+
+    if kind == "torchvision-resnet":
+        import resnet
+
+        return resnet.Classifier(config), {"pixel_values": pictures(),
+                                           "labels": torch.randint(10, (options.batch,))}
+    import transformers
+
     for key in DROPOUTS:
         if key in config:
             config[key] = options.dropout
@@ -87,9 +100,7 @@ def build_peer(config, options):
     attention = "sdpa" if architecture._supports_sdpa else "eager"
     model = architecture._from_config(configuration, attn_implementation=attention)
     if kind == "vit":
-        size = config["image_size"]
-        return model, {"pixel_values": torch.randn(options.batch, config["num_channels"], size, size),
-                       "labels": torch.randint(10, (options.batch,))}
+        return model, {"pixel_values": pictures(), "labels": torch.randint(10, (options.batch,))}
     def ids(tokens):
         return torch.randint(config["vocab_size"], (options.batch, tokens))
     labels = ids(max(1, options.tokens // 4) if kind == "t5" else options.tokens)
@@ -115,7 +126,6 @@ def fully_sharded(model, options):
 def run_torch(options):
     """The worker: the same protocol as bench/train_step.cc."""
     import torch
-    import transformers
 
     torch.set_num_threads(options.threads)
     rank = join_ranks(options) if options.ranks > 1 else 0
@@ -153,8 +163,9 @@ def run_torch(options):
 
 
 class Peer:
-    def __init__(self, name, command):
+    def __init__(self, name, command, processor_time=False):
         self.name = name
+        self.processor_time = processor_time
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == "start\n", f"{name} did not start"
@@ -167,13 +178,21 @@ class Peer:
             lines = [line for line in status if line.startswith(key + ":")]
         return int(lines[0].split()[1]) * 1024
 
+    def processor_seconds(self):
+        """Of all threads so far."""
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def steps(self, count, keep):
         time.sleep(0.5)  # the other side's threads spin for a while after their last loop
+        before = self.processor_seconds()
         self.process.stdin.write(f"{count}\n")
         self.process.stdin.flush()
         self.report = json.loads(self.process.stdout.readline())
         if keep:
-            self.seconds += self.report["seconds"]
+            self.seconds += ([(self.processor_seconds() - before) / count] if self.processor_time
+                             else self.report["seconds"])
 
     def close(self):
         # Under mpirun the process started is not a rank; ranks of ours tell.
@@ -197,6 +216,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=1, help="data-parallel ranks")
     parser.add_argument("--zero", type=int, default=0, choices=[0, 2, 3], help="ZeRO's stage")
     parser.add_argument("--alone", action="store_true", help="against one rank instead of PyTorch")
+    parser.add_argument("--processor-time", action="store_true",
+                        help="a turn's, in place of the wall's: with one thread, where others use the machine")
     parser.add_argument("--adamw", default="fused", choices=["fused", "foreach"])
     parser.add_argument("--activation", default="gelu_pytorch_tanh", help="of the PyTorch model")
     parser.add_argument("--tessera", default=TESSERA, help="the program of bench/train_step.cc")
@@ -213,15 +234,17 @@ def main():
 
     mpirun = ["mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
               "-n", str(options.ranks)] if options.ranks > 1 else []
-    peers = [Peer("tessera", mpirun + [options.tessera, f"--zero={options.zero}"] + shared())]
+    peers = [Peer("tessera", mpirun + [options.tessera, f"--zero={options.zero}"] + shared(),
+                  options.processor_time)]
     if options.alone:
         peers.append(Peer("one rank", [options.tessera] + shared(
-            batch=options.batch * options.ranks, threads=options.threads * options.ranks)))
+            batch=options.batch * options.ranks, threads=options.threads * options.ranks),
+                          options.processor_time))
     else:
         peers.append(
             Peer("pytorch", [sys.executable, os.path.abspath(__file__), "--worker"] + shared() +
                  [f"--tessera={options.tessera}", f"--adamw={options.adamw}", f"--activation={options.activation}",
-                  f"--ranks={options.ranks}", f"--zero={options.zero}"]))
+                  f"--ranks={options.ranks}", f"--zero={options.zero}"], options.processor_time))
     for peer in peers:
         peer.steps(options.warmup, keep=False)
     for _ in range(options.rounds):
