@@ -17,6 +17,8 @@
 #include "data/image/image_processor.h"
 #include "gtest/gtest.h"
 #include "models/generation/generate.h"
+#include "models/generation/generation_config.h"
+#include "models/hub/adapter.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
 #include "runtime/tessera.h"
@@ -480,6 +482,72 @@ TEST(CApiTest, LoadingIsFollowedAndCancelled) {
   EXPECT_EQ(CodeOf(tsr_model_load(SmallModelFolder("gpt2").c_str(), &options, &model)),
             TSR_CANCELLED);
   EXPECT_EQ(model, nullptr);
+}
+
+// The folder of an adapter of GPT-2's with random numbers.
+std::string AdapterFolder(const std::string& name, uint64_t seed) {
+  const auto model = Reference("gpt2");
+  models::AdapterConfig config;
+  config.target_modules.names = {name};
+  const auto adapter = models::AttachAdapter(*model, config);
+  EXPECT_TRUE(adapter.ok()) << adapter.status();
+  for (nn::Parameter* p : models::ParametersOf(*adapter)) {
+    p->init = nn::Init::Normal(0.3);
+    nn::InitialiseParameter(*p, seed);
+  }
+  std::string folder = testing::TempDir() + "/adapter_" + name;
+  const Status saved = models::SaveAdapter(*model, config, *adapter, folder);
+  EXPECT_TRUE(saved.ok()) << saved;
+  return folder;
+}
+
+TEST(CApiTest, EachContextRunsOneOfTheModelsAdapters) {
+  const std::string base = SmallModelFolder("gpt2");
+  const std::string folders[] = {AdapterFolder("c_attn", 1), AdapterFolder("c_fc", 2)};
+  const char* const names[] = {folders[0].c_str(), folders[1].c_str()};
+  const auto expected = [&](const std::vector<std::string>& adapters) {
+    const auto model = models::LoadModel(base, {.require_weights = true, .adapters = adapters});
+    EXPECT_TRUE(model.ok()) << model.status();
+    const NoGrad no_grad;
+    return TextOf((*model)->Run(SmallInputs("gpt2"), {}));
+  };
+  tsr_load_options load = {};
+  load.size = sizeof(load);
+  load.adapters = names;
+  load.num_adapters = 2;
+  const ModelHandle model = LoadHandle(base, &load);
+  tsr_context_options options = {};
+  options.size = sizeof(options);
+  const auto given = [&](int adapter) {
+    options.adapter = adapter;
+    return ContextOf(model, &options);
+  };
+  EXPECT_EQ(ForwardText(given(0).get(), "gpt2"), expected({folders[0]}));
+  EXPECT_EQ(ForwardText(given(1).get(), "gpt2"), expected({folders[1]}));
+  EXPECT_EQ(ForwardText(given(-1).get(), "gpt2"), expected({}));
+  EXPECT_NE(expected({folders[0]}), expected({}));
+  EXPECT_NE(expected({folders[0]}), expected({folders[1]}));
+  // Generation takes the same.
+  const std::vector<int64_t> with_one = GenerateWith(given(0).get(), {5, 9}).ids;
+  EXPECT_EQ(with_one, GenerateWith(given(0).get(), {5, 9}).ids);
+  const auto reference = models::LoadModel(base, {.adapters = {folders[0]}});
+  const auto config = models::ReadGenerationConfig(base, (*reference)->config());
+  EXPECT_EQ(with_one, models::Generate(**reference, {{5, 9}}, *config)->front().ids);
+
+  std::string message;
+  tsr_context* context = nullptr;
+  options.adapter = 2;
+  EXPECT_EQ(CodeOf(tsr_context_create(model.get(), &options, &context), &message),
+            TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "tsr_context_options: adapter is 2; the model was loaded with 2");
+  tsr_model* none = nullptr;
+  const char* const missing[] = {base.c_str()};
+  load.adapters = missing;
+  load.num_adapters = 1;
+  EXPECT_EQ(CodeOf(tsr_model_load(base.c_str(), &load, &none), &message), TSR_NOT_FOUND);
+  EXPECT_NE(message.find("is no adapter"), std::string::npos) << message;
+  load.adapters = nullptr;
+  EXPECT_EQ(CodeOf(tsr_model_load(base.c_str(), &load, &none), &message), TSR_INVALID_ARGUMENT);
 }
 
 TEST(CApiTest, AReaderThatFailsIsAStatus) {
