@@ -56,6 +56,7 @@ std::vector<std::string> HeadModules(const models::Model& model) {
 
 StatusOr<models::AdapterConfig> AdapterOf(const RunConfig& config, const models::Model& model,
                                           bool new_head) {
+  TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(model.config()));
   models::AdapterConfig adapter;
   if (IsKind(config.adapter)) {
     // In PEFT's words, so that its checks are these.
@@ -71,7 +72,7 @@ StatusOr<models::AdapterConfig> AdapterOf(const RunConfig& config, const models:
     adapter.exclude_modules = NamesOf(config.exclude_modules);
     adapter.modules_to_save = SplitAtCommas(config.modules_to_save);
     if (adapter.target_modules.empty()) {
-      adapter.target_modules.names = (*models::FamilyOf(model.config()))->adapter_targets;
+      adapter.target_modules.names = family->adapter_targets;
     }
     if (new_head) {
       for (const std::string& module : HeadModules(model)) {

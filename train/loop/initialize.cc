@@ -16,6 +16,7 @@
 #include "train/agreement.h"
 #include "train/engine/engine_options.h"
 #include "train/rank_place.h"
+#include "train/run_adapter.h"
 #include "train/run_setup.h"
 
 namespace tessera::train {
@@ -171,13 +172,31 @@ dist::BlockBuilder ShapesOf(const ModelBuilder& builder, const nn::BuildContext&
   };
 }
 
+// With the adapter that the configuration asks for beside what is built.
+ModelBuilder WithAdapter(ModelBuilder builder, const RunConfig& config) {
+  if (config.adapter.empty()) return builder;
+  return [builder = std::move(builder),
+          config](const nn::BuildContext& build) -> StatusOr<std::unique_ptr<models::Model>> {
+    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<models::Model> model, builder(build));
+    TESSERA_ASSIGN_OR_RETURN(const models::AdapterConfig adapter,
+                             AdapterOf(config, *model, /*new_head=*/false));
+    TESSERA_RETURN_IF_ERROR(TrainAdapter(config, adapter, *model));
+    return model;
+  };
+}
+
 Status ProvideModel(const ModelSource& source, const std::optional<Device>& device,
                     ConfiguredEngineSetup* setup) {
   const RunConfig& config = setup->config;
   if (models::Model* built = source.built()) {
     setup->model = built;
-    TESSERA_RETURN_IF_ERROR(
-        Agree(setup->mesh, CheckBuiltModel(*built, dist::StageOf(*built), config)));
+    Status fits = CheckBuiltModel(*built, dist::StageOf(*built), config);
+    if (!config.adapter.empty()) {
+      fits.Update(InvalidArgument(
+          "adapter is set, but the program has built the model; models::AttachAdapter and "
+          "TrainOnly make one beside it"));
+    }
+    TESSERA_RETURN_IF_ERROR(Agree(setup->mesh, fits));
     if (config.dropout) built->SetDropout(*config.dropout);
     if (config.IsSet("checkpoint_activations")) {
       built->set_checkpoint_activations(config.checkpoint_activations);
@@ -199,8 +218,9 @@ Status ProvideModel(const ModelSource& source, const std::optional<Device>& devi
   Status status = builder.status();
   status.Update(build.status());
   TESSERA_RETURN_IF_ERROR(Agree(setup->mesh, status));
+  const ModelBuilder adapted = WithAdapter(*builder, config);
   TESSERA_ASSIGN_OR_RETURN(setup->owned, BuildRankModel(config, setup->mesh, *build,
-                                                        ShapesOf(*builder, *build), *builder));
+                                                        ShapesOf(*builder, *build), adapted));
   setup->model = setup->owned.get();
   return OkStatus();
 }
