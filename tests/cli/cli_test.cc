@@ -56,7 +56,7 @@ TEST_F(CliTest, HelpOfEveryCommand) {
   const std::string help = Output({"--help"});
   EXPECT_EQ(Output({"-h"}), help);
   for (const char* command : {"train", "eval", "models", "forward", "generate", "tokenize",
-                              "train-tokenizer", "inspect", "convert"}) {
+                              "train-tokenizer", "inspect", "convert", "merge"}) {
     EXPECT_NE(help.find(Concat("\n  ", command, " ")), std::string::npos) << command;
     const std::string text = Output({command, "--help"});
     EXPECT_NE(text.find("Example"), std::string::npos) << command;
