@@ -72,8 +72,8 @@ int tsr_status_code(const tsr_status* status);
 const char* tsr_status_message(const tsr_status* status);
 void tsr_status_release(tsr_status* status);
 
-/* "0.6.0": what this library is, where TSR_VERSION is what the header is of. */
-#define TSR_VERSION "0.6.0"
+/* "0.7.0": what this library is, where TSR_VERSION is what the header is of. */
+#define TSR_VERSION "0.7.0"
 const char* tsr_version(void);
 
 /* ---- The process ---------------------------------------------------------------------------- */

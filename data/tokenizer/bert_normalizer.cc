@@ -5,6 +5,7 @@
 #include <iterator>
 #include <vector>
 
+#include "data/tokenizer/normal_forms.h"
 #include "data/tokenizer/unicode_classes.h"
 #include "data/tokenizer/utf8.h"
 
@@ -14,11 +15,6 @@ namespace {
 struct CodeRange {
   uint32_t first;
   uint32_t last;
-};
-// Up to three characters, ended by 0.
-struct Decomposition {
-  uint32_t from;
-  uint32_t to[4];
 };
 struct LowerRange {
   uint32_t first;
@@ -58,7 +54,7 @@ class Properties {
     Mark(kPunctuation, kIsPunctuation);
     Mark(kAccents, kIsAccent);
     Mark(kIdeographs, kIsIdeograph);
-    for (const Decomposition& d : kDecompositions) of_[d.from] |= kDecomposes;
+    VisitDecomposing([this](char32_t c) { of_[c] |= kDecomposes; });
     for (const LowerRange& range : kLower) {
       for (uint32_t c = range.first; c <= range.last; c += range.step) of_[c] |= kHasLower;
     }
@@ -98,11 +94,10 @@ int Stripped(char32_t c, char32_t* to) {
   }
   to[0] = c;
   if ((properties & kDecomposes) == 0) return 1;
-  const auto* found =
-      std::lower_bound(std::begin(kDecompositions), std::end(kDecompositions), c,
-                       [](const Decomposition& d, char32_t v) { return d.from < v; });
   int count = 0;
-  for (; count < 3 && found->to[count] != 0; ++count) to[count] = found->to[count];
+  for (const char32_t part : CanonicalDecomposition(c)) {
+    if ((Properties::Get().Of(part) & kIsAccent) == 0) to[count++] = part;
+  }
   return count;
 }
 

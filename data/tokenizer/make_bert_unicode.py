@@ -4,8 +4,8 @@
     python data/tokenizer/make_bert_unicode.py > data/tokenizer/bert_unicode.inc
 
 The tables are read off Hugging Face's own BertNormalizer and BertPreTokenizer, one code point at a
-time, so that they have the Unicode version which that library uses. Hangul syllables, which decompose
-by arithmetic, are left out, and so are the ideographs that get spaces around them.
+time, so that they have the Unicode version which that library uses. What is left of a character without its
+accents follows from normal_forms.inc. The ideographs that get spaces around them are left out.
 """
 import tokenizers
 from tokenizers.normalizers import BertNormalizer
@@ -41,17 +41,6 @@ def ranges_of(condition):
         else:
             ranges.append([c, c])
     return ["{0x%X, 0x%X}," % tuple(r) for r in ranges]
-
-
-def decompositions():
-    items = []
-    for c in code_points():
-        to = STRIP(chr(c))
-        if 0xAC00 <= c <= 0xD7A3 or to in ("", chr(c)):
-            continue
-        assert len(to) <= 3, hex(c)
-        items.append("{0x%X, {%s}}," % (c, ", ".join("0x%X" % ord(x) for x in to)))
-    return items
 
 
 def lower_ranges():
@@ -96,8 +85,6 @@ def main():
     write("CodeRange kPunctuation[]", "Tokens of their own.", ranges_of(is_punctuation))
     write("CodeRange kAccents[]", "Removed with accents: marks without width.",
           ranges_of(lambda c: STRIP(chr(c)) == ""))
-    write("Decomposition kDecompositions[]", "What is left of a character without its accents.",
-          decompositions())
     write("LowerRange kLower[]", "{first, last, step, difference} of letters and their lower case.",
           lower_ranges())
     print("// clang-format on")

@@ -19,15 +19,29 @@ def code_points():
     return (c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and not 0xAC00 <= c <= 0xD7A3)
 
 
-def flat(form, plain):
-    """from, count, to...; for every character that `form` changes and `plain` does not the same way."""
+def small(numbers):
+    """As bytes: seven bits of a number each, the lowest first, the eighth where more follow."""
     items = []
+    for number in numbers:
+        while number >= 0x80:
+            items.append("%d" % (number & 0x7F | 0x80))
+            number >>= 7
+        items.append("%d" % number)
+    return items
+
+
+def flat(form, plain):
+    """from (what it is more than the one before), count, to...; for every character that `form` changes
+    and `plain` does not the same way."""
+    numbers = []
+    before = 0
     for c in code_points():
         to = form(chr(c))
         if to in (chr(c), plain(chr(c))):
             continue
-        items += ["0x%X" % c, "%d" % len(to)] + ["0x%X" % ord(x) for x in to]
-    return items
+        numbers += [c - before, len(to)] + [ord(x) for x in to]
+        before = c
+    return small(numbers)
 
 
 def pairs():
@@ -40,7 +54,7 @@ def pairs():
         first = NFC(parts[:-1])
         assert len(first) == 1, hex(c)
         items.append((ord(first), ord(parts[-1]), c))
-    return ["0x%X" % x for item in sorted(items) for x in item]
+    return small(x for item in sorted(items) for x in item)
 
 
 def classes():
@@ -69,9 +83,9 @@ def marks():
     return ["0x%X" % x for run in runs for x in run]
 
 
-def write(name, comment, items):
+def write(name, comment, items, element="uint32_t"):
     print("// %s" % comment)
-    print("constexpr uint32_t %s[] = {" % name)
+    print("constexpr %s %s[] = {" % (element, name))
     line = ""
     for item in items:
         if len(line) + 1 + len(item) > 99:
@@ -86,9 +100,11 @@ def main():
     print("// Made by make_normal_forms.py from tokenizers %s and Unicode %s."
           % (tokenizers.__version__, unicodedata.unidata_version))
     print("// clang-format off")
-    write("kCanonical", "from, count, to...: canonical decompositions, whole.", flat(NFD, lambda c: c))
-    write("kCompatible", "The same of compatibility decompositions, where they differ.", flat(NFKD, NFD))
-    write("kPairs", "first, second, what they compose to.", pairs())
+    print("// Numbers as bytes (see ReadSmall): seven bits each, the lowest first.")
+    write("kCanonical", "from (more than the one before), count, to...: canonical decompositions, whole.",
+          flat(NFD, lambda c: c), "uint8_t")
+    write("kCompatible", "The same of compatibility decompositions, where they differ.", flat(NFKD, NFD), "uint8_t")
+    write("kPairs", "first, second, what they compose to.", pairs(), "uint8_t")
     write("kClasses", "first, last, combining class.", classes())
     write("kMarks", "first, last: combining marks of every kind.", marks())
     print("// clang-format on")

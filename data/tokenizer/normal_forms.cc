@@ -1,6 +1,7 @@
 #include "data/tokenizer/normal_forms.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <vector>
 
@@ -24,10 +25,17 @@ constexpr uint32_t kTailCount = 28;
 // A character that is no valid UTF-8, kept apart from code points.
 constexpr char32_t kRawByte = 0x80000000u;
 
-struct Decomposition {
-  const uint32_t* to = nullptr;
-  uint32_t count = 0;
-};
+using Decomposition = std::span<const char32_t>;
+
+// A number of the tables, which are written small: seven bits a byte, the lowest first.
+uint32_t ReadSmall(const uint8_t** at) {
+  uint32_t number = 0;
+  for (int shift = 0;; shift += 7) {
+    const uint8_t byte = *(*at)++;
+    number |= uint32_t{byte & 0x7Fu} << shift;
+    if (byte < 0x80) return number;
+  }
+}
 
 class Tables {
  public:
@@ -36,7 +44,7 @@ class Tables {
     return *tables;
   }
 
-  // nullptr in `to`: c stays.
+  // Empty: c stays.
   Decomposition Decompose(char32_t c, bool compatible) const {
     if (compatible) {
       if (const auto at = compatible_.find(c); at != compatible_.end()) return at->second;
@@ -54,13 +62,20 @@ class Tables {
     return at == classes_.end() ? 0 : at->second;
   }
   bool Mark(char32_t c) const { return c < marks_.size() && marks_[c]; }
+  void VisitCanonical(const std::function<void(char32_t)>& visit) const {
+    for (const auto& [c, to] : canonical_) visit(c);
+  }
 
  private:
   Tables() : marks_(0x110000, false) {
+    // One byte at least is a number, so that what is pointed to stays where it is.
+    numbers_.reserve(std::size(kCanonical) + std::size(kCompatible));
     AddDecompositions(std::begin(kCanonical), std::end(kCanonical), &canonical_);
     AddDecompositions(std::begin(kCompatible), std::end(kCompatible), &compatible_);
-    for (const uint32_t* at = std::begin(kPairs); at != std::end(kPairs); at += 3) {
-      pairs_[uint64_t{at[0]} << 32 | at[1]] = at[2];
+    for (const uint8_t* at = std::begin(kPairs); at != std::end(kPairs);) {
+      const uint64_t first = ReadSmall(&at);
+      const uint64_t second = ReadSmall(&at);
+      pairs_[first << 32 | second] = ReadSmall(&at);
     }
     for (const uint32_t* at = std::begin(kClasses); at != std::end(kClasses); at += 3) {
       for (uint32_t c = at[0]; c <= at[1]; ++c) classes_[c] = static_cast<uint8_t>(at[2]);
@@ -69,11 +84,18 @@ class Tables {
       for (uint32_t c = at[0]; c <= at[1]; ++c) marks_[c] = true;
     }
   }
-  static void AddDecompositions(const uint32_t* at, const uint32_t* end,
-                                std::unordered_map<uint32_t, Decomposition>* map) {
-    for (; at != end; at += 2 + at[1]) (*map)[at[0]] = {at + 2, at[1]};
+  void AddDecompositions(const uint8_t* at, const uint8_t* end,
+                         std::unordered_map<uint32_t, Decomposition>* map) {
+    for (uint32_t from = 0; at != end;) {
+      from += ReadSmall(&at);
+      const size_t begin = numbers_.size();
+      const uint32_t count = ReadSmall(&at);
+      for (uint32_t i = 0; i < count; ++i) numbers_.push_back(ReadSmall(&at));
+      (*map)[from] = {numbers_.data() + begin, count};
+    }
   }
 
+  std::vector<char32_t> numbers_;  // of the decompositions
   std::unordered_map<uint32_t, Decomposition> canonical_;
   std::unordered_map<uint32_t, Decomposition> compatible_;
   std::unordered_map<uint64_t, uint32_t> pairs_;
@@ -90,10 +112,10 @@ void AppendDecomposed(char32_t c, bool compatible, std::vector<char32_t>* out) {
     return;
   }
   const Decomposition d = Tables::Get().Decompose(c, compatible);
-  if (d.to == nullptr) {
+  if (d.empty()) {
     out->push_back(c);
   } else {
-    out->insert(out->end(), d.to, d.to + d.count);
+    out->insert(out->end(), d.begin(), d.end());
   }
 }
 
@@ -183,6 +205,14 @@ std::string Normalize(std::string_view text, NormalForm form) {
     }
   }
   return out;
+}
+
+std::span<const char32_t> CanonicalDecomposition(char32_t c) {
+  return Tables::Get().Decompose(c, /*compatible=*/false);
+}
+
+void VisitDecomposing(const std::function<void(char32_t c)>& visit) {
+  Tables::Get().VisitCanonical(visit);
 }
 
 uint8_t CombiningClass(char32_t c) { return Tables::Get().Class(c); }

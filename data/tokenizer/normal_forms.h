@@ -9,6 +9,8 @@
 #define TESSERA_DATA_TOKENIZER_NORMAL_FORMS_H_
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,6 +19,12 @@ namespace tessera::data {
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
 std::string Normalize(std::string_view text, NormalForm form);
+
+// What a character decomposes to canonically, to the last; empty: it stays. Hangul syllables, which
+// decompose by arithmetic, are not told of.
+std::span<const char32_t> CanonicalDecomposition(char32_t c);
+// Every character that has one, in no order.
+void VisitDecomposing(const std::function<void(char32_t c)>& visit);
 
 // Unicode's canonical combining class; 0 of characters that do not combine.
 uint8_t CombiningClass(char32_t c);

@@ -157,7 +157,7 @@ AttachedAdapter Attach(Model& model, const AdapterConfig& config, const Wanted& 
 // Bytes of its own, with which it can train, for a parameter that has a file's.
 void MakeWritable(const Model& model, nn::Parameter* p) {
   if (!p->tensor.storage()->read_only()) return;
-  p->tensor = p->tensor.ContiguousCopy();
+  p->tensor = CastCopy(p->tensor, p->tensor.dtype());
   nn::LetTrain(*p, model.build());
 }
 

@@ -494,6 +494,10 @@ TEST_P(FamiliesTest, WeightsTakeAnyFormByTheirNames) {
       }
       const Tensor loss = model->Run(GetParam().inputs(0), Options()).at(keys::kLoss);
       Backward(loss);
+      for (nn::Parameter* p : model->Parameters()) {
+        if (p->gradient_group == nullptr) continue;
+        p->gradient_group->AllReduce(Grad(p->tensor), ReduceOp::kSum)->Wait();
+      }
       for (int turn = 0; turn < world->size(); ++turn) {
         if (turn == world->rank()) {
           outcome.loss = loss.Item();

@@ -1,4 +1,5 @@
-/* The structs of tessera.h, a line each: name, size, and where its last member stands. */
+/* The structs of tessera.h: name, size, and where the member stands that was the last of a version;
+ * a line for each such member. */
 #include <stdio.h>
 
 #include "tessera.h"
@@ -9,12 +10,14 @@ int main(void) {
   LINE(tsr_allocator, user);
   LINE(tsr_configuration, threads);
   LINE(tsr_named_tensor, bytes);
-  LINE(tsr_load_options, progress_user);
+  LINE(tsr_load_options, progress_user); /* 0.6.0 */
+  LINE(tsr_load_options, num_adapters);
   LINE(tsr_reader, user);
   LINE(tsr_model_info, image_width);
   LINE(tsr_tokenize_options, special_as_text);
   LINE(tsr_detokenize_options, skip_special);
-  LINE(tsr_context_options, memory_limit);
+  LINE(tsr_context_options, memory_limit); /* 0.6.0 */
+  LINE(tsr_context_options, adapter);
   LINE(tsr_forward_options, all_hidden_states);
   LINE(tsr_embed_options, normalise);
   LINE(tsr_generate_options, seed);
