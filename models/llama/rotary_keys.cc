@@ -156,9 +156,10 @@ StatusOr<RotaryKeys> ReadRotaryKeys(const json& json, const std::string& family,
       (Has(json, "original_max_position_embeddings") || !Has(section.keys, "factor"))) {
     scaling.factor = std::max(1.0, longest / static_cast<double>(scaling.original_positions));
   }
-  const bool extends = scaling.kind == RotaryScaling::kLinear ||
-                       scaling.kind == RotaryScaling::kDynamic ||
-                       (scaling.kind == RotaryScaling::kYarn && original == 0);
+  const bool extends =
+      scaling.kind == RotaryScaling::kLinear || scaling.kind == RotaryScaling::kDynamic ||
+      ((scaling.kind == RotaryScaling::kYarn || scaling.kind == RotaryScaling::kLongRope) &&
+       original == 0);
   if (extends) {
     read.max_positions = static_cast<int64_t>(scaling.factor * longest);
   }

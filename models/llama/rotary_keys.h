@@ -17,8 +17,9 @@ namespace tessera::models {
 
 struct RotaryKeys {
   nn::RotaryConfig config;
-  // Linear and dynamic scaling, and YaRN without `original_max_position_embeddings`, extend
-  // `max_position_embeddings` by their factor; beside the others it is the extended length already.
+  // Linear and dynamic scaling, and YaRN and LongRoPE without `original_max_position_embeddings`,
+  // extend `max_position_embeddings` by their factor; beside the others it is the extended length
+  // already.
   int64_t max_positions = 0;
 };
 
