@@ -205,8 +205,14 @@ StatusOr<std::map<std::string, std::string>> EntriesOf(
   std::map<std::string, std::string> entry_of;
   std::vector<std::string> unknown, missing;
   for (const WeightEntry& entry : file.entries()) {
-    const bool prefixed = entry.name.starts_with(kPrefix);
-    const auto found = by_name.find(prefixed ? entry.name.substr(sizeof(kPrefix) - 1) : entry.name);
+    std::string name = entry.name;
+    if (name.starts_with(kPrefix)) name.erase(0, sizeof(kPrefix) - 1);
+    // Beside all biases PEFT writes those of the modules that an adapter replaces, too.
+    if (name.find(".original_module.") != std::string::npos) continue;
+    const std::string wrapper = ".modules_to_save";
+    const size_t wrapped = name.find(wrapper + ".");
+    if (wrapped != std::string::npos) name.erase(wrapped, wrapper.size());
+    const auto found = by_name.find(name);
     if (found == by_name.end()) {
       unknown.push_back(entry.name);
     } else {
