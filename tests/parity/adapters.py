@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM,
                           AutoModelForSequenceClassification, CONFIG_MAPPING)
 
@@ -100,6 +100,32 @@ def check(report, program, name, kind, seed):
                          compare({"logits": theirs(**inputs).logits}, want), 1e-6)
 
 
+def check_trained(report, program, name, kind, flags):
+    """What the program trains and writes, PEFT loads."""
+    cls, model_type, fields, _ = BASES[name]
+    config = CONFIG_MAPPING[model_type](**{**fields, "vocab_size": 259})
+    config._attn_implementation = "eager"
+    base = randomise(cls.from_config(config), 3, norm_names=NORMS)
+    with tempfile.TemporaryDirectory() as work:
+        folder, out, text = (os.path.join(work, n) for n in ("base", "out", "text.txt"))
+        base.save_pretrained(folder)
+        with open(text, "w") as file:
+            file.writelines(f"line {i % 17} of many\n" for i in range(300))
+        run(program, "train", folder, "--data", text, "--out", out, "--tokenizer", "byte",
+            "--seq-len", 24, "--max-steps", 8, "--lr", "1e-2", *flags)
+        adapter = os.path.join(out, "model")
+        inputs = inputs_of(name, config)
+        got, _ = forward(program, folder, inputs, gradients=False, flags=("--adapter", adapter))
+        model = PeftModel.from_pretrained(base, adapter).eval().double()
+        with torch.no_grad():
+            want = {"logits": model(**inputs).logits}
+            with model.disable_adapter():
+                moved = (model(**inputs).logits - want["logits"]).abs().max().item()
+        report.error(f"{name} {kind} trained here, in PEFT", compare({"logits": got["logits"]}, want),
+                     1e-6)
+        report(f"{name} {kind} training moved the logits", moved > 1e-3, f"{moved:.1e}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -110,6 +136,11 @@ def main():
     for i, name in enumerate(BASES):
         for j, kind in enumerate(KINDS):
             check(report, args.tessera, name, kind, 10 * i + j)
+    for name in ("gpt2", "llama", "qwen3"):
+        for kind, flags in (("lora", ()), ("rslora", ("--lora-r", 5)), ("dora", ()),
+                            ("lora", ("--target-modules", "all-linear")),
+                            ("lora", ("--adapter-bias", "all"))):
+            check_trained(report, args.tessera, name, kind, ("--adapter", kind, *flags))
     return report.finish()
 
 
