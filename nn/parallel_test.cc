@@ -225,6 +225,8 @@ TEST_P(ParallelLayerTest, GradientsOfLowRankTerms) {
     RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
       UpAndDown both(layout, RootScope(world));
       both.Adapt(0, {.rank = 3, .scale = 0.7, .dropout = 0.3});
+      const LowRankTerm* const term = AdaptedWeight::Of(both.up).term(0);
+      ASSERT_NE(term, nullptr);
       const ForwardContext context = {.training = true, .seed = 5, .step = 1};
       CheckGradients(world, both, RandomTensor({2, 3, 5}, 1),
                      [&](const Tensor& in) { return both.Forward(in, context); });

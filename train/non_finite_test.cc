@@ -153,8 +153,9 @@ TEST_F(NonFiniteTest, AnomaliesAreFoundWhereTheyBegin) {
       config.checkpoint_activations = recomputes;
       config.zero = zero;
       const Status status = Guarded([&] { return Run(config, 6, kNan).status; });
-      EXPECT_EQ(Message(status),
-                "backward: the gradient of 'mul' for its input 0, float32[], is nan at element 0");
+      EXPECT_EQ(
+          Message(status),
+          "backward: the gradient of 'affine' for its input 0, float32[], is nan at element 0");
     }
   }
 }

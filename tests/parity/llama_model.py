@@ -105,7 +105,7 @@ def check_forward(report, program, folder, name, model):
     default = type(model).from_pretrained(folder, attn_implementation="sdpa").eval()
     for kind in ("plain", "right", "left", "holes"):
         inputs = make_inputs(model.config, kind, seed=7)
-        outputs, gradients = reference(default if kind == "left" else model, inputs)
+        outputs, gradients = reference(model if kind == "plain" else default, inputs)
         rows = inputs["attention_mask"].bool() if "attention_mask" in inputs else None
         got, got_gradients = forward(program, folder, inputs, flags=ALL_HIDDEN)
         report.error(f"{name} {kind} outputs", compare(got, outputs, rows), TOLERANCE)
