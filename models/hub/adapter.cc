@@ -247,11 +247,14 @@ void Write(const Model& model, nn::Parameter* p, const Tensor& whole) {
 
 Status CheckShape(const WeightFile& file, const std::string& entry, const nn::Parameter& p) {
   const WeightEntry& found = *file.Find(entry);
-  const Shape shape(found.shape);
+  const Shape& expected = p.placement.global_shape();
   const std::optional<DType> dtype = ParseSafetensorsDType(found.dtype);
-  if (shape == p.placement.global_shape() && dtype && IsFloating(*dtype)) return OkStatus();
-  return InvalidArgument(file.path(), ": '", entry, "' is ", found.dtype, " ", shape,
-                         "; for this model it must be a floating ", p.placement.global_shape());
+  const bool same = found.shape == std::vector<int64_t>(expected.begin(), expected.end());
+  if (same && dtype && IsFloating(*dtype)) return OkStatus();
+  std::string shape;  // of any number of dimensions
+  for (const int64_t size : found.shape) shape += Concat(shape.empty() ? "" : ", ", size);
+  return InvalidArgument(file.path(), ": '", entry, "' is ", found.dtype, " [", shape,
+                         "]; for this model it must be a floating ", expected);
 }
 
 bool StandsInOut(Model& model, const Wanted& wanted) {
