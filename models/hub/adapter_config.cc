@@ -13,6 +13,9 @@ namespace {
 
 using nlohmann::json;
 
+// Far beyond any adapter; products of it and a layer's size stay within 64 bits.
+constexpr int64_t kMostRank = 1 << 20;
+
 // From end to end. Patterns have been compiled before (FromJson).
 bool FullMatch(const std::string& pattern, const std::string& text) {
   const StatusOr<data::Regex> regex = data::Regex::Compile("\\A(?:" + pattern + ")\\z");
@@ -84,6 +87,9 @@ class Reader {
     if (!number.is_number_integer() || number.get<int64_t>() < least) {
       return Fail(key, Concat("must be an integer of ", least, " or more, not ", number.dump()));
     }
+    if (number.get<int64_t>() > kMostRank) {
+      return Fail(key, Concat("is ", number.dump(), "; the most is ", kMostRank));
+    }
     *value = number.get<int64_t>();
   }
   // Within [least, below).
@@ -109,7 +115,7 @@ class Reader {
     if (!object_[key].is_object()) return Fail(key, "must be an object");
     for (const auto& [pattern, value] : object_[key].items()) {
       const bool fits = std::is_same_v<T, int64_t> ? value.is_number_integer() : value.is_number();
-      if (!fits || value.template get<double>() <= 0) {
+      if (!fits || value.template get<double>() <= 0 || value.template get<double>() > kMostRank) {
         return Fail(key, Concat("has ", value.dump(), " for '", pattern, "'"));
       }
       Check(key, pattern);

@@ -317,6 +317,8 @@ TEST_F(AdapterTest, WhatDoesNotFitIsRefusedByName) {
   };
   EXPECT_EQ(problem({{"peft_type", "IA3"}}), "a.json: 'peft_type' is 'IA3'; supported is LORA");
   EXPECT_EQ(problem({{"r", 0}}), "a.json: 'r' must be an integer of 1 or more, not 0");
+  EXPECT_EQ(problem({{"r", int64_t{1} << 40}}),
+            "a.json: 'r' is 1099511627776; the most is 1048576");
   EXPECT_EQ(problem({{"lora_dropout", 1}}),
             "a.json: 'lora_dropout' is 1, not a number from 0 to 1");
   EXPECT_EQ(problem({{"lora_bias", true}}), "a.json: 'lora_bias' is true, which is not supported");

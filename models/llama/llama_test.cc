@@ -271,6 +271,8 @@ TEST(LlamaConfigTest, RefusesByName) {
             "config of llama: 'rope_scaling.factor' must be 1 or more, not 0.5");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", "2"}}}}),
             "config of llama: 'rope_scaling.factor' must be a number, not \"2\"");
+  EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 1e200}}}}),
+            "config of llama: 'rope_scaling.factor' must be at most 1e+09");
   EXPECT_NE(problem({{"head_dim", 5}}).find("needed are"), std::string::npos);
   EXPECT_EQ(problem({{"model_type", "mistral"}, {"sliding_window", 0}}),
             "config of mistral: 'sliding_window' must be above 0, not 0");

@@ -13,6 +13,9 @@ namespace {
 using nlohmann::json;
 using nn::RotaryScaling;
 
+// Of what multiplies positions: products stay within 64 bits.
+constexpr double kMost = 1e9;
+
 bool Has(const json& object, const char* key) {
   return object.contains(key) && !object[key].is_null();
 }
@@ -27,10 +30,11 @@ struct Section {
     return InvalidArgument("config of ", family, ": '", name, name.empty() ? "" : ".", key, "' ",
                            what);
   }
-  Status Number(const char* key, double least, double* value) const {
+  Status Number(const char* key, double least, double* value, double most = 1e300) const {
     if (!Has(keys, key)) return OkStatus();
     if (!keys[key].is_number()) return Problem(key, "must be a number, not " + keys[key].dump());
     *value = keys[key].get<double>();
+    if (*value > most) return Problem(key, Concat("must be at most ", most));
     if (std::isfinite(*value) && *value >= least) return OkStatus();
     return Problem(key, Concat("must be ", least, " or more, not ", keys[key].dump()));
   }
@@ -68,7 +72,7 @@ Status ReadScaling(const Section& section, RotaryScaling* scaling) {
   TESSERA_ASSIGN_OR_RETURN(scaling->kind, KindOf(section));
   if (scaling->kind == RotaryScaling::kNone) return OkStatus();
   if (scaling->kind != RotaryScaling::kLongRope) TESSERA_RETURN_IF_ERROR(section.Needs("factor"));
-  TESSERA_RETURN_IF_ERROR(section.Number("factor", 1, &scaling->factor));
+  TESSERA_RETURN_IF_ERROR(section.Number("factor", 1, &scaling->factor, kMost));
   if (scaling->kind == RotaryScaling::kLlama3) {
     TESSERA_RETURN_IF_ERROR(section.Needs("low_freq_factor"));
     TESSERA_RETURN_IF_ERROR(section.Needs("high_freq_factor"));
@@ -134,7 +138,7 @@ StatusOr<int64_t> OriginalPositions(const json& config, const Section& section,
   double original = 0;
   const bool counts = kind == RotaryScaling::kLlama3 || kind == RotaryScaling::kYarn ||
                       (long_rope && where.name != "rope_scaling");
-  if (counts) TESSERA_RETURN_IF_ERROR(where.Number(key, 2, &original));
+  if (counts) TESSERA_RETURN_IF_ERROR(where.Number(key, 2, &original, kMost));
   return static_cast<int64_t>(original);
 }
 
