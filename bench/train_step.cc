@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@
 #include "dist/store/parameter_store.h"
 #include "dist/store/zero_init.h"
 #include "models/family.h"
+#include "models/hub/adapter.h"
+#include "models/hub/load_model.h"
 #include "models/model.h"
 #include "models/model_keys.h"
 #include "nn/running_statistics.h"
@@ -52,6 +55,8 @@ struct Flags {
   double bucket_cap_mb = 25;
   bool overlap = true;
   int zero = 0;
+  int64_t lora_r = 0;
+  std::string target_modules;
   bool print_config = false;
 };
 
@@ -191,10 +196,29 @@ void Serve(Steps& steps, const dist::Group& world, int64_t bytes_at_start) {
   }
 }
 
+// LoRA without dropout, its scale that of alpha = 2 r.
+Status AddAdapter(models::Model& model, const Flags& flags) {
+  if (flags.lora_r == 0) return OkStatus();
+  models::AdapterConfig config;
+  config.r = flags.lora_r;
+  config.lora_alpha = static_cast<double>(2 * flags.lora_r);
+  config.target_modules.all_linear = flags.target_modules == "all-linear";
+  if (!config.target_modules.all_linear) {
+    std::istringstream names(flags.target_modules);
+    for (std::string name; std::getline(names, name, ',');) {
+      config.target_modules.names.push_back(name);
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(const models::AttachedAdapter adapter,
+                           models::AttachAdapter(model, config));
+  models::TrainOnly(model, adapter);
+  return OkStatus();
+}
+
 int Run(int argc, char** argv) {
   Flags flags;
   CLI::App app("Times optimizer steps; see the head of bench/train_step.cc.");
-  app.add_option("--model", flags.model, "a preset");
+  app.add_option("--model", flags.model, "a preset, or the folder of a config.json");
   app.add_option("--dtype", flags.dtype, "float32, bfloat16 or float16");
   app.add_option("--batch", flags.batch, "sequences")->check(CLI::PositiveNumber);
   app.add_option("--tokens", flags.tokens, "tokens of a sequence")->check(CLI::PositiveNumber);
@@ -203,18 +227,21 @@ int Run(int argc, char** argv) {
   app.add_option("--bucket-cap-mb", flags.bucket_cap_mb, "megabytes of gradients per message");
   app.add_option("--overlap", flags.overlap, "send while the backward pass runs");
   app.add_option("--zero", flags.zero, "ZeRO's stage")->check(CLI::Range(0, 3));
+  app.add_option("--lora-r", flags.lora_r, "train LoRA of this rank alone (0: all of the model)");
+  app.add_option("--target-modules", flags.target_modules, "LoRA's, at commas, or all-linear");
   app.add_flag("--print-config", flags.print_config, "print the preset's config.json, and end");
   CLI11_PARSE(app, argc, argv);
 
-  const models::Preset* preset = models::FindPreset(flags.model);
+  const StatusOr<nlohmann::json> config = models::ReadModelConfig(flags.model);
   const auto dtype = ParseDType(flags.dtype);
-  if (preset == nullptr || !dtype) {
-    std::fprintf(stderr, "error: no preset '%s', or no dtype '%s'\n", flags.model.c_str(),
-                 flags.dtype.c_str());
+  if (!config.ok() || !dtype) {
+    std::fprintf(stderr, "error: %s\n",
+                 config.ok() ? ("no dtype '" + flags.dtype + "'").c_str()
+                             : Message(config.status()).c_str());
     return 2;
   }
   if (flags.print_config) {
-    std::printf("%s\n", preset->config.dump().c_str());
+    std::printf("%s\n", config->dump().c_str());
     return 0;
   }
   const auto world = dist::OpenWorld({});
@@ -228,12 +255,16 @@ int Run(int argc, char** argv) {
   const int64_t bytes_at_start = GreatestResidentBytes();
   nn::BuildContext build{.dtype = *dtype, .seed = 1};
   dist::CutWhileBuilding(PolicyOf(flags), world->communicator, &build);
-  auto model = models::BuildModel(preset->config, build);
+  auto model = models::BuildModel(*config, build);
   if (!model.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(model.status()).c_str());
     return 1;
   }
   (*model)->SetDropout(flags.dropout);
+  if (const Status status = AddAdapter(**model, flags); !status.ok()) {
+    std::fprintf(stderr, "error: %s\n", Message(status).c_str());
+    return 1;
+  }
   Steps steps(**model, flags, world->communicator);
   Serve(steps, world->communicator, bytes_at_start);
   return 0;

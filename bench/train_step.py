@@ -7,6 +7,7 @@
     <venv>/bin/python bench/train_step.py --model resnet18-64 --batch 32
     <venv>/bin/python bench/train_step.py --dropout 0.1 --dtype bfloat16
     <venv>/bin/python bench/train_step.py --ranks 2 --threads 1      # data parallel
+    <venv>/bin/python bench/train_step.py --model bench/llama_100m --lora-r 8 --target-modules all-linear
 
 A preset (GPT-2 124M where none is named) on random inputs: next tokens (GPT), every seventh token
 to be guessed (BERT), pictures with a label each (ViT, the ResNet of examples/vision), sources with targets of a quarter of their
@@ -17,6 +18,9 @@ bench/resnet.py) with scaled_dot_product_attention
 where it has it, PyTorch's fused tanh-GELU in place of the composed one that GPT-2's configuration
 names (the same function, faster) and fused AdamW. bfloat16 is
 autocast with float32 weights there, bfloat16 weights with float32 masters here.
+
+With --lora-r both train LoRA alone, PyTorch's by PEFT; in bfloat16 its frozen weights are bfloat16
+too, and the adapter's float32.
 
 With --ranks N both train on N ranks of this machine, each with a batch of its own and --threads
 threads: Tessera under mpirun, PyTorch as DistributedDataParallel over gloo with bucket views.
@@ -96,7 +100,8 @@ def build_peer(config, options):
     configuration = transformers.AutoConfig.for_model(**config, use_cache=False)
     architecture = getattr(transformers, {
         "gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM",
-        "vit": "ViTForImageClassification", "t5": "T5ForConditionalGeneration"}[kind])
+        "vit": "ViTForImageClassification", "t5": "T5ForConditionalGeneration",
+        "llama": "LlamaForCausalLM"}[kind])
     attention = "sdpa" if architecture._supports_sdpa else "eager"
     model = architecture._from_config(configuration, attn_implementation=attention)
     if kind == "vit":
@@ -135,13 +140,24 @@ def run_torch(options):
         [options.tessera, f"--model={options.model}", "--print-config"], check=True,
         stdout=subprocess.PIPE).stdout)
     model, inputs = build_peer(config, options)
+    if options.lora_r > 0:
+        import peft
+
+        names = options.target_modules
+        model = peft.get_peft_model(
+            model.to(torch.bfloat16) if options.dtype == "bfloat16" else model,
+            peft.LoraConfig(r=options.lora_r, lora_alpha=2 * options.lora_r, task_type="CAUSAL_LM",
+                            target_modules=names if names == "all-linear" else names.split(",")))
     model.train()
     if options.ranks > 1:
         model = fully_sharded(model, options) if options.zero > 1 else (
             torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True))
-    decay = [p for p in model.parameters() if p.ndim >= 2]
-    plain = [p for p in model.parameters() if p.ndim < 2]
-    groups = [{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    decay = [p for p in trained if p.ndim >= 2]
+    plain = [p for p in trained if p.ndim < 2]
+    groups = [{"params": decay, "weight_decay": 0.1}]
+    if plain:
+        groups.append({"params": plain, "weight_decay": 0.0})
     optimizer = torch.optim.AdamW(groups, lr=1e-4, **{options.adamw: True})
     half = options.dtype == "bfloat16"
     for count in turns(rank, options.ranks):
@@ -207,12 +223,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=6, help="turns of each side")
     parser.add_argument("--steps", type=int, default=2, help="steps of a turn")
     parser.add_argument("--warmup", type=int, default=2, help="steps that do not count")
-    parser.add_argument("--model", default="gpt2", help="a preset")
+    parser.add_argument("--model", default="gpt2", help="a preset, or a folder with config.json")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--lora-r", type=int, default=0, help="train LoRA of this rank alone")
+    parser.add_argument("--target-modules", default="q_proj,v_proj", help="LoRA's, or all-linear")
     parser.add_argument("--ranks", type=int, default=1, help="data-parallel ranks")
     parser.add_argument("--zero", type=int, default=0, choices=[0, 2, 3], help="ZeRO's stage")
     parser.add_argument("--alone", action="store_true", help="against one rank instead of PyTorch")
@@ -229,8 +247,8 @@ def main():
         sys.exit(f"error: {options.tessera} is missing: bazel build //bench:train_step")
     def shared(**changed):
         values = {**vars(options), **changed}
-        return [f"--{name}={values[name]}"
-                for name in ("model", "batch", "tokens", "dropout", "dtype", "threads")]
+        return [f"--{name.replace('_', '-')}={values[name]}"
+                for name in ("model", "batch", "tokens", "dropout", "dtype", "threads", "lora_r", "target_modules")]
 
     mpirun = ["mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
               "-n", str(options.ranks)] if options.ranks > 1 else []

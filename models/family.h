@@ -15,6 +15,7 @@
 #define TESSERA_MODELS_FAMILY_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,13 @@ struct EntryCopy {
   std::string of;  // the parameter
 };
 
+// Where a family takes trained keys and values before its tokens (models/hub/prefix_adapter.h).
+struct PrefixPlace {
+  std::string layers_under = "";  // what the names of the self-attention layers begin with
+  // Tokens stand at the positions behind the prefix; false: as without it.
+  bool takes_positions = true;
+};
+
 struct Family {
   std::string model_type;  // config.json's "model_type"
   // What a configuration without "architectures" is comes first.
@@ -98,6 +106,8 @@ struct Family {
   // Linear layers that an adapter changes where it names none (models/hub/adapter.h), by the ends
   // of their names; PEFT has the same.
   std::vector<std::string> adapter_targets = {};
+  // nullopt: it takes no prefix.
+  std::optional<PrefixPlace> prefix = std::nullopt;
   TextConventions texts = {};
 
   // The first architecture that does it; nullptr: none.

@@ -33,6 +33,16 @@ bool Model::Takes(const TensorKey& key) const {
   return false;
 }
 
+PrefixSpan Model::prefix(int adapter) const {
+  const auto found = prefixes_.find(adapter);
+  return found == prefixes_.end() ? PrefixSpan() : found->second;
+}
+
+int64_t Model::positions_left(int adapter) const {
+  const int64_t all = max_positions();
+  return all == 0 ? 0 : all - prefix(adapter).positions;
+}
+
 bool WantsHiddenOnly(const Bundle& in, const RunOptions& options) {
   return !options.keep_logits && !in.has(keys::kLabels) && !in.has(keys::kTargets);
 }

@@ -17,6 +17,7 @@
 #ifndef TESSERA_MODELS_MODEL_H_
 #define TESSERA_MODELS_MODEL_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -71,6 +72,12 @@ struct HiddenState {
 // "hidden_states.3".
 std::string HiddenStateName(int layer);
 
+// What an adapter puts before the tokens of every row (models/hub/prefix_adapter.h).
+struct PrefixSpan {
+  int64_t tokens = 0;     // keys and values in each layer
+  int64_t positions = 0;  // how many of the model's positions they take: tokens stand behind them
+};
+
 // What a model with an encoder beside its decoder can do besides.
 class EncoderDecoder {
  public:
@@ -121,6 +128,12 @@ class Model : public nn::Module {
   // Sets every dropout probability of the model.
   virtual void SetDropout(double p);
 
+  // Before rows, where adapter number `adapter` counts (nn::ForwardContext); all zeros: nothing.
+  virtual PrefixSpan prefix(int adapter) const;
+  void set_prefix(int adapter, const PrefixSpan& span) { prefixes_[adapter] = span; }
+  // What max_positions() leaves to a row's tokens.
+  int64_t positions_left(int adapter = 0) const;
+
   // Recompute each block's activations in the backward pass (autograd/recompute.h).
   virtual void set_checkpoint_activations(bool value) { checkpoint_activations_ = value; }
   bool checkpoint_activations() const { return checkpoint_activations_; }
@@ -137,6 +150,7 @@ class Model : public nn::Module {
 
  private:
   KeyNames inputs_;
+  std::map<int, PrefixSpan> prefixes_;  // by adapter
   bool checkpoint_activations_ = false;
 };
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ops/attention/attention.h"
 #include "ops/cast/cast.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/rearrange/rearrange.h"
 #include "ops/rotary/rotary.h"
 #include "ops/view/view.h"
@@ -185,13 +185,11 @@ Tensor SelfAttention::SplitHeads(const Tensor& x, const Norm* norm) const {
   return Transpose(norm == nullptr ? x_BTHD : norm->Forward(x_BTHD), 1, 2);
 }
 
-Tensor SelfAttention::Needed(const Tensor& share_BTF) const {
+Tensor SelfAttention::Needed(const Tensor& all_BTF) const {
   const int64_t per_group = HeadsPerGroup(config_);
   const int64_t first = heads_.begin / per_group;
   const int64_t end = (heads_.begin + heads_.count + per_group - 1) / per_group;
-  const Tensor all =
-      AllGatherToGroup(share_BTF, 2, KeyValueHeads(config_) * head_dim_, build().tensor_parallel);
-  const Tensor needed = Slice(all, 2, first * head_dim_, (end - first) * head_dim_);
+  const Tensor needed = Slice(all_BTF, 2, first * head_dim_, (end - first) * head_dim_);
   // Kernels want as many queries for each: whole groups, or queries of one.
   if (end - first <= 1 || heads_.count == (end - first) * per_group) return needed;
   const Tensor by_group = Reshape(needed, {needed.size(0), needed.size(1), end - first, head_dim_});
@@ -203,42 +201,116 @@ SelfAttention::Heads SelfAttention::Project(const Tensor& h_BTC,
                                             const ForwardContext& context) const {
   std::vector<Tensor> q_k_v = Features(h_BTC, context);
   if (gathers_key_values_) {
-    q_k_v[1] = Needed(q_k_v[1]);
-    q_k_v[2] = Needed(q_k_v[2]);
+    const int64_t features = KeyValueHeads(config_) * head_dim_;
+    for (const size_t i : {1, 2}) {
+      q_k_v[i] = Needed(AllGatherToGroup(q_k_v[i], 2, features, build().tensor_parallel));
+    }
   }
   return {.q = SplitHeads(q_k_v[0], q_norm_.get()),
           .k = SplitHeads(q_k_v[1], k_norm_.get()),
           .v = SplitHeads(q_k_v[2], nullptr)};
 }
 
-void SelfAttention::Rotate(const Tensor& positions, int64_t length, Heads* heads) const {
-  TESSERA_CHECK(positions.defined(), "self_attention", path(),
+void SelfAttention::Rotate(const AttentionMasks& masks, const ForwardContext& context,
+                           int64_t before, const KeyValueCache* cache, Heads* heads) const {
+  TESSERA_CHECK(masks.rotary_positions.defined(), "self_attention", path(),
                 " rotates, but the masks have no rotary_positions");
+  const int64_t length = cache == nullptr ? before + heads->q.size(2) : cache->LongestAfterStep();
+  const RotaryScaling& scaling = config_.rotary->scaling;
+  const bool by_length =
+      scaling.kind == RotaryScaling::kDynamic || scaling.kind == RotaryScaling::kLongRope;
+  TESSERA_CHECK(!masks.document.defined() || !by_length || length <= scaling.original_positions,
+                "self_attention", path(),
+                " scales rotary frequencies by the sequence's length, which is not that of "
+                "documents packed into rows of ",
+                length);
+  Tensor positions = masks.rotary_positions;
   const int64_t coordinates = positions.ndim() == 3 ? positions.size(1) : 1;
   TESSERA_CHECK(coordinates > 0, "self_attention", path(), ": positions ", positions,
                 " without a coordinate");
+  const bool shifts = before > 0 && prefix(context.adapter)->takes_positions();
+  if (shifts) positions = Add(positions, static_cast<double>(before));
   const RotaryOptions options = RotaryFor(*config_.rotary, head_dim_ / coordinates, length);
   heads->q = Rotary(heads->q, positions, options);
   heads->k = Rotary(heads->k, positions, options);
 }
 
+// ---- A prefix -----------------------------------------------------------------------------------
+
+PrefixHeads SelfAttention::prefix_heads() const {
+  const int64_t per_group = HeadsPerGroup(config_);
+  const bool split = !gathers_key_values_ && RanksOf(build().tensor_parallel) > 1;
+  return {.count = KeyValueHeads(config_),
+          .head_dim = head_dim_,
+          .share = {heads_.begin / per_group, heads_.count / per_group},
+          .split = split};
+}
+
+void SelfAttention::SetPrefix(int adapter, std::shared_ptr<KeyValuePrefix> made) {
+  TESSERA_CHECK(adapter >= 0 && prefix(adapter) == nullptr, "self_attention", path(),
+                " has a prefix of adapter ", adapter, " already");
+  if (prefixes_.size() <= static_cast<size_t>(adapter)) {
+    prefixes_.resize(static_cast<size_t>(adapter) + 1);
+  }
+  prefixes_[static_cast<size_t>(adapter)] = std::move(made);
+}
+
+KeyValuePrefix* SelfAttention::prefix(int adapter) const {
+  const bool known = adapter >= 0 && static_cast<size_t>(adapter) < prefixes_.size();
+  return known ? prefixes_[static_cast<size_t>(adapter)].get() : nullptr;
+}
+
+void SelfAttention::PutBehindPrefix(const KeyValuePrefix& prefix, const KeyValueCache* cache,
+                                    Heads* heads, AttentionOptions* options) const {
+  const int64_t n = prefix.tokens();
+  const int64_t rows = heads->q.size(0);
+  const Device device = heads->q.device();
+  // A window is of places in a row, and tells how far documents behind others are from the prefix
+  // only where it passes nothing.
+  TESSERA_CHECK(!options->key_document.defined() || options->window == 0 ||
+                    n + heads->q.size(2) <= options->window,
+                "self_attention", path(), ": documents packed into rows of ", heads->q.size(2),
+                " tokens behind a prefix of ", n, " do not fit the window of ", options->window);
+  const bool begins =
+      cache == nullptr || std::count(cache->StepBegins().begin(), cache->StepBegins().end(), 0) > 0;
+  if (begins) {
+    KeyValuePrefix::KeysAndValues numbers = prefix.Forward();
+    if (gathers_key_values_) numbers = {Needed(numbers.k), Needed(numbers.v)};
+    heads->k = BehindPrefix(SplitHeads(numbers.k, nullptr), heads->k, cache);
+    heads->v = BehindPrefix(SplitHeads(numbers.v, nullptr), heads->v, cache);
+  }
+  if (cache == nullptr) {
+    options->query_offset = n;
+  } else if (begins) {
+    const std::vector<int64_t> places = QueryBegins(*cache, n);
+    options->query_offsets = CopyTo(
+        Tensor::FromVector(std::vector<int32_t>(places.begin(), places.end()), {rows}), device);
+  }
+  const auto before = [&](Tensor* mask, double value) {
+    if (mask->defined()) *mask = Cat({Full({rows, n}, value, mask->dtype(), device), *mask}, 1);
+  };
+  before(&options->key_padding, 1);
+  before(&options->key_document, kEveryDocument);
+  if (options->prefix_length.defined()) {
+    const Tensor seen = CastCopy(options->prefix_length, DType::kInt64);
+    options->prefix_length = CastCopy(Add(seen, static_cast<double>(n)), DType::kInt32);
+  }
+  const int64_t keys = cache == nullptr ? heads->k.size(2) : cache->LongestAfterStep();
+  if (options->bias.defined() && options->bias.size(3) + n == keys) {
+    options->bias = Pad(options->bias, 3, n, 0);
+  }
+}
+
+// -------------------------------------------------------------------------------------------------
+
 Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
                               const ForwardContext& context, KeyValueCache* cache,
                               int layer) const {
   return Call(h_BTC, [&] {
+    const KeyValuePrefix* const prefix = this->prefix(context.adapter);
+    const int64_t before = prefix == nullptr ? 0 : prefix->tokens();
     Heads heads = Project(h_BTC, context);
-    if (config_.rotary) {
-      const int64_t length = cache == nullptr ? heads.q.size(2) : cache->LongestAfterStep();
-      const RotaryScaling& scaling = config_.rotary->scaling;
-      const bool by_length =
-          scaling.kind == RotaryScaling::kDynamic || scaling.kind == RotaryScaling::kLongRope;
-      TESSERA_CHECK(!masks.document.defined() || !by_length || length <= scaling.original_positions,
-                    "self_attention", path(),
-                    " scales rotary frequencies by the sequence's length, which is not that of "
-                    "documents packed into rows of ",
-                    length);
-      Rotate(masks.rotary_positions, length, &heads);
-    }
+    if (config_.rotary) Rotate(masks, context, before, cache, &heads);
 
     AttentionOptions options;
     options.scale = config_.scale;
@@ -249,12 +321,17 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
     options.key_document = masks.document;
     options.prefix_length = masks.prefix_length;
     options.bias = masks.bias;
+    if (prefix != nullptr) PutBehindPrefix(*prefix, cache, &heads, &options);
     if (cache != nullptr) {
       // A norm of heads gives float32 under autocast; attention works in v's dtype.
       heads.k = Cast(heads.k, heads.v.dtype());
-      std::tie(heads.k, heads.v) = cache->Append(layer, heads.k, heads.v);
-      options.query_offsets = CopyTo(cache->QueryOffsets(), heads.k.device());
-      options.key_length = CopyTo(cache->KeyLengths(), heads.k.device());
+      const CachedKeys keys = cache->Append(layer, heads.k, heads.v);
+      heads.k = keys.k;
+      heads.v = keys.v;
+      options.pages = keys.table;
+      options.paged_keys = keys.length;
+      options.key_length = keys.lengths;
+      if (!options.query_offsets.defined()) options.query_offsets = cache->QueryOffsets();
     }
     if (context.training && attn_dropout_.p() > 0) {
       options.dropout_p = attn_dropout_.p();

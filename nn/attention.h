@@ -12,6 +12,8 @@
 // keys and values are computed by equal shares of their features and gathered, and each rank goes
 // on with the key/value heads that its queries need.
 //
+// Keys and values that stand before those of the tokens, for an adapter: SetPrefix (nn/prefix.h).
+//
 // Llama: {.num_key_value_heads = G, .qkv_bias = false, .output_bias = false,
 //         .qkv_names = {"q_proj", "k_proj", "v_proj"}, .output_name = "o_proj",
 //         .rotary = RotaryConfig{.base = 500000}}; Mistral: .window; Qwen2: .qkv_bias = true;
@@ -29,7 +31,12 @@
 #include "nn/key_value_cache.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
+#include "nn/prefix.h"
 #include "nn/rotary.h"
+
+namespace tessera {
+struct AttentionOptions;
+}  // namespace tessera
 
 namespace tessera::nn {
 
@@ -79,7 +86,9 @@ struct AttentionMasks {
   // [B] int32: keys before it are seen by every query (prefix language models), but for those that
   // a window has passed
   Tensor prefix_length = {};
-  Tensor bias = {};  // [B or 1, this rank's heads or 1, T, Tk], added to the scores
+  // [B or 1, this rank's heads or 1, T, Tk], added to the scores; Tk may count a prefix's keys,
+  // which else get none
+  Tensor bias = {};
   // [B, T] or [B, N, T] int64 of a configuration with `rotary`: places of the new tokens
   Tensor rotary_positions = {};
 };
@@ -96,6 +105,12 @@ class SelfAttention : public Module {
 
   int64_t local_heads() const { return heads_.count; }
 
+  // How a prefix of this layer is cut, and that of adapter number `adapter`, which is none's yet.
+  PrefixHeads prefix_heads() const;
+  void SetPrefix(int adapter, std::shared_ptr<KeyValuePrefix> prefix);
+  // nullptr: this adapter has none here.
+  KeyValuePrefix* prefix(int adapter) const;
+
  private:
   struct Heads {
     Tensor q;     // [B, H, T, D], H this rank's query heads
@@ -106,9 +121,13 @@ class SelfAttention : public Module {
   std::vector<Tensor> Features(const Tensor& h, const ForwardContext& context) const;
   // [B, T, F] or [B, T, H, D] to [B, H, T, D], through a norm that is not null.
   Tensor SplitHeads(const Tensor& features, const Norm* norm) const;
-  // The key/value heads that this rank needs, where every rank has a share of all features.
+  // Of all key/value features those that this rank's queries need.
   Tensor Needed(const Tensor& features) const;
-  void Rotate(const Tensor& positions, int64_t length, Heads* heads) const;
+  // `before` keys stand before the tokens'.
+  void Rotate(const AttentionMasks& masks, const ForwardContext& context, int64_t before,
+              const KeyValueCache* cache, Heads* heads) const;
+  void PutBehindPrefix(const KeyValuePrefix& prefix, const KeyValueCache* cache, Heads* heads,
+                       AttentionOptions* options) const;
 
   const SelfAttentionConfig config_;
   const int64_t head_dim_;
@@ -120,6 +139,7 @@ class SelfAttention : public Module {
   std::unique_ptr<RmsNorm> k_norm_;
   Dropout attn_dropout_;
   Dropout resid_dropout_;
+  std::vector<std::shared_ptr<KeyValuePrefix>> prefixes_;  // by adapter; null: none
 };
 
 }  // namespace tessera::nn

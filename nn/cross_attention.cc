@@ -1,7 +1,6 @@
 #include "nn/cross_attention.h"
 
 #include <string>
-#include <tuple>
 
 #include "ops/attention/attention.h"
 #include "ops/view/view.h"
@@ -46,18 +45,27 @@ Tensor CrossAttention::Forward(const Tensor& h_BTC, const Tensor& memory_BSC,
                                KeyValueCache* cache, int layer) const {
   return Call(h_BTC, [&] {
     const Tensor q = SplitHeads(query_.Forward(h_BTC, context));
+    AttentionOptions options;
     Tensor k;
     Tensor v;
-    if (cache != nullptr && cache->HasMemory(layer)) {
-      std::tie(k, v) = cache->Memory(layer);
-    } else {
+    const bool kept = cache != nullptr && cache->HasMemory(layer);
+    if (!kept) {
       k = SplitHeads(key_.ForwardGathered(memory_BSC, context));
       v = SplitHeads(value_.ForwardGathered(memory_BSC, context));
-      if (cache != nullptr) cache->SetMemory(layer, k, v);
     }
-    AttentionOptions options;
+    if (cache != nullptr) {
+      const CachedKeys keys = kept ? cache->Memory(layer) : cache->SetMemory(layer, k, v);
+      k = keys.k;
+      v = keys.v;
+      options.pages = keys.table;
+      options.paged_keys = keys.length;
+      options.key_length = keys.lengths;
+    }
     options.scale = config_.scale;
-    options.key_padding = masks.key_padding;
+    // Sources that were padded to longer ones, of other rows, are kept without that.
+    const Tensor& padding = masks.key_padding;
+    const bool shorter = kept && padding.defined() && padding.size(1) > options.paged_keys;
+    options.key_padding = shorter ? Slice(padding, 1, 0, options.paged_keys) : padding;
     if (context.training && attn_dropout_.p() > 0) {
       options.dropout_p = attn_dropout_.p();
       options.dropout_key =

@@ -1,31 +1,132 @@
 #include "nn/key_value_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "autograd/autograd.h"
-#include "ops/index/index.h"
+#include "ops/attention/pages.h"
 #include "ops/view/view.h"
 
 namespace tessera::nn {
 namespace {
 
-constexpr int64_t kGrowth = 64;  // capacity grows by halves, rounded up to this
+constexpr char kName[] = "key_value_cache";
 
-Tensor AsInt32(const std::vector<int64_t>& values) {
-  Tensor t = Empty({static_cast<int64_t>(values.size())}, DType::kInt32);
-  for (size_t i = 0; i < values.size(); ++i) {
-    t.data<int32_t>()[i] = static_cast<int32_t>(values[i]);
-  }
-  return t;
+Tensor AsInt32(const std::vector<int64_t>& values, const Device& device) {
+  const Tensor t = Empty({std::ssize(values)}, DType::kInt32);
+  std::copy(values.begin(), values.end(), t.data<int32_t>());
+  return CopyTo(t, device);
 }
 
 }  // namespace
 
+KeyValueCache::KeyValueCache(int num_layers, const KeyValueCacheOptions& options)
+    : options_(options), layers_(static_cast<size_t>(num_layers)) {
+  TESSERA_CHECK(options.page_size > 0 && options.max_pages >= 0, kName, "pages of ",
+                options.page_size, " tokens, at most ", options.max_pages);
+}
+
+std::vector<int64_t> KeyValueCache::lengths() const {
+  std::vector<int64_t> lengths;
+  for (const Row& row : rows_) lengths.push_back(row.length);
+  return lengths;
+}
+
+int64_t KeyValueCache::PagesFor(int64_t tokens) const {
+  return (tokens + options_.page_size - 1) / options_.page_size;
+}
+
+bool KeyValueCache::SharesLastPage(const Row& row) const {
+  return row.length % options_.page_size != 0 && uses_[static_cast<size_t>(row.pages.back())] > 1;
+}
+
+bool KeyValueCache::HasRoom(const std::vector<int64_t>& rows,
+                            const std::vector<int64_t>& new_tokens) const {
+  if (options_.max_pages == 0) return true;
+  int64_t needed = 0;
+  for (size_t b = 0; b < rows.size(); ++b) {
+    const bool is_new = rows[b] >= num_rows();
+    const Row row = is_new ? Row() : rows_[static_cast<size_t>(rows[b])];
+    needed += PagesFor(row.length + new_tokens[b]) - std::ssize(row.pages);
+    if (new_tokens[b] > 0 && SharesLastPage(row)) ++needed;
+  }
+  return needed <= options_.max_pages - pages_in_use();
+}
+
+int64_t KeyValueCache::pages_in_use() const { return std::ssize(uses_) - std::ssize(free_); }
+
+int32_t KeyValueCache::Take() {
+  if (free_.empty()) {
+    TESSERA_CHECK(options_.max_pages == 0 || std::ssize(uses_) < options_.max_pages, kName, "all ",
+                  options_.max_pages, " pages of ", options_.page_size, " tokens are taken");
+    uses_.push_back(1);
+    return static_cast<int32_t>(uses_.size() - 1);
+  }
+  const int32_t page = free_.back();
+  free_.pop_back();
+  uses_[static_cast<size_t>(page)] = 1;
+  return page;
+}
+
+void KeyValueCache::Share(const Pages& pages) {
+  for (const int32_t page : pages) ++uses_[static_cast<size_t>(page)];
+}
+
+void KeyValueCache::Release(const Pages& pages) {
+  for (const int32_t page : pages) {
+    if (--uses_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+  }
+}
+
+void KeyValueCache::Prepare(Row& row, int64_t length) {
+  if (length > row.length && SharesLastPage(row)) {
+    const int32_t own = Take();
+    for (Layer& layer : layers_) {
+      if (!layer.k.defined()) continue;
+      Grow(layer, layer.k);
+      for (const Tensor& t : {layer.k, layer.v}) {
+        CopyInto(Select(t, 0, own), Select(t, 0, row.pages.back()));
+      }
+    }
+    Release({row.pages.back()});
+    row.pages.back() = own;
+  }
+  while (std::ssize(row.pages) < PagesFor(length)) row.pages.push_back(Take());
+}
+
 void KeyValueCache::BeginStep(const std::vector<int64_t>& new_tokens) {
-  if (lengths_.empty()) lengths_.assign(new_tokens.size(), 0);
-  TESSERA_CHECK(new_tokens.size() == lengths_.size(), "key_value_cache", new_tokens.size(),
-                " rows in a step of a cache with ", lengths_.size());
-  new_tokens_ = new_tokens;
+  std::vector<int64_t> rows(new_tokens.size());
+  for (size_t b = 0; b < rows.size(); ++b) rows[b] = static_cast<int64_t>(b);
+  TESSERA_CHECK(rows_.empty() || rows_.size() == rows.size(), kName, rows.size(),
+                " rows in a step of a cache with ", rows_.size());
+  BeginStep(rows, new_tokens);
+}
+
+void KeyValueCache::BeginStep(const std::vector<int64_t>& rows,
+                              const std::vector<int64_t>& new_tokens) {
+  const NoGrad no_grad;
+  TESSERA_CHECK(rows.size() == new_tokens.size(), kName, rows.size(), " rows with ",
+                new_tokens.size(), " counts of tokens");
+  int64_t known = num_rows();
+  for (size_t b = 0; b < rows.size(); ++b) {
+    if (rows[b] == known) ++known;
+    TESSERA_CHECK(rows[b] >= 0 && rows[b] < known && new_tokens[b] >= 0 &&
+                      std::count(rows.begin(), rows.end(), rows[b]) == 1,
+                  kName, "row ", rows[b], " with ", new_tokens[b], " new tokens, in a cache of ",
+                  num_rows(), " rows");
+  }
+  TESSERA_CHECK(HasRoom(rows, new_tokens), kName, "a step needs more than the ",
+                options_.max_pages - pages_in_use(), " free ones of ", options_.max_pages,
+                " pages of ", options_.page_size, " tokens");
+  rows_.resize(static_cast<size_t>(known));
+  step_ = Step();
+  step_.rows = rows;
+  step_.counts = new_tokens;
+  for (size_t b = 0; b < rows.size(); ++b) {
+    Row& row = rows_[static_cast<size_t>(rows[b])];
+    step_.begins.push_back(row.length);
+    Prepare(row, row.length + new_tokens[b]);
+  }
   for (Layer& layer : layers_) layer.appended = false;
 }
 
@@ -35,91 +136,151 @@ int KeyValueCache::MissingLayer() const {
   return found == layers_.end() ? -1 : static_cast<int>(found - layers_.begin());
 }
 
-void KeyValueCache::Grow(Layer& layer, const Tensor& k, int64_t needed) const {
-  const int64_t capacity = layer.k.defined() ? layer.k.size(2) : 0;
-  if (needed <= capacity) return;
-  const int64_t larger =
-      (std::max(needed, capacity + capacity / 2) + kGrowth - 1) / kGrowth * kGrowth;
+void KeyValueCache::Grow(Layer& layer, const Tensor& like) const {
+  const int64_t pages = layer.k.defined() ? layer.k.size(0) : 0;
+  if (std::ssize(uses_) <= pages) return;
+  const int64_t more =
+      options_.max_pages > 0 ? options_.max_pages : std::max(std::ssize(uses_), pages + pages / 2);
   for (Tensor* t : {&layer.k, &layer.v}) {
-    const Tensor room = Empty({k.size(0), k.size(1), larger, k.size(3)}, k.dtype(), k.device());
-    if (t->defined()) CopyInto(Slice(room, 2, 0, capacity), *t);
+    const Tensor room =
+        Empty({more, like.size(1), options_.page_size, like.size(3)}, like.dtype(), like.device());
+    if (t->defined()) CopyInto(Slice(room, 0, 0, pages), *t);
     *t = room;
   }
 }
 
-std::pair<Tensor, Tensor> KeyValueCache::Append(int layer_index, const Tensor& k, const Tensor& v) {
+void KeyValueCache::Describe(Pages Row::*pages, const std::vector<int64_t>& lengths,
+                             const Device& device, CachedKeys* keys) const {
+  size_t most = 0;
+  for (const int64_t row : step_.rows) {
+    most = std::max(most, (rows_[static_cast<size_t>(row)].*pages).size());
+  }
+  const Tensor table = Zeros({std::ssize(step_.rows), static_cast<int64_t>(most)}, DType::kInt32);
+  for (size_t b = 0; b < step_.rows.size(); ++b) {
+    const Pages& of_row = rows_[static_cast<size_t>(step_.rows[b])].*pages;
+    std::copy(of_row.begin(), of_row.end(), table.data<int32_t>() + b * most);
+  }
+  keys->table = CopyTo(table, device);
+  keys->lengths = AsInt32(lengths, device);
+  keys->length = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+}
+
+KeyValueCache::Layer& KeyValueCache::LayerAt(int layer) {
+  TESSERA_CHECK(layer >= 0 && layer < static_cast<int>(layers_.size()), kName, "layer ", layer,
+                " of ", layers_.size());
+  return layers_[static_cast<size_t>(layer)];
+}
+
+CachedKeys KeyValueCache::Write(int layer_index, const Tensor& k, const Tensor& v,
+                                const CachedKeys& keys, const Tensor& begins,
+                                const Tensor& counts) {
+  Layer& layer = LayerAt(layer_index);
+  Grow(layer, k);
+  const PagePlaces places = {.table = keys.table, .begins = begins, .counts = counts};
+  WritePages(layer.k, k, places);
+  WritePages(layer.v, v, places);
+  CachedKeys all = keys;
+  all.k = layer.k;
+  all.v = layer.v;
+  return all;
+}
+
+CachedKeys KeyValueCache::Append(int layer_index, const Tensor& k, const Tensor& v) {
   const NoGrad no_grad;
-  TESSERA_CHECK(layer_index >= 0 && layer_index < static_cast<int>(layers_.size()),
-                "key_value_cache", "layer ", layer_index, " of ", layers_.size());
-  TESSERA_CHECK(k.size(0) == static_cast<int64_t>(new_tokens_.size()), "key_value_cache", k,
-                " in a step of ", new_tokens_.size(), " rows");
-  for (size_t b = 0; b < lengths_.size(); ++b) {
-    TESSERA_CHECK(new_tokens_[b] <= k.size(2), "key_value_cache", new_tokens_[b],
-                  " new tokens in row ", b, " of ", k);
+  Layer& layer = LayerAt(layer_index);
+  TESSERA_CHECK(k.ndim() == 4 && k.size(0) == std::ssize(step_.rows), kName, k, " in a step of ",
+                step_.rows.size(), " rows");
+  for (size_t b = 0; b < step_.rows.size(); ++b) {
+    TESSERA_CHECK(step_.counts[b] <= k.size(2), kName, step_.counts[b], " new tokens in row ", b,
+                  " of ", k);
   }
-  const int64_t longest = LongestAfterStep();
-  Layer& layer = layers_[static_cast<size_t>(layer_index)];
+  if (!step_.keys.table.defined()) {
+    std::vector<int64_t> lengths = step_.begins;
+    for (size_t b = 0; b < lengths.size(); ++b) lengths[b] += step_.counts[b];
+    Describe(&Row::pages, lengths, k.device(), &step_.keys);
+    step_.begins_B = AsInt32(step_.begins, k.device());
+    step_.counts_B = AsInt32(step_.counts, k.device());
+  }
   layer.appended = true;
-  Grow(layer, k, longest);
-  for (size_t b = 0; b < lengths_.size(); ++b) {
-    const auto row = static_cast<int64_t>(b);
-    const auto write = [&](const Tensor& to, const Tensor& from) {
-      CopyInto(Slice(Slice(to, 0, row, 1), 2, lengths_[b], new_tokens_[b]),
-               Slice(Slice(from, 0, row, 1), 2, 0, new_tokens_[b]));
-    };
-    write(layer.k, k);
-    write(layer.v, v);
-  }
-  return {Slice(layer.k, 2, 0, longest), Slice(layer.v, 2, 0, longest)};
+  return Write(layer_index, k, v, step_.keys, step_.begins_B, step_.counts_B);
 }
 
 bool KeyValueCache::HasMemory(int layer) const {
-  return layers_.at(static_cast<size_t>(layer)).memory_k.defined();
+  TESSERA_CHECK(layer >= 0 && layer < static_cast<int>(layers_.size()), kName, "layer ", layer,
+                " of ", layers_.size());
+  const auto with = std::count_if(step_.rows.begin(), step_.rows.end(), [&](int64_t row) {
+    return rows_[static_cast<size_t>(row)].remembers;
+  });
+  TESSERA_CHECK(with == 0 || with == std::ssize(step_.rows), kName, "a source is known of ", with,
+                " of the ", step_.rows.size(), " rows of a step: new rows take one of their own");
+  return with > 0;
 }
 
-void KeyValueCache::SetMemory(int layer, const Tensor& k, const Tensor& v) {
-  layers_.at(static_cast<size_t>(layer)).memory_k = k.Detach();
-  layers_.at(static_cast<size_t>(layer)).memory_v = v.Detach();
+CachedKeys KeyValueCache::SetMemory(int layer, const Tensor& k, const Tensor& v) {
+  const NoGrad no_grad;
+  TESSERA_CHECK(k.ndim() == 4 && k.size(0) == std::ssize(step_.rows), kName, k, " in a step of ",
+                step_.rows.size(), " rows");
+  const std::vector<int64_t> lengths(step_.rows.size(), k.size(2));
+  if (!step_.memory.table.defined()) {
+    for (const int64_t index : step_.rows) {
+      Row& row = rows_[static_cast<size_t>(index)];
+      row.memory_length = k.size(2);
+      while (std::ssize(row.memory) < PagesFor(k.size(2))) row.memory.push_back(Take());
+    }
+    Describe(&Row::memory, lengths, k.device(), &step_.memory);
+  }
+  TESSERA_CHECK(k.size(2) == step_.memory.length, kName, "a source of ", k.size(2),
+                " tokens in layer ", layer, ", of ", step_.memory.length, " in the first");
+  const std::vector<int64_t> begins(step_.rows.size(), 0);
+  return Write(layer, k, v, step_.memory, AsInt32(begins, k.device()), step_.memory.lengths);
 }
 
-std::pair<Tensor, Tensor> KeyValueCache::Memory(int layer) const {
-  const Layer& kept = layers_.at(static_cast<size_t>(layer));
-  return {kept.memory_k, kept.memory_v};
+CachedKeys KeyValueCache::Memory(int layer_index) {
+  const Layer& layer = LayerAt(layer_index);
+  if (!step_.memory.table.defined()) {
+    std::vector<int64_t> lengths;
+    for (const int64_t row : step_.rows) {
+      lengths.push_back(rows_[static_cast<size_t>(row)].memory_length);
+    }
+    Describe(&Row::memory, lengths, layer.k.device(), &step_.memory);
+  }
+  CachedKeys all = step_.memory;
+  all.k = layer.k;
+  all.v = layer.v;
+  return all;
 }
 
 void KeyValueCache::EndStep() {
-  for (size_t b = 0; b < lengths_.size(); ++b) lengths_[b] += new_tokens_[b];
-  std::fill(new_tokens_.begin(), new_tokens_.end(), 0);
-}
-
-Tensor KeyValueCache::QueryOffsets() const { return AsInt32(lengths_); }
-
-Tensor KeyValueCache::KeyLengths() const {
-  std::vector<int64_t> totals = lengths_;
-  for (size_t b = 0; b < totals.size(); ++b) totals[b] += new_tokens_[b];
-  return AsInt32(totals);
+  for (size_t b = 0; b < step_.rows.size(); ++b) {
+    Row& row = rows_[static_cast<size_t>(step_.rows[b])];
+    row.length += step_.counts[b];
+    row.remembers = !row.memory.empty();
+  }
+  step_ = Step();
 }
 
 int64_t KeyValueCache::LongestAfterStep() const {
   int64_t longest = 0;
-  for (size_t b = 0; b < lengths_.size(); ++b) {
-    longest = std::max(longest, lengths_[b] + new_tokens_[b]);
+  for (size_t b = 0; b < step_.begins.size(); ++b) {
+    longest = std::max(longest, step_.begins[b] + step_.counts[b]);
   }
   return longest;
 }
 
 void KeyValueCache::Reorder(const std::vector<int64_t>& rows) {
-  const NoGrad no_grad;
-  const Tensor index = Tensor::FromVector<int64_t>(rows, {static_cast<int64_t>(rows.size())});
-  std::vector<int64_t> lengths;
-  for (int64_t row : rows) lengths.push_back(lengths_.at(static_cast<size_t>(row)));
-  for (Layer& layer : layers_) {
-    for (Tensor* t : {&layer.k, &layer.v, &layer.memory_k, &layer.memory_v}) {
-      if (t->defined()) *t = IndexSelect(*t, 0, CopyTo(index, t->device()));
-    }
+  std::vector<Row> kept;
+  for (const int64_t index : rows) {
+    const Row& row = rows_.at(static_cast<size_t>(index));
+    Share(row.pages);
+    Share(row.memory);
+    kept.push_back(row);
   }
-  lengths_ = std::move(lengths);
-  new_tokens_.assign(lengths_.size(), 0);
+  for (const Row& row : rows_) {
+    Release(row.pages);
+    Release(row.memory);
+  }
+  rows_ = std::move(kept);
+  step_ = Step();
 }
 
 }  // namespace tessera::nn

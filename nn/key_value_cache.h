@@ -1,67 +1,132 @@
 // Keys and values of the tokens seen so far, for decoding one token at a time.
 //
 //   KeyValueCache cache(num_layers);
-//   // in each attention layer: cache.Append(layer, k_BGTD, v_BGTD) returns all of them so far
+//   cache.BeginStep({3, 1});                    // two rows, of three new tokens and one
+//   // in each attention layer: keys = cache.Append(layer, k_BGTD, v_BGTD), which attention reads
+//   cache.EndStep();
+//   cache.Reorder({1});                         // only the second goes on
+//   cache.BeginStep({0, 1}, {1, 7});            // and a new one comes, of seven tokens
 //
-// Holds this rank's key/value heads. Every row (sequence of the batch) has a length of its own:
-// `BeginStep` says how many tokens of each row's next input count. Rows can be reordered or
-// repeated (beam search). Shapes: B rows, G heads, T new tokens, D head size.
+// Holds this rank's key/value heads, in pages of some tokens each that all rows share out among
+// themselves (Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with
+// PagedAttention"). A row takes what its length needs; rows come and go between steps without a
+// copy, and rows with the same beginning (beams, repeated prompts) share its pages until one of
+// them writes. The bits that attention gives are those of keys in one piece.
+// Letters: B rows of a step, G key/value heads, T new tokens, D head size, P pages, S tokens of a
+// page, N pages of the longest row.
 #ifndef TESSERA_NN_KEY_VALUE_CACHE_H_
 #define TESSERA_NN_KEY_VALUE_CACHE_H_
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
 
 namespace tessera::nn {
 
+struct KeyValueCacheOptions {
+  int64_t page_size = 32;
+  // The memory that may be taken: pages of every layer, allocated at the first step. 0: as many as
+  // are needed, more and more.
+  int64_t max_pages = 0;
+};
+
+// What attention reads of a layer: AttentionOptions::pages, paged_keys and key_length.
+struct CachedKeys {
+  Tensor k, v;         // [P, G, S, D]
+  Tensor table;        // [B, N] int32
+  Tensor lengths;      // [B] int32
+  int64_t length = 0;  // the greatest of them
+};
+
 class KeyValueCache {
  public:
-  explicit KeyValueCache(int num_layers) : layers_(static_cast<size_t>(num_layers)) {}
+  explicit KeyValueCache(int num_layers, const KeyValueCacheOptions& options = {});
 
-  // Tokens cached per row before the current step; empty before the first step.
-  const std::vector<int64_t>& lengths() const { return lengths_; }
+  // Tokens of each row that has been; those of the current step do not count yet.
+  std::vector<int64_t> lengths() const;
+  int64_t num_rows() const { return static_cast<int64_t>(rows_.size()); }
 
-  // Announces a step whose inputs have `new_tokens[b]` (<= T) real tokens in row b, at the front.
+  // Announces a step of `rows`, all different, whose inputs have `new_tokens[b]` (<= T) real tokens
+  // in row b, at the front. A row behind the last one begins anew. Throws Error where pages run
+  // out (HasRoom), and changes nothing then.
+  void BeginStep(const std::vector<int64_t>& rows, const std::vector<int64_t>& new_tokens);
+  // Of all rows, in order.
   void BeginStep(const std::vector<int64_t>& new_tokens);
-  // Writes a layer's new keys and values behind the row's old ones; returns views of all, [B, G,
-  // longest, D]. Row b's keys beyond lengths()[b] + new_tokens[b] are not to be looked at.
-  std::pair<Tensor, Tensor> Append(int layer, const Tensor& k, const Tensor& v);
-  // Keys and values of a source sequence (an encoder's), [B, G, S, D]: set once, the same for all
-  // steps.
+  // Whether there are pages for that.
+  bool HasRoom(const std::vector<int64_t>& rows, const std::vector<int64_t>& new_tokens) const;
+
+  // Writes a layer's new keys and values, [B, G, T, D], behind the rows' old ones, and gives all.
+  CachedKeys Append(int layer, const Tensor& k, const Tensor& v);
+  // Keys and values of a source sequence (an encoder's), [B, G, S, D]: set once for each row, the
+  // same for all its steps. HasMemory throws Error for a step where some rows have it, SetMemory
+  // where pages run out.
   bool HasMemory(int layer) const;
-  void SetMemory(int layer, const Tensor& k, const Tensor& v);
-  std::pair<Tensor, Tensor> Memory(int layer) const;
+  CachedKeys SetMemory(int layer, const Tensor& k, const Tensor& v);
+  CachedKeys Memory(int layer);
 
   // The step is over: its tokens now count.
   void EndStep();
   // The first layer that has not appended anything in this step; -1: each has.
   int MissingLayer() const;
 
-  // [B] int32 for attention: where a row's new queries begin, and how many keys it has, now.
-  Tensor QueryOffsets() const;
-  Tensor KeyLengths() const;
-  // The greatest of KeyLengths.
+  // Of the rows of the step: where their new queries begin; once a layer has appended, also as
+  // attention takes it, [B] int32.
+  const std::vector<int64_t>& StepBegins() const { return step_.begins; }
+  Tensor QueryOffsets() const { return step_.begins_B; }
+  // The longest row's keys, now.
   int64_t LongestAfterStep() const;
 
   // Row b becomes what row rows[b] was; the number of rows may change.
   void Reorder(const std::vector<int64_t>& rows);
 
+  // Of all layers together: pages that rows hold, each counted once.
+  int64_t pages_in_use() const;
+
  private:
+  using Pages = std::vector<int32_t>;
+  struct Row {
+    int64_t length = 0;
+    Pages pages;
+    int64_t memory_length = 0;
+    Pages memory;
+    bool remembers = false;  // a step that set the memory is over
+  };
   struct Layer {
-    Tensor k;  // [B, G, capacity, D]
-    Tensor v;
-    Tensor memory_k;  // [B, G, S, D]
-    Tensor memory_v;
+    Tensor k, v;            // [P, G, S, D]
     bool appended = false;  // in this step
   };
-  void Grow(Layer& layer, const Tensor& k, int64_t needed) const;
+  // What is the same for all layers of a step; tensors are made where the first layer asks.
+  struct Step {
+    std::vector<int64_t> rows;
+    std::vector<int64_t> begins;
+    std::vector<int64_t> counts;
+    Tensor begins_B, counts_B;
+    CachedKeys keys, memory;  // without k and v
+  };
 
+  int64_t PagesFor(int64_t tokens) const;
+  // Whether writing behind the row's tokens would change another row's.
+  bool SharesLastPage(const Row& row) const;
+  int32_t Take();
+  void Share(const Pages& pages);
+  void Release(const Pages& pages);
+  // Gives a row pages up to `length` tokens, and a last page of its own.
+  void Prepare(Row& row, int64_t length);
+  // Makes the storages of a layer as large as pages are numbered.
+  void Grow(Layer& layer, const Tensor& like) const;
+  void Describe(Pages Row::*pages, const std::vector<int64_t>& lengths, const Device& device,
+                CachedKeys* keys) const;
+  CachedKeys Write(int layer, const Tensor& k, const Tensor& v, const CachedKeys& keys,
+                   const Tensor& begins, const Tensor& counts);
+  Layer& LayerAt(int layer);
+
+  const KeyValueCacheOptions options_;
   std::vector<Layer> layers_;
-  std::vector<int64_t> lengths_;
-  std::vector<int64_t> new_tokens_;
+  std::vector<Row> rows_;
+  std::vector<int32_t> uses_;  // of each page: by how many rows
+  Pages free_;
+  Step step_;
 };
 
 }  // namespace tessera::nn

@@ -120,12 +120,22 @@ LowRankTerm::LowRankTerm(const LowRankConfig& config, Module& layer, const Param
       b_(AddParameter("lora_B" + suffix + ".weight",
                       Beside(weight.placement, OutDim(layout_), config.rank, 0,
                              weight.placement.is_split() && !splits_inputs_),
-                      Init::Zeros())) {
+                      config.b_init)) {
   const bool splits_outputs = weight.placement.is_split() && !splits_inputs_;
   if (config.magnitude) {
     magnitude_ =
         &AddParameter("lora_magnitude_vector" + suffix,
                       OfOutputs(weight.placement, OutDim(layout_), splits_outputs), Init::Ones());
+  }
+  TESSERA_CHECK(!config.subtract_start || !config.magnitude, "low_rank", path(),
+                ": DoRA's magnitudes and subtract_start do not go together");
+  if (config.subtract_start) {
+    a_start_ = &AddParameter("lora_A_start" + suffix + ".weight", a_.placement, Init::Zeros());
+    b_start_ = &AddParameter("lora_B_start" + suffix + ".weight", b_.placement, Init::Zeros());
+    for (Parameter* p : {a_start_, b_start_}) {
+      p->can_train = false;
+      DropGrad(p->tensor);
+    }
   }
   // What every rank has whole, while it sees a share of the features or of the sequence.
   const Group& group = build().tensor_parallel;
@@ -158,8 +168,12 @@ Tensor LowRankTerm::Dropped(const Tensor& x, const Parameter& weight,
 Tensor LowRankTerm::Forward(const Parameter& weight, const WeightForm* base, const Tensor& x,
                             const Tensor& bias, const ForwardContext& context) const {
   const Tensor dropped = Dropped(x, weight, context);
-  const Tensor low = Mul(Linear(dropped, a_.tensor, {}, LinearLayout::kOutIn), config_.scale);
-  const Tensor term = Linear(low, b_.tensor, {}, LinearLayout::kOutIn);
+  const auto product = [&](const Tensor& in, const Parameter& a, const Parameter& b) {
+    const Tensor low = Mul(Linear(in, a.tensor, {}, LinearLayout::kOutIn), config_.scale);
+    return Linear(low, b.tensor, {}, LinearLayout::kOutIn);
+  };
+  Tensor term = product(dropped, a_, b_);
+  if (a_start_ != nullptr) term = Sub(term, product(x, *a_start_, *b_start_));
   if (magnitude_ == nullptr) return Add(Base(weight, base, layout_, x, bias, context), term);
   TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
   const Tensor gain =
@@ -185,8 +199,37 @@ Tensor LowRankTerm::RowNorms(const Tensor& weight) const {
 void LowRankTerm::Begin(const Parameter& weight) {
   if (magnitude_ == nullptr || weight.tensor.device().is_meta()) return;
   const NoGrad no_grad;
-  CopyInto(magnitude_->tensor.Detach(),
-           Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype()));
+  const Tensor norms = Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype());
+  Write(*magnitude_, [&] { CopyInto(magnitude_->tensor.Detach(), norms); });
+}
+
+void LowRankTerm::StartWith(const Tensor& a, const Tensor& b) {
+  TESSERA_CHECK(a_start_ != nullptr, "low_rank", path(), ": has no first values of its own");
+  const NoGrad no_grad;
+  const auto set = [&](Parameter& p, const Tensor& whole) {
+    Write(p, [&] {
+      const Tensor there = CopyTo(CastCopy(whole, p.tensor.dtype()), p.tensor.device());
+      CopyGlobalToLocal(p.placement, there, p.tensor.Detach());
+    });
+  };
+  set(a_, a);
+  set(b_, b);
+  set(*a_start_, a);
+  set(*b_start_, b);
+}
+
+Parameter* LowRankTerm::StartOf(const Parameter& own) const {
+  if (&own == &a_) return a_start_;
+  return &own == &b_ ? b_start_ : nullptr;
+}
+
+// Of a parameter that may be cut over ranks.
+void LowRankTerm::Write(Parameter& p, const std::function<void()>& write) const {
+  if (build().around_loading) {
+    build().around_loading(p, write);
+  } else {
+    write();
+  }
 }
 
 AdaptedWeight& AdaptedWeight::Of(Module& layer) {

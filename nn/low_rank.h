@@ -9,7 +9,9 @@
 // each output's row, which has no gradient. Parameters stand beside the layer's own, by PEFT's
 // names: `lora_A.weight` [rank, in], `lora_B.weight` [out, rank], `lora_magnitude_vector` [out]. A
 // begins uniform in +-1/sqrt(in), B as zeros, m as the rows' norms, so that nothing changes at
-// first.
+// first. With `subtract_start`, A and B may begin as anything (a part of the weight, say): what
+// counts is scale (B A - B_0 A_0), whose first values stay beside them, untrained, as
+// `lora_A_start.weight` and `lora_B_start.weight`.
 //
 // Any layer whose weight is a matrix takes a term, whatever its split over a tensor-parallel group:
 // B (and m) is cut as its outputs, A as its inputs, and what is whole has its partial gradients
@@ -19,6 +21,7 @@
 #define TESSERA_NN_LOW_RANK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +38,8 @@ struct LowRankConfig {
   double dropout = 0.0;    // of what goes into A
   bool magnitude = false;  // DoRA
   Init a_init = {};        // kZeros: uniform in +-1/sqrt(in)
+  Init b_init = {};
+  bool subtract_start = false;  // not with `magnitude`
 };
 
 // A weight with its term in it, in the weight's dtype; computed in float32 at least. `magnitude` is
@@ -55,13 +60,19 @@ class LowRankTerm : public Module {
   // x [..., in] through the weight (whose form is `base`, or nullptr) and this term.
   Tensor Forward(const Parameter& weight, const WeightForm* base, const Tensor& x,
                  const Tensor& bias, const ForwardContext& context) const;
-  // Once the weight has its values: the magnitudes are its rows' norms. Not on meta. Collective
-  // where inputs are split.
+  // Once the weight has its values, which are there, as this term's are: the magnitudes are its
+  // rows' norms. Not on meta. Collective where inputs are split.
   void Begin(const Parameter& weight);
+  // Of subtract_start: whole [rank, in] and [out, rank], on the CPU, that A and B begin with.
+  void StartWith(const Tensor& a, const Tensor& b);
+  // What one of the own parameters began with; nullptr: nothing that counts.
+  Parameter* StartOf(const Parameter& own) const;
   const LowRankConfig& config() const { return config_; }
+  LinearLayout layout() const { return layout_; }
 
  private:
   Tensor Dropped(const Tensor& x, const Parameter& weight, const ForwardContext& context) const;
+  void Write(Parameter& p, const std::function<void()>& write) const;
   // ||W + scale B A|| of each output.
   Tensor RowNorms(const Tensor& weight) const;
 
@@ -72,6 +83,8 @@ class LowRankTerm : public Module {
   Parameter& a_;
   Parameter& b_;
   Parameter* magnitude_ = nullptr;
+  Parameter* a_start_ = nullptr;
+  Parameter* b_start_ = nullptr;
 };
 
 // A weight with terms; the form of its parameter.

@@ -7,7 +7,6 @@
 #include "nn/attention.h"
 #include "nn/dropout.h"
 #include "nn/embedding.h"
-#include "nn/key_value_cache.h"
 #include "nn/linear.h"
 #include "nn/mlp.h"
 #include "ops/reduction/reduction.h"
@@ -245,29 +244,6 @@ TEST(ModuleTest, OnParameterSeesEachBeforeTheNext) {
 
 TEST(ModuleTest, UnknownActivationIsNamed) {
   EXPECT_NE(Message(FindActivation("gelu2").status()).find("'gelu2'"), std::string::npos);
-}
-
-TEST(KeyValueCacheTest, RowsHaveLengthsOfTheirOwnAndCanBeReordered) {
-  KeyValueCache cache(1);
-  const auto tokens = [](std::vector<float> values) {
-    const auto t = static_cast<int64_t>(values.size()) / 2;
-    return Tensor::FromVector(values, {2, 1, t, 1});
-  };
-  cache.BeginStep({3, 1});
-  cache.Append(0, tokens({1, 2, 3, 11, 0, 0}), tokens({1, 2, 3, 11, 0, 0}));
-  EXPECT_EQ(cache.KeyLengths().ToVector<int32_t>(), (std::vector<int32_t>{3, 1}));
-  cache.EndStep();
-  cache.BeginStep({1, 1});
-  const auto [k, v] = cache.Append(0, tokens({4, 12}), tokens({4, 12}));
-  EXPECT_EQ(k.size(2), 4);
-  EXPECT_EQ(Select(k, 0, 0).ToVector<float>(), (std::vector<float>{1, 2, 3, 4}));
-  EXPECT_EQ(Slice(Select(v, 0, 1), 1, 0, 2).ToVector<float>(), (std::vector<float>{11, 12}));
-  EXPECT_EQ(cache.QueryOffsets().ToVector<int32_t>(), (std::vector<int32_t>{3, 1}));
-  cache.EndStep();
-  cache.Reorder({1, 1, 0});
-  EXPECT_EQ(cache.lengths(), (std::vector<int64_t>{2, 2, 4}));
-  EXPECT_THROW(cache.BeginStep({1, 1}), Error);
-  EXPECT_THROW(cache.Append(1, k, v), Error);
 }
 
 }  // namespace

@@ -73,17 +73,17 @@ Tensor RelativePositionBias::LookUp(const Tensor& table, const std::vector<int64
   return Permute(bias_BTSH, {0, 3, 1, 2});
 }
 
-Tensor RelativePositionBias::ForLayer(const Parameter& use, const Tensor& values, int64_t queries,
-                                      int64_t keys) const {
+Tensor RelativePositionBias::ForLayer(const Parameter& use, const Tensor& values, int64_t begin,
+                                      int64_t queries, int64_t keys) const {
   Tensor bias = values.Detach();
   if (!AnyRequiresGrad({use.tensor})) return bias;
   Record("relative_position_bias", {use.tensor}, {bias},
-         [this, table = use.tensor.Detach(), queries, keys](GradContext& ctx) {
+         [this, table = use.tensor.Detach(), begin, queries, keys](GradContext& ctx) {
            // The look-up once more: its own gradient function sums over the distances. It asks for
            // no weights, which may not be gathered now.
            const NoGrad record(/*enabled=*/true);
            const Tensor leaf = RequireGrad(ZerosLike(table));
-           Backward({LookUp(leaf, {0}, queries, keys)}, {ctx.grad()});
+           Backward({LookUp(leaf, {begin}, queries, keys)}, {ctx.grad()});
            ctx.set(0, Grad(leaf));
          });
   return bias;

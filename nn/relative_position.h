@@ -40,10 +40,11 @@ class RelativePositionBias : public Module {
   // [B, local heads, queries, keys].
   Tensor Forward(const std::vector<int64_t>& begins, int64_t queries, int64_t keys) const;
 
-  // For one of several layers that use the table: `values` (what Forward gave, off the tape) in the
-  // same memory, with its gradient flowing to `use`, a parameter tied to the table. A layer's
-  // gradient is then the same on every cut into pipeline stages.
-  Tensor ForLayer(const Parameter& use, const Tensor& values, int64_t queries, int64_t keys) const;
+  // For one of several layers that use the table: `values` (what Forward({begin}, queries, keys)
+  // gave, off the tape) in the same memory, with its gradient flowing to `use`, a parameter tied to
+  // the table. A layer's gradient is then the same on every cut into pipeline stages.
+  Tensor ForLayer(const Parameter& use, const Tensor& values, int64_t begin, int64_t queries,
+                  int64_t keys) const;
   Parameter& weight() { return weight_; }
   const Parameter& weight() const { return weight_; }
 

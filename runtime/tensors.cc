@@ -39,7 +39,7 @@ tsr_dtype ToOutside(DType dtype) {
 
 StatusOr<Tensor> TensorOf(const std::string& where, const tsr_named_tensor& in) {
   const std::optional<DType> dtype = FromOutside(in.dtype);
-  if (!dtype) return InvalidArgument(where, ": dtype ", static_cast<int>(in.dtype), " is unknown");
+  if (!dtype) return InvalidArgument(where, ": dtype ", in.dtype, " is unknown");
   if (in.rank > static_cast<size_t>(kMaxDims)) {
     return InvalidArgument(where, ": ", in.rank, " dimensions; there may be ", kMaxDims);
   }

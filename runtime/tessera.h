@@ -104,7 +104,9 @@ tsr_status* tsr_configure(const tsr_configuration* configuration);
 
 /* ---- Tensors -------------------------------------------------------------------------------- */
 
-typedef enum tsr_dtype {
+/* No enumeration: a number that is none of these is refused, not undefined. */
+typedef int tsr_dtype;
+enum {
   TSR_DTYPE_DEFAULT = 0, /* float32, where a choice is asked for */
   TSR_FLOAT32 = 1,
   TSR_BFLOAT16 = 2,
@@ -114,7 +116,7 @@ typedef enum tsr_dtype {
   TSR_INT32 = 6,
   TSR_UINT8 = 7,
   TSR_BOOL = 8 /* a byte, 0 or 1 */
-} tsr_dtype;
+};
 
 /* Elements lie one by one, the last dimension fastest; at most 8 dimensions. */
 typedef struct tsr_named_tensor {

@@ -194,10 +194,12 @@ Status SaveCheckpoint(tsr_trainer* trainer, const char* directory) {
                    trainer->accumulation_steps, " batches of an update are done: a checkpoint is ",
                    "written between updates");
   }
-  const json state = {{"updates", trainer->updates},
-                      {"skipped", trainer->skipped},
-                      {"seed", trainer->seed},
-                      {"learning_rate", trainer->learning_rate}};
+  // Member by member: a list of them loses some where memory ends (GCC 12).
+  json state;
+  state["updates"] = trainer->updates;
+  state["skipped"] = trainer->skipped;
+  state["seed"] = trainer->seed;
+  state["learning_rate"] = trainer->learning_rate;
   return dist::SaveCheckpoint(directory, static_cast<int64_t>(trainer->updates),
                               trainer->engine->Tensors(), state);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "models/generation/generation_config.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "tools/chat.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 
@@ -28,6 +30,9 @@ struct GenerateFlags {
   std::string prompt;
   std::string ids;
   std::string prompts;
+  bool chat = false;
+  std::string messages;
+  std::string system;
   int64_t batch_size = 16;
   ComputeFlags compute;
   // Values count where the flag is given; generation_config.json has the defaults.
@@ -111,35 +116,47 @@ Status GenerateLines(models::Model& model, const GenerateFlags& flags,
                      const GenerationConfig& config, const data::Tokenizer& tokenizer) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.prompts));
   TESSERA_RETURN_IF_ERROR(CheckUtf8(flags.prompts.c_str(), text));
-  std::vector<std::vector<int64_t>> waiting;
-  const auto flush = [&]() -> Status {
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<models::GenerationResult> results,
-                             models::Generate(model, waiting, config, {.tokenizer = &tokenizer}));
-    waiting.clear();
-    for (const models::GenerationResult& result : results) {
-      TESSERA_RETURN_IF_ERROR(WriteOut(OnOneLine(result.text) + "\n"));
-    }
-    return OkStatus();
-  };
+  std::vector<std::vector<int64_t>> prompts;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     TESSERA_ASSIGN_OR_RETURN(
         std::vector<int64_t> prompt,
         models::EncodePrompt(tokenizer, model.config(), text.substr(begin, end - begin)));
-    waiting.push_back(std::move(prompt));
+    prompts.push_back(std::move(prompt));
     begin = end + 1;
-    if (std::ssize(waiting) == flags.batch_size) TESSERA_RETURN_IF_ERROR(flush());
   }
-  return waiting.empty() ? OkStatus() : flush();
+  const auto show = [](int64_t, const models::GenerationResult& result) {
+    return WriteOut(OnOneLine(result.text) + "\n");
+  };
+  return models::Generate(model, prompts, config,
+                          {.tokenizer = &tokenizer, .on_result = show, .slots = flags.batch_size})
+      .status();
+}
+
+Status CheckFlags(const CLI::App& command, const GenerateFlags& flags) {
+  for (const std::string& text : flags.stop) TESSERA_RETURN_IF_ERROR(CheckUtf8("--stop", text));
+  TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
+  TESSERA_RETURN_IF_ERROR(CheckUtf8("--system", flags.system));
+  size_t given = 0;
+  for (const char* name : {"--prompt", "--ids", "--prompts", "--chat"}) {
+    given += command.count(name) > 0 ? 1 : 0;
+  }
+  if (given != 1) {
+    return InvalidArgument("give one of --prompt TEXT, --prompts FILE, --ids 1,2,3 and --chat");
+  }
+  for (const char* name : {"--messages", "--system"}) {
+    if (command.count(name) > 0 && !flags.chat) return InvalidArgument(name, " needs --chat");
+  }
+  if (command.count("--messages") > 0 && command.count("--system") > 0) {
+    return InvalidArgument(
+        "--system begins a conversation in the terminal; --messages has its own");
+  }
+  return OkStatus();
 }
 
 Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
-  for (const std::string& text : flags.stop) TESSERA_RETURN_IF_ERROR(CheckUtf8("--stop", text));
-  TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
+  TESSERA_RETURN_IF_ERROR(CheckFlags(command, flags));
   const bool has_ids = command.count("--ids") > 0;
-  if (command.count("--prompt") + command.count("--ids") + command.count("--prompts") != 1) {
-    return InvalidArgument("give one of --prompt TEXT, --prompts FILE and --ids 1,2,3");
-  }
   TESSERA_ASSIGN_OR_RETURN(flags.model, FolderOrArchive(flags.model));
   if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
   TESSERA_ASSIGN_OR_RETURN(flags.tokenizer, FolderOrArchive(flags.tokenizer));
@@ -159,8 +176,18 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
     json.update(options.config_changes);
     TESSERA_ASSIGN_OR_RETURN(config, Configure(command, flags, json));
   }
+  std::optional<data::ChatFormat> format;
+  if (flags.chat) {
+    TESSERA_ASSIGN_OR_RETURN(format, data::ChatFormat::OfFolder(flags.tokenizer));
+  }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
                            models::LoadModel(flags.model, options));
+  if (format) {
+    const ChatPartner partner = {
+        .model = *model, .tokenizer = *tokenizer, .format = *format, .config = config};
+    return command.count("--messages") > 0 ? AnswerMessages(partner, flags.messages)
+                                           : Converse(partner, flags.system);
+  }
   if (has_ids) return GenerateIds(*model, flags, config, tokenizer.get());
   return command.count("--prompts") > 0 ? GenerateLines(*model, flags, config, *tokenizer)
                                         : GenerateText(*model, flags, config, *tokenizer);
@@ -170,7 +197,7 @@ void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {
   command
       ->add_option("--max-new-tokens", flags->max_new_tokens,
                    Concat("at most so many new tokens (", models::kDefaultNewTokens,
-                          ", or what fits the model)"))
+                          ", of a chat's answer ", kLongestAnswer, ", or what fits the model)"))
       ->type_name("N");
   command
       ->add_option("--temperature", flags->temperature,
@@ -223,6 +250,16 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
       ->add_option("--prompts", flags->prompts,
                    "a file with a prompt on each line: prints a line of new text for each")
       ->type_name("FILE");
+  command->add_flag("--chat", flags->chat,
+                    "a conversation, as the folder's chat template writes it: lines of standard "
+                    "input are answered; /clear forgets what was said, /exit ends it");
+  command
+      ->add_option("--messages", flags->messages,
+                   "with --chat: answers this conversation instead, a JSON array of messages or an "
+                   "object with `messages` and `tools`; - is standard input")
+      ->type_name("FILE");
+  command->add_option("--system", flags->system, "with --chat: the system's message before it")
+      ->type_name("TEXT");
   command->add_option("--batch-size", flags->batch_size, "prompts that run together (16)")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
@@ -235,7 +272,8 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
       "Defaults in parentheses; generation_config.json in the model's folder overrides them.\n"
       "Examples:\n"
       "  tessera generate --model out/model --prompt \"Once upon\" --temperature 0.8 --top-k 40\n"
-      "  tessera generate --model gpt2-folder --ids 15496,995 --max-new-tokens 5");
+      "  tessera generate --model gpt2-folder --ids 15496,995 --max-new-tokens 5\n"
+      "  tessera generate --model qwen-folder --chat --system \"Be brief.\" --temperature 0.7");
   command->callback([&state, flags, command] {
     state.run = [flags, command] { return RunGenerate(*command, *flags); };
   });

@@ -1,11 +1,18 @@
 #include "train/data_order.h"
 
-#include "data/dataset/dataset.h"
+#include "core/error.h"
 
 namespace tessera::train {
+namespace {
 
-data::SamplerOptions DataOrder(const RunConfig& config, int64_t num_samples,
+// Hugging Face's number: so many that steps differ, so few that the data are shuffled nevertheless.
+constexpr int64_t kStepsOfLikeLengths = 50;
+
+}  // namespace
+
+data::SamplerOptions DataOrder(const RunConfig& config, const data::Dataset* dataset,
                                const dist::Mesh& mesh) {
+  const int64_t num_samples = dataset == nullptr ? 1 : dataset->size();
   data::SamplerOptions order = {
       .num_samples = num_samples,
       .batch_size = config.batch_size,
@@ -14,6 +21,12 @@ data::SamplerOptions DataOrder(const RunConfig& config, int64_t num_samples,
       .shuffle = config.shuffle && num_samples != data::kUnknownSize};
   const int64_t step = order.batch_size * order.micro_batches * mesh.dp()->size();
   if (config.drop_last && num_samples > step) order.samples_per_epoch = num_samples / step * step;
+  if (config.group_by_length && dataset != nullptr) {
+    TESSERA_CHECK(num_samples != data::kUnknownSize && dataset->length_of(0), "DataOrder",
+                  "group_by_length is set, but the samples have no lengths");
+    order.length_of = [dataset](int64_t index) { return *dataset->length_of(index); };
+    order.length_group = kStepsOfLikeLengths * step;
+  }
   return order;
 }
 

@@ -1,19 +1,20 @@
 // The order in which a run draws its data, as its configuration says.
 //
-//   const data::Sampler sampler(DataOrder(config, train->size(), mesh));
+//   const data::Sampler sampler(DataOrder(config, train.get(), mesh));
 #ifndef TESSERA_TRAIN_DATA_ORDER_H_
 #define TESSERA_TRAIN_DATA_ORDER_H_
 
-#include <cstdint>
-
+#include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
 #include "dist/mesh/mesh.h"
 #include "train/config/run_config.h"
 
 namespace tessera::train {
 
-// Of a dataset of so many samples (perhaps data::kUnknownSize), for all data-parallel ranks alike.
-data::SamplerOptions DataOrder(const RunConfig& config, int64_t num_samples,
+// Of a dataset, perhaps of unknown size, for all data-parallel ranks alike; it must outlive what
+// draws by it. nullptr: nothing is drawn. Throws Error where group_by_length is set and the samples
+// have no lengths.
+data::SamplerOptions DataOrder(const RunConfig& config, const data::Dataset* dataset,
                                const dist::Mesh& mesh);
 
 }  // namespace tessera::train

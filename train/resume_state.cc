@@ -22,10 +22,21 @@ std::optional<double> NumberIn(const nlohmann::json& saved, const char* key) {
   return saved[key].is_number() ? std::optional(saved[key].get<double>()) : std::nullopt;
 }
 
+std::vector<double> NumbersIn(const nlohmann::json& saved, const char* key) {
+  std::vector<double> numbers;
+  if (!saved.contains(key) || !saved[key].is_array()) return numbers;
+  for (const nlohmann::json& number : saved[key]) {
+    numbers.push_back(number.is_number() ? number.get<double>()
+                                         : std::numeric_limits<double>::quiet_NaN());
+  }
+  return numbers;
+}
+
 }  // namespace
 
 nlohmann::json ResumeState::ToJson() const {
   nlohmann::json saved = {{"loss_sum", loss_sum}, {"loss_steps", loss_steps}, {"config", *config}};
+  if (!loss_counts.empty()) saved["loss_counts"] = loss_counts;
   if (!state->is_null()) saved["state"] = *state;
   if (total_steps) saved["total_steps"] = *total_steps;
   if (!epoch->is_null()) saved["epoch"] = *epoch;
@@ -47,6 +58,7 @@ StatusOr<ResumeState> ResumeState::Of(const dist::Checkpoint& checkpoint) {
   return ResumeState{.finite = IsFinite(saved),
                      .loss_sum = loss_sum,
                      .loss_steps = *IntegerIn(saved, "loss_steps"),
+                     .loss_counts = NumbersIn(saved, "loss_counts"),
                      .state = saved.value("state", nlohmann::json()),
                      .total_steps = IntegerIn(saved, "total_steps"),
                      .epoch = saved.value("epoch", nlohmann::json()),

@@ -27,6 +27,7 @@ struct ResumeState {
   // Of the steps since the last row of metrics; perhaps no number.
   double loss_sum = 0;
   int64_t loss_steps = 0;
+  std::vector<double> loss_counts = {};     // what their losses have counted
   JsonMember state = {};                    // what callbacks read (StateToJson)
   std::optional<int64_t> total_steps = {};  // of the run
   JsonMember epoch = {};                    // of the one under way (EpochSums)

@@ -1,19 +1,33 @@
 #include "train/run_adapter.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "core/file.h"
+#include "dist/store/parameter_shard.h"
 #include "models/family.h"
 #include "nlohmann/json.hpp"
+#include "train/adapter_start.h"
 #include "train/config/comma_list.h"
 
 namespace tessera::train {
 namespace {
 
+constexpr char kPrefix[] = "prefix";
+
 bool IsKind(const std::string& adapter) {
-  return adapter == "lora" || adapter == "rslora" || adapter == "dora";
+  return adapter == "lora" || adapter == "rslora" || adapter == "dora" || adapter == kPrefix;
+}
+
+// In PEFT's words, so that its checks are these.
+StatusOr<models::AdapterConfig> PrefixOf(const RunConfig& config) {
+  nlohmann::json keys = {{"peft_type", "PREFIX_TUNING"},
+                         {"num_virtual_tokens", config.pre_seq_len},
+                         {"prefix_projection", config.prefix_projection}};
+  if (config.prefix_hidden_size) keys["encoder_hidden_size"] = *config.prefix_hidden_size;
+  return models::AdapterConfig::FromJson(keys, "adapter");
 }
 
 models::ModuleNames NamesOf(const std::string& text) {
@@ -52,13 +66,23 @@ std::vector<std::string> HeadModules(const models::Model& model) {
   return modules;
 }
 
+// Of what ZeRO 3 cuts over ranks. Collective over these.
+void WithElements(const std::vector<nn::Parameter*>& parameters, const std::function<void()>& use) {
+  std::vector<Tensor> tensors;
+  for (const nn::Parameter* p : parameters) tensors.push_back(p->tensor);
+  const dist::GatheredScope gathered(tensors);
+  use();
+}
+
 }  // namespace
 
 StatusOr<models::AdapterConfig> AdapterOf(const RunConfig& config, const models::Model& model,
                                           bool new_head) {
   TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(model.config()));
   models::AdapterConfig adapter;
-  if (IsKind(config.adapter)) {
+  if (config.adapter == kPrefix) {
+    TESSERA_ASSIGN_OR_RETURN(adapter, PrefixOf(config));
+  } else if (IsKind(config.adapter)) {
     // In PEFT's words, so that its checks are these.
     const nlohmann::json keys = {{"peft_type", "LORA"},
                                  {"r", config.lora_r},
@@ -68,6 +92,12 @@ StatusOr<models::AdapterConfig> AdapterOf(const RunConfig& config, const models:
                                  {"use_dora", config.adapter == "dora"},
                                  {"bias", config.adapter_bias}};
     TESSERA_ASSIGN_OR_RETURN(adapter, models::AdapterConfig::FromJson(keys, "adapter"));
+    adapter.init = config.init_lora_weights;
+    if (!models::AdapterConfig::IsInit(adapter.init)) {
+      return InvalidArgument("init_lora_weights is '", adapter.init,
+                             "', expected true, false, gaussian, pissa, pissa_niter_K (a number "
+                             "below 1000) or olora");
+    }
     adapter.target_modules = NamesOf(config.target_modules);
     adapter.exclude_modules = NamesOf(config.exclude_modules);
     adapter.modules_to_save = SplitAtCommas(config.modules_to_save);
@@ -81,19 +111,33 @@ StatusOr<models::AdapterConfig> AdapterOf(const RunConfig& config, const models:
     }
   } else if (IsDirectory(config.adapter)) {
     TESSERA_ASSIGN_OR_RETURN(adapter, models::AdapterConfig::Read(config.adapter));
+    // What a prefix came from is not in its folder: its numbers themselves train.
+    if (adapter.prefix) adapter.prefix->prefix_projection = false;
   } else {
     return InvalidArgument("adapter: '", config.adapter,
-                           "' is neither lora, rslora, dora nor a folder");
+                           "' is neither lora, rslora, dora, prefix nor a folder");
   }
   adapter.base_model_name_or_path = config.model;
   return adapter;
 }
 
+Status DescribePrefix(const RunConfig& config, models::Model& shape) {
+  if (!IsKind(config.adapter) && !IsDirectory(config.adapter)) return OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const models::AdapterConfig adapter,
+                           AdapterOf(config, shape, /*new_head=*/false));
+  return adapter.prefix ? models::AttachAdapter(shape, adapter).status() : OkStatus();
+}
+
 Status TrainAdapter(const RunConfig& config, const models::AdapterConfig& adapter,
                     models::Model& model) {
   TESSERA_ASSIGN_OR_RETURN(const models::AttachedAdapter attached,
-                           IsKind(config.adapter) ? models::AttachAdapter(model, adapter)
-                                                  : models::LoadAdapter(model, config.adapter));
+                           IsKind(config.adapter)
+                               ? models::AttachAdapter(model, adapter, 0, WithElements)
+                               : models::LoadAdapter(model, config.adapter));
+  if (adapter.StartsFromWeights()) {
+    TESSERA_RETURN_IF_ERROR(
+        StartFromWeights(adapter.init, static_cast<uint64_t>(config.seed), attached, model));
+  }
   models::TrainOnly(model, attached);
   return OkStatus();
 }

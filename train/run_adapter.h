@@ -20,8 +20,11 @@ namespace tessera::train {
 StatusOr<models::AdapterConfig> AdapterOf(const RunConfig& config, const models::Model& model,
                                           bool new_head);
 
+// Lets a model without numbers say what a prefix leaves of its positions, before data are opened.
+Status DescribePrefix(const RunConfig& config, models::Model& shape);
+
 // Attaches it to this rank's part of the model, new or with the folder's values; nothing else
-// trains from then on.
+// trains from then on. Collective over the ranks that share the model's parameters.
 Status TrainAdapter(const RunConfig& config, const models::AdapterConfig& adapter,
                     models::Model& model);
 

@@ -122,7 +122,8 @@ Status Describe(Plan* plan) {
   auto shape = models::BuildModel(plan->model, dry);
   if (!shape.ok()) return InvalidArgument(config.model, ": ", Message(shape.status()));
   plan->shape = *std::move(shape);
-  const int64_t positions = plan->shape->max_positions();
+  TESSERA_RETURN_IF_ERROR(DescribePrefix(config, *plan->shape));
+  const int64_t positions = plan->shape->positions_left();
   if (positions > 0 && config.seq_len.value_or(0) > positions) {
     return InvalidArgument("seq_len ", *config.seq_len, " is longer than the model's ", positions,
                            " positions");
@@ -158,7 +159,14 @@ Status OpenTheData(Plan* plan) {
                                                          .cache = plan->cache,
                                                          .evaluation = plan->evaluation,
                                                          .prediction = plan->prediction}));
+  setup.warnings.insert(setup.warnings.end(), setup.data.warnings.begin(),
+                        setup.data.warnings.end());
   if (setup.data.seq_len > 0) setup.config.seq_len = setup.data.seq_len;
+  const data::Dataset* const drawn = setup.data.train.get();
+  if (setup.config.group_by_length && drawn != nullptr && !drawn->length_of(0)) {
+    return InvalidArgument("group_by_length is set, but the samples of the task ",
+                           setup.config.task, " have no lengths");
+  }
   if (setup.config.sample_prompts.empty()) return OkStatus();
   if (setup.data.validation == nullptr) {
     return InvalidArgument("sample_prompts needs validation data (val_data, val_fraction)");

@@ -47,7 +47,7 @@ Status ContinueAtEvaluations(const std::vector<std::string>& prompts, int64_t to
   for (const std::string& prompt : prompts) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> row,
                              models::EncodePrompt(tokenizer, shape.config(), prompt));
-    const int64_t room = shape.max_positions();
+    const int64_t room = shape.positions_left();
     if (room == 0 || shape.encoder_decoder() != nullptr) continue;
     if (std::ssize(row) + tokens > room) {
       return InvalidArgument("sample_prompts: '", prompt, "' has ", row.size(), " tokens, with ",

@@ -72,7 +72,8 @@ StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family
     const TaskKind* best = nullptr;
     for (const TaskKind* task : Tasks()) {
       if (!Serves(*task, family) || (prediction && !task->predicts)) continue;
-      if (best == nullptr || task->fit(config, now) > best->fit(config, now)) best = task;
+      const int fit = task->fit(config, now);
+      if (fit > (best == nullptr ? 0 : best->fit(config, now))) best = task;
     }
     if (best != nullptr) return best;
     return InvalidArgument("there is no task ", prediction ? "that predicts " : "", "for a '", type,
@@ -96,7 +97,7 @@ StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family
 
 int64_t TaskInput::SeqLen(int64_t otherwise) const {
   if (config.seq_len) return *config.seq_len;
-  return shape.max_positions() > 0 ? shape.max_positions() : otherwise;
+  return shape.max_positions() > 0 ? shape.positions_left() : otherwise;
 }
 
 StatusOr<std::string> TaskInput::OneSource() const {

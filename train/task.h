@@ -27,6 +27,11 @@
 #include "models/model.h"
 #include "nlohmann/json_fwd.hpp"
 #include "train/config/run_config.h"
+#include "train/engine/step_parts.h"
+
+namespace tessera::data {
+class PreferenceDataset;  // data/preference/preference_dataset.h
+}  // namespace tessera::data
 
 namespace tessera::models {
 enum class Capability;
@@ -46,8 +51,9 @@ struct BatchResult {
 // and data-parallel ranks, and numbers made of the sums. Immutable.
 class EvaluationMetrics {
  public:
-  // What it reads of a BatchResult: `logits` among the outputs, or the texts.
-  enum class Reads { kLogits, kTexts };
+  // What it reads of a BatchResult: `logits` among the outputs, the texts, or what the loss has
+  // counted (`loss_counts` among the outputs). Of the last, training reports them too.
+  enum class Reads { kLogits, kTexts, kLossCounts };
 
   virtual ~EvaluationMetrics() = default;
 
@@ -85,6 +91,12 @@ struct Objective {
   // counts for the sum of its labels' weights, as a weighted mean is defined.
   Tensor class_weights = {};
 
+  // The loss of a batch, where it is not the sum of its tokens', and what that alone reads of it
+  // (train/engine/step_parts.h).
+  StepPart<CountedLoss(const Tensor& token_losses, const models::Bundle& batch)> loss_of_tokens =
+      {};
+  std::vector<TensorKey> loss_reads = {};
+
   // What the sum of a batch's losses is divided by: its targets, each with the weight of its class.
   double TargetsOf(const data::Batch& batch) const;
 };
@@ -101,8 +113,14 @@ struct TaskData {
   bool replaces_head = false;
   // Files that belong into the trained model's folder, by name.
   std::vector<std::pair<std::string, std::string>> files = {};
+  // What the data have that one should know, a line each.
+  std::vector<std::string> warnings = {};
   // Tokens of a row, or the most that one may have; 0: samples are no text.
   int64_t seq_len = 0;
+  // Pairs that a reference model judges before training, and the folder it is in; empty: the run's
+  // model as it begins, without its adapter (train/reference_pass.h).
+  std::vector<std::shared_ptr<data::PreferenceDataset>> preferences = {};
+  std::string reference_model = {};
 };
 
 // What a task may need to open its data.
@@ -144,8 +162,8 @@ struct TaskKind {
   // makes the model one of those.
   models::Capability capability;
   // How well the task goes with the data that is given and with the model's architecture as it
-  // stands, which is nullptr where the family does not list it: 1 or more. A run that names no task
-  // has the one with the greatest number.
+  // stands, which is nullptr where the family does not list it: 1 or more, or 0 for one that goes
+  // with no data unless it is named. A run that names no task has the one with the greatest number.
   int (*fit)(const RunConfig& config, const models::Architecture* now);
   // Its own keys of a run's configuration (`config.Part<Options>()`); set where a task without
   // them runs they are refused.

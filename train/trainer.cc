@@ -38,6 +38,16 @@ bool IsFinite(const Tensor& t) {
   return true;
 }
 
+// With the task's own loss, unless the program has one.
+TrainerParts WithLossOf(const Objective& objective, TrainerParts parts) {
+  StepParts& step = parts.step;
+  if (objective.loss_of_tokens.run == nullptr || step.loss_of_tokens.run != nullptr) return parts;
+  step.loss_reads.insert(step.loss_reads.end(), objective.loss_reads.begin(),
+                         objective.loss_reads.end());
+  if (step.loss.run == nullptr) step.loss_of_tokens = objective.loss_of_tokens;
+  return parts;
+}
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -73,8 +83,8 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
       model_(model),
       mesh_(mesh),
       data_(data),
-      parts_(std::move(parts)),
-      sampler_(DataOrder(config, data.train == nullptr ? 1 : data.train->size(), mesh)),
+      parts_(WithLossOf(data.objective, std::move(parts))),
+      sampler_(DataOrder(config, data.train.get(), mesh)),
       checkpoints_(
           {.folder = config.out, .keep = config.num_checkpoints, .async = config.async_save}, mesh),
       started_(Clock::now()) {
@@ -133,10 +143,12 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       if (stop != 0) break;
       if (state_.step == 0 || EndsEpoch(state_.step)) Tell(&TrainerCallback::OnEpochBegin);
       Tell(&TrainerCallback::OnStepBegin);
-      TESSERA_RETURN_IF_ERROR(CheckStep(RunStep(step)));
+      const StepResult done = RunStep(step);
+      const std::vector<double> counts = CountsOfStep(done);
+      TESSERA_RETURN_IF_ERROR(CheckStep(done));
       state_.tokens = step.all.tokens;
       state_.seconds = SecondsSince(start);
-      report_->AddStep(state_);
+      report_->AddStep(state_, counts);
       TESSERA_RETURN_IF_ERROR(AfterStep());
     }
     profiler.Finish();
@@ -219,6 +231,19 @@ StepResult Trainer::RunStep(const StepBatches& step) {
   state_.epoch =
       static_cast<double>(state_.step * global_batch()) / static_cast<double>(samples_per_epoch());
   return done;
+}
+
+// What the losses of all micro-batches of all ranks have counted.
+std::vector<double> Trainer::CountsOfStep(const StepResult& done) const {
+  if (done.counts.empty()) return {};
+  std::vector<double> mine;
+  for (const std::vector<double>& counts : done.counts) {
+    mine.insert(mine.end(), counts.begin(), counts.end());
+  }
+  std::vector<double> sums(done.counts[0].size(), 0.0);
+  const std::vector<double> all = GatherOverData(mine, mesh_);
+  for (size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+  return sums;
 }
 
 // The same on all ranks, as what is judged is. What older checkpoints are for is over once a step
@@ -321,6 +346,12 @@ int64_t Trainer::PeakBytes() const {
 Status Trainer::LogSteps() {
   nlohmann::ordered_json more;
   more["peak_bytes"] = PeakBytes();
+  const EvaluationMetrics* const metrics = data_.objective.metrics.get();
+  const std::vector<double>& counts = report_->sums().counts;
+  if (metrics != nullptr && metrics->reads() == EvaluationMetrics::Reads::kLossCounts &&
+      counts.size() == metrics->num_counts()) {
+    more.update(metrics->Finish(counts));
+  }
   if (config_.wall_clock_breakdown) engine_->phases().Report(report_->sums().steps, &more);
   engine_->phases().Reset();
   if (config_.wall_clock_breakdown && mesh_.pp()->size() > 1) {

@@ -126,6 +126,8 @@ class Trainer {
   StatusOr<data::Batch> TrainBatch(int64_t number) const;
   StepBatches FetchStep(Loader& loader);
   StepResult RunStep(const StepBatches& step);
+  std::vector<double> CountsOfStep(const StepResult& done) const;
+  Status JudgeByReference();
   Status CheckStep(const StepResult& done);
   Status CheckWeights();
   Status NotFinite(const std::string& what);
@@ -186,6 +188,7 @@ class Trainer {
   TrainControl control_;                // what has been asked for and not been done
 
   TrainState state_;
+  bool judged_by_reference_ = false;
   bool finite_ = true;    // the last step's loss and gradients
   int64_t begun_at_ = 0;  // the step this process began with
   std::chrono::steady_clock::time_point started_;

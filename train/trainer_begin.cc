@@ -47,9 +47,12 @@ Status Trainer::Begin(const TrainOptions& options) {
   engine_->Start();
   ResumeState resumed;
   if (options.resume || !options.resume_from.empty()) {
+    // While the weights are those that the run began with.
+    TESSERA_RETURN_IF_ERROR(JudgeByReference());
     TESSERA_ASSIGN_OR_RETURN(resumed, Resume(options));
   } else {
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, mesh_.world()->rank() == 0 ? MakeRoom() : OkStatus()));
+    TESSERA_RETURN_IF_ERROR(JudgeByReference());
   }
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, OpenReport(resumed)));
   control_ = {};
@@ -138,7 +141,9 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
                                 .steps_per_epoch = static_cast<double>(samples_per_epoch()) /
                                                    static_cast<double>(global_batch()),
                                 .bar = config_.progress_bar,
-                                .sums = {.loss = resumed.loss_sum, .steps = resumed.loss_steps},
+                                .sums = {.loss = resumed.loss_sum,
+                                         .steps = resumed.loss_steps,
+                                         .counts = resumed.loss_counts},
                                 .epoch = EpochSums::Of(*resumed.epoch),
                                 .write = parts_.log.run},
                                log_));
@@ -152,6 +157,7 @@ ResumeState Trainer::StateNow() const {
   return {.finite = finite_,
           .loss_sum = sums.loss,
           .loss_steps = sums.steps,
+          .loss_counts = sums.counts,
           .state = ResumeState::StateToJson(state_),
           .total_steps = state_.total_steps,
           .epoch = report_ == nullptr ? JsonMember() : report_->epoch().ToJson(),

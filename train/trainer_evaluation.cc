@@ -5,6 +5,7 @@
 #include "autograd/autocast.h"
 #include "nlohmann/json.hpp"
 #include "train/agreement.h"
+#include "train/reference_pass.h"
 #include "train/trainer.h"
 
 namespace tessera::train {
@@ -34,7 +35,16 @@ Evaluator Trainer::MakeEvaluator() {
   return {model_, mesh_, std::move(options)};
 }
 
+// What a reference model says of the data, once for all.
+Status Trainer::JudgeByReference() {
+  if (judged_by_reference_ || data_.preferences.empty()) return OkStatus();
+  TESSERA_RETURN_IF_ERROR(JudgePreferences(config_, data_, model_, mesh_));
+  judged_by_reference_ = true;
+  return OkStatus();
+}
+
 StatusOr<EvaluationResult> Trainer::Evaluate(const BatchSource& batches) {
+  TESSERA_RETURN_IF_ERROR(JudgeByReference());
   if (parts_.evaluate.run == nullptr) return MakeEvaluator().Run(batches);
   ReleaseStepMemory();
   return parts_.evaluate.run(batches);

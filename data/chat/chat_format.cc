@@ -1,6 +1,6 @@
 #include "data/chat/chat_format.h"
 
-#include <filesystem>
+#include <utility>
 
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
@@ -11,9 +11,9 @@ namespace {
 using nlohmann::json;
 using Json = nlohmann::ordered_json;
 
-StatusOr<json> ReadObject(const std::string& path) {
-  if (!PathExists(path)) return json::object();
-  TESSERA_ASSIGN_OR_RETURN(json object, ReadJsonFile(path));
+StatusOr<json> ObjectOf(const std::optional<std::string>& text, const std::string& path) {
+  if (!text) return json::object();
+  TESSERA_ASSIGN_OR_RETURN(json object, ParseJson(*text, path));
   if (!object.is_object()) return InvalidArgument(path, ": not a JSON object");
   return object;
 }
@@ -56,30 +56,54 @@ Status AddDeclared(const json& declared, const std::string& source,
 
 }  // namespace
 
-StatusOr<ChatFormat> ChatFormat::OfFolder(const std::string& folder) {
+StatusOr<ChatFormat> ChatFormat::OfFiles(const std::string& folder, const FileReader& read) {
   ChatFormat format;
-  const std::string config_path = JoinPath(folder, "tokenizer_config.json");
-  TESSERA_ASSIGN_OR_RETURN(const json map, ReadObject(JoinPath(folder, "special_tokens_map.json")));
-  TESSERA_ASSIGN_OR_RETURN(const json config, ReadObject(config_path));
+  const auto object_of = [&](const std::string& name) -> StatusOr<json> {
+    TESSERA_ASSIGN_OR_RETURN(const auto text, read(name));
+    format.fingerprint_ = HashBytes(text.value_or("") + '\0', format.fingerprint_);
+    return ObjectOf(text, JoinPath(folder, name));
+  };
+  const char* const config_name = "tokenizer_config.json";
+  TESSERA_ASSIGN_OR_RETURN(const json map, object_of("special_tokens_map.json"));
+  TESSERA_ASSIGN_OR_RETURN(const json config, object_of(config_name));
   TakeTokens(map, &format.tokens_);
   TakeTokens(config, &format.tokens_);
   if (config.contains("chat_template") && !config["chat_template"].is_null()) {
-    TESSERA_RETURN_IF_ERROR(AddDeclared(config["chat_template"], config_path, &format.templates_));
+    TESSERA_RETURN_IF_ERROR(
+        AddDeclared(config["chat_template"], JoinPath(folder, config_name), &format.templates_));
   }
-  const auto add_file = [&](const std::string& name, const std::string& path) -> Status {
-    TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    return Add(name, text, path, &format.templates_);
-  };
-  const std::string alone = JoinPath(folder, "chat_template.jinja");
-  if (PathExists(alone)) TESSERA_RETURN_IF_ERROR(add_file("default", alone));
-  const std::string more = JoinPath(folder, "additional_chat_templates");
-  const std::string tools = JoinPath(more, "tool_use.jinja");
-  if (PathExists(tools)) TESSERA_RETURN_IF_ERROR(add_file("tool_use", tools));
+  for (const auto& [name, file] : {std::pair("default", "chat_template.jinja"),
+                                   {"tool_use", "additional_chat_templates/tool_use.jinja"}}) {
+    TESSERA_ASSIGN_OR_RETURN(const auto text, read(file));
+    format.fingerprint_ = HashBytes(text.value_or("") + '\0', format.fingerprint_);
+    if (!text) continue;
+    TESSERA_RETURN_IF_ERROR(Add(name, *text, JoinPath(folder, file), &format.templates_));
+  }
   if (format.templates_.empty()) {
-    return NotFound("'", folder, "' has no chat template (chat_template.jinja, or 'chat_template' ",
+    return NotFound(folder.empty() ? "the tokenizer" : "'" + folder + "'",
+                    " has no chat template (chat_template.jinja, or 'chat_template' ",
                     "of tokenizer_config.json)");
   }
   return format;
+}
+
+StatusOr<ChatFormat> ChatFormat::OfFolder(const std::string& folder) {
+  return OfFiles(folder, [&](const std::string& name) -> StatusOr<std::optional<std::string>> {
+    const std::string path = JoinPath(folder, name);
+    if (!PathExists(path)) return std::optional<std::string>();
+    TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+    return std::optional(std::move(text));
+  });
+}
+
+StatusOr<ChatFormat> ChatFormat::OfTokenizer(const Tokenizer& tokenizer) {
+  const auto read = [&](const std::string& name) -> StatusOr<std::optional<std::string>> {
+    for (const TokenizerFile& file : tokenizer.source_files()) {
+      if (file.name == name) return std::optional(file.content);
+    }
+    return std::optional<std::string>();
+  };
+  return OfFiles("", read);
 }
 
 StatusOr<Rendering> ChatFormat::Render(const Conversation& chat, bool prompts) const {

@@ -6,31 +6,47 @@
 //
 // The template is `chat_template.jinja`, or `chat_template` of tokenizer_config.json, there one
 // text or a list of named ones, of which `tool_use` serves conversations with tools and `default`
-// all others, as do `additional_chat_templates/NAME.jinja`.
+// all others, as do `additional_chat_templates/NAME.jinja`. A tokenizer that was loaded from a
+// folder keeps these files, and saves them again.
 #ifndef TESSERA_DATA_CHAT_CHAT_FORMAT_H_
 #define TESSERA_DATA_CHAT_CHAT_FORMAT_H_
 
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "core/status.h"
 #include "data/chat/chat_template.h"
 #include "data/chat/conversation.h"
+#include "data/tokenizer/tokenizer.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {
 
+// A model folder's template. Immutable; safe from several threads.
 class ChatFormat {
  public:
   // NotFound for a folder without a template.
   static StatusOr<ChatFormat> OfFolder(const std::string& folder);
+  // That of the folder which the tokenizer was loaded from.
+  static StatusOr<ChatFormat> OfTokenizer(const Tokenizer& tokenizer);
 
   // `prompts`: what an answer begins with stands at the end (add_generation_prompt).
   StatusOr<Rendering> Render(const Conversation& chat, bool prompts = false) const;
+  // Equal for formats that render alike; part of the key of cached token files.
+  uint64_t Fingerprint() const { return fingerprint_; }
 
  private:
+  // The content of a file of the folder; nullopt: there is none.
+  using FileReader = std::function<StatusOr<std::optional<std::string>>(const std::string& name)>;
+  // `folder` begins messages.
+  static StatusOr<ChatFormat> OfFiles(const std::string& folder, const FileReader& read);
+
   std::map<std::string, ChatTemplate> templates_;  // by name
   nlohmann::ordered_json tokens_ = nlohmann::ordered_json::object();
+  uint64_t fingerprint_ = 0;
 };
 
 }  // namespace tessera::data

@@ -37,6 +37,7 @@ namespace chat {
 struct Node;
 }  // namespace chat
 
+// The bounds of a rendering, and its day.
 struct RenderOptions {
   int64_t max_steps = 10'000'000;       // operations, elements, and sixteens of bytes
   size_t max_output = size_t{1} << 26;  // bytes
@@ -44,6 +45,7 @@ struct RenderOptions {
   std::optional<std::tm> now = std::nullopt;
 };
 
+// A conversation as text.
 struct Rendering {
   // Bytes [begin, end) of the text.
   struct Span {

@@ -1,11 +1,8 @@
 #include "data/chat/conversation.h"
 
-#include <algorithm>
 #include <map>
-#include <string_view>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "data/dataset/json_records.h"
 
 namespace tessera::data {
 namespace {
@@ -93,12 +90,6 @@ StatusOr<Conversation> FromAlpaca(const Json& record, const std::string& where) 
   return chat;
 }
 
-// As ParseJson, with keys in their order.
-StatusOr<Json> ParseInOrder(std::string_view text, const std::string& where) {
-  TESSERA_RETURN_IF_ERROR(ParseJson(text, where).status());
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
-}
-
 }  // namespace
 
 StatusOr<Conversation> ConversationOf(const Json& record, const std::string& where) {
@@ -116,31 +107,10 @@ StatusOr<Conversation> ConversationOf(const Json& record, const std::string& whe
 Status ForEachConversation(
     const std::string& path,
     const std::function<Status(const Conversation& chat, const std::string& where)>& visit) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  std::string_view rest = text;
-  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
-  const auto show = [&](const Json& record, const std::string& where) -> Status {
+  return ForEachJsonRecord(path, [&](const Json& record, const std::string& where) -> Status {
     TESSERA_ASSIGN_OR_RETURN(const Conversation chat, ConversationOf(record, where));
     return visit(chat, where);
-  };
-  const size_t first = rest.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && rest[first] == '[') {
-    TESSERA_ASSIGN_OR_RETURN(const Json array, ParseInOrder(rest, path));
-    for (size_t i = 0; i < array.size(); ++i) {
-      TESSERA_RETURN_IF_ERROR(show(array[i], Concat(path, "[", i, "]")));
-    }
-    return OkStatus();
-  }
-  for (size_t number = 1; !rest.empty(); ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = Concat(path, ":", number);
-    TESSERA_ASSIGN_OR_RETURN(const Json record, ParseInOrder(line, where));
-    TESSERA_RETURN_IF_ERROR(show(record, where));
-  }
-  return OkStatus();
+  });
 }
 
 }  // namespace tessera::data

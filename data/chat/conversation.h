@@ -23,6 +23,7 @@
 
 namespace tessera::data {
 
+// The messages, and the functions that the assistant may call.
 struct Conversation {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   nlohmann::ordered_json tools = nullptr;  // null: none

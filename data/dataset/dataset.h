@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -50,6 +51,9 @@ class Dataset {
   virtual int64_t size() const = 0;  // or kUnknownSize, for training by positions alone
   // The samples as rows, in order. Safe from several threads. Throws Error for an index outside.
   virtual StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const = 0;
+  // Tokens of a sample, where samples have any number and batches are padded to the longest;
+  // nullopt: they are alike.
+  virtual std::optional<int64_t> length_of(int64_t /*index*/) const { return std::nullopt; }
   // What a sample is called outside (a picture's file); empty: nothing.
   virtual std::string NameOf(int64_t /*index*/) const { return ""; }
 };

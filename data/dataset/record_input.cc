@@ -7,8 +7,9 @@
 #include "core/file.h"
 #include "core/nearest_name.h"
 #include "data/dataset/csv_rows.h"
-#include "data/tokenizer/json_text.h"
+#include "data/dataset/json_records.h"
 #include "data/tokenizer/utf8.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {
@@ -108,13 +109,6 @@ StatusOr<std::string_view> TextOf(const MappedFile& file, const std::string& pat
   return text;
 }
 
-StatusOr<Json> ParseObject(std::string_view line, const std::string& where) {
-  TESSERA_RETURN_IF_ERROR(ParseJson(line, where).status());  // depth, syntax
-  Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return InvalidArgument(where, ": not a JSON object");
-  return object;
-}
-
 Status NoColumn(const std::string& where, const std::string& name,
                 const std::vector<std::string>& known) {
   std::string list;
@@ -152,31 +146,6 @@ Status VisitTable(const std::string& path, std::string_view text,
   }
 }
 
-// Calls visit(object, where) for each object of a file of JSON lines, or of one array.
-template <typename Visit>
-Status ForEachObject(const std::string& path, std::string_view text, const Visit& visit) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (path.ends_with(".json") && first != std::string_view::npos && text[first] == '[') {
-    TESSERA_RETURN_IF_ERROR(ParseJson(text, path).status());  // depth, syntax
-    const Json all = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    for (size_t i = 0; i < all.size(); ++i) {
-      const std::string where = Concat(path, "[", i, "]");
-      if (!all[i].is_object()) return InvalidArgument(where, ": not a JSON object");
-      TESSERA_RETURN_IF_ERROR(visit(all[i], where));
-    }
-    return OkStatus();
-  }
-  Lines lines(text);
-  std::string_view line;
-  while (lines.Next(&line)) {
-    if (IsBlank(line)) continue;
-    const std::string where = Concat(path, ":", lines.number());
-    TESSERA_ASSIGN_OR_RETURN(const Json object, ParseObject(line, where));
-    TESSERA_RETURN_IF_ERROR(visit(object, where));
-  }
-  return OkStatus();
-}
-
 std::vector<std::string> NamesIn(const Json& object) {
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
@@ -186,7 +155,7 @@ std::vector<std::string> NamesIn(const Json& object) {
 Status VisitObjects(const std::string& path, std::string_view text,
                     const std::vector<std::string>& columns, const RecordVisitor& visit) {
   std::vector<std::string> picked(columns.size());
-  return ForEachObject(path, text, [&](const Json& object, const std::string& where) -> Status {
+  return ForEachJsonRecord(path, text, [&](const Json& object, const std::string& where) -> Status {
     for (size_t i = 0; i < columns.size(); ++i) {
       const auto member = object.find(columns[i]);
       if (member == object.end()) return NoColumn(where, columns[i], NamesIn(object));
@@ -218,7 +187,7 @@ StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
     TESSERA_RETURN_IF_ERROR(RowsOf(path, text)->Next(&names).status());
   } else {
     const Status first =
-        ForEachObject(path, text, [&](const Json& object, const std::string&) -> Status {
+        ForEachJsonRecord(path, text, [&](const Json& object, const std::string&) -> Status {
           names = NamesIn(object);
           return Failure(StatusCode::kCancelled, "the first is enough");
         });

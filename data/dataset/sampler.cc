@@ -1,6 +1,7 @@
 #include "data/dataset/sampler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "data/dataset/keyed_permutation.h"
@@ -15,14 +16,37 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   TESSERA_CHECK(
       options_.samples_per_epoch >= 1 && options_.samples_per_epoch <= options.num_samples,
       "Sampler", options_.samples_per_epoch, " samples per epoch of ", options.num_samples);
+  TESSERA_CHECK(options.length_of == nullptr || options.length_group >= 1, "Sampler",
+                "length_group is ", options.length_group);
+}
+
+int64_t Sampler::Drawn(int64_t epoch, int64_t index) const {
+  if (!options_.shuffle) return index;
+  return KeyedPermutation(options_.num_samples, options_.seed, static_cast<uint64_t>(epoch))(index);
+}
+
+Sampler::Group Sampler::GroupAt(int64_t position) const {
+  const int64_t epoch = position / options_.samples_per_epoch;
+  const int64_t index = position % options_.samples_per_epoch;
+  const int64_t size = options_.length_of == nullptr ? 1 : options_.length_group;
+  const int64_t begin = index / size * size;
+  const int64_t end = std::min(begin + size, options_.samples_per_epoch);
+  Group group = {.begin = epoch * options_.samples_per_epoch + begin, .samples = {}};
+  std::vector<std::pair<int64_t, int64_t>> by_length;  // with their samples
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t sample = Drawn(epoch, i);
+    by_length.emplace_back(size == 1 ? 0 : options_.length_of(sample), sample);
+  }
+  std::stable_sort(by_length.begin(), by_length.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (const auto& [length, sample] : by_length) group.samples.push_back(sample);
+  return group;
 }
 
 int64_t Sampler::SampleAt(int64_t position) const {
   TESSERA_CHECK(position >= 0, "Sampler", "position is ", position);
-  const int64_t index = position % options_.samples_per_epoch;
-  if (!options_.shuffle) return index;
-  const auto epoch = static_cast<uint64_t>(position / options_.samples_per_epoch);
-  return KeyedPermutation(options_.num_samples, options_.seed, epoch)(index);
+  const Group group = GroupAt(position);
+  return group.samples[static_cast<size_t>(position - group.begin)];
 }
 
 std::vector<Sample> Sampler::Rows(const BatchPlace& place) const {
@@ -36,8 +60,10 @@ std::vector<Sample> Sampler::Rows(const BatchPlace& place) const {
       (place.rank * options_.micro_batches + place.micro_batch) * options_.batch_size;
   const int64_t end = std::min(begin + options_.batch_size, options_.end_position);
   std::vector<Sample> rows;
+  Group group = {.begin = 0, .samples = {}};
   for (int64_t position = begin; position < end; ++position) {
-    rows.push_back({SampleAt(position), position});
+    if (position - group.begin >= std::ssize(group.samples)) group = GroupAt(position);
+    rows.push_back({group.samples[static_cast<size_t>(position - group.begin)], position});
   }
   return rows;
 }

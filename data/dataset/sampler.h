@@ -13,11 +13,14 @@
 // a break: position p is number p % n of epoch p / n, n = samples_per_epoch, and a batch may hold
 // the end of one epoch and the beginning of the next, unless n is a multiple of the global batch
 // (`drop_last`). Within an epoch the order is the KeyedPermutation of (seed, epoch) over all
-// samples, or 0, 1, 2, ... without shuffling; an epoch draws the first n of it.
+// samples, or 0, 1, 2, ... without shuffling; an epoch draws the first n of it. With `length_of`,
+// each `length_group` neighbours of that order are sorted by length, the longest first, so that
+// batches have samples of like lengths.
 #ifndef TESSERA_DATA_DATASET_SAMPLER_H_
 #define TESSERA_DATA_DATASET_SAMPLER_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -32,6 +35,8 @@ struct SamplerOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   int64_t samples_per_epoch = 0;  // of [1, num_samples]; 0: num_samples
+  std::function<int64_t(int64_t index)> length_of = nullptr;
+  int64_t length_group = 0;  // >= 1 with `length_of`
   // Positions from here on have no sample: the last batches are shorter or empty. To go through the
   // data once, as evaluation does: num_samples.
   int64_t end_position = std::numeric_limits<int64_t>::max();
@@ -67,6 +72,15 @@ class Sampler {
   const SamplerOptions& options() const { return options_; }
 
  private:
+  // Of [0, samples_per_epoch), before groups are sorted.
+  int64_t Drawn(int64_t epoch, int64_t index) const;
+  // The group of positions that one of them is in: where it begins, and its samples in order.
+  struct Group {
+    int64_t begin;
+    std::vector<int64_t> samples;
+  };
+  Group GroupAt(int64_t position) const;
+
   SamplerOptions options_;
 };
 

@@ -158,6 +158,43 @@ TEST(SamplerTest, EpochsRunOnAndAreShuffledAnew) {
   EXPECT_EQ(line[7], sampler.SampleAt(7));
 }
 
+TEST(SamplerTest, SamplesOfLikeLengthsAreNeighbours) {
+  const auto length = [](int64_t index) { return index * index % 23; };
+  const auto make = [&](int64_t batch, int64_t micro_batches, int64_t group) {
+    return Sampler({.num_samples = 50,
+                    .batch_size = batch,
+                    .micro_batches = micro_batches,
+                    .seed = 3,
+                    .length_of = length,
+                    .length_group = group});
+  };
+  const Sampler plain({.num_samples = 50, .batch_size = 4, .seed = 3});
+  const Sampler grouped = make(4, 1, 20);
+  // Groups of 20, 20 and the 10 that the epoch has left, of two epochs.
+  std::vector<int64_t> line, unsorted;
+  for (int64_t step = 0; step < 25; ++step) {
+    for (auto [sampler, all] : {std::pair(&grouped, &line), {&plain, &unsorted}}) {
+      const auto rows = Step(*sampler, step, 1);
+      all->insert(all->end(), rows.begin(), rows.end());
+    }
+  }
+  int64_t begin = 0;
+  for (const int64_t size : {20, 20, 10, 20, 20, 10}) {
+    const std::vector<int64_t> part(line.begin() + begin, line.begin() + begin + size);
+    std::multiset<int64_t> same(unsorted.begin() + begin, unsorted.begin() + begin + size);
+    EXPECT_EQ(std::multiset<int64_t>(part.begin(), part.end()), same);
+    for (int64_t i = 1; i < size; ++i) {
+      EXPECT_GE(length(part[static_cast<size_t>(i - 1)]), length(part[static_cast<size_t>(i)]));
+    }
+    begin += size;
+  }
+  EXPECT_NE(line, unsorted);
+  // However a step is cut.
+  const Sampler cut = make(1, 2, 20);
+  for (int64_t step = 0; step < 25; ++step) EXPECT_EQ(Step(grouped, step, 1), Step(cut, step, 2));
+  EXPECT_THROW(make(1, 1, 0), Error);
+}
+
 TEST(SamplerTest, InOrderAndOnceForEvaluation) {
   const Sampler sampler({.num_samples = 7, .batch_size = 2, .shuffle = false, .end_position = 7});
   using V = std::vector<int64_t>;

@@ -25,8 +25,14 @@ class Subset : public Dataset {
 
   int64_t size() const override { return end_ - begin_; }
   StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  std::optional<int64_t> length_of(int64_t index) const override {
+    return all_->length_of(IndexOf(index));
+  }
 
  private:
+  // Of a sample, among all.
+  int64_t IndexOf(int64_t index) const;
+
   std::shared_ptr<const Dataset> all_;
   int64_t begin_;
   int64_t end_;
@@ -39,6 +45,9 @@ struct HoldOut {
   bool from_end = false;  // the last samples; else a random choice
   uint64_t seed = 0;
 };
+
+// How many of so many samples are held out: the nearest number, but at least one is left.
+int64_t HeldOutCount(int64_t size, double fraction);
 
 // The samples to train on and those held out, a function of the seed (keyed_permutation.h); the
 // second is nullptr where the share is less than half a sample. At least one is left to train on.

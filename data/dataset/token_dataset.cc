@@ -23,8 +23,8 @@ StatusOr<Batch> TokenDataset::MakeBatch(std::span<const Sample> samples) const {
   const Tensor none;
   const Tensor input_ids = Zeros(shape, DType::kInt64);
   const Tensor targets = Full(shape, static_cast<double>(kIgnoreLabel), DType::kInt64);
-  const Tensor positions = has_document_ids() ? Empty(shape, DType::kInt64) : none;
-  const Tensor documents = has_document_ids() ? Empty(shape, DType::kInt64) : none;
+  const Tensor positions = has_document_ids() ? Zeros(shape, DType::kInt64) : none;
+  const Tensor documents = has_document_ids() ? Full(shape, -1.0, DType::kInt64) : none;
   for (int64_t r = 0; r < std::ssize(samples); ++r) {
     const int64_t index = samples[static_cast<size_t>(r)].index;
     const auto row_of = [&](const Tensor& t) {

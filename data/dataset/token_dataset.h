@@ -4,8 +4,8 @@
 //   // input_ids, targets: int64 [rows, tokens]
 //
 // A batch is as long as the longest of its samples, which most datasets have all of one length.
-// Behind the others stand tokens 0 without targets; a causal model needs no mask of them, as no
-// token sees what is behind it.
+// Behind the others stand tokens 0 without targets, in a document -1 of their own; a causal model
+// needs no mask of them, as no token sees what is behind it.
 //
 // targets[t] is the token that input_ids[t] should predict: the next one, already shifted, or
 // kIgnoreLabel. With document ids there are also position_ids (int64, restarting with each
@@ -14,6 +14,7 @@
 #define TESSERA_DATA_DATASET_TOKEN_DATASET_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "data/dataset/dataset.h"
@@ -35,6 +36,7 @@ class TokenDataset : public Dataset {
   virtual int64_t seq_len() const = 0;  // tokens of each sample, or of the longest
   // Those of sample `index`.
   virtual int64_t length(int64_t /*index*/) const { return seq_len(); }
+  std::optional<int64_t> length_of(int64_t index) const override { return length(index); }
   // Whether samples come with position ids and document ids.
   virtual bool has_document_ids() const = 0;
   // Writes sample `index` of [0, size()). Safe from several threads.

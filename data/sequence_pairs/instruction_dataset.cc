@@ -1,18 +1,16 @@
 #include "data/sequence_pairs/instruction_dataset.h"
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "core/batch_keys.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/thread_pool.h"
+#include "data/dataset/json_records.h"
 #include "data/dataset/token_cache.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/utf8.h"
 
@@ -21,37 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-using RecordVisitor = std::function<Status(const json& record, const std::string& where)>;
-
-Status VisitObject(const json& record, const std::string& where, const RecordVisitor& visit) {
-  if (!record.is_object()) return InvalidArgument(where, ": not a JSON object");
-  return visit(record, where);
-}
-
-// The objects of an array, or of lines.
-Status ForEachJsonRecord(const std::string& path, const RecordVisitor& visit) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  std::string_view rest = text;
-  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
-  const size_t first = rest.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && rest[first] == '[') {
-    TESSERA_ASSIGN_OR_RETURN(const json array, ParseJson(rest, path));
-    for (size_t i = 0; i < array.size(); ++i) {
-      TESSERA_RETURN_IF_ERROR(VisitObject(array[i], Concat(path, "[", i, "]"), visit));
-    }
-    return OkStatus();
-  }
-  for (size_t number = 1; !rest.empty(); ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = Concat(path, ":", number);
-    TESSERA_ASSIGN_OR_RETURN(const json record, ParseJson(line, where));
-    TESSERA_RETURN_IF_ERROR(VisitObject(record, where, visit));
-  }
-  return OkStatus();
-}
+using Json = nlohmann::ordered_json;
 
 struct Exchange {
   std::string prompt;
@@ -59,7 +27,7 @@ struct Exchange {
 };
 
 // A text member; empty where it is absent or null.
-Status ReadText(const json& record, const std::string& column, const std::string& where,
+Status ReadText(const Json& record, const std::string& column, const std::string& where,
                 std::string* text) {
   text->clear();
   const auto at = record.find(column);
@@ -70,7 +38,7 @@ Status ReadText(const json& record, const std::string& column, const std::string
 }
 
 // The conversation so far with the prompt behind it.
-StatusOr<std::string> WithHistory(const json& record, const std::string& where,
+StatusOr<std::string> WithHistory(const Json& record, const std::string& where,
                                   const std::string& prompt, const InstructionOptions& options) {
   const std::string& column = options.history_column;
   const auto at = record.find(column);
@@ -79,7 +47,7 @@ StatusOr<std::string> WithHistory(const json& record, const std::string& where,
   const size_t rounds = none ? 0 : at->size();
   std::vector<std::pair<std::string, std::string>> history;
   for (size_t i = 0; i < rounds; ++i) {
-    const json& turn = (*at)[i];
+    const Json& turn = (*at)[i];
     if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string()) {
       return InvalidArgument(where, ": ", column, "[", i, "] is not a question and its answer");
     }
@@ -89,7 +57,7 @@ StatusOr<std::string> WithHistory(const json& record, const std::string& where,
 }
 
 // nullopt where the prompt or the response is empty; of prompts alone each must be there.
-StatusOr<std::optional<Exchange>> ReadExchange(const json& record, const std::string& where,
+StatusOr<std::optional<Exchange>> ReadExchange(const Json& record, const std::string& where,
                                                const InstructionOptions& options) {
   Exchange exchange;
   TESSERA_RETURN_IF_ERROR(ReadText(record, options.prompt_column, where, &exchange.prompt));
@@ -167,7 +135,7 @@ Status WriteExchanges(const std::string& path, const Tokenizer& tokenizer,
   bool has_prompt = false;
   bool has_response = false;
   TESSERA_RETURN_IF_ERROR(
-      ForEachJsonRecord(path, [&](const json& record, const std::string& where) -> Status {
+      ForEachJsonRecord(path, [&](const Json& record, const std::string& where) -> Status {
         has_prompt |= record.contains(options.prompt_column);
         has_response |= record.contains(options.response_column);
         TESSERA_ASSIGN_OR_RETURN(auto exchange, ReadExchange(record, where, options));

@@ -68,6 +68,7 @@ class InstructionDataset : public Dataset {
 
   int64_t size() const override { return tokens_->num_documents(); }
   StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override;
+  std::optional<int64_t> length_of(int64_t index) const override { return length(index); }
 
   int64_t length(int64_t index) const {
     return tokens_->document_begin(index + 1) - tokens_->document_begin(index);

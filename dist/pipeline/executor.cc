@@ -158,7 +158,8 @@ class PipelineExecutor::Step {
     }
     Tensor loss;
     if (options_.criterion) {
-      loss = options_.criterion(out, Input(a));
+      loss = options_.criterion(
+          out, options_.criterion_inputs ? options_.criterion_inputs(a.micro_batch) : Input(a));
     } else if (GradEnabled()) {
       loss = out.at(keys::kLoss);
     } else {

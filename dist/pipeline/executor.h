@@ -59,6 +59,9 @@ struct StepOptions {
   std::function<Tensor(const Tensor& loss, int m)> scale_loss = {};
   // The loss of the last chunk's outputs and the micro-batch; their `loss` when empty.
   std::function<Tensor(const models::Bundle& outputs, const models::Bundle& inputs)> criterion = {};
+  // What the criterion is given as `inputs` of micro-batch m, which may have more than blocks take;
+  // the micro-batch itself when empty.
+  std::function<models::Bundle(int m)> criterion_inputs = {};
   // Before gradients of micro-batch m are added to the parameters of this rank's chunk number
   // `local_chunk`: m = 0, 1, ... for each of them. (ParameterStore::BeginMicroBatch of that
   // chunk's reducer.)

@@ -14,7 +14,9 @@ void BroadcastParameters(const std::vector<nn::Parameter*>& parameters,
   const NoGrad no_grad;
   std::vector<CommHandlePtr> travelling;
   for (const nn::Parameter* p : parameters) {
-    if (p->tied_to == nullptr) travelling.push_back(group->Broadcast(p->tensor.Detach(), 0));
+    // Frozen weights may be their file's own bytes, on every rank.
+    if (p->tied_to != nullptr || p->tensor.storage()->read_only()) continue;
+    travelling.push_back(group->Broadcast(p->tensor.Detach(), 0));
   }
   for (const CommHandlePtr& handle : travelling) handle->Wait();
 }

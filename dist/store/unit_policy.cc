@@ -86,15 +86,15 @@ class Planner {
       unit = NewUnit(module.path().empty() ? "model" : module.path());
     int64_t own = unit;
     for (const auto& p : module.own_parameters()) {
-      if (p->tied_to != nullptr) continue;
+      // A use may stand before its source.
+      if (p->tied_to != nullptr || tied_.count(p.get()) > 0) continue;
       if (own < 0) own = NewUnit(module.path().empty() ? "model" : module.path());
       plan_.unit_of[p.get()] = own;
     }
     for (nn::Module* child : module.children()) Assign(*child, unit);
     for (const auto& p : module.own_parameters()) {
       if (p->tied_to == nullptr) continue;
-      int64_t& source = plan_.unit_of.at(p->tied_to);
-      if (tied_.insert(p->tied_to).second) source = NewUnit(p->tied_to->name);
+      if (tied_.insert(p->tied_to).second) plan_.unit_of[p->tied_to] = NewUnit(p->tied_to->name);
     }
   }
 

@@ -1,6 +1,7 @@
 #include "models/generation/generate.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -65,6 +66,10 @@ class Row {
     return options_.on_token ? options_.on_token(index_, id, text) : OkStatus();
   }
 
+  Status Report() const {
+    return options_.on_result ? options_.on_result(index_, result_) : OkStatus();
+  }
+
   GenerationResult TakeResult() { return std::move(result_); }
 
  private:
@@ -91,8 +96,8 @@ class Row {
 
 // How many tokens may follow the prompt.
 StatusOr<int64_t> Limit(const Model& model, const GenerationConfig& config, int64_t row,
-                        int64_t prompt_size) {
-  const int64_t positions = model.max_positions();
+                        int64_t prompt_size, int adapter) {
+  const int64_t positions = model.positions_left(adapter);
   const int64_t room = positions == 0 ? INT64_MAX : positions - prompt_size;
   if (room < 1) {
     return InvalidArgument("the prompt of row ", row, " has ", prompt_size,
@@ -143,39 +148,93 @@ Status SearchBeams(const Model& model, const GenerationConfig& config, std::vect
         const std::vector<int64_t> ids,
         BeamSearch(model, row.prompt(), row.ids(), row.limit(), config, lockstep, adapter));
     for (int64_t id : ids) TESSERA_RETURN_IF_ERROR(row.Add(id));
+    TESSERA_RETURN_IF_ERROR(row.Report());
   }
   return OkStatus();
 }
 
-Status ChooseTokenByToken(const Model& model, std::vector<Row>* rows, Lockstep* lockstep,
-                          int adapter) {
-  IncrementalDecoder decoder(model, lockstep, adapter);
-  std::vector<Row*> active;
-  std::vector<std::vector<int64_t>> tokens;
-  std::vector<std::vector<int64_t>> sources;
-  for (Row& row : *rows) {
-    active.push_back(&row);
-    tokens.push_back(row.ids());
-    sources.push_back(row.prompt());
-  }
-  if (model.encoder_decoder() != nullptr) decoder.Encode(sources);
-  while (!active.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(std::vector<std::vector<double>> scores, decoder.Feed(tokens));
-    std::vector<Row*> still_active;
-    std::vector<int64_t> kept;
-    tokens.clear();
-    for (size_t b = 0; b < active.size(); ++b) {
-      TESSERA_RETURN_IF_ERROR(active[b]->Add(active[b]->Choose(&scores[b])));
-      if (active[b]->done()) continue;
-      still_active.push_back(active[b]);
-      kept.push_back(static_cast<int64_t>(b));
-      tokens.push_back({active[b]->last_id()});
+// The texts on their way, at most `slots` at once: as one ends, the next in line takes its place.
+class Batch {
+ public:
+  Batch(const Model& model, std::vector<Row>* rows, const GenerateOptions& options,
+        Lockstep* lockstep)
+      : decoder_(model, lockstep, options.adapter),
+        encodes_(model.encoder_decoder() != nullptr),
+        slots_(options.slots > 0 ? static_cast<size_t>(options.slots) : rows->size()),
+        next_result_(rows->begin()),
+        waiting_(rows->begin()),
+        end_(rows->end()) {}
+
+  Status Run() {
+    while (!active_.empty() || waiting_ != end_) {
+      // New texts are read in a pass of their own: the others' one token would be filled up to
+      // their length.
+      TESSERA_RETURN_IF_ERROR(active_.size() < slots_ && waiting_ != end_ ? Begin() : Advance());
+      DropDone();
+      TESSERA_RETURN_IF_ERROR(ReportDone());
     }
-    if (kept.size() < active.size() && !kept.empty()) decoder.Keep(kept);
-    active = std::move(still_active);
+    return OkStatus();
   }
-  return OkStatus();
-}
+
+ private:
+  Status Begin() {
+    std::vector<int64_t> places;
+    std::vector<std::vector<int64_t>> begins;
+    std::vector<std::vector<int64_t>> sources;
+    for (; active_.size() < slots_ && waiting_ != end_; ++waiting_) {
+      places.push_back(std::ssize(active_));
+      begins.push_back(waiting_->ids());
+      sources.push_back(waiting_->prompt());
+      active_.push_back(&*waiting_);
+    }
+    if (encodes_) decoder_.Encode(sources);
+    return Choose(places, begins);
+  }
+
+  Status Advance() {
+    std::vector<int64_t> places(active_.size());
+    std::iota(places.begin(), places.end(), 0);
+    std::vector<std::vector<int64_t>> tokens;
+    for (const Row* row : active_) tokens.push_back({row->last_id()});
+    return Choose(places, tokens);
+  }
+
+  // The next token of the texts in these places.
+  Status Choose(const std::vector<int64_t>& places,
+                const std::vector<std::vector<int64_t>>& tokens) {
+    TESSERA_ASSIGN_OR_RETURN(auto scores, decoder_.Feed(places, tokens));
+    for (size_t i = 0; i < places.size(); ++i) {
+      Row& row = *active_[static_cast<size_t>(places[i])];
+      TESSERA_RETURN_IF_ERROR(row.Add(row.Choose(&scores[i])));
+    }
+    return OkStatus();
+  }
+
+  void DropDone() {
+    std::vector<int64_t> kept;
+    for (size_t b = 0; b < active_.size(); ++b) {
+      if (!active_[b]->done()) kept.push_back(static_cast<int64_t>(b));
+    }
+    if (kept.size() == active_.size()) return;
+    decoder_.Keep(kept);
+    std::erase_if(active_, [](const Row* row) { return row->done(); });
+  }
+
+  Status ReportDone() {
+    for (; next_result_ != end_ && next_result_->done(); ++next_result_) {
+      TESSERA_RETURN_IF_ERROR(next_result_->Report());
+    }
+    return OkStatus();
+  }
+
+  IncrementalDecoder decoder_;
+  const bool encodes_;
+  const size_t slots_;
+  std::vector<Row>::iterator next_result_;
+  std::vector<Row>::iterator waiting_;
+  const std::vector<Row>::iterator end_;
+  std::vector<Row*> active_;  // those of the decoder's rows
+};
 
 }  // namespace
 
@@ -196,14 +255,15 @@ StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                              CheckedPrompt(model, config, index, prompts[i]));
     std::vector<int64_t> begin = prompt;
     if (const EncoderDecoder* both = model.encoder_decoder()) begin = {both->decoder_start()};
-    TESSERA_ASSIGN_OR_RETURN(const int64_t limit,
-                             Limit(model, config, index, static_cast<int64_t>(begin.size())));
+    TESSERA_ASSIGN_OR_RETURN(
+        const int64_t limit,
+        Limit(model, config, index, static_cast<int64_t>(begin.size()), options.adapter));
     rows.emplace_back(index, std::move(prompt), std::move(begin), limit, config, options);
   }
   Lockstep lockstep(model, options.largest_over_ranks, options.adapter);
   const Status status = config.num_beams > 1
                             ? SearchBeams(model, config, &rows, &lockstep, options.adapter)
-                            : ChooseTokenByToken(model, &rows, &lockstep, options.adapter);
+                            : Batch(model, &rows, options, &lockstep).Run();
   lockstep.Finish();
   TESSERA_RETURN_IF_ERROR(status);
   std::vector<GenerationResult> results;

@@ -47,9 +47,14 @@ struct GenerateOptions {
   // that no stop string can take back; often none). With beams, at the end. A status that is not OK
   // ends the generation, which returns it.
   std::function<Status(int64_t row, int64_t id, std::string_view text)> on_token = nullptr;
+  // Called for each text once it and those before it are done, in their order; as `on_token`.
+  std::function<Status(int64_t row, const GenerationResult& result)> on_result = nullptr;
   // Set where ranks hold the model's parameters together: all of them generate at the same time,
   // each its own texts, and make as many forward passes (models/generation/lockstep.h).
   LargestOverRanks largest_over_ranks = nullptr;
+  // At most so many texts are on their way at once, and the next begins where one has ended; 0: all
+  // at once. What is written does not depend on it. (Beams are searched text by text.)
+  int64_t slots = 0;
   // Which of the model's adapters counts (nn::ForwardContext).
   int adapter = 0;
 };

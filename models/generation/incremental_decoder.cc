@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "autograd/autograd.h"
@@ -12,6 +13,24 @@
 #include "ops/view/view.h"
 
 namespace tessera::models {
+namespace {
+
+// Rows behind rows, [A, S, ...] and [B, T, ...], with zeros behind the shorter ones.
+Tensor RowsBehind(const Tensor& a, const Tensor& b) {
+  const int64_t longest = std::max(a.size(1), b.size(1));
+  return Cat({Pad(a, 1, 0, longest - a.size(1)), Pad(b, 1, 0, longest - b.size(1))}, 0);
+}
+
+Bundle RowsOf(const Bundle& all, const std::vector<int64_t>& rows) {
+  const Tensor index = Tensor::FromVector<int64_t>(rows, {std::ssize(rows)});
+  Bundle chosen;
+  for (const auto& [name, t] : all.entries()) {
+    chosen.SetNamed(name, IndexSelect(t, 0, CopyTo(index, t.device())));
+  }
+  return chosen;
+}
+
+}  // namespace
 
 IncrementalDecoder::IncrementalDecoder(const Model& model, Lockstep* lockstep, int adapter)
     : model_(model),
@@ -33,10 +52,24 @@ void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources
   }
   const Device device = model_.build().device;
   if (lockstep_ != nullptr) lockstep_->BeforeEncoder();
-  encoded_ = model_.encoder_decoder()->Encode(
+  const Bundle encoded = model_.encoder_decoder()->Encode(
       {{keys::kInputIds, CopyTo(ids_BS, device)}, {keys::kAttentionMask, CopyTo(mask_BS, device)}},
       {.context = context_});
-  if (lockstep_ != nullptr) lockstep_->Encoded(encoded_);
+  if (lockstep_ != nullptr) lockstep_->Encoded(encoded);
+  if (encoded_.empty()) {
+    encoded_ = encoded;
+    return;
+  }
+  Bundle all;
+  for (const auto& [name, t] : encoded.entries()) {
+    all.SetNamed(name, RowsBehind(*encoded_.FindNamed(name), t));
+  }
+  encoded_ = std::move(all);
+}
+
+Bundle IncrementalDecoder::EncodedFor(const std::vector<int64_t>& rows) const {
+  const bool all = std::ssize(rows) == num_rows() && std::is_sorted(rows.begin(), rows.end());
+  return all || encoded_.empty() ? encoded_ : RowsOf(encoded_, rows);
 }
 
 void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
@@ -45,22 +78,17 @@ void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
   std::vector<std::vector<int64_t>> texts;
   for (const int64_t row : rows) texts.push_back(texts_.at(static_cast<size_t>(row)));
   texts_ = std::move(texts);
-  if (encoded_.empty()) return;
-  const Tensor index = Tensor::FromVector<int64_t>(rows, {std::ssize(rows)});
-  Bundle kept;
-  for (const auto& [name, t] : encoded_.entries()) {
-    kept.SetNamed(name, IndexSelect(t, 0, CopyTo(index, t.device())));
-  }
-  encoded_ = std::move(kept);
+  if (!encoded_.empty()) encoded_ = RowsOf(encoded_, rows);
 }
 
 void IncrementalDecoder::SetPositions(const Pass& pass, Bundle* inputs) {
   const auto rows = std::ssize(pass.counts);
   const std::shared_ptr<const TextFormat> format = model_.text_format();
   std::vector<TextLayout> layouts;
-  for (size_t b = 0; format != nullptr && b < texts_.size(); ++b) {
-    StatusOr<TextLayout> layout = format->LayoutOf(texts_[b]);
-    TESSERA_CHECK(layout.ok(), "decode", "row ", b, ": ", Message(layout.status()));
+  for (size_t b = 0; format != nullptr && b < pass.rows.size(); ++b) {
+    const auto row = static_cast<size_t>(pass.rows[b]);
+    StatusOr<TextLayout> layout = format->LayoutOf(texts_[row]);
+    TESSERA_CHECK(layout.ok(), "decode", "row ", row, ": ", Message(layout.status()));
     layouts.push_back(*std::move(layout));
   }
   const bool plain = layouts.empty();
@@ -91,13 +119,14 @@ Bundle IncrementalDecoder::InputsOf(const Pass& pass) {
   const Tensor ids_BT = Zeros({rows, pass.longest}, DType::kInt64);
   const Tensor last_B1 = Zeros({rows, 1}, DType::kInt64);
   for (int64_t b = 0; b < rows; ++b) {
-    const std::vector<int64_t>& text = texts_[static_cast<size_t>(b)];
+    const std::vector<int64_t>& text =
+        texts_[static_cast<size_t>(pass.rows[static_cast<size_t>(b)])];
     std::copy(text.begin() + pass.begins[static_cast<size_t>(b)], text.end(),
               ids_BT.data<int64_t>() + b * pass.longest);
     last_B1.data<int64_t>()[b] = pass.counts[static_cast<size_t>(b)] - 1;
   }
   const Device device = model_.build().device;
-  Bundle inputs = encoded_;
+  Bundle inputs = EncodedFor(pass.rows);
   inputs.set(model_.encoder_decoder() != nullptr ? keys::kDecoderInputIds : keys::kInputIds,
              CopyTo(ids_BT, device));
   if (model_.Takes(keys::kPositionIds)) SetPositions(pass, &inputs);
@@ -127,18 +156,33 @@ Tensor IncrementalDecoder::LastLogits(const Tensor& logits, const Pass& pass) co
 
 StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
     const std::vector<std::vector<int64_t>>& tokens) {
+  std::vector<int64_t> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  return Feed(rows, tokens);
+}
+
+StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
+    const std::vector<int64_t>& rows, const std::vector<std::vector<int64_t>>& tokens) {
   const NoGrad no_grad;
-  texts_.resize(tokens.size());
-  Pass pass;
+  Pass pass = {.rows = rows, .begins = {}, .counts = {}};
   for (size_t b = 0; b < tokens.size(); ++b) {
-    pass.begins.push_back(caches_ ? std::ssize(texts_[b]) : 0);
-    texts_[b].insert(texts_[b].end(), tokens[b].begin(), tokens[b].end());
-    pass.counts.push_back(std::ssize(texts_[b]) - pass.begins[b]);
+    const auto row = static_cast<size_t>(rows[b]);
+    if (row >= texts_.size()) texts_.resize(row + 1);
+    pass.begins.push_back(caches_ ? std::ssize(texts_[row]) : 0);
+    texts_[row].insert(texts_[row].end(), tokens[b].begin(), tokens[b].end());
+    pass.counts.push_back(std::ssize(texts_[row]) - pass.begins[b]);
     pass.longest = std::max(pass.longest, pass.counts[b]);
   }
   const Bundle inputs = InputsOf(pass);
   if (lockstep_ != nullptr) lockstep_->BeforeDecoder(tokens[0]);
-  if (caches_) cache_.BeginStep(pass.counts);
+  if (caches_) {
+    // Rows that begin take the keys and values of a prefix along (nn/prefix.h).
+    std::vector<int64_t> counts = pass.counts;
+    for (size_t b = 0; b < counts.size(); ++b) {
+      if (pass.begins[b] == 0) counts[b] += model_.prefix(context_.adapter).tokens;
+    }
+    cache_.BeginStep(rows, counts);
+  }
   const Bundle out =
       model_.Run(inputs, {.context = context_, .cache = caches_ ? &cache_ : nullptr});
   if (caches_) cache_.EndStep();
@@ -150,9 +194,9 @@ StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
     scores.emplace_back(begin, begin + logits_BV.size(1));
     for (double score : scores.back()) {
       if (!std::isfinite(score)) {
-        return Internal("the model's logits are not finite (row ", b, ", position ",
-                        std::ssize(texts_[b]) - 1, "): its weights are damaged or overflow ",
-                        logits_BV.dtype());
+        return Internal("the model's logits are not finite (row ", rows[b], ", position ",
+                        std::ssize(texts_[static_cast<size_t>(rows[b])]) - 1,
+                        "): its weights are damaged or overflow ", logits_BV.dtype());
       }
     }
   }

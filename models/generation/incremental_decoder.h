@@ -7,6 +7,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(auto scores, decoder.Feed(prompts));      // rows of any lengths >= 1
 //   decoder.Keep({0, 0, 2});                                           // rows repeated or dropped
 //   TESSERA_ASSIGN_OR_RETURN(scores, decoder.Feed({{5}, {9}, {1}}));
+//   TESSERA_ASSIGN_OR_RETURN(scores, decoder.Feed({3}, {prompt}));     // a new row, by itself
+//
+// A row's scores do not depend on which others there are, nor on when they came.
 //
 // A model with an encoder (Model::encoder_decoder) reads its sources first, once:
 //   decoder.Encode(sources);
@@ -30,7 +33,7 @@ class IncrementalDecoder {
   // nn::ForwardContext's.
   explicit IncrementalDecoder(const Model& model, Lockstep* lockstep = nullptr, int adapter = 0);
 
-  // What the encoder reads: rows of any lengths >= 1. Before the first `Feed`.
+  // What the encoder reads for rows to come: of any lengths >= 1, before their first `Feed`.
   void Encode(const std::vector<std::vector<int64_t>>& sources);
 
   // What the encoder gave, a row for each source; of one text may be read by another decoder.
@@ -42,12 +45,20 @@ class IncrementalDecoder {
   // [rows, tokens, V], and for a model that does not keep what it says it keeps.
   StatusOr<std::vector<std::vector<double>>> Feed(const std::vector<std::vector<int64_t>>& tokens);
 
+  // The same for some rows alone; what is behind the last row is a new one. `tokens` and what comes
+  // back are in their order.
+  StatusOr<std::vector<std::vector<double>>> Feed(const std::vector<int64_t>& rows,
+                                                  const std::vector<std::vector<int64_t>>& tokens);
+
+  int64_t num_rows() const { return std::ssize(texts_); }
+
   // Row b becomes what row rows[b] was.
   void Keep(const std::vector<int64_t>& rows);
 
  private:
   // What a pass reads: new tokens or whole texts, rows of equal length.
   struct Pass {
+    std::vector<int64_t> rows;
     std::vector<int64_t> begins;  // of each row: how many tokens lie before
     std::vector<int64_t> counts;
     int64_t longest = 1;  // shorter rows are filled up behind
@@ -55,6 +66,8 @@ class IncrementalDecoder {
   // position_ids of the tokens of a pass and, for families with a layout, prefix_length.
   void SetPositions(const Pass& pass, Bundle* inputs);
   Bundle InputsOf(const Pass& pass);
+  // What an encoder gave for the rows of a pass.
+  Bundle EncodedFor(const std::vector<int64_t>& rows) const;
   // [rows, V] of the logits after the last token of each row.
   Tensor LastLogits(const Tensor& logits, const Pass& pass) const;
 

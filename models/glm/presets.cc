@@ -256,6 +256,7 @@ Family MakeGlmFamily() {
   }
   family.build = BuildGlm;
   family.adapter_targets = {"query_key_value"};
+  family.prefix = {.takes_positions = false};
   family.other_names = WithGlmPrefix;
   family.inputs = {keys::kInputIds,  keys::kAttentionMask, keys::kPositionIds,
                    keys::kChoiceIds, keys::kChoiceIndices, keys::kLabels};
@@ -285,6 +286,7 @@ Family MakeChatGlmFamily() {
                     ChatGlmPreset({"chatglm-mini", 6, 6, 384, 512, 8192}, small)};
   family.build = BuildChatGlm;
   family.adapter_targets = {"query_key_value"};
+  family.prefix = {.takes_positions = false};
   family.other_names = WithoutTransformer;
   family.ignored_entry = IsRotaryBuffer;
   family.untie = UntieWordEmbeddings;

@@ -127,8 +127,11 @@ Bundle Gpt::Embed(Bundle in, const RunOptions& options) const {
     in.set(keys::kPositionIds, CountingPositions(ids_BT.size(0), ids_BT.size(1), ids_BT.device()));
   }
   const nn::ForwardContext context = ContextFor(in, options);
-  Tensor x_BTC = Add(transformer_->wte->Forward(ids_BT, context),
-                     transformer_->wpe->Forward(in.at(keys::kPositionIds)));
+  Tensor positions_BT = in.at(keys::kPositionIds);
+  const int64_t before = prefix(context.adapter).positions;
+  if (before > 0) positions_BT = Add(positions_BT, static_cast<double>(before));
+  Tensor x_BTC =
+      Add(transformer_->wte->Forward(ids_BT, context), transformer_->wpe->Forward(positions_BT));
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
   in.erase(keys::kInputIds);
   in.set(keys::kHidden, transformer_->drop->Forward(x_BTC, context));

@@ -66,6 +66,7 @@ Family MakeFamily() {
   family.ignored_entry = IsBuffer;
   family.untie = UntieWordEmbeddings;
   family.adapter_targets = {"c_attn"};
+  family.prefix = PrefixPlace();
   family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   return family;
 }

@@ -1,6 +1,7 @@
 #include "models/hub/adapter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +14,8 @@
 #include "models/hub/weight_file.h"
 #include "nlohmann/json.hpp"
 #include "nn/embedding.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/view/view.h"
 
 namespace tessera::models {
 namespace {
@@ -84,7 +87,12 @@ StatusOr<Wanted> WantedTerms(Model& whole, const AdapterConfig& given) {
         .scale = config.ScaleOf(*found),
         .dropout = config.lora_dropout,
         .magnitude = config.use_dora,
-        .a_init = config.gaussian ? nn::Init::Normal(1.0 / static_cast<double>(rank)) : nn::Init()};
+        .a_init = config.init == "gaussian" ? nn::Init::Normal(1.0 / static_cast<double>(rank))
+                                            : nn::Init(),
+        .b_init = config.init == "false"
+                      ? nn::Init::Uniform(1.0 / std::sqrt(static_cast<double>(rank)))
+                      : nn::Init(),
+        .subtract_start = config.StartsFromWeights()};
   });
   if (wanted.empty()) {
     return InvalidArgument(
@@ -257,6 +265,80 @@ Status CheckShape(const WeightFile& file, const std::string& entry, const nn::Pa
                          "]; for this model it must be a floating ", expected);
 }
 
+// What a folder has of a parameter: itself, and behind it, along the rank, what a term began with
+// that started from its weight, so that s (B A - B_0 A_0) is s [B, -B_0] [A; A_0].
+struct SavedParameter {
+  nn::Parameter* own;
+  nn::Parameter* start = nullptr;
+  int rank_dim = 0;
+
+  Shape shape() const {
+    Shape shape = own->placement.global_shape();
+    if (start != nullptr) shape[rank_dim] *= 2;
+    return shape;
+  }
+};
+
+std::vector<SavedParameter> SavedParametersOf(const AttachedAdapter& adapter) {
+  std::vector<SavedParameter> saved;
+  for (nn::Parameter* p : ParametersOf(adapter)) {
+    SavedParameter entry = {.own = p};
+    for (const AttachedAdapter::Term& term : adapter.terms) {
+      entry.start = term.term->StartOf(*p);
+      if (entry.start != nullptr) break;
+    }
+    // `lora_A.weight` is [rank, in], `lora_B.weight` [out, rank].
+    entry.rank_dim = p->name.find(".lora_B") == std::string::npos ? 0 : 1;
+    saved.push_back(entry);
+  }
+  return saved;
+}
+
+// On the CPU and contiguous.
+StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveAdapterOptions& options) {
+  Tensor found = p.tensor.Detach();
+  if (options.gather != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(found, options.gather(p));
+  } else if (!p.placement.is_whole()) {
+    return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
+  }
+  return CopyTo(found, Device::Cpu()).ContiguousCopy();
+}
+
+StatusOr<Tensor> ValuesOf(const SavedParameter& p, const SaveAdapterOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const Tensor own, WholeOf(*p.own, options));
+  if (p.start == nullptr) return own;
+  TESSERA_ASSIGN_OR_RETURN(const Tensor start, WholeOf(*p.start, options));
+  const NoGrad no_grad;
+  return Cat({own, p.rank_dim == 0 ? start : Neg(start)}, p.rank_dim);
+}
+
+StatusOr<WeightFile> OpenWeights(const std::string& folder) {
+  std::string path = JoinPath(folder, std::string(kAdapterWeightsName));
+  if (!PathExists(path)) path = JoinPath(folder, "adapter_model.bin");
+  if (!PathExists(path)) {
+    return NotFound("'", folder, "' holds no weights of an adapter (", kAdapterWeightsName, ")");
+  }
+  return WeightFile::Open(path);
+}
+
+// A folder's numbers, whatever they came from when they were trained.
+StatusOr<AttachedAdapter> LoadPrefix(Model& model, const std::string& folder,
+                                     PrefixTuningConfig config, int adapter) {
+  config.prefix_projection = false;
+  TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
+  const auto held = PrefixConfigFor(*whole, config);
+  if (!held.ok()) return Failure(held.status().code(), folder, ": ", Message(held.status()));
+  TESSERA_ASSIGN_OR_RETURN(const WeightFile file, OpenWeights(folder));
+  TESSERA_ASSIGN_OR_RETURN(const Tensor numbers, ReadPrefix(file, *held));
+  AttachedAdapter attached;
+  attached.prefix = AttachPrefix(model, *whole, *held, adapter);
+  if (model.build().device.is_meta()) return attached;
+  SpreadPrefix(numbers, attached.prefix,
+               [&](nn::Parameter* p, const Tensor& values) { Write(model, p, values); });
+  return attached;
+}
+
 bool StandsInOut(Model& model, const Wanted& wanted) {
   bool transposed = false;
   model.VisitModules([&](nn::Module& layer) {
@@ -268,19 +350,41 @@ bool StandsInOut(Model& model, const Wanted& wanted) {
 
 }  // namespace
 
-StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter) {
+StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter,
+                                        const WithElements& with_elements) {
   TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
+  if (config.prefix) {
+    TESSERA_ASSIGN_OR_RETURN(const auto prefix, PrefixConfigFor(*whole, *config.prefix));
+    AttachedAdapter attached;
+    attached.prefix = AttachPrefix(model, *whole, prefix, adapter);
+    return attached;
+  }
   TESSERA_ASSIGN_OR_RETURN(const Wanted wanted, WantedTerms(*whole, config));
   TESSERA_RETURN_IF_ERROR(CheckReplaced(*whole, config, wanted, adapter));
-  if (config.use_dora && model.build().around_loading) {
+  if (config.use_dora && model.build().around_loading && with_elements == nullptr) {
     return InvalidArgument(
         "use_dora begins with the norms of weights, which a model whose parameters are cut over "
         "ranks (zero 3) does not have in one place");
   }
+  if (config.use_dora && config.StartsFromWeights()) {
+    return InvalidArgument("init_lora_weights is ", config.init,
+                           ", which does not go with use_dora");
+  }
   AttachedAdapter attached = Attach(model, config, wanted, adapter);
   for (nn::Parameter* p : attached.replaced) MakeWritable(model, p);
   for (const AttachedAdapter::Term& term : attached.terms) {
-    term.term->Begin(*model.FindParameter(term.module + kWeight));
+    nn::Parameter* const weight = model.FindParameter(term.module + kWeight);
+    const auto begin = [&] { term.term->Begin(*weight); };
+    if (!config.use_dora || with_elements == nullptr) {
+      begin();
+      continue;
+    }
+    // The factors, which are matrices; magnitudes are written, which cut ones are by themselves.
+    std::vector<nn::Parameter*> read = {weight};
+    for (const auto& p : term.term->own_parameters()) {
+      if (p->placement.global_shape().ndim() == 2) read.push_back(p.get());
+    }
+    with_elements(read, begin);
   }
   return attached;
 }
@@ -288,9 +392,13 @@ StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& confi
 std::vector<nn::Parameter*> ParametersOf(const AttachedAdapter& adapter) {
   std::vector<nn::Parameter*> parameters;
   for (const auto& term : adapter.terms) {
-    for (const auto& p : term.term->own_parameters()) parameters.push_back(p.get());
+    for (const auto& p : term.term->own_parameters()) {
+      if (p->can_train) parameters.push_back(p.get());
+    }
   }
   parameters.insert(parameters.end(), adapter.replaced.begin(), adapter.replaced.end());
+  const std::vector<nn::Parameter*>& prefix = adapter.prefix.parameters;
+  parameters.insert(parameters.end(), prefix.begin(), prefix.end());
   return parameters;
 }
 
@@ -306,12 +414,13 @@ StatusOr<AdapterFolder> AdapterFolder::Open(const std::string& folder, const Mod
                                             int adapter) {
   AdapterFolder opened;
   TESSERA_ASSIGN_OR_RETURN(opened.config_, AdapterConfig::Read(folder));
-  std::string path = JoinPath(folder, std::string(kAdapterWeightsName));
-  if (!PathExists(path)) path = JoinPath(folder, "adapter_model.bin");
-  if (!PathExists(path)) {
-    return NotFound("'", folder, "' holds no weights of an adapter (", kAdapterWeightsName, ")");
+  if (opened.config_.prefix) {
+    return InvalidArgument(folder,
+                           ": prefix tuning changes no weight of the model, and cannot be "
+                           "merged with it");
   }
-  TESSERA_ASSIGN_OR_RETURN(WeightFile file, WeightFile::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(WeightFile file, OpenWeights(folder));
+  const std::string path = file.path();
   opened.file_ = std::make_shared<const WeightFile>(std::move(file));
   opened.suffix_ = adapter == 0 ? "" : Concat(".", adapter);
   // The whole model, so that every stage of a pipeline refuses what one of them would.
@@ -367,6 +476,8 @@ StatusOr<Tensor> AdapterFolder::Merged(const nn::Parameter& parameter, const Ten
 }
 
 StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, int adapter) {
+  TESSERA_ASSIGN_OR_RETURN(const AdapterConfig config, AdapterConfig::Read(folder));
+  if (config.prefix) return LoadPrefix(model, folder, *config.prefix, adapter);
   TESSERA_ASSIGN_OR_RETURN(const AdapterFolder opened, AdapterFolder::Open(folder, model, adapter));
   Wanted wanted;
   for (const auto& [layer, term] : opened.terms_) wanted[layer] = term.config;
@@ -379,44 +490,78 @@ StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, i
   return attached;
 }
 
-Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdapter& adapter,
-                   const std::string& folder, const SaveAdapterOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
-  TESSERA_ASSIGN_OR_RETURN(const Wanted wanted, WantedTerms(*whole, config));
-  const std::vector<nn::Parameter*> parameters = ParametersOf(adapter);
-  const auto whole_of = [&](nn::Parameter& p) -> StatusOr<Tensor> {
-    if (options.gather != nullptr) return options.gather(p);
-    if (p.placement.is_whole()) return p.tensor.Detach();
-    return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
-  };
-  if (!options.write) {
-    for (nn::Parameter* p : parameters) TESSERA_RETURN_IF_ERROR(whole_of(*p).status());
-    return OkStatus();
-  }
+namespace {
+
+// The adapter's adapter_config.json, then the entries, whose numbers `tensor_of` gives one by one,
+// on the CPU and contiguous.
+Status WriteFolder(const std::string& folder, const nlohmann::ordered_json& config,
+                   const std::vector<SafetensorsEntry>& entries,
+                   const std::function<StatusOr<Tensor>(size_t)>& tensor_of,
+                   const SaveAdapterOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
   const std::string& path = directory.temporary_path();
   TESSERA_RETURN_IF_ERROR(
-      WriteFileAtomically(JoinPath(path, std::string(kAdapterConfigName)),
-                          config.ToJson(StandsInOut(*whole, wanted)).dump(2) + "\n"));
-  std::vector<SafetensorsEntry> entries;
-  for (const nn::Parameter* p : parameters) {
-    const Shape& shape = p->placement.global_shape();
-    entries.push_back({NameInFile(*p, wanted), p->tensor.dtype(), {shape.begin(), shape.end()}});
-  }
+      WriteFileAtomically(JoinPath(path, std::string(kAdapterConfigName)), config.dump(2) + "\n"));
   TESSERA_ASSIGN_OR_RETURN(
       SafetensorsWriter writer,
       SafetensorsWriter::Create(JoinPath(path, std::string(kAdapterWeightsName)), entries,
                                 {{"format", "pt"}}));
-  for (nn::Parameter* p : parameters) {
-    TESSERA_ASSIGN_OR_RETURN(const Tensor found, whole_of(*p));
-    const Tensor on_cpu = CopyTo(found, Device::Cpu()).ContiguousCopy();
-    TESSERA_RETURN_IF_ERROR(writer.Append(on_cpu.raw_data(), on_cpu.nbytes()));
+  for (size_t i = 0; i < entries.size(); ++i) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor values, tensor_of(i));
+    TESSERA_RETURN_IF_ERROR(writer.Append(values.raw_data(), values.nbytes()));
   }
   TESSERA_RETURN_IF_ERROR(writer.Commit());
   for (const auto& [name, text] : options.files) {
     TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, name), text));
   }
   return directory.CommitReplacing();
+}
+
+Status SavePrefix(Model& whole, const AdapterConfig& config, const AttachedPrefix& prefix,
+                  const std::string& folder, const SaveAdapterOptions& options) {
+  AdapterConfig held = config;
+  TESSERA_ASSIGN_OR_RETURN(held.prefix, PrefixConfigFor(whole, *config.prefix));
+  // PEFT picks its model's class by it.
+  held.task_type = whole.encoder_decoder() != nullptr ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
+  std::map<std::string, Tensor> values;
+  for (nn::Parameter* p : prefix.parameters) {
+    if (p->tied_to != nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(const Tensor found, WholeOf(*p, options));
+    if (options.write) values[p->name] = found;
+  }
+  if (!options.write) return OkStatus();
+  const Tensor numbers = CollectPrefix(prefix, *held.prefix, values);
+  const Shape& shape = numbers.shape();
+  return WriteFolder(
+      folder, held.ToJson(/*fan_in_fan_out=*/false),
+      {{std::string(kPrefixEntry), numbers.dtype(), {shape.begin(), shape.end()}}},
+      [&](size_t) -> StatusOr<Tensor> { return numbers; }, options);
+}
+
+}  // namespace
+
+Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdapter& adapter,
+                   const std::string& folder, const SaveAdapterOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
+  if (config.prefix) return SavePrefix(*whole, config, adapter.prefix, folder, options);
+  TESSERA_ASSIGN_OR_RETURN(const Wanted wanted, WantedTerms(*whole, config));
+  const std::vector<SavedParameter> parameters = SavedParametersOf(adapter);
+  if (!options.write) {
+    for (const SavedParameter& p : parameters) {
+      TESSERA_RETURN_IF_ERROR(ValuesOf(p, options).status());
+    }
+    return OkStatus();
+  }
+  const AdapterConfig saved = config.StartsFromWeights() ? config.OfWholeWeights() : config;
+  std::vector<SafetensorsEntry> entries;
+  for (const SavedParameter& p : parameters) {
+    const Shape shape = p.shape();
+    entries.push_back(
+        {NameInFile(*p.own, wanted), p.own->tensor.dtype(), {shape.begin(), shape.end()}});
+  }
+  return WriteFolder(
+      folder, saved.ToJson(StandsInOut(*whole, wanted)), entries,
+      [&](size_t i) { return ValuesOf(parameters[i], options); }, options);
 }
 
 }  // namespace tessera::models

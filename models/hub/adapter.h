@@ -1,4 +1,5 @@
-// Adapters beside a model: LoRA and its kin (nn/low_rank.h), in PEFT's folders.
+// Adapters beside a model: LoRA and its kin (nn/low_rank.h) and prefix tuning
+// (models/hub/prefix_adapter.h), in PEFT's folders.
 //
 //   TESSERA_RETURN_IF_ERROR(LoadAdapter(*model, "adapter-folder"));          // to run with
 //
@@ -6,10 +7,10 @@
 //   TrainOnly(*model, adapter);                                             // to train
 //   TESSERA_RETURN_IF_ERROR(SaveAdapter(*model, config, "adapter-folder"));
 //
-// No family knows of it: terms stand beside the weights of linear layers, which are found by the
-// names that they have in transformers. A model carries several, number 0, 1, ..., of which a pass
-// names one (nn::ForwardContext::adapter); modules that an adapter trains whole are replaced, so
-// that only number 0 may have such.
+// Terms stand beside the weights of linear layers, which are found by the names that they have in
+// transformers, prefixes in self-attention layers. A model carries several, number 0, 1, ..., of
+// which a pass names one (nn::ForwardContext::adapter); modules that an adapter trains whole are
+// replaced, so that only number 0 may have such.
 #ifndef TESSERA_MODELS_HUB_ADAPTER_H_
 #define TESSERA_MODELS_HUB_ADAPTER_H_
 
@@ -37,12 +38,20 @@ struct AttachedAdapter {
   std::vector<Term> terms;
   // Parameters of the model that it replaces: of modules_to_save, and biases.
   std::vector<nn::Parameter*> replaced;
+  AttachedPrefix prefix;  // of prefix tuning
 };
 
 // Makes the terms that `config` asks for, in their first state; of layers that the family names
 // where it has no target_modules. InvalidArgument where it names no
 // layer of the model, or a module that cannot be trained apart (a tied head).
-StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter = 0);
+// Where parameters are cut over ranks, `with_elements` runs `use` while this rank has the elements
+// of some of them; without it, first values that need a weight's (DoRA's) are refused. An adapter
+// that starts from weights (AdapterConfig::init) is given these first values afterwards
+// (nn::LowRankTerm::StartWith).
+using WithElements = std::function<void(const std::vector<nn::Parameter*>& parameters,
+                                        const std::function<void()>& use)>;
+StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter = 0,
+                                        const WithElements& with_elements = nullptr);
 
 // Every other parameter stops to train.
 void TrainOnly(Model& model, const AttachedAdapter& adapter);
@@ -50,11 +59,13 @@ void TrainOnly(Model& model, const AttachedAdapter& adapter);
 // What TrainOnly leaves.
 std::vector<nn::Parameter*> ParametersOf(const AttachedAdapter& adapter);
 
-// An adapter's folder, held to a model: every tensor of it has a place there, of its shape.
+// The folder of an adapter of weights, held to a model: every tensor of it has a place there, of
+// its shape.
 class AdapterFolder {
  public:
   // `model` may have some of the blocks, or be on meta. Failures name the file and the tensor: one
-  // that no layer of the model has, one that is missing, another shape.
+  // that no layer of the model has, one that is missing, another shape. InvalidArgument for a
+  // prefix, which is no part of a weight.
   static StatusOr<AdapterFolder> Open(const std::string& folder, const Model& model,
                                       int adapter = 0);
 
@@ -92,7 +103,9 @@ struct SaveAdapterOptions {
   bool write = true;
   std::vector<std::pair<std::string, std::string>> files = {};
 };
-// Writes adapter_config.json and adapter_model.safetensors, whole or not at all. `model` carries
+// Writes adapter_config.json and adapter_model.safetensors, whole or not at all; what started from
+// weights as an adapter of twice the rank that goes with these (AdapterConfig::OfWholeWeights).
+// `model` carries
 // the adapter (AttachAdapter); it may be on meta, where `gather` gives the values.
 Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdapter& adapter,
                    const std::string& folder, const SaveAdapterOptions& options = {});

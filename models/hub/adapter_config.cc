@@ -149,7 +149,51 @@ T ByPattern(const std::vector<std::pair<std::string, T>>& patterns, const std::s
   return otherwise;
 }
 
+void ReadInit(Reader* reader, std::string* init) {
+  constexpr char kKey[] = "init_lora_weights";
+  if (!reader->Has(kKey) || (*reader)[kKey] == true) return;
+  if ((*reader)[kKey] == false) {
+    *init = "false";
+    return;
+  }
+  AdapterConfig named;
+  if ((*reader)[kKey].is_string()) named.init = (*reader)[kKey].get<std::string>();
+  if (AdapterConfig::IsInit(named.init) && named.StartsFromWeights()) {
+    reader->Fail(kKey, Concat("is \"", named.init,
+                              "\": the adapter goes with weights that PEFT has changed; save it "
+                              "there with path_initial_model_for_weight_conversion"));
+  }
+  reader->Refuse(kKey, {"gaussian"});
+  *init = named.init;
+}
+
 }  // namespace
+
+bool AdapterConfig::IsInit(const std::string& text) {
+  for (const char* name : {"true", "false", "gaussian", "pissa", "olora"}) {
+    if (text == name) return true;
+  }
+  const std::string prefix = "pissa_niter_";
+  const std::string count = text.substr(std::min(prefix.size(), text.size()));
+  return text.starts_with(prefix) && !count.empty() && count.size() < 4 &&
+         std::all_of(count.begin(), count.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool AdapterConfig::StartsFromWeights() const {
+  return init.starts_with("pissa") || init == "olora";
+}
+
+AdapterConfig AdapterConfig::OfWholeWeights() const {
+  AdapterConfig whole = *this;
+  // So that the scale stays.
+  const double more = use_rslora ? std::sqrt(2.0) : 2.0;
+  whole.r *= 2;
+  whole.lora_alpha *= more;
+  for (auto& [pattern, rank] : whole.rank_pattern) rank *= 2;
+  for (auto& [pattern, alpha] : whole.alpha_pattern) alpha *= more;
+  whole.init = "true";
+  return whole;
+}
 
 bool ModuleNames::Match(const std::string& module) const {
   if (!pattern.empty()) return FullMatch(pattern, module);
@@ -158,15 +202,42 @@ bool ModuleNames::Match(const std::string& module) const {
   });
 }
 
-StatusOr<AdapterConfig> AdapterConfig::FromJson(const json& json, const std::string& where) {
-  if (!json.is_object()) return InvalidArgument(where, ": not a JSON object");
-  Reader reader(json, where);
+namespace {
+
+PrefixTuningConfig ReadPrefixTuning(Reader* reader) {
+  PrefixTuningConfig c;
+  reader->Read("num_virtual_tokens", 1, &c.num_virtual_tokens);
+  if (c.num_virtual_tokens == 0) reader->Fail("num_virtual_tokens", "is missing");
+  reader->Read("prefix_projection", &c.prefix_projection);
+  reader->Read("encoder_hidden_size", 1, &c.encoder_hidden_size);
+  const auto read = [&](const char* key, std::optional<int64_t>* value) {
+    if (reader->Has(key)) reader->Read(key, 1, &value->emplace());
+  };
+  read("num_layers", &c.num_layers);
+  read("num_attention_heads", &c.num_attention_heads);
+  read("token_dim", &c.token_dim);
+  read("num_transformer_submodules", &c.num_transformer_submodules);
+  reader->Refuse("modules_to_save", {json::array()});
+  return c;
+}
+
+}  // namespace
+
+StatusOr<AdapterConfig> AdapterConfig::FromJson(const json& config, const std::string& where) {
+  if (!config.is_object()) return InvalidArgument(where, ": not a JSON object");
+  Reader reader(config, where);
   AdapterConfig c;
   std::string type;
   reader.Read("peft_type", &type);
+  reader.Read("base_model_name_or_path", &c.base_model_name_or_path);
+  reader.Read("task_type", &c.task_type);
+  if (type == "PREFIX_TUNING") c.prefix = ReadPrefixTuning(&reader);
+  if (type != "LORA" && !c.prefix) {
+    reader.Fail("peft_type", Concat("is '", type, "'; supported are LORA and PREFIX_TUNING"));
+  }
   if (type != "LORA") {
-    reader.Fail("peft_type", Concat("is '", type, "'; supported is LORA"));
-    return reader.status();
+    TESSERA_RETURN_IF_ERROR(reader.status());
+    return c;
   }
   reader.Read("r", 1, &c.r);
   reader.Read("lora_alpha", 0, 1e9, &c.lora_alpha);
@@ -183,10 +254,9 @@ StatusOr<AdapterConfig> AdapterConfig::FromJson(const json& json, const std::str
   if (reader.Has("layers_to_transform")) {
     c.layers_to_transform.emplace();
     const auto& layers = reader["layers_to_transform"];
-    const std::vector<nlohmann::json> list = layers.is_array()
-                                                 ? layers.get<std::vector<nlohmann::json>>()
-                                                 : std::vector<nlohmann::json>{layers};
-    for (const nlohmann::json& layer : list) {
+    const std::vector<json> list =
+        layers.is_array() ? layers.get<std::vector<json>>() : std::vector<json>{layers};
+    for (const json& layer : list) {
       if (layer.is_number_integer()) {
         c.layers_to_transform->push_back(layer.get<int64_t>());
       } else {
@@ -198,13 +268,8 @@ StatusOr<AdapterConfig> AdapterConfig::FromJson(const json& json, const std::str
   reader.Read("layers_pattern", &c.layers_pattern);
   reader.ReadPatterns("rank_pattern", &c.rank_pattern);
   reader.ReadPatterns("alpha_pattern", &c.alpha_pattern);
-  if (reader.Has("base_model_name_or_path")) {
-    reader.Read("base_model_name_or_path", &c.base_model_name_or_path);
-  }
-  reader.Read("task_type", &c.task_type);
-  const nlohmann::json nothing = nlohmann::json::object(), none = nlohmann::json::array();
-  reader.Refuse("init_lora_weights", {true, false, "gaussian"});
-  c.gaussian = reader.Has("init_lora_weights") && reader["init_lora_weights"] == "gaussian";
+  const json nothing = json::object(), none = json::array();
+  ReadInit(&reader, &c.init);
   for (const char* key : {"lora_bias", "use_qalora", "ensure_weight_tying"}) {
     reader.Refuse(key, {false});
   }
@@ -240,10 +305,24 @@ nlohmann::ordered_json AdapterConfig::ToJson(bool fan_in_fan_out) const {
     return value;
   };
   nlohmann::ordered_json json;
-  json["peft_type"] = "LORA";
+  json["peft_type"] = prefix ? "PREFIX_TUNING" : "LORA";
   json["task_type"] = or_null(task_type);
   json["base_model_name_or_path"] = or_null(base_model_name_or_path);
   json["inference_mode"] = true;
+  if (prefix) {
+    const auto known = [](const std::optional<int64_t>& value) -> nlohmann::ordered_json {
+      if (!value) return nullptr;
+      return *value;
+    };
+    json["num_virtual_tokens"] = prefix->num_virtual_tokens;
+    json["num_layers"] = known(prefix->num_layers);
+    json["num_attention_heads"] = known(prefix->num_attention_heads);
+    json["token_dim"] = known(prefix->token_dim);
+    json["num_transformer_submodules"] = known(prefix->num_transformer_submodules);
+    json["prefix_projection"] = prefix->prefix_projection;
+    json["encoder_hidden_size"] = prefix->encoder_hidden_size;
+    return json;
+  }
   json["r"] = r;
   // PEFT's is an integer where it can be one.
   if (lora_alpha == std::floor(lora_alpha)) {
@@ -259,11 +338,8 @@ nlohmann::ordered_json AdapterConfig::ToJson(bool fan_in_fan_out) const {
   json["use_rslora"] = use_rslora;
   json["use_dora"] = use_dora;
   json["modules_to_save"] = or_null(modules_to_save);
-  if (gaussian) {
-    json["init_lora_weights"] = "gaussian";
-  } else {
-    json["init_lora_weights"] = true;
-  }
+  json["init_lora_weights"] = init;
+  if (init == "true" || init == "false") json["init_lora_weights"] = init == "true";
   json["layers_to_transform"] = nullptr;
   if (layers_to_transform) json["layers_to_transform"] = *layers_to_transform;
   json["layers_pattern"] = or_null(layers_pattern);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "models/hub/prefix_adapter.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
@@ -36,12 +37,16 @@ struct ModuleNames {
 };
 
 struct AdapterConfig {
+  // Prefix tuning; the rest then says nothing but what the adapter is for. nullopt: LoRA.
+  std::optional<PrefixTuningConfig> prefix = std::nullopt;
   int64_t r = 8;
   double lora_alpha = 8;
   double lora_dropout = 0;
   bool use_rslora = false;  // scaled by alpha / sqrt(r) instead of alpha / r
   bool use_dora = false;
-  bool gaussian = false;      // init_lora_weights "gaussian": A has the standard deviation 1 / r
+  // init_lora_weights: true, "false" (B begins as numbers, too), "gaussian" (A has the standard
+  // deviation 1 / r), or a part of the weight, "pissa", "pissa_niter_4" or "olora".
+  std::string init = "true";
   std::string bias = "none";  // which biases train: "none", "all", "lora_only" (of adapted layers)
   ModuleNames target_modules = {};
   ModuleNames exclude_modules = {};
@@ -51,7 +56,8 @@ struct AdapterConfig {
   // any list of layers, if none is named).
   std::optional<std::vector<int64_t>> layers_to_transform = std::nullopt;
   std::vector<std::string> layers_pattern = {};
-  // By regular expressions of the ends of names; the first that matches counts.
+  // By regular expressions of the ends of names; the first that matches counts, in alphabetical
+  // order (PEFT: the file's).
   std::vector<std::pair<std::string, int64_t>> rank_pattern = {};
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
   // What is written, and not looked at: what the base was called, what the adapter is for.
@@ -59,9 +65,17 @@ struct AdapterConfig {
   std::string task_type = {};
 
   // `where` begins messages: the file.
-  static StatusOr<AdapterConfig> FromJson(const nlohmann::json& json, const std::string& where);
+  static StatusOr<AdapterConfig> FromJson(const nlohmann::json& config, const std::string& where);
   // Of `folder`/adapter_config.json.
   static StatusOr<AdapterConfig> Read(const std::string& folder);
+  // Whether the first values are a part of the weight, which the adapter takes from it.
+  bool StartsFromWeights() const;
+  // That of the same changes to the weight as it was, of twice the rank: how adapters are saved
+  // that started from weights (PEFT's path_initial_model_for_weight_conversion).
+  AdapterConfig OfWholeWeights() const;
+  // Whether `init` is one of these values; `text` as a user says it.
+  static bool IsInit(const std::string& text);
+
   // As PEFT writes it. `fan_in_fan_out` is of layers whose weight is [in, out] (GPT-2's).
   nlohmann::ordered_json ToJson(bool fan_in_fan_out) const;
 

@@ -266,6 +266,8 @@ TEST_F(AdapterTest, TheFolderIsPefts) {
   EXPECT_EQ(config->at("lora_alpha"), 6);
 }
 
+// The first that matches, as the file has them; not by the alphabet.
+
 TEST_F(AdapterTest, SeveralOverOneBase) {
   const std::string base = SaveBase(Llama(false));
   const std::string one = SaveRandomAdapter(base, {{"target_modules", {"q_proj"}}}, 1, "one");
@@ -315,7 +317,8 @@ TEST_F(AdapterTest, WhatDoesNotFitIsRefusedByName) {
   const auto problem = [](const json& changes) {
     return Message(AdapterConfig::FromJson(AdapterJson(changes), "a.json").status());
   };
-  EXPECT_EQ(problem({{"peft_type", "IA3"}}), "a.json: 'peft_type' is 'IA3'; supported is LORA");
+  EXPECT_EQ(problem({{"peft_type", "IA3"}}),
+            "a.json: 'peft_type' is 'IA3'; supported are LORA and PREFIX_TUNING");
   EXPECT_EQ(problem({{"r", 0}}), "a.json: 'r' must be an integer of 1 or more, not 0");
   EXPECT_EQ(problem({{"r", int64_t{1} << 40}}),
             "a.json: 'r' is 1099511627776; the most is 1048576");

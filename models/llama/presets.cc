@@ -138,6 +138,7 @@ Family MakeFamily(const char* type, const char* architecture, std::vector<Preset
   family.ignored_entry = IsRotaryBuffer;
   family.untie = UntieWordEmbeddings;
   family.adapter_targets = {"q_proj", "v_proj"};
+  family.prefix = PrefixPlace();
   family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};
   return family;
 }

@@ -117,6 +117,7 @@ Family MakeFamily(const char* model_type, const char* architecture) {
   family.architectures = {{architecture, {Capability::kTargetText, Capability::kCorruptedSpans}}};
   family.build = Build;
   family.adapter_targets = {"q", "v"};
+  family.prefix = {.layers_under = "decoder."};
   family.other_names = OtherNames;
   family.ignored_entry = IsIgnored;
   family.untie = Untie;

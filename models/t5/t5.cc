@@ -17,6 +17,7 @@
 #include "nn/dropout.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
+#include "nn/prefix.h"
 #include "nn/relative_position.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
@@ -187,13 +188,15 @@ class T5::Stack : public nn::Module {
     }
   }
 
-  // The bias of one of the layers; its values are computed once for all of this stage.
-  Tensor BiasOf(const T5Block& layer, const TensorKey& key, int64_t tokens, Bundle* in) const {
+  // The bias of one of the layers, whose tokens stand behind `before` keys of a prefix; its values
+  // are computed once for all of this stage.
+  Tensor BiasOf(const T5Block& layer, const TensorKey& key, int64_t tokens, int64_t before,
+                Bundle* in) const {
     if (!in->has(key)) {
       const NoGrad no_grad;
-      in->set(key, bias->Forward(tokens, tokens));
+      in->set(key, bias->Forward({before}, tokens, before + tokens));
     }
-    return bias->ForLayer(layer.bias_use(), in->at(key), tokens, tokens);
+    return bias->ForLayer(layer.bias_use(), in->at(key), before, tokens, before + tokens);
   }
 
   std::unique_ptr<nn::RelativePositionBias> bias;
@@ -310,7 +313,7 @@ Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) cons
   const nn::ForwardContext context = ContextOf(options, in.at(keys::kInputIds));
   const int64_t tokens = context.sequence_length;
   T5Block& block = *encoder_->block[static_cast<size_t>(layer)];
-  const Tensor bias = encoder_->BiasOf(block, keys::kEncoderBias, tokens, &in);
+  const Tensor bias = encoder_->BiasOf(block, keys::kEncoderBias, tokens, 0, &in);
   const Tensor padding = KeyPadding(in.get(keys::kAttentionMask));
   const auto run = [&block, padding, context](const std::vector<Tensor>& x) {
     return block.Forward(x[0], {.key_padding = padding, .bias = x[1]}, Tensor(), {}, context,
@@ -364,12 +367,14 @@ Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) cons
   nn::KeyValueCache* cache = options.cache;
   T5Block& block = *decoder_->block[static_cast<size_t>(layer)];
   Tensor bias;
+  const int64_t before = prefix(context.adapter).tokens;
   if (cache == nullptr) {
-    bias = decoder_->BiasOf(block, keys::kDecoderBias, context.sequence_length, &in);
+    bias = decoder_->BiasOf(block, keys::kDecoderBias, context.sequence_length, before, &in);
   } else {
     if (!in.has(keys::kDecoderBias)) {
-      in.set(keys::kDecoderBias, decoder_->bias->Forward(cache->lengths(), context.sequence_length,
-                                                         cache->LongestAfterStep()));
+      in.set(keys::kDecoderBias,
+             decoder_->bias->Forward(nn::QueryBegins(*cache, before), context.sequence_length,
+                                     cache->LongestAfterStep()));
     }
     bias = in.at(keys::kDecoderBias);
   }

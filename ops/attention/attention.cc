@@ -44,12 +44,17 @@ AttentionOptions Settled(const AttentionOptions& options) {
     if ((settled.*member).defined()) settled.*member = (settled.*member).ContiguousCopy();
   }
   if (settled.bias.defined()) settled.bias = settled.bias.Detach();
+  if (settled.pages.defined()) settled.pages = settled.pages.ContiguousCopy();
   return settled;
 }
 
 FlashBiasStrides BiasStrides(const Tensor& bias) {
   const auto stride = [&](int d) { return bias.size(d) == 1 ? 0 : bias.stride(d); };
   return {stride(0), stride(1), stride(2), stride(3)};
+}
+
+int64_t KeyLength(const Tensor& k, const AttentionOptions& options) {
+  return options.pages.defined() ? options.paged_keys : k.size(2);
 }
 
 AttentionArgs ArgsOf(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o,
@@ -59,7 +64,12 @@ AttentionArgs ArgsOf(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   args.heads = q.size(1);
   args.kv_heads = k.size(1);
   args.q_len = q.size(2);
-  args.k_len = k.size(2);
+  args.k_len = KeyLength(k, options);
+  if (const Tensor& table = options.pages; table.defined()) {
+    args.pages = {.table = static_cast<const int32_t*>(table.raw_data()),
+                  .pages_per_row = table.size(1),
+                  .page_size = k.size(2)};
+  }
   args.head_dim = q.size(3);
   args.dtype = q.dtype();
   args.q = q.raw_data();
@@ -109,16 +119,24 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
   const bool fits = q.ndim() == 4 && k.ndim() == 4 && k.shape() == v.shape() &&
                     IsFloating(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype() &&
                     q.device() == k.device() && q.device() == v.device() &&
-                    q.size(0) == k.size(0) && q.size(3) == k.size(3) &&
+                    (q.size(0) == k.size(0) || options.pages.defined()) && q.size(3) == k.size(3) &&
                     (k.size(1) == 0 ? q.size(1) == 0 : q.size(1) % k.size(1) == 0);
   TESSERA_CHECK(fits, kName, "q ", q, ", k ", k, ", v ", v);
   const int64_t b = q.size(0);
+  const int64_t keys = KeyLength(k, options);
+  if (const Tensor& table = options.pages; table.defined()) {
+    CheckOption("pages", table, {b, table.ndim() == 2 ? table.size(1) : 0}, q);
+    TESSERA_CHECK(keys >= 0 && keys <= table.size(1) * k.size(2), kName, keys, " keys in pages ",
+                  table, " of k ", k);
+    TESSERA_CHECK(!AnyRequiresGrad({q, k, v, options.bias}), kName,
+                  "keys in pages have no gradient");
+  }
   CheckOption("query_offsets", options.query_offsets, {b}, q);
   CheckOption("prefix_length", options.prefix_length, {b}, q);
   CheckOption("key_length", options.key_length, {b}, q);
-  CheckOption("key_padding", options.key_padding, {b, k.size(2)}, q);
+  CheckOption("key_padding", options.key_padding, {b, keys}, q);
   CheckOption("query_document", options.query_document, {b, q.size(2)}, q);
-  CheckOption("key_document", options.key_document, {b, k.size(2)}, q);
+  CheckOption("key_document", options.key_document, {b, keys}, q);
   TESSERA_CHECK(options.query_document.defined() == options.key_document.defined(), kName,
                 "query_document and key_document go together");
   TESSERA_CHECK(options.window == 0 || (options.window > 0 && options.causal), kName,
@@ -126,7 +144,7 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
   TESSERA_CHECK(options.dropout_p >= 0 && options.dropout_p < 1, kName,
                 "dropout_p = ", options.dropout_p);
   if (options.bias.defined()) {
-    const Shape scores = {b, q.size(1), q.size(2), k.size(2)};
+    const Shape scores = {b, q.size(1), q.size(2), keys};
     TESSERA_CHECK(
         options.bias.ndim() == 4 && BroadcastShapes(options.bias.shape(), scores, kName) == scores,
         kName, "bias ", options.bias, " for scores of ", scores);

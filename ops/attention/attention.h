@@ -18,11 +18,19 @@
 
 #include "core/random.h"
 #include "core/tensor.h"
+#include "ops/attention/every_document.h"
 
 namespace tessera {
 
 struct AttentionOptions {
   double scale = 0.0;  // 0: 1 / sqrt(D)
+
+  // Keys and values that are kept from step to step lie in pages of S tokens, k and v [P, G, S, D],
+  // without gradients: for each row of the batch the pages that are its own, in order. What stands
+  // behind a row's last key (key_length) is not read, nor are the entries behind its last page. The
+  // bits are those of keys that lie by rows.
+  Tensor pages = {};       // [B, N] int32; undefined: k and v lie by rows
+  int64_t paged_keys = 0;  // with pages: Tk, at most N * S
 
   // A key is seen if every mask that is given allows it.
   // Causal: query i sees keys j <= i + query_offset (+ query_offsets[b]), and keys j <
@@ -36,8 +44,8 @@ struct AttentionOptions {
   Tensor prefix_length = {};   // [B] int32
   Tensor key_length = {};      // [B] int32: keys j < key_length[b]
   Tensor key_padding = {};     // [B, Tk] bool or uint8: keys that are not zero
-  Tensor query_document = {};  // [B, Tq] int32: keys of the query's document; with key_document
-  Tensor key_document = {};    // [B, Tk] int32
+  Tensor query_document = {};  // [B, Tq] int32: keys of the query's document, or of every
+  Tensor key_document = {};    // [B, Tk] int32: documents, or kEveryDocument; both or none
 
   // Added to the scaled scores; [B or 1, H or 1, Tq or 1, Tk or 1], of q's dtype or float32.
   Tensor bias = {};

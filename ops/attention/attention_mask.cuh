@@ -17,8 +17,7 @@ __device__ __forceinline__ bool HasKeyMasks(const FlashArgs& args) {
 __device__ __forceinline__ bool MasksAllow(const FlashArgs& args, int64_t b, int64_t i, int64_t j) {
   if (j < FlashFirstKey(args, b, i)) return false;
   if (args.key_padding != nullptr && args.key_padding[b * args.k_len + j] == 0) return false;
-  return args.key_document == nullptr ||
-         args.query_document[b * args.q_len + i] == args.key_document[b * args.k_len + j];
+  return args.key_document == nullptr || FlashSharesDocument(args, b, i, j);
 }
 
 template <typename W>

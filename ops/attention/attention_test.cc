@@ -37,7 +37,8 @@ Tensor Visible(const Tensor& q, const Tensor& k, const AttentionOptions& o) {
     if (o.key_length.defined()) sees = sees && j < at(o.key_length, b);
     if (o.key_padding.defined()) sees = sees && at(o.key_padding, b * tk + j) != 0;
     if (o.query_document.defined()) {
-      sees = sees && at(o.query_document, b * tq + i) == at(o.key_document, b * tk + j);
+      const int64_t document = at(o.key_document, b * tk + j);
+      sees = sees && (document == kEveryDocument || document == at(o.query_document, b * tq + i));
     }
     mask.data<bool>()[x] = sees;
   }
@@ -112,6 +113,12 @@ TEST(AttentionTest, MasksBiasAndGroupedHeads) {
                  {.causal = true,
                   .query_document = Int32({0, 0, 1, 1, 1, 2}, {1, 6}),
                   .key_document = Int32({0, 0, 1, 1, 1, 2}, {1, 6})});
+  CheckAttention(
+      "keys of every document", {1, 2, 6, 3}, {1, 1, 8, 3},
+      {.causal = true,
+       .query_offset = 2,
+       .query_document = Int32({0, 0, 1, 1, 1, 2}, {1, 6}),
+       .key_document = Int32({kEveryDocument, kEveryDocument, 0, 0, 1, 1, 1, 2}, {1, 8})});
   CheckAttention("offsets per row", {2, 1, 2, 3}, {2, 1, 5, 3},
                  {.causal = true, .query_offsets = Int32({1, 3}, {2})});
   CheckAttention("window", {2, 2, 9, 8}, {2, 1, 9, 8}, {.causal = true, .window = 3});

@@ -50,6 +50,11 @@ void Check(const FlashArgs& args) {
   }
   TESSERA_CHECK((args.query_document == nullptr) == (args.key_document == nullptr), kName,
                 "document ids of queries and keys are given together or not at all");
+  TESSERA_CHECK(args.pages.table == nullptr ||
+                    (args.pages.page_size > 0 &&
+                     args.k_len <= args.pages.pages_per_row * args.pages.page_size),
+                kName, args.k_len, " keys in ", args.pages.pages_per_row, " pages of ",
+                args.pages.page_size);
   TESSERA_CHECK(args.prefix_length == nullptr || args.causal, kName,
                 "a prefix length needs the causal mask");
   TESSERA_CHECK(args.window == 0 || (args.window > 0 && args.causal), kName, "a window of ",
@@ -115,6 +120,7 @@ void FlashForward(const FlashArgs& args) {
 void FlashBackward(const FlashBackwardArgs& args) {
   const FlashArgs& f = args.forward;
   Check(f);
+  TESSERA_CHECK(f.pages.table == nullptr, "flash_attention", "pages have no gradient");
   TESSERA_CHECK(args.dbias == nullptr || f.bias != nullptr, "flash_attention",
                 "a gradient of the bias is asked for, but there is no bias");
   const bool wide = f.dtype == DType::kFloat64;

@@ -18,9 +18,9 @@
 // A row without any key (or whose scores are all -inf) gives o = 0, lse = -inf and zero gradients.
 //
 // The bits of a row (o, lse) depend on the keys it sees and their positions j alone: not on Tq, on
-// the other rows, on the batch or on the number of threads. Decoding with a cache therefore equals
-// the full causal pass bit for bit, on the same instruction set. dq, dk, dv and dbias do not depend
-// on the number of threads. All outputs are written with "=".
+// the other rows, on the batch, on pages or on the number of threads. Decoding with a cache
+// therefore equals the full causal pass bit for bit, on the same instruction set. dq, dk, dv and
+// dbias do not depend on the number of threads. All outputs are written with "=".
 //
 // Method: T. Dao, "FlashAttention-2", arXiv:2307.08691, with key blocks aligned to the key index.
 // Scratch per thread: forward about 0.4 MB at D = 64; backward (3 Tq + 2 Tk) D floats and 0.2 MB.
@@ -38,6 +38,15 @@ struct FlashStrides {
   int64_t batch = 0;
   int64_t head = 0;
   int64_t time = 0;
+};
+
+// Keys and values in pages: that of row b with the index j stands in place j % page_size of page
+// table[b * pages_per_row + j / page_size], and the strides' `batch` is from page to page. Entries
+// behind a row's last key are not read.
+struct FlashPages {
+  const int32_t* table = nullptr;  // null: rows lie in one piece
+  int64_t pages_per_row = 0;
+  int64_t page_size = 1;
 };
 
 // In elements; 0 where the bias is the same along that dimension.
@@ -81,6 +90,7 @@ struct FlashArgs {
   void* o = nullptr;
   void* lse = nullptr;  // log of the sum of exp(S) over a row
   FlashStrides q_stride, k_stride, v_stride, o_stride;
+  FlashPages pages;  // of k and v; the forward pass alone
   double scale = 1.0;
 
   // The key/value head of each query head, [H]; null: h / (H / G), H being a multiple of G.
@@ -98,7 +108,7 @@ struct FlashArgs {
   const int32_t* key_length = nullptr;      // [B]: keys j < key_length[b]
   const uint8_t* key_padding = nullptr;     // [B, Tk]: keys that are not 0
   const int32_t* query_document = nullptr;  // [B, Tq]: keys of the query's document ...
-  const int32_t* key_document = nullptr;    // [B, Tk]: ... both or none
+  const int32_t* key_document = nullptr;    // [B, Tk]: ... or kEveryDocument; both or none
 
   const void* bias = nullptr;
   DType bias_dtype = {};  // float32; float64 with float64 only

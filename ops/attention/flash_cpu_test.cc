@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
+#include "ops/attention/every_document.h"
 
 namespace tessera {
 namespace {
@@ -142,7 +143,8 @@ struct Problem {
       offsets.push_back(static_cast<int32_t>(random() % 5) - 2);
       for (int64_t j = 0; j < tk; ++j) padding.push_back(random() % 3 != 0);
       for (int64_t j = 0; j < tk; ++j) {
-        key_document.push_back(static_cast<int32_t>(j * 3 / std::max<int64_t>(tk, 1)));
+        const auto own = static_cast<int32_t>(j * 3 / std::max<int64_t>(tk, 1));
+        key_document.push_back(j % 11 == 1 ? kEveryDocument : own);
       }
       for (int64_t j = 0; j < tq; ++j) {
         query_document.push_back(static_cast<int32_t>(j * 4 / std::max<int64_t>(tq, 1)));
@@ -199,7 +201,8 @@ bool Sees(const Problem& p, int64_t b, int64_t i, int64_t j) {
   const Case& c = p.c;
   if (c.length && j >= p.length[b]) return false;
   if (c.padding && !p.padding[b * c.k_len + j]) return false;
-  if (c.documents && p.query_document[b * c.q_len + i] != p.key_document[b * c.k_len + j]) {
+  if (c.documents && p.key_document[b * c.k_len + j] != kEveryDocument &&
+      p.query_document[b * c.q_len + i] != p.key_document[b * c.k_len + j]) {
     return false;
   }
   const int64_t offset = c.query_offset + (c.offsets ? p.offsets[b] : 0);

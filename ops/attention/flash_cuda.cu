@@ -79,19 +79,25 @@ __device__ __forceinline__ void AddSumsByColumns(float (&c)[kD / 8][4],
 
 // ---- Tiles ------------------------------------------------------------------------------------
 
-// Begins to copy rows [begin, begin + kRows) of `base` to shared memory; rows from `rows` on and
-// features from head_dim on become zeros.
-template <typename T, int kD, int kRows>
-__device__ __forceinline__ void CopyTile(T* shared, const T* base, int64_t row_stride,
-                                         int64_t begin, int64_t rows, int head_dim) {
+// Begins to copy rows [begin, begin + kRows) to shared memory, row r from base + offset_of(r); rows
+// from `rows` on and features from head_dim on become zeros.
+template <typename T, int kD, int kRows, typename OffsetOf>
+__device__ __forceinline__ void CopyRows(T* shared, const T* base, int64_t begin, int64_t rows,
+                                         int head_dim, OffsetOf offset_of) {
   constexpr int kChunks = kD / 8;
   for (int c = threadIdx.x; c < kRows * kChunks; c += kThreadsOfBlock) {
     const int r = c / kChunks;
     const int d = c % kChunks * 8;
     const bool inside = begin + r < rows && d < head_dim;
-    const T* from = inside ? base + (begin + r) * row_stride + d : base;
+    const T* from = inside ? base + offset_of(begin + r) + d : base;
     BeginCopy16(shared + r * kRow<kD> + d, from, inside);
   }
+}
+template <typename T, int kD, int kRows>
+__device__ __forceinline__ void CopyTile(T* shared, const T* base, int64_t row_stride,
+                                         int64_t begin, int64_t rows, int head_dim) {
+  CopyRows<T, kD, kRows>(shared, base, begin, rows, head_dim,
+                         [&](int64_t row) { return row * row_stride; });
 }
 
 // Which probabilities of a tile [kRows queries, 64 keys] dropout keeps: bit j % 16 of
@@ -198,8 +204,6 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
   const int64_t key_head = FlashKeyHead(args, h);
   const int head_dim = static_cast<int>(args.head_dim);
   const T* q = static_cast<const T*>(args.q) + FlashOffset(args.q_stride, b, h, 0);
-  const T* k = static_cast<const T*>(args.k) + FlashOffset(args.k_stride, b, key_head, 0);
-  const T* v = static_cast<const T*>(args.v) + FlashOffset(args.v_stride, b, key_head, 0);
   const bool masks = HasKeyMasks(args);
   const bool drops = args.dropout.p > 0.0f;
 
@@ -216,10 +220,14 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
   const auto begin_copies = [&](int tile) {
     const int stage = tile % 2;
     const int64_t begin = int64_t{tile} * kTileRows;
-    CopyTile<T, kD, kTileRows>(k_KD + stage * kTileSize, k, args.k_stride.time, begin, args.k_len,
-                               head_dim);
-    CopyTile<T, kD, kTileRows>(v_KD + stage * kTileSize, v, args.v_stride.time, begin, args.k_len,
-                               head_dim);
+    // What lies behind the last key that is seen may be no number at all, which even a probability
+    // of zero does not make one.
+    CopyRows<T, kD, kTileRows>(
+        k_KD + stage * kTileSize, static_cast<const T*>(args.k), begin, limits.most, head_dim,
+        [&](int64_t j) { return FlashKeyOffset(args, args.k_stride, b, key_head, j); });
+    CopyRows<T, kD, kTileRows>(
+        v_KD + stage * kTileSize, static_cast<const T*>(args.v), begin, limits.most, head_dim,
+        [&](int64_t j) { return FlashKeyOffset(args, args.v_stride, b, key_head, j); });
     CommitCopies();
   };
   if (first_tile < tiles) {

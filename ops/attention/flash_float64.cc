@@ -16,6 +16,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const double* At(const void* data, const FlashStrides& stride, int64_t b, int64_t h, int64_t t) {
   return static_cast<const double*>(data) + FlashOffset(stride, b, h, t);
 }
+// Of keys and values.
+const double* KeyAt(const FlashArgs& args, const void* data, const FlashStrides& stride, int64_t b,
+                    int64_t g, int64_t j) {
+  return static_cast<const double*>(data) + FlashKeyOffset(args, stride, b, g, j);
+}
 double* At(void* data, const FlashStrides& stride, int64_t b, int64_t h, int64_t t) {
   return static_cast<double*>(data) + FlashOffset(stride, b, h, t);
 }
@@ -41,8 +46,7 @@ double KeptScale(const FlashArgs& args, uint64_t index) {
 bool Sees(const FlashArgs& args, int64_t b, int64_t i, int64_t j) {
   if (j < FlashFirstKey(args, b, i)) return false;
   if (args.key_padding != nullptr && args.key_padding[b * args.k_len + j] == 0) return false;
-  return args.key_document == nullptr ||
-         args.query_document[b * args.q_len + i] == args.key_document[b * args.k_len + j];
+  return args.key_document == nullptr || FlashSharesDocument(args, b, i, j);
 }
 
 // Scores of query i; -inf for keys that it does not see. Returns how many may be seen.
@@ -55,7 +59,7 @@ int64_t ScoreRow(const FlashArgs& args, int64_t b, int64_t h, int64_t i,
   for (int64_t j = 0; j < limit; ++j) {
     double score = -kInfinity;
     if (Sees(args, b, i, j)) {
-      score = args.scale * Dot(q, At(args.k, args.k_stride, b, g, j), args.head_dim);
+      score = args.scale * Dot(q, KeyAt(args, args.k, args.k_stride, b, g, j), args.head_dim);
       if (bias != nullptr) score += bias[b * s.batch + h * s.head + i * s.query + j * s.key];
     }
     (*scores)[static_cast<size_t>(j)] = score;
@@ -86,7 +90,7 @@ void FlashForwardFloat64(const FlashArgs& args, int64_t b, int64_t h) {
       const double p = std::exp(scores[j] - maximum);
       sum += p;
       const double kept = p * KeptScale(args, index + static_cast<uint64_t>(j));
-      const double* v = At(args.v, args.v_stride, b, g, j);
+      const double* v = KeyAt(args, args.v, args.v_stride, b, g, j);
       for (int64_t x = 0; x < d; ++x) o[x] += kept * v[x];
     }
     for (int64_t x = 0; x < d; ++x) o[x] /= sum;

@@ -49,6 +49,18 @@ int64_t ForwardScratch(const FlashArgs& args) {
   return 2 * rows * w + 2 * kBlock * w + kRows * kBlock;
 }
 
+// LoadRows of `n` keys or values from j on, page by page.
+void LoadKeys(const FlashArgs& args, FlashElement element, const void* data,
+              const FlashStrides& stride, int64_t b, int64_t g, int64_t j, int64_t n,
+              int64_t padded, int64_t w, float* dst) {
+  for (int64_t x = 0; x < n;) {
+    const int64_t run = FlashKeyRun(args, j + x, n - x);
+    LoadRows(element, data, FlashKeyOffset(args, stride, b, g, j + x), stride.time, run,
+             x + run == n ? padded - x : run, args.head_dim, w, dst + x * w);
+    x += run;
+  }
+}
+
 void Finish(const FlashArgs& args, FlashElement element, int64_t b, int64_t h, int64_t begin,
             int64_t count, const RowState* states, float* output, int64_t w) {
   float* lse = static_cast<float*>(args.lse) + (b * args.heads + h) * args.q_len + begin;
@@ -95,11 +107,9 @@ void Forward(const FlashArgs& args, FlashElement element, FlashElement bias_elem
     const int64_t n = Lesser(kBlock, end - j);
     LoadKeyBlock(args, b, j, &keys);
     // The values' buffer holds the keys until they are transposed.
-    LoadRows(element, args.k, FlashOffset(args.k_stride, b, g, j), args.k_stride.time, n,
-             RoundUp(n, kPanel), d, w, values);
+    LoadKeys(args, element, args.k, args.k_stride, b, g, j, n, RoundUp(n, kPanel), w, values);
     TransposeRows(values, RoundUp(n, kPanel), w, panels);
-    LoadRows(element, args.v, FlashOffset(args.v_stride, b, g, j), args.v_stride.time, n, n, d, w,
-             values);
+    LoadKeys(args, element, args.v, args.v_stride, b, g, j, n, n, w, values);
     for (int64_t i = 0; i < count; i += kRows) {
       const int64_t height = Lesser(kRows, count - i);
       int64_t limit = 0;

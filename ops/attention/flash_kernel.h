@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "ops/attention/every_document.h"
 #include "ops/attention/flash_cpu.h"
 
 namespace tessera {
@@ -84,9 +85,31 @@ TESSERA_FLASH_FN int64_t FlashFirstKey(const FlashArgs& args, int64_t b, int64_t
   return first < 0 ? 0 : first;
 }
 
+// Whether the documents let query i of row b see key j, where there are documents.
+TESSERA_FLASH_FN bool FlashSharesDocument(const FlashArgs& args, int64_t b, int64_t i, int64_t j) {
+  const int32_t document = args.key_document[b * args.k_len + j];
+  return document == kEveryDocument || document == args.query_document[b * args.q_len + i];
+}
+
 // Where element (b, h, t, 0) lies.
 TESSERA_FLASH_FN int64_t FlashOffset(const FlashStrides& stride, int64_t b, int64_t h, int64_t t) {
   return b * stride.batch + h * stride.head + t * stride.time;
+}
+
+// The same of keys and values, which may lie in pages.
+TESSERA_FLASH_FN int64_t FlashKeyOffset(const FlashArgs& args, const FlashStrides& stride,
+                                        int64_t b, int64_t g, int64_t j) {
+  const FlashPages& pages = args.pages;
+  if (pages.table == nullptr) return FlashOffset(stride, b, g, j);
+  const int64_t page = pages.table[b * pages.pages_per_row + j / pages.page_size];
+  return FlashOffset(stride, page, g, j % pages.page_size);
+}
+
+// How many of the `n` keys from j on lie in one piece.
+TESSERA_FLASH_FN int64_t FlashKeyRun(const FlashArgs& args, int64_t j, int64_t n) {
+  if (args.pages.table == nullptr) return n;
+  const int64_t left = args.pages.page_size - j % args.pages.page_size;
+  return left < n ? left : n;
 }
 
 // The index of element (b, h, i, 0) in the stream of the dropout.

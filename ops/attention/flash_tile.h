@@ -230,7 +230,8 @@ TESSERA_SIMD Mask Seen(const Row& row, int64_t x) {
   if (row.passed > x) seen = And(seen, Not(FirstN(row.passed - x)));
   if (row.keys->padded) seen = And(seen, MaskOf(Load(row.keys->keep + x)));
   if (row.keys->documents) {
-    seen = And(seen, Load(row.keys->document + x) == SetI(row.document));
+    const VecI document = Load(row.keys->document + x);
+    seen = And(seen, Or(document == SetI(row.document), document == SetI(kEveryDocument)));
   }
   return seen;
 }

@@ -25,6 +25,14 @@ __device__ __forceinline__ const T* RowOf(const void* data, const FlashStrides& 
   return static_cast<const T*>(data) + FlashOffset(stride, b, h, t);
 }
 
+// Of keys and values in the forward pass, which may lie in pages.
+template <typename T>
+__device__ __forceinline__ const T* KeyRow(const FlashArgs& args, const void* data,
+                                           const FlashStrides& stride, int64_t b, int64_t g,
+                                           int64_t j) {
+  return static_cast<const T*>(data) + FlashKeyOffset(args, stride, b, g, j);
+}
+
 template <typename T>
 __device__ __forceinline__ Wide<T> Dot(const Wide<T>* a, const T* b, int64_t n) {
   Wide<T> sum = 0;
@@ -74,7 +82,7 @@ __global__ void ForwardKernel(FlashArgs args) {
       const int64_t n = min(int64_t{kTile}, limit - begin);
       W score = lowest;
       if (threadIdx.x < n) {
-        score = Score(args, b, h, i, j, limit, q, RowOf<T>(args.k, args.k_stride, b, g, j));
+        score = Score(args, b, h, i, j, limit, q, KeyRow<T>(args, args.k, args.k_stride, b, g, j));
       }
       const W new_max = MaxOp()(max, BlockReduce(score, MaxOp(), lowest));
       const W base = new_max == lowest ? W(0) : new_max;
@@ -88,7 +96,7 @@ __global__ void ForwardKernel(FlashArgs args) {
       for (int64_t x = threadIdx.x; x < args.head_dim; x += kTile) {
         W total = o[x] * shrink;
         for (int64_t k = 0; k < n; ++k) {
-          total += p[k] * ToWide(RowOf<T>(args.v, args.v_stride, b, g, begin + k)[x]);
+          total += p[k] * ToWide(KeyRow<T>(args, args.v, args.v_stride, b, g, begin + k)[x]);
         }
         o[x] = total;
       }

@@ -162,11 +162,11 @@ std::string OperationGraph::ToString() const {
 }
 
 std::optional<SdpaShape> SdpaShape::Of(const FlashArgs& args) {
-  const bool plain = args.kv_head_of == nullptr && args.query_offsets == nullptr &&
-                     args.window == 0 && args.prefix_length == nullptr &&
-                     args.key_length == nullptr && args.key_padding == nullptr &&
-                     args.query_document == nullptr && args.key_document == nullptr &&
-                     args.bias == nullptr && args.dropout.p == 0.0f;
+  const bool plain = args.kv_head_of == nullptr && args.pages.table == nullptr &&
+                     args.query_offsets == nullptr && args.window == 0 &&
+                     args.prefix_length == nullptr && args.key_length == nullptr &&
+                     args.key_padding == nullptr && args.query_document == nullptr &&
+                     args.key_document == nullptr && args.bias == nullptr && args.dropout.p == 0.0f;
   const bool sized = args.batch > 0 && args.heads > 0 && args.kv_heads > 0 && args.q_len > 0 &&
                      args.k_len > 0 && args.heads % args.kv_heads == 0 && args.head_dim > 0 &&
                      args.head_dim % 8 == 0 && args.head_dim <= 128;

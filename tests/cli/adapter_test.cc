@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/cli_runs.h"
@@ -21,9 +22,9 @@ class AdapterCommandsTest : public CliRuns {
   Arguments TrainArguments(const std::string& out, const Arguments& more,
                            const std::string& steps = "6") const {
     Arguments arguments = {
-        "train",        *model_, "--data",         Text(), "--out",          Path(out),
-        "--batch-size", "4",     "--seq-len",      "16",   "--lr",           "1e-2",
-        "--max-steps",  steps,   "--log-interval", "1",    "--val-fraction", "0.2"};
+        "train",        base_, "--data",         Text(), "--out",          Path(out),
+        "--batch-size", "4",   "--seq-len",      "16",   "--lr",           "1e-2",
+        "--max-steps",  steps, "--log-interval", "1",    "--val-fraction", "0.2"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -38,6 +39,18 @@ class AdapterCommandsTest : public CliRuns {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Output(arguments);
   }
+  // With positions for a prefix, too.
+  void TakeRoomierBase() {
+    const json config = {
+        {"model_type", "gpt2"}, {"vocab_size", 257}, {"n_positions", 32},       {"n_embd", 8},
+        {"n_layer", 2},         {"n_head", 2},       {"initializer_range", 0.5}};
+    const auto model = models::BuildModel(config, {.seed = 1});
+    ASSERT_TRUE(model.ok()) << Message(model.status());
+    const data::ByteTokenizer tokenizer;
+    base_ = Path("base");
+    const Status saved = models::SaveModel(**model, base_, &tokenizer);
+    ASSERT_TRUE(saved.ok()) << Message(saved);
+  }
   double EvaluatedLoss(const Arguments& more) const {
     Arguments arguments = {"eval", "--data", Text(), "--seq-len", "16"};
     arguments.insert(arguments.begin() + 1, more.begin(), more.end());
@@ -46,6 +59,8 @@ class AdapterCommandsTest : public CliRuns {
     EXPECT_NE(at, std::string::npos) << line;
     return at == std::string::npos ? 0 : std::stod(line.substr(at + 5));
   }
+
+  std::string base_ = *model_;
 };
 
 TEST_F(AdapterCommandsTest, EveryKindIsTrainedRunAndMerged) {
@@ -69,6 +84,53 @@ TEST_F(AdapterCommandsTest, EveryKindIsTrainedRunAndMerged) {
     const double loss = EvaluatedLoss({"--model", *model_, "--adapter", adapter});
     EXPECT_LT(loss, EvaluatedLoss({"--model", *model_}));
     EXPECT_NEAR(loss, EvaluatedLoss({"--model", Path(kind + "_merged")}), 1e-5);
+  }
+}
+
+// ChatGLM's script has no --adapter, and underscores.
+TEST_F(AdapterCommandsTest, APrefixIsTrainedRunAndGoneOnWith) {
+  TakeRoomierBase();
+  const std::map<std::string, Arguments> runs = {
+      {"prefix", {"--adapter", "prefix", "--pre-seq-len", "5"}},
+      {"ptuning", {"--pre_seq_len", "5"}},
+      {"projected", {"--pre_seq_len", "5", "--prefix_projection", "--prefix-hidden-size", "9"}}};
+  const std::string plain = Generated({"--model", base_});
+  for (const auto& [name, arguments] : runs) {
+    SCOPED_TRACE(name);
+    const std::string adapter = Train(name, arguments);
+    const auto config = json::parse(Read(adapter + "/adapter_config.json"));
+    EXPECT_EQ(config["peft_type"], "PREFIX_TUNING");
+    EXPECT_EQ(config["task_type"], "CAUSAL_LM");
+    EXPECT_EQ(config["num_virtual_tokens"], 5);
+    EXPECT_EQ(config["prefix_projection"], name == "projected");
+    EXPECT_FALSE(fs::exists(adapter + "/model.safetensors"));
+    EXPECT_NE(Generated({"--model", base_, "--adapter", adapter}), plain);
+    const std::string begun = Train(name + "_begun", arguments, /*steps=*/"1");
+    const double loss = EvaluatedLoss({"--model", base_, "--adapter", adapter});
+    EXPECT_LT(loss, EvaluatedLoss({"--model", base_, "--adapter", begun}));
+    const std::string more = Train(name + "_more", {"--adapter", adapter});
+    EXPECT_LT(EvaluatedLoss({"--model", base_, "--adapter", more}), loss);
+    ExpectError({"merge", base_, adapter, Path("merged")}, 2,
+                "prefix tuning changes no weight of the model, and cannot be merged with it");
+  }
+  EXPECT_EQ(Read(Path("prefix") + "/model/adapter_model.safetensors"),
+            Read(Path("ptuning") + "/model/adapter_model.safetensors"));
+}
+
+// Of a projected prefix a folder has what its layers gave; a checkpoint has the layers.
+TEST_F(AdapterCommandsTest, PrefixesResumeExactly) {
+  TakeRoomierBase();
+  for (const std::string projected : {"false", "true"}) {
+    const Arguments prefix = {
+        "--adapter", "prefix", "--pre-seq-len",   "3", "--prefix-projection=" + projected,
+        "--dropout", "0.1",    "--save-interval", "3", "--schedule-steps",
+        "6"};
+    const std::string whole = Train("whole" + projected, prefix);
+    Train("resumed" + projected, prefix, /*steps=*/"3");
+    Arguments rest = prefix;
+    rest.push_back("--resume");
+    EXPECT_EQ(Read(Train("resumed" + projected, rest) + "/adapter_model.safetensors"),
+              Read(whole + "/adapter_model.safetensors"));
   }
 }
 
@@ -97,11 +159,24 @@ TEST_F(AdapterCommandsTest, CheckpointsHoldTheSmallPartAndResumeExactly) {
 
 TEST_F(AdapterCommandsTest, WhatCannotBeIsSaidInALine) {
   ExpectError(TrainArguments("x", {"--adapter", "loar"}), 2,
-              "adapter: 'loar' is neither lora, rslora, dora nor a folder");
+              "adapter: 'loar' is neither lora, rslora, dora, prefix nor a folder");
   ExpectError(TrainArguments("x", {"--adapter", "lora", "--target-modules", "q_proj"}), 2,
               "target_modules name no linear layer of this model");
   ExpectError(TrainArguments("x", {"--lora-r", "4"}), 2,
               "lora_r is set, which needs adapter lora, rslora or dora");
+  ExpectError(TrainArguments("x", {"--adapter", "prefix", "--lora-r", "4"}), 2,
+              "lora_r is set, which needs adapter lora, rslora or dora");
+  ExpectError(TrainArguments("x", {"--adapter", "prefix", "--target-modules", "c_attn"}), 2,
+              "target_modules is set, which needs adapter lora, rslora or dora");
+  ExpectError(TrainArguments("x", {"--adapter", "lora", "--pre-seq-len", "4"}), 2,
+              "pre_seq_len is set, which needs adapter prefix");
+  ExpectError(TrainArguments("x", {"--pre-seq-len", "4", "--prefix-hidden-size", "4"}), 2,
+              "prefix_hidden_size is set, which needs prefix_projection true");
+  ExpectError(TrainArguments("x", {"--pre-seq-len", "0"}), 2, "--pre-seq-len must be at least 1");
+  ExpectError(TrainArguments("x", {"--pre-seq-len", "4"}), 2,
+              "seq_len 16 is longer than the model's 12 positions");
+  ExpectError(TrainArguments("x", {"--pre-seq-len", "1000000"}), 2,
+              "'num_virtual_tokens' is 1000000, which leaves none of the model's");
   ExpectError({"generate", "--model", *model_, "--adapter", *model_, "--ids", "1"}, 2,
               "is no adapter: it has no adapter_config.json");
   ExpectError({"merge", *model_, *model_, Path("merged")}, 2, "is no adapter");

@@ -39,6 +39,7 @@ struct Outcome {
 };
 
 struct Surroundings {
+  std::string stdin_path = {};   // empty: this process's
   std::string stdout_path = {};  // empty: captured
   int64_t file_limit = 0;        // bytes of a file; 0: none
   std::string isa = {};          // TESSERA_CPU_ISA
@@ -83,6 +84,7 @@ class CliRuns : public testing::Test {
     const std::string err = Path("stderr");
     const pid_t child = fork();
     if (child == 0) {
+      if (!around.stdin_path.empty()) dup2(open(around.stdin_path.c_str(), O_RDONLY), 0);
       dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
       dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
       if (!around.isa.empty()) setenv("TESSERA_CPU_ISA", around.isa.c_str(), 1);

@@ -75,7 +75,7 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"forward", "--model", *model_}, 2, "--inputs is required");
   ExpectError({"models", "surplus"}, 2, "surplus");
   ExpectError({"generate", "--model", *model_}, 2,
-              "give one of --prompt TEXT, --prompts FILE and --ids");
+              "give one of --prompt TEXT, --prompts FILE, --ids 1,2,3 and --chat");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-k", "many"}, 2, "--top-k");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top_k", "-4"}, 2, "top_k");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-p", "nan"}, 2, "top_p");

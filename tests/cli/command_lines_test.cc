@@ -42,11 +42,13 @@ class CommandLinesTest : public testing::Test {
     EXPECT_EQ(run.ExitCode(), 0) << name << ": " << run.Errors();
     return Path(name);
   }
-  static void ExpectSame(const std::string& theirs, const std::string& ours, size_t rows) {
+  static void ExpectSame(const std::string& theirs, const std::string& ours, size_t rows,
+                         const std::string& weights = "model.safetensors") {
     EXPECT_EQ(Metrics(theirs), Metrics(ours));
     EXPECT_EQ(Metrics(ours).size(), rows) << ours;
-    EXPECT_EQ(Weights(theirs), Weights(ours));
-    EXPECT_FALSE(Weights(ours).empty());
+    const std::string expected = ReadText(ours + "/model/" + weights);
+    EXPECT_EQ(ReadText(theirs + "/model/" + weights), expected);
+    EXPECT_FALSE(expected.empty());
   }
 
   std::string root_;
@@ -132,7 +134,7 @@ TEST_F(CommandLinesTest, RunGlue) {
   EXPECT_TRUE(Metrics(ours).back().contains("val_f1")) << Metrics(ours).back();
 }
 
-// ChatGLM's ptuning/main.py without a prefix, with the DeepSpeed file beside it.
+// ChatGLM's ptuning/main.py, whole or with a prefix, with the DeepSpeed file beside it.
 TEST_F(CommandLinesTest, PtuningMain) {
   std::string lines;
   for (int i = 0; i < 12; ++i) {
@@ -154,96 +156,102 @@ TEST_F(CommandLinesTest, PtuningMain) {
                {"--data", data, "--prompt-column", "content", "--response-column", "summary"});
   const std::string model = Run("first", first, "--out") + "/model";
 
-  const std::string theirs = Run("theirs",
-                                 {"launch",
-                                  "--num_gpus=2",
-                                  "--master_port",
-                                  "29501",
-                                  "train",
-                                  "--deepspeed",
-                                  deepspeed,
-                                  "--do_train",
-                                  "--train_file",
-                                  data,
-                                  "--test_file",
-                                  dev,
-                                  "--prompt_column",
-                                  "content",
-                                  "--response_column",
-                                  "summary",
-                                  "--history_column",
-                                  "history",
-                                  "--overwrite_cache",
-                                  "--model_name_or_path",
-                                  model,
-                                  "--overwrite_output_dir",
-                                  "--max_source_length",
-                                  "64",
-                                  "--max_target_length",
-                                  "64",
-                                  "--per_device_train_batch_size",
-                                  "1",
-                                  "--per_device_eval_batch_size",
-                                  "1",
-                                  "--gradient_accumulation_steps",
-                                  "2",
-                                  "--predict_with_generate",
-                                  "--max_steps",
-                                  "3",
-                                  "--logging_steps",
-                                  "1",
-                                  "--save_steps",
-                                  "1000",
-                                  "--learning_rate",
-                                  "2e-2",
-                                  "--fp16"},
-                                 "--output_dir");
-  const std::string ours = Run("ours",
-                               {"launch",
-                                "--num-gpus",
-                                "2",
-                                "--",
-                                "train",
-                                model,
-                                "--data",
-                                data,
-                                "--task",
-                                "instruction",
-                                "--prompt-column",
-                                "content",
-                                "--response-column",
-                                "summary",
-                                "--history-column",
-                                "history",
-                                "--max-source-length",
-                                "64",
-                                "--max-target-length",
-                                "64",
-                                "--batch-size",
-                                "1",
-                                "--gradient-accumulation-steps",
-                                "2",
-                                "--predict-with-generate",
-                                "--max-steps",
-                                "3",
-                                "--log-interval",
-                                "1",
-                                "--lr",
-                                "2e-2",
-                                "--lr-schedule",
-                                "constant",
-                                "--max-grad-norm",
-                                "0",
-                                "--autocast",
-                                "float16",
-                                "--zero",
-                                "2",
-                                "--overlap-comm=false",
-                                "--growth-interval",
-                                "1000"},
-                               "--out");
-  ExpectSame(theirs, ours, 4);
-  EXPECT_TRUE(Metrics(ours).back().contains("val_bleu")) << Metrics(ours).back();
+  const Arguments theirs = {"launch",
+                            "--num_gpus=2",
+                            "--master_port",
+                            "29501",
+                            "train",
+                            "--deepspeed",
+                            deepspeed,
+                            "--do_train",
+                            "--train_file",
+                            data,
+                            "--test_file",
+                            dev,
+                            "--prompt_column",
+                            "content",
+                            "--response_column",
+                            "summary",
+                            "--history_column",
+                            "history",
+                            "--overwrite_cache",
+                            "--model_name_or_path",
+                            model,
+                            "--overwrite_output_dir",
+                            "--max_source_length",
+                            "64",
+                            "--max_target_length",
+                            "64",
+                            "--per_device_train_batch_size",
+                            "1",
+                            "--per_device_eval_batch_size",
+                            "1",
+                            "--gradient_accumulation_steps",
+                            "2",
+                            "--predict_with_generate",
+                            "--max_steps",
+                            "3",
+                            "--logging_steps",
+                            "1",
+                            "--save_steps",
+                            "1000",
+                            "--learning_rate",
+                            "2e-2",
+                            "--fp16"};
+  const Arguments ours = {"launch",
+                          "--num-gpus",
+                          "2",
+                          "--",
+                          "train",
+                          model,
+                          "--data",
+                          data,
+                          "--task",
+                          "instruction",
+                          "--prompt-column",
+                          "content",
+                          "--response-column",
+                          "summary",
+                          "--history-column",
+                          "history",
+                          "--max-source-length",
+                          "64",
+                          "--max-target-length",
+                          "64",
+                          "--batch-size",
+                          "1",
+                          "--gradient-accumulation-steps",
+                          "2",
+                          "--predict-with-generate",
+                          "--max-steps",
+                          "3",
+                          "--log-interval",
+                          "1",
+                          "--lr",
+                          "2e-2",
+                          "--lr-schedule",
+                          "constant",
+                          "--max-grad-norm",
+                          "0",
+                          "--autocast",
+                          "float16",
+                          "--zero",
+                          "2",
+                          "--overlap-comm=false",
+                          "--growth-interval",
+                          "1000"};
+  for (const bool prefix : {false, true}) {
+    Arguments their = theirs, our = ours;
+    if (prefix) {
+      their.insert(their.end(), {"--pre_seq_len", "6", "--prefix_projection"});
+      our.insert(our.end(), {"--adapter", "prefix", "--pre-seq-len", "6", "--prefix-projection"});
+    }
+    const std::string name = prefix ? "prefix_" : "";
+    const std::string their_run = Run(name + "theirs", their, "--output_dir");
+    const std::string our_run = Run(name + "ours", our, "--out");
+    ExpectSame(their_run, our_run, 4, prefix ? "adapter_model.safetensors" : "model.safetensors");
+    EXPECT_TRUE(Metrics(our_run).back().contains("val_bleu")) << Metrics(our_run).back();
+  }
 }
 
 TEST_F(CommandLinesTest, AccelerateLaunch) {

@@ -6,6 +6,7 @@
 //   - on the meta device (the same peak of memory),
 //   - with the hidden states of every layer, and with smoothed labels,
 //   - on many threads at once (the same bits),
+//   - writing texts, of which some begin where others have ended (the same texts),
 //   - with weights in another form than dense, attached by name.
 #include <gtest/gtest.h>
 
@@ -24,6 +25,7 @@
 #include "core/thread_communicator.h"
 #include "core/thread_pool.h"
 #include "models/family.h"
+#include "models/generation/generate.h"
 #include "models/model.h"
 #include "models/model_keys.h"
 #include "nn/weight.h"
@@ -431,6 +433,30 @@ TEST_P(FamiliesTest, ManyThreadsRunOneModel) {
     EXPECT_EQ(peaks[i], peaks[i % 3]) << "thread " << i;  // its own, whatever others do
   }
   EXPECT_GT(peaks[0], peaks[1]);  // the tape keeps what the backward pass needs
+}
+
+TEST_P(FamiliesTest, WhatIsWrittenDoesNotDependOnWhoElseIsWriting) {
+  const auto model = Build(GetParam());
+  if (!models::Generates(*model)) return;
+  std::vector<std::vector<int64_t>> prompts;
+  for (int64_t i = 0; i < 7; ++i) {
+    prompts.emplace_back(static_cast<size_t>(1 + i * 3 % 7), 5 + i);
+    const nlohmann::json& config = model->config();
+    if (config.contains("gmask_token_id")) prompts.back().push_back(config["gmask_token_id"]);
+  }
+  models::GenerationConfig config;
+  config.do_sample = true;
+  config.max_new_tokens = 4;
+  for (int64_t id = 0; id < 12; ++id) config.eos_token_ids.push_back(2 * id);  // some end early
+  const auto write = [&](int64_t slots) {
+    const auto written = models::Generate(*model, prompts, config, {.slots = slots});
+    EXPECT_TRUE(written.ok()) << Message(written.status());
+    std::vector<std::vector<int64_t>> ids;
+    for (const auto& text : *written) ids.push_back(text.ids);
+    return ids;
+  };
+  const auto alone = write(1);
+  for (const int64_t slots : {0, 2, 3}) EXPECT_EQ(write(slots), alone) << slots << " slots";
 }
 
 // x W + x D: what an adapter does, and what W + D does by itself.

@@ -85,6 +85,19 @@ const std::string& Root() {
     for (int i = 0; i < 30; ++i) {
       few << "{\"text\": \"the " << i << (i % 3 == 0 ? "th of many lines" : "th line") << "\"}\n";
     }
+    // Conversations of several lengths.
+    std::ofstream chats(path + "/chats.jsonl");
+    for (int i = 0; i < 40; ++i) {
+      chats << R"({"messages": [{"role": "user", "content": "in )" << i % 7
+            << R"("}, {"role": "assistant", "content": "the user )"
+            << std::string(static_cast<size_t>(i * i % 11), 'y') << "\"}]}\n";
+    }
+    std::ofstream pairs(path + "/pairs.jsonl");
+    for (int i = 0; i < 60; ++i) {
+      pairs << "{\"prompt\": \"say " << i << "\", \"chosen\": \" "
+            << std::string(static_cast<size_t>(1 + i % 7), 'a' + i % 3)
+            << "!\", \"rejected\": \" no " << i % 5 << "\"}\n";
+    }
     return path;
   }();
   return root;
@@ -128,10 +141,43 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
     config.target_modules = "all-linear";
     config.lora_dropout = 0.1;
   }
+  if (layout.run == "dora" || layout.run == "pissa" || layout.run == "olora") {
+    config.adapter = layout.run == "dora" ? "dora" : "lora";
+    config.target_modules = "all-linear";
+    if (layout.run != "dora") config.init_lora_weights = layout.run;
+  }
+  if (layout.run == "preference") {
+    config.options = {};
+    config.task = "preference";
+    config.options["beta"] = 0.5;
+    config.label_smoothing = 0.1;
+    config.adapter = "lora";
+    config.target_modules = "all-linear";
+    config.data = {Root() + "/pairs.jsonl"};
+    config.val_fraction = 0.25;
+    config.lr = 1e-2;
+    config.dropout = 0;
+  }
+  if (layout.run == "prefix" || layout.run == "projected") {
+    config.adapter = "prefix";
+    config.pre_seq_len = 5;
+    config.prefix_projection = layout.run == "projected";
+    if (config.prefix_projection) config.prefix_hidden_size = 7;
+    config.lr = 3e-2;
+  }
   if (layout.run == "documents" || layout.run == "epochs") {
     config.options["reset_at_documents"] = false;
     config.options["packing"] = false;
     config.data = {Root() + "/lines.jsonl"};  // of some steps and a rest
+  }
+  if (layout.run == "chat" || layout.run == "lengths") {
+    config.options->erase("reset_at_documents");
+    config.options["packing"] = layout.run == "chat";
+    config.group_by_length = layout.run == "lengths";
+    config.task = "chat";
+    config.data = {Root() + "/chats.jsonl"};
+    config.tokenizer = "data/chat/testdata/tokenizer";
+    config.seq_len = 100;
   }
   config.drop_last = config.schedule_by_epoch = layout.run == "epochs";
   if (layout.change) layout.change(config);
@@ -335,12 +381,15 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, LayoutsTest, testing::ValuesIn(OptimizerLay
 // Other runs than the usual one.
 std::vector<Layout> RunLayouts() {
   std::vector<Layout> layouts;
-  for (const char* run : {"smoothed", "documents", "epochs", "lora"}) {
+  for (const char* run : {"smoothed", "documents", "epochs", "lora", "chat", "lengths",
+                          "preference", "prefix", "projected"}) {
     for (Layout layout :
          {Layout{.dp = 2, .accumulation = 2}, Layout{.tp = 2, .sequence_parallel = true},
           Layout{.dp = 2, .accumulation = 2, .zero = 3},
           Layout{.dp = 2, .accumulation = 2, .pp = 2, .schedule = "zb-h1"}}) {
       layout.run = run;
+      // Refused: what makes a prefix is used by all layers.
+      if (layout.run == "projected" && layout.zero == 3) continue;
       layouts.push_back(layout);
     }
   }
@@ -350,7 +399,24 @@ std::vector<Layout> RunLayouts() {
         Layout{.dp = 4, .accumulation = 1, .zero = 2},
         Layout{.dp = 2, .accumulation = 2, .dtype = "bfloat16", .zero = 2, .cpu_offload = true},
         Layout{.dp = 2, .tp = 2, .accumulation = 2, .zero = 3}}) {
-    layout.run = "lora";
+    for (const char* run : {"lora", "prefix"}) {
+      layout.run = run;
+      layouts.push_back(layout);
+    }
+  }
+  // First values that are made of whole weights.
+  for (const char* run : {"dora", "pissa", "olora"}) {
+    for (Layout layout :
+         {Layout{.dp = 2, .accumulation = 2, .zero = 3}, Layout{.tp = 2, .sequence_parallel = true},
+          Layout{.dp = 2, .tp = 2, .accumulation = 2, .zero = 3}, Layout{.pp = 2}}) {
+      layout.run = run;
+      layouts.push_back(layout);
+    }
+  }
+  // What is held on to comes from passes without the adapter, on every layout.
+  for (Layout layout : {Layout{.dp = 4, .accumulation = 1, .zero = 1},
+                        Layout{.dp = 2, .accumulation = 2, .zero = 2}, Layout{.tp = 3}}) {
+    layout.run = "preference";
     layouts.push_back(layout);
   }
   return layouts;
@@ -434,6 +500,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Change{kPp4, kDp2},
                     Change{{.run = "epochs"}, {.dp = 2, .accumulation = 2, .run = "epochs"}},
                     Change{{.run = "lora"}, {.dp = 2, .tp = 2, .accumulation = 2, .run = "lora"}},
+                    Change{{.run = "projected"},
+                           {.dp = 2, .tp = 2, .accumulation = 2, .run = "projected"}},
                     Change{{.run = "documents"}, {.dp = 2, .accumulation = 2, .run = "documents"}},
                     Change{kZero1, kZero3}, Change{kZero3, kOne, true}, Change{kDp4, kZero3},
                     Change{kZero3, kPp2}, Change{kMixed, kZero1}),

@@ -2,21 +2,27 @@
 
     pip install torch safetensors 'transformers==4.57.6' peft
     bazel build -c opt //tools:tessera
-    python tests/parity/adapters.py [--tessera BINARY]
+    python tests/parity/adapters.py [--tessera BINARY] [--train]
 
-Random models of five families carry random adapters that PEFT made and saved. The program's logits
+Random models of seven families carry random adapters that PEFT made and saved. The program's logits
 with `--adapter` are compared with those of PEFT in float64, so are those of the folder that
-`tessera merge` writes (in transformers, too).
+`tessera merge` writes (in transformers, too), and what both write with a prefix. With `--train` ten
+steps of each family's task, from an adapter that PEFT made, follow the losses of a loop in PyTorch,
+in float64 there.
 """
 import argparse
+import json
 import os
+import struct
 import sys
 import tempfile
+import zlib
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM,
-                          AutoModelForSequenceClassification, CONFIG_MAPPING)
+from peft import LoraConfig, PeftModel, PrefixTuningConfig, get_peft_model
+from transformers import (AutoModelForCausalLM, AutoModelForImageClassification,
+                          AutoModelForSeq2SeqLM, AutoModelForSequenceClassification,
+                          CONFIG_MAPPING)
 
 from parity import TOLERANCE, Report, compare, forward, randomise, run
 
@@ -37,6 +43,13 @@ BASES = {
            dict(vocab_size=53, d_model=36, d_kv=7, d_ff=47, num_layers=2, num_heads=3,
                 decoder_start_token_id=0), ["q", "v"]),
 }
+PREFIX_BASES = {
+    **{name: BASES[name] for name in ("gpt2", "llama", "qwen3", "t5")},
+    "qwen2": (AutoModelForCausalLM, "qwen2", LLAMA, None),
+    "mistral": (AutoModelForCausalLM, "mistral", dict(LLAMA, sliding_window=9), None),
+    # Layers of which some share their prefix.
+    "t5_deep": (BASES["t5"][0], "t5", dict(BASES["t5"][2], num_layers=4), None),
+}
 KINDS = {
     "lora": {},
     "rslora": dict(use_rslora=True, r=5),
@@ -52,7 +65,7 @@ KINDS = {
 def inputs_of(name, config):
     random = torch.Generator().manual_seed(5)
     tensors = {"input_ids": torch.randint(4, config.vocab_size, (3, 11), generator=random)}
-    if name == "t5":
+    if name.startswith("t5"):
         tensors["decoder_input_ids"] = torch.randint(4, config.vocab_size, (3, 7), generator=random)
     return tensors
 
@@ -100,9 +113,50 @@ def check(report, program, name, kind, seed):
                          compare({"logits": theirs(**inputs).logits}, want), 1e-6)
 
 
+def check_prefix(report, program, name, projected, seed):
+    """What PEFT makes and writes, in the program."""
+    cls, model_type, fields, _ = PREFIX_BASES[name]
+    config = CONFIG_MAPPING[model_type](**fields)
+    config._attn_implementation = "eager"
+    base = randomise(cls.from_config(config), seed, norm_names=NORMS)
+    encodes = name.startswith("t5")
+    keys = dict(task_type="SEQ_2_SEQ_LM" if encodes else "CAUSAL_LM", num_virtual_tokens=5,
+                prefix_projection=projected, encoder_hidden_size=13)
+    if encodes:  # PEFT takes heads to divide the width
+        keys["token_dim"] = config.num_heads * config.d_kv
+    torch.manual_seed(seed)
+    with tempfile.TemporaryDirectory() as work:
+        folder, adapter = (os.path.join(work, n) for n in ("base", "adapter"))
+        base.save_pretrained(folder)
+        model = get_peft_model(base, PrefixTuningConfig(**keys)).eval()
+        model.save_pretrained(adapter)
+        inputs = inputs_of(name, config)
+        what = f"{name} prefix{', projected' if projected else ''}"
+        model = model.double()
+        with torch.no_grad():
+            want = {"logits": model(**inputs).logits}
+            with model.disable_adapter():
+                moved = (model(**inputs).logits - want["logits"]).abs().max().item()
+        report(f"{what} moves the logits", moved > 1e-3, f"{moved:.1e}")
+        for dtype, tolerance in (("float32", 1e-6), ("float64", 1e-6)):
+            got, _ = forward(program, folder, inputs, dtype, gradients=False,
+                             flags=("--adapter", adapter))
+            report.error(f"{what} {dtype}", compare({"logits": got["logits"]}, want), tolerance)
+        prompt = [5, 9, 17]
+        with torch.no_grad():
+            theirs = model.generate(input_ids=torch.tensor([prompt]), max_new_tokens=8,
+                                    do_sample=False)[0].tolist()
+        theirs = theirs[1:] if encodes else theirs  # without the start
+        mine = run(program, "generate", "--model", folder, "--adapter", adapter, "--ids",
+                   ",".join(map(str, prompt)), "--max-new-tokens", 8)
+        mine = [int(token) for token in mine.replace(",", " ").split()]
+        both = min(len(mine), len(theirs))  # without an end-of-text token
+        report(f"{what} generates", both > len(prompt) and mine[:both] == theirs[:both], f"{mine} {theirs}")
+
+
 def check_trained(report, program, name, kind, flags):
     """What the program trains and writes, PEFT loads."""
-    cls, model_type, fields, _ = BASES[name]
+    cls, model_type, fields, _ = {**BASES, **PREFIX_BASES}[name]
     config = CONFIG_MAPPING[model_type](**{**fields, "vocab_size": 259})
     config._attn_implementation = "eager"
     base = randomise(cls.from_config(config), 3, norm_names=NORMS)
@@ -111,8 +165,12 @@ def check_trained(report, program, name, kind, flags):
         base.save_pretrained(folder)
         with open(text, "w") as file:
             file.writelines(f"line {i % 17} of many\n" for i in range(300))
+        lengths = ("--seq-len", 24)
+        if name.startswith("t5"):
+            lengths = ("--task", "seq2seq", "--target-data", text, "--max-source-length", 24,
+                       "--max-target-length", 24)
         run(program, "train", folder, "--data", text, "--out", out, "--tokenizer", "byte",
-            "--seq-len", 24, "--max-steps", 8, "--lr", "1e-2", *flags)
+            *lengths, "--max-steps", 8, "--lr", "1e-2", *flags)
         adapter = os.path.join(out, "model")
         inputs = inputs_of(name, config)
         got, _ = forward(program, folder, inputs, gradients=False, flags=("--adapter", adapter))
@@ -126,16 +184,171 @@ def check_trained(report, program, name, kind, flags):
         report(f"{name} {kind} training moved the logits", moved > 1e-3, f"{moved:.1e}")
 
 
+# --- Training ------------------------------------------------------------------------------------
+
+STEPS, LR, ROWS, EOS = 10, 3e-3, 6, 256
+
+
+def put(work, name, content):
+    path = os.path.join(work, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def padded(rows, value):
+    longest = max(map(len, rows))
+    return torch.tensor([row + [value] * (longest - len(row)) for row in rows])
+
+
+def mask_of(rows):
+    return padded([[1] * len(row) for row in rows], 0)
+
+
+def language_batch(work):
+    """Documents as bytes, each with its end."""
+    texts = [f"line {i} of {'many ' * (i % 3)}lines" for i in range(ROWS)]
+    data = put(work, "text.jsonl", "".join(json.dumps({"text": t}) + "\n" for t in texts))
+    rows = [list(t.encode()) + [EOS] for t in texts]
+    flags = ("--tokenizer", "byte", "--seq-len", 40, "--packing", "false")
+    return data, flags, dict(input_ids=padded(rows, 0), attention_mask=mask_of(rows),
+                             labels=padded(rows, -100))
+
+
+def review_batch(work):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "the", "was"]
+    tokenizer = os.path.dirname(put(work, "words/vocab.txt", "\n".join(words) + "\n"))
+    put(work, "words/tokenizer_config.json", json.dumps({"tokenizer_class": "BertTokenizer"}))
+    texts = ["the film was good", "bad film", "the the film was bad", "good", "film was good",
+             "was the film bad"]
+    labels = ["good" if "good" in t else "bad" for t in texts]
+    lines = "".join(f"{t}\t{l}\n" for t, l in zip(texts, labels))
+    data = put(work, "reviews.tsv", "sentence\tlabel\n" + lines)
+    rows = [[2, *(words.index(w) for w in t.split()), 3] for t in texts]
+    return data, ("--tokenizer", tokenizer), dict(
+        input_ids=padded(rows, 0), attention_mask=mask_of(rows),
+        labels=torch.tensor([int(l == "good") for l in labels]))
+
+
+def translation_batch(work):
+    sources = [f"say {i}{'!' * (i % 3)}" for i in range(ROWS)]
+    targets = [f"{'one ' * (i % 4)}two" for i in range(ROWS)]
+    lines = "".join(f"{s}\t{t}\n" for s, t in zip(sources, targets))
+    data = put(work, "pairs.tsv", "source\ttarget\n" + lines)
+    rows = [list(s.encode()) + [EOS] for s in sources]
+    labels = [list(t.encode()) + [EOS] for t in targets]
+    flags = ("--tokenizer", "byte", "--task", "seq2seq", "--source-column", "source",
+             "--target-column", "target")
+    return data, flags, dict(input_ids=padded(rows, 0), attention_mask=mask_of(rows),
+                             decoder_input_ids=padded([[0] + row[:-1] for row in labels], 0),
+                             labels=padded(labels, -100))
+
+
+def png(pixels):
+    """Of [H, W, 3] uint8."""
+    height, width, _ = pixels.shape
+    raw = b"".join(b"\0" + pixels[y].numpy().tobytes() for y in range(height))
+
+    def chunk(kind, body):
+        return (struct.pack(">I", len(body)) + kind + body
+                + struct.pack(">I", zlib.crc32(kind + body)))
+
+    header = chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0))
+    return (b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b""))
+
+
+def picture_batch(work):
+    random = torch.Generator().manual_seed(9)
+    pictures = torch.randint(0, 256, (ROWS, 16, 16, 3), generator=random, dtype=torch.uint8)
+    names = ["bad", "good"]
+    for i, picture in enumerate(pictures):
+        put(work, f"pictures/{names[i % 2]}/{i}.png", png(picture))
+    values = (pictures.permute(0, 3, 1, 2).double() / 255 - 0.5) / 0.5
+    return os.path.join(work, "pictures"), (), dict(
+        pixel_values=values, labels=torch.tensor([i % 2 for i in range(ROWS)]))
+
+
+LABELS = dict(id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})
+BYTES = dict(vocab_size=259)
+TRAINED = {
+    "gpt2": ({**BASES["gpt2"][2], **BYTES}, language_batch),
+    "llama": ({**LLAMA, **BYTES}, language_batch),
+    "bert": ({**BASES["bert"][2], **LABELS, "vocab_size": 10, "num_labels": 2}, review_batch),
+    "t5": ({**BASES["t5"][2], **BYTES}, translation_batch),
+    "vit": (dict(image_size=16, patch_size=4, hidden_size=24, num_hidden_layers=2,
+                 num_attention_heads=2, intermediate_size=31, **LABELS), picture_batch),
+}
+BASES_OF_TRAINING = {**BASES, "vit": (AutoModelForImageClassification, "vit", {},
+                                      ["query", "value"])}
+
+
+def check_training(report, program, name, kind, seed):
+    """Ten steps on all rows at once, so that their order does not matter."""
+    cls, model_type, _, targets = BASES_OF_TRAINING[name]
+    fields, batch_of = TRAINED[name]
+    config = CONFIG_MAPPING[model_type](**fields)
+    config._attn_implementation = "eager"
+    base = randomise(cls.from_config(config), seed, norm_names=NORMS)
+    keys = dict(r=4, lora_alpha=6, target_modules=targets, fan_in_fan_out=name == "gpt2",
+                use_rslora=kind == "rslora", use_dora=kind == "dora")
+    if name in ("bert", "vit"):
+        keys["modules_to_save"] = ["classifier"]
+    with tempfile.TemporaryDirectory() as work:
+        folder, adapter, out = (os.path.join(work, n) for n in ("base", "adapter", "out"))
+        base.save_pretrained(folder)
+        if name == "vit":
+            put(folder, "preprocessor_config.json", json.dumps(dict(
+                do_resize=False, do_rescale=True, do_normalize=True, image_mean=[0.5] * 3,
+                image_std=[0.5] * 3, size=dict(height=16, width=16))))
+        model = get_peft_model(base, LoraConfig(**keys)).eval()
+        randomise_adapter(model, seed + 1)
+        model.save_pretrained(adapter)
+        data, flags, batch = batch_of(work)
+        run(program, "train", folder, "--data", data, "--out", out, "--adapter", adapter,
+            "--batch-size", ROWS, "--max-steps", STEPS, "--lr", LR, "--lr-schedule", "constant",
+            "--warmup-steps", 0, "--weight-decay", 0, "--max-grad-norm", 0, "--betas", "0.9,0.999",
+            "--eps", "1e-8", "--val-fraction", 0, "--log-interval", 1, "--dropout", 0, *flags)
+        with open(os.path.join(out, "metrics.jsonl")) as file:
+            got = [json.loads(line)["loss"] for line in file]
+        model = model.double()
+        trained = [p for p in model.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=LR, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
+        want = []
+        for _ in range(STEPS):
+            loss = model(**batch).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            want.append(loss.item())
+        error = max(abs(g - w) / abs(w) for g, w in zip(got, want, strict=True))
+        report.error(f"{name} {kind} losses of {STEPS} steps", (error, ""), 1e-5)
+        report(f"{name} {kind} the loss moved", abs(want[-1] - want[0]) > 1e-3,
+               f"{want[0]:.4f} to {want[-1]:.4f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
+    parser.add_argument("--train", action="store_true", help="follow losses of training instead")
     args = parser.parse_args()
     torch.set_num_threads(2)
     report = Report()
+    if args.train:
+        for i, name in enumerate(TRAINED):
+            for j, kind in enumerate(("lora", "rslora", "dora")):
+                check_training(report, args.tessera, name, kind, 10 * i + j)
+        return report.finish()
     for i, name in enumerate(BASES):
         for j, kind in enumerate(KINDS):
             check(report, args.tessera, name, kind, 10 * i + j)
+    for i, name in enumerate(PREFIX_BASES):
+        for projected in (False, True):
+            check_prefix(report, args.tessera, name, projected, 1000 + i)
+            flags = ("--prefix-projection",) if projected else ()
+            check_trained(report, args.tessera, name, "prefix",
+                          ("--adapter", "prefix", "--pre-seq-len", 5, *flags))
     for name in ("gpt2", "llama", "qwen3"):
         for kind, flags in (("lora", ()), ("rslora", ("--lora-r", 5)), ("dora", ()),
                             ("lora", ("--target-modules", "all-linear")),

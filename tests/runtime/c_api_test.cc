@@ -426,7 +426,7 @@ TEST(CApiTest, FailuresSayWhatIsWrong) {
   in.name = nullptr;
   EXPECT_EQ(forward(), "tsr_forward: tensor 0 has no name");
   in.name = "input_ids";
-  in.dtype = static_cast<tsr_dtype>(77);
+  in.dtype = 77;
   EXPECT_EQ(forward(), "tsr_forward: 'input_ids': dtype 77 is unknown");
   const int64_t large[] = {int64_t{1} << 40, int64_t{1} << 40};
   in = {"input_ids", TSR_INT64, 2, large, ids, 0};

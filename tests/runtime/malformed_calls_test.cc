@@ -218,7 +218,8 @@ class Caller {
       shape.resize(static_cast<size_t>(Below(5)));
       for (int64_t& size : shape) size = Below(8) == 0 ? Number() : 1 + Below(4);
       in[i].name = Maybe(kNames[static_cast<size_t>(Below(std::size(kNames)))]);
-      in[i].dtype = static_cast<tsr_dtype>(Below(11));
+      in[i].dtype =
+          Below(50) == 0 ? -1 - static_cast<int>(Below(1 << 20)) : static_cast<int>(Below(11));
       in[i].rank = Below(10) == 0 ? SIZE_MAX : shape.size();
       in[i].shape = Maybe(shape.data());
       in[i].data = Maybe(bytes_);
@@ -249,7 +250,7 @@ class Caller {
     }
     if (Below(3) == 0) archive.resize(random_() % archive.size());
     tsr_load_options* const options = Fresh<tsr_load_options>();
-    options->dtype = static_cast<tsr_dtype>(Below(10));
+    options->dtype = static_cast<int>(Below(10));
     options->copy_weights = Below(3);
     tsr_model* model = nullptr;
     Note(tsr_model_load_memory(Maybe(archive.data()), archive.size(), Maybe(options),

@@ -277,7 +277,7 @@ TEST(TrainingTest, OptionsThatCannotBeAreNamed) {
            {"max_grad_norm", [](auto* o) { o->max_grad_norm = -2; }},
            {"accumulation_steps is -1", [](auto* o) { o->accumulation_steps = -1; }},
            {"label_smoothing is 1", [](auto* o) { o->label_smoothing = 1; }},
-           {"dtype 99", [](auto* o) { o->dtype = static_cast<tsr_dtype>(99); }},
+           {"dtype 99", [](auto* o) { o->dtype = 99; }},
            {"dtype 5", [](auto* o) { o->products = TSR_INT64; }},
            {"config_changes", [](auto* o) { o->config_changes = "nonsense"; }},
            {"n_embd", [](auto* o) { o->config_changes = "{\"n_embd\": -5}"; }},

@@ -289,7 +289,9 @@ std::vector<Tensor> AttentionGradients(const AttentionCase& c, DType dtype, Devi
   };
   if (c.documents) {
     options.query_document = int32({c.q[0], c.q[2]}, 3, 5);
-    options.key_document = int32({c.k[0], c.k[2]}, 3, 6);
+    const Tensor own = RandomIndices({c.k[0], c.k[2]}, 3, 6);
+    own.data<int64_t>()[1] = kEveryDocument;
+    options.key_document = CopyTo(CastCopy(own, DType::kInt32), device);
   }
   if (c.padding) {
     options.key_padding =

@@ -3,6 +3,7 @@
 #define TESSERA_TRAIN_CONFIG_FINE_TUNING_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/options_fwd.h"
@@ -10,7 +11,8 @@
 namespace tessera::train {
 
 struct FineTuningConfig {
-  // "": all of the model trains; "lora", "rslora", "dora": a new adapter; else the folder of one.
+  // "": all of the model trains; "lora", "rslora", "dora", "prefix": a new adapter; else the folder
+  // of one.
   std::string adapter;
   int64_t lora_r = 8;
   double lora_alpha = 8;
@@ -20,6 +22,10 @@ struct FineTuningConfig {
   std::string exclude_modules;
   std::string modules_to_save;  // names at commas
   std::string adapter_bias = "none";
+  std::string init_lora_weights = "true";  // AdapterConfig::init
+  int64_t pre_seq_len = 16;
+  bool prefix_projection = false;
+  std::optional<int64_t> prefix_hidden_size;
 
   static const OptionTable& Table();
 };

@@ -36,15 +36,12 @@ void AddSteps(ForeignTable* table) {
        Switch(Refused("average_tokens_across_devices",
                       "losses are divided by the targets of all ranks", {true})),
        Switch(Renamed("full_determinism", "deterministic")),
-       Becomes("train_sampling_strategy", "shuffle",
+       Becomes("train_sampling_strategy", "shuffle, group_by_length",
                [](const Json& value) -> StatusOr<Json> {
-                 if (value == "group_by_length") {
-                   return InvalidArgument("is group_by_length; rows keep the order of their seed");
-                 }
+                 if (value == "group_by_length") return Json{{"group_by_length", true}};
                  return Json{{"shuffle", value != "sequential"}};
                }),
-       Switch(Refused("group_by_length", "rows keep the order of their seed", {false})),
-       NoEffect("length_column_name", "rows are not grouped by length"),
+       NoEffect("length_column_name", "lengths are counted"),
        Switch(Refused("ignore_data_skip", "a resumed run goes on where its data were", {false}))});
 }
 
@@ -192,9 +189,7 @@ void AddScripts(ForeignTable* table) {
        Renamed("val_max_target_length", "max_target_length"),
        Renamed("generation_num_beams", "num_beams"),
        Refused("generation_max_length", "use max_target_length"),
-       Refused("pre_seq_len", "there is no prefix tuning"),
-       Switch(Refused("prefix_projection", "there is no prefix tuning", {false})),
-       Refused("ptuning_checkpoint", "there is no prefix tuning"),
+       Refused("ptuning_checkpoint", "give the folder of a prefix as adapter"),
        Refused("quantization_bit", "weights are not quantised")});
 }
 

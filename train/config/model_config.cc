@@ -23,7 +23,9 @@ const OptionTable& ModelConfig::Table() {
                {.least = 0, .neutral = 0})
           .Add("label_smoothing", &ModelConfig::label_smoothing,
                "share of each target that is spread over all words or classes (Szegedy et al. "
-               "2016), in evaluations during training too; of tokens and of single labels",
+               "2016), in evaluations during training too; of tokens and of single labels. Of "
+               "preferences "
+               "the share that is the wrong way round",
                {.least = 0,
                 .most = 1,
                 .neutral = 0,

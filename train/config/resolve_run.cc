@@ -143,6 +143,12 @@ void PreferDeepSpeedsDType(const Layer& deepspeed, std::vector<Layer*> others, R
   }
 }
 
+// As the scripts of P-tuning v2 and ChatGLM have it.
+void PreferPrefix(RunConfig* config) {
+  if (!config->IsSet("pre_seq_len") || config->IsSet("adapter")) return;
+  SetRunConfigKey(config, "adapter", "prefix", "adapter").IgnoreError();
+}
+
 }  // namespace
 
 StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
@@ -171,6 +177,7 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
   flags.ApplyTo(&run.config);
   ApplyDefaults(deepspeed.given.defaults, &run.config);
   PreferDeepSpeedsDType(deepspeed, {&file, &accelerate, &flags}, &run.config);
+  PreferPrefix(&run.config);
   DropWhatMeansNothing(flags.given.keys, &deepspeed, &run.config);
   DropWhatMeansNothing(flags.given.keys, &accelerate, &run.config);
   RefuseWhatMeansNothing(&file, run.config);

@@ -41,6 +41,10 @@ const OptionTable& StepsConfig::Table() {
                {.least = 0, .evaluation = true})
           .Add("data_seed", &StepsConfig::data_seed, "of the data's order alone",
                {.least = 0, .unset = "`seed`"})
+          .Add(
+              "group_by_length", &StepsConfig::group_by_length,
+              "batches of samples of like lengths, so that less is padded: the samples of every 50 "
+              "steps are sorted, the longest first")
           .Add("drop_last", &StepsConfig::drop_last,
                "an epoch has as many whole steps as its samples fill; the rest of its order is "
                "not drawn. Without it epochs run on without a break, and a step may hold the end "

@@ -20,6 +20,7 @@ struct StepsConfig {
   bool shuffle = true;
   int64_t seed = 0;
   std::optional<int64_t> data_seed;
+  bool group_by_length = false;
   bool drop_last = false;
   std::optional<double> time_limit;  // seconds
   std::string on_non_finite = "stop";

@@ -49,6 +49,11 @@ Status RunConfig::Validate() const {
     TESSERA_RETURN_IF_ERROR(dist::CheckSchedule(kind, pipeline_shape()));
   }
   TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions zero, zero_options());
+  if (zero.stage == 3 && prefix_projection) {
+    return InvalidArgument(
+        "prefix_projection does not go with zero 3: the layers that make a prefix are used by all "
+        "others; take zero 2, or a prefix without it");
+  }
   if (zero.stage == 3 && pipeline_shape().chunks_per_rank > 1) {
     return InvalidArgument("zero 3 shards one chunk per rank; num_model_chunks is ",
                            pipeline_shape().chunks_per_rank);

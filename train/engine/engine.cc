@@ -131,6 +131,10 @@ StepInputs Engine::InputsOf(const EngineStep& step) const {
 StepResult Engine::ResultOf(const StepOutputs& outputs) const {
   StepResult result;
   for (const Tensor& loss : outputs.losses) result.losses.push_back(dist::NumberOf(loss));
+  for (const Tensor& counts : outputs.counts) {
+    if (counts.device().is_meta()) break;
+    result.counts.push_back(CopyTo(counts, Device::Cpu()).ToVector<double>());
+  }
   result.grad_norm = dist::NumberOf(outputs.grad_norm);
   result.updated = !scaler_ || std::isfinite(result.grad_norm);
   return result;

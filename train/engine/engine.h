@@ -77,6 +77,8 @@ struct EngineStep {
 // On meta there are no numbers: all of them are NaN.
 struct StepResult {
   std::vector<double> losses;  // of this rank's micro-batches, summed over targets
+  // What the loss counts of each of them (StepParts::loss_of_tokens); nothing where it does not.
+  std::vector<std::vector<double>> counts = {};
   double grad_norm = 0;
   bool updated = true;  // false: left out, as the gradients are not finite
 };

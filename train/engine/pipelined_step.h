@@ -20,7 +20,7 @@ class PipelinedStep final : public StepRunner {
   void Undo() override { work_.store.AbandonStep(); }
 
  private:
-  std::vector<double> RunStages(const StepInputs& inputs);
+  StepOutputs RunStages(const StepInputs& inputs);
 
   const StepWork work_;
   dist::PipelineExecutor executor_;

@@ -19,18 +19,20 @@ models::Bundle Detached(const models::Bundle& bundle) {
 }  // namespace
 
 // The loss of one micro-batch, summed over its targets; its gradient is left in the parameters.
-Tensor PlainStep::RunMicroBatch(const StepInputs& inputs, size_t m) const {
+void PlainStep::RunMicroBatch(const StepInputs& inputs, size_t m, StepOutputs* results) const {
   const auto number = static_cast<int64_t>(m);
   const models::RunOptions options = inputs.options(number);
   work_.store.BeginMicroBatch(number);
   if (work_.parts.training_step.run != nullptr) {
-    return RunTrainingStep(inputs.batches[m], options, inputs.share);
+    results->losses.push_back(RunTrainingStep(inputs.batches[m], options, inputs.share));
+    return;
   }
   const models::Bundle outputs = work_.RunForward(inputs.batches[m], options);
   const Tensor& loss = outputs.at(keys::kLoss);
   work_.RunBackward(loss, inputs.share);
   if (inputs.outputs != nullptr) inputs.outputs->push_back(Detached(outputs));
-  return loss.Detach();
+  results->losses.push_back(loss.Detach());
+  if (outputs.has(keys::kLossCounts)) results->counts.push_back(outputs.at(keys::kLossCounts));
 }
 
 // All of it counts as the forward pass.
@@ -49,16 +51,19 @@ Tensor PlainStep::RunTrainingStep(const models::Bundle& batch, const models::Run
                                        backward);
 }
 
+StepOutputs PlainStep::RunMicroBatches(const StepInputs& inputs) const {
+  StepOutputs results;
+  for (size_t m = 0; m < inputs.batches.size(); ++m) RunMicroBatch(inputs, m, &results);
+  return results;
+}
+
 std::vector<Tensor> PlainStep::RunPasses(const StepInputs& inputs) {
-  std::vector<Tensor> losses;
-  for (size_t m = 0; m < inputs.batches.size(); ++m) losses.push_back(RunMicroBatch(inputs, m));
-  return losses;
+  return RunMicroBatches(inputs).losses;
 }
 
 StepOutputs PlainStep::Run(const StepInputs& inputs) {
   work_.BeginGradients(std::ssize(inputs.batches));
-  StepOutputs outputs;
-  outputs.losses = RunPasses(inputs);
+  StepOutputs outputs = RunMicroBatches(inputs);
   outputs.grad_norm = work_.UpdateParameters();
   return outputs;
 }

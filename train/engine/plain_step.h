@@ -17,7 +17,8 @@ class PlainStep final : public StepRunner {
   void Undo() override;
 
  private:
-  Tensor RunMicroBatch(const StepInputs& inputs, size_t m) const;
+  StepOutputs RunMicroBatches(const StepInputs& inputs) const;
+  void RunMicroBatch(const StepInputs& inputs, size_t m, StepOutputs* results) const;
   Tensor RunTrainingStep(const models::Bundle& batch, const models::RunOptions& options,
                          const Tensor& share) const;
 

@@ -7,18 +7,40 @@
 
 namespace tessera::train {
 
-models::Bundle Forward(models::Model& model, const StepParts& parts, const models::Bundle& batch,
-                       models::RunOptions options) {
-  const models::Bundle there = OnDevice(batch, model.build().device);
+models::Bundle InputsOfModel(const StepParts& parts, const models::Bundle& batch) {
+  models::Bundle inputs = batch;
+  for (const TensorKey& key : parts.loss_reads) inputs.erase(key);
+  return inputs;
+}
+
+models::RunOptions OptionsOfModel(const StepParts& parts, models::RunOptions options) {
   options.keep_logits = options.keep_logits || parts.loss.run != nullptr;
+  if (parts.loss_of_tokens.run == nullptr) return options;
+  options.loss_reduction = LossReduction::kNone;
+  options.label_smoothing = 0;  // what it means is the loss's to say
+  return options;
+}
+
+models::Bundle Forward(models::Model& model, const StepParts& parts, const models::Bundle& batch,
+                       models::RunOptions given) {
+  TESSERA_CHECK(parts.loss.run == nullptr || parts.loss_of_tokens.run == nullptr, "engine",
+                "both `loss` and `loss_of_tokens` are given");
+  const models::Bundle there = OnDevice(batch, model.build().device);
+  const models::Bundle inputs = InputsOfModel(parts, there);
+  const models::RunOptions options = OptionsOfModel(parts, std::move(given));
   models::Bundle outputs, none;
   if (parts.forward_with_mems.run != nullptr) {
-    outputs = parts.forward_with_mems.run(there, options, &none);
+    outputs = parts.forward_with_mems.run(inputs, options, &none);
   } else {
-    outputs = parts.forward.run != nullptr ? parts.forward.run(there, options)
-                                           : model.Run(there, options);
+    outputs = parts.forward.run != nullptr ? parts.forward.run(inputs, options)
+                                           : model.Run(inputs, options);
   }
   if (parts.loss.run != nullptr) outputs.set(keys::kLoss, parts.loss.run(outputs, there));
+  if (parts.loss_of_tokens.run != nullptr) {
+    const CountedLoss found = parts.loss_of_tokens.run(outputs.at(keys::kLoss), there);
+    outputs.set(keys::kLoss, found.loss);
+    if (found.counts.defined()) outputs.set(keys::kLossCounts, found.counts);
+  }
   return outputs;
 }
 
@@ -45,7 +67,9 @@ StepParts KeepingMems(StepParts parts, std::shared_ptr<models::Bundle> mems) {
 const char* WhyNotCaptured(const StepParts& parts) {
   const auto differs = [](const auto& part) { return part.run != nullptr && !part.capturable; };
   if (differs(parts.forward)) return "the program's forward pass may differ from step to step";
-  if (differs(parts.loss)) return "the program's loss may differ from step to step";
+  if (differs(parts.loss) || differs(parts.loss_of_tokens)) {
+    return "the program's loss may differ from step to step";
+  }
   if (differs(parts.training_step)) return "the program's training step may differ";
   if (differs(parts.optimizer)) return "the program's optimizer may differ from step to step";
   return nullptr;

@@ -22,7 +22,21 @@
 #include "optim/optimizer.h"
 #include "optim/parameter.h"
 
+namespace tessera::keys {
+
+inline constexpr TensorKey kLossCounts{"loss_counts", KeyElements::kFloating, "[counts]",
+                                       "sums that a loss takes of a batch beside itself"};
+
+}  // namespace tessera::keys
+
 namespace tessera::train {
+
+// The loss of a micro-batch, 0-d and on the tape, and what is counted beside it: [counts] float64,
+// off the tape, added up over micro-batches and data-parallel ranks; undefined: nothing.
+struct CountedLoss {
+  Tensor loss;
+  Tensor counts = {};
+};
 
 // A part of a step's work on the device.
 template <typename Function>
@@ -65,6 +79,14 @@ struct StepParts {
   // The loss of what the forward pass gave (its `logits` among it), summed over targets: 0-d, on
   // the tape. Of a pipeline, on the last stage.
   StepPart<Tensor(const models::Bundle& outputs, const models::Bundle& batch)> loss = {};
+  // The same made of the losses of the single tokens, [B, T], which are 0 where nothing is to be
+  // predicted: logits are not kept for it, and may be split over ranks. The result of a forward
+  // pass has what it counts as `loss_counts`. Not beside `loss`.
+  StepPart<CountedLoss(const Tensor& token_losses, const models::Bundle& batch)> loss_of_tokens =
+      {};
+  // What of a micro-batch only these losses read; the model, which refuses what none of its blocks
+  // takes, is not given it.
+  std::vector<TensorKey> loss_reads = {};
   // A micro-batch's passes: gives its loss to `backward`, once or for several shares of it, and
   // returns the whole, off the tape. Throws Error under a pipeline.
   using Backward = std::function<void(const Tensor& loss)>;
@@ -80,6 +102,10 @@ struct StepParts {
 // anywhere.
 models::Bundle Forward(models::Model& model, const StepParts& parts, const models::Bundle& batch,
                        models::RunOptions options);
+
+// What the model is given of a micro-batch, and how it is told to run, for the sake of the losses.
+models::Bundle InputsOfModel(const StepParts& parts, const models::Bundle& batch);
+models::RunOptions OptionsOfModel(const StepParts& parts, models::RunOptions options);
 
 // `forward_with_mems` as `forward`, on this bundle.
 StepParts KeepingMems(StepParts parts, std::shared_ptr<models::Bundle> mems);

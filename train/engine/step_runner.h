@@ -32,11 +32,13 @@ struct StepInputs {
   std::function<models::RunOptions(int64_t micro_batch)> options = nullptr;
   std::vector<models::Bundle>* outputs = nullptr;  // EngineStep's
 };
-// What the host reads afterwards, each 0-d: the loss of every micro-batch, summed over its targets,
-// and the norm of the gradients.
+// What the host reads afterwards: the loss of every micro-batch, 0-d and summed over its targets,
+// the norm of the gradients, 0-d, and what losses count (CountedLoss), of every micro-batch or
+// nothing.
 struct StepOutputs {
   std::vector<Tensor> losses;
   Tensor grad_norm;
+  std::vector<Tensor> counts = {};
 };
 
 class StepRunner {

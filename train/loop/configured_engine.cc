@@ -244,8 +244,7 @@ models::Bundle ConfiguredEngine::EvalBatch(const models::Bundle& batch) {
 }
 
 std::unique_ptr<BatchLoader> ConfiguredEngine::MakeLoader(const data::Dataset& dataset) const {
-  return std::make_unique<BatchLoader>(dataset, DataOrder(config_, dataset.size(), mesh_), mesh_,
-                                       steps_);
+  return std::make_unique<BatchLoader>(dataset, DataOrder(config_, &dataset, mesh_), mesh_, steps_);
 }
 
 double ConfiguredEngine::loss_scale() const {

@@ -107,8 +107,10 @@ Status RunReport::Write(const Row& row) {
                                    : files_->metrics.Append(row);
 }
 
-void RunReport::AddStep(const TrainState& state) {
+void RunReport::AddStep(const TrainState& state, const std::vector<double>& counts) {
   sums_.Add(state);
+  sums_.counts.resize(counts.size(), 0.0);
+  for (size_t i = 0; i < counts.size(); ++i) sums_.counts[i] += counts[i];
   epoch_.steps.Add(state);
   if (files_ != nullptr) files_->progress.Step(state.step, state.loss);
 }

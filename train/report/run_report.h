@@ -38,6 +38,7 @@ struct StepSums {
   int64_t steps = 0;
   int64_t tokens = 0;
   double seconds = 0;
+  std::vector<double> counts = {};  // what losses count (train/engine/step_parts.h)
 
   void Add(const TrainState& state);
   double MeanLoss() const;
@@ -78,7 +79,8 @@ class RunReport {
   // Removes the files of a run.
   static Status Remove(const std::string& folder);
 
-  void AddStep(const TrainState& state);
+  // `counts`: what the step's losses have counted; always as many, or none.
+  void AddStep(const TrainState& state, const std::vector<double>& counts = {});
   // A row of the steps since the last one, `more` behind it; returned. The sums begin anew.
   StatusOr<nlohmann::ordered_json> WriteSteps(const TrainState& state,
                                               const nlohmann::ordered_json& more);

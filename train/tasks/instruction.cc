@@ -76,7 +76,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   }
   TaskData data;
   const int64_t longest = keys.max_source_length + keys.max_target_length;
-  const int64_t positions = input.shape.max_positions();
+  const int64_t positions = input.shape.positions_left();
   if (positions > 0 && longest > positions) {
     return InvalidArgument("max_source_length and max_target_length are ", longest,
                            " tokens together, more than the model's ", positions, " positions");

@@ -1,4 +1,4 @@
-// What tasks of sources and targets, or prompts and responses, share.
+// What tasks of sources and targets, prompts and responses, or conversations share.
 #ifndef TESSERA_TRAIN_TASKS_PAIR_OPTIONS_H_
 #define TESSERA_TRAIN_TASKS_PAIR_OPTIONS_H_
 
@@ -9,12 +9,27 @@
 
 namespace tessera::train {
 
-struct PairOptions {
+// How evaluations write.
+struct WritingOptions {
+  bool predict_with_generate = false;
+  int64_t num_beams = 1;
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<WritingOptions>("Written texts")
+            .Add("predict_with_generate", &WritingOptions::predict_with_generate,
+                 "evaluations generate, and compare with the targets", {.evaluation = true})
+            .Add("num_beams", &WritingOptions::num_beams, "beams of that generation",
+                 {.least = 1, .evaluation = true}));
+    return *table;
+  }
+};
+
+// How long texts in pairs may be, and how those that the model writes are.
+struct PairOptions : WritingOptions {
   int64_t max_source_length = 128;
   int64_t max_target_length = 128;
   std::string source_prefix;
-  bool predict_with_generate = false;
-  int64_t num_beams = 1;
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(
@@ -25,10 +40,7 @@ struct PairOptions {
                  "tokens of a target or response", {.least = 2, .evaluation = true})
             .Add("source_prefix", &PairOptions::source_prefix,
                  "put before every source (`translate English to German: `)", {.evaluation = true})
-            .Add("predict_with_generate", &PairOptions::predict_with_generate,
-                 "evaluations generate, and compare with the targets", {.evaluation = true})
-            .Add("num_beams", &PairOptions::num_beams, "beams of that generation",
-                 {.least = 1, .evaluation = true}));
+            .Include<PairOptions, WritingOptions>());
     return *table;
   }
 };

@@ -331,7 +331,7 @@ TEST_F(TextTasksTest, DocumentsAsPaddedRows) {
   config.task = "span_corruption";
   config.tokenizer = std::string(kTokenizers) + "t5";
   config.config_overrides = kSmallT5;
-  ExpectContains(Failure(config), "packing is set, which needs task causal_lm or masked_lm");
+  ExpectContains(Failure(config), "packing is set, which needs task causal_lm, chat or masked_lm");
 }
 
 TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {

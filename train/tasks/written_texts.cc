@@ -24,6 +24,24 @@ std::vector<std::vector<int64_t>> Rows(const Tensor& t, Keep keep) {
   return rows;
 }
 
+// The last run of targets in each row of int64 [B, T]: [begin, end).
+std::vector<std::pair<int64_t, int64_t>> LastRuns(const Tensor& targets) {
+  const std::vector<int64_t> all = targets.ToVector<int64_t>();
+  const int64_t width = targets.size(1);
+  std::vector<std::pair<int64_t, int64_t>> runs;
+  for (int64_t row = 0; row < targets.size(0); ++row) {
+    const auto counts = [&](int64_t t) {
+      return all[static_cast<size_t>(row * width + t)] != data::kIgnoreLabel;
+    };
+    int64_t end = width;
+    while (end > 0 && !counts(end - 1)) --end;
+    int64_t begin = end;
+    while (begin > 0 && counts(begin - 1)) --begin;
+    runs.emplace_back(begin, end);
+  }
+  return runs;
+}
+
 // Texts of batches, in and out of tokens.
 class TextWriter {
  public:
@@ -81,18 +99,36 @@ class TextWriter {
   }
 
   std::vector<std::string> References(const data::Batch& batch) const {
-    const std::vector<int64_t> labels = batch.at(keys::kLabels).ToVector<int64_t>();
     std::vector<std::string> texts;
-    for (const auto& row : Rows(batch.at(keys::kLabels), [&](int64_t i) {
-           return labels[static_cast<size_t>(i)] != data::kIgnoreLabel;
-         })) {
+    for (const auto& row : AnswerRows(batch)) {
       texts.push_back(data::ReplaceInvalidUtf8(Text(row)));
     }
     return texts;
   }
 
  private:
+  // Of `targets`, those of a row's last run; else all that are labelled.
+  static std::vector<std::vector<int64_t>> AnswerRows(const data::Batch& batch) {
+    if (batch.has(keys::kTargets)) {
+      const Tensor& targets = batch.at(keys::kTargets);
+      return Rows(targets, [runs = LastRuns(targets), width = targets.size(1)](int64_t i) {
+        const auto& [begin, end] = runs[static_cast<size_t>(i / width)];
+        return begin <= i % width && i % width < end;
+      });
+    }
+    const std::vector<int64_t> labels = batch.at(keys::kLabels).ToVector<int64_t>();
+    return Rows(batch.at(keys::kLabels),
+                [&](int64_t i) { return labels[static_cast<size_t>(i)] != data::kIgnoreLabel; });
+  }
   std::vector<std::vector<int64_t>> SourceRows(const data::Batch& batch) const {
+    if (batch.has(keys::kTargets)) {
+      // A target stands a place before its token: the prompt's last token has the run's first.
+      const Tensor& targets = batch.at(keys::kTargets);
+      return Rows(batch.at(keys::kInputIds),
+                  [runs = LastRuns(targets), width = targets.size(1)](int64_t i) {
+                    return i % width <= runs[static_cast<size_t>(i / width)].first;
+                  });
+    }
     if (options_.answers_in_rows) return PromptRows(batch);
     const std::vector<int64_t> mask = batch.at(keys::kAttentionMask).ToVector<int64_t>();
     return Rows(batch.at(keys::kInputIds),

@@ -1,0 +1,39 @@
+// The objects of a file of JSON lines, or of one JSON array, with their keys in order.
+//
+//   TESSERA_RETURN_IF_ERROR(ForEachJsonRecord(
+//       "chats.jsonl", [&](const nlohmann::ordered_json& record, const std::string& where) ->
+//       Status {
+//         return Take(record["messages"]);
+//       }));
+//
+// A byte-order mark is dropped, blank lines are skipped. What begins with '[' is one array, however
+// many lines it has.
+#ifndef TESSERA_DATA_DATASET_JSON_RECORDS_H_
+#define TESSERA_DATA_DATASET_JSON_RECORDS_H_
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace tessera::data {
+
+// `where` is path:line, or path[index] of an array.
+using JsonRecordVisitor =
+    std::function<Status(const nlohmann::ordered_json& record, const std::string& where)>;
+
+// InvalidArgument for what is no JSON, or no object, with its place. A status of `visit` ends the
+// reading and is returned.
+Status ForEachJsonRecord(const std::string& path, const JsonRecordVisitor& visit);
+// Of a text that is read already.
+Status ForEachJsonRecord(const std::string& path, std::string_view text,
+                         const JsonRecordVisitor& visit);
+
+// ParseJson (data/tokenizer/json_text.h) with keys in their order.
+StatusOr<nlohmann::ordered_json> ParseOrderedJson(std::string_view text, std::string_view source);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_DATASET_JSON_RECORDS_H_

@@ -1,0 +1,133 @@
+#include "tools/chat.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <limits>
+#include <vector>
+
+#include "core/file.h"
+#include "data/chat/chat_tokens.h"
+#include "data/dataset/json_records.h"
+#include "data/tokenizer/utf8.h"
+#include "models/generation/generate.h"
+#include "tools/command_line.h"
+
+namespace tessera::tools {
+namespace {
+
+using data::Conversation;
+
+// As long as the conversation leaves room for.
+StatusOr<models::GenerationConfig> ConfigFor(const ChatPartner& partner, size_t prompt) {
+  const int64_t positions = partner.model.positions_left();
+  const auto size = static_cast<int64_t>(prompt);
+  if (positions > 0 && size >= positions) {
+    return InvalidArgument("the conversation has ", size, " tokens; the model has ", positions,
+                           " positions");
+  }
+  const int64_t room = positions > 0 ? positions - size : std::numeric_limits<int64_t>::max();
+  models::GenerationConfig config = partner.config;
+  if (config.max_new_tokens || !config.max_length) {
+    config.max_new_tokens = std::min(config.max_new_tokens.value_or(kLongestAnswer), room);
+  }
+  if (const auto turn = data::EndOfTurn(partner.format, partner.tokenizer)) {
+    std::vector<int64_t>& ends = config.eos_token_ids;
+    if (std::find(ends.begin(), ends.end(), *turn) == ends.end()) ends.push_back(*turn);
+  }
+  return config;
+}
+
+// Prints the answer as it is written, and returns it.
+StatusOr<std::string> Answer(const ChatPartner& partner, const Conversation& chat) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                           data::TokenizePrompt(partner.format, partner.tokenizer, chat));
+  TESSERA_ASSIGN_OR_RETURN(const models::GenerationConfig config, ConfigFor(partner, ids.size()));
+  const auto show = [](int64_t, int64_t, std::string_view text) {
+    return text.empty() ? OkStatus() : WriteOut(data::ReplaceInvalidUtf8(text));
+  };
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::vector<models::GenerationResult> results,
+      models::Generate(partner.model, {std::vector<int64_t>(ids.begin(), ids.end())}, config,
+                       {.tokenizer = &partner.tokenizer, .on_token = show}));
+  TESSERA_RETURN_IF_ERROR(WriteOut("\n"));
+  return data::ReplaceInvalidUtf8(results[0].text);
+}
+
+StatusOr<Conversation> ReadMessages(const std::string& path) {
+  const std::string where = path == "-" ? "standard input" : path;
+  std::string text;
+  if (path == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(text, ReadFile(path));
+  }
+  TESSERA_ASSIGN_OR_RETURN(nlohmann::ordered_json json, data::ParseOrderedJson(text, where));
+  if (json.is_array()) json = {{"messages", std::move(json)}};
+  return data::ConversationOf(json, where);
+}
+
+nlohmann::ordered_json MessageOf(const char* role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+// What somebody types.
+class Terminal {
+ public:
+  // False at the end of input.
+  bool Next(std::string* line) const {
+    if (interactive_) {
+      std::fputs("> ", stderr);
+      std::fflush(stderr);
+    }
+    if (!std::getline(std::cin, *line)) return false;
+    if (line->ends_with('\r')) line->pop_back();
+    return true;
+  }
+  void Say(const std::string& text) const { std::fprintf(stderr, "error: %s\n", text.c_str()); }
+
+ private:
+  const bool interactive_ = isatty(STDIN_FILENO) != 0;
+};
+
+}  // namespace
+
+Status AnswerMessages(const ChatPartner& partner, const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const Conversation chat, ReadMessages(path));
+  return Answer(partner, chat).status();
+}
+
+Status Converse(const ChatPartner& partner, const std::string& system) {
+  Conversation beginning;
+  if (!system.empty()) beginning.messages.push_back(MessageOf("system", system));
+  Conversation chat = beginning;
+  ChatPartner one = partner;
+  const Terminal terminal;
+  for (std::string line; terminal.Next(&line);) {
+    if (line == "/exit") break;
+    if (line == "/clear") chat = beginning;
+    if (line.empty() || line == "/clear") continue;
+    const size_t invalid = data::FindInvalidUtf8(line);
+    if (invalid != data::kNoInvalidUtf8) {
+      terminal.Say(Concat("invalid UTF-8 at byte ", invalid, " of the line"));
+      continue;
+    }
+    chat.messages.push_back(MessageOf("user", line));
+    const StatusOr<std::string> answer = Answer(one, chat);
+    if (answer.ok()) {
+      chat.messages.push_back(MessageOf("assistant", *answer));
+      ++one.config.seed;  // the next answer is sampled by other numbers
+    } else if (answer.status().code() == StatusCode::kInvalidArgument) {
+      terminal.Say(Message(answer.status()));
+      chat.messages.erase(chat.messages.size() - 1);
+    } else {
+      return answer.status();
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace tessera::tools
