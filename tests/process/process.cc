@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -34,6 +35,20 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
   std::vector<pid_t> children;
   for (pid_t child; list >> child;) children.push_back(child);
   return children;
+}
+
+// "1234 (tessera) S: futex_do_wait poll_schedule_timeout": its state and where its threads are.
+std::string WhatOneDoes(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid);
+  std::stringstream stat(ReadText(path + "/stat"));
+  std::string id, name, state;
+  stat >> id >> name >> state;
+  std::string line = std::to_string(pid) + " " + name + " " + state + ":";
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator(path + "/task", gone)) {
+    line += " " + ReadText(task.path().string() + "/wchan");
+  }
+  return line + "\n";
 }
 
 }  // namespace
@@ -135,6 +150,12 @@ std::vector<pid_t> Process::Ranks() const {
   }
   if (std::find(ranks.begin(), ranks.end(), -1) != ranks.end()) return {};
   return ranks;
+}
+
+std::string Process::WhatItDoes() const {
+  std::string lines = WhatOneDoes(pid_);
+  for (const pid_t child : ChildrenOf(pid_)) lines += WhatOneDoes(child);
+  return lines;
 }
 
 std::vector<nlohmann::json> Metrics(const std::string& out) {

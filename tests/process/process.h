@@ -52,6 +52,9 @@ class Process {
 
   // The processes of the ranks, once mpirun has started them all (empty until then).
   std::vector<pid_t> Ranks() const;
+  // A line for this process and each of its children: what it is doing, its threads' places in the
+  // kernel. What a test says of a job that does not end.
+  std::string WhatItDoes() const;
 
  private:
   void Start(std::vector<std::string> command, rlim_t file_bytes);
