@@ -9,6 +9,7 @@
 #include "ops/cast/cast.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/matmul/low_rank_linear.h"
 #include "ops/reduction/reduction.h"
 #include "ops/view/view.h"
 
@@ -168,6 +169,11 @@ Tensor LowRankTerm::Dropped(const Tensor& x, const Parameter& weight,
 Tensor LowRankTerm::Forward(const Parameter& weight, const WeightForm* base, const Tensor& x,
                             const Tensor& bias, const ForwardContext& context) const {
   const Tensor dropped = Dropped(x, weight, context);
+  const bool drops = context.training && config_.dropout > 0;
+  if (base == nullptr && magnitude_ == nullptr && a_start_ == nullptr) {
+    return LowRankLinear(x, weight.tensor, bias, layout_,
+                         {drops ? dropped : Tensor(), a_.tensor, b_.tensor, config_.scale});
+  }
   const auto product = [&](const Tensor& in, const Parameter& a, const Parameter& b) {
     const Tensor low = Mul(Linear(in, a.tensor, {}, LinearLayout::kOutIn), config_.scale);
     return Linear(low, b.tensor, {}, LinearLayout::kOutIn);
@@ -179,7 +185,6 @@ Tensor LowRankTerm::Forward(const Parameter& weight, const WeightForm* base, con
   const Tensor gain =
       Div(magnitude_->tensor, Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype()));
   // What is dropped is dropped on its way to all that training changes, as PEFT has it.
-  const bool drops = context.training && config_.dropout > 0;
   const Tensor plain = Linear(dropped, weight.tensor, {}, layout_);
   const Tensor y =
       drops ? Add(Add(Linear(x, weight.tensor, {}, layout_), Mul(plain, Affine(gain, 1.0, -1.0))),

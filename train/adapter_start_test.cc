@@ -125,8 +125,8 @@ TEST_F(AdapterStartTest, TrainsBesideAWeightThatStays) {
       config.init_lora_weights = init;
       config.lora_r = 3;
       config.lora_alpha = 5;
-      config.max_steps = 6;
-      config.lr = 3e-3;
+      config.max_steps = 10;
+      config.lr = 1e-3;
       config.out = Path(Concat(init, kind));
       RunSetup setup = *PrepareRun(config);
       Trainer trainer(setup.config, *setup.model, setup.data);

@@ -1,6 +1,8 @@
 #include "autograd/autograd.h"
 #include "ops/cast/autocast.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/matmul/linear_gelu.h"
+#include "ops/matmul/low_rank_linear.h"
 #include "ops/matmul/product.h"
 #include "ops/reduction/sum.h"
 #include "ops/view/view.h"
@@ -56,9 +58,14 @@ Tensor WithLeadingDims(const Tensor& matrix, const Shape& like) {
   return matrix.AsStrided(shape, ContiguousStrides(shape), 0);
 }
 
+// In what dtype the gradient of a weight is computed.
+DType WeightGradDType(const Tensor& weight) {
+  return IsLeaf(weight) ? GradDType(weight) : weight.dtype();
+}
+
 // The second function of a node that multiplies `x` by weight, its input 1, and adds input 2.
 GradFn WeightBackward(const Tensor& x, const Tensor& weight, LinearLayout layout) {
-  const DType dtype = IsLeaf(weight) ? GradDType(weight) : weight.dtype();
+  const DType dtype = WeightGradDType(weight);
   return [x = SavedTensor(RequiresGrad(weight) ? x : Tensor()), layout, dtype](GradContext& ctx) {
     const Tensor dy = AsMatrix(ctx.grad());
     if (!ctx.needs(1)) {
@@ -131,6 +138,73 @@ Tensor LinearOfGelu(const Gelued& x, const Tensor& weight, const Tensor& bias,
   };
   RecordSplit("linear of gelu", {x.input(), weight, bias}, {y}, std::move(input_backward), {1, 2},
               WeightBackward(x.value(), weight, layout));
+  return y;
+}
+
+Tensor LowRankLinear(const Tensor& given, const Tensor& weight, const Tensor& bias,
+                     LinearLayout layout, const LowRank& term) {
+  const bool own_x = term.x.defined();
+  const Tensor x = ForProduct(given);
+  const Tensor term_x = own_x ? ForProduct(term.x) : x;
+  Check(x, weight, bias, layout);
+  Check(term_x, term.a, {}, LinearLayout::kOutIn);
+  TESSERA_CHECK(term_x.shape() == x.shape(), "low_rank_linear", "a term of ", term_x, " beside ",
+                x);
+
+  const auto scaled = [scale = term.scale](const Tensor& low) {
+    const NoGrad no_grad;
+    return Mul(low, scale);
+  };
+  const Tensor low = scaled(Apply(AsMatrix(term_x), term.a, {}, LinearLayout::kOutIn));
+  Check(low, term.b, {}, LinearLayout::kOutIn);
+  TESSERA_CHECK(term.b.size(0) == weight.size(layout == LinearLayout::kOutIn ? 0 : 1),
+                "low_rank_linear", "b ", term.b, " beside the weight ", weight);
+  const Tensor matrix = Apply(AsMatrix(x), weight, bias, layout);
+  AddProduct(low, InOut(term.b, LinearLayout::kOutIn, x.dtype()), matrix);
+  const Tensor y = WithLeadingDims(matrix, x.shape());
+
+  const std::vector<Tensor> inputs = {x, weight, bias, own_x ? term_x : Tensor(), term.a, term.b};
+  if (!AnyRequiresGrad(inputs)) return y;
+  const auto kept = [](const Tensor& t, bool needed) { return SavedTensor(needed ? t : Tensor()); };
+  Record("low rank linear", inputs, {y},
+         [weight = SavedTensor(weight), a = SavedTensor(term.a), b = SavedTensor(term.b),
+          x = kept(x, RequiresGrad(weight)), term_x = kept(term_x, RequiresGrad(term.a)),
+          low = kept(low, RequiresGrad(term.b)), shape = x.shape(), layout, scaled, own_x,
+          weight_dtype = WeightGradDType(weight), a_dtype = WeightGradDType(term.a),
+          b_dtype = WeightGradDType(term.b)](GradContext& ctx) {
+           const Tensor dy = AsMatrix(ctx.grad());
+           const DType dtype = dy.dtype();
+           // Of a matrix that is input i, from what it multiplied and the product's gradient.
+           const auto set_weight = [&](int i, const Tensor& d, const Tensor& in, LinearLayout lies,
+                                       DType as, bool with_bias) {
+             const WeightGradient gradient =
+                 LinearWeightGradient(d, AsMatrix(in), lies, as, ctx.accumulator(i), with_bias);
+             if (gradient.weight.defined()) ctx.set(i, gradient.weight);
+             if (with_bias) ctx.set(2, gradient.bias);
+           };
+           const bool to_low = ctx.needs(own_x ? 3 : 0) || ctx.needs(4);
+           const Tensor d_low =
+               to_low ? scaled(Product(dy, OutIn(b.Unpack(), LinearLayout::kOutIn, dtype)))
+                      : Tensor();
+           const auto a_matrix = [&] { return OutIn(a.Unpack(), LinearLayout::kOutIn, dtype); };
+           if (ctx.needs(0)) {
+             const Tensor dx = Product(dy, OutIn(weight.Unpack(), layout, dtype));
+             if (!own_x) AddProduct(d_low, a_matrix(), dx);
+             ctx.set(0, WithLeadingDims(dx, shape));
+           }
+           if (ctx.needs(3)) ctx.set(3, WithLeadingDims(Product(d_low, a_matrix()), shape));
+           if (ctx.needs(4)) {
+             set_weight(4, d_low, term_x.Unpack(), LinearLayout::kOutIn, a_dtype, false);
+           }
+           if (ctx.needs(5)) {
+             set_weight(5, dy, low.Unpack(), LinearLayout::kOutIn, b_dtype, false);
+           }
+           if (ctx.needs(1)) {
+             set_weight(1, dy, x.Unpack(), layout, weight_dtype, ctx.needs(2));
+           } else if (ctx.needs(2)) {
+             ctx.set(2, SumTo(dy, {dy.size(1)}));
+           }
+         });
   return y;
 }
 

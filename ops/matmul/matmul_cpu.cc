@@ -20,8 +20,9 @@ void FillRowsWithBias(const MatmulArgs& args, int64_t rows) {
   });
 }
 
-void MatmulCpu(const MatmulArgs& args) {
+void Multiply(const MatmulArgs& args, bool accumulate) {
   GemmArgs gemm;
+  gemm.accumulate = accumulate;
   gemm.m = args.m;
   gemm.n = args.n;
   gemm.k = args.k;
@@ -68,6 +69,14 @@ void MatmulCpu(const MatmulArgs& args) {
   }
 }
 
+void MatmulCpu(const MatmulArgs& args) { Multiply(args, /*accumulate=*/false); }
+
+// A product may be added to what is there; what follows one is never done in the same pass.
+void FusedMatmulCpu(const FusedMatmulArgs& args) {
+  *args.done = args.epilogue == ProductEpilogue::kNone;
+  if (*args.done) Multiply(args.product, args.accumulate);
+}
+
 GemmArgs FactorOf(const PackArgs& args) {
   GemmArgs gemm;
   gemm.n = args.n;
@@ -89,6 +98,7 @@ size_t PackedBytes(const PackArgs& args) {
 }
 
 TESSERA_REGISTER_KERNEL(matmul_kernel, DeviceType::kCpu, MatmulCpu);
+TESSERA_REGISTER_KERNEL(fused_matmul_kernel, DeviceType::kCpu, FusedMatmulCpu);
 TESSERA_REGISTER_KERNEL(pack_kernel, DeviceType::kCpu, PackCpu);
 TESSERA_REGISTER_WORKSPACE(pack_kernel, DeviceType::kCpu, PackedBytes);
 

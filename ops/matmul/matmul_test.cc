@@ -10,6 +10,7 @@
 #include "core/allocator.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/matmul/linear_gelu.h"
+#include "ops/matmul/low_rank_linear.h"
 #include "ops/matmul/product.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
@@ -367,6 +368,71 @@ TEST(MatmulTest, MetaCudaAddsWeightGradientsInPlace) {
   EXPECT_EQ(first - second, kGradient);
 }
 
+// x W + bias + 1.5 (x' a^T) b^T.
+Tensors NaiveLowRank(const Tensors& in, bool out_in) {
+  const auto flipped = [](const Tensor& t) { return Transpose(t, 0, 1).ContiguousCopy(); };
+  const Tensor term_x = in[3].defined() ? in[3] : in[0];
+  const Tensor low = ReferenceMatmul({term_x, flipped(in[4])})[0];
+  const Tensor term = ReferenceMatmul({low, flipped(in[5])})[0];
+  Tensor y = ReferenceMatmul({in[0], out_in ? flipped(in[1]) : in[1]})[0];
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    y.data<double>()[i] += 1.5 * term.data<double>()[i];
+    if (in[2].defined()) y.data<double>()[i] += in[2].data<double>()[i % in[2].numel()];
+  }
+  return {y};
+}
+
+TEST(MatmulTest, LowRankLinear) {
+  for (const bool out_in : {true, false}) {
+    for (const bool has_bias : {true, false}) {
+      for (const bool own_x : {true, false}) {
+        CheckOp({.name = Concat("low rank linear", out_in ? " out_in" : " in_out",
+                                has_bias ? " bias" : "", own_x ? " of another x" : ""),
+                 .op =
+                     [=](const Tensors& in) {
+                       return Tensors{
+                           LowRankLinear(in[0], in[1], has_bias ? Contiguous(in[2]) : Tensor(),
+                                         out_in ? LinearLayout::kOutIn : LinearLayout::kInOut,
+                                         {own_x ? in[3] : Tensor(), in[4], in[5], 1.5})};
+                     },
+                 .reference = [=](const Tensors& in) { return NaiveLowRank(in, out_in); },
+                 .inputs = {RandomTensor({2, 3, 17}, 1),
+                            RandomTensor(out_in ? Shape{9, 17} : Shape{17, 9}, 2),
+                            has_bias ? RandomTensor({9}, 3) : Tensor(),
+                            own_x ? RandomTensor({2, 3, 17}, 4) : Tensor(),
+                            RandomTensor({3, 17}, 5), RandomTensor({9, 3}, 6)},
+                 .sum_length = 60,
+                 .scale_floor = 10});
+      }
+    }
+  }
+}
+
+// As fine-tuning has it: the weight is frozen, x may be.
+TEST(MatmulTest, LowRankLinearBesideWhatIsFrozen) {
+  for (const bool x_trains : {true, false}) {
+    const Tensor x = RandomTensor({4, 7}, 1);
+    const Tensor w = RandomTensor({5, 7}, 2);
+    const Tensor a = RequireGrad(RandomTensor({2, 7}, 3));
+    const Tensor b = RequireGrad(RandomTensor({5, 2}, 4));
+    const Tensor seed = RandomTensor({4, 5}, 5);
+    if (x_trains) RequireGrad(x);
+    Backward({LowRankLinear(x, w, {}, LinearLayout::kOutIn, {{}, a, b, 0.5})}, {seed});
+    const Tensors fused = {Grad(a), Grad(b), x_trains ? Grad(x) : Tensor()};
+    for (const Tensor& t : {x, a, b}) {
+      if (IsLeaf(t)) SetGrad(t, {});
+    }
+    const Tensor low = Mul(Linear(x, a, {}, LinearLayout::kOutIn), 0.5);
+    Backward(
+        {Add(Linear(x, w, {}, LinearLayout::kOutIn), Linear(low, b, {}, LinearLayout::kOutIn))},
+        {seed});
+    ExpectClose(fused[0], Grad(a), 1e-14, "a", 1);
+    ExpectClose(fused[1], Grad(b), 1e-14, "b", 1);
+    if (x_trains) ExpectClose(fused[2], Grad(x), 1e-14, "x", 1);
+    EXPECT_FALSE(Grad(w).defined());
+  }
+}
+
 TEST(MatmulTest, RefusesWrongShapes) {
   EXPECT_THROW(Matmul(Zeros({2, 3}), Zeros({2, 3})), Error);
   EXPECT_THROW(Matmul(Zeros({3}), Zeros({3, 2})), Error);
@@ -374,6 +440,15 @@ TEST(MatmulTest, RefusesWrongShapes) {
   EXPECT_THROW(Matmul(Zeros({2, 3}), Zeros({3, 2}, DType::kFloat64)), Error);
   EXPECT_THROW(Linear(Zeros({2, 3}), Zeros({4, 2}), Tensor(), LinearLayout::kOutIn), Error);
   EXPECT_THROW(Linear(Zeros({2, 3}), Zeros({4, 3}), Zeros({3}), LinearLayout::kOutIn), Error);
+  const auto beside = [](const Shape& x, const Shape& a, const Shape& b) {
+    return LowRankLinear(Zeros({2, 3}), Zeros({4, 3}), {}, LinearLayout::kOutIn,
+                         {Zeros(x), Zeros(a), Zeros(b)});
+  };
+  EXPECT_EQ(beside({2, 3}, {1, 3}, {4, 1}).shape(), (Shape{2, 4}));
+  EXPECT_THROW(beside({3, 3}, {1, 3}, {4, 1}), Error);
+  EXPECT_THROW(beside({2, 3}, {1, 2}, {4, 1}), Error);
+  EXPECT_THROW(beside({2, 3}, {2, 3}, {4, 1}), Error);
+  EXPECT_THROW(beside({2, 3}, {1, 3}, {5, 1}), Error);
 }
 
 }  // namespace

@@ -94,6 +94,17 @@ Tensor Product(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dty
   return c;
 }
 
+void AddProduct(const Tensor& a, const Tensor& b, const Tensor& c) {
+  if (c.numel() == 0 || a.size(1) == 0) return;
+  if (fused_matmul_kernel.Supports(a.device()) &&
+      RunFused(a, b, Tensor(), {.accumulate = true}, c)) {
+    return;
+  }
+  const Tensor product = Product(a, b, Tensor(), c.dtype());
+  binary_kernel.Launch(c.device(), {BinaryOp::kAdd, c.dtype(), c.shape(), c.raw_data(), c.strides(),
+                                    product.raw_data(), product.strides(), c.raw_data()});
+}
+
 ProductFactor::ProductFactor(const Tensor& b) : b_(b) {
   PackArgs args{b.size(1), b.size(0), b.dtype(), b.raw_data(), b.stride(0), b.stride(1), nullptr};
   const size_t bytes = pack_kernel.WorkspaceBytes(b.device().target, args);

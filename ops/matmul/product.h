@@ -20,6 +20,10 @@ namespace tessera {
 Tensor Product(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dtype);
 Tensor Product(const Tensor& a, const Tensor& b);
 
+// c += a b of matrices; `c` is contiguous, of any of the dtypes that a product may have, and is
+// rounded once.
+void AddProduct(const Tensor& a, const Tensor& b, const Tensor& c);
+
 // The right-hand side of several products: brought into the form that its device reads once,
 // instead of by each of them.
 //
