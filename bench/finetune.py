@@ -6,7 +6,7 @@
 
 Needs no package of Python's: it writes the files that the commands read, and shows each command
 and what it ends with. The data are Alpaca's instructions in Chinese (open-chinese/alpaca-chinese-dataset, parts 0 to 2,
-objects with instruction, input, output and en_output) and Tang poems (chinese-poetry).
+objects with instruction, input, output and en_output) and a file of Tang poems (chinese-poetry).
 
     base       a Llama on running text: poems, and both languages' answers of parts 0 and 1
     chat       conversations of part 2, LoRA and the whole model, from that base
@@ -64,7 +64,7 @@ def prepare(options, at):
     cut = len(new) - len(new) // 10
     texts = [text for row in known for text in (
         f"{row['instruction']}\n{row['output']}", f"{row['en_instruction']}\n{row['en_output']}")]
-    for path in sorted(glob.glob(f"{options.data}/poems/*.json")):
+    for path in sorted(glob.glob(f"{options.data}/poems/*.json"))[:1]:
         with open(path, encoding="utf-8") as file:
             texts += ["\n".join([poem["title"], *poem["paragraphs"]]) for poem in json.load(file)]
     write(at("text.jsonl"), [{"text": text} for text in texts])
@@ -120,8 +120,8 @@ def base(options, at):
     with open(at("base/chat_template.jinja"), "w", encoding="utf-8") as file:
         file.write(TEMPLATE)
     tessera(options, "train", at("base"), "--data", at("text.jsonl"), "--out", at("text"),
-            "--seq-len", 256, "--batch-size", 16, "--epochs", options.epochs, "--lr", 1e-3, "--warmup-steps",
-            50, "--eval-interval", 200, "--eval-batches", 4, *options.more)
+            "--seq-len", 256, "--batch-size", 4, "--epochs", options.epochs, "--lr", 2e-3,
+            "--warmup-steps", 50, "--eval-interval", 200, "--eval-batches", 8, *options.more)
     curve(at("text"), ["val_loss"])
 
 
@@ -177,7 +177,7 @@ def main():
     parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
     parser.add_argument("--data", required=True, help="folder with instruct/ and poems/")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--epochs", default=3, help="passes of the base over its text")
+    parser.add_argument("--epochs", default=6, help="passes of the base over its text")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("more", nargs="*", help="flags for every training, behind --")
     options = parser.parse_args()
