@@ -291,6 +291,28 @@ TEST_F(PreferenceTest, AnEvaluationFindsWhatTheRunFound) {
                  "reference_model is missing: the folder of the model that was trained on");
 }
 
+// Its biases are the trained ones, also where the adapter does not count.
+TEST_F(PreferenceTest, AnAdapterInPlaceOfParametersNeedsAReference) {
+  RunConfig config = PreferenceRun();
+  config.model = Folder("base", 3);
+  config.adapter_bias = "all";
+  config.max_steps = 1;
+  RunSetup setup = *PrepareRun(config);
+  Trainer trainer(setup.config, *setup.model, setup.data);
+  ASSERT_TRUE(trainer.Train({.output = nullptr}).ok());
+  ASSERT_TRUE(trainer.SaveModel(Path("adapter"), nullptr).ok());
+  RunConfig more = Config(config.model, config.data[0]);
+  more.task = "preference";
+  more.adapter = Path("adapter");
+  ExpectContains(Failure(more), "reference_model is missing: the adapter '" + more.adapter +
+                                    "' stands in for parameters of the model");
+  ExpectContains(Message(PrepareEvaluation(more, {}, {.cache = Path("look")}).status()),
+                 "reference_model is missing: the adapter");
+  more.options["reference_model"] = config.model;
+  const auto named = PrepareRun(more);
+  EXPECT_TRUE(named.ok()) << Message(named.status());
+}
+
 TEST_F(PreferenceTest, RefusesInOneLine) {
   RunConfig config = PreferenceRun();
   config.label_smoothing = 0.5;
