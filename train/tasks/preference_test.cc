@@ -55,11 +55,13 @@ class PreferenceTest : public TaskRuns {
     return rows;
   }
   // A folder with random weights, of gpt-tiny's shape.
-  std::string Folder(const std::string& name, int64_t seed) const {
+  std::string Folder(const std::string& name, int64_t seed,
+                     const std::string& overrides = "") const {
     RunConfig config = Config("gpt-tiny", Put(name + ".txt", std::string(4000, 'x')));
     config.tokenizer = "byte";
     config.out = Path(name + "_made");
     config.seed = seed;
+    config.config_overrides = overrides;
     config.max_steps = 1;
     RunSetup setup = *PrepareRun(config);
     Trainer trainer(setup.config, *setup.model, setup.data);
@@ -336,6 +338,14 @@ TEST_F(PreferenceTest, RefusesInOneLine) {
   Trainer trainer(setup.config, *setup.model, setup.data);
   EXPECT_EQ(Message(trainer.Train({.output = nullptr}).status()),
             "reference_model: '" + Path("nowhere") + "' is no folder of a model");
+  const std::string narrow = Folder("narrow", 3, "n_positions=16");
+  config.options["reference_model"] = narrow;
+  config.out = Path("narrow_run");
+  RunSetup again = *PrepareRun(config);
+  Trainer other(again.config, *again.model, again.data);
+  EXPECT_EQ(
+      Message(other.Train({.output = nullptr}).status()),
+      "reference_model: '" + narrow + "' has 16 positions, the longest pair 22 tokens in a row");
 }
 
 }  // namespace
