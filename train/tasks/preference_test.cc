@@ -315,6 +315,22 @@ TEST_F(PreferenceTest, AnAdapterInPlaceOfParametersNeedsAReference) {
   EXPECT_TRUE(named.ok()) << Message(named.status());
 }
 
+TEST_F(PreferenceTest, AProgramMayBringItsOwnLoss) {
+  const RunConfig config = PreferenceRun();
+  RunSetup setup = *PrepareRun(config);
+  TrainerParts parts;
+  parts.step.loss.run = [](const models::Bundle& outputs, const models::Bundle&) {
+    return outputs.at(keys::kLoss);
+  };
+  Trainer trainer(setup.config, *setup.model, setup.data, {}, std::move(parts));
+  const auto done = trainer.Train({.output = nullptr});
+  ASSERT_TRUE(done.ok()) << Message(done.status());
+  EXPECT_TRUE(trainer.state().val_loss.has_value());
+  for (const nlohmann::json& row : Rows(config)) {
+    EXPECT_FALSE(row.contains("rewards/margins") || row.contains("val_rewards/margins")) << row;
+  }
+}
+
 TEST_F(PreferenceTest, RefusesInOneLine) {
   RunConfig config = PreferenceRun();
   config.label_smoothing = 0.5;
