@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "autograd/autograd.h"
 #include "core/file.h"
-#include "core/safetensors.h"
 #include "models/hub/adapter_terms.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/weight_file.h"
@@ -163,18 +161,6 @@ void Write(const Model& model, nn::Parameter* p, const Tensor& whole) {
   }
 }
 
-Status CheckShape(const WeightFile& file, const std::string& entry, const nn::Parameter& p) {
-  const WeightEntry& found = *file.Find(entry);
-  const Shape& expected = p.placement.global_shape();
-  const std::optional<DType> dtype = ParseSafetensorsDType(found.dtype);
-  const bool same = found.shape == std::vector<int64_t>(expected.begin(), expected.end());
-  if (same && dtype && IsFloating(*dtype)) return OkStatus();
-  std::string shape;  // of any number of dimensions
-  for (const int64_t size : found.shape) shape += Concat(shape.empty() ? "" : ", ", size);
-  return InvalidArgument(file.path(), ": '", entry, "' is ", found.dtype, " [", shape,
-                         "]; for this model it must be a floating ", expected);
-}
-
 StatusOr<WeightFile> OpenWeights(const std::string& folder) {
   std::string path = JoinPath(folder, std::string(kAdapterWeightsName));
   if (!PathExists(path)) path = JoinPath(folder, "adapter_model.bin");
@@ -296,7 +282,8 @@ StatusOr<AdapterFolder> AdapterFolder::Open(const std::string& folder, const Mod
       opened.entry_of_,
       EntriesOf(*opened.file_, ParametersByNameInFile(*whole, shapes, *wanted, adapter), path));
   for (const nn::Parameter* p : ParametersOf(shapes)) {
-    TESSERA_RETURN_IF_ERROR(CheckShape(*opened.file_, opened.entry_of_.at(p->name), *p));
+    TESSERA_RETURN_IF_ERROR(
+        opened.file_->CheckShape(opened.entry_of_.at(p->name), p->placement.global_shape()));
   }
   return opened;
 }
@@ -307,11 +294,7 @@ bool AdapterFolder::Changes(const std::string& parameter) const {
 }
 
 StatusOr<Tensor> AdapterFolder::Read(const std::string& parameter) const {
-  std::vector<std::byte> made;
-  TESSERA_ASSIGN_OR_RETURN(const TensorView view, file_->Get(entry_of_.at(parameter), &made));
-  const Tensor whole = Empty(Shape(view.shape), view.dtype);
-  std::copy_n(view.data, view.nbytes, static_cast<std::byte*>(whole.raw_data()));
-  return whole;
+  return file_->Read(entry_of_.at(parameter));
 }
 
 StatusOr<Tensor> AdapterFolder::Merged(const nn::Parameter& parameter, const Tensor& whole) const {
