@@ -46,6 +46,19 @@ Status CheckMask(const std::string& where, const Tensor& mask) {
   return OkStatus();
 }
 
+// 0 positions: no limit.
+Status CheckPositions(const std::string& source, const Bundle& inputs, int64_t positions) {
+  if (positions == 0) return OkStatus();
+  if (inputs.has(keys::kPositionIds)) {
+    return CheckRange(source + ": 'position_ids'", inputs.at(keys::kPositionIds), positions, 0,
+                      "positions");
+  }
+  const int64_t tokens = inputs.at(keys::kInputIds).size(1);
+  if (tokens <= positions) return OkStatus();
+  return InvalidArgument(source, ": 'input_ids' has ", tokens, " tokens a row; the model has ",
+                         positions, " positions");
+}
+
 }  // namespace
 
 Status CheckTokenInputs(const std::string& source, const Model& model,
@@ -69,15 +82,7 @@ Status CheckTokenInputs(const std::string& source, const Model& model,
       TESSERA_RETURN_IF_ERROR(CheckMask(Concat(source, ": '", name, "'"), t));
     }
   }
-  const int64_t positions = model.max_positions();
-  if (positions == 0) return OkStatus();
-  if (inputs->has(keys::kPositionIds)) {
-    return CheckRange(source + ": 'position_ids'", inputs->at(keys::kPositionIds), positions, 0,
-                      "positions");
-  }
-  if (shape[1] <= positions) return OkStatus();
-  return InvalidArgument(source, ": 'input_ids' has ", shape[1], " tokens a row; the model has ",
-                         positions, " positions");
+  return CheckPositions(source, *inputs, model.max_positions());
 }
 
 Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs) {
@@ -89,7 +94,7 @@ Status CheckTextInputs(const std::string& source, const Model& model, Bundle* in
 }
 
 StatusOr<Bundle> InputsFromNamed(const std::string& source, const Model& model,
-                                 const std::vector<Bundle::Entry>& named) {
+                                 const std::vector<Bundle::Entry>& named, int adapter) {
   TESSERA_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(model.config()));
   const nn::BuildContext& build = model.build();
   Bundle inputs;
@@ -110,6 +115,10 @@ StatusOr<Bundle> InputsFromNamed(const std::string& source, const Model& model,
   }
   const auto check = family->check_inputs == nullptr ? CheckTextInputs : family->check_inputs;
   TESSERA_RETURN_IF_ERROR(check(source, model, &inputs));
+  if (model.prefix(adapter).positions > 0) {
+    TESSERA_RETURN_IF_ERROR(
+        CheckPositions(Concat(source, ": behind a prefix"), inputs, model.positions_left(adapter)));
+  }
   return inputs;
 }
 

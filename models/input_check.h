@@ -29,9 +29,9 @@ Status CheckTokenInputs(const std::string& source, const Model& model,
 
 // Tensors by names from outside as the model takes them: those of Family::inputs alone, integers of
 // any size as int64, floats as what the model computes in, on its device, and checked
-// (Family::check_inputs). `source` begins messages.
+// (Family::check_inputs; behind the prefix of `adapter`). `source` begins messages.
 StatusOr<Bundle> InputsFromNamed(const std::string& source, const Model& model,
-                                 const std::vector<Bundle::Entry>& named);
+                                 const std::vector<Bundle::Entry>& named, int adapter = 0);
 
 // What a language model takes: input_ids, attention_mask, position_ids, labels.
 Status CheckTextInputs(const std::string& source, const Model& model, Bundle* inputs);

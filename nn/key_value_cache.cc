@@ -1,6 +1,7 @@
 #include "nn/key_value_cache.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "autograd/autograd.h"
@@ -44,11 +45,18 @@ bool KeyValueCache::HasRoom(const std::vector<int64_t>& rows,
                             const std::vector<int64_t>& new_tokens) const {
   if (options_.max_pages == 0) return true;
   int64_t needed = 0;
+  std::map<int32_t, int32_t> writers;  // of a page that rows share
   for (size_t b = 0; b < rows.size(); ++b) {
-    const bool is_new = rows[b] >= num_rows();
-    const Row row = is_new ? Row() : rows_[static_cast<size_t>(rows[b])];
+    if (rows[b] >= num_rows()) {
+      needed += PagesFor(new_tokens[b]);
+      continue;
+    }
+    const Row& row = rows_[static_cast<size_t>(rows[b])];
     needed += PagesFor(row.length + new_tokens[b]) - std::ssize(row.pages);
-    if (new_tokens[b] > 0 && SharesLastPage(row)) ++needed;
+    if (new_tokens[b] == 0 || !SharesLastPage(row)) continue;
+    // Where all that share it write, the last one keeps it.
+    const int32_t page = row.pages.back();
+    if (++writers[page] < uses_[static_cast<size_t>(page)]) ++needed;
   }
   return needed <= options_.max_pages - pages_in_use();
 }
@@ -94,6 +102,20 @@ void KeyValueCache::Prepare(Row& row, int64_t length) {
   while (std::ssize(row.pages) < PagesFor(length)) row.pages.push_back(Take());
 }
 
+void KeyValueCache::DropStep() {
+  for (const int64_t index : step_.rows) {
+    Row& row = rows_[static_cast<size_t>(index)];
+    while (std::ssize(row.pages) > PagesFor(row.length)) {
+      Release({row.pages.back()});
+      row.pages.pop_back();
+    }
+    if (row.remembers) continue;
+    Release(row.memory);
+    row.memory.clear();
+  }
+  step_ = Step();
+}
+
 void KeyValueCache::BeginStep(const std::vector<int64_t>& new_tokens) {
   std::vector<int64_t> rows(new_tokens.size());
   for (size_t b = 0; b < rows.size(); ++b) rows[b] = static_cast<int64_t>(b);
@@ -115,11 +137,11 @@ void KeyValueCache::BeginStep(const std::vector<int64_t>& rows,
                   kName, "row ", rows[b], " with ", new_tokens[b], " new tokens, in a cache of ",
                   num_rows(), " rows");
   }
+  DropStep();
   TESSERA_CHECK(HasRoom(rows, new_tokens), kName, "a step needs more than the ",
                 options_.max_pages - pages_in_use(), " free ones of ", options_.max_pages,
                 " pages of ", options_.page_size, " tokens");
   rows_.resize(static_cast<size_t>(known));
-  step_ = Step();
   step_.rows = rows;
   step_.counts = new_tokens;
   for (size_t b = 0; b < rows.size(); ++b) {
@@ -268,6 +290,7 @@ int64_t KeyValueCache::LongestAfterStep() const {
 }
 
 void KeyValueCache::Reorder(const std::vector<int64_t>& rows) {
+  DropStep();
   std::vector<Row> kept;
   for (const int64_t index : rows) {
     const Row& row = rows_.at(static_cast<size_t>(index));
@@ -280,7 +303,6 @@ void KeyValueCache::Reorder(const std::vector<int64_t>& rows) {
     Release(row.memory);
   }
   rows_ = std::move(kept);
-  step_ = Step();
 }
 
 }  // namespace tessera::nn

@@ -49,7 +49,7 @@ class KeyValueCache {
 
   // Announces a step of `rows`, all different, whose inputs have `new_tokens[b]` (<= T) real tokens
   // in row b, at the front. A row behind the last one begins anew. Throws Error where pages run
-  // out (HasRoom), and changes nothing then.
+  // out (HasRoom), and changes nothing then. What a step took that has not ended is given back.
   void BeginStep(const std::vector<int64_t>& rows, const std::vector<int64_t>& new_tokens);
   // Of all rows, in order.
   void BeginStep(const std::vector<int64_t>& new_tokens);
@@ -111,6 +111,8 @@ class KeyValueCache {
   int32_t Take();
   void Share(const Pages& pages);
   void Release(const Pages& pages);
+  // Gives back what the step under way has taken, if there is one.
+  void DropStep();
   // Gives a row pages up to `length` tokens, and a last page of its own.
   void Prepare(Row& row, int64_t length);
   // Makes the storages of a layer as large as pages are numbered.

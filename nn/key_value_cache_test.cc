@@ -123,6 +123,35 @@ TEST(KeyValueCacheTest, RowsShareTheirBeginning) {
   EXPECT_EQ(rows.cache().lengths(), (std::vector<int64_t>{11}));
 }
 
+// A step whose pass failed.
+TEST(KeyValueCacheTest, WhatAnUnfinishedStepTookIsGivenBack) {
+  Rows rows(4, 1);
+  rows.Step({0}, {3});
+  rows.cache().BeginStep({0}, {9});
+  EXPECT_EQ(rows.cache().pages_in_use(), 3);
+  rows.Reorder({0, 0});
+  EXPECT_EQ(rows.cache().pages_in_use(), 1);
+  rows.Step({0, 1}, {6, 6});
+  EXPECT_EQ(rows.cache().pages_in_use(), 6);
+  rows.cache().BeginStep({1}, {20});
+  rows.Step({1, 0}, {1, 4});
+  EXPECT_EQ(rows.cache().pages_in_use(), 7);
+}
+
+// Of two rows that write behind a shared page one keeps it.
+TEST(KeyValueCacheTest, RoomIsCountedExactly) {
+  KeyValueCache cache(1, {.page_size = 4, .max_pages = 2});
+  const Tensor k = Zeros({1, kGroups, 3, kHeadDim}, DType::kFloat32);
+  cache.BeginStep({3});
+  cache.Append(0, k, k);
+  cache.EndStep();
+  cache.Reorder({0, 0});
+  EXPECT_FALSE(cache.HasRoom({0, 1}, {2, 1}));
+  EXPECT_TRUE(cache.HasRoom({0, 1}, {1, 1}));
+  cache.BeginStep({1, 1});
+  EXPECT_EQ(cache.pages_in_use(), 2);
+}
+
 TEST(KeyValueCacheTest, PagesAreBounded) {
   KeyValueCache cache(1, {.page_size = 4, .max_pages = 3});
   const auto append = [&](int64_t rows, int64_t tokens) {

@@ -29,7 +29,8 @@ Status Forward(tsr_context* context, const tsr_named_tensor* in, size_t n,
   constexpr char kSource[] = "tsr_forward";
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Bundle::Entry> tensors, TensorsOf(kSource, in, n));
   const Model& model = *call.model().model;
-  TESSERA_ASSIGN_OR_RETURN(const Bundle inputs, models::InputsFromNamed(kSource, model, tensors));
+  TESSERA_ASSIGN_OR_RETURN(const Bundle inputs,
+                           models::InputsFromNamed(kSource, model, tensors, call.adapter()));
   const Bundle outputs = model.Run(inputs, {.context = {.adapter = call.adapter()},
                                             .all_hidden_states = options.all_hidden_states != 0});
   std::vector<Bundle::Entry> given_out;
@@ -93,7 +94,8 @@ Status Embed(tsr_context* context, const int64_t* ids, size_t n, const tsr_embed
     named.emplace_back("decoder_input_ids",
                        Tensor::FromVector(std::vector<int64_t>{both->decoder_start()}, {1, 1}));
   }
-  TESSERA_ASSIGN_OR_RETURN(const Bundle inputs, models::InputsFromNamed("tsr_embed", model, named));
+  TESSERA_ASSIGN_OR_RETURN(const Bundle inputs,
+                           models::InputsFromNamed("tsr_embed", model, named, call.adapter()));
   const Bundle outputs =
       model.Run(inputs, {.context = {.adapter = call.adapter()}, .keep_logits = false});
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> vector,

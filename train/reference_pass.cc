@@ -45,9 +45,34 @@ struct Judge {
   std::unique_ptr<Engine> engine = nullptr;  // gathers what is cut
 };
 
-// The folder's model on this rank, none of which trains.
-StatusOr<Judge> LoadJudge(const RunConfig& run, const std::string& folder,
-                          const models::Model& trained, const dist::Mesh& mesh) {
+int64_t LongestRow(const TaskData& data) {
+  int64_t longest = 0;
+  for (const std::shared_ptr<PreferenceDataset>& pairs : data.preferences) {
+    for (int64_t i = 0; i < pairs->size(); ++i) longest = std::max(longest, *pairs->length_of(i));
+  }
+  return longest;
+}
+
+// Whether a folder's model can read what the one that trains reads.
+Status CheckJudge(const models::Model& judge, const models::Model& trained, const TaskData& data) {
+  const std::string& folder = data.reference_model;
+  if (judge.vocab_size() < trained.vocab_size()) {
+    return InvalidArgument("reference_model: '", folder, "' has ", judge.vocab_size(),
+                           " words, the model that trains ", trained.vocab_size());
+  }
+  const int64_t positions = judge.max_positions();
+  const int64_t longest = LongestRow(data);
+  if (positions > 0 && longest > positions) {
+    return InvalidArgument("reference_model: '", folder, "' has ", positions,
+                           " positions, the longest pair ", longest, " tokens in a row");
+  }
+  return OkStatus();
+}
+
+// The model of the folder `data.reference_model` on this rank, none of which trains.
+StatusOr<Judge> LoadJudge(const RunConfig& run, const TaskData& data, const models::Model& trained,
+                          const dist::Mesh& mesh) {
+  const std::string& folder = data.reference_model;
   RunConfig config = run;
   config.model = folder;
   config.adapter.clear();
@@ -68,12 +93,7 @@ StatusOr<Judge> LoadJudge(const RunConfig& run, const std::string& folder,
       judge.loaded,
       BuildRankModel(config, mesh, *build, dist::BlocksOf(*described, *build), load_part));
   judge.model = judge.loaded.get();
-  Status fits;
-  if (judge.model->vocab_size() < trained.vocab_size()) {
-    fits = InvalidArgument("reference_model: '", folder, "' has ", judge.model->vocab_size(),
-                           " words, the model that trains ", trained.vocab_size());
-  }
-  TESSERA_RETURN_IF_ERROR(Agree(mesh, fits));
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, CheckJudge(*judge.model, trained, data)));
   judge.model->VisitParameters([](nn::Parameter& p) { DropGrad(p.tensor); });
   TESSERA_ASSIGN_OR_RETURN(const EngineOptions options, EngineOptionsOf(config, mesh));
   if (options.store.shards_parameters()) {
@@ -85,7 +105,7 @@ StatusOr<Judge> LoadJudge(const RunConfig& run, const std::string& folder,
 
 StatusOr<Judge> FindJudge(const RunConfig& config, const TaskData& data, models::Model& model,
                           const dist::Mesh& mesh) {
-  if (!data.reference_model.empty()) return LoadJudge(config, data.reference_model, model, mesh);
+  if (!data.reference_model.empty()) return LoadJudge(config, data, model, mesh);
   TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions policy, config.zero_options());
   Judge judge = {.model = &model};
   judge.forward_is_collective = policy.shards_parameters() && mesh.dp()->size() > 1;

@@ -29,6 +29,12 @@ Evaluator Trainer::MakeEvaluator() {
       return Forward(model_, parts_.step, batch, run);
     };
   }
+  // A program's own loss counts nothing for the task's metrics.
+  std::shared_ptr<const EvaluationMetrics>& metrics = options.objective.metrics;
+  if (metrics != nullptr && metrics->reads() == EvaluationMetrics::Reads::kLossCounts &&
+      parts_.step.loss_of_tokens.run == nullptr) {
+    metrics = nullptr;
+  }
   if (engine_ != nullptr) {
     options.forward_is_collective = engine_->store().forward_is_collective();
   }

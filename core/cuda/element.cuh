@@ -146,6 +146,23 @@ void DispatchCudaWord(DType dtype, F&& f) {
   }
 }
 
+// Calls f with the widest word, of 1, 2, 4, 8 or 16 bytes, that fits(bytes) allows, for kernels
+// that only move. The smallest is taken unasked.
+template <typename Fits, typename F>
+void DispatchCudaWidest(const Fits& fits, F&& f) {
+  if (fits(sizeof(uint4))) {
+    f(uint4{});
+  } else if (fits(sizeof(uint2))) {
+    f(uint2{});
+  } else if (fits(sizeof(uint32_t))) {
+    f(uint32_t{});
+  } else if (fits(sizeof(uint16_t))) {
+    f(uint16_t{});
+  } else {
+    f(uint8_t{});
+  }
+}
+
 // Calls f(std::integral_constant<int, kGroup>()) where operands lie so that kGroup elements are
 // read at once, else with 1.
 template <int kGroup, typename F>

@@ -48,8 +48,9 @@ class ChatDataset::Builder {
         return Failure(encoded[i].status().code(),
                        Concat(where, ": ", Message(encoded[i].status())));
       }
-      if (IsPrompt(waiting_[i].chat)) ++counts_.prompts;
-      TESSERA_RETURN_IF_ERROR(Write(*std::move(encoded[i]), where));
+      const bool prompt = IsPrompt(waiting_[i].chat);
+      if (prompt) ++counts_.prompts;
+      TESSERA_RETURN_IF_ERROR(Write(*std::move(encoded[i]), prompt, where));
     }
     waiting_.clear();
     return OkStatus();
@@ -77,10 +78,11 @@ class ChatDataset::Builder {
     return tokens;
   }
 
-  Status Write(ChatTokens tokens, const std::string& where) {
+  // Behind a prompt stands the place of its answer, which is no token of the conversation.
+  Status Write(ChatTokens tokens, bool prompt, const std::string& where) {
     const std::vector<bool> mask = tokens.AssistantMask();
-    const size_t whole = tokens.ids.size();
-    if (!HasTarget(mask, whole)) {
+    const size_t whole = tokens.ids.size() - (prompt ? 1 : 0);
+    if (!HasTarget(mask, tokens.ids.size())) {
       return InvalidArgument(where, ": the assistant says nothing in this conversation");
     }
     const auto most = static_cast<size_t>(options_.seq_len);

@@ -144,11 +144,16 @@ TEST_F(ChatDatasetTest, PromptsForPredictions) {
   const std::vector<int64_t> targets = Row(batch->at(keys::kTargets), 0);
   EXPECT_EQ(std::count(targets.begin(), targets.end(), kIgnoreLabel), std::ssize(targets) - 1);
   EXPECT_NE(targets.back(), kIgnoreLabel);
-  // Nothing is left out of what is to be predicted.
+  // Nothing is left out of what is to be predicted. The answer's place is none of the tokens.
+  const auto tokens = std::ssize(prompt);
+  const std::string alone =
+      Put("alone.json", R"([{"messages": [{"role": "user", "content": "a"}]}])");
+  EXPECT_TRUE(Open(alone, {.seq_len = tokens, .prompts = true}).ok());
   EXPECT_EQ(
-      Message(Open(path, {.seq_len = 5, .long_chats = LongChats::kDrop, .prompts = true}).status())
-          .find(path + "[0]: the conversation has "),
-      0u);
+      Message(Open(alone, {.seq_len = tokens - 1, .long_chats = LongChats::kDrop, .prompts = true})
+                  .status()),
+      Concat(alone, "[0]: the conversation has ", tokens, " tokens, more than the ", tokens - 1,
+             " of seq_len"));
 }
 
 TEST_F(ChatDatasetTest, BadConversationsAreNamed) {

@@ -6,8 +6,8 @@
 //
 // The template is `chat_template.jinja`, or `chat_template` of tokenizer_config.json, there one
 // text or a list of named ones, of which `tool_use` serves conversations with tools and `default`
-// all others, as do `additional_chat_templates/NAME.jinja`. A tokenizer that was loaded from a
-// folder keeps these files, and saves them again.
+// all others; the former may also be `additional_chat_templates/tool_use.jinja`. A tokenizer that
+// was loaded from a folder keeps these files, and saves them again.
 #ifndef TESSERA_DATA_CHAT_CHAT_FORMAT_H_
 #define TESSERA_DATA_CHAT_CHAT_FORMAT_H_
 

@@ -40,9 +40,9 @@ struct ChatTokens {
 
 // Where a template has `{% generation %}` blocks, an answer is what one of them encloses, as in
 // transformers' return_assistant_tokens_mask: all tokens that have a part of it (there, of a last
-// character that is several tokens, the first alone). Of other templates
-// it is what each assistant's message adds to the conversation before it with a generation prompt,
-// the token that ends the turn included; white space behind that token is the template's.
+// character that is several tokens, the first alone). Of other templates it is what each
+// assistant's message adds to the conversation before it with a generation prompt, the token that
+// ends the turn included; white space behind that token is the template's.
 //
 // InvalidArgument, which names the message, for a template without such blocks that writes the
 // beginning of a conversation otherwise than the same messages by themselves (it drops reasoning of

@@ -1,116 +1,31 @@
 #include "models/hub/adapter.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "autograd/autograd.h"
 #include "core/file.h"
-#include "core/safetensors.h"
-#include "models/family.h"
+#include "models/hub/adapter_terms.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/weight_file.h"
-#include "nlohmann/json.hpp"
-#include "nn/embedding.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/view/view.h"
 
 namespace tessera::models {
 namespace {
 
-using nlohmann::json;
-
-constexpr char kPrefix[] = "base_model.model.";
 constexpr char kWeight[] = ".weight";
 constexpr char kBias[] = ".bias";
 
-std::string WithoutEnd(const std::string& text, const std::string& end) {
-  return text.substr(0, text.size() - end.size());
-}
-
-// The module that a parameter is of.
-std::string ModuleOf(const std::string& parameter) {
-  return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
-}
-
-const Family& FamilyOfModel(const Model& model) { return **FamilyOf(model.config()); }
-
-// A module's own name, then those that the Hub's files know it by.
-std::vector<std::string> NamesOf(const Model& model, const std::string& module) {
-  std::vector<std::string> names = {module};
-  const Family& family = FamilyOfModel(model);
-  if (family.other_names == nullptr) return names;
-  for (const std::string& name : family.other_names(module + kWeight)) {
-    names.push_back(WithoutEnd(name, kWeight));
-  }
-  return names;
-}
-
-bool IsHead(const Model& model, const nn::Module& layer) {
-  const Family& family = FamilyOfModel(model);
-  return dynamic_cast<const nn::VocabParallelHead*>(&layer) != nullptr ||
-         (family.is_head != nullptr && family.is_head(layer.path() + kWeight));
-}
-
-// Whatever comes of `model`, whichever blocks it has, without memory.
-StatusOr<std::unique_ptr<Model>> WholeShape(const Model& model) {
-  nn::BuildContext dry;
-  dry.dtype = model.build().dtype;
-  dry.device = Device::Meta();
-  dry.initialise = false;
-  return BuildModel(model.config(), dry);
-}
-
-// The terms that are wanted of each layer, by the layer's path, of the whole model.
-using Wanted = std::map<std::string, nn::LowRankConfig>;
-
-StatusOr<Wanted> WantedTerms(Model& whole, const AdapterConfig& given) {
-  Wanted wanted;
-  AdapterConfig config = given;
-  if (config.target_modules.empty()) {
-    config.target_modules.names = FamilyOfModel(whole).adapter_targets;
-  }
-  std::vector<std::string> layers;
-  whole.VisitModules([&](nn::Module& layer) {
-    if (!nn::LayoutOf(layer)) return;
-    layers.push_back(layer.path());
-    const std::vector<std::string> names = NamesOf(whole, layer.path());
-    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-      return config.Targets(name, !IsHead(whole, layer));
-    });
-    if (found == names.end()) return;
-    const int64_t rank = config.RankOf(*found);
-    wanted[layer.path()] = {
-        .rank = rank,
-        .scale = config.ScaleOf(*found),
-        .dropout = config.lora_dropout,
-        .magnitude = config.use_dora,
-        .a_init = config.init == "gaussian" ? nn::Init::Normal(1.0 / static_cast<double>(rank))
-                                            : nn::Init(),
-        .b_init = config.init == "false"
-                      ? nn::Init::Uniform(1.0 / std::sqrt(static_cast<double>(rank)))
-                      : nn::Init(),
-        .subtract_start = config.StartsFromWeights()};
-  });
-  if (wanted.empty()) {
-    return InvalidArgument(
-        "the adapter's target_modules name no linear layer of this model; it has ",
-        QuotedNames(layers));
-  }
-  return wanted;
-}
-
 // Of modules_to_save, and the biases that train.
-bool Replaces(const AdapterConfig& config, const Wanted& wanted, const nn::Parameter& p) {
+bool Replaces(const AdapterConfig& config, const WantedTerms& wanted, const nn::Parameter& p) {
   if (!p.can_train) return false;
   if (config.Saves(ModuleOf(p.name))) return true;
   if (!p.name.ends_with(kBias)) return false;
   return config.bias == "all" || (config.bias == "lora_only" && wanted.count(ModuleOf(p.name)) > 0);
 }
 
-Status CheckReplaced(Model& whole, const AdapterConfig& config, const Wanted& wanted, int adapter) {
+Status CheckReplaced(Model& whole, const AdapterConfig& config, const WantedTerms& wanted,
+                     int adapter) {
   std::set<const nn::Parameter*> tied;
   bool any = false;
   Status status;
@@ -144,7 +59,7 @@ Status CheckReplaced(Model& whole, const AdapterConfig& config, const Wanted& wa
   return status;
 }
 
-AttachedAdapter Attach(Model& model, const AdapterConfig& config, const Wanted& wanted,
+AttachedAdapter Attach(Model& model, const AdapterConfig& config, const WantedTerms& wanted,
                        int adapter) {
   AttachedAdapter attached;
   std::vector<nn::Module*> layers;  // terms are children that come to them
@@ -171,13 +86,6 @@ void MakeWritable(const Model& model, nn::Parameter* p) {
 
 // --- Files ---------------------------------------------------------------------------------------
 
-// What a parameter is called in the adapter's file.
-std::string NameInFile(const nn::Parameter& p, const Wanted& wanted) {
-  const std::string module = ModuleOf(p.name);
-  const bool adapted = p.name.ends_with(kBias) && wanted.count(module) > 0;
-  return kPrefix + (adapted ? module + ".base_layer.bias" : p.name);
-}
-
 // `lora_A.1.weight` of a second adapter is `lora_A.weight` in its file.
 std::string WithoutNumber(const std::string& name, int adapter) {
   if (adapter == 0) return name;
@@ -189,11 +97,11 @@ std::string WithoutNumber(const std::string& name, int adapter) {
 // The parameters of the whole model by the names that a file may have for them.
 std::map<std::string, std::string> ParametersByNameInFile(Model& whole,
                                                           const AttachedAdapter& adapter,
-                                                          const Wanted& wanted, int number) {
+                                                          const WantedTerms& wanted, int number) {
   std::map<std::string, std::string> by_name;
   for (nn::Parameter* p : ParametersOf(adapter)) {
     const std::string name =
-        WithoutNumber(NameInFile(*p, wanted), number).substr(sizeof(kPrefix) - 1);
+        WithoutNumber(NameInFile(*p, wanted), number).substr(kAdapterNamesBegin.size());
     by_name[name] = p->name;
     // The module's other names, in front of what comes behind it.
     for (const auto& term : adapter.terms) {
@@ -214,7 +122,7 @@ StatusOr<std::map<std::string, std::string>> EntriesOf(
   std::vector<std::string> unknown, missing;
   for (const WeightEntry& entry : file.entries()) {
     std::string name = entry.name;
-    if (name.starts_with(kPrefix)) name.erase(0, sizeof(kPrefix) - 1);
+    if (name.starts_with(kAdapterNamesBegin)) name.erase(0, kAdapterNamesBegin.size());
     // Beside all biases PEFT writes those of the modules that an adapter replaces, too.
     if (name.find(".original_module.") != std::string::npos) continue;
     const std::string wrapper = ".modules_to_save";
@@ -253,66 +161,6 @@ void Write(const Model& model, nn::Parameter* p, const Tensor& whole) {
   }
 }
 
-Status CheckShape(const WeightFile& file, const std::string& entry, const nn::Parameter& p) {
-  const WeightEntry& found = *file.Find(entry);
-  const Shape& expected = p.placement.global_shape();
-  const std::optional<DType> dtype = ParseSafetensorsDType(found.dtype);
-  const bool same = found.shape == std::vector<int64_t>(expected.begin(), expected.end());
-  if (same && dtype && IsFloating(*dtype)) return OkStatus();
-  std::string shape;  // of any number of dimensions
-  for (const int64_t size : found.shape) shape += Concat(shape.empty() ? "" : ", ", size);
-  return InvalidArgument(file.path(), ": '", entry, "' is ", found.dtype, " [", shape,
-                         "]; for this model it must be a floating ", expected);
-}
-
-// What a folder has of a parameter: itself, and behind it, along the rank, what a term began with
-// that started from its weight, so that s (B A - B_0 A_0) is s [B, -B_0] [A; A_0].
-struct SavedParameter {
-  nn::Parameter* own;
-  nn::Parameter* start = nullptr;
-  int rank_dim = 0;
-
-  Shape shape() const {
-    Shape shape = own->placement.global_shape();
-    if (start != nullptr) shape[rank_dim] *= 2;
-    return shape;
-  }
-};
-
-std::vector<SavedParameter> SavedParametersOf(const AttachedAdapter& adapter) {
-  std::vector<SavedParameter> saved;
-  for (nn::Parameter* p : ParametersOf(adapter)) {
-    SavedParameter entry = {.own = p};
-    for (const AttachedAdapter::Term& term : adapter.terms) {
-      entry.start = term.term->StartOf(*p);
-      if (entry.start != nullptr) break;
-    }
-    // `lora_A.weight` is [rank, in], `lora_B.weight` [out, rank].
-    entry.rank_dim = p->name.find(".lora_B") == std::string::npos ? 0 : 1;
-    saved.push_back(entry);
-  }
-  return saved;
-}
-
-// On the CPU and contiguous.
-StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveAdapterOptions& options) {
-  Tensor found = p.tensor.Detach();
-  if (options.gather != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(found, options.gather(p));
-  } else if (!p.placement.is_whole()) {
-    return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
-  }
-  return CopyTo(found, Device::Cpu()).ContiguousCopy();
-}
-
-StatusOr<Tensor> ValuesOf(const SavedParameter& p, const SaveAdapterOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(const Tensor own, WholeOf(*p.own, options));
-  if (p.start == nullptr) return own;
-  TESSERA_ASSIGN_OR_RETURN(const Tensor start, WholeOf(*p.start, options));
-  const NoGrad no_grad;
-  return Cat({own, p.rank_dim == 0 ? start : Neg(start)}, p.rank_dim);
-}
-
 StatusOr<WeightFile> OpenWeights(const std::string& folder) {
   std::string path = JoinPath(folder, std::string(kAdapterWeightsName));
   if (!PathExists(path)) path = JoinPath(folder, "adapter_model.bin");
@@ -339,15 +187,6 @@ StatusOr<AttachedAdapter> LoadPrefix(Model& model, const std::string& folder,
   return attached;
 }
 
-bool StandsInOut(Model& model, const Wanted& wanted) {
-  bool transposed = false;
-  model.VisitModules([&](nn::Module& layer) {
-    transposed = transposed ||
-                 (wanted.count(layer.path()) > 0 && nn::LayoutOf(layer) == LinearLayout::kInOut);
-  });
-  return transposed;
-}
-
 }  // namespace
 
 StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter,
@@ -359,7 +198,7 @@ StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& confi
     attached.prefix = AttachPrefix(model, *whole, prefix, adapter);
     return attached;
   }
-  TESSERA_ASSIGN_OR_RETURN(const Wanted wanted, WantedTerms(*whole, config));
+  TESSERA_ASSIGN_OR_RETURN(const WantedTerms wanted, WantedTermsOf(*whole, config));
   TESSERA_RETURN_IF_ERROR(CheckReplaced(*whole, config, wanted, adapter));
   if (config.use_dora && model.build().around_loading && with_elements == nullptr) {
     return InvalidArgument(
@@ -425,7 +264,7 @@ StatusOr<AdapterFolder> AdapterFolder::Open(const std::string& folder, const Mod
   opened.suffix_ = adapter == 0 ? "" : Concat(".", adapter);
   // The whole model, so that every stage of a pipeline refuses what one of them would.
   TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
-  auto wanted = WantedTerms(*whole, opened.config_);
+  auto wanted = WantedTermsOf(*whole, opened.config_);
   if (wanted.ok()) {
     const Status replaced = CheckReplaced(*whole, opened.config_, *wanted, adapter);
     if (!replaced.ok()) wanted = replaced;
@@ -443,7 +282,8 @@ StatusOr<AdapterFolder> AdapterFolder::Open(const std::string& folder, const Mod
       opened.entry_of_,
       EntriesOf(*opened.file_, ParametersByNameInFile(*whole, shapes, *wanted, adapter), path));
   for (const nn::Parameter* p : ParametersOf(shapes)) {
-    TESSERA_RETURN_IF_ERROR(CheckShape(*opened.file_, opened.entry_of_.at(p->name), *p));
+    TESSERA_RETURN_IF_ERROR(
+        opened.file_->CheckShape(opened.entry_of_.at(p->name), p->placement.global_shape()));
   }
   return opened;
 }
@@ -454,11 +294,7 @@ bool AdapterFolder::Changes(const std::string& parameter) const {
 }
 
 StatusOr<Tensor> AdapterFolder::Read(const std::string& parameter) const {
-  std::vector<std::byte> made;
-  TESSERA_ASSIGN_OR_RETURN(const TensorView view, file_->Get(entry_of_.at(parameter), &made));
-  const Tensor whole = Empty(Shape(view.shape), view.dtype);
-  std::copy_n(view.data, view.nbytes, static_cast<std::byte*>(whole.raw_data()));
-  return whole;
+  return file_->Read(entry_of_.at(parameter));
 }
 
 StatusOr<Tensor> AdapterFolder::Merged(const nn::Parameter& parameter, const Tensor& whole) const {
@@ -479,7 +315,7 @@ StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, i
   TESSERA_ASSIGN_OR_RETURN(const AdapterConfig config, AdapterConfig::Read(folder));
   if (config.prefix) return LoadPrefix(model, folder, *config.prefix, adapter);
   TESSERA_ASSIGN_OR_RETURN(const AdapterFolder opened, AdapterFolder::Open(folder, model, adapter));
-  Wanted wanted;
+  WantedTerms wanted;
   for (const auto& [layer, term] : opened.terms_) wanted[layer] = term.config;
   AttachedAdapter attached = Attach(model, opened.config_, wanted, adapter);
   if (model.build().device.is_meta()) return attached;
@@ -488,80 +324,6 @@ StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, i
     Write(model, p, whole);
   }
   return attached;
-}
-
-namespace {
-
-// The adapter's adapter_config.json, then the entries, whose numbers `tensor_of` gives one by one,
-// on the CPU and contiguous.
-Status WriteFolder(const std::string& folder, const nlohmann::ordered_json& config,
-                   const std::vector<SafetensorsEntry>& entries,
-                   const std::function<StatusOr<Tensor>(size_t)>& tensor_of,
-                   const SaveAdapterOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
-  const std::string& path = directory.temporary_path();
-  TESSERA_RETURN_IF_ERROR(
-      WriteFileAtomically(JoinPath(path, std::string(kAdapterConfigName)), config.dump(2) + "\n"));
-  TESSERA_ASSIGN_OR_RETURN(
-      SafetensorsWriter writer,
-      SafetensorsWriter::Create(JoinPath(path, std::string(kAdapterWeightsName)), entries,
-                                {{"format", "pt"}}));
-  for (size_t i = 0; i < entries.size(); ++i) {
-    TESSERA_ASSIGN_OR_RETURN(const Tensor values, tensor_of(i));
-    TESSERA_RETURN_IF_ERROR(writer.Append(values.raw_data(), values.nbytes()));
-  }
-  TESSERA_RETURN_IF_ERROR(writer.Commit());
-  for (const auto& [name, text] : options.files) {
-    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, name), text));
-  }
-  return directory.CommitReplacing();
-}
-
-Status SavePrefix(Model& whole, const AdapterConfig& config, const AttachedPrefix& prefix,
-                  const std::string& folder, const SaveAdapterOptions& options) {
-  AdapterConfig held = config;
-  TESSERA_ASSIGN_OR_RETURN(held.prefix, PrefixConfigFor(whole, *config.prefix));
-  // PEFT picks its model's class by it.
-  held.task_type = whole.encoder_decoder() != nullptr ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
-  std::map<std::string, Tensor> values;
-  for (nn::Parameter* p : prefix.parameters) {
-    if (p->tied_to != nullptr) continue;
-    TESSERA_ASSIGN_OR_RETURN(const Tensor found, WholeOf(*p, options));
-    if (options.write) values[p->name] = found;
-  }
-  if (!options.write) return OkStatus();
-  const Tensor numbers = CollectPrefix(prefix, *held.prefix, values);
-  const Shape& shape = numbers.shape();
-  return WriteFolder(
-      folder, held.ToJson(/*fan_in_fan_out=*/false),
-      {{std::string(kPrefixEntry), numbers.dtype(), {shape.begin(), shape.end()}}},
-      [&](size_t) -> StatusOr<Tensor> { return numbers; }, options);
-}
-
-}  // namespace
-
-Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdapter& adapter,
-                   const std::string& folder, const SaveAdapterOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
-  if (config.prefix) return SavePrefix(*whole, config, adapter.prefix, folder, options);
-  TESSERA_ASSIGN_OR_RETURN(const Wanted wanted, WantedTerms(*whole, config));
-  const std::vector<SavedParameter> parameters = SavedParametersOf(adapter);
-  if (!options.write) {
-    for (const SavedParameter& p : parameters) {
-      TESSERA_RETURN_IF_ERROR(ValuesOf(p, options).status());
-    }
-    return OkStatus();
-  }
-  const AdapterConfig saved = config.StartsFromWeights() ? config.OfWholeWeights() : config;
-  std::vector<SafetensorsEntry> entries;
-  for (const SavedParameter& p : parameters) {
-    const Shape shape = p.shape();
-    entries.push_back(
-        {NameInFile(*p.own, wanted), p.own->tensor.dtype(), {shape.begin(), shape.end()}});
-  }
-  return WriteFolder(
-      folder, saved.ToJson(StandsInOut(*whole, wanted)), entries,
-      [&](size_t i) { return ValuesOf(parameters[i], options); }, options);
 }
 
 }  // namespace tessera::models

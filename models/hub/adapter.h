@@ -105,8 +105,7 @@ struct SaveAdapterOptions {
 };
 // Writes adapter_config.json and adapter_model.safetensors, whole or not at all; what started from
 // weights as an adapter of twice the rank that goes with these (AdapterConfig::OfWholeWeights).
-// `model` carries
-// the adapter (AttachAdapter); it may be on meta, where `gather` gives the values.
+// `model` carries the adapter (AttachAdapter); it may be on meta, where `gather` gives the values.
 Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdapter& adapter,
                    const std::string& folder, const SaveAdapterOptions& options = {});
 

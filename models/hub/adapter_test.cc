@@ -266,8 +266,6 @@ TEST_F(AdapterTest, TheFolderIsPefts) {
   EXPECT_EQ(config->at("lora_alpha"), 6);
 }
 
-// The first that matches, as the file has them; not by the alphabet.
-
 TEST_F(AdapterTest, SeveralOverOneBase) {
   const std::string base = SaveBase(Llama(false));
   const std::string one = SaveRandomAdapter(base, {{"target_modules", {"q_proj"}}}, 1, "one");

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/safetensors.h"
 #include "models/family.h"
 #include "models/hub/match_entries.h"
 #include "nn/attention.h"
@@ -161,21 +160,9 @@ StatusOr<Tensor> ReadPrefix(const WeightFile& file, const PrefixTuningConfig& co
     return InvalidArgument(file.path(), ": this model has no place for ", QuotedNames(others),
                            "; the adapter is for another one");
   }
-  const std::vector<int64_t> expected = {config.num_virtual_tokens,
-                                         2 * *config.num_layers * *config.token_dim};
-  const std::optional<DType> dtype = ParseSafetensorsDType(entry->dtype);
-  if (entry->shape != expected || !dtype || !IsFloating(*dtype)) {
-    std::string shape;  // of any number of dimensions
-    for (const int64_t size : entry->shape) shape += Concat(shape.empty() ? "" : ", ", size);
-    return InvalidArgument(file.path(), ": '", kPrefixEntry, "' is ", entry->dtype, " [", shape,
-                           "]; for this model it must be a floating [", expected[0], ", ",
-                           expected[1], "]");
-  }
-  std::vector<std::byte> made;
-  TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(kPrefixEntry, &made));
-  const Tensor whole = Empty(Shape(view.shape), view.dtype);
-  std::copy_n(view.data, view.nbytes, static_cast<std::byte*>(whole.raw_data()));
-  return whole;
+  TESSERA_RETURN_IF_ERROR(file.CheckShape(
+      kPrefixEntry, {config.num_virtual_tokens, 2 * *config.num_layers * *config.token_dim}));
+  return file.Read(kPrefixEntry);
 }
 
 void SpreadPrefix(const Tensor& embeddings, const AttachedPrefix& prefix,

@@ -17,6 +17,7 @@
 #include "models/hub/convert_model.h"
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
+#include "models/input_check.h"
 #include "models/model_keys.h"
 #include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
@@ -379,6 +380,24 @@ TEST_F(PrefixRefusalsTest, OfConfigurations) {
   uneven["num_decoder_layers"] = 2;
   EXPECT_EQ(AttachProblem(uneven, json::object()),
             "prefix tuning needs as many layers in the encoder as in the decoder, not 3 and 2");
+}
+
+TEST_F(PrefixRefusalsTest, OfInputs) {
+  const auto model = BuildModel(Gpt2(), {.seed = 3});
+  const auto config =
+      AdapterConfig::FromJson({{"peft_type", "PREFIX_TUNING"}, {"num_virtual_tokens", 4}}, "here");
+  ASSERT_TRUE(model.ok() && config.ok() && AttachAdapter(**model, *config).ok());
+  const auto problem = [&](const std::vector<Bundle::Entry>& named, int adapter = 0) {
+    return Message(InputsFromNamed("in", **model, named, adapter).status());
+  };
+  const auto row = [](int64_t tokens) { return Zeros({1, tokens}, DType::kInt64); };
+  EXPECT_EQ(problem({{"input_ids", row(12)}}), "");
+  EXPECT_EQ(problem({{"input_ids", row(13)}}),
+            "in: behind a prefix: 'input_ids' has 13 tokens a row; the model has 12 positions");
+  EXPECT_EQ(problem({{"input_ids", row(16)}}, nn::ForwardContext::kNoAdapter), "");
+  EXPECT_EQ(problem({{"input_ids", row(1)}, {"position_ids", Full({1, 1}, 12, DType::kInt64)}}),
+            "in: behind a prefix: 'position_ids': 12 (row 0, position 0) is beyond the model's "
+            "positions of 12");
 }
 
 TEST_F(PrefixRefusalsTest, OfFolders) {

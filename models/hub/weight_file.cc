@@ -1,5 +1,7 @@
 #include "models/hub/weight_file.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace tessera::models {
@@ -42,6 +44,25 @@ const WeightEntry* WeightFile::Find(std::string_view name) const {
 StatusOr<TensorView> WeightFile::Get(std::string_view name, std::vector<std::byte>* made) const {
   if (const auto* torch = std::get_if<TorchFile>(&file_)) return torch->Get(name, made);
   return std::get<SafetensorsFile>(file_).Get(name);
+}
+
+StatusOr<Tensor> WeightFile::Read(std::string_view name) const {
+  std::vector<std::byte> made;
+  TESSERA_ASSIGN_OR_RETURN(const TensorView view, Get(name, &made));
+  const Tensor whole = Empty(Shape(view.shape), view.dtype);
+  std::copy_n(view.data, view.nbytes, static_cast<std::byte*>(whole.raw_data()));
+  return whole;
+}
+
+Status WeightFile::CheckShape(std::string_view name, const Shape& expected) const {
+  const WeightEntry& found = *Find(name);
+  const std::optional<DType> dtype = ParseSafetensorsDType(found.dtype);
+  const bool same = found.shape == std::vector<int64_t>(expected.begin(), expected.end());
+  if (same && dtype && IsFloating(*dtype)) return OkStatus();
+  std::string shape;  // of any number of dimensions
+  for (const int64_t size : found.shape) shape += Concat(shape.empty() ? "" : ", ", size);
+  return InvalidArgument(path(), ": '", name, "' is ", found.dtype, " [", shape,
+                         "]; for this model it must be a floating ", expected);
 }
 
 SafetensorsFile::Metadata WeightFile::metadata() const {

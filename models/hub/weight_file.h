@@ -16,6 +16,7 @@
 
 #include "core/safetensors.h"
 #include "core/status.h"
+#include "core/tensor.h"
 #include "models/hub/torch_file/torch_file.h"
 
 namespace tessera::models {
@@ -36,6 +37,11 @@ class WeightFile {
   const WeightEntry* Find(std::string_view name) const;
   // As TorchFile::Get.
   StatusOr<TensorView> Get(std::string_view name, std::vector<std::byte>* made) const;
+  // The whole of an entry, on the CPU and in the file's dtype.
+  StatusOr<Tensor> Read(std::string_view name) const;
+  // InvalidArgument, with the file and the entry, which is there, unless it is floating and of this
+  // shape.
+  Status CheckShape(std::string_view name, const Shape& expected) const;
   // The header's `__metadata__`, of safetensors.
   SafetensorsFile::Metadata metadata() const;
 

@@ -38,25 +38,15 @@ void WritePagesCuda(const WritePagesArgs& args) {
            {GridFor(words.batch * words.heads * words.tokens * words.head_dim), kThreads},
            WriteKernel<Word>, words);
   };
-  const auto fits = [&](int64_t bytes) {
-    const auto whole = [&](int64_t elements) { return elements * args.element_bytes % bytes == 0; };
-    return bytes >= args.element_bytes && whole(args.head_dim) && whole(args.x_batch) &&
-           whole(args.x_head) && whole(args.x_time) &&
-           IsAligned(args.x, static_cast<size_t>(bytes)) &&
-           IsAligned(args.pages, static_cast<size_t>(bytes));
+  const auto fits = [&](size_t bytes) {
+    const auto n = static_cast<int64_t>(bytes);
+    const auto whole = [&](int64_t elements) { return elements * args.element_bytes % n == 0; };
+    return n >= args.element_bytes && whole(args.head_dim) && whole(args.x_batch) &&
+           whole(args.x_head) && whole(args.x_time) && IsAligned(args.x, bytes) &&
+           IsAligned(args.pages, bytes);
   };
   if (args.batch * args.heads * args.tokens * args.head_dim == 0) return;
-  if (fits(16)) {
-    launch(uint4{});
-  } else if (fits(8)) {
-    launch(uint2{});
-  } else if (fits(4)) {
-    launch(uint32_t{});
-  } else if (fits(2)) {
-    launch(uint16_t{});
-  } else {
-    launch(uint8_t{});
-  }
+  DispatchCudaWidest(fits, launch);
 }
 
 TESSERA_REGISTER_KERNEL(write_pages_kernel, DeviceType::kCuda, WritePagesCuda);

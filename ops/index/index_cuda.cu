@@ -38,15 +38,7 @@ void TakeCuda(const TakeArgs& args) {
   const auto fits = [&](size_t n) {
     return bytes % static_cast<int64_t>(n) == 0 && IsAligned(args.x, n) && IsAligned(args.out, n);
   };
-  if (fits(16)) {
-    launch(uint4{});
-  } else if (fits(4)) {
-    launch(uint32_t{});
-  } else if (fits(2)) {
-    launch(uint16_t{});
-  } else {
-    launch(uint8_t{});
-  }
+  DispatchCudaWidest(fits, launch);
 }
 
 // keys[j] = the row that indices[j] names, `size` where it is left out; order[j] = j.

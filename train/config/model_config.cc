@@ -24,8 +24,7 @@ const OptionTable& ModelConfig::Table() {
           .Add("label_smoothing", &ModelConfig::label_smoothing,
                "share of each target that is spread over all words or classes (Szegedy et al. "
                "2016), in evaluations during training too; of tokens and of single labels. Of "
-               "preferences "
-               "the share that is the wrong way round",
+               "preferences the share that is the wrong way round",
                {.least = 0,
                 .most = 1,
                 .neutral = 0,

@@ -10,6 +10,7 @@
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
+#include "train/data_order.h"
 #include "train/testing/task_runs.h"
 
 namespace tessera::train {
@@ -215,6 +216,12 @@ TEST_F(ChatTest, LengthsMayBeGrouped) {
   config.max_steps = 6;
   RunSetup setup;
   Train(config, &setup);
+  // The samples of 50 steps are more than there are.
+  const data::Dataset& chats = *setup.data.train;
+  const data::Sampler order(DataOrder(setup.config, &chats, dist::Mesh()));
+  for (int64_t i = 1; i < chats.size(); ++i) {
+    EXPECT_GE(*chats.length_of(order.SampleAt(i - 1)), *chats.length_of(order.SampleAt(i))) << i;
+  }
   // Not of samples that are alike.
   RunConfig words = Config("bert-tiny", Reviews("reviews.tsv", 20));
   words.tokenizer = Path("words");

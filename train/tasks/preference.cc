@@ -6,6 +6,7 @@
 #include "data/dataset/subset.h"
 #include "data/preference/preference_dataset.h"
 #include "models/family.h"
+#include "models/hub/adapter_config.h"
 #include "nlohmann/json.hpp"
 #include "train/preference_loss.h"
 #include "train/task.h"
@@ -69,7 +70,15 @@ Status CheckKeys(const TaskInput& input, const PreferenceOptions& keys) {
                            "; of preferences it is the share that is the wrong way round, below "
                            "0.5");
   }
-  if (!keys.reference_model.empty() || !config.adapter.empty()) return OkStatus();
+  if (!keys.reference_model.empty()) return OkStatus();
+  if (IsDirectory(config.adapter)) {
+    TESSERA_ASSIGN_OR_RETURN(const auto adapter, models::AdapterConfig::Read(config.adapter));
+    if (adapter.modules_to_save.empty() && adapter.bias == "none") return OkStatus();
+    return InvalidArgument("reference_model is missing: the adapter '", config.adapter,
+                           "' stands in for parameters of the model (modules_to_save, bias), so "
+                           "that the model without it is not at hand");
+  }
+  if (!config.adapter.empty()) return OkStatus();
   if (input.evaluation) {
     return InvalidArgument(
         "reference_model is missing: the folder of the model that was trained on preferences does "

@@ -55,11 +55,13 @@ class PreferenceTest : public TaskRuns {
     return rows;
   }
   // A folder with random weights, of gpt-tiny's shape.
-  std::string Folder(const std::string& name, int64_t seed) const {
+  std::string Folder(const std::string& name, int64_t seed,
+                     const std::string& overrides = "") const {
     RunConfig config = Config("gpt-tiny", Put(name + ".txt", std::string(4000, 'x')));
     config.tokenizer = "byte";
     config.out = Path(name + "_made");
     config.seed = seed;
+    config.config_overrides = overrides;
     config.max_steps = 1;
     RunSetup setup = *PrepareRun(config);
     Trainer trainer(setup.config, *setup.model, setup.data);
@@ -291,6 +293,44 @@ TEST_F(PreferenceTest, AnEvaluationFindsWhatTheRunFound) {
                  "reference_model is missing: the folder of the model that was trained on");
 }
 
+// Its biases are the trained ones, also where the adapter does not count.
+TEST_F(PreferenceTest, AnAdapterInPlaceOfParametersNeedsAReference) {
+  RunConfig config = PreferenceRun();
+  config.model = Folder("base", 3);
+  config.adapter_bias = "all";
+  config.max_steps = 1;
+  RunSetup setup = *PrepareRun(config);
+  Trainer trainer(setup.config, *setup.model, setup.data);
+  ASSERT_TRUE(trainer.Train({.output = nullptr}).ok());
+  ASSERT_TRUE(trainer.SaveModel(Path("adapter"), nullptr).ok());
+  RunConfig more = Config(config.model, config.data[0]);
+  more.task = "preference";
+  more.adapter = Path("adapter");
+  ExpectContains(Failure(more), "reference_model is missing: the adapter '" + more.adapter +
+                                    "' stands in for parameters of the model");
+  ExpectContains(Message(PrepareEvaluation(more, {}, {.cache = Path("look")}).status()),
+                 "reference_model is missing: the adapter");
+  more.options["reference_model"] = config.model;
+  const auto named = PrepareRun(more);
+  EXPECT_TRUE(named.ok()) << Message(named.status());
+}
+
+TEST_F(PreferenceTest, AProgramMayBringItsOwnLoss) {
+  const RunConfig config = PreferenceRun();
+  RunSetup setup = *PrepareRun(config);
+  TrainerParts parts;
+  parts.step.loss.run = [](const models::Bundle& outputs, const models::Bundle&) {
+    return outputs.at(keys::kLoss);
+  };
+  Trainer trainer(setup.config, *setup.model, setup.data, {}, std::move(parts));
+  const auto done = trainer.Train({.output = nullptr});
+  ASSERT_TRUE(done.ok()) << Message(done.status());
+  EXPECT_TRUE(trainer.state().val_loss.has_value());
+  for (const nlohmann::json& row : Rows(config)) {
+    EXPECT_FALSE(row.contains("rewards/margins") || row.contains("val_rewards/margins")) << row;
+  }
+}
+
 TEST_F(PreferenceTest, RefusesInOneLine) {
   RunConfig config = PreferenceRun();
   config.label_smoothing = 0.5;
@@ -314,6 +354,14 @@ TEST_F(PreferenceTest, RefusesInOneLine) {
   Trainer trainer(setup.config, *setup.model, setup.data);
   EXPECT_EQ(Message(trainer.Train({.output = nullptr}).status()),
             "reference_model: '" + Path("nowhere") + "' is no folder of a model");
+  const std::string narrow = Folder("narrow", 3, "n_positions=16");
+  config.options["reference_model"] = narrow;
+  config.out = Path("narrow_run");
+  RunSetup again = *PrepareRun(config);
+  Trainer other(again.config, *again.model, again.data);
+  EXPECT_EQ(
+      Message(other.Train({.output = nullptr}).status()),
+      "reference_model: '" + narrow + "' has 16 positions, the longest pair 22 tokens in a row");
 }
 
 }  // namespace

@@ -1,0 +1,146 @@
+// An adapter's folder, as PEFT has it.
+#include <functional>
+#include <map>
+
+#include "autograd/autograd.h"
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "models/hub/adapter.h"
+#include "models/hub/adapter_terms.h"
+#include "nlohmann/json.hpp"
+#include "ops/elementwise/elementwise.h"
+#include "ops/view/view.h"
+
+namespace tessera::models {
+namespace {
+
+// What a folder has of a parameter: itself, and behind it, along the rank, what a term began with
+// that started from its weight, so that s (B A - B_0 A_0) is s [B, -B_0] [A; A_0].
+struct SavedParameter {
+  nn::Parameter* own;
+  nn::Parameter* start = nullptr;
+  int rank_dim = 0;
+
+  Shape shape() const {
+    Shape shape = own->placement.global_shape();
+    if (start != nullptr) shape[rank_dim] *= 2;
+    return shape;
+  }
+};
+
+std::vector<SavedParameter> SavedParametersOf(const AttachedAdapter& adapter) {
+  std::vector<SavedParameter> saved;
+  for (nn::Parameter* p : ParametersOf(adapter)) {
+    SavedParameter entry = {.own = p};
+    for (const AttachedAdapter::Term& term : adapter.terms) {
+      entry.start = term.term->StartOf(*p);
+      if (entry.start != nullptr) break;
+    }
+    // `lora_A.weight` is [rank, in], `lora_B.weight` [out, rank].
+    entry.rank_dim = p->name.find(".lora_B") == std::string::npos ? 0 : 1;
+    saved.push_back(entry);
+  }
+  return saved;
+}
+
+// On the CPU and contiguous.
+StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveAdapterOptions& options) {
+  Tensor found = p.tensor.Detach();
+  if (options.gather != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(found, options.gather(p));
+  } else if (!p.placement.is_whole()) {
+    return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
+  }
+  return CopyTo(found, Device::Cpu()).ContiguousCopy();
+}
+
+StatusOr<Tensor> ValuesOf(const SavedParameter& p, const SaveAdapterOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const Tensor own, WholeOf(*p.own, options));
+  if (p.start == nullptr) return own;
+  TESSERA_ASSIGN_OR_RETURN(const Tensor start, WholeOf(*p.start, options));
+  const NoGrad no_grad;
+  return Cat({own, p.rank_dim == 0 ? start : Neg(start)}, p.rank_dim);
+}
+
+bool StandsInOut(Model& model, const WantedTerms& wanted) {
+  bool transposed = false;
+  model.VisitModules([&](nn::Module& layer) {
+    transposed = transposed ||
+                 (wanted.count(layer.path()) > 0 && nn::LayoutOf(layer) == LinearLayout::kInOut);
+  });
+  return transposed;
+}
+
+// The adapter's adapter_config.json, then the entries, whose numbers `tensor_of` gives one by one,
+// on the CPU and contiguous.
+Status WriteFolder(const std::string& folder, const nlohmann::ordered_json& config,
+                   const std::vector<SafetensorsEntry>& entries,
+                   const std::function<StatusOr<Tensor>(size_t)>& tensor_of,
+                   const SaveAdapterOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
+  const std::string& path = directory.temporary_path();
+  TESSERA_RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(path, std::string(kAdapterConfigName)), config.dump(2) + "\n"));
+  TESSERA_ASSIGN_OR_RETURN(
+      SafetensorsWriter writer,
+      SafetensorsWriter::Create(JoinPath(path, std::string(kAdapterWeightsName)), entries,
+                                {{"format", "pt"}}));
+  for (size_t i = 0; i < entries.size(); ++i) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor values, tensor_of(i));
+    TESSERA_RETURN_IF_ERROR(writer.Append(values.raw_data(), values.nbytes()));
+  }
+  TESSERA_RETURN_IF_ERROR(writer.Commit());
+  for (const auto& [name, text] : options.files) {
+    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, name), text));
+  }
+  return directory.CommitReplacing();
+}
+
+Status SavePrefix(Model& whole, const AdapterConfig& config, const AttachedPrefix& prefix,
+                  const std::string& folder, const SaveAdapterOptions& options) {
+  AdapterConfig held = config;
+  TESSERA_ASSIGN_OR_RETURN(held.prefix, PrefixConfigFor(whole, *config.prefix));
+  // PEFT picks its model's class by it.
+  held.task_type = whole.encoder_decoder() != nullptr ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
+  std::map<std::string, Tensor> values;
+  for (nn::Parameter* p : prefix.parameters) {
+    if (p->tied_to != nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(const Tensor found, WholeOf(*p, options));
+    if (options.write) values[p->name] = found;
+  }
+  if (!options.write) return OkStatus();
+  const Tensor numbers = CollectPrefix(prefix, *held.prefix, values);
+  const Shape& shape = numbers.shape();
+  return WriteFolder(
+      folder, held.ToJson(/*fan_in_fan_out=*/false),
+      {{std::string(kPrefixEntry), numbers.dtype(), {shape.begin(), shape.end()}}},
+      [&](size_t) -> StatusOr<Tensor> { return numbers; }, options);
+}
+
+}  // namespace
+
+Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdapter& adapter,
+                   const std::string& folder, const SaveAdapterOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
+  if (config.prefix) return SavePrefix(*whole, config, adapter.prefix, folder, options);
+  TESSERA_ASSIGN_OR_RETURN(const WantedTerms wanted, WantedTermsOf(*whole, config));
+  const std::vector<SavedParameter> parameters = SavedParametersOf(adapter);
+  if (!options.write) {
+    for (const SavedParameter& p : parameters) {
+      TESSERA_RETURN_IF_ERROR(ValuesOf(p, options).status());
+    }
+    return OkStatus();
+  }
+  const AdapterConfig saved = config.StartsFromWeights() ? config.OfWholeWeights() : config;
+  std::vector<SafetensorsEntry> entries;
+  for (const SavedParameter& p : parameters) {
+    const Shape shape = p.shape();
+    entries.push_back(
+        {NameInFile(*p.own, wanted), p.own->tensor.dtype(), {shape.begin(), shape.end()}});
+  }
+  return WriteFolder(
+      folder, saved.ToJson(StandsInOut(*whole, wanted)), entries,
+      [&](size_t i) { return ValuesOf(parameters[i], options); }, options);
+}
+
+}  // namespace tessera::models
