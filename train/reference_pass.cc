@@ -183,7 +183,10 @@ std::string DependsOn(const RunConfig& config, const TaskData& data, const model
               {"weights", IsDirectory(folder) ? DescribeWeights(folder) : json(config.seed)},
               {"dtype", config.dtype},
               {"autocast", config.autocast}};
-  if (!other) key["config"] = model.config();
+  // A model with the same weights and another configuration gives other numbers.
+  key["config"] = other
+                      ? json::parse(ReadFile(folder + "/config.json").value_or(""), nullptr, false)
+                      : model.config();
   if (!other && IsDirectory(config.adapter)) key["adapter"] = DescribeWeights(config.adapter);
   return key.dump();
 }

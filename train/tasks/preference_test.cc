@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
+#include "core/file.h"
 #include "data/preference/preference_dataset.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
@@ -216,6 +217,14 @@ TEST_F(PreferenceTest, TheReferenceMayBeAFolder) {
     Train(config);
     EXPECT_EQ(Rows(config), own) << zero;
   }
+  // The folder's weights as they were, under another configuration: nothing kept is taken.
+  config.overwrite = true;
+  auto edited = nlohmann::json::parse(*ReadFile(folder + "/config.json"));
+  edited["layer_norm_epsilon"] = 0.5;
+  ASSERT_TRUE(WriteFileAtomically(folder + "/config.json", edited.dump()).ok());
+  config.model = Folder("base_again", 3);
+  Train(config);
+  EXPECT_NE(Rows(config).at(0).at("loss"), own.at(0).at("loss"));
   config.out = Path("other");
   config.options["reference_model"] = Folder("other_base", 4);
   Train(config);
