@@ -125,7 +125,7 @@ TEST_F(AdapterStartTest, TrainsBesideAWeightThatStays) {
       config.init_lora_weights = init;
       config.lora_r = 3;
       config.lora_alpha = 5;
-      config.max_steps = 10;
+      config.max_steps = 30;
       config.lr = 1e-3;
       config.out = Path(Concat(init, kind));
       RunSetup setup = *PrepareRun(config);
