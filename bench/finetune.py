@@ -86,7 +86,9 @@ def prepare(options, at):
                 "rejected": [{"role": "assistant", "content": row["en_output"]}]}
 
     write(at("known.jsonl"), map(instruction, known))
-    both = [row for row in new if row["en_output"].strip() and len(row["en_output"]) < 400]
+    # Short enough for a row in either language.
+    both = [row for row in new if row["en_output"].strip() and len(row["en_output"]) < 300 and
+            len(asked(row) + row["output"]) < 120]
     for name, rows, make in (("instructions", new, instruction), ("chat", new, chat)):
         write(at(name + ".jsonl"), map(make, rows[:cut]))
         write(at(name + "_held_out.jsonl"), map(make, rows[cut:]))
@@ -144,7 +146,7 @@ def preference(options, at):
             "--val-data", at("pairs_held_out.jsonl"), "--out", at("dpo"), "--adapter", "lora",
             "--lora-r", 16, "--lora-alpha", 32, "--target-modules", "all-linear", "--beta", 0.1,
             "--batch-size", 4, "--max-steps", 120, "--lr", 2e-4, "--eval-interval", 20,
-            "--log-interval", 10, "--long-samples", "cut", *options.more)
+            "--log-interval", 10, *options.more)
     curve(at("dpo"), ["rewards/margins", "rewards/accuracies"])
     curve(at("dpo"), ["val_rewards/margins", "val_rewards/accuracies"])
 

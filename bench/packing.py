@@ -15,7 +15,7 @@ import argparse
 import json
 import os
 import random
-import shutil
+import resource
 import statistics
 import subprocess
 import sys
@@ -25,23 +25,35 @@ import time
 RATE = 1e-12
 
 
+def clock(options):
+    """Seconds: the wall's, or of the processors' time of the processes that have ended."""
+    if not options.processor_time:
+        return time.time()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def timed(options, command):
+    begin = clock(options)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {"seconds": clock(options) - begin, "last": done.stdout.splitlines()[-1]}
+
+
 def of_tessera(options, packing):
     with tempfile.TemporaryDirectory() as scratch:
         out = os.path.join(scratch, "run")
         # Rows are full where they are packed: fewer of them hold as much as a padded batch may.
         batch = options.batch if not packing else options.packed_batch
-        begin = time.time()
-        subprocess.run(
+        run = timed(
+            options,
             [options.tessera, "train", options.model, "--task", "chat", "--data", options.data,
              "--out", out, "--packing", "true" if packing else "false", "--seq-len",
              str(options.tokens), "--batch-size", str(batch), "--epochs", "1", "--lr", str(RATE),
              "--val-fraction", "0", "--long-samples", "drop", "--log-interval", "1", "--threads",
-             str(options.threads)], check=True, stdout=subprocess.DEVNULL)
-        seconds = time.time() - begin
+             str(options.threads)])
         with open(out + "/metrics.jsonl", encoding="utf-8") as file:
             rows = [json.loads(line) for line in file]
-        shutil.rmtree(out)
-    return {"seconds": seconds, "steps": sum("loss" in row for row in rows)}
+    return {"seconds": run["seconds"], "steps": sum("loss" in row for row in rows)}
 
 
 def samples(options, tokenizer):
@@ -61,8 +73,7 @@ def of_torch(options):
 
     torch.set_num_threads(options.threads)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    begin = time.time()
-    rows = samples(options, tokenizer)
+    rows = samples(options, tokenizer)[:options.rows]
     random.Random(1).shuffle(rows)
     model = AutoModelForCausalLM.from_pretrained(options.model, attn_implementation="sdpa")
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
@@ -85,8 +96,7 @@ def of_torch(options):
         optimizer.zero_grad()
         n = int((labels[:, 1:] != -100).sum())
         total, count, used = total + loss.item() * n, count + n, used + int(mask.sum())
-    return {"seconds": time.time() - begin, "loss": total / count, "tokens": used,
-            "conversations": len(rows)}
+    return {"loss": total / max(1, count), "tokens": used, "conversations": len(rows)}
 
 
 def loss_of(options, packing):
@@ -108,7 +118,10 @@ def main():
     parser.add_argument("--packed-batch", type=int, default=4, help="packed rows a step")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--processor-time", action="store_true",
+                        help="in place of the wall's: with one thread, where others use the machine")
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
         print(json.dumps(of_torch(options)))
@@ -116,8 +129,10 @@ def main():
     times = {"packed": [], "padded": [], "PyTorch": []}
     for _ in range(options.rounds):
         packed, padded = of_tessera(options, True), of_tessera(options, False)
-        peer = json.loads(subprocess.run([sys.executable, *sys.argv, "--peer"], check=True,
-                                         capture_output=True, text=True).stdout.splitlines()[-1])
+        run = timed(options, [sys.executable, *sys.argv, "--peer"])
+        # What it takes to import PyTorch is not counted against it.
+        start = timed(options, [sys.executable, *sys.argv, "--peer", "--rows", "0"])
+        peer = {**json.loads(run["last"]), "seconds": run["seconds"] - start["seconds"]}
         for name, run in (("packed", packed), ("padded", padded), ("PyTorch", peer)):
             times[name].append(run["seconds"])
         print(json.dumps({"packed": packed, "padded": padded, "PyTorch": peer}), flush=True)

@@ -102,6 +102,21 @@ TEST_F(ChatFormatTest, ConversationsOfEveryForm) {
   EXPECT_EQ(messages(R"([{"conversations": [{"from": "human", "value": "Hi"},)"
                      R"({"from": "gpt", "value": "Yes"}]}])"),
             turns + "\n");
+  const std::string called =
+      R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"","tool_calls":)"
+      R"([{"type":"function","function":{"name":"f","arguments":{"x":1}}}]},)"
+      R"({"role":"tool","content":"7"}][{"name":"f"}])"
+      "\n";
+  for (
+      const char* text :
+      {R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "function_call", "value":)"
+       R"("{\"name\": \"f\", \"arguments\": {\"x\": 1}}"}, {"from": "observation", "value": "7"}],)"
+       R"("system": "", "tools": "[{\"name\": \"f\"}]"})",
+       R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "function_call", "value":)"
+       R"("[{\"name\": \"f\", \"arguments\": {\"x\": 1}}]"}, {"from": "tool", "value": "7"}],)"
+       R"("tools": [{"name": "f"}]})"}) {
+    EXPECT_EQ(messages(text), called);
+  }
   EXPECT_EQ(messages(R"({"instruction": "Add", "input": "1 1", "output": "2", "system": "S",)"
                      R"("history": [["Hi", "Yes"]]})"),
             R"([{"role":"system","content":"S"},{"role":"user","content":"Hi"},)"
@@ -125,6 +140,14 @@ TEST_F(ChatFormatTest, BadRecordsAreNamed) {
   EXPECT_EQ(failure(R"({"conversations": [{"from": "me", "value": "x"}]})"),
             ":1: conversations[0] is from \"me\", expected human, gpt, system, function_call or "
             "observation");
+  EXPECT_EQ(failure(R"j({"conversations": [{"from": "function_call", "value": "f(1)"}]})j"),
+            ":1: conversations[0]: not valid JSON at byte 2");
+  EXPECT_EQ(failure(R"({"conversations": [{"from": "function_call", "value": "{}"}]})"),
+            ":1: conversations[0]: a call must be an object with a 'name'");
+  EXPECT_EQ(failure(R"({"conversations": [{"from": "gpt", "value": "x"}], "system": 1})"),
+            ":1: 'system' must be a text");
+  EXPECT_EQ(failure(R"({"conversations": [{"from": "gpt", "value": "x"}], "tools": "["})"),
+            ":1: 'tools': not valid JSON at byte 2");
   EXPECT_EQ(failure(R"({"instruction": 3})"), ":1: 'instruction' must be a text");
   EXPECT_EQ(failure(R"({"instruction": "a", "history": ["b"]})"),
             ":1: 'history' must be a list of [question, answer]");

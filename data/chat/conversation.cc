@@ -20,6 +20,29 @@ Json Message(const char* role, Json content) {
   return message;
 }
 
+// JSON that a record holds as a text, or as it is.
+StatusOr<Json> Unpacked(const Json& value, const std::string& where) {
+  if (!value.is_string()) return value;
+  return ParseOrderedJson(value.get<std::string>(), where);
+}
+
+// What an assistant's turn calls: {"name": ..., "arguments": {...}}, or a list of these.
+StatusOr<Json> CallingMessage(const Json& value, const std::string& where) {
+  TESSERA_ASSIGN_OR_RETURN(Json calls, Unpacked(value, where));
+  if (calls.is_object()) calls = Json::array({std::move(calls)});
+  Json message = Message("assistant", "");
+  for (const Json& call : calls) {
+    if (!call.is_object() || !Has(call, "name") || !call["name"].is_string()) {
+      return InvalidArgument(where, ": a call must be an object with a 'name'");
+    }
+    Json function;
+    function["type"] = "function";
+    function["function"] = call;
+    message["tool_calls"].push_back(std::move(function));
+  }
+  return message;
+}
+
 Status CheckMessages(const Json& messages, const std::string& where) {
   if (!messages.is_array() || messages.empty()) {
     return InvalidArgument(where, ": 'messages' must be a list of messages");
@@ -43,7 +66,15 @@ StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where
   if (!turns.is_array() || turns.empty()) {
     return InvalidArgument(where, ": 'conversations' must be a list of turns");
   }
-  if (Has(record, "system")) chat.messages.push_back(Message("system", record["system"]));
+  if (Has(record, "system")) {
+    if (!record["system"].is_string()) {
+      return InvalidArgument(where, ": 'system' must be a text");
+    }
+    if (record["system"] != "") chat.messages.push_back(Message("system", record["system"]));
+  }
+  if (Has(record, "tools") && record["tools"] != "") {
+    TESSERA_ASSIGN_OR_RETURN(chat.tools, Unpacked(record["tools"], where + ": 'tools'"));
+  }
   for (size_t i = 0; i < turns.size(); ++i) {
     const Json& turn = turns[i];
     const bool fits = turn.is_object() && Has(turn, "from") && turn["from"].is_string() &&
@@ -58,7 +89,13 @@ StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where
       return InvalidArgument(where, ": conversations[", i, "] is from ", turn["from"].dump(),
                              ", expected human, gpt, system, function_call or observation");
     }
-    chat.messages.push_back(Message(role->second, turn["value"]));
+    if (turn["from"] == "function_call") {
+      TESSERA_ASSIGN_OR_RETURN(
+          Json message, CallingMessage(turn["value"], Concat(where, ": conversations[", i, "]")));
+      chat.messages.push_back(std::move(message));
+    } else {
+      chat.messages.push_back(Message(role->second, turn["value"]));
+    }
   }
   return chat;
 }

@@ -7,8 +7,10 @@
 //
 // A record is an object of JSON lines, or of one JSON array:
 //   OpenAI's    {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...]}
-//   ShareGPT's  {"conversations": [{"from": "human", "value": "..."}, ...], "system": "..."}, of
-//               human (user), gpt (assistant), system, function_call, observation (tool)
+//   ShareGPT's  {"conversations": [{"from": "human", "value": "..."}, ...], "system": "...",
+//               "tools": [...]}, of human (user), gpt (assistant), system, observation (tool), and
+//               function_call, whose value is {"name": "...", "arguments": {...}} or a list of
+//               these; calls and tools may be JSON in a text
 //   Alpaca's    {"instruction": "...", "input": "...", "output": "...", "history": [[q, a], ...],
 //               "system": "..."}; input stands behind the instruction on a line of its own
 // Keys stay in their order, which templates that print tools show.

@@ -150,13 +150,16 @@ StatusOr<CheckpointEntries> ParseEntries(const Json& json, int version, const st
 }
 
 std::string IndexText(const CheckpointIndex& index) {
-  const Json body = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"step", index.step},
-                     {"trainer", *index.trainer},
-                     {"tensors", EntriesToJson(index.entries)}};
+  // Key by key: a list of pairs leaks where memory ends.
+  Json whole;
+  Json& body = whole["body"];
+  body["format"] = kFormat;
+  body["version"] = kVersion;
+  body["step"] = index.step;
+  body["trainer"] = *index.trainer;
+  body["tensors"] = EntriesToJson(index.entries);
   const std::string text = Compact(body);
-  const Json whole = {{"body", body}, {"crc32c", Crc32c(text.data(), text.size())}};
+  whole["crc32c"] = Crc32c(text.data(), text.size());
   return whole.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

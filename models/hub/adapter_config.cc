@@ -140,13 +140,35 @@ class Reader {
   Status status_;
 };
 
+// The first pattern that matches.
+template <typename T>
+const std::pair<std::string, T>* FindPattern(const std::vector<std::pair<std::string, T>>& patterns,
+                                             const std::string& module) {
+  for (const auto& pattern : patterns) {
+    if (FullMatch("(?:.*\\.)?(?:" + pattern.first + ")", module)) return &pattern;
+  }
+  return nullptr;
+}
+
 template <typename T>
 T ByPattern(const std::vector<std::pair<std::string, T>>& patterns, const std::string& module,
             T otherwise) {
-  for (const auto& [pattern, value] : patterns) {
-    if (FullMatch("(?:.*\\.)?(?:" + pattern + ")", module)) return value;
-  }
-  return otherwise;
+  const auto* const found = FindPattern(patterns, module);
+  return found == nullptr ? otherwise : found->second;
+}
+
+template <typename T>
+Status CheckOnePattern(const char* key, std::vector<std::pair<std::string, T>> patterns,
+                       const std::string& module) {
+  const auto* const first = FindPattern(patterns, module);
+  if (first == nullptr) return OkStatus();
+  const std::pair<std::string, T> taken = *first;
+  std::erase_if(patterns, [&](const auto& pattern) { return pattern.second == taken.second; });
+  const auto* const second = FindPattern(patterns, module);
+  if (second == nullptr) return OkStatus();
+  return InvalidArgument(kAdapterConfigName, ": '", key, "' has two values for '", module,
+                         "': ", taken.second, " ('", taken.first, "') and ", second->second, " ('",
+                         second->first, "'); keep one");
 }
 
 void ReadInit(Reader* reader, std::string* init) {
@@ -365,6 +387,11 @@ bool AdapterConfig::Saves(const std::string& module) const {
   return std::any_of(modules_to_save.begin(), modules_to_save.end(), [&](const std::string& name) {
     return within.find("." + name + ".") != std::string::npos;
   });
+}
+
+Status AdapterConfig::CheckPatterns(const std::string& module) const {
+  TESSERA_RETURN_IF_ERROR(CheckOnePattern("rank_pattern", rank_pattern, module));
+  return CheckOnePattern("alpha_pattern", alpha_pattern, module);
 }
 
 int64_t AdapterConfig::RankOf(const std::string& module) const {

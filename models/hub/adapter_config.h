@@ -56,8 +56,8 @@ struct AdapterConfig {
   // any list of layers, if none is named).
   std::optional<std::vector<int64_t>> layers_to_transform = std::nullopt;
   std::vector<std::string> layers_pattern = {};
-  // By regular expressions of the ends of names; the first that matches counts, in alphabetical
-  // order (PEFT: the file's).
+  // By regular expressions of the ends of names. Two that match a module and differ are refused
+  // (CheckPatterns); PEFT takes the first of the file.
   std::vector<std::pair<std::string, int64_t>> rank_pattern = {};
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
   // What is written, and not looked at: what the base was called, what the adapter is for.
@@ -83,6 +83,8 @@ struct AdapterConfig {
   // that is no head.
   bool Targets(const std::string& module, bool linear) const;
   bool Saves(const std::string& module) const;
+  // Refuses a module that patterns say different things of.
+  Status CheckPatterns(const std::string& module) const;
   int64_t RankOf(const std::string& module) const;
   double ScaleOf(const std::string& module) const;
 };

@@ -57,6 +57,7 @@ StatusOr<WantedTerms> WantedTermsOf(Model& whole, const AdapterConfig& given) {
     config.target_modules.names = FamilyOfModel(whole).adapter_targets;
   }
   std::vector<std::string> layers;
+  Status status;
   whole.VisitModules([&](nn::Module& layer) {
     if (!nn::LayoutOf(layer)) return;
     layers.push_back(layer.path());
@@ -65,6 +66,7 @@ StatusOr<WantedTerms> WantedTermsOf(Model& whole, const AdapterConfig& given) {
       return config.Targets(name, !IsHead(whole, layer));
     });
     if (found == names.end()) return;
+    status.Update(config.CheckPatterns(*found));
     const int64_t rank = config.RankOf(*found);
     wanted[layer.path()] = {
         .rank = rank,
@@ -78,6 +80,7 @@ StatusOr<WantedTerms> WantedTermsOf(Model& whole, const AdapterConfig& given) {
                       : nn::Init(),
         .subtract_start = config.StartsFromWeights()};
   });
+  TESSERA_RETURN_IF_ERROR(status);
   if (wanted.empty()) {
     return InvalidArgument(
         "the adapter's target_modules name no linear layer of this model; it has ",

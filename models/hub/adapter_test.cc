@@ -330,6 +330,13 @@ TEST_F(AdapterTest, WhatDoesNotFitIsRefusedByName) {
   const auto attach = [&](const std::string& model, const json& changes) {
     return Message(AttachAdapter(*Load(model, {}), Config(changes)).status());
   };
+  const json both = {{"q_proj", 4}, {"layers.0.self_attn.q_proj", 2}};
+  for (const char* key : {"rank_pattern", "alpha_pattern"}) {
+    EXPECT_EQ(attach(base, {{"target_modules", {"q_proj"}}, {key, both}}),
+              Concat("adapter_config.json: '", key,
+                     "' has two values for 'model.layers.0.self_attn.q_proj': 2 "
+                     "('layers.0.self_attn.q_proj') and 4 ('q_proj'); keep one"));
+  }
   EXPECT_NE(attach(tied_base, {{"target_modules", {"q_proj"}}, {"modules_to_save", {"lm_head"}}})
                 .find("modules_to_save name 'lm_head', whose weight is tied"),
             std::string::npos);
