@@ -42,7 +42,7 @@ CpuIsa Detect() {
   if ((states & kZmmStates) != kZmmStates || (ebx & kAvx512Bits) != kAvx512Bits) {
     return CpuIsa::kAvx2;
   }
-  return CpuIsa::kAvx512;
+  return (ecx & bit_AVX512VNNI) == 0 ? CpuIsa::kAvx512 : CpuIsa::kAvx512Vnni;
 }
 #else
 CpuIsa Detect() { return CpuIsa::kBaseline; }
@@ -69,12 +69,14 @@ std::string_view CpuIsaName(CpuIsa isa) {
       return "avx2";
     case CpuIsa::kAvx512:
       return "avx512";
+    case CpuIsa::kAvx512Vnni:
+      return "avx512vnni";
   }
   return "unknown";
 }
 
 std::optional<CpuIsa> ParseCpuIsa(std::string_view name) {
-  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (CpuIsa isa : kCpuIsas) {
     if (name == CpuIsaName(isa)) return isa;
   }
   return std::nullopt;
@@ -98,7 +100,7 @@ Status CheckIsaEnvironment() {
   if (value == nullptr) return OkStatus();
   const std::optional<CpuIsa> asked = ParseCpuIsa(value);
   if (!asked.has_value()) {
-    return InvalidArgument(kVariable, "=", value, ": must be baseline, avx2 or avx512");
+    return InvalidArgument(kVariable, "=", value, ": must be baseline, avx2, avx512 or avx512vnni");
   }
   if (*asked > DetectedIsa()) {
     return InvalidArgument(kVariable, "=", value, ": the best this machine can run is ",

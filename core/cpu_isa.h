@@ -5,8 +5,9 @@
 //   kSoftmax.Select()(args);      // once per launch
 //
 // The choice is the best set that both the processor and the operating system support, lowered by
-// the environment variable TESSERA_CPU_ISA (`baseline`, `avx2` or `avx512`), so that tests can
-// cover every set on one machine. kAvx2 includes FMA and F16C; kAvx512 is F, BW, DQ and VL.
+// the environment variable TESSERA_CPU_ISA (`baseline`, `avx2`, `avx512` or `avx512vnni`), so that
+// tests can cover every set on one machine. kAvx2 includes FMA and F16C; kAvx512 is F, BW, DQ and
+// VL; kAvx512Vnni adds VNNI, which products of integers use.
 #ifndef TESSERA_CORE_CPU_ISA_H_
 #define TESSERA_CORE_CPU_ISA_H_
 
@@ -18,9 +19,11 @@
 
 namespace tessera {
 
-enum class CpuIsa : uint8_t { kBaseline, kAvx2, kAvx512 };
+enum class CpuIsa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni };
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512,
+                                      CpuIsa::kAvx512Vnni};
 
-// "baseline", "avx2", "avx512".
+// "baseline", "avx2", "avx512", "avx512vnni".
 std::string_view CpuIsaName(CpuIsa isa);
 std::optional<CpuIsa> ParseCpuIsa(std::string_view name);
 
@@ -45,8 +48,10 @@ struct IsaTable {
   Fn* baseline = nullptr;
   Fn* avx2 = nullptr;
   Fn* avx512 = nullptr;
+  Fn* avx512vnni = nullptr;
 
   Fn* Select(CpuIsa isa) const {
+    if (isa >= CpuIsa::kAvx512Vnni && avx512vnni != nullptr) return avx512vnni;
     if (isa >= CpuIsa::kAvx512 && avx512 != nullptr) return avx512;
     if (isa >= CpuIsa::kAvx2 && avx2 != nullptr) return avx2;
     return baseline;

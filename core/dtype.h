@@ -30,7 +30,7 @@ enum class DType : uint8_t {
 };
 inline constexpr int kNumDTypes = 8;
 
-// Bytes per element, of a type whose elements lie one by one; all do so far.
+// Bytes per element.
 constexpr size_t DTypeSize(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
@@ -49,8 +49,7 @@ constexpr size_t DTypeSize(DType dtype) {
   return 0;
 }
 
-// Bytes of so many elements in a row. Whoever allocates, copies or writes asks this, so that a type
-// whose elements share a block (quantised weights) has one place to say how large it is.
+// Bytes of so many elements in a row.
 constexpr int64_t BytesOf(DType dtype, int64_t elements) {
   return elements * static_cast<int64_t>(DTypeSize(dtype));
 }

@@ -61,6 +61,7 @@ std::shared_ptr<const BuildContext> BuildOf(const Module& layer) {
   BuildContext build = layer.build();
   build.initialise = true;
   build.storage_of = nullptr;
+  build.form_of = nullptr;
   return std::make_shared<const BuildContext>(std::move(build));
 }
 

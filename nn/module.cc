@@ -11,6 +11,12 @@ namespace {
 // On the bytes that are there, or on new ones, initialised as the build says.
 void MakeTensor(const BuildContext& build, Parameter* p) {
   const Shape& shape = p->placement.local_shape();
+  if (build.form_of) p->form = build.form_of(*p);
+  if (p->form != nullptr) {
+    p->can_train = false;
+    p->tensor = Empty(shape, build.dtype, Device::Meta(build.device.type));
+    return;
+  }
   if (build.storage_of) {
     if (auto storage = build.storage_of(*p)) {
       p->tensor = Tensor(std::move(storage), shape, ContiguousStrides(shape), 0, build.dtype);
@@ -101,7 +107,7 @@ Parameter& Module::AddParameter(const std::string& name, const Placement& placem
   TakeName(p->name);
   MakeTensor(*build_, p.get());
   Parameter& added = KeepParameter(std::move(p));
-  if (build_->on_parameter) build_->on_parameter(added);
+  if (build_->on_parameter && added.form == nullptr) build_->on_parameter(added);
   return added;
 }
 
@@ -112,12 +118,15 @@ Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) 
   p->init = source.init;
   p->tied_to = &source;
   p->tensor = source.tensor.Detach();
+  p->form = source.form;
+  p->can_train = source.can_train;
   TakeName(p->name);
   return KeepParameter(std::move(p));
 }
 
 Parameter& Module::KeepParameter(std::unique_ptr<Parameter> parameter) {
-  if (!parameter->tensor.storage()->read_only()) LetTrain(*parameter, *build_);
+  if (parameter->can_train && !parameter->tensor.storage()->read_only())
+    LetTrain(*parameter, *build_);
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }

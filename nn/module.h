@@ -111,7 +111,10 @@ struct BuildContext {
   // mapped file. nullptr, or unset: it gets new ones. Where these bytes are read-only, the
   // parameter does not train, nor can it be made to.
   std::function<std::shared_ptr<Storage>(const Parameter&)> storage_of = nullptr;
-  // Called with each parameter as it is made, before the next one is: ZeRO-3 shards it here.
+  // The form of a parameter (whose tensor is not made yet) that is not dense: it gets no memory of
+  // its own, and does not train. nullptr, or unset: it is dense.
+  std::function<std::shared_ptr<const WeightForm>(const Parameter&)> form_of = nullptr;
+  // Called with each dense parameter as it is made, before the next one is: ZeRO-3 shards it here.
   std::function<void(Parameter&)> on_parameter = nullptr;
   // Runs `write`, which gives a parameter the values read from files: ZeRO-3 brings it memory
   // before and cuts it again after. Unset: `write` is just run.

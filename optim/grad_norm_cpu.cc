@@ -10,15 +10,9 @@ namespace tessera::optim {
 namespace {
 
 const GradChunks& Chunks() {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512::kGradChunks;
-    case CpuIsa::kAvx2:
-      return avx2::kGradChunks;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline::kGradChunks;
+  constexpr IsaTable<const GradChunks> kChunks{&baseline::kGradChunks, &avx2::kGradChunks,
+                                               &avx512::kGradChunks};
+  return *kChunks.Select();
 }
 
 GradType TypeOf(DType dtype) {

@@ -58,15 +58,7 @@ inline UpdateChunk UpdateChunkOf(const UpdateTensor& t, int64_t begin, int64_t n
 // One of a function's versions, by the instruction set in use.
 template <typename Fn>
 Fn* ForActiveIsa(Fn* baseline, Fn* avx2, Fn* avx512) {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512;
-    case CpuIsa::kAvx2:
-      return avx2;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline;
+  return IsaTable<Fn>{baseline, avx2, avx512}.Select();
 }
 
 }  // namespace tessera::optim

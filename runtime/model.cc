@@ -37,6 +37,7 @@ models::LoadOptions LoadOptionsOf(const tsr_load_options& options, DType dtype) 
   load.require_weights = true;
   load.map_weights = options.copy_weights == 0;
   load.warn = LogWarning;
+  if (options.weights != TSR_WEIGHTS_AS_STORED) load.quantize = kQuantTypes[options.weights - 1];
   if (options.progress != nullptr) {
     load.progress = [options](int64_t done, int64_t total) {
       return options.progress(options.progress_user, static_cast<uint64_t>(done),
@@ -99,6 +100,9 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
       CheckArray(options.adapters, options.num_adapters, "tsr_load_options: adapters"));
   for (size_t i = 0; i < options.num_adapters; ++i) {
     TESSERA_RETURN_IF_ERROR(CheckGiven(options.adapters[i], "tsr_load_options: adapters"));
+  }
+  if (options.weights < TSR_WEIGHTS_AS_STORED || options.weights > TSR_WEIGHTS_Q4_0) {
+    return InvalidArgument("tsr_load_options: weights ", options.weights, " is unknown");
   }
   TESSERA_ASSIGN_OR_RETURN(const DType dtype, ComputeDType(options.dtype));
   const NoGrad no_grad;

@@ -139,6 +139,15 @@ typedef struct tsr_model tsr_model;
  * with TSR_CANCELLED. */
 typedef int (*tsr_progress)(void* user, uint64_t done, uint64_t total);
 
+/* How weights of linear layers and tables of tokens are held; activations are of `dtype`. */
+typedef int tsr_weights;
+enum {
+  TSR_WEIGHTS_AS_STORED = 0,
+  TSR_WEIGHTS_INT8 = 1, /* 8 bits, a scale for each output */
+  TSR_WEIGHTS_Q8_0 = 2, /* 8 bits, a scale for each group of 32 */
+  TSR_WEIGHTS_Q4_0 = 3  /* 4 bits, likewise */
+};
+
 typedef struct tsr_load_options {
   size_t size;
   tsr_dtype dtype; /* of parameters and of what is computed: float32, bfloat16 or float16 */
@@ -153,6 +162,7 @@ typedef struct tsr_load_options {
    * carries; each context runs one of them, or none. */
   const char* const* adapters;
   size_t num_adapters;
+  tsr_weights weights; /* what is stored dense is made to be so as it is loaded */
 } tsr_load_options;
 
 /* A model's folder (config.json, weights as safetensors or pytorch_model.bin, tokenizer files), or

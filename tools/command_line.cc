@@ -15,6 +15,7 @@
 #include "core/nearest_name.h"
 #include "core/tar_archive.h"
 #include "core/thread_pool.h"
+#include "ops/quantized/quantized_matrix.h"
 
 namespace tessera::tools {
 namespace {
@@ -84,7 +85,11 @@ Status UnknownFlag(const CLI::App& app, const CLI::App& command, const std::stri
 }  // namespace
 
 void AddComputeFlags(CLI::App* command, ComputeFlags* flags) {
-  command->add_option("--dtype", flags->dtype, "float32, bfloat16, float16 or float64 (float32)")
+  command
+      ->add_option(
+          "--dtype", flags->dtype,
+          "float32, bfloat16, float16 or float64 (float32); q8_0, q4_0 or int8: weights are "
+          "held so, on the CPU")
       ->type_name("TYPE");
   command->add_option("--device", flags->device, "cpu or cuda:0 (cpu)")->type_name("DEVICE");
   command->add_option("--threads", flags->threads, "threads on the CPU (all cores)")
@@ -98,12 +103,16 @@ void AddAdapterFlag(CLI::App* command, std::string* folder) {
       ->type_name("DIR");
 }
 
+std::optional<QuantType> QuantizeOf(const ComputeFlags& flags) {
+  return ParseQuantType(flags.dtype);
+}
+
 StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
   nn::BuildContext build;
-  const std::optional<DType> dtype = ParseDType(flags.dtype);
+  const std::optional<DType> dtype = QuantizeOf(flags) ? DType::kFloat32 : ParseDType(flags.dtype);
   if (!dtype || !IsFloating(*dtype)) {
     return InvalidArgument("--dtype: '", flags.dtype,
-                           "' is none of float32, bfloat16, float16 and float64");
+                           "' is none of float32, bfloat16, float16, float64, q8_0, q4_0 and int8");
   }
   build.dtype = *dtype;
   TESSERA_ASSIGN_OR_RETURN(build.device, Device::Parse(flags.device));

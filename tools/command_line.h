@@ -6,12 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/status.h"
 #include "nn/module.h"
+#include "ops/quantized/quant_type.h"
 
 namespace tessera::tools {
 
@@ -22,7 +24,7 @@ inline constexpr char kExitCodes[] =
 
 // Flags of every command that runs a model.
 struct ComputeFlags {
-  std::string dtype = "float32";
+  std::string dtype = "float32";  // or how weights are held; activations are then float32
   std::string device = "cpu";
   int threads = 0;  // 0: all cores the process may use
 };
@@ -30,6 +32,9 @@ void AddComputeFlags(CLI::App* command, ComputeFlags* flags);
 
 // `--adapter DIR`: a folder of PEFT's that is laid beside the model (models/hub/adapter.h).
 void AddAdapterFlag(CLI::App* command, std::string* folder);
+
+// What weights are to be held as, if `--dtype` says that.
+std::optional<QuantType> QuantizeOf(const ComputeFlags& flags);
 
 // Checks the flags, sets the number of threads, and returns what models are to be built with.
 StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags);

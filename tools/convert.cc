@@ -1,5 +1,5 @@
-// `tessera convert` and `tessera merge`: weights of other formats, and weights with an adapter,
-// into a model's folder.
+// `tessera convert`, `tessera quantize` and `tessera merge`: weights of other formats, as small
+// integers, and with an adapter, into a model's folder.
 #include <charconv>
 #include <memory>
 #include <optional>
@@ -8,6 +8,8 @@
 
 #include "core/dtype.h"
 #include "models/hub/convert_model.h"
+#include "models/hub/gguf/convert_gguf.h"
+#include "ops/quantized/quantized_matrix.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 
@@ -19,6 +21,7 @@ struct ConvertFlags {
   std::string to;
   std::string adapter;
   std::string dtype;
+  std::string quantize;
   std::string shard_size = "5GB";
 };
 
@@ -46,13 +49,32 @@ std::optional<int64_t> ParseBytes(std::string_view text) {
   return std::nullopt;
 }
 
+bool IsGguf(const std::string& path) { return path.ends_with(".gguf"); }
+
 Status RunConvert(const ConvertFlags& flags) {
+  if (IsGguf(flags.from) || IsGguf(flags.to)) {
+    if (!flags.quantize.empty() || !flags.adapter.empty()) {
+      return InvalidArgument(
+          "a folder is read and written here; `tessera convert` goes from and to GGUF");
+    }
+    if (!flags.dtype.empty() || flags.shard_size != ConvertFlags().shard_size) {
+      return InvalidArgument("--dtype and --shard-size mean nothing to a GGUF file");
+    }
+    return IsGguf(flags.from) ? models::ConvertFromGguf(flags.from, flags.to)
+                              : models::ConvertToGguf(flags.from, flags.to);
+  }
   models::ConvertOptions options;
   if (!flags.dtype.empty()) {
     options.dtype = ParseDType(flags.dtype);
     if (!options.dtype || !IsFloating(*options.dtype)) {
       return InvalidArgument("--dtype: '", flags.dtype,
                              "' is none of float32, bfloat16, float16 and float64");
+    }
+  }
+  if (!flags.quantize.empty()) {
+    options.quantize = ParseQuantType(flags.quantize);
+    if (!options.quantize) {
+      return InvalidArgument("--type: '", flags.quantize, "' is none of q8_0, q4_0 and int8");
     }
   }
   const std::optional<int64_t> bytes = ParseBytes(flags.shard_size);
@@ -97,17 +119,42 @@ void AddMergeCommand(CLI::App& app, CommandState& state) {
   command->callback([&state, flags] { state.run = [flags] { return RunConvert(*flags); }; });
 }
 
+void AddQuantizeCommand(CLI::App& app, CommandState& state) {
+  auto flags = std::make_shared<ConvertFlags>();
+  CLI::App* command =
+      app.add_subcommand("quantize", "Write a model's folder with weights as small integers");
+  command->add_option("from", flags->from, "a model's folder")->type_name("IN")->required();
+  command->add_option("to", flags->to, "the folder to write; it must not exist")
+      ->type_name("OUT")
+      ->required();
+  command
+      ->add_option("--type", flags->quantize,
+                   "q8_0: 8.5 bits a weight; q4_0: 4.5; int8: 8, with one scale for a row")
+      ->type_name("TYPE")
+      ->required();
+  AddWritingFlags(command, flags.get());
+  command->footer(
+      "Weights of linear layers and tables of tokens are quantised where their rows fit (multiples "
+      "of\n32 for q8_0 and q4_0); --dtype is that of the rest. One tensor is in memory at a time.\n"
+      "Example:\n"
+      "  tessera quantize llama-folder llama-q8 --type q8_0");
+  command->callback([&state, flags] { state.run = [flags] { return RunConvert(*flags); }; });
+}
+
 void AddConvertCommand(CLI::App& app, CommandState& state) {
   auto flags = std::make_shared<ConvertFlags>();
   CLI::App* command = app.add_subcommand(
-      "convert", "Write a model's folder as safetensors, from any format that can be read");
+      "convert",
+      "Write a model's folder as safetensors, from any format that can be read, or GGUF");
   command
       ->add_option("from", flags->from,
-                   "a model's folder (safetensors, pytorch_model.bin, shards of either), or a "
-                   "checkpoint of Megatron-LM's GPT-2 (model_optim_rng.pt)")
+                   "a model's folder (safetensors, pytorch_model.bin, shards of either), a GGUF "
+                   "file, or a checkpoint of Megatron-LM's GPT-2 (model_optim_rng.pt)")
       ->type_name("FROM")
       ->required();
-  command->add_option("to", flags->to, "the folder to write; it must not exist")
+  command
+      ->add_option("to", flags->to,
+                   "the folder to write, which must not exist; or, by its name, a .gguf file")
       ->type_name("TO")
       ->required();
   AddWritingFlags(command, flags.get());
@@ -115,7 +162,8 @@ void AddConvertCommand(CLI::App& app, CommandState& state) {
       "One tensor is in memory at a time; nothing in the files is executed.\n"
       "Examples:\n"
       "  tessera convert chatglm-6b chatglm-6b-bf16 --dtype bfloat16\n"
-      "  tessera convert release/mp_rank_00/model_optim_rng.pt gpt2-345m");
+      "  tessera convert release/mp_rank_00/model_optim_rng.pt gpt2-345m\n"
+      "  tessera convert llama-Q8_0.gguf llama-q8");
   command->callback([&state, flags] { state.run = [flags] { return RunConvert(*flags); }; });
 }
 

@@ -26,8 +26,10 @@ Status RunEval(const CLI::App& command, const EvalFlags& flags) {
   TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   const ScratchDirectory scratch;
-  TESSERA_ASSIGN_OR_RETURN(const train::RunSetup setup,
-                           train::PrepareEvaluation(config, build, {.cache = scratch.path()}));
+  TESSERA_ASSIGN_OR_RETURN(
+      const train::RunSetup setup,
+      train::PrepareEvaluation(config, build,
+                               {.cache = scratch.path(), .quantize = QuantizeOf(flags.compute)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
   TESSERA_ASSIGN_OR_RETURN(const train::EvaluationResult found,
                            trainer.Evaluate(*setup.data.validation, flags.batches));

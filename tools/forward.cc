@@ -83,6 +83,7 @@ Status RunForward(const ForwardFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   models::LoadOptions options = {
       .build = build, .require_weights = true, .map_weights = flags.grads.empty()};
+  options.quantize = QuantizeOf(flags.compute);
   if (!flags.adapter.empty()) options.adapters = {flags.adapter};
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, models::LoadModel(folder, options));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Bundle::Entry> tensors, ReadTensors(flags.inputs));
@@ -90,6 +91,10 @@ Status RunForward(const ForwardFlags& flags) {
                            models::InputsFromNamed(flags.inputs, *model, tensors));
   if (!flags.grads.empty() && !inputs.has(keys::kLabels)) {
     return InvalidArgument(flags.inputs, ": --grads needs 'labels', which give the loss");
+  }
+  for (const nn::Parameter* p : model->Parameters()) {
+    if (flags.grads.empty() || !p->tensor.device().is_meta()) continue;
+    return InvalidArgument("--grads: '", p->name, "' is quantised and has no gradient");
   }
   const NoGrad mode(/*enabled=*/!flags.grads.empty());
   const Bundle outputs = model->Run(inputs, {.all_hidden_states = flags.all_hidden_states});

@@ -147,6 +147,9 @@ Status CheckFlags(const CLI::App& command, const GenerateFlags& flags) {
   for (const char* name : {"--messages", "--system"}) {
     if (command.count(name) > 0 && !flags.chat) return InvalidArgument(name, " needs --chat");
   }
+  if (command.count("--batch-size") > 0 && command.count("--prompts") == 0) {
+    return InvalidArgument("--batch-size needs --prompts");
+  }
   if (command.count("--messages") > 0 && command.count("--system") > 0) {
     return InvalidArgument(
         "--system begins a conversation in the terminal; --messages has its own");
@@ -164,6 +167,7 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json json, models::ReadModelConfig(flags.model));
   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, Configure(command, flags, json));
   models::LoadOptions options = {.build = build, .require_weights = true, .map_weights = true};
+  options.quantize = QuantizeOf(flags.compute);
   if (!flags.adapter.empty()) options.adapters = {flags.adapter};
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (!has_ids || !config.stop_strings.empty() || models::LacksTokenIds(json)) {
@@ -260,7 +264,8 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
       ->type_name("FILE");
   command->add_option("--system", flags->system, "with --chat: the system's message before it")
       ->type_name("TEXT");
-  command->add_option("--batch-size", flags->batch_size, "prompts that run together (16)")
+  command
+      ->add_option("--batch-size", flags->batch_size, "with --prompts: how many run together (16)")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")

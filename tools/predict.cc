@@ -52,7 +52,9 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags) {
   const ScratchDirectory scratch;
   TESSERA_ASSIGN_OR_RETURN(
       const train::RunSetup setup,
-      train::PrepareEvaluation(config, build, {.cache = scratch.path(), .prediction = true}));
+      train::PrepareEvaluation(
+          config, build,
+          {.cache = scratch.path(), .prediction = true, .quantize = QuantizeOf(flags.compute)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
   TESSERA_ASSIGN_OR_RETURN(const train::PredictionResult result,
                            trainer.Predict(*setup.data.validation));

@@ -40,6 +40,7 @@ void AddCommands(CLI::App& app, CommandState& state) {
   AddReportCommand(app, state);
   AddConvertCommand(app, state);
   AddMergeCommand(app, state);
+  AddQuantizeCommand(app, state);
   AddLaunchCommand(app, state);
   AddCompletionCommand(app, state);
   AddManualCommand(app, state);

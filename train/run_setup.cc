@@ -36,6 +36,7 @@ struct Plan {
   std::unique_ptr<models::Model> shape;  // on the meta device
   bool evaluation = false;
   bool prediction = false;
+  std::optional<QuantType> quantize;
   std::string cache;
 
   void Change(const json& keys) {
@@ -178,6 +179,16 @@ Status OpenTheData(Plan* plan) {
                                *setup.tokenizer, *plan->shape, &setup.data.objective);
 }
 
+// What is quantised does not train.
+Status CheckDense(const RunConfig& config, models::Model& model) {
+  for (const nn::Parameter* p : model.Parameters()) {
+    if (nn::IsDense(*p)) continue;
+    return InvalidArgument(config.model, ": '", p->name,
+                           "' is quantised and cannot train; train an adapter (--adapter lora)");
+  }
+  return OkStatus();
+}
+
 StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build, Plan* plan) {
   const RunConfig& config = plan->setup.config;
   models::LoadOptions load;
@@ -185,12 +196,17 @@ StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build,
   load.require_weights = plan->evaluation;
   // What is not trained need not be copied.
   load.map_weights = plan->evaluation || !config.adapter.empty();
+  load.quantize = plan->quantize;
   load.config_changes = plan->changes;
   load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
   load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };
   if (plan->evaluation && !config.adapter.empty()) load.adapters = {config.adapter};
   TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(config.model, load));
-  if (plan->evaluation || config.adapter.empty()) return model;
+  if (plan->evaluation) return model;
+  if (config.adapter.empty()) {
+    TESSERA_RETURN_IF_ERROR(CheckDense(config, *model));
+    return model;
+  }
   TESSERA_ASSIGN_OR_RETURN(const models::AdapterConfig adapter,
                            AdapterOf(config, *model, plan->setup.data.replaces_head));
   TESSERA_RETURN_IF_ERROR(TrainAdapter(config, adapter, *model));
@@ -303,6 +319,7 @@ StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildCon
   plan.cache = evaluation.cache;
   plan.evaluation = true;
   plan.prediction = evaluation.prediction;
+  plan.quantize = evaluation.quantize;
   TESSERA_RETURN_IF_ERROR(config.Validate());
   TESSERA_RETURN_IF_ERROR(Describe(&plan));
   TESSERA_RETURN_IF_ERROR(OpenTheData(&plan));

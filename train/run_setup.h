@@ -21,6 +21,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
+#include "ops/quantized/quant_type.h"
 #include "train/config/run_config.h"
 #include "train/run_lock.h"
 #include "train/task.h"
@@ -54,6 +55,7 @@ StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = 
 struct EvaluationSetup {
   std::string cache;        // where the tokenised data go
   bool prediction = false;  // the data need no labels, and the task predicts
+  std::optional<QuantType> quantize = std::nullopt;  // models::LoadOptions::quantize
 };
 // The same in one process for a look at `config.data` (`tessera eval`, `tessera predict`):
 // data.validation is all of it, and the model must have weights.

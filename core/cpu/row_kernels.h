@@ -14,15 +14,7 @@ namespace tessera {
 // The table of the instruction set in use; once per launch.
 template <typename Rows>
 const Rows& ForActiveIsa(const Rows& baseline, const Rows& avx2, const Rows& avx512) {
-  switch (ActiveIsa()) {
-    case CpuIsa::kAvx512:
-      return avx512;
-    case CpuIsa::kAvx2:
-      return avx2;
-    case CpuIsa::kBaseline:
-      break;
-  }
-  return baseline;
+  return *IsaTable<const Rows>{&baseline, &avx2, &avx512}.Select();
 }
 
 // float32, bfloat16 or float16 only.

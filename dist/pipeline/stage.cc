@@ -207,10 +207,7 @@ std::vector<nn::Parameter*> Stage::Parameters() const {
   return all;
 }
 
-Device Stage::device() const {
-  const std::vector<nn::Parameter*> all = Parameters();
-  return all.empty() ? Device::Cpu() : all.front()->tensor.device();
-}
+Device Stage::device() const { return DeviceOf(Parameters()); }
 
 std::vector<optim::Parameter> Stage::OptimizedParameters() const {
   return dist::OptimizedParameters(Parameters());

@@ -35,4 +35,11 @@ std::vector<optim::Parameter> OptimizedParameters(nn::Module& model) {
   return OptimizedParameters(model.Parameters());
 }
 
+Device DeviceOf(const std::vector<nn::Parameter*>& parameters) {
+  for (const nn::Parameter* p : parameters) {
+    if (!p->tensor.device().is_meta()) return p->tensor.device();
+  }
+  return parameters.empty() ? Device::Cpu() : parameters.front()->tensor.device();
+}
+
 }  // namespace tessera::dist

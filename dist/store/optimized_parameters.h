@@ -13,6 +13,10 @@ namespace tessera::dist {
 std::vector<optim::Parameter> OptimizedParameters(const std::vector<nn::Parameter*>& parameters);
 std::vector<optim::Parameter> OptimizedParameters(nn::Module& model);
 
+// Where their elements are: a quantised one, which has none of its own, is on meta wherever the
+// model is. Without parameters, the CPU.
+Device DeviceOf(const std::vector<nn::Parameter*>& parameters);
+
 }  // namespace tessera::dist
 
 #endif  // TESSERA_DIST_STORE_OPTIMIZED_PARAMETERS_H_

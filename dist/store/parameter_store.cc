@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
+#include "dist/store/optimized_parameters.h"
 #include "dist/store/replicas.h"
 #include "dist/store/replicated_parameters.h"
 #include "dist/store/sharded_parameters.h"
@@ -59,10 +60,7 @@ void DropOthers(const std::vector<nn::Parameter*>& all,
 
 }  // namespace
 
-Device StoreContents::device() const {
-  const std::vector<nn::Parameter*> all = AllParameters();
-  return all.empty() ? Device::Cpu() : all.front()->tensor.device();
-}
+Device StoreContents::device() const { return DeviceOf(AllParameters()); }
 
 std::vector<nn::Parameter*> StoreContents::AllParameters() const {
   std::vector<nn::Parameter*> all;
@@ -229,14 +227,15 @@ const char* ParameterStore::WhyNotCaptured(int64_t micro_batches) const {
 std::vector<CheckpointTensor> ParameterStore::CheckpointTensors() {
   std::vector<CheckpointTensor> entries;
   policy_->AppendTensors(&entries);
-  if (options_.frozen_in_checkpoints) return entries;
-  std::set<std::string> frozen;
+  std::set<std::string> left_out;
   for (const nn::Parameter* p : contents_.AllParameters()) {
-    if (p->can_train && p->tied_to == nullptr && !RequiresGrad(p->tensor)) {
-      frozen.insert("model." + p->name);
+    const bool quantised = p->form != nullptr && !p->can_train;  // a folder has its bytes
+    const bool frozen = p->can_train && p->tied_to == nullptr && !RequiresGrad(p->tensor);
+    if (quantised || (frozen && !options_.frozen_in_checkpoints)) {
+      left_out.insert("model." + p->name);
     }
   }
-  std::erase_if(entries, [&](const CheckpointTensor& t) { return frozen.count(t.name) > 0; });
+  std::erase_if(entries, [&](const CheckpointTensor& t) { return left_out.count(t.name) > 0; });
   return entries;
 }
 

@@ -187,6 +187,15 @@ StatusOr<AttachedAdapter> LoadPrefix(Model& model, const std::string& folder,
   return attached;
 }
 
+// Quantised weights are multiplied by, and cannot be changed or taken apart.
+Status CheckHasNumbers(Model& model, const std::string& name) {
+  const nn::Parameter* const p = model.FindParameter(name);
+  if (p == nullptr || p->tensor.device().is_meta() == model.build().device.is_meta()) {
+    return OkStatus();
+  }
+  return InvalidArgument("'", name, "' is quantised; what the adapter does needs its own numbers");
+}
+
 }  // namespace
 
 StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter,
@@ -209,8 +218,16 @@ StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& confi
     return InvalidArgument("init_lora_weights is ", config.init,
                            ", which does not go with use_dora");
   }
+  if (config.use_dora || config.StartsFromWeights()) {
+    for (const auto& [module, term] : wanted) {
+      TESSERA_RETURN_IF_ERROR(CheckHasNumbers(model, module + kWeight));
+    }
+  }
   AttachedAdapter attached = Attach(model, config, wanted, adapter);
-  for (nn::Parameter* p : attached.replaced) MakeWritable(model, p);
+  for (nn::Parameter* p : attached.replaced) {
+    TESSERA_RETURN_IF_ERROR(CheckHasNumbers(model, p->name));
+    MakeWritable(model, p);
+  }
   for (const AttachedAdapter::Term& term : attached.terms) {
     nn::Parameter* const weight = model.FindParameter(term.module + kWeight);
     const auto begin = [&] { term.term->Begin(*weight); };

@@ -14,6 +14,7 @@
 #include "models/hub/load_model.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/megatron_gpt2.h"
+#include "models/hub/quantized_entries.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
 
@@ -101,17 +102,15 @@ StatusOr<Source> OpenFolder(const std::string& from, const ConvertOptions& optio
   TESSERA_ASSIGN_OR_RETURN(source.model, BuildShapes(where, config, DType::kFloat32));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<EntryMatch> matches,
                            MatchEntries(*source.model, *weights, nullptr));
-  std::map<std::string, std::string> entry_of;
   std::vector<WeightEntry> entries;
   for (const EntryMatch& match : matches) {
-    entry_of[match.parameter->name] = match.entry;
     entries.push_back(*weights->Find(match.entry));
   }
+  const auto loading = std::make_shared<const QuantizedLoading>(
+      *weights, matches, nn::QuantizableWeights(*source.model), std::nullopt);
   TESSERA_ASSIGN_OR_RETURN(source.model,
                            BuildShapes(where, config, dtype.value_or(WidestOf(entries))));
-  source.read = [weights, entry_of](const nn::Parameter& p) {
-    return weights->Read(entry_of.at(p.name));
-  };
+  source.read = [weights, loading](const nn::Parameter& p) { return loading->ReadDense(p); };
   if (!options.adapter.empty()) {
     TESSERA_RETURN_IF_ERROR(Merge(options.adapter, where, config, &source));
   }
@@ -189,6 +188,7 @@ Status ConvertModel(const std::string& from, const std::string& folder,
                                                     : OpenMegatron(from, options.dtype));
   TESSERA_ASSIGN_OR_RETURN(SaveOptions save, CompanionsOf(from));
   save.max_shard_bytes = options.max_shard_bytes;
+  save.quantize = options.quantize;
   // One tensor is read, cast, written and forgotten.
   save.gather = [&](const nn::Parameter& p) -> StatusOr<Tensor> {
     TESSERA_ASSIGN_OR_RETURN(const Tensor whole, source.read(p));

@@ -13,11 +13,15 @@
 
 #include "core/dtype.h"
 #include "core/status.h"
+#include "ops/quantized/quant_type.h"
 
 namespace tessera::models {
 
 struct ConvertOptions {
   std::optional<DType> dtype = std::nullopt;  // unset: the widest that the weights have
+  // What weights that can be held so become (models/hub/quantized_entries.h); unset: they are
+  // dense.
+  std::optional<QuantType> quantize = std::nullopt;
   int64_t max_shard_bytes = 5'000'000'000;
   // Folder of an adapter (models/hub/adapter.h) that becomes a part of the weights. A weight that
   // it changes and that another one is tied to gets numbers of its own.

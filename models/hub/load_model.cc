@@ -12,6 +12,7 @@
 #include "models/family.h"
 #include "models/hub/adapter.h"
 #include "models/hub/match_entries.h"
+#include "models/hub/quantized_entries.h"
 #include "models/hub/weight_files.h"
 
 namespace tessera::models {
@@ -32,8 +33,8 @@ void Write(const Model& model, nn::Parameter& parameter, const std::function<voi
 // Counts the bytes of the files that are loaded.
 class Counter {
  public:
-  Counter(const LoadProgress& progress, const std::string& folder)
-      : progress_(progress), folder_(folder) {}
+  Counter(LoadProgress progress, const std::string& folder)
+      : progress_(std::move(progress)), folder_(folder) {}
 
   Status Begin(const std::vector<EntryMatch>& matches, const WeightFiles& weights) {
     for (const EntryMatch& match : matches) all_ += weights.Find(match.entry)->nbytes;
@@ -46,7 +47,7 @@ class Counter {
   }
 
  private:
-  const LoadProgress& progress_;
+  const LoadProgress progress_;
   const std::string& folder_;
   int64_t done_ = 0;
   int64_t all_ = 0;
@@ -77,10 +78,11 @@ Status CopyPieces(const Tensor& mine, const Tensor& whole, Counter* counter) {
 }
 
 Status LoadEntry(const Model& model, const EntryMatch& match, const WeightFiles& weights,
-                 Counter* counter) {
+                 const QuantizedLoading& loading, Counter* counter) {
   nn::Parameter& parameter = *match.parameter;
+  if (parameter.tensor.device().is_meta()) return OkStatus();  // quantised, and made already
   const int64_t bytes = weights.Find(match.entry)->nbytes;
-  TESSERA_ASSIGN_OR_RETURN(const Tensor whole, weights.Read(match.entry));
+  TESSERA_ASSIGN_OR_RETURN(const Tensor whole, loading.ReadDense(parameter));
   // Built on the file's bytes.
   if (parameter.tensor.storage()->data() == whole.storage()->data()) return counter->Add(bytes);
   Status status;
@@ -98,14 +100,13 @@ Status LoadEntry(const Model& model, const EntryMatch& match, const WeightFiles&
 
 // As LoadWeights; with `fresh`, as LoadWeightsBesidesHead.
 Status LoadMatching(Model& model, const WeightFiles& weights, std::vector<nn::Parameter*>* fresh,
-                    const LoadProgress& progress = nullptr) {
+                    Counter* counter) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<EntryMatch> matches,
                            MatchEntries(model, weights, fresh));
   if (model.build().device.is_meta()) return OkStatus();
-  Counter counter(progress, weights.folder());
-  TESSERA_RETURN_IF_ERROR(counter.Begin(matches, weights));
+  const QuantizedLoading loading(weights, matches, nn::QuantizableWeights(model), std::nullopt);
   for (const EntryMatch& match : matches) {
-    TESSERA_RETURN_IF_ERROR(LoadEntry(model, match, weights, &counter));
+    TESSERA_RETURN_IF_ERROR(LoadEntry(model, match, weights, loading, counter));
   }
   return OkStatus();
 }
@@ -128,9 +129,9 @@ std::map<std::string, std::shared_ptr<Storage>> StoragesInFiles(
 
 // Returns the names of the parameters that were initialised instead.
 StatusOr<std::vector<std::string>> LoadBesidesHead(Model& model, const WeightFiles& weights,
-                                                   const LoadProgress& progress = nullptr) {
+                                                   Counter* counter) {
   std::vector<nn::Parameter*> fresh;
-  TESSERA_RETURN_IF_ERROR(LoadMatching(model, weights, &fresh, progress));
+  TESSERA_RETURN_IF_ERROR(LoadMatching(model, weights, &fresh, counter));
   std::vector<std::string> names;
   for (nn::Parameter* parameter : fresh) {
     Write(model, *parameter, [&] { nn::InitialiseParameter(*parameter, model.build().seed); });
@@ -138,6 +139,59 @@ StatusOr<std::vector<std::string>> LoadBesidesHead(Model& model, const WeightFil
   }
   return names;
 }
+
+// The forms of parameters, made as the model is built.
+class FormsOfFiles {
+ public:
+  FormsOfFiles(const WeightFiles& weights, const std::vector<EntryMatch>& matches, Model& shapes,
+               std::optional<QuantType> type, Counter* counter)
+      : weights_(weights),
+        loading_(weights, matches, nn::QuantizableWeights(shapes), type),
+        counter_(counter) {
+    for (const EntryMatch& match : matches) bytes_[match.parameter->name] = BytesOf(match);
+    const bool held = std::any_of(matches.begin(), matches.end(), [](const EntryMatch& match) {
+      return QuantTypeOfEntry(match.entry).has_value();
+    });
+    wanted_ = type.has_value() || held;
+  }
+
+  // To be called once; `build` may be used beyond this object's life, when there is nothing more.
+  Status AddTo(nn::BuildContext* build) {
+    if (!wanted_) return OkStatus();
+    if (!build->device.is_cpu() && !build->device.is_meta()) {
+      return InvalidArgument(weights_.folder(), ": quantised weights are for the CPU, not ",
+                             build->device);
+    }
+    build->form_of = [device = build->device, self = std::weak_ptr<FormsOfFiles*>(self_)](
+                         const nn::Parameter& p) -> std::shared_ptr<const nn::WeightForm> {
+      const auto forms = self.lock();
+      return forms == nullptr ? nullptr : (*forms)->FormOf(p, device);
+    };
+    return OkStatus();
+  }
+  // What went wrong meanwhile.
+  const Status& status() const { return status_; }
+
+ private:
+  int64_t BytesOf(const EntryMatch& match) const { return weights_.Find(match.entry)->nbytes; }
+
+  std::shared_ptr<const nn::WeightForm> FormOf(const nn::Parameter& p, const Device& device) {
+    if (!status_.ok()) return nullptr;
+    auto form = loading_.FormOf(p, device);
+    status_.Update(form.status());
+    if (!form.ok() || *form == nullptr) return nullptr;
+    if (!device.is_meta()) status_.Update(counter_->Add(bytes_.at(p.name)));
+    return *std::move(form);
+  }
+
+  const WeightFiles& weights_;
+  const QuantizedLoading loading_;
+  Counter* const counter_;
+  std::map<std::string, int64_t> bytes_;
+  bool wanted_ = false;
+  Status status_;
+  const std::shared_ptr<FormsOfFiles*> self_ = std::make_shared<FormsOfFiles*>(this);
+};
 
 StatusOr<std::unique_ptr<Model>> BuildNamed(const std::string& source, const nlohmann::json& config,
                                             const nn::BuildContext& build) {
@@ -183,6 +237,7 @@ StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, data::ReadJsonFile(path));
   if (!config.is_object()) return InvalidArgument(path, ": not a JSON object");
+  TESSERA_RETURN_IF_ERROR(CheckQuantizationConfig(config, path));
   return config;
 }
 
@@ -238,12 +293,14 @@ StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset) {
 
 Status LoadWeights(Model& model, const std::string& folder) {
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
-  return LoadMatching(model, weights, nullptr);
+  Counter counter(nullptr, folder);
+  return LoadMatching(model, weights, nullptr, &counter);
 }
 
 StatusOr<std::vector<std::string>> LoadWeightsBesidesHead(Model& model, const std::string& folder) {
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
-  return LoadBesidesHead(model, weights);
+  Counter counter(nullptr, folder);
+  return LoadBesidesHead(model, weights, &counter);
 }
 
 StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
@@ -277,13 +334,18 @@ StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
       return found == in_files->end() ? nullptr : found->second;
     };
   }
+  Counter counter(options.progress, weights.folder());
+  if (!build.device.is_meta()) TESSERA_RETURN_IF_ERROR(counter.Begin(matches, weights));
+  FormsOfFiles forms(weights, matches, *shapes, options.quantize, &counter);
+  TESSERA_RETURN_IF_ERROR(forms.AddTo(&build));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildNamed(source, config, build));
+  TESSERA_RETURN_IF_ERROR(forms.status());
   in_files->clear();
   std::vector<std::string> fresh;
   if (options.ignore_mismatched_sizes) {
-    TESSERA_ASSIGN_OR_RETURN(fresh, LoadBesidesHead(*model, weights, options.progress));
+    TESSERA_ASSIGN_OR_RETURN(fresh, LoadBesidesHead(*model, weights, &counter));
   } else {
-    TESSERA_RETURN_IF_ERROR(LoadMatching(*model, weights, nullptr, options.progress));
+    TESSERA_RETURN_IF_ERROR(LoadMatching(*model, weights, nullptr, &counter));
   }
   for (size_t i = 0; i < options.adapters.size(); ++i) {
     TESSERA_RETURN_IF_ERROR(LoadAdapter(*model, options.adapters[i], static_cast<int>(i)).status());

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "models/model.h"
 #include "nlohmann/json.hpp"
 #include "nn/module.h"
+#include "ops/quantized/quant_type.h"
 
 namespace tessera::models {
 
@@ -53,6 +55,10 @@ struct LoadOptions {
   // touches what another one has cut off dies of SIGBUS (EndWhenMappedFilesShrink, core/file.h).
   // Replacing or removing a file does no harm. False: all is copied.
   bool map_weights = false;
+  // Weights of linear layers and tables of the vocabulary are held so (nn/quantized_weight.h), what
+  // is dense in the files being made into it; what rows do not fit, and the rest, is `build.dtype`,
+  // as are activations. Unset: they are as the files have them. On the CPU.
+  std::optional<QuantType> quantize = std::nullopt;
   // Folders of adapters (models/hub/adapter.h) that the model carries, number 0, 1, ...; passes
   // take number 0 unless they name another.
   std::vector<std::string> adapters = {};

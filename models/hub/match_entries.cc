@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/family.h"
+#include "models/hub/quantized_entries.h"
 
 namespace tessera::models {
 namespace {
@@ -22,10 +23,18 @@ std::vector<std::string> NamesOf(const Family& family, const nn::Parameter& para
   return names;
 }
 
-// Those of them that the files have.
-std::vector<std::string> Present(std::vector<std::string> names, const WeightFiles& weights) {
-  std::erase_if(names, [&](const std::string& name) { return weights.Find(name) == nullptr; });
-  return names;
+// Entries under them that the files have, dense or quantised.
+std::vector<std::string> Present(const std::vector<std::string>& names,
+                                 const WeightFiles& weights) {
+  std::vector<std::string> entries;
+  for (const std::string& name : names) {
+    if (weights.Find(name) != nullptr) entries.push_back(name);
+    for (const QuantType type : kQuantTypes) {
+      std::string entry = QuantizedEntryName(name, type);
+      if (weights.Find(entry) != nullptr) entries.push_back(std::move(entry));
+    }
+  }
+  return entries;
 }
 
 bool IsWhole(const Model& model) {
@@ -36,25 +45,40 @@ bool IsHead(const Family& family, const std::string& name) {
   return family.is_head != nullptr && family.is_head(name);
 }
 
-bool SameShape(const EntryMatch& match, const WeightFiles& weights) {
-  const Shape& expected = match.parameter->placement.global_shape();
+// What an entry's shape must be: the parameter's, or, where it is quantised, that of its bytes.
+StatusOr<Shape> ExpectedShape(const EntryMatch& match, const WeightFiles& weights,
+                              const std::map<std::string, LinearLayout>& layouts) {
+  const Shape& dense = match.parameter->placement.global_shape();
+  const std::optional<QuantType> type = QuantTypeOfEntry(match.entry);
+  if (!type) return dense;
+  const auto layout = layouts.find(match.parameter->name);
+  if (layout != layouts.end()) {
+    const int in = layout->second == LinearLayout::kOutIn ? 1 : 0;
+    if (CanQuantize(*type, dense[in])) return Shape{dense[1 - in], QuantRowBytes(*type, dense[in])};
+  }
+  return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry,
+                         "': a weight of shape ", dense, " cannot be ", QuantTypeName(*type),
+                         " there");
+}
+
+bool SameShape(const EntryMatch& match, const WeightFiles& weights, const Shape& expected) {
   return weights.Find(match.entry)->shape == std::vector<int64_t>(expected.begin(), expected.end());
 }
 
-Status CheckMatch(const EntryMatch& match, const WeightFiles& weights) {
+Status CheckMatch(const EntryMatch& match, const WeightFiles& weights, const Shape& expected) {
   const WeightEntry& entry = *weights.Find(match.entry);
-  const Shape& expected = match.parameter->placement.global_shape();
-  if (!SameShape(match, weights)) {
+  if (!SameShape(match, weights, expected)) {
     std::string found;
     for (int64_t size : entry.shape) found += Concat(found.empty() ? "" : ", ", size);
     return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry, "' has shape [",
                            found, "]; the configuration asks for ", expected);
   }
   const std::optional<DType> dtype = ParseSafetensorsDType(entry.dtype);
-  if (!dtype || !IsFloating(*dtype)) {
+  const bool quantised = QuantTypeOfEntry(match.entry).has_value();
+  if (!dtype || (quantised ? *dtype != DType::kUInt8 : !IsFloating(*dtype))) {
     return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry,
-                           "' has elements of type ", entry.dtype,
-                           "; weights must be F16, BF16, F32 or F64");
+                           "' has elements of type ", entry.dtype, "; weights must be ",
+                           quantised ? "U8" : "F16, BF16, F32 or F64");
   }
   return OkStatus();
 }
@@ -92,9 +116,9 @@ Status CheckNothingIsLeft(const Model& model, const Family& family, const Weight
   if (!IsWhole(model)) return OkStatus();
   std::vector<std::string> unknown;
   for (std::string& name : weights.Names()) {
-    if (known.count(name) != 0) continue;
+    if (known.count(std::string(ParameterOfEntry(name))) != 0) continue;
     if (family.ignored_entry != nullptr && family.ignored_entry(name)) continue;
-    if (IsHead(family, name)) continue;
+    if (IsHead(family, std::string(ParameterOfEntry(name)))) continue;
     unknown.push_back(std::move(name));
   }
   if (unknown.empty()) return OkStatus();
@@ -118,6 +142,7 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
   const Family& family = **FamilyOf(model.config());
   const std::vector<nn::Parameter*> parameters = model.Parameters();
   Ties ties = TiesOf(parameters);
+  const std::map<std::string, LinearLayout> layouts = nn::QuantizableWeights(model);
   std::vector<EntryMatch> matches;
   std::vector<std::string> missing;
   std::set<std::string> known;
@@ -128,7 +153,7 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
     for (const nn::Parameter* other : ties[parameter]) {
       for (std::string& name : NamesOf(family, *other)) names.push_back(std::move(name));
     }
-    const std::vector<std::string> present = Present(std::move(names), weights);
+    const std::vector<std::string> present = Present(names, weights);
     const bool replaceable = fresh != nullptr && IsHead(family, parameter->name);
     if (present.empty()) {
       if (replaceable) {
@@ -140,7 +165,8 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
     }
     TESSERA_ASSIGN_OR_RETURN(const std::string entry, ChooseEntry(family, present, weights));
     const EntryMatch match = {parameter, entry};
-    if (replaceable && !SameShape(match, weights)) {
+    TESSERA_ASSIGN_OR_RETURN(const Shape expected, ExpectedShape(match, weights, layouts));
+    if (replaceable && !SameShape(match, weights, expected)) {
       fresh->push_back(parameter);
     } else {
       matches.push_back(match);
@@ -152,7 +178,10 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
                            missing.size() == 1 ? " tensor is" : " tensors are",
                            " missing: ", QuotedNames(missing));
   }
-  for (const EntryMatch& match : matches) TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights));
+  for (const EntryMatch& match : matches) {
+    TESSERA_ASSIGN_OR_RETURN(const Shape expected, ExpectedShape(match, weights, layouts));
+    TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights, expected));
+  }
   return matches;
 }
 
@@ -166,7 +195,7 @@ StatusOr<Pairs> PairsInFiles(Model& model, const WeightFiles& weights) {
     for (const nn::Parameter* parameter : tied) {
       for (const std::string& name : Present(NamesOf(family, *parameter), weights)) {
         // Another name of the source is no use of its own.
-        if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+        if (std::find(names.begin(), names.end(), ParameterOfEntry(name)) != names.end()) continue;
         TESSERA_ASSIGN_OR_RETURN(const bool same, weights.SameValues(sources[0], name));
         if (!same) return Pairs::kDiffer;
         pairs = Pairs::kEqual;

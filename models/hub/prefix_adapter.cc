@@ -42,6 +42,7 @@ std::shared_ptr<const nn::BuildContext> BuildOf(const Model& model) {
   nn::BuildContext build = model.build();
   build.initialise = true;
   build.storage_of = nullptr;
+  build.form_of = nullptr;
   return std::make_shared<const nn::BuildContext>(std::move(build));
 }
 

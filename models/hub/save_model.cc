@@ -1,6 +1,7 @@
 #include "models/hub/save_model.h"
 
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "models/family.h"
+#include "models/hub/quantized_entries.h"
 #include "models/hub/weight_files.h"
 
 namespace tessera::models {
@@ -15,13 +17,16 @@ namespace {
 
 using nlohmann::json;
 
-// A parameter, and what it is called in the file.
+// A parameter, and what it is in the file.
 struct Entry {
   std::string name;
   nn::Parameter* parameter = nullptr;
+  DType dtype;
+  Shape shape;
+  // How it lies where it is dense, if it is to be quantised.
+  std::optional<LinearLayout> quantised = std::nullopt;
 
-  Shape shape() const { return parameter->placement.global_shape(); }
-  int64_t bytes() const { return BytesOf(parameter->tensor.dtype(), shape().numel()); }
+  int64_t bytes() const { return BytesOf(dtype, shape.numel()); }
 };
 
 struct Shard {
@@ -30,13 +35,32 @@ struct Shard {
 };
 
 // The parameters in the model's order, tied ones once, each followed by its copies.
-std::vector<Entry> EntriesOf(Model& model, const std::vector<EntryCopy>& copies) {
+std::vector<Entry> EntriesOf(Model& model, const std::vector<EntryCopy>& copies,
+                             std::optional<QuantType> type) {
+  std::map<std::string, LinearLayout> layouts;
+  if (type) layouts = nn::QuantizableWeights(model);
   std::vector<Entry> entries;
+  const auto add = [&](const std::string& name, nn::Parameter& p) {
+    const Shape& shape = p.placement.global_shape();
+    const auto layout = layouts.find(p.name);
+    if (layout != layouts.end()) {
+      const int in = layout->second == LinearLayout::kOutIn ? 1 : 0;
+      if (CanQuantize(*type, shape[in])) {
+        entries.push_back({QuantizedEntryName(name, *type),
+                           &p,
+                           DType::kUInt8,
+                           {shape[1 - in], QuantRowBytes(*type, shape[in])},
+                           layout->second});
+        return;
+      }
+    }
+    entries.push_back({name, &p, p.tensor.dtype(), shape});
+  };
   model.VisitParameters([&](nn::Parameter& p) {
     if (p.tied_to != nullptr) return;
-    entries.push_back({p.name, &p});
+    add(p.name, p);
     for (const EntryCopy& copy : copies) {
-      if (copy.of == p.name) entries.push_back({copy.name, &p});
+      if (copy.of == p.name) add(copy.name, p);
     }
   });
   return entries;
@@ -68,6 +92,9 @@ std::vector<Shard> CutIntoShards(const std::vector<Entry>& entries, int64_t max_
 
 StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
   if (options.gather == nullptr) {
+    if (p.tensor.device().is_meta()) {
+      return InvalidArgument("parameter '", p.name, "' has no numbers of its own to write");
+    }
     if (p.placement.is_whole()) return CopyTo(p.tensor, Device::Cpu()).ContiguousCopy();
     return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
   }
@@ -80,19 +107,29 @@ StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
   return options.write ? CopyTo(whole, Device::Cpu()).ContiguousCopy() : whole;
 }
 
+// As it stands in the file.
+StatusOr<Tensor> ContentOf(const Entry& entry, const SaveOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const Tensor whole, WholeOf(*entry.parameter, options));
+  if (!entry.quantised) return whole;
+  StatusOr<QuantizedMatrix> matrix =
+      Quantize(nn::OutputsAsRows(whole, *entry.quantised), *options.quantize);
+  if (matrix.ok()) return matrix->bytes;
+  return InvalidArgument("tensor '", entry.parameter->name, "': as ",
+                         QuantTypeName(*options.quantize), ", ", Message(matrix.status()));
+}
+
 Status WriteShard(const Shard& shard, const std::string& directory, const SaveOptions& options) {
   std::vector<SafetensorsEntry> entries;
   for (const Entry& entry : shard.entries) {
-    const Shape shape = entry.shape();
-    entries.push_back({entry.name, entry.parameter->tensor.dtype(), {shape.begin(), shape.end()}});
+    entries.push_back({entry.name, entry.dtype, {entry.shape.begin(), entry.shape.end()}});
   }
   TESSERA_ASSIGN_OR_RETURN(
       SafetensorsWriter writer,
       SafetensorsWriter::Create(JoinPath(directory, shard.name), entries, {{"format", "pt"}}));
   for (const Entry& entry : shard.entries) {
-    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, WholeOf(*entry.parameter, options));
-    if (whole.numel() == 0) continue;
-    TESSERA_RETURN_IF_ERROR(writer.Append(whole.raw_data(), whole.nbytes()));
+    TESSERA_ASSIGN_OR_RETURN(const Tensor content, ContentOf(entry, options));
+    if (content.numel() == 0) continue;
+    TESSERA_RETURN_IF_ERROR(writer.Append(content.raw_data(), content.nbytes()));
   }
   return writer.Commit();
 }
@@ -170,8 +207,9 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   }
   json config = model.config();
   const Family& family = **FamilyOf(config);
-  const std::vector<Entry> entries = EntriesOf(
-      model, family.copies == nullptr ? std::vector<EntryCopy>() : family.copies(&config));
+  const std::vector<Entry> entries =
+      EntriesOf(model, family.copies == nullptr ? std::vector<EntryCopy>() : family.copies(&config),
+                options.quantize);
   if (!options.write) {
     for (const Entry& entry : entries) {
       TESSERA_RETURN_IF_ERROR(WholeOf(*entry.parameter, options).status());
@@ -182,6 +220,7 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   const std::string& path = directory.temporary_path();
   const DType dtype = entries.empty() ? DType::kFloat32 : entries[0].parameter->tensor.dtype();
   config = ConfigToSave(std::move(config), model, tokenizer, dtype);
+  SetQuantizationConfig(options.quantize, &config);
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, "config.json"), Text(config)));
   const json generation = options.generation_config.is_null() ? GenerationConfigToSave(config)
                                                               : options.generation_config;

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
+#include "ops/quantized/quant_type.h"
 
 namespace tessera::models {
 
@@ -30,6 +32,9 @@ struct SaveOptions {
   // order for every parameter, tied ones once, and again for its copies (Family::copies), so that
   // it may be a collective. Parameters may then be on meta.
   std::function<StatusOr<Tensor>(nn::Parameter&)> gather = nullptr;
+  // Weights of linear layers and tables of the vocabulary whose rows fit are written so
+  // (models/hub/quantized_entries.h).
+  std::optional<QuantType> quantize = std::nullopt;
   // False on ranks that only take part in gathering.
   bool write = true;
   // What generation_config.json says; null: the tokens that config.json names.

@@ -82,7 +82,7 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"generate", "--model", *model_, "--ids", "1,x"}, 2, "'x' is not a token id");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--device", "cuda:0"}, 2, "cuda:0");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--device", "abacus"}, 2, "abacus");
-  ExpectError({"generate", "--model", *model_, "--ids", "1", "--dtype", "int8"}, 2, "int8");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--dtype", "int4"}, 2, "int4");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--threads", "-1"}, 2, "--threads");
   ExpectError({"generate", "--model", "no-such", "--ids", "1"}, 2, "neither a folder nor a preset");
   ExpectError({"generate", "--model", "gpt-tiny", "--ids", "1"}, 2, "a preset has no weights");

@@ -105,6 +105,66 @@ TEST_F(ConvertTest, DtypesAndShards) {
   EXPECT_TRUE(fs::exists(Path("own") + "/model.safetensors"));
 }
 
+TEST_F(ConvertTest, QuantisedWeights) {
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "The quick brown fox. ";
+  std::ofstream(Path("text.txt")) << text;
+  Succeed({"train", "gpt-tiny", "--data", Path("text.txt"), "--tokenizer", "byte", "--out",
+           Path("run"), "--max-steps", "2", "--seq-len", "32", "--batch-size", "2"});
+  const std::string model = Path("run") + "/model";
+  const auto generate = [&](const std::string& from, const Arguments& more) {
+    Arguments arguments = {"generate", "--model",          from,
+                           "--prompt", "The quick",        "--temperature",
+                           "0",        "--max-new-tokens", "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Succeed(arguments);
+  };
+  for (const char* type : {"q8_0", "q4_0", "int8"}) {
+    const std::string out = Path(type);
+    Succeed({"quantize", model, out, "--type", type});
+    EXPECT_EQ(Config(out)["quantization_config"],
+              (json{{"quant_method", "tessera"}, {"type", type}}));
+    EXPECT_LT(fs::file_size(out + "/model.safetensors"),
+              fs::file_size(model + "/model.safetensors") / 3);
+    EXPECT_NE(Succeed({"inspect", out}).find("every parameter is there"), std::string::npos);
+    EXPECT_EQ(generate(out, {}), generate(model, {"--dtype", type}));
+    EXPECT_EQ(Succeed({"eval", "--model", out, "--data", Path("text.txt"), "--batches", "1"}),
+              Succeed({"eval", "--model", model, "--data", Path("text.txt"), "--batches", "1",
+                       "--dtype", type}));
+    ExpectRefused(
+        {"train", out, "--data", Path("text.txt"), "--out", Path("none"), "--max-steps", "1"},
+        "is quantised and cannot train; train an adapter (--adapter lora)");
+  }
+  // By way of GGUF, where there is such a type.
+  for (const std::string& from : {Path("q8_0"), Path("q4_0")}) {
+    Succeed({"convert", from, from + ".gguf"});
+    Succeed({"convert", from + ".gguf", from + "_back"});
+    Succeed({"convert", from + "_back", from + "_again.gguf"});
+    EXPECT_EQ(*ReadFile(from + ".gguf"), *ReadFile(from + "_again.gguf"));
+    EXPECT_EQ(generate(from + "_back", {}), generate(from, {}));
+  }
+  ExpectRefused({"convert", Path("int8"), Path("int8.gguf")}, "int8");
+  ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "q8_0"}, "`tessera convert` goes");
+  ExpectRefused({"convert", Path("q8_0.gguf"), Path("x"), "--dtype", "float16"}, "--dtype");
+  // An adapter trains over them, and goes with them.
+  Succeed({"train", Path("q8_0"), "--data", Path("text.txt"), "--out", Path("lora"), "--adapter",
+           "lora", "--target-modules", "all-linear", "--lr", "0.01", "--max-steps", "3",
+           "--seq-len", "32", "--batch-size", "2"});
+  EXPECT_NE(generate(Path("q8_0"), {"--adapter", Path("lora") + "/model"}), "");
+  ExpectRefused({"train", Path("q8_0"), "--data", Path("text.txt"), "--out", Path("dora"),
+                 "--adapter", "dora", "--max-steps", "1"},
+                "is quantised; what the adapter does needs its own numbers");
+  ExpectRefused({"generate", "--model", Path("q8_0"), "--prompt", "x", "--dtype", "q4_0"},
+                "is q8_0 and cannot become q4_0");
+  ExpectRefused({"quantize", model, Path("x"), "--type", "q5_0"},
+                "--type: 'q5_0' is none of q8_0, q4_0 and int8");
+  json config = Config(model);
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
+  std::ofstream(model + "/config.json") << config;
+  ExpectRefused({"generate", "--model", model, "--prompt", "x"},
+                "'quantization_config' has weights of the method \"gptq\", which are not read");
+}
+
 TEST_F(ConvertTest, WhatStandsBesideTheWeightsIsCopied) {
   const std::string from = Copied("gpt2_bin_of_4");
   std::ofstream(from + "/tokenizer_config.json") << R"({"tokenizer_class": "X"})";

@@ -33,6 +33,7 @@ const std::map<std::string, std::string>& ExemptOperations() {
       {"ConvForward", "off the tape, for Conv2d, which is checked"},
       {"ConvInputGrad", "off the tape, for Conv2d, which is checked"},
       {"ConvWeightGrad", "off the tape, for Conv2d, which is checked"},
+      {"Dequantize", "of integers: no gradient"},
       {"Detach", "cuts the gradient, which is its purpose"},
       {"ForProduct", "Cast, where autocast asks for it; Cast is checked"},
       {"ForSum", "Cast, where autocast asks for it; Cast is checked"},
@@ -42,6 +43,10 @@ const std::map<std::string, std::string>& ExemptOperations() {
       {"OneHot", "a function of indices: no gradient"},
       {"Product", "off the tape, for Matmul, which is checked"},
       {"ProductTimesGeluGrad", "off the tape, for LinearOfGelu, which is checked"},
+      {"QuantizedEmbedding", "of integers: no gradient"},
+      {"QuantizedLinear",
+       "rounds its input, so that differences say nothing; its test has the dense product's "
+       "gradient"},
       {"Rand", "a function of a key: no gradient"},
       {"Randn", "a function of a key: no gradient"},
       {"ToDevice", "copies; ops/cast/cast_test.cc holds that the tape goes on behind it"},

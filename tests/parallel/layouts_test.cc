@@ -16,6 +16,7 @@
 #include "core/thread_communicator.h"
 #include "dist/mesh/unshard.h"
 #include "dist/store/parameter_shard.h"
+#include "models/hub/save_model.h"
 #include "nlohmann/json.hpp"
 #include "train/run_setup.h"
 #include "train/trainer.h"
@@ -103,6 +104,25 @@ const std::string& Root() {
   return root;
 }
 
+// A model whose weights are quantised.
+const std::string& QuantisedFolder() {
+  static const std::string folder = [] {
+    RunConfig config;
+    config.model = "gpt-tiny";
+    config.data = {Root() + "/text.jsonl"};
+    config.out = Root() + "/quantised_base";
+    config.seq_len = 21;
+    config.max_steps = 1;
+    const RunSetup setup = *PrepareRun(config);
+    std::string made = Root() + "/quantised";
+    const Status saved = models::SaveModel(*setup.model, made, setup.tokenizer.get(),
+                                           {.quantize = QuantType::kQ8_0});
+    EXPECT_TRUE(saved.ok()) << saved;
+    return made;
+  }();
+  return folder;
+}
+
 RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   RunConfig config;
   config.model = "gpt-tiny";
@@ -136,7 +156,8 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   if (layout.optimizer == "lamb" || layout.optimizer == "muon") config.lr = 1e-2;
   if (layout.optimizer == "adafactor") config.lr = 3e-2;
   if (layout.run == "smoothed") config.label_smoothing = 0.2;
-  if (layout.run == "lora") {
+  if (layout.run == "lora" || layout.run == "quantised") {
+    if (layout.run == "quantised") config.model = QuantisedFolder();
     config.adapter = "lora";
     config.target_modules = "all-linear";
     config.lora_dropout = 0.1;
@@ -216,6 +237,7 @@ Outcome RunLayout(const Layout& layout, const std::string& name, int64_t stop_af
     trainer.AddCallback(&stop);
     Require(trainer.Train({.resume = resume, .output = nullptr}).status());
     setup->model->VisitParameters([&](nn::Parameter& p) {
+      if (p.tensor.device().is_meta()) return;         // quantised
       const dist::GatheredScope gathered({p.tensor});  // what ZeRO-3 has cut; on all ranks
       const Tensor whole = dist::Unshard(p.tensor, p.placement, mesh->tp());
       std::vector<float> values = CastCopy(whole, DType::kFloat32).ToVector<float>();
@@ -405,6 +427,13 @@ std::vector<Layout> RunLayouts() {
       layout.run = run;
       layouts.push_back(layout);
     }
+  }
+  // Weights that have no elements; ranks that split them round activations elsewhere.
+  for (Layout layout :
+       {Layout{.dp = 2, .accumulation = 2}, Layout{.dp = 2, .accumulation = 2, .zero = 2},
+        Layout{.dp = 2, .accumulation = 2, .zero = 3}, Layout{.pp = 2}}) {
+    layout.run = "quantised";
+    layouts.push_back(layout);
   }
   // First values that are made of whole weights.
   for (const char* run : {"dora", "pissa", "olora"}) {

@@ -550,6 +550,26 @@ TEST(CApiTest, EachContextRunsOneOfTheModelsAdapters) {
   EXPECT_EQ(CodeOf(tsr_model_load(base.c_str(), &load, &none), &message), TSR_INVALID_ARGUMENT);
 }
 
+TEST(CApiTest, WeightsAreHeldAsAskedFor) {
+  const std::string base = SmallModelFolder("gpt2");
+  tsr_load_options load = {};
+  load.size = sizeof(load);
+  load.weights = TSR_WEIGHTS_INT8;
+  const ModelHandle model = LoadHandle(base, &load);
+  const auto expected =
+      models::LoadModel(base, {.require_weights = true, .quantize = QuantType::kInt8});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const NoGrad no_grad;
+  const std::string text = TextOf((*expected)->Run(SmallInputs("gpt2"), {}));
+  EXPECT_EQ(ForwardText(ContextOf(model, nullptr).get(), "gpt2"), text);
+  EXPECT_NE(ForwardText(ContextOf(LoadHandle(base, nullptr), nullptr).get(), "gpt2"), text);
+  std::string message;
+  tsr_model* none = nullptr;
+  load.weights = 4;
+  EXPECT_EQ(CodeOf(tsr_model_load(base.c_str(), &load, &none), &message), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "tsr_load_options: weights 4 is unknown");
+}
+
 TEST(CApiTest, AReaderThatFailsIsAStatus) {
   const std::string archive = *ReadFile(SmallModelArchive("gpt2"));
   for (int good : {0, 1, 5, 12}) {

@@ -11,7 +11,7 @@ int main(void) {
   LINE(tsr_configuration, threads);
   LINE(tsr_named_tensor, bytes);
   LINE(tsr_load_options, progress_user); /* 0.6.0 */
-  LINE(tsr_load_options, num_adapters);
+  LINE(tsr_load_options, weights);
   LINE(tsr_reader, user);
   LINE(tsr_model_info, image_width);
   LINE(tsr_tokenize_options, special_as_text);

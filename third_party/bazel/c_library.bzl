@@ -118,9 +118,12 @@ def c_library(name, dep, exports, prefix, visibility = None):
             "-Wl,--as-needed",
             # Its threads outlive dlclose.
             "-Wl,-z,nodelete",
-            # Functions that are the same, as those of many templates are.
-            "-fuse-ld=gold",
+            # Functions that are the same, as those of many templates are, become one, and so do
+            # constants; ends of texts are shared.
+            "-fuse-ld=lld",
             "-Wl,--icf=all",
+            "-Wl,--ignore-data-address-equality",
+            "-Wl,-O2",
             "-static-libgcc",
             "-l:libstdc++.a",
         ],

@@ -36,6 +36,17 @@ _WARNINGS = [
     "-Wno-restrict",
 ]
 
+_AVX512_FLAGS = [
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512dq",
+    "-mavx512vl",
+    "-mavx2",
+    "-mfma",
+    "-mf16c",
+    "-mprefer-vector-width=512",
+]
+
 # What a source of tessera_isa_library is compiled for. `baseline` is any x86-64.
 _ISA_FLAGS = {
     "baseline": [],
@@ -44,16 +55,8 @@ _ISA_FLAGS = {
         "-mfma",
         "-mf16c",
     ],
-    "avx512": [
-        "-mavx512f",
-        "-mavx512bw",
-        "-mavx512dq",
-        "-mavx512vl",
-        "-mavx2",
-        "-mfma",
-        "-mf16c",
-        "-mprefer-vector-width=512",
-    ],
+    "avx512": _AVX512_FLAGS,
+    "avx512vnni": _AVX512_FLAGS + ["-mavx512vnni"],
 }
 
 _FLOORS = [
@@ -134,8 +137,8 @@ def tessera_isa_library(
         **kwargs):
     """Compiles each source once per instruction set; one library holds the results.
 
-    The source sees TESSERA_ISA (baseline, avx2 or avx512: the name of the namespace its code
-    stands in) and, for #if, TESSERA_ISA_BASELINE, TESSERA_ISA_AVX2 or TESSERA_ISA_AVX512 = 1. It
+    The source sees TESSERA_ISA (baseline, avx2, avx512 or avx512vnni: the name of the namespace its
+    code stands in) and, for #if, TESSERA_ISA_BASELINE, ..., TESSERA_ISA_AVX512VNNI = 1. It
     includes intrinsics, <cstdint>, <cstddef> and headers of raw pointers only: an inline function
     of a library or of std compiled here could be merged with another file's copy and be an
     illegal instruction on an older processor. core/cpu_isa.h chooses among the results.

@@ -1,0 +1,170 @@
+#include "models/hub/gguf/gguf_file.h"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <utility>
+
+namespace tessera::models {
+
+StatusOr<GgufFile> GgufFile::Open(const std::string& path) {
+  GgufFile result;
+  TESSERA_ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
+  const int64_t size = result.file_.size();
+  const std::string_view bytes(reinterpret_cast<const char*>(result.file_.data()),
+                               static_cast<size_t>(size));
+  TESSERA_ASSIGN_OR_RETURN(result.header_, ParseGgufHeader(bytes, size, path));
+  for (size_t i = 0; i < result.metadata().size(); ++i) {
+    result.values_.emplace(result.metadata()[i].first, i);
+  }
+  for (size_t i = 0; i < result.tensors().size(); ++i) {
+    result.tensors_.emplace(result.tensors()[i].name, i);
+  }
+  return result;
+}
+
+const GgufValue* GgufFile::FindValue(std::string_view key) const {
+  const auto found = values_.find(std::string(key));
+  return found == values_.end() ? nullptr : &metadata()[found->second].second;
+}
+
+const GgufTensor* GgufFile::Find(std::string_view name) const {
+  const auto found = tensors_.find(std::string(name));
+  return found == tensors_.end() ? nullptr : &tensors()[found->second];
+}
+
+Status GgufFile::WrongKind(std::string_view key, std::string_view wanted) const {
+  return InvalidArgument(path(), ": key '", key, "' is not ", wanted);
+}
+
+Status GgufFile::Read(std::string_view key, int64_t* value) const {
+  const GgufValue* const found = FindValue(key);
+  if (found == nullptr) return OkStatus();
+  const bool fits = std::visit(
+      [value](const auto& held) {
+        using T = std::decay_t<decltype(held)>;
+        if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+          *value = static_cast<int64_t>(held);
+          return std::in_range<int64_t>(held);
+        }
+        return false;
+      },
+      *found);
+  return fits ? OkStatus() : WrongKind(key, "an integer");
+}
+
+Status GgufFile::Read(std::string_view key, double* value) const {
+  const GgufValue* const found = FindValue(key);
+  if (found == nullptr) return OkStatus();
+  const bool fits = std::visit(
+      [value](const auto& held) {
+        using T = std::decay_t<decltype(held)>;
+        if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+          *value = static_cast<double>(held);
+          return true;
+        }
+        return false;
+      },
+      *found);
+  return fits ? OkStatus() : WrongKind(key, "a number");
+}
+
+Status GgufFile::Read(std::string_view key, bool* value) const {
+  const GgufValue* const found = FindValue(key);
+  if (found == nullptr) return OkStatus();
+  const bool* const held = std::get_if<bool>(found);
+  if (held == nullptr) return WrongKind(key, "true or false");
+  *value = *held;
+  return OkStatus();
+}
+
+Status GgufFile::Read(std::string_view key, std::string* value) const {
+  const GgufValue* const found = FindValue(key);
+  if (found == nullptr) return OkStatus();
+  const std::string* const held = std::get_if<std::string>(found);
+  if (held == nullptr) return WrongKind(key, "a text");
+  *value = *held;
+  return OkStatus();
+}
+
+template <typename T>
+Status GgufFile::ReadArray(std::string_view key, std::vector<T>* value) const {
+  const GgufValue* const found = FindValue(key);
+  if (found == nullptr) return OkStatus();
+  const GgufArray* const array = std::get_if<GgufArray>(found);
+  const auto* const held = array == nullptr ? nullptr : std::get_if<std::vector<T>>(array);
+  if (held == nullptr) {
+    return WrongKind(key, std::is_same_v<T, std::string> ? "a list of texts"
+                          : std::is_same_v<T, float>     ? "a list of float32"
+                                                         : "a list of int32");
+  }
+  *value = *held;
+  return OkStatus();
+}
+
+Status GgufFile::Read(std::string_view key, std::vector<int32_t>* value) const {
+  return ReadArray(key, value);
+}
+Status GgufFile::Read(std::string_view key, std::vector<float>* value) const {
+  return ReadArray(key, value);
+}
+Status GgufFile::Read(std::string_view key, std::vector<std::string>* value) const {
+  return ReadArray(key, value);
+}
+
+StatusOr<const GgufTensor*> GgufFile::Get(std::string_view name) const {
+  const GgufTensor* const tensor = Find(name);
+  if (tensor == nullptr) return NotFound(path(), ": no tensor '", name, "'");
+  for (const GgufTensorType& type : {kGgufF32, kGgufF16, kGgufBF16, kGgufQ8_0, kGgufQ4_0}) {
+    if (type.number == tensor->type.number) return tensor;
+  }
+  return InvalidArgument(path(), ": tensor '", name, "' is ", tensor->type.name,
+                         "; F32, F16, BF16, Q8_0 and Q4_0 are supported");
+}
+
+StatusOr<GgufWriter> GgufWriter::Create(const std::string& path, const GgufMetadata& metadata,
+                                        std::vector<GgufTensor> tensors) {
+  const std::string header = FormatGgufHeader(metadata, &tensors);
+  // What the reader would refuse is not written.
+  const int64_t end = tensors.empty() ? static_cast<int64_t>(header.size())
+                                      : tensors.back().begin + tensors.back().nbytes;
+  TESSERA_ASSIGN_OR_RETURN(const GgufHeader parsed, ParseGgufHeader(header, end, path));
+  if (parsed.data_begin != static_cast<int64_t>(header.size())) {
+    return InvalidArgument(path, ": key '", kGgufAlignmentKey, "' is not to be given");
+  }
+  TESSERA_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  TESSERA_RETURN_IF_ERROR(file.Append(header));
+  return GgufWriter(path, std::move(file), std::move(tensors));
+}
+
+Status GgufWriter::Append(const void* bytes, int64_t size) {
+  static constexpr std::array<char, 64> kZeros = {};
+  const char* from = static_cast<const char*>(bytes);
+  while (size > 0) {
+    if (current_ == tensors_.size()) {
+      return Internal(path_, ": ", size, " bytes more than the tensors' shapes say");
+    }
+    const GgufTensor& tensor = tensors_[current_];
+    const int64_t take = std::min(size, tensor.nbytes - written_);
+    TESSERA_RETURN_IF_ERROR(file_.Append(from, static_cast<size_t>(take)));
+    from += take;
+    size -= take;
+    written_ += take;
+    if (written_ < tensor.nbytes) break;
+    const int64_t padding = GgufAligned(tensor.nbytes) - tensor.nbytes;
+    TESSERA_RETURN_IF_ERROR(file_.Append(kZeros.data(), static_cast<size_t>(padding)));
+    ++current_;
+    written_ = 0;
+  }
+  return OkStatus();
+}
+
+Status GgufWriter::Commit() {
+  while (current_ < tensors_.size() && tensors_[current_].nbytes == 0) ++current_;
+  if (current_ != tensors_.size()) {
+    return Internal(path_, ": bytes of tensor '", tensors_[current_].name, "' are missing");
+  }
+  return file_.Commit();
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,76 @@
+// What stands before the tensors of a GGUF file: metadata, and where each tensor is.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const GgufHeader header, ParseGgufHeader(bytes, file_bytes, path));
+//   const std::string text = FormatGgufHeader(metadata, tensors);
+//
+// Versions 2 and 3, little-endian (github.com/ggml-org/ggml, docs/gguf.md).
+#ifndef TESSERA_MODELS_HUB_GGUF_GGUF_HEADER_H_
+#define TESSERA_MODELS_HUB_GGUF_GGUF_HEADER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tessera::models {
+
+// A type of tensors: `block_bytes` hold `block_size` elements of a row.
+struct GgufTensorType {
+  uint32_t number;
+  std::string_view name;
+  int64_t block_size;
+  int64_t block_bytes;
+};
+inline constexpr GgufTensorType kGgufF32 = {0, "F32", 1, 4};
+inline constexpr GgufTensorType kGgufF16 = {1, "F16", 1, 2};
+inline constexpr GgufTensorType kGgufQ4_0 = {2, "Q4_0", 32, 18};
+inline constexpr GgufTensorType kGgufQ8_0 = {8, "Q8_0", 32, 34};
+inline constexpr GgufTensorType kGgufBF16 = {30, "BF16", 1, 2};
+
+struct GgufTensor {
+  std::string name;
+  GgufTensorType type = kGgufF32;
+  std::vector<int64_t> shape;  // row-major, as of tensors: the file has it the other way round
+  int64_t begin = 0;           // bytes, from the begin of the file
+  int64_t nbytes = 0;
+};
+
+// Values of metadata. The place of a type in these lists is its number in the file.
+struct GgufNoArray {};  // arrays of arrays are refused
+using GgufArray =
+    std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>,
+                 std::vector<int16_t>, std::vector<uint32_t>, std::vector<int32_t>,
+                 std::vector<float>, std::vector<bool>, std::vector<std::string>, GgufNoArray,
+                 std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>>;
+using GgufValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool,
+                               std::string, GgufArray, uint64_t, int64_t, double>;
+using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
+
+inline constexpr std::string_view kGgufAlignmentKey = "general.alignment";
+
+struct GgufHeader {
+  GgufMetadata metadata;            // in the file's order, as the tensors
+  std::vector<GgufTensor> tensors;  // inside the file, aligned, apart from one another
+  int64_t data_begin = 0;
+};
+
+// `bytes` are the begin of a file of `file_bytes`, up to the tensors or beyond. Takes memory in
+// proportion to `bytes`, whatever they say. DataLoss or InvalidArgument with `path` and the key or
+// the tensor.
+StatusOr<GgufHeader> ParseGgufHeader(std::string_view bytes, int64_t file_bytes,
+                                     const std::string& path);
+
+// As bytes, padded up to the tensors; sets where those begin, one behind the other, and nbytes.
+// What ParseGgufHeader would refuse (rows that are no whole blocks, say) is not looked for.
+std::string FormatGgufHeader(const GgufMetadata& metadata, std::vector<GgufTensor>* tensors);
+
+// The multiple of the writer's alignment that is `offset` or the next.
+int64_t GgufAligned(int64_t offset);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_HUB_GGUF_GGUF_HEADER_H_

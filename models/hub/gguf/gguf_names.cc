@@ -1,0 +1,404 @@
+#include "models/hub/gguf/gguf_names.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <numbers>
+#include <span>
+#include <utility>
+
+#include "models/gpt/config.h"
+#include "models/llama/config.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+using nn::RotaryScaling;
+
+struct Name {
+  std::string_view ours;  // '#' is a layer's number
+  std::string_view theirs;
+  bool transposed = false;
+};
+constexpr Name kGptNames[] = {
+    {"transformer.wte", "token_embd"},
+    {"transformer.wpe", "position_embd"},
+    {"transformer.h.#.ln_1", "blk.#.attn_norm"},
+    {"transformer.h.#.attn.c_attn", "blk.#.attn_qkv", true},
+    {"transformer.h.#.attn.c_proj", "blk.#.attn_output", true},
+    {"transformer.h.#.ln_2", "blk.#.ffn_norm"},
+    {"transformer.h.#.mlp.c_fc", "blk.#.ffn_up", true},
+    {"transformer.h.#.mlp.c_proj", "blk.#.ffn_down", true},
+    {"transformer.ln_f", "output_norm"},
+    {"lm_head", "output"},
+};
+constexpr Name kLlamaNames[] = {
+    {"model.embed_tokens", "token_embd"},
+    {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
+    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
+    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+    {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+    {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
+    {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
+    {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+};
+
+// Where Llama 3's scaling begins and ends cannot be told from its factors; llama.cpp passes over
+// these. Llama 3.1 to 3.3 have the values that count where the keys are absent.
+constexpr std::string_view kLowFactorKey = "tessera.rope.low_freq_factor";
+constexpr std::string_view kHighFactorKey = "tessera.rope.high_freq_factor";
+constexpr std::string_view kOriginalKey = "tessera.rope.original_context_length";
+RotaryScaling Llama3Scaling() {
+  return {.kind = RotaryScaling::kLlama3,
+          .original_positions = 8192,
+          .low_frequency_factor = 1,
+          .high_frequency_factor = 4};
+}
+
+uint32_t Count(int64_t value) { return static_cast<uint32_t>(value); }
+
+// The shortest decimal that is this float: 1e-05, where its value is 9.99999974e-06.
+double Decimal(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof(text), static_cast<float>(value)).ptr;
+  std::from_chars(text, end, value);
+  return value;
+}
+
+// How much slower each pair turns (nn/rotary.h: kLlama3).
+std::vector<float> Llama3Factors(const RotaryScaling& scaling, double base, int64_t head_dim) {
+  std::vector<float> factors;
+  const auto length = static_cast<double>(scaling.original_positions);
+  for (int64_t i = 0; i < head_dim; i += 2) {
+    const double wavelength =
+        2 * std::numbers::pi *
+        std::pow(base, static_cast<double>(i) / static_cast<double>(head_dim));
+    const double kept = (length / wavelength - scaling.low_frequency_factor) /
+                        (scaling.high_frequency_factor - scaling.low_frequency_factor);
+    const double share = std::clamp(kept, 0.0, 1.0);
+    factors.push_back(static_cast<float>(1 / ((1 - share) / scaling.factor + share)));
+  }
+  return factors;
+}
+
+Status Unsayable(std::string_view key, std::string_view what) {
+  return InvalidArgument("'", key, "': ", what, " cannot be said in a GGUF file");
+}
+
+// "a.12.b" becomes "a.#.b", and the number is "12".
+std::string WithoutNumber(const std::string& name, std::string* number) {
+  for (size_t begin = 0; begin < name.size();) {
+    const size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string::npos) {
+      *number = part;
+      return name.substr(0, begin) + "#" + name.substr(end);
+    }
+    begin = end + 1;
+  }
+  return name;
+}
+
+// The hyperparameters of one architecture; the first problem stays.
+class KeyReader {
+ public:
+  KeyReader(const GgufFile& file, std::string architecture)
+      : file_(file), architecture_(std::move(architecture)) {}
+
+  template <typename T>
+  void MayRead(std::string_view key, T* value) {
+    status_.Update(file_.Read(Full(key), value));
+  }
+  int64_t Needed(std::string_view key) {
+    int64_t value = 0;
+    if (file_.FindValue(Full(key)) == nullptr) {
+      status_.Update(InvalidArgument(file_.path(), ": key '", Full(key), "' is missing"));
+    }
+    MayRead(key, &value);
+    return value;
+  }
+  void Require(std::string_view key, bool condition, std::string_view problem) {
+    if (!condition) {
+      status_.Update(InvalidArgument(file_.path(), ": key '", Full(key), "' ", problem));
+    }
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  std::string Full(std::string_view key) const { return Concat(architecture_, ".", key); }
+
+  const GgufFile& file_;
+  const std::string architecture_;
+  Status status_;
+};
+
+StatusOr<json> GptConfigOf(const GgufFile& file) {
+  KeyReader reader(file, "gpt2");
+  const int64_t positions = reader.Needed("context_length");
+  const int64_t width = reader.Needed("embedding_length");
+  double epsilon = 1e-5;
+  reader.MayRead("attention.layer_norm_epsilon", &epsilon);
+  const json config = {{"model_type", "gpt2"},
+                       {"architectures", json::array({"GPT2LMHeadModel"})},
+                       {"n_positions", positions},
+                       {"n_embd", width},
+                       {"n_layer", reader.Needed("block_count")},
+                       {"n_head", reader.Needed("attention.head_count")},
+                       {"n_inner", reader.Needed("feed_forward_length")},
+                       {"activation_function", "gelu_new"},
+                       {"layer_norm_epsilon", Decimal(epsilon)}};
+  TESSERA_RETURN_IF_ERROR(reader.status());
+  return config;
+}
+
+// {"rope_type": "llama3", ...} where the factors are those.
+StatusOr<json> Llama3Keys(const GgufFile& file, double base, int64_t head_dim) {
+  TESSERA_ASSIGN_OR_RETURN(const GgufTensor* tensor, file.Get(kGgufRopeFactors));
+  if (tensor->type.number != kGgufF32.number || tensor->shape != std::vector{head_dim / 2}) {
+    return InvalidArgument(file.path(), ": tensor '", kGgufRopeFactors, "' is not F32 [",
+                           head_dim / 2, "]");
+  }
+  std::vector<float> factors(static_cast<size_t>(head_dim / 2));
+  std::memcpy(factors.data(), file.BytesOf(*tensor), static_cast<size_t>(tensor->nbytes));
+  RotaryScaling scaling = Llama3Scaling();
+  TESSERA_RETURN_IF_ERROR(file.Read(kLowFactorKey, &scaling.low_frequency_factor));
+  TESSERA_RETURN_IF_ERROR(file.Read(kHighFactorKey, &scaling.high_frequency_factor));
+  TESSERA_RETURN_IF_ERROR(file.Read(kOriginalKey, &scaling.original_positions));
+  scaling.factor = Decimal(*std::max_element(factors.begin(), factors.end()));
+  const std::vector<float> expected = Llama3Factors(scaling, base, head_dim);
+  const bool same = std::equal(factors.begin(), factors.end(), expected.begin(),
+                               [](float a, float b) { return std::abs(a - b) <= 1e-4f * b; });
+  if (!same) {
+    return InvalidArgument(file.path(), ": tensor '", kGgufRopeFactors,
+                           "' has factors that are not those of Llama 3");
+  }
+  return json{{"rope_type", "llama3"},
+              {"factor", scaling.factor},
+              {"low_freq_factor", Decimal(scaling.low_frequency_factor)},
+              {"high_freq_factor", Decimal(scaling.high_frequency_factor)},
+              {"original_max_position_embeddings", scaling.original_positions}};
+}
+
+// Null: positions are as they were trained.
+StatusOr<json> ScalingKeys(const GgufFile& file, KeyReader* reader, double base, int64_t head_dim) {
+  if (file.Find(kGgufRopeFactors) != nullptr) return Llama3Keys(file, base, head_dim);
+  std::string type = "none";
+  reader->MayRead("rope.scaling.type", &type);
+  if (type == "none") return json();
+  reader->Require("rope.scaling.type", type == "linear" || type == "yarn",
+                  "is not none, linear or yarn");
+  double factor = 1;
+  reader->MayRead("rope.scaling.factor", &factor);
+  json keys = {{"rope_type", type}, {"factor", Decimal(factor)}};
+  if (type == "yarn") {
+    keys["original_max_position_embeddings"] =
+        reader->Needed("rope.scaling.original_context_length");
+  }
+  return keys;
+}
+
+StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& architecture) {
+  constexpr int64_t kMost = 1 << 20;  // products stay within 64 bits
+  KeyReader reader(file, architecture);
+  const int64_t width = reader.Needed("embedding_length");
+  const int64_t heads = reader.Needed("attention.head_count");
+  int64_t key_value_heads = heads;
+  reader.MayRead("attention.head_count_kv", &key_value_heads);
+  reader.Require("attention.head_count", heads > 0 && heads < kMost, "is out of range");
+  TESSERA_RETURN_IF_ERROR(reader.status());
+  int64_t head_dim = width / heads;
+  reader.MayRead("attention.key_length", &head_dim);
+  reader.Require("attention.key_length", head_dim > 0 && head_dim < kMost, "is out of range");
+  int64_t same = head_dim;
+  reader.MayRead("attention.value_length", &same);
+  reader.Require("attention.value_length", same == head_dim, "differs from the length of keys");
+  reader.MayRead("rope.dimension_count", &same);
+  reader.Require("rope.dimension_count", same == head_dim, "is not the length of keys");
+  int64_t experts = 0;
+  reader.MayRead("expert_count", &experts);
+  reader.Require("expert_count", experts == 0, "says that this is a mixture of experts");
+  double base = 10000;
+  reader.MayRead("rope.freq_base", &base);
+  reader.Require("rope.freq_base", base >= 1, "must be 1 or more");
+  double epsilon = 1e-6;
+  reader.MayRead("attention.layer_norm_rms_epsilon", &epsilon);
+  int64_t window = 0;
+  reader.MayRead("attention.sliding_window", &window);
+  json config = {{"model_type", architecture},
+                 {"hidden_size", width},
+                 {"intermediate_size", reader.Needed("feed_forward_length")},
+                 {"num_hidden_layers", reader.Needed("block_count")},
+                 {"num_attention_heads", heads},
+                 {"num_key_value_heads", key_value_heads},
+                 {"hidden_act", "silu"},
+                 {"max_position_embeddings", reader.Needed("context_length")},
+                 {"rms_norm_eps", Decimal(epsilon)},
+                 {"rope_theta", Decimal(base)}};
+  TESSERA_RETURN_IF_ERROR(reader.status());
+  TESSERA_ASSIGN_OR_RETURN(json scaling, ScalingKeys(file, &reader, base, head_dim));
+  TESSERA_RETURN_IF_ERROR(reader.status());
+  if (!scaling.is_null()) config["rope_scaling"] = std::move(scaling);
+  if (head_dim * heads != width) config["head_dim"] = head_dim;
+  if (architecture == "qwen2") {
+    reader.Require("attention.sliding_window", window == 0, "is not supported");
+    config["architectures"] = json::array({"Qwen2ForCausalLM"});
+  } else if (window > 0) {
+    config["model_type"] = "mistral";
+    config["architectures"] = json::array({"MistralForCausalLM"});
+    config["sliding_window"] = window;
+  } else {
+    config["architectures"] = json::array({"LlamaForCausalLM"});
+    config["attention_bias"] = file.Find("blk.0.attn_q.bias") != nullptr;
+    config["mlp_bias"] = file.Find("blk.0.ffn_up.bias") != nullptr;
+  }
+  TESSERA_RETURN_IF_ERROR(reader.status());
+  return config;
+}
+
+}  // namespace
+
+void GgufNames::Add(std::string_view key, GgufValue value) {
+  metadata_.emplace_back(Concat(architecture_, ".", key), std::move(value));
+}
+
+Status GgufNames::TakeGpt(const json& json) {
+  TESSERA_ASSIGN_OR_RETURN(const GptConfig c, GptConfig::FromJson(json));
+  const std::string& activation = c.activation_function;
+  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
+    return Unsayable("activation_function", activation);
+  }
+  if (!c.scale_attn_weights) return Unsayable("scale_attn_weights", "false");
+  if (c.scale_attn_by_inverse_layer_idx)
+    return Unsayable("scale_attn_by_inverse_layer_idx", "true");
+  Add("vocab_size", Count(c.vocab_size));
+  Add("context_length", Count(c.n_positions));
+  Add("embedding_length", Count(c.n_embd));
+  Add("block_count", Count(c.n_layer));
+  Add("feed_forward_length", Count(c.inner_size()));
+  Add("attention.head_count", Count(c.n_head));
+  Add("attention.layer_norm_epsilon", static_cast<float>(c.layer_norm_epsilon));
+  return OkStatus();
+}
+
+Status GgufNames::TakeLlama(const json& json) {
+  TESSERA_ASSIGN_OR_RETURN(const LlamaConfig c, LlamaConfig::FromJson(json));
+  const RotaryScaling& scaling = c.rotary.scaling;
+  const int64_t window = c.windows.empty() ? 0 : c.windows[0];
+  const bool one_window =
+      std::all_of(c.windows.begin(), c.windows.end(), [window](int64_t w) { return w == window; });
+  if (c.hidden_act != "silu") return Unsayable("hidden_act", c.hidden_act);
+  if (c.rotary.share != 1) return Unsayable("partial_rotary_factor", "a part of a head");
+  if (!one_window || (window > 0 && architecture_ == "qwen2")) {
+    return Unsayable("sliding_window", "a window of some layers");
+  }
+  heads_ = c.num_attention_heads;
+  key_value_heads_ = c.num_key_value_heads;
+  Add("vocab_size", Count(c.vocab_size));
+  Add("context_length", Count(c.max_position_embeddings));
+  Add("embedding_length", Count(c.hidden_size));
+  Add("block_count", Count(c.num_hidden_layers));
+  Add("feed_forward_length", Count(c.intermediate_size));
+  Add("attention.head_count", Count(heads_));
+  Add("attention.head_count_kv", Count(key_value_heads_));
+  Add("attention.layer_norm_rms_epsilon", static_cast<float>(c.rms_norm_eps));
+  if (c.head_dim * heads_ != c.hidden_size) {
+    Add("attention.key_length", Count(c.head_dim));
+    Add("attention.value_length", Count(c.head_dim));
+  }
+  if (window > 0) Add("attention.sliding_window", Count(window));
+  Add("rope.dimension_count", Count(c.head_dim));
+  Add("rope.freq_base", static_cast<float>(c.rotary.base));
+  switch (scaling.kind) {
+    case RotaryScaling::kNone:
+      return OkStatus();
+    case RotaryScaling::kLlama3:
+      rope_factors_ = Llama3Factors(scaling, c.rotary.base, c.head_dim);
+      metadata_.emplace_back(kLowFactorKey, static_cast<float>(scaling.low_frequency_factor));
+      metadata_.emplace_back(kHighFactorKey, static_cast<float>(scaling.high_frequency_factor));
+      metadata_.emplace_back(kOriginalKey, Count(scaling.original_positions));
+      return OkStatus();
+    case RotaryScaling::kYarn: {
+      const RotaryScaling usual;
+      if (scaling.beta_fast != usual.beta_fast || scaling.beta_slow != usual.beta_slow ||
+          scaling.truncate != usual.truncate || scaling.mscale != 0 ||
+          scaling.mscale_all_dim != 0 || scaling.attention_factor != 0) {
+        return Unsayable("rope_scaling", "YaRN with betas or factors of its own");
+      }
+      Add("rope.scaling.type", std::string("yarn"));
+      Add("rope.scaling.factor", static_cast<float>(scaling.factor));
+      Add("rope.scaling.original_context_length", Count(scaling.original_positions));
+      return OkStatus();
+    }
+    case RotaryScaling::kLinear:
+      Add("rope.scaling.type", std::string("linear"));
+      Add("rope.scaling.factor", static_cast<float>(scaling.factor));
+      return OkStatus();
+    case RotaryScaling::kDynamic:
+    case RotaryScaling::kLongRope:
+      break;
+  }
+  return Unsayable("rope_scaling", "a scaling by the length of the text");
+}
+
+StatusOr<GgufNames> GgufNames::Of(const json& config) {
+  GgufNames names;
+  const std::string type = config.value("model_type", "");
+  if (type == "gpt2" || type == "llama" || type == "qwen2") names.architecture_ = type;
+  if (type == "mistral") names.architecture_ = "llama";
+  if (names.architecture_.empty()) return Unsayable("model_type", type);
+  TESSERA_RETURN_IF_ERROR(type == "gpt2" ? names.TakeGpt(config) : names.TakeLlama(config));
+  return names;
+}
+
+std::optional<GgufPlace> GgufNames::PlaceOf(const std::string& parameter) const {
+  const size_t dot = parameter.rfind('.');
+  if (dot == std::string::npos) return std::nullopt;
+  std::string number;
+  const std::string ours = WithoutNumber(parameter.substr(0, dot), &number);
+  const std::string end = parameter.substr(dot);
+  const auto names = architecture_ == "gpt2" ? std::span<const Name>(kGptNames) : kLlamaNames;
+  const auto name =
+      std::find_if(names.begin(), names.end(), [&](const Name& n) { return n.ours == ours; });
+  if (name == names.end() || (end != ".weight" && end != ".bias")) return std::nullopt;
+  GgufPlace place = {.name = std::string(name->theirs) + end,
+                     .transposed = name->transposed && end == ".weight",
+                     .wide = name->theirs == "position_embd"};
+  if (!number.empty()) place.name.replace(place.name.find('#'), 1, number);
+  if (architecture_ == "llama") {
+    if (name->theirs.ends_with("attn_q")) place.interleaved_heads = heads_;
+    if (name->theirs.ends_with("attn_k")) place.interleaved_heads = key_value_heads_;
+  }
+  return place;
+}
+
+StatusOr<json> ConfigOfGguf(const GgufFile& file) {
+  std::string architecture;
+  TESSERA_RETURN_IF_ERROR(file.Read("general.architecture", &architecture));
+  if (architecture != "gpt2" && architecture != "llama" && architecture != "qwen2") {
+    return InvalidArgument(file.path(), ": architecture '", architecture,
+                           "' is not supported; gpt2, llama and qwen2 are");
+  }
+  int64_t parts = 1;
+  TESSERA_RETURN_IF_ERROR(file.Read("split.count", &parts));
+  if (parts > 1) {
+    return InvalidArgument(file.path(), ": is one of ", parts, " parts; a whole file is needed");
+  }
+  TESSERA_ASSIGN_OR_RETURN(
+      json config, architecture == "gpt2" ? GptConfigOf(file) : LlamaConfigOf(file, architecture));
+  TESSERA_ASSIGN_OR_RETURN(const GgufTensor* embedding, file.Get("token_embd.weight"));
+  config["vocab_size"] = embedding->shape[0];
+  config["tie_word_embeddings"] = file.Find("output.weight") == nullptr;
+  std::string name;
+  TESSERA_RETURN_IF_ERROR(file.Read("general.name", &name));
+  if (!name.empty()) config["_name_or_path"] = name;
+  return config;
+}
+
+}  // namespace tessera::models

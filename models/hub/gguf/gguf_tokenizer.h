@@ -1,0 +1,31 @@
+// Tokenizers in GGUF files: byte-level BPE ("gpt2" there, with the name of how it splits text) and
+// SentencePiece's BPE ("llama").
+//
+//   TESSERA_RETURN_IF_ERROR(WriteTokenizerOfGguf(file, folder));
+//   TESSERA_ASSIGN_OR_RETURN(const GgufMetadata keys, TokenizerMetadata(folder, vocab_size));
+//
+// Texts are split as gpt-2, llama-bpe or qwen2 have it; other ways, and other kinds of tokenizers,
+// are refused by name. Tessera's byte tokenizer becomes a byte-level BPE without merges, with the
+// same ids, in which "<|endoftext|>" is found in texts. A chat template goes along.
+#ifndef TESSERA_MODELS_HUB_GGUF_GGUF_TOKENIZER_H_
+#define TESSERA_MODELS_HUB_GGUF_GGUF_TOKENIZER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/status.h"
+#include "models/hub/gguf/gguf_file.h"
+
+namespace tessera::models {
+
+// Into an existing folder: tokenizer.json or tokenizer.model, with what belongs to it. A file
+// without a tokenizer gives nothing.
+Status WriteTokenizerOfGguf(const GgufFile& file, const std::string& folder);
+
+// The tokenizer.* keys for a folder's tokenizer, with a token for each of a model's `vocab_size`
+// ids; of a folder without one, that there is none.
+StatusOr<GgufMetadata> TokenizerMetadata(const std::string& folder, int64_t vocab_size);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_HUB_GGUF_GGUF_TOKENIZER_H_

@@ -1,0 +1,269 @@
+#include "ops/quantized/quantized_matrix.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "core/cpu/row_kernels.h"
+#include "core/thread_pool.h"
+#include "ops/cast/cast.h"
+#include "ops/matmul/product.h"
+#include "ops/quantized/quantized_kernel.h"
+#include "ops/quantized/rows_in_use.h"
+#include "ops/reduction/sum.h"
+#include "ops/view/view.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kRowsAtOnce = 16;
+constexpr std::string_view kNames[] = {"int8", "q8_0", "q4_0"};
+constexpr int64_t kQ8Bytes = 34;
+constexpr int64_t kQ4Bytes = 18;
+
+int64_t PaddedColumns(int64_t columns) { return QuantPairs(columns) * kQuantPair; }
+
+void PutHalf(float value, uint8_t* to) {
+  const Float16 half(value);
+  std::memcpy(to, &half.bits, 2);
+}
+float HalfAt(const uint8_t* from) {
+  Float16 half;
+  std::memcpy(&half.bits, from, 2);
+  return half;
+}
+
+// GGML's: the number of largest magnitude becomes -8.
+bool PutQ4Block(const float* x, uint8_t* block) {
+  float most = 0;
+  for (int64_t i = 0; i < kQuantGroup; ++i) {
+    if (!std::isfinite(x[i])) return false;
+    if (std::abs(x[i]) > std::abs(most)) most = x[i];
+  }
+  const float scale = most / -8;
+  const float inverse = std::abs(scale) < std::numeric_limits<float>::min() ? 0 : 1 / scale;
+  PutHalf(inverse == 0 ? 0 : scale, block);
+  const auto number = [&](int64_t i) {
+    return static_cast<uint8_t>(std::min(15, static_cast<int>(x[i] * inverse + 8.5f)));
+  };
+  for (int64_t i = 0; i < kQuantGroup / 2; ++i) {
+    block[2 + i] = static_cast<uint8_t>(number(i) | number(i + kQuantGroup / 2) << 4);
+  }
+  return std::isfinite(HalfAt(block));
+}
+
+// Whether the row can be held.
+bool PutRow(QuantType type, const float* x, int64_t columns, uint8_t* to) {
+  if (type == QuantType::kQ4_0) {
+    bool fits = true;
+    for (int64_t i = 0; i < columns; i += kQuantGroup, to += kQ4Bytes) {
+      fits = PutQ4Block(x + i, to) && fits;
+    }
+    return fits;
+  }
+  const int64_t pairs = QuantPairs(columns);
+  std::vector<int8_t> q(static_cast<size_t>(pairs * kQuantPair));
+  std::vector<int32_t> offset(static_cast<size_t>(pairs * 16));
+  std::vector<float> scale(static_cast<size_t>(pairs * 2));
+  QuantizedRowsInUse().quantize(type, RowType::kFloat32, x, columns,
+                                {q.data(), offset.data(), scale.data()});
+  if (type == QuantType::kInt8) {
+    std::memcpy(to, q.data(), q.size());
+    std::memcpy(to + q.size(), scale.data(), sizeof(float));
+    return std::isfinite(scale[0]);
+  }
+  bool fits = true;
+  for (int64_t g = 0; g < columns / kQuantGroup; ++g, to += kQ8Bytes) {
+    PutHalf(scale[static_cast<size_t>(g)], to);
+    std::memcpy(to + 2, q.data() + g * kQuantGroup, kQuantGroup);
+    fits = fits && std::isfinite(HalfAt(to));
+  }
+  return fits;
+}
+
+void GetRow(QuantType type, const uint8_t* from, int64_t columns, float* x) {
+  if (type == QuantType::kInt8) {
+    float scale;
+    std::memcpy(&scale, from + PaddedColumns(columns), sizeof(float));
+    for (int64_t i = 0; i < columns; ++i)
+      x[i] = static_cast<float>(static_cast<int8_t>(from[i])) * scale;
+    return;
+  }
+  for (int64_t begin = 0; begin < columns; begin += kQuantGroup) {
+    const float scale = HalfAt(from);
+    const uint8_t* const q = from + 2;
+    if (type == QuantType::kQ8_0) {
+      for (int64_t i = 0; i < kQuantGroup; ++i) {
+        x[begin + i] = static_cast<float>(static_cast<int8_t>(q[i])) * scale;
+      }
+      from += kQ8Bytes;
+    } else {
+      for (int64_t i = 0; i < kQuantGroup / 2; ++i) {
+        x[begin + i] = static_cast<float>((q[i] & 15) - 8) * scale;
+        x[begin + kQuantGroup / 2 + i] = static_cast<float>((q[i] >> 4) - 8) * scale;
+      }
+      from += kQ4Bytes;
+    }
+  }
+}
+
+void CheckMatrix(std::string_view op, const QuantizedMatrix& m) {
+  TESSERA_CHECK(m.bytes.ndim() == 2 && m.bytes.dtype() == DType::kUInt8 &&
+                    m.bytes.is_contiguous() && CanQuantize(m.type, m.columns) &&
+                    m.bytes.size(1) == QuantRowBytes(m.type, m.columns),
+                op, "bytes ", m.bytes, " are no ", QuantTypeName(m.type), " matrix of ", m.columns,
+                " columns");
+}
+
+// Rows of `matrix` to the rows of `out`: rows[i], zeros where that is none of its rows; without
+// `rows`, all.
+void GetRows(const QuantizedMatrix& matrix, const int64_t* rows, int64_t count, const Tensor& out) {
+  if (out.device().is_meta()) return;
+  const auto* const bytes = matrix.bytes.data<uint8_t>();
+  const int64_t columns = matrix.columns, row_bytes = matrix.bytes.size(1);
+  auto* const to = static_cast<char*>(out.raw_data());
+  ParallelFor(count, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(columns));
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t from = rows == nullptr ? i : rows[i];
+      if (from < 0 || from >= matrix.rows()) {
+        std::fill(row.begin(), row.end(), 0.0f);
+      } else {
+        GetRow(matrix.type, bytes + from * row_bytes, columns, row.data());
+      }
+      char* const at = to + i * BytesOf(out.dtype(), columns);
+      if (out.dtype() == DType::kFloat64) {
+        std::copy(row.begin(), row.end(), static_cast<double*>(static_cast<void*>(at)));
+      } else {
+        QuantizedRowsInUse().finish(RowTypeOf(out.dtype()), row.data(), nullptr, columns, at);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+std::string_view QuantTypeName(QuantType type) { return kNames[static_cast<int>(type)]; }
+
+std::optional<QuantType> ParseQuantType(std::string_view name) {
+  for (const QuantType type : kQuantTypes) {
+    if (name == QuantTypeName(type)) return type;
+  }
+  return std::nullopt;
+}
+
+bool CanQuantize(QuantType type, int64_t columns) {
+  // Sums of 127 * 127 are held in 32 bits.
+  if (type == QuantType::kInt8) return columns > 0 && columns <= 128 * 1024;
+  return columns > 0 && columns % kQuantGroup == 0;
+}
+
+int64_t QuantRowBytes(QuantType type, int64_t columns) {
+  switch (type) {
+    case QuantType::kInt8:
+      return PaddedColumns(columns) + static_cast<int64_t>(sizeof(float));
+    case QuantType::kQ8_0:
+      return columns / kQuantGroup * kQ8Bytes;
+    case QuantType::kQ4_0:
+      break;
+  }
+  return columns / kQuantGroup * kQ4Bytes;
+}
+
+StatusOr<QuantizedMatrix> Quantize(const Tensor& matrix, QuantType type) {
+  TESSERA_CHECK(matrix.ndim() == 2 && IsFloating(matrix.dtype()) &&
+                    (matrix.device().is_cpu() || matrix.device().is_meta()),
+                "quantize", "cannot quantize ", matrix);
+  const int64_t rows = matrix.size(0), columns = matrix.size(1);
+  if (!CanQuantize(type, columns)) {
+    return InvalidArgument("rows of ", columns, " numbers cannot be ", QuantTypeName(type));
+  }
+  QuantizedMatrix result = {
+      type, columns, Empty({rows, QuantRowBytes(type, columns)}, DType::kUInt8, matrix.device())};
+  if (matrix.device().is_meta()) return result;
+  std::atomic<int64_t> bad = rows;
+  uint8_t* const to = result.bytes.data<uint8_t>();
+  const Tensor wide = CastCopy(matrix.Detach(), DType::kFloat32).ContiguousCopy();
+  ParallelFor(rows, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* const row = wide.data<float>() + i * columns;
+      if (PutRow(type, row, columns, to + i * result.bytes.size(1))) continue;
+      int64_t first = bad.load();
+      while (i < first && !bad.compare_exchange_weak(first, i)) {
+      }
+    }
+  });
+  if (bad < rows) {
+    return InvalidArgument("row ", bad.load(), " has a number that is not finite, or too large");
+  }
+  return result;
+}
+
+Tensor Dequantize(const QuantizedMatrix& matrix, DType dtype) {
+  CheckMatrix("dequantize", matrix);
+  Tensor out = Empty({matrix.rows(), matrix.columns}, dtype, matrix.bytes.device());
+  GetRows(matrix, nullptr, matrix.rows(), out);
+  return out;
+}
+
+Tensor QuantizedLinear(const Tensor& given, const QuantizedMatrix& weight, const Tensor& bias) {
+  constexpr std::string_view kName = "quantized_linear";
+  CheckMatrix(kName, weight);
+  const Tensor x = given.Detach().ContiguousCopy();
+  TESSERA_CHECK(x.ndim() >= 1 && x.size(-1) == weight.columns &&
+                    (x.dtype() == DType::kFloat32 || IsHalf(x.dtype())) &&
+                    x.device() == weight.bytes.device(),
+                kName, "cannot apply ", QuantTypeName(weight.type), " [", weight.rows(), ", ",
+                weight.columns, "] on ", weight.bytes.device(), " to ", x);
+  TESSERA_CHECK(!bias.defined() || (bias.shape() == Shape{weight.rows()} &&
+                                    bias.dtype() == x.dtype() && bias.is_contiguous()),
+                kName, "bias ", bias, " for ", weight.rows(), " outputs of ", x.dtype());
+  Shape shape = x.shape();
+  shape[-1] = weight.rows();
+  Tensor y = Empty(shape, x.dtype(), x.device());
+  const int64_t rows = x.numel() / std::max<int64_t>(1, weight.columns);
+  quantized_linear_kernel.Launch(
+      x.device(),
+      {weight.type, x.dtype(), rows, weight.columns, weight.rows(), weight.bytes.size(1),
+       x.raw_data(), static_cast<const uint8_t*>(weight.bytes.raw_data()),
+       bias.defined() ? bias.raw_data() : nullptr, y.raw_data()});
+  if (!AnyRequiresGrad({given, bias})) return y;
+  Record("quantized linear", {given, bias}, {y},
+         [weight, rows, shape = x.shape()](GradContext& ctx) {
+           const Tensor dy = Reshape(ctx.grad(), {rows, weight.rows()});
+           if (ctx.needs(0)) {
+             ctx.set(0, Reshape(Product(dy, Dequantize(weight, dy.dtype())), shape));
+           }
+           if (ctx.needs(1)) ctx.set(1, SumTo(dy, {weight.rows()}));
+         });
+  return y;
+}
+
+Tensor QuantizedEmbedding(const QuantizedMatrix& table, const Tensor& ids, DType dtype,
+                          const EmbeddingOptions& options) {
+  constexpr std::string_view kName = "quantized_embedding";
+  CheckMatrix(kName, table);
+  TESSERA_CHECK(ids.dtype() == DType::kInt64 && ids.device() == table.bytes.device(), kName,
+                "ids are ", ids);
+  Shape shape(ids.shape().begin(), ids.shape().end());
+  shape.push_back(table.columns);
+  Tensor out = Empty(shape, dtype, ids.device());
+  if (ids.device().is_meta()) return out;
+  std::vector<int64_t> rows = ids.ToVector<int64_t>();
+  const int64_t vocabulary = options.global_vocab >= 0 ? options.global_vocab : table.rows();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    TESSERA_CHECK(rows[i] >= 0 && rows[i] < vocabulary, kName, "id ", rows[i], " at position ", i,
+                  " is outside of [0, ", vocabulary, ")");
+    rows[i] -= options.vocab_begin;
+  }
+  GetRows(table, rows.data(), std::ssize(rows), out);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// Matrices of weights as small integers: read at a half to an eighth of float32's bytes.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const QuantizedMatrix w, Quantize(weight_OI, QuantType::kQ8_0));
+//   Tensor y_BTO = QuantizedLinear(x_BTI, w, bias_O);
+//   Tensor rows_BTI = QuantizedEmbedding(w, ids_BT, DType::kFloat32);
+//
+// Rows are outputs, whatever the layout of the weight that they come from
+// (ops/quantized/quant_type.h has the bytes of one). kQ8_0 and kQ4_0 want columns in multiples
+// of 32.
+//
+// Products turn x into integers too, with a scale of its own for each group of 32 (kInt8: for each
+// row), max |x| / 127; the dot products of the integers are exact. Sums over groups are float32 in
+// one order, which neither the number of rows of x, nor its place among them, nor the number of
+// threads changes: a row has the same bits alone and in any batch. (Each group of 32 columns gives
+// 8 sums, of 4 neighbours; even groups are added to sums 0 to 7, odd ones to sums 8 to 15, each
+// times the product of the two scales, by fma; the 16 are added up by halves.) A row of x that has
+// an infinity or a NaN gives NaN.
+#ifndef TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
+#define TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/status.h"
+#include "core/tensor.h"
+#include "ops/index/index.h"
+#include "ops/quantized/quant_type.h"
+
+namespace tessera {
+
+// "int8", "q8_0", "q4_0".
+std::string_view QuantTypeName(QuantType type);
+std::optional<QuantType> ParseQuantType(std::string_view name);
+
+// Whether a row of so many columns can be held so.
+bool CanQuantize(QuantType type, int64_t columns);
+// Bytes of such a row.
+int64_t QuantRowBytes(QuantType type, int64_t columns);
+
+struct QuantizedMatrix {
+  QuantType type = QuantType::kQ8_0;
+  int64_t columns = 0;
+  Tensor bytes;  // uint8 [rows, QuantRowBytes(type, columns)], contiguous
+
+  int64_t rows() const { return bytes.size(0); }
+};
+
+// Of a matrix [rows, columns] on the CPU, floating, with any strides. InvalidArgument where a
+// number is not finite, or too large for the scale. On `meta`: without numbers.
+StatusOr<QuantizedMatrix> Quantize(const Tensor& matrix, QuantType type);
+
+// [rows, columns] in `dtype`.
+Tensor Dequantize(const QuantizedMatrix& matrix, DType dtype);
+
+// x [..., columns] to [..., rows], plus bias [rows] where defined: float32, bfloat16 or float16,
+// all of one dtype. Gradients to x (by the weights as they are held) and to the bias. Throws Error
+// for other dtypes and shapes, and on the GPU.
+Tensor QuantizedLinear(const Tensor& x, const QuantizedMatrix& weight, const Tensor& bias);
+
+// Rows of the matrix: int64 ids [...] to [..., columns] in `dtype`, otherwise as Embedding
+// (ops/index/index.h). No gradient.
+Tensor QuantizedEmbedding(const QuantizedMatrix& table, const Tensor& ids, DType dtype,
+                          const EmbeddingOptions& options = {});
+
+}  // namespace tessera
+
+#endif  // TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_

@@ -1,0 +1,183 @@
+// Every model family with quantised weights (nn/quantized_weight.h):
+//   - quantised as it is loaded, or in its folder: the same bits,
+//   - beside the same weights, dense: what rounding activations costs,
+//   - on two tensor-parallel ranks, where some shares do not fit and are dense,
+//   - an adapter trains over them,
+//   - made dense again and quantised once more: the same bytes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "autograd/autograd.h"
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "core/thread_communicator.h"
+#include "models/family.h"
+#include "models/hub/adapter.h"
+#include "models/hub/convert_model.h"
+#include "models/hub/load_model.h"
+#include "models/hub/save_model.h"
+#include "models/model_keys.h"
+#include "nn/quantized_weight.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/testing/op_check.h"
+#include "tests/parallel/family_cases.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using models::Bundle;
+using models::Model;
+using nlohmann::json;
+
+// With rows of 32 and its multiples.
+json Widened(json config) {
+  const auto set = [&](const char* key, int64_t value) {
+    if (config.contains(key)) config[key] = value;
+  };
+  for (const char* key : {"hidden_size", "n_embd", "d_model"}) set(key, 64);
+  for (const char* key : {"intermediate_size", "d_ff", "inner_hidden_size"}) set(key, 96);
+  set("head_dim", 32);
+  set("d_kv", 16);
+  return config;
+}
+
+struct Case {
+  FamilyCase family;
+  QuantType type;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.family.name << "_" << QuantTypeName(c.type);
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const FamilyCase& family : FamilyCases()) {
+    for (const QuantType type : kQuantTypes) {
+      cases.push_back({{family.name, Widened(family.config), family.inputs}, type});
+    }
+  }
+  return cases;
+}
+
+std::unique_ptr<Model> Load(const std::string& folder, const models::LoadOptions& options) {
+  auto model = models::LoadModel(folder, options);
+  EXPECT_TRUE(model.ok()) << Message(model.status());
+  return *std::move(model);
+}
+
+int64_t CountQuantised(Model& model) {
+  int64_t count = 0;
+  model.VisitParameters([&](const nn::Parameter& p) { count += nn::IsDense(p) ? 0 : 1; });
+  return count;
+}
+
+class QuantizedModelsTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    fs::remove_all(Path(""));
+    auto built = models::BuildModel(GetParam().family.config, {.seed = 5});
+    ASSERT_TRUE(built.ok()) << Message(built.status());
+    ASSERT_TRUE(models::SaveModel(**built, dense_).ok());
+    const Status converted =
+        models::ConvertModel(dense_, quantised_, {.quantize = GetParam().type});
+    ASSERT_TRUE(converted.ok()) << Message(converted);
+  }
+  void TearDown() override { fs::remove_all(Path("")); }
+
+  std::string Path(const std::string& name) const {
+    return JoinPath(testing::TempDir(), "quantized_models") + "/" + name;
+  }
+  Bundle Run(Model& model, const Bundle& inputs) const {
+    const NoGrad no_grad;
+    return model.Run(inputs, {});
+  }
+
+  const std::string dense_ = Path("dense");
+  const std::string quantised_ = Path("quantised");
+};
+
+void ExpectSame(const Bundle& a, const Bundle& b) {
+  ASSERT_EQ(a.entries().size(), b.entries().size());
+  for (size_t i = 0; i < a.entries().size(); ++i) {
+    const auto& [name, t] = a.entries()[i];
+    EXPECT_EQ(b.entries()[i].first, name);
+    EXPECT_EQ(b.entries()[i].second.ToVector<float>(), t.ToVector<float>()) << name;
+  }
+}
+
+TEST_P(QuantizedModelsTest, IsTheSameFromEitherFolderAndNearTheDense) {
+  const Bundle inputs = GetParam().family.inputs(0);
+  const auto held = Load(quantised_, {.require_weights = true, .map_weights = true});
+  const auto made = Load(dense_, {.map_weights = true, .quantize = GetParam().type});
+  EXPECT_GT(CountQuantised(*held), 4);
+  EXPECT_EQ(CountQuantised(*made), CountQuantised(*held));
+  const Bundle outputs = Run(*held, inputs);
+  ExpectSame(Run(*made, inputs), outputs);
+
+  // The same numbers, dense.
+  const std::string back = Path("back");
+  ASSERT_TRUE(models::ConvertModel(quantised_, back, {.dtype = DType::kFloat32}).ok());
+  const auto dense = Load(back, {});
+  EXPECT_EQ(CountQuantised(*dense), 0);
+  const double loss = Run(*dense, inputs).at(keys::kLoss).Item();
+  EXPECT_NEAR(outputs.at(keys::kLoss).Item(), loss, 0.03 * loss);
+  EXPECT_NE(outputs.at(keys::kLoss).Item(), loss);
+  if (GetParam().type == QuantType::kQ4_0) return;
+  const std::string again = Path("again");
+  ASSERT_TRUE(models::ConvertModel(back, again, {.quantize = GetParam().type}).ok());
+  EXPECT_EQ(*ReadFile(JoinPath(again, "model.safetensors")),
+            *ReadFile(JoinPath(quantised_, "model.safetensors")));
+}
+
+TEST_P(QuantizedModelsTest, OnTwoRanks) {
+  const Bundle inputs = GetParam().family.inputs(0);
+  const double loss = Run(*Load(quantised_, {}), inputs).at(keys::kLoss).Item();
+  for (const bool in_folder : {true, false}) {
+    RunRanks(2, [&](std::shared_ptr<Communicator> world) {
+      models::LoadOptions options = {.build = {.tensor_parallel = world}};
+      if (!in_folder) options.quantize = GetParam().type;
+      const auto model = Load(in_folder ? quantised_ : dense_, options);
+      EXPECT_GT(CountQuantised(*model), 2);
+      // What is dense on a rank has not lost what 4 bits lose, unless the folder has.
+      const bool lost = in_folder || GetParam().type != QuantType::kQ4_0;
+      EXPECT_NEAR(Run(*model, inputs).at(keys::kLoss).Item(), loss, (lost ? 0.03 : 0.2) * loss);
+    });
+  }
+}
+
+TEST_P(QuantizedModelsTest, IsPlannedOnMeta) {
+  const auto meta = Load(quantised_, {.build = {.device = Device::Meta(DeviceType::kCpu)}});
+  EXPECT_EQ(CountQuantised(*meta), CountQuantised(*Load(quantised_, {})));
+}
+
+// Where the dense weights are the same, so are the gradients of what stands beside them, but for
+// the rounding of activations.
+TEST_P(QuantizedModelsTest, AnAdapterTrainsOverIt) {
+  const auto model = Load(quantised_, {.map_weights = true});
+  models::AdapterConfig adapter = {.r = 4, .lora_alpha = 8, .init = "false"};
+  adapter.target_modules.all_linear = true;
+  const auto attached = models::AttachAdapter(*model, adapter);
+  ASSERT_TRUE(attached.ok()) << Message(attached.status());
+  Backward(model->Run(GetParam().family.inputs(0), {}).at(keys::kLoss));
+  int64_t trained = 0;
+  model->VisitParameters([&](const nn::Parameter& p) {
+    if (p.name.find("lora_") == std::string::npos) return;
+    if (!RequiresGrad(p.tensor)) return;
+    const Tensor grad = Grad(p.tensor);
+    ASSERT_TRUE(grad.defined()) << p.name;
+    for (const float g : grad.ToVector<float>()) ASSERT_TRUE(std::isfinite(g)) << p.name;
+    ++trained;
+  });
+  EXPECT_GT(trained, 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, QuantizedModelsTest, testing::ValuesIn(Cases()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace tessera
