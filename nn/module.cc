@@ -125,8 +125,9 @@ Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) 
 }
 
 Parameter& Module::KeepParameter(std::unique_ptr<Parameter> parameter) {
-  if (parameter->can_train && !parameter->tensor.storage()->read_only())
+  if (parameter->can_train && !parameter->tensor.storage()->read_only()) {
     LetTrain(*parameter, *build_);
+  }
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }

@@ -144,6 +144,15 @@ TEST_F(ChatFormatTest, BadRecordsAreNamed) {
             ":1: conversations[0]: not valid JSON at byte 2");
   EXPECT_EQ(failure(R"({"conversations": [{"from": "function_call", "value": "{}"}]})"),
             ":1: conversations[0]: a call must be an object with a 'name'");
+  for (const char* nothing : {"[]", "null", "3"}) {
+    EXPECT_EQ(failure(Concat(R"({"conversations": [{"from": "function_call", "value": ")", nothing,
+                             R"("}]})")),
+              ":1: conversations[0]: must hold a call, or a list of some");
+  }
+  EXPECT_EQ(failure(R"({"conversations": [{"from": "gpt", "value": "x"}], "tools": "{}"})"),
+            ":1: 'tools' must be a list");
+  EXPECT_EQ(failure(R"({"messages": [{"role": "user", "content": "x"}], "tools": {"a": 1}})"),
+            ":1: 'tools' must be a list");
   EXPECT_EQ(failure(R"({"conversations": [{"from": "gpt", "value": "x"}], "system": 1})"),
             ":1: 'system' must be a text");
   EXPECT_EQ(failure(R"({"conversations": [{"from": "gpt", "value": "x"}], "tools": "["})"),

@@ -31,6 +31,9 @@ StatusOr<Json> CallingMessage(const Json& value, const std::string& where) {
   TESSERA_ASSIGN_OR_RETURN(Json calls, Unpacked(value, where));
   if (calls.is_object()) calls = Json::array({std::move(calls)});
   Json message = Message("assistant", "");
+  if (!calls.is_array() || calls.empty()) {
+    return InvalidArgument(where, ": must hold a call, or a list of some");
+  }
   for (const Json& call : calls) {
     if (!call.is_object() || !Has(call, "name") || !call["name"].is_string()) {
       return InvalidArgument(where, ": a call must be an object with a 'name'");
@@ -56,6 +59,11 @@ Status CheckMessages(const Json& messages, const std::string& where) {
   return OkStatus();
 }
 
+Status CheckTools(const Json& tools, const std::string& where) {
+  if (tools.is_null() || tools.is_array()) return OkStatus();
+  return InvalidArgument(where, ": 'tools' must be a list");
+}
+
 StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where) {
   static const std::map<std::string, const char*> roles = {
       {"human", "user"},        {"user", "user"},           {"gpt", "assistant"},
@@ -74,6 +82,7 @@ StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where
   }
   if (Has(record, "tools") && record["tools"] != "") {
     TESSERA_ASSIGN_OR_RETURN(chat.tools, Unpacked(record["tools"], where + ": 'tools'"));
+    TESSERA_RETURN_IF_ERROR(CheckTools(chat.tools, where));
   }
   for (size_t i = 0; i < turns.size(); ++i) {
     const Json& turn = turns[i];
@@ -134,6 +143,7 @@ StatusOr<Conversation> ConversationOf(const Json& record, const std::string& whe
     TESSERA_RETURN_IF_ERROR(CheckMessages(record["messages"], where));
     Conversation chat = {.messages = record["messages"]};
     if (Has(record, "tools")) chat.tools = record["tools"];
+    TESSERA_RETURN_IF_ERROR(CheckTools(chat.tools, where));
     return chat;
   }
   if (record.is_object() && Has(record, "conversations")) return FromShareGpt(record, where);

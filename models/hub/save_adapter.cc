@@ -43,7 +43,7 @@ std::vector<SavedParameter> SavedParametersOf(const AttachedAdapter& adapter) {
   return saved;
 }
 
-// On the CPU and contiguous.
+// On the CPU and contiguous, in memory of its own: what is gathered goes with the next one.
 StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveAdapterOptions& options) {
   Tensor found = p.tensor.Detach();
   if (options.gather != nullptr) {
@@ -51,7 +51,8 @@ StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveAdapterOptions& options) {
   } else if (!p.placement.is_whole()) {
     return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
   }
-  return CopyTo(found, Device::Cpu()).ContiguousCopy();
+  const Tensor here = CopyTo(found, Device::Cpu());
+  return CastCopy(here, here.dtype());
 }
 
 StatusOr<Tensor> ValuesOf(const SavedParameter& p, const SaveAdapterOptions& options) {

@@ -246,6 +246,21 @@ TEST(LlamaConfigTest, RotaryPositionsOfEitherVersion) {
              {{"rope_type", "longrope"}, {"short_factor", factors}, {"long_factor", factors}}}});
   EXPECT_EQ(longrope.rotary.scaling.factor, 8);
   EXPECT_EQ(longrope.rotary.scaling.original_positions, 128);
+  EXPECT_EQ(longrope.max_positions, 1024);
+  // Both lengths that of the training: as Qwen2.5's documentation has YaRN, and as transformers
+  // 5.23 writes LongRoPE.
+  const LlamaConfig qwen = read(
+      {{"rope_scaling",
+        {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 1024}}}});
+  EXPECT_EQ(qwen.max_positions, 4096);
+  const LlamaConfig written = read({{"rope_parameters",
+                                     {{"rope_type", "longrope"},
+                                      {"factor", 2.0},
+                                      {"original_max_position_embeddings", 1024},
+                                      {"short_factor", factors},
+                                      {"long_factor", factors}}}});
+  EXPECT_EQ(written.rotary.scaling.factor, 2);
+  EXPECT_EQ(written.max_positions, 2048);
 }
 
 TEST(LlamaConfigTest, RefusesByName) {

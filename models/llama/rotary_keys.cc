@@ -162,10 +162,10 @@ StatusOr<RotaryKeys> ReadRotaryKeys(const json& json, const std::string& family,
   }
   const bool extends =
       scaling.kind == RotaryScaling::kLinear || scaling.kind == RotaryScaling::kDynamic ||
-      ((scaling.kind == RotaryScaling::kYarn || scaling.kind == RotaryScaling::kLongRope) &&
-       original == 0);
+      scaling.kind == RotaryScaling::kYarn || scaling.kind == RotaryScaling::kLongRope;
   if (extends) {
-    read.max_positions = static_cast<int64_t>(scaling.factor * longest);
+    const double extended = scaling.factor * static_cast<double>(scaling.original_positions);
+    read.max_positions = std::max(max_position_embeddings, static_cast<int64_t>(extended));
   }
   return read;
 }

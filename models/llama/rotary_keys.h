@@ -17,9 +17,9 @@ namespace tessera::models {
 
 struct RotaryKeys {
   nn::RotaryConfig config;
-  // Linear and dynamic scaling, and YaRN and LongRoPE without `original_max_position_embeddings`,
-  // extend `max_position_embeddings` by their factor; beside the others it is the extended length
-  // already.
+  // `max_position_embeddings`, or what a scaling by a factor makes of the length before it
+  // (`original_max_position_embeddings` where YaRN and LongRoPE say it) if that is more. Published
+  // configurations give either length as the first; llama3's is always the extended one.
   int64_t max_positions = 0;
 };
 

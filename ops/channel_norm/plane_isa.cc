@@ -1,3 +1,4 @@
+#include "core/cpu/row_dispatch.h"
 #include "core/cpu/simd.h"
 #include "ops/channel_norm/plane_rows.h"
 
@@ -74,33 +75,20 @@ void Affine(const PlaneAffineRow& r) {
       });
 }
 
-// Calls f(T{}) of the element type.
-template <typename F>
-void Dispatch(RowType type, F f) {
-  switch (type) {
-    case RowType::kFloat32:
-      return f(float{});
-    case RowType::kBFloat16:
-      return f(Bf16{});
-    case RowType::kFloat16:
-      return f(F16{});
-  }
-}
-
 void MomentsRow(RowType type, int64_t n, const void* x, float* mean, float* squares) {
-  Dispatch(type, [&](auto t) { Moments(n, static_cast<const decltype(t)*>(x), mean, squares); });
+  DispatchRow(type, [&](auto t) { Moments(n, static_cast<const decltype(t)*>(x), mean, squares); });
 }
 
 void SumsRow(RowType type, int64_t n, const void* x, const void* z, float center, float* sum,
              float* product) {
-  Dispatch(type, [&](auto t) {
+  DispatchRow(type, [&](auto t) {
     using T = decltype(t);
     Sums(n, static_cast<const T*>(x), static_cast<const T*>(z), center, sum, product);
   });
 }
 
 void AffineRow(const PlaneAffineRow& row) {
-  Dispatch(row.type, [&](auto t) { Affine<decltype(t)>(row); });
+  DispatchRow(row.type, [&](auto t) { Affine<decltype(t)>(row); });
 }
 
 }  // namespace

@@ -429,6 +429,7 @@ TEST(MatmulTest, LowRankLinearBesideWhatIsFrozen) {
     ExpectClose(fused[0], Grad(a), 1e-14, "a", 1);
     ExpectClose(fused[1], Grad(b), 1e-14, "b", 1);
     if (x_trains) ExpectClose(fused[2], Grad(x), 1e-14, "x", 1);
+    EXPECT_FALSE(RequiresGrad(w));
   }
 }
 

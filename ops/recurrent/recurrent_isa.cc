@@ -1,3 +1,4 @@
+#include "core/cpu/row_dispatch.h"
 #include "core/cpu/simd.h"
 #include "ops/recurrent/recurrent_rows.h"
 
@@ -166,25 +167,12 @@ void BackwardTyped(const RecurrentGradRow& row) {
   }
 }
 
-// Calls f(T{}) of the element type.
-template <typename F>
-void Dispatch(RowType type, F f) {
-  switch (type) {
-    case RowType::kFloat32:
-      return f(float{});
-    case RowType::kBFloat16:
-      return f(Bf16{});
-    case RowType::kFloat16:
-      return f(F16{});
-  }
-}
-
 void Forward(const RecurrentRow& row) {
-  Dispatch(row.type, [&](auto type) { ForwardTyped<decltype(type)>(row); });
+  DispatchRow(row.type, [&](auto type) { ForwardTyped<decltype(type)>(row); });
 }
 
 void Backward(const RecurrentGradRow& row) {
-  Dispatch(row.type, [&](auto type) { BackwardTyped<decltype(type)>(row); });
+  DispatchRow(row.type, [&](auto type) { BackwardTyped<decltype(type)>(row); });
 }
 
 }  // namespace

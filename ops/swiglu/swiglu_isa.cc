@@ -1,22 +1,9 @@
-#include <type_traits>
-
+#include "core/cpu/row_dispatch.h"
 #include "core/cpu/simd.h"
 #include "ops/swiglu/swiglu_rows.h"
 
 namespace tessera::TESSERA_ISA {
 namespace {
-
-template <typename F>
-TESSERA_SIMD void Dispatch(RowType type, F f) {
-  switch (type) {
-    case RowType::kFloat32:
-      return f(static_cast<float*>(nullptr));
-    case RowType::kBFloat16:
-      return f(static_cast<Bf16*>(nullptr));
-    case RowType::kFloat16:
-      return f(static_cast<F16*>(nullptr));
-  }
-}
 
 template <typename T>
 void ForwardOf(const T* gate, const T* up, T* out, int64_t n) {
@@ -41,18 +28,18 @@ void BackwardOf(const T* grad, const T* gate, const T* up, T* d_gate, T* d_up, i
 }
 
 void Forward(RowType type, const void* gate, const void* up, void* out, int64_t n) {
-  Dispatch(
-      type, [=](auto* element) __attribute__((always_inline)) {
-        using T = std::remove_pointer_t<decltype(element)>;
+  DispatchRow(
+      type, [=](auto zero) __attribute__((always_inline)) {
+        using T = decltype(zero);
         ForwardOf(static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(out), n);
       });
 }
 
 void Backward(RowType type, const void* grad, const void* gate, const void* up, void* d_gate,
               void* d_up, int64_t n) {
-  Dispatch(
-      type, [=](auto* element) __attribute__((always_inline)) {
-        using T = std::remove_pointer_t<decltype(element)>;
+  DispatchRow(
+      type, [=](auto zero) __attribute__((always_inline)) {
+        using T = decltype(zero);
         BackwardOf(static_cast<const T*>(grad), static_cast<const T*>(gate),
                    static_cast<const T*>(up), static_cast<T*>(d_gate), static_cast<T*>(d_up), n);
       });

@@ -13,6 +13,7 @@
 #include <regex>
 #include <stdexcept>
 
+#include "core/file.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/unshard.h"
 #include "dist/store/parameter_shard.h"
@@ -68,6 +69,7 @@ struct Outcome {
   std::vector<double> losses;  // of every step, then of the evaluations
   std::vector<double> norms;
   std::map<std::string, std::vector<float>> weights;
+  std::string adapter;  // the bytes of its folder's file
 };
 
 const std::string& Root() {
@@ -236,6 +238,7 @@ Outcome RunLayout(const Layout& layout, const std::string& name, int64_t stop_af
     StopAt stop(stop_after);
     trainer.AddCallback(&stop);
     Require(trainer.Train({.resume = resume, .output = nullptr}).status());
+    if (!config.adapter.empty()) Require(trainer.SaveModel(config.out + "/model", nullptr));
     setup->model->VisitParameters([&](nn::Parameter& p) {
       if (p.tensor.device().is_meta()) return;         // quantised
       const dist::GatheredScope gathered({p.tensor});  // what ZeRO-3 has cut; on all ranks
@@ -246,6 +249,9 @@ Outcome RunLayout(const Layout& layout, const std::string& name, int64_t stop_af
       outcome.weights[p.name] = std::move(values);
     });
   });
+  if (!config.adapter.empty()) {
+    outcome.adapter = *ReadFile(config.out + "/model/adapter_model.safetensors");
+  }
   std::ifstream in(config.out + "/metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     const auto row = nlohmann::json::parse(line);
@@ -297,8 +303,10 @@ TEST_P(LayoutsTest, GivesTheRunOfOneProcess) {
     EXPECT_EQ(actual.losses, expected.losses);
     EXPECT_EQ(actual.norms, expected.norms);
     EXPECT_TRUE(actual.weights == expected.weights);
+    EXPECT_TRUE(actual.adapter == expected.adapter);
     return;
   }
+  EXPECT_EQ(actual.adapter.size(), expected.adapter.size());
   ExpectClose(actual.losses, expected.losses, layout.tolerance());
 }
 

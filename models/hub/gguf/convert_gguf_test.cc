@@ -1,0 +1,286 @@
+#include "models/hub/gguf/convert_gguf.h"
+
+#include <cstring>
+
+#include "models/hub/gguf/gguf_names.h"
+#include "models/hub/gguf/gguf_test_models.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+class RoundTripTest : public GgufTest, public testing::WithParamInterface<int> {};
+
+TEST_P(RoundTripTest, GivesTheSameBytes) {
+  const json config = GetParam() % 3 == 0   ? SmallGpt()
+                      : GetParam() % 3 == 1 ? SmallLlama()
+                                            : SmallQwen();
+  const std::string folder = Saved("m", config);
+  if (GetParam() >= 6) {
+    QuantizeFolder(folder, QuantType::kQ4_0);
+  } else if (GetParam() >= 3) {
+    QuantizeFolder(folder, QuantType::kQ8_0);
+  }
+  ExpectRoundTrip(folder);
+  // What the configuration says is the same to the model.
+  const json back = *data::ReadJsonFile(Path("back/config.json"));
+  for (const auto& [key, value] : config.items()) EXPECT_EQ(back[key], value) << key;
+  EXPECT_EQ(back.contains("quantization_config"), GetParam() >= 3);
+  if (GetParam() < 3) {
+    const auto model = LoadModel(Path("back"), {.require_weights = true});
+    EXPECT_TRUE(model.ok()) << Message(model.status());
+  }
+  const GgufFile file = Opened(Path("a.gguf"));
+  int64_t type = 0;
+  ASSERT_TRUE(file.Read("general.file_type", &type).ok());
+  EXPECT_EQ(type, GetParam() >= 6 ? 2 : GetParam() >= 3 ? 7 : 1);
+  EXPECT_EQ(file.Find("output.weight") == nullptr, config.value("tie_word_embeddings", true));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RoundTripTest, testing::Range(0, 9));
+
+std::vector<float> Values(const GgufFile& file, const std::string& name) {
+  const GgufTensor& tensor = **file.Get(name);
+  std::vector<float> values;
+  const std::byte* const bytes = file.BytesOf(tensor);
+  const bool half = tensor.type.number == kGgufF16.number;
+  for (int64_t at = 0; at < tensor.nbytes; at += half ? 2 : 4) {
+    Float16 narrow;
+    float wide = 0;
+    if (half) {
+      std::memcpy(&narrow.bits, bytes + at, 2);
+      wide = narrow;
+    } else {
+      std::memcpy(&wide, bytes + at, 4);
+    }
+    values.push_back(wide);
+  }
+  return values;
+}
+
+TEST_F(GgufTest, LayoutsAreLlamaCpps) {
+  const std::string gpt = Saved("gpt", SmallGpt());
+  ASSERT_TRUE(ConvertToGguf(gpt, Path("gpt.gguf")).ok());
+  const GgufFile file = Opened(Path("gpt.gguf"));
+  const auto weights = WeightFiles::Open(gpt);
+  const Tensor c_attn = *weights->Read("transformer.h.1.attn.c_attn.weight");  // [64, 192]
+  EXPECT_EQ((*file.Get("blk.1.attn_qkv.weight"))->shape, (std::vector<int64_t>{192, 64}));
+  EXPECT_EQ((*file.Get("blk.1.attn_qkv.weight"))->type.name, "F16");
+  EXPECT_EQ(Values(file, "blk.1.attn_qkv.weight"),
+            Transpose(c_attn, 0, 1).ContiguousCopy().ToVector<float>());
+  for (const char* wide : {"position_embd.weight", "output_norm.bias", "blk.0.ffn_up.bias"}) {
+    EXPECT_EQ((*file.Get(wide))->type.name, "F32") << wide;
+  }
+  EXPECT_EQ((*file.Get("token_embd.weight"))->type.name, "F16");
+
+  const std::string llama = Saved("llama", SmallLlama());
+  ASSERT_TRUE(ConvertToGguf(llama, Path("llama.gguf")).ok());
+  const std::string qwen = Saved("qwen", SmallQwen());
+  ASSERT_TRUE(ConvertToGguf(qwen, Path("qwen.gguf")).ok());
+  const GgufFile rotated = Opened(Path("llama.gguf")), plain = Opened(Path("qwen.gguf"));
+  const auto llama_weights = WeightFiles::Open(llama), qwen_weights = WeightFiles::Open(qwen);
+  for (const auto& [theirs, ours, heads] :
+       {std::tuple("attn_q", "q_proj", 4), {"attn_k", "k_proj", 2}}) {
+    const std::string entry = Concat("model.layers.0.self_attn.", ours, ".weight");
+    const std::string name = Concat("blk.0.", theirs, ".weight");
+    const auto before = llama_weights->Read(entry)->ToVector<float>();
+    const auto after = Values(rotated, name);
+    ASSERT_EQ(before.size(), after.size());
+    // [head, half, pair] becomes [head, pair, half].
+    for (int h = 0; h < heads; ++h) {
+      for (int half = 0; half < 2; ++half) {
+        for (int pair = 0; pair < 8; ++pair) {
+          const size_t from = static_cast<size_t>(h * 16 + half * 8 + pair) * 64;
+          const size_t to = static_cast<size_t>(h * 16 + pair * 2 + half) * 64;
+          EXPECT_EQ(before[from], after[to]);
+          EXPECT_EQ(before[from + 63], after[to + 63]);
+        }
+      }
+    }
+    EXPECT_EQ(qwen_weights->Read(entry)->ToVector<float>(), Values(plain, name));
+  }
+  EXPECT_EQ(llama_weights->Read("model.layers.0.self_attn.v_proj.weight")->ToVector<float>(),
+            Values(rotated, "blk.0.attn_v.weight"));
+}
+
+TEST_F(GgufTest, BlocksKeepTheirBytes) {
+  const std::string folder = Saved("m", SmallGpt());
+  QuantizeFolder(folder, QuantType::kQ4_0);
+  ASSERT_TRUE(ConvertToGguf(folder, Path("m.gguf")).ok());
+  const GgufFile file = Opened(Path("m.gguf"));
+  const Tensor blocks = *WeightFiles::Open(folder)->Read("transformer.h.0.attn.c_attn.weight.q4_0");
+  const GgufTensor& tensor = **file.Get("blk.0.attn_qkv.weight");
+  EXPECT_EQ(tensor.shape, (std::vector<int64_t>{192, 64}));
+  ASSERT_EQ(tensor.nbytes, blocks.nbytes());
+  EXPECT_EQ(
+      std::memcmp(file.BytesOf(tensor), blocks.raw_data(), static_cast<size_t>(blocks.nbytes())),
+      0);
+}
+
+TEST_F(GgufTest, WiderNumbersBecomeFloat16OrAreNamed) {
+  const std::string folder = Saved("m", SmallLlama());
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  Rewrite(folder, [&](Tensors& tensors) {
+    tensors[name] = CastCopy(tensors[name], DType::kFloat32);
+    Tensor& other = tensors["model.layers.1.mlp.up_proj.weight"];
+    other = CastCopy(other, DType::kBFloat16);
+  });
+  ExpectRoundTrip(folder);
+  Rewrite(folder, [&](Tensors& tensors) { tensors[name].data<float>()[5] = 70000; });
+  EXPECT_EQ(
+      Refusal(ConvertToGguf(folder, Path("c.gguf"))),
+      folder + "/model.safetensors: tensor '" + name + "' has numbers that are beyond float16");
+  EXPECT_FALSE(PathExists(Path("c.gguf")));
+}
+
+TEST_F(GgufTest, PositionsAndWindows) {
+  json config = SmallLlama();
+  config["rope_theta"] = 500000.0;
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 8.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 64}};
+  ExpectRoundTrip(Saved("llama3", config));
+  EXPECT_EQ((*data::ReadJsonFile(Path("back/config.json")))["rope_scaling"],
+            config["rope_scaling"]);
+  const std::vector<float> factors = Values(Opened(Path("a.gguf")), "rope_freqs.weight");
+  ASSERT_EQ(factors.size(), 8u);
+  // Wavelengths: 6.3 (below 64 / 4), 32.40 (a share of 0.3251 is kept), 167 and more (above 64).
+  EXPECT_EQ(factors[0], 1);
+  EXPECT_NEAR(factors[1], 1 / ((1 - 0.32508) / 8 + 0.32508), 1e-3);
+  EXPECT_EQ(factors[2], 8);
+  EXPECT_EQ(factors[7], 8);
+
+  std::filesystem::remove_all(Path("back"));
+  json yarn = SmallQwen();
+  yarn["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  ExpectRoundTrip(Saved("yarn", yarn));
+  EXPECT_EQ((*data::ReadJsonFile(Path("back/config.json")))["rope_scaling"], yarn["rope_scaling"]);
+
+  std::filesystem::remove_all(Path("back"));
+  json mistral = SmallLlama();
+  mistral["model_type"] = "mistral";
+  mistral["sliding_window"] = 16;
+  ExpectRoundTrip(Saved("mistral", mistral));
+  EXPECT_EQ((*data::ReadJsonFile(Path("back/config.json")))["sliding_window"], 16);
+
+  std::filesystem::remove_all(Path("back"));
+  json biased = SmallLlama();
+  biased["attention_bias"] = biased["mlp_bias"] = true;
+  biased["head_dim"] = 32;
+  ExpectRoundTrip(Saved("biased", biased));
+}
+
+TEST_F(GgufTest, WhatCannotBeSaidIsRefused) {
+  json gelu = SmallGpt();
+  gelu["activation_function"] = "relu";
+  const std::string gpt = Saved("gpt", gelu);
+  EXPECT_EQ(Refusal(ConvertToGguf(gpt, Path("x.gguf"))),
+            gpt + "/config.json: 'activation_function': relu cannot be said in a GGUF file");
+  json dynamic = SmallLlama();
+  dynamic["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2.0}};
+  EXPECT_NE(Refusal(ConvertToGguf(Saved("dynamic", dynamic), Path("x.gguf"))).find("'rope_scal"),
+            std::string::npos);
+
+  const std::string folder = Saved("m", SmallLlama());
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  const std::string path = folder + "/model.safetensors";
+  Tensors original;
+  Rewrite(folder, [&](Tensors& tensors) {
+    original = tensors;
+    tensors[name + ".int8"] = Quantize(tensors[name], QuantType::kInt8)->bytes;
+    tensors.erase(name);
+  });
+  EXPECT_EQ(Refusal(ConvertToGguf(folder, Path("x.gguf"))),
+            path + ": tensor '" + name +
+                ".int8': GGUF files have no int8; q8_0 and q4_0 they "
+                "have");
+  Rewrite(folder, [&](Tensors& tensors) {
+    tensors = original;
+    tensors[name + ".q8_0"] = Zeros({96, 66}, DType::kUInt8);
+    tensors.erase(name);
+  });
+  EXPECT_EQ(Refusal(ConvertToGguf(folder, Path("x.gguf"))),
+            path + ": tensor '" + name +
+                ".q8_0' has shape [96, 66]; the configuration asks for [96, 68]");
+  Rewrite(folder, [&](Tensors& tensors) {
+    tensors = original;
+    tensors.erase(name);
+  });
+  EXPECT_EQ(Refusal(ConvertToGguf(folder, Path("x.gguf"))),
+            folder + ": 1 tensor is missing: '" + name + "'");
+  Rewrite(folder, [&](Tensors& tensors) {
+    tensors = original;
+    tensors["more"] = Zeros({2});
+  });
+  EXPECT_EQ(Refusal(ConvertToGguf(folder, Path("x.gguf"))), path + ": unknown tensor 'more'");
+}
+
+TEST_F(GgufTest, FilesThatDoNotFitAreRefused) {
+  const std::string folder = Saved("m", SmallLlama());
+  ASSERT_TRUE(ConvertToGguf(folder, Path("m.gguf")).ok());
+  const GgufFile whole = Opened(Path("m.gguf"));
+  const auto refusal = [&](const std::function<void(GgufMetadata&, std::vector<GgufTensor>&)>& f) {
+    GgufMetadata metadata = whole.metadata();
+    std::vector<GgufTensor> tensors = whole.tensors();
+    f(metadata, tensors);
+    auto writer = GgufWriter::Create(Path("x.gguf"), metadata, tensors);
+    EXPECT_TRUE(writer.ok()) << Message(writer.status());
+    for (const GgufTensor& tensor : tensors) {
+      int64_t elements = 1;
+      for (const int64_t size : tensor.shape) elements *= size;
+      const std::string zeros(
+          static_cast<size_t>(elements / tensor.type.block_size * tensor.type.block_bytes), '\0');
+      EXPECT_TRUE(writer->Append(zeros.data(), std::ssize(zeros)).ok());
+    }
+    EXPECT_TRUE(writer->Commit().ok());
+    const std::string message = Refusal(ConvertFromGguf(Path("x.gguf"), Path("out")));
+    EXPECT_FALSE(PathExists(Path("out")));
+    EXPECT_TRUE(message.starts_with(Path("x.gguf") + ": ")) << message;
+    return message.substr(Path("x.gguf: ").size());
+  };
+  const auto set = [](GgufMetadata& metadata, std::string_view key, const GgufValue& value) {
+    for (auto& [k, v] : metadata) {
+      if (k == key) v = value;
+    }
+  };
+  EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "general.architecture", std::string("bert")); }),
+            "architecture 'bert' is not supported; gpt2, llama and qwen2 are");
+  EXPECT_EQ(refusal([&](auto& m, auto&) {
+              std::erase_if(m, [](auto& v) { return v.first == "llama.block_count"; });
+            }),
+            "key 'llama.block_count' is missing");
+  EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "llama.rope.dimension_count", uint32_t{8}); }),
+            "key 'llama.rope.dimension_count' is not the length of keys");
+  EXPECT_EQ(refusal([&](auto& m, auto&) { m.emplace_back("split.count", uint16_t{2}); }),
+            "is one of 2 parts; a whole file is needed");
+  EXPECT_EQ(refusal([&](auto& m, auto&) { m.emplace_back("llama.expert_count", uint32_t{8}); }),
+            "key 'llama.expert_count' says that this is a mixture of experts");
+  EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "tokenizer.ggml.model", std::string("bert")); }),
+            "key 'tokenizer.ggml.model': 'bert' is not supported; gpt2 and llama are");
+  EXPECT_EQ(refusal([&](auto&, auto& t) {
+              t.push_back({"extra", kGgufF32, {1}});
+            }),
+            "tensor 'extra' has no place in a model of llama");
+  const auto find = [](auto& tensors, std::string_view name) -> GgufTensor& {
+    return *std::find_if(tensors.begin(), tensors.end(), [&](auto& t) { return t.name == name; });
+  };
+  EXPECT_EQ(refusal([&](auto&, auto& t) {
+              find(t, "blk.0.ffn_up.weight").shape = {64, 96};
+            }),
+            "tensor 'blk.0.ffn_up.weight' has shape [64, 96]; the model asks for [96, 64]");
+  EXPECT_EQ(refusal([&](auto&, auto& t) {
+              find(t, "blk.0.ffn_up.weight").type = {3, "Q4_1", 32, 20};
+            }),
+            "tensor 'blk.0.ffn_up.weight' is Q4_1; F32, F16, BF16, Q8_0 and Q4_0 are supported");
+  EXPECT_EQ(refusal([&](auto&, auto& t) { find(t, "blk.0.attn_norm.weight").type = kGgufQ8_0; }),
+            "tensor 'blk.0.attn_norm.weight' is quantised, and no matrix");
+  EXPECT_NE(refusal([&](auto&, auto& t) { t.erase(t.begin() + 3); }).find("no tensor 'blk"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,233 @@
+#include "models/hub/gguf/gguf_bpe.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/file.h"
+#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/json_text.h"
+#include "data/tokenizer/tokenizer_json_text.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+using Piece = GgufTokens::Piece;
+
+// A way of splitting text before BPE: its name in GGUF, and its part of tokenizer.json.
+struct Splitting {
+  std::string_view name;
+  std::string_view pattern;     // "": GPT-2's own
+  bool composes = false;        // texts are NFC
+  bool ignores_merges = false;  // a word that is a token needs no merging
+};
+constexpr Splitting kSplittings[] = {
+    {"gpt-2", ""},
+    {"llama-bpe",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     /*composes=*/false, /*ignores_merges=*/true},
+    {"qwen2",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     /*composes=*/true},
+};
+
+std::string SplittingNames() {
+  std::string names;
+  for (const Splitting& known : kSplittings) {
+    names += Concat(names.empty() ? "" : ", ", known.name);
+  }
+  return names;
+}
+
+bool IsAdded(int32_t type) { return type == Piece::kControl || type == Piece::kUserDefined; }
+
+std::string PreTokenizerText(const Splitting& splitting) {
+  const bool own = splitting.pattern.empty();
+  json bytes = {{"type", "ByteLevel"},
+                {"add_prefix_space", false},
+                {"trim_offsets", false},
+                {"use_regex", own}};
+  if (own) return bytes.dump();
+  json split = {{"type", "Split"},
+                {"pattern", {{"Regex", splitting.pattern}}},
+                {"behavior", "Isolated"},
+                {"invert", false}};
+  json steps = json::array();
+  steps.push_back(std::move(split));
+  steps.push_back(std::move(bytes));
+  return json{{"type", "Sequence"}, {"pretokenizers", std::move(steps)}}.dump();
+}
+
+// The texts that a row of one or two is made of, with what begins and ends each.
+std::string PostProcessorText(const json& config, const GgufTokens& tokens) {
+  const auto id_of = [&](const char* flag, const char* name) {
+    if (!config[flag].get<bool>()) return int32_t{-1};
+    const auto at = std::find(tokens.texts.begin(), tokens.texts.end(), config[name]);
+    return static_cast<int32_t>(at - tokens.texts.begin());
+  };
+  const int32_t bos = id_of("add_bos_token", "bos_token");
+  const int32_t eos = id_of("add_eos_token", "eos_token");
+  if (bos < 0 && eos < 0) return "null";
+  const auto row = [&](bool pair) {
+    data::RowTemplate items;
+    for (int32_t i = 0; i < (pair ? 2 : 1); ++i) {
+      if (bos >= 0) items.items.push_back({bos, i});
+      items.items.push_back({i == 0 ? data::RowTemplate::kFirst : data::RowTemplate::kSecond, i});
+      if (eos >= 0) items.items.push_back({eos, i});
+    }
+    return items;
+  };
+  return data::TemplateJson(row(false), row(true),
+                            [&](int32_t id) { return tokens.texts[static_cast<size_t>(id)]; });
+}
+
+StatusOr<const Splitting*> SplittingOf(const GgufFile& file) {
+  // Files that are older than the key.
+  std::string architecture;
+  TESSERA_RETURN_IF_ERROR(file.Read("general.architecture", &architecture));
+  std::string name = architecture == "gpt2" ? "gpt-2" : architecture;
+  TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.pre", &name));
+  if (name == "llama3" || name == "llama-v3") name = "llama-bpe";
+  for (const Splitting& known : kSplittings) {
+    if (known.name == name) return &known;
+  }
+  return InvalidArgument(file.path(), ": key 'tokenizer.ggml.pre': '", name, "' is not supported; ",
+                         SplittingNames(), " are");
+}
+
+// The steps of a pre_tokenizer, without what is of no consequence: how offsets are trimmed.
+json StepsOf(const json& pre_tokenizer) {
+  json steps = json::array();
+  if (pre_tokenizer.is_object() && pre_tokenizer.contains("pretokenizers")) {
+    steps = pre_tokenizer["pretokenizers"];
+  } else {
+    steps.push_back(pre_tokenizer);
+  }
+  for (json& step : steps) {
+    if (!step.is_object() || !step.contains("type") || step["type"] != "ByteLevel") continue;
+    step.erase("trim_offsets");
+    if (!step.contains("use_regex")) step["use_regex"] = true;  // older files
+  }
+  return steps;
+}
+
+StatusOr<const Splitting*> SplittingOf(const json& root, const std::string& where) {
+  const json normalizer = root.value("normalizer", json());
+  const bool composes = normalizer == json{{"type", "NFC"}};
+  const bool ignores_merges = root["model"].value("ignore_merges", json()) == true;
+  const json steps = StepsOf(root.value("pre_tokenizer", json()));
+  for (const Splitting& known : kSplittings) {
+    if (steps == StepsOf(json::parse(PreTokenizerText(known))) &&
+        (composes || normalizer.is_null()) && composes == known.composes &&
+        ignores_merges == known.ignores_merges) {
+      return &known;
+    }
+  }
+  return InvalidArgument(where, ": splits text in a way that GGUF files cannot name; ",
+                         SplittingNames(), " can be");
+}
+
+StatusOr<std::vector<std::string>> MergesOf(const json& model, const std::string& where) {
+  std::vector<std::string> merges;
+  for (const json& merge : model.value("merges", json::array())) {
+    if (merge.is_string()) {
+      merges.push_back(merge.get<std::string>());
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      merges.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+    } else {
+      return InvalidArgument(where, ": model.merges: neither \"a b\" nor [\"a\", \"b\"]");
+    }
+  }
+  return merges;
+}
+
+}  // namespace
+
+Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder) {
+  TESSERA_ASSIGN_OR_RETURN(const Splitting* splitting, SplittingOf(file));
+  TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
+  TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, /*add_bos=*/false));
+  config["tokenizer_class"] =
+      splitting->pattern.empty() ? "GPT2Tokenizer" : "PreTrainedTokenizerFast";
+  std::vector<std::string> merges;
+  TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.merges", &merges));
+
+  std::vector<std::pair<int32_t, std::string>> vocab;
+  data::TokenizerJson whole;
+  for (size_t i = 0; i < tokens.texts.size(); ++i) {
+    const std::string& text = tokens.texts[i];
+    const auto id = static_cast<int32_t>(i);
+    const int32_t type = tokens.types[i];
+    if (tokens.IsPadding(i)) continue;
+    if (IsAdded(type)) {
+      whole.added_tokens.push_back({.content = text, .id = id, .special = type == Piece::kControl});
+    }
+    // An added token that is no row of bytes stands behind the vocabulary.
+    if (!IsAdded(type) || data::BytesOfPiece(text)) vocab.emplace_back(id, text);
+  }
+  if (splitting->composes) whole.normalizer = R"({"type": "NFC"})";
+  whole.pre_tokenizer = PreTokenizerText(*splitting);
+  whole.post_processor = PostProcessorText(config, tokens);
+  whole.decoder =
+      R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true})";
+  whole.model =
+      Concat(R"({"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": )",
+             R"(null, "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, )",
+             R"("ignore_merges": )", data::JsonBool(splitting->ignores_merges),
+             ",\n\"vocab\": ", data::VocabJson(std::move(vocab)), ",\n\"merges\": [");
+  for (size_t i = 0; i < merges.size(); ++i) {
+    whole.model += i == 0 ? "" : ", ";
+    whole.model += data::JsonQuoted(merges[i]);
+  }
+  whole.model += "]}";
+  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, "tokenizer.json"), whole.Text()));
+  return WriteTokenizerConfig(folder, config);
+}
+
+StatusOr<GgufTokenizer> BpeForGguf(const data::Tokenizer& tokenizer,
+                                   const std::string& tokenizer_json, const std::string& where,
+                                   int64_t vocab_size) {
+  TESSERA_ASSIGN_OR_RETURN(json root, data::ParseJson(tokenizer_json, where));
+  if (!root.is_object() || !root.contains("model") || !root["model"].is_object() ||
+      root["model"].value("type", json("BPE")) != "BPE" ||
+      root["model"].value("byte_fallback", json()) == true) {
+    return InvalidArgument(
+        where, ": is no byte-level BPE, the only tokenizer.json that GGUF files can hold");
+  }
+  GgufTokenizer made = {.model = "gpt2", .tokens = GgufTokens(vocab_size)};
+  TESSERA_ASSIGN_OR_RETURN(const Splitting* splitting, SplittingOf(root, where));
+  made.pre = splitting->name;
+  TESSERA_ASSIGN_OR_RETURN(made.merges, MergesOf(root["model"], where));
+  for (const auto& [piece, id] : root["model"]["vocab"].items()) {
+    TESSERA_RETURN_IF_ERROR(made.tokens.Set(where, id.get<int64_t>(), piece, Piece::kNormal));
+  }
+  for (const json& token : root.value("added_tokens", json::array())) {
+    const int32_t type =
+        token.value("special", json()) == true ? Piece::kControl : Piece::kUserDefined;
+    TESSERA_RETURN_IF_ERROR(made.tokens.Set(where, token["id"].get<int64_t>(),
+                                            token["content"].get<std::string>(), type));
+  }
+  for (const data::SpecialToken& token : tokenizer.special_tokens()) {
+    TESSERA_RETURN_IF_ERROR(made.tokens.Set(where, token.id, token.content, Piece::kControl));
+  }
+  return made;
+}
+
+StatusOr<GgufTokenizer> ByteTokenizerForGguf(const data::Tokenizer& tokenizer,
+                                             const std::string& where, int64_t vocab_size) {
+  GgufTokenizer made = {.model = "gpt2", .pre = "gpt-2", .tokens = GgufTokens(vocab_size)};
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view bytes = tokenizer.TokenBytes(id);
+    const bool special = tokenizer.IsSpecial(id);
+    TESSERA_RETURN_IF_ERROR(
+        made.tokens.Set(where, id, special ? std::string(bytes) : data::PieceOfBytes(bytes),
+                        special ? Piece::kControl : Piece::kNormal));
+  }
+  return made;
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,32 @@
+// SentencePiece's BPE: "llama" in GGUF files, tokenizer.model in folders.
+//
+//   TESSERA_RETURN_IF_ERROR(WriteSentencePieceOfGguf(file, folder));
+//   TESSERA_ASSIGN_OR_RETURN(GgufTokenizer made,
+//                            SentencePieceForGguf(tokenizer, path, vocab_size));
+//
+// Refused are models other than BPE with pieces for bytes, as LLaMA's, and models with a character
+// map, which GGUF files have no place for; of a GGUF file unused ids before others, since a piece's
+// id is its place.
+#ifndef TESSERA_MODELS_HUB_GGUF_GGUF_SENTENCE_PIECE_H_
+#define TESSERA_MODELS_HUB_GGUF_GGUF_SENTENCE_PIECE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/status.h"
+#include "data/tokenizer/sentence_piece/sentence_piece.h"
+#include "models/hub/gguf/gguf_file.h"
+#include "models/hub/gguf/gguf_tokens.h"
+
+namespace tessera::models {
+
+// tokenizer.model and tokenizer_config.json, into an existing folder.
+Status WriteSentencePieceOfGguf(const GgufFile& file, const std::string& folder);
+
+// `where` begins messages.
+StatusOr<GgufTokenizer> SentencePieceForGguf(const data::SentencePieceTokenizer& tokenizer,
+                                             const std::string& where, int64_t vocab_size);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_HUB_GGUF_GGUF_SENTENCE_PIECE_H_

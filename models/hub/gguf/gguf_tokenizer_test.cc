@@ -1,0 +1,140 @@
+#include "models/hub/gguf/gguf_tokenizer.h"
+
+#include <cstdio>
+
+#include "data/tokenizer/byte_tokenizer.h"
+#include "models/hub/gguf/gguf_test_models.h"
+
+namespace tessera::models {
+namespace {
+
+TEST_F(GgufTest, TheByteTokenizerBecomesBpe) {
+  const data::ByteTokenizer bytes;
+  const std::string folder = Saved("m", SmallGpt(), &bytes);
+  ASSERT_TRUE(WriteFileAtomically(folder + "/chat_template.jinja", "{{ messages }}").ok());
+  ExpectRoundTrip(folder);
+  const auto back = data::LoadTokenizer(Path("back"));
+  ASSERT_TRUE(back.ok()) << Message(back.status());
+  const std::string text = "Hello,  w\xC3\xB6rld\n\xF0\x9F\x99\x82 12345";
+  EXPECT_EQ((*back)->Encode(text), bytes.Encode(text));
+  EXPECT_EQ((*back)->eos_id(), 256);
+  EXPECT_EQ(Bytes(Path("back/chat_template.jinja")), "{{ messages }}");
+  EXPECT_EQ((*data::ReadJsonFile(Path("back/config.json")))["eos_token_id"], 256);
+}
+
+// A file of the small Llama with this tokenizer, converted to a folder.
+class TokenizerTest : public GgufTest {
+ protected:
+  std::string Convert(const GgufMetadata& tokenizer) const {
+    const std::string folder = Saved("m", SmallLlama());
+    EXPECT_TRUE(ConvertToGguf(folder, Path("m.gguf")).ok());
+    const GgufFile file = Opened(Path("m.gguf"));
+    GgufMetadata metadata = file.metadata();
+    std::erase_if(metadata, [](const auto& v) { return v.first.starts_with("tokenizer."); });
+    metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
+    auto writer = GgufWriter::Create(Path("t.gguf"), metadata, file.tensors());
+    EXPECT_TRUE(writer.ok()) << Message(writer.status());
+    for (const GgufTensor& t : file.tensors()) {
+      EXPECT_TRUE(writer->Append(file.BytesOf(t), t.nbytes).ok());
+    }
+    EXPECT_TRUE(writer->Commit().ok());
+    const Status status = ConvertFromGguf(Path("t.gguf"), Path("t"));
+    EXPECT_TRUE(status.ok()) << Message(status);
+    // The other way gives the same keys.
+    const Status again = ConvertToGguf(Path("t"), Path("again.gguf"));
+    EXPECT_TRUE(again.ok()) << Message(again);
+    EXPECT_TRUE(Bytes(Path("t.gguf")) == Bytes(Path("again.gguf")));
+    return Path("t");
+  }
+  static std::vector<int32_t> Ids(const std::string& folder, const std::string& text) {
+    const auto tokenizer = data::LoadTokenizer(folder);
+    EXPECT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
+    return (*tokenizer)->Encode(text);
+  }
+  // With unused ones behind these.
+  static void Fill(std::vector<std::string>* tokens, std::vector<int32_t>* types) {
+    types->resize(tokens->size(), 1);
+    while (tokens->size() < 300) tokens->push_back(Concat("[PAD", tokens->size(), "]"));
+    types->resize(300, 5);
+  }
+};
+
+TEST_F(TokenizerTest, ByteLevelBpe) {
+  for (const std::string pre : {"gpt-2", "llama-bpe", "qwen2"}) {
+    std::filesystem::remove_all(Path("t"));
+    std::vector<std::string> tokens = {"1",    "2", "3",         "12",      "123",   "23",
+                                       "1234", "4", "<|begin|>", "<|end|>", "<tool>"};
+    std::vector<int32_t> types(tokens.size(), 1);
+    types[8] = types[9] = 3;
+    types[10] = 4;
+    Fill(&tokens, &types);
+    const bool bos = pre == "llama-bpe";
+    const std::string folder = Convert({
+        {"tokenizer.ggml.model", std::string("gpt2")},
+        {"tokenizer.ggml.pre", pre},
+        {"tokenizer.ggml.bos_token_id", uint32_t{8}},
+        {"tokenizer.ggml.eos_token_id", uint32_t{9}},
+        {"tokenizer.ggml.tokens", GgufArray(tokens)},
+        {"tokenizer.ggml.token_type", GgufArray(types)},
+        {"tokenizer.ggml.merges",
+         GgufArray(std::vector<std::string>{"1 2", "12 3", "2 3", "123 4"})},
+        {"tokenizer.ggml.add_bos_token", bos},
+        {"tokenizer.ggml.add_eos_token", false},
+    });
+    // Llama 3 has three digits in a word, Qwen2 one, GPT-2 all.
+    const std::vector<int32_t> digits = pre == "gpt-2"       ? std::vector<int32_t>{6}
+                                        : pre == "llama-bpe" ? std::vector<int32_t>{4, 7}
+                                                             : std::vector<int32_t>{0, 1, 2, 7};
+    EXPECT_EQ(Ids(folder, "1234"), digits) << pre;
+    EXPECT_EQ(Ids(folder, "4<|end|>4<tool>"), (std::vector<int32_t>{7, 9, 7, 10})) << pre;
+    const auto tokenizer = data::LoadTokenizer(folder);
+    EXPECT_EQ((*tokenizer)->bos_id(), 8);
+    EXPECT_EQ((*tokenizer)->eos_id(), 9);
+    EXPECT_TRUE((*tokenizer)->IsSpecial(9));
+    EXPECT_FALSE((*tokenizer)->IsSpecial(10));
+    const data::RowTemplate* const row = (*tokenizer)->row_template(false);
+    EXPECT_EQ(row != nullptr && row->items.front().id == 8, bos);
+  }
+}
+
+TEST_F(TokenizerTest, SentencePiece) {
+  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+  std::vector<int32_t> types = {2, 3, 3};
+  for (int byte = 0; byte < 256; ++byte) {
+    char text[8];
+    std::snprintf(text, sizeof(text), "<0x%02X>", byte);
+    tokens.emplace_back(text);
+    types.push_back(6);
+  }
+  for (const char* piece : {"\u2581", "a", "b", "ab", "\u2581ab"}) tokens.emplace_back(piece);
+  types.resize(tokens.size(), 1);
+  tokens.emplace_back("<|im_start|>");
+  types.push_back(3);
+  std::vector<float> scores(tokens.size(), 0);
+  for (size_t i = 259; i < scores.size(); ++i) scores[i] = -static_cast<float>(300 - i);
+  Fill(&tokens, &types);
+  scores.resize(300, -10000);
+  const std::string folder = Convert({
+      {"tokenizer.ggml.model", std::string("llama")},
+      {"tokenizer.ggml.pre", std::string("default")},
+      {"tokenizer.ggml.bos_token_id", uint32_t{1}},
+      {"tokenizer.ggml.eos_token_id", uint32_t{2}},
+      {"tokenizer.ggml.unknown_token_id", uint32_t{0}},
+      {"tokenizer.ggml.tokens", GgufArray(tokens)},
+      {"tokenizer.ggml.scores", GgufArray(scores)},
+      {"tokenizer.ggml.token_type", GgufArray(types)},
+      {"tokenizer.ggml.add_bos_token", true},
+      {"tokenizer.ggml.add_eos_token", false},
+      {"tokenizer.ggml.add_space_prefix", true},
+      {"tokenizer.ggml.remove_extra_whitespaces", false},
+  });
+  EXPECT_EQ(Ids(folder, "ab ba"), (std::vector<int32_t>{263, 259, 261, 260}));
+  EXPECT_EQ(Ids(folder, "c"), (std::vector<int32_t>{259, 3 + 'c'}));
+  EXPECT_EQ(Ids(folder, "<|im_start|>").back(), 264);
+  const auto tokenizer = data::LoadTokenizer(folder);
+  EXPECT_EQ((*tokenizer)->bos_id(), 1);
+  EXPECT_EQ((*tokenizer)->eos_id(), 2);
+}
+
+}  // namespace
+}  // namespace tessera::models
