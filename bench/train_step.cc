@@ -23,8 +23,8 @@
 
 #include "CLI/CLI.hpp"
 #include "autograd/autograd.h"
+#include "bench/random_inputs.h"
 #include "core/allocator.h"
-#include "core/random.h"
 #include "core/thread_pool.h"
 #include "dist/comm/world.h"
 #include "dist/mesh/mesh.h"
@@ -60,44 +60,6 @@ struct Flags {
   bool print_config = false;
 };
 
-Tensor RandomIds(const Shape& shape, int64_t vocab, uint64_t seed) {
-  const Tensor ids = Empty(shape, DType::kInt64);
-  const RandomKey key = NoiseKey(seed, "ids", 0, 0);
-  for (int64_t i = 0; i < ids.numel(); ++i) {
-    const double u = UniformFloat(key, static_cast<uint64_t>(i));
-    ids.data<int64_t>()[i] =
-        std::min(vocab - 1, static_cast<int64_t>(u * static_cast<double>(vocab)));
-  }
-  return ids;
-}
-
-// What the family trains on: next tokens, every seventh token masked (about 15 %), pictures with a
-// label each, or sources with targets of a quarter of their length.
-models::Bundle RandomInputs(const models::Model& model, const Flags& flags) {
-  const std::string type = model.config().at("model_type").get<std::string>();
-  if (type == "vit" || type == "torchvision-resnet") {
-    const auto& config = model.config();
-    const auto size = [&](const char* key) { return config.at(key).get<int64_t>(); };
-    const Tensor pixels =
-        Empty({flags.batch, size("num_channels"), size("image_size"), size("image_size")},
-              DType::kFloat32);
-    FillNormal(pixels.data<float>(), pixels.numel(), NoiseKey(3, "pixels", 0, 0), 0, {});
-    return {{keys::kPixelValues, pixels}, {keys::kLabels, RandomIds({flags.batch}, 10, 2)}};
-  }
-  const Tensor ids = RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 1);
-  if (type == "t5") {
-    const Shape targets = {flags.batch, std::max<int64_t>(1, flags.tokens / 4)};
-    return {{keys::kInputIds, ids}, {keys::kLabels, RandomIds(targets, model.vocab_size(), 2)}};
-  }
-  const Tensor targets = RandomIds({flags.batch, flags.tokens}, model.vocab_size(), 2);
-  if (type != "bert" && type != "roberta")
-    return {{keys::kInputIds, ids}, {keys::kTargets, targets}};
-  for (int64_t i = 0; i < targets.numel(); ++i) {
-    if (i % 7 != 0) targets.data<int64_t>()[i] = -100;
-  }
-  return {{keys::kInputIds, ids}, {keys::kLabels, targets}};
-}
-
 int64_t CountTargets(const models::Bundle& inputs) {
   const Tensor& targets =
       inputs.has(keys::kTargets) ? inputs.at(keys::kTargets) : inputs.at(keys::kLabels);
@@ -123,7 +85,7 @@ class Steps {
                                                     optim::AdamOptions{.lr = 1e-4});
             },
             {.data = world}, PolicyOf(flags)),
-        inputs_(RandomInputs(model, flags)),
+        inputs_(RandomInputs(model, flags.batch, flags.tokens)),
         targets_(CountTargets(inputs_)) {}
 
   double Take() {

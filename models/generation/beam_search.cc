@@ -40,13 +40,12 @@ class Search {
   }
 
   // The likeliest continuations of all beams: so many that num_beams of them do not end the text.
-  std::vector<Candidate> Best(const std::vector<Beam>& beams,
-                              std::vector<std::vector<double>>* scores) const {
+  std::vector<Candidate> Best(const std::vector<Beam>& beams, const Scores& scores) const {
     std::vector<Candidate> all;
     for (size_t b = 0; b < beams.size(); ++b) {
-      std::vector<double>& log_p = (*scores)[b];
-      LogSoftmaxInPlace(&log_p);
-      PenaliseRepetition(config_.repetition_penalty, beams[b].ids, &log_p);
+      const std::span<double> log_p = scores[b];
+      LogSoftmaxInPlace(log_p);
+      PenaliseRepetition(config_.repetition_penalty, beams[b].ids, log_p);
       for (size_t id = 0; id < log_p.size(); ++id) {
         all.push_back({beams[b].log_p + log_p[id], b, static_cast<int64_t>(id)});
       }
@@ -126,9 +125,9 @@ StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<
   std::vector<Beam> beams = {{prompt, 0.0}};
   std::vector<std::vector<int64_t>> tokens = {prompt};
   for (int64_t length = 1;; ++length) {
-    TESSERA_ASSIGN_OR_RETURN(std::vector<std::vector<double>> scores, decoder.Feed(tokens));
+    TESSERA_ASSIGN_OR_RETURN(const Scores scores, decoder.Feed(tokens));
     std::vector<int64_t> rows;
-    beams = search.Advance(beams, search.Best(beams, &scores), length, &rows);
+    beams = search.Advance(beams, search.Best(beams, scores), length, &rows);
     if (search.IsOver(beams, length)) return search.Winner();
     decoder.Keep(rows);
     tokens.clear();

@@ -44,9 +44,9 @@ class Row {
   int64_t last_id() const { return ids_.back(); }
 
   // Chooses from the logits after the last token.
-  int64_t Choose(std::vector<double>* scores) const {
+  int64_t Choose(std::span<double> scores) const {
     PenaliseRepetition(config_.repetition_penalty, ids_, scores);
-    if (!config_.do_sample) return LikeliestToken(*scores);
+    if (!config_.do_sample) return LikeliestToken(scores);
     const RandomKey key =
         RandomKey::FromSeed(config_.seed).With("generation").With(static_cast<uint64_t>(index_));
     return SampleToken(config_, UniformDouble(key, result_.ids.size()), scores);
@@ -202,10 +202,10 @@ class Batch {
   // The next token of the texts in these places.
   Status Choose(const std::vector<int64_t>& places,
                 const std::vector<std::vector<int64_t>>& tokens) {
-    TESSERA_ASSIGN_OR_RETURN(auto scores, decoder_.Feed(places, tokens));
+    TESSERA_ASSIGN_OR_RETURN(const Scores scores, decoder_.Feed(places, tokens));
     for (size_t i = 0; i < places.size(); ++i) {
       Row& row = *active_[static_cast<size_t>(places[i])];
-      TESSERA_RETURN_IF_ERROR(row.Add(row.Choose(&scores[i])));
+      TESSERA_RETURN_IF_ERROR(row.Add(row.Choose(scores[i])));
     }
     return OkStatus();
   }

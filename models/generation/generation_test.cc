@@ -163,7 +163,7 @@ TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
     double log_p = 0;
     for (const int64_t id : {code / 25, code / 5 % 5, code % 5}) {
       std::vector<double> scores = FullPass(*model, ids);
-      LogSoftmaxInPlace(&scores);
+      LogSoftmaxInPlace(scores);
       log_p += scores[static_cast<size_t>(id)];
       ids.push_back(id);
     }
@@ -210,7 +210,7 @@ TEST(TokenChoiceTest, FiltersKeepWhatTheyShould) {
     std::map<int64_t, int> counts;
     for (int i = 0; i < 1000; ++i) {
       std::vector<double> scores = logits;
-      ++counts[SampleToken(config, (i + 0.5) / 1000, &scores)];
+      ++counts[SampleToken(config, (i + 0.5) / 1000, scores)];
     }
     return counts;
   };
@@ -226,9 +226,9 @@ TEST(TokenChoiceTest, FiltersKeepWhatTheyShould) {
 
 TEST(TokenChoiceTest, RepetitionPenaltyCountsATokenOnce) {
   std::vector<double> scores = {1, -1, 2, 3};
-  PenaliseRepetition(2, Ids{1, 2, 2, 2}, &scores);
+  PenaliseRepetition(2, Ids{1, 2, 2, 2}, scores);
   EXPECT_EQ(scores, (std::vector<double>{1, -2, 1, 3}));
-  EXPECT_EQ(LikeliestToken({1, 5, 5, 2}), 1);
+  EXPECT_EQ(LikeliestToken(std::vector<double>{1, 5, 5, 2}), 1);
 }
 
 TEST(StopStringsTest, HowTextIsCutDoesNotDependOnItsPieces) {

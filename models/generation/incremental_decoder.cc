@@ -1,7 +1,6 @@
 #include "models/generation/incremental_decoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -19,6 +18,18 @@ namespace {
 Tensor RowsBehind(const Tensor& a, const Tensor& b) {
   const int64_t longest = std::max(a.size(1), b.size(1));
   return Cat({Pad(a, 1, 0, longest - a.size(1)), Pad(b, 1, 0, longest - b.size(1))}, 0);
+}
+
+// Whether no element is infinite or NaN: those times zero are not zero.
+bool AllFinite(std::span<const double> values) {
+  constexpr size_t kSums = 8;
+  double sums[kSums] = {};
+  size_t i = 0;
+  for (; i + kSums <= values.size(); i += kSums) {
+    for (size_t j = 0; j < kSums; ++j) sums[j] += values[i + j] * 0.0;
+  }
+  for (; i < values.size(); ++i) sums[0] += values[i] * 0.0;
+  return std::accumulate(sums, sums + kSums, 0.0) == 0.0;
 }
 
 Bundle RowsOf(const Bundle& all, const std::vector<int64_t>& rows) {
@@ -154,15 +165,14 @@ Tensor IncrementalDecoder::LastLogits(const Tensor& logits, const Pass& pass) co
   return IndexSelect(Reshape(logits, {rows * pass.longest, logits.size(2)}), 0, index);
 }
 
-StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
-    const std::vector<std::vector<int64_t>>& tokens) {
+StatusOr<Scores> IncrementalDecoder::Feed(const std::vector<std::vector<int64_t>>& tokens) {
   std::vector<int64_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
   return Feed(rows, tokens);
 }
 
-StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
-    const std::vector<int64_t>& rows, const std::vector<std::vector<int64_t>>& tokens) {
+StatusOr<Scores> IncrementalDecoder::Feed(const std::vector<int64_t>& rows,
+                                          const std::vector<std::vector<int64_t>>& tokens) {
   const NoGrad no_grad;
   Pass pass = {.rows = rows, .begins = {}, .counts = {}};
   for (size_t b = 0; b < tokens.size(); ++b) {
@@ -187,17 +197,12 @@ StatusOr<std::vector<std::vector<double>>> IncrementalDecoder::Feed(
       model_.Run(inputs, {.context = context_, .cache = caches_ ? &cache_ : nullptr});
   if (caches_) cache_.EndStep();
   const Tensor logits_BV = LastLogits(out.at(keys::kLogits), pass);
-  const std::vector<double> all = logits_BV.ToVector<double>();
-  std::vector<std::vector<double>> scores;
-  for (size_t b = 0; b < tokens.size(); ++b) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(b) * logits_BV.size(1);
-    scores.emplace_back(begin, begin + logits_BV.size(1));
-    for (double score : scores.back()) {
-      if (!std::isfinite(score)) {
-        return Internal("the model's logits are not finite (row ", rows[b], ", position ",
-                        std::ssize(texts_[static_cast<size_t>(rows[b])]) - 1,
-                        "): its weights are damaged or overflow ", logits_BV.dtype());
-      }
+  Scores scores(CastCopy(CopyTo(logits_BV, Device::Cpu()), DType::kFloat64));
+  for (size_t b = 0; b < rows.size(); ++b) {
+    if (!AllFinite(scores[b])) {
+      return Internal("the model's logits are not finite (row ", rows[b], ", position ",
+                      std::ssize(texts_[static_cast<size_t>(rows[b])]) - 1,
+                      "): its weights are damaged or overflow ", logits_BV.dtype());
     }
   }
   return scores;

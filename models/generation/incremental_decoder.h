@@ -18,14 +18,30 @@
 #define TESSERA_MODELS_GENERATION_INCREMENTAL_DECODER_H_
 
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
+#include "core/tensor.h"
 #include "models/generation/lockstep.h"
 #include "models/model.h"
 #include "nn/key_value_cache.h"
 
 namespace tessera::models {
+
+// Logits of rows, in float64, for whoever chooses tokens: they may be written to.
+class Scores {
+ public:
+  explicit Scores(Tensor rows_BV) : rows_BV_(std::move(rows_BV)) {}
+  std::span<double> operator[](size_t row) const {
+    const auto size = static_cast<size_t>(rows_BV_.size(1));
+    return {rows_BV_.data<double>() + row * size, size};
+  }
+
+ private:
+  Tensor rows_BV_;
+};
 
 class IncrementalDecoder {
  public:
@@ -43,12 +59,12 @@ class IncrementalDecoder {
   // The next tokens of every row; the logits [vocabulary] after the last one of each, in float64.
   // Internal when they are not finite. Throws Error for logits that are neither [rows, 1, V] nor
   // [rows, tokens, V], and for a model that does not keep what it says it keeps.
-  StatusOr<std::vector<std::vector<double>>> Feed(const std::vector<std::vector<int64_t>>& tokens);
+  StatusOr<Scores> Feed(const std::vector<std::vector<int64_t>>& tokens);
 
   // The same for some rows alone; what is behind the last row is a new one. `tokens` and what comes
   // back are in their order.
-  StatusOr<std::vector<std::vector<double>>> Feed(const std::vector<int64_t>& rows,
-                                                  const std::vector<std::vector<int64_t>>& tokens);
+  StatusOr<Scores> Feed(const std::vector<int64_t>& rows,
+                        const std::vector<std::vector<int64_t>>& tokens);
 
   int64_t num_rows() const { return std::ssize(texts_); }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <unordered_set>
+#include <vector>
 
 namespace tessera::models {
 namespace {
@@ -13,74 +14,74 @@ namespace {
 constexpr double kRemoved = -std::numeric_limits<double>::infinity();
 
 // Keeps the k greatest, and those equal to the least of them.
-void KeepTopK(int64_t k, std::vector<double>* scores) {
-  if (k <= 0 || k >= static_cast<int64_t>(scores->size())) return;
-  std::vector<double> sorted = *scores;
+void KeepTopK(int64_t k, std::span<double> scores) {
+  if (k <= 0 || k >= static_cast<int64_t>(scores.size())) return;
+  std::vector<double> sorted(scores.begin(), scores.end());
   std::nth_element(sorted.begin(), sorted.begin() + (k - 1), sorted.end(), std::greater<>());
   const double least = sorted[static_cast<size_t>(k - 1)];
-  for (double& score : *scores) {
+  for (double& score : scores) {
     if (score < least) score = kRemoved;
   }
 }
 
 // Keeps the fewest tokens whose probabilities reach `top_p`, and at least one: the least likely
 // ones go as long as together they have at most 1 - top_p (Holtzman et al. 2020).
-void KeepTopP(double top_p, std::vector<double>* scores) {
+void KeepTopP(double top_p, std::span<double> scores) {
   if (top_p >= 1) return;
-  std::vector<size_t> order(scores->size());
+  std::vector<size_t> order(scores.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return (*scores)[a] < (*scores)[b]; });
-  std::vector<double> log_p = *scores;
-  LogSoftmaxInPlace(&log_p);
+                   [&](size_t a, size_t b) { return scores[a] < scores[b]; });
+  std::vector<double> log_p(scores.begin(), scores.end());
+  LogSoftmaxInPlace(log_p);
   double cumulative = 0;
   for (size_t i = 0; i + 1 < order.size(); ++i) {
     cumulative += std::exp(log_p[order[i]]);
     if (cumulative > 1 - top_p) break;
-    (*scores)[order[i]] = kRemoved;
+    scores[order[i]] = kRemoved;
   }
 }
 
 }  // namespace
 
 void PenaliseRepetition(double penalty, std::span<const int64_t> occurred,
-                        std::vector<double>* scores) {
+                        std::span<double> scores) {
   if (penalty == 1) return;
   const std::unordered_set<int64_t> distinct(occurred.begin(), occurred.end());
   for (int64_t id : distinct) {
-    double& score = (*scores)[static_cast<size_t>(id)];
+    double& score = scores[static_cast<size_t>(id)];
     score = score < 0 ? score * penalty : score / penalty;
   }
 }
 
-int64_t LikeliestToken(const std::vector<double>& scores) {
+int64_t LikeliestToken(std::span<const double> scores) {
   return std::max_element(scores.begin(), scores.end()) - scores.begin();
 }
 
-void LogSoftmaxInPlace(std::vector<double>* scores) {
-  const double greatest = *std::max_element(scores->begin(), scores->end());
+void LogSoftmaxInPlace(std::span<double> scores) {
+  const double greatest = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
-  for (double score : *scores) sum += std::exp(score - greatest);
+  for (double score : scores) sum += std::exp(score - greatest);
   const double shift = greatest + std::log(sum);
-  for (double& score : *scores) score -= shift;
+  for (double& score : scores) score -= shift;
 }
 
-int64_t SampleToken(const GenerationConfig& config, double uniform, std::vector<double>* scores) {
-  for (double& score : *scores) score /= config.temperature;
+int64_t SampleToken(const GenerationConfig& config, double uniform, std::span<double> scores) {
+  for (double& score : scores) score /= config.temperature;
   KeepTopK(config.top_k, scores);
   KeepTopP(config.top_p, scores);
-  const double greatest = *std::max_element(scores->begin(), scores->end());
+  const double greatest = *std::max_element(scores.begin(), scores.end());
   double total = 0;
-  for (double& score : *scores) {
+  for (double& score : scores) {
     score = std::exp(score - greatest);
     total += score;
   }
   const double threshold = uniform * total;
   double cumulative = 0;
   int64_t last = 0;
-  for (size_t i = 0; i < scores->size(); ++i) {
-    if ((*scores)[i] == 0) continue;
-    cumulative += (*scores)[i];
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i] == 0) continue;
+    cumulative += scores[i];
     last = static_cast<int64_t>(i);
     if (cumulative > threshold) break;
   }

@@ -1,8 +1,8 @@
 // From one position's logits to the next token.
 //
 //   std::vector<double> scores = ...;                       // one per token of the vocabulary
-//   PenaliseRepetition(1.2, ids_so_far, &scores);
-//   int64_t id = config.do_sample ? SampleToken(config, u, &scores) : LikeliestToken(scores);
+//   PenaliseRepetition(1.2, ids_so_far, scores);
+//   int64_t id = config.do_sample ? SampleToken(config, u, scores) : LikeliestToken(scores);
 //
 // Scores are logits in float64. The filters are those of Hugging Face's `generate`, in its order:
 // repetition penalty, temperature, top-k, top-p.
@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "models/generation/generation_config.h"
 
@@ -20,17 +19,17 @@ namespace tessera::models {
 // Divides the positive scores of tokens that occurred by `penalty` and multiplies their negative
 // ones (Keskar et al. 2019, "CTRL"); each token once, however often it occurred. Ids must be valid.
 void PenaliseRepetition(double penalty, std::span<const int64_t> occurred,
-                        std::vector<double>* scores);
+                        std::span<double> scores);
 
 // The first token of the greatest score.
-int64_t LikeliestToken(const std::vector<double>& scores);
+int64_t LikeliestToken(std::span<const double> scores);
 
 // Filters the scores and takes the token where the cumulative probability, in order of ids, passes
 // `uniform` in [0, 1).
-int64_t SampleToken(const GenerationConfig& config, double uniform, std::vector<double>* scores);
+int64_t SampleToken(const GenerationConfig& config, double uniform, std::span<double> scores);
 
 // scores - log(sum(exp(scores))).
-void LogSoftmaxInPlace(std::vector<double>* scores);
+void LogSoftmaxInPlace(std::span<double> scores);
 
 }  // namespace tessera::models
 

@@ -162,6 +162,11 @@ class FormsOfFiles {
       return InvalidArgument(weights_.folder(), ": quantised weights are for the CPU, not ",
                              build->device);
     }
+    if (build->dtype == DType::kFloat64) {
+      return InvalidArgument(weights_.folder(),
+                             ": quantised weights go with float32, bfloat16 and float16, not ",
+                             build->dtype);
+    }
     build->form_of = [device = build->device, self = std::weak_ptr<FormsOfFiles*>(self_)](
                          const nn::Parameter& p) -> std::shared_ptr<const nn::WeightForm> {
       const auto forms = self.lock();
@@ -261,7 +266,7 @@ Status LoadAdapters(Model& model, const LoadOptions& options) {
 
 StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann::json config,
                                             const LoadOptions& options) {
-  if (options.require_weights) {
+  if (options.require_weights || options.quantize) {
     return NotFound(source, IsDirectory(source)
                                 ? ": the folder holds no weights (model.safetensors)"
                                 : ": a preset has no weights; train it first");

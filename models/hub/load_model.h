@@ -57,7 +57,8 @@ struct LoadOptions {
   bool map_weights = false;
   // Weights of linear layers and tables of the vocabulary are held so (nn/quantized_weight.h), what
   // is dense in the files being made into it; what rows do not fit, and the rest, is `build.dtype`,
-  // as are activations. Unset: they are as the files have them. On the CPU.
+  // as are activations. Unset: they are as the files have them. On the CPU, and of a folder with
+  // weights.
   std::optional<QuantType> quantize = std::nullopt;
   // Folders of adapters (models/hub/adapter.h) that the model carries, number 0, 1, ...; passes
   // take number 0 unless they name another.

@@ -22,6 +22,8 @@ constexpr int64_t kNarrowRows = 96;
 constexpr int64_t kNarrowColumns = 480;
 // Columns that a thread takes at a time when B is read without packing.
 constexpr int64_t kSkinnyColumns = 2048;
+// Indices of k that it goes through before the next columns where B is contiguous along k.
+constexpr int64_t kSkinnyDepth = 32 * kGemmDepthBlock;
 // Elements of C that are kept in float32 until all of k is summed, if C is of half precision.
 constexpr int64_t kWideElements = int64_t{1} << 20;
 // Multiply-adds below which another thread costs more than it brings.
@@ -110,7 +112,10 @@ class Product {
 
  private:
   // Whether a skinny product reads B where it is.
-  bool ReadsInPlace() const { return packed_b_ == nullptr && b_.width_stride == 1; }
+  bool ReadsInPlace() const {
+    return packed_b_ == nullptr &&
+           (b_.width_stride == 1 || (b_.depth_stride == 1 && sizeof(E) == sizeof(float)));
+  }
 
   int64_t Padded(int64_t rows, int64_t columns) const {
     const int64_t high = rows <= kSkinnyRows ? rows : RoundUp(rows, kernels_.mr);
@@ -202,11 +207,11 @@ class Product {
   // Few rows: a task is a range of columns with all of k.
   void RunNarrow() const {
     const bool skinny = m_ <= kSkinnyRows;
-    const bool unpacked = skinny && ReadsInPlace();
+    const bool across = skinny && ReadsInPlace() && b_.width_stride == 1;
     const int64_t nr = kernels_.nr;
     const int64_t share = CeilDiv(n_, int64_t{4} * threads_);
-    const int64_t most = unpacked ? kSkinnyColumns : kNarrowColumns;
-    const int64_t least = unpacked ? 8 * nr : nr;
+    const int64_t most = across ? kSkinnyColumns : kNarrowColumns;
+    const int64_t least = across ? 8 * nr : nr;
     const int64_t width = RoundUp(std::clamp(share, least, most), nr);
     Spread(CeilDiv(n_, width), m_ * n_ * k_, [&](int64_t task) {
       const int64_t j = task * width;
@@ -220,26 +225,59 @@ class Product {
         c = wide_c_scratch.Get<E>(m_ * stride);
         if (accumulate_) LoadBlock(0, m_, j, columns, c, stride);
       }
-      for (int64_t k = 0; k < k_; k += kGemmDepthBlock) {
-        const int64_t depth = std::min(kGemmDepthBlock, k_ - k);
-        const bool accumulate = accumulate_ || k > 0;
-        if (skinny) {
-          SkinnyBlock(j, columns, k, depth, c, stride, accumulate);
-        } else {
-          NarrowBlock(j, columns, k, depth, c, stride, accumulate);
+      if (skinny) {
+        SkinnyColumns(j, columns, c, stride);
+      } else {
+        for (int64_t k = 0; k < k_; k += kGemmDepthBlock) {
+          NarrowBlock(j, columns, k, std::min(kGemmDepthBlock, k_ - k), c, stride,
+                      accumulate_ || k > 0);
         }
       }
       if (!direct_) StoreBlock(0, m_, j, columns, c, stride);
     });
   }
 
-  // At most kSkinnyRows rows times columns [j, j + columns): straight from B where its columns are
-  // adjacent, by way of one packed panel at a time otherwise.
-  void SkinnyBlock(int64_t j, int64_t columns, int64_t k, int64_t depth, E* c, int64_t stride,
-                   bool accumulate) const {
-    E a[kSkinnyRows * kGemmDepthBlock];
+  // At most kSkinnyRows rows times columns [j, j + columns): straight from B where its columns or
+  // rows are contiguous, by way of one packed panel at a time otherwise.
+  void SkinnyColumns(int64_t j, int64_t columns, E* c, int64_t stride) const {
+    // B is walked in the order of its memory: all of k of a few columns and then the next, or all
+    // columns of a block of k.
+    const bool in_place = ReadsInPlace();
+    const bool along = in_place && b_.width_stride != 1;
+    const int64_t step = in_place && !along ? columns : kernels_.nr;
+    const int64_t span = along ? kSkinnyDepth : kGemmDepthBlock;
+    const int64_t rows = m_ > 4 ? 8 : m_ > 1 ? 4 : 1;
+    E* const sums = sums_scratch.Get<E>(rows * step);
+    for (int64_t k0 = 0; k0 < k_; k0 += span) {
+      const int64_t end = std::min(k0 + span, k_);
+      const E* const a = InterleavedRows(rows, k0, end - k0);
+      for (int64_t x = 0; x < columns; x += step) {
+        const int64_t width = std::min(step, columns - x);
+        for (int64_t k = k0; k < end; k += kGemmDepthBlock) {
+          const int64_t depth = std::min(kGemmDepthBlock, end - k);
+          kernels_.skinny(rows, depth, a + (k - k0) * rows,
+                          in_place ? At(b_, j + x, k) : Panel(j + x, width, k, depth), width, sums);
+          for (int64_t i = 0; i < m_; ++i) {
+            kernels_.finish_row(width, sums + i * width, c + i * stride + x, alpha_,
+                                accumulate_ || k > 0);
+          }
+        }
+      }
+    }
+  }
+
+  // One packed panel of B, as a view.
+  GemmView Panel(int64_t j, int64_t width, int64_t k, int64_t depth) const {
+    constexpr GemmElement kOwn = sizeof(E) == 8 ? GemmElement::kFloat64 : GemmElement::kFloat32;
+    return {Panels(j, width, k, depth), 1, kernels_.nr, kOwn};
+  }
+
+  // Indices [k, k + depth) of A as [depth][rows]; rows that A has not are zeros.
+  const E* InterleavedRows(int64_t rows, int64_t k, int64_t depth) const {
+    E* const a = packed_a_scratch.Get<E>((rows + 1) * depth);
+    E* const row = a + rows * depth;
+    std::fill_n(a, m_ < rows ? rows * depth : 0, E{0});
     for (int64_t i = 0; i < m_; ++i) {
-      E row[kGemmDepthBlock];
       const GemmView part = At(a_, i, k);
       if (part.depth_stride == 1) {
         kernels_.load_row(part.element, part.data, depth, row);
@@ -248,20 +286,9 @@ class Product {
           kernels_.load_row(part.element, At(part, 0, x).data, 1, row + x);
         }
       }
-      for (int64_t x = 0; x < depth; ++x) a[x * m_ + i] = row[x];
+      for (int64_t x = 0; x < depth; ++x) a[x * rows + i] = row[x];
     }
-    const int64_t step = ReadsInPlace() ? columns : kernels_.nr;
-    E* sums = sums_scratch.Get<E>(m_ * step);
-    for (int64_t x = 0; x < columns; x += step) {
-      const int64_t width = std::min(step, columns - x);
-      constexpr GemmElement kOwn = sizeof(E) == 8 ? GemmElement::kFloat64 : GemmElement::kFloat32;
-      const GemmView b = ReadsInPlace() ? At(b_, j + x, k)
-                                        : GemmView{Panels(j + x, width, k, depth), 1, step, kOwn};
-      kernels_.skinny(m_, depth, a, b, width, sums);
-      for (int64_t i = 0; i < m_; ++i) {
-        kernels_.finish_row(width, sums + i * width, c + i * stride + x, alpha_, accumulate);
-      }
-    }
+    return a;
   }
 
   void NarrowBlock(int64_t j, int64_t columns, int64_t k, int64_t depth, E* c, int64_t stride,

@@ -38,8 +38,10 @@ struct GemmKernels {
   void (*tile)(int64_t depth, const E* a, const E* b, E* c, int64_t c_row_stride, E alpha,
                bool accumulate);
 
-  // The same products for 1 <= rows <= kSkinnyRows of A and a B that is not packed, whose width
-  // stride is 1: sums[i * width + j] = the chain s for i < rows, j < width. a holds [depth][rows].
+  // The same products for 1, 4 or 8 (kSkinnyRows) rows of A and a B that is not packed, whose
+  // width stride is 1 or, in float, whose depth stride is: sums[i * width + j] = the chain s for
+  // i < rows, j < width. a holds [depth][rows]. Columns that lie one behind the other are taken
+  // nr / 3 at a time, while the next ones are fetched.
   void (*skinny)(int64_t rows, int64_t depth, const E* a, const GemmView& b, int64_t width,
                  E* sums);
 
@@ -51,7 +53,7 @@ struct GemmKernels {
   void (*store_row)(GemmElement element, const E* src, int64_t n, void* dst);
 };
 
-inline constexpr int64_t kSkinnyRows = 4;
+inline constexpr int64_t kSkinnyRows = 8;
 
 namespace baseline {
 extern const GemmKernels<float> kGemmFloat;

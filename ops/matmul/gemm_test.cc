@@ -344,7 +344,7 @@ float FusedOrNot(float a, float b, float c) {
 TEST(GemmBits, AreTheDocumentedChain) {
   ForEachIsa([&] {
     std::mt19937 random(5);
-    for (int64_t m : {1, 4, 6, 100}) {
+    for (int64_t m : {1, 2, 4, 7, 8, 9, 100}) {
       const int64_t n = 53, k = 2 * kGemmDepthBlock + 9;
       for (bool transposed : {false, true}) {
         Operand a = MakeOperand(DType::kFloat32, m, k, {false, 0});
@@ -395,7 +395,7 @@ TEST(GemmBits, DoNotDependOnShardsLayoutsThreadsOrBatch) {
   ForEachIsa([&] {
     std::mt19937 random(6);
     const int64_t m = 211, n = 307, k = 500;
-    for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       Operand a = MakeOperand(dtype, m, k, {false, 0});
       Operand b = MakeOperand(dtype, k, n, {false, 0});
       Operand c = MakeOperand(dtype, m, n, {false, 0});
@@ -418,7 +418,8 @@ TEST(GemmBits, DoNotDependOnShardsLayoutsThreadsOrBatch) {
       }
       const int64_t shards[][4] = {{0, 211, 0, 154}, {0, 211, 154, 153}, {17, 1, 0, 307},
                                    {40, 3, 11, 200}, {100, 9, 5, 1},     {0, 211, 300, 2},
-                                   {3, 90, 60, 100}, {210, 1, 306, 1},   {7, 120, 13, 50}};
+                                   {3, 90, 60, 100}, {210, 1, 306, 1},   {7, 120, 13, 50},
+                                   {60, 8, 1, 306},  {90, 5, 100, 49}};
       for (const auto& [i0, rows, j0, columns] : shards) {
         for (Operand* right : {&b, &bt}) {
           Operand part = MakeOperand(dtype, rows, columns, {false, 0});

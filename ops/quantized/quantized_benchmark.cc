@@ -11,25 +11,6 @@
 namespace tessera {
 namespace {
 
-// All threads read a buffer, as fast as sums of its words go.
-void Read(benchmark::State& state) {
-  const int64_t bytes = state.range(0) << 20;
-  constexpr int64_t kChunk = 1 << 20;
-  const Tensor buffer = Zeros({bytes}, DType::kUInt8);
-  const auto* const words = static_cast<const uint64_t*>(buffer.raw_data());
-  std::vector<uint64_t> sums(static_cast<size_t>(bytes / kChunk));
-  for (auto _ : state) {
-    ParallelFor(bytes / 8, kChunk / 8, [&](int64_t begin, int64_t end) {
-      uint64_t sum = 0;
-      for (int64_t i = begin; i < end; ++i) sum += words[i];
-      sums[static_cast<size_t>(begin / (kChunk / 8))] = sum;
-    });
-    benchmark::DoNotOptimize(sums.data());
-  }
-  state.SetBytesProcessed(state.iterations() * bytes);
-}
-BENCHMARK(Read)->Arg(128)->Arg(512)->UseRealTime();
-
 void Products(benchmark::State& state) {
   const auto type = static_cast<QuantType>(state.range(0));
   const int64_t rows = state.range(1), outputs = state.range(2), columns = state.range(3);

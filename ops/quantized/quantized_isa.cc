@@ -1,401 +1,333 @@
 // Products of rows of integers for one instruction set.
 //
-// The order of a sum (quantized_linear.h): of each group of 32 columns the exact sums of 4
-// neighbours, 8 of them; those of an even group go to sums 0 to 7, of an odd group to sums 8 to 15,
-// each times the group's two scales; the 16 are added up as by ReduceAdd. It is the same whatever
-// the instruction set and the number of rows (`baseline` has no fma and rounds each product).
+// The order of a sum (quantized_matrix.h) is one chain over groups of 32 columns, whatever the
+// instruction set and the number of rows (`baseline` has no fma and rounds each product). As many
+// outputs as a vector has lanes are taken at a time: a panel of their weights is brought into
+// columns, four bytes of each output side by side, and used for all rows of x.
+#include <cstddef>
 #include <type_traits>
 
+#include "core/cpu/row_dispatch.h"
 #include "core/cpu/simd.h"
+#include "core/cpu/simd_transpose.h"
 #include "ops/quantized/quantized_rows.h"
 
 namespace tessera::TESSERA_ISA {
 namespace {
 
-constexpr int64_t kGroup = 32;
-constexpr int64_t kPair = 64;
-constexpr int64_t kSums = 16;
+constexpr int64_t kGroup = kQuantGroup;
+// Groups of a panel, which stays in the first-level cache.
+constexpr int64_t kPanelGroups = 16;
+// Vectors of a group's columns.
+constexpr int64_t kSteps = kGroup / 4;
 
-constexpr int64_t BlockBytes(QuantType type) { return type == QuantType::kQ4_0 ? 18 : 34; }
-// What the weights' integers are too large by where they are unsigned.
-constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 128; }
-
-TESSERA_SIMD uint16_t HalfAt(const uint8_t* p) {
-  uint16_t bits;
-  __builtin_memcpy(&bits, p, 2);
-  return bits;
+// Of a group in memory.
+constexpr int64_t BlockBytes(QuantType type) {
+  return type == QuantType::kInt8 ? kGroup : type == QuantType::kQ4_0 ? 18 : 34;
 }
 
-// ---- A pair of groups
-// ----------------------------------------------------------------------------
+// Columns of a row that a vector of its bytes holds.
+constexpr int64_t VectorColumns(QuantType type) {
+  return (type == QuantType::kQ4_0 ? 8 : 4) * kLanes;
+}
+
+TESSERA_SIMD const uint8_t* BlockAt(QuantType type, const uint8_t* p, int64_t begin) {
+  return p + begin / kGroup * BlockBytes(type) + (type == QuantType::kInt8 ? begin % kGroup : 0);
+}
+
+TESSERA_SIMD __m128i Load16(const uint8_t* p) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+
+// ---- What an instruction set has ----------------------------------------------------------------
 //
-// Weights: the integers of two groups, or of one and zeros, and their scales. Activations likewise.
-// Sums: the 16 of one output and row. Whole: the sums of kInt8, which are integers to the end.
+// ZeroOf: what the integers of weights are too large by, which is what makes them unsigned where
+// that is needed. Dot: from + the products of four neighbours, exact. HalvesAt: the float16 numbers
+// at p + i * stride. Bytes: those of VectorColumns of a row `p` from column `begin` on, as they
+// stand there.
 
 #if defined(TESSERA_ISA_AVX512VNNI)
 
-constexpr int kRows = 4;
-constexpr int kOutputs = 4;
+constexpr int kMostRows = 8;
 
-struct Weights {
-  __m512i bytes;  // unsigned
-  __m512 scale;
-};
-struct Activations {
-  __m512i q;
-  __m512i offset;
-  __m512 scale;
-};
-struct Sums {
-  __m512 v = _mm512_setzero_ps();
-};
-struct Whole {
-  __m512i v = _mm512_setzero_si512();
-};
+constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 128; }
 
-constexpr bool kUnsigned = true;
-
-TESSERA_SIMD __m512i DotUnsigned(__m512i from, __m512i w, __m512i x) {
-  return _mm512_dpbusd_epi32(from, w, x);
+// Four bytes each, which no block is shorter than.
+TESSERA_SIMD VecF HalvesAt(const uint8_t* p, int64_t stride) {
+  const VecI rows = Iota() * SetI(static_cast<int32_t>(stride));
+  const __m512i fours = _mm512_i32gather_epi32(RawOf(rows), p, 1);
+  return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(fours))};
 }
 
-// Two floats, the first over the lower half.
-TESSERA_SIMD __m512 Halves(__m128 two) {
-  const __m512i index = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-  return _mm512_permutexvar_ps(index, _mm512_castps128_ps512(two));
+template <QuantType kType>
+TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
+  return FromI(_mm512_dpbusd_epi32(RawOf(from), RawOf(w), RawOf(x)));
 }
 
-template <QuantType kType, int kGroups>
-TESSERA_SIMD Weights LoadWeights(const uint8_t* p) {
-  constexpr int64_t kBlock = BlockBytes(kType);
-  Weights w;
+template <QuantType kType>
+TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
+  const uint8_t* const block = BlockAt(kType, p, begin);
+  if constexpr (kType == QuantType::kQ4_0) {
+    __m512i bytes = _mm512_zextsi128_si512(Load16(block + 2));
+    bytes = _mm512_inserti32x4(bytes, Load16(block + 20), 1);
+    bytes = _mm512_inserti32x4(bytes, Load16(block + 38), 2);
+    bytes = _mm512_inserti32x4(bytes, Load16(block + 56), 3);
+    return FromI(bytes);
+  }
+  const auto half = [](const uint8_t* from) __attribute__((always_inline)) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  };
+  __m512i bytes;
   if constexpr (kType == QuantType::kInt8) {
-    w.bytes = _mm512_loadu_si512(p);
-    w.bytes = _mm512_xor_si512(w.bytes, _mm512_set1_epi8(-128));
-    return w;
-  }
-  __m128i halves = _mm_cvtsi32_si128(HalfAt(p));
-  if constexpr (kGroups == 2) halves = _mm_insert_epi16(halves, HalfAt(p + kBlock), 1);
-  w.scale = Halves(_mm_cvtph_ps(halves));
-  if constexpr (kType == QuantType::kQ8_0) {
-    w.bytes = _mm512_zextsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2)));
-    if constexpr (kGroups == 2) {
-      w.bytes = _mm512_inserti64x4(
-          w.bytes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + kBlock + 2)), 1);
-    }
-    w.bytes = _mm512_xor_si512(w.bytes, _mm512_set1_epi8(-128));
+    bytes = _mm512_loadu_si512(block);
   } else {
-    const auto twice = [](const uint8_t* from) __attribute__((always_inline)) {
-      return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-    };
-    __m512i both = _mm512_zextsi256_si512(twice(p + 2));
-    if constexpr (kGroups == 2) both = _mm512_inserti64x4(both, twice(p + kBlock + 2), 1);
-    const __m512i shift = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 0, 0, 0, 0, 4, 4, 4, 4);
-    w.bytes = _mm512_and_si512(_mm512_srlv_epi32(both, shift), _mm512_set1_epi8(15));
+    bytes = _mm512_inserti64x4(_mm512_zextsi256_si512(half(block + 2)), half(block + 36), 1);
   }
-  return w;
+  return FromI(_mm512_xor_si512(bytes, _mm512_set1_epi8(-128)));
 }
-
-template <QuantType kType>
-TESSERA_SIMD Activations LoadActivations(const QuantizedActivations& x, int64_t pair) {
-  Activations a;
-  a.q = _mm512_loadu_si512(x.q + pair * kPair);
-  if constexpr (kType != QuantType::kInt8) {
-    a.offset = _mm512_loadu_si512(x.offset + pair * kSums);
-    a.scale =
-        Halves(_mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(x.scale + pair * 2))));
-  }
-  return a;
-}
-
-template <QuantType kType>
-TESSERA_SIMD void AddPair(const Weights& w, const Activations& x, Sums* sums) {
-  const __m512i dot = DotUnsigned(x.offset, w.bytes, x.q);
-  sums->v = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(w.scale, x.scale), sums->v);
-}
-TESSERA_SIMD void AddPair(const Weights& w, const Activations& x, Whole* sums) {
-  sums->v = DotUnsigned(sums->v, w.bytes, x.q);
-}
-
-TESSERA_SIMD float Total(const Sums& sums) { return ReduceAdd(VecF{sums.v}); }
-TESSERA_SIMD int32_t Total(const Whole& sums) { return _mm512_reduce_add_epi32(sums.v); }
 
 #elif defined(TESSERA_ISA_AVX2)
 
-constexpr int kRows = 2;
-constexpr int kOutputs = 2;
-constexpr bool kUnsigned = false;
+constexpr int kMostRows = 4;
 
-struct Weights {
-  __m256i bytes[2];
-  float scale[2];
-};
-struct Activations {
-  __m256i q[2];
-  __m256i offset[2];
-  float scale[2];
-};
-struct Sums {
-  __m256 v[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-};
-struct Whole {
-  __m256i v = _mm256_setzero_si256();
-};
+constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 0; }
 
-TESSERA_SIMD __m256i DotUnsigned(__m256i from, __m256i w, __m256i x) {
-  return _mm256_add_epi32(from,
-                          _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
-}
-TESSERA_SIMD __m256i DotSigned(__m256i from, __m256i w, __m256i x) {
-  return DotUnsigned(from, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-}
-
-template <QuantType kType, int kGroups>
-TESSERA_SIMD Weights LoadWeights(const uint8_t* p) {
-  Weights w = {};
-#pragma GCC unroll 2
-  for (int g = 0; g < kGroups; ++g) {
-    if constexpr (kType == QuantType::kInt8) {
-      w.bytes[g] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + g * kGroup));
-      continue;
-    }
-    const uint8_t* block = p + g * BlockBytes(kType);
-    w.scale[g] = _cvtsh_ss(HalfAt(block));
-    if constexpr (kType == QuantType::kQ8_0) {
-      w.bytes[g] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 2));
-    } else {
-      const __m256i twice =
-          _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2)));
-      w.bytes[g] =
-          _mm256_and_si256(_mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4)),
-                           _mm256_set1_epi8(15));
-    }
+template <QuantType kType>
+TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
+  __m256i unsigned_w = RawOf(w);
+  __m256i signed_x = RawOf(x);
+  if constexpr (kType != QuantType::kQ4_0) {
+    signed_x = _mm256_sign_epi8(signed_x, unsigned_w);
+    unsigned_w = _mm256_abs_epi8(unsigned_w);
   }
-  return w;
+  const __m256i pairs = _mm256_maddubs_epi16(unsigned_w, signed_x);
+  return from + FromI(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
 template <QuantType kType>
-TESSERA_SIMD Activations LoadActivations(const QuantizedActivations& x, int64_t pair) {
-  Activations a;
-#pragma GCC unroll 2
-  for (int g = 0; g < 2; ++g) {
-    a.q[g] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.q + pair * kPair + g * kGroup));
-    if constexpr (kType == QuantType::kInt8) continue;
-    a.offset[g] =
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.offset + pair * kSums + g * 8));
-    a.scale[g] = x.scale[pair * 2 + g];
+TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
+  const uint8_t* const block = BlockAt(kType, p, begin);
+  if constexpr (kType == QuantType::kQ4_0) {
+    const __m256i bytes = _mm256_zextsi128_si256(Load16(block + 2));
+    return FromI(_mm256_inserti128_si256(bytes, Load16(block + 20), 1));
   }
-  return a;
-}
-
-template <QuantType kType>
-TESSERA_SIMD void AddPair(const Weights& w, const Activations& x, Sums* sums) {
-#pragma GCC unroll 2
-  for (int g = 0; g < 2; ++g) {
-    const __m256i dot = kType == QuantType::kQ8_0
-                            ? DotSigned(_mm256_setzero_si256(), w.bytes[g], x.q[g])
-                            : DotUnsigned(x.offset[g], w.bytes[g], x.q[g]);
-    sums->v[g] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(w.scale[g] * x.scale[g]),
-                                 sums->v[g]);
-  }
-}
-TESSERA_SIMD void AddPair(const Weights& w, const Activations& x, Whole* sums) {
-#pragma GCC unroll 2
-  for (int g = 0; g < 2; ++g) sums->v = DotSigned(sums->v, w.bytes[g], x.q[g]);
-}
-
-TESSERA_SIMD float Total(const Sums& sums) {
-  return ReduceAdd(VecF{_mm256_add_ps(sums.v[0], sums.v[1])});
-}
-TESSERA_SIMD int32_t Total(const Whole& sums) {
-  __m128i v = _mm_add_epi32(_mm256_castsi256_si128(sums.v), _mm256_extracti128_si256(sums.v, 1));
-  v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4e));
-  v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0xb1));
-  return _mm_cvtsi128_si32(v);
+  return Load(reinterpret_cast<const int32_t*>(block + (kType == QuantType::kInt8 ? 0 : 2)));
 }
 
 #else
 
-constexpr int kRows = 1;
-constexpr int kOutputs = 1;
+constexpr int kMostRows = 2;
 
-struct Weights {
-  int8_t bytes[kPair];
-  float scale[2];
-};
-struct Activations {
-  const int8_t* q;
-  float scale[2];
-};
-struct Sums {
-  float v[kSums] = {};
-};
-struct Whole {
-  int32_t v = 0;
-};
+constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 0; }
 
-template <QuantType kType, int kGroups>
-TESSERA_SIMD Weights LoadWeights(const uint8_t* p) {
-  Weights w = {};
-  if constexpr (kType == QuantType::kInt8) {
-    __builtin_memcpy(w.bytes, p, kPair);
-    return w;
-  }
-  for (int g = 0; g < kGroups; ++g) {
-    const uint8_t* block = p + g * BlockBytes(kType);
-    const uint16_t half = HalfAt(block);
-    w.scale[g] = LoadN(reinterpret_cast<const F16*>(&half), 1).v[0];
-    if constexpr (kType == QuantType::kQ8_0) {
-      __builtin_memcpy(w.bytes + g * kGroup, block + 2, kGroup);
-    } else {
-      for (int64_t i = 0; i < kGroup / 2; ++i) {
-        w.bytes[g * kGroup + i] = static_cast<int8_t>((block[2 + i] & 15) - 8);
-        w.bytes[g * kGroup + kGroup / 2 + i] = static_cast<int8_t>((block[2 + i] >> 4) - 8);
-      }
-    }
-  }
-  return w;
+// Even and odd bytes as 16 bits each.
+template <QuantType kType>
+TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
+  const auto even = [](VecI v) { return _mm_srai_epi16(_mm_slli_epi16(RawOf(v), 8), 8); };
+  const auto odd = [](VecI v) { return _mm_srai_epi16(RawOf(v), 8); };
+  return from + FromI(_mm_madd_epi16(even(w), even(x))) + FromI(_mm_madd_epi16(odd(w), odd(x)));
 }
 
 template <QuantType kType>
-TESSERA_SIMD Activations LoadActivations(const QuantizedActivations& x, int64_t pair) {
-  if constexpr (kType == QuantType::kInt8) return {x.q + pair * kPair, {}};
-  return {x.q + pair * kPair, {x.scale[pair * 2], x.scale[pair * 2 + 1]}};
+TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
+  const uint8_t* const block = BlockAt(kType, p, begin);
+  if constexpr (kType == QuantType::kInt8) return FromI(Load16(block));
+  return FromI(Load16(block + 2 + begin % kGroup));
 }
-
-TESSERA_SIMD int32_t DotOf4(const int8_t* w, const int8_t* x) {
-  return w[0] * x[0] + w[1] * x[1] + w[2] * x[2] + w[3] * x[3];
-}
-
-template <QuantType kType>
-TESSERA_SIMD void AddPair(const Weights& w, const Activations& x, Sums* sums) {
-  for (int64_t i = 0; i < kSums; ++i) {
-    const float scale = w.scale[i / 8] * x.scale[i / 8];
-    sums->v[i] += static_cast<float>(DotOf4(w.bytes + 4 * i, x.q + 4 * i)) * scale;
-  }
-}
-TESSERA_SIMD void AddPair(const Weights& w, const Activations& x, Whole* sums) {
-  for (int64_t i = 0; i < kSums; ++i) sums->v += DotOf4(w.bytes + 4 * i, x.q + 4 * i);
-}
-
-TESSERA_SIMD float Total(const Sums& sums) {
-  float v[kSums];
-  for (int64_t i = 0; i < kSums; ++i) v[i] = sums.v[i];
-  for (int64_t half = kSums / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) v[i] += v[i + half];
-  }
-  return v[0];
-}
-TESSERA_SIMD int32_t Total(const Whole& sums) { return sums.v; }
-constexpr bool kUnsigned = false;
 
 #endif
 
-// ---- Products
-// ------------------------------------------------------------------------------------
+#if !defined(TESSERA_ISA_AVX512VNNI)
+TESSERA_SIMD VecF HalvesAt(const uint8_t* p, int64_t stride) {
+  F16 halves[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i) __builtin_memcpy(halves + i, p + i * stride, 2);
+  return Load(halves);
+}
+#endif
 
-// kR rows of x times kO rows of w.
-template <QuantType kType, int kR, int kO>
-void Tile(const uint8_t* w, int64_t row_bytes, int64_t columns, const QuantizedActivations* x,
-          float* y, int64_t y_stride) {
-  using SumsOf = std::conditional_t<kType == QuantType::kInt8, Whole, Sums>;
-  SumsOf sums[kR][kO];
-  constexpr int64_t kPairBytes = kType == QuantType::kInt8 ? kPair : 2 * BlockBytes(kType);
-  const auto step = [&](int64_t pair, auto load) __attribute__((always_inline)) {
-    Weights weights[kO];
-#pragma GCC unroll 4
-    for (int o = 0; o < kO; ++o) weights[o] = load(w + o * row_bytes + pair * kPairBytes);
-#pragma GCC unroll 4
-    for (int r = 0; r < kR; ++r) {
-      const Activations a = LoadActivations<kType>(x[r], pair);
-#pragma GCC unroll 4
-      for (int o = 0; o < kO; ++o) {
-        if constexpr (kType == QuantType::kInt8) {
-          AddPair(weights[o], a, &sums[r][o]);
-        } else {
-          AddPair<kType>(weights[o], a, &sums[r][o]);
-        }
+// ---- Panels -------------------------------------------------------------------------------------
+
+// Groups of kLanes outputs: `bytes` [groups][kSteps][kLanes][4], `scales` [groups][kLanes].
+struct Panel {
+  alignas(64) int32_t bytes[kPanelGroups * kSteps * kLanes];
+  alignas(64) float scales[kPanelGroups * kLanes];
+};
+
+// Columns [begin, end) of kLanes outputs, whole vectors. What follows in memory is fetched
+// meanwhile.
+template <QuantType kType>
+TESSERA_SIMD void FillPanel(const uint8_t* w, int64_t row_bytes, int64_t begin, int64_t end,
+                            Panel* panel) {
+  for (int64_t column = begin; column < end; column += VectorColumns(kType)) {
+    VecF square[kLanes];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const uint8_t* const row = w + i * row_bytes;
+      square[i] = BitsAsFloat(Bytes<kType>(row, column));
+      __builtin_prefetch(BlockAt(kType, row, column) + kLanes * row_bytes);
+    }
+    TransposeSquare(square);
+    int32_t* const to = panel->bytes + (column - begin) / 4 * kLanes;
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const VecI bytes = BitsAsInt(square[i]);
+      if constexpr (kType == QuantType::kQ4_0) {
+        // Of a group the first columns are the lower halves of its bytes, the last ones the upper.
+        const VecI lower = SetI(0x0f0f0f0f);
+        int32_t* const group = to + i / (kSteps / 2) * kSteps * kLanes + i % (kSteps / 2) * kLanes;
+        Store(group, bytes & lower);
+        Store(group + kSteps / 2 * kLanes, ShiftRight<4>(bytes) & lower);
+      } else {
+        Store(to + i * kLanes, bytes);
       }
+    }
+  }
+  if constexpr (kType == QuantType::kInt8) return;
+  const uint8_t* block = BlockAt(kType, w, begin);
+  for (int64_t g = 0; g < (end - begin) / kGroup; ++g, block += BlockBytes(kType)) {
+    Store(panel->scales + g * kLanes, HalvesAt(block, row_bytes));
+  }
+}
+
+// ---- Products -----------------------------------------------------------------------------------
+
+TESSERA_SIMD VecI FourAt(const int8_t* q) {
+  int32_t four;
+  __builtin_memcpy(&four, q, 4);
+  return SetI(four);
+}
+
+// Sums of a row of x: floats, or those of kInt8, which are integers to the end.
+template <QuantType kType>
+using SumsOf = std::conditional_t<kType == QuantType::kInt8, VecI, VecF>;
+template <QuantType kType>
+using SumOf = std::conditional_t<kType == QuantType::kInt8, int32_t, float>;
+
+// Adds a panel's groups to the sums of kRows rows of x.
+template <QuantType kType, int kRows>
+TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedActivations& x,
+                            int64_t x_groups, SumOf<kType>* sums) {
+  SumsOf<kType> sum[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) sum[r] = Load(sums + r * kLanes);
+  for (int64_t g = 0; g < groups; ++g) {
+    VecI w[kSteps];
+#pragma GCC unroll 8
+    for (int64_t c = 0; c < kSteps; ++c) {
+      w[c] = Load(panel.bytes + (g * kSteps + c) * kLanes);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t at = r * x_groups + g;
+      VecI dot;
+      if constexpr (kType == QuantType::kInt8) {
+        dot = sum[r];
+      } else {
+        dot = SetI(ZeroOf(kType) == 0 ? 0 : x.offset[at]);
+      }
+#pragma GCC unroll 8
+      for (int64_t c = 0; c < kSteps; ++c) {
+        dot = Dot<kType>(dot, w[c], FourAt(x.q + at * kGroup + 4 * c));
+      }
+      if constexpr (kType == QuantType::kInt8) {
+        sum[r] = dot;
+      } else {
+        const VecF scale = Load(panel.scales + g * kLanes) * Set(x.scale[at]);
+        sum[r] = Fma(ToFloat(dot), scale, sum[r]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) Store(sums + r * kLanes, sum[r]);
+}
+
+template <QuantType kType>
+void AddPanel(const Panel& panel, int64_t groups, const QuantizedActivations& x, int64_t x_groups,
+              int64_t rows, SumOf<kType>* sums) {
+  int64_t i = 0;
+  const auto add = [&](auto of) __attribute__((always_inline)) {
+    constexpr int kRows = decltype(of)::value;
+    for (; i + kRows <= rows; i += kRows) {
+      AddGroups<kType, kRows>(panel, groups, x.Row(i, x_groups), x_groups, sums + i * kLanes);
     }
   };
-  // A last group without a second one; kInt8 is filled up with zeros.
-  const bool odd = kType != QuantType::kInt8 && columns % kPair != 0;
-  const int64_t pairs = QuantPairs(columns) - (odd ? 1 : 0);
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    step(
-        pair,
-        [](const uint8_t* p) __attribute__((always_inline)) { return LoadWeights<kType, 2>(p); });
-  }
-  if (odd) {
-    step(
-        pairs,
-        [](const uint8_t* p) __attribute__((always_inline)) { return LoadWeights<kType, 1>(p); });
-  }
-  for (int r = 0; r < kR; ++r) {
-    for (int o = 0; o < kO; ++o) {
-      if constexpr (kType == QuantType::kInt8) {
-        float scale;
-        __builtin_memcpy(&scale, w + o * row_bytes + pairs * kPair, 4);
-        const int32_t total = Total(sums[r][o]) + (kUnsigned ? x[r].offset[0] : 0);
-        y[r * y_stride + o] = static_cast<float>(total) * (scale * x[r].scale[0]);
-      } else {
-        y[r * y_stride + o] = Total(sums[r][o]);
-      }
-    }
-  }
+  add(std::integral_constant<int, kMostRows>());
+  if constexpr (kMostRows > 4) add(std::integral_constant<int, 4>());
+  add(std::integral_constant<int, 1>());
 }
 
-using TileFn = void (*)(const uint8_t* w, int64_t row_bytes, int64_t columns,
-                        const QuantizedActivations* x, float* y, int64_t y_stride);
-// One row or kRows of them, of one output or kOutputs.
-struct Tiles {
-  TileFn one, wide, high_and_wide;
-};
+// The rows of x times kLanes outputs or fewer.
 template <QuantType kType>
-constexpr Tiles MakeTiles() {
-  return {Tile<kType, 1, 1>, Tile<kType, 1, kOutputs>, Tile<kType, kRows, kOutputs>};
+void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns,
+             const QuantizedActivations& x, int64_t rows, float* sums, float* y, int64_t y_stride) {
+  constexpr bool kWhole = kType == QuantType::kInt8;
+  constexpr int64_t kBlockBytes = BlockBytes(kType);
+  const int64_t x_groups = 2 * QuantPairs(columns);
+  const int64_t all = kWhole ? x_groups * kGroup : columns;
+  auto* const running = reinterpret_cast<SumOf<kType>*>(sums);
+  for (int64_t i = 0; i < rows * kLanes; ++i) running[i] = 0;
+  Panel panel;
+  for (int64_t begin = 0; begin < all; begin += kPanelGroups * kGroup) {
+    const int64_t left = (all - begin) / kGroup;
+    const int64_t groups = left < kPanelGroups ? left : kPanelGroups;
+    const int64_t width = groups * kGroup;
+    if (count == kLanes && width % VectorColumns(kType) == 0) {
+      FillPanel<kType>(w, row_bytes, begin, begin + width, &panel);
+    } else {
+      // Zeros stand for what is not there.
+      constexpr int64_t kStride = kPanelGroups * kBlockBytes;
+      uint8_t part[kLanes * kStride] = {};
+      for (int64_t o = 0; o < count; ++o) {
+        __builtin_memcpy(part + o * kStride, BlockAt(kType, w + o * row_bytes, begin),
+                         static_cast<size_t>(groups * kBlockBytes));
+      }
+      FillPanel<kType>(
+          part, kStride, 0,
+          (width + VectorColumns(kType) - 1) / VectorColumns(kType) * VectorColumns(kType), &panel);
+    }
+    const int64_t g = begin / kGroup;
+    const QuantizedActivations from = {x.q + begin, x.offset + g, x.scale + g};
+    AddPanel<kType>(panel, groups, from, x_groups, rows, running);
+  }
+  float scales[kLanes] = {};
+  for (int64_t o = 0; kWhole && o < count; ++o) {
+    __builtin_memcpy(scales + o, w + o * row_bytes + all, 4);
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    VecF sum;
+    if constexpr (kWhole) {
+      // What unsigned weights add beyond 32 bits, the offset takes away again.
+      const VecI total = Load(running + i * kLanes) + SetI(x.offset[i * x_groups]);
+      sum = ToFloat(total) * (Load(scales) * Set(x.scale[i * x_groups]));
+    } else {
+      sum = Load(running + i * kLanes);
+    }
+    StoreN(y + i * y_stride, sum, count);
+  }
 }
-constexpr Tiles kTiles[] = {MakeTiles<QuantType::kInt8>(), MakeTiles<QuantType::kQ8_0>(),
-                            MakeTiles<QuantType::kQ4_0>()};
 
 void Product(QuantType type, const uint8_t* w, int64_t row_bytes, int64_t outputs, int64_t columns,
-             const QuantizedActivations& x, int64_t rows, float* y, int64_t y_stride) {
-  const Tiles& tiles = kTiles[static_cast<int>(type)];
-  const int64_t pairs = QuantPairs(columns);
-  for (int64_t i = 0; i < rows;) {
-    const bool high = i + kRows <= rows;
-    const int64_t count = high ? kRows : 1;
-    const TileFn tile = high ? tiles.high_and_wide : tiles.wide;
-    QuantizedActivations some[kRows];
-    for (int64_t r = 0; r < count; ++r) some[r] = x.Row(i + r, pairs);
-    float* const to = y + i * y_stride;
-    int64_t j = 0;
-    for (; j + kOutputs <= outputs; j += kOutputs) {
-      tile(w + j * row_bytes, row_bytes, columns, some, to + j, y_stride);
+             const QuantizedActivations& x, int64_t rows, float* sums, float* y, int64_t y_stride) {
+  for (int64_t j = 0; j < outputs; j += kLanes) {
+    const int64_t count = outputs - j < kLanes ? outputs - j : kLanes;
+    const auto run = [&](auto* of) {
+      of(w + j * row_bytes, row_bytes, count, columns, x, rows, sums, y + j, y_stride);
+    };
+    switch (type) {
+      case QuantType::kInt8:
+        run(Outputs<QuantType::kInt8>);
+        break;
+      case QuantType::kQ8_0:
+        run(Outputs<QuantType::kQ8_0>);
+        break;
+      case QuantType::kQ4_0:
+        run(Outputs<QuantType::kQ4_0>);
+        break;
     }
-    for (; j < outputs; ++j) {
-      for (int64_t r = 0; r < count; ++r) {
-        tiles.one(w + j * row_bytes, row_bytes, columns, some + r, to + r * y_stride + j, y_stride);
-      }
-    }
-    i += count;
   }
 }
 
-// ---- Activations
-// ---------------------------------------------------------------------------------
-
-template <typename F>
-TESSERA_SIMD void Dispatch(RowType type, F f) {
-  switch (type) {
-    case RowType::kFloat32:
-      return f(static_cast<float*>(nullptr));
-    case RowType::kBFloat16:
-      return f(static_cast<Bf16*>(nullptr));
-    case RowType::kFloat16:
-      return f(static_cast<F16*>(nullptr));
-  }
-}
+// ---- Activations --------------------------------------------------------------------------------
 
 // At most a group as float32, zeros behind it.
 struct Group {
@@ -403,9 +335,9 @@ struct Group {
 };
 TESSERA_SIMD Group LoadGroup(RowType type, const void* row, int64_t begin, int64_t columns) {
   Group group;
-  Dispatch(
-      type, [&](auto* null) __attribute__((always_inline)) {
-        const auto* const x = static_cast<const std::remove_pointer_t<decltype(null)>*>(row);
+  DispatchRow(
+      type, [&](auto zero) __attribute__((always_inline)) {
+        const auto* const x = static_cast<const decltype(zero)*>(row);
         for (int64_t i = 0; i < kGroup; i += kLanes) {
           const int64_t left = columns - begin - i;
           Store(group.x + i, left > 0 ? LoadN(x + begin + i, left) : Zero());
@@ -437,24 +369,26 @@ TESSERA_SIMD Scales ScalesOf(int32_t largest_bits) {
   return {largest / 127.0f, 127.0f / largest};
 }
 
-TESSERA_SIMD void QuantizeGroup(const Group& group, float inverse, int32_t zero, int8_t* q,
-                                int32_t* offset) {
+// What the group's integers, times what weights are too large by, add to a sum, negative.
+TESSERA_SIMD int32_t QuantizeGroup(const Group& group, float inverse, int32_t zero, int8_t* q) {
   int32_t values[kGroup] = {};
   if (inverse != 0.0f) {
     for (int64_t i = 0; i < kGroup; i += kLanes) {
       Store(values + i, ToInt(Load(group.x + i) * Set(inverse)));
     }
   }
-  for (int64_t i = 0; i < kGroup; ++i) q[i] = static_cast<int8_t>(values[i]);
-  for (int64_t i = 0; i < kGroup / 4; ++i) {
-    offset[i] = -zero * (values[4 * i] + values[4 * i + 1] + values[4 * i + 2] + values[4 * i + 3]);
+  int32_t sum = 0;
+  for (int64_t i = 0; i < kGroup; ++i) {
+    q[i] = static_cast<int8_t>(values[i]);
+    sum += values[i];
   }
+  return -zero * sum;
 }
 
 void Quantize(QuantType type, RowType row_type, const void* x, int64_t columns,
               const QuantizedActivations& to) {
   const bool whole = type == QuantType::kInt8;
-  const int64_t padded = QuantPairs(columns) * kPair;
+  const int64_t padded = QuantPairs(columns) * kQuantPair;
   int32_t largest = 0;
   for (int64_t begin = 0; whole && begin < padded; begin += kGroup) {
     const int32_t most = LargestBits(LoadGroup(row_type, x, begin, columns));
@@ -464,18 +398,18 @@ void Quantize(QuantType type, RowType row_type, const void* x, int64_t columns,
   for (int64_t begin = 0; begin < padded; begin += kGroup) {
     const Group group = LoadGroup(row_type, x, begin, columns);
     const Scales scales = ScalesOf(whole ? largest : LargestBits(group));
-    int32_t* const offset = to.offset + begin / 4;
-    QuantizeGroup(group, scales.inverse, ZeroOf(type), to.q + begin, offset);
-    to.scale[begin / kGroup] = scales.scale;
-    for (int i = 0; i < 8; ++i) sum += offset[i];
+    const int64_t g = begin / kGroup;
+    to.offset[g] = QuantizeGroup(group, scales.inverse, ZeroOf(type), to.q + begin);
+    to.scale[g] = scales.scale;
+    sum += to.offset[g];
   }
   if (whole) to.offset[0] = sum;
 }
 
 void Finish(RowType row_type, const float* y, const void* bias, int64_t n, void* out) {
-  Dispatch(
-      row_type, [&](auto* null) __attribute__((always_inline)) {
-        using T = std::remove_pointer_t<decltype(null)>;
+  DispatchRow(
+      row_type, [&](auto zero) __attribute__((always_inline)) {
+        using T = decltype(zero);
         for (int64_t j = 0; j < n; j += kLanes) {
           const int64_t lanes = n - j < kLanes ? n - j : kLanes;
           VecF v = LoadN(y + j, lanes);

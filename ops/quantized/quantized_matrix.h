@@ -11,10 +11,9 @@
 // Products turn x into integers too, with a scale of its own for each group of 32 (kInt8: for each
 // row), max |x| / 127; the dot products of the integers are exact. Sums over groups are float32 in
 // one order, which neither the number of rows of x, nor its place among them, nor the number of
-// threads changes: a row has the same bits alone and in any batch. (Each group of 32 columns gives
-// 8 sums, of 4 neighbours; even groups are added to sums 0 to 7, odd ones to sums 8 to 15, each
-// times the product of the two scales, by fma; the 16 are added up by halves.) A row of x that has
-// an infinity or a NaN gives NaN.
+// threads changes: a row has the same bits alone and in any batch. (From zero, group after group:
+// sum = fma(the group's dot product, the product of the two scales, sum).) A row of x that has an
+// infinity or a NaN gives NaN.
 #ifndef TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
 #define TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
 

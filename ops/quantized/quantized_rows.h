@@ -15,32 +15,34 @@ namespace tessera {
 // Columns are taken two groups of 32 at a time; what is missing at the end is zeros.
 inline constexpr int64_t kQuantGroup = 32;
 inline constexpr int64_t kQuantPair = 2 * kQuantGroup;
+// No more outputs are taken at a time.
+inline constexpr int64_t kQuantLanes = 16;
 constexpr int64_t QuantPairs(int64_t columns) { return (columns + kQuantPair - 1) / kQuantPair; }
 
-// Rows of activations: x = q * scale.
+// Rows of activations: x = q * scale. Rows have an even number of groups.
 struct QuantizedActivations {
-  int8_t* q;  // [rows, pairs, 64], -127 .. 127
-  int32_t*
-      offset;    // [rows, pairs, 16]: -zero * (the sum of 4 neighbours in q); kInt8: see Quantize
-  float* scale;  // [rows, pairs, 2]: of each group; kInt8: of the row, in its first place
+  int8_t* q;        // [rows, groups, 32], -127 .. 127
+  int32_t* offset;  // [rows, groups]: what unsigned weights make too much, negative; kInt8: of the
+                    // row, in its first place
+  float* scale;     // [rows, groups]; kInt8: the row's everywhere
 
-  QuantizedActivations Row(int64_t i, int64_t pairs) const {
-    return {q + i * pairs * kQuantPair, offset + i * pairs * 16, scale + i * pairs * 2};
+  QuantizedActivations Row(int64_t i, int64_t groups) const {
+    return {q + i * groups * kQuantGroup, offset + i * groups, scale + i * groups};
   }
 };
 
 // The functions of one instruction set.
 struct QuantizedRows {
   // One row of x. scale = max |x| / 127 of a group (kInt8: of the row), NaN where x is not finite;
-  // q = x / scale, rounded to nearest even. kInt8 has the sum of all offsets in offset[0].
+  // q = x / scale, rounded to nearest even.
   void (*quantize)(QuantType type, RowType row_type, const void* x, int64_t columns,
                    const QuantizedActivations& to);
 
-  // y[i * y_stride + j] = x[i] . w[j] for i < rows, j < outputs, "="; see quantized_linear.h for
-  // the order of sums.
+  // y[i * y_stride + j] = x[i] . w[j] for i < rows, j < outputs, "="; see quantized_matrix.h for
+  // the order of sums, which are kept in `sums` [rows, kQuantLanes] meanwhile.
   void (*product)(QuantType type, const uint8_t* w, int64_t row_bytes, int64_t outputs,
-                  int64_t columns, const QuantizedActivations& x, int64_t rows, float* y,
-                  int64_t y_stride);
+                  int64_t columns, const QuantizedActivations& x, int64_t rows, float* sums,
+                  float* y, int64_t y_stride);
 
   // out[j] = y[j] + bias[j]; bias, of the type of out, may be nullptr.
   void (*finish)(RowType row_type, const float* y, const void* bias, int64_t n, void* out);

@@ -85,19 +85,13 @@ float Reference(const Row& w, const Row& x, bool whole) {
     for (size_t i = 0; i < x.q.size(); ++i) sum += w.q[i] * x.q[i];
     return static_cast<float>(sum) * (w.scale[0] * x.scale[0]);
   }
-  float sums[16] = {};
+  float sum = 0;
   for (size_t g = 0; g < w.scale.size(); ++g) {
-    for (size_t s = 0; s < 8; ++s) {
-      int dot = 0;
-      for (size_t i = 0; i < 4; ++i) dot += w.q[g * 32 + s * 4 + i] * x.q[g * 32 + s * 4 + i];
-      float& sum = sums[g % 2 * 8 + s];
-      sum = std::fma(static_cast<float>(dot), w.scale[g] * x.scale[g], sum);
-    }
+    int dot = 0;
+    for (size_t i = g * 32; i < g * 32 + 32; ++i) dot += w.q[i] * x.q[i];
+    sum = std::fma(static_cast<float>(dot), w.scale[g] * x.scale[g], sum);
   }
-  for (size_t half = 8; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-  }
-  return sums[0];
+  return sum;
 }
 
 class QuantizedTest : public testing::TestWithParam<QuantType> {
@@ -145,11 +139,11 @@ TEST_P(QuantizedTest, ItIsTheSameOfAViewAndOfWhatWasQuantised) {
 TEST_P(QuantizedTest, ProductsAreThoseOfTheReference) {
   const QuantType type = GetParam();
   const bool whole = type == QuantType::kInt8;
-  std::vector<int64_t> widths = {32, 64, 96, 160, 768};
-  if (whole) widths = {1, 31, 64, 65, 130, 768};
+  std::vector<int64_t> widths = {32, 64, 96, 160, 512, 544, 768};
+  if (whole) widths = {1, 31, 64, 65, 130, 513, 768};
   for (const int64_t columns : widths) {
     for (const Shape& size :
-         {Shape{1, 1}, Shape{1, 7}, Shape{2, 4}, Shape{3, 5}, Shape{9, 67}, Shape{0, 3}}) {
+         {Shape{1, 1}, Shape{1, 7}, Shape{2, 16}, Shape{3, 5}, Shape{13, 67}, Shape{0, 3}}) {
       const int64_t rows = size[0], outputs = size[1];
       const Tensor x = Random({rows, columns}, 3);
       const Tensor bias = Random({outputs}, 4);
@@ -207,6 +201,23 @@ TEST_P(QuantizedTest, ARowHasTheSameBitsInAnyBatchAndWithAnyThreads) {
     }
   }
   SetNumThreads(threads);
+}
+
+// Sums of integers in 32 bits, where they are as large as they can be.
+TEST_P(QuantizedTest, TheLongestRows) {
+  constexpr int64_t kColumns = 128 * 1024;
+  ASSERT_TRUE(CanQuantize(GetParam(), kColumns));
+  for (const double sign : {1.0, -1.0}) {
+    const QuantizedMatrix w = Quantized(Full({2, kColumns}, sign), GetParam());
+    for (const CpuIsa isa : kCpuIsas) {
+      if (isa > isa_) continue;
+      SetActiveIsa(isa);
+      const std::vector<float> y =
+          QuantizedLinear(Full({1, kColumns}, 1.0), w, {}).ToVector<float>();
+      for (const float found : y) EXPECT_NEAR(found, sign * kColumns, 0.001 * kColumns);
+    }
+  }
+  EXPECT_EQ(CanQuantize(QuantType::kInt8, kColumns + 1), false);
 }
 
 TEST_P(QuantizedTest, WhatIsNotFiniteIsNotHidden) {

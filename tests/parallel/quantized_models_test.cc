@@ -119,14 +119,27 @@ TEST_P(QuantizedModelsTest, IsTheSameFromEitherFolderAndNearTheDense) {
   const Bundle outputs = Run(*held, inputs);
   ExpectSame(Run(*made, inputs), outputs);
 
+  // Activations of half precision.
+  const double loss_held = outputs.at(keys::kLoss).Item();
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    const auto half = Load(quantised_, {.build = {.dtype = dtype}});
+    EXPECT_EQ(CountQuantised(*half), CountQuantised(*held));
+    EXPECT_NEAR(Run(*half, inputs).at(keys::kLoss).Item(), loss_held, 0.03 * loss_held) << dtype;
+  }
+  const auto wide = models::LoadModel(quantised_, {.build = {.dtype = DType::kFloat64}});
+  EXPECT_EQ(Message(wide.status()),
+            quantised_ + ": quantised weights go with float32, bfloat16 and float16, not float64");
+  EXPECT_EQ(Message(models::LoadModel("gpt2", {.quantize = GetParam().type}).status()),
+            "gpt2: a preset has no weights; train it first");
+
   // The same numbers, dense.
   const std::string back = Path("back");
   ASSERT_TRUE(models::ConvertModel(quantised_, back, {.dtype = DType::kFloat32}).ok());
   const auto dense = Load(back, {});
   EXPECT_EQ(CountQuantised(*dense), 0);
   const double loss = Run(*dense, inputs).at(keys::kLoss).Item();
-  EXPECT_NEAR(outputs.at(keys::kLoss).Item(), loss, 0.03 * loss);
-  EXPECT_NE(outputs.at(keys::kLoss).Item(), loss);
+  EXPECT_NEAR(loss_held, loss, 0.03 * loss);
+  EXPECT_NE(loss_held, loss);
   if (GetParam().type == QuantType::kQ4_0) return;
   const std::string again = Path("again");
   ASSERT_TRUE(models::ConvertModel(back, again, {.quantize = GetParam().type}).ok());

@@ -1,0 +1,62 @@
+// What the products of gemm_isa.cc share: vectors of E, the type that is computed in, and elements
+// of whatever type. For sources compiled by tessera_isa_library; see core/cpu/simd.h.
+#ifndef TESSERA_OPS_MATMUL_GEMM_VECTOR_H_
+#define TESSERA_OPS_MATMUL_GEMM_VECTOR_H_
+
+#include "core/cpu/simd.h"
+#include "ops/matmul/gemm_kernel.h"
+
+namespace tessera::TESSERA_ISA {
+
+// Rows and vectors per row of a tile: the accumulators, a row of B and one broadcast of A fill the
+// registers (24 + 3 + 1 of 32, or 12 + 3 + 1 of 16).
+#if defined(TESSERA_ISA_AVX512)
+constexpr int kTileRows = 8;
+#else
+constexpr int kTileRows = 4;
+#endif
+constexpr int kTileVectors = 3;
+
+template <typename E>
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+  using Type = VecF;
+  static constexpr int64_t kWidth = kLanes;
+};
+template <>
+struct VectorOf<double> {
+  using Type = VecD;
+  static constexpr int64_t kWidth = kLanesD;
+};
+
+// One number in every lane.
+TESSERA_SIMD VecF Broadcast(float x) { return Set(x); }
+TESSERA_SIMD VecD Broadcast(double x) { return SetD(x); }
+
+// An element as E.
+TESSERA_SIMD float LoadOne(const float* p) { return *p; }
+TESSERA_SIMD float LoadOne(const Bf16* p) { return LoadN(p, 1).v[0]; }
+TESSERA_SIMD float LoadOne(const F16* p) { return LoadN(p, 1).v[0]; }
+TESSERA_SIMD double LoadOne(const double* p) { return *p; }
+
+// Calls f(const T*) with the element type of `data`. E = double has no other element than double.
+template <typename F>
+TESSERA_SIMD void Dispatch(GemmElement element, const void* data, float, F f) {
+  switch (element) {
+    case GemmElement::kBFloat16:
+      return f(static_cast<const Bf16*>(data));
+    case GemmElement::kFloat16:
+      return f(static_cast<const F16*>(data));
+    default:
+      return f(static_cast<const float*>(data));
+  }
+}
+template <typename F>
+TESSERA_SIMD void Dispatch(GemmElement, const void* data, double, F f) {
+  return f(static_cast<const double*>(data));
+}
+
+}  // namespace tessera::TESSERA_ISA
+
+#endif  // TESSERA_OPS_MATMUL_GEMM_VECTOR_H_
