@@ -24,9 +24,10 @@
 namespace tessera {
 namespace {
 
-// A waiting thread looks this often before it parks: about 20 microseconds, the price of one
-// wake-up. Longer would take time from other threads where there are more of them than cores.
-constexpr int kSpins = 500;
+// A waiting thread looks this often before it parks: about 80 microseconds, so that the loops of
+// one token's pass find it awake. Longer would take time from other threads where there are more of
+// them than cores.
+constexpr int kSpins = 2000;
 
 inline void Pause() {
 #if defined(__x86_64__)
