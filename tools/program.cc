@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,24 +28,42 @@ constexpr char kCompiler[] = "optimised by g++ " __VERSION__;
 constexpr char kCompiler[] = "not optimised, by g++ " __VERSION__;
 #endif
 
-void AddCommands(CLI::App& app, CommandState& state) {
-  AddTrainCommand(app, state);
-  AddGenerateCommand(app, state);
-  AddEvalCommand(app, state);
-  AddPredictCommand(app, state);
-  AddExplainCommand(app, state);
-  AddModelsCommand(app, state);
-  AddForwardCommand(app, state);
-  AddTokenizeCommand(app, state);
-  AddTrainTokenizerCommand(app, state);
-  AddInspectCommand(app, state);
-  AddReportCommand(app, state);
-  AddConvertCommand(app, state);
-  AddMergeCommand(app, state);
-  AddQuantizeCommand(app, state);
-  AddLaunchCommand(app, state);
-  AddCompletionCommand(app, state);
-  AddManualCommand(app, state);
+struct Command {
+  std::string_view name;
+  void (*add)(CLI::App& app, CommandState& state);
+  bool knows_others = false;  // works with the flags of the others
+};
+
+constexpr Command kCommands[] = {
+    {"train", AddTrainCommand},
+    {"generate", AddGenerateCommand},
+    {"eval", AddEvalCommand},
+    {"predict", AddPredictCommand},
+    {"explain", AddExplainCommand},
+    {"models", AddModelsCommand},
+    {"forward", AddForwardCommand},
+    {"tokenize", AddTokenizeCommand},
+    {"train-tokenizer", AddTrainTokenizerCommand},
+    {"inspect", AddInspectCommand},
+    {"report", AddReportCommand},
+    {"convert", AddConvertCommand},
+    {"merge", AddMergeCommand},
+    {"quantize", AddQuantizeCommand},
+    {"launch", AddLaunchCommand, /*knows_others=*/true},
+    {"completion", AddCompletionCommand, /*knows_others=*/true},
+    {"manual", AddManualCommand, /*knows_others=*/true},
+};
+
+// The command that is asked for is enough, if it is one: the flags of all of them take longer to
+// make than many a command needs.
+void AddCommands(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
+  const std::string_view word = arguments.empty() ? std::string_view() : arguments[0];
+  if (word == "--version") return;
+  const auto* const asked =
+      std::find_if(std::begin(kCommands), std::end(kCommands),
+                   [&](const Command& command) { return command.name == word; });
+  if (asked != std::end(kCommands) && !asked->knows_others) return asked->add(app, state);
+  for (const Command& command : kCommands) command.add(app, state);
 }
 
 // Reads the command line into `state`; help is printed here and leaves nothing to run.
@@ -75,7 +95,7 @@ Status Run(const Program& program, const std::vector<std::string>& arguments) {
   app.set_version_flag("--version",
                        Concat("tessera ", TSR_VERSION, " (for ", BuiltFor(), ", ", kCompiler, ")"));
   CommandState state = {.program = &program};
-  AddCommands(app, state);
+  AddCommands(app, state, arguments);
   TESSERA_RETURN_IF_ERROR(Parse(app, state, arguments));
   return state.run ? state.run() : OkStatus();
 }

@@ -44,7 +44,8 @@ TESSERA_SIMD __m128i Load16(const uint8_t* p) {
 // ZeroOf: what the integers of weights are too large by, which is what makes them unsigned where
 // that is needed. Dot: from + the products of four neighbours, exact. HalvesAt: the float16 numbers
 // at p + i * stride. Bytes: those of VectorColumns of a row `p` from column `begin` on, as they
-// stand there.
+// stand there. Sixteens: 16 bytes at p, p + stride, ... SumQuarters: lane i of s[q] becomes the sum
+// of the four lanes of the q-th quarter (of so many as there are) of what s[i] was.
 
 #if defined(TESSERA_ISA_AVX512VNNI)
 
@@ -59,6 +60,13 @@ TESSERA_SIMD VecF HalvesAt(const uint8_t* p, int64_t stride) {
   return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(fours))};
 }
 
+TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t stride) {
+  __m512i bytes = _mm512_zextsi128_si512(Load16(p));
+  bytes = _mm512_inserti32x4(bytes, Load16(p + stride), 1);
+  bytes = _mm512_inserti32x4(bytes, Load16(p + 2 * stride), 2);
+  return FromI(_mm512_inserti32x4(bytes, Load16(p + 3 * stride), 3));
+}
+
 template <QuantType kType>
 TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
   return FromI(_mm512_dpbusd_epi32(RawOf(from), RawOf(w), RawOf(x)));
@@ -67,13 +75,7 @@ TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
 template <QuantType kType>
 TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
   const uint8_t* const block = BlockAt(kType, p, begin);
-  if constexpr (kType == QuantType::kQ4_0) {
-    __m512i bytes = _mm512_zextsi128_si512(Load16(block + 2));
-    bytes = _mm512_inserti32x4(bytes, Load16(block + 20), 1);
-    bytes = _mm512_inserti32x4(bytes, Load16(block + 38), 2);
-    bytes = _mm512_inserti32x4(bytes, Load16(block + 56), 3);
-    return FromI(bytes);
-  }
+  if constexpr (kType == QuantType::kQ4_0) return Sixteens(block + 2, BlockBytes(kType));
   const auto half = [](const uint8_t* from) __attribute__((always_inline)) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   };
@@ -86,11 +88,43 @@ TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
   return FromI(_mm512_xor_si512(bytes, _mm512_set1_epi8(-128)));
 }
 
+TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kLanes; i += 4) {
+    __m512i pairs[2];
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const __m512i a = RawOf(s[i + 2 * j]), b = RawOf(s[i + 2 * j + 1]);
+      pairs[j] = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    }
+    s[i / 4] = FromI(_mm512_add_epi32(_mm512_unpacklo_epi64(pairs[0], pairs[1]),
+                                      _mm512_unpackhi_epi64(pairs[0], pairs[1])));
+  }
+  // The quarters are transposed as a 4x4.
+  const auto evens = [](VecI a, VecI b) __attribute__((always_inline)) {
+    return FromI(_mm512_shuffle_i32x4(RawOf(a), RawOf(b), 0x88));
+  };
+  const auto odds = [](VecI a, VecI b) __attribute__((always_inline)) {
+    return FromI(_mm512_shuffle_i32x4(RawOf(a), RawOf(b), 0xdd));
+  };
+  const VecI low[] = {evens(s[0], s[1]), odds(s[0], s[1])};
+  const VecI high[] = {evens(s[2], s[3]), odds(s[2], s[3])};
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    s[i] = evens(low[i], high[i]);
+    s[i + 2] = odds(low[i], high[i]);
+  }
+}
+
 #elif defined(TESSERA_ISA_AVX2)
 
 constexpr int kMostRows = 4;
 
 constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 0; }
+
+TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t stride) {
+  return FromI(_mm256_inserti128_si256(_mm256_zextsi128_si256(Load16(p)), Load16(p + stride), 1));
+}
 
 template <QuantType kType>
 TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
@@ -107,11 +141,19 @@ TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
 template <QuantType kType>
 TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
   const uint8_t* const block = BlockAt(kType, p, begin);
-  if constexpr (kType == QuantType::kQ4_0) {
-    const __m256i bytes = _mm256_zextsi128_si256(Load16(block + 2));
-    return FromI(_mm256_inserti128_si256(bytes, Load16(block + 20), 1));
-  }
+  if constexpr (kType == QuantType::kQ4_0) return Sixteens(block + 2, BlockBytes(kType));
   return Load(reinterpret_cast<const int32_t*>(block + (kType == QuantType::kInt8 ? 0 : 2)));
+}
+
+TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
+#pragma GCC unroll 2
+  for (int i = 0; i < kLanes; i += 4) {
+    s[i / 4] = FromI(_mm256_hadd_epi32(_mm256_hadd_epi32(RawOf(s[i]), RawOf(s[i + 1])),
+                                       _mm256_hadd_epi32(RawOf(s[i + 2]), RawOf(s[i + 3]))));
+  }
+  const __m256i a = RawOf(s[0]), b = RawOf(s[1]);
+  s[0] = FromI(_mm256_permute2x128_si256(a, b, 0x20));
+  s[1] = FromI(_mm256_permute2x128_si256(a, b, 0x31));
 }
 
 #else
@@ -119,6 +161,19 @@ TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
 constexpr int kMostRows = 2;
 
 constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 0; }
+
+TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t) { return FromI(Load16(p)); }
+
+TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
+  const auto sum = [](auto a, auto b) __attribute__((always_inline)) {
+    return _mm_add_epi32(_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b));
+  };
+  const auto pair = [](VecI a, VecI b) __attribute__((always_inline)) {
+    return _mm_add_epi32(_mm_unpacklo_epi32(RawOf(a), RawOf(b)),
+                         _mm_unpackhi_epi32(RawOf(a), RawOf(b)));
+  };
+  s[0] = FromI(sum(pair(s[0], s[1]), pair(s[2], s[3])));
+}
 
 // Even and odd bytes as 16 bits each.
 template <QuantType kType>
@@ -153,18 +208,29 @@ struct Panel {
   alignas(64) float scales[kPanelGroups * kLanes];
 };
 
-// Columns [begin, end) of kLanes outputs, whole vectors. What follows in memory is fetched
-// meanwhile.
+// While `columns` from `begin` on of kLanes outputs are worked at, brings as much of the next ones,
+// which lie behind them, into the second-level cache: in the order of the memory, which no
+// processor's own prefetching sees in rows that are read side by side.
+template <QuantType kType>
+TESSERA_SIMD void FetchNext(const uint8_t* w, int64_t row_bytes, int64_t begin, int64_t columns) {
+  constexpr int64_t kLine = 64;
+  const uint8_t* const next = w + kLanes * (row_bytes + begin / kGroup * BlockBytes(kType));
+  const int64_t bytes = kLanes * (columns * BlockBytes(kType) / kGroup);
+#pragma GCC unroll 32
+  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(next + i, 0, 2);
+}
+
+// Columns [begin, end) of kLanes outputs, whole vectors.
 template <QuantType kType>
 TESSERA_SIMD void FillPanel(const uint8_t* w, int64_t row_bytes, int64_t begin, int64_t end,
                             Panel* panel) {
   for (int64_t column = begin; column < end; column += VectorColumns(kType)) {
+    FetchNext<kType>(w, row_bytes, column, VectorColumns(kType));
     VecF square[kLanes];
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
       const uint8_t* const row = w + i * row_bytes;
       square[i] = BitsAsFloat(Bytes<kType>(row, column));
-      __builtin_prefetch(BlockAt(kType, row, column) + kLanes * row_bytes);
     }
     TransposeSquare(square);
     int32_t* const to = panel->bytes + (column - begin) / 4 * kLanes;
@@ -241,6 +307,59 @@ TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedA
   for (int r = 0; r < kRows; ++r) Store(sums + r * kLanes, sum[r]);
 }
 
+// Adds columns [begin, end) of kLanes outputs to the sums of one row of x, to which bringing them
+// into columns is not worth it: integers are added along the rows of weights instead, which is the
+// same, and then the sums of kLanes outputs brought side by side.
+template <QuantType kType>
+TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, int64_t end,
+                           const QuantizedActivations& x, SumOf<kType>* sums) {
+  constexpr int64_t kColumns = VectorColumns(kType) > kGroup ? VectorColumns(kType) : kGroup;
+  constexpr int64_t kVectors = kColumns / VectorColumns(kType);
+  constexpr int64_t kGroups = kColumns / kGroup;
+  constexpr int64_t kQuarters = kLanes / 4;
+  SumsOf<kType> sum = Load(sums);
+  for (int64_t column = begin; column < end; column += kColumns) {
+    VecI dots[kLanes];
+    const int8_t* const q = x.q + (column - begin);
+    FetchNext<kType>(w, row_bytes, column, kColumns);
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const uint8_t* const row = w + i * row_bytes;
+      dots[i] = SetI(0);
+      if constexpr (kType == QuantType::kQ4_0) {
+        const auto* const halves = reinterpret_cast<const uint8_t*>(q);
+        const VecI bytes = Bytes<kType>(row, column), lower = SetI(0x0f0f0f0f);
+        dots[i] = Dot<kType>(dots[i], bytes & lower, Sixteens(halves, kGroup));
+        dots[i] = Dot<kType>(dots[i], ShiftRight<4>(bytes) & lower, Sixteens(halves + 16, kGroup));
+      } else {
+#pragma GCC unroll 2
+        for (int64_t v = 0; v < kVectors; ++v) {
+          const int64_t at = v * VectorColumns(kType);
+          dots[i] = Dot<kType>(dots[i], Bytes<kType>(row, column + at),
+                               Load(reinterpret_cast<const int32_t*>(q + at)));
+        }
+      }
+    }
+    SumQuarters(dots);
+    if constexpr (kType == QuantType::kInt8) {
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kQuarters; ++i) sum = sum + dots[i];
+    } else {
+      constexpr int64_t kOfGroup = kQuarters / kGroups;
+      const uint8_t* block = BlockAt(kType, w, column);
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kGroups; ++i, block += BlockBytes(kType)) {
+        const int64_t g = (column - begin) / kGroup + i;
+        VecI dot = dots[i * kOfGroup];
+        if constexpr (kOfGroup == 2) dot = dot + dots[i * kOfGroup + 1];
+        if constexpr (ZeroOf(kType) != 0) dot = dot + SetI(x.offset[g]);
+        sum = Fma(ToFloat(dot), HalvesAt(block, row_bytes) * Set(x.scale[g]), sum);
+      }
+    }
+  }
+  Store(sums, sum);
+}
+
 template <QuantType kType>
 void AddPanel(const Panel& panel, int64_t groups, const QuantizedActivations& x, int64_t x_groups,
               int64_t rows, SumOf<kType>* sums) {
@@ -271,7 +390,13 @@ void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns
     const int64_t left = (all - begin) / kGroup;
     const int64_t groups = left < kPanelGroups ? left : kPanelGroups;
     const int64_t width = groups * kGroup;
+    const int64_t g = begin / kGroup;
+    const QuantizedActivations from = {x.q + begin, x.offset + g, x.scale + g};
     if (count == kLanes && width % VectorColumns(kType) == 0) {
+      if (rows == 1) {
+        AddAlong<kType>(w, row_bytes, begin, begin + width, from, running);
+        continue;
+      }
       FillPanel<kType>(w, row_bytes, begin, begin + width, &panel);
     } else {
       // Zeros stand for what is not there.
@@ -285,8 +410,6 @@ void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns
           part, kStride, 0,
           (width + VectorColumns(kType) - 1) / VectorColumns(kType) * VectorColumns(kType), &panel);
     }
-    const int64_t g = begin / kGroup;
-    const QuantizedActivations from = {x.q + begin, x.offset + g, x.scale + g};
     AddPanel<kType>(panel, groups, from, x_groups, rows, running);
   }
   float scales[kLanes] = {};
