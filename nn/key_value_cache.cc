@@ -41,9 +41,8 @@ bool KeyValueCache::SharesLastPage(const Row& row) const {
   return row.length % options_.page_size != 0 && uses_[static_cast<size_t>(row.pages.back())] > 1;
 }
 
-bool KeyValueCache::HasRoom(const std::vector<int64_t>& rows,
-                            const std::vector<int64_t>& new_tokens) const {
-  if (options_.max_pages == 0) return true;
+int64_t KeyValueCache::PagesNeeded(const std::vector<int64_t>& rows,
+                                   const std::vector<int64_t>& new_tokens) const {
   int64_t needed = 0;
   std::map<int32_t, int32_t> writers;  // of a page that rows share
   for (size_t b = 0; b < rows.size(); ++b) {
@@ -58,10 +57,30 @@ bool KeyValueCache::HasRoom(const std::vector<int64_t>& rows,
     const int32_t page = row.pages.back();
     if (++writers[page] < uses_[static_cast<size_t>(page)]) ++needed;
   }
-  return needed <= options_.max_pages - pages_in_use();
+  return needed;
+}
+
+int64_t KeyValueCache::free_pages() const {
+  return options_.max_pages == 0 ? INT64_MAX : options_.max_pages - pages_in_use();
+}
+
+bool KeyValueCache::HasRoom(const std::vector<int64_t>& rows,
+                            const std::vector<int64_t>& new_tokens) const {
+  return options_.max_pages == 0 || PagesNeeded(rows, new_tokens) <= free_pages();
 }
 
 int64_t KeyValueCache::pages_in_use() const { return std::ssize(uses_) - std::ssize(free_); }
+
+int64_t KeyValueCache::PagesOf(const std::vector<int64_t>& rows) const {
+  std::vector<bool> held(uses_.size());
+  for (const int64_t index : rows) {
+    const Row& row = rows_.at(static_cast<size_t>(index));
+    for (const Pages* pages : {&row.pages, &row.memory}) {
+      for (const int32_t page : *pages) held[static_cast<size_t>(page)] = true;
+    }
+  }
+  return std::count(held.begin(), held.end(), true);
+}
 
 int32_t KeyValueCache::Take() {
   if (free_.empty()) {
@@ -88,16 +107,17 @@ void KeyValueCache::Release(const Pages& pages) {
 
 void KeyValueCache::Prepare(Row& row, int64_t length) {
   if (length > row.length && SharesLastPage(row)) {
-    const int32_t own = Take();
+    row.pages.push_back(Take());  // where DropStep finds it
+    const auto shared = row.pages.end() - 2;
     for (Layer& layer : layers_) {
       if (!layer.k.defined()) continue;
       Grow(layer, layer.k);
       for (const Tensor& t : {layer.k, layer.v}) {
-        CopyInto(Select(t, 0, own), Select(t, 0, row.pages.back()));
+        CopyInto(Select(t, 0, row.pages.back()), Select(t, 0, *shared));
       }
     }
-    Release({row.pages.back()});
-    row.pages.back() = own;
+    Release({*shared});
+    row.pages.erase(shared);
   }
   while (std::ssize(row.pages) < PagesFor(length)) row.pages.push_back(Take());
 }
@@ -113,6 +133,7 @@ void KeyValueCache::DropStep() {
     Release(row.memory);
     row.memory.clear();
   }
+  if (!step_.rows.empty()) rows_.resize(step_.rows_before);
   step_ = Step();
 }
 
@@ -129,6 +150,7 @@ void KeyValueCache::BeginStep(const std::vector<int64_t>& rows,
   const NoGrad no_grad;
   TESSERA_CHECK(rows.size() == new_tokens.size(), kName, rows.size(), " rows with ",
                 new_tokens.size(), " counts of tokens");
+  DropStep();
   int64_t known = num_rows();
   for (size_t b = 0; b < rows.size(); ++b) {
     if (rows[b] == known) ++known;
@@ -137,10 +159,10 @@ void KeyValueCache::BeginStep(const std::vector<int64_t>& rows,
                   kName, "row ", rows[b], " with ", new_tokens[b], " new tokens, in a cache of ",
                   num_rows(), " rows");
   }
-  DropStep();
   TESSERA_CHECK(HasRoom(rows, new_tokens), kName, "a step needs more than the ",
                 options_.max_pages - pages_in_use(), " free ones of ", options_.max_pages,
                 " pages of ", options_.page_size, " tokens");
+  step_.rows_before = rows_.size();
   rows_.resize(static_cast<size_t>(known));
   step_.rows = rows;
   step_.counts = new_tokens;
@@ -163,12 +185,15 @@ void KeyValueCache::Grow(Layer& layer, const Tensor& like) const {
   if (std::ssize(uses_) <= pages) return;
   const int64_t more =
       options_.max_pages > 0 ? options_.max_pages : std::max(std::ssize(uses_), pages + pages / 2);
-  for (Tensor* t : {&layer.k, &layer.v}) {
-    const Tensor room =
+  const auto grown = [&](const Tensor& t) {
+    Tensor room =
         Empty({more, like.size(1), options_.page_size, like.size(3)}, like.dtype(), like.device());
-    if (t->defined()) CopyInto(Slice(room, 0, 0, pages), *t);
-    *t = room;
-  }
+    if (t.defined()) CopyInto(Slice(room, 0, 0, pages), t);
+    return room;
+  };
+  const Tensor k = grown(layer.k);
+  layer.v = grown(layer.v);
+  layer.k = k;
 }
 
 void KeyValueCache::Describe(Pages Row::*pages, const std::vector<int64_t>& lengths,
@@ -303,6 +328,25 @@ void KeyValueCache::Reorder(const std::vector<int64_t>& rows) {
     Release(row.memory);
   }
   rows_ = std::move(kept);
+}
+
+void KeyValueCache::AddRow() {
+  DropStep();
+  rows_.emplace_back();
+}
+
+void KeyValueCache::AddRow(int64_t source, int64_t length) {
+  DropStep();
+  TESSERA_CHECK(source >= 0 && source < num_rows() && length >= 0 &&
+                    length <= rows_[static_cast<size_t>(source)].length,
+                kName, "a row of the first ", length, " tokens of row ", source, ", of ",
+                num_rows());
+  const Pages& pages = rows_[static_cast<size_t>(source)].pages;
+  Row row;
+  row.length = length;
+  row.pages.assign(pages.begin(), pages.begin() + PagesFor(length));
+  rows_.push_back(std::move(row));
+  Share(rows_.back().pages);
 }
 
 }  // namespace tessera::nn

@@ -6,6 +6,8 @@
 //   cache.EndStep();
 //   cache.Reorder({1});                         // only the second goes on
 //   cache.BeginStep({0, 1}, {1, 7});            // and a new one comes, of seven tokens
+//   ...
+//   cache.AddRow(1, 5);                         // row 2 begins with the first five tokens of row 1
 //
 // Holds this rank's key/value heads, in pages of some tokens each that all rows share out among
 // themselves (Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with
@@ -55,6 +57,8 @@ class KeyValueCache {
   void BeginStep(const std::vector<int64_t>& new_tokens);
   // Whether there are pages for that.
   bool HasRoom(const std::vector<int64_t>& rows, const std::vector<int64_t>& new_tokens) const;
+  // Gives back what the step under way has taken, if there is one, its new rows among it.
+  void DropStep();
 
   // Writes a layer's new keys and values, [B, G, T, D], behind the rows' old ones, and gives all.
   CachedKeys Append(int layer, const Tensor& k, const Tensor& v);
@@ -80,8 +84,21 @@ class KeyValueCache {
   // Row b becomes what row rows[b] was; the number of rows may change.
   void Reorder(const std::vector<int64_t>& rows);
 
+  // A row behind the last one: empty, or with the first `length` tokens (at most all) of row
+  // `source`, whose pages both have until one of them writes. Of a source sequence it has none.
+  void AddRow();
+  void AddRow(int64_t source, int64_t length);
+
   // Of all layers together: pages that rows hold, each counted once.
   int64_t pages_in_use() const;
+  // Those that some rows hold.
+  int64_t PagesOf(const std::vector<int64_t>& rows) const;
+  // Those that so many tokens take.
+  int64_t PagesFor(int64_t tokens) const;
+  // Those that BeginStep would take, and those that it may take (INT64_MAX: any number).
+  int64_t PagesNeeded(const std::vector<int64_t>& rows,
+                      const std::vector<int64_t>& new_tokens) const;
+  int64_t free_pages() const;
 
  private:
   using Pages = std::vector<int32_t>;
@@ -99,20 +116,18 @@ class KeyValueCache {
   // What is the same for all layers of a step; tensors are made where the first layer asks.
   struct Step {
     std::vector<int64_t> rows;
+    size_t rows_before = 0;  // in the cache
     std::vector<int64_t> begins;
     std::vector<int64_t> counts;
     Tensor begins_B, counts_B;
     CachedKeys keys, memory;  // without k and v
   };
 
-  int64_t PagesFor(int64_t tokens) const;
   // Whether writing behind the row's tokens would change another row's.
   bool SharesLastPage(const Row& row) const;
   int32_t Take();
   void Share(const Pages& pages);
   void Release(const Pages& pages);
-  // Gives back what the step under way has taken, if there is one.
-  void DropStep();
   // Gives a row pages up to `length` tokens, and a last page of its own.
   void Prepare(Row& row, int64_t length);
   // Makes the storages of a layer as large as pages are numbered.

@@ -70,6 +70,15 @@ class Rows {
     expected_ = kept;
   }
 
+  void AddRow(int64_t source, int64_t length) {
+    cache_.AddRow(source, length);
+    expected_.emplace_back();
+    for (auto [layer, values] : expected_[static_cast<size_t>(source)]) {
+      values.resize(static_cast<size_t>(length * 2 * kGroups * kHeadDim));
+      expected_.back()[layer] = values;
+    }
+  }
+
   void RandomStep() {
     const auto below = [&](int64_t n) { return static_cast<int64_t>(random_() % n); };
     std::vector<int64_t> rows;
@@ -82,6 +91,10 @@ class Rows {
     std::shuffle(rows.begin(), rows.end(), random_);
     for (size_t b = 0; b < rows.size(); ++b) counts.push_back(below(2 * page_size_) + (b == 0));
     Step(rows, counts);
+    if (below(2) == 0) {
+      const int64_t source = below(cache_.num_rows());
+      AddRow(source, below(cache_.lengths()[static_cast<size_t>(source)] + 1));
+    }
     if (below(3) == 0) {
       std::vector<int64_t> kept;
       for (int64_t i = below(5); i >= 0; --i) kept.push_back(below(cache_.num_rows()));
@@ -123,6 +136,29 @@ TEST(KeyValueCacheTest, RowsShareTheirBeginning) {
   EXPECT_EQ(rows.cache().lengths(), (std::vector<int64_t>{11}));
 }
 
+// Of any length; what is behind it in the page is not seen, and stays the other's.
+TEST(KeyValueCacheTest, ARowBeginsWithThePagesOfAnother) {
+  Rows rows(4, 1);
+  rows.Step({0}, {10});
+  rows.AddRow(0, 7);
+  rows.AddRow(0, 8);
+  rows.AddRow(1, 0);
+  EXPECT_EQ(rows.cache().pages_in_use(), 3);
+  EXPECT_EQ(rows.cache().lengths(), (std::vector<int64_t>{10, 7, 8, 0}));
+  EXPECT_EQ(rows.cache().PagesNeeded({0, 1, 2, 3}, {1, 1, 1, 1}), 3);  // row 1 copies, 0 need not
+  rows.Step({0, 1, 2, 3}, {1, 1, 1, 1});
+  EXPECT_EQ(rows.cache().pages_in_use(), 6);
+  EXPECT_EQ(rows.cache().PagesOf({1, 2}), 4);
+  rows.Reorder({3, 1});
+  EXPECT_EQ(rows.cache().pages_in_use(), 3);
+  rows.Step({0, 1}, {9, 9});
+  rows.Reorder({});
+  EXPECT_EQ(rows.cache().pages_in_use(), 0);
+  rows.cache().AddRow();
+  EXPECT_THROW(rows.cache().AddRow(0, 1), Error);
+  EXPECT_THROW(rows.cache().AddRow(1, 0), Error);
+}
+
 // A step whose pass failed.
 TEST(KeyValueCacheTest, WhatAnUnfinishedStepTookIsGivenBack) {
   Rows rows(4, 1);
@@ -135,6 +171,10 @@ TEST(KeyValueCacheTest, WhatAnUnfinishedStepTookIsGivenBack) {
   EXPECT_EQ(rows.cache().pages_in_use(), 6);
   rows.cache().BeginStep({1}, {20});
   rows.Step({1, 0}, {1, 4});
+  EXPECT_EQ(rows.cache().pages_in_use(), 7);
+  rows.cache().BeginStep({2, 3}, {1, 1});
+  rows.cache().DropStep();
+  EXPECT_EQ(rows.cache().num_rows(), 2);
   EXPECT_EQ(rows.cache().pages_in_use(), 7);
 }
 

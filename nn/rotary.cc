@@ -120,4 +120,11 @@ RotaryOptions RotaryFor(const RotaryConfig& config, int64_t head_dim, int64_t le
   return options;
 }
 
+int64_t RotaryLengthKind(const RotaryConfig& config, int64_t length) {
+  const RotaryScaling& s = config.scaling;
+  if (length <= s.original_positions) return 0;
+  if (s.kind == RotaryScaling::kDynamic) return length;
+  return s.kind == RotaryScaling::kLongRope ? 1 : 0;
+}
+
 }  // namespace tessera::nn

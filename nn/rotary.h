@@ -60,6 +60,9 @@ struct RotaryConfig {
 // by now, which kDynamic and kLongRope ask. A configuration that makes no sense throws Error.
 RotaryOptions RotaryFor(const RotaryConfig& config, int64_t head_dim, int64_t length);
 
+// Equal for lengths whose frequencies are.
+int64_t RotaryLengthKind(const RotaryConfig& config, int64_t length);
+
 }  // namespace tessera::nn
 
 #endif  // TESSERA_NN_ROTARY_H_

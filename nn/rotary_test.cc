@@ -122,5 +122,28 @@ TEST(RotaryScalingTest, RefusesWhatMakesNoSense) {
   refuses({.scaling = {.kind = S::kLongRope, .factor = 2.0, .original_positions = 8}});
 }
 
+// Of equal kinds, equal frequencies.
+TEST(RotaryScalingTest, LengthsOfOneKindRotateAlike) {
+  const std::vector<double> once(4, 1.0), twice(4, 2.0);
+  for (const RotaryScaling& scaling :
+       {RotaryScaling{}, RotaryScaling{.kind = RotaryScaling::kLinear, .factor = 2},
+        RotaryScaling{.kind = RotaryScaling::kDynamic, .factor = 2, .original_positions = 16},
+        RotaryScaling{.kind = RotaryScaling::kLlama3, .factor = 2, .original_positions = 16},
+        RotaryScaling{.kind = RotaryScaling::kYarn, .factor = 2, .original_positions = 16},
+        RotaryScaling{.kind = RotaryScaling::kLongRope,
+        .factor = 2,
+        .original_positions = 16,
+        .short_factors = once,
+        .long_factors = twice}}) {
+    const RotaryConfig config = {.scaling = scaling};
+    for (const auto& [a, b] : {std::pair(1, 16), {16, 17}, {17, 18}}) {
+      EXPECT_EQ(RotaryLengthKind(config, a) == RotaryLengthKind(config, b),
+                RotaryFor(config, 8, a).inverse_frequencies ==
+                    RotaryFor(config, 8, b).inverse_frequencies)
+          << scaling.kind << " " << a << " " << b;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::nn
