@@ -121,6 +121,9 @@ class Model : public nn::Module {
   // Layers that keep keys and values while decoding (RunOptions::cache); with 0 a model that
   // generates (models/family.h) reads the whole text again for every token.
   virtual int num_cache_layers() const { return 0; }
+  // Equal for lengths of texts (a prefix's tokens included) that are computed alike. Where rotary
+  // frequencies follow the length, texts of others share neither a pass nor keys.
+  virtual int64_t length_kind(int64_t /*tokens*/) const { return 0; }
   // How its texts look, where they are more than tokens in a row; else null.
   virtual std::shared_ptr<const TextFormat> text_format() const { return nullptr; }
   // Its encoder's side, where a decoder stands beside an encoder; else nullptr.

@@ -41,6 +41,8 @@ struct GenerateFlags {
   int64_t top_k = 0;
   double top_p = 1;
   double repetition_penalty = 1;
+  double presence_penalty = 0;
+  double frequency_penalty = 0;
   int64_t num_beams = 1;
   double length_penalty = 1;
   std::vector<std::string> stop;
@@ -61,6 +63,8 @@ StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlag
   take("--top-k", flags.top_k, &request.top_k);
   take("--top-p", flags.top_p, &request.top_p);
   take("--repetition-penalty", flags.repetition_penalty, &request.repetition_penalty);
+  take("--presence-penalty", flags.presence_penalty, &request.presence_penalty);
+  take("--frequency-penalty", flags.frequency_penalty, &request.frequency_penalty);
   take("--num-beams", flags.num_beams, &request.num_beams);
   take("--length-penalty", flags.length_penalty, &request.length_penalty);
   take("--stop", flags.stop, &request.stop_strings);
@@ -216,6 +220,14 @@ void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {
   command
       ->add_option("--repetition-penalty", flags->repetition_penalty,
                    "makes tokens that occurred less likely (1: off)")
+      ->type_name("X");
+  command
+      ->add_option("--presence-penalty", flags->presence_penalty,
+                   "subtracted from the scores of tokens that were written (0)")
+      ->type_name("X");
+  command
+      ->add_option("--frequency-penalty", flags->frequency_penalty,
+                   "the same, as often as they were (0)")
       ->type_name("X");
   command->add_option("--num-beams", flags->num_beams, "beam search with B beams (1: off)")
       ->type_name("B");

@@ -119,13 +119,17 @@ StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<
                                           const std::vector<int64_t>& prompt, int64_t limit,
                                           const GenerationConfig& config, Lockstep* lockstep,
                                           int adapter) {
-  IncrementalDecoder decoder(model, lockstep, adapter);
-  if (model.encoder_decoder() != nullptr) decoder.Encode({source});
+  IncrementalDecoder decoder(model, {.lockstep = lockstep});
+  if (model.encoder_decoder() != nullptr) decoder.Encode({source}, adapter);
   Search search(config, prompt.size(), limit);
   std::vector<Beam> beams = {{prompt, 0.0}};
   std::vector<std::vector<int64_t>> tokens = {prompt};
   for (int64_t length = 1;; ++length) {
-    TESSERA_ASSIGN_OR_RETURN(const Scores scores, decoder.Feed(tokens));
+    const Scores scores = decoder.Feed(tokens, {.adapter = adapter});
+    for (size_t b = 0; b < beams.size(); ++b) {
+      TESSERA_RETURN_IF_ERROR(
+          scores.CheckFinite(scores[b], static_cast<int64_t>(b), std::ssize(beams[b].ids) - 1));
+    }
     std::vector<int64_t> rows;
     beams = search.Advance(beams, search.Best(beams, scores), length, &rows);
     if (search.IsOver(beams, length)) return search.Winner();

@@ -23,21 +23,10 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/lockstep.h"
+#include "models/generation/text_request.h"
 #include "models/model.h"
 
 namespace tessera::models {
-
-struct GenerationResult {
-  enum class End { kLength, kEndOfText, kStopString };
-
-  // As given, completed by the model (TextFormat::PreparePrompt), or the one token that an empty
-  // prompt begins with.
-  std::vector<int64_t> prompt;
-  std::vector<int64_t> ids;  // the new tokens, the one that ended the text included
-  // The new tokens' text without special tokens, up to a stop string; empty without a tokenizer.
-  std::string text;
-  End end = End::kLength;
-};
 
 // What generation is given beside how it chooses.
 struct GenerateOptions {
@@ -62,10 +51,10 @@ struct GenerateOptions {
 // One result per prompt, in order. The model is put into evaluation mode meanwhile; nothing is
 // recorded for gradients.
 //
-// InvalidArgument for what Validate refuses, ids beyond the vocabulary, an empty prompt where the
-// configuration names no token to begin with, a prompt that with its new tokens exceeds the model's
-// positions, stop strings without a tokenizer, a model that does not generate. Internal when the
-// model's logits are not finite.
+// InvalidArgument for what Validate refuses, no new tokens, ids beyond the vocabulary, an empty
+// prompt where the configuration names no token to begin with, a prompt that with its new tokens
+// exceeds the model's positions, stop strings without a tokenizer, a model that does not generate.
+// Internal when the model's logits are not finite.
 StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                                                  const std::vector<std::vector<int64_t>>& prompts,
                                                  const GenerationConfig& config,

@@ -111,7 +111,7 @@ const std::vector<std::pair<const char*, json>>& RefusedKeys() {
 }  // namespace
 
 Status GenerationConfig::Validate() const {
-  if (max_new_tokens && *max_new_tokens < 1) {
+  if (max_new_tokens && *max_new_tokens < 0) {
     return InvalidArgument("max_new_tokens must be at least 1, not ", *max_new_tokens);
   }
   if (!std::isfinite(temperature) || temperature < 0 || (do_sample && temperature == 0)) {
@@ -122,6 +122,16 @@ Status GenerationConfig::Validate() const {
   if (!std::isfinite(repetition_penalty) || repetition_penalty <= 0) {
     return InvalidArgument("repetition_penalty must be above 0, not ", repetition_penalty);
   }
+  for (const auto& [name, value] : {std::pair("presence_penalty", presence_penalty),
+                                    std::pair("frequency_penalty", frequency_penalty)}) {
+    if (!std::isfinite(value))
+      return InvalidArgument(name, " must be a finite number, not ", value);
+  }
+  for (const auto& [id, bias] : logit_bias) {
+    if (id >= 0 && std::isfinite(bias)) continue;
+    return InvalidArgument("logit_bias must be finite numbers of token ids, not ", bias, " of ",
+                           id);
+  }
   if (num_beams < 1 || num_beams > 1024) {
     return InvalidArgument("num_beams must be in [1, 1024], not ", num_beams);
   }
@@ -130,6 +140,11 @@ Status GenerationConfig::Validate() const {
   }
   if (num_beams > 1 && do_sample) {
     return InvalidArgument("num_beams above 1 searches for the likeliest text and does not sample");
+  }
+  if (num_beams > 1 && (presence_penalty != 0 || frequency_penalty != 0 || !logit_bias.empty())) {
+    return InvalidArgument(
+        "presence_penalty, frequency_penalty and logit_bias are not supported with num_beams above "
+        "1");
   }
   if (num_beams > 1 && !stop_strings.empty()) {
     return InvalidArgument("stop strings are not supported with num_beams above 1");
@@ -172,6 +187,9 @@ StatusOr<GenerationConfig> WithRequest(GenerationConfig config, const Generation
   set(request.top_k, &config.top_k);
   set(request.top_p, &config.top_p);
   set(request.repetition_penalty, &config.repetition_penalty);
+  set(request.presence_penalty, &config.presence_penalty);
+  set(request.frequency_penalty, &config.frequency_penalty);
+  set(request.logit_bias, &config.logit_bias);
   set(request.num_beams, &config.num_beams);
   set(request.length_penalty, &config.length_penalty);
   set(request.stop_strings, &config.stop_strings);

@@ -8,11 +8,12 @@
 //
 // Fields are named as in Hugging Face's generation_config.json and mean what they mean there, but
 // for two defaults: top_k is off unless the file asks for it, and the length is limited by
-// max_new_tokens.
+// max_new_tokens. OpenAI's penalties and biases are a caller's alone.
 #ifndef TESSERA_MODELS_GENERATION_GENERATION_CONFIG_H_
 #define TESSERA_MODELS_GENERATION_GENERATION_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ namespace tessera::models {
 inline constexpr int64_t kDefaultNewTokens = 100;
 
 struct GenerationConfig {
-  // Absent: what max_length leaves, else kDefaultNewTokens, and never more than fit the model.
+  // Absent: what max_length leaves, else kDefaultNewTokens, and never more than fit the model. 0 is
+  // for a prompt that is only scored (models/generation/continuous_batch.h).
   std::optional<int64_t> max_new_tokens = {};
   std::optional<int64_t> max_length = {};  // of prompt and new tokens together
   bool do_sample = false;                  // false: the most likely token (the first of equals)
@@ -33,6 +35,12 @@ struct GenerationConfig {
   int64_t top_k = 0;                       // 0: off
   double top_p = 1.0;                      // in (0, 1]; 1: off
   double repetition_penalty = 1.0;         // > 0; 1: off (Keskar et al. 2019)
+  // OpenAI's: subtracted from the scores of the tokens that were written, once, and as often as
+  // they were. What the prompt says does not count, as in vLLM. 0: off.
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  // Added to the scores of tokens, by id (OpenAI's logit_bias).
+  std::map<int64_t, double> logit_bias = {};
   int64_t num_beams = 1;
   double length_penalty = 1.0;
   // Beam search ends a row when it has num_beams finished texts (true), or when no beam can become
@@ -62,6 +70,9 @@ struct GenerationRequest {
   std::optional<int64_t> top_k = {};
   std::optional<double> top_p = {};
   std::optional<double> repetition_penalty = {};
+  std::optional<double> presence_penalty = {};
+  std::optional<double> frequency_penalty = {};
+  std::optional<std::map<int64_t, double>> logit_bias = {};
   std::optional<int64_t> num_beams = {};
   std::optional<double> length_penalty = {};
   std::optional<std::vector<std::string>> stop_strings = {};

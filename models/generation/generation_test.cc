@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <set>
 #include <thread>
 
 #include "autograd/autograd.h"
@@ -185,6 +187,14 @@ TEST(GenerateTest, WhatCannotBeDoneIsRefused) {
             std::string::npos);
   EXPECT_EQ(Continue(*model, {Ids(20, 1)}, {})[0].ids.size(), 4u);
   EXPECT_NE(FailureOf(*model, {1}, {.top_p = 0}).find("top_p"), std::string::npos);
+  EXPECT_EQ(FailureOf(*model, {1}, {.max_new_tokens = 0}),
+            "max_new_tokens must be at least 1, not 0");
+  EXPECT_EQ(FailureOf(*model, {1}, {.presence_penalty = std::numeric_limits<double>::infinity()}),
+            "presence_penalty must be a finite number, not inf");
+  EXPECT_NE(FailureOf(*model, {1}, {.frequency_penalty = 1, .num_beams = 2}).find("num_beams"),
+            std::string::npos);
+  EXPECT_NE(FailureOf(*model, {1}, {.logit_bias = {{-1, 0.5}}}).find("0.5 of -1"),
+            std::string::npos);
   GenerationConfig config = plain;
   config.stop_strings = {"x"};
   EXPECT_EQ(FailureOf(*model, {1}, config), "stop strings need a tokenizer");
@@ -229,6 +239,33 @@ TEST(TokenChoiceTest, RepetitionPenaltyCountsATokenOnce) {
   PenaliseRepetition(2, Ids{1, 2, 2, 2}, scores);
   EXPECT_EQ(scores, (std::vector<double>{1, -2, 1, 3}));
   EXPECT_EQ(LikeliestToken(std::vector<double>{1, 5, 5, 2}), 1);
+}
+
+// What was written counts, each as often as it was.
+TEST(TokenChoiceTest, PresenceAndFrequencyAreSubtracted) {
+  std::vector<double> scores = {1, -1, 2, 3};
+  PenaliseWritten({.presence_penalty = 0.5, .frequency_penalty = 0.25, .logit_bias = {{3, -4.0}}},
+                  Ids{1, 2, 2, 2}, scores);
+  EXPECT_EQ(scores, (std::vector<double>{1, -1.75, 0.75, -1}));
+  const auto model = SmallModel();
+  GenerationConfig config = {.max_new_tokens = 6, .presence_penalty = 1000};
+  const Ids all = Continue(*model, {{3, 1}}, config)[0].ids;
+  EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 6u);
+  config = {.max_new_tokens = 3};
+  config.logit_bias = {{9, 1000.0}};
+  EXPECT_EQ(Continue(*model, {{3, 1}}, config)[0].ids, (Ids{9, 9, 9}));
+}
+
+TEST(TokenChoiceTest, ScoresNameTheLikeliest) {
+  const std::vector<double> log_p = {-3, -1, -2, -1, -5};
+  const TokenScores scores = ScoresOf(4, 3, log_p);
+  EXPECT_EQ(scores.id, 4);
+  EXPECT_EQ(scores.log_p, -5);
+  using Likeliest = std::vector<std::pair<int64_t, double>>;
+  EXPECT_EQ(scores.likeliest, (Likeliest{{1, -1}, {3, -1}, {2, -2}}));
+  EXPECT_EQ(ScoresOf(0, 1, log_p).likeliest, (Likeliest{{1, -1}}));
+  EXPECT_TRUE(ScoresOf(0, -1, log_p).likeliest.empty());
+  EXPECT_EQ(ScoresOf(0, 9, log_p).likeliest.size(), 5u);
 }
 
 TEST(StopStringsTest, HowTextIsCutDoesNotDependOnItsPieces) {

@@ -32,25 +32,36 @@ bool AllFinite(std::span<const double> values) {
   return std::accumulate(sums, sums + kSums, 0.0) == 0.0;
 }
 
-Bundle RowsOf(const Bundle& all, const std::vector<int64_t>& rows) {
+// Some rows of [B, S, ...], of which `length` is kept of S.
+Bundle RowsOf(const Bundle& all, const std::vector<int64_t>& rows, int64_t length) {
   const Tensor index = Tensor::FromVector<int64_t>(rows, {std::ssize(rows)});
   Bundle chosen;
   for (const auto& [name, t] : all.entries()) {
-    chosen.SetNamed(name, IndexSelect(t, 0, CopyTo(index, t.device())));
+    const Tensor of_rows = IndexSelect(t, 0, CopyTo(index, t.device()));
+    chosen.SetNamed(name, length < t.size(1) ? Slice(of_rows, 1, 0, length) : of_rows);
   }
   return chosen;
 }
 
 }  // namespace
 
-IncrementalDecoder::IncrementalDecoder(const Model& model, Lockstep* lockstep, int adapter)
+std::vector<double> Scores::After(size_t row, int64_t t) const {
+  return Select(Select(every_BTV_, 0, static_cast<int64_t>(row)), 0, t).ToVector<double>();
+}
+
+Status Scores::CheckFinite(std::span<const double> logits, int64_t row, int64_t position) const {
+  if (AllFinite(logits)) return OkStatus();
+  return Internal("the model's logits are not finite (row ", row, ", position ", position,
+                  "): its weights are damaged or overflow ", computed_);
+}
+
+IncrementalDecoder::IncrementalDecoder(const Model& model, const DecoderOptions& options)
     : model_(model),
       caches_(model.num_cache_layers() > 0),
-      lockstep_(lockstep),
-      context_{.adapter = adapter},
-      cache_(model.num_cache_layers()) {}
+      lockstep_(options.lockstep),
+      cache_(model.num_cache_layers(), options.cache) {}
 
-void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources) {
+void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources, int adapter) {
   const NoGrad no_grad;
   size_t longest = 1;
   for (const std::vector<int64_t>& row : sources) longest = std::max(longest, row.size());
@@ -65,31 +76,84 @@ void IncrementalDecoder::Encode(const std::vector<std::vector<int64_t>>& sources
   if (lockstep_ != nullptr) lockstep_->BeforeEncoder();
   const Bundle encoded = model_.encoder_decoder()->Encode(
       {{keys::kInputIds, CopyTo(ids_BS, device)}, {keys::kAttentionMask, CopyTo(mask_BS, device)}},
-      {.context = context_});
+      {.context = {.adapter = adapter}});
   if (lockstep_ != nullptr) lockstep_->Encoded(encoded);
-  if (encoded_.empty()) {
-    encoded_ = encoded;
-    return;
-  }
   Bundle all;
   for (const auto& [name, t] : encoded.entries()) {
-    all.SetNamed(name, RowsBehind(*encoded_.FindNamed(name), t));
+    all.SetNamed(name, encoded_.empty() ? t : RowsBehind(*encoded_.FindNamed(name), t));
   }
+  sources_.resize(sources_.size() + sources.size(), static_cast<int64_t>(longest));
   encoded_ = std::move(all);
 }
 
+int64_t IncrementalDecoder::num_encoded() const { return std::ssize(sources_); }
+
+void IncrementalDecoder::UseEncoded(const Bundle& encoded) {
+  encoded_ = encoded;
+  sources_.clear();
+  if (encoded.empty()) return;
+  const Tensor& any = encoded.entries().begin()->second;
+  sources_.assign(static_cast<size_t>(any.size(0)), any.size(1));
+}
+
 Bundle IncrementalDecoder::EncodedFor(const std::vector<int64_t>& rows) const {
-  const bool all = std::ssize(rows) == num_rows() && std::is_sorted(rows.begin(), rows.end());
-  return all || encoded_.empty() ? encoded_ : RowsOf(encoded_, rows);
+  const bool all = std::ssize(rows) == num_encoded() && std::is_sorted(rows.begin(), rows.end());
+  if (all || encoded_.empty()) return encoded_;
+  int64_t longest = 0;
+  for (const int64_t row : rows) {
+    longest = std::max(longest, sources_.at(static_cast<size_t>(row)));
+  }
+  return RowsOf(encoded_, rows, longest);
 }
 
 void IncrementalDecoder::Keep(const std::vector<int64_t>& rows) {
   const NoGrad no_grad;
-  if (caches_) cache_.Reorder(rows);
   std::vector<std::vector<int64_t>> texts;
-  for (const int64_t row : rows) texts.push_back(texts_.at(static_cast<size_t>(row)));
+  std::vector<int64_t> encoded;  // rows that have it
+  std::vector<int64_t> sources;
+  for (const int64_t row : rows) {
+    texts.push_back(text(row));
+    if (row >= num_encoded()) continue;
+    encoded.push_back(row);
+    sources.push_back(sources_[static_cast<size_t>(row)]);
+  }
+  Bundle kept;
+  if (!encoded.empty()) kept = RowsOf(encoded_, encoded, INT64_MAX);
+  if (caches_) cache_.Reorder(rows);
   texts_ = std::move(texts);
-  if (!encoded_.empty()) encoded_ = RowsOf(encoded_, rows);
+  sources_ = std::move(sources);
+  encoded_ = std::move(kept);
+}
+
+void IncrementalDecoder::ReserveText() {
+  if (texts_.size() == texts_.capacity()) texts_.reserve(2 * texts_.size() + 1);
+}
+
+int64_t IncrementalDecoder::AddRow() {
+  ReserveText();
+  if (caches_) cache_.AddRow();
+  texts_.emplace_back();
+  return num_rows() - 1;
+}
+
+int64_t IncrementalDecoder::AddRow(int64_t source, int64_t tokens, int adapter) {
+  std::vector<int64_t> begin(text(source).begin(), text(source).begin() + tokens);
+  ReserveText();
+  if (caches_) {
+    cache_.AddRow(source, tokens == 0 ? 0 : tokens + model_.prefix(adapter).tokens);
+  }
+  texts_.push_back(std::move(begin));
+  return num_rows() - 1;
+}
+
+int64_t IncrementalDecoder::PagesNeeded(const std::vector<int64_t>& rows,
+                                        const std::vector<int64_t>& tokens, int adapter) const {
+  if (!caches_) return 0;
+  std::vector<int64_t> counts = tokens;
+  for (size_t b = 0; b < counts.size(); ++b) {
+    if (rows[b] >= num_rows() || text(rows[b]).empty()) counts[b] += model_.prefix(adapter).tokens;
+  }
+  return cache_.PagesNeeded(rows, counts);
 }
 
 void IncrementalDecoder::SetPositions(const Pass& pass, Bundle* inputs) {
@@ -141,21 +205,25 @@ Bundle IncrementalDecoder::InputsOf(const Pass& pass) {
   inputs.set(model_.encoder_decoder() != nullptr ? keys::kDecoderInputIds : keys::kInputIds,
              CopyTo(ids_BT, device));
   if (model_.Takes(keys::kPositionIds)) SetPositions(pass, &inputs);
-  if (model_.Takes(keys::kLogitPositions)) {
+  if (model_.Takes(keys::kLogitPositions) && !pass.options.every_token) {
     inputs.set(keys::kLogitPositions, CopyTo(last_B1, device));
   }
   return inputs;
 }
 
-Tensor IncrementalDecoder::LastLogits(const Tensor& logits, const Pass& pass) const {
+void IncrementalDecoder::CheckLogits(const Tensor& logits, const Pass& pass) const {
   const auto rows = std::ssize(pass.counts);
-  const bool chosen = model_.Takes(keys::kLogitPositions);
+  const bool chosen = model_.Takes(keys::kLogitPositions) && !pass.options.every_token;
   const bool fits = logits.ndim() == 3 && logits.size(0) == rows &&
                     logits.size(2) == model_.vocab_size() &&
                     (logits.size(1) == pass.longest || (chosen && logits.size(1) == 1));
   TESSERA_CHECK(fits, "decode", "the model gave logits ", logits, "; of these tokens they are ",
                 Shape{rows, pass.longest, model_.vocab_size()},
                 chosen ? ", or one of each row, of logit_positions" : "");
+}
+
+Tensor IncrementalDecoder::LastLogits(const Tensor& logits, const Pass& pass) const {
+  const auto rows = std::ssize(pass.counts);
   if (logits.size(1) == 1) return Reshape(logits, {rows, logits.size(2)});
   std::vector<int64_t> last;
   for (int64_t b = 0; b < rows; ++b) {
@@ -165,46 +233,61 @@ Tensor IncrementalDecoder::LastLogits(const Tensor& logits, const Pass& pass) co
   return IndexSelect(Reshape(logits, {rows * pass.longest, logits.size(2)}), 0, index);
 }
 
-StatusOr<Scores> IncrementalDecoder::Feed(const std::vector<std::vector<int64_t>>& tokens) {
+Scores IncrementalDecoder::Feed(const std::vector<std::vector<int64_t>>& tokens,
+                                const FeedOptions& options) {
   std::vector<int64_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
-  return Feed(rows, tokens);
+  return Feed(rows, tokens, options);
 }
 
-StatusOr<Scores> IncrementalDecoder::Feed(const std::vector<int64_t>& rows,
-                                          const std::vector<std::vector<int64_t>>& tokens) {
+Scores IncrementalDecoder::Feed(const std::vector<int64_t>& rows,
+                                const std::vector<std::vector<int64_t>>& tokens,
+                                const FeedOptions& options) {
   const NoGrad no_grad;
-  Pass pass = {.rows = rows, .begins = {}, .counts = {}};
-  for (size_t b = 0; b < tokens.size(); ++b) {
-    const auto row = static_cast<size_t>(rows[b]);
-    if (row >= texts_.size()) texts_.resize(row + 1);
-    pass.begins.push_back(caches_ ? std::ssize(texts_[row]) : 0);
-    texts_[row].insert(texts_[row].end(), tokens[b].begin(), tokens[b].end());
-    pass.counts.push_back(std::ssize(texts_[row]) - pass.begins[b]);
-    pass.longest = std::max(pass.longest, pass.counts[b]);
+  const size_t known = texts_.size();
+  Pass pass = {.rows = rows, .begins = {}, .counts = {}, .options = options};
+  try {
+    for (size_t b = 0; b < tokens.size(); ++b) {
+      const auto row = static_cast<size_t>(rows[b]);
+      if (row >= texts_.size()) texts_.resize(row + 1);
+      pass.begins.push_back(caches_ ? std::ssize(texts_[row]) : 0);
+      pass.counts.push_back(std::ssize(texts_[row]) + std::ssize(tokens[b]) - pass.begins[b]);
+      pass.longest = std::max(pass.longest, pass.counts[b]);
+      texts_[row].insert(texts_[row].end(), tokens[b].begin(), tokens[b].end());
+    }
+    return Run(pass, tokens[0]);
+  } catch (...) {
+    for (size_t b = 0; b < pass.counts.size(); ++b) {
+      const auto end = static_cast<size_t>(pass.begins[b] + pass.counts[b]);
+      std::vector<int64_t>& text = texts_[static_cast<size_t>(rows[b])];
+      if (text.size() == end) text.resize(end - tokens[b].size());
+    }
+    texts_.resize(known);
+    if (caches_) cache_.DropStep();
+    throw;
   }
+}
+
+Scores IncrementalDecoder::Run(const Pass& pass, const std::vector<int64_t>& first) {
   const Bundle inputs = InputsOf(pass);
-  if (lockstep_ != nullptr) lockstep_->BeforeDecoder(tokens[0]);
+  if (lockstep_ != nullptr) lockstep_->BeforeDecoder(first);
+  const nn::ForwardContext context = {.adapter = pass.options.adapter};
   if (caches_) {
     // Rows that begin take the keys and values of a prefix along (nn/prefix.h).
     std::vector<int64_t> counts = pass.counts;
     for (size_t b = 0; b < counts.size(); ++b) {
-      if (pass.begins[b] == 0) counts[b] += model_.prefix(context_.adapter).tokens;
+      if (pass.begins[b] == 0) counts[b] += model_.prefix(context.adapter).tokens;
     }
-    cache_.BeginStep(rows, counts);
+    cache_.BeginStep(pass.rows, counts);
   }
-  const Bundle out =
-      model_.Run(inputs, {.context = context_, .cache = caches_ ? &cache_ : nullptr});
+  const Bundle out = model_.Run(inputs, {.context = context, .cache = caches_ ? &cache_ : nullptr});
+  const Tensor logits = out.at(keys::kLogits);
+  CheckLogits(logits, pass);
+  const Tensor last_BV = LastLogits(logits, pass);
+  Scores scores(CastCopy(CopyTo(last_BV, Device::Cpu()), DType::kFloat64),
+                pass.options.every_token ? CopyTo(logits, Device::Cpu()) : Tensor(),
+                logits.dtype());
   if (caches_) cache_.EndStep();
-  const Tensor logits_BV = LastLogits(out.at(keys::kLogits), pass);
-  Scores scores(CastCopy(CopyTo(logits_BV, Device::Cpu()), DType::kFloat64));
-  for (size_t b = 0; b < rows.size(); ++b) {
-    if (!AllFinite(scores[b])) {
-      return Internal("the model's logits are not finite (row ", rows[b], ", position ",
-                      std::ssize(texts_[static_cast<size_t>(rows[b])]) - 1,
-                      "): its weights are damaged or overflow ", logits_BV.dtype());
-    }
-  }
   return scores;
 }
 

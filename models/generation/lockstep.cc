@@ -36,16 +36,17 @@ void Lockstep::RunAlongUntil(Pass mine) {
 }
 
 void Lockstep::RunIdleEncoder() {
-  IncrementalDecoder idle(model_, nullptr, adapter_);
-  idle.Encode({{model_.encoder_decoder()->decoder_start()}});
+  IncrementalDecoder idle(model_);
+  idle.Encode({{model_.encoder_decoder()->decoder_start()}}, adapter_);
   Encoded(idle.encoded());
 }
 
 void Lockstep::RunIdleDecoder() {
   TESSERA_CHECK(!tokens_.empty(), "generate", "this rank has no text to run along with others'");
-  IncrementalDecoder idle(model_, nullptr, adapter_);
+  IncrementalDecoder idle(model_);
   idle.UseEncoded(encoded_);
-  static_cast<void>(idle.Feed({tokens_}));  // whatever it gives
+  const std::vector<std::vector<int64_t>> tokens = {tokens_};
+  static_cast<void>(idle.Feed(tokens, {.adapter = adapter_}));  // whatever it gives
 }
 
 }  // namespace tessera::models

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -54,6 +55,19 @@ void PenaliseRepetition(double penalty, std::span<const int64_t> occurred,
   }
 }
 
+void PenaliseWritten(const GenerationConfig& config, std::span<const int64_t> written,
+                     std::span<double> scores) {
+  if (config.presence_penalty != 0 || config.frequency_penalty != 0) {
+    std::unordered_map<int64_t, int64_t> counts;
+    for (const int64_t id : written) ++counts[id];
+    for (const auto& [id, count] : counts) {
+      scores[static_cast<size_t>(id)] -=
+          config.presence_penalty + config.frequency_penalty * static_cast<double>(count);
+    }
+  }
+  for (const auto& [id, bias] : config.logit_bias) scores[static_cast<size_t>(id)] += bias;
+}
+
 int64_t LikeliestToken(std::span<const double> scores) {
   return std::max_element(scores.begin(), scores.end()) - scores.begin();
 }
@@ -64,6 +78,20 @@ void LogSoftmaxInPlace(std::span<double> scores) {
   for (double score : scores) sum += std::exp(score - greatest);
   const double shift = greatest + std::log(sum);
   for (double& score : scores) score -= shift;
+}
+
+TokenScores ScoresOf(int64_t id, int64_t likeliest, std::span<const double> log_p) {
+  TokenScores scores = {.id = id, .log_p = log_p[static_cast<size_t>(id)]};
+  const auto most = static_cast<size_t>(std::max<int64_t>(likeliest, 0));
+  auto& best = scores.likeliest;
+  for (size_t i = 0; i < log_p.size() && most > 0; ++i) {
+    if (best.size() == most && log_p[i] <= best.back().second) continue;
+    const auto at = std::upper_bound(best.begin(), best.end(), log_p[i],
+                                     [](double p, const auto& other) { return p > other.second; });
+    best.insert(at, {static_cast<int64_t>(i), log_p[i]});
+    if (best.size() > most) best.pop_back();
+  }
+  return scores;
 }
 
 int64_t SampleToken(const GenerationConfig& config, double uniform, std::span<double> scores) {

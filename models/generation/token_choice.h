@@ -2,15 +2,19 @@
 //
 //   std::vector<double> scores = ...;                       // one per token of the vocabulary
 //   PenaliseRepetition(1.2, ids_so_far, scores);
+//   PenaliseWritten(config, new_ids_so_far, scores);
 //   int64_t id = config.do_sample ? SampleToken(config, u, scores) : LikeliestToken(scores);
 //
 // Scores are logits in float64. The filters are those of Hugging Face's `generate`, in its order:
-// repetition penalty, temperature, top-k, top-p.
+// repetition penalty, temperature, top-k, top-p. OpenAI's penalties and biases come before the
+// temperature.
 #ifndef TESSERA_MODELS_GENERATION_TOKEN_CHOICE_H_
 #define TESSERA_MODELS_GENERATION_TOKEN_CHOICE_H_
 
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "models/generation/generation_config.h"
 
@@ -21,6 +25,11 @@ namespace tessera::models {
 void PenaliseRepetition(double penalty, std::span<const int64_t> occurred,
                         std::span<double> scores);
 
+// Subtracts presence_penalty from the scores of tokens that were written and frequency_penalty as
+// often as they were, then adds logit_bias. Ids must be valid.
+void PenaliseWritten(const GenerationConfig& config, std::span<const int64_t> written,
+                     std::span<double> scores);
+
 // The first token of the greatest score.
 int64_t LikeliestToken(std::span<const double> scores);
 
@@ -30,6 +39,17 @@ int64_t SampleToken(const GenerationConfig& config, double uniform, std::span<do
 
 // scores - log(sum(exp(scores))).
 void LogSoftmaxInPlace(std::span<double> scores);
+
+// A token's log-probability, and the likeliest tokens there.
+struct TokenScores {
+  int64_t id = 0;
+  double log_p = 0;
+  // Ids and log-probabilities, the likeliest first; of equals the lower id.
+  std::vector<std::pair<int64_t, double>> likeliest = {};
+};
+
+// Of log-probabilities of a position; so many of the likeliest, or all there are.
+TokenScores ScoresOf(int64_t id, int64_t likeliest, std::span<const double> log_p);
 
 }  // namespace tessera::models
 

@@ -35,6 +35,9 @@ class Llama : public Model {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t hidden_size() const override { return config_.hidden_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_hidden_layers); }
+  int64_t length_kind(int64_t tokens) const override {
+    return nn::RotaryLengthKind(config_.rotary, tokens);
+  }
 
  private:
   class Decoder;  // under `model`; lm_head stands beside it

@@ -1,0 +1,191 @@
+// Texts that come and go while others are written, with one model.
+//
+//   ContinuousBatch batch(*model, {.slots = 8, .tokens_in_pass = 512, .tokenizer = tokenizer.get(),
+//                                  .cache = {.max_pages = 4096}, .resting = 64});
+//   TextRequest request{.prompt = ids, .config = config};
+//   request.on_token = [&](int64_t, std::string_view text, const TokenScores*) { ... };
+//   request.on_end = [&](StatusOr<GenerationResult> result) { ... };
+//   TESSERA_ASSIGN_OR_RETURN(const int64_t id, batch.Add(std::move(request)));
+//   while (batch.Step()) { ... more are added, some cancelled ... }
+//
+// A step is one forward pass: the next token of texts on their way, or a piece of the prompts of
+// those that have come. Whoever ends leaves the next step to another. What a text becomes depends
+// on its request alone, bit by bit: not on who else is there, on when it came, on how its prompt
+// was divided, on whose keys it took over, nor on whether it had to give way.
+//
+// - Prompts are read in pieces of `tokens_in_pass` tokens, in turns with the others' next tokens.
+//   Where tokens of a prompt see those behind them (TextLayout::prefix_length), where all of it has
+//   frequencies of its length (Model::length_kind), and without a cache it is read in one piece.
+// - Texts that have ended rest in the cache while there is room. A prompt takes the longest
+//   beginning that it has in common with a text there, of the same adapter and resting or not, and
+//   is read from behind it; one whose scores are wanted reads all. A prompt that begins like one
+//   that is being read waits for it.
+// - Where the cache's pages run out, resting texts go, the one first that was of no use for the
+//   longest time; then whoever began last gives way, and is read again when there is room.
+//
+// A pass has texts of one adapter. One thread at a time; callbacks must not call the batch.
+#ifndef TESSERA_MODELS_GENERATION_CONTINUOUS_BATCH_H_
+#define TESSERA_MODELS_GENERATION_CONTINUOUS_BATCH_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/status.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/generation/incremental_decoder.h"
+#include "models/generation/lockstep.h"
+#include "models/generation/text_request.h"
+#include "models/generation/written_text.h"
+#include "models/model.h"
+#include "nn/key_value_cache.h"
+
+namespace tessera::models {
+
+struct ContinuousBatchOptions {
+  // At most so many texts are on their way at once; 0: all.
+  int64_t slots = 0;
+  // Of prompts in one pass, those that fill up shorter ones included; 0: any number.
+  int64_t tokens_in_pass = 0;
+  // Gives the text; needed for stop strings.
+  const data::Tokenizer* tokenizer = nullptr;
+  nn::KeyValueCacheOptions cache = {};
+  // At most so many texts rest; 0: prompts share nothing.
+  int64_t resting = 0;
+  // Where ranks hold the model's parameters together, all texts are of its adapter; may be null.
+  Lockstep* lockstep = nullptr;
+};
+
+// Of texts and pages now, of the rest since the beginning.
+struct ContinuousBatchCounts {
+  int64_t waiting = 0;
+  int64_t running = 0;
+  int64_t resting = 0;
+  int64_t pages_in_use = 0;  // those of resting texts included
+  int64_t passes = 0;
+  int64_t tokens_read = 0;   // by the model, of prompts and of texts that had given way
+  int64_t tokens_taken = 0;  // from other texts instead
+  int64_t tokens_made = 0;
+  int64_t gave_way = 0;  // texts
+};
+
+class ContinuousBatch {
+ public:
+  // The model outlives the batch.
+  ContinuousBatch(const Model& model, const ContinuousBatchOptions& options);
+
+  // A number for Cancel. The text waits for its turn; nothing is called before the next step.
+  // InvalidArgument for what WrittenText refuses, beams, and a text that would not fit the cache by
+  // itself.
+  StatusOr<int64_t> Add(TextRequest request);
+
+  // The text goes, whatever it is doing, and nothing of it is called any more. False: there is none
+  // of that number (any more).
+  bool Cancel(int64_t id);
+
+  // One pass. False: there is nothing to do. Logits that are not finite end their text alone. What
+  // passes throw (memory that ends, cancelling) comes out of here and leaves the texts where they
+  // were: the next step does the same again.
+  bool Step();
+
+  void set_tokens_in_pass(int64_t tokens) { options_.tokens_in_pass = tokens; }
+  ContinuousBatchCounts counts() const;
+
+ private:
+  struct Waiting {
+    int64_t id = 0;
+    std::unique_ptr<WrittenText> text = nullptr;
+  };
+  // A text in the cache: that of the decoder's row at the same place.
+  struct Row {
+    int64_t id = 0;
+    std::unique_ptr<WrittenText> text;  // nullptr: it rests
+    int adapter = 0;
+    int64_t begin_size = 0;  // of the text
+    int64_t used = 0;        // the pass in which it was read or of use, last
+    Status status = {};      // of a text that fails
+    bool choosing = false;   // its next token, now
+    bool leaves = false;     // with the next DropLeaving
+  };
+  // What rows of one pass have in common.
+  struct PassKind {
+    int adapter;
+    int64_t length;  // Model::length_kind
+    bool scores;
+    bool operator==(const PassKind&) const = default;
+  };
+  struct Pass {
+    std::vector<int64_t> rows;
+    std::vector<std::vector<int64_t>> tokens;
+    FeedOptions options;
+  };
+  // A row whose first tokens a text may take.
+  struct Beginning {
+    int64_t row = -1;
+    int64_t tokens = 0;
+  };
+
+  // What was read of a row's text.
+  int64_t Read(int64_t row) const { return std::ssize(decoder_.text(row)); }
+  const Row& RowAt(int64_t row) const { return rows_[static_cast<size_t>(row)]; }
+  // Rows whose texts are on their way.
+  std::vector<int64_t> Running() const;
+  // Whether more than a text's next token is to be read.
+  bool IsReading(int64_t row) const;
+
+  // How many keys there are before an adapter's texts.
+  int64_t Before(int adapter) const { return model_.prefix(adapter).tokens; }
+  // How far the next pass reads a row's text.
+  int64_t PieceEnd(int64_t row) const;
+  PassKind KindOf(int64_t row) const;
+  // How many tokens two texts have in common, the keys of which are the same.
+  int64_t Common(const std::vector<int64_t>& a, int64_t a_begin, const std::vector<int64_t>& b,
+                 int64_t b_begin, int adapter) const;
+  // The most that a text can take; nullopt: more if it waits.
+  std::optional<Beginning> BeginningOf(const WrittenText& text) const;
+  // Pages that a text takes with so many tokens.
+  int64_t PagesFor(const WrittenText& text, int64_t tokens) const;
+  // Whether there are pages for all of it beside those on their way, without the resting ones.
+  bool Fits(const WrittenText& text, const Beginning& beginning) const;
+
+  // The first that waits gets a row, if there is place.
+  bool AdmitNext();
+  Pass ChoosePass() const;
+  bool HasRoom(const Pass& pass) const;
+  // Someone's pages become free.
+  void GiveWay();
+  void Feed(const Pass& pass);
+  // What a pass gave for a text: scores of its prompt, its next token.
+  void Take(const Pass& pass, size_t place, const Scores& scores);
+  // Texts that are done or fail end; those whose scores or token were not taken, since something
+  // was thrown, are read again.
+  void EndTexts();
+  void End(int64_t row);
+  // Its text has left: it rests or leaves.
+  void Rest(int64_t row);
+  // The text waits again, first of all.
+  void WaitAgain(int64_t row);
+  int64_t NumResting() const;
+  // -1: none rests.
+  int64_t LeastUsedResting() const;
+  // After resting texts that are too many.
+  void DropLeaving();
+
+  const Model& model_;
+  ContinuousBatchOptions options_;
+  const bool caches_;
+  const bool encodes_;
+  const std::shared_ptr<const TextFormat> format_;
+  IncrementalDecoder decoder_;
+  std::deque<Waiting> waiting_;
+  std::vector<Row> rows_;  // in the order in which they began
+  int64_t next_id_ = 0;
+  bool has_read_ = false;  // the last pass did
+  ContinuousBatchCounts counts_;
+};
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_GENERATION_CONTINUOUS_BATCH_H_

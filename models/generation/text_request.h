@@ -1,0 +1,57 @@
+// A text that is asked for, and what becomes of it.
+#ifndef TESSERA_MODELS_GENERATION_TEXT_REQUEST_H_
+#define TESSERA_MODELS_GENERATION_TEXT_REQUEST_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "models/generation/generation_config.h"
+#include "models/generation/token_choice.h"
+
+namespace tessera::models {
+
+struct GenerationResult {
+  enum class End { kLength, kEndOfText, kStopString };
+
+  // As given, completed by the model (TextFormat::PreparePrompt), or the one token that an empty
+  // prompt begins with.
+  std::vector<int64_t> prompt;
+  std::vector<int64_t> ids;  // the new tokens, the one that ended the text included
+  // The new tokens' text without special tokens, up to a stop string; empty without a tokenizer.
+  std::string text;
+  End end = End::kLength;
+};
+
+struct TextRequest {
+  std::vector<int64_t> prompt;
+  GenerationConfig config = {};
+  // Of the random numbers: the same (seed, row) gives the same text. Messages name it.
+  int64_t row = 0;
+  // Which of the model's adapters counts (nn::ForwardContext).
+  int adapter = 0;
+  // Whether the tokens of the prompt, from the second on, get scores of their own. Not of models
+  // with an encoder, nor where tokens of a prompt see those behind them.
+  bool score_prompt = false;
+  // How many of the likeliest tokens scores name beside the one that was taken; -1: new tokens have
+  // no scores. Log-probabilities are those of the raw logits, before penalties and temperature.
+  int64_t top_scores = -1;
+
+  // Called for each new token as it is chosen, with the text that is certain now (whole characters
+  // that no stop string can take back; often none), and its scores or nullptr. A status that is not
+  // OK ends the text.
+  std::function<Status(int64_t id, std::string_view text, const TokenScores* scores)> on_token =
+      nullptr;
+  // Called before the first token where the prompt is scored: of tokens 1, 2, ... of the prompt as
+  // it is in GenerationResult.
+  std::function<Status(const std::vector<TokenScores>& scores)> on_prompt_scores = nullptr;
+  // Called once, last: the result, or why there is none.
+  std::function<void(StatusOr<GenerationResult> result)> on_end = nullptr;
+};
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_GENERATION_TEXT_REQUEST_H_
