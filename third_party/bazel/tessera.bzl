@@ -61,6 +61,7 @@ _ISA_FLAGS = {
 
 _FLOORS = [
     "core",
+    "net",
     "autograd",
     "ops",
     "nn",

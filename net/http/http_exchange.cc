@@ -1,0 +1,123 @@
+#include <utility>
+
+#include "core/error.h"
+#include "net/http/connection.h"
+#include "net/http/http_exchange_state.h"
+#include "net/http/mailbox.h"
+
+namespace tessera::net {
+
+using Stage = AnswerProgress::Stage;
+using Lock = std::lock_guard<std::mutex>;
+
+void AnswerProgress::Leave() {
+  std::function<void()> callback;
+  {
+    const Lock lock(mutex);
+    gone = true;
+    callback = std::exchange(on_gone, nullptr);
+  }
+  if (callback) callback();
+}
+
+void HttpExchange::State::Send(std::vector<std::string> pieces, After after) {
+  for (const std::string& piece : pieces) progress->unsent += piece.size();
+  mailbox->Post([connection = connection, pieces = std::move(pieces), after]() mutable {
+    if (const auto there = connection.lock()) there->Send(std::move(pieces), after);
+  });
+}
+
+void HttpExchange::State::SendWhole(HttpResponse response) {
+  std::vector<std::string> pieces = {HeadOf(response, form)};
+  if (HasBody(response.status) && !form.head_only) pieces.push_back(std::move(response.body));
+  progress->stage = Stage::kEnded;
+  progress->on_gone = nullptr;
+  Send(std::move(pieces), AfterAnswer());
+}
+
+void HttpExchange::State::Fail(std::string_view message) {
+  const Lock lock(progress->mutex);
+  if (progress->gone || progress->stage == Stage::kEnded) return;
+  if (progress->stage == Stage::kNone) {
+    SendWhole(ErrorResponse(500, message));
+  } else if (progress->stage == Stage::kBegun) {
+    mailbox->Post([connection = connection] {
+      if (const auto there = connection.lock()) there->Drop();
+    });
+  }
+  progress->stage = Stage::kFailed;
+}
+
+HttpExchange::State::~State() {
+  try {
+    Fail("the request was given up");
+  } catch (const std::exception&) {
+    // No memory to say so: the client waits until it leaves.
+  }
+}
+
+const HttpRequest& HttpExchange::request() const { return state_->request; }
+bool HttpExchange::gone() const { return state_->progress->gone; }
+size_t HttpExchange::unsent() const { return state_->progress->unsent; }
+
+namespace {
+// Whether calls mean nothing any more.
+bool Ignored(const AnswerProgress& progress) {
+  return progress.gone || progress.stage == Stage::kFailed;
+}
+}  // namespace
+
+void HttpExchange::Respond(HttpResponse response) {
+  AnswerProgress& progress = *state_->progress;
+  const Lock lock(progress.mutex);
+  if (Ignored(progress)) return;
+  TESSERA_CHECK(progress.stage == Stage::kNone, "HttpExchange", "it is answered already");
+  state_->SendWhole(std::move(response));
+}
+
+void HttpExchange::Begin(int status, std::string content_type, std::vector<HttpHeader> headers) {
+  AnswerProgress& progress = *state_->progress;
+  const Lock lock(progress.mutex);
+  if (Ignored(progress)) return;
+  TESSERA_CHECK(progress.stage == Stage::kNone, "HttpExchange", "it is answered already");
+  TESSERA_CHECK(HasBody(status), "HttpExchange", "answers of status ", status, " have no pieces");
+  state_->form.keep_alive &= !state_->form.http_1_0;  // its end is the connection's
+  std::vector<std::string> head = {StreamHead(status, content_type, headers, state_->form)};
+  progress.stage = Stage::kBegun;
+  state_->Send(std::move(head), After::kMore);
+}
+
+void HttpExchange::Write(std::string_view piece) {
+  AnswerProgress& progress = *state_->progress;
+  const Lock lock(progress.mutex);
+  if (Ignored(progress)) return;
+  TESSERA_CHECK(progress.stage == Stage::kBegun, "HttpExchange",
+                "a piece outside of Begin and End");
+  if (piece.empty() || state_->form.head_only) return;
+  state_->Send({state_->form.http_1_0 ? std::string(piece) : Chunk(piece)}, After::kMore);
+}
+
+void HttpExchange::End() {
+  AnswerProgress& progress = *state_->progress;
+  const Lock lock(progress.mutex);
+  if (Ignored(progress)) return;
+  TESSERA_CHECK(progress.stage == Stage::kBegun, "HttpExchange", "End without Begin");
+  progress.stage = Stage::kEnded;
+  progress.on_gone = nullptr;
+  std::vector<std::string> tail;
+  if (!state_->form.http_1_0 && !state_->form.head_only) tail.emplace_back(kLastChunk);
+  state_->Send(std::move(tail), state_->AfterAnswer());
+}
+
+void HttpExchange::OnGone(std::function<void()> callback) {
+  AnswerProgress& progress = *state_->progress;
+  const Lock lock(progress.mutex);
+  if (progress.stage == Stage::kEnded || progress.stage == Stage::kFailed) return;
+  if (progress.gone) {
+    state_->mailbox->Post(std::move(callback));
+  } else {
+    progress.on_gone = std::move(callback);
+  }
+}
+
+}  // namespace tessera::net
