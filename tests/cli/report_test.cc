@@ -1,6 +1,5 @@
 // `tessera report` as others call it: the page of trained runs, and the one that is served.
 #include <gtest/gtest.h>
-#include <httplib.h>
 
 #include <chrono>
 #include <csignal>
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "core/file.h"
+#include "net/http/http_client.h"
 #include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 #include "tools/report/testing/strict_html.h"
@@ -190,11 +190,17 @@ TEST_F(ReportCommandTest, ServesTheRunAsItIsNow) {
       port = std::stoi(report.Output().substr(before.size()));
   }
   ASSERT_GT(port, 0) << report.Output() << report.Errors();
-  httplib::Client client("127.0.0.1", port);
+  auto client = net::HttpClient::Open(Concat("http://127.0.0.1:", port));
+  ASSERT_TRUE(client.ok()) << Message(client.status());
+  const auto status = [&](const net::HttpRequest& request) {
+    const auto answer = client->Send(request);
+    EXPECT_TRUE(answer.ok()) << Message(answer.status());
+    return answer.ok() ? answer->status : 0;
+  };
   const auto steps = [&] {
-    const auto answer = client.Get("/");
-    EXPECT_TRUE(answer && answer->status == 200);
-    const auto elements = report::ParseStrictly(answer ? answer->body : "");
+    const auto answer = client->Send({});
+    EXPECT_TRUE(answer.ok() && answer->status == 200);
+    const auto elements = report::ParseStrictly(answer.ok() ? answer->body : "");
     EXPECT_TRUE(elements.ok()) << Message(elements.status());
     return elements.ok() ? Find(*elements, "span", "figure").at(0).text : "";
   };
@@ -211,13 +217,13 @@ TEST_F(ReportCommandTest, ServesTheRunAsItIsNow) {
   Append("run/metrics.jsonl", "ss\":1}\n");
   EXPECT_TRUE(comes("3"));
   Append("run/metrics.jsonl", "no json\n");
-  for (int tries = 0; tries < 500 && client.Get("/")->status != 500; ++tries) {
+  for (int tries = 0; tries < 500 && status({}) != 500; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  EXPECT_EQ(client.Get("/")->status, 500);
-  EXPECT_EQ(client.Get("/", {{"Host", "example.com"}})->status, 403);
-  EXPECT_EQ(client.Get("/metrics.jsonl")->status, 404);
-  EXPECT_EQ(client.Post("/")->status, 405);
+  EXPECT_EQ(status({}), 500);
+  EXPECT_EQ(status({.headers = {{"Host", "example.com"}}}), 403);
+  EXPECT_EQ(status({.path = "/metrics.jsonl"}), 404);
+  EXPECT_EQ(status({.method = "POST"}), 405);
   report.Signal(SIGINT);
   ASSERT_TRUE(report.EndsWithin(std::chrono::seconds(20)));
   EXPECT_EQ(report.ExitCode(), 0) << report.Errors();

@@ -1,46 +1,142 @@
 #include "tools/report/follow_server.h"
 
-#include <httplib.h>
-
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include "net/http/http_server.h"
 
 namespace tessera::report {
 namespace {
 
+using net::HttpExchange;
+using net::HttpHeader;
+using net::HttpRequest;
+using net::HttpResponse;
+using net::HttpServer;
+using MakePage = std::function<StatusOr<std::string>()>;
+
 constexpr char kAddress[] = "127.0.0.1";
-constexpr int kThreads = 4;
-constexpr int kRest = 9;  // as many times as long as making a page takes
+constexpr int kRest = 9;                    // as many times as long as making a page takes
+constexpr std::chrono::seconds kGrace{10};  // of a page that is being made
 
-using httplib::Request;
-using httplib::Response;
-using HandlerResponse = httplib::Server::HandlerResponse;
-
-HandlerResponse Refuse(int status, const char* reason, Response& response) {
-  response.status = status;
-  response.set_content(reason, "text/plain");
-  return HandlerResponse::Handled;
+// Every answer has these.
+std::vector<HttpHeader> Headers(std::vector<HttpHeader> others = {}) {
+  others.insert(others.end(), {{"Cache-Control", "no-store"},
+                               {"X-Content-Type-Options", "nosniff"},
+                               {"X-Frame-Options", "DENY"},
+                               {"Cross-Origin-Resource-Policy", "same-origin"}});
+  return others;
 }
 
-// Who asks, for what, and how; before anything is made.
-HandlerResponse Check(const Request& request, Response& response, int port) {
-  const std::string behind = ":" + std::to_string(port);
-  const std::string host = request.get_header_value("Host");
-  if (host != kAddress + behind && host != "localhost" + behind) {
-    return Refuse(403, "this page is this machine's own\n", response);
-  }
-  if (request.method != "GET" && request.method != "HEAD") {
-    response.set_header("Allow", "GET, HEAD");
-    return Refuse(405, "only GET\n", response);
-  }
-  if (request.path != "/") return Refuse(404, "there is only /\n", response);
-  return HandlerResponse::Unhandled;
+HttpResponse Text(int status, std::string text, std::vector<HttpHeader> others = {}) {
+  return {.status = status,
+          .content_type = "text/plain; charset=utf-8",
+          .headers = Headers(std::move(others)),
+          .body = std::move(text)};
 }
+
+// Who asks, for what, and how; true: for the page.
+bool Check(const HttpExchange& exchange, int port) {
+  HttpExchange answer = exchange;
+  const HttpRequest& request = exchange.request();
+  const std::string behind = Concat(":", port);
+  const std::string* const host = request.Find("host");
+  if (host == nullptr || (*host != kAddress + behind && *host != "localhost" + behind)) {
+    answer.Respond(Text(403, "this page is this machine's own\n"));
+  } else if (request.method != "GET" && request.method != "HEAD") {
+    answer.Respond(Text(405, "only GET\n", {{"Allow", "GET, HEAD"}}));
+  } else if (request.path != "/") {
+    answer.Respond(Text(404, "there is only /\n"));
+  } else {
+    return true;
+  }
+  return false;
+}
+
+HttpResponse AnswerOf(const HttpRequest& request, const StatusOr<std::string>& page) {
+  if (!page.ok()) return Text(500, Message(page.status()));
+  const std::string tag = Concat("\"", std::hex, std::hash<std::string>()(*page), "\"");
+  const std::string* const known = request.Find("if-none-match");
+  HttpResponse response = {.content_type = "text/html; charset=utf-8",
+                           .headers = Headers({{"ETag", tag}})};
+  if (known != nullptr && *known == tag) {
+    response.status = 304;
+  } else {
+    response.body = *page;
+  }
+  return response;
+}
+
+// The thread that makes pages for those who wait.
+class PageMaker {
+ public:
+  explicit PageMaker(const MakePage& make_page) : make_page_(make_page) {}
+  ~PageMaker() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  PageMaker(const PageMaker&) = delete;
+  PageMaker& operator=(const PageMaker&) = delete;
+
+  void Add(HttpExchange exchange) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      waiting_.push_back(std::move(exchange));
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
+      if (ends_) return;
+      std::vector<HttpExchange> asked = std::exchange(waiting_, {});
+      lock.unlock();
+      const StatusOr<std::string> page = PageNow();
+      for (HttpExchange& exchange : asked) exchange.Respond(AnswerOf(exchange.request(), page));
+      asked.clear();
+      lock.lock();
+    }
+  }
+
+  StatusOr<std::string> PageNow() {
+    if (Clock::now() - ended_ < kRest * (ended_ - begun_)) return page_;
+    begun_ = Clock::now();
+    try {
+      TESSERA_ASSIGN_OR_RETURN(page_, make_page_());
+    } catch (const std::exception& error) {
+      return Internal(error.what());
+    }
+    ended_ = Clock::now();
+    return page_;
+  }
+
+  const MakePage& make_page_;
+  std::string page_;  // the one made last, from `begun_` to `ended_`
+  Clock::time_point begun_ = {};
+  Clock::time_point ended_ = {};
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::vector<HttpExchange> waiting_;
+  bool ends_ = false;
+  std::thread thread_{[this] { Run(); }};
+};
 
 // SIGINT and SIGTERM wait until they are asked for, in this thread and those that it starts.
 class WaitingSignals {
@@ -68,12 +164,9 @@ class WaitingSignals {
 }  // namespace
 
 struct FollowServer::State {
-  httplib::Server server;
-  int port = 0;
-  std::mutex making;
-  std::string page;  // the one made last, from `begun` to `ended`
-  std::chrono::steady_clock::time_point begun = {};
-  std::chrono::steady_clock::time_point ended = {};
+  explicit State(HttpServer from) : server(std::move(from)) {}
+
+  HttpServer server;
   WaitingSignals signals;  // from now on: one that comes before serving begins counts, too
 };
 
@@ -82,78 +175,28 @@ FollowServer::FollowServer(FollowServer&&) noexcept = default;
 FollowServer::~FollowServer() = default;
 
 StatusOr<FollowServer> FollowServer::Listen(int port) {
-  auto state = std::make_unique<State>();
-  // The library's own options let two servers share a port.
-  state->server.set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  });
-  state->server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  state->server.set_payload_max_length(0);
-  state->server.set_read_timeout(5);
-  state->server.set_write_timeout(5);
-  state->server.set_keep_alive_timeout(2);
-  if (port == 0) {
-    state->port = state->server.bind_to_any_port(kAddress);
-  } else if (state->server.bind_to_port(kAddress, port)) {
-    state->port = port;
-  }
-  if (state->port <= 0) return InvalidArgument("port ", port, " of ", kAddress, " cannot be had");
-  return FollowServer(std::move(state));
+  StatusOr<HttpServer> server =
+      HttpServer::Listen({.host = kAddress, .port = port, .max_body_bytes = 0});
+  if (!server.ok()) return InvalidArgument("port ", port, " of ", kAddress, " cannot be had");
+  return FollowServer(std::make_unique<State>(*std::move(server)));
 }
 
-int FollowServer::port() const { return state_->port; }
+int FollowServer::port() const { return state_->server.port(); }
 
-std::string FollowServer::url() const { return Concat("http://", kAddress, ":", port(), "/"); }
+std::string FollowServer::url() const { return state_->server.url() + "/"; }
 
-StatusOr<std::string> FollowServer::PageNow(
-    const std::function<StatusOr<std::string>()>& make_page) {
-  using Clock = std::chrono::steady_clock;
-  State& s = *state_;
-  if (Clock::now() - s.ended < kRest * (s.ended - s.begun)) return s.page;
-  s.begun = Clock::now();
-  TESSERA_ASSIGN_OR_RETURN(s.page, make_page());
-  s.ended = Clock::now();
-  return s.page;
-}
-
-Status FollowServer::ServeUntilSignal(const std::function<StatusOr<std::string>()>& make_page) {
-  httplib::Server& server = state_->server;
-  server.set_default_headers({{"Cache-Control", "no-store"},
-                              {"X-Content-Type-Options", "nosniff"},
-                              {"X-Frame-Options", "DENY"},
-                              {"Cross-Origin-Resource-Policy", "same-origin"}});
-  server.set_pre_routing_handler([port = port()](const Request& request, Response& response) {
-    return Check(request, response, port);
-  });
-  server.Get("/", [&](const Request& request, Response& response) {
-    const std::lock_guard<std::mutex> one_at_a_time(state_->making);
-    const StatusOr<std::string> page = PageNow(make_page);
-    if (!page.ok()) {
-      response.status = 500;
-      response.set_content(Message(page.status()), "text/plain; charset=utf-8");
-      return;
-    }
-    const std::string tag = Concat("\"", std::hex, std::hash<std::string>()(*page), "\"");
-    response.set_header("ETag", tag);
-    if (request.get_header_value("If-None-Match") == tag) {
-      response.status = 304;
-    } else {
-      response.set_content(*page, "text/html; charset=utf-8");
-    }
-  });
-  bool listened = true;
-  std::atomic<bool> ended = false;
+Status FollowServer::ServeUntilSignal(const MakePage& make_page) {
+  HttpServer& server = state_->server;
+  PageMaker maker(make_page);
   std::thread serving([&] {
-    listened = server.listen_after_bind();
-    ended = true;
+    server.Serve([&](const HttpExchange& exchange) {
+      if (Check(exchange, server.port())) maker.Add(exchange);
+    });
   });
   state_->signals.Wait();
-  // Stopping does nothing before it runs.
-  while (!server.is_running() && !ended) std::this_thread::yield();
-  server.stop();
+  server.Stop(kGrace);
   serving.join();
-  return listened ? OkStatus() : Internal(url(), ": listening failed");
+  return OkStatus();
 }
 
 }  // namespace tessera::report

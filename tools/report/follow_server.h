@@ -31,13 +31,12 @@ class FollowServer {
   int port() const;
   std::string url() const;
 
-  // Returns after SIGINT or SIGTERM. A page that cannot be made is
-  // answered with 500 and the message. `make_page` is called by several threads, one at a time.
+  // Returns after SIGINT or SIGTERM. A page that cannot be made is answered with 500 and the
+  // message. `make_page` is called by a thread of its own: while it runs, others are answered.
   Status ServeUntilSignal(const std::function<StatusOr<std::string>()>& make_page);
 
  private:
   struct State;
-  StatusOr<std::string> PageNow(const std::function<StatusOr<std::string>()>& make_page);
   explicit FollowServer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
