@@ -9,17 +9,17 @@
 #include <thread>
 
 #include "core/file.h"
+#include "net/html/strict_html.h"
 #include "net/http/http_client.h"
 #include "nlohmann/json.hpp"
 #include "tests/process/process.h"
-#include "tools/report/testing/strict_html.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-using report::Element;
-using report::Find;
+using net::Element;
+using net::Find;
 
 class ReportCommandTest : public testing::Test {
  protected:
@@ -67,7 +67,7 @@ class ReportCommandTest : public testing::Test {
     Process report(runs, Path("report"));
     EXPECT_EQ(report.ExitCode(), 0) << report.Errors();
     EXPECT_EQ(report.Output(), "the report is in " + Path("page.html") + "\n");
-    const auto elements = report::ParseStrictly(ReadText(Path("page.html")));
+    const auto elements = net::ParseStrictly(ReadText(Path("page.html")));
     EXPECT_TRUE(elements.ok()) << Message(elements.status());
     return elements.ok() ? *elements : std::vector<Element>();
   }
@@ -200,7 +200,7 @@ TEST_F(ReportCommandTest, ServesTheRunAsItIsNow) {
   const auto steps = [&] {
     const auto answer = client->Send({});
     EXPECT_TRUE(answer.ok() && answer->status == 200);
-    const auto elements = report::ParseStrictly(answer.ok() ? answer->body : "");
+    const auto elements = net::ParseStrictly(answer.ok() ? answer->body : "");
     EXPECT_TRUE(elements.ok()) << Message(elements.status());
     return elements.ok() ? Find(*elements, "span", "figure").at(0).text : "";
   };

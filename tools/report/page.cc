@@ -1,11 +1,11 @@
 #include "tools/report/page.h"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
+#include "net/html/page_assets.h"
 #include "tools/report/line_chart.h"
 #include "tools/report/markup.h"
 #include "tools/report/overview.h"
@@ -16,23 +16,6 @@
 
 namespace tessera::report {
 namespace {
-
-// Every {{name}} by its part; parts are put in as they are.
-std::string Fill(std::string_view page, const std::map<std::string_view, std::string>& parts) {
-  std::string filled;
-  for (size_t at = 0; at < page.size();) {
-    const size_t open = page.find("{{", at);
-    filled += page.substr(at, open - at);
-    if (open == std::string_view::npos) break;
-    const size_t close = page.find("}}", open);
-    TESSERA_CHECK(close != std::string_view::npos, "report", "{{ without }}");
-    const auto part = parts.find(page.substr(open + 2, close - open - 2));
-    TESSERA_CHECK(part != parts.end(), "report", "the page asks for what there is not");
-    filled += part->second;
-    at = close + 2;
-  }
-  return filled;
-}
 
 std::string Escaped(std::string_view text) {
   Markup markup;
@@ -79,16 +62,12 @@ std::string MakePage(const std::vector<RunRecord>& runs, const PageOptions& opti
   Markup main;
   main.Append(Overview(runs)).Append(Charts(runs)).Append(Pipelines(runs));
   main.Append(SamplesOf(runs)).Append(Epochs(runs)).Append(Configuration(runs));
-  const std::string policy =
-      "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-      "img-src data:; style-src 'sha256-" +
-      std::string(kPageCssSha256) + "'; script-src 'sha256-" + std::string(kPageJsSha256) + "'";
-  return Fill(kPageHtml, {{"title", Escaped(TitleOf(runs))},
-                          {"policy", policy},
-                          {"refresh", std::to_string(options.refresh_ms)},
-                          {"style", std::string(kPageCss)},
-                          {"main", std::move(main).Finish()},
-                          {"script", std::string(kPageJs)}});
+  return net::Fill(kPageAssets.html, {{"title", Escaped(TitleOf(runs))},
+                                      {"policy", net::SecurityPolicy(kPageAssets)},
+                                      {"refresh", std::to_string(options.refresh_ms)},
+                                      {"style", std::string(kPageAssets.css)},
+                                      {"main", std::move(main).Finish()},
+                                      {"script", std::string(kPageAssets.js)}});
 }
 
 }  // namespace tessera::report

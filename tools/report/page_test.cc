@@ -5,11 +5,14 @@
 #include <cmath>
 #include <limits>
 
-#include "nlohmann/json.hpp"
-#include "tools/report/testing/strict_html.h"
+#include "net/html/strict_html.h"
 
 namespace tessera::report {
 namespace {
+
+using net::Element;
+using net::Find;
+using net::ParseStrictly;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr char kHostile[] = "</script><script>alert(1)</script>\"'&\x1b[2J\xff";

@@ -1,9 +1,9 @@
-#include "tools/report/testing/strict_html.h"
+#include "net/html/strict_html.h"
 
 #include <cctype>
 #include <set>
 
-namespace tessera::report {
+namespace tessera::net {
 namespace {
 
 constexpr std::string_view kDoctype = "<!doctype html>\n";
@@ -134,4 +134,4 @@ std::vector<Element> Find(const std::vector<Element>& elements, std::string_view
   return found;
 }
 
-}  // namespace tessera::report
+}  // namespace tessera::net

@@ -6,8 +6,8 @@
 // Every element but void ones (meta, link, input) is closed, in order; attributes are quoted and
 // stand once; "<" and "&" begin tags and the five entities only; ids are unique. What stands in
 // <style> and <script> is text.
-#ifndef TESSERA_TOOLS_REPORT_TESTING_STRICT_HTML_H_
-#define TESSERA_TOOLS_REPORT_TESTING_STRICT_HTML_H_
+#ifndef TESSERA_NET_HTML_STRICT_HTML_H_
+#define TESSERA_NET_HTML_STRICT_HTML_H_
 
 #include <map>
 #include <string>
@@ -16,7 +16,7 @@
 
 #include "core/status.h"
 
-namespace tessera::report {
+namespace tessera::net {
 
 struct Element {
   std::string name;
@@ -31,6 +31,6 @@ StatusOr<std::vector<Element>> ParseStrictly(std::string_view html);
 std::vector<Element> Find(const std::vector<Element>& elements, std::string_view name,
                           std::string_view css_class = "");
 
-}  // namespace tessera::report
+}  // namespace tessera::net
 
-#endif  // TESSERA_TOOLS_REPORT_TESTING_STRICT_HTML_H_
+#endif  // TESSERA_NET_HTML_STRICT_HTML_H_
