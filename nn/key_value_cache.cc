@@ -71,6 +71,17 @@ bool KeyValueCache::HasRoom(const std::vector<int64_t>& rows,
 
 int64_t KeyValueCache::pages_in_use() const { return std::ssize(uses_) - std::ssize(free_); }
 
+int64_t KeyValueCache::page_bytes() const {
+  int64_t bytes = 0;
+  for (const Layer& layer : layers_) {
+    for (const Tensor& t : {layer.k, layer.v}) {
+      if (!t.defined() || t.size(0) == 0) continue;
+      bytes += t.numel() / t.size(0) * static_cast<int64_t>(DTypeSize(t.dtype()));
+    }
+  }
+  return bytes;
+}
+
 int64_t KeyValueCache::PagesOf(const std::vector<int64_t>& rows) const {
   std::vector<bool> held(uses_.size());
   for (const int64_t index : rows) {

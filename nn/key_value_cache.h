@@ -91,6 +91,8 @@ class KeyValueCache {
 
   // Of all layers together: pages that rows hold, each counted once.
   int64_t pages_in_use() const;
+  // Of all layers together: what a page takes; 0 before the first step.
+  int64_t page_bytes() const;
   // Those that some rows hold.
   int64_t PagesOf(const std::vector<int64_t>& rows) const;
   // Those that so many tokens take.

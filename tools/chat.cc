@@ -2,11 +2,9 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
-#include <limits>
 #include <vector>
 
 #include "core/file.h"
@@ -14,6 +12,7 @@
 #include "data/dataset/json_records.h"
 #include "data/tokenizer/utf8.h"
 #include "models/generation/generate.h"
+#include "serve/answer_config.h"
 #include "tools/command_line.h"
 
 namespace tessera::tools {
@@ -21,31 +20,13 @@ namespace {
 
 using data::Conversation;
 
-// As long as the conversation leaves room for.
-StatusOr<models::GenerationConfig> ConfigFor(const ChatPartner& partner, size_t prompt) {
-  const int64_t positions = partner.model.positions_left();
-  const auto size = static_cast<int64_t>(prompt);
-  if (positions > 0 && size >= positions) {
-    return InvalidArgument("the conversation has ", size, " tokens; the model has ", positions,
-                           " positions");
-  }
-  const int64_t room = positions > 0 ? positions - size : std::numeric_limits<int64_t>::max();
-  models::GenerationConfig config = partner.config;
-  if (config.max_new_tokens || !config.max_length) {
-    config.max_new_tokens = std::min(config.max_new_tokens.value_or(kLongestAnswer), room);
-  }
-  if (const auto turn = data::EndOfTurn(partner.format, partner.tokenizer)) {
-    std::vector<int64_t>& ends = config.eos_token_ids;
-    if (std::find(ends.begin(), ends.end(), *turn) == ends.end()) ends.push_back(*turn);
-  }
-  return config;
-}
-
 // Prints the answer as it is written, and returns it.
 StatusOr<std::string> Answer(const ChatPartner& partner, const Conversation& chat) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                            data::TokenizePrompt(partner.format, partner.tokenizer, chat));
-  TESSERA_ASSIGN_OR_RETURN(const models::GenerationConfig config, ConfigFor(partner, ids.size()));
+  TESSERA_ASSIGN_OR_RETURN(const models::GenerationConfig config,
+                           serve::ConfigOfAnswer(partner.model, /*adapter=*/0, partner.format,
+                                                 partner.tokenizer, ids.size(), partner.config));
   const auto show = [](int64_t, int64_t, std::string_view text) {
     return text.empty() ? OkStatus() : WriteOut(data::ReplaceInvalidUtf8(text));
   };
@@ -55,19 +36,6 @@ StatusOr<std::string> Answer(const ChatPartner& partner, const Conversation& cha
                        {.tokenizer = &partner.tokenizer, .on_token = show}));
   TESSERA_RETURN_IF_ERROR(WriteOut("\n"));
   return data::ReplaceInvalidUtf8(results[0].text);
-}
-
-StatusOr<Conversation> ReadMessages(const std::string& path) {
-  const std::string where = path == "-" ? "standard input" : path;
-  std::string text;
-  if (path == "-") {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  } else {
-    TESSERA_ASSIGN_OR_RETURN(text, ReadFile(path));
-  }
-  TESSERA_ASSIGN_OR_RETURN(nlohmann::ordered_json json, data::ParseOrderedJson(text, where));
-  if (json.is_array()) json = {{"messages", std::move(json)}};
-  return data::ConversationOf(json, where);
 }
 
 nlohmann::ordered_json MessageOf(const char* role, const std::string& content) {
@@ -94,6 +62,19 @@ class Terminal {
 };
 
 }  // namespace
+
+StatusOr<Conversation> ReadMessages(const std::string& path) {
+  const std::string where = path == "-" ? "standard input" : path;
+  std::string text;
+  if (path == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(text, ReadFile(path));
+  }
+  TESSERA_ASSIGN_OR_RETURN(nlohmann::ordered_json json, data::ParseOrderedJson(text, where));
+  if (json.is_array()) json = {{"messages", std::move(json)}};
+  return data::ConversationOf(json, where);
+}
 
 Status AnswerMessages(const ChatPartner& partner, const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const Conversation chat, ReadMessages(path));

@@ -6,14 +6,12 @@
 
 #include "core/status.h"
 #include "data/chat/chat_format.h"
+#include "data/chat/conversation.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
 #include "models/model.h"
 
 namespace tessera::tools {
-
-// Where neither the caller nor the model's folder says how long an answer may be.
-inline constexpr int64_t kLongestAnswer = 1024;
 
 // Who answers, and how.
 struct ChatPartner {
@@ -23,8 +21,11 @@ struct ChatPartner {
   models::GenerationConfig config;  // of an answer; the token that ends a turn ends it as well
 };
 
-// Prints the answer to the conversation in a file, as it is written: a JSON array of messages, or
-// one object as data/chat/conversation.h has them. "-": standard input.
+// The conversation in a file: a JSON array of messages, or one object as data/chat/conversation.h
+// has them. "-": standard input.
+StatusOr<data::Conversation> ReadMessages(const std::string& path);
+
+// Prints the answer to the conversation in a file, as it is written.
 Status AnswerMessages(const ChatPartner& partner, const std::string& path);
 
 // Answers standard input line by line, with all that was said before; `system` (empty: none) begins

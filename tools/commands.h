@@ -33,6 +33,7 @@ void AddManualCommand(CLI::App& app, CommandState& state);
 void AddModelsCommand(CLI::App& app, CommandState& state);
 void AddPredictCommand(CLI::App& app, CommandState& state);
 void AddReportCommand(CLI::App& app, CommandState& state);
+void AddServeCommand(CLI::App& app, CommandState& state);
 void AddTokenizeCommand(CLI::App& app, CommandState& state);
 void AddTrainCommand(CLI::App& app, CommandState& state);
 void AddTrainTokenizerCommand(CLI::App& app, CommandState& state);

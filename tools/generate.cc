@@ -14,9 +14,11 @@
 #include "models/generation/generation_config.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "serve/answer_config.h"
 #include "tools/chat.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/remote_generate.h"
 
 namespace tessera::tools {
 namespace {
@@ -25,6 +27,8 @@ using models::GenerationConfig;
 
 struct GenerateFlags {
   std::string model;
+  std::string server;
+  std::string key_file;
   std::string tokenizer;
   std::string adapter;
   std::string prompt;
@@ -72,6 +76,32 @@ StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlag
   return models::WithRequest(std::move(defaults), request);
 }
 
+// What a server is asked for, and how; the rest is its own.
+StatusOr<RemoteModel> RemoteOf(const CLI::App& command, const GenerateFlags& flags) {
+  for (const char* name : {"--tokenizer", "--adapter", "--num-beams", "--length-penalty",
+                           "--batch-size", "--system", "--dtype", "--device", "--threads"}) {
+    if (command.count(name) > 0) return InvalidArgument(name, " does not go with --server");
+  }
+  if (flags.chat && flags.messages.empty()) {
+    return InvalidArgument("--chat with --server needs --messages");
+  }
+  RemoteModel remote = {.server = flags.server, .key_file = flags.key_file};
+  const auto give = [&](const char* name, const char* field, const auto& value) {
+    if (command.count(name) > 0) remote.fields[field] = value;
+  };
+  give("--model", "model", flags.model);
+  give("--max-new-tokens", "max_tokens", flags.max_new_tokens);
+  give("--temperature", "temperature", flags.temperature);
+  give("--top-k", "top_k", flags.top_k);
+  give("--top-p", "top_p", flags.top_p);
+  give("--repetition-penalty", "repetition_penalty", flags.repetition_penalty);
+  give("--presence-penalty", "presence_penalty", flags.presence_penalty);
+  give("--frequency-penalty", "frequency_penalty", flags.frequency_penalty);
+  give("--stop", "stop", flags.stop);
+  give("--seed", "seed", flags.seed);
+  return remote;
+}
+
 Status CheckUtf8(const char* flag, const std::string& text) {
   const size_t invalid = data::FindInvalidUtf8(text);
   if (invalid == data::kNoInvalidUtf8) return OkStatus();
@@ -115,19 +145,27 @@ std::string OnOneLine(std::string text) {
   return data::ReplaceInvalidUtf8(text);
 }
 
+StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  TESSERA_RETURN_IF_ERROR(CheckUtf8(path.c_str(), text));
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
 // A line of output for every line of a file: what is new, without its prompt.
 Status GenerateLines(models::Model& model, const GenerateFlags& flags,
                      const GenerationConfig& config, const data::Tokenizer& tokenizer) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.prompts));
-  TESSERA_RETURN_IF_ERROR(CheckUtf8(flags.prompts.c_str(), text));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> lines, ReadLines(flags.prompts));
   std::vector<std::vector<int64_t>> prompts;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    TESSERA_ASSIGN_OR_RETURN(
-        std::vector<int64_t> prompt,
-        models::EncodePrompt(tokenizer, model.config(), text.substr(begin, end - begin)));
+  for (const std::string& line : lines) {
+    TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> prompt,
+                             models::EncodePrompt(tokenizer, model.config(), line));
     prompts.push_back(std::move(prompt));
-    begin = end + 1;
   }
   const auto show = [](int64_t, const models::GenerationResult& result) {
     return WriteOut(OnOneLine(result.text) + "\n");
@@ -141,6 +179,10 @@ Status CheckFlags(const CLI::App& command, const GenerateFlags& flags) {
   for (const std::string& text : flags.stop) TESSERA_RETURN_IF_ERROR(CheckUtf8("--stop", text));
   TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
   TESSERA_RETURN_IF_ERROR(CheckUtf8("--system", flags.system));
+  if (flags.model.empty() && flags.server.empty()) return InvalidArgument("--model is required");
+  if (!flags.key_file.empty() && flags.server.empty()) {
+    return InvalidArgument("--api-key-file needs --server");
+  }
   size_t given = 0;
   for (const char* name : {"--prompt", "--ids", "--prompts", "--chat"}) {
     given += command.count(name) > 0 ? 1 : 0;
@@ -161,8 +203,26 @@ Status CheckFlags(const CLI::App& command, const GenerateFlags& flags) {
   return OkStatus();
 }
 
+Status RunOnServer(const CLI::App& command, const GenerateFlags& flags) {
+  TESSERA_ASSIGN_OR_RETURN(const RemoteModel remote, RemoteOf(command, flags));
+  if (flags.chat) {
+    TESSERA_ASSIGN_OR_RETURN(const data::Conversation chat, ReadMessages(flags.messages));
+    nlohmann::ordered_json fields = {{"messages", chat.messages}};
+    if (!chat.tools.is_null()) fields["tools"] = chat.tools;
+    return AnswerMessagesRemotely(remote, fields);
+  }
+  if (command.count("--ids") > 0) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, ParseIds("--ids", flags.ids));
+    return GenerateIdsRemotely(remote, prompt);
+  }
+  if (command.count("--prompts") == 0) return GenerateTextRemotely(remote, flags.prompt);
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> prompts, ReadLines(flags.prompts));
+  return GenerateLinesRemotely(remote, prompts);
+}
+
 Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   TESSERA_RETURN_IF_ERROR(CheckFlags(command, flags));
+  if (!flags.server.empty()) return RunOnServer(command, flags);
   const bool has_ids = command.count("--ids") > 0;
   TESSERA_ASSIGN_OR_RETURN(flags.model, FolderOrArchive(flags.model));
   if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
@@ -203,9 +263,10 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
 
 void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {
   command
-      ->add_option("--max-new-tokens", flags->max_new_tokens,
-                   Concat("at most so many new tokens (", models::kDefaultNewTokens,
-                          ", of a chat's answer ", kLongestAnswer, ", or what fits the model)"))
+      ->add_option(
+          "--max-new-tokens", flags->max_new_tokens,
+          Concat("at most so many new tokens (", models::kDefaultNewTokens, ", of a chat's answer ",
+                 serve::kLongestAnswer, ", or what fits the model)"))
       ->type_name("N");
   command
       ->add_option("--temperature", flags->temperature,
@@ -250,9 +311,17 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a model");
   command
       ->add_option("--model", flags->model,
-                   "a Hugging Face folder with weights, or a tar archive of one")
-      ->type_name("DIR")
-      ->required();
+                   "a Hugging Face folder with weights, or a tar archive of one; of a server, a "
+                   "name")
+      ->type_name("DIR");
+  command
+      ->add_option("--server", flags->server,
+                   "a server that writes instead (`tessera serve`): http://127.0.0.1:8000")
+      ->type_name("URL");
+  command
+      ->add_option("--api-key-file", flags->key_file,
+                   "with --server: a file whose first line is its key")
+      ->type_name("FILE");
   command
       ->add_option("--prompt", flags->prompt,
                    "the text to continue, printed with its continuation; or an encoder's source")

@@ -37,6 +37,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"train", AddTrainCommand},
     {"generate", AddGenerateCommand},
+    {"serve", AddServeCommand},
     {"eval", AddEvalCommand},
     {"predict", AddPredictCommand},
     {"explain", AddExplainCommand},

@@ -106,6 +106,11 @@ StatusOr<ChatFormat> ChatFormat::OfTokenizer(const Tokenizer& tokenizer) {
   return OfFiles("", read);
 }
 
+std::string ChatFormat::text() const {
+  const auto found = templates_.find("default");
+  return found == templates_.end() ? std::string() : found->second.text();
+}
+
 StatusOr<Rendering> ChatFormat::Render(const Conversation& chat, bool prompts) const {
   auto found = templates_.find(chat.tools.is_null() ? "default" : "tool_use");
   if (found == templates_.end()) found = templates_.find("default");

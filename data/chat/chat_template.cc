@@ -37,6 +37,7 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(std::string_view text, std::string so
   } catch (const chat::TemplateFailure& failure) {
     return StatusOf(source, failure);
   }
+  result.text_ = text;
   result.source_ = std::move(source);
   return result;
 }

@@ -67,10 +67,13 @@ class ChatTemplate {
   // `variables` is an object: `messages`, and whatever else the template asks for.
   StatusOr<Rendering> Render(const nlohmann::ordered_json& variables,
                              const RenderOptions& options = {}) const;
+  // As it was parsed.
+  const std::string& text() const { return text_; }
 
  private:
   ChatTemplate() = default;
 
+  std::string text_;
   std::string source_;
   std::shared_ptr<const std::vector<chat::Node>> body_;
 };

@@ -76,6 +76,13 @@ bool ContinuousBatch::Step() {
   return true;
 }
 
+int64_t ContinuousBatch::tokens_read(int64_t id) const {
+  for (int64_t row = 0; row < std::ssize(rows_); ++row) {
+    if (RowAt(row).text != nullptr && RowAt(row).id == id) return Read(row);
+  }
+  return 0;
+}
+
 ContinuousBatchCounts ContinuousBatch::counts() const {
   ContinuousBatchCounts counts = counts_;
   counts.waiting = std::ssize(waiting_);

@@ -90,6 +90,8 @@ class ContinuousBatch {
   // were: the next step does the same again.
   bool Step();
 
+  // How many tokens of a text were read; 0: none, or there is no such text.
+  int64_t tokens_read(int64_t id) const;
   void set_tokens_in_pass(int64_t tokens) { options_.tokens_in_pass = tokens; }
   ContinuousBatchCounts counts() const;
 

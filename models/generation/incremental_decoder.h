@@ -59,12 +59,14 @@ class Scores {
   DType computed_;
 };
 
+// How a decoder is made.
 struct DecoderOptions {
   // Where ranks make their passes together; may be null.
   Lockstep* lockstep = nullptr;
   nn::KeyValueCacheOptions cache = {};
 };
 
+// Of one pass.
 struct FeedOptions {
   // Which of the model's adapters counts (nn::ForwardContext): the same in all passes of a row.
   int adapter = 0;

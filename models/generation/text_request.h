@@ -26,6 +26,7 @@ struct GenerationResult {
   End end = End::kLength;
 };
 
+// A prompt, how it is continued, and whom that is told.
 struct TextRequest {
   std::vector<int64_t> prompt;
   GenerationConfig config = {};

@@ -42,6 +42,9 @@ auto Connection::Guarded(F f) {
 void Connection::Start() {
   socket_.non_blocking(true);
   socket_.set_option(Tcp::no_delay(true));
+  error_code gone;
+  const Tcp::endpoint peer = socket_.remote_endpoint(gone);
+  if (!gone) peer_ = Concat(peer);
   SetDeadline(host_.options.idle_timeout);
   AwaitBytes();
 }
@@ -174,6 +177,7 @@ void Connection::Answer() {
   state->mailbox = host_.mailbox;
   state->connection = weak_from_this();
   state->request = reader_->TakeRequest();
+  state->peer = peer_;
   state->form = {.head_only = state->request.method == "HEAD",
                  .http_1_0 = reader_->http_1_0(),
                  .keep_alive = reader_->keep_alive() && !host_.stopping};

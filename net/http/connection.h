@@ -85,6 +85,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Linger();
 
   boost::asio::ip::tcp::socket socket_;
+  std::string peer_;
   boost::asio::steady_timer timer_;
   ConnectionHost& host_;
   Stage stage_ = Stage::kIdle;

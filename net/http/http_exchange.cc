@@ -57,6 +57,7 @@ HttpExchange::State::~State() {
 }
 
 const HttpRequest& HttpExchange::request() const { return state_->request; }
+const std::string& HttpExchange::peer() const { return state_->peer; }
 bool HttpExchange::gone() const { return state_->progress->gone; }
 size_t HttpExchange::unsent() const { return state_->progress->unsent; }
 

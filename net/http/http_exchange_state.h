@@ -38,6 +38,7 @@ struct AnswerProgress {
 
 struct HttpExchange::State {
   HttpRequest request;
+  std::string peer;
   AnswerForm form;
   std::shared_ptr<AnswerProgress> progress;
   std::shared_ptr<Mailbox> mailbox;

@@ -38,6 +38,7 @@ namespace tessera::net {
 class HttpExchange {
  public:
   const HttpRequest& request() const;
+  const std::string& peer() const;  // whose connection it is: 127.0.0.1:40422
 
   // The whole answer. What a HEAD asks for is that of GET: its body is counted and not sent.
   void Respond(HttpResponse response);

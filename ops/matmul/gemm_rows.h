@@ -16,6 +16,13 @@ namespace tessera::TESSERA_ISA {
 
 // ---- Columns side by side -----------------------------------------------------------------------
 
+// What only processors of before 2013 run counts by its size.
+#if defined(TESSERA_ISA_BASELINE)
+constexpr int kUnrolled = 1;
+#else
+constexpr int kUnrolled = 8;
+#endif
+
 // sums[i] += a[s][i] * b[s] over the columns, for s = 0 .. kStep-1 in order.
 template <int kRows, int kStep, typename T, typename E>
 TESSERA_SIMD void AcrossStep(const E* a, const T* b, int64_t b_row_stride, int64_t width, E* sums) {
@@ -24,16 +31,16 @@ TESSERA_SIMD void AcrossStep(const E* a, const T* b, int64_t b_row_stride, int64
   int64_t j = 0;
   for (; j + kWidth <= width; j += kWidth) {
     V row[kStep];
-#pragma GCC unroll 4
+#pragma GCC unroll kUnrolled
     for (int s = 0; s < kStep; ++s) {
       const T* const from = b + s * b_row_stride + j;
       row[s] = Load(from);
       __builtin_prefetch(from + 2 * kStep * b_row_stride);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll kUnrolled
     for (int i = 0; i < kRows; ++i) {
       V sum = Load(sums + i * width + j);
-#pragma GCC unroll 4
+#pragma GCC unroll kUnrolled
       for (int s = 0; s < kStep; ++s) sum = Fma(Broadcast(a[s * kRows + i]), row[s], sum);
       Store(sums + i * width + j, sum);
     }

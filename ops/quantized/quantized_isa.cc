@@ -392,24 +392,23 @@ void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns
     const int64_t width = groups * kGroup;
     const int64_t g = begin / kGroup;
     const QuantizedActivations from = {x.q + begin, x.offset + g, x.scale + g};
-    if (count == kLanes && width % VectorColumns(kType) == 0) {
-      if (rows == 1) {
-        AddAlong<kType>(w, row_bytes, begin, begin + width, from, running);
-        continue;
-      }
-      FillPanel<kType>(w, row_bytes, begin, begin + width, &panel);
-    } else {
-      // Zeros stand for what is not there.
-      constexpr int64_t kStride = kPanelGroups * kBlockBytes;
-      uint8_t part[kLanes * kStride] = {};
-      for (int64_t o = 0; o < count; ++o) {
-        __builtin_memcpy(part + o * kStride, BlockAt(kType, w + o * row_bytes, begin),
-                         static_cast<size_t>(groups * kBlockBytes));
-      }
-      FillPanel<kType>(
-          part, kStride, 0,
-          (width + VectorColumns(kType) - 1) / VectorColumns(kType) * VectorColumns(kType), &panel);
+    const bool whole = count == kLanes && width % VectorColumns(kType) == 0;
+    if (whole && rows == 1) {
+      AddAlong<kType>(w, row_bytes, begin, begin + width, from, running);
+      continue;
     }
+    // Zeros stand for what is not there.
+    constexpr int64_t kStride = kPanelGroups * kBlockBytes;
+    uint8_t part[kLanes * kStride];
+    if (!whole) __builtin_memset(part, 0, sizeof(part));
+    for (int64_t o = 0; !whole && o < count; ++o) {
+      __builtin_memcpy(part + o * kStride, BlockAt(kType, w + o * row_bytes, begin),
+                       static_cast<size_t>(groups * kBlockBytes));
+    }
+    const int64_t padded =
+        (width + VectorColumns(kType) - 1) / VectorColumns(kType) * VectorColumns(kType);
+    FillPanel<kType>(whole ? w : part, whole ? row_bytes : kStride, whole ? begin : 0,
+                     whole ? begin + width : padded, &panel);
     AddPanel<kType>(panel, groups, from, x_groups, rows, running);
   }
   float scales[kLanes] = {};

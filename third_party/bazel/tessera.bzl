@@ -71,6 +71,7 @@ _FLOORS = [
     "dist",
     "train",
     "runtime",
+    "serve",
     "tools",
 ]
 
@@ -134,6 +135,7 @@ def tessera_isa_library(
         deps = [],
         copts = [],
         isas = ["baseline", "avx2", "avx512"],
+        level_for_size = "-O2",
         visibility = None,
         **kwargs):
     """Compiles each source once per instruction set; one library holds the results.
@@ -143,6 +145,9 @@ def tessera_isa_library(
     includes intrinsics, <cstdint>, <cstddef> and headers of raw pointers only: an inline function
     of a library or of std compiled here could be merged with another file's copy and be an
     illegal instruction on an older processor. core/cpu_isa.h chooses among the results.
+
+    `level_for_size` is the level of optimisation in libraries for other programs (for_size.bzl):
+    "-Os" where the time goes elsewhere.
     """
     parts = []
     for isa in isas:
@@ -163,7 +168,7 @@ def tessera_isa_library(
                 "-Wno-maybe-uninitialized",
                 "-fno-exceptions",
                 # What only processors of before 2013 run counts by its size there.
-            ] + size_copts("-Os" if isa == "baseline" else "-O2") + copts,
+            ] + size_copts("-Os" if isa == "baseline" else level_for_size) + copts,
             linkstatic = True,
             visibility = ["//visibility:private"],
             **kwargs

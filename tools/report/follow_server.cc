@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "net/http/http_server.h"
+#include "net/http/waiting_signals.h"
 
 namespace tessera::report {
 namespace {
@@ -138,36 +138,13 @@ class PageMaker {
   std::thread thread_{[this] { Run(); }};
 };
 
-// SIGINT and SIGTERM wait until they are asked for, in this thread and those that it starts.
-class WaitingSignals {
- public:
-  WaitingSignals() {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGINT);
-    sigaddset(&signals_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
-  }
-  ~WaitingSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  WaitingSignals(const WaitingSignals&) = delete;
-  WaitingSignals& operator=(const WaitingSignals&) = delete;
-
-  void Wait() const {
-    int signal = 0;
-    sigwait(&signals_, &signal);
-  }
-
- private:
-  sigset_t signals_;
-  sigset_t before_;
-};
-
 }  // namespace
 
 struct FollowServer::State {
   explicit State(HttpServer from) : server(std::move(from)) {}
 
   HttpServer server;
-  WaitingSignals signals;  // from now on: one that comes before serving begins counts, too
+  net::WaitingSignals signals;  // from now on: one that comes before serving begins counts, too
 };
 
 FollowServer::FollowServer(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -1,0 +1,72 @@
+#include "serve/answer.h"
+
+namespace tessera::serve {
+
+using models::GenerationResult;
+using models::TokenScores;
+
+void Answer::OnPrompt(size_t, const std::vector<TokenScores>&) {}
+void Answer::OnToken(size_t, int64_t, std::string_view, const TokenScores*) {}
+
+void Answer::SendText(const std::string& data) {
+  if (!begun_) {
+    begun_ = true;
+    service_.CountAnswer(200);
+    call_.exchange.Begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-store"}});
+  }
+  call_.exchange.Write(Concat("data: ", data, "\n\n"));
+}
+
+void Answer::Fail(const Status& status) {
+  if (failed_.exchange(true)) return;
+  // Before Ask knows the ticket, it looks at `failed_`.
+  if (const int64_t ticket = ticket_; ticket >= 0) service_.queue().Cancel(ticket);
+  if (!begun_) return service_.Refuse(call_.exchange, status);
+  SendText(JsonText(ErrorJson(status)));
+  call_.exchange.End();
+}
+
+void Answer::End(size_t i, const StatusOr<GenerationResult>& result) {
+  if (failed_) return;
+  if (!result.ok()) return Fail(result.status());
+  OnEnd(i, *result);
+  if (--left_ == 0) Finish();
+}
+
+void Answer::Finish() {
+  if (!streams_) return service_.Respond(call_.exchange, 200, Whole());
+  Close();
+  SendText("[DONE]");
+  call_.exchange.End();
+}
+
+void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts) {
+  Service& service = answer->service_;
+  answer->left_ = texts.size();
+  if (texts.empty()) return answer->Finish();
+  for (size_t i = 0; i < texts.size(); ++i) {
+    texts[i].on_prompt_scores = [answer, i](const std::vector<TokenScores>& scores) {
+      answer->OnPrompt(i, scores);
+      return OkStatus();
+    };
+    texts[i].on_token = [answer, i](int64_t id, std::string_view piece, const TokenScores* scores) {
+      if (!answer->failed_) answer->OnToken(i, id, piece, scores);
+      return OkStatus();
+    };
+    texts[i].on_end = [answer, i](const StatusOr<GenerationResult>& result) {
+      answer->End(i, result);
+    };
+  }
+  const StatusOr<int64_t> ticket = service.queue().Submit(answer->call_.client, std::move(texts));
+  if (!ticket.ok()) return answer->Fail(ticket.status());
+  answer->ticket_ = *ticket;
+  const auto cancel = [&queue = service.queue(), number = *ticket] { queue.Cancel(number); };
+  if (answer->failed_) return cancel();
+  answer->call_.exchange.OnGone(cancel);
+}
+
+const char* FinishReason(const GenerationResult& result) {
+  return result.end == GenerationResult::End::kLength ? "length" : "stop";
+}
+
+}  // namespace tessera::serve

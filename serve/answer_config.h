@@ -1,0 +1,33 @@
+// How the answer to a conversation is chosen: what `tessera generate --chat` and the server have in
+// common.
+//
+//   TESSERA_ASSIGN_OR_RETURN(auto config, ConfigOfAnswer(model, adapter, format, tokenizer, 17,
+//   defaults));
+#ifndef TESSERA_SERVE_ANSWER_CONFIG_H_
+#define TESSERA_SERVE_ANSWER_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/status.h"
+#include "data/chat/chat_format.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/generation/generation_config.h"
+#include "models/model.h"
+
+namespace tessera::serve {
+
+// Where neither the caller nor the model's folder says how long an answer may be.
+inline constexpr int64_t kLongestAnswer = 1024;
+
+// `config` for an answer to a prompt of so many tokens: no longer than the model's positions leave
+// room for, and ended by the token that ends a turn as well. InvalidArgument where there is no
+// room.
+StatusOr<models::GenerationConfig> ConfigOfAnswer(const models::Model& model, int adapter,
+                                                  const data::ChatFormat& format,
+                                                  const data::Tokenizer& tokenizer, size_t prompt,
+                                                  models::GenerationConfig config);
+
+}  // namespace tessera::serve
+
+#endif  // TESSERA_SERVE_ANSWER_CONFIG_H_

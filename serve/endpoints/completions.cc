@@ -1,0 +1,314 @@
+// POST /v1/completions: OpenAI's, as lm-evaluation-harness and openai-python use it.
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <utility>
+
+#include "data/tokenizer/utf8.h"
+#include "serve/answer.h"
+#include "serve/endpoints/endpoints.h"
+#include "serve/text_fields.h"
+
+namespace tessera::serve {
+namespace {
+
+using models::GenerationResult;
+using models::TextRequest;
+using models::TokenScores;
+using nlohmann::ordered_json;
+
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+constexpr int64_t kMostChoices = 128;
+constexpr int64_t kMostLogprobs = 20;
+constexpr size_t kMostPrompts = 2048;
+
+struct Prompt {
+  std::vector<int64_t> ids;
+  std::string text;  // for `echo`
+};
+
+struct CompletionRequest {
+  std::vector<Prompt> prompts;
+  models::GenerationConfig config;
+  int adapter = 0;
+  int64_t choices = 1;  // of each prompt
+  int64_t logprobs = -1;
+  bool echo = false;
+  bool stream = false;
+  bool stream_usage = false;
+  bool only_echo = false;  // nothing is written or scored
+  bool token_ids = false;
+};
+
+StatusOr<Prompt> PromptOf(const Service& service, const ordered_json& json, int adapter,
+                          bool echo) {
+  Prompt prompt;
+  if (json.is_string()) {
+    prompt.text = json.get<std::string>();
+    TESSERA_ASSIGN_OR_RETURN(prompt.ids, PromptTokens(service, prompt.text, adapter));
+    return prompt;
+  }
+  if (!json.is_array()) return InvalidArgument("must be texts, or lists of token ids");
+  TESSERA_ASSIGN_OR_RETURN(prompt.ids, PromptIds(service.served(), json));
+  if (echo) {
+    const std::vector<int32_t> ids(prompt.ids.begin(), prompt.ids.end());
+    prompt.text = data::ReplaceInvalidUtf8(service.served().tokenizer.Decode(ids));
+  }
+  return prompt;
+}
+
+// A text, ids, or a list of either.
+Status ReadPrompts(const Service& service, const ordered_json& json, CompletionRequest* request) {
+  const bool list = json.is_array() && !json.empty() && !json[0].is_number();
+  if (!list) {
+    TESSERA_ASSIGN_OR_RETURN(request->prompts.emplace_back(),
+                             PromptOf(service, json, request->adapter, request->echo));
+    return OkStatus();
+  }
+  if (json.size() > kMostPrompts) {
+    return InvalidArgument("has ", json.size(), " prompts; at most ", kMostPrompts, " may come");
+  }
+  for (const ordered_json& one : json) {
+    auto prompt = PromptOf(service, one, request->adapter, request->echo);
+    if (!prompt.ok()) {
+      return InvalidArgument("number ", request->prompts.size(), ": ", prompt.status().message());
+    }
+    request->prompts.push_back(*std::move(prompt));
+  }
+  return OkStatus();
+}
+
+StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
+  const ServedModel& served = service.served();
+  CompletionRequest request;
+  request.adapter = ModelField(fields, service);
+  models::GenerationRequest sampling = SamplingFields(fields, served);
+  request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
+  request.logprobs = fields.Integer("logprobs", 0, kMostLogprobs).value_or(-1);
+  request.echo = fields.Flag("echo").value_or(false);
+  request.stream = fields.Flag("stream").value_or(false);
+  const bool scores = request.echo && request.logprobs >= 0;
+  sampling.max_new_tokens = fields.Integer("max_tokens", 0, kMostTokens);
+  if (sampling.max_new_tokens == 0 && !request.echo) {
+    fields.Fail("max_tokens", "0 is for an `echo` of the prompt");
+  }
+  request.only_echo = sampling.max_new_tokens == 0 && !scores;
+  request.token_ids = fields.Flag("return_token_ids").value_or(false);
+  if (const ordered_json* options = fields.Any("stream_options")) {
+    Fields inner(*options);
+    request.stream_usage = inner.Flag("include_usage").value_or(false);
+    if (const Status status = inner.Finish(); !status.ok()) fields.Fail("stream_options", status);
+  }
+  fields.Allow({"user"});
+  fields.Refuse("suffix", "texts are continued at their end alone");
+  if (const auto best = fields.Integer("best_of", 1); best && *best != request.choices) {
+    fields.Fail("best_of", "must be as `n` is: every text that is written is an answer");
+  }
+  if (request.echo && served.model.encoder_decoder() != nullptr) {
+    fields.Fail("echo", "this model does not continue its prompt");
+  }
+  const ordered_json* const prompt = fields.Any("prompt");
+  if (prompt == nullptr) fields.Fail("prompt", "is missing");
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  const Status read = ReadPrompts(service, *prompt, &request);
+  if (!read.ok()) fields.Fail("prompt", std::string(read.message()));
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  TESSERA_ASSIGN_OR_RETURN(request.config, models::WithRequest(served.defaults, sampling));
+  request.config.num_beams = 1;
+  return request;
+}
+
+int64_t Characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+// Tokens with their log-probabilities, as they come.
+class Logprobs {
+ public:
+  explicit Logprobs(const data::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // A token without any, as the first of a prompt is.
+  void Add(int64_t id) { Add(id, nullptr, nullptr); }
+  void Add(const TokenScores& scores) {
+    ordered_json top = ordered_json::object();
+    for (const auto& [id, log_p] : scores.likeliest) top.emplace(TokenText(tokenizer_, id), log_p);
+    if (!scores.likeliest.empty()) top.emplace(TokenText(tokenizer_, scores.id), scores.log_p);
+    Add(scores.id, scores.log_p, scores.likeliest.empty() ? ordered_json() : std::move(top));
+  }
+  // What was added since the last time.
+  ordered_json Take() { return std::exchange(json_, Empty()); }
+
+ private:
+  static ordered_json Empty() {
+    const ordered_json none = ordered_json::array();
+    return {
+        {"tokens", none}, {"token_logprobs", none}, {"top_logprobs", none}, {"text_offset", none}};
+  }
+  void Add(int64_t id, ordered_json log_p, ordered_json top) {
+    std::string text = TokenText(tokenizer_, id);
+    json_["text_offset"].push_back(offset_);
+    if (!tokenizer_.IsSpecial(static_cast<int32_t>(id))) offset_ += Characters(text);
+    json_["tokens"].push_back(std::move(text));
+    json_["token_logprobs"].push_back(std::move(log_p));
+    json_["top_logprobs"].push_back(std::move(top));
+  }
+
+  const data::Tokenizer& tokenizer_;
+  int64_t offset_ = 0;
+  ordered_json json_ = Empty();
+};
+
+class Completions : public Answer {
+ public:
+  Completions(Service& service, Call call, CompletionRequest request)
+      : Answer(service, std::move(call), request.stream),
+        request_(std::move(request)),
+        id_(service.NewId("cmpl")),
+        model_(service.NameOf(request_.adapter)),
+        created_(std::time(nullptr)) {
+    for (size_t i = 0; i < NumTexts(); ++i) {
+      texts_.push_back({.logprobs = Logprobs(service.served().tokenizer)});
+    }
+  }
+
+  std::vector<TextRequest> Texts() const {
+    std::vector<TextRequest> texts;
+    for (size_t i = 0; i < NumTexts(); ++i) {
+      texts.push_back({.prompt = PromptOfText(i).ids,
+                       .config = request_.config,
+                       .row = static_cast<int64_t>(i),
+                       .adapter = request_.adapter,
+                       .score_prompt = request_.echo && request_.logprobs >= 0,
+                       .top_scores = request_.logprobs});
+    }
+    return texts;
+  }
+
+  // All there is to say where nothing is to be written or scored.
+  void Echo() {
+    for (size_t i = 0; i < NumTexts(); ++i) {
+      Text& text = texts_[i];
+      text.whole = PromptOfText(i).text;
+      text.finish = "length";
+      prompt_tokens_ += std::ssize(PromptOfText(i).ids);
+      if (streams()) SendChoice(i, text.whole, text.finish);
+    }
+    Finish();
+  }
+
+ protected:
+  void OnPrompt(size_t i, const std::vector<TokenScores>& scores) override {
+    Text& text = texts_[i];
+    // An empty prompt begins with a token of the model's own, which is not shown.
+    if (!PromptOfText(i).ids.empty()) text.logprobs.Add(PromptOfText(i).ids[0]);
+    for (const TokenScores& token : scores) text.logprobs.Add(token);
+  }
+
+  void OnToken(size_t i, int64_t id, std::string_view piece, const TokenScores* scores) override {
+    Text& text = texts_[i];
+    if (request_.token_ids) text.ids.push_back(id);
+    if (scores != nullptr) text.logprobs.Add(*scores);
+    if (!streams()) return;
+    const std::string shown = Echoed(i) + data::ReplaceInvalidUtf8(piece);
+    if (!shown.empty()) SendChoice(i, shown, nullptr);
+  }
+
+  void OnEnd(size_t i, const GenerationResult& result) override {
+    Text& text = texts_[i];
+    text.finish = FinishReason(result);
+    const bool continues = service().served().model.encoder_decoder() == nullptr;
+    if (request_.token_ids && continues) text.prompt_ids = result.prompt;
+    const std::string echoed = Echoed(i);
+    if (!streams()) text.whole = echoed + data::ReplaceInvalidUtf8(result.text);
+    if (i % static_cast<size_t>(request_.choices) == 0) prompt_tokens_ += std::ssize(result.prompt);
+    made_tokens_ += std::ssize(result.ids);
+    if (streams()) SendChoice(i, echoed, text.finish);
+  }
+
+  ordered_json Whole() override {
+    ordered_json choices = ordered_json::array();
+    for (size_t i = 0; i < NumTexts(); ++i) {
+      choices.push_back(Choice(i, texts_[i].whole, texts_[i].finish));
+    }
+    ordered_json answer = Head(std::move(choices));
+    answer["usage"] = Usage();
+    return answer;
+  }
+
+  void Close() override {
+    if (!request_.stream_usage) return;
+    ordered_json last = Head(ordered_json::array());
+    last["usage"] = Usage();
+    Send(last);
+  }
+
+ private:
+  struct Text {
+    Logprobs logprobs;
+    std::string whole = {};
+    const char* finish = nullptr;
+    bool echoed = false;
+    std::vector<int64_t> ids = {};         // new ones, those that were sent left out
+    std::vector<int64_t> prompt_ids = {};  // once the text has ended
+  };
+
+  size_t NumTexts() const {
+    return request_.prompts.size() * static_cast<size_t>(request_.choices);
+  }
+  const Prompt& PromptOfText(size_t i) const {
+    return request_.prompts[i / static_cast<size_t>(request_.choices)];
+  }
+  // The prompt, once, where it is asked for.
+  std::string Echoed(size_t i) {
+    if (!request_.echo || std::exchange(texts_[i].echoed, true)) return "";
+    return PromptOfText(i).text;
+  }
+
+  ordered_json Choice(size_t i, std::string_view text, const char* finish) {
+    ordered_json choice = {{"index", i}, {"text", text}};
+    choice["logprobs"] = request_.logprobs < 0 ? ordered_json() : texts_[i].logprobs.Take();
+    choice["finish_reason"] = finish == nullptr ? ordered_json() : ordered_json(finish);
+    if (request_.token_ids) {
+      choice["token_ids"] = std::exchange(texts_[i].ids, {});
+      choice["prompt_token_ids"] = texts_[i].prompt_ids;
+    }
+    return choice;
+  }
+  ordered_json Head(ordered_json choices) const {
+    return {{"id", id_},
+            {"object", "text_completion"},
+            {"created", created_},
+            {"model", model_},
+            {"choices", std::move(choices)}};
+  }
+  void SendChoice(size_t i, std::string_view text, const char* finish) {
+    Send(Head(ordered_json::array({Choice(i, text, finish)})));
+  }
+  ordered_json Usage() const {
+    return {{"prompt_tokens", prompt_tokens_},
+            {"completion_tokens", made_tokens_},
+            {"total_tokens", prompt_tokens_ + made_tokens_}};
+  }
+
+  const CompletionRequest request_;
+  const std::string id_, model_;
+  const int64_t created_;
+  std::vector<Text> texts_;
+  int64_t prompt_tokens_ = 0;
+  int64_t made_tokens_ = 0;
+};
+
+}  // namespace
+
+void AnswerCompletions(Service& service, Call call) {
+  Fields fields(call.body);
+  if (!service.served().generates) fields.Fail("model", "this model does not generate text");
+  StatusOr<CompletionRequest> request = Read(service, fields);
+  if (!request.ok()) return service.Refuse(call.exchange, request.status(), fields.failed());
+  const bool only_echo = request->only_echo;
+  const auto answer = std::make_shared<Completions>(service, std::move(call), *std::move(request));
+  if (only_echo) return answer->Echo();
+  Ask(answer, answer->Texts());
+}
+
+}  // namespace tessera::serve

@@ -1,0 +1,167 @@
+// POST /v1/embeddings: OpenAI's. A text's embedding is the mean of what the last layer gives for
+// its tokens (or the first token's, where the folder's 1_Pooling says so), of length 1.
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "autograd/autograd.h"
+#include "data/tokenizer/sequence_pair.h"
+#include "models/model_keys.h"
+#include "ops/view/view.h"
+#include "serve/endpoints/endpoints.h"
+#include "serve/text_fields.h"
+
+namespace tessera::serve {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kMostInputs = 2048;  // OpenAI's
+
+std::string Base64(std::string_view bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t bits = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      bits = bits << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      const bool there = i + j <= bytes.size();
+      text += there ? kDigits[bits >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+std::vector<float> Embed(const ServedModel& served, const std::vector<int64_t>& ids, int adapter) {
+  const NoGrad no_grad;
+  const Tensor ids_1T = Tensor::FromVector<int64_t>(ids, {1, std::ssize(ids)});
+  const Bundle outputs =
+      served.model.Run({{keys::kInputIds, CopyTo(ids_1T, served.model.build().device)}},
+                       {.context = {.adapter = adapter}, .keep_logits = false});
+  const Tensor hidden = CopyTo(outputs.at(keys::kLastHiddenState), Device::Cpu());
+  const std::vector<float> rows = CastCopy(hidden, DType::kFloat32).ToVector<float>();
+  const size_t size = rows.size() / ids.size();
+  std::vector<double> sums(size);
+  const size_t tokens = served.mean_pooling ? ids.size() : 1;
+  for (size_t i = 0; i < tokens * size; ++i) sums[i % size] += rows[i];
+  double squares = 0;
+  for (const double sum : sums) squares += sum * sum;
+  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  std::vector<float> embedding;
+  for (const double sum : sums) embedding.push_back(static_cast<float>(sum * scale));
+  return embedding;
+}
+
+StatusOr<std::vector<int64_t>> InputIds(const Service& service, const ordered_json& input,
+                                        int adapter) {
+  const ServedModel& served = service.served();
+  std::vector<int64_t> ids;
+  if (input.is_array()) {
+    TESSERA_ASSIGN_OR_RETURN(ids, PromptIds(served, input));
+  } else if (!input.is_string()) {
+    return InvalidArgument("must be texts, or lists of token ids");
+  } else if (!served.generates && served.tokenizer.row_template(/*pair=*/false) != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const data::EncodedRow row,
+                             data::EncodePair(served.tokenizer, input.get<std::string>()));
+    ids.assign(row.ids.begin(), row.ids.end());
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(ids, PromptTokens(service, input.get<std::string>(), adapter));
+  }
+  const int64_t positions = served.model.positions_left(adapter);
+  if (ids.empty()) return InvalidArgument("must not be empty");
+  if (positions > 0 && std::ssize(ids) > positions) {
+    return InvalidArgument("has ", ids.size(), " tokens; the model has ", positions, " positions");
+  }
+  return ids;
+}
+
+// All of a request's, until the last is there.
+struct Embeddings {
+  Call call;
+  int adapter = 0;
+  bool base64 = false;
+  std::vector<std::vector<int64_t>> inputs = {};
+  std::vector<ordered_json> done = {};
+  size_t left = 0;
+  bool failed = false;
+};
+
+ordered_json EmbeddingJson(const std::vector<float>& embedding, bool base64) {
+  if (!base64) return embedding;
+  static_assert(std::endian::native == std::endian::little);
+  return Base64({reinterpret_cast<const char*>(embedding.data()), 4 * embedding.size()});
+}
+
+void Respond(Service& service, const Embeddings& all) {
+  ordered_json data = ordered_json::array();
+  size_t tokens = 0;
+  for (size_t i = 0; i < all.inputs.size(); ++i) {
+    tokens += all.inputs[i].size();
+    data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", all.done[i]}});
+  }
+  service.Respond(all.call.exchange, 200,
+                  {{"object", "list"},
+                   {"data", std::move(data)},
+                   {"model", service.NameOf(all.adapter)},
+                   {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+}
+
+}  // namespace
+
+void AnswerEmbeddings(Service& service, Call call) {
+  const ServedModel& served = service.served();
+  const auto all = std::make_shared<Embeddings>(Embeddings{.call = call});
+  Fields fields(all->call.body);
+  all->adapter = ModelField(fields, service);
+  const std::string format = fields.Text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64") {
+    fields.Fail("encoding_format", "must be float or base64");
+  }
+  all->base64 = format == "base64";
+  const int64_t size = served.model.hidden_size();
+  if (size == 0 || served.model.encoder_decoder() != nullptr) {
+    fields.Fail("model", "this model gives no embeddings of texts");
+  }
+  if (const auto dimensions = fields.Integer("dimensions", 1); dimensions && *dimensions != size) {
+    fields.Fail("dimensions", Concat("this model's embeddings have ", size));
+  }
+  fields.Allow({"user"});
+  const ordered_json* const input = fields.Any("input");
+  if (input == nullptr) fields.Fail("input", "is missing");
+  if (Refused(service, call, fields)) return;
+  const bool list = input->is_array() && !input->empty() && !(*input)[0].is_number();
+  const ordered_json inputs = list ? *input : ordered_json::array({*input});
+  if (inputs.size() > kMostInputs) {
+    return service.Refuse(call.exchange, InvalidArgument("input: at most ", kMostInputs), "input");
+  }
+  for (const ordered_json& one : inputs) {
+    auto ids = InputIds(service, one, all->adapter);
+    if (!ids.ok()) {
+      const Status status =
+          InvalidArgument("input ", all->inputs.size(), ": ", ids.status().message());
+      return service.Refuse(call.exchange, status, "input");
+    }
+    all->inputs.push_back(*std::move(ids));
+  }
+  all->left = all->inputs.size();
+  all->done.resize(all->left);
+  std::vector<std::function<void(const Status&)>> work;
+  for (size_t i = 0; i < all->inputs.size(); ++i) {
+    work.push_back([&service, all, i](const Status& status) {
+      if (all->failed) return;
+      all->failed = !status.ok();
+      if (all->failed) return service.Refuse(all->call.exchange, status);
+      all->done[i] =
+          EmbeddingJson(Embed(service.served(), all->inputs[i], all->adapter), all->base64);
+      if (--all->left == 0) Respond(service, *all);
+    });
+  }
+  const StatusOr<int64_t> ticket = service.queue().SubmitWork(call.client, std::move(work));
+  if (!ticket.ok()) return service.Refuse(call.exchange, ticket.status());
+  call.exchange.OnGone([&queue = service.queue(), number = *ticket] { queue.Cancel(number); });
+}
+
+}  // namespace tessera::serve

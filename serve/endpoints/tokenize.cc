@@ -1,0 +1,72 @@
+// POST /tokenize and /detokenize, GET /tokenizer_info: the tokenizer, for clients that count.
+#include "data/tokenizer/utf8.h"
+#include "models/generation/special_tokens.h"
+#include "serve/endpoints/endpoints.h"
+#include "serve/text_fields.h"
+
+namespace tessera::serve {
+namespace {
+
+using nlohmann::ordered_json;
+
+// The text of a token that the tokenizer may have.
+ordered_json Content(const data::Tokenizer& tokenizer, std::optional<int32_t> id) {
+  return id ? ordered_json(TokenText(tokenizer, *id)) : ordered_json();
+}
+
+}  // namespace
+
+void AnswerTokenize(Service& service, Call call) {
+  const ServedModel& served = service.served();
+  Fields fields(call.body);
+  ModelField(fields, service);
+  const auto text = fields.Text("prompt");
+  if (!text) fields.Fail("prompt", "is missing");
+  const bool special = fields.Flag("add_special_tokens").value_or(true);
+  const bool strings = fields.Flag("return_token_strs").value_or(false);
+  if (Refused(service, call, fields)) return;
+  std::vector<int64_t> ids;
+  if (special) {
+    auto prompt = models::EncodePrompt(served.tokenizer, served.model.config(), *text);
+    if (!prompt.ok()) return service.Refuse(call.exchange, prompt.status(), "prompt");
+    ids = *std::move(prompt);
+  } else {
+    const std::vector<int32_t> encoded = served.tokenizer.Encode(*text);
+    ids.assign(encoded.begin(), encoded.end());
+  }
+  ordered_json answer = {{"count", ids.size()},
+                         {"max_model_len", served.model.positions_left(kBaseModel)},
+                         {"tokens", ids}};
+  if (strings) {
+    answer["token_strs"] = ordered_json::array();
+    for (const int64_t id : ids) answer["token_strs"].push_back(TokenText(served.tokenizer, id));
+  }
+  service.Respond(call.exchange, 200, answer);
+}
+
+void AnswerDetokenize(Service& service, Call call) {
+  const ServedModel& served = service.served();
+  Fields fields(call.body);
+  ModelField(fields, service);
+  const ordered_json* const tokens = fields.Any("tokens");
+  if (tokens == nullptr || !tokens->is_array()) fields.Fail("tokens", "must be a list of ids");
+  if (Refused(service, call, fields)) return;
+  const auto ids = PromptIds(served, *tokens);
+  if (!ids.ok()) return service.Refuse(call.exchange, ids.status(), "tokens");
+  const std::vector<int32_t> narrow(ids->begin(), ids->end());
+  const std::string text = data::ReplaceInvalidUtf8(served.tokenizer.Decode(narrow));
+  service.Respond(call.exchange, 200, {{"prompt", text}});
+}
+
+void AnswerTokenizerInfo(Service& service, Call call) {
+  const ServedModel& served = service.served();
+  const data::Tokenizer& tokenizer = served.tokenizer;
+  ordered_json answer = {{"eos_token", Content(tokenizer, tokenizer.eos_id())},
+                         {"bos_token", Content(tokenizer, tokenizer.bos_id())},
+                         {"pad_token", Content(tokenizer, tokenizer.pad_id())},
+                         {"vocab_size", served.model.vocab_size()}};
+  if (served.chat != nullptr) answer["chat_template"] = served.chat->text();
+  service.Respond(call.exchange, 200, answer);
+}
+
+}  // namespace tessera::serve

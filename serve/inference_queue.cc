@@ -1,0 +1,330 @@
+#include "serve/inference_queue.h"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "models/generation/written_text.h"
+
+namespace tessera::serve {
+namespace {
+
+// Of prompts in a pass: before anything was measured, and ever.
+constexpr int64_t kFirstPiece = 32;
+constexpr int64_t kLeastPiece = 24;
+constexpr int64_t kLongestPiece = 512;
+
+void End(const InferenceQueue::Item& item, const Status& status) {
+  if (item.work != nullptr) return item.work(status);
+  if (item.text.on_end) item.text.on_end(status);
+}
+
+Status GoingDown() { return Status(StatusCode::kUnavailable, "the server is going down"); }
+
+double Seconds(InferenceQueue::Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+InferenceQueue::InferenceQueue(const models::Model& model, const data::Tokenizer* tokenizer,
+                               const InferenceQueueOptions& options)
+    : model_(model),
+      tokenizer_(tokenizer),
+      options_(options),
+      batch_(model, {.slots = options.slots,
+                     .tokens_in_pass = kFirstPiece,
+                     .tokenizer = tokenizer,
+                     .cache = options.cache,
+                     .resting = options.resting}),
+      thread_([this] { Run(); }) {}
+
+InferenceQueue::~InferenceQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    if (!ending_) end_status_ = Status(StatusCode::kCancelled, "the server is gone");
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+StatusOr<int64_t> InferenceQueue::Submit(const std::string& client,
+                                         std::vector<models::TextRequest> texts) {
+  std::vector<Item> items;
+  for (models::TextRequest& text : texts) {
+    TESSERA_RETURN_IF_ERROR(models::WrittenText::Of(model_, text, tokenizer_).status());
+    items.push_back({.text = std::move(text)});
+  }
+  return Enqueue(client, std::move(items));
+}
+
+StatusOr<int64_t> InferenceQueue::SubmitWork(const std::string& client,
+                                             std::vector<std::function<void(const Status&)>> work) {
+  std::vector<Item> items(work.size());
+  for (size_t i = 0; i < work.size(); ++i) items[i].work = std::move(work[i]);
+  return Enqueue(client, std::move(items));
+}
+
+StatusOr<int64_t> InferenceQueue::Enqueue(const std::string& client, std::vector<Item> items) {
+  const auto now = Clock::now();
+  const std::lock_guard lock(mutex_);
+  if (draining_) return GoingDown();
+  const auto count = std::ssize(items);
+  // Places that are free count: whoever finds the house empty may bring as many as fit and wait.
+  const int64_t room =
+      options_.max_waiting + options_.slots - num_waiting_ - std::ssize(state_.running);
+  if (count > room) {
+    state_.refused += count;
+    return Status(StatusCode::kResourceExhausted,
+                  Concat("too many texts wait (", num_waiting_, "); try again later"));
+  }
+  const int64_t ticket = next_ticket_++;
+  if (count > 0 && !waiting_.contains(client)) turns_.push_back(client);
+  for (Item& item : items) {
+    item.ticket = ticket;
+    item.client = client;
+    item.came = now;
+    waiting_[client].push_back(std::move(item));
+  }
+  num_waiting_ += count;
+  changed_.notify_all();
+  return ticket;
+}
+
+void InferenceQueue::Cancel(int64_t ticket) {
+  std::vector<Item> gone;  // which end without the lock
+  const std::lock_guard lock(mutex_);
+  for (auto& [client, line] : waiting_) {
+    const auto theirs = std::stable_partition(
+        line.begin(), line.end(), [&](const Item& item) { return item.ticket != ticket; });
+    std::move(theirs, line.end(), std::back_inserter(gone));
+    line.erase(theirs, line.end());
+  }
+  DropEmptyLines();
+  num_waiting_ -= std::ssize(gone);
+  state_.cancelled += std::ssize(gone);
+  leaving_.push_back(ticket);
+  changed_.notify_all();
+}
+
+void InferenceQueue::DropEmptyLines() {
+  std::erase_if(waiting_, [](const auto& line) { return line.second.empty(); });
+  std::erase_if(turns_, [&](const std::string& client) { return !waiting_.contains(client); });
+}
+
+void InferenceQueue::Drain(std::chrono::milliseconds grace) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  changed_.wait_for(lock, grace, [&] { return over_ || (idle_ && num_waiting_ == 0); });
+  end_status_ = GoingDown();
+  ending_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return over_; });
+}
+
+InferenceQueue::State InferenceQueue::state() const {
+  const std::lock_guard lock(mutex_);
+  State state = state_;
+  state.waiting = num_waiting_;
+  state.draining = draining_;
+  return state;
+}
+
+// ---- The queue's own thread ---------------------------------------------------------------------
+
+bool InferenceQueue::Wait(std::unique_lock<std::mutex>& lock) {
+  idle_ = places_.empty() && num_waiting_ == 0;
+  if (idle_) changed_.notify_all();
+  changed_.wait(
+      lock, [&] { return ending_ || num_waiting_ > 0 || !places_.empty() || !leaving_.empty(); });
+  idle_ = false;
+  return !ending_;
+}
+
+std::vector<InferenceQueue::Item> InferenceQueue::TakeTurns() {
+  std::vector<Item> taken;
+  int64_t places = options_.slots - std::ssize(places_);
+  while (places > 0 && !turns_.empty()) {
+    const std::string client = std::move(turns_.front());
+    turns_.pop_front();
+    std::deque<Item>& line = waiting_.at(client);
+    places -= line.front().work == nullptr ? 1 : 0;
+    taken.push_back(std::move(line.front()));
+    line.pop_front();
+    --num_waiting_;
+    if (line.empty()) {
+      waiting_.erase(client);
+    } else {
+      turns_.push_back(client);
+    }
+  }
+  return taken;
+}
+
+std::vector<InferenceQueue::Item> InferenceQueue::TakeWaiting(Clock::time_point since) {
+  std::vector<Item> taken;
+  for (auto& [client, line] : waiting_) {
+    while (!line.empty() && line.front().came < since) {
+      taken.push_back(std::move(line.front()));
+      line.pop_front();
+    }
+  }
+  DropEmptyLines();
+  num_waiting_ -= std::ssize(taken);
+  return taken;
+}
+
+void InferenceQueue::Admit(Item item) {
+  if (item.work != nullptr) {
+    try {
+      return item.work(OkStatus());
+    } catch (const std::exception& error) {
+      return item.work(Internal(error.what()));
+    }
+  }
+  Place place = {.ticket = item.ticket, .came = item.came};
+  place.now = {.client = item.client,
+               .adapter = item.text.adapter,
+               .prompt = std::ssize(item.text.prompt),
+               .limit = item.text.config.max_new_tokens.value_or(0)};
+  // Its number is known once it was added; nothing is called before the next step.
+  const auto number = std::make_shared<int64_t>(-1);
+  item.text.on_token = [this, number, told = std::move(item.text.on_token)](
+                           int64_t id, std::string_view text, const models::TokenScores* scores) {
+    ++places_.at(*number).now.made;
+    return told ? told(id, text, scores) : OkStatus();
+  };
+  const auto on_end = item.text.on_end;
+  item.text.on_end = [this, number, on_end](StatusOr<models::GenerationResult> result) {
+    places_.erase(*number);
+    ++ended_;
+    Publish();
+    if (on_end) on_end(std::move(result));
+  };
+  const StatusOr<int64_t> added = batch_.Add(std::move(item.text));
+  if (!added.ok()) {
+    if (on_end) on_end(added.status());
+    return;
+  }
+  *number = *added;
+  place.on_end = on_end;
+  places_.emplace(*added, std::move(place));
+}
+
+void InferenceQueue::CancelPlaces(const std::vector<int64_t>& tickets) {
+  int64_t count = 0;
+  for (auto place = places_.begin(); place != places_.end();) {
+    if (std::find(tickets.begin(), tickets.end(), place->second.ticket) == tickets.end()) {
+      ++place;
+      continue;
+    }
+    batch_.Cancel(place->first);
+    place = places_.erase(place);
+    ++count;
+  }
+  Publish();
+  const std::lock_guard lock(mutex_);
+  state_.cancelled += count;
+}
+
+void InferenceQueue::EndPlace(int64_t number, const Status& status) {
+  batch_.Cancel(number);
+  const auto on_end = std::move(places_.at(number).on_end);
+  places_.erase(number);
+  Publish();
+  if (on_end) on_end(status);
+}
+
+Status InferenceQueue::Overdue() const {
+  return Status(StatusCode::kDeadlineExceeded,
+                Concat("the text was not done within ", Seconds(options_.timeout), " seconds"));
+}
+
+void InferenceQueue::EndOverduePlaces(Clock::time_point since) {
+  std::vector<int64_t> overdue;
+  for (const auto& [number, place] : places_) {
+    if (place.came < since) overdue.push_back(number);
+  }
+  for (const int64_t number : overdue) EndPlace(number, Overdue());
+  const std::lock_guard lock(mutex_);
+  state_.timed_out += std::ssize(overdue);
+}
+
+void InferenceQueue::Step() {
+  if (places_.empty()) return;
+  const auto begin = Clock::now();
+  const int64_t read = batch_.counts().tokens_read;
+  try {
+    batch_.Step();
+  } catch (const std::exception& error) {
+    // The pass would fail again: whoever came last goes.
+    if (!places_.empty()) {
+      EndPlace(places_.rbegin()->first, Status(StatusCode::kResourceExhausted, error.what()));
+    }
+    return;
+  }
+  const int64_t tokens = batch_.counts().tokens_read - read;
+  if (tokens == 0) return;
+  // Passes of a few tokens cost more for each of them; the mean follows slowly.
+  const double now = Seconds(Clock::now() - begin) / static_cast<double>(tokens);
+  seconds_per_token_ = seconds_per_token_ == 0 ? now : 0.75 * seconds_per_token_ + 0.25 * now;
+  const double fits = Seconds(options_.pass_time) / seconds_per_token_;
+  batch_.set_tokens_in_pass(std::clamp(static_cast<int64_t>(fits), kLeastPiece, kLongestPiece));
+}
+
+void InferenceQueue::Publish() {
+  const auto now = Clock::now();
+  const std::lock_guard lock(mutex_);
+  state_.batch = batch_.counts();
+  state_.ended = ended_;
+  state_.running.clear();
+  for (const auto& [number, place] : places_) {
+    state_.running.push_back(place.now);
+    state_.running.back().read = std::min(batch_.tokens_read(number), place.now.prompt);
+    state_.running.back().seconds = Seconds(now - place.came);
+  }
+}
+
+void InferenceQueue::Run() {
+  std::unique_lock lock(mutex_);
+  while (Wait(lock)) {
+    const std::vector<int64_t> leaving = std::exchange(leaving_, {});
+    // Nobody who came before this may still be here.
+    const auto since =
+        options_.timeout.count() == 0 ? Clock::time_point::min() : Clock::now() - options_.timeout;
+    std::vector<Item> overdue = TakeWaiting(since);
+    state_.timed_out += std::ssize(overdue);
+    std::vector<Item> refused;
+    if (draining_) refused = TakeWaiting(Clock::time_point::max());
+    state_.refused += std::ssize(refused);
+    lock.unlock();
+    for (const Item& item : overdue) End(item, Overdue());
+    for (const Item& item : refused) End(item, GoingDown());
+    overdue.clear();
+    refused.clear();
+    if (!leaving.empty()) CancelPlaces(leaving);
+    EndOverduePlaces(since);
+    lock.lock();
+    std::vector<Item> taken = TakeTurns();
+    lock.unlock();
+    for (Item& item : taken) Admit(std::move(item));
+    taken.clear();
+    Step();
+    Publish();
+    lock.lock();
+  }
+  const std::vector<Item> waiting = TakeWaiting(Clock::time_point::max());
+  const Status status = end_status_;
+  lock.unlock();
+  for (const Item& item : waiting) End(item, status);
+  while (!places_.empty()) EndPlace(places_.begin()->first, status);
+  lock.lock();
+  over_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace tessera::serve

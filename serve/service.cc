@@ -1,0 +1,257 @@
+#include "serve/service.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <exception>
+#include <utility>
+
+#include "data/dataset/json_records.h"
+#include "nn/module.h"
+#include "serve/endpoints/endpoints.h"
+
+namespace tessera::serve {
+namespace {
+
+using net::HttpExchange;
+using net::HttpRequest;
+using nlohmann::ordered_json;
+
+// Requests whose bodies wait to be parsed: their memory is bounded with the connections'.
+constexpr size_t kLongestDesk = 256;
+
+// Takes as long for a wrong key as for a right one of its length.
+bool SameSecret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  volatile unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference = difference | static_cast<unsigned char>(a[i] ^ b[i]);
+  }
+  return difference == 0;
+}
+
+// A host without its port: "127.0.0.1:80", "[::1]:80", "localhost".
+std::string_view HostName(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1);
+  return host.substr(0, host.find(':'));
+}
+
+bool IsThisMachine(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames = {"localhost", "127.0.0.1", "[::1]", ""};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+int64_t LongestToken(const data::Tokenizer& tokenizer) {
+  size_t longest = 1;
+  for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    longest = std::max(longest, tokenizer.TokenBytes(static_cast<int32_t>(id)).size());
+  }
+  return static_cast<int64_t>(longest);
+}
+
+}  // namespace
+
+int HttpStatusOf(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return 200;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kOutOfRange:
+      return 400;
+    case StatusCode::kUnauthenticated:
+      return 401;
+    case StatusCode::kPermissionDenied:
+      return 403;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kResourceExhausted:
+      return 429;
+    case StatusCode::kUnavailable:
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kCancelled:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+ordered_json ErrorJson(const Status& status, const std::string& param) {
+  const int http_status = HttpStatusOf(status.code());
+  const char* type = http_status >= 500   ? "server_error"
+                     : http_status == 401 ? "authentication_error"
+                     : http_status == 429 ? "rate_limit_error"
+                                          : "invalid_request_error";
+  ordered_json error = {{"message", std::string(status.message())},
+                        {"type", type},
+                        {"param", nullptr},
+                        {"code", nullptr}};
+  if (!param.empty()) error["param"] = param;
+  if (http_status == 401) error["code"] = "invalid_api_key";
+  if (http_status == 404 && param == "model") error["code"] = "model_not_found";
+  return {{"error", std::move(error)}};
+}
+
+std::string JsonText(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+Service::Service(const ServedModel& served, const ServiceOptions& options)
+    : served_(served),
+      options_(options),
+      queue_(served.model, &served.tokenizer, options.queue),
+      started_unix_(std::time(nullptr)),
+      longest_token_(LongestToken(served.tokenizer)),
+      worker_([this] { Work(); }) {}
+
+Service::~Service() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+}
+
+void Service::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ending_ || !desk_.empty(); });
+    if (ending_) return;
+    const std::function<void()> next = std::move(desk_.front());
+    desk_.pop_front();
+    lock.unlock();
+    next();
+    lock.lock();
+  }
+}
+
+double Service::uptime_seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+}
+
+StatusOr<int> Service::AdapterOf(const std::optional<std::string>& model) const {
+  if (!model || *model == served_.name) return kBaseModel;
+  const auto& names = served_.adapters;
+  const auto found = std::find(names.begin(), names.end(), *model);
+  if (found != names.end()) return static_cast<int>(found - names.begin());
+  return NotFound("the model '", *model, "' does not exist; GET /v1/models names those that do");
+}
+
+const std::string& Service::NameOf(int adapter) const {
+  return adapter == kBaseModel ? served_.name : served_.adapters[static_cast<size_t>(adapter)];
+}
+
+std::string Service::NewId(std::string_view kind) {
+  return Concat(kind, "-", started_unix_, "-", next_id_++);
+}
+
+// ---- Answers ------------------------------------------------------------------------------------
+
+void Service::CountAnswer(int http_status) {
+  const std::lock_guard lock(mutex_);
+  ++answers_[http_status];
+}
+
+std::map<int, int64_t> Service::answers() const {
+  const std::lock_guard lock(mutex_);
+  return answers_;
+}
+
+void Service::RespondText(HttpExchange exchange, net::HttpResponse response) {
+  CountAnswer(response.status);
+  exchange.Respond(std::move(response));
+}
+
+void Service::Respond(const HttpExchange& exchange, int http_status, const ordered_json& body) {
+  RespondText(exchange, {.status = http_status, .body = JsonText(body)});
+}
+
+void Service::Refuse(const HttpExchange& exchange, const Status& status, const std::string& param) {
+  net::HttpResponse response = {.status = HttpStatusOf(status.code()),
+                                .body = JsonText(ErrorJson(status, param))};
+  if (response.status == 429) response.headers.push_back({"Retry-After", "1"});
+  if (response.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
+  RespondText(exchange, std::move(response));
+}
+
+// ---- Requests -----------------------------------------------------------------------------------
+
+const Endpoint* Service::Find(const HttpRequest& request, std::string* methods) const {
+  for (const Endpoint& endpoint : Endpoints()) {
+    if (request.path != endpoint.path) continue;
+    const bool head = request.method == "HEAD" && std::string_view(endpoint.method) == "GET";
+    if (head || request.method == endpoint.method) return &endpoint;
+    *methods += Concat(methods->empty() ? "" : ", ", endpoint.method);
+  }
+  return nullptr;
+}
+
+bool Service::MayCome(const HttpRequest& request) const {
+  if (!options_.loopback_only || !options_.api_keys.empty()) return true;
+  const std::string* const host = request.Find("host");
+  if (host != nullptr && !IsThisMachine(HostName(*host))) return false;
+  const std::string* const origin = request.Find("origin");
+  if (origin == nullptr) return true;
+  const size_t name = origin->find("://");
+  return name != std::string::npos && host != nullptr && origin->substr(name + 3) == *host;
+}
+
+bool Service::HasKey(const HttpRequest& request) const {
+  if (options_.api_keys.empty()) return true;
+  constexpr std::string_view kScheme = "Bearer ";
+  const std::string* const given = request.Find("authorization");
+  const bool bearer = given != nullptr && given->starts_with(kScheme);
+  const std::string_view key =
+      bearer ? std::string_view(*given).substr(kScheme.size()) : std::string_view();
+  bool found = false;
+  for (const std::string& right : options_.api_keys) found |= SameSecret(key, right);
+  return found;
+}
+
+void Service::Handle(HttpExchange exchange) {
+  const HttpRequest& request = exchange.request();
+  if (!MayCome(request)) {
+    return Refuse(exchange, Status(StatusCode::kPermissionDenied,
+                                   "without a key this server answers its own machine alone"));
+  }
+  std::string methods;
+  const Endpoint* const endpoint = Find(request, &methods);
+  const bool open = endpoint != nullptr && endpoint->open;
+  if (!open && !HasKey(request)) {
+    return Refuse(exchange, Status(StatusCode::kUnauthenticated,
+                                   "the key is missing or wrong (Authorization: Bearer KEY)"));
+  }
+  if (endpoint == nullptr && methods.empty()) {
+    return Refuse(exchange, NotFound("there is no ", request.path));
+  }
+  if (endpoint == nullptr) {
+    const Status status =
+        InvalidArgument(request.path, " takes ", methods, ", not ", request.method);
+    return RespondText(
+        exchange,
+        {.status = 405, .headers = {{"Allow", methods}}, .body = JsonText(ErrorJson(status))});
+  }
+  Call call = {.exchange = exchange, .client = exchange.peer()};
+  if (std::string_view(endpoint->method) == "GET") return endpoint->answer(*this, std::move(call));
+  const std::lock_guard lock(mutex_);
+  if (desk_.size() < kLongestDesk) {
+    desk_.push_back([this, endpoint, call = std::move(call)]() mutable {
+      auto body = data::ParseOrderedJson(call.exchange.request().body, "the body");
+      if (!body.ok()) return Refuse(call.exchange, body.status());
+      call.body = *std::move(body);
+      const HttpExchange answered = call.exchange;
+      try {
+        endpoint->answer(*this, std::move(call));
+      } catch (const std::exception& error) {
+        Refuse(answered, Internal(error.what()));
+      }
+    });
+    return changed_.notify_all();
+  }
+  ++answers_[503];
+  exchange.Respond({.status = 503,
+                    .body = JsonText(ErrorJson(
+                        Status(StatusCode::kUnavailable, "too many requests; try again later")))});
+}
+
+}  // namespace tessera::serve

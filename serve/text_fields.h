@@ -1,0 +1,41 @@
+// What requests for texts have in common: how the text is chosen, and by which model.
+#ifndef TESSERA_SERVE_TEXT_FIELDS_H_
+#define TESSERA_SERVE_TEXT_FIELDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/generation/generation_config.h"
+#include "serve/fields.h"
+#include "serve/service.h"
+
+namespace tessera::serve {
+
+// Temperature, top_p, top_k, penalties, logit_bias, stop and seed, named as OpenAI's (and, where it
+// has none, as Hugging Face's) over the defaults of the model's folder, which are those of
+// `tessera generate`. `max_new_tokens` is set by the caller.
+models::GenerationRequest SamplingFields(Fields& fields, const ServedModel& served);
+
+// Number of `model`, which fails as NotFound by itself.
+int ModelField(Fields& fields, const Service& service);
+
+// The tokens of a text as a prompt, as `tessera generate --prompt` makes them. A text that cannot
+// fit is refused before its tokens are made.
+StatusOr<std::vector<int64_t>> PromptTokens(const Service& service, const std::string& text,
+                                            int adapter);
+
+// A list of ids of the vocabulary.
+StatusOr<std::vector<int64_t>> PromptIds(const ServedModel& served,
+                                         const nlohmann::ordered_json& ids);
+
+// Answers with the failure of the fields, if there is one.
+bool Refused(Service& service, const Call& call, Fields& fields);
+
+// A token as answers show it: its text, "bytes:\xe4\xbd" for a part of a character.
+std::string TokenText(const data::Tokenizer& tokenizer, int64_t id);
+
+}  // namespace tessera::serve
+
+#endif  // TESSERA_SERVE_TEXT_FIELDS_H_

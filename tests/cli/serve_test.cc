@@ -1,0 +1,529 @@
+// `tessera serve` as its clients see it: the texts and log-probabilities of the other commands,
+// whoever else is asking; refusals; clients that leave; the end.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "autograd/autograd.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/generation/token_choice.h"
+#include "models/hub/load_model.h"
+#include "models/model_keys.h"
+#include "net/http/http_client.h"
+#include "nlohmann/json.hpp"
+#include "tests/cli/cli_runs.h"
+#include "tests/process/process.h"
+
+namespace tessera {
+namespace {
+
+using net::HttpClient;
+using net::HttpRequest;
+using net::HttpResponse;
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+constexpr char kTokenizer[] = "data/chat/testdata/tokenizer";
+
+const json kGpt = {
+    {"model_type", "gpt2"}, {"vocab_size", 257}, {"n_positions", 512},      {"n_embd", 16},
+    {"n_layer", 2},         {"n_head", 2},       {"initializer_range", 0.5}};
+const json kLlama = {{"model_type", "llama"},    {"vocab_size", 600},
+                     {"hidden_size", 32},        {"intermediate_size", 48},
+                     {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2}, {"max_position_embeddings", 256},
+                     {"initializer_range", 0.4}, {"tie_word_embeddings", true}};
+const json kT5 = {{"model_type", "t5"},
+                  {"vocab_size", 257},
+                  {"d_model", 16},
+                  {"d_kv", 8},
+                  {"d_ff", 32},
+                  {"num_layers", 2},
+                  {"num_heads", 2},
+                  {"initializer_factor", 4.0},
+                  {"eos_token_id", 256},
+                  {"pad_token_id", 0},
+                  {"decoder_start_token_id", 0}};
+
+// A server of its own, ended with the test.
+class Server {
+ public:
+  Server(const std::string& model, const std::string& log, const Arguments& more = {}) {
+    Arguments arguments = {"serve", "--model", model, "--port", "0", "--name", "served"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    process_ = std::make_unique<Process>(arguments, log);
+    const std::string kBegin = "listening on ";
+    for (int i = 0; i < 600 && url_.empty(); ++i) {
+      const std::string out = process_->Output();
+      if (const size_t end = out.find('\n'); end != std::string::npos) {
+        EXPECT_TRUE(out.starts_with(kBegin + "http://127.0.0.1:")) << out;
+        url_ = out.substr(kBegin.size(), end - kBegin.size());
+      } else {
+        std::this_thread::sleep_for(milliseconds(50));
+      }
+    }
+    EXPECT_NE(url_, "") << process_->Errors();
+  }
+  ~Server() { process_->Signal(SIGKILL); }
+
+  const std::string& url() const { return url_; }
+  Process& process() { return *process_; }
+  HttpClient Client() const {
+    auto client = HttpClient::Open(url_);
+    EXPECT_TRUE(client.ok()) << Message(client.status());
+    return *std::move(client);
+  }
+
+ private:
+  std::unique_ptr<Process> process_;
+  std::string url_;
+};
+
+HttpResponse Send(HttpClient& client, const HttpRequest& request) {
+  auto response = client.Send(request);
+  EXPECT_TRUE(response.ok()) << Message(response.status());
+  return response.ok() ? *std::move(response) : HttpResponse{.status = 0};
+}
+
+json Get(HttpClient& client, const std::string& path) {
+  const HttpResponse response = Send(client, {.path = path});
+  EXPECT_EQ(response.status, 200) << path << ": " << response.body;
+  return json::parse(response.body, nullptr, false);
+}
+
+json Post(HttpClient& client, const std::string& path, const json& body) {
+  const HttpResponse response = Send(client, {.method = "POST", .path = path, .body = body.dump()});
+  EXPECT_EQ(response.status, 200) << path << " " << body << ": " << response.body;
+  return json::parse(response.body, nullptr, false);
+}
+
+// The events of a stream, [DONE] left out, which must be there.
+std::vector<json> Stream(HttpClient& client, const std::string& path, json body) {
+  body["stream"] = true;
+  std::string text;
+  const auto response = client.Stream({.method = "POST", .path = path, .body = body.dump()},
+                                      [&](std::string_view piece) {
+                                        text += piece;
+                                        return true;
+                                      });
+  EXPECT_TRUE(response.ok() && response->status == 200) << body;
+  std::vector<json> events;
+  const std::string kBegin = "data: ", kDone = kBegin + "[DONE]\n\n";
+  EXPECT_TRUE(text.ends_with(kDone)) << text;
+  for (size_t begin = 0; begin + kDone.size() < text.size();) {
+    const size_t end = text.find("\n\n", begin);
+    EXPECT_EQ(text.substr(begin, kBegin.size()), kBegin);
+    events.push_back(json::parse(text.substr(begin + kBegin.size(), end - begin - kBegin.size())));
+    begin = end + 2;
+  }
+  return events;
+}
+
+std::string JoinedText(const std::vector<json>& events) {
+  std::string text;
+  for (const json& event : events) text += event["choices"][0]["text"].get<std::string>();
+  return text;
+}
+
+class ServeTest : public CliRuns {
+ protected:
+  static void SetUpTestSuite() {
+    CliRuns::SetUpTestSuite();
+    root_of_models_ = new std::string(testing::TempDir() + "/serve_models");
+    fs::remove_all(*root_of_models_);
+    const data::ByteTokenizer bytes;
+    const auto chats = data::LoadTokenizer(kTokenizer);
+    ASSERT_TRUE(chats.ok()) << Message(chats.status());
+    for (const auto& [name, config, tokenizer] :
+         {std::tuple<const char*, json, const data::Tokenizer*>{"gpt", kGpt, &bytes},
+          {"llama", kLlama, chats->get()},
+          {"t5", kT5, &bytes}}) {
+      const auto model = models::BuildModel(config, {.seed = 3});
+      ASSERT_TRUE(model.ok()) << Message(model.status());
+      ASSERT_TRUE(models::SaveModel(**model, Model(name), tokenizer).ok());
+    }
+  }
+  static std::string Model(const std::string& name) { return *root_of_models_ + "/" + name; }
+
+  // What `tessera generate` writes behind the prompt.
+  std::string Generated(const std::string& model, const std::string& prompt,
+                        const Arguments& more) const {
+    Arguments arguments = {"generate", "--model", Model(model), "--prompt", prompt};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const std::string text = Output(arguments);
+    const size_t skipped = model == "t5" ? 0 : prompt.size();
+    return text.substr(skipped, text.size() - skipped - 1);
+  }
+
+  inline static std::string* root_of_models_ = nullptr;
+};
+
+TEST_F(ServeTest, TextsAreThoseOfGenerate) {
+  const std::vector<std::pair<json, Arguments>> kinds = {
+      {{{"temperature", 0}, {"max_tokens", 24}}, {"--temperature", "0", "--max-new-tokens", "24"}},
+      {{{"temperature", 0.8}, {"top_p", 0.9}, {"seed", 7}, {"max_tokens", 30}},
+       {"--temperature", "0.8", "--top-p", "0.9", "--seed", "7", "--max-new-tokens", "30"}},
+      {{{"temperature", 1.5},
+        {"top_k", 20},
+        {"frequency_penalty", 0.5},
+        {"presence_penalty", 0.25}},
+       {"--temperature", "1.5", "--top-k", "20", "--frequency-penalty", "0.5", "--presence-penalty",
+        "0.25"}},
+  };
+  for (const std::string model : {"gpt", "llama", "t5"}) {
+    std::vector<std::pair<json, std::string>> cases;
+    for (const std::string prompt : {"red", "a longer text, of which more is to be read"}) {
+      for (const auto& [fields, flags] : kinds) {
+        json body = fields;
+        body["prompt"] = prompt;
+        cases.emplace_back(body, Generated(model, prompt, flags));
+      }
+    }
+    for (const std::string slots : {"1", "3"}) {
+      const Server server(Model(model), Path(model + slots), {"--slots", slots});
+      // All at once, some of them streamed, and once more: then beginnings are there already.
+      std::vector<std::thread> threads;
+      for (size_t i = 0; i < 3 * cases.size(); ++i) {
+        threads.emplace_back([&, i] {
+          const auto& [body, expected] = cases[i % cases.size()];
+          HttpClient client = server.Client();
+          const std::string text = i % 2 == 0
+                                       ? Post(client, "/v1/completions", body)["choices"][0]["text"]
+                                       : json(JoinedText(Stream(client, "/v1/completions", body)));
+          EXPECT_EQ(text, expected) << model << " " << body;
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      HttpClient client = server.Client();
+      const json load = Get(client, "/load");
+      EXPECT_EQ(load["running"].size(), 0u);
+      EXPECT_EQ(load["waiting"], 0);
+      EXPECT_EQ(load["tokens_taken"] > 0, model != "t5") << load;
+    }
+  }
+}
+
+TEST_F(ServeTest, LogProbabilitiesAreThoseOfAForwardPass) {
+  const std::vector<int64_t> ids = {40, 41, 42, 50, 60, 3, 255, 7, 9, 100};
+  const auto model = models::LoadModel(Model("gpt"), {});
+  ASSERT_TRUE(model.ok()) << Message(model.status());
+  const NoGrad no_grad;
+  const Bundle out = (*model)->Run(
+      {{keys::kInputIds, Tensor::FromVector<int64_t>(ids, {1, std::ssize(ids)})}}, {});
+  const std::vector<float> logits = out.at(keys::kLogits).ToVector<float>();
+  const size_t vocabulary = logits.size() / ids.size();
+
+  const Server server(Model("gpt"), Path("log"), {"--slots", "2"});
+  HttpClient client = server.Client();
+  const json body = {{"prompt", {ids, ids, {1, 2, 3}, ids}},
+                     {"echo", true},
+                     {"logprobs", 2},
+                     {"max_tokens", 1},
+                     {"temperature", 0}};
+  for (const int tokens : {0, 1}) {
+    json asked = body;
+    asked["max_tokens"] = tokens;
+    const json answer = Post(client, "/v1/completions", asked);
+    ASSERT_EQ(answer["choices"].size(), 4u);
+    for (const int choice : {0, 1, 3}) {
+      const json& said = answer["choices"][choice]["logprobs"];
+      ASSERT_EQ(said["token_logprobs"].size(), ids.size() + tokens);
+      EXPECT_TRUE(said["token_logprobs"][0].is_null());
+      for (size_t t = 1; t < ids.size(); ++t) {
+        std::vector<double> row(logits.begin() + (t - 1) * vocabulary,
+                                logits.begin() + t * vocabulary);
+        models::LogSoftmaxInPlace(row);
+        EXPECT_EQ(said["token_logprobs"][t].get<double>(), row[ids[t]]) << t;
+        double most = -INFINITY;
+        for (const auto& [token, log_p] : said["top_logprobs"][t].items()) {
+          most = std::max(most, log_p.get<double>());
+        }
+        EXPECT_EQ(most, *std::max_element(row.begin(), row.end())) << t;
+      }
+    }
+    EXPECT_EQ(answer["usage"]["prompt_tokens"], 33);
+  }
+}
+
+TEST_F(ServeTest, SeveralChoicesEchoAndStop) {
+  const Server server(Model("gpt"), Path("log"));
+  HttpClient client = server.Client();
+  const json sampled = {{"prompt", {"one", "two"}}, {"n", 2},    {"temperature", 1},
+                        {"max_tokens", 12},         {"seed", 5}, {"echo", true}};
+  const json answer = Post(client, "/v1/completions", sampled);
+  ASSERT_EQ(answer["choices"].size(), 4u);
+  EXPECT_EQ(answer["object"], "text_completion");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(answer["choices"][i]["index"], i);
+    EXPECT_EQ(answer["choices"][i]["finish_reason"], "length");
+    EXPECT_EQ(answer["choices"][i]["text"].get<std::string>().substr(0, 3), i < 2 ? "one" : "two");
+  }
+  EXPECT_NE(answer["choices"][0]["text"], answer["choices"][1]["text"]);
+  EXPECT_EQ(answer["usage"],
+            (json{{"prompt_tokens", 6}, {"completion_tokens", 48}, {"total_tokens", 54}}));
+  EXPECT_EQ(Post(client, "/v1/completions", sampled)["choices"], answer["choices"]);
+
+  // What stops a text is not in it.
+  const std::string whole = Post(client, "/v1/completions",
+                                 {{"prompt", "red"}, {"max_tokens", 20}})["choices"][0]["text"];
+  const auto letter = std::find_if(whole.begin() + 1, whole.end(),
+                                   [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  ASSERT_NE(letter, whole.end());
+  const std::string stop(1, *letter);
+  const json stopped =
+      Post(client, "/v1/completions", {{"prompt", "red"}, {"max_tokens", 20}, {"stop", stop}});
+  EXPECT_EQ(stopped["choices"][0]["text"], whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(stopped["choices"][0]["finish_reason"], "stop");
+  // The last event of a stream says why it ends, and what it took where that is asked for.
+  const std::vector<json> events =
+      Stream(client, "/v1/completions",
+             {{"prompt", "red"}, {"max_tokens", 4}, {"stream_options", {{"include_usage", true}}}});
+  EXPECT_EQ(events.back()["choices"], json::array());
+  EXPECT_EQ(events.back()["usage"]["completion_tokens"], 4);
+  EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "length");
+}
+
+TEST_F(ServeTest, Conversations) {
+  const Server server(Model("llama"), Path("log"));
+  HttpClient client = server.Client();
+  const json messages = {{{"role", "user"}, {"content", "red"}}};
+  const std::string expected =
+      Output({"generate", "--model", Model("llama"), "--chat", "--messages",
+              Write("messages.json", messages.dump()), "--max-new-tokens", "20"});
+  const json asked = {{"messages", messages}, {"max_tokens", 20}, {"model", "served"}};
+  const json answer = Post(client, "/v1/chat/completions", asked);
+  EXPECT_EQ(answer["object"], "chat.completion");
+  EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(answer["choices"][0]["message"]["content"].get<std::string>() + "\n", expected);
+  std::string streamed;
+  const std::vector<json> events = Stream(client, "/v1/chat/completions", asked);
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  for (const json& event : events) {
+    streamed += event["choices"][0]["delta"].value("content", "");
+  }
+  EXPECT_EQ(streamed + "\n", expected);
+  json parts = asked;
+  parts["messages"][0]["content"] = {{{"type", "text"}, {"text", "red"}}};
+  parts["logprobs"] = true;
+  parts["top_logprobs"] = 3;
+  const json scored = Post(client, "/v1/chat/completions", parts);
+  EXPECT_EQ(scored["choices"][0]["message"], answer["choices"][0]["message"]);
+  const json& first = scored["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(first["top_logprobs"].size(), 3u);
+  EXPECT_EQ(first["logprob"], first["top_logprobs"][0]["logprob"]);
+
+  // ChatGLM's own.
+  const json glm =
+      Post(client, "/",
+           {{"prompt", "red"}, {"history", json::array()}, {"max_length", 40}, {"temperature", 0}});
+  EXPECT_EQ(glm["status"], 200);
+  EXPECT_EQ(glm["history"], json::array({json::array({"red", glm["response"]})}));
+  EXPECT_EQ(glm["time"].get<std::string>().size(), 19u);
+  EXPECT_TRUE(std::string(glm["response"]).starts_with(expected.substr(0, 4)));
+}
+
+TEST_F(ServeTest, EmbeddingsAndTokens) {
+  const Server server(Model("llama"), Path("log"));
+  HttpClient client = server.Client();
+  const json answer = Post(client, "/v1/embeddings", {{"input", {"red", "green and blue"}}});
+  ASSERT_EQ(answer["data"].size(), 2u);
+  for (const json& one : answer["data"]) {
+    double squares = 0;
+    for (const double x : one["embedding"]) squares += x * x;
+    EXPECT_NEAR(squares, 1, 1e-5);
+    EXPECT_EQ(one["embedding"].size(), 32u);
+  }
+  const json alone = Post(client, "/v1/embeddings", {{"input", "green and blue"}});
+  EXPECT_EQ(alone["data"][0]["embedding"], answer["data"][1]["embedding"]);
+  const json base64 =
+      Post(client, "/v1/embeddings", {{"input", "red"}, {"encoding_format", "base64"}});
+  EXPECT_EQ(base64["data"][0]["embedding"].get<std::string>().size(), (32 * 4 + 2) / 3 * 4u);
+
+  const json tokens = Post(client, "/tokenize", {{"prompt", "red and green"}});
+  EXPECT_EQ(tokens["count"], tokens["tokens"].size());
+  EXPECT_EQ(Post(client, "/detokenize", {{"tokens", tokens["tokens"]}})["prompt"], "red and green");
+  EXPECT_EQ(Post(client, "/v1/embeddings", {{"input", tokens["tokens"]}})["data"].size(), 1u);
+  EXPECT_FALSE(Get(client, "/tokenizer_info")["chat_template"].get<std::string>().empty());
+
+  EXPECT_EQ(Get(client, "/v1/models")["data"][0]["id"], "served");
+  EXPECT_EQ(Get(client, "/health")["status"], "ok");
+  const HttpResponse metrics = Send(client, {.path = "/metrics"});
+  EXPECT_NE(metrics.body.find("\ntessera_answers_total{status=\"200\"} "), std::string::npos);
+  const HttpResponse page = Send(client, {.path = "/"});
+  EXPECT_TRUE(page.content_type.starts_with("text/html"));
+  EXPECT_NE(page.Find("content-security-policy"), nullptr);
+}
+
+TEST_F(ServeTest, RefusesByName) {
+  const Server server(Model("gpt"), Path("log"));
+  HttpClient client = server.Client();
+  struct Refusal {
+    std::string path, body;
+    int status;
+    std::string param, message;
+  };
+  const std::string kPath = "/v1/completions";
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {kPath, "{", 400, "", "the body"},
+           {kPath, "[]", 400, "", "the body must be a JSON object"},
+           {kPath, std::string(100, '[') + std::string(100, ']'), 400, "", "the body"},
+           {kPath, "{\"prompt\": \"\xff\"}", 400, "", "the body"},
+           {kPath, R"({})", 400, "prompt", "prompt: is missing"},
+           {kPath, R"({"prompt": 3})", 400, "prompt", "must be texts"},
+           {kPath, R"({"prompt": [257]})", 400, "prompt", "no id of the vocabulary of 257"},
+           {kPath, R"({"prompt": [[1], [-1]]})", 400, "prompt", "number 1: token 0, -1"},
+           {kPath, R"({"prompt": [1, 2.5]})", 400, "prompt", "token 1, 2.5"},
+           {kPath, R"({"prompt": "a", "temperature": -1})", 400, "temperature", "from 0"},
+           {kPath, R"({"prompt": "a", "temperature": "hot"})", 400, "temperature", "a number"},
+           {kPath, R"({"prompt": "a", "max_tokens": 0})", 400, "max_tokens", "echo"},
+           {kPath, R"({"prompt": "a", "max_tokens": 600})", 400, "", "exceeds the model's 512"},
+           {kPath, R"({"prompt": "a", "max_tokns": 6})", 400, "max_tokns", "did you mean"},
+           {kPath, R"({"prompt": "a", "n": 0})", 400, "n", "from 1"},
+           {kPath, R"({"prompt": "a", "best_of": 3})", 400, "best_of", "as `n` is"},
+           {kPath, R"({"prompt": "a", "suffix": "b"})", 400, "suffix", "at their end"},
+           {kPath, R"({"prompt": "a", "logit_bias": {"300": 1}})", 400, "logit_bias", "'300'"},
+           {kPath, R"({"prompt": "a", "model": "other"})", 404, "model", "'other' does not exist"},
+           {"/v1/chat/completions", R"({"messages": []})", 400, "", "no chat template"},
+           {"/v1/embeddings", R"({"input": [""]})", 400, "input", "must not be empty"},
+           {"/v1/embeddings", R"({"input": "a", "dimensions": 3})", 400, "dimensions", "16"},
+           {"/detokenize", R"({"tokens": [9999]})", 400, "tokens", "9999"},
+           {"/nowhere", "{}", 404, "", "there is no /nowhere"}}) {
+    const HttpResponse response =
+        Send(client, {.method = "POST", .path = refusal.path, .body = refusal.body});
+    EXPECT_EQ(response.status, refusal.status) << refusal.body << response.body;
+    const json error = json::parse(response.body)["error"];
+    EXPECT_NE(error["message"].get<std::string>().find(refusal.message), std::string::npos)
+        << error;
+    EXPECT_EQ(error["param"], refusal.param.empty() ? json() : json(refusal.param)) << error;
+  }
+  EXPECT_EQ(Send(client, {.method = "DELETE", .path = "/v1/models"}).status, 405);
+  EXPECT_EQ(Send(client, {.path = kPath}).status, 405);
+  const std::string long_prompt = json{{"prompt", std::string(100'000, 'a')}}.dump();
+  EXPECT_EQ(Send(client, {.method = "POST", .path = kPath, .body = long_prompt}).status, 400);
+  // A page from elsewhere.
+  EXPECT_EQ(Send(client, {.path = "/v1/models", .headers = {{"Host", "evil.example"}}}).status,
+            403);
+  EXPECT_EQ(
+      Send(client, {.path = "/v1/models", .headers = {{"Origin", "http://evil.example"}}}).status,
+      403);
+  EXPECT_EQ(Get(client, "/health")["status"], "ok");
+}
+
+TEST_F(ServeTest, WantsAKeyWhereItIsTold) {
+  const Outcome open = Run({"serve", "--model", Model("gpt"), "--host", "0.0.0.0", "--port", "0"});
+  EXPECT_EQ(open.code, 2);
+  EXPECT_EQ(open.err,
+            "error: --host 0.0.0.0: other machines are served with a key alone (--api-key-file)\n");
+  const Server server(Model("gpt"), Path("log"),
+                      {"--api-key-file", Write("keys", "first\nsecond key\n")});
+  HttpClient client = server.Client();
+  const auto status = [&](const std::string& path, const std::string& authorization) {
+    HttpRequest request = {.path = path};
+    if (!authorization.empty()) request.headers = {{"Authorization", authorization}};
+    return Send(client, request).status;
+  };
+  EXPECT_EQ(status("/v1/models", ""), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer firs"), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer first2"), 401);
+  EXPECT_EQ(status("/v1/models", "first"), 401);
+  EXPECT_EQ(status("/nowhere", ""), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer first"), 200);
+  EXPECT_EQ(status("/v1/models", "Bearer second key"), 200);
+  EXPECT_EQ(status("/health", ""), 200);
+  EXPECT_EQ(status("/", ""), 200);
+}
+
+TEST_F(ServeTest, WhoLeavesFreesTheirPlaceAndTheRestWaitsNoLonger) {
+  const Server server(Model("gpt"), Path("log"), {"--slots", "1", "--max-waiting", "2"});
+  HttpClient watcher = server.Client();
+  const json endless = {{"prompt", "red"}, {"max_tokens", 500}, {"stream", true}};
+  const auto running = [&] { return Get(watcher, "/load")["running"].size(); };
+  for (int i = 0; i < 10; ++i) {
+    HttpClient client = server.Client();
+    // Left after its first words.
+    const auto left =
+        client.Stream({.method = "POST", .path = "/v1/completions", .body = endless.dump()},
+                      [](std::string_view) { return false; });
+  }
+  for (int i = 0; i < 100 && running() > 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(running(), 0u);
+  // More than may wait: 429, and those that have a place are written.
+  std::atomic<int> refused = 0, written = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 12; ++i) {
+    threads.emplace_back([&] {
+      HttpClient client = server.Client();
+      json body = endless;
+      body["stream"] = false;
+      const int status =
+          Send(client, {.method = "POST", .path = "/v1/completions", .body = body.dump()}).status;
+      EXPECT_TRUE(status == 200 || status == 429) << status;
+      ++(status == 200 ? written : refused);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(written, 1);
+  EXPECT_EQ(Get(watcher, "/load")["refused"], refused.load());
+}
+
+TEST_F(ServeTest, GenerateByAServerPrintsTheSame) {
+  const std::string prompts = Write("prompts.txt", "red\ngreen and blue\n\nmore");
+  const std::string messages = Write("messages.json", R"([{"role": "user", "content": "red"}])");
+  for (const std::string model : {"gpt", "llama", "t5"}) {
+    const Server server(Model(model), Path(model));
+    std::vector<Arguments> asked = {
+        {"--prompt", "a red one", "--max-new-tokens", "20"},
+        {"--prompt", "a red one", "--temperature", "1.2", "--seed", "4", "--stop", "e"},
+        {"--ids", "5,6,7", "--max-new-tokens", "9"},
+        {"--prompts", prompts, "--max-new-tokens", "9", "--temperature", "1", "--top-k", "9"}};
+    if (model == "llama")
+      asked.push_back({"--chat", "--messages", messages, "--max-new-tokens", "9"});
+    for (const Arguments& flags : asked) {
+      Arguments here = {"generate", "--model", Model(model)};
+      Arguments there = {"generate", "--server", server.url()};
+      here.insert(here.end(), flags.begin(), flags.end());
+      there.insert(there.end(), flags.begin(), flags.end());
+      EXPECT_EQ(Output(there), Output(here)) << model << " " << flags[0];
+    }
+    const Outcome refused = Run({"generate", "--server", server.url(), "--ids", "999"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_EQ(refused.err.find("error: " + server.url() + ": prompt: token 0, 999"), 0u)
+        << refused.err;
+    EXPECT_EQ(Run({"generate", "--server", server.url(), "--prompt", "a", "--num-beams", "2"}).err,
+              "error: --num-beams does not go with --server\n");
+  }
+  EXPECT_EQ(Run({"generate", "--server", "http://127.0.0.1:1", "--prompt", "a"}).code, 1);
+  EXPECT_EQ(Run({"generate", "--prompt", "a"}).err, "error: --model is required\n");
+}
+
+TEST_F(ServeTest, ASignalLetsItFinish) {
+  Server server(Model("gpt"), Path("log"), {"--slots", "1"});
+  const json body = {{"prompt", "red"}, {"max_tokens", 400}, {"temperature", 0}};
+  const std::string expected =
+      Generated("gpt", "red", {"--max-new-tokens", "400", "--temperature", "0"});
+  std::string text;
+  std::thread writing([&] {
+    HttpClient client = server.Client();
+    text = JoinedText(Stream(client, "/v1/completions", body));
+  });
+  HttpClient watcher = server.Client();
+  for (int i = 0; i < 200 && Get(watcher, "/load")["running"].empty(); ++i) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  server.process().Signal(SIGTERM);
+  writing.join();
+  EXPECT_EQ(text, expected);
+  EXPECT_TRUE(server.process().EndsWithin(std::chrono::seconds(20)));
+  EXPECT_EQ(server.process().ExitCode(), 0) << server.process().Errors();
+  EXPECT_EQ(server.process().Errors(), "");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// `tessera generate --server URL`: texts that a server writes (`tessera serve`), printed as if they
+// were written here.
+#ifndef TESSERA_TOOLS_REMOTE_GENERATE_H_
+#define TESSERA_TOOLS_REMOTE_GENERATE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::tools {
+
+struct RemoteModel {
+  std::string server;    // http://127.0.0.1:8000
+  std::string key_file;  // its first line is the key; empty: none is given
+  nlohmann::ordered_json fields = nlohmann::ordered_json::object();  // how texts are chosen
+};
+
+Status GenerateTextRemotely(const RemoteModel& remote, const std::string& prompt);
+Status GenerateIdsRemotely(const RemoteModel& remote, const std::vector<int64_t>& prompt);
+Status GenerateLinesRemotely(const RemoteModel& remote, const std::vector<std::string>& prompts);
+// `chat`: an object with `messages` and, where there are any, `tools`.
+Status AnswerMessagesRemotely(const RemoteModel& remote, const nlohmann::ordered_json& chat);
+
+}  // namespace tessera::tools
+
+#endif  // TESSERA_TOOLS_REMOTE_GENERATE_H_

@@ -1,0 +1,243 @@
+// `tessera serve`: a model behind HTTP (serve/).
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/file.h"
+#include "data/chat/chat_format.h"
+#include "data/tokenizer/json_text.h"
+#include "models/family.h"
+#include "models/generation/generation_config.h"
+#include "models/generation/incremental_decoder.h"
+#include "models/generation/special_tokens.h"
+#include "models/hub/load_model.h"
+#include "net/http/waiting_signals.h"
+#include "serve/server.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace tessera::tools {
+namespace {
+
+struct ServeFlags {
+  std::string model;
+  std::string tokenizer;
+  std::string name;
+  std::vector<std::string> adapters;  // NAME=DIR
+  std::string key_file;
+  net::HttpServerOptions http = {.port = 8000, .max_body_bytes = 4 << 20};
+  int64_t slots = 8;
+  int64_t max_waiting = 256;
+  int64_t timeout = 600;
+  int64_t cache_memory = 0;  // MiB; 0: a quarter of the machine's
+  ComputeFlags compute;
+};
+
+// The lines of a file; each is a key.
+StatusOr<std::vector<std::string>> ReadKeys(const std::string& path) {
+  std::vector<std::string> keys;
+  if (path.empty()) return keys;
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string key = text.substr(begin, end - begin);
+    while (!key.empty() && (key.back() == '\r' || key.back() == ' ')) key.pop_back();
+    if (!key.empty()) keys.push_back(std::move(key));
+    begin = end + 1;
+  }
+  if (keys.empty()) return InvalidArgument(path, ": holds no key");
+  return keys;
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+// Whether a text's embedding is the mean over its tokens: sentence-transformers' 1_Pooling says so,
+// or that it is the first token's.
+StatusOr<bool> MeanPooling(const std::string& folder) {
+  const std::string path = JoinPath(folder, "1_Pooling/config.json");
+  if (!PathExists(path)) return true;
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json json, data::ReadJsonFile(path));
+  for (const auto& [key, value] : json.items()) {
+    const bool known = key == "pooling_mode_mean_tokens" || key == "pooling_mode_cls_token";
+    if (key.starts_with("pooling_mode_") && value == true && !known) {
+      return InvalidArgument(path, ": ", key,
+                             " is not supported; the mean and the first token are");
+    }
+  }
+  return json.value("pooling_mode_cls_token", false) == false;
+}
+
+// How many pages the cache may have: what the slots can use, and half as much for texts that rest,
+// within the memory.
+StatusOr<int64_t> MaxPages(const models::Model& model, const ServeFlags& flags) {
+  if (model.num_cache_layers() == 0) return 0;
+  // What a page takes is known once there is one.
+  models::IncrementalDecoder decoder(model);
+  std::vector<int64_t> text = {0};
+  if (const models::EncoderDecoder* const both = model.encoder_decoder()) {
+    text = {both->decoder_start()};
+    decoder.Encode({text});
+  }
+  if (const auto format = model.text_format()) {
+    TESSERA_ASSIGN_OR_RETURN(text, format->PreparePrompt(std::move(text)));
+  }
+  decoder.Feed({text});
+  const int64_t page_bytes = decoder.cache().page_bytes();
+  const int64_t machine = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const int64_t memory = flags.cache_memory > 0 ? flags.cache_memory << 20 : machine / 4;
+  const int64_t most = std::max<int64_t>(1, memory / page_bytes);
+  const int64_t positions = model.max_positions();
+  if (positions == 0) return most;
+  const int64_t of_slots = flags.slots * (positions / nn::KeyValueCacheOptions().page_size + 1);
+  return std::min(most, of_slots + of_slots / 2);
+}
+
+std::string NameOfFolder(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path.substr(path.rfind('/') + 1);
+}
+
+Status RunServe(ServeFlags flags) {
+  // Before the model's threads begin.
+  const net::WaitingSignals signals;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> keys, ReadKeys(flags.key_file));
+  if (!IsLoopback(flags.http.host) && keys.empty()) {
+    return InvalidArgument("--host ", flags.http.host,
+                           ": other machines are served with a key alone (--api-key-file)");
+  }
+  const std::string name_given = flags.model;
+  TESSERA_ASSIGN_OR_RETURN(flags.model, FolderOrArchive(flags.model));
+  if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
+  TESSERA_ASSIGN_OR_RETURN(flags.tokenizer, FolderOrArchive(flags.tokenizer));
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  TESSERA_ASSIGN_OR_RETURN(nlohmann::json json, models::ReadModelConfig(flags.model));
+  // A copy of the weights in large pages is read faster than the file's, by a fifth and more.
+  models::LoadOptions options = {.build = build, .require_weights = true};
+  options.quantize = QuantizeOf(flags.compute);
+  std::vector<std::string> names;
+  for (const std::string& adapter : flags.adapters) {
+    const size_t equals = adapter.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == adapter.size()) {
+      return InvalidArgument("--adapter must be NAME=DIR, not ", adapter);
+    }
+    names.push_back(adapter.substr(0, equals));
+    options.adapters.push_back(adapter.substr(equals + 1));
+  }
+  if (!IsDirectory(flags.model)) {
+    TESSERA_RETURN_IF_ERROR(models::LoadModel(flags.model, options).status());
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,
+                           data::LoadTokenizer(flags.tokenizer));
+  options.config_changes = models::TokenIdsFromTokenizer(*tokenizer, json);
+  json.update(options.config_changes);
+  std::optional<data::ChatFormat> chat;
+  if (auto format = data::ChatFormat::OfFolder(flags.tokenizer); format.ok()) {
+    chat = *std::move(format);
+  } else if (format.status().code() != StatusCode::kNotFound) {
+    return format.status();
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
+                           models::LoadModel(flags.model, options));
+  TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(json));
+
+  if (flags.name.empty()) flags.name = NameOfFolder(name_given);
+  if (std::find(names.begin(), names.end(), flags.name) != names.end()) {
+    return InvalidArgument("--adapter ", flags.name, ": the model has that name");
+  }
+  const auto& conversation = family->texts.conversation;
+  serve::ServedModel served = {.name = flags.name,
+                               .model = *model,
+                               .tokenizer = *tokenizer,
+                               .chat = chat ? &*chat : nullptr,
+                               .conversation = conversation ? &*conversation : nullptr,
+                               .generates = models::Generates(*model),
+                               .adapters = names};
+  TESSERA_ASSIGN_OR_RETURN(served.defaults, models::ReadGenerationConfig(flags.model, json));
+  TESSERA_ASSIGN_OR_RETURN(served.mean_pooling, MeanPooling(flags.model));
+  serve::ServiceOptions service = {.api_keys = keys};
+  service.queue.slots = flags.slots;
+  service.queue.max_waiting = flags.max_waiting;
+  service.queue.timeout = std::chrono::seconds(flags.timeout);
+  if (served.generates) {
+    TESSERA_ASSIGN_OR_RETURN(service.queue.cache.max_pages, MaxPages(*model, flags));
+  }
+  return serve::ServeUntilSignal(served, service, flags.http, signals, [](const std::string& url) {
+    return WriteOut(Concat("listening on ", url, "\n"));
+  });
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App& app, CommandState& state) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* command = app.add_subcommand("serve", "Answer over HTTP with a model");
+  command
+      ->add_option("--model", flags->model,
+                   "a Hugging Face folder with weights, or a tar archive of one")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option(
+          "--adapter", flags->adapters,
+          "an adapter (a folder of PEFT's) beside the model, asked for by its name; may be "
+          "given several times")
+      ->type_name("NAME=DIR")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--name", flags->name, "what the model is called (its folder's name)")
+      ->type_name("NAME");
+  command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
+      ->type_name("DIR");
+  command->add_option("--host", flags->http.host, "the address to listen on (127.0.0.1)")
+      ->type_name("ADDRESS");
+  command->add_option("--port", flags->http.port, "0: any that is free (8000)")
+      ->type_name("N")
+      ->check(CLI::Range(0, 65535));
+  command
+      ->add_option("--api-key-file", flags->key_file,
+                   "a file with a key on each line, one of which clients must give")
+      ->type_name("FILE");
+  command->add_option("--slots", flags->slots, "texts that are written at once (8)")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
+  command->add_option("--max-waiting", flags->max_waiting, "texts that may wait for a slot (256)")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--timeout", flags->timeout,
+                   "seconds that a text may take from its arrival to its end; 0: any (600)")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--cache-memory", flags->cache_memory,
+                   "MiB that keys and values of texts may take (what the slots can use, at most a "
+                   "quarter of the machine's memory)")
+      ->type_name("MIB")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--max-connections", flags->http.max_connections,
+                   "connections at once; more are turned away (1024)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--max-body-bytes", flags->http.max_body_bytes,
+                   "of a request; longer ones are refused (4194304)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  AddComputeFlags(command, &flags->compute);
+  command->footer(
+      "Defaults in parentheses. docs/serving.md says what is answered.\n"
+      "Examples:\n"
+      "  tessera serve --model gpt2-folder --port 8000\n"
+      "  tessera serve --model qwen-folder --dtype q8_0 --adapter mine=out/adapter --slots 16");
+  command->callback([&state, flags] { state.run = [flags] { return RunServe(*flags); }; });
+}
+
+}  // namespace tessera::tools
