@@ -65,6 +65,10 @@ void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts)
   answer->call_.exchange.OnGone(cancel);
 }
 
+nlohmann::ordered_json UsageJson(int64_t prompt, int64_t made) {
+  return {{"prompt_tokens", prompt}, {"completion_tokens", made}, {"total_tokens", prompt + made}};
+}
+
 const char* FinishReason(const GenerationResult& result) {
   return result.end == GenerationResult::End::kLength ? "length" : "stop";
 }

@@ -70,6 +70,9 @@ class Answer {
 // Puts the texts into the queue, with callbacks to `answer`.
 void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts);
 
+// What a request took, in tokens.
+nlohmann::ordered_json UsageJson(int64_t prompt, int64_t made);
+
 // "stop" or "length".
 const char* FinishReason(const models::GenerationResult& result);
 

@@ -17,7 +17,10 @@ constexpr int64_t kLeastPiece = 24;
 constexpr int64_t kLongestPiece = 512;
 
 void End(const InferenceQueue::Item& item, const Status& status) {
-  if (item.work != nullptr) return item.work(status);
+  if (item.work != nullptr) {
+    item.work(status);
+    return;
+  }
   if (item.text.on_end) item.text.on_end(status);
 }
 
@@ -62,10 +65,9 @@ StatusOr<int64_t> InferenceQueue::Submit(const std::string& client,
   return Enqueue(client, std::move(items));
 }
 
-StatusOr<int64_t> InferenceQueue::SubmitWork(const std::string& client,
-                                             std::vector<std::function<void(const Status&)>> work) {
-  std::vector<Item> items(work.size());
-  for (size_t i = 0; i < work.size(); ++i) items[i].work = std::move(work[i]);
+StatusOr<int64_t> InferenceQueue::SubmitWork(const std::string& client, Work work) {
+  std::vector<Item> items(1);
+  items[0].work = std::move(work);
   return Enqueue(client, std::move(items));
 }
 
@@ -77,6 +79,10 @@ StatusOr<int64_t> InferenceQueue::Enqueue(const std::string& client, std::vector
   // Places that are free count: whoever finds the house empty may bring as many as fit and wait.
   const int64_t room =
       options_.max_waiting + options_.slots - num_waiting_ - std::ssize(state_.running);
+  if (count > options_.max_waiting + options_.slots) {
+    return InvalidArgument("the request has ", count, " texts; the server takes at most ",
+                           options_.max_waiting + options_.slots, " at once");
+  }
   if (count > room) {
     state_.refused += count;
     return Status(StatusCode::kResourceExhausted,
@@ -152,7 +158,8 @@ std::vector<InferenceQueue::Item> InferenceQueue::TakeTurns() {
     const std::string client = std::move(turns_.front());
     turns_.pop_front();
     std::deque<Item>& line = waiting_.at(client);
-    places -= line.front().work == nullptr ? 1 : 0;
+    // Work is for this turn alone: whoever is written waits no longer than for one piece of it.
+    places = line.front().work == nullptr ? places - 1 : 0;
     taken.push_back(std::move(line.front()));
     line.pop_front();
     --num_waiting_;
@@ -179,13 +186,7 @@ std::vector<InferenceQueue::Item> InferenceQueue::TakeWaiting(Clock::time_point 
 }
 
 void InferenceQueue::Admit(Item item) {
-  if (item.work != nullptr) {
-    try {
-      return item.work(OkStatus());
-    } catch (const std::exception& error) {
-      return item.work(Internal(error.what()));
-    }
-  }
+  if (item.work != nullptr) return DoWork(std::move(item));
   Place place = {.ticket = item.ticket, .came = item.came};
   place.now = {.client = item.client,
                .adapter = item.text.adapter,
@@ -213,6 +214,21 @@ void InferenceQueue::Admit(Item item) {
   *number = *added;
   place.on_end = on_end;
   places_.emplace(*added, std::move(place));
+}
+
+void InferenceQueue::DoWork(Item item) {
+  try {
+    if (!item.work(OkStatus())) return;
+  } catch (const std::exception& error) {
+    item.work(Internal(error.what()));
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (std::find(leaving_.begin(), leaving_.end(), item.ticket) != leaving_.end()) return;
+  const std::string client = item.client;
+  if (!waiting_.contains(client)) turns_.push_back(client);
+  waiting_[client].push_front(std::move(item));
+  ++num_waiting_;
 }
 
 void InferenceQueue::CancelPlaces(const std::vector<int64_t>& tickets) {

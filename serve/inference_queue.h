@@ -60,14 +60,14 @@ class InferenceQueue {
   InferenceQueue& operator=(const InferenceQueue&) = delete;
 
   // All of the texts, under one ticket, or none. InvalidArgument for a text that Generate would
-  // refuse; ResourceExhausted where too many wait; Unavailable once Drain was called. Their ends
-  // may bring DeadlineExceeded.
+  // refuse, and for more texts than may ever wait; ResourceExhausted where too many wait now;
+  // Unavailable once Drain was called. Their ends may bring DeadlineExceeded.
   StatusOr<int64_t> Submit(const std::string& client, std::vector<models::TextRequest> texts);
 
-  // Something else that uses the model, in the client's turn: `work` is called between two passes,
-  // or with why it may not be done.
-  StatusOr<int64_t> SubmitWork(const std::string& client,
-                               std::vector<std::function<void(const Status&)>> work);
+  // Something else that uses the model, in the client's turns: `work` is called between two passes,
+  // once in each turn for as long as it returns true; or with why it may not go on.
+  using Work = std::function<bool(const Status& status)>;
+  StatusOr<int64_t> SubmitWork(const std::string& client, Work work);
 
   // What is left of a ticket goes, whatever it is doing; nothing of it is called once the queue's
   // thread has seen this.
@@ -105,8 +105,7 @@ class InferenceQueue {
     std::string client = {};
     Clock::time_point came = {};
     models::TextRequest text = {};
-    // Called instead; or with why it is not done.
-    std::function<void(const Status& status)> work = nullptr;
+    Work work = nullptr;  // instead
   };
 
  private:
@@ -132,6 +131,7 @@ class InferenceQueue {
 
   // Without the lock, since they call what came with the texts.
   void Admit(Item item);
+  void DoWork(Item item);
   void CancelPlaces(const std::vector<int64_t>& tickets);
   void EndPlace(int64_t number, const Status& status);
   void EndOverduePlaces(Clock::time_point since);

@@ -125,8 +125,15 @@ TEST_F(InferenceQueueTest, RefusesWhatIsTooMuch) {
   InferenceQueue queue(*model_, &tokenizer_, {.slots = 1, .max_waiting = 2});
   std::vector<TextRequest> many;
   for (int i = 0; i < 4; ++i) many.push_back(Request({1}, 5));
+  EXPECT_EQ(Message(queue.Submit("a", many).status()),
+            "the request has 4 texts; the server takes at most 3 at once");
+  many.pop_back();
+  TextRequest first = Request({1}, 500);
+  const auto end = Await(&first);
+  ASSERT_TRUE(queue.Submit("a", {std::move(first)}).ok());
   EXPECT_EQ(queue.Submit("a", many).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(queue.state().refused, 4);
+  EXPECT_EQ(queue.state().refused, 3);
+  EXPECT_TRUE(end->Get().ok());
   EXPECT_EQ(queue.Submit("a", {Request({300}, 5)}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(queue.Submit("a", {Request({1}, 600)}).status().code(), StatusCode::kInvalidArgument);
 }
@@ -213,9 +220,33 @@ TEST_F(InferenceQueueTest, WorkIsDoneBetweenPasses) {
   const auto end = Await(&text);
   ASSERT_TRUE(queue.Submit("a", {std::move(text)}).ok());
   std::promise<Status> done;
-  ASSERT_TRUE(queue.SubmitWork("b", {[&](const Status& status) { done.set_value(status); }}).ok());
+  int turns = 0;
+  const auto work = [&](const Status& status) {
+    if (status.ok() && ++turns < 5) return true;
+    done.set_value(status);
+    return false;
+  };
+  ASSERT_TRUE(queue.SubmitWork("b", work).ok());
   EXPECT_TRUE(done.get_future().get().ok());
+  EXPECT_EQ(turns, 5);
   EXPECT_TRUE(end->Get().ok());
+  // Work that is taken back while it is at it does not go on.
+  std::promise<void> begun;
+  std::promise<void> taken_back;
+  std::atomic<int> calls = 0;
+  const auto ticket = queue.SubmitWork("b", [&](const Status&) {
+    if (++calls == 1) {
+      begun.set_value();
+      taken_back.get_future().wait();
+    }
+    return true;
+  });
+  ASSERT_TRUE(ticket.ok());
+  begun.get_future().wait();
+  queue.Cancel(*ticket);
+  taken_back.set_value();
+  queue.Drain(seconds(10));
+  EXPECT_EQ(calls, 1);
 }
 
 }  // namespace

@@ -67,6 +67,17 @@ int ModelField(Fields& fields, const Service& service) {
   return adapter.ok() ? *adapter : kBaseModel;
 }
 
+bool StreamUsageField(Fields& fields) {
+  const char* const kKey = "stream_options";
+  const ordered_json* const options = fields.Any(kKey);
+  if (options == nullptr) return false;
+  if (!options->is_object()) fields.Fail(kKey, "must be an object");
+  Fields inner(*options);
+  const bool usage = inner.Flag("include_usage").value_or(false);
+  if (const Status status = inner.Finish(); !status.ok()) fields.Fail(kKey, status);
+  return usage;
+}
+
 StatusOr<std::vector<int64_t>> PromptTokens(const Service& service, const std::string& text,
                                             int adapter) {
   const ServedModel& served = service.served();

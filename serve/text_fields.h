@@ -21,6 +21,9 @@ models::GenerationRequest SamplingFields(Fields& fields, const ServedModel& serv
 // Number of `model`, which fails as NotFound by itself.
 int ModelField(Fields& fields, const Service& service);
 
+// Whether the last event of a stream says what it took: `stream_options`.
+bool StreamUsageField(Fields& fields);
+
 // The tokens of a text as a prompt, as `tessera generate --prompt` makes them. A text that cannot
 // fit is refused before its tokens are made.
 StatusOr<std::vector<int64_t>> PromptTokens(const Service& service, const std::string& text,

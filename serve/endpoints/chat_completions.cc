@@ -81,11 +81,7 @@ StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
   const auto tokens = fields.Integer("max_tokens", 1, kMostTokens);
   const auto completion_tokens = fields.Integer("max_completion_tokens", 1, kMostTokens);
   sampling.max_new_tokens = completion_tokens ? completion_tokens : tokens;
-  if (const ordered_json* options = fields.Any("stream_options")) {
-    Fields inner(*options);
-    request.stream_usage = inner.Flag("include_usage").value_or(false);
-    if (const Status status = inner.Finish(); !status.ok()) fields.Fail("stream_options", status);
-  }
+  request.stream_usage = StreamUsageField(fields);
   fields.Allow({"user", "metadata", "store"});
   fields.Refuse("tool_choice", "a model may call a tool as it likes: auto or none", "auto");
   fields.Refuse("parallel_tool_calls", "answers are texts", true);
@@ -220,12 +216,7 @@ class ChatCompletions : public Answer {
     choice["finish_reason"] = finish == nullptr ? ordered_json() : ordered_json(finish);
     Send(Head("chat.completion.chunk", ordered_json::array({std::move(choice)})));
   }
-  ordered_json Usage() const {
-    const int64_t prompt = std::ssize(request_.prompt);
-    return {{"prompt_tokens", prompt},
-            {"completion_tokens", made_tokens_},
-            {"total_tokens", prompt + made_tokens_}};
-  }
+  ordered_json Usage() const { return UsageJson(std::ssize(request_.prompt), made_tokens_); }
 
   const ChatRequest request_;
   const std::string id_, model_;

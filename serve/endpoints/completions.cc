@@ -94,11 +94,7 @@ StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
   }
   request.only_echo = sampling.max_new_tokens == 0 && !scores;
   request.token_ids = fields.Flag("return_token_ids").value_or(false);
-  if (const ordered_json* options = fields.Any("stream_options")) {
-    Fields inner(*options);
-    request.stream_usage = inner.Flag("include_usage").value_or(false);
-    if (const Status status = inner.Finish(); !status.ok()) fields.Fail("stream_options", status);
-  }
+  request.stream_usage = StreamUsageField(fields);
   fields.Allow({"user"});
   fields.Refuse("suffix", "texts are continued at their end alone");
   if (const auto best = fields.Integer("best_of", 1); best && *best != request.choices) {
@@ -284,11 +280,7 @@ class Completions : public Answer {
   void SendChoice(size_t i, std::string_view text, const char* finish) {
     Send(Head(ordered_json::array({Choice(i, text, finish)})));
   }
-  ordered_json Usage() const {
-    return {{"prompt_tokens", prompt_tokens_},
-            {"completion_tokens", made_tokens_},
-            {"total_tokens", prompt_tokens_ + made_tokens_}};
-  }
+  ordered_json Usage() const { return UsageJson(prompt_tokens_, made_tokens_); }
 
   const CompletionRequest request_;
   const std::string id_, model_;

@@ -85,8 +85,6 @@ struct Embeddings {
   bool base64 = false;
   std::vector<std::vector<int64_t>> inputs = {};
   std::vector<ordered_json> done = {};
-  size_t left = 0;
-  bool failed = false;
 };
 
 ordered_json EmbeddingJson(const std::vector<float>& embedding, bool base64) {
@@ -132,11 +130,13 @@ void AnswerEmbeddings(Service& service, Call call) {
   const ordered_json* const input = fields.Any("input");
   if (input == nullptr) fields.Fail("input", "is missing");
   if (Refused(service, call, fields)) return;
-  const bool list = input->is_array() && !input->empty() && !(*input)[0].is_number();
+  const bool list = input->is_array() && (input->empty() || !(*input)[0].is_number());
   const ordered_json inputs = list ? *input : ordered_json::array({*input});
   if (inputs.size() > kMostInputs) {
     return service.Refuse(call.exchange, InvalidArgument("input: at most ", kMostInputs), "input");
   }
+  if (inputs.empty()) fields.Fail("input", "must not be empty");
+  if (Refused(service, call, fields)) return;
   for (const ordered_json& one : inputs) {
     auto ids = InputIds(service, one, all->adapter);
     if (!ids.ok()) {
@@ -146,20 +146,19 @@ void AnswerEmbeddings(Service& service, Call call) {
     }
     all->inputs.push_back(*std::move(ids));
   }
-  all->left = all->inputs.size();
-  all->done.resize(all->left);
-  std::vector<std::function<void(const Status&)>> work;
-  for (size_t i = 0; i < all->inputs.size(); ++i) {
-    work.push_back([&service, all, i](const Status& status) {
-      if (all->failed) return;
-      all->failed = !status.ok();
-      if (all->failed) return service.Refuse(all->call.exchange, status);
-      all->done[i] =
-          EmbeddingJson(Embed(service.served(), all->inputs[i], all->adapter), all->base64);
-      if (--all->left == 0) Respond(service, *all);
-    });
-  }
-  const StatusOr<int64_t> ticket = service.queue().SubmitWork(call.client, std::move(work));
+  // A text in each turn.
+  const auto work = [&service, all](const Status& status) {
+    if (!status.ok()) {
+      service.Refuse(all->call.exchange, status);
+      return false;
+    }
+    const std::vector<int64_t>& ids = all->inputs[all->done.size()];
+    all->done.push_back(EmbeddingJson(Embed(service.served(), ids, all->adapter), all->base64));
+    if (all->done.size() < all->inputs.size()) return true;
+    Respond(service, *all);
+    return false;
+  };
+  const StatusOr<int64_t> ticket = service.queue().SubmitWork(call.client, work);
   if (!ticket.ok()) return service.Refuse(call.exchange, ticket.status());
   call.exchange.OnGone([&queue = service.queue(), number = *ticket] { queue.Cancel(number); });
 }

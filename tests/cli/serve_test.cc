@@ -340,6 +340,10 @@ TEST_F(ServeTest, EmbeddingsAndTokens) {
     EXPECT_NEAR(squares, 1, 1e-5);
     EXPECT_EQ(one["embedding"].size(), 32u);
   }
+  const json many =
+      Post(client, "/v1/embeddings", {{"input", json(std::vector<std::string>(500, "red"))}});
+  ASSERT_EQ(many["data"].size(), 500u);
+  EXPECT_EQ(many["data"][499]["embedding"], answer["data"][0]["embedding"]);
   const json alone = Post(client, "/v1/embeddings", {{"input", "green and blue"}});
   EXPECT_EQ(alone["data"][0]["embedding"], answer["data"][1]["embedding"]);
   const json base64 =
@@ -387,6 +391,10 @@ TEST_F(ServeTest, RefusesByName) {
            {kPath, R"({"prompt": "a", "max_tokns": 6})", 400, "max_tokns", "did you mean"},
            {kPath, R"({"prompt": "a", "n": 0})", 400, "n", "from 1"},
            {kPath, R"({"prompt": "a", "best_of": 3})", 400, "best_of", "as `n` is"},
+           {kPath, R"({"prompt": "a", "stream_options": 3})", 400, "stream_options", "an object"},
+           {kPath, R"({"prompt": "a", "n": 128, "best_of": 128, "max_tokens": 600})", 400, "",
+            "exceeds the model's 512"},
+           {"/v1/embeddings", R"({"input": []})", 400, "input", "input: must not be empty"},
            {kPath, R"({"prompt": "a", "suffix": "b"})", 400, "suffix", "at their end"},
            {kPath, R"({"prompt": "a", "logit_bias": {"300": 1}})", 400, "logit_bias", "'300'"},
            {kPath, R"({"prompt": "a", "model": "other"})", 404, "model", "'other' does not exist"},
@@ -454,7 +462,13 @@ TEST_F(ServeTest, WhoLeavesFreesTheirPlaceAndTheRestWaitsNoLonger) {
   }
   for (int i = 0; i < 100 && running() > 0; ++i) std::this_thread::sleep_for(milliseconds(10));
   EXPECT_EQ(running(), 0u);
+  const std::string metrics = Send(watcher, {.path = "/metrics"}).body;
+  const std::string kCancelled = "\ntessera_texts_cancelled_total ";
+  const size_t at = metrics.find(kCancelled);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_GE(std::stod(metrics.substr(at + kCancelled.size())), 5);
   // More than may wait: 429, and those that have a place are written.
+  const int64_t before = Get(watcher, "/load")["refused"];
   std::atomic<int> refused = 0, written = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < 12; ++i) {
@@ -470,7 +484,7 @@ TEST_F(ServeTest, WhoLeavesFreesTheirPlaceAndTheRestWaitsNoLonger) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_GE(written, 1);
-  EXPECT_EQ(Get(watcher, "/load")["refused"], refused.load());
+  EXPECT_EQ(Get(watcher, "/load")["refused"], before + refused);
 }
 
 TEST_F(ServeTest, GenerateByAServerPrintsTheSame) {
