@@ -242,9 +242,11 @@ void InferenceQueue::CancelPlaces(const std::vector<int64_t>& tickets) {
     place = places_.erase(place);
     ++count;
   }
+  {
+    const std::lock_guard lock(mutex_);
+    state_.cancelled += count;
+  }
   Publish();
-  const std::lock_guard lock(mutex_);
-  state_.cancelled += count;
 }
 
 void InferenceQueue::EndPlace(int64_t number, const Status& status) {
@@ -265,9 +267,11 @@ void InferenceQueue::EndOverduePlaces(Clock::time_point since) {
   for (const auto& [number, place] : places_) {
     if (place.came < since) overdue.push_back(number);
   }
+  {
+    const std::lock_guard lock(mutex_);
+    state_.timed_out += std::ssize(overdue);
+  }
   for (const int64_t number : overdue) EndPlace(number, Overdue());
-  const std::lock_guard lock(mutex_);
-  state_.timed_out += std::ssize(overdue);
 }
 
 void InferenceQueue::Step() {

@@ -188,7 +188,7 @@ TEST_F(InferenceQueueTest, WhoTakesEverythingBackMayComeAgain) {
 
 TEST_F(InferenceQueueTest, TimeAndTheEnd) {
   {
-    InferenceQueue queue(*model_, &tokenizer_, {.slots = 1, .timeout = milliseconds(20)});
+    InferenceQueue queue(*model_, &tokenizer_, {.slots = 1, .timeout = milliseconds(3)});
     std::vector<TextRequest> texts = {Request({1}, 500), Request({2}, 500)};
     const auto first = Await(&texts[0]);
     const auto second = Await(&texts[1]);
