@@ -77,8 +77,8 @@ StatusOr<int64_t> InferenceQueue::Enqueue(const std::string& client, std::vector
   if (draining_) return GoingDown();
   const auto count = std::ssize(items);
   // Places that are free count: whoever finds the house empty may bring as many as fit and wait.
-  const int64_t room =
-      options_.max_waiting + options_.slots - num_waiting_ - std::ssize(state_.running);
+  const int64_t room = options_.max_waiting + options_.slots - num_waiting_ - admitting_ -
+                       std::ssize(state_.running);
   if (count > options_.max_waiting + options_.slots) {
     return InvalidArgument("the request has ", count, " texts; the server takes at most ",
                            options_.max_waiting + options_.slots, " at once");
@@ -299,6 +299,7 @@ void InferenceQueue::Step() {
 void InferenceQueue::Publish() {
   const auto now = Clock::now();
   const std::lock_guard lock(mutex_);
+  admitting_ = 0;
   state_.batch = batch_.counts();
   state_.ended = ended_;
   state_.running.clear();
@@ -330,6 +331,7 @@ void InferenceQueue::Run() {
     EndOverduePlaces(since);
     lock.lock();
     std::vector<Item> taken = TakeTurns();
+    admitting_ = std::ssize(taken);
     lock.unlock();
     for (Item& item : taken) Admit(std::move(item));
     taken.clear();

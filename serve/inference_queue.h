@@ -157,6 +157,7 @@ class InferenceQueue {
   std::map<std::string, std::deque<Item>> waiting_;
   std::deque<std::string> turns_;
   int64_t num_waiting_ = 0;
+  int64_t admitting_ = 0;         // that wait no longer and are not in `state_` yet
   std::vector<int64_t> leaving_;  // tickets
   int64_t next_ticket_ = 0;
   bool draining_ = false;

@@ -91,6 +91,8 @@ TEST_F(InferenceQueueTest, ClientsTakeTurns) {
   InferenceQueue queue(*model_, &tokenizer_, {.slots = 1});
   std::mutex mutex;
   std::vector<std::string> order;
+  std::atomic<bool> begun = false;
+  std::promise<void> all_there;
   std::vector<std::shared_ptr<End>> ends;
   const auto ask = [&](const std::string& client, int count) {
     std::vector<TextRequest> texts;
@@ -104,13 +106,20 @@ TEST_F(InferenceQueueTest, ClientsTakeTurns) {
         end->promise.set_value(std::move(result));
       };
     }
+    // The first waits until all have come.
+    if (client == "a") {
+      texts[0].on_token = [&](int64_t, std::string_view, const models::TokenScores*) {
+        if (!begun.exchange(true)) all_there.get_future().wait();
+        return OkStatus();
+      };
+    }
     EXPECT_TRUE(queue.Submit(client, std::move(texts)).ok());
   };
   ask("a", 8);
   ask("b", 2);
   ask("c", 1);
+  all_there.set_value();
   for (const auto& end : ends) EXPECT_TRUE(end->Get().ok());
-  // One of a's may have begun before the others came.
   const auto at = [&](const std::string& client, int n) {
     for (size_t i = 0; i < order.size(); ++i) {
       if (order[i] == client && n-- == 0) return i;
