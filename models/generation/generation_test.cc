@@ -239,6 +239,14 @@ TEST(TokenChoiceTest, RepetitionPenaltyCountsATokenOnce) {
   PenaliseRepetition(2, Ids{1, 2, 2, 2}, scores);
   EXPECT_EQ(scores, (std::vector<double>{1, -2, 1, 3}));
   EXPECT_EQ(LikeliestToken(std::vector<double>{1, 5, 5, 2}), 1);
+  for (size_t size : {1, 7, 8, 9, 50}) {
+    std::vector<double> scores(size, -std::numeric_limits<double>::infinity());
+    EXPECT_EQ(LikeliestToken(scores), 0);
+    for (size_t i = size; i-- > 0;) {
+      scores[i] = -3;  // as great as those behind it
+      EXPECT_EQ(LikeliestToken(scores), static_cast<int64_t>(i)) << size;
+    }
+  }
 }
 
 // What was written counts, each as often as it was.

@@ -208,16 +208,18 @@ struct Panel {
   alignas(64) float scales[kPanelGroups * kLanes];
 };
 
-// While `columns` from `begin` on of kLanes outputs are worked at, brings as much of the next ones,
-// which lie behind them, into the second-level cache: in the order of the memory, which no
+// While columns from `begin` on of kLanes outputs are worked at, as much of the next ones, which
+// lie behind them, is brought into the second-level cache: in the order of the memory, which no
 // processor's own prefetching sees in rows that are read side by side.
 template <QuantType kType>
-TESSERA_SIMD void FetchNext(const uint8_t* w, int64_t row_bytes, int64_t begin, int64_t columns) {
+TESSERA_SIMD const uint8_t* NextOf(const uint8_t* w, int64_t row_bytes, int64_t begin) {
+  return w + kLanes * (row_bytes + begin / kGroup * BlockBytes(kType));
+}
+template <int64_t kBytes>
+TESSERA_SIMD void Fetch(const uint8_t* from) {
   constexpr int64_t kLine = 64;
-  const uint8_t* const next = w + kLanes * (row_bytes + begin / kGroup * BlockBytes(kType));
-  const int64_t bytes = kLanes * (columns * BlockBytes(kType) / kGroup);
 #pragma GCC unroll 32
-  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(next + i, 0, 2);
+  for (int64_t i = 0; i < kBytes; i += kLine) __builtin_prefetch(from + i, 0, 2);
 }
 
 // Columns [begin, end) of kLanes outputs, whole vectors.
@@ -225,7 +227,6 @@ template <QuantType kType>
 TESSERA_SIMD void FillPanel(const uint8_t* w, int64_t row_bytes, int64_t begin, int64_t end,
                             Panel* panel) {
   for (int64_t column = begin; column < end; column += VectorColumns(kType)) {
-    FetchNext<kType>(w, row_bytes, column, VectorColumns(kType));
     VecF square[kLanes];
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
@@ -269,37 +270,48 @@ using SumsOf = std::conditional_t<kType == QuantType::kInt8, VecI, VecF>;
 template <QuantType kType>
 using SumOf = std::conditional_t<kType == QuantType::kInt8, int32_t, float>;
 
-// Adds a panel's groups to the sums of kRows rows of x.
+// Adds a panel's groups to the sums of kRows rows of x; `next`: what is fetched meanwhile, as many
+// bytes as the panel's.
 template <QuantType kType, int kRows>
 TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedActivations& x,
-                            int64_t x_groups, SumOf<kType>* sums) {
+                            int64_t x_groups, const uint8_t* next, SumOf<kType>* sums) {
   SumsOf<kType> sum[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) sum[r] = Load(sums + r * kLanes);
   for (int64_t g = 0; g < groups; ++g) {
-    VecI w[kSteps];
+    Fetch<kLanes * BlockBytes(kType)>(next + g * kLanes * BlockBytes(kType));
+    // What is added to one sum waits for what was added before: as many as the processor works at
+    // are added to in turns.
+    constexpr int kChains = kRows >= 8 ? 1 : kRows >= 4 ? 2 : 4;
+    VecI dot[kRows][kChains];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int i = 1; i < kChains; ++i) dot[r][i] = SetI(0);
+      if constexpr (kType == QuantType::kInt8) {
+        dot[r][0] = sum[r];
+      } else {
+        dot[r][0] = SetI(ZeroOf(kType) == 0 ? 0 : x.offset[r * x_groups + g]);
+      }
+    }
 #pragma GCC unroll 8
     for (int64_t c = 0; c < kSteps; ++c) {
-      w[c] = Load(panel.bytes + (g * kSteps + c) * kLanes);
+      const VecI w = Load(panel.bytes + (g * kSteps + c) * kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        VecI& to = dot[r][c % kChains];
+        to = Dot<kType>(to, w, FourAt(x.q + (r * x_groups + g) * kGroup + 4 * c));
+      }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const int64_t at = r * x_groups + g;
-      VecI dot;
+#pragma GCC unroll 4
+      for (int i = 1; i < kChains; ++i) dot[r][0] = dot[r][0] + dot[r][i];
       if constexpr (kType == QuantType::kInt8) {
-        dot = sum[r];
+        sum[r] = dot[r][0];
       } else {
-        dot = SetI(ZeroOf(kType) == 0 ? 0 : x.offset[at]);
-      }
-#pragma GCC unroll 8
-      for (int64_t c = 0; c < kSteps; ++c) {
-        dot = Dot<kType>(dot, w[c], FourAt(x.q + at * kGroup + 4 * c));
-      }
-      if constexpr (kType == QuantType::kInt8) {
-        sum[r] = dot;
-      } else {
-        const VecF scale = Load(panel.scales + g * kLanes) * Set(x.scale[at]);
-        sum[r] = Fma(ToFloat(dot), scale, sum[r]);
+        const VecF scale = Load(panel.scales + g * kLanes) * Set(x.scale[r * x_groups + g]);
+        sum[r] = Fma(ToFloat(dot[r][0]), scale, sum[r]);
       }
     }
   }
@@ -321,7 +333,7 @@ TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, i
   for (int64_t column = begin; column < end; column += kColumns) {
     VecI dots[kLanes];
     const int8_t* const q = x.q + (column - begin);
-    FetchNext<kType>(w, row_bytes, column, kColumns);
+    Fetch<kLanes * kGroups * BlockBytes(kType)>(NextOf<kType>(w, row_bytes, column));
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
       const uint8_t* const row = w + i * row_bytes;
@@ -362,12 +374,12 @@ TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, i
 
 template <QuantType kType>
 void AddPanel(const Panel& panel, int64_t groups, const QuantizedActivations& x, int64_t x_groups,
-              int64_t rows, SumOf<kType>* sums) {
+              int64_t rows, const uint8_t* next, SumOf<kType>* sums) {
   int64_t i = 0;
   const auto add = [&](auto of) __attribute__((always_inline)) {
     constexpr int kRows = decltype(of)::value;
     for (; i + kRows <= rows; i += kRows) {
-      AddGroups<kType, kRows>(panel, groups, x.Row(i, x_groups), x_groups, sums + i * kLanes);
+      AddGroups<kType, kRows>(panel, groups, x.Row(i, x_groups), x_groups, next, sums + i * kLanes);
     }
   };
   add(std::integral_constant<int, kMostRows>());
@@ -409,7 +421,8 @@ void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns
         (width + VectorColumns(kType) - 1) / VectorColumns(kType) * VectorColumns(kType);
     FillPanel<kType>(whole ? w : part, whole ? row_bytes : kStride, whole ? begin : 0,
                      whole ? begin + width : padded, &panel);
-    AddPanel<kType>(panel, groups, from, x_groups, rows, running);
+    AddPanel<kType>(panel, groups, from, x_groups, rows, NextOf<kType>(w, row_bytes, begin),
+                    running);
   }
   float scales[kLanes] = {};
   for (int64_t o = 0; kWhole && o < count; ++o) {
