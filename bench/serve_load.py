@@ -147,7 +147,12 @@ async def requests(options, server, texts):
 
 
 async def leavers(options, server, texts, alone):
-    draw, waits, watcher = random.Random(5), [], Client(server.port)
+    draw, waits, next_ones, watcher = random.Random(5), [], [], Client(server.port)
+
+    async def token():
+        begin = time.time()
+        await watcher.ask("/v1/completions", completion("a", 1))
+        return time.time() - begin
 
     async def leaver():
         client = Client(server.port)
@@ -158,16 +163,18 @@ async def leavers(options, server, texts, alone):
             pass
         client.leave()
 
-    begin = server.memory()
+    begin, alone_token = server.memory(), statistics.median([await token() for _ in range(20)])
     for _ in range(options.leavers // 20):
         await asyncio.gather(*(leaver() for _ in range(20)))
         left = time.time()
         while (load := await watcher.ask("/load"))["running"] or load["waiting"]:
             await asyncio.sleep(0.001)
         waits.append(time.time() - left)
+        next_ones.append(await token() - alone_token)
     answers, _ = await many(server.port, 8, [completion(text, options.tokens) for text in texts])
     assert all(a["text"] == b["text"] for a, b in zip(answers, alone))
     print(f"{options.leavers} leavers: places free after {statistics.median(waits) * 1e3:.0f} ms (most {max(waits) * 1e3:.0f}), "
+          f"whoever comes then waits {statistics.median(next_ones) * 1e3:.0f} ms longer than alone (most {max(next_ones) * 1e3:.0f}), "
           f"{begin:.0f} MiB before, {server.memory():.0f} after; texts as before")
 
 

@@ -66,6 +66,8 @@ class KeyValueCache {
   // same for all its steps. HasMemory throws Error for a step where some rows have it, SetMemory
   // where pages run out.
   bool HasMemory(int layer) const;
+  // Whether a row has it, for all layers, and its pages.
+  bool HasMemoryOf(int64_t row) const { return rows_.at(static_cast<size_t>(row)).remembers; }
   CachedKeys SetMemory(int layer, const Tensor& k, const Tensor& v);
   CachedKeys Memory(int layer);
 

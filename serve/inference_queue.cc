@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/error.h"
+#include "core/execution_context.h"
 #include "models/generation/written_text.h"
 
 namespace tessera::serve {
@@ -41,17 +43,22 @@ InferenceQueue::InferenceQueue(const models::Model& model, const data::Tokenizer
                      .tokens_in_pass = kFirstPiece,
                      .tokenizer = tokenizer,
                      .cache = options.cache,
-                     .resting = options.resting}),
+                     .resting = options.resting,
+                     .on_pass =
+                         [this](const std::vector<int64_t>& texts) {
+                           std::vector<int64_t> tickets;
+                           for (const int64_t text : texts) {
+                             tickets.push_back(places_.at(text).now.ticket);
+                           }
+                           BeginPass(std::move(tickets));
+                         }}),
       thread_([this] { Run(); }) {}
 
 InferenceQueue::~InferenceQueue() {
   {
     const std::lock_guard lock(mutex_);
-    draining_ = true;
-    if (!ending_) end_status_ = Status(StatusCode::kCancelled, "the server is gone");
-    ending_ = true;
+    BeginEnding(Status(StatusCode::kCancelled, "the server is gone"));
   }
-  changed_.notify_all();
   thread_.join();
 }
 
@@ -113,7 +120,27 @@ void InferenceQueue::Cancel(int64_t ticket) {
   DropEmptyLines();
   num_waiting_ -= std::ssize(gone);
   state_.cancelled += std::ssize(gone);
+  std::erase_if(state_.running, [&](const Running& text) { return text.ticket == ticket; });
   leaving_.push_back(ticket);
+  StopUnwantedPass();
+  changed_.notify_all();
+}
+
+bool InferenceQueue::HasLeft(int64_t ticket) const {
+  return std::find(leaving_.begin(), leaving_.end(), ticket) != leaving_.end();
+}
+
+void InferenceQueue::StopUnwantedPass() {
+  const bool wanted = std::any_of(in_pass_.begin(), in_pass_.end(),
+                                  [&](int64_t ticket) { return !HasLeft(ticket); });
+  if (!in_pass_.empty() && (ending_ || !wanted)) stop_pass_ = true;
+}
+
+void InferenceQueue::BeginEnding(const Status& status) {
+  draining_ = true;
+  if (!ending_) end_status_ = status;
+  ending_ = true;
+  StopUnwantedPass();
   changed_.notify_all();
 }
 
@@ -126,9 +153,7 @@ void InferenceQueue::Drain(std::chrono::milliseconds grace) {
   std::unique_lock lock(mutex_);
   draining_ = true;
   changed_.wait_for(lock, grace, [&] { return over_ || (idle_ && num_waiting_ == 0); });
-  end_status_ = GoingDown();
-  ending_ = true;
-  changed_.notify_all();
+  BeginEnding(GoingDown());
   changed_.wait(lock, [&] { return over_; });
 }
 
@@ -187,8 +212,9 @@ std::vector<InferenceQueue::Item> InferenceQueue::TakeWaiting(Clock::time_point 
 
 void InferenceQueue::Admit(Item item) {
   if (item.work != nullptr) return DoWork(std::move(item));
-  Place place = {.ticket = item.ticket, .came = item.came};
-  place.now = {.client = item.client,
+  Place place = {.came = item.came};
+  place.now = {.ticket = item.ticket,
+               .client = item.client,
                .adapter = item.text.adapter,
                .prompt = std::ssize(item.text.prompt),
                .limit = item.text.config.max_new_tokens.value_or(0)};
@@ -217,14 +243,20 @@ void InferenceQueue::Admit(Item item) {
 }
 
 void InferenceQueue::DoWork(Item item) {
+  BeginPass({item.ticket});
   try {
-    if (!item.work(OkStatus())) return;
+    const bool goes_on = item.work(OkStatus());
+    EndPass();
+    if (!goes_on) return;
+  } catch (const CancelledError&) {
+    EndPass();
   } catch (const std::exception& error) {
+    EndPass();
     item.work(Internal(error.what()));
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (std::find(leaving_.begin(), leaving_.end(), item.ticket) != leaving_.end()) return;
+  if (HasLeft(item.ticket)) return;
   const std::string client = item.client;
   if (!waiting_.contains(client)) turns_.push_back(client);
   waiting_[client].push_front(std::move(item));
@@ -234,7 +266,7 @@ void InferenceQueue::DoWork(Item item) {
 void InferenceQueue::CancelPlaces(const std::vector<int64_t>& tickets) {
   int64_t count = 0;
   for (auto place = places_.begin(); place != places_.end();) {
-    if (std::find(tickets.begin(), tickets.end(), place->second.ticket) == tickets.end()) {
+    if (std::find(tickets.begin(), tickets.end(), place->second.now.ticket) == tickets.end()) {
       ++place;
       continue;
     }
@@ -274,13 +306,40 @@ void InferenceQueue::EndOverduePlaces(Clock::time_point since) {
   for (const int64_t number : overdue) EndPlace(number, Overdue());
 }
 
+void InferenceQueue::BeginPass(std::vector<int64_t> tickets) {
+  const std::lock_guard lock(mutex_);
+  in_pass_ = std::move(tickets);
+  StopUnwantedPass();
+}
+
+void InferenceQueue::EndPass() {
+  const std::lock_guard lock(mutex_);
+  in_pass_.clear();
+  stop_pass_ = false;
+}
+
+int64_t InferenceQueue::PieceLength() const {
+  if (tokens_read_ == 0) return kFirstPiece;
+  const bool others_wait = std::any_of(places_.begin(), places_.end(),
+                                       [](const auto& place) { return place.second.now.made > 0; });
+  const auto time = others_wait ? options_.pass_time : options_.reading_time;
+  const auto fits = static_cast<int64_t>(Seconds(time) * tokens_read_ / seconds_read_);
+  return std::clamp(fits, kLeastPiece, kLongestPiece);
+}
+
 void InferenceQueue::Step() {
   if (places_.empty()) return;
+  batch_.set_tokens_in_pass(PieceLength());
   const auto begin = Clock::now();
   const int64_t read = batch_.counts().tokens_read;
   try {
     batch_.Step();
+    EndPass();
+  } catch (const CancelledError&) {  // nobody waits for it
+    EndPass();
+    return;
   } catch (const std::exception& error) {
+    EndPass();
     // The pass would fail again: whoever came last goes.
     if (!places_.empty()) {
       EndPlace(places_.rbegin()->first, Status(StatusCode::kResourceExhausted, error.what()));
@@ -289,11 +348,8 @@ void InferenceQueue::Step() {
   }
   const int64_t tokens = batch_.counts().tokens_read - read;
   if (tokens == 0) return;
-  // Passes of a few tokens cost more for each of them; the mean follows slowly.
-  const double now = Seconds(Clock::now() - begin) / static_cast<double>(tokens);
-  seconds_per_token_ = seconds_per_token_ == 0 ? now : 0.75 * seconds_per_token_ + 0.25 * now;
-  const double fits = Seconds(options_.pass_time) / seconds_per_token_;
-  batch_.set_tokens_in_pass(std::clamp(static_cast<int64_t>(fits), kLeastPiece, kLongestPiece));
+  seconds_read_ = 0.75 * seconds_read_ + Seconds(Clock::now() - begin);
+  tokens_read_ = 0.75 * tokens_read_ + static_cast<double>(tokens);
 }
 
 void InferenceQueue::Publish() {
@@ -304,6 +360,7 @@ void InferenceQueue::Publish() {
   state_.ended = ended_;
   state_.running.clear();
   for (const auto& [number, place] : places_) {
+    if (HasLeft(place.now.ticket)) continue;
     state_.running.push_back(place.now);
     state_.running.back().read = std::min(batch_.tokens_read(number), place.now.prompt);
     state_.running.back().seconds = Seconds(now - place.came);
@@ -311,6 +368,7 @@ void InferenceQueue::Publish() {
 }
 
 void InferenceQueue::Run() {
+  const ExecutionModeScope<&ExecutionContext::cancelled> scope(&stop_pass_);
   std::unique_lock lock(mutex_);
   while (Wait(lock)) {
     const std::vector<int64_t> leaving = std::exchange(leaving_, {});
@@ -335,6 +393,7 @@ void InferenceQueue::Run() {
     lock.unlock();
     for (Item& item : taken) Admit(std::move(item));
     taken.clear();
+    Publish();  // a pass may take its time
     Step();
     Publish();
     lock.lock();

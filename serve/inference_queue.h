@@ -8,9 +8,10 @@
 //   queue.Drain(std::chrono::seconds(15));      // what runs is finished, the rest refused
 //
 // Clients take turns: the next place goes to the client that has waited longest for one, whatever
-// it and the others have asked for. Prompts are read in pieces that take about `pass_time`, so that
-// nobody else waits much longer than that for a token, and the place of a client that leaves is
-// free after one pass. What a text becomes depends on none of this
+// it and the others have asked for. Prompts are read in pieces that take about `pass_time` while
+// other texts are written, so that nobody waits much longer than that for a token, and about
+// `reading_time` while none is. A client that leaves frees its place at once, and a pass that is
+// only of texts whose clients have left is given up. What a text becomes depends on none of this
 // (models/generation/continuous_batch.h).
 //
 // All functions may be called from any thread, Submit and Cancel also in callbacks of texts, which
@@ -18,6 +19,7 @@
 #ifndef TESSERA_SERVE_INFERENCE_QUEUE_H_
 #define TESSERA_SERVE_INFERENCE_QUEUE_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -43,6 +45,7 @@ struct InferenceQueueOptions {
   // Of a text, from its arrival to its end; 0: any.
   std::chrono::milliseconds timeout{600'000};
   std::chrono::milliseconds pass_time{35};
+  std::chrono::milliseconds reading_time{400};
   nn::KeyValueCacheOptions cache = {};
   int64_t resting = 64;  // texts whose keys are kept for prompts that begin alike
 };
@@ -79,6 +82,7 @@ class InferenceQueue {
 
   // A text that has a place.
   struct Running {
+    int64_t ticket = 0;
     std::string client = {};
     int adapter = 0;
     int64_t prompt = 0;  // tokens
@@ -111,7 +115,6 @@ class InferenceQueue {
  private:
   // A text in the batch.
   struct Place {
-    int64_t ticket = 0;
     Clock::time_point came = {};
     Running now = {};
     std::function<void(StatusOr<models::GenerationResult> result)> on_end = nullptr;
@@ -120,6 +123,11 @@ class InferenceQueue {
   StatusOr<int64_t> Enqueue(const std::string& client, std::vector<Item> items);
   // With the lock: a client has its turn as long as something of it waits.
   void DropEmptyLines();
+  // With the lock.
+  bool HasLeft(int64_t ticket) const;
+  void StopUnwantedPass();
+  // Nothing of the queue is heard before it has ended.
+  void BeginEnding(const Status& status);
   void Run();
 
   // Of the queue's thread, with the lock. False: it is to end.
@@ -135,6 +143,11 @@ class InferenceQueue {
   void CancelPlaces(const std::vector<int64_t>& tickets);
   void EndPlace(int64_t number, const Status& status);
   void EndOverduePlaces(Clock::time_point since);
+  // What is under way from here on is these tickets'.
+  void BeginPass(std::vector<int64_t> tickets);
+  void EndPass();
+  // How much of prompts the next pass reads.
+  int64_t PieceLength() const;
   void Step();
   // What `state` then gives: before a text's end is told, so that whoever hears of it finds its
   // place free.
@@ -148,8 +161,11 @@ class InferenceQueue {
   // Of the thread that runs alone.
   models::ContinuousBatch batch_;
   std::map<int64_t, Place> places_;  // by the batch's number
-  double seconds_per_token_ = 0;     // of prompts
+  // Of passes that read prompts, older ones less and less.
+  double seconds_read_ = 0;
+  double tokens_read_ = 0;
   int64_t ended_ = 0;
+  std::atomic<bool> stop_pass_ = false;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -159,6 +175,7 @@ class InferenceQueue {
   int64_t num_waiting_ = 0;
   int64_t admitting_ = 0;         // that wait no longer and are not in `state_` yet
   std::vector<int64_t> leaving_;  // tickets
+  std::vector<int64_t> in_pass_;  // whose the pass is that is under way
   int64_t next_ticket_ = 0;
   bool draining_ = false;
   bool ending_ = false;  // whoever is there ends as `end_status_`

@@ -6,6 +6,7 @@
 #include <future>
 #include <memory>
 
+#include "core/execution_context.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/family.h"
 #include "models/generation/generate.h"
@@ -28,6 +29,16 @@ class InferenceQueueTest : public testing::Test {
     auto model = models::BuildModel(config, {.seed = 1});
     EXPECT_TRUE(model.ok()) << Message(model.status());
     model_ = *std::move(model);
+  }
+
+  // A model that takes a while for a prompt.
+  static std::unique_ptr<models::Model> SlowModel() {
+    const nlohmann::json config = {{"model_type", "gpt2"}, {"vocab_size", 257},
+                                   {"n_positions", 512},   {"n_embd", 128},
+                                   {"n_layer", 24},        {"n_head", 2}};
+    auto model = models::BuildModel(config, {.seed = 1});
+    EXPECT_TRUE(model.ok()) << Message(model.status());
+    return *std::move(model);
   }
 
   static TextRequest Request(std::vector<int64_t> prompt, int64_t tokens) {
@@ -256,6 +267,113 @@ TEST_F(InferenceQueueTest, WorkIsDoneBetweenPasses) {
   taken_back.set_value();
   queue.Drain(seconds(10));
   EXPECT_EQ(calls, 1);
+}
+
+// How a prompt is read depends on who else is there; that of 400 tokens begins with a piece of 32.
+TEST_F(InferenceQueueTest, PiecesAreShortWhileOthersAreWritten) {
+  const std::vector<int64_t> prompt(400, 7);
+  InferenceQueueOptions options = {.slots = 2, .resting = 0};
+  options.pass_time = milliseconds(0);
+  options.reading_time = std::chrono::hours(1);
+  InferenceQueue queue(*model_, &tokenizer_, options);
+  for (const int64_t passes : {2, 1}) {
+    const int64_t before = queue.state().batch.passes;
+    TextRequest alone = Request(prompt, 1);
+    const auto end = Await(&alone);
+    ASSERT_TRUE(queue.Submit("a", {std::move(alone)}).ok());
+    EXPECT_TRUE(end->Get().ok());
+    EXPECT_EQ(queue.state().batch.passes - before, passes);
+  }
+  TextRequest other = Request({1}, 500);
+  std::promise<void> begun;
+  std::promise<void> all_there;
+  int64_t tokens = 0;
+  int64_t tokens_before_end = 0;
+  other.on_token = [&](int64_t, std::string_view, const models::TokenScores*) {
+    if (++tokens == 1) {
+      begun.set_value();
+      all_there.get_future().wait();
+    }
+    return OkStatus();
+  };
+  const auto other_end = Await(&other);
+  ASSERT_TRUE(queue.Submit("a", {std::move(other)}).ok());
+  begun.get_future().wait();
+  TextRequest beside = Request(prompt, 1);
+  std::promise<void> done;
+  beside.on_end = [&](const StatusOr<GenerationResult>&) {
+    tokens_before_end = tokens;
+    done.set_value();
+  };
+  ASSERT_TRUE(queue.Submit("b", {std::move(beside)}).ok());
+  all_there.set_value();
+  done.get_future().wait();
+  EXPECT_TRUE(other_end->Get().ok());
+  EXPECT_GE(tokens_before_end, 400 / 24);
+}
+
+TEST_F(InferenceQueueTest, WhatNobodyWaitsForIsGivenUp) {
+  const std::vector<int64_t> prompt(500, 7);
+  const auto model = SlowModel();
+  InferenceQueue queue(*model, &tokenizer_, {.slots = 2, .resting = 0});
+  const auto read = [&] { return queue.state().batch.tokens_read; };
+  for (int i = 0; i < 2; ++i) {  // so that it knows how long pieces may be
+    TextRequest first = Request(prompt, 1);
+    const auto end = Await(&first);
+    ASSERT_TRUE(queue.Submit("a", {std::move(first)}).ok());
+    EXPECT_TRUE(end->Get().ok());
+  }
+  // Whoever leaves has no place any more, and what was read for it is seldom whole.
+  const int64_t before = read();
+  for (int i = 0; i < 10; ++i) {
+    const auto ticket = queue.Submit("a", {Request(prompt, 1)});
+    ASSERT_TRUE(ticket.ok());
+    while (queue.state().running.empty()) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(2));
+    queue.Cancel(*ticket);
+    EXPECT_TRUE(queue.state().running.empty());
+  }
+  TextRequest last = Request({1}, 1);
+  const auto end = Await(&last);
+  ASSERT_TRUE(queue.Submit("b", {std::move(last)}).ok());
+  EXPECT_TRUE(end->Get().ok());
+  EXPECT_LT(read() - before, 10 * 500);
+  // Work, which would not end by itself.
+  std::promise<void> begun;
+  const auto ticket = queue.SubmitWork("a", [&](const Status& status) {
+    if (!status.ok()) return false;
+    begun.set_value();
+    for (;;) StopIfCancelled();
+  });
+  ASSERT_TRUE(ticket.ok());
+  begun.get_future().wait();
+  queue.Cancel(*ticket);
+  // One of two that are read together may stay.
+  std::vector<TextRequest> two = {Request(prompt, 3), Request({7, 8}, 3)};
+  const auto stays = Await(&two[1]);
+  const auto leaves = queue.Submit("a", {std::move(two[0])});
+  ASSERT_TRUE(leaves.ok());
+  ASSERT_TRUE(queue.Submit("b", {std::move(two[1])}).ok());
+  queue.Cancel(*leaves);
+  EXPECT_TRUE(stays->Get().ok());
+  EXPECT_EQ(queue.state().cancelled, 11);
+}
+
+TEST_F(InferenceQueueTest, TheEndDoesNotWaitForAPass) {
+  const auto queue =
+      std::make_unique<InferenceQueue>(*model_, &tokenizer_, InferenceQueueOptions{.slots = 1});
+  std::promise<void> begun;
+  Status told;
+  const auto ticket = queue->SubmitWork("a", [&](const Status& status) {
+    told = status;
+    if (!status.ok()) return false;
+    begun.set_value();
+    for (;;) StopIfCancelled();
+  });
+  ASSERT_TRUE(ticket.ok());
+  begun.get_future().wait();
+  queue->Drain(milliseconds(10));
+  EXPECT_EQ(told.code(), StatusCode::kUnavailable);
 }
 
 }  // namespace

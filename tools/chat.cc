@@ -20,24 +20,6 @@ namespace {
 
 using data::Conversation;
 
-// Prints the answer as it is written, and returns it.
-StatusOr<std::string> Answer(const ChatPartner& partner, const Conversation& chat) {
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                           data::TokenizePrompt(partner.format, partner.tokenizer, chat));
-  TESSERA_ASSIGN_OR_RETURN(const models::GenerationConfig config,
-                           serve::ConfigOfAnswer(partner.model, /*adapter=*/0, partner.format,
-                                                 partner.tokenizer, ids.size(), partner.config));
-  const auto show = [](int64_t, int64_t, std::string_view text) {
-    return text.empty() ? OkStatus() : WriteOut(data::ReplaceInvalidUtf8(text));
-  };
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::vector<models::GenerationResult> results,
-      models::Generate(partner.model, {std::vector<int64_t>(ids.begin(), ids.end())}, config,
-                       {.tokenizer = &partner.tokenizer, .on_token = show}));
-  TESSERA_RETURN_IF_ERROR(WriteOut("\n"));
-  return data::ReplaceInvalidUtf8(results[0].text);
-}
-
 nlohmann::ordered_json MessageOf(const char* role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
@@ -61,8 +43,6 @@ class Terminal {
   const bool interactive_ = isatty(STDIN_FILENO) != 0;
 };
 
-}  // namespace
-
 StatusOr<Conversation> ReadMessages(const std::string& path) {
   const std::string where = path == "-" ? "standard input" : path;
   std::string text;
@@ -76,16 +56,39 @@ StatusOr<Conversation> ReadMessages(const std::string& path) {
   return data::ConversationOf(json, where);
 }
 
-Status AnswerMessages(const ChatPartner& partner, const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const Conversation chat, ReadMessages(path));
-  return Answer(partner, chat).status();
+}  // namespace
+
+Answer AnswerOf(ChatPartner partner) {
+  return [partner = std::move(partner)](const Conversation& chat,
+                                        uint64_t turn) -> StatusOr<std::string> {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                             data::TokenizePrompt(partner.format, partner.tokenizer, chat));
+    TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
+                             serve::ConfigOfAnswer(partner.model, /*adapter=*/0, partner.format,
+                                                   partner.tokenizer, ids.size(), partner.config));
+    config.seed += turn;
+    const auto show = [](int64_t, int64_t, std::string_view text) {
+      return text.empty() ? OkStatus() : WriteOut(data::ReplaceInvalidUtf8(text));
+    };
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::vector<models::GenerationResult> results,
+        models::Generate(partner.model, {std::vector<int64_t>(ids.begin(), ids.end())}, config,
+                         {.tokenizer = &partner.tokenizer, .on_token = show}));
+    TESSERA_RETURN_IF_ERROR(WriteOut("\n"));
+    return data::ReplaceInvalidUtf8(results[0].text);
+  };
 }
 
-Status Converse(const ChatPartner& partner, const std::string& system) {
+Status AnswerMessages(const Answer& answer, const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const Conversation chat, ReadMessages(path));
+  return answer(chat, /*turn=*/0).status();
+}
+
+Status Converse(const Answer& answer, const std::string& system) {
   Conversation beginning;
   if (!system.empty()) beginning.messages.push_back(MessageOf("system", system));
   Conversation chat = beginning;
-  ChatPartner one = partner;
+  uint64_t turn = 0;
   const Terminal terminal;
   for (std::string line; terminal.Next(&line);) {
     if (line == "/exit") break;
@@ -97,15 +100,15 @@ Status Converse(const ChatPartner& partner, const std::string& system) {
       continue;
     }
     chat.messages.push_back(MessageOf("user", line));
-    const StatusOr<std::string> answer = Answer(one, chat);
-    if (answer.ok()) {
-      chat.messages.push_back(MessageOf("assistant", *answer));
-      ++one.config.seed;  // the next answer is sampled by other numbers
-    } else if (answer.status().code() == StatusCode::kInvalidArgument) {
-      terminal.Say(Message(answer.status()));
+    const StatusOr<std::string> text = answer(chat, turn);
+    if (text.ok()) {
+      chat.messages.push_back(MessageOf("assistant", *text));
+      ++turn;
+    } else if (text.status().code() == StatusCode::kInvalidArgument) {
+      terminal.Say(Message(text.status()));
       chat.messages.erase(chat.messages.size() - 1);
     } else {
-      return answer.status();
+      return text.status();
     }
   }
   return OkStatus();

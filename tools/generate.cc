@@ -79,11 +79,8 @@ StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlag
 // What a server is asked for, and how; the rest is its own.
 StatusOr<RemoteModel> RemoteOf(const CLI::App& command, const GenerateFlags& flags) {
   for (const char* name : {"--tokenizer", "--adapter", "--num-beams", "--length-penalty",
-                           "--batch-size", "--system", "--dtype", "--device", "--threads"}) {
+                           "--batch-size", "--dtype", "--device", "--threads"}) {
     if (command.count(name) > 0) return InvalidArgument(name, " does not go with --server");
-  }
-  if (flags.chat && flags.messages.empty()) {
-    return InvalidArgument("--chat with --server needs --messages");
   }
   RemoteModel remote = {.server = flags.server, .key_file = flags.key_file};
   const auto give = [&](const char* name, const char* field, const auto& value) {
@@ -203,14 +200,14 @@ Status CheckFlags(const CLI::App& command, const GenerateFlags& flags) {
   return OkStatus();
 }
 
+Status Chat(const CLI::App& command, const GenerateFlags& flags, const Answer& answer) {
+  return command.count("--messages") > 0 ? AnswerMessages(answer, flags.messages)
+                                         : Converse(answer, flags.system);
+}
+
 Status RunOnServer(const CLI::App& command, const GenerateFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const RemoteModel remote, RemoteOf(command, flags));
-  if (flags.chat) {
-    TESSERA_ASSIGN_OR_RETURN(const data::Conversation chat, ReadMessages(flags.messages));
-    nlohmann::ordered_json fields = {{"messages", chat.messages}};
-    if (!chat.tools.is_null()) fields["tools"] = chat.tools;
-    return AnswerMessagesRemotely(remote, fields);
-  }
+  if (flags.chat) return Chat(command, flags, RemoteAnswerOf(remote));
   if (command.count("--ids") > 0) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, ParseIds("--ids", flags.ids));
     return GenerateIdsRemotely(remote, prompt);
@@ -251,10 +248,7 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
                            models::LoadModel(flags.model, options));
   if (format) {
-    const ChatPartner partner = {
-        .model = *model, .tokenizer = *tokenizer, .format = *format, .config = config};
-    return command.count("--messages") > 0 ? AnswerMessages(partner, flags.messages)
-                                           : Converse(partner, flags.system);
+    return Chat(command, flags, AnswerOf({*model, *tokenizer, *format, config}));
   }
   if (has_ids) return GenerateIds(*model, flags, config, tokenizer.get());
   return command.count("--prompts") > 0 ? GenerateLines(*model, flags, config, *tokenizer)

@@ -149,15 +149,24 @@ Status GenerateLinesRemotely(const RemoteModel& remote, const std::vector<std::s
   return OkStatus();
 }
 
-Status AnswerMessagesRemotely(const RemoteModel& remote, const ordered_json& chat) {
-  TESSERA_ASSIGN_OR_RETURN(Client client, Client::Open(remote));
-  ordered_json body = remote.fields;
-  body.update(chat);
-  TESSERA_RETURN_IF_ERROR(
-      client.Stream("/v1/chat/completions", body, [](const ordered_json& event) {
-        return WriteOut(event["choices"][0]["delta"].value("content", ""));
-      }));
-  return WriteOut("\n");
+Answer RemoteAnswerOf(RemoteModel remote) {
+  return [remote = std::move(remote)](const data::Conversation& chat,
+                                      uint64_t turn) -> StatusOr<std::string> {
+    TESSERA_ASSIGN_OR_RETURN(Client client, Client::Open(remote));
+    ordered_json body = remote.fields;
+    body["messages"] = chat.messages;
+    if (!chat.tools.is_null()) body["tools"] = chat.tools;
+    body["seed"] = body.value("seed", uint64_t{0}) + turn;
+    std::string text;
+    TESSERA_RETURN_IF_ERROR(
+        client.Stream("/v1/chat/completions", body, [&](const ordered_json& event) {
+          const std::string piece = event["choices"][0]["delta"].value("content", "");
+          text += piece;
+          return WriteOut(piece);
+        }));
+    TESSERA_RETURN_IF_ERROR(WriteOut("\n"));
+    return text;
+  };
 }
 
 }  // namespace tessera::tools

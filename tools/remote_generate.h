@@ -9,6 +9,7 @@
 
 #include "core/status.h"
 #include "nlohmann/json.hpp"
+#include "tools/chat.h"
 
 namespace tessera::tools {
 
@@ -21,8 +22,7 @@ struct RemoteModel {
 Status GenerateTextRemotely(const RemoteModel& remote, const std::string& prompt);
 Status GenerateIdsRemotely(const RemoteModel& remote, const std::vector<int64_t>& prompt);
 Status GenerateLinesRemotely(const RemoteModel& remote, const std::vector<std::string>& prompts);
-// `chat`: an object with `messages` and, where there are any, `tools`.
-Status AnswerMessagesRemotely(const RemoteModel& remote, const nlohmann::ordered_json& chat);
+Answer RemoteAnswerOf(RemoteModel remote);
 
 }  // namespace tessera::tools
 

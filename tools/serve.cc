@@ -228,7 +228,8 @@ void AddServeCommand(CLI::App& app, CommandState& state) {
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--max-body-bytes", flags->http.max_body_bytes,
-                   "of a request; longer ones are refused (4194304)")
+                   "of a request; longer ones are refused (4194304), and more than 256 MiB of "
+                   "all at once")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   AddComputeFlags(command, &flags->compute);

@@ -71,6 +71,11 @@ bool ContinuousBatch::Step() {
     GiveWay();
     pass = ChoosePass();
   }
+  if (options_.on_pass != nullptr) {
+    std::vector<int64_t> texts;
+    for (const int64_t row : pass.rows) texts.push_back(RowAt(row).id);
+    options_.on_pass(texts);
+  }
   Feed(pass);
   EndTexts();
   return true;
@@ -120,6 +125,10 @@ int64_t ContinuousBatch::PieceEnd(int64_t row) const {
   // A piece has the kind of its own end.
   const bool whole = format_ != nullptr || model_.length_kind(before + at) != kind;
   return at < of.begin_size && whole ? of.begin_size : at;
+}
+
+bool ContinuousBatch::HasSource(int64_t row) const {
+  return row < decoder_.num_encoded() && (!caches_ || decoder_.cache().HasMemoryOf(row));
 }
 
 ContinuousBatch::PassKind ContinuousBatch::KindOf(int64_t row) const {
@@ -200,7 +209,7 @@ bool ContinuousBatch::HasRoom(const Pass& pass) const {
   int64_t sources = 0;
   for (size_t i = 0; i < pass.rows.size(); ++i) {
     counts.push_back(std::ssize(pass.tokens[i]));
-    if (!encodes_ || pass.rows[i] < decoder_.num_encoded()) continue;
+    if (!encodes_ || HasSource(pass.rows[i])) continue;
     sources += decoder_.cache().PagesFor(std::ssize(RowAt(pass.rows[i]).text->prompt()));
   }
   return decoder_.PagesNeeded(pass.rows, counts, pass.options.adapter) + sources <=
@@ -257,7 +266,8 @@ bool ContinuousBatch::AdmitNext() {
   const int adapter = next.text->request().adapter;
   if (options_.slots > 0 && std::ssize(Running()) >= options_.slots) return false;
   // Sources that are read together are filled up to the longest, which costs pages.
-  const bool encodes_others = encodes_ && decoder_.num_encoded() < decoder_.num_rows();
+  bool encodes_others = false;
+  for (const int64_t row : Running()) encodes_others |= encodes_ && !HasSource(row);
   if (encodes_others && (options_.cache.max_pages > 0 || rows_.back().adapter != adapter)) {
     return false;
   }

@@ -29,6 +29,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -56,6 +57,8 @@ struct ContinuousBatchOptions {
   int64_t resting = 0;
   // Where ranks hold the model's parameters together, all texts are of its adapter; may be null.
   Lockstep* lockstep = nullptr;
+  // Before each pass: the numbers of its texts.
+  std::function<void(const std::vector<int64_t>& texts)> on_pass = nullptr;
 };
 
 // Of texts and pages now, of the rest since the beginning.
@@ -136,6 +139,9 @@ class ContinuousBatch {
   std::vector<int64_t> Running() const;
   // Whether more than a text's next token is to be read.
   bool IsReading(int64_t row) const;
+
+  // Whether the source of a row's text was read, by the encoder and the decoder.
+  bool HasSource(int64_t row) const;
 
   // How many keys there are before an adapter's texts.
   int64_t Before(int adapter) const { return model_.prefix(adapter).tokens; }

@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <random>
 #include <stdexcept>
+#include <thread>
 
 #include "autograd/autograd.h"
 #include "core/execution_context.h"
@@ -323,8 +326,14 @@ TEST_P(ContinuousBatchTest, WhatATextBecomesIsItsRequestsAlone) {
       }
       if (dice.Below(8) == 0) batch.set_tokens_in_pass(dice.OneOf<int64_t>({0, 2, 5}));
       if (dice.Below(8) == 0) {  // a step that comes to nothing
-        const std::atomic<bool> stop{true};
+        std::atomic<bool> stop{dice.Below(2) == 0};
         const ExecutionModeScope<&ExecutionContext::cancelled> scope(&stop);
+        // At any moment of it.
+        const std::chrono::microseconds later(dice.Below(300));
+        const std::jthread stops([&stop, later] {
+          std::this_thread::sleep_for(later);
+          stop = true;
+        });
         try {
           batch.Step();
         } catch (const CancelledError&) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <boost/beast/http/status.hpp>
 #include <charconv>
+#include <cstdio>
+#include <ctime>
 
 #include "core/error.h"
 
@@ -24,6 +26,20 @@ void AppendHeader(std::string_view name, std::string_view value, std::string& he
   head.append(name).append(": ").append(value).append("\r\n");
 }
 
+// As RFC 9110 writes it (5.6.7), whatever the program's locale: Sun, 06 Nov 1994 08:49:37 GMT.
+std::string DateOf(std::time_t time) {
+  constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  std::tm at = {};
+  gmtime_r(&time, &at);
+  char text[64];
+  std::snprintf(text, sizeof(text), "%s, %02d %s %04d %02d:%02d:%02d GMT", kDays[at.tm_wday],
+                at.tm_mday, kMonths[at.tm_mon], 1900 + at.tm_year, at.tm_hour, at.tm_min,
+                at.tm_sec);
+  return text;
+}
+
 // `framing` says where the body ends.
 std::string Head(int status, std::string_view content_type, const std::vector<HttpHeader>& headers,
                  std::string_view framing, const AnswerForm& form) {
@@ -34,7 +50,7 @@ std::string Head(int status, std::string_view content_type, const std::vector<Ht
       Concat("HTTP/1.1 ", status, " ", std::string_view(reason.data(), reason.size()), "\r\n");
   if (!content_type.empty()) AppendHeader("Content-Type", content_type, head);
   for (const HttpHeader& header : headers) AppendHeader(header.name, header.value, head);
-  head.append(framing);
+  head.append(framing).append("Date: ").append(DateOf(std::time(nullptr))).append("\r\n");
   if (!form.keep_alive) {
     head.append("Connection: close\r\n");
   } else if (form.http_1_0) {

@@ -62,6 +62,7 @@ void Connection::Enter(Stage stage) {
   const bool before = is_busy();
   stage_ = stage;
   host_.busy += is_busy() - before;
+  if (!is_busy()) host_.held_bytes -= std::exchange(held_bytes_, 0);
   if (before && host_.busy == 0) host_.on_quiet();
 }
 
@@ -151,7 +152,14 @@ void Connection::Take(std::string_view bytes) {
     Enter(Stage::kReading);
     SetDeadline(host_.options.request_timeout);
   }
+  if (reader_->begun()) {
+    held_bytes_ += static_cast<int64_t>(taken);
+    host_.held_bytes += static_cast<int64_t>(taken);
+  }
   if (reader_->refusal()) return Refuse(*reader_->refusal());
+  if (host_.held_bytes > host_.options.max_held_bytes) {
+    return Refuse(ErrorResponse(503, "the requests at work are too long together"));
+  }
   if (reader_->done()) {
     later_.assign(bytes.substr(taken));
     return Answer();

@@ -38,6 +38,7 @@ struct ConnectionHost {
   std::shared_ptr<Mailbox> mailbox;
   std::unordered_set<std::shared_ptr<Connection>> connections;
   int64_t busy = 0;                // connections that read a request or answer one
+  int64_t held_bytes = 0;          // of their requests
   std::function<void()> on_quiet;  // called when none is busy any more
   bool stopping = false;           // no connection goes on after its answer
   std::vector<char> bytes = std::vector<char>(64 << 10);
@@ -92,7 +93,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   bool awaits_bytes_ = false;
   std::optional<RequestReader> reader_;
-  std::string later_;  // bytes of the requests behind the one at work
+  int64_t held_bytes_ = 0;  // of the request that is read or answered
+  std::string later_;       // bytes of the requests behind the one at work
 
   std::shared_ptr<AnswerProgress> progress_;  // while answering
   After after_ = After::kMore;

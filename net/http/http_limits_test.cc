@@ -99,6 +99,33 @@ TEST(HttpLimitsTest, WaitingForAnAnswerIsNotIdle) {
   EXPECT_EQ(client.ReadAnswer().body, "late");
 }
 
+TEST(HttpLimitsTest, RequestsTogetherAreBounded) {
+  RunningServer server({.max_body_bytes = 1000, .max_held_bytes = 2000}, Ok);
+  const std::string post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n";
+  const auto half = [&](RawConnection& client) {
+    client.Send(post + std::string(850, 'x'));
+    return client.ReadAll(milliseconds(50));
+  };
+  RawConnection first(server->port()), second(server->port()), third(server->port());
+  EXPECT_EQ(half(first), "");
+  EXPECT_EQ(half(second), "");
+  const std::string refusal = half(third);
+  EXPECT_TRUE(refusal.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << refusal;
+  EXPECT_NE(refusal.find("too long together"), std::string::npos);
+  // The others go on, and give place: by their end, or by leaving.
+  first.Send(std::string(50, 'x'));
+  EXPECT_EQ(first.ReadAnswer().body, "ok");
+  second.Reset();
+  for (int i = 0; i < 10; ++i) {
+    first.Send(post + std::string(900, 'x'));
+    EXPECT_EQ(first.ReadAnswer().body, "ok");
+  }
+  RawConnection last(server->port());
+  EXPECT_EQ(half(last), "");
+  last.Send(std::string(50, 'x'));
+  EXPECT_EQ(last.ReadAnswer().body, "ok");
+}
+
 TEST(HttpLimitsTest, ConnectionsAreCounted) {
   RunningServer server({.max_connections = 3}, Ok);
   std::vector<RawConnection> clients;

@@ -67,6 +67,7 @@ struct HttpServerOptions {
   int64_t max_connections = 1024;       // more get 503 and are closed
   int64_t max_header_bytes = 16 << 10;  // 431
   int64_t max_body_bytes = 16 << 20;    // 413, before it is read where Content-Length says so
+  int64_t max_held_bytes = 256 << 20;   // of requests that are read or answered, together: 503
   std::chrono::milliseconds request_timeout{10'000};  // from its first byte to its end: 408
   std::chrono::milliseconds idle_timeout{60'000};     // between requests: closed
   std::chrono::milliseconds write_timeout{30'000};    // without progress of what is unsent: dropped

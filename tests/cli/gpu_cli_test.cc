@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/cli/running_serve.h"
+
 namespace tessera {
 namespace {
 
@@ -127,7 +129,14 @@ TEST_F(GpuCliTest, TrainsLikeTheCpu) {
                               "8"};
   Arguments on_gpu = generate;
   on_gpu.insert(on_gpu.end(), {"--device", "cuda:0"});
-  EXPECT_EQ(Run(on_gpu), Run(generate));
+  const std::string text = Run(on_gpu);
+  EXPECT_EQ(text, Run(generate));
+
+  // A server's texts, of prompts with and without a beginning in common.
+  const RunningServe server(Path("gpu/model"), Path("serve"), {"--device", "cuda:0"});
+  Arguments on_server = {"generate", "--server", server.url()};
+  on_server.insert(on_server.end(), generate.begin() + 3, generate.end());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Run(on_server), text);
 }
 
 TEST_F(GpuCliTest, TrainsInHalfPrecision) {

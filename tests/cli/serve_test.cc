@@ -19,7 +19,7 @@
 #include "net/http/http_client.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"
-#include "tests/process/process.h"
+#include "tests/cli/running_serve.h"
 
 namespace tessera {
 namespace {
@@ -52,38 +52,14 @@ const json kT5 = {{"model_type", "t5"},
                   {"pad_token_id", 0},
                   {"decoder_start_token_id", 0}};
 
-// A server of its own, ended with the test.
-class Server {
+class Server : public RunningServe {
  public:
-  Server(const std::string& model, const std::string& log, const Arguments& more = {}) {
-    Arguments arguments = {"serve", "--model", model, "--port", "0", "--name", "served"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    process_ = std::make_unique<Process>(arguments, log);
-    const std::string kBegin = "listening on ";
-    for (int i = 0; i < 600 && url_.empty(); ++i) {
-      const std::string out = process_->Output();
-      if (const size_t end = out.find('\n'); end != std::string::npos) {
-        EXPECT_TRUE(out.starts_with(kBegin + "http://127.0.0.1:")) << out;
-        url_ = out.substr(kBegin.size(), end - kBegin.size());
-      } else {
-        std::this_thread::sleep_for(milliseconds(50));
-      }
-    }
-    EXPECT_NE(url_, "") << process_->Errors();
-  }
-  ~Server() { process_->Signal(SIGKILL); }
-
-  const std::string& url() const { return url_; }
-  Process& process() { return *process_; }
+  using RunningServe::RunningServe;
   HttpClient Client() const {
-    auto client = HttpClient::Open(url_);
+    auto client = HttpClient::Open(url());
     EXPECT_TRUE(client.ok()) << Message(client.status());
     return *std::move(client);
   }
-
- private:
-  std::unique_ptr<Process> process_;
-  std::string url_;
 };
 
 HttpResponse Send(HttpClient& client, const HttpRequest& request) {
@@ -505,6 +481,20 @@ TEST_F(ServeTest, GenerateByAServerPrintsTheSame) {
       here.insert(here.end(), flags.begin(), flags.end());
       there.insert(there.end(), flags.begin(), flags.end());
       EXPECT_EQ(Output(there), Output(here)) << model << " " << flags[0];
+    }
+    if (model == "llama") {  // a conversation, whose answers are sampled by different numbers
+      const Surroundings lines = {.stdin_path = Write("lines.txt", "red\nred\n/clear\nmore\n")};
+      const Arguments flags = {"--chat", "--system",      "Be brief.", "--max-new-tokens",
+                               "9",      "--temperature", "1.5",       "--seed",
+                               "3"};
+      Arguments here = {"generate", "--model", Model(model)};
+      Arguments there = {"generate", "--server", server.url()};
+      here.insert(here.end(), flags.begin(), flags.end());
+      there.insert(there.end(), flags.begin(), flags.end());
+      const Outcome expected = Run(here, lines);
+      EXPECT_EQ(expected.code, 0) << expected.err;
+      EXPECT_EQ(Run(there, lines).out, expected.out);
+      EXPECT_EQ(std::count(expected.out.begin(), expected.out.end(), '\n'), 3) << expected.out;
     }
     const Outcome refused = Run({"generate", "--server", server.url(), "--ids", "999"});
     EXPECT_EQ(refused.code, 2);

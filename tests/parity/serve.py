@@ -5,9 +5,9 @@
   python3 tests/parity/serve.py FOLDER --text FILE [--docs 24]
 
 FOLDER is a causal model with its tokenizer, FILE has lines of text. Log-probabilities of prompts are those of
-transformers on the same folder within 1e-5; lm-evaluation-harness, unmodified, gives the same log-likelihoods and
-the same accuracy through `local-completions` as through transformers, for a task from a local file: which
-of four endings a line has. Needs openai, lm_eval[api], torch and transformers (development only).
+transformers on the same folder within 1e-5; lm-evaluation-harness, unmodified, gives the same log-likelihoods within 1e-5 and
+the same accuracy through `local-completions` as through transformers in float64 (sums over an ending's tokens in float32 are
+farther from these than ours), for a task from a local file: which of four endings a line has. Needs openai, lm_eval[api], torch and transformers (development only).
 """
 import argparse
 import json
@@ -103,7 +103,7 @@ def harness_check(url, folder, lines, scratch):
     results = {}
     for kind, arguments in (("server", ["local-completions", f"model=served,base_url={url}/v1/completions,tokenizer={folder},"
                                         "tokenized_requests=True,num_concurrent=2,max_length=256"]),
-                            ("transformers", ["hf", f"pretrained={folder},dtype=float32,max_length=256"])):
+                            ("transformers", ["hf", f"pretrained={folder},dtype=float64,max_length=256"])):
         out = f"{scratch}/{kind}"
         subprocess.run([sys.executable, "-m", "lm_eval", "--model", arguments[0], "--model_args", arguments[1], "--tasks", "endings",
                         "--include_path", scratch, "--output_path", out, "--log_samples", "--device", "cpu", "--batch_size", "8"],
@@ -116,8 +116,7 @@ def harness_check(url, folder, lines, scratch):
     ours, theirs = results["server"], results["transformers"]
     apart = [abs(float(a[0][0]) - float(b[0][0])) for one, other in zip(ours[1], theirs[1]) for a, b in zip(one["resps"], other["resps"])]
     greedy = [str(a[0][1]) == str(b[0][1]) for one, other in zip(ours[1], theirs[1]) for a, b in zip(one["resps"], other["resps"])]
-    tokens = 40
-    check("log-likelihoods of lm-evaluation-harness", max(apart) < 1e-5 * tokens, f"{max(apart):.1e} of {len(apart)}")
+    check("log-likelihoods of lm-evaluation-harness", max(apart) < 1e-5, f"{max(apart):.1e} of {len(apart)}")
     check("is_greedy of lm-evaluation-harness", all(greedy))
     for metric in ("acc,none", "acc_norm,none"):
         check(f"{metric} of lm-evaluation-harness", ours[0][metric] == theirs[0][metric], ours[0][metric])

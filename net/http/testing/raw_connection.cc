@@ -6,10 +6,25 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <utility>
 
 namespace tessera::net {
+
+std::string WithoutDate(std::string answer) {
+  constexpr std::string_view kName = "\r\nDate: ";
+  const size_t begin = answer.find(kName);
+  if (begin == std::string::npos) return "no Date in " + answer;
+  const size_t end = std::min(answer.find('\r', begin + 2), answer.size());
+  const std::string date = answer.substr(begin + kName.size(), end - begin - kName.size());
+  std::tm at = {};
+  const char* const rest = strptime(date.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &at);
+  if (rest == nullptr || *rest != 0 || date.size() != 29) return "no date: " + date;
+  if (std::abs(std::time(nullptr) - timegm(&at)) > 60) return "not now: " + date;
+  return answer.erase(begin, end - begin);
+}
 
 RawConnection::RawConnection(int port, int receive_buffer)
     : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

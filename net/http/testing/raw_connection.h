@@ -12,6 +12,9 @@
 
 namespace tessera::net {
 
+// An answer's bytes without its Date, which must be one, and of now.
+std::string WithoutDate(std::string answer);
+
 class RawConnection {
  public:
   // `receive_buffer`: bytes that the system takes for a client that does not read; 0: as it likes.
