@@ -76,12 +76,25 @@ __device__ __forceinline__ Vec<float, kCount> Read(DType dtype, const void* data
   if (dtype == DType::kBFloat16) return ReadAs<kCount, BF16>(data, i);
   return ReadAs<kCount, F16>(data, i);
 }
+// What is read again a step later only. A store of the struct would become one for each element.
+template <typename Word, int kCount, typename T>
+__device__ __forceinline__ void StoreWord(T* p, const Vec<T, kCount>& v) {
+  static_assert(sizeof(Word) == sizeof(v));
+  __stcs(reinterpret_cast<Word*>(p), *reinterpret_cast<const Word*>(&v));
+}
 template <int kCount, typename T>
 __device__ __forceinline__ void WriteAs(void* data, int64_t i, const Vec<float, kCount>& v) {
   Vec<T, kCount> out;
 #pragma unroll
   for (int k = 0; k < kCount; ++k) out.v[k] = FromWide<T>(v.v[k]);
-  StoreVec<kCount>(static_cast<T*>(data) + i, out);
+  T* p = static_cast<T*>(data) + i;
+  if constexpr (sizeof(out) == sizeof(uint4)) {
+    StoreWord<uint4>(p, out);
+  } else if constexpr (sizeof(out) == sizeof(uint2)) {
+    StoreWord<uint2>(p, out);
+  } else {
+    StoreVec<kCount>(p, out);
+  }
 }
 
 // The weights as float32: the parameter itself, or the master of a half-precision one.

@@ -77,6 +77,11 @@ inline int atomicMax(int* address, int value) {
   return std::exchange(*address, std::max(*address, value));
 }
 
+template <typename V>
+void __stcs(V* address, V value) {
+  *address = value;
+}
+
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
