@@ -51,23 +51,47 @@ __global__ void KeysKernel(PutArgs args, uint32_t* keys, uint32_t* order) {
   }
 }
 
-// A block per run of equal keys, for each of outer; threads share out the columns.
+// The end of the run of equal keys that begins at `begin`.
+__device__ int64_t RunEnd(const uint32_t* keys, int64_t begin, int64_t count) {
+  const uint32_t key = keys[begin];
+  int64_t inside = begin;
+  int64_t step = 1;
+  for (; inside + step < count && keys[inside + step] == key; step *= 2) inside += step;
+  int64_t outside = inside + step < count ? inside + step : count;
+  while (outside - inside > 1) {
+    const int64_t middle = inside + (outside - inside) / 2;
+    (keys[middle] == key ? inside : outside) = middle;
+  }
+  return outside;
+}
+
+// A block per run of equal keys, for each of outer; threads share out the columns. Additions wait
+// for one another, so what they add is loaded by eights: a token may be every twentieth.
 template <typename To, typename From>
 __global__ void PutKernel(PutArgs args, const uint32_t* keys, const uint32_t* order) {
   using W = Wide<To>;
+  constexpr int kAhead = 8;
   const int64_t total = args.outer * args.count;
   for (int64_t i = blockIdx.x; i < total; i += gridDim.x) {
     const int64_t o = i / args.count;
     const int64_t begin = i - o * args.count;
     const uint32_t key = keys[begin];
     if (key >= args.size || (begin > 0 && keys[begin - 1] == key)) continue;
+    const int64_t end = RunEnd(keys, begin, args.count);
     To* x = static_cast<To*>(args.x) + (o * args.size + key) * args.inner;
     const From* grad = static_cast<const From*>(args.grad) + o * args.count * args.inner;
     for (int64_t column = threadIdx.x; column < args.inner; column += blockDim.x) {
       To sum = x[column];
-      for (int64_t j = begin; j < args.count && keys[j] == key; ++j) {
-        const From g = grad[int64_t{order[j]} * args.inner + column];
-        sum = FromWide<To>(ToWide(sum) + static_cast<W>(ToWide(g)));
+      for (int64_t j = begin; j < end; j += kAhead) {
+        From g[kAhead];
+#pragma unroll
+        for (int u = 0; u < kAhead; ++u) {
+          if (j + u < end) g[u] = grad[int64_t{order[j + u]} * args.inner + column];
+        }
+#pragma unroll
+        for (int u = 0; u < kAhead; ++u) {
+          if (j + u < end) sum = FromWide<To>(ToWide(sum) + static_cast<W>(ToWide(g[u])));
+        }
       }
       x[column] = sum;
     }
