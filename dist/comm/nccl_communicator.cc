@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -19,6 +20,8 @@
 namespace tessera::dist {
 namespace {
 
+// A call is mostly taken in within microseconds; one that waits for other ranks is not.
+constexpr std::chrono::microseconds kSpin{200};
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 
 Status CudaStatus(cudaError_t error, std::string_view what) {
@@ -38,13 +41,14 @@ void Cuda(cudaError_t error, std::string_view operation) {
 
 // Waits until a nonblocking call on `comm` has been taken in.
 Status Settle(ncclComm_t comm, ncclResult_t result, double timeout, std::string_view what) {
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(int64_t(timeout * 1000));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto until = begin + std::chrono::milliseconds(int64_t(timeout * 1000));
   while (result == ncclInProgress) {
-    if (std::chrono::steady_clock::now() > until) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now > until) {
       return Internal(what, ": not all ranks have come within ", timeout, " s");
     }
-    std::this_thread::sleep_for(kBetweenLooks);
+    if (now > begin + kSpin) std::this_thread::sleep_for(kBetweenLooks);
     if (ncclCommGetAsyncError(comm, &result) != ncclSuccess) break;
   }
   if (result == ncclSuccess) return OkStatus();
@@ -55,6 +59,7 @@ Status Settle(ncclComm_t comm, ncclResult_t result, double timeout, std::string_
 struct Channel {
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
+  std::mutex in_use;  // of NcclWatch::Remember
 };
 
 // The channels of a group: collectives, messages to higher ranks, messages to lower ranks.
@@ -67,8 +72,9 @@ class NcclGroup {
       if (c.comm != nullptr) NcclWatch::Instance().Forget(c.comm);
       if (c.stream != nullptr) cudaStreamSynchronize(c.stream);
       if (c.comm != nullptr) {
-        ncclCommFinalize(c.comm);
-        ncclCommDestroy(c.comm);
+        const Status left =
+            Settle(c.comm, ncclCommFinalize(c.comm), options_.collective_timeout, What());
+        left.ok() ? ncclCommDestroy(c.comm) : ncclCommAbort(c.comm);
       }
       if (c.stream != nullptr) cudaStreamDestroy(c.stream);
     }
@@ -90,7 +96,7 @@ class NcclGroup {
     for (Channel& c : channels_) {
       TESSERA_RETURN_IF_ERROR(
           CudaStatus(cudaStreamCreateWithFlags(&c.stream, cudaStreamNonBlocking), What()));
-      NcclWatch::Instance().Remember(c.comm);
+      NcclWatch::Instance().Remember(c.comm, &c.in_use);
     }
     TESSERA_RETURN_IF_ERROR(CudaStatus(cudaMalloc(&scratch_, sizeof(float)), What()));
     ncclCommUserRank(comm, &rank_);
@@ -291,8 +297,12 @@ class NcclCommunicator final : public Communicator {
     ncclConfig_t config = NcclGroup::Config();
     ncclComm_t parent = group_->collectives().comm, comm = nullptr;
     const double timeout = group_->options().init_timeout;
-    Status status =
-        Settle(parent, ncclCommSplit(parent, color, key, &comm, &config), timeout, child->What());
+    Status status;
+    {
+      const std::lock_guard<std::mutex> lock(group_->collectives().in_use);
+      status =
+          Settle(parent, ncclCommSplit(parent, color, key, &comm, &config), timeout, child->What());
+    }
     if (status.ok()) status = Settle(comm, ncclInProgress, timeout, child->What());
     if (status.ok()) status = child->Complete(comm);
     TESSERA_CHECK(status.ok(), "split", Message(status));
@@ -346,8 +356,12 @@ class NcclCommunicator final : public Communicator {
     auto before = NcclWatch::NewEvent();
     Cuda(cudaEventRecord(before->get(), cuda::CurrentStream()), call.operation);
     Cuda(cudaStreamWaitEvent(channel.stream, before->get(), 0), call.operation);
-    const Status status =
-        Settle(channel.comm, start(channel), group_->options().collective_timeout, call.operation);
+    Status status;
+    {
+      const std::lock_guard<std::mutex> lock(channel.in_use);
+      status = Settle(channel.comm, start(channel), group_->options().collective_timeout,
+                      call.operation);
+    }
     TESSERA_CHECK(status.ok(), call.operation, Message(status));
     auto done = NcclWatch::NewEvent();
     Cuda(cudaEventRecord(done->get(), channel.stream), call.operation);

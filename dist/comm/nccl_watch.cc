@@ -21,15 +21,15 @@ NcclWatch& NcclWatch::Instance() {
   return *watch;
 }
 
-void NcclWatch::Remember(ncclComm_t comm) {
+void NcclWatch::Remember(ncclComm_t comm, std::mutex* in_use) {
   std::lock_guard<std::mutex> lock(mutex_);
-  comms_.push_back(comm);
+  comms_.push_back({comm, in_use});
   if (!std::exchange(is_running_, true)) std::thread([this] { Run(); }).detach();
 }
 
 void NcclWatch::Forget(ncclComm_t comm) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::erase(comms_, comm);
+  std::erase_if(comms_, [&](const Watched& w) { return w.comm == comm; });
 }
 
 void NcclWatch::Watch(EventPtr event, std::string text, double limit) {
@@ -40,7 +40,7 @@ void NcclWatch::Watch(EventPtr event, std::string text, double limit) {
 }
 
 void NcclWatch::AbortAll(int code) {
-  std::vector<ncclComm_t> comms;
+  std::vector<Watched> comms;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     comms.swap(comms_);
@@ -50,7 +50,7 @@ void NcclWatch::AbortAll(int code) {
     std::this_thread::sleep_for(kForAbort);
     std::_Exit(code);
   }).detach();
-  for (const ncclComm_t comm : comms) ncclCommAbort(comm);
+  for (const Watched& w : comms) ncclCommAbort(w.comm);
   std::_Exit(code);
 }
 
@@ -65,17 +65,18 @@ void NcclWatch::Run() {
     {
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait(lock, [&] { return !entries_.empty(); });
-      std::erase_if(entries_,
-                    [](const Entry& e) { return cudaEventQuery(e.event->get()) == cudaSuccess; });
+      std::erase_if(entries_, [](const Entry& e) { return e.event->HasCome(); });
       for (const Entry& e : entries_) {
         if (Clock::now() > e.until) {
           failure = Concat("the limit of ", e.limit, " s for a collective has passed: ", e.text);
           break;
         }
       }
-      for (const ncclComm_t comm : comms_) {
+      for (const Watched& w : comms_) {
         ncclResult_t error = ncclSuccess;
-        if (ncclCommGetAsyncError(comm, &error) == ncclSuccess && error != ncclSuccess &&
+        const std::unique_lock<std::mutex> idle(*w.in_use, std::try_to_lock);
+        if (!idle) continue;  // who is in a call looks himself
+        if (ncclCommGetAsyncError(w.comm, &error) == ncclSuccess && error != ncclSuccess &&
             error != ncclInProgress && failure.empty()) {
           failure = Concat("NCCL says: ", ncclGetErrorString(error),
                            entries_.empty() ? "" : "; " + entries_[0].text);

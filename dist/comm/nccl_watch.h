@@ -17,16 +17,24 @@ namespace tessera::dist {
 
 class NcclWatch {
  public:
-  // A CUDA event without timing.
+  // A CUDA event without timing, of the device that is active when it is made.
   class Event {
    public:
-    Event() { cudaEventCreateWithFlags(&event_, cudaEventDisableTiming); }
+    Event() {
+      cudaGetDevice(&device_);
+      cudaEventCreateWithFlags(&event_, cudaEventDisableTiming);
+    }
     ~Event() { cudaEventDestroy(event_); }
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
     cudaEvent_t get() const { return event_; }
+    // From any thread: one that has chosen no device would make a context on the first.
+    bool HasCome() const {
+      return cudaSetDevice(device_) == cudaSuccess && cudaEventQuery(event_) == cudaSuccess;
+    }
 
    private:
+    int device_ = 0;
     cudaEvent_t event_ = nullptr;
   };
   using EventPtr = std::shared_ptr<Event>;
@@ -35,8 +43,10 @@ class NcclWatch {
   // Never destroyed.
   static NcclWatch& Instance();
 
-  // Communicators that are aborted together.
-  void Remember(ncclComm_t comm);
+  // Communicators that are aborted together. `in_use` is locked while a thread is in a call of
+  // `comm`, nonblocking ones until they are done: to ask for its state completes the call as well,
+  // which two threads must not do at once. Both outlast Forget.
+  void Remember(ncclComm_t comm, std::mutex* in_use);
   void Forget(ncclComm_t comm);
   // Ends the process when the event has not come within `limit` seconds; `text` says what it is.
   void Watch(EventPtr event, std::string text, double limit);
@@ -58,7 +68,11 @@ class NcclWatch {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<ncclComm_t> comms_;
+  struct Watched {
+    ncclComm_t comm;
+    std::mutex* in_use;
+  };
+  std::vector<Watched> comms_;
   std::vector<Entry> entries_;
   bool is_running_ = false;
 };

@@ -6,12 +6,17 @@
 // away at once; what it takes is read when the stream comes to it. A program that forgets to wait
 // for its data still sees old ones.
 //
+// Calls are nonblocking: each is in progress until it has been asked about twice, by the thread
+// that made it, and no communicator is destroyed before its finalisation is done. What asks
+// otherwise ends the process, as what it does is undefined.
+//
 // Every rank of a group leaves a file for each collective, `<group>.<number>.<rank>`. A rank that
 // leaves number n has finished n - 1, so that everybody has read n - 2, whose file goes.
 #include <nccl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -114,6 +119,13 @@ bool IsReducible(ncclDataType_t type, ncclRedOp_t op) {
 
 }  // namespace
 
+// The call that is in progress.
+struct Progress {
+  std::atomic<int> looks{0};  // until it is done
+  std::atomic<std::thread::id> caller{};
+  bool finalized = false;
+};
+
 struct ncclComm {
   std::string group;  // a path that the files' names begin with
   int rank = 0;
@@ -121,6 +133,7 @@ struct ncclComm {
   int64_t calls = 0;
   int64_t splits = 0;
   std::map<std::pair<int, int>, int64_t> messages = {};  // by sender and receiver
+  std::shared_ptr<Progress> progress = std::make_shared<Progress>();
 
   std::string FileOf(int64_t call, int of_rank) const {
     return group + "." + std::to_string(call) + "." + std::to_string(of_rank);
@@ -132,6 +145,17 @@ struct ncclComm {
 };
 
 namespace {
+
+[[noreturn]] void Refuse(const char* what) {
+  std::fprintf(stderr, "error: emulated NCCL: %s\n", what);
+  std::_Exit(1);
+}
+
+ncclResult_t Begun(ncclComm_t comm) {
+  comm->progress->caller = std::this_thread::get_id();
+  comm->progress->looks = 2;
+  return ncclInProgress;
+}
 
 using Gifts = std::vector<Bytes>;  // of the ranks, in their order
 
@@ -149,7 +173,7 @@ ncclResult_t Exchange(ncclComm_t comm, cudaStream_t stream, const void* data, si
         if (call > 0) fs::remove(known.FileOf(call - 1, known.rank));
         take(gifts);
       });
-  return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  return error == cudaSuccess ? Begun(comm) : ncclUnhandledCudaError;
 }
 
 Bytes Reduced(const Gifts& gifts, ncclDataType_t type, ncclRedOp_t op) {
@@ -179,7 +203,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
   *comm = new ncclComm{std::string(id.internal) + "/world", rank, ranks};
-  return ncclSuccess;
+  return Begun(*comm);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* result, ncclConfig_t*) {
@@ -201,13 +225,20 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
   *result =
       new ncclComm{name + "c" + std::to_string(color), static_cast<int>(place - members.begin()),
                    static_cast<int>(members.size())};
-  return ncclSuccess;
+  Begun(*result);
+  return Begun(comm);
 }
 
-ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  comm->progress->finalized = true;
+  return Begun(comm);
+}
 
 // The last rank to leave the world takes the directory along.
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (!comm->progress->finalized || comm->progress->looks > 0) {
+    Refuse("a communicator is destroyed before its finalisation is done");
+  }
   const fs::path group = comm->group;
   if (group.filename() == "world") {
     Leave(comm->group + ".left." + std::to_string(comm->rank), "", 0);
@@ -225,8 +256,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
-  *error = ncclSuccess;
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  Progress& progress = *comm->progress;
+  const bool begun = progress.looks > 0;
+  if (begun && progress.caller.load() != std::this_thread::get_id()) {
+    Refuse("a thread asks about a call in progress that another has made");
+  }
+  if (begun) --progress.looks;
+  *error = begun ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
@@ -280,7 +317,7 @@ ncclResult_t ncclSend(const void* data, size_t n, ncclDataType_t type, int peer,
                       cudaStream_t stream) {
   if (cudaStreamSynchronize(stream) != cudaSuccess) return ncclUnhandledCudaError;
   Leave(comm->NextMessage(comm->rank, peer), data, n * SizeOf(type));
-  return ncclSuccess;
+  return Begun(comm);
 }
 
 ncclResult_t ncclRecv(void* data, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
@@ -296,10 +333,10 @@ ncclResult_t ncclRecv(void* data, size_t n, ncclDataType_t type, int peer, ncclC
     }
     std::memcpy(data, message.data(), message.size());
   });
-  return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  return error == cudaSuccess ? Begun(comm) : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclGroupStart() { return ncclSuccess; }
-ncclResult_t ncclGroupEnd() { return ncclSuccess; }
+ncclResult_t ncclGroupEnd() { return ncclInProgress; }
 
 }  // extern "C"
