@@ -1,6 +1,6 @@
-// Tensor cores of bfloat16 and float16 (T), the loads of their fragments, and asynchronous copies
-// to shared memory: one function per PTX instruction (PTX ISA, "Matrix multiply-accumulate" and
-// "Asynchronous copy"). Included by .cu files only.
+// Tensor cores of bfloat16 and float16 (T), the loads of their fragments, asynchronous copies to
+// shared memory, and powers of two: one function per PTX instruction (PTX ISA, "Matrix
+// multiply-accumulate", "Asynchronous copy" and "ex2"). Included by .cu files only.
 //
 // Fragments of m16n8k16 lie in a warp so: with g = lane / 4 and t = lane % 4, a register holds the
 // pair of columns 2t, 2t + 1 (of a) or rows 2t, 2t + 1 (of b), low half first:
@@ -91,6 +91,13 @@ __device__ __forceinline__ void CommitCopies() {
 template <int kPending>
 __device__ __forceinline__ void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
+}
+
+// 2^x within 2^-22, subnormal results as 0; -inf gives 0.
+__device__ __forceinline__ float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 #endif  // defined(__CUDACC__)

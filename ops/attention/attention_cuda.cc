@@ -11,6 +11,8 @@ namespace tessera::cuda {
 namespace {
 
 constexpr char kName[] = "attention";
+constexpr int64_t kMostPositions = int64_t{1}
+                                   << 30;  // of the flash kernels, which add two in an int
 
 bool Aligned(const void* data, const FlashStrides& stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride.batch % 8 == 0 &&
@@ -19,7 +21,8 @@ bool Aligned(const void* data, const FlashStrides& stride) {
 
 bool TakesFlash(const FlashArgs& args) {
   return IsHalf(args.dtype) && args.head_dim % 8 == 0 && args.head_dim <= 128 &&
-         args.batch < 65536 && args.heads < 65536 && Aligned(args.q, args.q_stride) &&
+         args.batch < 65536 && args.heads < 65536 && args.q_len < kMostPositions &&
+         args.k_len < kMostPositions && Aligned(args.q, args.q_stride) &&
          Aligned(args.k, args.k_stride) && Aligned(args.v, args.v_stride) &&
          Aligned(args.o, args.o_stride);
 }

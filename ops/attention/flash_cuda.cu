@@ -1,9 +1,13 @@
 // Attention on tensor cores for bfloat16 and float16: mma.sync m16n8k16 with float32 sums, tiles of
 // keys and values (or queries) brought to shared memory by asynchronous copies.
 //
-// Method: T. Dao, "FlashAttention-2", arXiv:2307.08691. The backward pass is two kernels, one that
-// owns queries (dq) and one that owns keys (dk, dv): each sums in one fixed order, with no atomic
-// addition, at the price of computing the scores twice.
+// Method: T. Dao, "FlashAttention-2", arXiv:2307.08691. The backward pass runs one kernel twice,
+// for blocks that own queries (dq) and for blocks that own keys (dk, dv): each sums in one fixed
+// order, with no atomic addition, at the price of computing the scores twice.
+//
+// The next tile is copied while one is computed on: a barrier per tile. Kernels are compiled for
+// what a score may meet beyond the limit of its query's keys (kGeneral: masks, a bias), and for
+// dropout (kDrops); scores are compared with that limit in tiles that reach it only.
 //
 // Letters: Q queries of a tile, K keys of a tile, D features (head_dim, padded with zeros to kD).
 // A block has 4 warps; each owns 16 rows of its block's 64. In fragments `g` = lane / 4 is a row
@@ -80,31 +84,43 @@ __device__ __forceinline__ void AddSumsByColumns(float (&c)[kD / 8][4],
 // ---- Tiles ------------------------------------------------------------------------------------
 
 // Begins to copy rows [begin, begin + kRows) to shared memory, row r from base + offset_of(r); rows
-// from `rows` on and features from head_dim on become zeros.
-template <typename T, int kD, int kRows, typename OffsetOf>
-__device__ __forceinline__ void CopyRows(T* shared, const T* base, int64_t begin, int64_t rows,
+// from `rows` on and features from head_dim on become zeros. kAtOnce: of the copies of a thread.
+template <typename T, int kD, int kRows, int kAtOnce, typename OffsetOf>
+__device__ __forceinline__ void CopyRows(T* shared, const T* base, int begin, int rows,
                                          int head_dim, OffsetOf offset_of) {
   constexpr int kChunks = kD / 8;
-  for (int c = threadIdx.x; c < kRows * kChunks; c += kThreadsOfBlock) {
-    const int r = c / kChunks;
-    const int d = c % kChunks * 8;
-    const bool inside = begin + r < rows && d < head_dim;
-    const T* from = inside ? base + offset_of(begin + r) + d : base;
-    BeginCopy16(shared + r * kRow<kD> + d, from, inside);
+  constexpr int kPass = kThreadsOfBlock / kChunks;
+  const int r = threadIdx.x / kChunks;
+  const int d = threadIdx.x % kChunks * 8;
+  const int left = d < head_dim ? rows - begin - r : 0;
+#pragma unroll kAtOnce
+  for (int pass = 0; pass < kRows; pass += kPass) {
+    const bool inside = pass < left;
+    const T* from = inside ? base + offset_of(begin + r + pass) + d : base;
+    BeginCopy16(shared + (r + pass) * kRow<kD> + d, from, inside);
   }
 }
 template <typename T, int kD, int kRows>
-__device__ __forceinline__ void CopyTile(T* shared, const T* base, int64_t row_stride,
-                                         int64_t begin, int64_t rows, int head_dim) {
-  CopyRows<T, kD, kRows>(shared, base, begin, rows, head_dim,
-                         [&](int64_t row) { return row * row_stride; });
+__device__ __forceinline__ void CopyTile(T* shared, const T* base, int64_t row_stride, int begin,
+                                         int rows, int head_dim) {
+  CopyRows<T, kD, kRows, 8>(shared, base, begin, rows, head_dim,
+                            [&](int row) { return row * row_stride; });
+}
+
+// FlashKeyOffset of pages, with the division of an int.
+__device__ __forceinline__ int64_t KeyOffset(const FlashArgs& args, const FlashStrides& stride,
+                                             int64_t b, int64_t g, int j) {
+  const FlashPages& pages = args.pages;
+  const int size = static_cast<int>(pages.page_size);
+  const int page = j / size;
+  return FlashOffset(stride, pages.table[b * pages.pages_per_row + page], g, j - page * size);
 }
 
 // Which probabilities of a tile [kRows queries, 64 keys] dropout keeps: bit j % 16 of
 // kept[row * 4 + j / 16].
 template <int kRows>
 __device__ __forceinline__ void ComputeKept(uint16_t* kept, const FlashArgs& args, int64_t b,
-                                            int64_t h, int64_t q_begin, int64_t k_begin) {
+                                            int64_t h, int q_begin, int k_begin) {
   const DeviceKey key = DropoutKey(args);
   for (int c = threadIdx.x; c < kRows * 4; c += kThreadsOfBlock) {
     const uint64_t first = FlashDropoutIndex(args, b, h, q_begin + c / 4) +
@@ -116,14 +132,48 @@ __device__ __forceinline__ void ComputeKept(uint16_t* kept, const FlashArgs& arg
 __device__ __forceinline__ bool IsKept(const uint16_t* kept, int row, int key) {
   return (kept[row * 4 + key / 16] >> (key % 16) & 1) != 0;
 }
+__device__ __forceinline__ float KeptScale(const FlashArgs& args) {
+  return 1.0f / (1.0f - args.dropout.p);
+}
 
-// Score of one pair times log2(e); -inf where the query does not see the key.
-__device__ __forceinline__ float Log2Score(const FlashArgs& args, float product, bool masks,
-                                           int64_t b, int64_t h, int64_t i, int64_t j, int limit) {
-  if (j >= limit || (masks && !MasksAllow(args, b, i, j))) return -INFINITY;
-  float score = product * static_cast<float>(args.scale);
-  if (args.bias != nullptr) score += BiasAt<float>(args, b, h, i, j);
-  return score * kLog2E;
+// FlashKeyLimit of row b without memory: it never falls from one query to the next.
+struct KeyLimit {
+  int least, most, shift;
+
+  __device__ __forceinline__ KeyLimit(const FlashArgs& args, int64_t b) {
+    constexpr int64_t kFar = int64_t{1} << 30;  // behind every position
+    least = static_cast<int>(FlashKeyLimit(args, b, -2 * kFar));
+    most = static_cast<int>(FlashKeyLimit(args, b, 2 * kFar));
+    int64_t first = args.query_offset + 1;
+    if (args.query_offsets != nullptr) first += args.query_offsets[b];
+    shift = static_cast<int>(first > kFar ? kFar : first < -kFar ? -kFar : first);
+  }
+  // How many keys query i sees.
+  __device__ __forceinline__ int operator()(int i) const {
+    return min(most, max(least, i + shift));
+  }
+  // The first query that sees key j, or a later one than any.
+  __device__ __forceinline__ int FirstQuery(int j) const {
+    if (j < least) return 0;
+    return j < most ? max(0, j + 1 - shift) : 1 << 30;
+  }
+};
+
+// What `factor` makes the exponent of a score, base 2: the product itself, or with kGeneral the
+// score times log2(e); -inf where the query does not see the key.
+template <bool kGeneral>
+__device__ __forceinline__ float Score(const FlashArgs& args, float product, int64_t b, int64_t h,
+                                       int i, int j, int limit) {
+  if (j >= limit) return -INFINITY;
+  if constexpr (kGeneral) {
+    if (HasKeyMasks(args) && !MasksAllow(args, b, i, j)) return -INFINITY;
+    return (product * static_cast<float>(args.scale) + BiasAt<float>(args, b, h, i, j)) * kLog2E;
+  }
+  return product;
+}
+template <bool kGeneral>
+__device__ __forceinline__ float FactorOfScores(const FlashArgs& args) {
+  return kGeneral ? 1.0f : static_cast<float>(args.scale) * kLog2E;
 }
 
 __device__ __forceinline__ float QuadMax(float v) {
@@ -138,14 +188,14 @@ __device__ __forceinline__ float QuadSum(float v) {
 // Writes 16 rows of sums times `scale` of their row to global memory: rows from `begin`, of which
 // those from `rows` on are left out.
 template <typename T, int kD>
-__device__ __forceinline__ void StoreRows(T* base, int64_t row_stride, int64_t begin, int64_t rows,
+__device__ __forceinline__ void StoreRows(T* base, int64_t row_stride, int begin, int64_t rows,
                                           int head_dim, const float (&c)[kD / 8][4],
                                           const float (&scale)[2], int lane) {
   const int g = lane / 4;
   const int t = lane % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t row = begin + g + half * 8;
+    const int row = begin + g + half * 8;
     if (row >= rows) continue;
 #pragma unroll
     for (int tile = 0; tile < kD / 8; ++tile) {
@@ -157,25 +207,6 @@ __device__ __forceinline__ void StoreRows(T* base, int64_t row_stride, int64_t b
   }
 }
 
-// How many keys each query of a tile may see, and the most of them.
-struct Limits {
-  int of_row[kTileRows];
-  int most;
-};
-// Ends with a barrier.
-__device__ __forceinline__ void ComputeLimits(Limits* limits, const FlashArgs& args, int64_t b,
-                                              int64_t q_begin) {
-  if (threadIdx.x == 0) limits->most = 0;
-  __syncthreads();
-  if (threadIdx.x < kTileRows) {
-    const int64_t i = q_begin + threadIdx.x;
-    const int limit = i < args.q_len ? static_cast<int>(FlashKeyLimit(args, b, i)) : 0;
-    limits->of_row[threadIdx.x] = limit;
-    atomicMax(&limits->most, limit);
-  }
-  __syncthreads();
-}
-
 // ---- Forward ----------------------------------------------------------------------------------
 
 template <typename T, int kD>
@@ -183,11 +214,9 @@ constexpr size_t ForwardShared() {
   return sizeof(T) * kTileRows * kRow<kD> * 5;  // Q, and two stages of K and V
 }
 
-template <typename T, int kD>
+template <typename T, int kD, bool kGeneral, bool kDrops>
 __global__ void __launch_bounds__(kThreadsOfBlock)
     ForwardKernel(const __grid_constant__ FlashArgs args) {
-  auto& limits = BlockShared<Limits>();
-  auto& kept = BlockShared<uint16_t[kTileRows * 4]>();
   constexpr int kTileSize = kTileRows * kRow<kD>;
   T* q_QD = DynamicShared<T>();
   T* k_KD = q_QD + kTileSize;      // two stages
@@ -198,111 +227,123 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
   const int g = lane / 4;
   const int t = lane % 4;
   // The last queries see most keys under a causal mask: they go first.
-  const int64_t q_begin = int64_t{gridDim.x - 1 - blockIdx.x} * kTileRows;
+  const int q_begin = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kTileRows;
+  const int q_len = static_cast<int>(args.q_len);
   const int64_t h = blockIdx.y;
   const int64_t b = blockIdx.z;
   const int64_t key_head = FlashKeyHead(args, h);
   const int head_dim = static_cast<int>(args.head_dim);
   const T* q = static_cast<const T*>(args.q) + FlashOffset(args.q_stride, b, h, 0);
-  const bool masks = HasKeyMasks(args);
-  const bool drops = args.dropout.p > 0.0f;
+  const float factor = FactorOfScores<kGeneral>(args);
 
-  ComputeLimits(&limits, args, b, q_begin);
-  const int tiles = (limits.most + kTileRows - 1) / kTileRows;
+  const KeyLimit limit_of(args, b);
+  const int seen_by_all = limit_of(q_begin);
+  const int seen_by_any = limit_of(min(q_begin + kTileRows, q_len) - 1);
+  const int tiles = (seen_by_any + kTileRows - 1) / kTileRows;
   // Later queries begin at later keys.
-  const int first_tile = static_cast<int>(FlashFirstKey(args, b, q_begin) / kTileRows);
-  const int row_limit[2] = {limits.of_row[warp_row + g], limits.of_row[warp_row + g + 8]};
+  const int first_tile = static_cast<int>(FlashFirstKey(args, b, q_begin)) / kTileRows;
 
   float o[kD / 8][4] = {};
-  float max[2] = {-INFINITY, -INFINITY};
-  float sum[2] = {0.0f, 0.0f};  // this lane's share
+  float max[2] = {-INFINITY, -INFINITY};  // of scores before `factor`
+  float sum[2] = {0.0f, 0.0f};            // this lane's share
 
-  const auto begin_copies = [&](int tile) {
-    const int stage = tile % 2;
-    const int64_t begin = int64_t{tile} * kTileRows;
+  const auto copy_keys = [&](T* shared, const void* from, const FlashStrides& stride, int begin) {
+    const T* base = static_cast<const T*>(from);
     // What lies behind the last key that is seen may be no number at all, which even a probability
     // of zero does not make one.
-    CopyRows<T, kD, kTileRows>(
-        k_KD + stage * kTileSize, static_cast<const T*>(args.k), begin, limits.most, head_dim,
-        [&](int64_t j) { return FlashKeyOffset(args, args.k_stride, b, key_head, j); });
-    CopyRows<T, kD, kTileRows>(
-        v_KD + stage * kTileSize, static_cast<const T*>(args.v), begin, limits.most, head_dim,
-        [&](int64_t j) { return FlashKeyOffset(args, args.v_stride, b, key_head, j); });
+    if (args.pages.table == nullptr) {
+      CopyTile<T, kD, kTileRows>(shared, base + FlashOffset(stride, b, key_head, 0), stride.time,
+                                 begin, seen_by_any, head_dim);
+    } else {
+      CopyRows<T, kD, kTileRows, 1>(shared, base, begin, seen_by_any, head_dim,
+                                    [&](int j) { return KeyOffset(args, stride, b, key_head, j); });
+    }
+  };
+  const auto begin_copies = [&](int tile) {
+    const int stage = tile % 2 * kTileSize;
+    copy_keys(k_KD + stage, args.k, args.k_stride, tile * kTileRows);
+    copy_keys(v_KD + stage, args.v, args.v_stride, tile * kTileRows);
     CommitCopies();
   };
   if (first_tile < tiles) {
-    CopyTile<T, kD, kTileRows>(q_QD, q, args.q_stride.time, q_begin, args.q_len, head_dim);
+    CopyTile<T, kD, kTileRows>(q_QD, q, args.q_stride.time, q_begin, q_len, head_dim);
     begin_copies(first_tile);
   }
 
   for (int tile = first_tile; tile < tiles; ++tile) {
-    const int64_t k_begin = int64_t{tile} * kTileRows;
-    if (tile + 1 < tiles) {
-      begin_copies(tile + 1);
-      WaitForCopies<1>();
-    } else {
-      WaitForCopies<0>();
-    }
-    if (drops) ComputeKept<kTileRows>(kept, args, b, h, q_begin, k_begin);
-    __syncthreads();
+    const int k_begin = tile * kTileRows;
     const T* keys = k_KD + tile % 2 * kTileSize;
     const T* values = v_KD + tile % 2 * kTileSize;
+    const uint16_t* kept = nullptr;
+    if constexpr (kDrops) {
+      auto& stages = BlockShared<uint16_t[2][kTileRows * 4]>();
+      ComputeKept<kTileRows>(stages[tile % 2], args, b, h, q_begin, k_begin);
+      kept = stages[tile % 2];
+    }
+    WaitForCopies<0>();
+    __syncthreads();  // this tile is there, and the one before it has been read
+    if (tile + 1 < tiles) begin_copies(tile + 1);
 
     float s[8][4] = {};
     AddRowsByRows<T, kD, 8>(s, q_QD + warp_row * kRow<kD>, keys, lane);
 
-    float tile_max[2] = {-INFINITY, -INFINITY};
+    if (kGeneral || k_begin + kTileRows > seen_by_all) {
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+      for (int half = 0; half < 2; ++half) {
+        const int i = q_begin + warp_row + g + half * 8;
+        const int limit = i < q_len ? limit_of(i) : 0;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int half = e / 2;
-        const int64_t i = q_begin + warp_row + g + half * 8;
-        const int64_t j = k_begin + n * 8 + 2 * t + e % 2;
-        s[n][e] = Log2Score(args, s[n][e], masks, b, h, i, j, row_limit[half]);
-        tile_max[half] = fmaxf(tile_max[half], s[n][e]);
+        for (int n = 0; n < 8; ++n) {
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            const int j = k_begin + n * 8 + 2 * t + e % 2;
+            s[n][e] = Score<kGeneral>(args, s[n][e], b, h, i, j, limit);
+          }
+        }
       }
     }
-    float shrink[2];
     float base[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float new_max = fmaxf(max[half], QuadMax(tile_max[half]));
-      base[half] = new_max == -INFINITY ? 0.0f : new_max;
-      shrink[half] = exp2f(max[half] - base[half]);
+      float tile_max = -INFINITY;
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        tile_max = fmaxf(tile_max, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+      }
+      const float new_max = fmaxf(max[half], QuadMax(tile_max));
+      base[half] = new_max == -INFINITY ? 0.0f : new_max * factor;
+      const float shrink = Exp2(fmaf(max[half], factor, -base[half]));
       max[half] = new_max;
-      sum[half] *= shrink[half];
+      sum[half] *= shrink;
+#pragma unroll
+      for (int n = 0; n < kD / 8; ++n) {
+        o[n][2 * half] *= shrink;
+        o[n][2 * half + 1] *= shrink;
+      }
     }
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int half = e / 2;
-        const float p = exp2f(s[n][e] - base[half]);
+        const float p = Exp2(fmaf(s[n][e], factor, -base[half]));
         sum[half] += p;
-        const bool keep = !drops || IsKept(kept, warp_row + g + half * 8, n * 8 + 2 * t + e % 2);
+        const bool keep = !kDrops || IsKept(kept, warp_row + g + half * 8, n * 8 + 2 * t + e % 2);
         s[n][e] = keep ? p : 0.0f;
       }
     }
-#pragma unroll
-    for (int n = 0; n < kD / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) o[n][e] *= shrink[e / 2];
-    }
     AddSumsByColumns<T, kD, 4>(o, s, values, lane);
-    __syncthreads();  // this stage and `kept` are written again
   }
 
   float inverse[2];
-  const float kept_scale = drops ? 1.0f / (1.0f - args.dropout.p) : 1.0f;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float total = QuadSum(sum[half]);
-    inverse[half] = total == 0.0f ? 0.0f : kept_scale / total;
-    const int64_t i = q_begin + warp_row + g + half * 8;
-    if (t == 0 && i < args.q_len) {
+    inverse[half] = total == 0.0f ? 0.0f : (kDrops ? KeptScale(args) : 1.0f) / total;
+    const int i = q_begin + warp_row + g + half * 8;
+    if (t == 0 && i < q_len) {
       static_cast<float*>(args.lse)[(b * args.heads + h) * args.q_len + i] =
-          total == 0.0f ? -INFINITY : max[half] * kLn2 + logf(total);
+          total == 0.0f ? -INFINITY : max[half] * factor * kLn2 + logf(total);
     }
   }
   T* out = static_cast<T*>(args.o) + FlashOffset(args.o_stride, b, h, 0);
@@ -310,221 +351,208 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
                    lane);
 }
 
-// ---- Backward: the gradient of queries --------------------------------------------------------
+// ---- Backward ---------------------------------------------------------------------------------
 
-template <typename T, int kD>
-constexpr size_t QueryGradShared() {
-  return sizeof(T) * kTileRows * kRow<kD> * 4;  // Q, dO, K, V
-}
-
-template <typename T, int kD>
-__global__ void __launch_bounds__(kThreadsOfBlock)
-    QueryGradKernel(const __grid_constant__ FlashBackwardArgs args, const float* delta) {
-  auto& limits = BlockShared<Limits>();
-  auto& kept = BlockShared<uint16_t[kTileRows * 4]>();
-  constexpr int kTileSize = kTileRows * kRow<kD>;
-  T* q_QD = DynamicShared<T>();
-  T* do_QD = q_QD + kTileSize;
-  T* k_KD = do_QD + kTileSize;
-  T* v_KD = k_KD + kTileSize;
-
-  const FlashArgs& f = args.forward;
-  const int lane = threadIdx.x % 32;
-  const int warp_row = threadIdx.x / 32 * 16;
-  const int g = lane / 4;
-  const int t = lane % 4;
-  const int64_t q_begin = int64_t{gridDim.x - 1 - blockIdx.x} * kTileRows;
-  const int64_t h = blockIdx.y;
-  const int64_t b = blockIdx.z;
-  const int64_t key_head = FlashKeyHead(f, h);
-  const int head_dim = static_cast<int>(f.head_dim);
-  const T* k = static_cast<const T*>(f.k) + FlashOffset(f.k_stride, b, key_head, 0);
-  const T* v = static_cast<const T*>(f.v) + FlashOffset(f.v_stride, b, key_head, 0);
-  const bool masks = HasKeyMasks(f);
-  const bool drops = f.dropout.p > 0.0f;
-  const float kept_scale = drops ? 1.0f / (1.0f - f.dropout.p) : 1.0f;
-
-  ComputeLimits(&limits, f, b, q_begin);
-  const int tiles = (limits.most + kTileRows - 1) / kTileRows;
-  const int first_tile = static_cast<int>(FlashFirstKey(f, b, q_begin) / kTileRows);
-  CopyTile<T, kD, kTileRows>(q_QD, static_cast<const T*>(f.q) + FlashOffset(f.q_stride, b, h, 0),
-                             f.q_stride.time, q_begin, f.q_len, head_dim);
-  CopyTile<T, kD, kTileRows>(
-      do_QD, static_cast<const T*>(args.d_o) + FlashOffset(args.d_o_stride, b, h, 0),
-      args.d_o_stride.time, q_begin, f.q_len, head_dim);
-  CommitCopies();
-
-  int row_limit[2];
-  float row_lse[2];  // times log2(e); +inf gives a row of zeros
-  float row_delta[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int r = warp_row + g + half * 8;
-    const int64_t i = q_begin + r;
-    row_limit[half] = limits.of_row[r];
-    row_lse[half] = INFINITY;
-    row_delta[half] = 0.0f;
-    if (i < f.q_len) {
-      const int64_t row = (b * f.heads + h) * f.q_len + i;
-      const float lse = static_cast<const float*>(f.lse)[row];
-      if (lse != -INFINITY) row_lse[half] = lse * kLog2E;
-      row_delta[half] = delta[row];
-    }
-  }
-
-  float dq[kD / 8][4] = {};
-  for (int tile = first_tile; tile < tiles; ++tile) {
-    const int64_t k_begin = int64_t{tile} * kTileRows;
-    CopyTile<T, kD, kTileRows>(k_KD, k, f.k_stride.time, k_begin, f.k_len, head_dim);
-    CopyTile<T, kD, kTileRows>(v_KD, v, f.v_stride.time, k_begin, f.k_len, head_dim);
-    CommitCopies();
-    if (drops) ComputeKept<kTileRows>(kept, f, b, h, q_begin, k_begin);
-    WaitForCopies<0>();
-    __syncthreads();
-
-    float s[8][4] = {};
-    AddRowsByRows<T, kD, 8>(s, q_QD + warp_row * kRow<kD>, k_KD, lane);
-    float dp[8][4] = {};
-    AddRowsByRows<T, kD, 8>(dp, do_QD + warp_row * kRow<kD>, v_KD, lane);
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int half = e / 2;
-        const int key = n * 8 + 2 * t + e % 2;
-        const int64_t i = q_begin + warp_row + g + half * 8;
-        const float score = Log2Score(f, s[n][e], masks, b, h, i, k_begin + key, row_limit[half]);
-        const float p = exp2f(score - row_lse[half]);
-        const bool keep = !drops || IsKept(kept, warp_row + g + half * 8, key);
-        const float through = keep ? dp[n][e] * kept_scale : 0.0f;
-        s[n][e] = p * (through - row_delta[half]);
-      }
-    }
-    AddSumsByColumns<T, kD, 4>(dq, s, k_KD, lane);
-    __syncthreads();
-  }
-  WaitForCopies<0>();
-  const auto scale = static_cast<float>(f.scale);
-  const float scales[2] = {scale, scale};
-  T* out = static_cast<T*>(args.dq) + FlashOffset(args.dq_stride, b, h, 0);
-  StoreRows<T, kD>(out, args.dq_stride.time, q_begin + warp_row, f.q_len, head_dim, dq, scales,
-                   lane);
-}
-
-// ---- Backward: the gradients of keys and values -----------------------------------------------
-
-// Queries per step: fewer where the sums of two gradients fill the registers.
+// Rows of the other side per step: fewer where sums fill the registers and tiles shared memory.
 template <int kD>
-inline constexpr int kStepQueries = kD <= 64 ? 64 : 32;
+inline constexpr int kStepRows = kD <= 64 ? 64 : 32;
 
+// Two tiles that a block owns, and two stages of two that it steps over.
 template <typename T, int kD>
-constexpr size_t KeyGradShared() {
-  return sizeof(T) * kRow<kD> * (2 * kTileRows + 2 * kStepQueries<kD>);
+constexpr size_t BackwardShared() {
+  return sizeof(T) * kRow<kD> * (2 * kTileRows + 4 * kStepRows<kD>);
 }
 
-// Sums are transposed here: rows are keys, columns are queries.
-template <typename T, int kD>
+// Of a query: the log-sum-exp times log2(e), +inf where its probabilities are to be zeros, and the
+// sum of o * do.
+struct alignas(8) QueryStats {
+  float lse;
+  float delta;
+};
+__device__ __forceinline__ QueryStats StatsOf(const FlashArgs& args, const float* delta, int64_t b,
+                                              int64_t h, int i) {
+  if (i >= args.q_len) return {INFINITY, 0.0f};
+  const int64_t row = (b * args.heads + h) * args.q_len + i;
+  const float lse = static_cast<const float*>(args.lse)[row];
+  return {lse == -INFINITY ? INFINITY : lse * kLog2E, delta[row]};
+}
+
+// With kOfKeys a block owns keys and steps over the queries that see them, of each head that reads
+// them; its sums are transposed: rows are keys, columns are queries. Otherwise it owns queries and
+// steps over the keys that they see. The first tile of either side is q or k, the second do or v.
+template <typename T, int kD, bool kOfKeys, bool kGeneral, bool kDrops>
 __global__ void __launch_bounds__(kThreadsOfBlock)
-    KeyGradKernel(const __grid_constant__ FlashBackwardArgs args, const float* delta) {
-  constexpr int kQueries = kStepQueries<kD>;
-  constexpr int kColumnTiles = kQueries / 8;
-  auto& limits = BlockShared<int[kQueries]>();
-  auto& lses = BlockShared<float[kQueries], 0>();  // times log2(e); +inf gives zeros
-  auto& deltas = BlockShared<float[kQueries], 1>();
-  auto& kept = BlockShared<uint16_t[kQueries * 4]>();
-  T* k_KD = DynamicShared<T>();
-  T* v_KD = k_KD + kTileRows * kRow<kD>;
-  T* q_QD = v_KD + kTileRows * kRow<kD>;
-  T* do_QD = q_QD + kQueries * kRow<kD>;
+    BackwardKernel(const __grid_constant__ FlashBackwardArgs args, const float* delta) {
+  constexpr int kStep = kStepRows<kD>;
+  constexpr int kColumnTiles = kStep / 8;
+  constexpr int kStepSize = kStep * kRow<kD>;
+  auto& column_stats = BlockShared<QueryStats[2][kStep]>();  // of kOfKeys
+  T* own_first = DynamicShared<T>();
+  T* own_second = own_first + kTileRows * kRow<kD>;
+  T* steps_first = own_second + kTileRows * kRow<kD>;  // two stages
+  T* steps_second = steps_first + 2 * kStepSize;       // two stages
 
   const FlashArgs& f = args.forward;
   const int lane = threadIdx.x % 32;
   const int warp_row = threadIdx.x / 32 * 16;
   const int g = lane / 4;
   const int t = lane % 4;
-  const int64_t k_begin = int64_t{blockIdx.x} * kTileRows;
-  const int64_t key_head = blockIdx.y;
   const int64_t b = blockIdx.z;
-  const int64_t shared_by = f.heads / f.kv_heads;
+  const int q_len = static_cast<int>(f.q_len);
+  const int k_len = static_cast<int>(f.k_len);
   const int head_dim = static_cast<int>(f.head_dim);
-  const bool masks = HasKeyMasks(f);
-  const bool drops = f.dropout.p > 0.0f;
-  const float kept_scale = drops ? 1.0f / (1.0f - f.dropout.p) : 1.0f;
+  const float factor = FactorOfScores<kGeneral>(f);
+  const float kept_scale = kDrops ? KeptScale(f) : 1.0f;
+  const int64_t shared_by = f.heads / f.kv_heads;
+  const int64_t key_head = kOfKeys ? blockIdx.y : blockIdx.y / shared_by;
+  const int64_t first_head = kOfKeys ? key_head * shared_by : blockIdx.y;
+  // Under a causal mask the last queries, and the first keys, have most to do: they go first.
+  const int own_begin =
+      static_cast<int>(kOfKeys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * kTileRows;
 
-  CopyTile<T, kD, kTileRows>(k_KD,
-                             static_cast<const T*>(f.k) + FlashOffset(f.k_stride, b, key_head, 0),
-                             f.k_stride.time, k_begin, f.k_len, head_dim);
-  CopyTile<T, kD, kTileRows>(v_KD,
-                             static_cast<const T*>(f.v) + FlashOffset(f.v_stride, b, key_head, 0),
-                             f.v_stride.time, k_begin, f.k_len, head_dim);
-  CommitCopies();
+  const auto copy_queries = [&](auto rows, T* first, T* second, int64_t h, int begin) {
+    constexpr int kRows = decltype(rows)::value;
+    CopyTile<T, kD, kRows>(first, static_cast<const T*>(f.q) + FlashOffset(f.q_stride, b, h, 0),
+                           f.q_stride.time, begin, q_len, head_dim);
+    CopyTile<T, kD, kRows>(second,
+                           static_cast<const T*>(args.d_o) + FlashOffset(args.d_o_stride, b, h, 0),
+                           args.d_o_stride.time, begin, q_len, head_dim);
+  };
+  const auto copy_keys = [&](auto rows, T* first, T* second, int begin) {
+    constexpr int kRows = decltype(rows)::value;
+    CopyTile<T, kD, kRows>(first,
+                           static_cast<const T*>(f.k) + FlashOffset(f.k_stride, b, key_head, 0),
+                           f.k_stride.time, begin, k_len, head_dim);
+    CopyTile<T, kD, kRows>(second,
+                           static_cast<const T*>(f.v) + FlashOffset(f.v_stride, b, key_head, 0),
+                           f.v_stride.time, begin, k_len, head_dim);
+  };
 
-  float dk[kD / 8][4] = {};
-  float dv[kD / 8][4] = {};
-  for (int64_t h = key_head * shared_by; h < (key_head + 1) * shared_by; ++h) {
-    const T* q = static_cast<const T*>(f.q) + FlashOffset(f.q_stride, b, h, 0);
-    const T* d_o = static_cast<const T*>(args.d_o) + FlashOffset(args.d_o_stride, b, h, 0);
-    for (int64_t q_begin = 0; q_begin < f.q_len; q_begin += kQueries) {
-      int sees = 0;
-      if (threadIdx.x < kQueries) {
-        const int64_t i = q_begin + threadIdx.x;
-        int limit = 0;
-        float lse = INFINITY;
-        float row_delta = 0.0f;
-        if (i < f.q_len) {
-          limit = static_cast<int>(FlashKeyLimit(f, b, i));
-          const int64_t row = (b * f.heads + h) * f.q_len + i;
-          const float value = static_cast<const float*>(f.lse)[row];
-          if (value != -INFINITY) lse = value * kLog2E;
-          row_delta = delta[row];
-        }
-        limits[threadIdx.x] = limit;
-        lses[threadIdx.x] = lse;
-        deltas[threadIdx.x] = row_delta;
-        sees = limit > k_begin && FlashFirstKey(f, b, i) < k_begin + kTileRows ? 1 : 0;
+  // The rows [begin, end) that are stepped over, for every head.
+  const KeyLimit limit_of(f, b);
+  int begin = 0;
+  int end = 0;
+  if constexpr (kOfKeys) {
+    begin = limit_of.FirstQuery(own_begin);
+    end = q_len;
+    if (f.window > 0) {
+      // Query i begins at key i + shift - window.
+      end = static_cast<int>(min(int64_t{end}, own_begin + kTileRows + f.window - limit_of.shift));
+    }
+  } else {
+    begin = static_cast<int>(FlashFirstKey(f, b, own_begin));
+    end = limit_of(min(own_begin + kTileRows, q_len) - 1);
+  }
+  begin = begin / kStep * kStep;
+  const int64_t end_head = begin < end ? first_head + (kOfKeys ? shared_by : 1) : first_head;
+
+  QueryStats ahead{};  // of the column that this thread brings
+  const auto begin_copies = [&](int stage, int64_t h, int at) {
+    T* first = steps_first + stage * kStepSize;
+    T* second = steps_second + stage * kStepSize;
+    const std::integral_constant<int, kStep> rows;
+    if constexpr (kOfKeys) {
+      copy_queries(rows, first, second, h, at);
+      if (threadIdx.x < kStep) ahead = StatsOf(f, delta, b, h, at + threadIdx.x);
+    } else {
+      copy_keys(rows, first, second, at);
+    }
+    CommitCopies();
+  };
+  QueryStats row_stats[2];
+  if (first_head < end_head) {
+    const std::integral_constant<int, kTileRows> rows;
+    if constexpr (kOfKeys) {
+      copy_keys(rows, own_first, own_second, own_begin);
+    } else {
+      copy_queries(rows, own_first, own_second, first_head, own_begin);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        row_stats[half] = StatsOf(f, delta, b, first_head, own_begin + warp_row + g + half * 8);
       }
-      // Also the barrier behind the last step's reads of q_QD and do_QD, and before those of
-      // limits.
-      if (__syncthreads_or(sees) == 0) continue;
-      CopyTile<T, kD, kQueries>(q_QD, q, f.q_stride.time, q_begin, f.q_len, head_dim);
-      CopyTile<T, kD, kQueries>(do_QD, d_o, args.d_o_stride.time, q_begin, f.q_len, head_dim);
-      CommitCopies();
-      if (drops) ComputeKept<kQueries>(kept, f, b, h, q_begin, k_begin);
-      WaitForCopies<0>();
-      __syncthreads();
+    }
+    begin_copies(0, first_head, begin);
+  }
 
-      float p[kColumnTiles][4] = {};
-      AddRowsByRows<T, kD, kColumnTiles>(p, k_KD + warp_row * kRow<kD>, q_QD, lane);
-      float ds[kColumnTiles][4] = {};
-      AddRowsByRows<T, kD, kColumnTiles>(ds, v_KD + warp_row * kRow<kD>, do_QD, lane);
+  float first_sums[kD / 8][4] = {};   // dq or dk
+  float second_sums[kD / 8][4] = {};  // dv
+  int stage = 0;
+  int64_t next_h = first_head;
+  int next_at = begin;
+  while (next_h < end_head) {
+    const int64_t h = next_h;
+    const int at = next_at;
+    next_at += kStep;
+    if (next_at >= end) {
+      next_at = begin;
+      ++next_h;
+    }
+    const int q_begin = kOfKeys ? at : own_begin;
+    const int k_begin = kOfKeys ? own_begin : at;
+    const T* first = steps_first + stage * kStepSize;
+    const T* second = steps_second + stage * kStepSize;
+    const uint16_t* kept = nullptr;
+    if constexpr (kDrops) {
+      constexpr int kQueries = kOfKeys ? kStep : kTileRows;
+      auto& stages = BlockShared<uint16_t[2][kQueries * 4]>();
+      ComputeKept<kQueries>(stages[stage], f, b, h, q_begin, k_begin);
+      kept = stages[stage];
+    }
+    if (kOfKeys && threadIdx.x < kStep) column_stats[stage][threadIdx.x] = ahead;
+    WaitForCopies<0>();
+    __syncthreads();  // this step's rows are there, and those before them have been read
+    if (next_h < end_head) begin_copies(1 - stage, next_h, next_at);
+
+    float p[kColumnTiles][4] = {};
+    AddRowsByRows<T, kD, kColumnTiles>(p, own_first + warp_row * kRow<kD>, first, lane);
+    float ds[kColumnTiles][4] = {};
+    AddRowsByRows<T, kD, kColumnTiles>(ds, own_second + warp_row * kRow<kD>, second, lane);
+    const auto each = [&](auto visit) {
 #pragma unroll
       for (int n = 0; n < kColumnTiles; ++n) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int key = warp_row + g + e / 2 * 8;
-          const int query = n * 8 + 2 * t + e % 2;
-          const float score =
-              Log2Score(f, p[n][e], masks, b, h, q_begin + query, k_begin + key, limits[query]);
-          const float value = exp2f(score - lses[query]);
-          const bool keep = !drops || IsKept(kept, query, key);
-          const float through = keep ? ds[n][e] * kept_scale : 0.0f;
-          ds[n][e] = value * (through - deltas[query]);
-          p[n][e] = keep ? value * kept_scale : 0.0f;
+          const int row = warp_row + g + e / 2 * 8;
+          const int column = n * 8 + 2 * t + e % 2;
+          visit(n, e, kOfKeys ? column : row, kOfKeys ? row : column);
         }
       }
-      AddSumsByColumns<T, kD, kQueries / 16>(dv, p, do_QD, lane);
-      AddSumsByColumns<T, kD, kQueries / 16>(dk, ds, q_QD, lane);
-      __syncthreads();  // limits, kept and the tiles are written again
+    };
+    if (kGeneral || k_begin + (kOfKeys ? kTileRows : kStep) > limit_of(q_begin)) {
+      each([&](int n, int e, int query, int key) {
+        const int i = q_begin + query;
+        const int limit = i < q_len ? limit_of(i) : 0;
+        p[n][e] = Score<kGeneral>(f, p[n][e], b, h, i, k_begin + key, limit);
+      });
     }
+    each([&](int n, int e, int query, int key) {
+      const QueryStats stats = kOfKeys ? column_stats[stage][query] : row_stats[e / 2];
+      const float value = Exp2(fmaf(p[n][e], factor, -stats.lse));
+      const bool keep = !kDrops || IsKept(kept, query, key);
+      ds[n][e] = value * (keep ? fmaf(ds[n][e], kept_scale, -stats.delta) : -stats.delta);
+      p[n][e] = keep ? value : 0.0f;
+    });
+    AddSumsByColumns<T, kD, kStep / 16>(first_sums, ds, first, lane);
+    if constexpr (kOfKeys) {
+      AddSumsByColumns<T, kD, kStep / 16>(second_sums, p, second, lane);
+    }
+    stage = 1 - stage;
   }
-  WaitForCopies<0>();
   const auto scale = static_cast<float>(f.scale);
   const float scales[2] = {scale, scale};
-  const float ones[2] = {1.0f, 1.0f};
-  StoreRows<T, kD>(static_cast<T*>(args.dk) + FlashOffset(args.dk_stride, b, key_head, 0),
-                   args.dk_stride.time, k_begin + warp_row, f.k_len, head_dim, dk, scales, lane);
-  StoreRows<T, kD>(static_cast<T*>(args.dv) + FlashOffset(args.dv_stride, b, key_head, 0),
-                   args.dv_stride.time, k_begin + warp_row, f.k_len, head_dim, dv, ones, lane);
+  if constexpr (kOfKeys) {
+    const float kept_scales[2] = {kept_scale, kept_scale};
+    StoreRows<T, kD>(static_cast<T*>(args.dk) + FlashOffset(args.dk_stride, b, key_head, 0),
+                     args.dk_stride.time, own_begin + warp_row, k_len, head_dim, first_sums, scales,
+                     lane);
+    StoreRows<T, kD>(static_cast<T*>(args.dv) + FlashOffset(args.dv_stride, b, key_head, 0),
+                     args.dv_stride.time, own_begin + warp_row, k_len, head_dim, second_sums,
+                     kept_scales, lane);
+  } else {
+    StoreRows<T, kD>(static_cast<T*>(args.dq) + FlashOffset(args.dq_stride, b, first_head, 0),
+                     args.dq_stride.time, own_begin + warp_row, q_len, head_dim, first_sums, scales,
+                     lane);
+  }
 }
 
 // ---- Launches ---------------------------------------------------------------------------------
@@ -536,44 +564,60 @@ LaunchShape TileGrid(int64_t rows, int64_t heads, int64_t batch, size_t shared) 
           kThreadsOfBlock, shared};
 }
 
-template <typename T, int kD>
-void Backward(const FlashBackwardArgs& args, const float* delta) {
-  const FlashArgs& f = args.forward;
-  if (f.q_len > 0) {
-    Launch("attention", TileGrid(f.q_len, f.heads, f.batch, QueryGradShared<T, kD>()),
-           QueryGradKernel<T, kD>, args, delta);
+template <typename F>
+void DispatchBool(bool value, F&& f) {
+  if (value) {
+    f(std::true_type());
+  } else {
+    f(std::false_type());
   }
-  if (f.k_len > 0) {
-    Launch("attention", TileGrid(f.k_len, f.kv_heads, f.batch, KeyGradShared<T, kD>()),
-           KeyGradKernel<T, kD>, args, delta);
-  }
+}
+
+// Calls f(T{}, features, kGeneral, kDrops) with the types of what the kernels are compiled for.
+template <typename F>
+void DispatchFlash(const FlashArgs& args, F&& f) {
+  // The maximum of products is that of the scores where these are products times something
+  // positive.
+  const bool general = args.window > 0 || args.key_padding != nullptr ||
+                       args.key_document != nullptr || args.bias != nullptr || args.scale <= 0;
+  DispatchCudaHalf(args.dtype, "attention", [&](auto zero) {
+    DispatchBool(general, [&](auto is_general) {
+      DispatchBool(args.dropout.p > 0.0f, [&](auto drops) {
+        if (args.head_dim <= 64) {
+          f(zero, std::integral_constant<int, 64>(), is_general, drops);
+        } else {
+          f(zero, std::integral_constant<int, 128>(), is_general, drops);
+        }
+      });
+    });
+  });
 }
 
 }  // namespace
 
 void RunFlashForward(const FlashArgs& args) {
-  DispatchCudaHalf(args.dtype, "attention", [&](auto zero) {
+  DispatchFlash(args, [&](auto zero, auto features, auto general, auto drops) {
     using T = decltype(zero);
-    const auto run = [&](auto features) {
-      constexpr int kD = decltype(features)::value;
-      Launch("attention", TileGrid(args.q_len, args.heads, args.batch, ForwardShared<T, kD>()),
-             ForwardKernel<T, kD>, args);
-    };
-    if (args.head_dim <= 64) {
-      run(std::integral_constant<int, 64>());
-    } else {
-      run(std::integral_constant<int, 128>());
-    }
+    constexpr int kD = decltype(features)::value;
+    Launch("attention", TileGrid(args.q_len, args.heads, args.batch, ForwardShared<T, kD>()),
+           ForwardKernel<T, kD, decltype(general)::value, decltype(drops)::value>, args);
   });
 }
 
 void RunFlashBackward(const FlashBackwardArgs& args, const float* delta) {
-  DispatchCudaHalf(args.forward.dtype, "attention gradient", [&](auto zero) {
+  const FlashArgs& f = args.forward;
+  DispatchFlash(f, [&](auto zero, auto features, auto general, auto drops) {
     using T = decltype(zero);
-    if (args.forward.head_dim <= 64) {
-      Backward<T, 64>(args, delta);
-    } else {
-      Backward<T, 128>(args, delta);
+    constexpr int kD = decltype(features)::value;
+    constexpr bool kGeneral = decltype(general)::value;
+    constexpr bool kDrops = decltype(drops)::value;
+    if (f.q_len > 0) {
+      Launch("attention gradient", TileGrid(f.q_len, f.heads, f.batch, BackwardShared<T, kD>()),
+             BackwardKernel<T, kD, false, kGeneral, kDrops>, args, delta);
+    }
+    if (f.k_len > 0) {
+      Launch("attention gradient", TileGrid(f.k_len, f.kv_heads, f.batch, BackwardShared<T, kD>()),
+             BackwardKernel<T, kD, true, kGeneral, kDrops>, args, delta);
     }
   });
 }

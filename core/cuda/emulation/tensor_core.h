@@ -3,6 +3,7 @@
 #ifndef TESSERA_CORE_CUDA_EMULATION_TENSOR_CORE_H_
 #define TESSERA_CORE_CUDA_EMULATION_TENSOR_CORE_H_
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -73,6 +74,8 @@ void LoadFragments(LaneSlot* slots) {
 }
 
 }  // namespace emulation
+
+inline float Exp2(float x) { return std::exp2(x); }
 
 template <typename T>
 void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
