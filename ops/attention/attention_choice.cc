@@ -25,6 +25,7 @@ std::atomic<std::optional<AttentionKernels>>& Setting() {
 }
 
 std::atomic<int64_t> cudnn_calls{0};
+std::atomic<size_t> cudnn_workspace_limit{size_t{1} << 30};
 
 }  // namespace
 
@@ -47,6 +48,9 @@ std::optional<AttentionKernels> SetAttentionKernels(std::optional<AttentionKerne
 
 int64_t CudnnAttentionCalls() { return cudnn_calls; }
 void CountCudnnAttentionCall() { ++cudnn_calls; }
+
+size_t CudnnWorkspaceLimit() { return cudnn_workspace_limit; }
+size_t SetCudnnWorkspaceLimit(size_t bytes) { return cudnn_workspace_limit.exchange(bytes); }
 
 bool AttentionChoices::IsWorthMeasuring(const SdpaShape& s) {
   constexpr double kLeastProducts = 1 << 28;

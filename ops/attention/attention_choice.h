@@ -51,6 +51,11 @@ class AttentionKernelsScope {
 int64_t CudnnAttentionCalls();
 void CountCudnnAttentionCall();
 
+// What cuDNN's backward pass may keep in memory: a batch that needs more is computed in parts. At
+// first 1 GiB. Set returns what was set before, and counts for shapes that are not known yet.
+size_t CudnnWorkspaceLimit();
+size_t SetCudnnWorkspaceLimit(size_t bytes);
+
 // How a shape is tried. All write the call's outputs.
 struct AttentionTrial {
   // Compiles cuDNN's plan, or says why there is none.

@@ -29,9 +29,10 @@ constexpr char kName[] = "attention";
 // Elements of a result that are compared, at most.
 constexpr int64_t kMostCompared = int64_t{1} << 24;
 
+void Say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
+
 AttentionChoices& Choices() {
-  static auto* choices = new AttentionChoices(
-      [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+  static auto* choices = new AttentionChoices(Say);
   return *choices;
 }
 
@@ -39,6 +40,7 @@ AttentionChoices& Choices() {
 
 struct Plan {
   CudnnPlan plan;
+  int64_t rows;               // of the batch, that it computes at once
   std::vector<int64_t> uids;  // of the tensors that are not virtual
 };
 
@@ -56,12 +58,18 @@ class Plans {
   Status Build(const SdpaShape& shape) {
     if (Find(shape) != nullptr) return OkStatus();
     if (!Cudnn::Find().ok()) return Cudnn::Find().status();
-    const OperationGraph graph =
-        shape.backward ? SdpaBackwardGraph(shape) : SdpaForwardGraph(shape);
+    const size_t limit = CudnnWorkspaceLimit();
+    SdpaShape part = shape;
+    part.batch = SdpaRowsAtOnce(shape, limit);
+    if (part.batch == 0) {
+      Say(Concat("attention: cuDNN is not used for ", shape.ToString(),
+                 ": it would keep more than ", limit >> 20, " MiB for one row of the batch"));
+      return Internal("one row of the batch needs more than ", limit, " bytes of workspace");
+    }
+    const OperationGraph graph = shape.backward ? SdpaBackwardGraph(part) : SdpaForwardGraph(part);
     TESSERA_ASSIGN_OR_RETURN(const CudnnDescriptor device, CudnnPropertiesOfActiveDevice());
-    TESSERA_ASSIGN_OR_RETURN(CudnnPlan built,
-                             CudnnPlan::Build(graph, device, kCudnnWorkspaceLimit));
-    auto plan = std::make_shared<Plan>(Plan{std::move(built), {}});
+    TESSERA_ASSIGN_OR_RETURN(CudnnPlan built, CudnnPlan::Build(graph, device, limit));
+    auto plan = std::make_shared<Plan>(Plan{std::move(built), part.batch, {}});
     for (const GraphTensor& t : graph.tensors) {
       if (t.place != GraphTensor::Place::kVirtual) plan->uids.push_back(t.uid);
     }
@@ -82,9 +90,16 @@ struct Operands {
   float* delta = nullptr;
 };
 
-Status Run(const Plan& plan, const SdpaShape& shape, const Operands& operands) {
+// Rows of the batch from `row` on, as many as the plan computes.
+Status RunPart(const Plan& plan, const SdpaShape& shape, const Operands& operands, int64_t row,
+               void* workspace) {
   const FlashArgs& f = operands.forward;
   const FlashBackwardArgs* b = operands.backward;
+  const auto at = [&](const void* data, const FlashStrides& stride) -> const void* {
+    const auto size = static_cast<int64_t>(DTypeSize(shape.dtype));
+    return static_cast<const char*>(data) + row * stride.batch * size;
+  };
+  const int64_t stats = row * shape.heads * shape.q_len;
   const auto scale = static_cast<float>(f.scale);
   const auto offset = static_cast<int32_t>(shape.query_offset);
   const float minus_inf = -std::numeric_limits<float>::infinity();
@@ -94,19 +109,19 @@ Status Run(const Plan& plan, const SdpaShape& shape, const Operands& operands) {
     const void* pointer = nullptr;
     switch (uid) {
       case SdpaUid::kQ:
-        pointer = f.q;
+        pointer = at(f.q, f.q_stride);
         break;
       case SdpaUid::kK:
-        pointer = f.k;
+        pointer = at(f.k, f.k_stride);
         break;
       case SdpaUid::kV:
-        pointer = f.v;
+        pointer = at(f.v, f.v_stride);
         break;
       case SdpaUid::kO:
-        pointer = f.o;
+        pointer = at(f.o, f.o_stride);
         break;
       case SdpaUid::kLse:
-        pointer = f.lse;
+        pointer = static_cast<const float*>(f.lse) + stats;
         break;
       case SdpaUid::kScale:
         pointer = &scale;
@@ -118,30 +133,38 @@ Status Run(const Plan& plan, const SdpaShape& shape, const Operands& operands) {
         pointer = &offset;
         break;
       case SdpaUid::kDO:
-        pointer = b->d_o;
+        pointer = at(b->d_o, b->d_o_stride);
         break;
       case SdpaUid::kDelta:
-        pointer = operands.delta;
+        pointer = operands.delta + stats;
         break;
       case SdpaUid::kOne:
         pointer = &one;
         break;
       case SdpaUid::kDQ:
-        pointer = b->dq;
+        pointer = at(b->dq, b->dq_stride);
         break;
       case SdpaUid::kDK:
-        pointer = b->dk;
+        pointer = at(b->dk, b->dk_stride);
         break;
       case SdpaUid::kDV:
-        pointer = b->dv;
+        pointer = at(b->dv, b->dv_stride);
         break;
       default:
         return Internal("no operand ", uid);
     }
     pointers.push_back(pointer);
   }
+  return plan.plan.Run(plan.uids, pointers, workspace);
+}
+
+Status Run(const Plan& plan, const SdpaShape& shape, const Operands& operands) {
   const Workspace workspace(plan.plan.workspace_bytes());
-  return plan.plan.Run(plan.uids, pointers, workspace.data());
+  for (int64_t row = 0; row < shape.batch; row += plan.rows) {
+    TESSERA_RETURN_IF_ERROR(
+        RunPart(plan, shape, operands, std::min(row, shape.batch - plan.rows), workspace.data()));
+  }
+  return OkStatus();
 }
 
 // ---- Comparing

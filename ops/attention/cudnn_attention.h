@@ -7,18 +7,16 @@
 // The first call of a shape compiles cuDNN's plan, compares both and times them; it waits for the
 // GPU and copies results to the host. cuDNN's backward pass is asked for the engine that gives the
 // same bits every time, which keeps dS in memory: H Tq Tk half-precision numbers per batch row, up
-// to kCudnnWorkspaceLimit.
+// to CudnnWorkspaceLimit(); a larger batch is computed in parts. A line on standard error says
+// where not even one row fits, and our own kernel computes.
 #ifndef TESSERA_OPS_ATTENTION_CUDNN_ATTENTION_H_
 #define TESSERA_OPS_ATTENTION_CUDNN_ATTENTION_H_
 
-#include <cstddef>
 #include <functional>
 
 #include "ops/attention/attention_kernel.h"
 
 namespace tessera::cuda {
-
-inline constexpr size_t kCudnnWorkspaceLimit = size_t{1} << 30;
 
 // `own` writes the same outputs. On the current stream of the active GPU.
 void RunChosenForward(const FlashArgs& args, const std::function<void()>& own);

@@ -124,6 +124,26 @@ TEST_F(CudnnPlanTest, EveryBackwardGraphHasAPlan) {
   }
 }
 
+// The parts of a batch that is too large for the workspace fit into it.
+TEST_F(CudnnPlanTest, PartsOfABatchFit) {
+  const Case large[] = {{64, 12, 12, 1024, 1024, 64, true, 0},
+                        {42, 12, 12, 1024, 1024, 64, true, 0},
+                        {9, 32, 8, 2000, 2000, 128, true, 0}};
+  for (const DescribedGpu& gpu : kGpus) {
+    for (const Case& c : large) {
+      SdpaShape shape = ShapeOf(c, true);
+      shape.batch = SdpaRowsAtOnce(shape, kWorkspace);
+      const auto plan = Build(gpu, SdpaBackwardGraph(shape), kWorkspace);
+      ASSERT_TRUE(plan.ok()) << gpu.name << ", " << shape.ToString() << ": "
+                             << Message(plan.status());
+    }
+    SdpaShape small = ShapeOf({5, 2, 2, 130, 130, 64, true, 0}, true);
+    small.batch = SdpaRowsAtOnce(small, 1 << 20);
+    EXPECT_EQ(small.batch, 3);
+    EXPECT_TRUE(Build(gpu, SdpaBackwardGraph(small), 1 << 20).ok());
+  }
+}
+
 TEST_F(CudnnPlanTest, TheWorkspaceLimitHolds) {
   const SdpaShape shape = ShapeOf(kCases[0], true);
   const auto plan = Build(kGpus[0], SdpaBackwardGraph(shape), 1 << 20);

@@ -221,6 +221,19 @@ std::string SdpaShape::ToString() const {
                 query_offset != 0 ? Concat(" with offset ", query_offset) : std::string());
 }
 
+int64_t SdpaRowsAtOnce(const SdpaShape& shape, size_t bytes) {
+  if (!shape.backward) return shape.batch;
+  const auto padded = [](int64_t n) { return (n + 127) / 128 * 128; };
+  constexpr int64_t kBeside = 4096;
+  int64_t of_row = 2 * shape.heads * padded(shape.q_len) * padded(shape.k_len);
+  if (shape.heads != shape.kv_heads)
+    of_row += 4 * shape.heads * padded(shape.k_len) * shape.head_dim;
+  const int64_t most = (static_cast<int64_t>(bytes) - kBeside) / of_row;
+  if (most <= 0) return 0;
+  const int64_t parts = (shape.batch + most - 1) / most;
+  return (shape.batch + parts - 1) / parts;
+}
+
 OperationGraph SdpaForwardGraph(const SdpaShape& s) {
   Builder b(s);
   const int64_t q = b.Heads(SdpaUid::kQ, "q", s.heads, s.q_len, s.q);

@@ -130,6 +130,12 @@ struct SdpaShape {
   std::string ToString() const;
 };
 
+// How many batch rows of a backward pass cuDNN computes at once, in equal parts (the last may begin
+// among the rows of the one before), so that what its deterministic engine keeps fits into `bytes`:
+// dS, H Tq Tk half-precision numbers per batch row with both lengths rounded up to 128, and dk and
+// dv of every head where heads share them (cuDNN 9.19). 0: not even one.
+int64_t SdpaRowsAtOnce(const SdpaShape& shape, size_t bytes);
+
 OperationGraph SdpaForwardGraph(const SdpaShape& shape);
 OperationGraph SdpaBackwardGraph(const SdpaShape& shape);
 

@@ -19,6 +19,28 @@
 namespace tessera {
 namespace {
 
+TEST(SdpaShapeTest, ABatchThatNeedsMoreMemoryIsCutIntoEqualParts) {
+  SdpaShape s;
+  s.heads = s.kv_heads = 12;
+  s.q_len = s.k_len = 1024;
+  s.head_dim = 64;
+  s.backward = true;
+  const auto rows = [&](int64_t batch, size_t bytes) {
+    s.batch = batch;
+    return SdpaRowsAtOnce(s, bytes);
+  };
+  EXPECT_EQ(rows(42, size_t{1} << 30), 42);
+  EXPECT_EQ(rows(43, size_t{1} << 30), 22);
+  EXPECT_EQ(rows(64, size_t{1} << 30), 32);
+  EXPECT_EQ(rows(200, size_t{1} << 30), 40);
+  EXPECT_EQ(rows(64, size_t{25} << 20), 1);
+  EXPECT_EQ(rows(64, size_t{24} << 20), 0);
+  s.kv_heads = 4;
+  EXPECT_EQ(rows(42, size_t{1} << 30), 21);
+  s.backward = false;
+  EXPECT_EQ(rows(64, size_t{1} << 20), 64);
+}
+
 // ---- Evaluating a graph
 
 int64_t Span(const GraphTensor& t) {
