@@ -65,7 +65,7 @@ void* BlockPool::Allocate(size_t bytes, StreamId stream) {
     ThrowOutOfMemory(counted, "a limit is set");
   }
   Reclaim(/*wait=*/false);
-  const Key key{stream, current_pool_, size <= kSmallRequest};
+  const Key key{stream, CurrentPool(), size <= kSmallRequest};
   Block* block = TakeFree(key, size);
   if (block == nullptr) block = NewSegment(key, size);
   if (block == nullptr) {
@@ -246,11 +246,23 @@ int BlockPool::UsePool(int pool) {
   std::lock_guard<std::mutex> lock(mutex_);
   TESSERA_CHECK(pool >= 0 && pool <= pools_ && retired_.count(pool) == 0, "private pool", name_,
                 ": there is no pool ", pool);
-  return std::exchange(current_pool_, pool);
+  const int before = CurrentPool();
+  if (pool == 0) {
+    private_pools_.erase(std::this_thread::get_id());
+  } else {
+    private_pools_[std::this_thread::get_id()] = pool;
+  }
+  return before;
+}
+int BlockPool::CurrentPool() const {
+  const auto found = private_pools_.find(std::this_thread::get_id());
+  return found == private_pools_.end() ? 0 : found->second;
 }
 void BlockPool::RetirePool(int pool) {
   std::lock_guard<std::mutex> lock(mutex_);
-  TESSERA_CHECK(pool > 0 && pool <= pools_ && pool != current_pool_, "private pool", name_,
+  const bool in_use = std::any_of(private_pools_.begin(), private_pools_.end(),
+                                  [&](const auto& used) { return used.second == pool; });
+  TESSERA_CHECK(pool > 0 && pool <= pools_ && !in_use, "private pool", name_,
                 ": cannot retire pool ", pool);
   retired_.insert(pool);
   ReturnSegments();

@@ -28,6 +28,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -83,7 +84,8 @@ class BlockPool {
   void UsedBy(void* pointer, StreamId stream);
   void ReleaseCached();
 
-  // Private pools. 0 is the shared one. UsePool returns the pool used before.
+  // Private pools. 0 is the shared one. UsePool is the calling thread's choice, and returns the one
+  // before: what others allocate while a graph is recorded is none of the graph's.
   int NewPool();
   int UsePool(int pool);
   // Its blocks may be live still; its segments go back when they are free.
@@ -128,6 +130,7 @@ class BlockPool {
   void Merge(Block* block, Block* neighbour);
   void Reclaim(bool wait);
   void ReturnSegments();
+  int CurrentPool() const;
   void Count(Block* block, size_t counted);
   std::string LargestHoldersLocked(int count) const;
   [[noreturn]] void ThrowOutOfMemory(size_t bytes, const char* why);
@@ -141,7 +144,7 @@ class BlockPool {
   std::deque<Waiting> waiting_;
   std::set<int> retired_;
   int pools_ = 0;
-  int current_pool_ = 0;
+  std::map<std::thread::id, int> private_pools_;  // of threads that use one
   int64_t limit_ = 0;
   BlockPoolStats stats_;
 };

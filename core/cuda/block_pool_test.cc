@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -177,6 +178,25 @@ TEST(BlockPool, PrivatePoolKeepsItsAddressesUntilRetired) {
   EXPECT_THROW(f.pool.UsePool(graph), Error);
   EXPECT_THROW(f.pool.UsePool(7), Error);
   f.pool.Free(b);
+}
+
+TEST(BlockPool, APrivatePoolIsTheThreadsThatUsesIt) {
+  Fixture f;
+  const int graph = f.pool.NewPool();
+  f.pool.UsePool(graph);
+  void* inside = f.pool.Allocate(4 * kMiB, nullptr);
+  void* outside = nullptr;
+  std::thread([&] {
+    outside = f.pool.Allocate(4 * kMiB, nullptr);
+    EXPECT_THROW(f.pool.RetirePool(graph), Error);  // another thread is at it
+  }).join();
+  f.pool.UsePool(0);
+  f.pool.Free(inside);
+  f.pool.Free(outside);
+  f.pool.ReleaseCached();
+  EXPECT_EQ(f.memory.segments.size(), 1u);  // the graph's
+  f.pool.RetirePool(graph);
+  EXPECT_EQ(f.memory.segments.size(), 0u);
 }
 
 TEST(BlockPool, RandomUseNeverOverlapsAndEverythingComesBack) {
