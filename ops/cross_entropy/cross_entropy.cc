@@ -13,7 +13,7 @@ namespace {
 struct Plan {
   int64_t rows;
   int64_t vocab;         // local columns in use
-  int64_t stride;        // local columns
+  int64_t columns;       // local columns
   int64_t global_vocab;  // V
   bool sharded;
 };
@@ -24,12 +24,12 @@ Plan Check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
                     targets.shape() == Shape(logits.shape().begin(), logits.shape().end() - 1),
                 "cross_entropy", "logits ", logits, " and targets ", targets);
   Plan plan;
-  plan.stride = logits.size(-1);
+  plan.columns = logits.size(-1);
   plan.rows = targets.numel();
-  plan.vocab = options.local_vocab >= 0 ? options.local_vocab : plan.stride;
+  plan.vocab = options.local_vocab >= 0 ? options.local_vocab : plan.columns;
   plan.sharded = options.group != nullptr && options.group->size() > 1;
   plan.global_vocab = options.global_vocab >= 0 ? options.global_vocab : plan.vocab;
-  TESSERA_CHECK(plan.vocab <= plan.stride, "cross_entropy", plan.vocab, " columns in use of ",
+  TESSERA_CHECK(plan.vocab <= plan.columns, "cross_entropy", plan.vocab, " columns in use of ",
                 logits);
   TESSERA_CHECK(!options.class_weights.defined() ||
                     (!plan.sharded && options.class_weights.shape() == Shape{plan.vocab} &&
@@ -47,6 +47,16 @@ Plan Check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
     }
   }
   return plan;
+}
+
+// Off the tape, all leading dims as one: as they lie where rows lie close to each other, as a
+// product leaves them.
+Tensor AsRows(const Tensor& logits, const Plan& plan) {
+  const NoGrad no_grad;
+  const Tensor rows = Reshape(logits, {plan.rows, plan.columns});
+  const int64_t stride = rows.stride(0);
+  const bool close = rows.stride(1) == 1 && stride >= plan.columns && stride < 2 * plan.columns;
+  return close ? rows : rows.ContiguousCopy();
 }
 
 Tensor AsDType(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : CastCopy(t, dtype); }
@@ -105,8 +115,8 @@ Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan
   if (plan.rows > 0) {
     cross_entropy_stats.Launch(
         device,
-        {logits.dtype(), plan.rows, plan.vocab, plan.stride, options.vocab_begin, logits.raw_data(),
-         static_cast<const int64_t*>(targets.raw_data()),
+        {logits.dtype(), plan.rows, plan.vocab, logits.stride(0), options.vocab_begin,
+         logits.raw_data(), static_cast<const int64_t*>(targets.raw_data()),
          options.class_weights.defined()
              ? static_cast<const float*>(options.class_weights.raw_data())
              : nullptr,
@@ -133,7 +143,7 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
   }
   const Plan plan = Check(logits, targets, options);
   const DType wide = AccumulateDType(logits.dtype());
-  const Tensor x = logits.ContiguousCopy();
+  const Tensor x = AsRows(logits, plan);
   const Tensor ids = Reshape(targets.ContiguousCopy(), {plan.rows});
   const bool wants_grad = AnyRequiresGrad({logits});
 
@@ -180,16 +190,18 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
            Tensor upstream = ctx.grad();
            if (divisor.defined()) upstream = Div(upstream, divisor);
            upstream = Reshape(upstream, {upstream.numel()});  // [1] or [rows]
+           const int64_t stride = saved.stride(0);
            const Tensor dx = options.overwrite_logits
                                  ? saved
-                                 : Empty(saved.shape(), saved.dtype(), saved.device());
+                                 : Empty({plan.rows, stride}, saved.dtype(), saved.device())
+                                       .AsStrided(saved.shape(), saved.strides(), 0);
            if (plan.rows > 0) {
              const Tensor on_target = Mul(weights.on_target, upstream);
              const Tensor on_all = Mul(weights.on_all, upstream);
              const Tensor on_softmax = Mul(weights.on_softmax, upstream);
              cross_entropy_grad.Launch(
                  saved.device(),
-                 {saved.dtype(), plan.rows, plan.vocab, plan.stride, options.vocab_begin,
+                 {saved.dtype(), plan.rows, plan.vocab, plan.columns, stride, options.vocab_begin,
                   saved.raw_data(), static_cast<const int64_t*>(ids.raw_data()),
                   options.class_weights.defined()
                       ? static_cast<const float*>(options.class_weights.raw_data())
@@ -198,7 +210,8 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
                   dx.raw_data()});
            }
            dx.storage()->BumpVersion();
-           ctx.set(0, dx.AsStrided(shape, ContiguousStrides(shape), dx.offset()));
+           const NoGrad no_grad;
+           ctx.set(0, Reshape(dx, shape));
          });
   return loss;
 }

@@ -78,7 +78,7 @@ void GradTyped(const CrossEntropyGradArgs& args) {
                       on_all, dx);
       }
       if (here) dx[local] = T(at_target);
-      std::fill(dx + args.vocab, dx + args.stride, T(0));
+      std::fill(dx + args.vocab, dx + args.columns, T(0));
     }
   });
 }

@@ -87,7 +87,7 @@ __global__ void GradKernel(CrossEntropyGradArgs args) {
     const W on_all = static_cast<const W*>(args.on_all)[row];
     const W on_softmax = static_cast<const W*>(args.on_softmax)[row];
     const int64_t local = args.targets[row] - args.vocab_begin;
-    for (int64_t i = int64_t{threadIdx.x} * kGroup; i < args.stride;
+    for (int64_t i = int64_t{threadIdx.x} * kGroup; i < args.columns;
          i += int64_t{blockDim.x} * kGroup) {
       Vec<T, kGroup> v = LoadVec<kGroup>(x + i);
 #pragma unroll
@@ -100,6 +100,15 @@ __global__ void GradKernel(CrossEntropyGradArgs args) {
         }
         v.v[k] = FromWide<T>(value);
       }
+      if constexpr (kGroup > 1) {
+        if (i + kGroup > args.columns) {
+#pragma unroll
+          for (int k = 0; k < kGroup; ++k) {
+            if (i + k < args.columns) dx[i + k] = v.v[k];
+          }
+          continue;
+        }
+      }
       StoreVec<kGroup>(dx + i, v);
     }
   }
@@ -108,7 +117,7 @@ __global__ void GradKernel(CrossEntropyGradArgs args) {
 void StatsCuda(const CrossEntropyStatsArgs& args) {
   DispatchCudaFloat(args.dtype, "cross_entropy", [&](auto zero) {
     using T = decltype(zero);
-    // A group may reach past the columns in use, not past the row.
+    // A group may reach past the columns in use, not into the next row.
     const bool groups = args.stride % kVec<T> == 0 && IsAligned(args.logits, 16);
     DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
       constexpr int kGroup = decltype(group)::value;
@@ -126,7 +135,7 @@ void GradCuda(const CrossEntropyGradArgs& args) {
     DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
       constexpr int kGroup = decltype(group)::value;
       Launch("cross_entropy gradient",
-             {GridForRows(args.rows), ThreadsForRow(args.stride, kGroup == 1 ? 4 : kGroup)},
+             {GridForRows(args.rows), ThreadsForRow(args.columns, kGroup == 1 ? 4 : kGroup)},
              GradKernel<T, kGroup>, args);
     });
   });

@@ -1,4 +1,5 @@
-// What the cross-entropy kernels are given. Logits are [rows, stride >= vocab], row-major.
+// What the cross-entropy kernels are given. Logits are rows of adjacent elements, `stride` from one
+// row to the next; of `columns` in a row, `vocab` are in use.
 #ifndef TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_KERNEL_H_
 #define TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_KERNEL_H_
 
@@ -26,11 +27,13 @@ struct CrossEntropyStatsArgs {
   void* target_logit;
 };
 
-// dx = row_scale[i] * (q_total[i] softmax - q), with the row's lse. Columns from vocab on get zero.
+// dx = row_scale[i] * (q_total[i] softmax - q), with the row's lse. Columns from vocab on get zero,
+// what lies between rows is not written.
 struct CrossEntropyGradArgs {
   DType dtype;
   int64_t rows;
   int64_t vocab;
+  int64_t columns;
   int64_t stride;
   int64_t vocab_begin;
   const void* logits;

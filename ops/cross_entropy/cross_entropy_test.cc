@@ -56,6 +56,25 @@ void Check(const std::string& name, const Shape& shape, const CrossEntropyOption
            .scale_floor = 6});  // a loss is a difference of logits of this size
 }
 
+// Rows that lie apart are read, and their gradient written, where they are.
+TEST(CrossEntropyTest, RowsThatLieApart) {
+  for (const int64_t begin : {0, 8}) {
+    const Tensor targets = RandomIndices({6}, 37, 5);
+    CheckOp({.name = Concat("columns from ", begin, " on"),
+             .op =
+                 [=](const Tensors& in) {
+                   return Tensors{CrossEntropy(Slice(in[0], 1, begin, 37), in[1])};
+                 },
+             .reference =
+                 [=](const Tensors& in) {
+                   return Naive({})({Slice(in[0], 1, begin, 37).ContiguousCopy(), in[1]});
+                 },
+             .inputs = {RandomTensor({6, 48}, 1, 3.0), targets},
+             .sum_length = 37,
+             .scale_floor = 6});
+  }
+}
+
 TEST(CrossEntropyTest, ReductionsSmoothingAndWeights) {
   Check("mean", {6, 37}, {});
   Check("sum", {2, 3, 5}, {.reduction = LossReduction::kSum});

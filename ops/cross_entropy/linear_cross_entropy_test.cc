@@ -43,6 +43,21 @@ TEST(LinearCrossEntropyTest, IsTheLossOfTheWholeLogits) {
   }
 }
 
+// On a GPU the rows of such logits lie apart.
+TEST(LinearCrossEntropyTest, OddVocabulary) {
+  const Tensor targets = RandomIndices({11}, 1031, 5);
+  CheckOp(
+      {.name = "1031 words",
+       .op =
+           [](const Tensors& in) {
+             return Tensors{LinearCrossEntropy(in[0], in[1], in[2], {}, 4)};
+           },
+       .reference = [](const Tensors& in) { return Tensors{Composed(in[0], in[1], in[2], {})}; },
+       .inputs = {RandomTensor({11, 8}, 1), RandomTensor({1031, 8}, 2), targets},
+       .sum_length = 11 * 1031,
+       .scale_floor = 6});
+}
+
 // Gradients against those of the composed operations, scaled by what comes after the loss, under
 // recomputation too; the weight's in the dtype that its leaf collects.
 TEST(LinearCrossEntropyTest, GradientsAreThoseOfTheWholeLogits) {

@@ -10,9 +10,9 @@ namespace {
 // Calls f(field) for every field, in the order of the file.
 template <typename Shape, typename F>
 void EachField(Shape& s, F f) {
-  f(s.m), f(s.n), f(s.k), f(s.batch), f(s.a_stride), f(s.b_stride), f(s.a_batch_stride),
-      f(s.b_batch_stride), f(s.dtype), f(s.c_dtype), f(s.transposed), f(s.epilogue), f(s.alignment),
-      f(s.device);
+  f(s.m), f(s.n), f(s.k), f(s.batch), f(s.a_stride), f(s.b_stride), f(s.c_stride),
+      f(s.a_batch_stride), f(s.b_batch_stride), f(s.dtype), f(s.c_dtype), f(s.transposed),
+      f(s.epilogue), f(s.alignment), f(s.device);
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct ProductShape {
   int64_t batch = 1;
   int64_t a_stride = 0;  // between rows (or columns) that are adjacent
   int64_t b_stride = 0;
+  int64_t c_stride = 0;
   int64_t a_batch_stride = 0;
   int64_t b_batch_stride = 0;
   int32_t dtype = 0;

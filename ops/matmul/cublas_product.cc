@@ -180,6 +180,10 @@ class Choices {
 // Algorithms of shapes that were asked for, nullopt where there is none, so that the library is
 // asked once.
 using Algorithm = std::optional<cublasLtMatmulAlgo_t>;
+struct KnownAlgorithm {
+  Algorithm algorithm;
+  bool settled;  // false: to be measured when that is possible
+};
 class KnownAlgorithms {
  public:
   // Those that were measured are not those that every process chooses.
@@ -188,19 +192,19 @@ class KnownAlgorithms {
     static auto* alike = new KnownAlgorithms;
     return Choices::Get().measures() ? *measured : *alike;
   }
-  std::optional<Algorithm> Find(const ProductShape& shape) {
+  std::optional<KnownAlgorithm> Find(const ProductShape& shape) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = known_.find(shape);
-    return found == known_.end() ? std::nullopt : std::optional<Algorithm>(found->second);
+    return found == known_.end() ? std::nullopt : std::optional<KnownAlgorithm>(found->second);
   }
-  void Add(const ProductShape& shape, const Algorithm& algorithm) {
+  void Add(const ProductShape& shape, const Algorithm& algorithm, bool settled = true) {
     std::lock_guard<std::mutex> lock(mutex_);
-    known_[shape] = algorithm;
+    known_[shape] = {algorithm, settled};
   }
 
  private:
   std::mutex mutex_;
-  std::map<ProductShape, Algorithm> known_;
+  std::map<ProductShape, KnownAlgorithm> known_;
 };
 
 // What all operands are aligned to: an algorithm is known by it.
@@ -223,7 +227,7 @@ class Call {
         description_(p),
         x_(p.dtype, p.x, p.batch, p.b_batch),
         y_(p.dtype, p.y, p.batch, p.a_batch),
-        d_(p.c_dtype, {p.n, p.m, p.n, false}, p.batch, p.m * p.n) {}
+        d_(p.c_dtype, {p.n, p.m, p.c_row, false}, p.batch, p.m * p.c_row) {}
 
   // What the library offers, its own choice first.
   std::vector<cublasLtMatmulAlgo_t> Candidates() const {
@@ -306,6 +310,7 @@ ProductShape ShapeOf(const CublasProduct& p) {
   shape.batch = p.batch;
   shape.a_stride = p.y.leading;
   shape.b_stride = p.x.leading;
+  shape.c_stride = p.c_row;
   shape.a_batch_stride = p.a_batch;
   shape.b_batch_stride = p.b_batch;
   shape.dtype = static_cast<int32_t>(p.dtype);
@@ -320,7 +325,11 @@ ProductShape ShapeOf(const CublasProduct& p) {
 // The algorithm of a product, asked for and measured the first time; nullopt where there is none.
 Algorithm AlgorithmFor(const CublasProduct& p, const Call& call) {
   const ProductShape shape = ShapeOf(p);
-  if (const std::optional<Algorithm> known = KnownAlgorithms::Get().Find(shape)) return *known;
+  // A measured product runs many times, which neither a capture nor a sum allows: the library's own
+  // choice serves these.
+  const auto measurable = [&] { return !p.accumulate && !IsCapturing(); };
+  const std::optional<KnownAlgorithm> known = KnownAlgorithms::Get().Find(shape);
+  if (known && (known->settled || !measurable())) return known->algorithm;
   const std::vector<cublasLtMatmulAlgo_t> candidates = call.Candidates();
   if (candidates.empty()) {
     KnownAlgorithms::Get().Add(shape, std::nullopt);
@@ -328,22 +337,19 @@ Algorithm AlgorithmFor(const CublasProduct& p, const Call& call) {
   }
   Choices& choices = Choices::Get();
   const auto count = static_cast<int>(candidates.size());
-  // A measured product runs many times, which neither a capture nor a sum allows: the library's own
-  // choice serves these, and what is not settled is asked for again.
-  const bool measurable = !IsCapturing() && !p.accumulate;
   const bool measures = choices.measures();
-  bool settled = measurable || !measures;
+  bool settled = measurable() || !measures;
   int choice = 0;
   if (const std::optional<int> chosen = measures ? choices.cache().Find(shape) : std::nullopt) {
     choice = *chosen < count ? *chosen : 0;
     settled = true;
-  } else if (measures && measurable) {
+  } else if (measures && measurable()) {
     choice = choices.cache().Choose(
         shape, count, [&](int i) { return call.Measure(candidates[static_cast<size_t>(i)]); });
     choices.Save();
   }
   const Algorithm algorithm = candidates[static_cast<size_t>(choice)];
-  if (settled) KnownAlgorithms::Get().Add(shape, algorithm);
+  KnownAlgorithms::Get().Add(shape, algorithm, settled);
   return algorithm;
 }
 

@@ -14,7 +14,7 @@
 
 namespace tessera::cuda {
 
-// c [batch, m, n] = a b, or c += a b, contiguous. cuBLASLt sees it column-major: D = X Y with X the
+// c [batch, m, n] = a b, or c += a b. cuBLASLt sees it column-major: D = X Y with X the
 // transposed b and Y the transposed a. Its own names A and B (TRANSA, BGRADA) are X and Y.
 struct CublasProduct {
   DType dtype;    // of a and b
@@ -28,6 +28,7 @@ struct CublasProduct {
   ColumnMajor x;
   int64_t b_batch;
   void* c;
+  int64_t c_row;  // between rows, those of two matrices of the batch too
   bool accumulate;
   cublasLtEpilogue_t epilogue;
   const void* bias;  // read, or written by an epilogue that sums; 16 bytes aligned

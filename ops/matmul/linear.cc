@@ -47,15 +47,16 @@ Tensor OutIn(const Tensor& weight, LinearLayout layout, DType dtype) {
 // x weight + bias of matrices.
 Tensor Apply(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayout layout) {
   const DType dtype = x.dtype();
-  return Product(x, InOut(weight, layout, dtype),
-                 bias.defined() ? Cast(bias.Detach(), dtype) : bias, dtype);
+  return AlignedProduct(x, InOut(weight, layout, dtype),
+                        bias.defined() ? Cast(bias.Detach(), dtype) : bias, dtype);
 }
 
-// A contiguous matrix [rows, last] as [..., last] with the leading dims of `like`.
+// A product [rows, last] as [..., last] with the leading dims of `like`.
 Tensor WithLeadingDims(const Tensor& matrix, const Shape& like) {
+  const NoGrad no_grad;
   Shape shape = like;
   shape[-1] = matrix.size(1);
-  return matrix.AsStrided(shape, ContiguousStrides(shape), 0);
+  return Reshape(matrix, shape);
 }
 
 // In what dtype the gradient of a weight is computed.

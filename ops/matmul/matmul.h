@@ -25,7 +25,8 @@ enum class LinearLayout {
 
 // x [..., in] to [..., out], plus bias [out] where defined. The gradients of weight and bias are
 // given apart from that of x, so that they can be queued (autograd/autograd.h); for a leaf they are
-// computed in the dtype its gradient is collected in.
+// computed in the dtype its gradient is collected in. The result may have rows that lie apart
+// (AlignedProduct of ops/matmul/product.h): a language model's logits on a GPU do.
 Tensor Linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayout layout);
 
 }  // namespace tessera

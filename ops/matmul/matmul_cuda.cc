@@ -84,6 +84,7 @@ CublasProduct ForCublas(Product p, const ProductMemory& memory) {
   product.x = *x;
   product.b_batch = p.b_batch;
   product.c = p.c;
+  product.c_row = args.c_row_stride;
   product.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   return product;
 }
@@ -91,7 +92,8 @@ CublasProduct ForCublas(Product p, const ProductMemory& memory) {
 void RunPlain(const Product& p) {
   const MatmulArgs& args = *p.args;
   RunPlainProduct({args.dtype, args.c_dtype, args.m, args.n, args.k, p.count, p.a_row, p.a_col,
-                   p.a_batch, p.b_row, p.b_col, p.b_batch, p.a, p.b, args.bias, p.c});
+                   p.a_batch, p.b_row, p.b_col, p.b_batch, p.a, p.b, args.bias, p.c,
+                   args.c_row_stride});
 }
 
 void RunProduct(const Product& p, const ProductMemory& memory) {
@@ -111,7 +113,7 @@ void RunProduct(const Product& p, const ProductMemory& memory) {
   const Device device = ThisDevice();
   const Shape shape{p.count * args.m, args.n};
   add_kernel.For(device)(
-      {{p.c, args.c_dtype, device, shape, ContiguousStrides(shape)},
+      {{p.c, args.c_dtype, device, shape, Shape{args.c_row_stride, 1}},
        {const_cast<void*>(args.bias), args.c_dtype, device, shape, Shape{0, 1}}});
 }
 
@@ -147,7 +149,7 @@ void MatmulCuda(const MatmulArgs& args) {
     Product part = first;
     part.a += a_offset * size;
     part.b += b_offset * size;
-    part.c += i * batch.count * args.m * args.n * c_size;
+    part.c += i * batch.count * args.m * args.c_row_stride * c_size;
     RunProduct(part, memory);
   }
 }

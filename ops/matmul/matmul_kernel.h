@@ -10,7 +10,8 @@
 namespace tessera {
 
 // c = a b (+ bias), written with "=", for every index of `batch`. Strides count elements; those of
-// the batch are 0 where an operand repeats. c is contiguous: [batch..., m, n].
+// the batch are 0 where an operand repeats. c [batch..., m, n] lies as one matrix of
+// batch.numel() * m rows, whose elements are adjacent.
 struct MatmulArgs {
   int64_t m;
   int64_t n;
@@ -24,7 +25,8 @@ struct MatmulArgs {
   int64_t b_row_stride;
   int64_t b_col_stride;
   void* c;
-  const void* bias;  // [n] of c_dtype, or nullptr
+  int64_t c_row_stride;  // >= n; on the CPU n
+  const void* bias;      // [n] of c_dtype, or nullptr
   Shape batch;
   Shape a_batch_strides;
   Shape b_batch_strides;

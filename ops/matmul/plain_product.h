@@ -8,7 +8,7 @@
 
 namespace tessera::cuda {
 
-// c [batch, m, n] = a b (+ bias), "=", c contiguous; strides count elements and may be anything.
+// c [batch, m, n] = a b (+ bias), "="; strides count elements and may be anything.
 // Summed in order of k, in float32 (float64 for float64).
 struct PlainProduct {
   DType dtype;
@@ -20,6 +20,7 @@ struct PlainProduct {
   const void* b;
   const void* bias;  // [n] of c_dtype, or nullptr
   void* c;
+  int64_t c_row;  // between rows, those of two matrices of the batch too
 };
 
 // On the current stream.

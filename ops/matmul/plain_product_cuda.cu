@@ -19,7 +19,7 @@ __global__ void PlainKernel(PlainProduct p) {
     for (int64_t k = 0; k < p.k; ++k) {
       sum += ToWide(row[k * p.a_col]) * ToWide(column[k * p.b_row]);
     }
-    static_cast<C*>(p.c)[x] = FromWide<C>(sum);
+    static_cast<C*>(p.c)[(batch * p.m + i) * p.c_row + j] = FromWide<C>(sum);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "ops/matmul/product.h"
 
+#include <algorithm>
+
 #include "autograd/autograd.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/elementwise_kernel.h"
@@ -41,6 +43,7 @@ MatmulArgs ArgsOf(const Tensor& a, const Tensor& b, const Tensor& bias, const Sh
   args.b_row_stride = b.stride(-2);
   args.b_col_stride = b.stride(-1);
   args.c = c.raw_data();
+  args.c_row_stride = std::max(c.stride(-2), args.n);  // one row may have any stride
   args.bias = bias.defined() ? bias.raw_data() : nullptr;
   args.a_batch_strides = BatchStrides(a, batch);
   args.b_batch_strides = BatchStrides(b, batch);
@@ -77,6 +80,16 @@ bool RunFused(const Tensor& a, const Tensor& b, const Tensor& bias, const Fusion
   return done;
 }
 
+// From one row of AlignedProduct to the next.
+int64_t AlignedRow(int64_t n, DType dtype, const Device& device) {
+  constexpr int64_t kLeast = 1024;      // below this what follows is the longer part
+  constexpr int64_t kVectorBytes = 16;  // of the copy engine's and of vector accesses
+  constexpr int64_t kUnit = 64;
+  const bool aligned = n * static_cast<int64_t>(DTypeSize(dtype)) % kVectorBytes == 0;
+  if (device.target != DeviceType::kCuda || n < kLeast || aligned) return n;
+  return (n + kUnit - 1) / kUnit * kUnit;
+}
+
 Tensor EmptyProduct(const Tensor& a, const Tensor& b, DType dtype) {
   return Empty({a.size(0), b.size(1)}, dtype, a.device());
 }
@@ -91,6 +104,16 @@ Tensor Product(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dty
   Tensor c = Empty(shape, c_dtype, a.device());
   if (c.numel() == 0) return c;
   matmul_kernel.Launch(a.device(), ArgsOf(a, b, bias, batch, c));
+  return c;
+}
+
+Tensor AlignedProduct(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dtype) {
+  const int64_t n = b.size(1);
+  const int64_t row = AlignedRow(n, c_dtype, a.device());
+  if (row == n || a.size(0) == 0) return Product(a, b, bias, c_dtype);
+  const Tensor c =
+      Empty({a.size(0), row}, c_dtype, a.device()).AsStrided({a.size(0), n}, {row, 1}, 0);
+  matmul_kernel.Launch(a.device(), ArgsOf(a, b, bias, Shape{}, c));
   return c;
 }
 

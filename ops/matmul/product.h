@@ -20,8 +20,13 @@ namespace tessera {
 Tensor Product(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dtype);
 Tensor Product(const Tensor& a, const Tensor& b);
 
-// c += a b of matrices; `c` is contiguous, of any of the dtypes that a product may have, and is
-// rounded once.
+// The product of two matrices, each row of which begins where the device writes and reads rows
+// fastest: where rows of N elements would not begin at a multiple of 16 bytes, the GPU's lie
+// round_up(N, 64) elements apart, if N is 1024 at least. What is between them is undefined.
+Tensor AlignedProduct(const Tensor& a, const Tensor& b, const Tensor& bias, DType c_dtype);
+
+// c += a b of matrices; `c` is a product's result, of any of the dtypes that a product may have,
+// and is rounded once.
 void AddProduct(const Tensor& a, const Tensor& b, const Tensor& c);
 
 // The right-hand side of several products: brought into the form that its device reads once,

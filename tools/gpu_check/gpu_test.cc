@@ -18,9 +18,11 @@
 #include "models/model_keys.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_choice.h"
+#include "ops/cross_entropy/cross_entropy.h"
 #include "ops/dropout/dropout.h"
 #include "ops/index/index.h"
 #include "ops/matmul/linear_gelu.h"
+#include "ops/matmul/low_rank_linear.h"
 #include "ops/matmul/matmul.h"
 #include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
@@ -320,6 +322,13 @@ TEST_F(GpuTest, AttentionOnTensorCoresAgainstFloat64) {
       {{1, 2, 70, 128},
        {1, 2, 67, 128},
        {.causal = true, .dropout_p = 0.3, .dropout_key = key, .head_begin = 3, .heads_total = 7}},
+      // Several tiles, of which some need no comparison; what begins late, and sees much at once.
+      {{1, 1, 200, 64}, {1, 1, 200, 64}, {.causal = true}},
+      {{1, 2, 100, 128}, {1, 1, 230, 128}, {.causal = true, .query_offset = 130}},
+      {{1, 2, 230, 64}, {1, 1, 130, 64}, {.causal = true, .query_offset = -100}},
+      {{1, 1, 200, 64}, {1, 1, 200, 64}, {.causal = true, .window = 90}},
+      {{1, 1, 100, 64}, {1, 1, 100, 64}, {.scale = -0.1, .causal = true}},
+      {{1, 1, 150, 64}, {1, 1, 150, 64}, {.causal = true, .dropout_p = 0.2, .dropout_key = key}},
       {{1, 2, 20, 256}, {1, 2, 30, 256}, {}},
       {{1, 2, 20, 36}, {1, 2, 30, 36}, {.causal = true}},
   };
@@ -366,6 +375,25 @@ TEST_F(GpuTest, CudnnAttentionAgainstFloat64) {
       }
     }
   }
+}
+
+// A backward pass whose dS is larger than cuDNN may keep is computed in parts of the batch, of
+// which the last two may have rows in common.
+TEST_F(GpuTest, CudnnAttentionInPartsOfTheBatch) {
+  if (!cuda::Cudnn::Find().ok()) GTEST_SKIP() << cuda::DescribeCudnn();
+  const AttentionKernelsScope scope(AttentionKernels::kCudnn);
+  const size_t limit = SetCudnnWorkspaceLimit(1 << 20);
+  for (const AttentionCase& c : {AttentionCase{{5, 2, 130, 64}, {5, 2, 130, 64}, {.causal = true}},
+                                 AttentionCase{{3, 4, 100, 64}, {3, 2, 177, 64}, {}}}) {
+    const int64_t calls = CudnnAttentionCalls();
+    const std::vector<Tensor> actual = AttentionGradients(c, DType::kBFloat16, kGpu);
+    EXPECT_EQ(CudnnAttentionCalls() - calls, 2);
+    const std::vector<Tensor> exact = AttentionGradients(c, DType::kFloat64, Device::Cpu());
+    for (size_t r = 0; r < exact.size(); ++r) {
+      ExpectClose(actual[r], exact[r], 16 * Epsilon(DType::kBFloat16), Concat("result ", r), 1);
+    }
+  }
+  SetCudnnWorkspaceLimit(limit);
 }
 
 // What is chosen agrees with our own kernels, packed operands included, and repeats itself.
@@ -424,6 +452,59 @@ TEST_F(GpuTest, ProductsOfEveryLayout) {
       ExpectClose(product(kGpu, dtype), product(Device::Cpu(), DType::kFloat64),
                   8 * Epsilon(dtype) * 12, Concat("product ", i, " ", dtype), 1);
     }
+  }
+}
+
+// Logits of 1031 words: rows that begin at multiples of 128 bytes, whoever writes them, and the
+// loss over them that leaves alone what lies between.
+TEST_F(GpuTest, LogitsOfAnOddVocabularyLieInAlignedRows) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    struct Results {
+      Tensor logits, term, loss, dh, dw;
+    };
+    const auto run = [&](Device device) {
+      const auto leaf = [&](const Shape& shape, uint64_t seed, double scale) {
+        return RequireGrad(CopyTo(Random(shape, seed, dtype, scale), device), dtype);
+      };
+      const Tensor h = leaf({2, 3, 16}, 1, 1);
+      const Tensor w = leaf({1031, 16}, 2, 0.3);
+      const Tensor bias = leaf({1031}, 3, 1);
+      const LowRank term = {
+          .x = {}, .a = leaf({4, 16}, 4, 0.3), .b = leaf({1031, 4}, 5, 0.3), .scale = 2};
+      Results r;
+      r.logits = Linear(h, w, bias, LinearLayout::kOutIn);
+      r.term = LowRankLinear(h, w, bias, LinearLayout::kOutIn, term).Detach();
+      const Tensor targets = CopyTo(RandomIndices({2, 3}, 1031, 6), device);
+      r.loss = CrossEntropy(r.logits, targets);
+      Backward(r.loss);
+      r.dh = Grad(h);
+      r.dw = Grad(w);
+      return r;
+    };
+    const Results expected = run(Device::Cpu());
+    const Results actual = run(kGpu);
+    EXPECT_EQ(expected.logits.strides(), (Shape{3 * 1031, 1031, 1}));
+    EXPECT_EQ(actual.logits.strides(), (Shape{3 * 1088, 1088, 1}));
+    EXPECT_EQ(actual.term.strides(), (Shape{3 * 1088, 1088, 1}));
+    const double tolerance = 16 * Epsilon(dtype);
+    ExpectClose(actual.logits.Detach(), expected.logits.Detach(), tolerance, "logits", 1);
+    ExpectClose(actual.term, expected.term, tolerance, "with a term", 1);
+    ExpectClose(actual.loss.Detach(), expected.loss.Detach(), tolerance, "loss", 1);
+    ExpectClose(actual.dh, expected.dh, tolerance, "dh", 1);
+    ExpectClose(actual.dw, expected.dw, tolerance, "dw", 1);
+  }
+  // Rows of 16 bytes have no gaps.
+  const Tensor x = Zeros({3, 8}, DType::kBFloat16, kGpu);
+  EXPECT_EQ(Linear(x, Zeros({1032, 8}, DType::kBFloat16, kGpu), {}, LinearLayout::kOutIn).stride(0),
+            1032);
+  // A part of wider rows, turned into its gradient where it lies.
+  const Tensor wide = Full({4, 48}, 3.0, DType::kBFloat16, kGpu);
+  const Tensor part = RequireGrad(Slice(wide, 1, 8, 37), DType::kBFloat16);
+  Backward(CrossEntropy(part, Zeros({4}, DType::kInt64, kGpu), {.overwrite_logits = true}));
+  const std::vector<float> left = wide.ToVector<float>();
+  for (int64_t i = 0; i < 4 * 48; ++i) {
+    const bool inside = i % 48 >= 8 && i % 48 < 45;
+    EXPECT_EQ(left[static_cast<size_t>(i)] == 3.0f, !inside) << i;
   }
 }
 
@@ -513,9 +594,9 @@ TEST_F(GpuTest, AnOverflowSkipsTheStepAndLowersTheScale) {
 // A few AdamW steps of a small GPT with dropout, of two micro-batches each; `after_step` is given
 // the loss. The allocator's peak is of the steps.
 void Train(DType dtype, Device device, const std::function<void(const Tensor&)>& after_step) {
-  const nlohmann::json config = {{"model_type", "gpt2"}, {"vocab_size", 300}, {"n_positions", 96},
-                                 {"n_embd", 128},        {"n_layer", 3},      {"n_head", 2},
-                                 {"resid_pdrop", 0.1},   {"embd_pdrop", 0.1}, {"attn_pdrop", 0.1}};
+  const nlohmann::json config = {{"model_type", "gpt2"}, {"vocab_size", 1031}, {"n_positions", 96},
+                                 {"n_embd", 128},        {"n_layer", 3},       {"n_head", 2},
+                                 {"resid_pdrop", 0.1},   {"embd_pdrop", 0.1},  {"attn_pdrop", 0.1}};
   auto model = models::BuildModel(config, {.dtype = dtype, .device = device, .seed = 3});
   EXPECT_TRUE(model.ok()) << Message(model.status());
   std::vector<optim::Parameter> parameters;
@@ -528,7 +609,7 @@ void Train(DType dtype, Device device, const std::function<void(const Tensor&)>&
     }
   }
   optim::AdamW optimizer(optim::SplitByDecay(parameters, {.weight_decay = 0.1}), {.lr = 1e-3});
-  const Tensor ids = CopyTo(RandomIndices({4, 96}, 300, 1), device);
+  const Tensor ids = CopyTo(RandomIndices({2, 96}, 1031, 1), device);
   Allocator::For(device).ResetPeak();
   for (uint64_t step = 1; step <= 5; ++step) {
     Tensor loss;

@@ -8,7 +8,8 @@ For development: needs torch with CUDA in the Python that runs it. A step is for
 clipping of the gradient's norm to 1 and AdamW, of GPT-2 on random tokens (batch x 1024), without
 dropout, in bfloat16: autocast over float32 weights there, bfloat16 weights with float32 masters here.
 The peer is written for speed as its users write it: scaled_dot_product_attention, tanh-GELU, fused
-AdamW, a vocabulary padded to 50304, eager and under torch.compile. Each turn is a process of its own,
+AdamW, eager and under torch.compile. Both have GPT-2's 50257 words; --peer-words 50304 pads the peer's,
+as some of its users do. Each turn is a process of its own,
 which has the GPU for itself; per contender the fastest turn counts, all are in the JSON.
 
 Model-FLOP utilisation counts 6 (12 L C^2 + V C) + 6 L T C FLOP per token (L layers of width C, T
@@ -26,13 +27,12 @@ import time
 
 PRESETS = {"gpt2": (12, 12, 768), "gpt2-xl": (48, 25, 1600)}  # layers, heads, width
 WORDS = 50257
-PADDED_WORDS = 50304
 TOKENS = 1024
 CONTENDERS = ("tessera", "tessera as a CUDA graph", "torch eager", "torch compile")
 STEPS = 10
 
 
-def build_gpt(layers, heads, width):
+def build_gpt(layers, heads, width, words):
     """GPT-2 in PyTorch: tied embeddings, pre-norm blocks, packed query, key and value."""
     import torch
     from torch import nn
@@ -56,7 +56,7 @@ def build_gpt(layers, heads, width):
     class Gpt(nn.Module):
         def __init__(self):
             super().__init__()
-            self.words = nn.Embedding(PADDED_WORDS, width)
+            self.words = nn.Embedding(words, width)
             self.places = nn.Embedding(TOKENS, width)
             self.blocks = nn.ModuleList(Block() for _ in range(layers))
             self.norm = nn.LayerNorm(width)
@@ -76,12 +76,12 @@ def build_gpt(layers, heads, width):
         return Gpt()
 
 
-def run_torch(model_name, batch, compiled):
+def run_torch(model_name, batch, compiled, words):
     """The worker: median milliseconds of a step and the peak of memory."""
     import torch
 
     torch.manual_seed(1)
-    model = build_gpt(*PRESETS[model_name])
+    model = build_gpt(*PRESETS[model_name], words)
     decay = [p for p in model.parameters() if p.ndim >= 2]
     plain = [p for p in model.parameters() if p.ndim < 2]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1},
@@ -115,7 +115,8 @@ def run_torch(model_name, batch, compiled):
 
 
 def torch_turn(options, model, batch, compiled):
-    command = [sys.executable, os.path.abspath(__file__), "--worker", f"{model}:{batch}"]
+    command = [sys.executable, os.path.abspath(__file__), "--worker", f"{model}:{batch}",
+               "--peer-words", str(options.peer_words)]
     done = subprocess.run(command + (["--compiled"] if compiled else []), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=options.timeout, check=False)
     if done.returncode != 0:
@@ -201,11 +202,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=300, help="seconds of a turn")
     parser.add_argument("--peak", type=float, default=989, help="TFLOP/s of the GPU in bfloat16")
+    parser.add_argument("--peer-words", type=int, default=WORDS, help="the peer's vocabulary")
     parser.add_argument("--worker", type=parse_model, help=argparse.SUPPRESS)
     parser.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return run_torch(*options.worker, options.compiled)
+        return run_torch(*options.worker, options.compiled, options.peer_words)
     try:
         import torch
     except ImportError:
@@ -219,7 +221,8 @@ def main():
         rows += compare(options, model, batch)
         with open(options.json, "w", encoding="utf-8") as file:  # a time limit may end the next one
             json.dump({"torch": torch.__version__, "device": torch.cuda.get_device_name(0),
-                       "peak_teraflops": options.peak, "rows": rows}, file, indent=1)
+                       "peer_words": options.peer_words, "peak_teraflops": options.peak,
+                       "rows": rows}, file, indent=1)
     return 0
 
 
