@@ -132,15 +132,16 @@ struct ncclComm {
   int size = 1;
   int64_t calls = 0;
   int64_t splits = 0;
-  std::map<std::pair<int, int>, int64_t> messages = {};  // by sender and receiver
+  std::map<int, int64_t> sent = {};      // messages, by receiver
+  std::map<int, int64_t> received = {};  // by sender
   std::shared_ptr<Progress> progress = std::make_shared<Progress>();
 
   std::string FileOf(int64_t call, int of_rank) const {
     return group + "." + std::to_string(call) + "." + std::to_string(of_rank);
   }
-  std::string NextMessage(int from, int to) {
-    return group + ".m" + std::to_string(messages[{from, to}]++) + "." + std::to_string(from) +
-           "." + std::to_string(to);
+  std::string Message(int64_t number, int from, int to) const {
+    return group + ".m" + std::to_string(number) + "." + std::to_string(from) + "." +
+           std::to_string(to);
   }
 };
 
@@ -316,13 +317,13 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t n, ncclDataType_t t
 ncclResult_t ncclSend(const void* data, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   if (cudaStreamSynchronize(stream) != cudaSuccess) return ncclUnhandledCudaError;
-  Leave(comm->NextMessage(comm->rank, peer), data, n * SizeOf(type));
+  Leave(comm->Message(comm->sent[peer]++, comm->rank, peer), data, n * SizeOf(type));
   return Begun(comm);
 }
 
 ncclResult_t ncclRecv(void* data, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  const std::string path = comm->NextMessage(peer, comm->rank);
+  const std::string path = comm->Message(comm->received[peer]++, peer, comm->rank);
   const cudaError_t error = tessera::cuda::emulation::Enqueue(stream, [=] {
     const Bytes message = Take(path);
     fs::remove(path);
