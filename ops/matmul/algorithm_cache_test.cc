@@ -71,8 +71,8 @@ TEST(AlgorithmCache, ChoicesGoThroughAFile) {
   AlgorithmCache third;
   EXPECT_FALSE(third.Parse(text, "cuBLASLt 130200, NVIDIA H200").ok());
   EXPECT_FALSE(third.Parse("", "x").ok());
-  for (const char* bad : {"x\n1 2 3\n", "x\n1 1 1 1 0 0 0 0 0 0 0 0 0 0 -1\n",
-                          "x\n1 1 1 1 0 0 0 0 0 0 0 0 0 0 1 7\n", "x\nrubbish\n"}) {
+  for (const char* bad : {"x\n1 2 3\n", "x\n1 1 1 1 0 0 0 0 0 0 0 0 0 0 0 -1\n",
+                          "x\n1 1 1 1 0 0 0 0 0 0 0 0 0 0 0 1 7\n", "x\nrubbish\n"}) {
     const Status status = third.Parse(bad, "x");
     EXPECT_FALSE(status.ok()) << bad;
     EXPECT_NE(Message(status).find("line 2"), std::string::npos) << Message(status);
