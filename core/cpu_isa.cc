@@ -42,16 +42,28 @@ CpuIsa Detect() {
   if ((states & kZmmStates) != kZmmStates || (ebx & kAvx512Bits) != kAvx512Bits) {
     return CpuIsa::kAvx2;
   }
-  return (ecx & bit_AVX512VNNI) == 0 ? CpuIsa::kAvx512 : CpuIsa::kAvx512Vnni;
+  if ((ecx & bit_AVX512VNNI) == 0) return CpuIsa::kAvx512;
+  // A leaf that a processor does not know reads as zeros or as its last one.
+  const bool has_leaf = eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0;
+  return has_leaf && (eax & bit_AVX512BF16) != 0 ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512Vnni;
+}
+
+bool IsIntel() {
+  uint32_t eax, ebx, ecx, edx;
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_INTEL_ebx &&
+         ecx == signature_INTEL_ecx && edx == signature_INTEL_edx;
 }
 #else
 CpuIsa Detect() { return CpuIsa::kBaseline; }
+bool IsIntel() { return false; }
 #endif
 
 CpuIsa FromEnvironment() {
-  const char* value = std::getenv(kVariable);
-  if (value == nullptr) return DetectedIsa();
-  return std::min(ParseCpuIsa(value).value_or(DetectedIsa()), DetectedIsa());
+  const CpuIsa best = DetectedIsa();
+  const CpuIsa fastest = IsIntel() ? std::min(best, CpuIsa::kAvx512Vnni) : best;
+  const char* const value = std::getenv(kVariable);
+  const CpuIsa asked = value == nullptr ? fastest : ParseCpuIsa(value).value_or(fastest);
+  return asked <= best ? asked : fastest;
 }
 
 std::atomic<CpuIsa>& Active() {
@@ -71,6 +83,8 @@ std::string_view CpuIsaName(CpuIsa isa) {
       return "avx512";
     case CpuIsa::kAvx512Vnni:
       return "avx512vnni";
+    case CpuIsa::kAvx512Bf16:
+      return "avx512bf16";
   }
   return "unknown";
 }
@@ -100,7 +114,8 @@ Status CheckIsaEnvironment() {
   if (value == nullptr) return OkStatus();
   const std::optional<CpuIsa> asked = ParseCpuIsa(value);
   if (!asked.has_value()) {
-    return InvalidArgument(kVariable, "=", value, ": must be baseline, avx2, avx512 or avx512vnni");
+    return InvalidArgument(kVariable, "=", value,
+                           ": must be baseline, avx2, avx512, avx512vnni or avx512bf16");
   }
   if (*asked > DetectedIsa()) {
     return InvalidArgument(kVariable, "=", value, ": the best this machine can run is ",

@@ -4,10 +4,11 @@
 //   constexpr IsaTable<SoftmaxFn> kSoftmax{baseline::Softmax, avx2::Softmax, avx512::Softmax};
 //   kSoftmax.Select()(args);      // once per launch
 //
-// The choice is the best set that both the processor and the operating system support, lowered by
-// the environment variable TESSERA_CPU_ISA (`baseline`, `avx2`, `avx512` or `avx512vnni`), so that
-// tests can cover every set on one machine. kAvx2 includes FMA and F16C; kAvx512 is F, BW, DQ and
-// VL; kAvx512Vnni adds VNNI, which products of integers use.
+// The choice is the fastest set that both the processor and the operating system support, or the
+// one that the environment variable TESSERA_CPU_ISA names (CpuIsaName), so that tests can cover
+// every set on one machine. kAvx2 includes FMA and F16C; kAvx512 is F, BW, DQ and VL; kAvx512Vnni
+// adds VNNI, which products of integers use, and kAvx512Bf16 BF16, for products of bfloat16. No
+// processor has BF16 without VNNI, so that the sets are a chain.
 #ifndef TESSERA_CORE_CPU_ISA_H_
 #define TESSERA_CORE_CPU_ISA_H_
 
@@ -19,19 +20,20 @@
 
 namespace tessera {
 
-enum class CpuIsa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni };
+enum class CpuIsa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
 inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512,
-                                      CpuIsa::kAvx512Vnni};
+                                      CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Bf16};
 
-// "baseline", "avx2", "avx512", "avx512vnni".
+// "baseline", "avx2", "avx512", "avx512vnni", "avx512bf16".
 std::string_view CpuIsaName(CpuIsa isa);
 std::optional<CpuIsa> ParseCpuIsa(std::string_view name);
 
 // The best that this machine can run.
 CpuIsa DetectedIsa();
 
-// What kernels use: DetectedIsa(), lowered by TESSERA_CPU_ISA as it stood at the first call. A
-// value that CheckIsaEnvironment refuses lowers nothing.
+// What kernels use: the set that TESSERA_CPU_ISA named at the first call; where it named none, or
+// one that CheckIsaEnvironment refuses, DetectedIsa(), but kAvx512Vnni on Intel's processors with
+// BF16, whose instructions for it do half of what their float32 does in the same time.
 CpuIsa ActiveIsa();
 
 // Overrides ActiveIsa(), for tests and benchmarks that compare instruction sets. Throws Error for
@@ -49,8 +51,10 @@ struct IsaTable {
   Fn* avx2 = nullptr;
   Fn* avx512 = nullptr;
   Fn* avx512vnni = nullptr;
+  Fn* avx512bf16 = nullptr;
 
   Fn* Select(CpuIsa isa) const {
+    if (isa >= CpuIsa::kAvx512Bf16 && avx512bf16 != nullptr) return avx512bf16;
     if (isa >= CpuIsa::kAvx512Vnni && avx512vnni != nullptr) return avx512vnni;
     if (isa >= CpuIsa::kAvx512 && avx512 != nullptr) return avx512;
     if (isa >= CpuIsa::kAvx2 && avx2 != nullptr) return avx2;

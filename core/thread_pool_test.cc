@@ -322,11 +322,14 @@ TEST(CpuIsa, NamesAndFallBack) {
   EXPECT_EQ(ParseCpuIsa("AVX2"), std::nullopt);
   EXPECT_EQ(DetectedIsa() >= CpuIsa::kAvx2,
             static_cast<bool>(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
+  EXPECT_EQ(DetectedIsa() == CpuIsa::kAvx512Bf16,
+            static_cast<bool>(__builtin_cpu_supports("avx512bf16")));
   using Fn = int();
   const IsaTable<Fn> table{[] { return 0; }, nullptr, [] { return 2; }};
   EXPECT_EQ(table.Select(CpuIsa::kBaseline)(), 0);
   EXPECT_EQ(table.Select(CpuIsa::kAvx2)(), 0);
   EXPECT_EQ(table.Select(CpuIsa::kAvx512)(), 2);
+  EXPECT_EQ(table.Select(CpuIsa::kAvx512Bf16)(), 2);
 }
 
 TEST_P(ThreadPoolTest, ACancelledCallerGetsNoFurtherChunk) {
@@ -368,7 +371,7 @@ TEST(CpuIsa, TheEnvironmentIsChecked) {
   const std::string saved = before == nullptr ? "" : before;
   setenv("TESSERA_CPU_ISA", "sse9", 1);
   EXPECT_EQ(Message(CheckIsaEnvironment()),
-            "TESSERA_CPU_ISA=sse9: must be baseline, avx2, avx512 or avx512vnni");
+            "TESSERA_CPU_ISA=sse9: must be baseline, avx2, avx512, avx512vnni or avx512bf16");
   setenv("TESSERA_CPU_ISA", "baseline", 1);
   EXPECT_TRUE(CheckIsaEnvironment().ok());
   setenv("TESSERA_CPU_ISA", "avx512", 1);

@@ -1,7 +1,7 @@
 // Vectors of the instruction set that a source is compiled for, for the CPU kernels.
 //
 // A kernel source is compiled once per instruction set by `tessera_isa_library`, which defines
-// TESSERA_ISA (baseline, avx2, ...) and one of TESSERA_ISA_BASELINE/AVX2/AVX512/AVX512VNNI as 1.
+// TESSERA_ISA (baseline, avx2, ...) and TESSERA_ISA_BASELINE, _AVX2 or _AVX512 as 1.
 // The source includes this header, works on raw pointers and sits in `namespace
 // tessera::TESSERA_ISA`:
 //
@@ -74,7 +74,7 @@ struct F16 {
 
 }  // namespace tessera::TESSERA_ISA
 
-#if defined(TESSERA_ISA_AVX512) || defined(TESSERA_ISA_AVX512VNNI)
+#if defined(TESSERA_ISA_AVX512)
 #include "core/cpu/simd_avx512.h"  // IWYU pragma: export
 #elif defined(TESSERA_ISA_AVX2)
 #include "core/cpu/simd_avx2.h"  // IWYU pragma: export

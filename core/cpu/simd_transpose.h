@@ -12,7 +12,7 @@
 
 namespace tessera::TESSERA_ISA {
 
-#if defined(TESSERA_ISA_AVX512) || defined(TESSERA_ISA_AVX512VNNI)
+#if defined(TESSERA_ISA_AVX512)
 
 TESSERA_SIMD void TransposeSquare(VecF (&r)[16]) {
   __m512 t[16];

@@ -1,7 +1,11 @@
 #include "ops/matmul/gemm.h"
 
+#include <xmmintrin.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "core/cpu/scratch.h"
@@ -41,6 +45,7 @@ int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 int64_t SizeOf(GemmElement element) {
   switch (element) {
     case GemmElement::kBFloat16:
+    case GemmElement::kBFloat16Pairs:
     case GemmElement::kFloat16:
       return 2;
     case GemmElement::kFloat64:
@@ -70,17 +75,57 @@ struct GemmTarget {
   }
 };
 
+// Whether a product takes k by pairs: where both operands are bfloat16.
+bool ByPairs(const GemmArgs& args) {
+  return args.a_dtype == DType::kBFloat16 && args.b_dtype == DType::kBFloat16;
+}
+
+template <typename E>
+const GemmKernels<E>& KernelsOf(const GemmArgs& args) {
+  if constexpr (std::is_same_v<E, float>) {
+    if (ByPairs(args)) return SelectGemmPairKernels();
+  }
+  return SelectGemmKernels<E>();
+}
+
+GemmElement OperandElement(const GemmArgs& args, DType dtype) {
+  return ByPairs(args) ? GemmElement::kBFloat16Pairs : GemmElementOf(dtype);
+}
+
+// Packed elements for `depth` indices of k.
+template <typename E>
+int64_t PackedDepth(bool pairs, const GemmKernels<E>& kernels, int64_t depth) {
+  return pairs ? CeilDiv(depth, 2) * kernels.pair_elements : depth;
+}
+
+// While it lives, this thread's operations take numbers below the normal ones as zeros, as
+// instructions for pairs do.
+class DenormalsAreZeros {
+ public:
+  explicit DenormalsAreZeros(bool on) : before_(_mm_getcsr()) {
+    constexpr unsigned kFlush = 0x8040;  // results, operands
+    if (on) _mm_setcsr(before_ | kFlush);
+  }
+  ~DenormalsAreZeros() { _mm_setcsr(before_); }
+  DenormalsAreZeros(const DenormalsAreZeros&) = delete;
+  DenormalsAreZeros& operator=(const DenormalsAreZeros&) = delete;
+
+ private:
+  unsigned before_;
+};
+
 // One product. `threads` is 1 where the caller has spread a batch over the threads already.
 template <typename E>
 class Product {
  public:
   Product(const GemmArgs& args, int threads)
-      : kernels_(SelectGemmKernels<E>()),
+      : kernels_(KernelsOf<E>(args)),
+        pairs_(ByPairs(args)),
         m_(args.m),
         n_(args.n),
         k_(args.k),
-        a_{args.a, args.a_row_stride, args.a_col_stride, GemmElementOf(args.a_dtype)},
-        b_{args.b, args.b_col_stride, args.b_row_stride, GemmElementOf(args.b_dtype)},
+        a_{args.a, args.a_row_stride, args.a_col_stride, OperandElement(args, args.a_dtype)},
+        b_{args.b, args.b_col_stride, args.b_row_stride, OperandElement(args, args.b_dtype)},
         c_{args.c, args.c_row_stride, 1, GemmElementOf(args.c_dtype)},
         alpha_(static_cast<E>(args.alpha)),
         accumulate_(args.accumulate),
@@ -121,6 +166,8 @@ class Product {
     const int64_t high = rows <= kSkinnyRows ? rows : RoundUp(rows, kernels_.mr);
     return high * RoundUp(columns, kernels_.nr);
   }
+
+  int64_t Packed(int64_t depth) const { return PackedDepth(pairs_, kernels_, depth); }
 
   // Calls body(begin, end) over [0, count), on all threads if the product is worth it.
   template <typename Body>
@@ -182,9 +229,10 @@ class Product {
     }
   }
 
-  // Packed A (`height` rows) times packed B (`width` columns) into C.
+  // Packed A (`height` rows) times packed B (`width` columns) into C; `depth` is packed.
   void Block(int64_t depth, const E* a, const E* b, int64_t height, int64_t width, E* c,
              int64_t stride, bool accumulate) const {
+    const DenormalsAreZeros scope(pairs_);
     const int64_t mr = kernels_.mr, nr = kernels_.nr;
     for (int64_t j = 0; j < width; j += nr) {
       for (int64_t i = 0; i < height; i += mr) {
@@ -198,8 +246,10 @@ class Product {
   // nr.
   const E* Panels(int64_t j, int64_t width, int64_t k, int64_t depth) const {
     const int64_t nr = kernels_.nr;
-    if (packed_b_ != nullptr) return packed_b_ + k * RoundUp(n_, nr) + j * depth;
-    E* const panels = packed_b_scratch.Get<E>(RoundUp(width, nr) * depth);
+    if (packed_b_ != nullptr) {
+      return packed_b_ + Packed(k) * RoundUp(n_, nr) + j * Packed(depth);
+    }
+    E* const panels = packed_b_scratch.Get<E>(RoundUp(width, nr) * Packed(depth));
     kernels_.pack_b(At(b_, j, k), width, depth, panels);
     return panels;
   }
@@ -240,6 +290,7 @@ class Product {
   // At most kSkinnyRows rows times columns [j, j + columns): straight from B where its columns or
   // rows are contiguous, by way of one packed panel at a time otherwise.
   void SkinnyColumns(int64_t j, int64_t columns, E* c, int64_t stride) const {
+    const DenormalsAreZeros scope(pairs_);
     // B is walked in the order of its memory: all of k of a few columns and then the next, or all
     // columns of a block of k.
     const bool in_place = ReadsInPlace();
@@ -255,8 +306,13 @@ class Product {
         const int64_t width = std::min(step, columns - x);
         for (int64_t k = k0; k < end; k += kGemmDepthBlock) {
           const int64_t depth = std::min(kGemmDepthBlock, end - k);
-          kernels_.skinny(rows, depth, a + (k - k0) * rows,
-                          in_place ? At(b_, j + x, k) : Panel(j + x, width, k, depth), width, sums);
+          const E* const factors = a + Packed(k - k0) * rows;
+          if (in_place) {
+            kernels_.skinny(rows, depth, factors, At(b_, j + x, k), width, sums);
+          } else {
+            kernels_.skinny(rows, Packed(depth), factors, Panel(j + x, width, k, depth), width,
+                            sums);
+          }
           for (int64_t i = 0; i < m_; ++i) {
             kernels_.finish_row(width, sums + i * width, c + i * stride + x, alpha_,
                                 accumulate_ || k > 0);
@@ -272,11 +328,22 @@ class Product {
     return {Panels(j, width, k, depth), 1, kernels_.nr, kOwn};
   }
 
-  // Indices [k, k + depth) of A as [depth][rows]; rows that A has not are zeros.
+  // Indices [k, k + depth) of A as [packed depth][rows]; rows that A has not are zeros.
   const E* InterleavedRows(int64_t rows, int64_t k, int64_t depth) const {
-    E* const a = packed_a_scratch.Get<E>((rows + 1) * depth);
-    E* const row = a + rows * depth;
-    std::fill_n(a, m_ < rows ? rows * depth : 0, E{0});
+    const int64_t packed = Packed(depth);
+    E* const a = packed_a_scratch.Get<E>(rows * packed + depth);
+    if (m_ < rows || (pairs_ && depth % 2 != 0)) std::fill_n(a, rows * packed, E{0});
+    if (pairs_ && kernels_.pair_elements == 1) {
+      for (int64_t i = 0; i < m_; ++i) {
+        for (int64_t x = 0; x < depth; ++x) {
+          char* const to = reinterpret_cast<char*>(a + x / 2 * rows + i) + x % 2 * 2;
+          std::memcpy(to, At(a_, i, k + x).data, 2);
+        }
+      }
+      return a;
+    }
+    const int64_t flip = pairs_ ? 1 : 0;
+    E* const row = a + rows * packed;
     for (int64_t i = 0; i < m_; ++i) {
       const GemmView part = At(a_, i, k);
       if (part.depth_stride == 1) {
@@ -286,7 +353,7 @@ class Product {
           kernels_.load_row(part.element, At(part, 0, x).data, 1, row + x);
         }
       }
-      for (int64_t x = 0; x < depth; ++x) a[x * rows + i] = row[x];
+      for (int64_t x = 0; x < depth; ++x) a[(x ^ flip) * rows + i] = row[x];
     }
     return a;
   }
@@ -294,13 +361,13 @@ class Product {
   void NarrowBlock(int64_t j, int64_t columns, int64_t k, int64_t depth, E* c, int64_t stride,
                    bool accumulate) const {
     const int64_t nr = kernels_.nr;
-    E* a = packed_a_scratch.Get<E>(RoundUp(m_, kernels_.mr) * depth);
+    E* a = packed_a_scratch.Get<E>(RoundUp(m_, kernels_.mr) * Packed(depth));
     kernels_.pack_a(At(a_, 0, k), m_, depth, a);
     // Rows of B are read in runs of several panels where they are contiguous.
     const int64_t step = b_.width_stride == 1 ? 5 * nr : nr;
     for (int64_t x = 0; x < columns; x += step) {
       const int64_t width = std::min(step, columns - x);
-      Block(depth, a, Panels(j + x, width, k, depth), m_, width, c + x, stride, accumulate);
+      Block(Packed(depth), a, Panels(j + x, width, k, depth), m_, width, c + x, stride, accumulate);
     }
   }
 
@@ -308,12 +375,12 @@ class Product {
   const E* PackShared(int64_t j0, int64_t columns, int64_t k, int64_t depth, int64_t rows) const {
     const int64_t nr = kernels_.nr;
     const int64_t panels = CeilDiv(columns, nr);
-    E* const b = packed_b_scratch.Get<E>(panels * nr * depth);
+    E* const b = packed_b_scratch.Get<E>(panels * nr * Packed(depth));
     constexpr int64_t kPanelsAtOnce = 8;
     Spread(CeilDiv(panels, kPanelsAtOnce), rows * columns * depth, [&](int64_t group) {
       const int64_t j = group * kPanelsAtOnce * nr;
       const int64_t width = std::min(kPanelsAtOnce * nr, columns - j);
-      kernels_.pack_b(At(b_, j0 + j, k), width, depth, b + j * depth);
+      kernels_.pack_b(At(b_, j0 + j, k), width, depth, b + j * Packed(depth));
     });
     return b;
   }
@@ -342,10 +409,10 @@ class Product {
         if (j >= columns) return;
         const int64_t task_rows = std::min(height, rows - i);
         const int64_t task_columns = std::min(task_panels * nr, columns - j);
-        E* a = packed_a_scratch.Get<E>(RoundUp(task_rows, mr) * depth);
+        E* a = packed_a_scratch.Get<E>(RoundUp(task_rows, mr) * Packed(depth));
         kernels_.pack_a(At(a_, i0 + i, k), task_rows, depth, a);
-        Block(depth, a, b + j * depth, task_rows, task_columns, c + i * stride + j, stride,
-              accumulate);
+        Block(Packed(depth), a, b + j * Packed(depth), task_rows, task_columns, c + i * stride + j,
+              stride, accumulate);
       });
     }
   }
@@ -384,6 +451,7 @@ class Product {
   static constexpr int64_t kMaxTile = 8 * 48;
 
   const GemmKernels<E>& kernels_;
+  bool pairs_;
   int64_t m_, n_, k_;
   GemmView a_, b_;
   GemmTarget c_;
@@ -407,17 +475,19 @@ void Check(const GemmArgs& args) {
 
 template <typename E>
 void PackB(const GemmArgs& args, E* packed) {
-  const GemmKernels<E>& kernels = SelectGemmKernels<E>();
-  const GemmView b{args.b, args.b_col_stride, args.b_row_stride, GemmElementOf(args.b_dtype)};
+  const GemmKernels<E>& kernels = KernelsOf<E>(args);
+  const GemmView b{args.b, args.b_col_stride, args.b_row_stride,
+                   OperandElement(args, args.b_dtype)};
   const int64_t panels = CeilDiv(args.n, kernels.nr);
   constexpr int64_t kPanelsAtOnce = 8;
   for (int64_t k = 0; k < args.k; k += kGemmDepthBlock) {
     const int64_t depth = std::min(kGemmDepthBlock, args.k - k);
-    E* const block = packed + k * panels * kernels.nr;
+    E* const block = packed + PackedDepth(ByPairs(args), kernels, k) * panels * kernels.nr;
+    const int64_t packed_depth = PackedDepth(ByPairs(args), kernels, depth);
     ParallelFor(panels, kPanelsAtOnce, [&](int64_t begin, int64_t end) {
       const int64_t j = begin * kernels.nr;
       const int64_t width = std::min(end * kernels.nr, args.n) - j;
-      kernels.pack_b(At(b, j, k), width, depth, block + j * depth);
+      kernels.pack_b(At(b, j, k), width, depth, block + j * packed_depth);
     });
   }
 }
@@ -449,9 +519,11 @@ void Gemm(const GemmArgs& args) {
 
 int64_t PackedGemmElements(const GemmArgs& args) {
   Check(args);
-  const int64_t nr = args.b_dtype == DType::kFloat64 ? SelectGemmKernels<double>().nr
-                                                     : SelectGemmKernels<float>().nr;
-  return RoundUp(args.n, nr) * args.k;
+  const auto elements = [&](const auto& kernels) {
+    return RoundUp(args.n, kernels.nr) * PackedDepth(ByPairs(args), kernels, args.k);
+  };
+  return args.b_dtype == DType::kFloat64 ? elements(KernelsOf<double>(args))
+                                         : elements(KernelsOf<float>(args));
 }
 
 void PackGemmB(const GemmArgs& args, void* packed) {

@@ -21,8 +21,13 @@
 //     c = 0 (or C's old value);  for each block of kGemmDepthBlock indices k, in order:
 //         s = 0;  for k in block: s = fma(A[i, k], B[k, j], s);   c = fma(alpha, s, c)
 // (the first c is alpha * s when not accumulating; the instruction set `baseline` has no fma and
-// rounds each product). A shard of the columns or rows therefore equals the same part of the whole
-// product, bit for bit, on the same instruction set. NaN and infinity are not skipped.
+// rounds each product). Where A and B are both bfloat16, k goes by pairs, the odd one first: 1, 0,
+// 3, 2, ..., where an odd number of indices is followed by one of zeros, and operands and results
+// of these operations that are below the normal numbers count as zeros of their sign. That is what
+// the instruction VDPBF16PS does, and what all instruction sets do, so that those with fma have the
+// same bits, with that instruction or without. A shard of the columns or rows therefore equals the
+// same part of the whole product, bit for bit, on the same instruction set. NaN and infinity are
+// not skipped.
 //
 // Method: packed panels and a register-blocked tile, as in K. Goto and R. van de Geijn, "Anatomy of
 // High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008. Threads share the packed B.
@@ -77,8 +82,8 @@ void Gemm(const GemmArgs& args);
 //   PackGemmB(args, packed.data());
 //   args.packed_b = packed.data();                     // then any number of Gemm(args)
 //
-// Elements are of the type that is computed in: double for float64, else float. Only n, k, and what
-// `args` says of B count, and the instruction set, which must stay.
+// Elements are of the type that is computed in: double for float64, else float. Only n, k, A's
+// dtype and what `args` says of B count, and the instruction set, which must stay.
 int64_t PackedGemmElements(const GemmArgs& args);
 void PackGemmB(const GemmArgs& args, void* packed);
 

@@ -25,6 +25,7 @@
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/gemm_kernel.h"
+#include "ops/matmul/gemm_tiles.h"
 
 namespace tessera {
 namespace {
@@ -36,15 +37,17 @@ struct Shape {
 };
 
 const Shape kShapes[] = {
-    {"square", 1024, 1024, 1024, false, false},    {"qkv", 1024, 2304, 768, false, false},
-    {"qkv_dx", 1024, 768, 2304, false, true},      {"qkv_dw", 768, 2304, 1024, true, false},
-    {"proj", 1024, 768, 768, false, false},        {"proj_dx", 1024, 768, 768, false, true},
-    {"proj_dw", 768, 768, 1024, true, false},      {"fc", 1024, 3072, 768, false, false},
-    {"fc_dx", 1024, 768, 3072, false, true},       {"fc_dw", 768, 3072, 1024, true, false},
-    {"out", 1024, 768, 3072, false, false},        {"out_dx", 1024, 3072, 768, false, true},
-    {"out_dw", 3072, 768, 1024, true, false},      {"logits", 1024, 50257, 768, false, true},
-    {"logits_dx", 1024, 768, 50257, false, false}, {"logits_dw", 50257, 768, 1024, true, false},
-    {"decode_fc", 1, 3072, 768, false, false},     {"decode_logits", 1, 50257, 768, false, true},
+    {"square", 1024, 1024, 1024, false, false},     {"qkv", 1024, 2304, 768, false, false},
+    {"qkv_dx", 1024, 768, 2304, false, true},       {"qkv_dw", 768, 2304, 1024, true, false},
+    {"proj", 1024, 768, 768, false, false},         {"proj_dx", 1024, 768, 768, false, true},
+    {"proj_dw", 768, 768, 1024, true, false},       {"fc", 1024, 3072, 768, false, false},
+    {"fc_dx", 1024, 768, 3072, false, true},        {"fc_dw", 768, 3072, 1024, true, false},
+    {"out", 1024, 768, 3072, false, false},         {"out_dx", 1024, 3072, 768, false, true},
+    {"out_dw", 3072, 768, 1024, true, false},       {"logits", 1024, 50257, 768, false, true},
+    {"logits_dx", 1024, 768, 50257, false, false},  {"logits_dw", 50257, 768, 1024, true, false},
+    {"decode_fc", 1, 3072, 768, false, false},      {"decode_logits", 1, 50257, 768, false, true},
+    {"decode4_logits", 4, 50257, 768, false, true}, {"decode8_fc", 8, 3072, 768, false, false},
+    {"decode8_logits", 8, 50257, 768, false, true},
 };
 
 // cblas_sgemm with 32- or 64-bit integers.
@@ -140,17 +143,17 @@ void RunPeer(benchmark::State& state, const Shape& s, const Peer& peer) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
+constexpr int64_t kDepth = 128;
+
 // One core's tile product on operands in its first-level cache: what a core can reach at all.
-void RunTile(benchmark::State& state) {
-  const IsaTable<const GemmKernels<float>> table{&baseline::kGemmFloat, &avx2::kGemmFloat,
-                                                 &avx512::kGemmFloat};
-  const GemmKernels<float>& kernels = *table.Select();
-  constexpr int64_t kDepth = 128, kTimes = 1000;
-  const std::vector<float> a = Uniform(kernels.mr * kDepth, 1), b = Uniform(kernels.nr * kDepth, 2);
+// `packed` elements hold kDepth indices of k.
+void RunTile(benchmark::State& state, const GemmKernels<float>& kernels, int64_t packed) {
+  constexpr int64_t kTimes = 1000;
+  const std::vector<float> a = Uniform(kernels.mr * packed, 1), b = Uniform(kernels.nr * packed, 2);
   std::vector<float> c(static_cast<size_t>(kernels.mr * kernels.nr));
   for (auto _ : state) {
     for (int64_t i = 0; i < kTimes; ++i) {
-      kernels.tile(kDepth, a.data(), b.data(), c.data(), kernels.nr, 1.0f, false);
+      kernels.tile(packed, a.data(), b.data(), c.data(), kernels.nr, 1.0f, false);
     }
   }
   Report(state, {"tile", kernels.mr * kTimes, kernels.nr, kDepth, false, false});
@@ -171,7 +174,13 @@ int main(int argc, char** argv) {
   if (path != nullptr && !OpenPeer(path, &peer)) return 1;
   benchmark::AddCustomContext("threads", std::to_string(NumThreads()));
   benchmark::AddCustomContext("isa", std::string(CpuIsaName(ActiveIsa())));
-  benchmark::RegisterBenchmark("tile/f32", RunTile)->Unit(benchmark::kMillisecond)->UseRealTime();
+  const GemmKernels<float>& pairs = SelectGemmPairKernels();
+  benchmark::RegisterBenchmark("tile/f32", RunTile, SelectGemmKernels<float>(), kDepth)
+      ->Unit(benchmark::kMillisecond)
+      ->UseRealTime();
+  benchmark::RegisterBenchmark("tile/bf16", RunTile, pairs, kDepth / 2 * pairs.pair_elements)
+      ->Unit(benchmark::kMillisecond)
+      ->UseRealTime();
   for (const Shape& shape : kShapes) {
     const auto add = [&](const std::string& what, auto run) {
       benchmark::RegisterBenchmark((std::string(shape.name) + "/" + what).c_str(), run)

@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-enum class GemmElement : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64 };
+// kBFloat16Pairs is bfloat16 in a product of bfloat16 by bfloat16, which takes k by pairs (below).
+enum class GemmElement : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64, kBFloat16Pairs };
 
 // A strided view of `width` x `depth` elements: element (w, k) stands at
 // data[w * width_stride + k * depth_stride]. For A, w is a row of C; for B, a column.
@@ -21,14 +22,21 @@ struct GemmView {
 };
 
 // The functions of one instruction set for one element type.
+//
+// Of kBFloat16Pairs, indices k and k + 1 (k even) are packed together, as so many elements of E as
+// `pair_elements` says: two, the odd index first, so that the chain goes through them in that
+// order, or one that holds both numbers, the even one in its lower half, for a `tile` and a
+// `skinny` that have an instruction for that. An odd depth is filled up with a zero. "Depth" is in
+// packed elements for whatever is packed.
 template <typename E>
 struct GemmKernels {
   // C is computed in tiles of mr x nr.
   int64_t mr, nr;
+  int64_t pair_elements;
 
   // Packs a view for the tile product: panels of mr (pack_a) or nr (pack_b) along the width, each
   // holding depth x mr (or nr) elements converted to E; the last panel is filled up with zeros.
-  // dst has room for width rounded up times depth elements.
+  // dst has room for width rounded up times packed depth elements.
   void (*pack_a)(const GemmView& view, int64_t width, int64_t depth, E* dst);
   void (*pack_b)(const GemmView& view, int64_t width, int64_t depth, E* dst);
 
@@ -40,8 +48,9 @@ struct GemmKernels {
 
   // The same products for 1, 4 or 8 (kSkinnyRows) rows of A and a B that is not packed, whose
   // width stride is 1 or, in float, whose depth stride is: sums[i * width + j] = the chain s for
-  // i < rows, j < width. a holds [depth][rows]. Columns that lie one behind the other are taken
-  // nr / 3 at a time, while the next ones are fetched.
+  // i < rows, j < width. a holds [packed depth][rows]. Columns that lie one behind the other are
+  // taken nr / 3 at a time, while the next ones are fetched. A panel that pack_b made is a view of
+  // float32 here.
   void (*skinny)(int64_t rows, int64_t depth, const E* a, const GemmView& b, int64_t width,
                  E* sums);
 
@@ -67,6 +76,9 @@ namespace avx512 {
 extern const GemmKernels<float> kGemmFloat;
 extern const GemmKernels<double> kGemmDouble;
 }  // namespace avx512
+namespace avx512bf16 {
+extern const GemmKernels<float> kGemmPairs;
+}  // namespace avx512bf16
 
 }  // namespace tessera
 

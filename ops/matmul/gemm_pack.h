@@ -11,26 +11,58 @@
 
 namespace tessera::TESSERA_ISA {
 
-// One panel: dst[k * kPanel + w] = src[w * ws + k * ds] for w < width <= kPanel; zeros above width.
-template <int64_t kPanel, typename T, typename E>
-TESSERA_SIMD void PackStrided(const T* src, int64_t ws, int64_t ds, int64_t width, int64_t depth,
-                              E* dst) {
-  for (int64_t k = 0; k < depth; ++k) {
-    for (int64_t w = 0; w < width; ++w) dst[k * kPanel + w] = LoadOne(src + w * ws + k * ds);
-    for (int64_t w = width; w < kPanel; ++w) dst[k * kPanel + w] = E{0};
+// `flip` is 1 where indices of k are packed by pairs, the odd one first, and 0 elsewhere: index k
+// is packed as k ^ flip. An odd depth then has a zero before its last index.
+
+// One panel: dst[(k ^ flip) * panel + w] = src[w * ws + k * ds] for w < width <= panel; zeros
+// above width.
+template <typename T, typename E>
+__attribute__((noinline)) void PackStrided(const T* src, int64_t ws, int64_t ds, int64_t width,
+                                           int64_t panel, int64_t depth, int64_t flip, E* dst) {
+  for (int64_t k = 0; k < depth + (depth & flip); ++k) {
+    E* const to = dst + k * panel;
+    const int64_t from = k ^ flip;
+    const int64_t there = from < depth ? width : 0;
+#pragma GCC unroll 1
+    for (int64_t w = 0; w < there; ++w) to[w] = LoadOne(src + w * ws + from * ds);
+#pragma GCC unroll 1
+    for (int64_t w = there; w < panel; ++w) to[w] = E{0};
   }
 }
 
 template <typename T>
 constexpr bool kIsBf16 = false;
+template <typename T>
+constexpr bool kIsF16 = false;
+template <>
+constexpr bool kIsF16<F16> = true;
 template <>
 constexpr bool kIsBf16<Bf16> = true;
+template <>
+constexpr bool kIsBf16<const Bf16&> = true;
 
 // A panel contiguous along the depth (ds == 1), by squares of kLanes columns and kLanes deep.
 template <int64_t kPanel, typename T>
 __attribute__((noinline)) void PackColumns(const T* src, int64_t ws, int64_t width, int64_t depth,
-                                           float* dst) {
+                                           int64_t flip, float* dst) {
   static_assert(kPanel % kLanes == 0);
+  if constexpr (kIsF16<T>) {
+    // By way of float32, which costs time where nobody waits for it, instead of code.
+    constexpr int64_t kDeep = 64;
+    float rows[kPanel * kDeep];
+    for (int64_t k = 0; k < depth; k += kDeep) {
+      const int64_t deep = depth - k < kDeep ? depth - k : kDeep;
+      for (int64_t w = 0; w < width; ++w) {
+        ForEachVector(
+            deep, [&](int64_t x, int64_t lanes) __attribute__((always_inline)) {
+              Store(rows + w * kDeep + x, LoadN(src + w * ws + k + x, lanes));
+            });
+      }
+      PackColumns<kPanel>(static_cast<const float*>(rows), kDeep, width, deep, flip,
+                          dst + k * kPanel);
+    }
+    return;
+  }
   for (int64_t w0 = 0; w0 < kPanel; w0 += kLanes) {
     int64_t k0 = 0;
     if constexpr (kIsBf16<T>) {
@@ -41,27 +73,30 @@ __attribute__((noinline)) void PackColumns(const T* src, int64_t ws, int64_t wid
         for (int64_t w = 0; w < kLanes; ++w) {
           const T* const from = src + (w0 + w) * ws + k0;
           square[w] = BitsAsFloat(Load(reinterpret_cast<const int32_t*>(from)));
-          __builtin_prefetch(from + kLanes * ws);
+          __builtin_prefetch(from + kPanel * ws, 0, 2);
+          __builtin_prefetch(from + 2 * kLanes);
         }
         TransposeSquare(square);
         float* to = dst + k0 * kPanel + w0;
 #pragma GCC unroll 16
         for (int64_t pair = 0; pair < kLanes; ++pair, to += 2 * kPanel) {
           const VecI bits = BitsAsInt(square[pair]);
-          Store(to, BitsAsFloat(ShiftLeft<16>(bits)));
-          Store(to + kPanel, BitsAsFloat(bits & SetI(static_cast<int32_t>(0xffff0000u))));
+          Store(to + flip * kPanel, BitsAsFloat(ShiftLeft<16>(bits)));
+          Store(to + (1 - flip) * kPanel,
+                BitsAsFloat(bits & SetI(static_cast<int32_t>(0xffff0000u))));
         }
       }
     }
     for (; k0 < depth; k0 += kLanes) {
       const int64_t deep = depth - k0 < kLanes ? depth - k0 : kLanes;
       VecF square[kLanes];
-      if (deep == kLanes && w0 + kLanes <= width) {
+      if (!kIsBf16<T> && deep == kLanes && w0 + kLanes <= width) {
 #pragma GCC unroll 16
         for (int64_t w = 0; w < kLanes; ++w) {
           square[w] = Load(src + (w0 + w) * ws + k0);
           // The rows that follow, or (a harmless guess) those of the next panel.
-          __builtin_prefetch(src + (w0 + w + kLanes) * ws + k0);
+          __builtin_prefetch(src + (w0 + w + kPanel) * ws + k0, 0, 2);
+          __builtin_prefetch(src + (w0 + w) * ws + k0 + kLanes);
         }
       } else {
         for (int64_t w = 0; w < kLanes; ++w) {
@@ -70,11 +105,12 @@ __attribute__((noinline)) void PackColumns(const T* src, int64_t ws, int64_t wid
       }
       TransposeSquare(square);
       float* to = dst + k0 * kPanel + w0;
-      if (deep == kLanes) {
+      if (!kIsBf16<T> && deep == kLanes) {
 #pragma GCC unroll 16
-        for (int64_t k = 0; k < kLanes; ++k) Store(to + k * kPanel, square[k]);
+        for (int64_t k = 0; k < kLanes; ++k) Store(to + (k ^ flip) * kPanel, square[k]);
       } else {
-        for (int64_t k = 0; k < deep; ++k) Store(to + k * kPanel, square[k]);
+        for (int64_t k = 0; k < deep + (deep & flip); ++k)
+          Store(to + (k ^ flip) * kPanel, square[k]);
       }
     }
   }
@@ -82,7 +118,8 @@ __attribute__((noinline)) void PackColumns(const T* src, int64_t ws, int64_t wid
 
 // As PackColumns for a full panel of half a vector: two depths of kLanes make one square.
 template <typename T>
-TESSERA_SIMD void PackColumnsHalf(const T* src, int64_t ws, int64_t depth, float* dst) {
+TESSERA_SIMD void PackColumnsHalf(const T* src, int64_t ws, int64_t depth, int64_t flip,
+                                  float* dst) {
   constexpr int64_t kPanel = kLanes / 2;
   int64_t k0 = 0;
   for (; k0 + 2 * kLanes <= depth; k0 += 2 * kLanes) {
@@ -96,29 +133,29 @@ TESSERA_SIMD void PackColumnsHalf(const T* src, int64_t ws, int64_t depth, float
     float* to = dst + k0 * kPanel;
 #pragma GCC unroll 16
     for (int64_t k = 0; k < kLanes; ++k) {
-      StoreHalves(to + k * kPanel, to + (k + kLanes) * kPanel, square[k]);
+      StoreHalves(to + (k ^ flip) * kPanel, to + ((k ^ flip) + kLanes) * kPanel, square[k]);
     }
   }
-  PackStrided<kPanel>(src + k0, ws, 1, kPanel, depth - k0, dst + k0 * kPanel);
+  PackStrided(src + k0, ws, 1, kPanel, kPanel, depth - k0, flip, dst + k0 * kPanel);
 }
 
 // One panel of at most kPanel, whichever way it lies.
 template <int64_t kPanel, typename T>
 TESSERA_SIMD void PackPanel(const T* src, int64_t ws, int64_t ds, int64_t width, int64_t depth,
-                            float* dst) {
+                            int64_t flip, float* dst) {
   if constexpr (kPanel % kLanes == 0) {
-    if (ds == 1) return PackColumns<kPanel>(src, ws, width, depth, dst);
+    if (ds == 1) return PackColumns<kPanel>(src, ws, width, depth, flip, dst);
   } else if constexpr (kPanel * 2 == kLanes) {
-    if (ds == 1 && width == kPanel) return PackColumnsHalf(src, ws, depth, dst);
+    if (ds == 1 && width == kPanel) return PackColumnsHalf(src, ws, depth, flip, dst);
   }
-  PackStrided<kPanel>(src, ws, ds, width, depth, dst);
+  PackStrided(src, ws, ds, width, kPanel, depth, flip, dst);
 }
 
 // Of doubles.
 template <int64_t kPanel>
 TESSERA_SIMD void PackPanel(const double* src, int64_t ws, int64_t ds, int64_t width, int64_t depth,
-                            double* dst) {
-  PackStrided<kPanel>(src, ws, ds, width, depth, dst);
+                            int64_t, double* dst) {
+  PackStrided(src, ws, ds, width, kPanel, depth, 0, dst);
 }
 
 // All panels of a view (gemm_kernel.h).
@@ -126,37 +163,40 @@ template <typename E, int64_t kPanel>
 void Pack(const GemmView& view, int64_t width, int64_t depth, E* dst) {
   constexpr int64_t kWidth = VectorOf<E>::kWidth;
   const int64_t ws = view.width_stride, ds = view.depth_stride;
+  const int64_t flip = FlipOf(view.element);
+  const int64_t packed = depth + (depth & flip);
   Dispatch(
       view.element, view.data, E{}, [&](const auto* src) __attribute__((always_inline)) {
         int64_t w = 0;
-        if constexpr (kPanel % kWidth == 0) {
-          // Rows are read along the whole width, so that long strides cost few translations.
-          const int64_t whole = ws == 1 ? width / kPanel * kPanel : 0;
-          for (int64_t k = 0; k < depth && whole > 0; ++k) {
-            E* to = dst + k * kPanel;
-            for (w = 0; w < whole; w += kPanel) {
+        // Rows are read along the whole width, so that long strides cost few translations: whole
+        // panels, or pairs of panels of half a vector.
+        constexpr bool kHalves = kPanel * 2 == kWidth && sizeof(E) == 4;
+        if constexpr (kPanel % kWidth == 0 || kHalves) {
+          constexpr int64_t kStep = kHalves ? kWidth : kPanel;
+          const int64_t whole = ws == 1 ? width / kStep * kStep : 0;
+          for (int64_t k = 0; k < packed && whole > 0; ++k) {
+            E* const to = dst + k * kPanel;
+            const int64_t from = k ^ flip;
+            for (w = 0; w < whole; w += kStep) {
 #pragma GCC unroll 4
-              for (int64_t x = 0; x < kPanel; x += kWidth) {
-                Store(to + w * depth + x, Load(src + k * ds + w + x));
-                __builtin_prefetch(src + (k + 6) * ds + w + x);
+              for (int64_t x = 0; x < kStep; x += kWidth) {
+                typename VectorOf<E>::Type row = Broadcast(E{0});
+                if (from < depth) {
+                  row = Load(src + from * ds + w + x);
+                  __builtin_prefetch(src + (from + 6) * ds + w + x);
+                }
+                if constexpr (kHalves) {
+                  StoreHalves(to + w * packed, to + (w + kPanel) * packed, row);
+                } else {
+                  Store(to + w * packed + x, row);
+                }
               }
-            }
-          }
-        }
-        if constexpr (kPanel * 2 == kWidth && sizeof(E) == 4) {
-          // The same for panels of half a vector, two at a time.
-          const int64_t whole = ws == 1 ? width / kWidth * kWidth : 0;
-          for (int64_t k = 0; k < depth && whole > 0; ++k) {
-            E* to = dst + k * kPanel;
-            for (w = 0; w < whole; w += kWidth) {
-              StoreHalves(to + w * depth, to + (w + kPanel) * depth, Load(src + k * ds + w));
-              __builtin_prefetch(src + (k + 6) * ds + w);
             }
           }
         }
         for (; w < width; w += kPanel) {
           const int64_t panel = width - w < kPanel ? width - w : kPanel;
-          PackPanel<kPanel>(src + w * ws, ws, ds, panel, depth, dst + w * depth);
+          PackPanel<kPanel>(src + w * ws, ws, ds, panel, depth, flip, dst + w * packed);
         }
       });
 }

@@ -23,69 +23,101 @@ constexpr int kUnrolled = 1;
 constexpr int kUnrolled = 8;
 #endif
 
-// sums[i] += a[s][i] * b[s] over the columns, for s = 0 .. kStep-1 in order.
-template <int kRows, int kStep, typename T, typename E>
-TESSERA_SIMD void AcrossStep(const E* a, const T* b, int64_t b_row_stride, int64_t width, E* sums) {
+// Rows of B where they lie, in the order in which they are packed: row s is row s ^ flip, or zeros
+// where there is none.
+template <typename T>
+struct RowsOf {
+  const T* data;
+  int64_t stride;
+  int64_t depth;
+  int64_t flip;
+
+  using Sum = Products;
+  static constexpr bool kUnrolls = sizeof(T) != sizeof(double);
+  int64_t whole() const { return depth; }
+  int64_t count() const { return depth + (depth & flip); }
+  TESSERA_INLINE bool Has(int64_t s) const { return (s ^ flip) < depth; }
+  TESSERA_INLINE auto Row(int64_t s, int64_t j) const { return Load(At(s, j)); }
+  TESSERA_INLINE auto RowN(int64_t s, int64_t j, int64_t n) const { return LoadN(At(s, j), n); }
+  TESSERA_INLINE void Fetch(int64_t s, int64_t j) const { __builtin_prefetch(At(s, j)); }
+  TESSERA_INLINE const T* At(int64_t s, int64_t j) const { return data + (s ^ flip) * stride + j; }
+};
+
+// sums[i] += a[s][i] * b[s] over the first `whole` columns, whole vectors, for the kStep rows s
+// from `k` on in order.
+template <int kRows, int kStep, typename Rows, typename E>
+TESSERA_SIMD void AcrossStep(const E* a, const Rows& b, int64_t k, int64_t whole, int64_t width,
+                             E* sums) {
   using V = typename VectorOf<E>::Type;
-  constexpr int64_t kWidth = VectorOf<E>::kWidth;
-  int64_t j = 0;
-  for (; j + kWidth <= width; j += kWidth) {
+  a += k * kRows;
+  for (int64_t j = 0; j < whole; j += VectorOf<E>::kWidth) {
     V row[kStep];
 #pragma GCC unroll kUnrolled
     for (int s = 0; s < kStep; ++s) {
-      const T* const from = b + s * b_row_stride + j;
-      row[s] = Load(from);
-      __builtin_prefetch(from + 2 * kStep * b_row_stride);
+      row[s] = b.Row(k + s, j);
+      b.Fetch(k + s + 2 * kStep, j);
     }
 #pragma GCC unroll kUnrolled
     for (int i = 0; i < kRows; ++i) {
       V sum = Load(sums + i * width + j);
 #pragma GCC unroll kUnrolled
-      for (int s = 0; s < kStep; ++s) sum = Fma(Broadcast(a[s * kRows + i]), row[s], sum);
+      for (int s = 0; s < kStep; ++s) {
+        sum = Rows::Sum::Add(Broadcast(a[s * kRows + i]), row[s], sum);
+      }
       Store(sums + i * width + j, sum);
     }
   }
-  if (j == width) return;
+}
+
+// The same of what is left: rows [k, end), columns from `j` on.
+template <typename Rows, typename E>
+__attribute__((noinline)) void AcrossRest(int64_t rows, const E* a, const Rows& b, int64_t k,
+                                          int64_t end, int64_t j, int64_t width, E* sums) {
+  using V = typename VectorOf<E>::Type;
+  for (; k < end; ++k) {
+    for (int64_t x = j; x < width; x += VectorOf<E>::kWidth) {
+      const V row = b.Has(k) ? b.RowN(k, x, width - x) : Broadcast(E{0});
 #pragma GCC unroll 1
-  for (int s = 0; s < kStep; ++s) {
-    const V row = LoadN(b + s * b_row_stride + j, width - j);
-#pragma GCC unroll 1
-    for (int i = 0; i < kRows; ++i) {
-      const V sum = LoadN(sums + i * width + j, width - j);
-      StoreN(sums + i * width + j, Fma(Broadcast(a[s * kRows + i]), row, sum), width - j);
+      for (int64_t i = 0; i < rows; ++i) {
+        E* const to = sums + i * width + x;
+        const V sum = LoadN(to, width - x);
+        StoreN(to, Rows::Sum::Add(Broadcast(a[k * rows + i]), row, sum), width - x);
+      }
     }
   }
 }
 
 // The chain of each element runs over k alone, so that rows of B stream through once, a few at a
 // time, while the sums stay in the first-level cache.
-template <int kRows, typename T, typename E>
-TESSERA_SIMD void Across(int64_t depth, const E* a, const T* b, int64_t b_row_stride, int64_t width,
-                         E* sums) {
+template <int kRows, typename Rows, typename E>
+TESSERA_SIMD int64_t Across(const E* a, const Rows& b, int64_t whole, int64_t width, E* sums) {
   int64_t k = 0;
-  for (; k + 4 <= depth; k += 4) {
-    AcrossStep<kRows, 4>(a + k * kRows, b + k * b_row_stride, b_row_stride, width, sums);
+  for (; k + 4 <= b.whole(); k += 4) AcrossStep<kRows, 4>(a, b, k, whole, width, sums);
+  return k;
+}
+
+template <typename Rows, typename E>
+TESSERA_SIMD void AcrossRows(int64_t rows, const E* a, const Rows& b, int64_t width, E* sums) {
+  for (int64_t i = 0; i < rows * width; ++i) sums[i] = E{0};
+  int64_t k = 0;
+  if constexpr (Rows::kUnrolls) {
+    const int64_t whole = width / VectorOf<E>::kWidth * VectorOf<E>::kWidth;
+    k = rows == 1   ? Across<1>(a, b, whole, width, sums)
+        : rows == 4 ? Across<4>(a, b, whole, width, sums)
+                    : Across<8>(a, b, whole, width, sums);
+    // Columns beyond the whole vectors; what follows is rows beyond the whole steps.
+    if (whole < width) AcrossRest(rows, a, b, 0, k, whole, width, sums);
   }
-#pragma GCC unroll 1
-  for (; k < depth; ++k) {
-    AcrossStep<kRows, 1>(a + k * kRows, b + k * b_row_stride, b_row_stride, width, sums);
-  }
+  AcrossRest(rows, a, b, k, b.count(), 0, width, sums);
 }
 
 template <typename E>
 void SkinnyAcross(int64_t rows, int64_t depth, const E* a, const GemmView& b, int64_t width,
                   E* sums) {
-  for (int64_t i = 0; i < rows * width; ++i) sums[i] = E{0};
   Dispatch(
       b.element, b.data, E{}, [&](const auto* data) __attribute__((always_inline)) {
-        switch (rows) {
-          case 1:
-            return Across<1>(depth, a, data, b.depth_stride, width, sums);
-          case 4:
-            return Across<4>(depth, a, data, b.depth_stride, width, sums);
-          default:
-            return Across<8>(depth, a, data, b.depth_stride, width, sums);
-        }
+        const RowsOf across{data, b.depth_stride, depth, FlipOf(b.element)};
+        AcrossRows(rows, a, across, width, sums);
       });
 }
 
@@ -93,8 +125,8 @@ void SkinnyAcross(int64_t rows, int64_t depth, const E* a, const GemmView& b, in
 
 // sums[i] += a[k][i] * b[k] over `depth` rows of a panel.
 template <int kRows>
-TESSERA_SIMD void AddProducts(int64_t depth, const float* a, int64_t a_stride, const float* b,
-                              VecF (*sums)[kTileVectors]) {
+__attribute__((noinline)) void AddProducts(int64_t depth, const float* a, int64_t a_stride,
+                                           const float* b, VecF (*sums)[kTileVectors]) {
   VecF sum[kRows][kTileVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -119,11 +151,38 @@ TESSERA_SIMD void AddProducts(int64_t depth, const float* a, int64_t a_stride, c
   }
 }
 
+// One row, 2 * kLanes indices of k of a whole panel: squares of pairs are used where they were
+// transposed, and what is fetched ahead is the next panel.
+TESSERA_SIMD void AddSquares(const float* a, const Bf16* b, int64_t ws, VecF* sums) {
+#pragma GCC unroll 1
+  for (int v = 0; v < kTileVectors; ++v) {
+    VecF square[kLanes];
+#pragma GCC unroll 16
+    for (int64_t w = 0; w < kLanes; ++w) {
+      const Bf16* const from = b + (v * kLanes + w) * ws;
+      square[w] = BitsAsFloat(Load(reinterpret_cast<const int32_t*>(from)));
+      __builtin_prefetch(from + kTileVectors * kLanes * ws, 0, 2);
+      __builtin_prefetch(from + 2 * kLanes);
+    }
+    TransposeSquare(square);
+    VecF sum = sums[v];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const VecI bits = BitsAsInt(square[i]);
+      const VecI odd = bits & SetI(static_cast<int32_t>(0xffff0000u));
+      sum = Fma(Set(a[2 * i]), BitsAsFloat(odd), sum);
+      sum = Fma(Set(a[2 * i + 1]), BitsAsFloat(ShiftLeft<16>(bits)), sum);
+    }
+    sums[v] = sum;
+  }
+}
+
 // A panel at a time: a little of it is transposed into the first-level cache and used there.
 TESSERA_SIMD void SkinnyAlong(int64_t rows, int64_t depth, const float* a, const GemmView& b,
                               int64_t width, float* sums) {
   constexpr int64_t kPanel = kTileVectors * kLanes;
   constexpr int64_t kDeep = 64;
+  const int64_t flip = FlipOf(b.element);
   alignas(64) float panel[kDeep * kPanel];
   Dispatch(
       b.element, b.data, 0.0f, [&](const auto* data) __attribute__((always_inline)) {
@@ -133,9 +192,18 @@ TESSERA_SIMD void SkinnyAlong(int64_t rows, int64_t depth, const float* a, const
           for (auto& row : sum) {
             for (VecF& s : row) s = Zero();
           }
-          for (int64_t k = 0; k < depth; k += kDeep) {
-            const int64_t deep = depth - k < kDeep ? depth - k : kDeep;
-            PackColumns<kPanel>(data + j * b.width_stride + k, b.width_stride, count, deep, panel);
+          int64_t k = 0;
+          if constexpr (kIsBf16<decltype(*data)>) {
+            const bool squares = rows == 1 && flip == 1 && count == kPanel;
+            for (; squares && k + 2 * kLanes <= depth; k += 2 * kLanes) {
+              AddSquares(a + k, data + j * b.width_stride + k, b.width_stride, sum[0]);
+            }
+          }
+          for (; k < depth; k += kDeep) {
+            const int64_t left = depth - k < kDeep ? depth - k : kDeep;
+            PackColumns<kPanel>(data + j * b.width_stride + k, b.width_stride, count, left, flip,
+                                panel);
+            const int64_t deep = left + (left & flip);
             const float* const factors = a + k * rows;
             if (rows == 1) {
               AddProducts<1>(deep, factors, 1, panel, sum);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <xmmintrin.h>
 
 #include <cmath>
 #include <cstdint>
@@ -23,8 +24,9 @@ namespace {
 template <typename Body>
 void ForEachIsa(const Body& body) {
   const CpuIsa active = ActiveIsa();
-  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
-    if (isa > DetectedIsa()) continue;
+  for (CpuIsa isa : kCpuIsas) {
+    if (isa > DetectedIsa() || isa == CpuIsa::kAvx512Vnni)
+      continue;  // whose products are kAvx512's
     SetActiveIsa(isa);
     SCOPED_TRACE(std::string(CpuIsaName(isa)));
     body();
@@ -370,6 +372,119 @@ TEST(GemmBits, AreTheDocumentedChain) {
               want = k0 == 0 && !args.accumulate ? 0.7f * s : FusedOrNot(0.7f, s, want);
             }
             ASSERT_EQ(static_cast<float>(c.Get(c.Offset(i, j))), want) << i << ", " << j;
+          }
+        }
+      }
+    }
+  });
+}
+
+// Products of bfloat16 by bfloat16 take k by pairs, the odd index first; numbers below the normal
+// ones count as zeros on the way. That is what VDPBF16PS does.
+class PairChain {
+ public:
+  PairChain() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+  ~PairChain() { _mm_setcsr(before_); }
+
+  float Element(Operand& a, Operand& b, int64_t i, int64_t j, const GemmArgs& args, float old) {
+    float c = old;
+    for (int64_t k0 = 0; k0 < args.k; k0 += kGemmDepthBlock) {
+      const int64_t end = std::min(args.k, k0 + kGemmDepthBlock);
+      float s = 0;
+      for (int64_t k = k0; k < end; k += 2) {
+        for (int64_t x : {k + 1, k}) {
+          const bool there = x < end;
+          s = FusedOrNot(there ? static_cast<float>(a.Get(a.Offset(i, x))) : 0.0f,
+                         there ? static_cast<float>(b.Get(b.Offset(x, j))) : 0.0f, s);
+        }
+      }
+      const bool first = k0 == 0 && !args.accumulate;
+      const volatile float scaled = args.alpha * s;
+      c = first ? scaled : FusedOrNot(args.alpha, s, c);
+    }
+    return c;
+  }
+
+ private:
+  unsigned before_;
+};
+
+uint32_t BitsOf(double x) {
+  const float single = static_cast<float>(x);
+  uint32_t bits;
+  std::memcpy(&bits, &single, sizeof(bits));
+  return bits;
+}
+
+// Numbers around 2^exponent, a tenth of them zeros of either sign and numbers below the normal
+// ones.
+void FillAround(std::mt19937& random, int exponent, Operand& x) {
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (int64_t i = 0; i < x.rows; ++i) {
+    for (int64_t j = 0; j < x.columns; ++j) {
+      const float value = std::ldexp(uniform(random), exponent + static_cast<int>(random() % 5));
+      const bool odd_one = random() % 10 == 0;
+      x.Set(x.Offset(i, j),
+            odd_one ? std::ldexp(uniform(random), random() % 2 == 0 ? -128 : -200) : value);
+    }
+  }
+}
+
+TEST(GemmBits, OfBFloat16AreTheChainOfPairs) {
+  ForEachIsa([&] {
+    std::mt19937 random(9);
+    for (int64_t k : {1, 2, 7, 33, 64, 101, static_cast<int>(kGemmDepthBlock) + 35}) {
+      for (int64_t m : {1, 2, 4, 5, 8, 9, 98, 130}) {
+        for (int round = 0; round < 4; ++round) {
+          // The last with sums of which many are below the normal numbers.
+          const int64_t n = round == 1 ? 49 : 33;
+          Operand a = MakeOperand(DType::kBFloat16, m, k, {round == 1, round});
+          Operand b = MakeOperand(DType::kBFloat16, k, n, {round != 2, round, round == 3 ? 2 : 1});
+          Operand c = MakeOperand(DType::kFloat32, m, n, {false, 1});
+          FillAround(random, round == 3 ? -66 : 0, a);
+          FillAround(random, round == 3 ? -66 : 0, b);
+          c.Fill(random);
+          Operand before = c;
+          GemmArgs args = ArgsOf(a, b, c);
+          args.alpha = round == 0 ? 1.0f : 0.7f;
+          args.accumulate = round == 1;
+          Gemm(args);
+          PairChain chain;
+          for (int64_t i = 0; i<m; i += m> 9 ? 7 : 1) {
+            for (int64_t j = 0; j < n; ++j) {
+              const int64_t at = c.Offset(i, j);
+              const float want =
+                  chain.Element(a, b, i, j, args, static_cast<float>(before.Get(at)));
+              ASSERT_EQ(BitsOf(c.Get(at)), BitsOf(want))
+                  << m << "x" << n << "x" << k << ", round " << round << " at " << i << ", " << j;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// However many rows there are, and whichever way the weights lie.
+TEST(GemmBits, RowsAloneAreThoseOfMany) {
+  ForEachIsa([&] {
+    std::mt19937 random(10);
+    const int64_t most = 64, n = 115, k = kGemmDepthBlock + 77;
+    for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      for (const Layout& layout : {Layout{false, 0}, Layout{true, 0}, Layout{true, 3, 2}}) {
+        Operand a = MakeOperand(dtype, most, k, {false, 0});
+        Operand b = MakeOperand(dtype, k, n, layout);
+        Operand all = MakeOperand(DType::kFloat32, most, n, {false, 0});
+        FillAround(random, dtype == DType::kFloat16 ? 0 : -60, a);
+        FillAround(random, dtype == DType::kFloat16 ? 0 : -60, b);
+        Gemm(ArgsOf(a, b, all));
+        for (int64_t m = 1; m <= 9; ++m) {
+          Operand some = MakeOperand(DType::kFloat32, m, n, {false, 0});
+          GemmArgs args = ArgsOf(a, b, some);
+          args.m = m;
+          Gemm(args);
+          for (int64_t i = 0; i < m * n; ++i) {
+            ASSERT_EQ(BitsOf(some.Get(i)), BitsOf(all.Get(i))) << m << " rows, element " << i;
           }
         }
       }

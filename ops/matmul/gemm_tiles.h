@@ -27,6 +27,14 @@ inline const GemmKernels<double>& SelectGemmKernels<double>() {
   return *kKernels.Select();
 }
 
+// Those for views of kBFloat16Pairs.
+inline const GemmKernels<float>& SelectGemmPairKernels() {
+  constexpr IsaTable<const GemmKernels<float>> kKernels{&baseline::kGemmFloat, &avx2::kGemmFloat,
+                                                        &avx512::kGemmFloat, nullptr,
+                                                        &avx512bf16::kGemmPairs};
+  return *kKernels.Select();
+}
+
 // The element type of a dtype.
 inline GemmElement GemmElementOf(DType dtype) {
   switch (dtype) {

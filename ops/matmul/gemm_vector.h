@@ -6,6 +6,9 @@
 #include "core/cpu/simd.h"
 #include "ops/matmul/gemm_kernel.h"
 
+// As TESSERA_SIMD, of a method.
+#define TESSERA_INLINE inline __attribute__((always_inline))
+
 namespace tessera::TESSERA_ISA {
 
 // Rows and vectors per row of a tile: the accumulators, a row of B and one broadcast of A fill the
@@ -40,11 +43,30 @@ TESSERA_SIMD float LoadOne(const Bf16* p) { return LoadN(p, 1).v[0]; }
 TESSERA_SIMD float LoadOne(const F16* p) { return LoadN(p, 1).v[0]; }
 TESSERA_SIMD double LoadOne(const double* p) { return *p; }
 
+// What is added to a sum: a product of lanes, or of the pairs of bfloat16 that lanes hold.
+struct Products {
+  TESSERA_SIMD VecF Add(VecF a, VecF b, VecF sum) { return Fma(a, b, sum); }
+  TESSERA_SIMD VecD Add(VecD a, VecD b, VecD sum) { return Fma(a, b, sum); }
+};
+#if defined(TESSERA_ISA_AVX512BF16)
+struct PairProducts {
+  TESSERA_SIMD VecF Add(VecF a, VecF b, VecF sum) {
+    return {(RawF)_mm512_dpbf16_ps((__m512)sum.v, (__m512bh)a.v, (__m512bh)b.v)};
+  }
+};
+#endif
+
+// Where index k of a view is packed: at k ^ FlipOf.
+TESSERA_SIMD int64_t FlipOf(GemmElement element) {
+  return element == GemmElement::kBFloat16Pairs ? 1 : 0;
+}
+
 // Calls f(const T*) with the element type of `data`. E = double has no other element than double.
 template <typename F>
 TESSERA_SIMD void Dispatch(GemmElement element, const void* data, float, F f) {
   switch (element) {
     case GemmElement::kBFloat16:
+    case GemmElement::kBFloat16Pairs:
       return f(static_cast<const Bf16*>(data));
     case GemmElement::kFloat16:
       return f(static_cast<const F16*>(data));
