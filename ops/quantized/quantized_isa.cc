@@ -20,6 +20,12 @@ constexpr int64_t kGroup = kQuantGroup;
 constexpr int64_t kPanelGroups = 16;
 // Vectors of a group's columns.
 constexpr int64_t kSteps = kGroup / 4;
+// What only processors of before 2013 run counts by its size.
+#if defined(TESSERA_ISA_BASELINE)
+constexpr int kUnrolled = 1;
+#else
+constexpr int kUnrolled = 8;
+#endif
 
 // Of a group in memory.
 constexpr int64_t BlockBytes(QuantType type) {
@@ -282,7 +288,7 @@ TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedA
     Fetch<kLanes * BlockBytes(kType)>(next + g * kLanes * BlockBytes(kType));
     // What is added to one sum waits for what was added before: as many as the processor works at
     // are added to in turns.
-    constexpr int kChains = kRows >= 8 ? 1 : kRows >= 4 ? 2 : 4;
+    constexpr int kChains = kUnrolled == 1 || kRows >= 8 ? 1 : kRows >= 4 ? 2 : 4;
     VecI dot[kRows][kChains];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -294,7 +300,7 @@ TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedA
         dot[r][0] = SetI(ZeroOf(kType) == 0 ? 0 : x.offset[r * x_groups + g]);
       }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll kUnrolled
     for (int64_t c = 0; c < kSteps; ++c) {
       const VecI w = Load(panel.bytes + (g * kSteps + c) * kLanes);
 #pragma GCC unroll 8

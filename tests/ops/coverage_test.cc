@@ -31,6 +31,7 @@ const std::map<std::string, std::string>& ExemptOperations() {
       {"BlendPlanes", "what AvgPool2d and Interpolate are made of, which are checked"},
       {"Compare", "its result is bool: no gradient"},
       {"ConvForward", "off the tape, for Conv2d, which is checked"},
+      {"AlignedProduct", "off the tape, for Linear, which is checked"},
       {"ConvInputGrad", "off the tape, for Conv2d, which is checked"},
       {"ConvWeightGrad", "off the tape, for Conv2d, which is checked"},
       {"Dequantize", "of integers: no gradient"},
