@@ -22,11 +22,19 @@ namespace {
 
 constexpr int kMostThreads = 4096;
 
+std::vector<const CLI::App*> DirectCommands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// "tessera corpus dedup".
+std::string FullName(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : FullName(*parent) + " " + command.get_name();
+}
+
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
+  for (const CLI::App* command : DirectCommands(app)) names.push_back(command->get_name());
   return names;
 }
 
@@ -75,10 +83,31 @@ void TakeFurtherValues(const std::string& flag, bool named, const ValueJudge& ju
   }
 }
 
-Status UnknownFlag(const CLI::App& app, const CLI::App& command, const std::string& name) {
-  const bool is_program = &app == &command;
-  return InvalidArgument("unknown flag '", name, "' of `", app.get_name(),
-                         is_program ? "" : " " + command.get_name(), "`",
+// "`tessera corpus --help` lists them".
+std::string Hint(const CLI::App& command) {
+  return Concat("`", FullName(command), " --help` lists them");
+}
+
+// A command of a command: `corpus dedup`.
+Status TakeInnerCommand(const std::vector<std::string>& args, size_t* i, const CLI::App** command,
+                        std::vector<std::string>* result) {
+  const std::vector<std::string> names = CommandNames(**command);
+  const std::string hint = Hint(**command);
+  if (names.empty() || (*i < args.size() && args[*i].rfind('-', 0) == 0)) return OkStatus();
+  if (*i == args.size()) {
+    return InvalidArgument("`", (*command)->get_name(), "` needs one of its commands; ", hint);
+  }
+  if (std::find(names.begin(), names.end(), args[*i]) == names.end()) {
+    return InvalidArgument("unknown command '", (*command)->get_name(), " ", args[*i], "'",
+                           DidYouMean(args[*i], names), " (", hint, ")");
+  }
+  *command = (*command)->get_subcommand(args[*i]);
+  result->push_back(args[(*i)++]);
+  return OkStatus();
+}
+
+Status UnknownFlag(const CLI::App& command, const std::string& name) {
+  return InvalidArgument("unknown flag '", name, "' of `", FullName(command), "`",
                          DidYouMean(name, FlagNames(command)));
 }
 
@@ -127,10 +156,21 @@ StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
   return build;
 }
 
+std::vector<NamedCommand> CommandsOf(const CLI::App& app) {
+  std::vector<NamedCommand> commands;
+  for (const CLI::App* command : DirectCommands(app)) {
+    commands.push_back({command->get_name(), command});
+    for (const NamedCommand& inner : CommandsOf(*command)) {
+      commands.push_back({command->get_name() + " " + inner.name, inner.command});
+    }
+  }
+  return commands;
+}
+
 StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
                                                       const std::vector<std::string>& args,
                                                       const ValueJudge& judge) {
-  const std::string hint = Concat("`", app.get_name(), " --help` lists them");
+  const std::string hint = Hint(app);
   if (args.empty()) return InvalidArgument("a command is missing; ", hint);
   const CLI::App* command = &app;
   std::vector<std::string> result;
@@ -143,6 +183,7 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
     }
     command = app.get_subcommand(args[0]);
     result.push_back(args[i++]);
+    TESSERA_RETURN_IF_ERROR(TakeInnerCommand(args, &i, &command, &result));
   }
   bool named = false;  // by a word that is no flag's
   for (; i < args.size(); ++i) {
@@ -170,7 +211,7 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
       result.push_back(argument);
       continue;
     }
-    if (option == nullptr) return UnknownFlag(app, *command, name);
+    if (option == nullptr) return UnknownFlag(*command, name);
     const bool takes_one =
         option->get_items_expected_min() == 1 && option->get_items_expected_max() == 1;
     if (!takes_one) {

@@ -39,6 +39,13 @@ std::optional<QuantType> QuantizeOf(const ComputeFlags& flags);
 // Checks the flags, sets the number of threads, and returns what models are to be built with.
 StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags);
 
+// Every command with the words that call it: "train", "corpus", "corpus dedup".
+struct NamedCommand {
+  std::string name;
+  const CLI::App* command;
+};
+std::vector<NamedCommand> CommandsOf(const CLI::App& app);
+
 // What a word behind a flag's value is to it: nothing, or one more value, and then how the two are
 // given as the flag's: by another flag, or joined to the first by a comma.
 enum class NextValue { kNone, kAnotherFlag, kBehindComma };

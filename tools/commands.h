@@ -23,6 +23,7 @@ void AddCompletionCommand(CLI::App& app, CommandState& state);
 void AddConvertCommand(CLI::App& app, CommandState& state);
 void AddMergeCommand(CLI::App& app, CommandState& state);
 void AddQuantizeCommand(CLI::App& app, CommandState& state);
+void AddCorpusCommand(CLI::App& app, CommandState& state);
 void AddEvalCommand(CLI::App& app, CommandState& state);
 void AddExplainCommand(CLI::App& app, CommandState& state);
 void AddForwardCommand(CLI::App& app, CommandState& state);

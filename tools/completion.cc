@@ -25,6 +25,9 @@ constexpr char kFunction[] =
     command=${COMP_WORDS[i]}
     [[ $command == launch ]] || break
   done
+  if [[ " $groups " == *" $command "* ]] && ((i + 1 < COMP_CWORD)); then
+    command+=" ${COMP_WORDS[i+1]}"
+  fi
 )";
 constexpr char kReply[] = R"(  if [[ -n $values ]]; then
     words=$values
@@ -58,9 +61,16 @@ std::string Words(const std::vector<std::string>& words) {
   return "'" + text + "'";
 }
 
-std::string CaseOfCommand(const CLI::App& command) {
+std::vector<std::string> InnerCommands(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const auto& [name, inner] : CommandsOf(command)) names.push_back(name);
+  return names;
+}
+
+std::string CaseOfCommand(const std::string& name, const CLI::App& command) {
   std::vector<std::string> flags;
-  std::string choices, words;
+  const std::vector<std::string> inner = InnerCommands(command);
+  std::string choices, words = inner.empty() ? std::string() : Words(inner);
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group().empty()) continue;  // other systems' names
     if (option->get_positional()) {
@@ -72,22 +82,24 @@ std::string CaseOfCommand(const CLI::App& command) {
     if (!values.empty())
       choices += Concat("        --", option->get_lnames()[0], ") values=", Words(values), " ;;\n");
   }
-  std::string text = Concat("    ", command.get_name(), ")\n      flags=", Words(flags), "\n");
+  std::string text = Concat("    '", name, "')\n      flags=", Words(flags), "\n");
   if (!words.empty()) text += Concat("      words=", words, "\n");
   if (!choices.empty()) text += Concat("      case $flag in\n", choices, "      esac\n");
   return text + "      ;;\n";
 }
 
 std::string Completion(const CLI::App& app) {
-  std::vector<std::string> commands;
+  std::vector<std::string> commands, groups;
   std::string cases;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    commands.push_back(command->get_name());
-    cases += CaseOfCommand(*command);
+  for (const auto& [name, command] : CommandsOf(app)) {
+    if (name == command->get_name()) commands.push_back(name);
+    if (!InnerCommands(*command).empty()) groups.push_back(name);
+    cases += CaseOfCommand(name, *command);
   }
   const std::string name = app.get_name();
   return Concat("# Completion of `", name, "` in bash: source <(", name, " completion)\n_", name,
-                "() {\n  local commands=", Words(commands), "\n", kFunction,
+                "() {\n  local commands=", Words(commands), " groups=", Words(groups), "\n",
+                kFunction,
                 "  case $command in\n    '') words=\"$commands\" flags='--help --version' ;;\n",
                 cases, "  esac\n", kReply, "}\ncomplete -F _", name, " ", name, "\n");
 }

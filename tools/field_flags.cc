@@ -92,6 +92,7 @@ NextValue GoesOnList(const std::string& flag, const std::string& word, bool name
 
 void FieldFlags::Add(CLI::App* command, const Option& key) {
   std::vector<std::string>& texts = texts_[key.key];
+  keys_[key.key] = &key;
   CLI::Option* flag =
       key.kind == Option::Kind::kBool
           ? command->add_flag(FlagName(key.key), texts, Help(key) + " (or =false)")
@@ -127,7 +128,8 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
   std::map<std::string, std::string> known;  // of one key's names
   for (const auto& [name, texts] : texts_) {
     if (command.count(FlagName(name)) == 0) continue;
-    const Option* option = train::FindRunConfigKey(name);
+    const auto own = keys_.find(name);
+    const Option* option = own == keys_.end() ? train::FindRunConfigKey(name) : own->second;
     const std::string flag = FlagName(option == nullptr ? name : option->key);
     if (option != nullptr && option->kind == Option::Kind::kTexts) {
       given[name] = option->notes.choices.empty() ? texts : AtCommas(texts);

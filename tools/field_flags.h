@@ -26,9 +26,12 @@ namespace tessera::tools {
 // a.txt b.txt`). Never what begins with a dash, unless it is a number.
 NextValue GoesOnList(const std::string& flag, const std::string& word, bool named);
 
+// The same of `tessera corpus`: any word that is no flag goes on a list.
+NextValue CorpusGoesOnList(const std::string& flag, const std::string& word, bool named);
+
 class FieldFlags {
  public:
-  // The flags of one key under all its names. This object must outlive the parsing.
+  // The flags of one key under all its names. This object must outlive the parsing, the key it.
   void Add(CLI::App* command, const Option& key);
   // Those of all names that are not there yet.
   void AddOtherNames(CLI::App* command);
@@ -42,6 +45,7 @@ class FieldFlags {
   void AddHidden(CLI::App* command, const std::string& name, bool is_switch);
 
   std::map<std::string, std::vector<std::string>> texts_;  // by name
+  std::map<std::string, const Option*> keys_;              // those that were added
 };
 
 }  // namespace tessera::tools

@@ -53,7 +53,7 @@ std::string OptionHead(const CLI::Option& option) {
 // The options of each section, where two sections of the same options stand once.
 class Sections {
  public:
-  std::string Of(const CLI::App& command) {
+  std::string Of(const std::string& name, const CLI::App& command) {
     std::string text;
     for (const std::string& group : command.get_groups()) {
       std::string options;
@@ -63,7 +63,7 @@ class Sections {
                    (option->get_required() ? " (required)\n" : "\n");
       }
       if (options.empty()) continue;
-      const auto [known, is_new] = known_.emplace(group + "\n" + options, command.get_name());
+      const auto [known, is_new] = known_.emplace(group + "\n" + options, name);
       text += Line(".SS", group);
       text += is_new ? options : Text("As of " + known->second + ".\n");
     }
@@ -74,8 +74,8 @@ class Sections {
   std::map<std::string, std::string> known_;  // and the command where they stand
 };
 
-std::string Synopsis(const CLI::App& app, const CLI::App& command) {
-  std::string text = Concat(app.get_name(), " ", command.get_name());
+std::string Synopsis(const CLI::App& app, const std::string& name, const CLI::App& command) {
+  std::string text = Concat(app.get_name(), " ", name);
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_positional()) text += " [" + Upper(option->get_name(true)) + "]";
   }
@@ -89,15 +89,15 @@ std::string Manual(const CLI::App& app) {
   page += Concat(".SH NAME\n", app.get_name(), " \\- ", Text(app.get_description()), "\n");
   page += ".SH SYNOPSIS\n" + Line(".B", app.get_name() + " COMMAND [OPTIONS]");
   page += ".SH COMMANDS\n";
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  for (const CLI::App* command : commands) {
-    page += Line(".TP\n.B", command->get_name()) + Text(command->get_description()) + "\n";
+  const std::vector<NamedCommand> commands = CommandsOf(app);
+  for (const auto& [name, command] : commands) {
+    page += Line(".TP\n.B", name) + Text(command->get_description()) + "\n";
   }
   Sections sections;
-  for (const CLI::App* command : commands) {
-    page += Line(".SH", Upper(command->get_name()));
-    page += Line(".B", Synopsis(app, *command));
-    page += ".PP\n" + Text(command->get_description()) + "\n" + sections.Of(*command);
+  for (const auto& [name, command] : commands) {
+    page += Line(".SH", Upper(name));
+    page += Line(".B", Synopsis(app, name, *command));
+    page += ".PP\n" + Text(command->get_description()) + "\n" + sections.Of(name, *command);
     page += ".PP\n.nf\n" + Text(command->get_footer()) + "\n.fi\n";
   }
   return page + Concat(".SH EXIT STATUS\n", Text(kExitCodes), "\n");

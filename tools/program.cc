@@ -32,6 +32,7 @@ struct Command {
   std::string_view name;
   void (*add)(CLI::App& app, CommandState& state);
   bool knows_others = false;  // works with the flags of the others
+  NextValue (*goes_on)(const std::string& flag, const std::string& word, bool named) = GoesOnList;
 };
 
 constexpr Command kCommands[] = {
@@ -45,6 +46,7 @@ constexpr Command kCommands[] = {
     {"forward", AddForwardCommand},
     {"tokenize", AddTokenizeCommand},
     {"train-tokenizer", AddTrainTokenizerCommand},
+    {"corpus", AddCorpusCommand, /*knows_others=*/false, CorpusGoesOnList},
     {"inspect", AddInspectCommand},
     {"report", AddReportCommand},
     {"convert", AddConvertCommand},
@@ -55,22 +57,28 @@ constexpr Command kCommands[] = {
     {"manual", AddManualCommand, /*knows_others=*/true},
 };
 
+const Command* Asked(const std::vector<std::string>& arguments) {
+  const auto* const asked = std::find_if(
+      std::begin(kCommands), std::end(kCommands),
+      [&](const Command& command) { return !arguments.empty() && command.name == arguments[0]; });
+  return asked == std::end(kCommands) ? nullptr : asked;
+}
+
 // The command that is asked for is enough, if it is one: the flags of all of them take longer to
 // make than many a command needs.
 void AddCommands(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
-  const std::string_view word = arguments.empty() ? std::string_view() : arguments[0];
-  if (word == "--version") return;
-  const auto* const asked =
-      std::find_if(std::begin(kCommands), std::end(kCommands),
-                   [&](const Command& command) { return command.name == word; });
-  if (asked != std::end(kCommands) && !asked->knows_others) return asked->add(app, state);
+  if (!arguments.empty() && arguments[0] == "--version") return;
+  const Command* const asked = Asked(arguments);
+  if (asked != nullptr && !asked->knows_others) return asked->add(app, state);
   for (const Command& command : kCommands) command.add(app, state);
 }
 
 // Reads the command line into `state`; help is printed here and leaves nothing to run.
 Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
-  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> normal,
-                           NormaliseArguments(app, arguments, GoesOnList));
+  const Command* const asked = Asked(arguments);
+  TESSERA_ASSIGN_OR_RETURN(
+      std::vector<std::string> normal,
+      NormaliseArguments(app, arguments, asked == nullptr ? GoesOnList : asked->goes_on));
   try {
     std::reverse(normal.begin(), normal.end());
     app.parse(std::move(normal));

@@ -18,10 +18,14 @@ void Append(T value, std::string* out) {
 
 }  // namespace
 
+TokenType TokenTypeFor(int64_t vocab_size) {
+  return vocab_size < kUint16Vocabulary ? TokenType::kUint16 : TokenType::kInt32;
+}
+
 StatusOr<std::unique_ptr<IndexedDatasetWriter>> IndexedDatasetWriter::Create(
     const std::string& prefix, int64_t vocab_size) {
   std::unique_ptr<IndexedDatasetWriter> writer(new IndexedDatasetWriter(prefix, vocab_size));
-  writer->type_ = vocab_size < kUint16Vocabulary ? TokenType::kUint16 : TokenType::kInt32;
+  writer->type_ = TokenTypeFor(vocab_size);
   TESSERA_ASSIGN_OR_RETURN(AtomicFile tokens, AtomicFile::Create(prefix + ".bin"));
   writer->tokens_.emplace(std::move(tokens));
   return writer;
@@ -51,32 +55,33 @@ Status IndexedDatasetWriter::AddSequence(std::span<const int32_t> ids) {
   return OkStatus();
 }
 
-Status IndexedDatasetWriter::WriteIndex(AtomicFile* index) const {
+Status WriteTokenIndex(AtomicFile* index, TokenType type, std::span<const int32_t> lengths,
+                       std::span<const int64_t> documents) {
   std::string header(kIndexMagic);
   Append(uint64_t{1}, &header);
-  Append(static_cast<uint8_t>(type_), &header);
-  Append(static_cast<uint64_t>(lengths_.size()), &header);
-  Append(static_cast<uint64_t>(documents_.size()), &header);
+  Append(static_cast<uint8_t>(type), &header);
+  Append(static_cast<uint64_t>(lengths.size()), &header);
+  Append(static_cast<uint64_t>(documents.size()), &header);
   TESSERA_RETURN_IF_ERROR(index->Append(header));
   const auto bytes_of = [](const auto& values) {
     return std::string_view(reinterpret_cast<const char*>(values.data()),
                             values.size() * sizeof(values[0]));
   };
-  TESSERA_RETURN_IF_ERROR(index->Append(bytes_of(lengths_)));
+  TESSERA_RETURN_IF_ERROR(index->Append(bytes_of(lengths)));
   int64_t pointer = 0;
-  for (const int32_t length : lengths_) {
+  for (const int32_t length : lengths) {
     std::string bytes;
     Append(pointer, &bytes);
     TESSERA_RETURN_IF_ERROR(index->Append(bytes));
-    pointer += length * TokenBytes(type_);
+    pointer += length * TokenBytes(type);
   }
-  return index->Append(bytes_of(documents_));
+  return index->Append(bytes_of(documents));
 }
 
 Status IndexedDatasetWriter::Finish() {
   if (documents_.back() != std::ssize(lengths_)) EndDocument();
   TESSERA_ASSIGN_OR_RETURN(AtomicFile index, AtomicFile::Create(prefix_ + ".idx"));
-  TESSERA_RETURN_IF_ERROR(WriteIndex(&index));
+  TESSERA_RETURN_IF_ERROR(WriteTokenIndex(&index, type_, lengths_, documents_));
   // An old index must never be seen beside new tokens.
   TESSERA_RETURN_IF_ERROR(RemoveAll(prefix_ + ".idx"));
   TESSERA_RETURN_IF_ERROR(tokens_->Commit());

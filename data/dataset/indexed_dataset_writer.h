@@ -5,6 +5,8 @@
 //   writer->EndDocument();
 //   TESSERA_RETURN_IF_ERROR(writer->Finish());
 //
+// Who writes PREFIX.bin by himself adds the index with WriteTokenIndex.
+//
 // Tokens stream to the disk; four bytes per sequence and eight per document stay in memory. The
 // files get their names in Finish, when all has been written and synced; a writer that is destroyed
 // before leaves nothing behind.
@@ -24,9 +26,16 @@
 
 namespace tessera::data {
 
+// Tokens are uint16 where vocab_size < 65500, else int32, as in Megatron.
+TokenType TokenTypeFor(int64_t vocab_size);
+
+// PREFIX.idx of sequences that lie in PREFIX.bin one behind the other. Document d has the sequences
+// documents[d] to documents[d + 1]; the first entry is 0, the last the number of sequences.
+Status WriteTokenIndex(AtomicFile* index, TokenType type, std::span<const int32_t> lengths,
+                       std::span<const int64_t> documents);
+
 class IndexedDatasetWriter {
  public:
-  // Tokens are uint16 where vocab_size < 65500, else int32, as in Megatron.
   static StatusOr<std::unique_ptr<IndexedDatasetWriter>> Create(const std::string& prefix,
                                                                 int64_t vocab_size);
 
@@ -44,7 +53,6 @@ class IndexedDatasetWriter {
  private:
   IndexedDatasetWriter(std::string prefix, int64_t vocab_size)
       : prefix_(std::move(prefix)), vocab_size_(vocab_size) {}
-  Status WriteIndex(AtomicFile* index) const;
 
   std::string prefix_;
   int64_t vocab_size_;

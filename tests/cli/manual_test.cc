@@ -37,6 +37,7 @@ TEST_F(ManualTest, HasEveryCommandAndFlagOfTheHelp) {
   const std::string page = std::regex_replace(Output({"manual"}), std::regex(R"(\\-)"), "-");
   const Names flags_of_page = Matches(page, "(--[a-z0-9-]+)");
   ASSERT_GT(Commands().size(), 10u);
+  EXPECT_NE(page.find("tessera corpus dedup"), std::string::npos);
   for (const std::string& command : Commands()) {
     EXPECT_NE(page.find("tessera " + command), std::string::npos) << command;
     for (const std::string& flag : Matches(Output({command, "--help"}), "(--[a-z0-9-]+)")) {
@@ -54,6 +55,8 @@ TEST_F(ManualTest, TextIsNeverTakenForTroff) {
 TEST_F(ManualTest, BashCompletesCommandsFlagsChoicesAndPresets) {
   EXPECT_EQ(Complete("tessera gen"), Names{"generate"});
   EXPECT_EQ(Complete("tessera train --lr-sch"), Names{"--lr-schedule"});
+  EXPECT_EQ(Complete("tessera corpus ded"), Names{"dedup"});
+  EXPECT_EQ(Complete("tessera corpus dedup --thr"), (Names{"--threads", "--threshold"}));
   EXPECT_EQ(Complete("tessera train gpt-min"), Names{"gpt-mini"});
   EXPECT_EQ(Complete("tessera train gpt-mini --optimizer li"), Names{"lion"});
   EXPECT_EQ(Complete("tessera launch train --optimizer = mu"), Names{"muon"});

@@ -67,6 +67,12 @@ def tessera_repositories():
     )
     _declare(
         native.new_local_repository,
+        "system_libxml2",
+        build_file = str(Label("//third_party:libxml2.BUILD")),
+        path = "/usr/include/libxml2",
+    )
+    _declare(
+        native.new_local_repository,
         "system_openmpi",
         build_file = str(Label("//third_party:openmpi.BUILD")),
         path = "/usr/lib/x86_64-linux-gnu/openmpi",

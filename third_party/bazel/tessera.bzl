@@ -80,6 +80,7 @@ _FLOORS = [
     "train",
     "runtime",
     "serve",
+    "corpus",
     "tools",
 ]
 

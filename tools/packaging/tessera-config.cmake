@@ -62,7 +62,7 @@ if(nlohmann_json_FOUND)
   _tessera_cpp(train)
   set_property(TARGET tessera::train APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::nn)
   _tessera_library(main tessera_cpp_main include/tessera
-    tessera::train_static sentencepiece_train sentencepiece)
+    tessera::train_static sentencepiece_train sentencepiece xml2 z zstd)
   _tessera_cpp(main)
   set_property(TARGET tessera::main APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::train)
 endif()

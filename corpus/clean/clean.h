@@ -1,0 +1,36 @@
+// `tessera corpus clean`: mends texts and keeps the good ones.
+#ifndef TESSERA_CORPUS_CLEAN_CLEAN_H_
+#define TESSERA_CORPUS_CLEAN_CLEAN_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+#include "core/status.h"
+#include "corpus/engine/document_pass.h"
+
+namespace tessera::corpus {
+
+struct CleanOptions : FilterFiles {
+  bool repair = true;
+  std::string normal_form = "nfc";
+  std::vector<std::string> language;
+  double min_language_score = 0.65;
+  bool tag = false;
+  std::vector<std::string> filters;
+  std::string bad_words;
+  int64_t min_tokens = 128;
+  std::optional<int64_t> max_tokens;
+  std::string tokenizer;
+  int64_t min_characters = 512;
+  std::optional<int64_t> max_characters;
+
+  static const OptionTable& Table();
+};
+
+StatusOr<Counts> RunClean(const CleanOptions& options, const RunContext& context);
+
+}  // namespace tessera::corpus
+
+#endif  // TESSERA_CORPUS_CLEAN_CLEAN_H_

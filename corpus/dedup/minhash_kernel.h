@@ -1,0 +1,26 @@
+// minhash_kernel.cc, once per instruction set.
+#ifndef TESSERA_CORPUS_DEDUP_MINHASH_KERNEL_H_
+#define TESSERA_CORPUS_DEDUP_MINHASH_KERNEL_H_
+
+#include <cstdint>
+
+namespace tessera::corpus {
+
+// least[p] = min over shingles of a[p] * (shingle >> 32) + b[p], for 64 permutations; 2^32 - 1 of
+// none. Writes "=".
+using MinHashKernel = void(const uint64_t* shingles, int64_t count, const uint32_t* a,
+                           const uint32_t* b, uint32_t* least);
+
+namespace baseline {
+MinHashKernel MinHashBlock;
+}  // namespace baseline
+namespace avx2 {
+MinHashKernel MinHashBlock;
+}  // namespace avx2
+namespace avx512 {
+MinHashKernel MinHashBlock;
+}  // namespace avx512
+
+}  // namespace tessera::corpus
+
+#endif  // TESSERA_CORPUS_DEDUP_MINHASH_KERNEL_H_

@@ -1,0 +1,64 @@
+// A step of preparing a corpus: what `tessera corpus NAME` does, and what a pipeline is made of.
+//
+//   const Step* step = FindStep("dedup");
+//   TESSERA_ASSIGN_OR_RETURN(Counts counts,
+//                            step->run({{"input", {"a.jsonl"}}, {"output", "b.jsonl"}}, context));
+//
+// Its options stand declared once (core/options.h): flags, keys of a pipeline's file, help and
+// checks follow from the table.
+#ifndef TESSERA_CORPUS_STEP_H_
+#define TESSERA_CORPUS_STEP_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+#include "core/status.h"
+#include "corpus/engine/block_run.h"
+
+namespace tessera::corpus {
+
+// What stands in a step's output.
+enum class StepOutput { kDocuments, kParts, kPage, kTokens };
+
+struct Step {
+  std::string name;
+  std::string help;     // one line
+  std::string example;  // command lines
+  const OptionTable* table;
+  // Whether these are options of the step; `source` is what messages name.
+  std::function<Status(const nlohmann::json& options, const std::string& source)> check;
+  std::function<StatusOr<Counts>(const nlohmann::json& options, const RunContext& context)> run;
+  StepOutput output = StepOutput::kDocuments;
+  bool drops = true;  // documents, and can list them
+};
+
+// Of a struct of options with `static const OptionTable& Table()`.
+template <typename Options>
+Step MakeStep(std::string name, std::string help, std::string example,
+              StatusOr<Counts> (*run)(const Options&, const RunContext&),
+              StepOutput output = StepOutput::kDocuments, bool drops = true) {
+  return {name,
+          std::move(help),
+          std::move(example),
+          &Options::Table(),
+          [](const nlohmann::json& json, const std::string& source) {
+            return ParseOptions<Options>(json, source).status();
+          },
+          [name, run](const nlohmann::json& json, const RunContext& context) -> StatusOr<Counts> {
+            TESSERA_ASSIGN_OR_RETURN(const Options options, ParseOptions<Options>(json, name));
+            return run(options, context);
+          },
+          output,
+          drops};
+}
+
+// In the order in which a corpus goes through them.
+const std::vector<Step>& Steps();
+// nullptr: there is none of this name.
+const Step* FindStep(std::string_view name);
+
+}  // namespace tessera::corpus
+
+#endif  // TESSERA_CORPUS_STEP_H_

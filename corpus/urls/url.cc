@@ -1,0 +1,88 @@
+#include "corpus/urls/url.h"
+
+#include <algorithm>
+
+namespace tessera::corpus {
+namespace {
+
+constexpr size_t kMostBytes = 2048;
+constexpr size_t kMostExtensionBytes = 8;
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return lower;
+}
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+bool IsHost(std::string_view host) {
+  if (host == "localhost") return true;
+  if (host.size() > 253 || host.find('.') == std::string_view::npos) return false;
+  size_t label = 0;
+  for (size_t i = 0; i <= host.size(); ++i) {
+    if (i == host.size() || host[i] == '.') {
+      if (label == 0 || label > 63 || host[i - 1] == '-') return false;
+      label = 0;
+      continue;
+    }
+    const char c = host[i];
+    // Bytes of names in other letters pass.
+    const bool fits = (c >= 'a' && c <= 'z') || IsDigit(c) || c == '-' || c == '_' ||
+                      static_cast<unsigned char>(c) >= 0x80;
+    if (!fits || (label == 0 && c == '-')) return false;
+    ++label;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Url> ParseUrl(std::string_view text) {
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  const bool odd = std::ranges::any_of(text, [](char c) {
+    return (static_cast<unsigned char>(c) <= ' ') || c == 0x7F || c == '"' || c == '<' || c == '>';
+  });
+  if (text.size() > kMostBytes || odd) return std::nullopt;
+  Url url;
+  const size_t colon = text.find("://");
+  if (colon == std::string_view::npos) return std::nullopt;
+  url.scheme = Lower(text.substr(0, colon));
+  if (url.scheme != "http" && url.scheme != "https") return std::nullopt;
+  text.remove_prefix(colon + 3);
+  text = text.substr(0, text.find('#'));
+  const size_t end = std::min(text.find_first_of("/?"), text.size());
+  std::string_view host = text.substr(0, end);
+  url.path = text.substr(end);
+  if (!url.path.starts_with('/')) url.path.insert(0, "/");
+  if (const size_t at = host.rfind('@'); at != std::string_view::npos) host.remove_prefix(at + 1);
+  if (const size_t port = host.rfind(':'); port != std::string_view::npos) {
+    url.port = host.substr(port + 1);
+    host = host.substr(0, port);
+    if (url.port.size() > 5 || !std::ranges::all_of(url.port, IsDigit)) return std::nullopt;
+  }
+  url.host = Lower(host);
+  if (url.host.ends_with('.')) url.host.pop_back();
+  if (!IsHost(url.host)) return std::nullopt;
+  return url;
+}
+
+std::string UrlKey(const Url& url) {
+  std::string key = url.host.starts_with("www.") ? url.host.substr(4) : url.host;
+  const bool usual = url.port.empty() || url.port == (url.scheme == "https" ? "443" : "80");
+  if (!usual) key += ":" + url.port;
+  key += url.path;
+  while (key.ends_with('/')) key.pop_back();
+  return key;
+}
+
+std::string ExtensionOf(const Url& url) {
+  const std::string_view path = std::string_view(url.path).substr(0, url.path.find('?'));
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || name.size() - dot - 1 > kMostExtensionBytes) return "";
+  return Lower(name.substr(dot + 1));
+}
+
+}  // namespace tessera::corpus

@@ -1,0 +1,32 @@
+// Addresses of the web, as far as lists of them need.
+#ifndef TESSERA_CORPUS_URLS_URL_H_
+#define TESSERA_CORPUS_URLS_URL_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tessera::corpus {
+
+struct Url {
+  std::string scheme;  // http or https
+  std::string host;    // in lower case
+  std::string port;    // empty: the scheme's
+  std::string path;    // from "/" on, with the query; "/" at least
+};
+
+// Nothing for what is no address of http or https that a crawler could ask: another scheme, no
+// host with a dot in it (localhost and addresses of numbers are hosts), blanks or controls, a port
+// that is none, more than 2048 bytes. User names are dropped, and so is what stands behind "#".
+std::optional<Url> ParseUrl(std::string_view text);
+
+// The same for addresses of one page: scheme and "www." left out, no default port, no "/" at the
+// end.
+std::string UrlKey(const Url& url);
+
+// "pdf" of "/a/b.PDF?x=1"; empty where there is none.
+std::string ExtensionOf(const Url& url);
+
+}  // namespace tessera::corpus
+
+#endif  // TESSERA_CORPUS_URLS_URL_H_
