@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cpu_amx.h"
 #include "core/cpu_isa.h"
 #include "core/file.h"
 #include "core/status.h"
@@ -99,6 +100,7 @@ Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>&
 
 Status Run(const Program& program, const std::vector<std::string>& arguments) {
   TESSERA_RETURN_IF_ERROR(CheckIsaEnvironment());
+  TESSERA_RETURN_IF_ERROR(CheckAmxEnvironment());
   CLI::App app(program.description, program.name);
   app.footer(Concat("`", program.name, " COMMAND --help` explains a command."));
   app.set_version_flag("--version",

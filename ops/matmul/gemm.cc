@@ -95,22 +95,33 @@ GemmElement OperandElement(const GemmArgs& args, DType dtype) {
 // Packed elements for `depth` indices of k.
 template <typename E>
 int64_t PackedDepth(bool pairs, const GemmKernels<E>& kernels, int64_t depth) {
-  return pairs ? CeilDiv(depth, 2) * kernels.pair_elements : depth;
+  if (!pairs) return depth;
+  return RoundUp(CeilDiv(depth, 2), kernels.pairs_at_once) * kernels.pair_elements;
 }
 
-// While it lives, this thread's operations take numbers below the normal ones as zeros, as
-// instructions for pairs do.
-class DenormalsAreZeros {
+// While it lives, this thread may use tiles, and its operations take numbers below the normal ones
+// as zeros where `pairs`, as instructions for pairs do.
+class TileScope {
  public:
-  explicit DenormalsAreZeros(bool on) : before_(_mm_getcsr()) {
-    constexpr unsigned kFlush = 0x8040;  // results, operands
-    if (on) _mm_setcsr(before_ | kFlush);
+  template <typename E>
+  TileScope(const GemmKernels<E>& kernels, bool pairs)
+      : TileScope(kernels.enter, kernels.leave, pairs) {}
+  __attribute__((noinline)) ~TileScope() {
+    if (leave_ != nullptr) leave_();
+    _mm_setcsr(before_);
   }
-  ~DenormalsAreZeros() { _mm_setcsr(before_); }
-  DenormalsAreZeros(const DenormalsAreZeros&) = delete;
-  DenormalsAreZeros& operator=(const DenormalsAreZeros&) = delete;
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
 
  private:
+  __attribute__((noinline)) TileScope(void (*enter)(), void (*leave)(), bool pairs)
+      : leave_(leave), before_(_mm_getcsr()) {
+    constexpr unsigned kFlush = 0x8040;  // results, operands
+    if (pairs) _mm_setcsr(before_ | kFlush);
+    if (enter != nullptr) enter();
+  }
+
+  void (*leave_)();
   unsigned before_;
 };
 
@@ -156,6 +167,8 @@ class Product {
   }
 
  private:
+  bool IsSkinny(int64_t rows) const { return rows <= kSkinnyRows && kernels_.skinny != nullptr; }
+
   // Whether a skinny product reads B where it is.
   bool ReadsInPlace() const {
     return packed_b_ == nullptr &&
@@ -163,7 +176,7 @@ class Product {
   }
 
   int64_t Padded(int64_t rows, int64_t columns) const {
-    const int64_t high = rows <= kSkinnyRows ? rows : RoundUp(rows, kernels_.mr);
+    const int64_t high = IsSkinny(rows) ? rows : RoundUp(rows, kernels_.mr);
     return high * RoundUp(columns, kernels_.nr);
   }
 
@@ -217,8 +230,9 @@ class Product {
       kernels_.tile(depth, a, b, c, stride, alpha_, accumulate);
       return;
     }
-    alignas(64) E tile[kMaxTile] = {};
+    alignas(64) E tile[kMaxTile];
     if (accumulate) {
+      std::fill_n(tile, mr * nr, E{0});
       for (int64_t i = 0; i < height; ++i) {
         std::copy(c + i * stride, c + i * stride + width, tile + i * nr);
       }
@@ -232,7 +246,6 @@ class Product {
   // Packed A (`height` rows) times packed B (`width` columns) into C; `depth` is packed.
   void Block(int64_t depth, const E* a, const E* b, int64_t height, int64_t width, E* c,
              int64_t stride, bool accumulate) const {
-    const DenormalsAreZeros scope(pairs_);
     const int64_t mr = kernels_.mr, nr = kernels_.nr;
     for (int64_t j = 0; j < width; j += nr) {
       for (int64_t i = 0; i < height; i += mr) {
@@ -256,7 +269,7 @@ class Product {
 
   // Few rows: a task is a range of columns with all of k.
   void RunNarrow() const {
-    const bool skinny = m_ <= kSkinnyRows;
+    const bool skinny = IsSkinny(m_);
     const bool across = skinny && ReadsInPlace() && b_.width_stride == 1;
     const int64_t nr = kernels_.nr;
     const int64_t share = CeilDiv(n_, int64_t{4} * threads_);
@@ -275,10 +288,10 @@ class Product {
         c = wide_c_scratch.Get<E>(m_ * stride);
         if (accumulate_) LoadBlock(0, m_, j, columns, c, stride);
       }
-      if (skinny) {
-        SkinnyColumns(j, columns, c, stride);
-      } else {
-        for (int64_t k = 0; k < k_; k += kGemmDepthBlock) {
+      {
+        const TileScope scope(kernels_, pairs_);
+        if (skinny) SkinnyColumns(j, columns, c, stride);
+        for (int64_t k = 0; k < k_ && !skinny; k += kGemmDepthBlock) {
           NarrowBlock(j, columns, k, std::min(kGemmDepthBlock, k_ - k), c, stride,
                       accumulate_ || k > 0);
         }
@@ -290,7 +303,6 @@ class Product {
   // At most kSkinnyRows rows times columns [j, j + columns): straight from B where its columns or
   // rows are contiguous, by way of one packed panel at a time otherwise.
   void SkinnyColumns(int64_t j, int64_t columns, E* c, int64_t stride) const {
-    const DenormalsAreZeros scope(pairs_);
     // B is walked in the order of its memory: all of k of a few columns and then the next, or all
     // columns of a block of k.
     const bool in_place = ReadsInPlace();
@@ -411,6 +423,7 @@ class Product {
         const int64_t task_columns = std::min(task_panels * nr, columns - j);
         E* a = packed_a_scratch.Get<E>(RoundUp(task_rows, mr) * Packed(depth));
         kernels_.pack_a(At(a_, i0 + i, k), task_rows, depth, a);
+        const TileScope scope(kernels_, pairs_);
         Block(Packed(depth), a, b + j * Packed(depth), task_rows, task_columns, c + i * stride + j,
               stride, accumulate);
       });
@@ -448,7 +461,7 @@ class Product {
     }
   }
 
-  static constexpr int64_t kMaxTile = 8 * 48;
+  static constexpr int64_t kMaxTile = 32 * 32;
 
   const GemmKernels<E>& kernels_;
   bool pairs_;

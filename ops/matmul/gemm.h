@@ -25,9 +25,13 @@
 // 3, 2, ..., where an odd number of indices is followed by one of zeros, and operands and results
 // of these operations that are below the normal numbers count as zeros of their sign. That is what
 // the instruction VDPBF16PS does, and what all instruction sets do, so that those with fma have the
-// same bits, with that instruction or without. A shard of the columns or rows therefore equals the
-// same part of the whole product, bit for bit, on the same instruction set. NaN and infinity are
-// not skipped.
+// same bits, with that instruction or without. Where AMX is asked for (core/cpu_amx.h), these
+// products go by 32 indices instead, zeros behind the last, as TDPBF16PS adds them to s:
+//     even = odd = 0;  for k in 0, 2, ..., 30:  even = fma(A[i, k], B[k, j], even);
+//                                               odd = fma(A[i, k + 1], B[k + 1, j], odd);
+//     s = s + (even + odd)
+// A shard of the columns or rows therefore equals the same part of the whole product, bit for bit,
+// on the same instruction set. NaN and infinity are not skipped.
 //
 // Method: packed panels and a register-blocked tile, as in K. Goto and R. van de Geijn, "Anatomy of
 // High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008. Threads share the packed B.

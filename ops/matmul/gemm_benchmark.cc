@@ -4,8 +4,9 @@
 //   bazel run -c opt //ops/matmul:gemm_benchmark -- --benchmark_filter=f32
 //
 // TESSERA_BENCHMARK_THREADS sets the threads (default: all cores); TESSERA_CPU_ISA lowers the
-// instruction set. TESSERA_PEER_BLAS=<libopenblas.so> adds the same products by that library's
-// cblas_sgemm (its threads: OPENBLAS_NUM_THREADS); the two then alternate in one run with
+// instruction set, TESSERA_CPU_AMX=1 uses AMX for bf16. TESSERA_PEER_BLAS=<libopenblas.so> adds the
+// same products by that library's cblas_sgemm (its threads: OPENBLAS_NUM_THREADS); the two then
+// alternate in one run with
 //   --benchmark_enable_random_interleaving=true --benchmark_repetitions=9
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
@@ -21,7 +22,9 @@
 #include <thread>
 #include <vector>
 
+#include "core/cpu_amx.h"
 #include "core/cpu_isa.h"
+#include "core/status.h"
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/gemm_kernel.h"
@@ -151,11 +154,13 @@ void RunTile(benchmark::State& state, const GemmKernels<float>& kernels, int64_t
   constexpr int64_t kTimes = 1000;
   const std::vector<float> a = Uniform(kernels.mr * packed, 1), b = Uniform(kernels.nr * packed, 2);
   std::vector<float> c(static_cast<size_t>(kernels.mr * kernels.nr));
+  if (kernels.enter != nullptr) kernels.enter();
   for (auto _ : state) {
     for (int64_t i = 0; i < kTimes; ++i) {
       kernels.tile(packed, a.data(), b.data(), c.data(), kernels.nr, 1.0f, false);
     }
   }
+  if (kernels.leave != nullptr) kernels.leave();
   Report(state, {"tile", kernels.mr * kTimes, kernels.nr, kDepth, false, false});
 }
 
@@ -169,11 +174,15 @@ int main(int argc, char** argv) {
   if (const char* threads = std::getenv("TESSERA_BENCHMARK_THREADS")) {
     SetNumThreads(std::max(1, std::atoi(threads)));
   }
+  for (const Status& status : {CheckIsaEnvironment(), CheckAmxEnvironment()}) {
+    if (!status.ok()) return std::fprintf(stderr, "error: %s\n", Message(status).c_str()), 2;
+  }
   Peer peer;
   const char* path = std::getenv("TESSERA_PEER_BLAS");
   if (path != nullptr && !OpenPeer(path, &peer)) return 1;
   benchmark::AddCustomContext("threads", std::to_string(NumThreads()));
   benchmark::AddCustomContext("isa", std::string(CpuIsaName(ActiveIsa())));
+  benchmark::AddCustomContext("amx", ActiveAmx() ? "1" : "0");
   const GemmKernels<float>& pairs = SelectGemmPairKernels();
   benchmark::RegisterBenchmark("tile/f32", RunTile, SelectGemmKernels<float>(), kDepth)
       ->Unit(benchmark::kMillisecond)

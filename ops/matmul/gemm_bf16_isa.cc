@@ -3,6 +3,7 @@
 #include "core/cpu/simd.h"
 #include "core/cpu/simd_transpose.h"
 #include "ops/matmul/gemm_kernel.h"
+#include "ops/matmul/gemm_pairs.h"
 #include "ops/matmul/gemm_rows.h"
 #include "ops/matmul/gemm_tile.h"
 #include "ops/matmul/gemm_vector.h"
@@ -11,28 +12,6 @@ namespace tessera::TESSERA_ISA {
 namespace {
 
 constexpr int64_t kPanel = kTileVectors * kLanes;
-
-// ---- Pairs --------------------------------------------------------------------------------------
-//
-// A lane holds the numbers of indices k (lower half) and k + 1. All functions treat memory as bits.
-
-TESSERA_SIMD __m512i Words(const Bf16* p, int64_t n) {
-  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(FirstN(n).m), p));
-}
-
-// The numbers of n <= kLanes columns side by side; `odd` is null where there is no such row.
-TESSERA_SIMD VecF PairsAcross(const Bf16* even, const Bf16* odd, int64_t n) {
-  __m512i pairs = Words(even, n);
-  if (odd != nullptr) pairs = _mm512_or_si512(pairs, _mm512_slli_epi32(Words(odd, n), 16));
-  return BitsAsFloat(FromI(pairs));
-}
-
-// The pairs of one column, of n <= 2 * kLanes indices.
-TESSERA_SIMD VecF PairsAlong(const Bf16* p, int64_t n) {
-  if (n >= 2 * kLanes) return Load(reinterpret_cast<const float*>(p));
-  const __mmask32 first = n <= 0 ? 0 : (uint32_t{1} << n) - 1;
-  return BitsAsFloat(FromI(_mm512_maskz_loadu_epi16(first, p)));
-}
 
 // kLanes / kColumns squares of kColumns columns, `width` of which there are, one above the other:
 // of pairs, from `src` on. rows[i] holds index pair i of the columns of each.
@@ -113,12 +92,8 @@ void Pack(const GemmView& view, int64_t width, int64_t depth, float* dst) {
           __builtin_prefetch(even + 6 * ds + w + x);
           __builtin_prefetch(even + 7 * ds + w + x);
         } else {
-          for (int64_t i = 0; i < kStep; ++i) {
-            const int64_t at = (w + x + i) * ws;
-            const uint32_t low = i < n ? even[at].bits : 0;
-            const uint32_t high = i < n && odd != nullptr ? odd[at].bits : 0;
-            reinterpret_cast<uint32_t*>(to + x)[i] = high << 16 | low;
-          }
+          StorePairs(even + (w + x) * ws, odd == nullptr ? odd : odd + (w + x) * ws, ws, n, kStep,
+                     to + x);
         }
       }
     }
@@ -225,9 +200,16 @@ void Skinny(int64_t rows, int64_t depth, const float* a, const GemmView& b, int6
 
 }  // namespace
 
-const GemmKernels<float> kGemmPairs = {kTileRows,       kPanel,           1,
-                                       Pack<kTileRows>, Pack<kPanel>,     Tile<float, PairProducts>,
-                                       Skinny,          FinishRow<float>, LoadRow<float>,
+const GemmKernels<float> kGemmPairs = {kTileRows,
+                                       kPanel,
+                                       1,
+                                       1,
+                                       Pack<kTileRows>,
+                                       Pack<kPanel>,
+                                       Tile<float, PairProducts>,
+                                       Skinny,
+                                       FinishRow<float>,
+                                       LoadRow<float>,
                                        StoreRow<float>};
 
 }  // namespace tessera::TESSERA_ISA

@@ -26,13 +26,13 @@ struct GemmView {
 // Of kBFloat16Pairs, indices k and k + 1 (k even) are packed together, as so many elements of E as
 // `pair_elements` says: two, the odd index first, so that the chain goes through them in that
 // order, or one that holds both numbers, the even one in its lower half, for a `tile` and a
-// `skinny` that have an instruction for that. An odd depth is filled up with a zero. "Depth" is in
-// packed elements for whatever is packed.
+// `skinny` that have an instruction for that. The depth is filled up with zeros to a multiple of
+// `pairs_at_once` pairs. "Depth" is in packed elements for whatever is packed.
 template <typename E>
 struct GemmKernels {
   // C is computed in tiles of mr x nr.
   int64_t mr, nr;
-  int64_t pair_elements;
+  int64_t pair_elements, pairs_at_once;
 
   // Packs a view for the tile product: panels of mr (pack_a) or nr (pack_b) along the width, each
   // holding depth x mr (or nr) elements converted to E; the last panel is filled up with zeros.
@@ -41,8 +41,8 @@ struct GemmKernels {
   void (*pack_b)(const GemmView& view, int64_t width, int64_t depth, E* dst);
 
   // One tile: c[i * c_row_stride + j] = alpha * s, or += with `accumulate`, for all i < mr, j < nr,
-  // where s is the chain s = fma(a[k][i], b[k][j], s) over k = 0..depth-1 from zero, and the last
-  // step is one fma(alpha, s, c).
+  // where s is the chain s = fma(a[k][i], b[k][j], s) over k = 0..depth-1 from zero (AMX: gemm.h),
+  // and the last step is one fma(alpha, s, c).
   void (*tile)(int64_t depth, const E* a, const E* b, E* c, int64_t c_row_stride, E alpha,
                bool accumulate);
 
@@ -50,7 +50,7 @@ struct GemmKernels {
   // width stride is 1 or, in float, whose depth stride is: sums[i * width + j] = the chain s for
   // i < rows, j < width. a holds [packed depth][rows]. Columns that lie one behind the other are
   // taken nr / 3 at a time, while the next ones are fetched. A panel that pack_b made is a view of
-  // float32 here.
+  // float32 here. Null: such products are `tile`s too.
   void (*skinny)(int64_t rows, int64_t depth, const E* a, const GemmView& b, int64_t width,
                  E* sums);
 
@@ -60,6 +60,10 @@ struct GemmKernels {
   // Conversion of n consecutive elements of C to E and back.
   void (*load_row)(GemmElement element, const void* src, int64_t n, E* dst);
   void (*store_row)(GemmElement element, const E* src, int64_t n, void* dst);
+
+  // What a thread calls before and after it uses `tile`; null: nothing.
+  void (*enter)() = nullptr;
+  void (*leave)() = nullptr;
 };
 
 inline constexpr int64_t kSkinnyRows = 8;
@@ -79,6 +83,9 @@ extern const GemmKernels<double> kGemmDouble;
 namespace avx512bf16 {
 extern const GemmKernels<float> kGemmPairs;
 }  // namespace avx512bf16
+namespace amx {
+extern const GemmKernels<float> kGemmPairs;  // its sums have other bits (gemm.h)
+}  // namespace amx
 
 }  // namespace tessera
 

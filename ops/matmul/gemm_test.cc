@@ -8,14 +8,19 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iostream>
 #include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "core/cpu_amx.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "ops/matmul/gemm_amx_model.h"
+#include "ops/matmul/gemm_kernel.h"
+#include "ops/matmul/gemm_tiles.h"
 
 namespace tessera {
 namespace {
@@ -32,6 +37,35 @@ void ForEachIsa(const Body& body) {
     body();
   }
   SetActiveIsa(active);
+}
+
+// What computes products of bfloat16 by bfloat16: the instruction set, the model of AMX's tiles, or
+// the code for AMX on emulated tiles or the machine's.
+enum class Tiles { kNone, kModel, kEmulated, kReal };
+
+// Runs `body` with each of these, and once per instruction set without tiles.
+template <typename Body>
+void ForEachPairKernels(const Body& body) {
+  ForEachIsa([&] { body(Tiles::kNone); });
+  const GemmKernels<float>* const before = InsteadOfGemmPairKernels();
+  InsteadOfGemmPairKernels() = &kModelKernels;
+  {
+    SCOPED_TRACE("modelled tiles");
+    body(Tiles::kModel);
+  }
+  InsteadOfGemmPairKernels() = &amx::kGemmPairs;
+  if (HasAmx()) {
+    SCOPED_TRACE("AMX");
+    body(Tiles::kReal);
+  } else if (DetectedIsa() >= CpuIsa::kAvx512) {  // which packs for tiles
+    SCOPED_TRACE("emulated tiles");
+    const EmulatedTiles emulated;
+    const int threads = NumThreads();
+    SetNumThreads(1);
+    body(Tiles::kEmulated);
+    SetNumThreads(threads);
+  }
+  InsteadOfGemmPairKernels() = before;
 }
 
 // A matrix (or a batch of them) of any dtype with room around its elements, filled with a marker.
@@ -223,7 +257,7 @@ TEST(Gemm, AllDtypes) {
       {f16, bf16, f16},   {DType::kFloat64, DType::kFloat64, DType::kFloat64}};
   const int64_t shapes[][3] = {
       {1, 131, 400}, {3, 50, 20}, {20, 60, 390}, {131, 1, 50}, {110, 75, 41}};
-  ForEachIsa([&] {
+  ForEachPairKernels([&](Tiles) {
     std::mt19937 random(3);
     for (const auto& kind : kinds) {
       for (const auto& [m, n, k] : shapes) {
@@ -379,33 +413,51 @@ TEST(GemmBits, AreTheDocumentedChain) {
   });
 }
 
-// Products of bfloat16 by bfloat16 take k by pairs, the odd index first; numbers below the normal
-// ones count as zeros on the way. That is what VDPBF16PS does.
+// Products of bfloat16 by bfloat16 take k by pairs, the odd index first, as VDPBF16PS does, or by
+// 32, evens and odds apart, as TDPBF16PS does; numbers below the normal ones count as zeros on the
+// way.
 class PairChain {
  public:
-  PairChain() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+  explicit PairChain(bool tiles) : tiles_(tiles), before_(_mm_getcsr()) {
+    _mm_setcsr(before_ | 0x8040);
+  }
   ~PairChain() { _mm_setcsr(before_); }
 
   float Element(Operand& a, Operand& b, int64_t i, int64_t j, const GemmArgs& args, float old) {
     float c = old;
     for (int64_t k0 = 0; k0 < args.k; k0 += kGemmDepthBlock) {
       const int64_t end = std::min(args.k, k0 + kGemmDepthBlock);
+      const auto add = [&](int64_t k, float s) {
+        const bool there = k < end;
+        return Fused(there ? static_cast<float>(a.Get(a.Offset(i, k))) : 0.0f,
+                     there ? static_cast<float>(b.Get(b.Offset(k, j))) : 0.0f, s);
+      };
       float s = 0;
-      for (int64_t k = k0; k < end; k += 2) {
-        for (int64_t x : {k + 1, k}) {
-          const bool there = x < end;
-          s = FusedOrNot(there ? static_cast<float>(a.Get(a.Offset(i, x))) : 0.0f,
-                         there ? static_cast<float>(b.Get(b.Offset(x, j))) : 0.0f, s);
+      if (tiles_) {
+        for (int64_t step = k0; step < end; step += 32) {
+          float even = 0, odd = 0;
+          for (int64_t k = step; k < step + 32; k += 2) {
+            even = add(k, even);
+            odd = add(k + 1, odd);
+          }
+          s += even + odd;
         }
+      } else {
+        for (int64_t k = k0; k < end; k += 2) s = add(k, add(k + 1, s));
       }
       const bool first = k0 == 0 && !args.accumulate;
       const volatile float scaled = args.alpha * s;
-      c = first ? scaled : FusedOrNot(args.alpha, s, c);
+      c = first ? scaled : Fused(args.alpha, s, c);
     }
     return c;
   }
 
  private:
+  float Fused(float a, float b, float c) const {
+    return tiles_ ? std::fma(a, b, c) : FusedOrNot(a, b, c);
+  }
+
+  bool tiles_;
   unsigned before_;
 };
 
@@ -431,9 +483,12 @@ void FillAround(std::mt19937& random, int exponent, Operand& x) {
 }
 
 TEST(GemmBits, OfBFloat16AreTheChainOfPairs) {
-  ForEachIsa([&] {
+  ForEachPairKernels([&](Tiles tiles) {
+    // Real tiles are described in prose and code that nobody has compared with these ones.
+    const bool real = tiles == Tiles::kReal;
+    int64_t elements = 0, differing = 0;
     std::mt19937 random(9);
-    for (int64_t k : {1, 2, 7, 33, 64, 101, static_cast<int>(kGemmDepthBlock) + 35}) {
+    for (int64_t k : {1, 2, 7, 31, 32, 33, 64, 101, static_cast<int>(kGemmDepthBlock) + 35}) {
       for (int64_t m : {1, 2, 4, 5, 8, 9, 98, 130}) {
         for (int round = 0; round < 4; ++round) {
           // The last with sums of which many are below the normal numbers.
@@ -449,28 +504,33 @@ TEST(GemmBits, OfBFloat16AreTheChainOfPairs) {
           args.alpha = round == 0 ? 1.0f : 0.7f;
           args.accumulate = round == 1;
           Gemm(args);
-          PairChain chain;
+          if (real) CheckAgainstNaive(a, b, c, before, args);
+          PairChain chain(tiles != Tiles::kNone);
           for (int64_t i = 0; i<m; i += m> 9 ? 7 : 1) {
             for (int64_t j = 0; j < n; ++j) {
               const int64_t at = c.Offset(i, j);
               const float want =
                   chain.Element(a, b, i, j, args, static_cast<float>(before.Get(at)));
-              ASSERT_EQ(BitsOf(c.Get(at)), BitsOf(want))
+              ++elements;
+              differing += BitsOf(c.Get(at)) != BitsOf(want) ? 1 : 0;
+              ASSERT_TRUE(real || differing == 0)
                   << m << "x" << n << "x" << k << ", round " << round << " at " << i << ", " << j;
             }
           }
         }
       }
     }
+    if (real) std::cout << differing << " of " << elements << " elements not as documented\n";
   });
 }
 
 // However many rows there are, and whichever way the weights lie.
 TEST(GemmBits, RowsAloneAreThoseOfMany) {
-  ForEachIsa([&] {
+  ForEachPairKernels([&](Tiles tiles) {
     std::mt19937 random(10);
     const int64_t most = 64, n = 115, k = kGemmDepthBlock + 77;
     for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      if (tiles != Tiles::kNone && dtype != DType::kBFloat16) continue;
       for (const Layout& layout : {Layout{false, 0}, Layout{true, 0}, Layout{true, 3, 2}}) {
         Operand a = MakeOperand(dtype, most, k, {false, 0});
         Operand b = MakeOperand(dtype, k, n, layout);
@@ -478,7 +538,7 @@ TEST(GemmBits, RowsAloneAreThoseOfMany) {
         FillAround(random, dtype == DType::kFloat16 ? 0 : -60, a);
         FillAround(random, dtype == DType::kFloat16 ? 0 : -60, b);
         Gemm(ArgsOf(a, b, all));
-        for (int64_t m = 1; m <= 9; ++m) {
+        for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40}) {
           Operand some = MakeOperand(DType::kFloat32, m, n, {false, 0});
           GemmArgs args = ArgsOf(a, b, some);
           args.m = m;
@@ -507,10 +567,11 @@ std::vector<char> ProductOfPacked(GemmArgs args, Operand c) {
 // a packed B.
 TEST(GemmBits, DoNotDependOnShardsLayoutsThreadsOrBatch) {
   const int threads = NumThreads();
-  ForEachIsa([&] {
+  ForEachPairKernels([&](Tiles tiles) {
     std::mt19937 random(6);
     const int64_t m = 211, n = 307, k = 500;
     for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      if (tiles != Tiles::kNone && dtype != DType::kBFloat16) continue;
       Operand a = MakeOperand(dtype, m, k, {false, 0});
       Operand b = MakeOperand(dtype, k, n, {false, 0});
       Operand c = MakeOperand(dtype, m, n, {false, 0});
@@ -521,6 +582,7 @@ TEST(GemmBits, DoNotDependOnShardsLayoutsThreadsOrBatch) {
       const auto element = [&](int64_t i, int64_t j) { return c.Get(c.Offset(i, j)); };
 
       for (int count : {2, 3}) {
+        if (tiles == Tiles::kEmulated) continue;  // by one thread
         SetNumThreads(count);
         Operand again = MakeOperand(dtype, m, n, {false, 0});
         Gemm(ArgsOf(a, b, again));
@@ -616,8 +678,9 @@ class GuardedMemory {
 TEST(Gemm, TouchesNothingBehindItsOperands) {
   const int64_t shapes[][3] = {{1, 1, 1},   {1, 67, 35}, {3, 5, 9},      {4, 50, 401},
                                {9, 49, 33}, {61, 1, 47}, {100, 130, 19}, {107, 11, 390}};
-  ForEachIsa([&] {
+  ForEachPairKernels([&](Tiles tiles) {
     for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+      if (tiles != Tiles::kNone && dtype != DType::kBFloat16) continue;
       for (const auto& [m, n, k] : shapes) {
         for (int layout = 0; layout < 8; ++layout) {
           const size_t size = DTypeSize(dtype);

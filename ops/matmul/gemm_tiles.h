@@ -28,12 +28,11 @@ inline const GemmKernels<double>& SelectGemmKernels<double>() {
 }
 
 // Those for views of kBFloat16Pairs.
-inline const GemmKernels<float>& SelectGemmPairKernels() {
-  constexpr IsaTable<const GemmKernels<float>> kKernels{&baseline::kGemmFloat, &avx2::kGemmFloat,
-                                                        &avx512::kGemmFloat, nullptr,
-                                                        &avx512bf16::kGemmPairs};
-  return *kKernels.Select();
-}
+const GemmKernels<float>& SelectGemmPairKernels();
+
+// What it selects instead of the tiles of the instruction set in use: AMX's where they are asked
+// for (core/cpu_amx.h), or what a test puts here; null: nothing. Not to be set while kernels run.
+const GemmKernels<float>*& InsteadOfGemmPairKernels();
 
 // The element type of a dtype.
 inline GemmElement GemmElementOf(DType dtype) {

@@ -92,6 +92,8 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"inspect", *model_, "--devices"}, 2, "--devices");
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", "x"}, 2, "--print-ids");
   ExpectError({"models"}, 2, "TESSERA_CPU_ISA", {.isa = "quantum"});
+  ExpectError({"models"}, 2, "TESSERA_CPU_AMX=on: must be 0 or 1",
+              {.environment = {{"TESSERA_CPU_AMX", "on"}}});
 }
 
 TEST_F(CliTest, ModelsListsPresetsWithParameterCounts) {

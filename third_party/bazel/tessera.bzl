@@ -65,6 +65,11 @@ _ISA_FLAGS = {
         "-mavx512bf16",
         "-DTESSERA_ISA_AVX512=1",
     ],
+    "amx": _AVX512_FLAGS + [
+        "-mamx-tile",
+        "-mamx-bf16",
+        "-DTESSERA_ISA_AVX512=1",
+    ],
 }
 
 _FLOORS = [
@@ -149,9 +154,9 @@ def tessera_isa_library(
         **kwargs):
     """Compiles each source once per instruction set; one library holds the results.
 
-    The source sees TESSERA_ISA (baseline, avx2, avx512, avx512vnni or avx512bf16: the name of the
-    namespace its code stands in) and, for #if, TESSERA_ISA_BASELINE, ..., TESSERA_ISA_AVX512BF16 =
-    1; the last two have TESSERA_ISA_AVX512 as well. It
+    The source sees TESSERA_ISA (baseline, avx2, avx512, avx512vnni, avx512bf16 or amx: the name of
+    the namespace its code stands in) and, for #if, TESSERA_ISA_BASELINE, ..., TESSERA_ISA_AMX = 1;
+    the last three have TESSERA_ISA_AVX512 as well. It
     includes intrinsics, <cstdint>, <cstddef> and headers of raw pointers only: an inline function
     of a library or of std compiled here could be merged with another file's copy and be an
     illegal instruction on an older processor. core/cpu_isa.h chooses among the results.

@@ -1,0 +1,54 @@
+#include "core/cpu_amx.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/cpu_isa.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace tessera {
+namespace {
+
+constexpr char kVariable[] = "TESSERA_CPU_AMX";
+
+}  // namespace
+
+#if defined(__x86_64__)
+bool HasAmx() {
+  constexpr uint32_t kTilesOfBf16 = 1u << 24 | 1u << 22;
+  uint32_t eax, ebx, ecx, edx;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kTilesOfBf16) != kTilesOfBf16) return false;
+  // Permission is given only for states that the system has enabled (XCR0).
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#else
+bool HasAmx() { return false; }
+#endif
+
+bool ActiveAmx() {
+  const char* const value = std::getenv(kVariable);
+  return value != nullptr && std::string_view(value) == "1" && ActiveIsa() >= CpuIsa::kAvx512 &&
+         HasAmx();
+}
+
+Status CheckAmxEnvironment() {
+  const char* const value = std::getenv(kVariable);
+  if (value == nullptr || std::string_view(value) == "0" || ActiveAmx()) return OkStatus();
+  const char* const objection = std::string_view(value) != "1" ? "must be 0 or 1"
+                                : ActiveIsa() < CpuIsa::kAvx512
+                                    ? "goes with the instruction set avx512 or a higher one"
+                                    : "this machine has no AMX tiles for bfloat16, or its "
+                                      "operating system does not let them be used";
+  return InvalidArgument(kVariable, "=", value, ": ", objection);
+}
+
+}  // namespace tessera
