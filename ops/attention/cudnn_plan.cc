@@ -48,6 +48,14 @@ cudnnPointwiseMode_t ModeOf(GraphOp op) {
   }
 }
 
+// Of every row of the batch: a part of it may begin at any.
+int64_t AlignmentOf(const GraphTensor& t) {
+  constexpr int64_t kBytes = 16;
+  const auto size = static_cast<int64_t>(DTypeSize(t.dtype));
+  const bool rows_aligned = t.strides[0] * size % kBytes == 0;
+  return t.place == GraphTensor::Place::kDevice && !rows_aligned ? size : kBytes;
+}
+
 // Makes descriptors, and keeps all of them.
 class Translation {
  public:
@@ -57,7 +65,7 @@ class Translation {
     tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, TypeOf(t.dtype));
     tensor.SetArray(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, t.dims.data());
     tensor.SetArray(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, t.strides.data());
-    tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, int64_t{16});
+    tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, AlignmentOf(t));
     tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN,
                t.place == GraphTensor::Place::kVirtual);
     tensor.Set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN,

@@ -45,7 +45,8 @@ struct Case {
   DType dtype = DType::kBFloat16;
 };
 
-// GPT-2 124M and 1.5B, larger heads, grouped heads, ViT, encoder-decoder, a continued sequence.
+// GPT-2 124M and 1.5B, larger heads, grouped heads, ViT, encoder-decoder, a continued sequence, and
+// sums of rows that are not 16-byte aligned.
 const Case kCases[] = {
     {32, 12, 12, 1024, 1024, 64, true, 0},
     {8, 25, 25, 1024, 1024, 64, true, 0, DType::kFloat16},
@@ -55,6 +56,7 @@ const Case kCases[] = {
     {64, 12, 12, 197, 197, 64, false, 0},
     {8, 8, 8, 128, 333, 80, false, 0, DType::kFloat16},
     {2, 12, 12, 256, 1024, 64, true, 768},
+    {8, 25, 25, 1023, 1023, 64, true, 0},
 };
 
 // Over packed projections, as models have them.

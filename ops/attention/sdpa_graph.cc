@@ -226,8 +226,9 @@ int64_t SdpaRowsAtOnce(const SdpaShape& shape, size_t bytes) {
   const auto padded = [](int64_t n) { return (n + 127) / 128 * 128; };
   constexpr int64_t kBeside = 4096;
   int64_t of_row = 2 * shape.heads * padded(shape.q_len) * padded(shape.k_len);
-  if (shape.heads != shape.kv_heads)
+  if (shape.heads != shape.kv_heads) {
     of_row += 4 * shape.heads * padded(shape.k_len) * shape.head_dim;
+  }
   const int64_t most = (static_cast<int64_t>(bytes) - kBeside) / of_row;
   if (most <= 0) return 0;
   const int64_t parts = (shape.batch + most - 1) / most;

@@ -35,7 +35,7 @@ using Dims4 = std::array<int64_t, 4>;
 struct GraphTensor {
   enum class Place : uint8_t {
     kVirtual,  // never in memory
-    kDevice,   // 16-byte aligned memory of the GPU
+    kDevice,   // memory of the GPU, 16-byte aligned (elements where rows of the batch are not)
     kByValue,  // one element in the host's memory
   };
   int64_t uid = 0;

@@ -378,13 +378,14 @@ TEST_F(GpuTest, CudnnAttentionAgainstFloat64) {
 }
 
 // A backward pass whose dS is larger than cuDNN may keep is computed in parts of the batch, of
-// which the last two may have rows in common.
+// which the last two may have rows in common, and whose log-sum-exp may begin at any float.
 TEST_F(GpuTest, CudnnAttentionInPartsOfTheBatch) {
   if (!cuda::Cudnn::Find().ok()) GTEST_SKIP() << cuda::DescribeCudnn();
   const AttentionKernelsScope scope(AttentionKernels::kCudnn);
   const size_t limit = SetCudnnWorkspaceLimit(1 << 20);
   for (const AttentionCase& c : {AttentionCase{{5, 2, 130, 64}, {5, 2, 130, 64}, {.causal = true}},
-                                 AttentionCase{{3, 4, 100, 64}, {3, 2, 177, 64}, {}}}) {
+                                 AttentionCase{{3, 4, 100, 64}, {3, 2, 177, 64}, {}},
+                                 AttentionCase{{2, 5, 131, 64}, {2, 5, 131, 64}, {}}}) {
     const int64_t calls = CudnnAttentionCalls();
     const std::vector<Tensor> actual = AttentionGradients(c, DType::kBFloat16, kGpu);
     EXPECT_EQ(CudnnAttentionCalls() - calls, 2);

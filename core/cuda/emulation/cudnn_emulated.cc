@@ -111,6 +111,7 @@ struct Tensor4 {
   std::array<int64_t, 4> dims;
   std::array<int64_t, 4> strides;
   bool by_value;
+  uintptr_t alignment;
   char* data = nullptr;  // null: virtual
 
   int64_t Offset(const std::array<int64_t, 4>& i) const {
@@ -147,7 +148,7 @@ class Run {
         std::memcpy(value.data(), pointers[i], 4);
         continue;
       }
-      if (pointers[i] == nullptr || reinterpret_cast<uintptr_t>(pointers[i]) % 16 != 0) {
+      if (pointers[i] == nullptr || reinterpret_cast<uintptr_t>(pointers[i]) % t.alignment != 0) {
         return false;
       }
       t.data = static_cast<char*>(pointers[i]);
@@ -169,6 +170,7 @@ class Run {
     Tensor4 t;
     t.type = d.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
     t.by_value = d.get<char>(CUDNN_ATTR_TENSOR_IS_BY_VALUE) != 0;
+    t.alignment = static_cast<uintptr_t>(d.get<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT));
     const std::vector<int64_t> dims = d.all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
     const std::vector<int64_t> strides = d.all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
     for (size_t i = 0; i < 4; ++i) {
