@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,6 +123,22 @@ TEST_F(GpuRanksTest, ARankMayNameItsGpu) {
   Process absent({{2, Training("absent", {"--device", "cuda:2"})}}, Path("absent-log"));
   EXPECT_NE(absent.ExitCode(), 0);
   EXPECT_NE(absent.Errors().find("cuda:2"), std::string::npos) << absent.Errors();
+}
+
+// No thread of a rank, NCCL's watch and those of loaders either, takes memory of another's GPU.
+TEST_F(GpuRanksTest, ARankHasAContextOnItsOwnGpuAlone) {
+  setenv("TESSERA_EMULATION_CONTEXTS", Path("contexts").c_str(), 1);
+  Train("contexts-run", {"--device", "cuda"});
+  unsetenv("TESSERA_EMULATION_CONTEXTS");
+  std::ifstream contexts(Path("contexts"));
+  std::map<int, std::set<int>> of_process;
+  std::set<int> gpus;
+  for (int process = 0, gpu = 0; contexts >> process >> gpu;) {
+    of_process[process].insert(gpu);
+    gpus.insert(gpu);
+  }
+  EXPECT_EQ(gpus, (std::set<int>{0, 1}));
+  for (const auto& [process, own] : of_process) EXPECT_EQ(own.size(), 1u) << process;
 }
 
 TEST_F(GpuRanksTest, StartedAsByTorchrun) {

@@ -1,8 +1,11 @@
 #include "core/cuda/emulation/machine.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 namespace tessera::cuda::emulation {
@@ -33,6 +36,15 @@ Machine& Machine::Get() {
 Machine::Machine()
     : total_bytes_(Setting("TESSERA_EMULATED_GPU_MEMORY_MIB", 2048) << 20),
       used_(Setting("TESSERA_EMULATED_GPUS", 1)) {}
+
+std::unique_lock<std::recursive_mutex> Machine::Lock() {
+  std::unique_lock lock(mutex_);
+  const char* file = std::getenv("TESSERA_EMULATION_CONTEXTS");
+  if (contexts_.insert(CurrentDevice()).second && file != nullptr) {
+    std::ofstream(file, std::ios::app) << getpid() << ' ' << CurrentDevice() << std::endl;
+  }
+  return lock;
+}
 
 void* Machine::Allocate(size_t bytes, int device, MemoryKind kind) {
   const bool on_device = kind == MemoryKind::kDevice;

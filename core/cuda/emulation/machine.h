@@ -57,7 +57,8 @@ struct Allocation {
 class Machine {
  public:
   static Machine& Get();
-  std::unique_lock<std::recursive_mutex> Lock() { return std::unique_lock(mutex_); }
+  // What comes here needs a context of the thread's GPU.
+  std::unique_lock<std::recursive_mutex> Lock();
 
   int device_count() const { return static_cast<int>(used_.size()); }
   size_t total_bytes() const { return total_bytes_; }
@@ -98,6 +99,7 @@ class Machine {
   std::map<uintptr_t, Allocation> allocations_;
   std::set<cudaStream_t> streams_;
   std::set<std::shared_ptr<Capture>> captures_;
+  std::set<int> contexts_;  // the GPUs on which there is one
 };
 
 // Of this thread.

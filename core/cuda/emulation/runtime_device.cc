@@ -124,6 +124,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) {
   if (!IsDevice(device)) return Result(cudaErrorInvalidDevice);
   SetCurrentDevice(device);
+  const auto lock = Machine::Get().Lock();
   return cudaSuccess;
 }
 

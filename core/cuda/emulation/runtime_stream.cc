@@ -128,6 +128,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  const auto lock = Machine::Get().Lock();
   *event =
       new CUevent_st{CurrentDevice(), (flags & cudaEventDisableTiming) == 0, nullptr, nullptr, {}};
   return cudaSuccess;
