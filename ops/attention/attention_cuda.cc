@@ -11,8 +11,8 @@ namespace tessera::cuda {
 namespace {
 
 constexpr char kName[] = "attention";
-constexpr int64_t kMostPositions = int64_t{1}
-                                   << 30;  // of the flash kernels, which add two in an int
+// Of the flash kernels, which add two in an int.
+constexpr int64_t kMostPositions = 1073741824;
 
 bool Aligned(const void* data, const FlashStrides& stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride.batch % 8 == 0 &&

@@ -9,11 +9,7 @@
 
 namespace tessera::cuda {
 
-// Whether masks other than the limit of a query's keys are there.
-__device__ __forceinline__ bool HasKeyMasks(const FlashArgs& args) {
-  return args.window > 0 || args.key_padding != nullptr || args.key_document != nullptr;
-}
-// By those masks; i < q_len and j < k_len.
+// By the masks beside the limit of a query's keys; i < q_len and j < k_len.
 __device__ __forceinline__ bool MasksAllow(const FlashArgs& args, int64_t b, int64_t i, int64_t j) {
   if (j < FlashFirstKey(args, b, i)) return false;
   if (args.key_padding != nullptr && args.key_padding[b * args.k_len + j] == 0) return false;

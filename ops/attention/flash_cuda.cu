@@ -5,9 +5,9 @@
 // for blocks that own queries (dq) and for blocks that own keys (dk, dv): each sums in one fixed
 // order, with no atomic addition, at the price of computing the scores twice.
 //
-// The next tile is copied while one is computed on: a barrier per tile. Kernels are compiled for
-// what a score may meet beyond the limit of its query's keys (kGeneral: masks, a bias), and for
-// dropout (kDrops); scores are compared with that limit in tiles that reach it only.
+// The next tile is copied while one is computed on: a barrier per tile. Kernels are compiled with
+// and without what a score may meet beside the range of its query's keys (kGeneral of
+// flash_scores.cuh), and for dropout (kDrops).
 //
 // Letters: Q queries of a tile, K keys of a tile, D features (head_dim, padded with zeros to kD).
 // A block has 4 warps; each owns 16 rows of its block's 64. In fragments `g` = lane / 4 is a row
@@ -19,13 +19,13 @@
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_mask.cuh"
 #include "ops/attention/drop_bits.h"
+#include "ops/attention/flash_scores.cuh"
 
 namespace tessera::cuda {
 namespace {
 
 constexpr int kThreadsOfBlock = 128;
 constexpr int kTileRows = 64;  // that a block owns
-constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 
 // ---- Products of tiles ------------------------------------------------------------------------
@@ -100,11 +100,12 @@ __device__ __forceinline__ void CopyRows(T* shared, const T* base, int begin, in
     BeginCopy16(shared + (r + pass) * kRow<kD> + d, from, inside);
   }
 }
+// The same of head `h` of row `b`.
 template <typename T, int kD, int kRows>
-__device__ __forceinline__ void CopyTile(T* shared, const T* base, int64_t row_stride, int begin,
-                                         int rows, int head_dim) {
-  CopyRows<T, kD, kRows, 8>(shared, base, begin, rows, head_dim,
-                            [&](int row) { return row * row_stride; });
+__device__ __forceinline__ void CopyTile(T* shared, const void* from, const FlashStrides& stride,
+                                         int64_t b, int64_t h, int begin, int rows, int head_dim) {
+  CopyRows<T, kD, kRows, 8>(shared, static_cast<const T*>(from) + FlashOffset(stride, b, h, 0),
+                            begin, rows, head_dim, [&](int row) { return row * stride.time; });
 }
 
 // FlashKeyOffset of pages, with the division of an int.
@@ -136,46 +137,6 @@ __device__ __forceinline__ float KeptScale(const FlashArgs& args) {
   return 1.0f / (1.0f - args.dropout.p);
 }
 
-// FlashKeyLimit of row b without memory: it never falls from one query to the next.
-struct KeyLimit {
-  int least, most, shift;
-
-  __device__ __forceinline__ KeyLimit(const FlashArgs& args, int64_t b) {
-    constexpr int64_t kFar = int64_t{1} << 30;  // behind every position
-    least = static_cast<int>(FlashKeyLimit(args, b, -2 * kFar));
-    most = static_cast<int>(FlashKeyLimit(args, b, 2 * kFar));
-    int64_t first = args.query_offset + 1;
-    if (args.query_offsets != nullptr) first += args.query_offsets[b];
-    shift = static_cast<int>(first > kFar ? kFar : first < -kFar ? -kFar : first);
-  }
-  // How many keys query i sees.
-  __device__ __forceinline__ int operator()(int i) const {
-    return min(most, max(least, i + shift));
-  }
-  // The first query that sees key j, or a later one than any.
-  __device__ __forceinline__ int FirstQuery(int j) const {
-    if (j < least) return 0;
-    return j < most ? max(0, j + 1 - shift) : 1 << 30;
-  }
-};
-
-// What `factor` makes the exponent of a score, base 2: the product itself, or with kGeneral the
-// score times log2(e); -inf where the query does not see the key.
-template <bool kGeneral>
-__device__ __forceinline__ float Score(const FlashArgs& args, float product, int64_t b, int64_t h,
-                                       int i, int j, int limit) {
-  if (j >= limit) return -INFINITY;
-  if constexpr (kGeneral) {
-    if (HasKeyMasks(args) && !MasksAllow(args, b, i, j)) return -INFINITY;
-    return (product * static_cast<float>(args.scale) + BiasAt<float>(args, b, h, i, j)) * kLog2E;
-  }
-  return product;
-}
-template <bool kGeneral>
-__device__ __forceinline__ float FactorOfScores(const FlashArgs& args) {
-  return kGeneral ? 1.0f : static_cast<float>(args.scale) * kLog2E;
-}
-
 __device__ __forceinline__ float QuadMax(float v) {
   v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
   return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
@@ -185,14 +146,16 @@ __device__ __forceinline__ float QuadSum(float v) {
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
 
-// Writes 16 rows of sums times `scale` of their row to global memory: rows from `begin`, of which
-// those from `rows` on are left out.
+// Writes 16 rows of sums times `scale` of their row to head `h` of row `b`: rows from `begin`, of
+// which those from `rows` on are left out.
 template <typename T, int kD>
-__device__ __forceinline__ void StoreRows(T* base, int64_t row_stride, int begin, int64_t rows,
-                                          int head_dim, const float (&c)[kD / 8][4],
-                                          const float (&scale)[2], int lane) {
+__device__ __forceinline__ void StoreRows(void* to, const FlashStrides& stride, int64_t b,
+                                          int64_t h, int begin, int rows, int head_dim,
+                                          const float (&c)[kD / 8][4], const float (&scale)[2],
+                                          int lane) {
   const int g = lane / 4;
   const int t = lane % 4;
+  T* base = static_cast<T*>(to) + FlashOffset(stride, b, h, 0);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = begin + g + half * 8;
@@ -201,7 +164,7 @@ __device__ __forceinline__ void StoreRows(T* base, int64_t row_stride, int begin
     for (int tile = 0; tile < kD / 8; ++tile) {
       const int d = tile * 8 + 2 * t;
       if (d >= head_dim) continue;
-      *reinterpret_cast<uint32_t*>(base + row * row_stride + d) =
+      *reinterpret_cast<uint32_t*>(base + row * stride.time + d) =
           Pack<T>(c[tile][2 * half] * scale[half], c[tile][2 * half + 1] * scale[half]);
     }
   }
@@ -233,29 +196,31 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
   const int64_t b = blockIdx.z;
   const int64_t key_head = FlashKeyHead(args, h);
   const int head_dim = static_cast<int>(args.head_dim);
-  const T* q = static_cast<const T*>(args.q) + FlashOffset(args.q_stride, b, h, 0);
   const float factor = FactorOfScores<kGeneral>(args);
 
-  const KeyLimit limit_of(args, b);
-  const int seen_by_all = limit_of(q_begin);
-  const int seen_by_any = limit_of(min(q_begin + kTileRows, q_len) - 1);
+  const KeyRange range(args, b);
+  const int seen_by_any = range.Limit(min(q_begin + kTileRows, q_len) - 1);
   const int tiles = (seen_by_any + kTileRows - 1) / kTileRows;
-  // Later queries begin at later keys.
-  const int first_tile = static_cast<int>(FlashFirstKey(args, b, q_begin)) / kTileRows;
+  const int first_tile = range.First(q_begin) / kTileRows;
+
+  const int row = q_begin + warp_row + g;
+  const Query rows[2] = {MasksOf<Query, kGeneral>(args, range, b, row),
+                         MasksOf<Query, kGeneral>(args, range, b, row + 8)};
+  auto& columns = BlockShared<Key[2][kTileRows]>();  // of kGeneral
+  Key ahead{};                                       // that this thread brings
 
   float o[kD / 8][4] = {};
   float max[2] = {-INFINITY, -INFINITY};  // of scores before `factor`
   float sum[2] = {0.0f, 0.0f};            // this lane's share
 
   const auto copy_keys = [&](T* shared, const void* from, const FlashStrides& stride, int begin) {
-    const T* base = static_cast<const T*>(from);
     // What lies behind the last key that is seen may be no number at all, which even a probability
     // of zero does not make one.
     if (args.pages.table == nullptr) {
-      CopyTile<T, kD, kTileRows>(shared, base + FlashOffset(stride, b, key_head, 0), stride.time,
-                                 begin, seen_by_any, head_dim);
+      CopyTile<T, kD, kTileRows>(shared, from, stride, b, key_head, begin, seen_by_any, head_dim);
     } else {
-      CopyRows<T, kD, kTileRows, 1>(shared, base, begin, seen_by_any, head_dim,
+      CopyRows<T, kD, kTileRows, 1>(shared, static_cast<const T*>(from), begin, seen_by_any,
+                                    head_dim,
                                     [&](int j) { return KeyOffset(args, stride, b, key_head, j); });
     }
   };
@@ -264,9 +229,12 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
     copy_keys(k_KD + stage, args.k, args.k_stride, tile * kTileRows);
     copy_keys(v_KD + stage, args.v, args.v_stride, tile * kTileRows);
     CommitCopies();
+    if (kGeneral && threadIdx.x < kTileRows) {
+      ahead = MasksOf<Key, kGeneral>(args, range, b, tile * kTileRows + threadIdx.x);
+    }
   };
   if (first_tile < tiles) {
-    CopyTile<T, kD, kTileRows>(q_QD, q, args.q_stride.time, q_begin, q_len, head_dim);
+    CopyTile<T, kD, kTileRows>(q_QD, args.q, args.q_stride, b, h, q_begin, q_len, head_dim);
     begin_copies(first_tile);
   }
 
@@ -280,6 +248,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
       ComputeKept<kTileRows>(stages[tile % 2], args, b, h, q_begin, k_begin);
       kept = stages[tile % 2];
     }
+    if (kGeneral && threadIdx.x < kTileRows) columns[tile % 2][threadIdx.x] = ahead;
     WaitForCopies<0>();
     __syncthreads();  // this tile is there, and the one before it has been read
     if (tile + 1 < tiles) begin_copies(tile + 1);
@@ -287,20 +256,9 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
     float s[8][4] = {};
     AddRowsByRows<T, kD, 8>(s, q_QD + warp_row * kRow<kD>, keys, lane);
 
-    if (kGeneral || k_begin + kTileRows > seen_by_all) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = q_begin + warp_row + g + half * 8;
-        const int limit = i < q_len ? limit_of(i) : 0;
-#pragma unroll
-        for (int n = 0; n < 8; ++n) {
-#pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            const int j = k_begin + n * 8 + 2 * t + e % 2;
-            s[n][e] = Score<kGeneral>(args, s[n][e], b, h, i, j, limit);
-          }
-        }
-      }
+    if (kGeneral || !range.IsWhole(q_begin, kTileRows, k_begin, kTileRows)) {
+      ScoreProducts<kGeneral>(s, args, range, b, h, row, k_begin + 2 * t, rows,
+                              columns[tile % 2] + 2 * t);
     }
     float base[2];
 #pragma unroll
@@ -346,8 +304,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
           total == 0.0f ? -INFINITY : max[half] * factor * kLn2 + logf(total);
     }
   }
-  T* out = static_cast<T*>(args.o) + FlashOffset(args.o_stride, b, h, 0);
-  StoreRows<T, kD>(out, args.o_stride.time, q_begin + warp_row, args.q_len, head_dim, o, inverse,
+  StoreRows<T, kD>(args.o, args.o_stride, b, h, q_begin + warp_row, q_len, head_dim, o, inverse,
                    lane);
 }
 
@@ -380,13 +337,19 @@ __device__ __forceinline__ QueryStats StatsOf(const FlashArgs& args, const float
 // With kOfKeys a block owns keys and steps over the queries that see them, of each head that reads
 // them; its sums are transposed: rows are keys, columns are queries. Otherwise it owns queries and
 // steps over the keys that they see. The first tile of either side is q or k, the second do or v.
+// Registers leave room for 3 blocks of a multiprocessor, or 2 where that would spill them.
 template <typename T, int kD, bool kOfKeys, bool kGeneral, bool kDrops>
-__global__ void __launch_bounds__(kThreadsOfBlock)
+__global__ void __launch_bounds__(kThreadsOfBlock, kOfKeys && (kGeneral || kD > 64) ? 2 : 3)
     BackwardKernel(const __grid_constant__ FlashBackwardArgs args, const float* delta) {
   constexpr int kStep = kStepRows<kD>;
+  constexpr int kQueries = kOfKeys ? kStep : kTileRows;  // of a tile of scores
+  constexpr int kKeys = kOfKeys ? kTileRows : kStep;
   constexpr int kColumnTiles = kStep / 8;
   constexpr int kStepSize = kStep * kRow<kD>;
+  using Row = std::conditional_t<kOfKeys, Key, Query>;
+  using Column = std::conditional_t<kOfKeys, Query, Key>;
   auto& column_stats = BlockShared<QueryStats[2][kStep]>();  // of kOfKeys
+  auto& columns = BlockShared<Column[2][kStep]>();           // of kGeneral
   T* own_first = DynamicShared<T>();
   T* own_second = own_first + kTileRows * kRow<kD>;
   T* steps_first = own_second + kTileRows * kRow<kD>;  // two stages
@@ -410,62 +373,58 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
   const int own_begin =
       static_cast<int>(kOfKeys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * kTileRows;
 
-  const auto copy_queries = [&](auto rows, T* first, T* second, int64_t h, int begin) {
-    constexpr int kRows = decltype(rows)::value;
-    CopyTile<T, kD, kRows>(first, static_cast<const T*>(f.q) + FlashOffset(f.q_stride, b, h, 0),
-                           f.q_stride.time, begin, q_len, head_dim);
-    CopyTile<T, kD, kRows>(second,
-                           static_cast<const T*>(args.d_o) + FlashOffset(args.d_o_stride, b, h, 0),
-                           args.d_o_stride.time, begin, q_len, head_dim);
+  const auto copy_queries = [&](auto count, T* first, T* second, int64_t h, int begin) {
+    constexpr int kRows = decltype(count)::value;
+    CopyTile<T, kD, kRows>(first, f.q, f.q_stride, b, h, begin, q_len, head_dim);
+    CopyTile<T, kD, kRows>(second, args.d_o, args.d_o_stride, b, h, begin, q_len, head_dim);
   };
-  const auto copy_keys = [&](auto rows, T* first, T* second, int begin) {
-    constexpr int kRows = decltype(rows)::value;
-    CopyTile<T, kD, kRows>(first,
-                           static_cast<const T*>(f.k) + FlashOffset(f.k_stride, b, key_head, 0),
-                           f.k_stride.time, begin, k_len, head_dim);
-    CopyTile<T, kD, kRows>(second,
-                           static_cast<const T*>(f.v) + FlashOffset(f.v_stride, b, key_head, 0),
-                           f.v_stride.time, begin, k_len, head_dim);
+  const auto copy_keys = [&](auto count, T* first, T* second, int begin) {
+    constexpr int kRows = decltype(count)::value;
+    CopyTile<T, kD, kRows>(first, f.k, f.k_stride, b, key_head, begin, k_len, head_dim);
+    CopyTile<T, kD, kRows>(second, f.v, f.v_stride, b, key_head, begin, k_len, head_dim);
   };
 
   // The rows [begin, end) that are stepped over, for every head.
-  const KeyLimit limit_of(f, b);
+  const KeyRange range(f, b);
   int begin = 0;
   int end = 0;
   if constexpr (kOfKeys) {
-    begin = limit_of.FirstQuery(own_begin);
-    end = q_len;
-    if (f.window > 0) {
-      // Query i begins at key i + shift - window.
-      end = static_cast<int>(min(int64_t{end}, own_begin + kTileRows + f.window - limit_of.shift));
-    }
+    begin = range.FirstQuery(own_begin);
+    end = static_cast<int>(min(int64_t{q_len}, range.QueryLimit(own_begin + kTileRows - 1)));
   } else {
-    begin = static_cast<int>(FlashFirstKey(f, b, own_begin));
-    end = limit_of(min(own_begin + kTileRows, q_len) - 1);
+    begin = range.First(own_begin);
+    end = range.Limit(min(own_begin + kTileRows, q_len) - 1);
   }
   begin = begin / kStep * kStep;
+  const int row = own_begin + warp_row + g;
+  const Row rows[2] = {MasksOf<Row, kGeneral>(f, range, b, row),
+                       MasksOf<Row, kGeneral>(f, range, b, row + 8)};
   const int64_t end_head = begin < end ? first_head + (kOfKeys ? shared_by : 1) : first_head;
 
-  QueryStats ahead{};  // of the column that this thread brings
+  QueryStats stats_ahead{};  // of the column that this thread brings
+  Column ahead{};
   const auto begin_copies = [&](int stage, int64_t h, int at) {
     T* first = steps_first + stage * kStepSize;
     T* second = steps_second + stage * kStepSize;
-    const std::integral_constant<int, kStep> rows;
+    const std::integral_constant<int, kStep> count;
     if constexpr (kOfKeys) {
-      copy_queries(rows, first, second, h, at);
-      if (threadIdx.x < kStep) ahead = StatsOf(f, delta, b, h, at + threadIdx.x);
+      copy_queries(count, first, second, h, at);
+      if (threadIdx.x < kStep) stats_ahead = StatsOf(f, delta, b, h, at + threadIdx.x);
     } else {
-      copy_keys(rows, first, second, at);
+      copy_keys(count, first, second, at);
     }
     CommitCopies();
+    if (kGeneral && threadIdx.x < kStep) {
+      ahead = MasksOf<Column, kGeneral>(f, range, b, at + threadIdx.x);
+    }
   };
   QueryStats row_stats[2];
   if (first_head < end_head) {
-    const std::integral_constant<int, kTileRows> rows;
+    const std::integral_constant<int, kTileRows> count;
     if constexpr (kOfKeys) {
-      copy_keys(rows, own_first, own_second, own_begin);
+      copy_keys(count, own_first, own_second, own_begin);
     } else {
-      copy_queries(rows, own_first, own_second, first_head, own_begin);
+      copy_queries(count, own_first, own_second, first_head, own_begin);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         row_stats[half] = StatsOf(f, delta, b, first_head, own_begin + warp_row + g + half * 8);
@@ -493,12 +452,12 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
     const T* second = steps_second + stage * kStepSize;
     const uint16_t* kept = nullptr;
     if constexpr (kDrops) {
-      constexpr int kQueries = kOfKeys ? kStep : kTileRows;
       auto& stages = BlockShared<uint16_t[2][kQueries * 4]>();
       ComputeKept<kQueries>(stages[stage], f, b, h, q_begin, k_begin);
       kept = stages[stage];
     }
-    if (kOfKeys && threadIdx.x < kStep) column_stats[stage][threadIdx.x] = ahead;
+    if (kOfKeys && threadIdx.x < kStep) column_stats[stage][threadIdx.x] = stats_ahead;
+    if (kGeneral && threadIdx.x < kStep) columns[stage][threadIdx.x] = ahead;
     WaitForCopies<0>();
     __syncthreads();  // this step's rows are there, and those before them have been read
     if (next_h < end_head) begin_copies(1 - stage, next_h, next_at);
@@ -507,31 +466,24 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
     AddRowsByRows<T, kD, kColumnTiles>(p, own_first + warp_row * kRow<kD>, first, lane);
     float ds[kColumnTiles][4] = {};
     AddRowsByRows<T, kD, kColumnTiles>(ds, own_second + warp_row * kRow<kD>, second, lane);
-    const auto each = [&](auto visit) {
-#pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int row = warp_row + g + e / 2 * 8;
-          const int column = n * 8 + 2 * t + e % 2;
-          visit(n, e, kOfKeys ? column : row, kOfKeys ? row : column);
-        }
-      }
-    };
-    if (kGeneral || k_begin + (kOfKeys ? kTileRows : kStep) > limit_of(q_begin)) {
-      each([&](int n, int e, int query, int key) {
-        const int i = q_begin + query;
-        const int limit = i < q_len ? limit_of(i) : 0;
-        p[n][e] = Score<kGeneral>(f, p[n][e], b, h, i, k_begin + key, limit);
-      });
+    if (kGeneral || !range.IsWhole(q_begin, kQueries, k_begin, kKeys)) {
+      const int column = at + 2 * t;
+      ScoreProducts<kGeneral>(p, f, range, b, h, kOfKeys ? column : row, kOfKeys ? row : column,
+                              rows, columns[stage] + 2 * t);
     }
-    each([&](int n, int e, int query, int key) {
-      const QueryStats stats = kOfKeys ? column_stats[stage][query] : row_stats[e / 2];
-      const float value = Exp2(fmaf(p[n][e], factor, -stats.lse));
-      const bool keep = !kDrops || IsKept(kept, query, key);
-      ds[n][e] = value * (keep ? fmaf(ds[n][e], kept_scale, -stats.delta) : -stats.delta);
-      p[n][e] = keep ? value : 0.0f;
-    });
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int own = warp_row + g + e / 2 * 8;
+        const int column = n * 8 + 2 * t + e % 2;
+        const QueryStats stats = kOfKeys ? column_stats[stage][column] : row_stats[e / 2];
+        const float value = Exp2(fmaf(p[n][e], factor, -stats.lse));
+        const bool keep = !kDrops || IsKept(kept, kOfKeys ? column : own, kOfKeys ? own : column);
+        ds[n][e] = value * (keep ? fmaf(ds[n][e], kept_scale, -stats.delta) : -stats.delta);
+        p[n][e] = keep ? value : 0.0f;
+      }
+    }
     AddSumsByColumns<T, kD, kStep / 16>(first_sums, ds, first, lane);
     if constexpr (kOfKeys) {
       AddSumsByColumns<T, kD, kStep / 16>(second_sums, p, second, lane);
@@ -542,16 +494,13 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
   const float scales[2] = {scale, scale};
   if constexpr (kOfKeys) {
     const float kept_scales[2] = {kept_scale, kept_scale};
-    StoreRows<T, kD>(static_cast<T*>(args.dk) + FlashOffset(args.dk_stride, b, key_head, 0),
-                     args.dk_stride.time, own_begin + warp_row, k_len, head_dim, first_sums, scales,
-                     lane);
-    StoreRows<T, kD>(static_cast<T*>(args.dv) + FlashOffset(args.dv_stride, b, key_head, 0),
-                     args.dv_stride.time, own_begin + warp_row, k_len, head_dim, second_sums,
-                     kept_scales, lane);
+    StoreRows<T, kD>(args.dk, args.dk_stride, b, key_head, own_begin + warp_row, k_len, head_dim,
+                     first_sums, scales, lane);
+    StoreRows<T, kD>(args.dv, args.dv_stride, b, key_head, own_begin + warp_row, k_len, head_dim,
+                     second_sums, kept_scales, lane);
   } else {
-    StoreRows<T, kD>(static_cast<T*>(args.dq) + FlashOffset(args.dq_stride, b, first_head, 0),
-                     args.dq_stride.time, own_begin + warp_row, q_len, head_dim, first_sums, scales,
-                     lane);
+    StoreRows<T, kD>(args.dq, args.dq_stride, b, first_head, own_begin + warp_row, q_len, head_dim,
+                     first_sums, scales, lane);
   }
 }
 
@@ -578,8 +527,8 @@ template <typename F>
 void DispatchFlash(const FlashArgs& args, F&& f) {
   // The maximum of products is that of the scores where these are products times something
   // positive.
-  const bool general = args.window > 0 || args.key_padding != nullptr ||
-                       args.key_document != nullptr || args.bias != nullptr || args.scale <= 0;
+  const bool general = args.key_padding != nullptr || args.key_document != nullptr ||
+                       args.bias != nullptr || !(static_cast<float>(args.scale) > 0);
   DispatchCudaHalf(args.dtype, "attention", [&](auto zero) {
     DispatchBool(general, [&](auto is_general) {
       DispatchBool(args.dropout.p > 0.0f, [&](auto drops) {

@@ -284,6 +284,9 @@ std::vector<Tensor> AttentionGradients(const AttentionCase& c, DType dtype, Devi
   Tensor bias;
   if (c.bias) {
     bias = leaf({1, c.q[1], c.q[2], c.k[2]}, 4);
+    if (c.documents && dtype != DType::kFloat64) {
+      bias = RequireGrad(CastCopy(bias.Detach(), DType::kFloat32));
+    }
     options.bias = bias;
   }
   const auto int32 = [&](const Shape& shape, int64_t high, uint64_t seed) {
@@ -327,7 +330,10 @@ TEST_F(GpuTest, AttentionOnTensorCoresAgainstFloat64) {
       {{1, 2, 100, 128}, {1, 1, 230, 128}, {.causal = true, .query_offset = 130}},
       {{1, 2, 230, 64}, {1, 1, 130, 64}, {.causal = true, .query_offset = -100}},
       {{1, 1, 200, 64}, {1, 1, 200, 64}, {.causal = true, .window = 90}},
+      {{1, 1, 260, 64}, {1, 1, 260, 64}, {.causal = true, .window = 130}},
       {{1, 1, 100, 64}, {1, 1, 100, 64}, {.scale = -0.1, .causal = true}},
+      {{2, 2, 90, 64}, {2, 2, 150, 64}, {.scale = 0.3}, true, true, true},
+      {{1, 2, 140, 128}, {1, 1, 140, 128}, {.causal = true, .window = 70}, true, false, true},
       {{1, 1, 150, 64}, {1, 1, 150, 64}, {.causal = true, .dropout_p = 0.2, .dropout_key = key}},
       {{1, 2, 20, 256}, {1, 2, 30, 256}, {}},
       {{1, 2, 20, 36}, {1, 2, 30, 36}, {.causal = true}},
