@@ -120,7 +120,7 @@ StatusOr<std::vector<SimilarPair>> Compare(const FingerprintSets& documents,
     TESSERA_ASSIGN_OR_RETURN(const auto of_a, cache.Of(a));
     TESSERA_ASSIGN_OR_RETURN(const auto of_b, cache.Of(b));
     // Sets of very different sizes have too little in common, whatever they hold.
-    const auto [fewer, more] = std::minmax(of_a->size(), of_b->size());
+    const auto [fewer, more] = std::minmax({of_a->size(), of_b->size()});
     if (static_cast<double>(fewer) / static_cast<double>(more) < threshold) continue;
     const double jaccard = Jaccard(*of_a, *of_b);
     if (jaccard >= threshold) pairs.push_back({a, b, jaccard});
