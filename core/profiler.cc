@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/allocator.h"
+#include "core/device_graph.h"
 #include "core/error.h"
 #include "core/execution_context.h"
 #include "core/file.h"
@@ -112,6 +113,7 @@ void ProfileSpan::Begin(std::string_view category, std::string_view name, const 
   Profiler* const own = ExecutionContext::Current().profiler;
   Profiler::Recorder& recorder = *(own != nullptr ? *own : Profiler::OfProcess()).recorder_;
   if (!recorder.under_way.load(std::memory_order_acquire)) return;
+  if (device != nullptr && RecordingGraph()) return;  // it runs when the graph does, unseen
   recorder_ = &recorder;
   category_ = category;
   name_ = name;

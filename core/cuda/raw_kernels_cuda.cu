@@ -147,9 +147,10 @@ void Transfer(void* dst, const void* src, size_t bytes, bool to_host) {
   CheckCuda(cudaMemcpyAsync(dst, src, bytes,
                             to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream),
             "copy");
-  bool wait = to_host;
-  if (!to_host) {
-    // A copy from pageable memory has been staged when the call returns, one from pinned has not.
+  bool wait = to_host || ReadsPageableMemory();
+  if (!wait) {
+    // The driver has staged what lies in pageable memory when the call returns, as the GPU cannot
+    // read it there; what is pinned is read later.
     cudaPointerAttributes attributes;
     CheckCuda(cudaPointerGetAttributes(&attributes, src), "copy");
     wait = attributes.type == cudaMemoryTypeHost;

@@ -84,16 +84,25 @@ DeviceProperties Properties(int index) {
   return p;
 }
 
-int MultiprocessorCount() {
+namespace {
+
+// Of the active GPU, asked for when a thread's GPU is another one than before.
+template <cudaDeviceAttr kAttribute>
+int CachedAttribute() {
   thread_local int device = -1;
-  thread_local int count = 0;
+  thread_local int value = 0;
   const int active = ActiveDevice();
   if (device != active) {
-    count = Attribute(cudaDevAttrMultiProcessorCount, active);
+    value = Attribute(kAttribute, active);
     device = active;
   }
-  return count;
+  return value;
 }
+
+}  // namespace
+
+int MultiprocessorCount() { return CachedAttribute<cudaDevAttrMultiProcessorCount>(); }
+bool ReadsPageableMemory() { return CachedAttribute<cudaDevAttrPageableMemoryAccess>() != 0; }
 
 Status CheckDevice(int index) {
   const std::string problem = DeviceProblem(Probe(index), index);

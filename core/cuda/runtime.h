@@ -47,7 +47,10 @@ struct DeviceProperties {
 int DeviceCount();
 // Throws Error where `index` cannot be used.
 DeviceProperties Properties(int index);
-int MultiprocessorCount();  // of this thread's active GPU; cached
+// Of this thread's active GPU; cached.
+int MultiprocessorCount();
+// Whether it reads the host's memory where it is, pinned or not (Grace, Linux's HMM).
+bool ReadsPageableMemory();
 
 // OK, or one line that says why `cuda:index` cannot be used.
 Status CheckDevice(int index);

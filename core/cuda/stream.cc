@@ -57,8 +57,10 @@ cudaStream_t ComputeStream(int device) {
   std::lock_guard<std::mutex> lock(mutex);
   cudaStream_t& stream = (*streams)[device];
   if (stream == nullptr) {
+    const int active = ActiveDevice();
     Activate(device);
     CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    Activate(active);
   }
   known_device = device;
   known = stream;

@@ -28,9 +28,10 @@ class NcclWatch {
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
     cudaEvent_t get() const { return event_; }
-    // From any thread: one that has chosen no device would make a context on the first.
+    // From any thread: one that has chosen no device would make a context on the first. A GPU that
+    // has failed does no more, which its own thread hears at its next call.
     bool HasCome() const {
-      return cudaSetDevice(device_) == cudaSuccess && cudaEventQuery(event_) == cudaSuccess;
+      return cudaSetDevice(device_) != cudaSuccess || cudaEventQuery(event_) != cudaErrorNotReady;
     }
 
    private:

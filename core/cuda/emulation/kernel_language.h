@@ -57,6 +57,12 @@ inline int __syncthreads_or(int predicate) {
   return tessera::cuda::emulation::OrOverBlock(predicate != 0 ? 1 : 0);
 }
 
+inline void __syncwarp() {
+  const char nothing = 0;
+  int lane = 0;
+  tessera::cuda::emulation::ExchangeInWarp(&nothing, sizeof(nothing), nullptr, &lane);
+}
+
 template <typename V>
 V __shfl_xor_sync(unsigned mask, V value, int lane_mask) {
   using tessera::cuda::emulation::LaneSlot;
@@ -77,6 +83,10 @@ inline int atomicMax(int* address, int value) {
   return std::exchange(*address, std::max(*address, value));
 }
 
+template <typename V>
+void __stwb(V* address, V value) {
+  *address = value;
+}
 template <typename V>
 void __stcs(V* address, V value) {
   *address = value;

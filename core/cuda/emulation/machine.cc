@@ -35,6 +35,7 @@ Machine& Machine::Get() {
 
 Machine::Machine()
     : total_bytes_(Setting("TESSERA_EMULATED_GPU_MEMORY_MIB", 2048) << 20),
+      reads_pageable_memory_(std::getenv("TESSERA_EMULATED_GPU_READS_HOST") != nullptr),
       used_(Setting("TESSERA_EMULATED_GPUS", 1)) {}
 
 std::unique_lock<std::recursive_mutex> Machine::Lock() {

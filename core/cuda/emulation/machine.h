@@ -62,6 +62,8 @@ class Machine {
 
   int device_count() const { return static_cast<int>(used_.size()); }
   size_t total_bytes() const { return total_bytes_; }
+  // Whether copies read pageable memory when their turn comes, rather than at the call.
+  bool reads_pageable_memory() const { return reads_pageable_memory_; }
   size_t& used(int device) { return used_[static_cast<size_t>(device)]; }
 
   // ---- Memory
@@ -94,7 +96,8 @@ class Machine {
   Machine();
 
   std::recursive_mutex mutex_;
-  size_t total_bytes_;
+  const size_t total_bytes_;
+  const bool reads_pageable_memory_;
   std::vector<size_t> used_;
   std::map<uintptr_t, Allocation> allocations_;
   std::set<cudaStream_t> streams_;

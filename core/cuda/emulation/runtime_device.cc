@@ -145,6 +145,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMultiProcessorCount:
       *value = kMultiprocessors;
       return cudaSuccess;
+    case cudaDevAttrPageableMemoryAccess:
+      *value = Machine::Get().reads_pageable_memory() ? 1 : 0;
+      return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       *value = static_cast<int>(kSharedMost);
       return cudaSuccess;

@@ -61,7 +61,7 @@ cudaError_t Copy(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,
     std::memcpy(dst, src, bytes);
     return cudaSuccess;
   }
-  if (from == Place::kPageable) {
+  if (from == Place::kPageable && !machine.reads_pageable_memory()) {
     const auto* begin = static_cast<const char*>(src);
     return machine.Enqueue(stream, [dst, staged = std::vector<char>(begin, begin + bytes)] {
       std::memcpy(dst, staged.data(), staged.size());
