@@ -2,6 +2,7 @@
 //
 //   LayerNorm ln_1({.width = C, .eps = 1e-5}, Child("ln_1"));
 //   const NormResult r = ln_2.ForwardResidual(x, branch);    // r.sum = x + branch
+//   const NormResult s = ln_1.ForwardResidual(x, Tensor());  // s.sum is x (ops/norm/norm.h)
 //   std::unique_ptr<Norm> norm = MakeNorm(NormKind::kRmsNorm, {.width = C}, Child("norm"));
 //
 // Every rank holds the whole weight and bias. Under sequence parallelism each sees its share of the

@@ -46,8 +46,9 @@ Tensor TransformerBlock::Before(const Tensor& h, const Attend& attend,
   const auto through = [](const std::unique_ptr<Norm>& norm, const Tensor& x) {
     return norm == nullptr ? x : norm->Forward(x);
   };
-  const Tensor attended = through(attention_output_norm_, attend(attention_norm_->Forward(h)));
-  const NormResult r = mlp_norm_->ForwardResidual(h, attended);
+  const NormResult in = attention_norm_->ForwardResidual(h, Tensor());
+  const Tensor attended = through(attention_output_norm_, attend(in.normed));
+  const NormResult r = mlp_norm_->ForwardResidual(in.sum, attended);
   return Add(r.sum, through(mlp_output_norm_, mlp_.Forward(r.normed, context)));
 }
 
@@ -59,10 +60,10 @@ Tensor TransformerBlock::Behind(const Tensor& h, const Attend& attend,
 
 Tensor TransformerBlock::Parallel(const Tensor& h, const Attend& attend,
                                   const ForwardContext& context) const {
-  const Tensor x = attention_norm_->Forward(h);
-  const Tensor attended = attend(x);
-  const Tensor fed = mlp_.Forward(mlp_norm_ == nullptr ? x : mlp_norm_->Forward(h), context);
-  return Add(h, Add(attended, fed));
+  const NormResult in = attention_norm_->ForwardResidual(h, Tensor());
+  const Tensor attended = attend(in.normed);
+  const NormResult r = mlp_norm_ == nullptr ? in : mlp_norm_->ForwardResidual(in.sum, Tensor());
+  return Add(r.sum, Add(attended, mlp_.Forward(r.normed, context)));
 }
 
 Tensor TransformerBlock::Scaled(const Tensor& h, const Attend& attend,

@@ -133,16 +133,14 @@ class T5Block : public nn::Module {
                  const nn::AttentionMasks& memory_masks, const nn::ForwardContext& context,
                  nn::KeyValueCache* cache, int layer) const {
     return Call(x_BTC, [&] {
-      Tensor branch =
-          self_.attention.Forward(self_.norm.Forward(x_BTC), masks, context, cache, layer);
-      Tensor x = x_BTC;
+      nn::NormResult normed = self_.norm.ForwardResidual(x_BTC, Tensor());
+      Tensor branch = self_.attention.Forward(normed.normed, masks, context, cache, layer);
       if (cross_ != nullptr) {
-        const nn::NormResult normed = cross_->norm.ForwardResidual(x, branch);
-        x = normed.sum;
+        normed = cross_->norm.ForwardResidual(normed.sum, branch);
         branch =
             cross_->attention.Forward(normed.normed, memory, memory_masks, context, cache, layer);
       }
-      const nn::NormResult normed = feed_forward_.norm.ForwardResidual(x, branch);
+      normed = feed_forward_.norm.ForwardResidual(normed.sum, branch);
       return Add(normed.sum, feed_forward_.mlp.Forward(normed.normed, context));
     });
   }

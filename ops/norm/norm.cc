@@ -90,21 +90,22 @@ void Check(const Spec& spec, const Tensor& x, const Tensor& residual, const Tens
   }
 }
 
-// Inputs of the node: x, residual, weight, bias. Outputs: y and, with residual, the sum.
+// Inputs of the node: x, residual, weight, bias. Outputs: y and, where asked for, the sum.
 ResidualNorm Norm(const Spec& spec, const Tensor& given_x, const Tensor& given_residual,
-                  const Tensor& weight, const Tensor& bias) {
+                  bool wants_sum, const Tensor& weight, const Tensor& bias) {
   const Tensor x = ForSum(given_x);
   const Tensor residual = ForSum(given_residual);
   Check(spec, x, residual, weight, bias);
-  const Normed out = LaunchForward(spec, x, residual, weight, bias);
+  Normed out = LaunchForward(spec, x, residual, weight, bias);
+  if (wants_sum && !residual.defined()) out.sum = x.Detach();
   if (AnyRequiresGrad({x, residual, weight, bias})) {
-    const bool fused = residual.defined();
     std::vector<Tensor> outputs = {out.y};
-    if (fused) outputs.push_back(out.sum);
+    if (wants_sum) outputs.push_back(out.sum);
     Record(spec.name, {x, residual, weight, bias}, outputs,
-           [spec, fused, x = SavedTensor(fused ? out.sum : x), weight = SavedTensor(weight),
-            mean = SavedTensor(out.mean), rstd = SavedTensor(out.rstd)](GradContext& ctx) {
-             const Tensor dsum = fused ? ctx.grad(1) : Tensor();
+           [spec, wants_sum, x = SavedTensor(residual.defined() ? out.sum : x),
+            weight = SavedTensor(weight), mean = SavedTensor(out.mean),
+            rstd = SavedTensor(out.rstd)](GradContext& ctx) {
+             const Tensor dsum = wants_sum ? ctx.grad(1) : Tensor();
              if (!ctx.grad(0).defined()) {  // only the sum was used
                if (ctx.needs(0)) ctx.set(0, dsum);
                if (ctx.needs(1)) ctx.set(1, dsum);
@@ -127,21 +128,21 @@ ResidualNorm Norm(const Spec& spec, const Tensor& given_x, const Tensor& given_r
 }  // namespace
 
 Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return Norm({"layer_norm", true, eps}, x, Tensor(), weight, bias).normed;
+  return Norm({"layer_norm", true, eps}, x, Tensor(), false, weight, bias).normed;
 }
 
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
-  return Norm({"rms_norm", false, eps}, x, Tensor(), weight, Tensor()).normed;
+  return Norm({"rms_norm", false, eps}, x, Tensor(), false, weight, Tensor()).normed;
 }
 
 ResidualNorm LayerNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                const Tensor& bias, double eps) {
-  return Norm({"layer_norm_residual", true, eps}, x, residual, weight, bias);
+  return Norm({"layer_norm_residual", true, eps}, x, residual, true, weight, bias);
 }
 
 ResidualNorm RmsNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
                              double eps) {
-  return Norm({"rms_norm_residual", false, eps}, x, residual, weight, Tensor());
+  return Norm({"rms_norm_residual", false, eps}, x, residual, true, weight, Tensor());
 }
 
 }  // namespace tessera

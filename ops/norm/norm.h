@@ -8,8 +8,8 @@
 // Hinton 2016). RmsNorm: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019). Floating
 // dtypes, all alike; statistics in float32 (float64 for float64). weight [C] and bias [C] may be
 // undefined. Gradients flow to every argument; those of weight and bias are summed over rows in
-// fixed chunks, independently of threads. The fused form equals the sum followed by the norm, and
-// saves its memory traffic.
+// fixed chunks, independently of threads. The fused forms equal the sum followed by the norm, and
+// save its memory traffic, that of the gradients included.
 #ifndef TESSERA_OPS_NORM_NORM_H_
 #define TESSERA_OPS_NORM_NORM_H_
 
@@ -20,7 +20,9 @@ namespace tessera {
 Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps);
 
-// x + residual, which the block goes on with, and its norm.
+// x + residual, which the block goes on with, and its norm. Without a residual (undefined) the sum
+// is x, in x's memory: whoever goes on with it rather than with x has the gradient that comes back
+// along the stream added as that of the norm is written.
 struct ResidualNorm {
   Tensor sum;
   Tensor normed;

@@ -79,100 +79,148 @@ __global__ void ForwardKernel(NormArgs args) {
   }
 }
 
-// dx = rstd (g - mean(g) - h mean(g h)) (+ dsum), g = dy weight, h = (x - mean) rstd.
-template <typename T, int kGroup>
-__global__ void InputGradKernel(NormGradArgs args) {
+// Threads of a block of gradients: of several rows, and of one that needs more.
+constexpr int kThreadsOfRows = 512;
+constexpr int kMostThreadsOfRow = 1024;
+
+// Sums over a row.
+template <typename W>
+struct Moments {
+  W g;
+  W gh;
+};
+
+// Of the row of this thread's threadIdx.y; all threads of the block call this, with `turn` 0 and 1
+// in turns.
+template <typename W>
+__device__ __forceinline__ Moments<W> SumOfRow(Moments<W> sum, int turn) {
+  auto& partial = BlockShared<Moments<W>[2][32]>();
+  const int warps = blockDim.x / 32;
+  const int first = threadIdx.y * warps;
+  sum = {WarpReduce(sum.g, SumOp()), WarpReduce(sum.gh, SumOp())};
+  if (warps == 1) return sum;
+  if (threadIdx.x % 32 == 0) partial[turn][first + threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = partial[turn][first];
+  for (int warp = 1; warp < warps; ++warp) {
+    sum.g += partial[turn][first + warp].g;
+    sum.gh += partial[turn][first + warp].gh;
+  }
+  return sum;
+}
+
+// What kGroup columns add to the gradients of weight and bias.
+template <typename W, int kGroup>
+struct ColumnSums {
+  W weight[kGroup] = {};
+  W bias[kGroup] = {};
+};
+
+// A block takes the kNormGradRows rows of a chunk, threadIdx.y of them at once. With g = dy weight
+// and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)) (+ dsum), and the chunk's sums of
+// dy h and dy, in an order that the shape alone decides. kOnce: a thread has one group of a row at
+// most, whose sums are in registers; otherwise they lie in the partial results.
+template <typename T, int kGroup, bool kOnce>
+__global__ void __launch_bounds__(kMostThreadsOfRow) GradKernel(NormGradArgs args) {
   using W = Wide<T>;
   using Group = Vec<T, kGroup>;
   const int64_t n = args.n;
   const T* weight = static_cast<const T*>(args.weight);
-  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
-    const T* x = static_cast<const T*>(args.x) + row * n;
-    const T* dy = static_cast<const T*>(args.dy) + row * n;
-    const W mean = args.centered ? static_cast<const W*>(args.mean)[row] : W(0);
-    const W rstd = static_cast<const W*>(args.rstd)[row];
-    W sum_g = 0;
-    W sum_gh = 0;
-    EachGroup<kGroup>(n, [&](int64_t i) {
-      const Group vx = LoadVec<kGroup>(x + i);
-      const Group vg = LoadVec<kGroup>(dy + i);
-      Group w;
-      if (weight != nullptr) w = LoadVec<kGroup>(weight + i);
-#pragma unroll
-      for (int k = 0; k < kGroup; ++k) {
-        const W g = ToWide(vg.v[k]) * (weight != nullptr ? ToWide(w.v[k]) : W(1));
-        sum_g += g;
-        sum_gh += g * (ToWide(vx.v[k]) - mean) * rstd;
-      }
-    });
-    const W mean_g = args.centered ? BlockReduce(sum_g, SumOp(), W(0)) / static_cast<W>(n) : W(0);
-    const W mean_gh = BlockReduce(sum_gh, SumOp(), W(0)) / static_cast<W>(n);
-    T* dx = static_cast<T*>(args.dx) + row * n;
-    const T* dsum = args.dsum != nullptr ? static_cast<const T*>(args.dsum) + row * n : nullptr;
-    EachGroup<kGroup>(n, [&](int64_t i) {
-      const Group vx = LoadVec<kGroup>(x + i);
-      const Group vg = LoadVec<kGroup>(dy + i);
-      Group w;
-      Group s;
-      if (weight != nullptr) w = LoadVec<kGroup>(weight + i);
-      if (dsum != nullptr) s = LoadVec<kGroup>(dsum + i);
-      Group out;
-#pragma unroll
-      for (int k = 0; k < kGroup; ++k) {
-        const W g = ToWide(vg.v[k]) * (weight != nullptr ? ToWide(w.v[k]) : W(1));
-        const W h = (ToWide(vx.v[k]) - mean) * rstd;
-        W value = rstd * (g - mean_g - h * mean_gh);
-        if (dsum != nullptr) value += ToWide(s.v[k]);
-        out.v[k] = FromWide<T>(value);
-      }
-      StoreVec<kGroup>(dx + i, out);
-    });
-  }
-}
-
-constexpr int kColumns = 32;
-constexpr int kRowLanes = 8;
-
-// Sums over the kNormGradRows rows of chunk blockIdx.y: threadIdx.x is a column, threadIdx.y takes
-// every kRowLanes-th row; the lanes are added in order.
-template <typename T>
-__global__ void WeightGradKernel(NormGradArgs args) {
-  using W = Wide<T>;
-  auto& weight_sums = BlockShared<W[kRowLanes][kColumns], 0>();
-  auto& bias_sums = BlockShared<W[kRowLanes][kColumns], 1>();
-  const int64_t column = int64_t{blockIdx.x} * kColumns + threadIdx.x;
   const int64_t chunks = (args.rows + kNormGradRows - 1) / kNormGradRows;
-  for (int64_t chunk = blockIdx.y; chunk < chunks; chunk += gridDim.y) {
-    const int64_t begin = chunk * kNormGradRows;
-    const int64_t end = min(begin + kNormGradRows, args.rows);
-    W dweight = 0;
-    W dbias = 0;
-    if (column < args.n) {
-      for (int64_t row = begin + threadIdx.y; row < end; row += kRowLanes) {
-        const W g = ToWide(static_cast<const T*>(args.dy)[row * args.n + column]);
-        const W mean = args.centered ? static_cast<const W*>(args.mean)[row] : W(0);
-        const W rstd = static_cast<const W*>(args.rstd)[row];
-        const W h = (ToWide(static_cast<const T*>(args.x)[row * args.n + column]) - mean) * rstd;
-        dweight += g * h;
-        dbias += g;
+  int turn = 0;
+  for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+    const auto partial = [&](void* sums) {
+      return sums == nullptr ? nullptr : static_cast<W*>(sums) + chunk * n;
+    };
+    W* const dweight = partial(args.dweight_partial);
+    W* const dbias = partial(args.dbias_partial);
+    const auto store = [&](int64_t i, const ColumnSums<W, kGroup>& sums) {
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        if (dweight != nullptr) dweight[i + k] = sums.weight[k];
+        if (dbias != nullptr) dbias[i + k] = sums.bias[k];
       }
+    };
+    ColumnSums<W, kGroup> sums;
+    if constexpr (!kOnce) EachGroup<kGroup>(n, [&](int64_t i) { store(i, sums); });
+    const int64_t end = min((chunk + 1) * kNormGradRows, args.rows);
+    for (int64_t first = chunk * kNormGradRows; first < end; first += blockDim.y) {
+      const int64_t row = first + threadIdx.y;
+      const bool there = row < end;
+      const T* x = static_cast<const T*>(args.x) + row * n;
+      const T* dy = static_cast<const T*>(args.dy) + row * n;
+      const W mean = there && args.centered ? static_cast<const W*>(args.mean)[row] : W(0);
+      const W rstd = there ? static_cast<const W*>(args.rstd)[row] : W(0);
+      Group vx;
+      Group vd;
+      Group vw;
+      const auto load = [&](int64_t i) {
+        vx = LoadVec<kGroup>(x + i);
+        vd = LoadVec<kGroup>(dy + i);
+        if (weight != nullptr) vw = LoadVec<kGroup>(weight + i);
+      };
+      const auto h_of = [&](int k) { return (ToWide(vx.v[k]) - mean) * rstd; };
+      const auto g_of = [&](int k) {
+        return ToWide(vd.v[k]) * (weight != nullptr ? ToWide(vw.v[k]) : W(1));
+      };
+      Moments<W> row_sums{0, 0};
+      if (there) {
+        EachGroup<kGroup>(n, [&](int64_t i) {
+          load(i);
+#pragma unroll
+          for (int k = 0; k < kGroup; ++k) {
+            const W h = h_of(k);
+            const W d = ToWide(vd.v[k]);
+            row_sums.g += g_of(k);
+            row_sums.gh += g_of(k) * h;
+            if constexpr (kOnce) {
+              sums.weight[k] += d * h;
+              sums.bias[k] += d;
+            } else {
+              if (dweight != nullptr) dweight[i + k] += d * h;
+              if (dbias != nullptr) dbias[i + k] += d;
+            }
+          }
+        });
+      }
+      if (args.dx == nullptr) continue;
+      row_sums = SumOfRow(row_sums, turn);
+      turn = 1 - turn;
+      if (!there) continue;
+      const W mean_g = args.centered ? row_sums.g / static_cast<W>(n) : W(0);
+      const W mean_gh = row_sums.gh / static_cast<W>(n);
+      T* dx = static_cast<T*>(args.dx) + row * n;
+      const T* dsum = args.dsum != nullptr ? static_cast<const T*>(args.dsum) + row * n : nullptr;
+      EachGroup<kGroup>(n, [&](int64_t i) {
+        load(i);  // again: the caches have it, registers are dearer
+        Group vs;
+        if (dsum != nullptr) vs = LoadVec<kGroup>(dsum + i);
+        Group out;
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) {
+          W value = rstd * (g_of(k) - mean_g - h_of(k) * mean_gh);
+          if (dsum != nullptr) value += ToWide(vs.v[k]);
+          out.v[k] = FromWide<T>(value);
+        }
+        StoreVec<kGroup>(dx + i, out);
+      });
     }
-    weight_sums[threadIdx.y][threadIdx.x] = dweight;
-    bias_sums[threadIdx.y][threadIdx.x] = dbias;
-    __syncthreads();
-    if (threadIdx.y == 0 && column < args.n) {
-      for (int lane = 1; lane < kRowLanes; ++lane) {
-        dweight += weight_sums[lane][threadIdx.x];
-        dbias += bias_sums[lane][threadIdx.x];
+    if constexpr (kOnce) {
+      // Those of threadIdx.y 0 take the others' sums, in order.
+      auto* const others = DynamicShared<ColumnSums<W, kGroup>>();
+      for (unsigned lane = 1; lane < blockDim.y; ++lane) {
+        __syncthreads();  // what was there before is read
+        if (threadIdx.y == lane) others[threadIdx.x] = sums;
+        __syncthreads();
+        if (threadIdx.y > 0) continue;
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) {
+          sums.weight[k] += others[threadIdx.x].weight[k];
+          sums.bias[k] += others[threadIdx.x].bias[k];
+        }
       }
-      if (args.dweight_partial != nullptr) {
-        static_cast<W*>(args.dweight_partial)[chunk * args.n + column] = dweight;
-      }
-      if (args.dbias_partial != nullptr) {
-        static_cast<W*>(args.dbias_partial)[chunk * args.n + column] = dbias;
-      }
+      if (threadIdx.y == 0) EachGroup<kGroup>(n, [&](int64_t i) { store(i, sums); });
     }
-    __syncthreads();
   }
 }
 
@@ -192,22 +240,20 @@ void ForwardCuda(const NormArgs& args) {
 void BackwardCuda(const NormGradArgs& args) {
   DispatchCudaFloat(args.dtype, "norm gradient", [&](auto zero) {
     using T = decltype(zero);
-    if (args.dx != nullptr) {
-      const bool groups =
-          args.n % kVec<T> == 0 && AreAligned({args.x, args.weight, args.dy, args.dsum, args.dx});
-      DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
-        constexpr int kGroup = decltype(group)::value;
-        Launch("norm gradient",
-               {GridForRows(args.rows), ThreadsForRow(args.n, kGroup == 1 ? 4 : kGroup)},
-               InputGradKernel<T, kGroup>, args);
-      });
-    }
-    if (args.dweight_partial != nullptr || args.dbias_partial != nullptr) {
-      const int64_t chunks = (args.rows + kNormGradRows - 1) / kNormGradRows;
-      const dim3 grid(static_cast<unsigned>((args.n + kColumns - 1) / kColumns),
-                      static_cast<unsigned>(std::min<int64_t>(chunks, 65535)));
-      Launch("norm gradient", {grid, dim3(kColumns, kRowLanes)}, WeightGradKernel<T>, args);
-    }
+    const bool groups =
+        args.n % kVec<T> == 0 && AreAligned({args.x, args.weight, args.dy, args.dsum, args.dx});
+    DispatchCudaGroup<kVec<T>>(groups, [&](auto group) {
+      constexpr int kGroup = decltype(group)::value;
+      const int64_t for_row = (args.n / kGroup + 31) / 32 * 32;
+      const bool once = for_row <= kMostThreadsOfRow;
+      const int64_t threads = once ? for_row : kThreadsOfRows;
+      const int64_t rows = once ? std::clamp<int64_t>(kThreadsOfRows / threads, 1, 16) : 1;
+      const size_t shared = rows > 1 ? threads * sizeof(ColumnSums<Wide<T>, kGroup>) : 0;
+      Launch("norm gradient",
+             {GridForRows((args.rows + kNormGradRows - 1) / kNormGradRows),
+              dim3(static_cast<unsigned>(threads), static_cast<unsigned>(rows)), shared},
+             once ? GradKernel<T, kGroup, true> : GradKernel<T, kGroup, false>, args);
+    });
   });
 }
 

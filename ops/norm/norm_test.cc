@@ -41,7 +41,9 @@ OpFn Naive(bool centered, double eps) {
 }
 
 TEST(NormTest, LayerNorm) {
-  for (const Shape& shape : {Shape{5}, Shape{2, 3, 17}, Shape{130, 33}, Shape{1, 1}, Shape{0, 4}}) {
+  // On a GPU: several rows at once by groups, and rows of more elements than a block has threads.
+  for (const Shape& shape : {Shape{5}, Shape{2, 3, 17}, Shape{130, 33}, Shape{1, 1}, Shape{0, 4},
+                             Shape{67, 72}, Shape{2, 1101}}) {
     for (const bool affine : {true, false}) {
       const int64_t n = shape[-1];
       CheckOp({.name = "layer_norm",
@@ -98,6 +100,41 @@ TEST(NormTest, FusedEqualsComposed) {
                },
            .inputs = {x, r, w},
            .sum_length = 70});
+}
+
+// The stream that goes on is x, and its gradient is added as the norm's is written: the same bits.
+TEST(NormTest, WithoutAResidualTheSumIsX) {
+  for (const bool centered : {true, false}) {
+    const auto norm = [centered](const Tensor& x, const Tensor& w) {
+      return centered ? LayerNormResidual(x, Tensor(), w, Tensor(), 1e-5)
+                      : RmsNormResidual(x, Tensor(), w, 1e-5);
+    };
+    CheckOp({.name = "norm without a residual",
+             .op =
+                 [&](const Tensors& in) {
+                   const ResidualNorm out = norm(in[0], Contiguous(in[1]));
+                   return Tensors{Mul(out.sum, 2.0), out.normed};
+                 },
+             .reference =
+                 [&](const Tensors& in) {
+                   return Tensors{Mul(in[0], 2.0), centered
+                                                       ? LayerNorm(in[0], in[1], Tensor(), 1e-5)
+                                                       : RmsNorm(in[0], in[1], 1e-5)};
+                 },
+             .inputs = {RandomTensor({70, 19}, 1), RandomTensor({19}, 2)},
+             .sum_length = 70});
+
+    const Tensor seed = CastCopy(RandomTensor({70, 19}, 3), DType::kFloat32);
+    const auto gradient = [&](bool fused) {
+      const Tensor x = RequireGrad(CastCopy(RandomTensor({70, 19}, 1), DType::kFloat32));
+      const Tensor w = RequireGrad(CastCopy(RandomTensor({19}, 2), DType::kFloat32));
+      const ResidualNorm out = norm(x, w);
+      EXPECT_EQ(out.sum.raw_data(), x.raw_data());
+      Backward({Mul(out.normed, fused ? out.sum : x)}, {seed});
+      return Grad(x).ToVector<float>();
+    };
+    EXPECT_EQ(gradient(true), gradient(false));
+  }
 }
 
 TEST(NormTest, OnlyTheSumIsUsed) {

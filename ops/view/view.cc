@@ -49,6 +49,21 @@ Tensor EmbedSlice(const Tensor& grad, const Shape& shape, int dim, int64_t begin
   return whole;
 }
 
+// What `parts` are slices of along dim, one behind the other, where they lie so in memory;
+// undefined where they do not. Undefined parts lie nowhere.
+Tensor WholeOf(const std::vector<Tensor>& parts, const Shape& shape, DType dtype, int dim) {
+  const Shape strides = ContiguousStrides(shape);
+  int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    const bool next = part.defined() && part.dtype() == dtype && part.strides() == strides &&
+                      part.storage() == parts[0].storage() &&
+                      part.offset() == parts[0].offset() + begin * strides[dim];
+    if (!next) return Tensor();
+    begin += part.size(dim);
+  }
+  return parts.empty() ? Tensor() : parts[0].AsStrided(shape, strides, parts[0].offset());
+}
+
 }  // namespace
 
 Tensor Reshape(const Tensor& x, const Shape& requested) {
@@ -217,18 +232,25 @@ std::vector<Tensor> Split(const Tensor& x, const std::vector<int64_t>& sizes, in
     }
   }
   if (AnyRequiresGrad({x})) {
-    // One node for all parts: their gradients fill one tensor.
+    // One node for all parts: their gradients fill one tensor, unless they do already (as those of
+    // attention's packed operands).
     Record("split", {x}, parts,
            [sizes, begins, dim, like = x.shape(), dtype = x.dtype(),
             device = x.device()](GradContext& ctx) {
-             const Tensor whole = Empty(like, dtype, device);
+             std::vector<Tensor> grads;
              for (size_t i = 0; i < sizes.size(); ++i) {
-               const Tensor part = Slice(whole, dim, begins[i], sizes[i]);
-               const Tensor& grad = ctx.grad(static_cast<int>(i));
-               if (grad.defined()) {
-                 CopyInto(part, grad);
-               } else {
-                 Fill(part, 0.0);
+               grads.push_back(ctx.grad(static_cast<int>(i)));
+             }
+             Tensor whole = WholeOf(grads, like, dtype, dim);
+             if (!whole.defined()) {
+               whole = Empty(like, dtype, device);
+               for (size_t i = 0; i < sizes.size(); ++i) {
+                 const Tensor part = Slice(whole, dim, begins[i], sizes[i]);
+                 if (grads[i].defined()) {
+                   CopyInto(part, grads[i]);
+                 } else {
+                   Fill(part, 0.0);
+                 }
                }
              }
              ctx.set(0, whole);
