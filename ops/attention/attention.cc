@@ -17,6 +17,7 @@ Tensor Adjacent(const Tensor& t) {
   return t.size(-1) <= 1 || t.stride(-1) == 1 ? t.Detach() : t.ContiguousCopy();
 }
 
+TESSERA_REGISTER_WORKSPACE(attention_forward, DeviceType::kCuda, DecodePartialBytes);
 TESSERA_REGISTER_WORKSPACE(attention_backward, DeviceType::kCuda, AttentionDeltaBytes);
 
 FlashStrides StridesOf(const Tensor& t) { return {t.stride(0), t.stride(1), t.stride(2)}; }
@@ -27,6 +28,32 @@ Tensor EmptyHeads(const Tensor& like) {
       Empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.dtype(), like.device());
   return memory.AsStrided(like.shape(), {memory.stride(0), memory.stride(2), memory.stride(1), 1},
                           0);
+}
+
+struct HeadGradients {
+  Tensor q, k, v;
+};
+
+// Memory for the gradients of q, k and v. Where these are parts of one tensor [B, T, F] and fill
+// it, as a packed projection gives them, theirs are parts of one that lies alike: the gradient of
+// the whole is then there without a copy (Split of ops/view/view.h).
+HeadGradients EmptyHeadGradients(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t d = q.size(3);
+  const int64_t row = (q.size(1) + 2 * k.size(1)) * d;
+  const bool by_head = q.stride(1) == 3 * d && q.size(1) == k.size(1);  // q, k, v of each head
+  const int64_t k_begin = by_head ? d : q.size(1) * d;
+  const int64_t v_begin = by_head ? 2 * d : k_begin + k.size(1) * d;
+  const Shape strides = {q.size(2) * row, by_head ? 3 * d : d, row, 1};
+  const auto lies = [&](const Tensor& t, int64_t begin) {
+    return t.storage() == q.storage() && t.size(2) == q.size(2) && t.strides() == strides &&
+           t.offset() == q.offset() + begin;
+  };
+  if (!lies(q, 0) || !lies(k, k_begin) || !lies(v, v_begin)) {
+    return {EmptyHeads(q), EmptyHeads(k), EmptyHeads(v)};
+  }
+  const Tensor whole = Empty({q.size(0), q.size(2), row}, q.dtype(), q.device());
+  return {whole.AsStrided(q.shape(), strides, 0), whole.AsStrided(k.shape(), strides, k_begin),
+          whole.AsStrided(v.shape(), strides, v_begin)};
 }
 
 template <typename T>
@@ -184,9 +211,7 @@ AttentionResult Attention(const Tensor& given_q, const Tensor& given_k, const Te
           AttentionGradArgs args;
           args.forward = ArgsOf(sq, sk, sv, so, slse, again);
           const Tensor grad = Adjacent(ctx.grad());
-          const Tensor dq = EmptyHeads(sq);
-          const Tensor dk = EmptyHeads(sk);
-          const Tensor dv = EmptyHeads(sv);
+          const auto [dq, dk, dv] = EmptyHeadGradients(sq, sk, sv);
           args.d_o = grad.raw_data();
           args.d_o_stride = StridesOf(grad);
           args.dq = dq.raw_data();

@@ -1,5 +1,6 @@
-// Which kernels attention runs on the GPU: flash on tensor cores where the operands allow it, our
-// own or cuDNN's (ops/attention/cudnn_attention.h), otherwise the plain ones.
+// Which kernels attention runs on the GPU: cuDNN's where it is chosen
+// (ops/attention/cudnn_attention.h), of our own those of decoding for few queries, flash on tensor
+// cores where the operands allow it, otherwise the plain ones.
 #include "ops/attention/attention_cuda.h"
 
 #include "core/cuda/allocator.h"
@@ -11,7 +12,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr char kName[] = "attention";
-// Of the flash kernels, which add two in an int.
+// Of our own kernels, which add two in an int.
 constexpr int64_t kMostPositions = 1073741824;
 
 bool Aligned(const void* data, const FlashStrides& stride) {
@@ -19,10 +20,13 @@ bool Aligned(const void* data, const FlashStrides& stride) {
          stride.head % 8 == 0 && stride.time % 8 == 0;
 }
 
+bool TakesDecoding(const FlashArgs& args) {
+  return IsDecoding(args) && Aligned(args.k, {}) && Aligned(args.v, {});
+}
+
 bool TakesFlash(const FlashArgs& args) {
   return IsHalf(args.dtype) && args.head_dim % 8 == 0 && args.head_dim <= 128 &&
-         args.batch < 65536 && args.heads < 65536 && args.q_len < kMostPositions &&
-         args.k_len < kMostPositions && Aligned(args.q, args.q_stride) &&
+         args.batch < 65536 && args.heads < 65536 && Aligned(args.q, args.q_stride) &&
          Aligned(args.k, args.k_stride) && Aligned(args.v, args.v_stride) &&
          Aligned(args.o, args.o_stride);
 }
@@ -36,8 +40,8 @@ bool TakesFlash(const FlashBackwardArgs& args) {
 void Check(const FlashArgs& args) {
   TESSERA_CHECK(args.kv_head_of == nullptr && args.dropout.head_ids == nullptr, kName,
                 "tables of heads are the CPU's alone");
-  TESSERA_CHECK(args.q_len < (int64_t{1} << 31) && args.k_len < (int64_t{1} << 31), kName,
-                "more than 2^31 positions");
+  TESSERA_CHECK(args.q_len < kMostPositions && args.k_len < kMostPositions, kName, "more than ",
+                kMostPositions, " positions");
   TESSERA_CHECK(args.prefix_length == nullptr || args.causal, kName,
                 "a prefix length needs the causal mask");
   TESSERA_CHECK(args.bias == nullptr ||
@@ -48,11 +52,16 @@ void Check(const FlashArgs& args) {
 void ForwardCuda(const AttentionArgs& args) {
   Check(args);
   if (args.batch * args.heads * args.q_len == 0) return;
-  if (TakesFlash(args)) {
-    RunChosenForward(args, [&] { RunFlashForward(args); });
-  } else {
-    RunPlainForward(args);
-  }
+  const Workspace partials(DecodePartialBytes(args));
+  RunChosenForward(args, [&] {
+    if (TakesDecoding(args)) {
+      RunDecodeForward(args, partials.as<float>());
+    } else if (TakesFlash(args)) {
+      RunFlashForward(args);
+    } else {
+      RunPlainForward(args);
+    }
+  });
 }
 
 void BackwardCuda(const AttentionGradArgs& args) {

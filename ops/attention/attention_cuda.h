@@ -11,12 +11,16 @@ namespace tessera::cuda {
 void RunFlashForward(const FlashArgs& args);
 void RunFlashBackward(const FlashBackwardArgs& args, const float* delta);
 
-// Any floating dtype, head_dim and strides, without tensor cores.
+// Few queries (IsDecoding), rows of k and v 16-byte aligned. `workspace` is of DecodePartialBytes.
+void RunDecodeForward(const FlashArgs& args, float* workspace);
+
+// Any floating dtype, head_dim and strides, without tensor cores. `delta` is [B, H, Tq] of
+// RunDelta.
 void RunPlainForward(const FlashArgs& args);
 void RunPlainBackward(const FlashBackwardArgs& args, const void* delta);
 // delta [B, H, Tq] = sum over d of d_o * o, in the dtype that is computed in, "=".
 void RunDelta(const FlashBackwardArgs& args, void* delta);
-// dbias "=", one thread per element, summed over broadcast dims in order.
+// dbias "=", summed over broadcast dims in order.
 void RunBiasGradient(const FlashBackwardArgs& args, const void* delta);
 
 }  // namespace tessera::cuda

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
+#include "core/allocator.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
 #include "ops/matmul/matmul.h"
@@ -45,8 +46,9 @@ Tensor Visible(const Tensor& q, const Tensor& k, const AttentionOptions& o) {
   return mask;
 }
 
-// Attention of plain operations: what the fused one must equal.
-Tensor Composed(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
+// Attention of plain operations: what the fused one must equal, and each query's sum of
+// exponentials.
+Tensors Composed(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
   const int64_t group = q.size(1) / k.size(1);
   Tensor kv_head = Empty({q.size(1)}, DType::kInt64);
   for (int64_t h = 0; h < q.size(1); ++h) kv_head.data<int64_t>()[h] = h / group;
@@ -58,14 +60,17 @@ Tensor Composed(const Tensor& q, const Tensor& k, const Tensor& v, const Attenti
   const Tensor visible = Visible(q, k, o);
   const Tensor low = Full({1}, -1e300, scores.dtype());
   const Tensor masked = Where(visible, scores, low);
-  const Tensor weights = Exp(Sub(masked, Max(masked, -1, true)));
+  const Tensor max = Max(masked, -1, true);
+  const Tensor weights = Exp(Sub(masked, max));
   const Tensor seen = Where(visible, weights, Zeros({1}, scores.dtype()));
-  const Tensor total = Maximum(Sum(seen, {-1}, true), Full({1}, 1e-300, scores.dtype()));
-  return Matmul(Div(seen, total), values);
+  const Tensor sum = Sum(seen, {-1}, true);
+  const Tensor total = Maximum(sum, Full({1}, 1e-300, scores.dtype()));
+  return {Matmul(Div(seen, total), values).ContiguousCopy(),
+          Reshape(Mul(sum, Exp(max)), {q.size(0), q.size(1), q.size(2)})};
 }
 
-void CheckAttention(const std::string& name, const Shape& q, const Shape& k,
-                    const AttentionOptions& options, const Tensor& bias = {}) {
+OpCheck CheckOf(const std::string& name, const Shape& q, const Shape& k,
+                const AttentionOptions& options, const Tensor& bias) {
   const auto with_bias = [=](const Tensors& in) {
     AttentionOptions o = options;
     if (in.size() > 3) o.bias = in[3];
@@ -73,24 +78,40 @@ void CheckAttention(const std::string& name, const Shape& q, const Shape& k,
   };
   Tensors inputs = {RandomTensor(q, 1), RandomTensor(k, 2), RandomTensor(k, 3)};
   if (bias.defined()) inputs.push_back(bias);
-  CheckOp({.name = name,
-           .op =
-               [=](const Tensors& in) {
-                 AttentionOptions o = with_bias(in);
-                 for (Tensor AttentionOptions::*m :
-                      {&AttentionOptions::query_offsets, &AttentionOptions::prefix_length,
-                       &AttentionOptions::key_length, &AttentionOptions::key_padding,
-                       &AttentionOptions::query_document, &AttentionOptions::key_document}) {
-                   if ((o.*m).defined()) o.*m = CopyTo(o.*m, in[0].device());
-                 }
-                 return Tensors{Attention(in[0], in[1], in[2], o).output};
-               },
-           .reference =
-               [=](const Tensors& in) {
-                 return Tensors{Composed(in[0], in[1], in[2], with_bias(in)).ContiguousCopy()};
-               },
-           .inputs = inputs,
-           .sum_length = 60});
+  return {
+      .name = name,
+      .op =
+          [=](const Tensors& in) {
+            AttentionOptions o = with_bias(in);
+            for (Tensor AttentionOptions::*m :
+                 {&AttentionOptions::query_offsets, &AttentionOptions::prefix_length,
+                  &AttentionOptions::key_length, &AttentionOptions::key_padding,
+                  &AttentionOptions::query_document, &AttentionOptions::key_document}) {
+              if ((o.*m).defined()) o.*m = CopyTo(o.*m, in[0].device());
+            }
+            const AttentionResult result = Attention(in[0], in[1], in[2], o);
+            return Tensors{result.output, Exp(result.lse)};
+          },
+      .reference = [=](const Tensors& in) { return Composed(in[0], in[1], in[2], with_bias(in)); },
+      .inputs = inputs,
+      .sum_length = 60};
+}
+
+void CheckAttention(const std::string& name, const Shape& q, const Shape& k,
+                    const AttentionOptions& options, const Tensor& bias = {}) {
+  OpCheck check = CheckOf(name, q, k, options, bias);
+  for (OpFn* of : {&check.op, &check.reference}) {
+    *of = [both = *of](const Tensors& in) { return Tensors{both(in)[0]}; };  // lse is off the tape
+  }
+  CheckOp(check);
+}
+
+// Without gradients, and with lse.
+void CheckForward(const std::string& name, const Shape& q, const Shape& k,
+                  const AttentionOptions& options, const Tensor& bias = {}) {
+  OpCheck check = CheckOf(name, q, k, options, bias);
+  check.check_gradient = false;
+  CheckOp(check);
 }
 
 Tensor Int32(const std::vector<int32_t>& values, const Shape& shape) {
@@ -137,21 +158,124 @@ TEST(AttentionTest, MasksBiasAndGroupedHeads) {
   CheckAttention("bias", {2, 2, 4, 3}, {2, 2, 5, 3}, {}, RandomTensor({1, 2, 4, 5}, 7));
   CheckAttention("bias per key", {2, 2, 4, 3}, {2, 2, 5, 3}, {.causal = true},
                  RandomTensor({2, 1, 1, 5}, 7));
+  CheckAttention("bias of several tiles", {2, 1, 70, 2}, {2, 1, 66, 2}, {},
+                 RandomTensor({1, 1, 70, 66}, 7));
+  CheckAttention("bias per key over tiles", {1, 2, 70, 2}, {1, 1, 90, 2},
+                 {.causal = true, .query_offset = 20}, RandomTensor({1, 1, 1, 90}, 7));
+  CheckAttention("bias per query over tiles", {1, 2, 70, 2}, {1, 1, 90, 2},
+                 {.causal = true, .query_offset = -5, .window = 30},
+                 RandomTensor({1, 2, 70, 1}, 7));
+  CheckAttention("bias per head", {2, 2, 5, 2}, {2, 2, 70, 2}, {}, RandomTensor({1, 2, 1, 1}, 7));
 }
 
-TEST(AttentionTest, PackedProjectionNeedsNoCopy) {
-  const Tensor qkv = RequireGrad(CastCopy(RandomTensor({2, 5, 3 * 2 * 4}, 1), DType::kFloat64));
-  const auto run = [](const Tensor& packed) {
-    const Tensor heads = Transpose(Reshape(packed, {2, 5, 6, 4}), 1, 2);
-    const std::vector<Tensor> parts = Split(heads, {2, 2, 2}, 1);
-    AttentionOptions options;
-    options.causal = true;
-    return Attention(parts[0], parts[1], parts[2], options).output;
+// What decoding asks for: over one chunk of keys and several (kDecodeChunk), in every count of rows
+// that the GPU's kernel is compiled for, and beside it.
+TEST(AttentionTest, FewQueriesOfManyKeys) {
+  CheckForward("one chunk", {2, 2, 1, 64}, {2, 2, 128, 64}, {});
+  CheckForward("a key more", {2, 2, 1, 64}, {2, 2, 129, 64}, {});
+  CheckForward("several chunks", {2, 3, 1, 8}, {2, 3, 400, 8}, {.scale = -0.3});
+  CheckForward("heads that share keys", {2, 8, 1, 16}, {2, 2, 300, 16}, {});
+  CheckForward("eight that do", {1, 16, 1, 72}, {1, 2, 200, 72}, {});
+  CheckForward("two queries", {1, 4, 2, 128}, {1, 2, 270, 128},
+               {.causal = true, .query_offset = 268});
+  CheckForward("three queries", {2, 6, 3, 24}, {2, 2, 260, 24},
+               {.causal = true, .query_offsets = Int32({257, 126}, {2})});
+  CheckForward("four queries", {1, 8, 4, 32}, {1, 2, 131, 32},
+               {.causal = true, .query_offset = 126});
+  CheckForward("too many queries", {1, 8, 5, 32}, {1, 2, 131, 32},
+               {.causal = true, .query_offset = 126});
+  CheckForward("large heads", {1, 4, 1, 256}, {1, 1, 140, 256}, {});
+  CheckForward("larger ones than are taken", {1, 4, 1, 264}, {1, 1, 140, 264}, {});
+  CheckForward("heads of no whole words", {1, 4, 1, 36}, {1, 1, 140, 36}, {});
+  CheckForward("odd heads", {1, 4, 1, 37}, {1, 1, 140, 37}, {});
+}
+
+TEST(AttentionTest, FewQueriesAndMasks) {
+  const Shape q = {4, 4, 2, 16};
+  const Shape k = {4, 2, 400, 16};
+  const auto bytes = [](auto keeps) {
+    Tensor padding = Empty({4, 400}, DType::kUInt8);
+    for (int64_t x = 0; x < padding.numel(); ++x) padding.data<uint8_t>()[x] = keeps(x % 400);
+    return padding;
   };
-  const Tensor o = run(qkv);
-  EXPECT_EQ(Reshape(Transpose(o, 1, 2), {2, 5, 8}).storage(), o.storage());
-  Backward({o}, {RandomTensor(o.shape(), 2)});
-  EXPECT_TRUE(Grad(qkv).defined());
+  const Tensor offsets = Int32({398, 126, 127, -2}, {4});
+  const Tensor lengths = Int32({400, 128, 129, 0}, {4});
+  CheckForward("lengths", q, k, {.key_length = lengths});
+  CheckForward("lengths and offsets", q, k,
+               {.causal = true, .query_offsets = offsets, .key_length = lengths});
+  for (const int64_t window : {1, 60, 130, 300}) {
+    CheckForward(
+        "window", q, k,
+        {.causal = true, .query_offsets = offsets, .window = window, .key_length = lengths});
+  }
+  CheckForward("prefix", q, k,
+               {.causal = true,
+                .query_offset = 30,
+                .prefix_length = Int32({0, 20, 128, 290}, {4}),
+                .key_length = Int32({400, 400, 100, 400}, {4})});
+  CheckForward("padding", q, k, {.key_padding = bytes([](int64_t j) { return j % 3 != 1; })});
+  CheckForward("chunks that are padding", q, k,
+               {.causal = true, .query_offsets = offsets, .key_padding = bytes([](int64_t j) {
+                                                            return j / 128 == 1;
+                                                          })});
+  Tensor documents = Empty({4, 400}, DType::kInt32);
+  for (int64_t x = 0; x < documents.numel(); ++x) {
+    documents.data<int32_t>()[x] = x % 400 < 9 ? kEveryDocument : static_cast<int>(x % 400 / 150);
+  }
+  CheckForward(
+      "documents", q, k,
+      {.query_document = Int32({0, 1, 2, 2, 1, 0, 7, 7}, {4, 2}), .key_document = documents});
+  CheckForward("bias", q, k, {}, RandomTensor({4, 4, 2, 400}, 7));
+  CheckForward("bias of heads and keys", q, k, {.key_length = lengths},
+               RandomTensor({1, 4, 1, 400}, 7));
+}
+
+// The parts of a packed projection are read where they lie, and their gradients written where that
+// of the whole is to be: by part (GPT-2), with grouped heads, by head (GPT-NeoX).
+TEST(AttentionTest, PackedProjectionNeedsNoCopy) {
+  struct Packing {
+    int64_t heads, groups;
+    bool by_head;
+  };
+  for (const Packing& p : {Packing{2, 2, false}, Packing{4, 2, false}, Packing{3, 3, true}}) {
+    const int64_t features = (p.heads + 2 * p.groups) * 4;
+    const Tensor x = RandomTensor({2, 5, features}, 1);
+    const auto attend = [&](const Tensor& packed, bool copied) {
+      std::vector<Tensor> parts = p.by_head
+                                      ? Split(Reshape(packed, {2, 5, p.heads, 12}), {4, 4, 4}, 3)
+                                      : Split(packed, {p.heads * 4, p.groups * 4, p.groups * 4}, 2);
+      for (Tensor& part : parts) {
+        if (copied) part = Contiguous(part);
+        part = Transpose(p.by_head ? part : Reshape(part, {2, 5, part.size(2) / 4, 4}), 1, 2);
+      }
+      return Attention(parts[0], parts[1], parts[2], {.causal = true}).output;
+    };
+    const auto gradient = [&](bool copied, Tensor* of_split) {
+      const Tensor leaf = RequireGrad(x.ContiguousCopy().Detach());
+      const Tensor packed = Mul(leaf, 1.0);
+      const Tensor o = attend(packed, copied);
+      EXPECT_EQ(Reshape(Transpose(o, 1, 2), {2, 5, p.heads * 4}).storage(), o.storage());
+      AddGradHook(packed, [of_split](const Tensor& grad) {
+        *of_split = grad;
+        return Tensor();
+      });
+      Backward({o}, {RandomTensor(o.shape(), 2)});
+      return Grad(leaf);
+    };
+    int64_t bytes[2];
+    Tensor seen;
+    std::vector<double> grads[2];
+    for (const bool copied : {false, true}) {
+      Allocator& allocator = Allocator::For(Device::Cpu());
+      allocator.ResetPeak();
+      const int64_t before = allocator.stats().current_bytes;
+      grads[copied] = gradient(copied, &seen).ToVector<double>();
+      bytes[copied] = allocator.stats().peak_bytes - before;
+      EXPECT_EQ(seen.storage()->bytes(), static_cast<size_t>(seen.nbytes()));
+    }
+    EXPECT_EQ(grads[0], grads[1]) << p.heads << " heads, " << p.groups << " groups";
+    EXPECT_LT(bytes[0], bytes[1]);
+  }
 }
 
 TEST(AttentionTest, DropoutDropsByTheUnshardedIndex) {
@@ -179,6 +303,37 @@ TEST(AttentionTest, DropoutDropsByTheUnshardedIndex) {
            .reference = nullptr,
            .inputs = {q, k, v},
            .sum_length = 60});
+}
+
+// Not even where it is no number; the gradients of the CPU's kernels do not promise that.
+TEST(AttentionTest, WhatLiesBehindTheLastKeyDoesNotMatter) {
+  for (const Device& device : TestDevices()) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      const AttentionOptions options = {.key_length = CopyTo(Int32({41}, {1}), device)};
+      const auto results = [&](double behind) {
+        const auto leaf = [&](uint64_t seed) {
+          const Tensor x = RandomTensor({1, 1, 100, 5}, seed);
+          if (seed > 1) {
+            for (int64_t n = 41 * 5; n < x.numel(); ++n) x.data<double>()[n] = behind;
+          }
+          return RequireGrad(CopyTo(CastCopy(x, dtype), device));
+        };
+        const Tensor q = leaf(1);
+        const Tensor k = leaf(2);
+        const Tensor v = leaf(3);
+        const Tensor o = Attention(q, k, v, options).output;
+        Backward({o}, {CopyTo(CastCopy(RandomTensor(o.shape(), 4), dtype), device)});
+        std::vector<Tensor> tensors = {o};
+        if (!device.is_cpu()) tensors.insert(tensors.end(), {Grad(q), Grad(k), Grad(v)});
+        std::vector<std::vector<double>> values;
+        for (const Tensor& t : tensors) {
+          values.push_back(CopyTo(t, Device::Cpu()).ContiguousCopy().ToVector<double>());
+        }
+        return values;
+      };
+      EXPECT_EQ(results(NAN), results(0.0)) << device.ToString();
+    }
+  }
 }
 
 TEST(AttentionTest, RefusesMisuse) {

@@ -18,7 +18,6 @@
 #include "core/cuda/tensor_core.cuh"
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_mask.cuh"
-#include "ops/attention/drop_bits.h"
 #include "ops/attention/flash_scores.cuh"
 
 namespace tessera::cuda {
@@ -84,8 +83,8 @@ __device__ __forceinline__ void AddSumsByColumns(float (&c)[kD / 8][4],
 // ---- Tiles ------------------------------------------------------------------------------------
 
 // Begins to copy rows [begin, begin + kRows) to shared memory, row r from base + offset_of(r); rows
-// from `rows` on and features from head_dim on become zeros. kAtOnce: of the copies of a thread.
-template <typename T, int kD, int kRows, int kAtOnce, typename OffsetOf>
+// from `rows` on and features from head_dim on become zeros.
+template <typename T, int kD, int kRows, typename OffsetOf>
 __device__ __forceinline__ void CopyRows(T* shared, const T* base, int begin, int rows,
                                          int head_dim, OffsetOf offset_of) {
   constexpr int kChunks = kD / 8;
@@ -93,7 +92,7 @@ __device__ __forceinline__ void CopyRows(T* shared, const T* base, int begin, in
   const int r = threadIdx.x / kChunks;
   const int d = threadIdx.x % kChunks * 8;
   const int left = d < head_dim ? rows - begin - r : 0;
-#pragma unroll kAtOnce
+#pragma unroll 8
   for (int pass = 0; pass < kRows; pass += kPass) {
     const bool inside = pass < left;
     const T* from = inside ? base + offset_of(begin + r + pass) + d : base;
@@ -104,37 +103,8 @@ __device__ __forceinline__ void CopyRows(T* shared, const T* base, int begin, in
 template <typename T, int kD, int kRows>
 __device__ __forceinline__ void CopyTile(T* shared, const void* from, const FlashStrides& stride,
                                          int64_t b, int64_t h, int begin, int rows, int head_dim) {
-  CopyRows<T, kD, kRows, 8>(shared, static_cast<const T*>(from) + FlashOffset(stride, b, h, 0),
-                            begin, rows, head_dim, [&](int row) { return row * stride.time; });
-}
-
-// FlashKeyOffset of pages, with the division of an int.
-__device__ __forceinline__ int64_t KeyOffset(const FlashArgs& args, const FlashStrides& stride,
-                                             int64_t b, int64_t g, int j) {
-  const FlashPages& pages = args.pages;
-  const int size = static_cast<int>(pages.page_size);
-  const int page = j / size;
-  return FlashOffset(stride, pages.table[b * pages.pages_per_row + page], g, j - page * size);
-}
-
-// Which probabilities of a tile [kRows queries, 64 keys] dropout keeps: bit j % 16 of
-// kept[row * 4 + j / 16].
-template <int kRows>
-__device__ __forceinline__ void ComputeKept(uint16_t* kept, const FlashArgs& args, int64_t b,
-                                            int64_t h, int q_begin, int k_begin) {
-  const DeviceKey key = DropoutKey(args);
-  for (int c = threadIdx.x; c < kRows * 4; c += kThreadsOfBlock) {
-    const uint64_t first = FlashDropoutIndex(args, b, h, q_begin + c / 4) +
-                           static_cast<uint64_t>(k_begin + c % 4 * 16);
-    kept[c] =
-        static_cast<uint16_t>(KeptBits16(key.hi, key.lo, first, args.dropout.p * 16777216.0f));
-  }
-}
-__device__ __forceinline__ bool IsKept(const uint16_t* kept, int row, int key) {
-  return (kept[row * 4 + key / 16] >> (key % 16) & 1) != 0;
-}
-__device__ __forceinline__ float KeptScale(const FlashArgs& args) {
-  return 1.0f / (1.0f - args.dropout.p);
+  CopyRows<T, kD, kRows>(shared, static_cast<const T*>(from) + FlashOffset(stride, b, h, 0), begin,
+                         rows, head_dim, [&](int row) { return row * stride.time; });
 }
 
 __device__ __forceinline__ float QuadMax(float v) {
@@ -208,33 +178,51 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
                          MasksOf<Query, kGeneral>(args, range, b, row + 8)};
   auto& columns = BlockShared<Key[2][kTileRows]>();  // of kGeneral
   Key ahead{};                                       // that this thread brings
+  // Of pages: where the rows of a tile lie, looked up one tile before they are copied.
+  auto& places = BlockShared<KeyPlace[2][kTileRows]>();
+  KeyPlace place_ahead{};
 
   float o[kD / 8][4] = {};
   float max[2] = {-INFINITY, -INFINITY};  // of scores before `factor`
   float sum[2] = {0.0f, 0.0f};            // this lane's share
 
-  const auto copy_keys = [&](T* shared, const void* from, const FlashStrides& stride, int begin) {
+  const bool paged = args.pages.table != nullptr;
+  const auto look_up = [&](int tile) {
+    const int j = tile * kTileRows + threadIdx.x;
+    if (paged && threadIdx.x < kTileRows && j < seen_by_any) place_ahead = PlaceOfKey(args, b, j);
+  };
+  const auto store_places = [&](int tile) {
+    if (paged && threadIdx.x < kTileRows) places[tile % 2][threadIdx.x] = place_ahead;
+  };
+  const auto copy_keys = [&](T* shared, const void* from, const FlashStrides& stride, int tile) {
     // What lies behind the last key that is seen may be no number at all, which even a probability
     // of zero does not make one.
-    if (args.pages.table == nullptr) {
+    const int begin = tile * kTileRows;
+    if (!paged) {
       CopyTile<T, kD, kTileRows>(shared, from, stride, b, key_head, begin, seen_by_any, head_dim);
     } else {
-      CopyRows<T, kD, kTileRows, 1>(shared, static_cast<const T*>(from), begin, seen_by_any,
-                                    head_dim,
-                                    [&](int j) { return KeyOffset(args, stride, b, key_head, j); });
+      CopyRows<T, kD, kTileRows>(shared, static_cast<const T*>(from), begin, seen_by_any, head_dim,
+                                 [&](int j) {
+                                   const KeyPlace& place = places[tile % 2][j - begin];
+                                   return FlashOffset(stride, place.row, key_head, place.time);
+                                 });
     }
   };
   const auto begin_copies = [&](int tile) {
     const int stage = tile % 2 * kTileSize;
-    copy_keys(k_KD + stage, args.k, args.k_stride, tile * kTileRows);
-    copy_keys(v_KD + stage, args.v, args.v_stride, tile * kTileRows);
+    copy_keys(k_KD + stage, args.k, args.k_stride, tile);
+    copy_keys(v_KD + stage, args.v, args.v_stride, tile);
     CommitCopies();
+    look_up(tile + 1);
     if (kGeneral && threadIdx.x < kTileRows) {
       ahead = MasksOf<Key, kGeneral>(args, range, b, tile * kTileRows + threadIdx.x);
     }
   };
   if (first_tile < tiles) {
     CopyTile<T, kD, kTileRows>(q_QD, args.q, args.q_stride, b, h, q_begin, q_len, head_dim);
+    look_up(first_tile);
+    store_places(first_tile);
+    if (paged) __syncthreads();
     begin_copies(first_tile);
   }
 
@@ -244,11 +232,12 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
     const T* values = v_KD + tile % 2 * kTileSize;
     const uint16_t* kept = nullptr;
     if constexpr (kDrops) {
-      auto& stages = BlockShared<uint16_t[2][kTileRows * 4]>();
-      ComputeKept<kTileRows>(stages[tile % 2], args, b, h, q_begin, k_begin);
+      auto& stages = BlockShared<uint16_t[2][kTileRows * kTileRows / 16]>();
+      ComputeKept<kTileRows, kTileRows>(stages[tile % 2], args, b, h, q_begin, k_begin);
       kept = stages[tile % 2];
     }
     if (kGeneral && threadIdx.x < kTileRows) columns[tile % 2][threadIdx.x] = ahead;
+    store_places(tile + 1);
     WaitForCopies<0>();
     __syncthreads();  // this tile is there, and the one before it has been read
     if (tile + 1 < tiles) begin_copies(tile + 1);
@@ -286,7 +275,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
         const int half = e / 2;
         const float p = Exp2(fmaf(s[n][e], factor, -base[half]));
         sum[half] += p;
-        const bool keep = !kDrops || IsKept(kept, warp_row + g + half * 8, n * 8 + 2 * t + e % 2);
+        const bool keep =
+            !kDrops || IsKept<kTileRows>(kept, warp_row + g + half * 8, n * 8 + 2 * t + e % 2);
         s[n][e] = keep ? p : 0.0f;
       }
     }
@@ -297,7 +287,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock)
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float total = QuadSum(sum[half]);
-    inverse[half] = total == 0.0f ? 0.0f : (kDrops ? KeptScale(args) : 1.0f) / total;
+    inverse[half] = total == 0.0f ? 0.0f : (kDrops ? KeptScale<float>(args) : 1.0f) / total;
     const int i = q_begin + warp_row + g + half * 8;
     if (t == 0 && i < q_len) {
       static_cast<float*>(args.lse)[(b * args.heads + h) * args.q_len + i] =
@@ -365,7 +355,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kOfKeys && (kGeneral || kD > 
   const int k_len = static_cast<int>(f.k_len);
   const int head_dim = static_cast<int>(f.head_dim);
   const float factor = FactorOfScores<kGeneral>(f);
-  const float kept_scale = kDrops ? KeptScale(f) : 1.0f;
+  const float kept_scale = kDrops ? KeptScale<float>(f) : 1.0f;
   const int64_t shared_by = f.heads / f.kv_heads;
   const int64_t key_head = kOfKeys ? blockIdx.y : blockIdx.y / shared_by;
   const int64_t first_head = kOfKeys ? key_head * shared_by : blockIdx.y;
@@ -452,8 +442,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kOfKeys && (kGeneral || kD > 
     const T* second = steps_second + stage * kStepSize;
     const uint16_t* kept = nullptr;
     if constexpr (kDrops) {
-      auto& stages = BlockShared<uint16_t[2][kQueries * 4]>();
-      ComputeKept<kQueries>(stages[stage], f, b, h, q_begin, k_begin);
+      auto& stages = BlockShared<uint16_t[2][kQueries * kKeys / 16]>();
+      ComputeKept<kQueries, kKeys>(stages[stage], f, b, h, q_begin, k_begin);
       kept = stages[stage];
     }
     if (kOfKeys && threadIdx.x < kStep) column_stats[stage][threadIdx.x] = stats_ahead;
@@ -479,7 +469,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kOfKeys && (kGeneral || kD > 
         const int column = n * 8 + 2 * t + e % 2;
         const QueryStats stats = kOfKeys ? column_stats[stage][column] : row_stats[e / 2];
         const float value = Exp2(fmaf(p[n][e], factor, -stats.lse));
-        const bool keep = !kDrops || IsKept(kept, kOfKeys ? column : own, kOfKeys ? own : column);
+        const bool keep =
+            !kDrops || IsKept<kKeys>(kept, kOfKeys ? column : own, kOfKeys ? own : column);
         ds[n][e] = value * (keep ? fmaf(ds[n][e], kept_scale, -stats.delta) : -stats.delta);
         p[n][e] = keep ? value : 0.0f;
       }

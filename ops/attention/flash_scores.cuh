@@ -13,75 +13,11 @@
 
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
-#include "ops/attention/flash_kernel.h"
+#include "ops/attention/attention_mask.cuh"
 
 namespace tessera::cuda {
 
 constexpr float kLog2E = 1.4426950408889634f;
-
-// Which keys the queries of row b see by causality, window and lengths, without memory: query i
-// those from First(i) up to Limit(i), neither of which falls from one query to the next.
-struct KeyRange {
-  int least, most, to_limit, to_first;
-
-  __device__ __forceinline__ KeyRange(const FlashArgs& args, int64_t b) {
-    constexpr int64_t kFar = int64_t{1} << 30;  // behind every position
-    const auto clamped = [=](int64_t x) { return static_cast<int>(max(-kFar, min(kFar, x))); };
-    least = static_cast<int>(FlashKeyLimit(args, b, -2 * kFar));
-    most = static_cast<int>(FlashKeyLimit(args, b, 2 * kFar));
-    int64_t next = args.query_offset + 1;
-    if (args.query_offsets != nullptr) next += args.query_offsets[b];
-    to_limit = clamped(next);
-    to_first = clamped(args.window > 0 ? next - args.window : -kFar);
-  }
-  __device__ __forceinline__ int First(int i) const { return max(0, i + to_first); }
-  __device__ __forceinline__ int Limit(int i) const { return min(most, max(least, i + to_limit)); }
-  // Whether all of `queries` from i on see all of `keys` from j on.
-  __device__ __forceinline__ bool IsWhole(int i, int queries, int j, int keys) const {
-    return j + keys <= Limit(i) && j >= First(i + queries - 1);
-  }
-  // The first query that sees key j, and the one after the last, if any does.
-  __device__ __forceinline__ int FirstQuery(int j) const {
-    if (j < least) return 0;
-    return j < most ? max(0, j + 1 - to_limit) : 1 << 30;
-  }
-  __device__ __forceinline__ int64_t QueryLimit(int j) const { return int64_t{j} + 1 - to_first; }
-};
-
-// What masks say of a query: the keys that it sees, and of which document.
-struct alignas(16) Query {
-  int first, limit;
-  int32_t document;
-};
-// And of a key: its index, behind every limit where padding hides it.
-struct alignas(8) Key {
-  int index;
-  int32_t document;
-};
-__device__ __forceinline__ bool Sees(const Query& query, const Key& key) {
-  return (key.index >= query.first) & (key.index < query.limit) &
-         ((key.document == kEveryDocument) | (key.document == query.document));
-}
-__device__ __forceinline__ bool Sees(const Key& key, const Query& query) {
-  return Sees(query, key);
-}
-
-// What they say of the query or key at `index`, which may lie behind the last.
-template <typename Side, bool kGeneral>
-__device__ __forceinline__ Side MasksOf(const FlashArgs& args, const KeyRange& range, int64_t b,
-                                        int index) {
-  const bool documents = kGeneral && args.key_document != nullptr;
-  if constexpr (std::is_same_v<Side, Query>) {
-    if (index >= args.q_len) return {0, 0, 0};
-    return {range.First(index), range.Limit(index),
-            documents ? args.query_document[b * args.q_len + index] : 0};
-  } else {
-    if (!kGeneral || index >= args.k_len) return {index, kEveryDocument};
-    const int64_t at = b * args.k_len + index;
-    const bool hidden = args.key_padding != nullptr && args.key_padding[at] == 0;
-    return {hidden ? INT32_MAX : index, documents ? args.key_document[at] : kEveryDocument};
-  }
-}
 
 // Calls f(column, score of the upper row, of the lower row) for what a lane has of a warp's 16
 // rows.

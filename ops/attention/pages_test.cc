@@ -127,6 +127,20 @@ void CheckPages(const Case& c, DType dtype, const Device& device, uint64_t seed)
   const AttentionResult in_pages = Attention(q, paged.k, paged.v, options);
   ExpectSameBits(in_pages.output, whole.output);
   ExpectSameBits(in_pages.lse, whole.lse);
+  // Nor do they depend on the rows beside it, some of which are longer.
+  for (int64_t b = 0; b < kRows; ++b) {
+    const int64_t length = c.lengths[static_cast<size_t>(b)];
+    AttentionOptions alone = options;
+    alone.paged_keys = length;
+    alone.pages =
+        Slice(Slice(paged.table, 0, b, 1), 1, 0, (length + c.page_size - 1) / c.page_size);
+    alone.query_offsets = Slice(options.query_offsets, 0, b, 1);
+    alone.key_length = Slice(options.key_length, 0, b, 1);
+    if (c.padding) alone.key_padding = Slice(Slice(options.key_padding, 0, b, 1), 1, 0, length);
+    const AttentionResult row = Attention(Slice(q, 0, b, 1), paged.k, paged.v, alone);
+    ExpectSameBits(row.output, Slice(in_pages.output, 0, b, 1));
+    ExpectSameBits(row.lse, Slice(in_pages.lse, 0, b, 1));
+  }
 }
 
 std::vector<Case> Cases() {
@@ -137,7 +151,12 @@ std::vector<Case> Cases() {
       {.head_dim = 16, .page_size = 1, .lengths = {5, 9, 70}, .queries = 2},
       {.head_dim = 128, .page_size = 100, .lengths = {300, 299, 9}, .queries = 9},
       {.head_dim = 32, .page_size = 16, .lengths = {50, 150, 99}, .queries = 1, .window = 20},
-      {.head_dim = 24, .page_size = 32, .lengths = {65, 128, 33}, .queries = 4, .padding = true}};
+      {.head_dim = 24, .page_size = 32, .lengths = {65, 128, 33}, .queries = 4, .padding = true},
+      // Of several chunks (kDecodeChunk).
+      {.head_dim = 64, .page_size = 32, .lengths = {0, 700, 129}, .queries = 1},
+      {.head_dim = 128, .page_size = 24, .lengths = {256, 128, 310}, .queries = 2},
+      {.head_dim = 256, .page_size = 200, .lengths = {127, 257, 10}, .queries = 8},
+      {.head_dim = 16, .page_size = 16, .lengths = {500, 40, 300}, .queries = 1, .window = 150}};
 }
 
 TEST(PagesTest, AttentionHasTheBitsOfKeysInOnePiece) {
