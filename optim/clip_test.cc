@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "ops/testing/op_check.h"
+#include "ops/view/view.h"
 #include "optim/adam/adam.h"
 #include "optim/grad_scaler.h"
 #include "optim/sgd/sgd.h"
@@ -67,6 +68,38 @@ TEST(ClipTest, NormIsThatOfAllGradients) {
       }
     }
     SetActiveIsa(best);
+  }
+}
+
+// Wherever a gradient begins: by 16 bytes or by elements.
+TEST(ClipTest, GradientsThatBeginAnywhere) {
+  constexpr int64_t kCount = 2 * kNormChunk + 5;
+  for (const Device& device : TestDevices()) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      const Tensor numbers = CastCopy(RandomTensor({kCount}, 7), dtype);
+      const std::vector<double> x = numbers.ToVector<double>();
+      double exact = 0;
+      for (const double value : x) exact += value * value;
+      double first = 0;
+      for (const int64_t begin : {0, 1}) {
+        const Tensor grad = Slice(Empty({kCount + 1}, dtype, device), 0, begin, kCount);
+        CopyInto(grad, CopyTo(numbers, device));
+        const double sum = CombineSquareSums(ChunkSquareSums({grad}, device)).Item();
+        EXPECT_NEAR(sum, exact, 1e-12 * exact) << dtype << " " << device;
+        if (begin == 0) first = sum;
+        EXPECT_EQ(sum, first) << dtype << " " << device;
+        const DType wide = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
+        const Parameter p{"p", RequireGrad(Zeros({kCount}, wide, device), dtype), {}};
+        SetGrad(p.tensor, grad);
+        const double factor = ClipGradNormInPlace({p}, {.max_norm = 10}).factor.Item();
+        const std::vector<double> scaled = Grad(p.tensor).ToVector<double>();
+        for (size_t i = 0; i < x.size(); ++i) {
+          ASSERT_NEAR(scaled[i], x[i] * factor,
+                      2 * std::max(Epsilon(dtype), 0x1p-40) * std::abs(x[i] * factor))
+              << dtype << " " << device << " element " << i;
+        }
+      }
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/cuda/element.cuh"
+#include "core/cuda/groups.cuh"
 #include "core/cuda/launch.h"
 #include "core/cuda/reduce.cuh"
 #include "optim/grad_norm_kernel.h"
@@ -15,22 +16,40 @@ namespace {
 using cuda::BF16;
 using cuda::BlockReduce;
 using cuda::F16;
+using cuda::ForEachGroup;
 using cuda::FromWide;
+using cuda::kVec;
 using cuda::Launch;
+using cuda::StoreVec;
 using cuda::SumOp;
 using cuda::ToWide;
+using cuda::Vec;
 
 constexpr int kBlock = 256;
 constexpr int64_t kScaleChunk = 16384;
 
+// Whether groups of x are read at once.
+template <typename T>
+__device__ __forceinline__ bool HasGroups(const T* x) {
+  return reinterpret_cast<uintptr_t>(x) % sizeof(uint4) == 0;
+}
+
+// The order of additions does not depend on where x lies.
 template <typename T>
 __device__ __forceinline__ double SquaresOf(const void* data, int64_t begin, int64_t n) {
   const T* x = static_cast<const T*>(data) + begin;
   double sum = 0;
-#pragma unroll 4
-  for (int64_t i = threadIdx.x; i < n; i += kBlock) {
-    const double value = ToWide(x[i]);
-    sum += value * value;
+  const auto add = [&]<int kCount>(int64_t, const Vec<T, kCount>& v) {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      const double value = ToWide(v.v[k]);
+      sum += value * value;
+    }
+  };
+  if (HasGroups(x)) {
+    ForEachGroup<kVec<T>, 4>(x, n, add);
+  } else {
+    ForEachGroup<kVec<T>, 4, false>(x, n, add);
   }
   return sum;
 }
@@ -96,8 +115,17 @@ template <typename T>
 __device__ __forceinline__ void ScaleBy(void* data, int64_t begin, int64_t n, double factor) {
   using W = cuda::Wide<T>;
   T* x = static_cast<T*>(data) + begin;
-  for (int64_t i = threadIdx.x; i < n; i += kBlock) {
-    x[i] = FromWide<T>(ToWide(x[i]) * static_cast<W>(factor));
+  const auto scale = [&]<int kCount>(int64_t i, Vec<T, kCount> v) {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      v.v[k] = FromWide<T>(ToWide(v.v[k]) * static_cast<W>(factor));
+    }
+    StoreVec<kCount>(x + i, v);
+  };
+  if (HasGroups(x)) {
+    ForEachGroup<kVec<T>, 1>(x, n, scale);
+  } else {
+    ForEachGroup<1, 4>(x, n, scale);
   }
 }
 

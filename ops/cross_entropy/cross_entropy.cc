@@ -96,31 +96,36 @@ RowWeights Weigh(const Tensor& targets, const Plan& plan, const CrossEntropyOpti
   return w;
 }
 
+// Of the sum over all classes, which only smoothing asks for.
+const float* WeightsOfAll(const CrossEntropyOptions& options) {
+  return options.label_smoothing != 0 && options.class_weights.defined()
+             ? static_cast<const float*>(options.class_weights.raw_data())
+             : nullptr;
+}
+
 // Statistics of the whole vocabulary from those of the shards.
 struct Statistics {
   Tensor lse;
-  Tensor logit_sum;
   Tensor target_logit;
+  Tensor logit_sum;  // undefined without smoothing
 };
 
 Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan,
                    const CrossEntropyOptions& options, DType wide) {
   const Device device = logits.device();
-  // Rows of one tensor, so that one collective sums three of them.
-  const Tensor sums = Empty({3, plan.rows}, wide, device);
+  const bool smooths = options.label_smoothing != 0;
+  // Rows of one tensor, so that one collective sums them.
+  const Tensor sums = Empty({smooths ? 3 : 2, plan.rows}, wide, device);
   Tensor max = Empty({plan.rows}, wide, device);
   const Tensor sum_exp = Select(sums, 0, 0);
-  const Tensor logit_sum = Select(sums, 0, 1);
-  const Tensor target_logit = Select(sums, 0, 2);
+  const Tensor target_logit = Select(sums, 0, 1);
+  const Tensor logit_sum = smooths ? Select(sums, 0, 2) : Tensor();
   if (plan.rows > 0) {
     cross_entropy_stats.Launch(
-        device,
-        {logits.dtype(), plan.rows, plan.vocab, logits.stride(0), options.vocab_begin,
-         logits.raw_data(), static_cast<const int64_t*>(targets.raw_data()),
-         options.class_weights.defined()
-             ? static_cast<const float*>(options.class_weights.raw_data())
-             : nullptr,
-         max.raw_data(), sum_exp.raw_data(), logit_sum.raw_data(), target_logit.raw_data()});
+        device, {logits.dtype(), plan.rows, plan.vocab, logits.stride(0), options.vocab_begin,
+                 logits.raw_data(), static_cast<const int64_t*>(targets.raw_data()),
+                 WeightsOfAll(options), max.raw_data(), sum_exp.raw_data(),
+                 smooths ? logit_sum.raw_data() : nullptr, target_logit.raw_data()});
   }
   if (plan.sharded) {
     const Tensor local_max = max.Detach();
@@ -130,7 +135,7 @@ Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan
     CopyInto(sum_exp, Mul(sum_exp, Exp(Sub(local_max, max))));
     options.group->AllReduce(sums, ReduceOp::kSum)->Wait();
   }
-  return {Add(Log(sum_exp), max), logit_sum, target_logit};
+  return {Add(Log(sum_exp), max), target_logit, logit_sum};
 }
 
 }  // namespace
@@ -157,7 +162,7 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
     lse = stats.lse;
     // -sum_c q_c (x_c - lse). Without smoothing a class of logit -inf counts nothing.
     Tensor expected = Mul(weights.on_target, stats.target_logit);
-    if (options.label_smoothing != 0) {
+    if (stats.logit_sum.defined()) {
       expected = Add(expected, Mul(weights.on_all, stats.logit_sum));
     }
     losses = Sub(Mul(weights.on_softmax, lse), expected);
@@ -203,11 +208,8 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
                  saved.device(),
                  {saved.dtype(), plan.rows, plan.vocab, plan.columns, stride, options.vocab_begin,
                   saved.raw_data(), static_cast<const int64_t*>(ids.raw_data()),
-                  options.class_weights.defined()
-                      ? static_cast<const float*>(options.class_weights.raw_data())
-                      : nullptr,
-                  lse.raw_data(), on_target.raw_data(), on_all.raw_data(), on_softmax.raw_data(),
-                  dx.raw_data()});
+                  WeightsOfAll(options), lse.raw_data(), on_target.raw_data(), on_all.raw_data(),
+                  on_softmax.raw_data(), dx.raw_data()});
            }
            dx.storage()->BumpVersion();
            const NoGrad no_grad;

@@ -39,7 +39,7 @@ void StatsTyped(const CrossEntropyStatsArgs& args) {
       }
       static_cast<Stat*>(args.max)[i] = max;
       static_cast<Stat*>(args.sum_exp)[i] = sum_exp;
-      static_cast<Stat*>(args.logit_sum)[i] = logit_sum;
+      if (args.logit_sum != nullptr) static_cast<Stat*>(args.logit_sum)[i] = logit_sum;
       const int64_t local = args.targets[i] - args.vocab_begin;
       static_cast<Stat*>(args.target_logit)[i] =
           local >= 0 && local < args.vocab ? static_cast<Stat>(x[local]) : Stat{0};

@@ -11,7 +11,8 @@
 namespace tessera {
 
 // Per row, in AccumulateDType(dtype), written with "=": the maximum, the sum of exp(x - maximum),
-// the (weighted) sum of the logits, and the target's logit, 0 where another rank has it.
+// the (weighted) sum of the logits where it is asked for, and the target's logit, 0 where another
+// rank has it.
 struct CrossEntropyStatsArgs {
   DType dtype;
   int64_t rows;
@@ -20,10 +21,10 @@ struct CrossEntropyStatsArgs {
   int64_t vocab_begin;
   const void* logits;
   const int64_t* targets;
-  const float* class_weights;  // or nullptr
+  const float* class_weights;  // of logit_sum; or nullptr
   void* max;
   void* sum_exp;
-  void* logit_sum;
+  void* logit_sum;  // or nullptr
   void* target_logit;
 };
 
@@ -38,12 +39,12 @@ struct CrossEntropyGradArgs {
   int64_t vocab_begin;
   const void* logits;
   const int64_t* targets;
-  const float* class_weights;
-  const void* lse;         // [rows]
-  const void* on_target;   // [rows]: weight of the target, times the row's gradient
-  const void* on_all;      // [rows]: weight of every class (times its class weight), likewise
-  const void* on_softmax;  // [rows]: sum of both over all classes, likewise
-  void* dx;                // "=", same layout as logits; may be logits
+  const float* class_weights;  // or nullptr
+  const void* lse;             // [rows]
+  const void* on_target;       // [rows]: weight of the target, times the row's gradient
+  const void* on_all;          // [rows]: weight of every class (times its class weight), likewise
+  const void* on_softmax;      // [rows]: sum of both over all classes, likewise
+  void* dx;                    // "=", same layout as logits; may be logits
 };
 
 inline KernelTable<CrossEntropyStatsArgs> cross_entropy_stats{"cross_entropy"};

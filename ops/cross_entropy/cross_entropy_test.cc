@@ -86,6 +86,73 @@ TEST(CrossEntropyTest, ReductionsSmoothingAndWeights) {
   Check("one row", {1, 2}, {});
 }
 
+// The losses of rows, and the gradient of their sum.
+Tensors LossesAndGradient(const Tensor& logits, const Tensor& targets,
+                          CrossEntropyOptions options) {
+  options.reduction = LossReduction::kNone;
+  const Tensor leaf = RequireGrad(logits.Detach());
+  const Tensor losses = CrossEntropy(leaf, targets, options);
+  Backward({losses}, {Full(losses.shape(), 1.0, losses.dtype(), losses.device())});
+  return {losses.Detach(), Grad(leaf)};
+}
+
+// Rows that a block of threads takes several times over, whose ends are parts of groups, beside
+// columns that are not in use.
+TEST(CrossEntropyTest, LongRows) {
+  for (const int64_t vocab : {4095, 9003}) {
+    const Tensor targets = RandomIndices({3}, vocab, 5);
+    targets.data<int64_t>()[0] = vocab - 1;
+    for (const double smoothing : {0.0, 0.2}) {
+      const CrossEntropyOptions options = {.label_smoothing = smoothing, .local_vocab = vocab};
+      for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+        const Tensor logits = CastCopy(RandomTensor({3, 9008}, 1, 3.0), dtype);
+        const Tensors expected =
+            LossesAndGradient(CastCopy(logits, DType::kFloat64), targets, options);
+        for (const Device& device : TestDevices()) {
+          const Tensors actual =
+              LossesAndGradient(CopyTo(logits, device), CopyTo(targets, device), options);
+          const std::string what = Concat(vocab, " ", dtype, " ", device, " ", smoothing);
+          // Losses are no narrower than float32.
+          const double exact = Epsilon(actual[0].dtype());
+          ExpectClose(actual[0], expected[0], 64 * exact, what, 1);
+          ExpectClose(actual[1], expected[1], 32 * Epsilon(dtype), what + " gradient", 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(CrossEntropyTest, NanShowsAndMinusInfinityCountsNothing) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr int64_t kVocab = 4500;
+  for (const Device& device : TestDevices()) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      // All but the last ruled out; a NaN among numbers, and among what is ruled out; a sum of
+      // infinities; nothing left.
+      const Tensor logits = Full({5, kVocab}, -kInfinity, DType::kFloat32);
+      float* const x = logits.data<float>();
+      x[kVocab - 1] = -3;
+      std::fill(x + kVocab, x + 2 * kVocab, 1.0f);
+      x[kVocab + 2049] = std::numeric_limits<float>::quiet_NaN();
+      x[2 * kVocab + 3] = std::numeric_limits<float>::quiet_NaN();
+      x[3 * kVocab + 5] = kInfinity;
+      const Tensors out =
+          LossesAndGradient(CopyTo(CastCopy(logits, dtype), device),
+                            CopyTo(Full({5}, kVocab - 1.0, DType::kInt64), device), {});
+      const std::vector<float> losses = out[0].ToVector<float>();
+      EXPECT_EQ(losses[0], 0.0f) << device;
+      for (size_t row = 1; row < losses.size(); ++row) {
+        EXPECT_FALSE(std::isfinite(losses[row])) << device << " row " << row;
+      }
+      EXPECT_TRUE(std::isnan(losses[1]) && std::isnan(losses[2])) << device;
+      const std::vector<float> grad = out[1].ToVector<float>();
+      EXPECT_EQ(std::vector<float>(grad.begin(), grad.begin() + kVocab),
+                std::vector<float>(kVocab, 0.0f))
+          << device;
+    }
+  }
+}
+
 TEST(CrossEntropyTest, OverwritesLogitsOnRequest) {
   const Tensor logits = CastCopy(RandomTensor({4, 9}, 2), DType::kFloat32);
   const Tensor targets = RandomIndices({4}, 9, 3);

@@ -1,6 +1,8 @@
 // Look-ups and their gradients. What is added to one row is added in index order, as on the CPU:
 // indices are sorted (stably), and each run of equal ones is one block's.
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/cuda/allocator.h"
 #include "core/cuda/element.cuh"
@@ -51,49 +53,81 @@ __global__ void KeysKernel(PutArgs args, uint32_t* keys, uint32_t* order) {
   }
 }
 
-// The end of the run of equal keys that begins at `begin`.
-__device__ int64_t RunEnd(const uint32_t* keys, int64_t begin, int64_t count) {
-  const uint32_t key = keys[begin];
-  int64_t inside = begin;
-  int64_t step = 1;
-  for (; inside + step < count && keys[inside + step] == key; step *= 2) inside += step;
-  int64_t outside = inside + step < count ? inside + step : count;
-  while (outside - inside > 1) {
-    const int64_t middle = inside + (outside - inside) / 2;
-    (keys[middle] == key ? inside : outside) = middle;
-  }
-  return outside;
-}
+constexpr int kMostPutThreads = 256;
+constexpr uint32_t kNoRow = 0xffffffffu;
 
-// A block per run of equal keys, for each of outer; threads share out the columns. Additions wait
-// for one another, so what they add is loaded by eights: a token may be every twentieth.
-template <typename To, typename From>
-__global__ void PutKernel(PutArgs args, const uint32_t* keys, const uint32_t* order) {
+// The blocks of blockIdx.x take a run of equal keys, for each of outer; a thread adds up a group of
+// columns. Additions wait for one another, so what they add is loaded many rows ahead: a token may
+// be every twentieth. Which rows these are is read by all threads at once, as is whether a run
+// begins.
+template <typename To, typename From, int kGroup>
+__global__ void __launch_bounds__(kMostPutThreads, 4)
+    PutKernel(PutArgs args, const uint32_t* keys, const uint32_t* order) {
   using W = Wide<To>;
-  constexpr int kAhead = 8;
+  constexpr int kAhead = 16;
+  constexpr int kFew = 4;
+  auto& rows = BlockShared<uint32_t[kMostPutThreads]>();
+  const int64_t inner = args.inner;
   const int64_t total = args.outer * args.count;
+  const int block = static_cast<int>(blockDim.x);
+  const int64_t width = int64_t{block} * kGroup;
   for (int64_t i = blockIdx.x; i < total; i += gridDim.x) {
     const int64_t o = i / args.count;
     const int64_t begin = i - o * args.count;
     const uint32_t key = keys[begin];
-    if (key >= args.size || (begin > 0 && keys[begin - 1] == key)) continue;
-    const int64_t end = RunEnd(keys, begin, args.count);
-    To* x = static_cast<To*>(args.x) + (o * args.size + key) * args.inner;
-    const From* grad = static_cast<const From*>(args.grad) + o * args.count * args.inner;
-    for (int64_t column = threadIdx.x; column < args.inner; column += blockDim.x) {
-      To sum = x[column];
-      for (int64_t j = begin; j < end; j += kAhead) {
-        From g[kAhead];
+    const uint32_t key_before = keys[max(begin - 1, int64_t{0})];
+    const bool begins = key < args.size && (begin == 0 || key_before != key);
+    To* x = static_cast<To*>(args.x) + (o * args.size + key) * inner;
+    const From* grad = static_cast<const From*>(args.grad) + o * args.count * inner;
+    // The rows of the run from `from` on, and kNoRow behind its end.
+    const auto read_rows = [&](int64_t from) {
+      const int64_t j = from + threadIdx.x;
+      const uint32_t row = j < args.count ? order[j] : kNoRow;
+      const uint32_t its_key = j < args.count ? keys[j] : key;
+      __syncthreads();  // what is there is read
+      rows[threadIdx.x] = its_key == key ? row : kNoRow;
+      __syncthreads();
+    };
+    for (int64_t first = blockIdx.y * width; first < inner; first += gridDim.y * width) {
+      read_rows(begin);
+      if (!begins) break;
+      const int64_t column = first + threadIdx.x * kGroup;
+      const bool there = column < inner;
+      Vec<To, kGroup> sum;
+      if (there) sum = LoadVec<kGroup>(x + column);
+      // Those of kFew rows that are behind the run's end are left out.
+      const auto add = [&](auto at_once, const uint32_t* row) {
+        constexpr int kRows = decltype(at_once)::value;
+        const auto is_row = [&](int u) { return kRows == kAhead || row[u] != kNoRow; };
+        Vec<From, kGroup> g[kRows];
 #pragma unroll
-        for (int u = 0; u < kAhead; ++u) {
-          if (j + u < end) g[u] = grad[int64_t{order[j + u]} * args.inner + column];
+        for (int u = 0; u < kRows; ++u) {
+          if (is_row(u)) g[u] = LoadVec<kGroup>(grad + row[u] * inner + column);
         }
 #pragma unroll
-        for (int u = 0; u < kAhead; ++u) {
-          if (j + u < end) sum = FromWide<To>(ToWide(sum) + static_cast<W>(ToWide(g[u])));
+        for (int u = 0; u < kRows; ++u) {
+          if (!is_row(u)) break;
+#pragma unroll
+          for (int k = 0; k < kGroup; ++k) {
+            sum.v[k] = FromWide<To>(ToWide(sum.v[k]) + static_cast<W>(ToWide(g[u].v[k])));
+          }
         }
+      };
+      for (int64_t from = begin;;) {
+        for (int r = 0; there && r < block && rows[r] != kNoRow;) {
+          if (r + kAhead <= block && rows[r + kAhead - 1] != kNoRow) {
+            add(std::integral_constant<int, kAhead>(), &rows[r]);
+            r += kAhead;
+          } else {
+            add(std::integral_constant<int, kFew>(), &rows[r]);
+            r += kFew;
+          }
+        }
+        if (rows[block - 1] == kNoRow) break;
+        from += block;
+        read_rows(from);
       }
-      x[column] = sum;
+      if (there) StoreVec<kGroup>(x + column, sum);
     }
   }
 }
@@ -115,8 +149,19 @@ void PutCuda(const PutArgs& args) {
   const auto launch = [&](auto to, auto from) {
     using To = decltype(to);
     using From = decltype(from);
-    Launch("index_add", {GridForRows(args.outer * args.count), ThreadsForRow(args.inner, 2)},
-           PutKernel<To, From>, args, sorted_keys, sorted_order);
+    constexpr int64_t kVecOfBoth = std::min(kVec<To>, kVec<From>);
+    DispatchCudaGroup<kVecOfBoth>(
+        args.inner % kVecOfBoth == 0 && AreAligned({args.x, args.grad}), [&](auto group) {
+          constexpr int kGroup = decltype(group)::value;
+          const int64_t groups = args.inner / kGroup;
+          const auto blocks = static_cast<unsigned>(
+              std::clamp<int64_t>((groups + kMostPutThreads - 1) / kMostPutThreads, 1, 65535));
+          const int64_t threads = ((groups + blocks - 1) / blocks + 31) / 32 * 32;
+          Launch("index_add",
+                 {dim3(GridForRows(args.outer * args.count), blocks),
+                  static_cast<unsigned>(std::clamp<int64_t>(threads, 32, kMostPutThreads))},
+                 PutKernel<To, From, kGroup>, args, sorted_keys, sorted_order);
+        });
   };
   DispatchCudaFloat(args.grad_dtype, "index_add", [&](auto from) {
     // Gradients are summed in the accumulation dtype.

@@ -149,6 +149,35 @@ TEST(IndexTest, GradientBitsDoNotDependOnThreads) {
   SetNumThreads(AvailableCores());
 }
 
+// Runs of one row, of a few, and of more than a block of threads has; columns that no block has all
+// of, whose groups are whole or not; the bits are those of additions in index order.
+TEST(IndexTest, GradientsOfFrequentAndRareRowsAreAddedInOrder) {
+  constexpr int64_t kCount = 700;
+  const Tensor ids = Zeros({kCount}, DType::kInt64);
+  for (int64_t j = 0; j < kCount; ++j) {
+    ids.data<int64_t>()[j] = j % 9 == 0 ? 1 + j / 9 % 40 : j % 7 == 0 ? 41 + j % 4 : 45 + j % 2;
+  }
+  for (const int64_t width : {33, 36, 1300}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const Tensor grad = CastCopy(RandomTensor({kCount, width}, 3), dtype);
+      const std::vector<float> g = grad.ToVector<float>();
+      std::vector<float> expected(static_cast<size_t>(50 * width), 0.0f);
+      for (int64_t j = 0; j < kCount; ++j) {
+        for (int64_t c = 0; c < width; ++c) {
+          expected[static_cast<size_t>(ids.data<int64_t>()[j] * width + c)] +=
+              g[static_cast<size_t>(j * width + c)];
+        }
+      }
+      for (const Device& device : TestDevices()) {
+        const Tensor table = RequireGrad(Zeros({50, width}, dtype, device));
+        Backward({Embedding(table, CopyTo(ids, device))}, {CopyTo(grad, device)});
+        EXPECT_EQ(Grad(table).ToVector<float>(), expected)
+            << width << " " << dtype << " " << device;
+      }
+    }
+  }
+}
+
 TEST(IndexTest, TableGradientsAddUpOverMicroBatches) {
   for (const Device& device : TestDevices()) {
     const Tensor table = RequireGrad(Zeros({5, 3}, DType::kBFloat16, device));

@@ -1,10 +1,11 @@
 // Sums and extremes on the GPU. A sum is cut into chunks by its shape alone; a block adds a chunk
-// up in a fixed order, and a second kernel adds the chunks up in order, in double.
+// up in a fixed order, and a second kernel adds the chunks up in a fixed order, in double.
 #include <algorithm>
 #include <type_traits>
 
 #include "core/cuda/allocator.h"
 #include "core/cuda/element.cuh"
+#include "core/cuda/groups.cuh"
 #include "core/cuda/launch.h"
 #include "core/cuda/reduce.cuh"
 #include "ops/reduction/reduction_kernel.h"
@@ -40,17 +41,21 @@ __device__ __forceinline__ T Rounded(TotalSum<T> value) {
 
 constexpr int64_t kRowChunk = kSumVectorChunk;
 
-// partial[outer][chunk]; with one chunk per row, out itself.
-template <typename T>
+// partial[outer][chunk]; with one chunk per row, out itself. The order of additions is the same
+// whether or not groups lie so that they are read at once (kWhole).
+template <typename T, bool kWhole>
 __global__ void SumRowChunks(const T* x, int64_t outer, int64_t count, int64_t chunks,
                              TotalSum<T>* partial, T* out) {
   for (int64_t i = blockIdx.x; i < outer * chunks; i += gridDim.x) {
     const int64_t row = i / chunks;
     const int64_t begin = (i - row * chunks) * kRowChunk;
     const int64_t n = min(kRowChunk, count - begin);
-    const T* chunk = x + row * count + begin;
     ChunkSum<T> sum = 0;
-    for (int64_t k = threadIdx.x; k < n; k += blockDim.x) sum += Term(chunk[k]);
+    ForEachGroup<kVec<T>, 4, kWhole>(x + row * count + begin, n,
+                                     [&]<int kCount>(int64_t, Vec<T, kCount> v) {
+#pragma unroll
+                                       for (int k = 0; k < kCount; ++k) sum += Term(v.v[k]);
+                                     });
     sum = BlockReduce(sum, SumOp(), ChunkSum<T>(0));
     if (threadIdx.x == 0) {
       if (chunks == 1) {
@@ -59,6 +64,18 @@ __global__ void SumRowChunks(const T* x, int64_t outer, int64_t count, int64_t c
         partial[i] = sum;
       }
     }
+  }
+}
+
+// out[row] = the sum of partial[row][...]: a block takes a row.
+template <typename T>
+__global__ void AddRowChunks(const TotalSum<T>* partial, int64_t outer, int64_t chunks, T* out) {
+  for (int64_t row = blockIdx.x; row < outer; row += gridDim.x) {
+    TotalSum<T> sum = 0;
+    ForEachGroup<1, 4>(partial + row * chunks, chunks,
+                       [&](int64_t, const Vec<TotalSum<T>, 1>& v) { sum += v.v[0]; });
+    sum = BlockReduce(sum, SumOp(), TotalSum<T>(0));
+    if (threadIdx.x == 0) out[row] = Rounded<T>(sum);
   }
 }
 
@@ -109,12 +126,12 @@ __global__ void SumColumnChunks(const T* x, int64_t outer, int64_t count, int64_
 }
 
 // out[o][j] = partial[o][0][j] + partial[o][1][j] + ... in order.
-template <typename T, typename Partial>
-__global__ void AddChunks(const Partial* partial, int64_t outer, int64_t chunks, int64_t inner,
+template <typename T>
+__global__ void AddChunks(const ChunkSum<T>* partial, int64_t outer, int64_t chunks, int64_t inner,
                           T* out) {
   for (int64_t i = GridThread(); i < outer * inner; i += GridThreads()) {
     const int64_t o = i / inner;
-    const Partial* column = partial + o * chunks * inner + (i - o * inner);
+    const ChunkSum<T>* column = partial + o * chunks * inner + (i - o * inner);
     TotalSum<T> sum = 0;
 #pragma unroll 8
     for (int64_t c = 0; c < chunks; ++c) sum += column[c * inner];
@@ -129,12 +146,13 @@ void SumVectors(const SumArgs& args) {
   const Workspace partial(SumWorkspace(args));
   const int threads = ThreadsForRow(std::min(args.count, kRowChunk), 8);
   T* out = static_cast<T*>(args.out);
-  Launch("sum", {GridForRows(args.outer * chunks), threads}, SumRowChunks<T>,
-         static_cast<const T*>(args.x), args.outer, args.count, chunks, partial.as<TotalSum<T>>(),
-         out);
+  const bool whole = args.count % kVec<T> == 0 && IsAligned(args.x, 16);
+  Launch("sum", {GridForRows(args.outer * chunks), threads},
+         whole ? SumRowChunks<T, true> : SumRowChunks<T, false>, static_cast<const T*>(args.x),
+         args.outer, args.count, chunks, partial.as<TotalSum<T>>(), out);
   if (chunks == 1) return;
-  Launch("sum", {GridFor(args.outer), kThreads}, AddChunks<T, TotalSum<T>>,
-         static_cast<const TotalSum<T>*>(partial.data()), args.outer, chunks, int64_t{1}, out);
+  Launch("sum", {GridForRows(args.outer), ThreadsForRow(chunks, 4)}, AddRowChunks<T>,
+         static_cast<const TotalSum<T>*>(partial.data()), args.outer, chunks, out);
 }
 
 template <typename T, int kGroup>
@@ -149,7 +167,7 @@ void SumMatrices(const SumArgs& args) {
          static_cast<const T*>(args.x), args.outer, args.count, args.inner, rows, chunks,
          partial.as<ChunkSum<T>>(), out);
   if (chunks == 1) return;
-  Launch("sum", {GridFor(args.outer * args.inner), kThreads}, AddChunks<T, ChunkSum<T>>,
+  Launch("sum", {GridFor(args.outer * args.inner), kThreads}, AddChunks<T>,
          static_cast<const ChunkSum<T>*>(partial.data()), args.outer, chunks, args.inner, out);
 }
 

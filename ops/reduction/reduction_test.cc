@@ -9,6 +9,7 @@
 #include "core/thread_pool.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
+#include "ops/view/view.h"
 
 namespace tessera {
 namespace {
@@ -171,12 +172,38 @@ TEST(ReductionTest, LongSums) {
            .inputs = {RandomTensor({2, 40001}, 1)},
            .sum_length = 40001,
            .check_gradient = false});
+  CheckOp({.name = "sum of long vectors of whole groups",
+           .op = [](const Tensors& in) { return Tensors{Sum(in[0], {1}, true)}; },
+           .reference = sum_over(3, 33000, 1),
+           .inputs = {RandomTensor({3, 33000}, 1)},
+           .sum_length = 33000,
+           .check_gradient = false});
   CheckOp({.name = "sum of many rows",
            .op = [](const Tensors& in) { return Tensors{Sum(in[0], {1})}; },
            .reference = sum_over(2, 5001, 12),
            .inputs = {RandomTensor({2, 5001, 12}, 1)},
            .sum_length = 5001,
            .check_gradient = false});
+}
+
+// More chunks than a block has threads; the bits are those of the shape, wherever the vector
+// begins.
+TEST(ReductionTest, SumOfAVeryLongVector) {
+  constexpr int64_t kCount = 3'300'003;
+  const Tensor x = Empty({kCount + 1}, DType::kFloat32);
+  for (int64_t i = 0; i <= kCount; ++i) {
+    x.data<float>()[i] = static_cast<float>(i * 7919 % 1009) / 512;
+  }
+  for (const Device& device : TestDevices()) {
+    for (const int64_t count : {int64_t{5}, int64_t{5003}, kCount}) {
+      const Tensor begins_late = Slice(CopyTo(x, device), 0, 1, count);
+      const Tensor sum = Sum(begins_late);
+      EXPECT_EQ(sum.Item(), Sum(CopyTo(CopyTo(begins_late, Device::Cpu()), device)).Item());
+      double expected = 0;
+      for (int64_t i = 1; i <= count; ++i) expected += x.data<float>()[i];
+      EXPECT_NEAR(sum.Item(), expected, 1e-6 * expected) << device;
+    }
+  }
 }
 
 TEST(ReductionTest, MetaCudaCountsTheWorkspace) {

@@ -18,7 +18,8 @@ Tensor Rotate(const Tensor& x, const Tensor& positions, const RotaryOptions& opt
               bool inverse) {
   Tensor y = Empty(x.shape(), x.dtype(), x.device());
   if (y.numel() == 0) return y;
-  const Tensor xc = x.ContiguousCopy();
+  // Projections of several heads are read where they lie.
+  const Tensor xr = x.stride(3) == 1 ? x : x.ContiguousCopy();
   rotary_kernel.Launch(x.device(), {.dtype = x.dtype(),
                                     .batch = x.size(0),
                                     .heads = x.size(1),
@@ -31,7 +32,10 @@ Tensor Rotate(const Tensor& x, const Tensor& positions, const RotaryOptions& opt
                                     .interleaved = options.pairs == RotaryPairs::kInterleaved,
                                     .inverse = inverse,
                                     .positions = static_cast<const int64_t*>(positions.raw_data()),
-                                    .x = xc.raw_data(),
+                                    .x = xr.raw_data(),
+                                    .x_batch_stride = xr.stride(0),
+                                    .x_head_stride = xr.stride(1),
+                                    .x_token_stride = xr.stride(2),
                                     .y = y.raw_data()});
   return y;
 }

@@ -31,7 +31,8 @@ void RotaryTyped(const RotaryArgs& args) {
         for (int64_t h = 0; h < args.heads; ++h) {
           const int64_t at =
               ((row * args.heads + h) * args.tokens + token) * args.head_dim + part * width;
-          const T* x = static_cast<const T*>(args.x) + at;
+          const T* x = static_cast<const T*>(args.x) + row * args.x_batch_stride +
+                       h * args.x_head_stride + token * args.x_token_stride + part * width;
           T* y = static_cast<T*>(args.y) + at;
           for (int64_t p = 0; p < pairs; ++p) {
             const int64_t a = args.interleaved ? 2 * p : p;

@@ -1,4 +1,4 @@
-// What a rotary kernel is given. All tensors are contiguous.
+// What a rotary kernel is given.
 #ifndef TESSERA_OPS_ROTARY_ROTARY_KERNEL_H_
 #define TESSERA_OPS_ROTARY_ROTARY_KERNEL_H_
 
@@ -24,9 +24,12 @@ struct RotaryArgs {
   double scale;
   bool interleaved;
   bool inverse;              // rotate the other way: the gradient
-  const int64_t* positions;  // [batch, parts, tokens]
-  const void* x;             // [batch, heads, tokens, head_dim]
-  void* y;                   // "="
+  const int64_t* positions;  // [batch, parts, tokens], contiguous
+  const void* x;             // [batch, heads, tokens, head_dim], whose features are adjacent
+  int64_t x_batch_stride;
+  int64_t x_head_stride;
+  int64_t x_token_stride;
+  void* y;  // "=", contiguous
 };
 
 inline KernelTable<RotaryArgs> rotary_kernel{"rotary"};

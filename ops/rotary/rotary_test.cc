@@ -58,6 +58,34 @@ TEST(RotaryTest, RotatesPairs) {
   }
 }
 
+// Heads of a packed projection, read where they lie: rotated by groups of features, whole or not,
+// with and without features that stay, more heads and tokens than a block takes at once.
+TEST(RotaryTest, PackedHeads) {
+  struct Case {
+    int64_t heads, tokens, head_dim, dims;
+  };
+  for (const Case& c : {Case{3, 5, 32, 32}, Case{2, 70, 48, 32}, Case{40, 3, 64, 16},
+                        Case{2, 3, 20, 12}, Case{1, 2, 520, 512}}) {
+    for (const bool interleaved : {false, true}) {
+      const RotaryOptions options = OptionsOf(c.dims, interleaved);
+      const auto heads = [=](const Tensor& packed_BTHD) {
+        return Transpose(Slice(packed_BTHD, 2, 1, c.heads), 1, 2);
+      };
+      CheckOp(
+          {.name = Concat("rotary of packed heads ", c.head_dim, " ", c.dims),
+           .op = [=](const Tensors& in) { return Tensors{Rotary(heads(in[0]), in[1], options)}; },
+           .reference =
+               [=](const Tensors& in) {
+                 const Tensors whole = {heads(in[0]).ContiguousCopy(), in[1]};
+                 return Naive(c.dims, interleaved, 1.0)(whole);
+               },
+           .inputs = {RandomTensor({2, c.tokens, c.heads + 2, c.head_dim}, 1),
+                      RandomIndices({2, c.tokens}, 50, 2)},
+           .sum_length = 2});
+    }
+  }
+}
+
 // Two coordinates: each half of the features is rotated as a tensor of its own.
 TEST(RotaryTest, EveryCoordinateRotatesItsPart) {
   for (const bool interleaved : {false, true}) {
