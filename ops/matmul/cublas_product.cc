@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/cuda/contest.h"
 #include "core/cuda/cublaslt.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/stream.h"
@@ -23,6 +24,11 @@ namespace {
 
 constexpr char kName[] = "matmul";
 constexpr int kCandidates = 8;
+// Measuring takes about a hundred products: of those that take so little time that what is measured
+// is their launch, and of shapes that keep coming, as those of prompts do, the library's own choice
+// is taken.
+constexpr double kLeastMeasured = 1 << 30;  // multiplications
+constexpr size_t kMostMeasured = 64;        // shapes
 // What the epilogues require of the bias.
 constexpr uint32_t kBiasAlignment = 16;
 constexpr uint32_t kAuxAlignment = 16;
@@ -145,6 +151,11 @@ class Choices {
   }
   // As the environment says, else as the run has it now.
   bool measures() const { return measures_.value_or(!CurrentKernelChoice().alike); }
+  bool IsWorthMeasuring(const CublasProduct& p) const {
+    const double multiplications =
+        static_cast<double>(p.batch * p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+    return multiplications >= kLeastMeasured && cache_.size() < kMostMeasured;
+  }
   AlgorithmCache& cache() { return cache_; }
   void Save() {
     if (file_.empty()) return;
@@ -260,26 +271,6 @@ class Call {
         &algorithm, workspace_, kLibraryWorkspace, CurrentStream());
   }
 
-  // Milliseconds of one call, the least of three measurements; infinity where it fails.
-  double Measure(const cublasLtMatmulAlgo_t& algorithm) const {
-    constexpr int kRounds = 3;
-    constexpr int kCalls = 4;
-    const Event begin(/*timing=*/true);
-    const Event end(/*timing=*/true);
-    double best = std::numeric_limits<double>::infinity();
-    for (int round = 0; round <= kRounds; ++round) {  // the first one warms up
-      begin.Record(CurrentStream());
-      for (int i = 0; i < kCalls; ++i) {
-        const cublasStatus_t status = Run(algorithm);
-        if (status != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<double>::infinity();
-      }
-      end.Record(CurrentStream());
-      end.Synchronize();
-      if (round > 0) best = std::min<double>(best, end.MillisecondsSince(begin) / kCalls);
-    }
-    return best;
-  }
-
  private:
   const CublasProduct& product_;
   void* const workspace_;
@@ -322,8 +313,10 @@ ProductShape ShapeOf(const CublasProduct& p) {
   return shape;
 }
 
-// The algorithm of a product, asked for and measured the first time; nullopt where there is none.
-Algorithm AlgorithmFor(const CublasProduct& p, const Call& call) {
+// The algorithm of a product, asked for and measured the first time; nullopt where there is none,
+// or where `steps` take less time.
+Algorithm AlgorithmFor(const CublasProduct& p, const Call& call,
+                       const std::function<void()>& steps) {
   const ProductShape shape = ShapeOf(p);
   // A measured product runs many times, which neither a capture nor a sum allows: the library's own
   // choice serves these.
@@ -335,33 +328,46 @@ Algorithm AlgorithmFor(const CublasProduct& p, const Call& call) {
     KnownAlgorithms::Get().Add(shape, std::nullopt);
     return std::nullopt;
   }
+  // Behind the library's algorithms, as one more to choose from.
+  const auto steps_at = static_cast<int>(candidates.size());
+  const int ways = steps_at + (steps ? 1 : 0);
   Choices& choices = Choices::Get();
-  const auto count = static_cast<int>(candidates.size());
-  const bool measures = choices.measures();
+  const bool measures = choices.measures() && choices.IsWorthMeasuring(p);
   bool settled = measurable() || !measures;
   int choice = 0;
-  if (const std::optional<int> chosen = measures ? choices.cache().Find(shape) : std::nullopt) {
-    choice = *chosen < count ? *chosen : 0;
+  const std::optional<int> chosen = choices.measures() ? choices.cache().Find(shape) : std::nullopt;
+  if (chosen) {
+    choice = *chosen < ways ? *chosen : 0;
     settled = true;
   } else if (measures && measurable()) {
-    choice = choices.cache().Choose(
-        shape, count, [&](int i) { return call.Measure(candidates[static_cast<size_t>(i)]); });
+    std::vector<double> times;
+    choice = choices.cache().Choose(shape, ways, [&](int way) {
+      if (times.empty()) {
+        times = LeastMilliseconds(static_cast<size_t>(ways), [&](size_t i) {
+          if (i < candidates.size()) return call.Run(candidates[i]) == CUBLAS_STATUS_SUCCESS;
+          steps();
+          return true;
+        });
+      }
+      return times[static_cast<size_t>(way)];
+    });
     choices.Save();
   }
-  const Algorithm algorithm = candidates[static_cast<size_t>(choice)];
+  const Algorithm algorithm =
+      choice == steps_at ? std::nullopt : Algorithm(candidates[static_cast<size_t>(choice)]);
   KnownAlgorithms::Get().Add(shape, algorithm, settled);
   return algorithm;
 }
 
 }  // namespace
 
-bool RunCublasProduct(const CublasProduct& p, void* workspace) {
+bool RunCublasProduct(const CublasProduct& p, void* workspace, const std::function<void()>& steps) {
   if (p.bias != nullptr && (AlignmentOf(p.bias) < kBiasAlignment || p.dtype == DType::kFloat64)) {
     return false;
   }
   if (p.aux != nullptr && AlignmentOf(p.aux) < kAuxAlignment) return false;
   const Call call(p, workspace);
-  const Algorithm algorithm = AlgorithmFor(p, call);
+  const Algorithm algorithm = AlgorithmFor(p, call, steps);
   if (!algorithm) return false;
   const cublasStatus_t status = call.Run(*algorithm);
   if (Declines(status)) {

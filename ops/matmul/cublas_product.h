@@ -8,6 +8,7 @@
 #include <cublasLt.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "core/dtype.h"
 #include "ops/matmul/product_layout.h"
@@ -36,8 +37,10 @@ struct CublasProduct {
 };
 
 // On the current stream, with kLibraryWorkspace bytes of workspace. False where cuBLASLt has no
-// algorithm for it: then nothing was written.
-bool RunCublasProduct(const CublasProduct& product, void* workspace);
+// algorithm for it: then nothing was written. `steps` computes the same without the epilogue; where
+// that was measured to take less time, it is false, too.
+bool RunCublasProduct(const CublasProduct& product, void* workspace,
+                      const std::function<void()>& steps = nullptr);
 
 }  // namespace tessera::cuda
 

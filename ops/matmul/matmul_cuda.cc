@@ -2,6 +2,7 @@
 // where they are; otherwise by plain_product_cuda.cu.
 #include <cublasLt.h>
 
+#include <functional>
 #include <optional>
 
 #include "core/cuda/allocator.h"
@@ -11,6 +12,7 @@
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/matmul/plain_product.h"
 #include "ops/matmul/product_workspace.h"
+#include "ops/reduction/reduction_kernel.h"
 
 namespace tessera::cuda {
 namespace {
@@ -173,6 +175,29 @@ cublasLtEpilogue_t EpilogueOf(const FusedMatmulArgs& args) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+// The product and the sums of an operand that an epilogue gives, one after the other: for want of a
+// kernel of its own, or for its slowness, the library's epilogue may take longer. Nothing where the
+// operand does not lie close.
+std::function<void()> StepsOf(const FusedMatmulArgs& args, const CublasProduct& fused,
+                              void* workspace) {
+  const MatmulArgs& p = args.product;
+  const bool of_a = args.epilogue == ProductEpilogue::kSumsOfA;
+  if (!of_a && args.epilogue != ProductEpilogue::kSumsOfB) return nullptr;
+  // [k, width] in memory.
+  const int64_t width = of_a ? p.m : p.n;
+  const int64_t row = of_a ? p.a_col_stride : p.b_row_stride;
+  const int64_t column = of_a ? p.a_row_stride : p.b_col_stride;
+  if (row != width || column != 1) return nullptr;
+  CublasProduct plain = fused;
+  plain.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  plain.bias = nullptr;
+  const SumArgs sums{p.dtype, 1, p.k, width, of_a ? p.a : p.b, args.sums};
+  return [plain, sums, workspace] {
+    RunCublasProduct(plain, workspace);
+    sum_kernel.For(ThisDevice())(sums);
+  };
+}
+
 void FusedMatmulCuda(const FusedMatmulArgs& args) {
   const ProductMemory memory(args.product);
   CublasProduct product = ForCublas(FirstProduct(args.product, FoldedBatch{}), memory);
@@ -180,7 +205,8 @@ void FusedMatmulCuda(const FusedMatmulArgs& args) {
   product.accumulate = args.accumulate;
   product.bias = args.sums != nullptr ? args.sums : args.product.bias;
   product.aux = args.aux;
-  *args.done = RunCublasProduct(product, memory.library());
+  *args.done =
+      RunCublasProduct(product, memory.library(), StepsOf(args, product, memory.library()));
 }
 
 TESSERA_REGISTER_KERNEL(matmul_kernel, DeviceType::kCuda, MatmulCuda);
