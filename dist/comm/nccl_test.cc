@@ -35,16 +35,5 @@ TEST(NcclTest, TorchrunStyleStartsAskNccl) {
   EXPECT_NE(Message(cpu.status()).find("mpirun -n 2"), std::string::npos) << Message(cpu.status());
 }
 
-// With a GPU: world size 1, every operation.
-TEST(NcclTest, OneRankOnAGpu) {
-  if (!HasDriver()) GTEST_SKIP() << "this machine has no GPU";
-  const auto id = NewNcclId();
-  ASSERT_TRUE(id.ok()) << Message(id.status());
-  const auto world = OpenNccl(*id, 0, 1, {});
-  ASSERT_TRUE(world.ok()) << Message(world.status());
-  (*world)->Barrier();
-  EXPECT_EQ((*world)->Split(3, 0, "part")->size(), 1);
-}
-
 }  // namespace
 }  // namespace tessera::dist

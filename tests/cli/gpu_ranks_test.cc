@@ -1,5 +1,6 @@
-// Ranks with a GPU each, by every way to start them, beside ranks that share one: the same losses.
-// Needs --config=cuda_emulation, whose GPUs are as many as it is asked for.
+// Ranks with a GPU each, by every way to start them, beside ranks that share one: the same losses,
+// which are those of one process. Where the machine has one GPU, ranks that share it are all there
+// is to see; --config=cuda_emulation has as many GPUs as it is asked for.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -29,10 +30,16 @@ class GpuRanksTest : public testing::Test {
     fs::create_directories(root_);
     std::ofstream text(root_ + "/text.txt");
     for (int i = 0; i < 100; ++i) text << "line " << i << " of the text: " << i * i % 97 << "\n";
-    SetGpus(2);
   }
   static void SetGpus(int gpus) {
     setenv("TESSERA_EMULATED_GPUS", std::to_string(gpus).c_str(), 1);
+  }
+  // Whether the program sees a second one.
+  bool HasTwoGpus() const {
+    SetGpus(2);
+    Process inspect(Arguments{"inspect", "--devices"}, Path("devices"));
+    EXPECT_EQ(inspect.ExitCode(), 0) << inspect.Errors();
+    return inspect.Output().find("cuda:1: ") != std::string::npos;
   }
 
   std::string Path(const std::string& name) const { return root_ + "/" + name; }
@@ -80,8 +87,39 @@ class GpuRanksTest : public testing::Test {
 };
 
 constexpr char kShare[] = "ranks 0 and 1 share a GPU";
+constexpr char kOneGpu[] = "this machine has one GPU";
+
+// Tensors of a GPU go through the host's memory over MPI.
+TEST_F(GpuRanksTest, RanksThatShareAGpuTrainLikeOneProcess) {
+  SetGpus(1);
+  const std::vector<std::string> common = {"--device", "cuda", "--gradient-accumulation-steps"};
+  const auto with = [&](const std::string& micro_batches, const Arguments& keys) {
+    Arguments more = common;
+    more.push_back(micro_batches);
+    more.insert(more.end(), keys.begin(), keys.end());
+    return more;
+  };
+  Process alone(Training("alone", with("2", {})), Path("alone-log"));
+  ASSERT_EQ(alone.ExitCode(), 0) << alone.Errors();
+  const std::vector<double> expected = Losses("alone");
+  const std::vector<std::pair<std::string, Arguments>> layouts = {
+      {"data", with("1", {})},
+      {"zero2", with("1", {"--zero", "2"})},
+      {"zero3", with("1", {"--zero", "3", "--cpu-offload", "true"})},
+      {"tensor", with("2", {"--tp", "2", "--sequence-parallel", "true"})},
+      {"pipeline", with("2", {"--pp", "2"})}};
+  for (const auto& [name, keys] : layouts) {
+    SCOPED_TRACE(name);
+    EXPECT_NE(Train(name, keys).find(kShare), std::string::npos);
+    const std::vector<double> losses = Losses(name);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_NEAR(losses[i], expected[i], 2e-5 * expected[i]) << "step " << i + 1;
+    }
+  }
+}
 
 TEST_F(GpuRanksTest, EveryLayoutTrainsOverNcclAsThroughHostMemory) {
+  if (!HasTwoGpus()) GTEST_SKIP() << kOneGpu;
   const std::vector<std::pair<std::string, Arguments>> layouts = {
       {"data", {}},
       {"zero2", {"--zero", "2"}},
@@ -106,6 +144,7 @@ TEST_F(GpuRanksTest, EveryLayoutTrainsOverNcclAsThroughHostMemory) {
 }
 
 TEST_F(GpuRanksTest, ARankMayNameItsGpu) {
+  if (!HasTwoGpus()) GTEST_SKIP() << kOneGpu;
   Process named({{1, Training("named", {"--device", "cuda:0"})},
                  {1, Training("named", {"--device", "cuda:1"})}},
                 Path("named-log"));
@@ -127,6 +166,7 @@ TEST_F(GpuRanksTest, ARankMayNameItsGpu) {
 
 // No thread of a rank, NCCL's watch and those of loaders either, takes memory of another's GPU.
 TEST_F(GpuRanksTest, ARankHasAContextOnItsOwnGpuAlone) {
+  if (!HasTwoGpus()) GTEST_SKIP() << kOneGpu;
   setenv("TESSERA_EMULATION_CONTEXTS", Path("contexts").c_str(), 1);
   Train("contexts-run", {"--device", "cuda"});
   unsetenv("TESSERA_EMULATION_CONTEXTS");
@@ -142,6 +182,7 @@ TEST_F(GpuRanksTest, ARankHasAContextOnItsOwnGpuAlone) {
 }
 
 TEST_F(GpuRanksTest, StartedAsByTorchrun) {
+  if (!HasTwoGpus()) GTEST_SKIP() << kOneGpu;
   Train("mpi", {"--device", "cuda"});
   setenv("WORLD_SIZE", "2", 1);
   setenv("MASTER_ADDR", "127.0.0.1", 1);

@@ -9,7 +9,6 @@
         and of gradients; compares padded rows with plain ones; loads what either side saved with the
         other, old names included
 """
-import argparse
 import os
 import pathlib
 import sys
@@ -249,13 +248,7 @@ def write(_):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("write", "check"))
-    parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
-    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_model")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
+    args = parity.arguments(__doc__, commands=("write", "check"))
     return {"write": write, "check": check}[args.command](args)
 
 

@@ -10,7 +10,6 @@ Hub's configurations, with whole masks, no cache, and none of the program's code
         float64, and prints for every case the worst relative error of outputs and of gradients;
         compares padded rows with plain ones, generated tokens, and files loaded and saved
 """
-import argparse
 import json
 import math
 import os
@@ -575,13 +574,7 @@ def write(_):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("write", "check"))
-    parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
-    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_model")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
+    args = parity.arguments(__doc__, commands=("write", "check"))
     return {"write": write, "check": check}[args.command](args)
 
 

@@ -11,21 +11,19 @@
         gradients; compares greedy and beam-search generation token by token; and loads what either
         side saved with the other.
 """
-import argparse
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import parity
+from parity import Report, forward, run
+
 GOLDENS = pathlib.Path(__file__).parent / "goldens/gpt2"
-TOLERANCE = 5e-6  # of ||a-b||/||b|| in float32
-ABSOLUTE = 1e-7  # for gradients that are zero in theory
-LOSS_TOLERANCE = 1e-5
 
 COMMON = dict(resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1, bos_token_id=1, eos_token_id=2)
 MODELS = {
@@ -107,65 +105,22 @@ def reference(model, inputs, with_gradients=True, hidden=False):
     return outputs, {name: p.grad.clone() for name, p in model.named_parameters()}
 
 
-def relative_error(a, b):
-    """||a-b||/||b||; where b is zero in theory, ||a|| in units of the absolute bound."""
-    a, b = a.double().flatten(), b.double().flatten()
-    if b.norm() < 1e-12:
-        return (a.norm() / ABSOLUTE * TOLERANCE).item()
-    return ((a - b).norm() / b.norm()).item()
-
-
 def compare(actual, expected, inputs):
-    """The worst relative error and the name of the tensor that has it."""
-    assert set(actual) == set(expected), (sorted(actual), sorted(expected))
-    worst = (0.0, "")
-    for name, want in expected.items():
-        got = actual[name]
-        assert got.shape == want.shape, (name, got.shape, want.shape)
-        if want.dim() == 3 and "attention_mask" in inputs:
-            counts = inputs["attention_mask"].bool()
-            got, want = got[counts], want[counts]
-        worst = max(worst, (relative_error(got, want), name))
-    return worst
-
-
-def run(program, *arguments):
-    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(map(str, arguments))}\nfailed: {result.stderr}")
-    return result.stdout
-
-
-def forward(program, folder, inputs, dtype, as_int32=False, flags=()):
-    with tempfile.TemporaryDirectory() as work:
-        files = [os.path.join(work, n) for n in ("in.safetensors", "out.safetensors", "g.safetensors")]
-        tensors = {n: t.int() if as_int32 else t for n, t in inputs.items()}
-        save_file({n: t.contiguous() for n, t in tensors.items()}, files[0])
-        run(program, "forward", "--model", folder, "--inputs", files[0], "--outputs", files[1],
-            "--grads", files[2], "--dtype", dtype, *flags)
-        return load_file(files[1]), load_file(files[2])
-
-
-class Report:
-    def __init__(self):
-        self.failed = 0
-
-    def __call__(self, what, ok, detail=""):
-        self.failed += not ok
-        print(f"{'ok  ' if ok else 'FAIL'} {what:44s} {detail}", flush=True)
+    """parity.compare, of the tokens that are no padding."""
+    mask = inputs.get("attention_mask")
+    return parity.compare(actual, expected, None if mask is None else mask.bool())
 
 
 def check_forward(report, program, folder, name, model):
     for kind in ("plain", "right", "left", "left_positions", "positions"):
         inputs = make_inputs(model.config, kind, seed=7)
         outputs, gradients = reference(model, inputs, hidden=True)
-        for dtype, tolerance in (("float32", TOLERANCE), ("float64", 1e-12)):
-            got, got_gradients = forward(program, folder, inputs, dtype, as_int32=kind == "right",
-                                         flags=["--all-hidden-states"])
-            error, worst = compare(got, outputs, inputs)
-            report(f"{name} {kind} {dtype} outputs", error <= tolerance, f"{error:.2e} {worst}")
-            error, worst = compare(got_gradients, gradients, inputs)
-            report(f"{name} {kind} {dtype} gradients", error <= tolerance, f"{error:.2e} {worst}")
+        for dtype, tolerance in (("float32", parity.TOLERANCE), ("float64", 1e-12)):
+            given = {n: t.int() for n, t in inputs.items()} if kind == "right" else inputs
+            got, got_gradients = forward(program, folder, given, dtype, flags=parity.ALL_HIDDEN)
+            report.error(f"{name} {kind} {dtype} outputs", compare(got, outputs, inputs), tolerance)
+            report.error(f"{name} {kind} {dtype} gradients",
+                         compare(got_gradients, gradients, inputs), tolerance)
     inputs = make_inputs(model.config, "plain", seed=8)
     got, _ = forward(program, folder, inputs, "bfloat16")
     error, worst = compare({"loss": got["loss"]}, {"loss": reference(model, inputs)[0]["loss"]}, inputs)
@@ -179,11 +134,10 @@ def check_sdpa(report, program, folder, model):
     ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
     inputs["labels"] = ids.masked_fill(~mask, -100)  # the last padding token predicts the first one
     outputs, gradients = reference(default, inputs)
-    got, got_gradients = forward(program, folder, inputs, "float32")
-    error, worst = compare(got, outputs, {})
-    report("queries without keys: outputs", error <= TOLERANCE, f"{error:.2e} {worst}")
-    error, worst = compare(got_gradients, gradients, inputs)
-    report("queries without keys: gradients", error <= TOLERANCE, f"{error:.2e} {worst}")
+    got, got_gradients = forward(program, folder, inputs)
+    report.error("queries without keys: outputs", compare(got, outputs, {}), parity.TOLERANCE)
+    report.error("queries without keys: gradients", compare(got_gradients, gradients, inputs),
+                 parity.TOLERANCE)
 
 
 def check_generation(report, program, folder, name, model):
@@ -239,14 +193,14 @@ def check_old_names(report, program, folder, name, model):
             tensors[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 8, 8)
             tensors[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
         save_file(tensors, os.path.join(old, "model.safetensors"))
-        error, worst = compare(forward(program, old, inputs, "float32")[0], want, inputs)
-        report(f"{name} old names", error <= TOLERANCE, f"{error:.2e} {worst}")
+        report.error(f"{name} old names", compare(forward(program, old, inputs)[0], want, inputs),
+                     parity.TOLERANCE)
     for dtype in (torch.float16, torch.bfloat16, torch.float64):
         with tempfile.TemporaryDirectory() as saved:
             model.to(dtype).save_pretrained(saved)
             want, _ = reference(model, inputs)
-            error, worst = compare(forward(program, saved, inputs, "float32")[0], want, inputs)
-            report(f"{name} saved as {dtype}", error <= TOLERANCE, f"{error:.2e} {worst}")
+            report.error(f"{name} saved as {dtype}",
+                         compare(forward(program, saved, inputs)[0], want, inputs), parity.TOLERANCE)
 
 
 def check(args):
@@ -261,8 +215,7 @@ def check(args):
             check_generation(report, args.tessera, folder, name, model)
             check_saving(report, args.resave, folder, name, model)
             check_old_names(report, args.tessera, folder, name, model)
-    print(f"{report.failed} failed")
-    return report.failed > 0
+    return report.finish()
 
 
 def adamw_losses(model, batches):
@@ -309,13 +262,7 @@ def write(_):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("write", "check"))
-    parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
-    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_model")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
+    args = parity.arguments(__doc__, commands=("write", "check"))
     return {"write": write, "check": check}[args.command](args)
 
 

@@ -9,7 +9,6 @@ that the installed transformers wrote: `rope_scaling` by version 4, `rope_parame
 the worst relative error ||a-b||/||b|| of outputs and of gradients; generation is compared token by
 token, greedy and with beams, and what the program saves is loaded again.
 """
-import argparse
 import sys
 import tempfile
 
@@ -17,7 +16,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, CONFIG_MAPPING
 
-from parity import (ALL_HIDDEN, TOLERANCE, Report, check_saving, compare, forward, gradients_of,
+import parity
+from parity import (ALL_HIDDEN, Report, check_saving, compare, forward, gradients_of,
                     numbered, randomise, run)
 
 COMMON = dict(vocab_size=67, hidden_size=36, intermediate_size=53, num_hidden_layers=3,
@@ -108,8 +108,8 @@ def check_forward(report, program, folder, name, model):
         outputs, gradients = reference(model if kind == "plain" else default, inputs)
         rows = inputs["attention_mask"].bool() if "attention_mask" in inputs else None
         got, got_gradients = forward(program, folder, inputs, flags=ALL_HIDDEN)
-        report.error(f"{name} {kind} outputs", compare(got, outputs, rows), TOLERANCE)
-        report.error(f"{name} {kind} gradients", compare(got_gradients, gradients), TOLERANCE)
+        report.error(f"{name} {kind} outputs", compare(got, outputs, rows), parity.TOLERANCE)
+        report.error(f"{name} {kind} gradients", compare(got_gradients, gradients), parity.TOLERANCE)
 
 
 def check_generation(report, program, folder, name, model):
@@ -134,13 +134,8 @@ def check_generation(report, program, folder, name, model):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
-    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_model")
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
+    args = parity.arguments(__doc__,
+                            extend=lambda parser: parser.add_argument("--only", default=""))
     print("transformers", transformers.__version__)
     report = Report()
     for seed, (name, (kind, keys)) in enumerate(MODELS.items()):

@@ -3,6 +3,7 @@
 A case is a model of transformers with random float32 parameters and a dictionary of inputs; the
 reference is the same model in float64.
 """
+import argparse
 import os
 import subprocess
 import sys
@@ -12,9 +13,31 @@ import torch
 from safetensors.torch import load_file, save_file
 
 TOLERANCE = 5e-6  # of ||a-b||/||b|| in float32
+DEVICE = "cpu"  # where the program computes
+COMPUTING = ("forward", "generate")  # commands of the program that are told
 ALL_HIDDEN = ("--all-hidden-states",)  # a flag of `tessera forward`
 # For gradients that are zero in theory (the keys' biases), in units of the norm of all gradients.
 ABSOLUTE = 1e-7
+
+
+def arguments(doc, commands=(), extend=None):
+    """The command line of a script. --device sets what `run` and `failure` tell the program; sums on
+    a GPU are in whatever order its library takes, and may be twice as far off."""
+    global DEVICE, TOLERANCE
+    parser = argparse.ArgumentParser(description=doc,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    if commands:
+        parser.add_argument("command", choices=commands)
+    parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
+    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_model")
+    parser.add_argument("--device", default=DEVICE, help="where the program computes: cuda:0")
+    if extend:
+        extend(parser)
+    args = parser.parse_args()
+    DEVICE = args.device
+    TOLERANCE *= 1 if DEVICE == "cpu" else 2
+    torch.set_num_threads(2)
+    return args
 
 
 def randomise(model, seed, norm_names=("LayerNorm", "layer_norm", "layernorm")):
@@ -52,16 +75,21 @@ def compare(actual, expected, rows=None):
     return worst
 
 
-def run(program, *arguments):
-    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
+def start(program, *words):
+    on_device = ["--device", DEVICE] if words[0] in COMPUTING and DEVICE != "cpu" else []
+    return subprocess.run([program, *map(str, words), *on_device], capture_output=True, text=True)
+
+
+def run(program, *words):
+    result = start(program, *words)
     if result.returncode != 0:
-        sys.exit(f"{' '.join(map(str, arguments))}\nfailed: {result.stderr}")
+        sys.exit(f"{' '.join(map(str, words))}\nfailed: {result.stderr}")
     return result.stdout
 
 
-def failure(program, *arguments):
+def failure(program, *words):
     """The line that the program prints when it must fail."""
-    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
+    result = start(program, *words)
     lines = result.stderr.splitlines()
     ok = result.returncode in (1, 2) and len(lines) == 1 and lines[0].startswith("error: ")
     return lines[0] if ok else f"rc {result.returncode}: {result.stderr}"

@@ -8,7 +8,6 @@
         float64, and prints for every case the worst relative error of outputs and of gradients;
         compares padded sources with plain ones, generated tokens, and files saved by either side
 """
-import argparse
 import json
 import os
 import pathlib
@@ -225,13 +224,7 @@ def write(_):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("write", "check"))
-    parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
-    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_model")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
+    args = parity.arguments(__doc__, commands=("write", "check"))
     all_double()
     return {"write": write, "check": check}[args.command](args)
 

@@ -7,7 +7,6 @@
         as bert_model.py; images of the configured size and of others (interpolated positions). The
         mean over patches, which transformers' ViT does not have, is computed from its hidden states.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -154,13 +153,7 @@ def write(_):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("write", "check"))
-    parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
-    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_model")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
+    args = parity.arguments(__doc__, commands=("write", "check"))
     return {"write": write, "check": check}[args.command](args)
 
 

@@ -4,8 +4,10 @@
 //
 // Prints a table and writes JSON: per case the median milliseconds of 20 runs, what they come to in
 // TFLOP/s, GB/s or tokens/s, and TFLOP/s and GB/s as shares of this machine's ceilings: a large
-// bfloat16 product and CUDA's own copy, measured first. After them the ten costliest kernels of a
-// training step. A case that fails is reported with its error, and the others run.
+// bfloat16 product and CUDA's own copy, measured first. After them the ten costliest kernels of
+// training steps and of generation, each beside its floor: the FLOP that it has to do at the one
+// ceiling, or the bytes that it has to move at the other. A case that fails is reported with its
+// error, and the others run.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -26,6 +28,7 @@
 #include "core/profiler.h"
 #include "core/random.h"
 #include "models/family.h"
+#include "models/generation/generate.h"
 #include "models/gpt/gpt.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
@@ -72,19 +75,26 @@ Tensor WordIds(const Shape& shape, int64_t high, uint64_t seed) {
   return CopyTo(t, kGpu);
 }
 
-// Median milliseconds of a run.
+// Milliseconds of `calls` runs.
+double Time(const std::function<void()>& run, int calls) {
+  const cuda::Event begin(/*timing=*/true);
+  const cuda::Event end(/*timing=*/true);
+  begin.Record(cuda::CurrentStream());
+  for (int i = 0; i < calls; ++i) run();
+  end.Record(cuda::CurrentStream());
+  end.Synchronize();
+  return end.MillisecondsSince(begin);
+}
+
+// Median milliseconds of a run. Short ones are timed several at once, or the host's launch would be
+// what is measured.
 double Milliseconds(const std::function<void()>& run, int runs) {
+  constexpr double kLeast = 2;  // of one measurement
+  constexpr int kMostCalls = 50;
   for (int i = 0; i < 3; ++i) run();
+  const int calls = static_cast<int>(std::clamp(kLeast / Time(run, 1), 1.0, double{kMostCalls}));
   std::vector<double> times;
-  for (int i = 0; i < runs; ++i) {
-    const cuda::Event begin(/*timing=*/true);
-    const cuda::Event end(/*timing=*/true);
-    begin.Record(cuda::CurrentStream());
-    run();
-    end.Record(cuda::CurrentStream());
-    end.Synchronize();
-    times.push_back(end.MillisecondsSince(begin));
-  }
+  for (int i = 0; i < runs; ++i) times.push_back(Time(run, calls) / calls);
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }
@@ -144,6 +154,14 @@ class Report {
     }
   }
   const nlohmann::json& rows() const { return rows_; }
+  // The least milliseconds of so many FLOP, or of so many bytes; 0 where the ceiling is not known.
+  double Floor(double flops, double bytes) const {
+    const auto at = [&](const Work& work) {
+      const auto ceiling = ceilings_.find(work.unit);
+      return ceiling == ceilings_.end() ? 0 : 1e3 * work.amount / work.per / ceiling->second;
+    };
+    return std::max(at(Flops(flops)), at(Bytes(bytes)));
+  }
 
  private:
   std::string filter_;
@@ -237,6 +255,32 @@ void AddAttention(Report* report) {
         return by([o, seed] { Backward({o}, {seed}, {.retain_graph = true}); });
       });
     }
+  }
+}
+
+// Attention of one token of each row over keys in pages, which lie in no order: the bytes of these.
+void AddDecoding(Report* report) {
+  constexpr int64_t kHeads = 32;
+  constexpr int64_t kGroups = 8;
+  constexpr int64_t kKeys = 4096;
+  constexpr int64_t kDim = 128;
+  constexpr int64_t kPage = 32;
+  for (const int64_t rows : {int64_t{1}, int64_t{32}}) {
+    const int64_t pages = rows * kKeys / kPage;
+    const auto elements = static_cast<double>(pages * kGroups * kPage * kDim);
+    report->Add(Concat("decoding bf16 ", rows, "x32/8x4096x128"), Bytes(2 * 2 * elements), [=] {
+      const Tensor q = Normal({rows, kHeads, 1, kDim}, DType::kBFloat16, 1);
+      const Tensor k = Zeros({pages, kGroups, kPage, kDim}, DType::kBFloat16, kGpu);
+      const Tensor v = Zeros({pages, kGroups, kPage, kDim}, DType::kBFloat16, kGpu);
+      const Tensor table = Empty({rows, kKeys / kPage}, DType::kInt32);
+      for (int64_t x = 0; x < pages; ++x) {
+        table.data<int32_t>()[x] = static_cast<int32_t>(x * 77 % pages);
+      }
+      AttentionOptions options;
+      options.pages = CopyTo(table, kGpu);
+      options.paged_keys = kKeys;
+      return [=] { Attention(q, k, v, options); };
+    });
   }
 }
 
@@ -356,29 +400,159 @@ void AddSteps(Report* report) {
   }
 }
 
-// The costliest kernels of one step, whose times are the GPU's.
-nlohmann::json CostliestKernels() {
+struct GptSize {
+  const char* preset;
+  int64_t batch;
+  double layers, width, words;
+  double weights() const { return 12 * layers * width * width + words * width; }
+};
+constexpr GptSize kGpt2{"gpt2", 32, 12, 768, 50257};
+constexpr GptSize kGpt2Xl{"gpt2-xl", 8, 48, 1600, 50257};
+constexpr double kHalf = 2;  // bytes
+
+// What kernels have to do, by name.
+struct Need {
+  double flops = 0;
+  double bytes = 0;
+};
+using Needs = std::map<std::string, Need>;
+
+// Of a training step: half-precision activations that are read and written once by each kernel.
+Needs NeedsOfStep(const GptSize& g) {
+  constexpr double kContext = 1024;
+  const double tokens = static_cast<double>(g.batch) * kContext;
+  const double row = kHalf * g.width * tokens;  // bytes of one activation
+  const double logits = kHalf * g.words * tokens;
+  const double scores = 4 * tokens * kContext * g.width / 2 * g.layers;  // half is masked
+  return {
+      {"matmul, with and without epilogue", {6 * tokens * g.weights(), 0}},
+      {"attention", {scores, 4 * row * g.layers}},
+      {"attention gradient", {2.5 * scores, 8 * row * g.layers}},
+      {"norm", {0, (6 * g.layers + 2) * row}},           // x; x and residual, sum
+      {"norm gradient", {0, (8 * g.layers + 3) * row}},  // x, dy, dsum, dx
+      {"binary", {0, 3 * row * g.layers}},               // the residual behind the MLP
+      {"cross_entropy", {0, logits}},
+      {"cross_entropy gradient", {0, 2 * logits}},
+      {"index_select", {0, 4 * row}},
+      {"index_add", {0, row}},
+      {"adam", {0, 30 * g.weights()}},  // weight 2, gradient 4, master, m and v 8 each
+      {"gradient norm", {0, 4 * g.weights()}},
+  };
+}
+
+// Of the passes that write `passes` tokens in each of `rows` texts of `keys` tokens.
+Needs NeedsOfWriting(const GptSize& g, double rows, double keys, double passes) {
+  return {{"matmul, with and without epilogue",
+           {2 * rows * g.weights() * passes, kHalf * g.weights() * passes}},
+          {"attention", {0, 2 * kHalf * rows * keys * g.width * g.layers * passes}}};
+}
+
+// Both kinds of products under one name, as the library may decline an epilogue.
+std::vector<ProfileTotal> KernelTotals(const Profile& profile) {
+  std::map<std::string, ProfileTotal> by_name;
+  for (const ProfileTotal& total : profile.Totals("kernel")) {
+    const bool product = total.name.rfind("matmul", 0) == 0;
+    ProfileTotal& sum = by_name[product ? "matmul, with and without epilogue" : total.name];
+    sum.calls += total.calls;
+    sum.total_us += total.total_us;
+  }
+  std::vector<ProfileTotal> totals;
+  for (auto& [name, total] : by_name) {
+    total.name = name;
+    totals.push_back(total);
+  }
+  std::sort(totals.begin(), totals.end(),
+            [](const auto& a, const auto& b) { return a.total_us > b.total_us; });
+  return totals;
+}
+
+// The costliest kernels of what `prepare` gives, whose times are the GPU's.
+nlohmann::json CostliestKernels(const Report& report, const std::string& what, const Needs& needs,
+                                const std::function<std::function<void()>()>& prepare) {
   constexpr size_t kMost = 10;
-  nlohmann::json rows = nlohmann::json::array();
-  std::printf("\n%-40s %8s %12s\n", "kernels of a step of gpt2 bf16 32x1024", "calls", "ms");
+  nlohmann::json result = {{"of", what}, {"kernels", nlohmann::json::array()}};
+  std::printf("\n%-60s %8s %12s %12s %10s\n", Concat("kernels of ", what).c_str(), "calls", "ms",
+              "floor, ms", "of it");
   try {
-    const std::function<void()> step = StepOf("gpt2", 32);
-    for (int i = 0; i < 2; ++i) step();
+    const std::function<void()> run = prepare();
+    for (int i = 0; i < 2; ++i) run();
     StartProfiler();
-    step();
-    const Profile profile = StopProfiler();
-    for (const ProfileTotal& total : profile.Totals("kernel")) {
-      if (rows.size() == kMost) break;
+    run();
+    double all = 0;
+    for (const ProfileTotal& total : KernelTotals(StopProfiler())) {
       const double ms = total.total_us * 1e-3;
-      rows.push_back({{"name", total.name}, {"calls", total.calls}, {"milliseconds", ms}});
-      std::printf("%-40s %8lld %12.4f\n", total.name.c_str(), static_cast<long long>(total.calls),
+      all += ms;
+      if (result["kernels"].size() == kMost) continue;
+      nlohmann::json row = {{"name", total.name}, {"calls", total.calls}, {"milliseconds", ms}};
+      std::printf("%-60s %8lld %12.4f", total.name.c_str(), static_cast<long long>(total.calls),
                   ms);
+      if (const auto need = needs.find(total.name); need != needs.end()) {
+        const double floor = report.Floor(need->second.flops, need->second.bytes);
+        row["floor_milliseconds"] = floor;
+        if (floor > 0) std::printf(" %12.4f %10.2f", floor, ms / floor);
+      }
+      std::printf("\n");
+      result["kernels"].push_back(row);
     }
+    result["all_milliseconds"] = all;
+    std::printf("%-60s %8s %12.4f\n", "all", "", all);
   } catch (const Error& error) {
     std::printf("failed: %s\n", error.what());
-    return {{"error", error.what()}};
+    result["error"] = error.what();
   }
-  return rows;
+  std::fflush(stdout);
+  Allocator::For(kGpu).ReleaseCached();
+  return result;
+}
+
+nlohmann::json ProfiledSteps(const Report& report) {
+  nlohmann::json profiles = nlohmann::json::array();
+  for (const GptSize& g : {kGpt2, kGpt2Xl}) {
+    profiles.push_back(CostliestKernels(report,
+                                        Concat("a step of ", g.preset, " bf16 ", g.batch, "x1024"),
+                                        NeedsOfStep(g), [&] { return StepOf(g.preset, g.batch); }));
+  }
+  return profiles;
+}
+
+constexpr int64_t kPrompt = 256;
+constexpr int64_t kWritten = 64;
+
+// Writes kWritten tokens in each of `rows` texts, greedily.
+std::function<void()> WritingOf(const GptSize& g, int64_t rows) {
+  auto built = models::BuildModel(models::FindPreset(g.preset)->config,
+                                  {.dtype = DType::kBFloat16, .device = kGpu, .seed = 1});
+  TESSERA_CHECK(built.ok(), "benchmark", Message(built.status()));
+  std::shared_ptr<models::Model> model = *std::move(built);
+  std::vector<std::vector<int64_t>> prompts(static_cast<size_t>(rows));
+  for (int64_t i = 0; i < rows * kPrompt; ++i) {
+    prompts[static_cast<size_t>(i / kPrompt)].push_back(i * 31 % 50257);
+  }
+  models::GenerationConfig config;
+  config.max_new_tokens = kWritten;
+  return [=] {
+    const auto written = models::Generate(*model, prompts, config);
+    TESSERA_CHECK(written.ok(), "benchmark", Message(written.status()));
+  };
+}
+
+// Texts from prompt to end, and what the GPU does of it: the rest is the host's.
+nlohmann::json ProfiledWriting(Report* report) {
+  nlohmann::json profiles = nlohmann::json::array();
+  for (const GptSize& g : {kGpt2, kGpt2Xl}) {
+    for (const int64_t rows : {1, 32}) {
+      const std::string name =
+          Concat(g.preset, " bf16, ", rows, " texts of ", kPrompt, " and ", kWritten, " tokens");
+      report->Add(
+          "writing " + name, Tokens(static_cast<double>(rows * kWritten)),
+          [&] { return WritingOf(g, rows); }, 3);
+      profiles.push_back(CostliestKernels(
+          *report, "writing " + name,
+          NeedsOfWriting(g, static_cast<double>(rows), kPrompt + kWritten / 2.0, kWritten),
+          [&] { return WritingOf(g, rows); }));
+    }
+  }
+  return profiles;
 }
 
 int Main(int argc, char** argv) {
@@ -395,11 +569,18 @@ int Main(int argc, char** argv) {
   AddCeilings(&report);
   AddProducts(&report);
   AddAttention(&report);
+  AddDecoding(&report);
   AddMemoryBound(&report);
   AddSteps(&report);
-  const cuda::DeviceProperties gpu = cuda::Properties(0);
-  nlohmann::json all = {{"device", gpu.name}, {"cases", report.rows()}};
-  if (argc <= 2) all["costliest_kernels"] = CostliestKernels();
+  nlohmann::json profiles = nlohmann::json::array();
+  if (argc <= 2) {
+    for (const auto& found : {ProfiledSteps(report), ProfiledWriting(&report)}) {
+      profiles.insert(profiles.end(), found.begin(), found.end());
+    }
+  }
+  const nlohmann::json all = {{"device", cuda::Properties(0).name},
+                              {"cases", report.rows()},
+                              {"costliest_kernels", profiles}};
   const Status written = WriteFileAtomically(argv[1], all.dump(1) + "\n");
   if (!written.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(written).c_str());
