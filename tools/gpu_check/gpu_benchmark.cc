@@ -99,6 +99,14 @@ double Milliseconds(const std::function<void()>& run, int runs) {
   return times[times.size() / 2];
 }
 
+void ReleaseCached() {
+  try {
+    Allocator::For(kGpu).ReleaseCached();
+  } catch (const Error&) {
+    // The device failed, as what was run says.
+  }
+}
+
 struct Work {
   double amount = 0;  // per run
   const char* unit = "";
@@ -147,11 +155,7 @@ class Report {
     }
     std::fflush(stdout);
     rows_.push_back(row);
-    try {
-      Allocator::For(kGpu).ReleaseCached();
-    } catch (const Error&) {
-      // The device failed, as the row says.
-    }
+    ReleaseCached();
   }
   const nlohmann::json& rows() const { return rows_; }
   // The least milliseconds of so many FLOP, or of so many bytes; 0 where the ceiling is not known.
@@ -447,6 +451,18 @@ Needs NeedsOfWriting(const GptSize& g, double rows, double keys, double passes) 
           {"attention", {0, 2 * kHalf * rows * keys * g.width * g.layers * passes}}};
 }
 
+// A run that fails leaves no profile under way.
+Profile ProfileOf(const std::function<void()>& run) {
+  StartProfiler();
+  try {
+    run();
+  } catch (...) {
+    StopProfiler();
+    throw;
+  }
+  return StopProfiler();
+}
+
 // Both kinds of products under one name, as the library may decline an epilogue.
 std::vector<ProfileTotal> KernelTotals(const Profile& profile) {
   std::map<std::string, ProfileTotal> by_name;
@@ -476,10 +492,8 @@ nlohmann::json CostliestKernels(const Report& report, const std::string& what, c
   try {
     const std::function<void()> run = prepare();
     for (int i = 0; i < 2; ++i) run();
-    StartProfiler();
-    run();
     double all = 0;
-    for (const ProfileTotal& total : KernelTotals(StopProfiler())) {
+    for (const ProfileTotal& total : KernelTotals(ProfileOf(run))) {
       const double ms = total.total_us * 1e-3;
       all += ms;
       if (result["kernels"].size() == kMost) continue;
@@ -501,7 +515,7 @@ nlohmann::json CostliestKernels(const Report& report, const std::string& what, c
     result["error"] = error.what();
   }
   std::fflush(stdout);
-  Allocator::For(kGpu).ReleaseCached();
+  ReleaseCached();
   return result;
 }
 

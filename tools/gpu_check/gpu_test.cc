@@ -8,6 +8,7 @@
 #include "autograd/autograd.h"
 #include "core/allocator.h"
 #include "core/cuda/allocator.h"
+#include "core/cuda/contest.h"
 #include "core/cuda/cudnn.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/stream.h"
@@ -701,6 +702,19 @@ int64_t CallsOf(const std::string& kernel, const std::function<void()>& run) {
     if (total.name == kernel) return total.calls;
   }
   return 0;
+}
+
+TEST_F(GpuTest, ContendersAreTimedAndThoseThatFailAreOut) {
+  const Tensor large = Empty({1 << 23}, DType::kFloat32, kGpu);
+  const Tensor small = Empty({1000}, DType::kFloat32, kGpu);
+  const std::vector<double> ms = cuda::LeastMilliseconds(3, [&](size_t contender) {
+    if (contender < 2) Fill(contender == 0 ? large : small, 1.0);
+    return contender < 2;
+  });
+  ASSERT_EQ(ms.size(), 3u);
+  EXPECT_GT(ms[1], 0);
+  EXPECT_GT(ms[0], ms[1]);
+  EXPECT_EQ(ms[2], INFINITY);
 }
 
 // What is recorded does not run then, and a profile that is under way knows nothing of it.
