@@ -346,8 +346,9 @@ TEST_F(GpuTrainingTest, TenThousandStepsLeakNothing) {
     const auto result = trainer.Train({.output = nullptr});
     ASSERT_TRUE(result.ok()) << Message(result.status());
     ASSERT_EQ(holding.held.size(), 10u);
-    // The first fifth makes what is made once; evaluations come behind every other sample.
-    const Held& early = holding.held[2];
+    // The first fifth makes what is made once; evaluations come behind every other sample. An
+    // emulated GPU's memory is the host's own, whose pages are met for a few steps more.
+    const Held& early = holding.held[IsEmulated() ? 4 : 2];
     const Held& late = holding.held[8];
     EXPECT_EQ(late.in_use, early.in_use) << config.out;
     EXPECT_EQ(late.reserved, early.reserved) << config.out;
