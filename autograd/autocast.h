@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixed precision by operation ("Mixed Precision Training", Micikevicius et al. 2018; PyTorch's
 // autocast): parameters and whatever sums many numbers stay float32, products are computed in half
 // precision.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse-mode automatic differentiation: the tape, and the engine that runs it backwards.
 //
 //   Tensor w = RequireGrad(Tensor::FromVector<float>({1, 2}, {2}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The records of the tape. Operations and users need autograd/autograd.h only.
 #ifndef TESSERA_AUTOGRAD_ENGINE_H_
 #define TESSERA_AUTOGRAD_ENGINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares gradients with finite differences, in float64.
 //
 //   GradCheckResult r = GradCheck([](const std::vector<Tensor>& in) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient recomputation ("Training Deep Nets with Sublinear Memory Cost", Chen et al. 2016):
 // activation checkpointing.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a node keeps of the forward pass.
 //
 // A `SavedTensor` holds the storage as a handle with the version it had: a tensor changed in place

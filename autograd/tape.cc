@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leaves, modes, recording and hooks: everything that does not run the tape.
 #include <utility>
 

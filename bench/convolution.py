@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The convolutions of ops/convolution:convolution_benchmark with PyTorch, on two threads.
 
     pip install torch

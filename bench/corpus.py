@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tessera corpus` beside Python's tools, on a corpus made of the data at hand.
 
     pip install --target PEERS datasketch text-dedup "datatrove[processing]" spacy ftfy langid \\

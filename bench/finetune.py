@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fine-tuning of small models from the command line, on Chinese instructions.
 
     bazel build //tools:tessera

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Milliseconds from the start of `tessera generate` to the first byte that it prints, and to its end: one token, files in the page cache.
 
   bazel build //tools:tessera

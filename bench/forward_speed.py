@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Forward passes a second of encoders, and texts of encoder-decoders, beside peers.
 
   bazel build //tools:tessera //bench:inference

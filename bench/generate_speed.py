@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tokens a second of greedy generation, by dtype and batch, beside what the memory gives and beside peers.
 
   bazel build //tools:tessera //bench:inference

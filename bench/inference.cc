@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forward passes and generated tokens of a model, timed on request: the side of Tessera in
 // bench/generate_speed.py and bench/forward_speed.py.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One pass over conversations: packed, padded, and padded in PyTorch.
 
     bazel build //tools:tessera

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How far a model with quantised weights is from the same in float32, on text.
 
   bazel build //tools:tessera

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random inputs of a model, for the programs of this folder.
 #ifndef TESSERA_BENCH_RANDOM_INPUTS_H_
 #define TESSERA_BENCH_RANDOM_INPUTS_H_

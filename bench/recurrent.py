@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recurrent layers of nn:recurrent_benchmark with PyTorch, on two threads.
 
     bazel run -c opt //nn:recurrent_benchmark -- --benchmark_format=json > ours.json

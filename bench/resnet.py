@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ResNet-18 in training, of Tessera (examples/vision) and of PyTorch, with the same numbers.
 
     bazel build //examples/vision:vision

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Load on `tessera serve` from this machine, which client and server share: rates, bits, memory, leavers.
 
   bazel build //tools:tessera

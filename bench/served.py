@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that stay alive and answer lines, so that they can be timed in turns: what the scripts of this folder share."""
 import json
 import statistics

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole optimizer steps of a preset on random inputs, timed on request: the side of Tessera in
 // bench/train_step.py.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training speed and memory of Tessera and of PyTorch on the CPU, side by side.
 
     bazel build //bench:train_step

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory: caching allocators that count what they hand out.
 //
 //   Allocator& cpu = Allocator::For(Device::Cpu());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What datasets make and models take. B rows, T tokens, L labels.
 #ifndef TESSERA_CORE_BATCH_KEYS_H_
 #define TESSERA_CORE_BATCH_KEYS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors by name, and the keys that name them: what datasets make, models take and pipelines send.
 //
 //   inline constexpr TensorKey kDepth{"depth", KeyElements::kFloating, "[B, H, W]", "in metres"};

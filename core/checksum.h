@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CRC-32C, the checksum of checkpoints.
 //
 //   uint32_t crc = Crc32c(bytes, size);                 // of everything at once

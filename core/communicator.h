@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface through which ranks exchange tensors.
 //
 //   std::shared_ptr<Communicator> group = SingleProcessCommunicator();

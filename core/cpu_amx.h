@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Intel's AMX: tiles of registers that multiply matrices of bfloat16. They are used where the
 // environment variable TESSERA_CPU_AMX=1 asks for them and nowhere else, since their sums have
 // other bits than those of the instruction sets of core/cpu_isa.h (ops/matmul/gemm.h says which).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of the kernels compiled once per instruction set (tessera_isa_library) may run here.
 //
 //   using SoftmaxFn = void(const SoftmaxArgs&);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many cores' worth of time the kernel's control groups grant this process.
 //
 //   double quota = CpuQuota("/proc/self/cgroup", "/sys/fs/cgroup");   // 1.5; infinity if unlimited

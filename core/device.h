@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a tensor lives: `cpu`, `cuda:0`, or `meta:cpu`, `meta:cuda` and `meta:host`, which have
 // shapes and counted bytes but no data and imitate the device they are named after.
 //

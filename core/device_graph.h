@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device's work that is recorded once and run again by one call: a CUDA graph.
 //
 //   NoiseKeyTable keys(device);                       // core/noise_key_table.h

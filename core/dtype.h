@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types of tensors.
 //
 //   DType::kFloat32 ... DTypeSize(DType::kBFloat16) == 2, DTypeName(...) == "bfloat16"

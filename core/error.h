@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one exception type: misuse by the programmer (shapes, dtypes, devices, gradient misuse).
 //
 //   TESSERA_CHECK(a.size(1) == b.size(0), "matmul", "inner dimensions differ: ", a, " and ", b);

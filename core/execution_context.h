@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the work of one caller runs with: the modes of the tape and of mixed precision, whose
 // threads, memory and profiler it uses, and who may cancel it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files and directories of the outside world, read whole or mapped, and written whole or not at
 // all.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A JSON value as a member of a struct whose header does not want to compile nlohmann/json.hpp: a
 // value behind a pointer, as std::indirect of C++26.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How an operation finds its kernel: one signature, one entry per device type.
 //
 //   // softmax_kernel.h

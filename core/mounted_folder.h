@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders that are not on the disk: read-only, seen by this process alone, and known to core/file.h
 // by a path of their own, so that whatever reads files reads them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // "Did you mean ...?" for unknown keys, flags and names.
 #ifndef TESSERA_CORE_NEAREST_NAME_H_
 #define TESSERA_CORE_NEAREST_NAME_H_

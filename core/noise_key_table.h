@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keys of noise (core/random.h) in work that is recorded once and replayed at other steps.
 //
 //   NoiseKeyTable keys(device);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Four standard normal numbers of four random words, the same bits on every machine and device.
 //
 //   double four[4];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options: a struct whose fields stand declared once, with everything that flags, files, help,
 // documentation and checks want to know of them.
 //

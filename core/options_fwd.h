@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For headers that only name OptionTable: a struct of options declares
 // `static const OptionTable& Table();`, and its source, which includes core/options.h, defines it.
 // Units that do not ask for tables then need not compile them.

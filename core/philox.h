@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10: four random words as a pure function of a 128-bit counter and a 64-bit key.
 //
 //   PhiloxWords w = Philox4x32({0, 0, 0, 0}, 0, 0);   // 6627e8d5 e169c58d bc57ac4c 9b00dbd8

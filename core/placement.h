@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which part of a global parameter a rank holds.
 //
 // A parameter's placement gives its unpadded global shape and a list of boxes, each saying that a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the time of a program goes: spans on a timeline, written as a Chrome trace.
 //
 //   StartProfiler();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers as a function: a key says which stream, an index says which element.
 //
 //   const RandomKey key = RandomKey::FromSeed(seed).With("transformer.h.0.attn").With(step);

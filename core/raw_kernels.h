@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that tensors and the tape themselves need; every other one is an operation's.
 #ifndef TESSERA_CORE_RAW_KERNELS_H_
 #define TESSERA_CORE_RAW_KERNELS_H_

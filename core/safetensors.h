@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of named tensors in the safetensors format (github.com/huggingface/safetensors): eight
 // bytes of header length, a JSON header, the tensors' bytes one after another.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The JSON header of a safetensors file, as text and as entries; core/safetensors.h is the public
 // interface.
 #ifndef TESSERA_CORE_SAFETENSORS_HEADER_H_

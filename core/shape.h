@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sizes (and strides) of a tensor: a small fixed-capacity vector of int64, no allocation.
 //
 //   Shape s{2, 3, 4};  s.numel() == 24;  s.ndim() == 3;  s[-1] == 4

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results of what comes from outside: files, flags, configurations, weights, the network.
 //
 //   StatusOr<Config> LoadConfig(const std::string& path) {

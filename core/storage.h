@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes behind tensors: one allocation, shared by every view of it.
 //
 // A storage is also the *parameter handle* that the tape saves: `ReleaseBytes` gives the memory

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Walking several tensors of one shape at once on the CPU.
 //
 //   const auto loop = StridedLoop<2>(shape, {dst.strides(), src.strides()});

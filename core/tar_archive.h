@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tar archives as folders: what `tar cf model.tar -C DIR .` or Python's tarfile wrote is read where
 // it lies, without being unpacked.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/tar_archive.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensor: a cheap value handle onto storage + shape + strides + dtype + device, and, where it
 // takes part in differentiation, an autograd record.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tensor's values as text.
 //
 //   std::cout << logits_BV;                 // the same as ToString(logits_BV)

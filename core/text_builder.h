@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text made of parts, for messages: what streams do, without their locales and half a megabyte.
 //
 //   TextBuilder text;

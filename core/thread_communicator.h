@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as threads of one process: for tests of everything parallel, without MPI.
 //
 //   RunRanks(4, [](std::shared_ptr<Communicator> world) { ... world->rank() ... });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data-parallel loops on the CPU.
 //
 //   ParallelFor(n, /*grain=*/4096, [&](int64_t begin, int64_t end) {

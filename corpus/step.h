@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step of preparing a corpus: what `tessera corpus NAME` does, and what a pipeline is made of.
 //
 //   const Step* step = FindStep("dedup");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of the documentation that follow from the code: of docs/cli.md a run's keys, tasks and
 // optimizers, of docs/migration.md what becomes of other systems' keys.
 #ifndef TESSERA_DOCS_KEY_TABLES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "docs/key_tables.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the tables of docs/cli.md and docs/migration.md anew: bazel run //docs:write_key_tables, or
 // with the folder of the pages.
 #include <cstdio>

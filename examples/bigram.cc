@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model family of one's own: a bigram language model, trained by the built-in trainer.
 //
 //   bazel run //examples:bigram -- /path/to/text.txt /tmp/bigram-run

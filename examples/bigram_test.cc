@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model of docs/writing-a-model.md trains once on all ranks that are started, and generates.
 #include <gtest/gtest.h>
 

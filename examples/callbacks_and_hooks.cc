@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program of docs/callbacks-and-hooks.md, which shows what it prints.
 //
 //   callbacks_and_hooks OUT           trains below the folder OUT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A task of one's own: `tessera` that teaches models of next tokens to complete lines.
 //
 //   completion train gpt-tiny --data sums.txt --out run --task completion

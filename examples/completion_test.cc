@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program of docs/data-and-tasks.md: its task is one of the command's.
 #include <gtest/gtest.h>
 

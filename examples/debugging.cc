@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program of docs/debugging.md, which shows what it prints.
 #include <iostream>
 

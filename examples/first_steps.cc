@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains a two-layer network on XOR: tensors, layers, the tape and an optimizer in 25 lines.
 #include <iostream>
 

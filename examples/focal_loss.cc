@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program of one's own: `tessera` with an argument and a loss that it has not.
 //
 //   focal_loss train bert-mini --tokenizer bert --data sst2.tsv --out run --focal-gamma 2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block of Llama by configuration, small, forwards and backwards.
 #include <iostream>
 

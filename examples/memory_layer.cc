@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A layer of one's own that is split over ranks, on one rank, on two and on three: the last part of
 // docs/writing-a-model.md, which shows what it prints.
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program of docs/programs-on-ranks.md, which shows what it prints on two ranks.
 //
 //   mpirun -n 2 on_ranks             or `on_ranks throw`, `on_ranks agree`: to see ranks fail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages show what their programs print.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An optimizer of one's own: `tessera` with RMSprop among its optimizers.
 //
 //   rmsprop train gpt-mini --data text.txt --out run --optimizer rmsprop --alpha 0.95

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program of docs/writing-an-optimizer.md: its optimizer is one of the command's.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The code that the documentation shows is the code that compiles: every ```cpp block must be a
 // stretch of one of the examples.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training loops of one's own: an engine of a configuration, a booster, a pipeline's step in one
 // call, and what one rank does for all.
 //

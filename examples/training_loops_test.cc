@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops that docs/training-loops.md shows, run with one rank and with two.
 #include <gtest/gtest.h>
 

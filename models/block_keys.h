@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a block of a model takes of the bundle that reaches it and what it gives on, by declaration.
 //
 //   BlockKeys Bigram::keys_of_block(int block) const {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Labels of a configuration, and the loss of a classifier: what every family with a classification
 // head shares.
 //

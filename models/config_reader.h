@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a model's configuration (Hugging Face's config.json) into typed fields.
 //
 //   ConfigReader reader(json, "gpt2");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model family, as it declares itself: how it is recognised and built, what its architectures are
 // good for, how its texts look. One registration per family, in its folder:
 //

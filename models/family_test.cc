@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Families and presets that are registered twice.
 #include "models/family.h"
 

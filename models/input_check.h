@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of what comes from outside before a model sees it: one line that names the tensor, the row
 // and the position, instead of an exception from the depths.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What language models' heads share: targets from labels, logits, and the loss.
 //
 //   Tensor targets = ShiftedTargets(in);

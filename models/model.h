@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every model family is to the trainer, the command line and a pipeline.
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildModel(config_json, build));

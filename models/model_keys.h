@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What models of several families take, pass on and return, beside core/batch_keys.h. B rows,
 // T tokens, C width, V vocabulary, L labels.
 #ifndef TESSERA_MODELS_MODEL_KEYS_H_

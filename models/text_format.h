@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a family's texts need beside their tokens: special tokens, blanks, conversations, positions
 // that are no count.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What models of nn::TransformerBlocks share: running one block on a bundle's `hidden`.
 //
 //   return RunTransformerBlock(*layers_[i], std::move(in), options, checkpoint_activations());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activation functions by the names that Hugging Face configurations use.
 #ifndef TESSERA_NN_ACTIVATION_H_
 #define TESSERA_NN_ACTIVATION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multi-head self-attention, split by heads over the tensor-parallel group.
 //
 //   SelfAttention attn({.hidden_size = C, .num_heads = H, ...}, Child("attn"));

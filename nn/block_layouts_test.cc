@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layouts of well-known families as configurations of TransformerBlock: on 1 to 4 ranks, with
 // and without sequence parallelism, each equals the block of one process, gradients included, and
 // that one equals plain loops and finite differences.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisation of pictures' (and sequences') channels, dim 1 of [N, C, ...].
 //
 //   BatchNorm bn1({.channels = 64}, Child("bn1"));       // bn1.weight, .bias, .running_mean, ...

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequential and ModuleList.
 #include <gtest/gtest.h>
 

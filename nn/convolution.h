@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions with their weights, as PyTorch names them: `weight` [out, in / groups, kernel...]
 // and `bias` [out].
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of one sequence to another: a decoder's to what its encoder gave (Vaswani et al. 2017).
 //
 //   CrossAttention attn({.hidden_size = C, .num_heads = H, ...}, Child("EncDecAttention"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dropout as a layer: its key is its path, so that every layer and layout has its own bits.
 //
 //   Dropout resid_dropout(0.1, Child("resid_dropout"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Embedding tables and the output layer that shares one.
 //
 //   VocabParallelEmbedding wte({.rows = V, .width = C}, Child("wte"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear layers split over a tensor-parallel group (Shoeybi et al. 2019, "Megatron-LM").
 //
 //   ColumnParallelLinear c_fc({.in_features = C, .out_features = 4 * C, .layout = kInOut},

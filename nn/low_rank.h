@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Low-rank terms beside the weights of linear layers: LoRA (Hu et al. 2021, "LoRA: Low-Rank
 // Adaptation of Large Language Models"), rank-stabilised LoRA (Kalajdzievski 2023) and DoRA (Liu et
 // al. 2024, "DoRA: Weight-Decomposed Low-Rank Adaptation").

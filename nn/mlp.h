@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The feed-forward part of a transformer block: up, activation, down; or, gated (Shazeer 2020,
 // "GLU variants"), down(activation(gate(h)) * up(h)), with Silu in one pass (ops/swiglu).
 #ifndef TESSERA_NN_MLP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The base of every layer and model: a tree of named parameters.
 //
 //   class Mlp : public Module {

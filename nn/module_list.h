@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers in a row, named "0", "1", ... as PyTorch's are.
 //
 //   class Tower : public Module {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisation layers.
 //
 //   LayerNorm ln_1({.width = C, .eps = 1e-5}, Child("ln_1"));

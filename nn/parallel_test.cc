@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every parallel layer: finite differences over its global parameters and its input on 1 to 4
 // ranks, in float64, and equality with the plain layer.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trained keys and values before those of a row's tokens: prefix tuning (Li & Liang 2021), as
 // P-tuning v2 (Liu et al. 2022) and PEFT have it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention with a prefix against attention with a past of the same keys and values, on 1 to 4
 // ranks, whole and step by step; its gradients against finite differences.
 #include "nn/prefix.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights held as small integers (ops/quantized/quantized_matrix.h), for models that are run, or
 // that train adapters alone.
 //

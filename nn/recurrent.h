@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers, one above the other: nn::Lstm, nn::Gru and nn::Rnn.
 //
 //   Lstm lstm({.input_size = C, .hidden_size = H, .num_layers = 2}, Child("lstm"));

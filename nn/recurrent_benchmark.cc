@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers over whole sequences; bench/recurrent.py measures PyTorch's beside them.
 //
 //   bazel run -c opt //nn:recurrent_benchmark -- --benchmark_filter=Lstm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers: their parameters, directions and layers, against one cell at a time. The cells
 // themselves: ops/recurrent/recurrent_test.cc; beside PyTorch's: tests/parity/operations.py.
 #include "nn/recurrent.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Relative position bias in buckets (Raffel et al. 2020, "T5"): what attention adds to the score of
 // a query and a key, learnt per head and per distance.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary positions as configurations of models name them: base, share of the head, and how the
 // frequencies are scaled for contexts longer than the pretrained ones.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What training passes find out for evaluation: the running mean and variance of BatchNorm.
 //
 //   nn::RunningStatistics statistics;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers one after the other, each given what the one before it gives; named "0", "1", ... as
 // PyTorch's are.
 //

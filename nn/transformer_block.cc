@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/transformer_block.h"
 
 #include "ops/elementwise/elementwise.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A transformer block: attention and a feed-forward part, each with a norm and a residual.
 //
 //   TransformerBlock block({.attention = {...}, .mlp = {...}, .norm = NormKind::kRmsNorm,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers of pictures: gradients of inputs and parameters, names, and what is refused.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights as layers use them: linear layers multiply by one, embeddings look rows of one up, and
 // neither knows in what form its numbers are.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One dim of a contiguous tensor as kernels see it: the middle of [outer, count, inner].
 //
 //   const AlongDim along(x.shape(), dim);   // element i of column (o, c): (o * count + i) * inner

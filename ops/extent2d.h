@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes, steps and paddings of pictures.
 //
 //   Conv2d(x, weight, bias, {.stride = 2, .padding = {1, 0}});

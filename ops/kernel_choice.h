@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose kernels compute on a GPU, where several can: a setting of the process.
 //
 //   SetKernelChoice({.alike = true});   // what a run that is to be repeated elsewhere asks for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One threaded loop over fixed chunks of many arrays.
 //
 //   ChunkLoop loop(/*chunk=*/16384);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The global norm of gradients, and clipping by it (Pascanu, Mikolov and Bengio 2013).
 //
 //   ClipResult clip = ClipGradNorm(parameters, {.max_norm = 1.0});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums and scaling of a run of gradient elements, compiled once per instruction set. Raw pointers
 // only.
 #ifndef TESSERA_OPTIM_GRAD_NORM_CHUNKS_H_

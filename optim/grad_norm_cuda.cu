@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient norms, clipping and the loss scale on the GPU. Sums are cut into the chunks that the CPU
 // cuts them into, each added up by one block in a fixed order, in float64.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/simd.h"
 #include "optim/grad_norm_chunks.h"
 #include "optim/square_sum_simd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss scaling for float16 (Micikevicius et al. 2018): the loss is multiplied by a scale, so that
 // small gradients do not vanish; the step divides it out again, and is left out when a gradient
 // overflowed.

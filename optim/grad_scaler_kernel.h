@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernel of the loss scale is given.
 #ifndef TESSERA_OPTIM_GRAD_SCALER_KERNEL_H_
 #define TESSERA_OPTIM_GRAD_SCALER_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/multi_tensor_optimizer.h"
 
 #include <cmath>

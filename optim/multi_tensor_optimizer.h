@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the optimizers of this floor share: groups, states as their kinds declare them, master
 // weights, and one pass over all parameters that have a gradient.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of optimizers.
 //
 //   AdamW optimizer(SplitByDecay(parameters, {.weight_decay = 0.1}), {.lr = 3e-4});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known of an optimizer by its name: its options, and the rule that they make of it.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const OptimizerKind* kind, FindOptimizerKind("lion"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an optimizer works on: named leaves, in groups that share their hyperparameters.
 //
 //   Tensor w = RequireGrad(...);

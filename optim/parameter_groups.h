@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which parameters decay.
 //
 //   std::vector<ParameterGroup> groups = SplitByDecay(parameters, {.weight_decay = 0.1});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The learning rate as a function of the step.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Schedule schedule,

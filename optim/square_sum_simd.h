@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of squares in float64 with the same bits from every instruction set: element i is added to
 // partial sum i % kPartials, and those are joined by halves. For sources of tessera_isa_library.
 #ifndef TESSERA_OPTIM_SQUARE_SUM_SIMD_H_

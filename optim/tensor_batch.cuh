@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many tensors in one launch: their descriptions travel as the kernel's argument, as many as fit,
 // and blocks find their chunk in them. Included by .cu files only.
 //

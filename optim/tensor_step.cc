@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/tensor_step.h"
 
 #include "ops/elementwise/elementwise.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step for optimizers that update one parameter after the other by operations on tensors: those
 // that look at whole parameters, whose cost is in products and sums.
 //

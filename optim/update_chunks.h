@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Updates of a run of elements, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPTIM_UPDATE_CHUNKS_H_
 #define TESSERA_OPTIM_UPDATE_CHUNKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CPU's kernels of elementwise updates share.
 #ifndef TESSERA_OPTIM_UPDATE_CPU_H_
 #define TESSERA_OPTIM_UPDATE_CPU_H_

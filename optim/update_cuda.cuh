@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the GPU's kernels of elementwise updates share. Step, learning rate, clip factor, loss scale
 // and found-inf are read on the device. Included by .cu files only.
 #ifndef TESSERA_OPTIM_UPDATE_CUDA_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of elementwise updates are given: all tensors of an optimizer at once.
 #ifndef TESSERA_OPTIM_UPDATE_KERNEL_H_
 #define TESSERA_OPTIM_UPDATE_KERNEL_H_

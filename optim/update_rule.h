@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An optimizer with its options, before it is made: the states that it keeps of a parameter, and
 // whether it needs to see whole parameters. optim/optimizer_kind.h makes one from a name and
 // options.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the vector code of elementwise updates shares: weights, masters and gradients of every
 // dtype. For sources of tessera_isa_library.
 #ifndef TESSERA_OPTIM_UPDATE_SIMD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // operator new and delete of the library: hidden in it (exports.map), so that a host's stay its
 // own. All memory comes from here, that of tensors included (core/allocator.cc).
 #include <cstdint>

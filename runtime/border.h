@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The border of the library: inside there are exceptions and statuses of C++, outside tsr_status.
 //
 //   tsr_status* tsr_context_cancel(tsr_context* context) {

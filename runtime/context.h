@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tsr_context is, and a call that it runs.
 #ifndef TESSERA_RUNTIME_CONTEXT_H_
 #define TESSERA_RUNTIME_CONTEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Named tensors through a model, and the vector of a text.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text that a model writes, token by token.
 #include "models/generation/generate.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the library has handed out and not taken back: every pointer that comes in is looked up, so
 // that a stale or foreign one is a status, not a crash.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tsr_model is.
 #ifndef TESSERA_RUNTIME_MODEL_H_
 #define TESSERA_RUNTIME_MODEL_H_

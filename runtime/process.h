@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host gave the library for the whole process (tsr_configure).
 #ifndef TESSERA_RUNTIME_PROCESS_H_
 #define TESSERA_RUNTIME_PROCESS_H_

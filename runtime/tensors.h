@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors across the border.
 #ifndef TESSERA_RUNTIME_TENSORS_H_
 #define TESSERA_RUNTIME_TENSORS_H_

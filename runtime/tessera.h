@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tessera as a library: models from Hugging Face folders, run in any program.
  *
  *   tsr_model* model = NULL;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tessera.h for C++17: handles that release themselves, failures as exceptions.
 //
 //   const tsr::Model model("gpt2-folder");

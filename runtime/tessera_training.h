@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Training with Tessera as a library: all of tessera.h, and tsr_train_*.
  *
  *   tsr_train_options options = {.size = sizeof(options), .learning_rate = 1e-4};

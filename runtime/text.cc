@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts and pictures as a model takes them.
 #include <cstring>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of a trainer, and what it keeps on disk.
 #include <cmath>
 #include <cstring>

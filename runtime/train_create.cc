@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a trainer is made: model, tokenizer, optimizer.
 #include <cmath>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tsr_trainer is.
 #ifndef TESSERA_RUNTIME_TRAINER_H_
 #define TESSERA_RUNTIME_TRAINER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The answer to a request for texts, whole or in pieces as they are written.
 //
 //   class MyAnswer : public Answer { ... };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the answer to a conversation is chosen: what `tessera generate --chat` and the server have in
 // common.
 //

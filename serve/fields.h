@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fields of a request's JSON object. The first that is wrong is kept, so that a reader reads
 // on:
 //

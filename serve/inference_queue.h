@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts of many clients, written by one model on one thread.
 //
 //   InferenceQueue queue(*model, tokenizer.get(), {.slots = 8});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Serves a model until a signal asks it to end: what `tessera serve` does once it has a model.
 #ifndef TESSERA_SERVE_SERVER_H_
 #define TESSERA_SERVE_SERVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the server's addresses do: a model, its queue, and the endpoints.
 //
 //   Service service({.name = "gpt2", .model = *model, .tokenizer = *tokenizer, ...}, {.slots = 8});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What requests for texts have in common: how the text is chosen, and by which model.
 #ifndef TESSERA_SERVE_TEXT_FIELDS_H_
 #define TESSERA_SERVE_TEXT_FIELDS_H_

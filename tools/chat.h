@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A conversation with a model, here or on a server: `tessera generate --chat`.
 #ifndef TESSERA_TOOLS_CHAT_H_
 #define TESSERA_TOOLS_CHAT_H_

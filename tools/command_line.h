@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all commands share: how flags are read, and where output goes. How failures end the program
 // is train/run_on_ranks.h's.
 #ifndef TESSERA_TOOLS_COMMAND_LINE_H_

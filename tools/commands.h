@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of the program, one source file each.
 //
 // An `Add...Command` puts a subcommand with its flags and its help into `app`; when it is chosen,

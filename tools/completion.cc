@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera completion`: what bash completes, made of the commands' own flags.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera convert`, `tessera quantize` and `tessera merge`: weights of other formats, as small
 // integers, and with an adapter, into a model's folder.
 #include <charconv>

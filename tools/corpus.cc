@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus`: web text from crawl to training shards (corpus/), a command for each step.
 #include <malloc.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera eval`: the loss of a model on data, and the metrics of its task.
 #include <string>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `tessera eval` and `tessera predict` print of an evaluation.
 #ifndef TESSERA_TOOLS_EVALUATION_LINE_H_
 #define TESSERA_TOOLS_EVALUATION_LINE_H_

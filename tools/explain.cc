@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera explain`: what becomes of each key of a configuration, without a run.
 #include <algorithm>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flags for the keys of a run's configuration: our own keys, with their help, and every other name
 // that a key has (train/config/run_keys.h), which the help leaves out.
 //

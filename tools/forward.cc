@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera forward`: named tensors through a model.
 #include <cstring>
 #include <memory>

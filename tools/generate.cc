@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera generate`: continues a text.
 #include "models/generation/generate.h"
 

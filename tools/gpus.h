@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPUs of this machine, for `tessera inspect --devices`, and what the program was built for.
 #ifndef TESSERA_TOOLS_GPUS_H_
 #define TESSERA_TOOLS_GPUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linked where the program is built without CUDA.
 #include "tools/gpus.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera inspect`: what is in a file or a folder, and whether it is whole.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera launch`: starts a command on several ranks with mpirun.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `tessera launch` starts: hosts, ranks, and mpirun's arguments.
 //
 //   TESSERA_ASSIGN_OR_RETURN(LaunchPlan plan, PlanLaunch(flags));

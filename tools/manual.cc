@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera manual`: the manual page, made of what the commands say in their help.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera predict`: what a model says of every row of data.
 #include <string>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line as a library. `tessera` itself is
 //
 //   int main(int argc, char** argv) { return tessera::Main(argc, argv); }

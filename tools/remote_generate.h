@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera generate --server URL`: texts that a server writes (`tessera serve`), printed as if they
 // were written here.
 #ifndef TESSERA_TOOLS_REMOTE_GENERATE_H_

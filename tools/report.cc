@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera report`: runs as a page of charts.
 #include <memory>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flags that describe a run, as `tessera train` takes them: files of our own and of other
 // systems, and a flag for every name of a key.
 //

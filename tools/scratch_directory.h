@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A directory of a command's own, gone with it.
 #ifndef TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
 #define TESSERA_TOOLS_SCRATCH_DIRECTORY_H_

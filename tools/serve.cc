@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera serve`: a model behind HTTP (serve/).
 #include <unistd.h>
 

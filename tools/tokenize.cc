@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera tokenize`: text into the memory-mapped dataset, or into lines of ids.
 #include "data/dataset/tokenize.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera train`: trains a model and writes it as a Hugging Face folder.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera train-tokenizer`: a SentencePiece tokenizer from text.
 #include <memory>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // First values of low-rank terms that are a part of the weight: what matters of it trains from the
 // first step, while the rest stays.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/adapter_start.h"
 
 #include <gtest/gtest.h>

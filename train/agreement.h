@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failures that every rank knows of.
 //
 //   TESSERA_RETURN_IF_ERROR(Agree(mesh, OpenMyFiles()));     // all ranks go on, or none

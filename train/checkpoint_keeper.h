@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checkpoints of a run, in `<folder>/checkpoint-<step>`: written at once or while training goes
 // on, the oldest removed, the newest whole one found again.
 //

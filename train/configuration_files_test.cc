@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ordinary configuration files of other systems train as the same run does in our own keys, to the
 // last bit.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order in which a run draws its data, as its configuration says.
 //
 //   const data::Sampler sampler(DataOrder(config, train.get(), mesh));

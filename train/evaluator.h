@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loss and the task's metrics over data, shared out over the data-parallel ranks.
 //
 //   const Evaluator evaluator(model, mesh, {.objective = data.objective});

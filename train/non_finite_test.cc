@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run does when the loss or the gradients are no numbers.
 #include <gtest/gtest.h>
 

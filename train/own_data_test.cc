@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program's own data, sample by sample or as a stream, beside the built-in data of the same
 // samples: the same run on every layout, stopped or not; what fails in a program's function is one
 // line with the sample.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/preference_loss.h"
 
 #include "autograd/autograd.h"

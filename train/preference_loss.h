@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Direct preference optimisation: the loss of pairs of completions, of which one is preferred.
 //
 //   const Tensor log_p = SequenceLogProbabilities(token_losses);          // [2 * pairs]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // This rank's part of a model, as a configuration lays it out over ranks: its share of the layers,
 // its stage of a pipeline, its shards of parameters.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/rank_place.h"
 
 #include <sched.h>

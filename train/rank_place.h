@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where this rank runs beside the others: its machine, and the processors that it shares.
 //
 //   const RankPlace place = FindRankPlace(*mesh.world());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a preference run holds on to: log-probabilities of its pairs under a model that does not
 // train, found once before it does.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks and lists of options that are registered twice.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a checkpoint keeps of a run beside its tensors, and what it says of the run that goes on.
 //
 //   dist::SaveCheckpoint(path, step, tensors, now.ToJson(), world);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The adapter that a run trains, from its configuration.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const models::AdapterConfig adapter,

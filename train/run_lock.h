@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run at a time in a directory.
 //
 //   std::optional<RunLock> lock;

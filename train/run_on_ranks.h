@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs of one or many ranks: who tells a failure, and how the job ends.
 //
 //   int main() {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a configuration to what the trainer needs: tokenizer, data and model.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, MakeMesh(config, world));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts that a model writes at every evaluation, so that one sees what it has learnt.
 //
 //   TESSERA_RETURN_IF_ERROR(ContinueAtEvaluations({"Once upon a time"}, 40, *tokenizer, *shape,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `profile`: a Chrome trace of some steps of a run, and a table of its costliest kernels.
 //
 //   StepProfiler profiler(config, rank, &log);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks tell each other before each optimizer step.
 //
 //   const StepReport all = ExchangeReports(mine, mesh);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signals that ask a run to finish its step, save and end: SIGINT, SIGTERM and SIGUSR1.
 //
 //   StopSignals signals;                    // installs handlers, restores the old ones at the end

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run teaches a model: the data it reads, what these ask of the model, and what an
 // evaluation measures beside the loss.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a run stands: what callbacks read and rows of metrics tell.
 #ifndef TESSERA_TRAIN_TRAIN_STATE_H_
 #define TESSERA_TRAIN_TRAIN_STATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The training loop.
 //
 //   TESSERA_ASSIGN_OR_RETURN(RunSetup setup, PrepareRun(config));   // train/run_setup.h

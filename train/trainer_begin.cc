@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a run begins, afresh or from a checkpoint.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The callbacks of a run: those that its configuration asks for, what they are told and ask for.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run's evaluations and predictions.
 #include <cmath>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of a run a program may replace, part by part.
 //
 //   Trainer trainer(config, model, data, mesh,

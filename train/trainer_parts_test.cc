@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every part of a run that a program may replace, seen to be used in place of the trainer's own.
 #include "train/trainer_parts.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model that lies on many ranks, as one Hugging Face folder.
 //
 //   TESSERA_RETURN_IF_ERROR(SaveWholeModel(model, mesh, *store, folder, tokenizer, files));

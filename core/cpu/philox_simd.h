@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The random bits of core/random.h, kLanes blocks at a time.
 //
 //   uint32_t words[RandomRangeWords(96)];

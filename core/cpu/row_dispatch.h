@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a RowType to the type of elements that core/cpu/simd.h loads and stores:
 //
 //   DispatchRow(type, [&](auto zero) __attribute__((always_inline)) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a CPU kernel needs to call row functions that were compiled once per instruction set.
 //
 //   const NormRows& rows = ForActiveIsa(baseline::kNormRows, avx2::kNormRows, avx512::kNormRows);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Working memory of a kernel that outlives the call: kept per thread, grown when needed.
 //
 //   constinit thread_local ThreadScratch packed;

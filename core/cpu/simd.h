@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors of the instruction set that a source is compiled for, for the CPU kernels.
 //
 // A kernel source is compiled once per instruction set by `tessera_isa_library`, which defines

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // core/cpu/simd.h for AVX2 with FMA and F16C: 8 floats. Included by simd.h only.
 #ifndef TESSERA_CORE_CPU_SIMD_AVX2_H_
 #define TESSERA_CORE_CPU_SIMD_AVX2_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // core/cpu/simd.h for AVX-512 (F, BW, DQ, VL): 16 floats. Included by simd.h only.
 #ifndef TESSERA_CORE_CPU_SIMD_AVX512_H_
 #define TESSERA_CORE_CPU_SIMD_AVX512_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // core/cpu/simd.h for any x86-64 (SSE2): 4 floats, no fused multiply-add. Included by simd.h only.
 #ifndef TESSERA_CORE_CPU_SIMD_BASELINE_H_
 #define TESSERA_CORE_CPU_SIMD_BASELINE_H_

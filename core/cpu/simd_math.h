@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementary functions on VecF. Included by core/cpu/simd.h only.
 //
 // Bounds, over all float32 arguments, against the exact value (ulp = unit in the last place of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/simd_probe.h"
 
 #include "core/cpu/philox_simd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions and conversions of core/cpu/simd.h applied to arrays, one copy per instruction
 // set, for simd_test.cc.
 #ifndef TESSERA_CORE_CPU_SIMD_PROBE_H_

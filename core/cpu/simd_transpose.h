@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transposition of a square of kLanes vectors, for packing.
 //
 //   VecF rows[kLanes];            // rows[i] holds row i

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The allocator of a GPU: a BlockPool over cudaMalloc.
 //
 //   BlockPool& pool = PoolOf(0);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The caching allocator behind CUDA tensors, free of CUDA: it asks a `DeviceMemory` for segments
 // and hands out parts of them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of several ways to compute the same takes least time on this GPU.
 //
 //   const std::vector<double> ms = LeastMilliseconds(candidates.size(), [&](size_t i) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt, loaded when the first matrix product asks for it.
 //
 //   const CublasLt& lt = CublasLt::Get();           // throws Error where it cannot be loaded

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN's graph interface, loaded when it is first asked for. What uses it does without where the
 // library is absent:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why a GPU cannot be used, in one line, from what the runtime answered.
 #ifndef TESSERA_CORE_CUDA_DEVICE_PROBLEM_H_
 #define TESSERA_CORE_CUDA_DEVICE_PROBLEM_H_

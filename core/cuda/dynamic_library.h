@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finding NVIDIA's libraries when they are first needed, so that a program starts without them.
 //
 //   DynamicLibrary library = DynamicLibrary::Open("libcublasLt.so.13");   // StatusOr

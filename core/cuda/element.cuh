@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types in kernels: T is float, __nv_bfloat16, __half or double; arithmetic is done in
 // Wide<T>, float for all but double. Included by .cu files only.
 #ifndef TESSERA_CORE_CUDA_ELEMENT_CUH_

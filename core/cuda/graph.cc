@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cuda/graph.h"
 
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded work of a GPU (core/device_graph.h) as a CUDA graph with a pool of memory of its own.
 #ifndef TESSERA_CORE_CUDA_GRAPH_H_
 #define TESSERA_CORE_CUDA_GRAPH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of adjacent elements, read by the threads of a block in groups. Included by .cu files only.
 //
 //   float sum = 0;

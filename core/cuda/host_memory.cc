@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device::Host() is page-locked memory where there is a GPU: what is off-loaded then travels at the
 // bus's speed, without a copy through a buffer of the driver's.
 #include <cstdlib>

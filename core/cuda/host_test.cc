@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of core/cuda needs no GPU: why a device cannot be used, and where libraries are found.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How kernels are launched, and what a kernel sees of its launch. Included by .cu files only.
 //
 //   __global__ void Double(int64_t n, float* x) {

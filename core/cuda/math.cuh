@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mathematical functions of float and double under one name. Included by .cu files only.
 #ifndef TESSERA_CORE_CUDA_MATH_CUH_
 #define TESSERA_CORE_CUDA_MATH_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's functions as this program calls them, each passed on to libnccl.so.2, which is loaded by
 // the first call. A program that never makes a NCCL group needs no NCCL.
 #include <nccl.h>

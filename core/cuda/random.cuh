@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The random bits of core/random.h in kernels. Included by .cu files only.
 #ifndef TESSERA_CORE_CUDA_RANDOM_CUH_
 #define TESSERA_CORE_CUDA_RANDOM_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fill, count, copy-with-cast and add-into on the GPU, and copies between host and GPU.
 #include <algorithm>
 #include <cstring>

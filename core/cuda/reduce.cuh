@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over a warp and a block, in one fixed order: a tree over lanes, then over warps.
 // Included by .cu files only.
 #ifndef TESSERA_CORE_CUDA_REDUCE_CUH_

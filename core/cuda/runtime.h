@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime with every call checked, and the GPUs of this machine.
 //
 //   CheckCuda(cudaMemsetAsync(p, 0, n, stream), "fill");   // throws Error("fill", ...) on failure

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shared memory of a block, uninitialised. Included by .cu files only.
 //
 //   auto& rows = BlockShared<float[8][32]>();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorting of keys with their values on the GPU, stable: pairs of equal keys stay in order.
 //
 //   const Workspace scratch(SortPairsScratch(n));

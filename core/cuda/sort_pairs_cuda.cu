@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SortPairs by the radix sort of CUB, which comes with the toolkit.
 #include <cub/device/device_radix_sort.cuh>
 

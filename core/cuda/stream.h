@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams and events that own themselves, and the stream that this thread's kernels run on.
 //
 //   const Stream copies;                       // on the active GPU

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the number of an element to where it stands in each of several tensors: the index arithmetic
 // of kernels over strided operands, in plain C++ so that it is tested on the host.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor cores of bfloat16 and float16 (T), the loads of their fragments, asynchronous copies to
 // shared memory, and powers of two: one function per PTX instruction (PTX ISA, "Matrix
 // multiply-accumulate", "Asynchronous copy" and "ex2"). Included by .cu files only.

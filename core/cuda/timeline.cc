@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When kernels ran on the GPU, for the profiler (core/profiler.h): an event on each side of them.
 #include "core/cuda/stream.h"
 #include "core/profiler.h"

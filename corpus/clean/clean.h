@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus clean`: mends texts and keeps the good ones.
 #ifndef TESSERA_CORPUS_CLEAN_CLEAN_H_
 #define TESSERA_CORPUS_CLEAN_CLEAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of documents is kept to find those that are alike: signatures, shingles and names, in files.
 //
 //   run.outputs = FingerprintSet::Files("work/fingerprints");

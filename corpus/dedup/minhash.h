@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MinHash (Broder 1997): for each of many permutations of the 32-bit numbers, the least that a set
 // holds. Two sets have the same number at a place with the probability of their Jaccard similarity.
 //

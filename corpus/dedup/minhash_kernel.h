@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // minhash_kernel.cc, once per instruction set.
 #ifndef TESSERA_CORPUS_DEDUP_MINHASH_KERNEL_H_
 #define TESSERA_CORPUS_DEDUP_MINHASH_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys that come again, anywhere in a corpus: all but the first of each.
 //
 //   RepeatSearch search = {.name = "urls", .inputs = files, .folder = "out.work"};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 5-grams of a text's words, as numbers.
 //
 //   ShingleReader reader;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pairs of documents whose 5-grams are alike: candidates by bands of their signatures, then the
 // true Jaccard similarity of each.
 #ifndef TESSERA_CORPUS_DEDUP_SIMILAR_PAIRS_H_

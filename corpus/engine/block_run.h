@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One pass over records: blocks of input become pieces of files, in the order of the blocks.
 //
 //   BlockRun run;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pass that judges and changes documents one by one.
 //
 //   DocumentPass pass = {.name = "clean", .files = options, .made_from = {...}};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hashes of bytes: fast, the same everywhere, and not meant against adversaries.
 //
 //   const uint64_t h = HashBytes("text", /*seed=*/1);

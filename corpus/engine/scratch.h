@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step keeps on the disk instead of in memory.
 #ifndef TESSERA_CORPUS_ENGINE_SCRATCH_H_
 #define TESSERA_CORPUS_ENGINE_SCRATCH_H_

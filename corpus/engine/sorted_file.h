@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is to be done with documents, in a file sorted by their numbers.
 //
 //   struct Drop { int64_t number; int64_t id_offset; };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus extract`: texts from pages.
 #ifndef TESSERA_CORPUS_EXTRACT_EXTRACT_H_
 #define TESSERA_CORPUS_EXTRACT_EXTRACT_H_

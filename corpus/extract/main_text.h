@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text that a page is about, without menus, teasers, footers and comments.
 //
 //   MainText(page)

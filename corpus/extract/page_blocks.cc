@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "corpus/extract/page_blocks.h"
 
 #include <libxml/HTMLparser.h>

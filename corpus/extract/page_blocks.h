@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A page of HTML as the blocks of text that a reader sees.
 //
 //   PageBlocks page;

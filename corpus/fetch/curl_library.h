@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libcurl, loaded when something is first fetched: nothing else of the program needs it.
 #ifndef TESSERA_CORPUS_FETCH_CURL_LIBRARY_H_
 #define TESSERA_CORPUS_FETCH_CURL_LIBRARY_H_

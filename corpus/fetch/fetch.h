@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus fetch`: the pages of a list of addresses, politely.
 #ifndef TESSERA_CORPUS_FETCH_FETCH_H_
 #define TESSERA_CORPUS_FETCH_FETCH_H_

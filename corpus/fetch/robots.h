@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // robots.txt (RFC 9309): what a site lets crawlers have.
 #ifndef TESSERA_CORPUS_FETCH_ROBOTS_H_
 #define TESSERA_CORPUS_FETCH_ROBOTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Filters of quality by their published rules. Each is a list of rules with names of their own, of
 // which the first that does not hold drops the text.
 //

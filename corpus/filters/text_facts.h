@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What filters want to know of a text, found once.
 #ifndef TESSERA_CORPUS_FILTERS_TEXT_FACTS_H_
 #define TESSERA_CORPUS_FILTERS_TEXT_FACTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "corpus/io/byte_source.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file's bytes from front to back, whatever it is compressed with.
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, ByteSource::Open("a.jsonl.gz"));

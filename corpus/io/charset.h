@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The characters of web pages.
 #ifndef TESSERA_CORPUS_IO_CHARSET_H_
 #define TESSERA_CORPUS_IO_CHARSET_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A document: a text, a name, and whatever else came with it.
 //
 //   Document document;

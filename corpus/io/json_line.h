@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A line of JSON as pieces of its own text: what nobody changes goes on byte for byte.
 //
 //   std::vector<JsonPiece> members;

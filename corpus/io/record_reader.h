@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The records of files, in blocks that are the same in every run: lines of .jsonl and .txt, records
 // of WARC and WET.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A text as lines or paragraphs.
 #ifndef TESSERA_CORPUS_IO_TEXT_UNITS_H_
 #define TESSERA_CORPUS_IO_TEXT_UNITS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WARC (ISO 28500) and Common Crawl's WET, which is WARC of plain texts.
 #ifndef TESSERA_CORPUS_IO_WARC_H_
 #define TESSERA_CORPUS_IO_WARC_H_

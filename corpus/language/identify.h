@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which language a text is in: its script, and for Latin letters the language whose trigrams it is
 // made of.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes profiles.inc: how often languages of Latin letters have which three characters in a row.
 
     python corpus/language/make_profiles.py SHARED > corpus/language/profiles.inc
@@ -59,6 +60,7 @@ def profile(language, root):
     return [min(255, round(-16 * math.log2(n / total))) for n in counts]
 
 
+print("// SPDX-License-Identifier: Apache-2.0")
 print("// {language, figures}, made by make_profiles.py.")
 for language in ("de", "en"):
     print('{"%s",\n {' % language)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broken Unicode, mended: what ftfy (Robyn Speer) is known for, in the same order.
 //
 //   RepairText("The Mona Lisa doesnâ€™t have eyebrows.", {});   // doesn’t

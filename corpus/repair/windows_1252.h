@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // windows-1252, which differs from latin-1 at 0x80 to 0x9F.
 #ifndef TESSERA_CORPUS_REPAIR_WINDOWS_1252_H_
 #define TESSERA_CORPUS_REPAIR_WINDOWS_1252_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus shuffle`, `split` and `mix`: which documents stand where.
 #ifndef TESSERA_CORPUS_SHUFFLE_SHUFFLE_H_
 #define TESSERA_CORPUS_SHUFFLE_SHUFFLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Heads of tables sort them.
 for (const head of document.querySelectorAll("th[role=button]")) {
   head.addEventListener("click", () => {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus stats`: what a corpus is like, as one page of HTML that needs nothing else.
 #ifndef TESSERA_CORPUS_STATS_STATS_H_
 #define TESSERA_CORPUS_STATS_STATS_H_

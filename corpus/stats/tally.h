@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures of documents that add up.
 #ifndef TESSERA_CORPUS_STATS_TALLY_H_
 #define TESSERA_CORPUS_STATS_TALLY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus tokenize`: documents as the tokens that the trainer maps.
 #ifndef TESSERA_CORPUS_TOKENIZE_TOKENIZE_H_
 #define TESSERA_CORPUS_TOKENIZE_TOKENIZE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Addresses of the web, as far as lists of them need.
 #ifndef TESSERA_CORPUS_URLS_URL_H_
 #define TESSERA_CORPUS_URLS_URL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus urls`: which addresses are worth fetching, and whose documents stay.
 #ifndef TESSERA_CORPUS_URLS_URLS_H_
 #define TESSERA_CORPUS_URLS_URLS_H_

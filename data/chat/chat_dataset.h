@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations to be learnt from: every token that the assistant wrote is a target.
 //
 //   TESSERA_ASSIGN_OR_RETURN(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a model folder's conversations look: its chat template, and the special tokens that templates
 // ask for.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chat templates: how a model's conversations look as text, in the Jinja that model folders bring
 // (`chat_template.jinja`, `chat_template` of tokenizer_config.json), with transformers' settings.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations as token ids, and which of them the assistant wrote.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const ChatTokens tokens, TokenizeChat(format, tokenizer, chat));

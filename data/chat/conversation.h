@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations as files hold them, in the one form that chat templates take.
 //
 //   TESSERA_RETURN_IF_ERROR(ForEachConversation("chats.jsonl", [&](const Conversation& chat,

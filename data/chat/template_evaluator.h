@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the tree of a chat template over the variables of a conversation.
 #ifndef TESSERA_DATA_CHAT_TEMPLATE_EVALUATOR_H_
 #define TESSERA_DATA_CHAT_TEMPLATE_EVALUATOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jinja's filters and tests.
 #include <algorithm>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Python's methods of texts, mappings and lists, as far as they change nothing.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A chat template as a tree, and what reads it (Jinja 3.1's grammar, with trim_blocks,
 // lstrip_blocks and the tags break, continue and generation, as transformers sets it up).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/chat/template_value.h"
 
 #include <algorithm>

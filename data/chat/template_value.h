@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values of a chat template: Python's, as Jinja shows them, and immutable but for namespaces.
 //
 //   const Value role = Value::Of("user");

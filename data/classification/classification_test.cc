@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables and pictures with labels, and the numbers that classifiers are judged by.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures with labels, prepared for a model.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto source, ImageSource::Open("train"));

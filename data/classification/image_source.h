@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures on the disk, labelled as a rule: a folder of class folders, or a pair of IDX files.
 //
 //   TESSERA_ASSIGN_OR_RETURN(ImageParts parts, FindImageParts("hymenoptera"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The labels of a table's rows: names, numbers, or several yes-or-no answers.
 //
 //   LabelReader reader(/*num_fields=*/1);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a classifier is judged by: counts that are added over batches and ranks, and the numbers
 // made of their sums.
 //

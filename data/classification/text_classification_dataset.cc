@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/classification/text_classification_dataset.h"
 
 #include <algorithm>

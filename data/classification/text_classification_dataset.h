@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts, or pairs of texts, with labels, from a table (data/dataset/record_input.h).
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto data, TextClassificationDataset::Open(

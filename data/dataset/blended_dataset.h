@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several datasets mixed by weight.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto blend, BlendedDataset::Create({books, web}, {0.3, 0.7}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comma-separated values (RFC 4180), by libcsv: fields may stand in double quotes, which are
 // doubled inside of them, and then hold commas and line feeds.
 //

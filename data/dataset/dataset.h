@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples, numbered, and batches made of them: what the trainer draws from, whatever the task.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Batch batch, dataset.MakeBatch(sampler.Rows({.step = 3})));

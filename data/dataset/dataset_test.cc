@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Indexed datasets on the disk, how text gets there, and the samples made of them.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Language-modelling samples of one document each, of any length: batches are padded.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto train, DocumentDataset::Create(data, {.seq_len = 1024,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token ids in two memory-mapped files, in Megatron's indexed layout.
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<const IndexedDataset> data,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the files that indexed_dataset.h describes.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto writer, IndexedDatasetWriter::Create("corpus", vocab_size));

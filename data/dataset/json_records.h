@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The objects of a file of JSON lines, or of one JSON array, with their keys in order.
 //
 //   TESSERA_RETURN_IF_ERROR(ForEachJsonRecord(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A permutation of 0 ... n-1 that is computed, not stored: constant time and memory.
 //
 //   KeyedPermutation order(/*n=*/1000000, /*seed=*/0, /*epoch=*/3);

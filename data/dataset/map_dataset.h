@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program's own samples by their number, and how some of them become a batch.
 //
 //   struct Pair { std::string question; std::string answer; };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Language-modelling samples: consecutive windows over the stream of all documents.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto train, PackedDataset::Create(data, {.seq_len = 1024,

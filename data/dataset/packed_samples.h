@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples of a token dataset packed into rows, whole, and each by itself within its row.
 //
 //   const auto rows = PackedSamples::Create(chats, {.row_length = 1024, .seed = 0});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/dataset/prefetching_loader.h"
 
 #include <exception>

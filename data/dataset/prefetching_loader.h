@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes batches ahead of their use, on one thread of its own.
 //
 //   PrefetchingLoader loader([&](int64_t i) { return train->MakeBatch(RowsOfBatch(i)); },

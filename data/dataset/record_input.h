@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records with named fields from a table: tab- or comma-separated values with a header line (.tsv,
 // .csv), JSON lines (.jsonl, .ndjson), or JSON (.json: lines, or one array of objects).
 //

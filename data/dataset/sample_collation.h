@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How samples of a program's own become batches: what map_dataset.h and stream_dataset.h share.
 //
 //   const auto collate = [](std::span<const Pair> pairs) -> StatusOr<Batch> {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which samples make up a batch: a function of the step, not a state.
 //
 //   Sampler sampler({.num_samples = train->size(), .batch_size = 8, .micro_batches = 4});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of samples and the loader that fetches ahead.
 #include "data/dataset/sampler.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program's own samples as they come, in a line whose length nobody need know.
 //
 //   data.train = std::make_shared<StreamDataset<Pair>>(StreamOptions<Pair>{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A part of a dataset: the samples [begin, end) of its order, or of a shuffled one.
 //
 //   auto train = std::make_shared<Subset>(all, 0, all->size() - held_out);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Documents of text from files: plain text (a file is a document) and JSON lines (a line is one).
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, ListInputFiles({"corpus/"}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token ids that are made of other files once, and used again while those stay the same.
 //
 //   TESSERA_ASSIGN_OR_RETURN(json made_from, DescribeFiles({"train.tsv"}));

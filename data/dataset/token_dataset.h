@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples of token ids: language modelling.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Batch batch, tokens.MakeBatch(samples));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/dataset/tokenize.h"
 
 #include "core/thread_pool.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From text files to an indexed dataset on the disk, once.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto tokenizer, MakeTokenizer("char", {"input.txt"}, {}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random crops and mirror images for training: a function of (seed, position), so that every rank,
 // a resumed run and any number of loading threads see the same pictures.
 //

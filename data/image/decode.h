@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Image files: JPEG and PNG.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Image image, ReadImage("cat.jpg", {.channels = 3}));

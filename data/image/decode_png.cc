@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PNG through libpng. Its errors leave by longjmp, so nothing with a destructor is made between
 // setjmp and the calls into the library.
 #include <png.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures in memory, and what is done to them before they become numbers.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Image image, ReadImage("cat.jpg"));      // decode.h

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a picture to a model's `pixel_values`, as preprocessor_config.json says.
 //
 //   TESSERA_ASSIGN_OR_RETURN(ImageProcessor processor, ImageProcessor::Load("vit-folder", 3));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures against what tests/parity/images.py recorded from PIL and transformers, and hostile
 // files.
 #include "data/image/image.h"

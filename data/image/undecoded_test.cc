@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program without decoders: linked with //data/image alone.
 #include <gtest/gtest.h>
 

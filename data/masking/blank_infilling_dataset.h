@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GLM's autoregressive blank infilling (Du et al. 2022, section 2.1 and 2.3).
 //
 //   BlankInfillingDataset data(windows, {.mask_id = ..., .sop_id = ..., .eop_id = ..., ...});

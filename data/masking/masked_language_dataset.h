@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masked language modelling (Devlin et al. 2019, "BERT"; Liu et al. 2019, "RoBERTa").
 //
 //   MaskedLanguageDataset data(windows, {.mask_id = 103, .cls_id = 101, .sep_id = 102,

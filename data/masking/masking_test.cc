@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The objectives over running text: what was hidden can be put back, in the shares that were asked
 // for, and depends on the seed and the sample's position alone.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Choices made at random, as functions of a key: what the masking objectives share.
 //
 //   RandomChoices random(RandomKey::FromSeed(seed).With("masked_lm").With(position));

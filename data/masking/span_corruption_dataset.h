@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5's span corruption (Raffel et al. 2020, section 3.1.4): spans of the text are taken out, each
 // leaves a sentinel, and the target is the sentinels with what they stand for.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pairs of completions of one prompt, of which people prefer one: what preference optimisation
 // learns from.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A record of preference data as token ids.
 //
 //   const PreferenceEncoder encoder(tokenizer);

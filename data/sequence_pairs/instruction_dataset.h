@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instructions and their answers: supervised fine-tuning on prompts, responses and the conversation
 // before them.
 //

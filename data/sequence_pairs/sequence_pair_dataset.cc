@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/sequence_pairs/sequence_pair_dataset.h"
 
 #include <algorithm>

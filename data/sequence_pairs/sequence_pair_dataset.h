@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pairs of texts for encoder-decoder models: translation, summaries, question and answer.
 //
 //   TESSERA_ASSIGN_OR_RETURN(

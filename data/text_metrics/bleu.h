@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BLEU of a corpus, as sacreBLEU reports it.
 //
 //   TESSERA_ASSIGN_OR_RETURN(BleuScore bleu, CorpusBleu(outputs, {references}));

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes testdata/bleu.json: texts, and what sacrebleu makes of them.
 
     pip install sacrebleu==2.6.0

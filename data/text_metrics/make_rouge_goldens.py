@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes testdata/rouge.json: texts, and what rouge_score makes of them.
 
     pip install rouge-score==0.1.2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ROUGE of a text against its reference, as Google's rouge_score and Hugging Face's `evaluate`
 // compute it without a stemmer.
 //

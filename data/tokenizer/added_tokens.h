@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens that are found in the text before anything else is done with it: <|endoftext|> and the
 // like.
 //

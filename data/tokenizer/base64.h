@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes as printable text (RFC 4648, with padding): the character maps of tokenizer.json.
 //
 //   EncodeBase64("a")       // "YQ=="

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/bert_normalizer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What BERT does with text before it looks up pieces: cleaning, lower case, accents, and cutting
 // into words.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The merge rules of a byte-pair encoding, and their application to one word.
 //
 //   BpeMerges merges;

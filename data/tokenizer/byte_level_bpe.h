@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-level byte-pair encoding: GPT-2's tokenizer and those made like it.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto tokenizer, ByteLevelBpe::Load("models/gpt2"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the files of a byte-level BPE. What would change ids and is not supported is refused by
 // its name.
 #include <algorithm>

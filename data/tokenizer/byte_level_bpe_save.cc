@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a byte-level BPE as a folder that Tessera, Hugging Face's transformers and its tokenizers
 // load.
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE on small vocabularies that the test trains itself: against a naive encoder and
 // against PCRE2 for the splitting, and files good and bad.
 #include "data/tokenizer/byte_level_bpe.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One token per byte: ids 0 to 255 are the bytes, 256 is the end of a text.
 //
 //   ByteTokenizer().Encode("A\n");   // {65, 10}

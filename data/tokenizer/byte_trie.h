@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts and their ids in a tree over bytes, to find all that begin at a place of a text in one
 // walk.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/byte_trie.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One token per Unicode character of a training text.
 //
 //   CharTokenizer::Trainer trainer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The special tokens that the files beside a vocabulary declare: tokenizer_config.json, and of
 // folders of transformers 4 special_tokens_map.json and added_tokens.json.
 //

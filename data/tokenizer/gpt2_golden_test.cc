@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ids of GPT-2's own vocabulary, against goldens that tests/parity/gpt2_tokenizer.py made with
 // Hugging Face's tokenizers. The vocabulary is not part of the project: it is looked for in
 // $TESSERA_SHARED_DATA/gpt2 and in shared/data/gpt2 beside any folder above the project's own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits text into the words that byte-level BPE works on, as GPT-2 does.
 //
 //   Gpt2Splitter splitter(text);

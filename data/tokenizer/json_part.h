@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One part of a tokenizer.json with its place in the file, for messages that name both.
 //
 //   const JsonPart normalizer = root["normalizer"];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads large and plain JSON from left to right, without a tree: vocabularies. What it does not
 // expect it refuses, without saying why: then json_text.h reads the text, and says what is wrong.
 //

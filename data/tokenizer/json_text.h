@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON from outside: parsed without exceptions, refused when nested too deeply.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(path));

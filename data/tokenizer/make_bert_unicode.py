@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes bert_unicode.inc: what BERT's normalisation does with each code point.
 
     pip install tokenizers
@@ -78,6 +79,7 @@ def write(declaration, comment, items):
 
 
 def main():
+    print("// SPDX-License-Identifier: Apache-2.0")
     print("// Made by make_bert_unicode.py from tokenizers %s." % tokenizers.__version__)
     print("// clang-format off")
     write("CodeRange kRemoved[]", "Removed from text: control characters and the like.",

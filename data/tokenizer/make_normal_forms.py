@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes normal_forms.inc: what Unicode's normal forms need to know of each code point.
 
     pip install tokenizers
@@ -97,6 +98,7 @@ def write(name, comment, items, element="uint32_t"):
 
 
 def main():
+    print("// SPDX-License-Identifier: Apache-2.0")
     print("// Made by make_normal_forms.py from tokenizers %s and Unicode %s."
           % (tokenizers.__version__, unicodedata.unidata_version))
     print("// clang-format off")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes testdata/sentence_piece: small tokenizers and what their originals make of texts.
 
     pip install sentencepiece transformers==4.57.6 protobuf

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes testdata/tokenizer_json: small tokenizer.json files and what their library makes of texts.
 
     pip install tokenizers==0.22.2 sentencepiece protobuf transformers

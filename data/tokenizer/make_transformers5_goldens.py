@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes testdata/transformers5: folders as transformers 5 saves them, and what it makes of texts.
 
     pip install transformers==5.23.0 sentencepiece protobuf

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes unicode_ranges.inc: the code points that GPT-2's splitting pattern calls letters, numbers
 and white space.
 
@@ -32,6 +33,7 @@ def main():
             ranges[-1][1] = code_point
         else:
             ranges.append([code_point, code_point, name])
+    print("// SPDX-License-Identifier: Apache-2.0")
     print("// {first, last, class}, made by make_unicode_ranges.py from tokenizers %s."
           % tokenizers.__version__)
     line = ""

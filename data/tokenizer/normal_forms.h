@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unicode's normal forms (Unicode Standard Annex 15).
 //
 //   Normalize("é", NormalForm::kNfd);      // "e" + U+0301

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unicode's normal forms, and the character maps of SentencePiece models.
 #include "data/tokenizer/normal_forms.h"
 

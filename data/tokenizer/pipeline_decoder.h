@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `decoder` of a tokenizer.json: pieces back to text.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const auto decoder, PipelineDecoder::Parse(root["decoder"]));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `model` of a tokenizer.json: a word to the ids of its pieces.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const auto model, PipelineModel::Parse(root["model"]));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `normalizer` of a tokenizer.json: what is done with text before it is split.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const auto normalizer, PipelineNormalizer::Parse(root["normalizer"]));

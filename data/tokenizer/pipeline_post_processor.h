@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `post_processor` of a tokenizer.json: the rows that texts become.
 //
 //   RowTemplate single, pair;

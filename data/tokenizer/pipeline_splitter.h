@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `pre_tokenizer` of a tokenizer.json: cuts normalised text into the words that the model sees.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const auto splitter, PipelineSplitter::Parse(root["pre_tokenizer"]));

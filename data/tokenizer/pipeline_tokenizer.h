@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tokenizer as its tokenizer.json describes it: normalizer, pre-tokenizer, model, post-processor
 // and decoder, each of the types that GPT, T5, BERT, GLM and LLaMA families use.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The character map that SentencePiece models and `Precompiled` normalizers of tokenizer.json
 // carry: texts and what replaces them, in a double-array trie (as darts-clone writes it).
 //

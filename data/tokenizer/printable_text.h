@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text from outside (names in files, messages that quote them) as a terminal may be shown it.
 //
 //   PrintableText("h.\x1b[2J.weight")              // "h.\\x1b[2J.weight"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The few functions of Python's strings that tokenizers are written with. White space is Python's:
 // Unicode's, with the separators U+001C to U+001F.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regular expressions over UTF-8 (PCRE2, with Unicode's properties).
 //
 //   TESSERA_ASSIGN_OR_RETURN(Regex regex, Regex::Compile("\\p{N}+"));

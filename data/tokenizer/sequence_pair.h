@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One or two texts as the row that an encoder was trained on: special tokens around them, token
 // types, and a length that is not exceeded.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns ids into text as they come, one at a time, without ever giving half a character.
 //
 //   StreamingDecoder decoder(tokenizer);

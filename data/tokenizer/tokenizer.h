@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text to token ids and back.
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer("gpt2-folder"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes per second of tokenizers on real text, on one thread, from the files of transformers 4
 // (vocab.json and merges.txt, vocab.txt) and from tokenizer.json alone, as 5 has it:
 //

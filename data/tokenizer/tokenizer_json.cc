@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses between those that read tokenizer.json: what GPT-2's byte-level BPE or BERT's WordPiece
 // is has a faster class of its own.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tokenizer.json whose vocabulary and merges, which are nearly all of it, are read without a
 // tree.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json files of every supported kind.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/tokenizer_json_text.h"
 
 #include <algorithm>

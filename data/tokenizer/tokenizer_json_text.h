@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tokenizer.json as text, for the kinds that can be written as one.
 //
 //   TokenizerJson json{.added_tokens = added, .model = "{\"type\": \"WordPiece\", ...}"};

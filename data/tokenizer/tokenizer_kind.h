@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kinds of tokenizers that a program has: each registers itself where it is linked in, and
 // LoadTokenizer asks them whose a folder is.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8, the byte and character tokenizers, decoding piece by piece, and kinds of tokenizers.
 #include "data/tokenizer/tokenizer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders as transformers 5 saves them: tokenizer.json, tokenizer_config.json and chat templates.
 #include <gtest/gtest.h>
 

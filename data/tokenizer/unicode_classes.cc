@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/unicode_classes.h"
 
 namespace tessera::data {

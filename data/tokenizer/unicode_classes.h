@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The four classes of characters that GPT-2's splitting pattern tells apart.
 //
 //   const UnicodeClasses& classes = UnicodeClasses::Get();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The segmentation of a text into pieces with the highest sum of scores (T. Kudo, "Subword
 // regularization", ACL 2018), by Viterbi's algorithm over the bytes of the text.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8 as text files hold it: decoding that survives any bytes, and finding the first wrong one.
 //
 //   size_t bad = FindInvalidUtf8(text);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which id a piece of a vocabulary has, without a copy of the pieces: loading a tokenizer is mostly
 // this.
 //

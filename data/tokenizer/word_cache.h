@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Remembers the token ids of short words: text repeats itself, and a word that has been seen needs
 // no merging.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WordPiece, BERT's tokenizer (Devlin et al. 2018; Schuster and Nakajima 2012).
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto tokenizer, WordPiece::Load("models/bert-base-uncased"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the files of a WordPiece tokenizer.
 #include <algorithm>
 #include <optional>

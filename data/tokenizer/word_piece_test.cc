@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WordPiece, and rows of one or two texts, against what bert_tokenizer.py recorded from
 // transformers' BertTokenizerFast.
 #include "data/tokenizer/word_piece.h"

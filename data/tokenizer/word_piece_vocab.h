@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WordPiece's vocabulary and its greedy match (Schuster and Nakajima 2012; Devlin et al. 2018).
 //
 //   WordPieceVocab vocab("##", /*unk_id=*/0, /*most_characters=*/100);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a SentencePiece tokenizer from text, as a folder that Tessera and transformers load.
 //
 //   TESSERA_ASSIGN_OR_RETURN(

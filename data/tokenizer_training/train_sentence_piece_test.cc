@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer_training/train_sentence_piece.h"
 
 #include <gtest/gtest.h>

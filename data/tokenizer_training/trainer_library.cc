@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer_training/trainer_library.h"
 
 #include <sentencepiece_trainer.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sentencepiece library's trainer behind plain types: its headers declare names of Abseil that
 // differ from the distribution's Abseil, so that one source file alone (trainer_library.cc)
 // includes them. For train_sentence_piece.cc only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saved activations that are not kept whole where they were computed: off-loaded to host memory, or
 // partitioned over ranks that hold the same ones (DeepSpeed's `cpu_checkpointing` and
 // `partition_activations`).

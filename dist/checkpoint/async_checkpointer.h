@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints that are written while training goes on.
 //
 //   AsyncCheckpointer saver;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a run: `<out>/checkpoint-<step>/`, whole or not there at all, written and read by
 // all ranks at once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The index of a checkpoint: what it holds, and where.
 //
 //   TESSERA_ASSIGN_OR_RETURN(CheckpointIndex index, ParseIndex(text, path));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pieces of an unsharded tensor: how checkpoints cut it, and how two ways of cutting meet.
 //
 //   for (const LocalPart& part : LocalParts(t)) Write(part.piece, part.data);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of saving a checkpoint, of which dist/checkpoint/checkpoint.h and
 // dist/checkpoint/async_checkpointer.h are made.
 //

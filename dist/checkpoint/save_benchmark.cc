@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a step is held up by saving 512 MB of state: by a synchronous save, and by the copy of
 // an asynchronous one (its first, which allocates the copy, and later ones).
 #include <benchmark/benchmark.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text and statuses over a communicator.
 //
 //   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world, OpenMyFiles()));   // all ranks go on, or none

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of a collective or a message, as contracts compare it and messages name it.
 #ifndef TESSERA_DIST_COMM_CALL_H_
 #define TESSERA_DIST_COMM_CALL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every communicator does, over ranks as threads and over MPI: the ranks of `mpirun -n N` run
 // the tests together, with N threads for the comparison.
 #include <gtest/gtest.h>

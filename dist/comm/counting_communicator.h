@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communication that is counted, and ranks that are alone with it.
 //
 //   auto record = std::make_shared<CommRecord>();

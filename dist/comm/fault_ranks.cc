@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank of a job in which one rank does wrong: what fault_test.cc runs under mpirun.
 //
 //   mpirun -n 3 fault_ranks MODE GUILTY_RANK [LIMIT]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs in which one rank does wrong: how they end, how soon, and what they say.
 #include <gtest/gtest.h>
 #include <signal.h>

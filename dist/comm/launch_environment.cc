@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "dist/comm/launch_environment.h"
 
 #include <charconv>

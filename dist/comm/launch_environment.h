@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How this process was started, as its environment tells.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const LaunchEnvironment e, ReadLaunchEnvironment(std::getenv));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Our communicator against raw MPI on the same ranks in one run, alternating:
 //
 //   mpirun -n 2 --bind-to core bazel-bin/dist/comm/mpi_benchmark

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "dist/comm/mpi_communicator.h"
 
 #include <algorithm>

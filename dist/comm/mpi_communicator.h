@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as processes, over Open MPI: the Communicator of CPU tensors, and of tensors of any device
 // by way of host memory, so that several ranks may share one GPU.
 //

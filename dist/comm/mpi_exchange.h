@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives of few ranks out of messages: what Open MPI's nonblocking collectives do slowly.
 //
 // Up to kMostRanks ranks exchange directly. A reduction adds the ranks' elements in the order of

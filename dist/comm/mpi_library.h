@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Open MPI's library, loaded when ranks are first asked for: what runs in one process needs none.
 //
 //   TESSERA_RETURN_IF_ERROR(LoadMpi());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The watchdog of a rank, and its answers to the watchdogs of others.
 //
 // Each rank's progress thread answers questions on a communicator of its own, also while the main

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one owner of MPI in a process: who may call it when, and what is under way.
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<MpiRuntime> mpi, MpiRuntime::Start(options));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks with a GPU each, over NCCL. Compiled with --config=cuda only.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const std::string id, NewNcclId());          // on rank 0, then to all

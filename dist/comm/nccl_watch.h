@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The watchdog of NCCL: one thread per process that looks at what is under way, every 100 ms.
 #ifndef TESSERA_DIST_COMM_NCCL_WATCH_H_
 #define TESSERA_DIST_COMM_NCCL_WATCH_H_

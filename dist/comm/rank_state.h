@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where every rank is, and what follows from it: the judgement behind the watchdog and the contract
 // checks (dist/comm/mpi_monitor.h), as plain functions over the ranks' answers.
 #ifndef TESSERA_DIST_COMM_RANK_STATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How ranks without MPI find each other: rank 0 gives all others one short message over TCP.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const std::string id,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A group whose tensors take two ways: those of one device by a transport of its own (NCCL for a
 // GPU), all others by another (MPI).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process knows about the ranks it runs with, however it was started.
 //
 //   TESSERA_ASSIGN_OR_RETURN(World world, OpenWorld({.collective_timeout = 600}));

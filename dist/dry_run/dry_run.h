@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ranks of a layout need, found on meta: without data, and without ranks.
 //
 //   // Of 256 ranks, those with dp rank 5 and tp rank 2, all stages:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "dist/dry_run/rank_meter.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each of several ranks uses, though they are threads of one process: its memory, and what it
 // communicates.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of a run as a mesh: which of them share a model, a batch, a stage.
 //
 //   TESSERA_RETURN_IF_ERROR(CheckMesh({.tp = 2, .pp = 2}, world->size()));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The whole of a tensor whose parts lie on the ranks of a group.
 //
 //   Tensor whole = Unshard(parameter.tensor, parameter.placement, mesh.tp());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bubble of each schedule as it is measured and as the simulator has it, in one run:
 //
 //   mpirun -n 2 --bind-to core bazel-bin/dist/pipeline/bubble_benchmark

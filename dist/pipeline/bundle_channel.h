@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bundles of tensors as messages between the stages of a pipeline.
 //
 //   BundleChannel channel(mesh.pp());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "dist/pipeline/execute_pipeline.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One training step of a pipeline in one call, and pipelines of any modules.
 //
 //   // This rank's part of the sequence; every block takes and gives named tensors.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs any schedule over the ranks of a pipeline.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Stage stage, BuildStage(config, context, cuts, mesh.pp()));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a model's blocks into the chunks of a pipeline.
 //
 //   const BlockBuilder build = BlocksOf(config_json, context);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a pipeline by themselves: cutting, messages, tied weights, and the one call.
 #include <gtest/gtest.h>
 

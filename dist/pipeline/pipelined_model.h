@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The whole model as one rank of a pipeline sees it: evaluation and generation work unchanged.
 //
 //   PipelinedModel model(std::move(stage));

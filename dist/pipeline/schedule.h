@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipeline schedules as data: what each rank does, in order.
 //
 //   TESSERA_ASSIGN_OR_RETURN(ScheduleKind kind, ParseSchedule("1f1b"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules and their simulator: every schedule of a grid is sound, and as long, as idle and as
 // full as the formulas of the papers say; a schedule that is broken in any place is refused.
 #include "dist/pipeline/schedule.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a schedule in virtual time: whether it ends, how long it takes, what it holds.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Simulation s, Simulate(schedule));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank of a pipeline has: some chunks of a model, and weights that other ranks use too.
 //
 //   TESSERA_ASSIGN_OR_RETURN(Stage stage, BuildStage(config_json, context, cuts, mesh.pp()));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters one after the other in flat buckets, which the ranks of a group share out.
 //
 // A bucket's elements are cut into equal ranges, rank by rank, wherever that falls; so a rank holds

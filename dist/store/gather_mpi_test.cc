@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cut parameters on real ranks: reading one outside of a scope is an error of the rank that reads,
 // at once, and the others go on.
 #include <gtest/gtest.h>

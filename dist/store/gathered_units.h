@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters that are cut over ranks: brings a unit's before the modules that use it run, forward
 // and backward, the next unit's while they run, and gives them back afterwards.
 #ifndef TESSERA_DIST_STORE_GATHERED_UNITS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradients of a step: collected in flat lanes, and summed over ranks while backward still runs
 // (Li et al. 2020, "PyTorch Distributed").
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The norm of a step's gradients, wherever they lie, with the bits of one process.
 //
 //   GradientNorm norm(parameters, groups, /*exact=*/true);

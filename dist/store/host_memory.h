@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where what is off-loaded from a device lies.
 #ifndef TESSERA_DIST_STORE_HOST_MEMORY_H_
 #define TESSERA_DIST_STORE_HOST_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread that does host work (updates of off-loaded buckets) beside the backward pass, one piece
 // after the other.
 #ifndef TESSERA_DIST_STORE_HOST_WORKER_H_

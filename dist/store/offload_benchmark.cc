@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The off-loaded optimizer's step against the machine's memory bandwidth: 124M float32 parameters
 // of GPT-2's sizes under ZeRO-3, parameters and states in host memory, one rank.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of modules, as an optimizer takes them.
 #ifndef TESSERA_DIST_STORE_OPTIMIZED_PARAMETERS_H_
 #define TESSERA_DIST_STORE_OPTIMIZED_PARAMETERS_H_

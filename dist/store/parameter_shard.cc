@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "dist/store/parameter_shard.h"
 
 #include <algorithm>

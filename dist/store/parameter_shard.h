@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank's share of a flat bucket of parameters, and the whole of it while somebody holds it
 // gathered.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one owner of what training keeps of a model: parameters, gradients and the optimizer's
 // states, on all ranks that share them.
 //

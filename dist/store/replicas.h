@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks that hold the same parameters must agree on.
 //
 //   BroadcastParameters(model.Parameters(), mesh.dp());   // before the first step

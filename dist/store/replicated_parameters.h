@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every data-parallel rank holds all parameters of its part of the model and all states of the
 // optimizer; gradients are summed in flat buckets, whose views they are.
 #ifndef TESSERA_DIST_STORE_REPLICATED_PARAMETERS_H_

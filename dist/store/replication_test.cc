@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replicas (ZeRO stage 0): what leaves have as their gradients once they were summed.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of the gradients of sharded parameters.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers of all buckets as one, each over this rank's pieces of the bucket's parameters.
 //
 // A bucket's optimizer lives where its states do: on the compute device, or, off-loaded, in host

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How parameters are cut and updated; sharded_gradients.cc has what becomes of their gradients.
 #include "dist/store/sharded_parameters.h"
 

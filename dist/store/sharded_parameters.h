@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer states, gradients and parameters shared out over the data-parallel ranks: ZeRO
 // (Rajbhandari et al. 2020; Zhao et al. 2023, "PyTorch FSDP").
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a store's policy does with parameters, gradients and states. One replicates them
 // (replicated_parameters.h), one cuts them over the data-parallel ranks (sharded_parameters.h).
 #ifndef TESSERA_DIST_STORE_STORE_POLICY_H_

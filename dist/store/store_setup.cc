@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "dist/store/store_setup.h"
 
 namespace tessera::dist {

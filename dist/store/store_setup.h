@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a parameter store is given beside a model and a policy.
 #ifndef TESSERA_DIST_STORE_STORE_SETUP_H_
 #define TESSERA_DIST_STORE_STORE_SETUP_H_

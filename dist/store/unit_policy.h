@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which parameters are gathered together where they are cut over ranks.
 #ifndef TESSERA_DIST_STORE_UNIT_POLICY_H_
 #define TESSERA_DIST_STORE_UNIT_POLICY_H_

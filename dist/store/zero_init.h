@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Building a model of which no rank ever holds the whole (DeepSpeed's `zero.Init`, Colossal-AI's
 // `ZeroInitContext`).
 //

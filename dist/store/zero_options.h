@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A parameter store's policy (dist/store/parameter_store.h), and by which other names it is known.
 //
 //   ZeroOptions options{.stage = 3, .offload_optimizer = true};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Makes this project's comments Doxygen's: those in front of what they are about, those behind it, and a
 # header's opening one, which is about the file. Their text is plain, so that what Doxygen would take
 # for commands and tags is quoted, and lines that are further in are code.
@@ -28,7 +29,12 @@ function comment_line(indent, mark, text) {
   print indent mark quoted(text)
 }
 
-FNR == 1 {
+FNR == 1 { opened = 0 }
+
+/SPDX-License-Identifier/ { print ""; next }
+
+!opened {
+  opened = 1
   opening = /^\/\//
   behind = 0
   in_code = 0

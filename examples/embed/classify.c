@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Says what a picture shows: classify MODEL PICTURE.ppm
  *
  * Pictures are binary PPM, as `convert cat.jpg cat.ppm` writes them; a program of your own gives the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Teaches a language model a sentence, and runs the result: fine_tune MODEL NEW_MODEL
  *
  *   cc fine_tune.c $(pkg-config --cflags --libs tessera-training) -o fine_tune */

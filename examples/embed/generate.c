@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Continues a prompt, token by token: generate MODEL [PROMPT]
  *
  *   cc generate.c $(pkg-config --cflags --libs tessera) -o generate */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several texts at once, a context on a thread each: generate MODEL PROMPT...
 //
 //   c++ -std=c++17 generate.cpp $(pkg-config --cflags --libs tessera) -pthread -o generate

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Continues a prompt, from Python without any build: generate.py MODEL [PROMPT]
 
 The library is found where the loader finds it, or at $TESSERA_LIBRARY.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How alike two sentences are: similar MODEL SENTENCE SENTENCE
  *
  * The cosine of the angle between their embeddings, -1 to 1. */

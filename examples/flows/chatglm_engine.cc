@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fine-tunes a ChatGLM on prompts and responses with an engine and a loop of one's own: forward,
 // Backward, Step, by a DeepSpeed configuration as it stands (DeepSpeed's tutorial loop on ChatGLM's
 // ptuning example).

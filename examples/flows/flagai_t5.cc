@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FlagAI's Trainer on T5: a program with a dataset, a collate function and arguments of its own.
 //
 //   flagai_t5 settings.json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program at a small size: it learns to answer, stops where its epochs end, and names a file
 // that is not there.
 #include <gtest/gtest.h>

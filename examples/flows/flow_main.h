@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the programs of this folder share: flags, ranks, and how a failure ends them.
 //
 //   struct Flags { std::string data; static const OptionTable& Table(); };       // core/options.h

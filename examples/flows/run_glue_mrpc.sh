@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Hugging Face's run_glue.py on MRPC, by its own flags: pairs of sentences that mean the same or not.
 #
 #   run_glue_mrpc.sh MODEL DATA OUT [more flags]

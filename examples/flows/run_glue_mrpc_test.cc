@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command file at a small size.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fine-tunes a Vision Transformer on a folder of class folders with a booster: any plugin, any
 // layout, the same loop (Colossal-AI's tutorial of ViT under hybrid parallelism).
 //

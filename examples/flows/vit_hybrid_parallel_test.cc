@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flow on pictures that the test draws: one rank, and layouts of several under mpirun.
 #include <gtest/gtest.h>
 #include <png.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains a GPT-2 whose parameters no rank ever holds whole, with states and parameters off-loaded
 // (Colossal-AI's ZeRO-3 GPT-2), on one device or many, at both levels:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flow at both levels: the same losses, and less of the device than a replicated model takes.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The square of the positive part, as Primer's feed-forward layers have it (So et al. 2021,
 // "Primer: Searching for Efficient Transformers for Language Modeling").
 //

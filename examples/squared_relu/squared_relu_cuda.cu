@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
 #include "examples/squared_relu/squared_relu_kernel.h"

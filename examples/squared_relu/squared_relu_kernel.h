@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels are given. All tensors are contiguous, with n elements of one dtype.
 #ifndef TESSERA_EXAMPLES_SQUARED_RELU_SQUARED_RELU_KERNEL_H_
 #define TESSERA_EXAMPLES_SQUARED_RELU_SQUARED_RELU_KERNEL_H_

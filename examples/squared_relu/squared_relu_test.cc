@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "examples/squared_relu/squared_relu.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Teaches a U-Net to take noise out of pictures, in a loop of its own:
 //
 //   denoise PICTURES STEPS          # class folders or IDX files, as `train` takes them

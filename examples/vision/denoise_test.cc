@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The U-Net's loop learns on pictures made here.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ResNet-18 (He et al. 2015, "Deep Residual Learning for Image Recognition") as a model family of
 // one's own; examples/vision/resnet_test.cc trains it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BatchNorm's running statistics on several layouts, and by hand.
 #include "examples/vision/resnet.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures for the tests of this folder.
 #ifndef TESSERA_EXAMPLES_VISION_TEST_PICTURES_H_
 #define TESSERA_EXAMPLES_VISION_TEST_PICTURES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small U-Net (Ronneberger et al. 2015): a picture in, a picture of the same size out.
 //
 //   UNet net({.channels = 1, .width = 16}, nn::Scope::Root({.seed = 1}));

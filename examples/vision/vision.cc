@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every command of `tessera`, for the ResNet of resnet.h too:
 //
 //   vision train resnet18-mnist --data fashion-mnist --out run --batch-size 64 --max-steps 2000

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BERT (Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers") and RoBERTa
 // (Liu et al. 2019): encoders of post-norm blocks.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BERT's own keys. B rows, T tokens, V vocabulary.
 #ifndef TESSERA_MODELS_BERT_BERT_KEYS_H_
 #define TESSERA_MODELS_BERT_BERT_KEYS_H_

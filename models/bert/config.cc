@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/bert/config.h"
 
 #include "models/config_reader.h"

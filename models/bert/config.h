@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BERT's and RoBERTa's configuration; fields are named as in Hugging Face's config.json.
 #ifndef TESSERA_MODELS_BERT_CONFIG_H_
 #define TESSERA_MODELS_BERT_CONFIG_H_

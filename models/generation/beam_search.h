@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The likeliest continuation among those that keep `num_beams` candidates at a time.
 #ifndef TESSERA_MODELS_GENERATION_BEAM_SEARCH_H_
 #define TESSERA_MODELS_GENERATION_BEAM_SEARCH_H_

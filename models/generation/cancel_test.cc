@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work that another thread cancels: how soon it ends, by what, and that the model is as before.
 #include <gtest/gtest.h>
 

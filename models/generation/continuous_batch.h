@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts that come and go while others are written, with one model.
 //
 //   ContinuousBatch batch(*model, {.slots = 8, .tokens_in_pass = 512, .tokenizer = tokenizer.get(),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts that come, go, share, give way and are cancelled, of every kind of model: each becomes what
 // it becomes by itself, bit by bit.
 #include "models/generation/continuous_batch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Continues token sequences with a model.
 //
 //   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ReadGenerationConfig(folder,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a model continues a text.
 //
 //   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ReadGenerationConfig("gpt2-folder"));

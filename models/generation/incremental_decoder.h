@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Feeds a model token by token. What the model can do is asked of it: one that keeps keys and
 // values (Model::num_cache_layers) is given the new tokens alone, any other its texts from the
 // beginning; one that takes `logit_positions` gives the logits of those alone, of any other the

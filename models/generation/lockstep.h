@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks that hold parameters together (ZeRO-3) and generate texts of different lengths: every
 // forward pass of one is a forward pass of all.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any model that gives logits generates, whatever else it can do.
 #include <gtest/gtest.h>
 

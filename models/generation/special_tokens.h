@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tokenizer's special tokens as a model's family uses them (models/text_format.h).
 //
 //   LoadOptions options;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/generation/stop_strings.h"
 
 #include <algorithm>

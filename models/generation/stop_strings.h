@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds stop strings in text that comes in pieces.
 //
 //   StopStrings stop({"\n\n", "END"});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A text that is asked for, and what becomes of it.
 #ifndef TESSERA_MODELS_GENERATION_TEXT_REQUEST_H_
 #define TESSERA_MODELS_GENERATION_TEXT_REQUEST_H_

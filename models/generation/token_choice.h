@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From one position's logits to the next token.
 //
 //   std::vector<double> scores = ...;                       // one per token of the vocabulary

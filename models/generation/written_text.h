@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One text on its way: what was read and written so far, and how the next token is chosen.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto text, WrittenText::Of(model, request, tokenizer));

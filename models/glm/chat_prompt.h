@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How ChatGLM-6B is told a conversation: numbered rounds, each a question and its answer.
 //
 //   ChatPrompt("How are you?", {{"Hello", "Hi!"}})

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ChatGLM-6B (THUDM/chatglm-6b, the first version; an architecture of GLM-130B's: Zeng et al. 2023,
 // "GLM-130B: An Open Bilingual Pre-trained Model").
 //

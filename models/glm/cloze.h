@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Classification as a cloze (Schick & Schuetze 2021; Du et al. 2022, section 2.4): the label is the
 // candidate that most likely fills the blank of a sentence, as in SuperGLUE.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configurations of GLM and ChatGLM-6B; fields are named as in the Hub's config.json.
 #ifndef TESSERA_MODELS_GLM_CONFIG_H_
 #define TESSERA_MODELS_GLM_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GLM (Du et al. 2022, "GLM: General Language Model Pretraining with Autoregressive Blank
 // Infilling"): a text with blanks, then what fills them, word by word.
 //

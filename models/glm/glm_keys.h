@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GLM's own keys. B rows, T tokens, N candidates, L tokens of a candidate, V vocabulary.
 #ifndef TESSERA_MODELS_GLM_GLM_KEYS_H_
 #define TESSERA_MODELS_GLM_GLM_KEYS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GLM and ChatGLM against themselves: who sees whom, one token at a time, padded, recomputed, as a
 // cloze. tests/parity has them against a reference.
 #include "models/glm/glm.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who sees whom in GLM and ChatGLM: tokens of a prefix see one another, those behind it see the
 // prefix and what came before them.
 //

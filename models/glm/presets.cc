@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the command line and the Hub know GLM and ChatGLM-6B.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Positions of texts that fill a blank, and what prompts need to be such texts.
 //
 //   GLM      context with a blank ([MASK], [sMASK], [gMASK]), <|startofpiece|>, what fills it

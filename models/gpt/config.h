@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2's configuration; fields are named as in Hugging Face's config.json.
 #ifndef TESSERA_MODELS_GPT_CONFIG_H_
 #define TESSERA_MODELS_GPT_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners").
 //
 //   tokens + positions -> dropout -> n_layer x [x + attn(ln_1(x)); x + mlp(ln_2(x))] -> ln_f ->

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the command line and the Hub know GPT-2.
 #include "core/batch_keys.h"
 #include "models/family.h"

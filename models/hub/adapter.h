@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters beside a model: LoRA and its kin (nn/low_rank.h) and prefix tuning
 // (models/hub/prefix_adapter.h), in PEFT's folders.
 //

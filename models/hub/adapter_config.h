@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an adapter is, as PEFT's adapter_config.json says it: which layers it changes, and how.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const AdapterConfig config, AdapterConfig::Read("adapter-folder"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which layers of a model an adapter's configuration means, and what their parameters are called in
 // its file.
 #ifndef TESSERA_MODELS_HUB_ADAPTER_TERMS_H_

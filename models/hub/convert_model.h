@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights of any format that can be read, as a folder that SaveModel writes.
 //
 //   TESSERA_RETURN_IF_ERROR(ConvertModel("chatglm-6b", "out", {.dtype = DType::kBFloat16}));

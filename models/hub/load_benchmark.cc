@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long it takes until a model and its tokenizer can be used: a folder of GPT-2 124M with random
 // weights and OpenAI's tokenizer, the page cache warm.
 //

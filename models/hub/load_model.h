@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models from Hugging Face folders and presets.
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,

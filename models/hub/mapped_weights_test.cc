@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters that are the files' own bytes, progress, cancelling, and folders that are not on the
 // disk.
 #include <gtest/gtest.h>

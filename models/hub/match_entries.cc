@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/hub/match_entries.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which entries of a folder's files belong to which parameters of a model.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const std::vector<EntryMatch> matches,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 as Megatron-LM checkpoints it (`model_optim_rng.pt` of one rank), as Hugging Face has it.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const MegatronGpt2 megatron,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefix tuning (nn/prefix.h) beside a model, as PEFT's folders have it: one tensor
 // `prompt_embeddings` [n, 2 * layers * heads * head size], whose slots 2l and 2l + 1 are the keys
 // and the values of layer l. What models/hub/adapter.h does with a configuration that has `prefix`.

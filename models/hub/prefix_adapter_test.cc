@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefix tuning of every family that takes it: its folder, cut as PEFT cuts it, against models that
 // are given the same keys and values as a past; written token by token.
 #include "models/hub/prefix_adapter.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantised weights in a folder's files, and of a model that is being built.
 //
 // A weight that is quantised (ops/quantized/quantized_matrix.h) is an entry called as the parameter

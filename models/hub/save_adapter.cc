@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An adapter's folder, as PEFT has it.
 #include <functional>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models into Hugging Face folders, which transformers loads.
 //
 //   TESSERA_RETURN_IF_ERROR(SaveModel(*model, "out/model", tokenizer.get()));

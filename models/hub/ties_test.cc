@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders whose tied weights differ, and what is written for other programs to read them alike.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One file of weights, whichever of the formats it has.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const WeightFile file, WeightFile::Open("pytorch_model.bin"));

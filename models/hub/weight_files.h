@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weights of a Hugging Face folder, seen as one set of tensors: `model.safetensors`, or the
 // shards that `model.safetensors.index.json` names; where there are neither, `pytorch_model.bin`,
 // or the shards of `pytorch_model.bin.index.json` (models/hub/torch_file).

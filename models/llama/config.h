@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The configuration of Llama, Mistral, Qwen2 and Qwen3; fields are named as in Hugging Face's
 // config.json, where there is one. What an absent key means differs from one to the other.
 #ifndef TESSERA_MODELS_LLAMA_CONFIG_H_

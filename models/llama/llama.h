@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Llama 1, 2 and 3 (Touvron et al. 2023, "LLaMA: Open and Efficient Foundation Language Models";
 // Grattafiori et al. 2024, "The Llama 3 Herd of Models"), Mistral (Jiang et al. 2023, "Mistral
 // 7B"), Qwen2 (Yang et al. 2024, "Qwen2 Technical Report") and Qwen3 (Yang et al. 2025, "Qwen3

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the command line and the Hub know Llama, Mistral and Qwen.
 #include "core/batch_keys.h"
 #include "models/family.h"

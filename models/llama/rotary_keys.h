@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary positions as a config.json says them: `rope_theta` beside `rope_scaling`, or both in
 // `rope_parameters`, as transformers writes since version 5.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5's and mT5's configuration; fields are named as in Hugging Face's config.json.
 #ifndef TESSERA_MODELS_T5_CONFIG_H_
 #define TESSERA_MODELS_T5_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the command line and the Hub know T5 and mT5.
 #include "data/tokenizer/tokenizer.h"
 #include "models/family.h"

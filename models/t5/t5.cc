@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/t5/t5.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5 (Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
 // Transformer"), v1.0 and v1.1: an encoder and a decoder of pre-norm blocks.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5's own keys. B rows, S source tokens, T target tokens, C width, H heads.
 #ifndef TESSERA_MODELS_T5_T5_KEYS_H_
 #define TESSERA_MODELS_T5_T5_KEYS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5's parts against plain arithmetic, and the model against itself: one token at a time, padded,
 // recomputed. tests/parity has it against transformers.
 #include "models/t5/t5.h"

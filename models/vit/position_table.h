@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Position embeddings of a square grid of patches, for images of another size.
 //
 //   Tensor positions = ResizePositions(table_1NC, grid, rows, columns);   // [1, 1 + rows*columns,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ViT (Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words"): an encoder of pre-norm blocks
 // over the patches of an image.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of the web as text of a program.
 
     load("//net/html:page_assets.bzl", "page_assets")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "net/html/page_assets.h"
 
 #include <gtest/gtest.h>

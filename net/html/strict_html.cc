@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "net/html/strict_html.h"
 
 #include <cctype>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A strict reader of HTML for tests: stricter than a browser, which forgives.
 //
 //   const auto elements = ParseStrictly(page);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers as the bytes that are sent, by the kind of client.
 #ifndef TESSERA_NET_HTTP_ANSWER_BYTES_H_
 #define TESSERA_NET_HTTP_ANSWER_BYTES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One client of an HttpServer, on the server's thread. For sources of this folder alone.
 //
 //   idle --first byte--> reading --request--> answering --sent--> idle, or lingering --> closed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small blocking client, for tests and tools.
 //
 //   TESSERA_ASSIGN_OR_RETURN(HttpClient client, HttpClient::Open("http://127.0.0.1:8000"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is too long, too slow or no HTTP, each with its answer; the server goes on.
 #include <gtest/gtest.h>
 

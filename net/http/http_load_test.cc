@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many connections, and a system that has no more.
 #include <gtest/gtest.h>
 #include <malloc.h>

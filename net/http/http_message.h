@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests and answers of HTTP/1.1 as values; http_server.h receives and http_client.h sends them.
 //
 //   HttpRequest request{.method = "POST", .path = "/v1/completions", .body = "{}"};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "net/http/http_server.h"
 
 #include <boost/asio/executor_work_guard.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An HTTP/1.1 server on one thread, driven by events: thousands of connections, answers that come
 // in pieces, and clients whose leaving is noticed while they wait.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The way from any thread to the server's: it is shared by all that may outlive the server.
 #ifndef TESSERA_NET_HTTP_MAILBOX_H_
 #define TESSERA_NET_HTTP_MAILBOX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Beast's incremental parser as both ends of this folder need it: fed with whatever pieces the
 // network gives, the body handed on as it comes. A head is parsed when it is whole: Beast alone
 // would find other errors with other pieces, and takes any number of headers that come one by one.

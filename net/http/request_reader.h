@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the bytes of a connection to a request, without a socket:
 //
 //   RequestReader reader({.head_bytes = 16 << 10, .body_bytes = 16 << 20});

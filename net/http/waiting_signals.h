@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signals that ask a server to end, taken when it asks for them.
 //
 //   const WaitingSignals signals;       // first of all: threads that begin later have the same

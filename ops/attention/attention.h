@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention, without a Tq x Tk matrix in memory.
 //
 //   AttentionOptions options;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether two kernels of attention computed the same, up to half precision.
 //
 //   auto agree = RowsAgree("o", DType::kBFloat16, own, other, rows, head_dim);

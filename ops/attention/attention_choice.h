@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernels compute attention of some shape on the GPU, Tessera's own or cuDNN's: tried once
 // per shape, then remembered.
 //

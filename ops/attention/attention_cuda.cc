@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernels attention runs on the GPU: cuDNN's where it is chosen
 // (ops/attention/cudnn_attention.h), of our own those of decoding for few queries, flash on tensor
 // cores where the operands allow it, otherwise the plain ones.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of attention on the GPU; attention_cuda.cc chooses among them.
 #ifndef TESSERA_OPS_ATTENTION_ATTENTION_CUDA_H_
 #define TESSERA_OPS_ATTENTION_ATTENTION_CUDA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How attention finds its kernels. The arguments are those of the CPU's flash kernel: plain
 // pointers, sizes and strides that any device can take.
 #ifndef TESSERA_OPS_ATTENTION_ATTENTION_KERNEL_H_

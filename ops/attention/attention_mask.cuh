@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every attention kernel asks of its arguments: which keys a query sees, the bias, dropout.
 // Included by .cu files only.
 #ifndef TESSERA_OPS_ATTENTION_ATTENTION_MASK_CUH_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Square tiles in shared memory, kTile rows of kTile features (or keys), as attention without
 // tensor cores loads, multiplies and stores them. Products are those of W, float or double, summed
 // in order; a block has kThreadsOfBlock threads. Included by plain_attention_cuda.cu only.

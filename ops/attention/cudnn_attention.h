@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN's fused kernels beside our own flash kernels, whichever is chosen
 // (ops/attention/attention_choice.h): bfloat16 and float16, full and causal, grouped heads, packed
 // operands read where they are. Everything else is `own`'s, and so is all where cuDNN is absent.

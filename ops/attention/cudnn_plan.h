@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An operation graph (ops/attention/sdpa_graph.h) as a plan that cuDNN runs in its fused kernels.
 //
 //   auto plan = CudnnPlan::Build(SdpaForwardGraph(shape), *CudnnPropertiesOfActiveDevice(), limit);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN's own judgement of the graphs, without a GPU: for a described H100/H200 and A100, its
 // heuristics must offer an engine and its compiler must make a plan, deterministic and within the
 // workspace that a call allows. Skipped where cuDNN is not installed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of few queries over many keys, as decoding has them: in float32 without tensor cores,
 // since reading keys and values is what takes the time. They are read once for all the queries and
 // heads that share them, by 16 bytes, and every thread asks for 16 of these before it needs any.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes the place of the driver's libcuda.so.1 in cudnn_plan_test: cuDNN compiles plans for a GPU
 // that is described to it, and needs a driver only to hand the compiled code to. This one takes any
 // code, has no GPU and runs nothing. A driver's functions have C linkage and return 0 for success;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of 16 adjacent probabilities the attention dropout keeps, for kernels that share the
 // random blocks of a tile. Plain C++, so that it is tested on the host against core/random.h.
 #ifndef TESSERA_OPS_ATTENTION_DROP_BITS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The document of keys that queries of every document see.
 #ifndef TESSERA_OPS_ATTENTION_EVERY_DOCUMENT_H_
 #define TESSERA_OPS_ATTENTION_EVERY_DOCUMENT_H_

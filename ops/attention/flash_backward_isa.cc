@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backward pass of flash attention for one instruction set: blocks of keys, whose dk and dv
 // stay in cache, against tiles of queries, whose dq is added to.
 #include "ops/attention/flash_kernel.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on the CPU, on raw pointers, without ever holding a Tq x Tk matrix:
 //
 //   S = scale Q K^T + bias, masked;  P = softmax(S) by rows;  O = dropout(P) V

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention at the sizes of GPT-2 124M (12 heads of 64): training passes and one decoding step.
 //
 //   bazel run -c opt //ops/attention:flash_cpu_benchmark

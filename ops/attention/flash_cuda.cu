@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on tensor cores for bfloat16 and float16: mma.sync m16n8k16 with float32 sums, tiles of
 // keys and values (or queries) brought to shared memory by asynchronous copies.
 //

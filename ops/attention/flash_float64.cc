@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention in float64, one query at a time.
 #include <algorithm>
 #include <cmath>

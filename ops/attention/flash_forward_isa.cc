@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward pass of flash attention for one instruction set: tiles of queries against aligned
 // blocks of keys.
 #include "ops/attention/flash_kernel.h"

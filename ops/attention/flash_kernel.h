@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What flash_cpu.cc asks of each instruction set, and of the float64 path.
 //
 // Plain pointers only, since the flash_*_isa.cc include this header with instruction-set flags.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the flash kernels make scores of products: which keys a query sees, and the bias. Included by
 // flash_cuda.cu only.
 //

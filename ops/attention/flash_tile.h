@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the forward and the backward pass share: products of tiles, moving, masks, bias, dropout.
 //
 // For flash_forward_isa.cc and flash_backward_isa.cc, which are compiled once per instruction set.

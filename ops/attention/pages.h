@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing the keys or values of new tokens into pages (AttentionOptions::pages).
 //
 //   WritePages(pages_PGSD, k_BGTD, {.table = table, .begins = begins, .counts = counts});

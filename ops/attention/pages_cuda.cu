@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing pages on the GPU: a thread per word of a head.
 #include <cstdint>
 

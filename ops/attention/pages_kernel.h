@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels that write pages are given: elements without their dtype.
 #ifndef TESSERA_OPS_ATTENTION_PAGES_KERNEL_H_
 #define TESSERA_OPS_ATTENTION_PAGES_KERNEL_H_

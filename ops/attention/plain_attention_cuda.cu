@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention without tensor cores: float32, float64, and shapes that the flash kernels do not take,
 // of any head size. Products are those of Wide<T>, float or double, summed in order.
 //

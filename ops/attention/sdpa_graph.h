@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention as a graph of small operations, which cuDNN fuses into its own flash kernels: a plain
 // description, free of cuDNN and CUDA (ops/attention/cudnn_plan.h translates it).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graphs given to cuDNN, evaluated operation by operation on the host against attention written
 // out; which calls have a graph; the comparison of results; the choice of kernels.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What operations do with their operands inside an AutocastScope (autograd/autocast.h). Outside
 // one, every function here returns its argument.
 #ifndef TESSERA_OPS_CAST_AUTOCAST_H_

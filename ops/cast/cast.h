@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changing dtype or device, on the tape.
 //
 //   Tensor logits = Cast(hidden_bf16, DType::kFloat32);

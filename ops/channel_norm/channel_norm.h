@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisation of pictures' channels: x [N, C, ...], channels in dim 1.
 //
 //   BatchNormed b = BatchNorm(x_NCHW, weight_C, bias_C, 1e-5);     // by the batch's own statistics

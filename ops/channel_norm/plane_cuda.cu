@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Planes on the GPU: a block takes one.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels over planes are given: a plane is the `n` adjacent elements of a channel of a
 // picture. Coefficients are [coefficients] in AccumulateDType(dtype); plane p has those of index
 // p % coefficients. All results are written with "=".

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One plane, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_CHANNEL_NORM_PLANE_ROWS_H_
 #define TESSERA_OPS_CHANNEL_NORM_PLANE_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communication as differentiable operations: the seams of tensor and sequence parallelism
 // (Shoeybi et al. 2019; Korthikanti et al. 2022).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The taps of a convolution, and of the gradient of its input.
 #ifndef TESSERA_OPS_CONVOLUTION_CONV_TAPS_H_
 #define TESSERA_OPS_CONVOLUTION_CONV_TAPS_H_

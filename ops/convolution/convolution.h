@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions of one and of two dims, and the transposed one.
 //
 //   Tensor y_NOHW = Conv2d(x_NCHW, weight_OCKK, bias_O, {.stride = 2, .padding = 1});

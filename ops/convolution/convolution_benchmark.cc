@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The convolutions of ResNet-18: forward, and gradients of input and weight. Beside PyTorch's:
 // bench/convolution.py.
 //

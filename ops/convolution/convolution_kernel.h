@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of convolutions are given: contiguous tensors x [batch, groups * in_channels,
 // in_h, in_w], y [batch, groups * out_channels, out_h, out_w] and weight [groups * out_channels,
 // in_channels, kernel_h, kernel_w].

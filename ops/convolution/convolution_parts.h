@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution and its two gradients off the tape: what Conv2d, Conv1d and ConvTranspose2d are
 // made of. All arguments have one dtype; results are new and contiguous.
 #ifndef TESSERA_OPS_CONVOLUTION_CONVOLUTION_PARTS_H_

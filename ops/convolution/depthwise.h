@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions whose outputs see one channel each (groups == channels): there is no product of
 // matrices in them, so that each channel's picture is padded into the cache and passed over.
 #ifndef TESSERA_OPS_CONVOLUTION_DEPTHWISE_H_

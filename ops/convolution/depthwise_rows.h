@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One channel of a convolution whose outputs see one channel each, compiled once per instruction
 // set. Raw pointers only; the plane is padded, so that every element that is read is there.
 #ifndef TESSERA_OPS_CONVOLUTION_DEPTHWISE_ROWS_H_

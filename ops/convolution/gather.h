@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which elements of a picture the taps of a convolution read.
 //
 //   PixelRuns runs(grid, taps, /*first pixel*/ 96, /*pixels*/ 45, /*width*/ nr);

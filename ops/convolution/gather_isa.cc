@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/simd.h"
 #include "ops/convolution/gather_rows.h"
 #include "ops/convolution/stepped_load_simd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathering what a convolution multiplies, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_CONVOLUTION_GATHER_ROWS_H_
 #define TESSERA_OPS_CONVOLUTION_GATHER_ROWS_H_

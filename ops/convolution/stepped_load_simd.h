@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors of elements that stand apart. For sources of tessera_isa_library.
 #ifndef TESSERA_OPS_CONVOLUTION_STEPPED_LOAD_SIMD_H_
 #define TESSERA_OPS_CONVOLUTION_STEPPED_LOAD_SIMD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over the taps of a kernel: what a convolution and the gradient of its input both are.
 //
 //   out(n, g, r, h, w) = bias[g, r] + sum over channels c and taps t of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unfolding pictures into columns and back on the GPU: a thread takes an element of what is
 // written.
 #include "core/cuda/element.cuh"

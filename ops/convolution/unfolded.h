@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions as products of matrices by way of an unfolded copy of x, some pictures at a time:
 // for devices whose products come from a library.
 #ifndef TESSERA_OPS_CONVOLUTION_UNFOLDED_H_

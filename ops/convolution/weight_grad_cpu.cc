@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradient of a convolution's weight on the CPU: dW[o, k] = the sum over pixels of
 // dy[o, pixel] columns[k, pixel], k = channel * taps + tap. Tasks are slices of the pixels (of all
 // pictures) times columns k; a slice goes through its pixels in blocks of kGemmDepthBlock.

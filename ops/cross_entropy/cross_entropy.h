@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross-entropy of integer targets, over a whole or a sharded vocabulary.
 //
 //   Tensor loss = CrossEntropy(logits_NV, targets_N, {.reduction = LossReduction::kMean});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross-entropy over a (shard of the) vocabulary: one pass over a row's logits for its statistics,
 // one for the gradient, which may overwrite them. A block takes a row.
 #include "core/cuda/element.cuh"

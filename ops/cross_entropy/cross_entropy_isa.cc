@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/simd.h"
 #include "ops/cross_entropy/cross_entropy_rows.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the cross-entropy kernels are given. Logits are rows of adjacent elements, `stride` from one
 // row to the next; of `columns` in a row, `vocab` are in use.
 #ifndef TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross-entropy's row functions, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_ROWS_H_
 #define TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_ROWS_H_

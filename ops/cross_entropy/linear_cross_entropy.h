@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cross-entropy of a linear layer's outputs, some rows at a time, so that the logits are never
 // there as a whole: with V = 50257 they are by far the largest tensor of a language model.
 //

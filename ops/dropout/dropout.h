@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dropout with random bits that are a function of the element.
 //
 //   Tensor y = Dropout(x_BTC, {.p = 0.1, .key = NoiseKey(seed, path, step, micro_batch)});

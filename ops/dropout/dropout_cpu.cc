@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu_isa.h"
 #include "core/strided_loop.h"
 #include "ops/dropout/dropout_kernel.h"

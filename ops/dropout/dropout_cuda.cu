@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dropout on the GPU: the bits of element i are those of its index in the unsharded tensor.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/philox_simd.h"
 #include "core/cpu/simd.h"
 #include "ops/dropout/dropout_rows.h"

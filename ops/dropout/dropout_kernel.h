@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a dropout kernel is given.
 #ifndef TESSERA_OPS_DROPOUT_DROPOUT_KERNEL_H_
 #define TESSERA_OPS_DROPOUT_DROPOUT_KERNEL_H_

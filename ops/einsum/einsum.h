@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of products by the names of dims.
 //
 //   Tensor scores = Einsum("bhqd,bhkd->bhqk", {q, k});

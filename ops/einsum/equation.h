@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The equation of an Einsum, read.
 //
 //   ReadEquation("...i,oi->...o", {3, 2});     // operands {"01i", "oi"}, result "01o"

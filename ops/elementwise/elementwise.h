@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise arithmetic and functions, with broadcasting.
 //
 //   Tensor y = x_BTC * weight_C + bias_C;             // Add(Mul(x_BTC, weight_C), bias_C)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise functions on the GPU: 16 bytes at a time where operands lie so, any strides else. The
 // function is chosen inside the kernel, the same for all threads: memory is what they wait for.
 #include <type_traits>

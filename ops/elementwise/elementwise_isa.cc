@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/simd.h"
 #include "ops/elementwise/elementwise_rows.h"
 #include "ops/elementwise/gelu_simd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an elementwise kernel is given. Outputs are contiguous and written with "=".
 #ifndef TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_KERNEL_H_
 #define TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_KERNEL_H_

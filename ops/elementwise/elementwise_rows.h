@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise functions on rows of elements, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_ROWS_H_
 #define TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_ROWS_H_

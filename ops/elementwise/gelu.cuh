@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GELU and its gradients in kernels, in float or double. Formulas: ops/elementwise/elementwise.h.
 #ifndef TESSERA_OPS_ELEMENTWISE_GELU_CUH_
 #define TESSERA_OPS_ELEMENTWISE_GELU_CUH_

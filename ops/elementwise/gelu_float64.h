@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GELU and its gradients in float64. Formulas: ops/elementwise/elementwise.h.
 #ifndef TESSERA_OPS_ELEMENTWISE_GELU_FLOAT64_H_
 #define TESSERA_OPS_ELEMENTWISE_GELU_FLOAT64_H_

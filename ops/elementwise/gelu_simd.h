@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GELU and its gradients on vectors of float32, for sources that are compiled once per instruction
 // set (core/cpu/simd.h). Formulas: ops/elementwise/elementwise.h.
 #ifndef TESSERA_OPS_ELEMENTWISE_GELU_SIMD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Logarithms near 1 of vectors of float32, for sources that are compiled once per instruction set
 // (core/cpu/simd.h).
 #ifndef TESSERA_OPS_ELEMENTWISE_LOG1P_SIMD_H_

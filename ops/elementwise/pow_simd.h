@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Powers of vectors of float32, for sources that are compiled once per instruction set
 // (core/cpu/simd.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Picking elements by index, and the embedding look-up.
 //
 //   Tensor rows = IndexSelect(table_VC, /*dim=*/0, ids_BT);          // [B, T, C]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Look-ups and their gradients. What is added to one row is added in index order, as on the CPU:
 // indices are sorted (stably), and each run of equal ones is one block's.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the indexing kernels are given. All tensors are contiguous.
 #ifndef TESSERA_OPS_INDEX_INDEX_KERNEL_H_
 #define TESSERA_OPS_INDEX_INDEX_KERNEL_H_

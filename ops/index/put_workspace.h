@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workspace of index_add on the GPU, which sorts the indices. In plain C++, so that `meta:cuda`
 // counts the same bytes.
 #ifndef TESSERA_OPS_INDEX_PUT_WORKSPACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of a prediction and a target, element by element and of pairs of vectors. Cross-entropy of
 // classes is in ops/cross_entropy/cross_entropy.h; NllLoss takes its log-probabilities.
 //

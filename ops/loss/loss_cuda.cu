@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses on the GPU: a thread takes elements in turns.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"

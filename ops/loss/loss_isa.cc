@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/simd.h"
 #include "ops/elementwise/log1p_simd.h"
 #include "ops/loss/loss_rows.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the loss kernels are given: contiguous tensors of `count` elements; results are written with
 // "=". Wide is AccumulateDType(dtype).
 #ifndef TESSERA_OPS_LOSS_LOSS_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of rows of elements, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_LOSS_LOSS_ROWS_H_
 #define TESSERA_OPS_LOSS_LOSS_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The losses of one pair of numbers, for float64 on the CPU and for CUDA. `M` has the functions
 // Exp, Log, Log1p and Abs of a number.
 #ifndef TESSERA_OPS_LOSS_LOSS_SCALAR_H_

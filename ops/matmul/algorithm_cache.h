@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of several algorithms computes a product of some shape fastest: measured once, then
 // remembered.
 //

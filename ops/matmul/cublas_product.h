@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One matrix product through cuBLASLt, with an epilogue. The algorithm is measured per shape
 // (ops/matmul/algorithm_cache.h): TESSERA_MATMUL_TUNING=off takes the library's own, and
 // TESSERA_MATMUL_TUNING=<file> reads the choices there and adds new ones. float32 is float32: TF32

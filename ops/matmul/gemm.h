@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products on the CPU, on raw pointers: C = alpha A B, or C += alpha A B.
 //
 //   // y[m, n] = x[m, k] w[n, k]^T

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tile product of gemm_kernel.h with AMX's tiles: eight registers of 16 rows of 64 bytes.
 //
 // 32 x 32 elements of C are four tiles of sums; a step of 32 indices of k loads two tiles of A (16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of bfloat16 by bfloat16 with AMX's tiles, packed by AVX-512.
 #include "core/cpu/simd.h"
 #include "core/cpu/simd_transpose.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AMX's tiles for bfloat16 in plain C++, for tests on any machine.
 //
 //   InsteadOfGemmPairKernels() = &kModelKernels;      // the kernel of gemm_amx.h on a model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gemm at the shapes of training GPT-2 124M with 4 x 256 tokens, forward and both gradients, at
 // 1024^3 and at those of generating one token.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of bfloat16 by bfloat16 with VDPBF16PS, which adds a pair of products to each lane: the
 // odd one, then the even one, fused, numbers below the normal ones taken as zeros.
 #include "core/cpu/simd.h"

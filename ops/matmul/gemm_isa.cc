@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of one instruction set.
 #include "core/cpu/simd.h"
 #include "ops/matmul/gemm_kernel.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What gemm.cc asks of each instruction set: packing, the tile product and the skinny product.
 //
 // Plain pointers only, since gemm_isa.cc includes this header with instruction-set flags. E is the

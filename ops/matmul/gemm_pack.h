@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packing of operands into panels: what GemmKernels::pack_a and pack_b of gemm_kernel.h are.
 //
 // For sources compiled by tessera_isa_library; see core/cpu/simd.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pairs of bfloat16 as the products of bfloat16 by bfloat16 read them: a lane holds the numbers of
 // indices k (lower half) and k + 1. All functions treat memory as bits.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of a few rows of A, which read B where it is, once: the memory is what they wait for.
 //
 //   SkinnyAcross(rows, depth, a, b, width, sums);   // b.width_stride == 1

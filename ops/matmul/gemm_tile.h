@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tile product, and rows of C on their way in and out (gemm_kernel.h).
 //
 // For sources compiled by tessera_isa_library; see core/cpu/simd.h.

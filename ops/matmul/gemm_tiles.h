@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What works with the packed tiles of matrix products (gemm_kernel.h) asks for here: the product
 // itself, and convolutions, which pack other things.
 #ifndef TESSERA_OPS_MATMUL_GEMM_TILES_H_

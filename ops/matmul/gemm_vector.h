@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the products of gemm_isa.cc share: vectors of E, the type that is computed in, and elements
 // of whatever type. For sources compiled by tessera_isa_library; see core/cpu/simd.h.
 #ifndef TESSERA_OPS_MATMUL_GEMM_VECTOR_H_

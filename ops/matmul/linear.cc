@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "autograd/autograd.h"
 #include "ops/cast/autocast.h"
 #include "ops/elementwise/elementwise.h"

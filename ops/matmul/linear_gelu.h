@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two linear layers with GELU (its approximation by tanh, GPT-2's `gelu_new`) between them, in as
 // few passes over memory as the device allows:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A linear layer with a low-rank term beside its weight (Hu et al. 2021, "LoRA: Low-Rank Adaptation
 // of Large Language Models") in as few passes over memory as the device allows:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products.
 //
 //   Tensor scores = Matmul(q_BHTD, Transpose(k_BHTD, -1, -2));        // [B, H, T, T]

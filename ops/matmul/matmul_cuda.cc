@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products on the GPU: through cuBLASLt with what follows them in its epilogue, operands
 // where they are; otherwise by plain_product_cuda.cu.
 #include <cublasLt.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a matrix product kernel is given.
 #ifndef TESSERA_OPS_MATMUL_MATMUL_KERNEL_H_
 #define TESSERA_OPS_MATMUL_MATMUL_KERNEL_H_

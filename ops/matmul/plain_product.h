@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products that cuBLASLt does not take, on the GPU: a thread per element.
 #ifndef TESSERA_OPS_MATMUL_PLAIN_PRODUCT_H_
 #define TESSERA_OPS_MATMUL_PLAIN_PRODUCT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products off the tape: what Matmul, Linear and their gradients are made of. Half precision
 // is summed in float32; strided operands are read where they are.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a strided matrix is given to cuBLASLt, which knows columns that lie one after the other.
 //
 // cuBLASLt computes D = op(X) op(Y) with all of them column-major. A row-major c [m, n] is a

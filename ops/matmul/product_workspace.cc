@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/matmul/product_workspace.h"
 
 #include "ops/matmul/product_layout.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the products of a batch are run on the GPU one call after the other, and the workspace that
 // they need there. By shapes and strides alone, so that `meta:cuda` counts the same bytes.
 #ifndef TESSERA_OPS_MATMUL_PRODUCT_WORKSPACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisation over the last dim.
 //
 //   Tensor y = LayerNorm(x_BTC, weight_C, bias_C, 1e-5);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LayerNorm and RmsNorm, with the residual added in the same pass. A block takes a row; a thread
 // reads again only what it wrote or read itself, which the caches serve.
 #include "core/cuda/element.cuh"

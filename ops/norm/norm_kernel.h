@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the normalisation kernels are given: contiguous matrices [rows, n].
 #ifndef TESSERA_OPS_NORM_NORM_KERNEL_H_
 #define TESSERA_OPS_NORM_NORM_KERNEL_H_

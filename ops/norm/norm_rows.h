@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisation of one row, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_NORM_NORM_ROWS_H_
 #define TESSERA_OPS_NORM_NORM_ROWS_H_

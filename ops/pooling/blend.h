@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear functions of pictures that work on rows and columns apart: averages over windows, and
 // interpolation. Each dim is a table of which elements a result is made of, with what weights; the
 // gradient is the same function with the tables transposed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of another size.
 //
 //   Tensor up = Interpolate(x_NCHW, {2 * h, 2 * w});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling over windows of pictures and of sequences.
 //
 //   Tensor y = MaxPool2d(x_NCHW, {.kernel = 3, .stride = 2, .padding = 1});

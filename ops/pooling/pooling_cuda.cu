@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling on the GPU: a thread takes an element of what is written.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"

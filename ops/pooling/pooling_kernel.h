@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of pooling are given: contiguous planes [planes, h, w].
 #ifndef TESSERA_OPS_POOLING_POOLING_KERNEL_H_
 #define TESSERA_OPS_POOLING_POOLING_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How rows of weights are held as small integers.
 //
 //   kInt8   int8 with a float32 scale for each row

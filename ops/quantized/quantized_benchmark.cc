@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with quantised weights, in bytes of weights a second. Names: type / rows of x / outputs
 // / columns; weights are as many matrices as do not fit a cache.
 #include <benchmark/benchmark.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of rows of integers for one instruction set.
 //
 // The order of a sum (quantized_matrix.h) is one chain over groups of 32 columns, whatever the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel of products with quantised weights is given.
 #ifndef TESSERA_OPS_QUANTIZED_QUANTIZED_KERNEL_H_
 #define TESSERA_OPS_QUANTIZED_QUANTIZED_KERNEL_H_

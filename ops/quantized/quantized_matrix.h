@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices of weights as small integers: read at a half to an eighth of float32's bytes.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const QuantizedMatrix w, Quantize(weight_OI, QuantType::kQ8_0));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What quantized_cpu.cc asks of each instruction set: activations as integers, and their products
 // with quantised rows of weights.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of the instruction set in use.
 #ifndef TESSERA_OPS_QUANTIZED_ROWS_IN_USE_H_
 #define TESSERA_OPS_QUANTIZED_ROWS_IN_USE_H_

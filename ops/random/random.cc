@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/random/random.h"
 
 #include "ops/random/random_kernel.h"

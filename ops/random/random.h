@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // New tensors of random numbers.
 //
 //   const RandomKey key = NoiseKey(seed, path, step, micro_batch);        // core/random.h

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers on the GPU, the bits that the CPU makes: a thread takes an element in turns, or
 // four adjacent ones that share a block of words.
 #include "core/cuda/element.cuh"

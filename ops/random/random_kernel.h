@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel of random numbers is given.
 #ifndef TESSERA_OPS_RANDOM_RANDOM_KERNEL_H_
 #define TESSERA_OPS_RANDOM_RANDOM_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The elements of a tensor in another order, or several times.
 //
 //   Tensor tiled = Repeat(x_2x3, {2, 1});                     // [4, 3]: x twice, one below the

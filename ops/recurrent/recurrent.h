@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recurrent layer over whole sequences: simple (Elman 1990), LSTM (Hochreiter and Schmidhuber
 // 1997) and GRU (Cho et al. 2014), whose reset gate works on the product as cuDNN's and PyTorch's
 // does.

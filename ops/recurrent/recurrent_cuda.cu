@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recurrent step on the GPU: a thread takes elements of a step in turns.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recurrent step of one element (row b, feature j), for float64 on the CPU and for CUDA. `M` has
 // the functions Exp and Tanh of a number, and Widen and Narrow<T>.
 #ifndef TESSERA_OPS_RECURRENT_RECURRENT_ELEMENT_H_

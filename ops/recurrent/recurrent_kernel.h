@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of a recurrent step are given: one time of sequences [batch, steps, ...], which
 // are contiguous. Pointers are those of this time in the first sequence; what is not a sequence is
 // [batch, ...]. Wide is AccumulateDType(dtype).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step of a recurrent cell for one row of the batch, compiled once per instruction set. Raw
 // pointers only; the gates of a row lie one after the other, `hidden` elements each.
 #ifndef TESSERA_OPS_RECURRENT_RECURRENT_ROWS_H_

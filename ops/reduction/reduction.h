@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over dims. Sums, and broadcasting, their counterpart, are in ops/reduction/sum.h.
 //
 //   Tensor total = Sum(x);                       // [] (a scalar)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums and extremes on the GPU. A sum is cut into chunks by its shape alone; a block adds a chunk
 // up in a fixed order, and a second kernel adds the chunks up in a fixed order, in double.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a reduction kernel is given: a contiguous x seen as [outer, count, inner], reduced over the
 // middle. Results have outer * inner elements and are written with "=".
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over rows of elements, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_H_
 #define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over dims, and broadcasting, their counterpart.
 //
 //   Tensor total = Sum(x);                  // [] (a scalar)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a long sum is cut into chunks on the GPU, by its shape alone, and the workspace that the
 // chunks' sums need. In plain C++, so that `meta:cuda` counts the same bytes.
 #ifndef TESSERA_OPS_REDUCTION_SUM_CHUNKS_H_

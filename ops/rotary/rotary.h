@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding (Su et al. 2021, "RoFormer").
 //
 //   const RotaryOptions options = {.inverse_frequencies = RotaryFrequencies(64, 10000.0)};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary positions: a block computes the angles of some tokens, in float64 as on the CPU, and turns
 // them in its heads.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running sums along a dim.
 //
 //   Tensor ends = CumSum(lengths_N, 0);            // {3, 1, 2} gives {3, 4, 6}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running sums on the GPU: a block takes a row whose elements are adjacent, tile by tile; else a
 // thread takes a column.
 #include <type_traits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the scan kernel is given. Both tensors are contiguous; the result is written with "=".
 #ifndef TESSERA_OPS_SCAN_SCAN_KERNEL_H_
 #define TESSERA_OPS_SCAN_SCAN_KERNEL_H_

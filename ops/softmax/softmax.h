@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and its logarithm along one dim.
 //
 //   Tensor p = Softmax(scores, -1);

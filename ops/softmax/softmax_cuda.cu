@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and log-softmax by rows: a block takes a row, three passes that the caches serve.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the softmax kernels are given: contiguous [rows, n], n >= 1.
 #ifndef TESSERA_OPS_SOFTMAX_SOFTMAX_KERNEL_H_
 #define TESSERA_OPS_SOFTMAX_SOFTMAX_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax of one row, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_SOFTMAX_SOFTMAX_ROWS_H_
 #define TESSERA_OPS_SOFTMAX_SOFTMAX_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/sort/sort.h"
 
 #include "ops/index/index.h"

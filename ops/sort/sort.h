@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorting along a dim, and the largest elements.
 //
 //   const Sorted best = TopK(logits_BV, 5, -1);                      // [B, 5], largest first

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorting on the GPU: all rows at once, by stable radix sorts of 32 bits each, of the elements'
 // keys from the lowest bits on and of their rows at last.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sorting kernel is given. Both tensors are contiguous.
 #ifndef TESSERA_OPS_SORT_SORT_KERNEL_H_
 #define TESSERA_OPS_SORT_SORT_KERNEL_H_

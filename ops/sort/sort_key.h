@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers as unsigned integers of the same order, which is how they are sorted: NaN above all, -0
 // as 0. For the CPU and for kernels.
 #ifndef TESSERA_OPS_SORT_SORT_KEY_H_

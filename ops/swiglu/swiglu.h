@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gated activation of Llama's feed-forward part (Shazeer 2020, "GLU variants", SwiGLU).
 //
 //   Tensor inner = SwiGlu(gate_BTF, up_BTF);          // silu(gate) * up

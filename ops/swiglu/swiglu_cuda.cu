@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SwiGLU on the GPU: 16 bytes at a time where the tensors lie so.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/row_dispatch.h"
 #include "core/cpu/simd.h"
 #include "ops/swiglu/swiglu_rows.h"

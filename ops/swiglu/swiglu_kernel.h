@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of SwiGLU are given. All tensors are contiguous, of n elements.
 #ifndef TESSERA_OPS_SWIGLU_SWIGLU_KERNEL_H_
 #define TESSERA_OPS_SWIGLU_SWIGLU_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SwiGLU of a row of elements, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPS_SWIGLU_SWIGLU_ROWS_H_
 #define TESSERA_OPS_SWIGLU_SWIGLU_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one harness for tests of operations.
 //
 //   CheckOp({.name = "softmax",

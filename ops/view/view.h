@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views: other shapes onto the same elements, without copying, and the operations that put tensors
 // side by side.
 //

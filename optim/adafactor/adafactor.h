@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adafactor (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with Sublinear Memory
 // Cost"), as T5 was trained with it.
 //

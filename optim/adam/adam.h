@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019).
 //
 //   AdamW optimizer(SplitByDecay(parameters, {.weight_decay = 0.1}),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adam and AdamW over a run of elements, compiled once per instruction set. Raw pointers only.
 #ifndef TESSERA_OPTIM_ADAM_ADAM_CHUNKS_H_
 #define TESSERA_OPTIM_ADAM_ADAM_CHUNKS_H_

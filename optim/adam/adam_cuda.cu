@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adam and AdamW over all parameters in a few launches, each element by the formulas (and in
 // float32 the very operations) of optim/adam/adam_isa.cc.
 #include "optim/adam/adam_kernel.h"

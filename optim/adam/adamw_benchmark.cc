@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdamW steps and gradient norms against the machine's memory bandwidth, on tensors of GPT-2's
 // sizes (124M float32 parameters by default: beyond every cache).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LAMB (You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes",
 // algorithm 2): Adam's update, scaled for each parameter by the ratio of norms.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LAMB over all parameters in a few launches, each element by the formulas (and in float32 the very
 // operations) of optim/lamb/lamb_isa.cc. Sums are of the same chunks, each added up by one block.
 #include "core/cuda/reduce.cuh"

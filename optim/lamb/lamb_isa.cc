@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/lamb/lamb_chunks.h"
 #include "optim/square_sum_simd.h"
 #include "optim/update_simd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2).
 //
 //   Lion optimizer(SplitByDecay(parameters, {.weight_decay = 1.0}), {.lr = 1e-4});

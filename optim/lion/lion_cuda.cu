@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lion over all parameters in a few launches, each element by the formulas (and in float32 the very
 // operations) of optim/lion/lion_isa.cc.
 #include "optim/lion/lion_kernel.h"

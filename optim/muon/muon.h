@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon), as torch.optim.Muon, with
 // AdamW for what is no matrix between features.
 //

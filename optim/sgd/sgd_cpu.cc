@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/sgd/sgd_chunks.h"
 #include "optim/sgd/sgd_kernel.h"
 #include "optim/update_cpu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SGD over all parameters in a few launches, each element by the formulas (and in float32 the
 // very operations) of optim/sgd/sgd_isa.cc.
 #include "optim/sgd/sgd_kernel.h"

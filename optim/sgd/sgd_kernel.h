@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of SGD are given.
 #ifndef TESSERA_OPTIM_SGD_SGD_KERNEL_H_
 #define TESSERA_OPTIM_SGD_SGD_KERNEL_H_

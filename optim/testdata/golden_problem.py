@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The problem that the optimizers' golden values are of (optim/testing/optimizer_check.cc has it in C++).
 
 A generator beside an optimizer's test calls `write(name, cases)`; a case is a name and a function that makes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes pytorch_golden.h: parameters after 20 steps of PyTorch's optimizers, in float64.
 
     python3 optim/testdata/pytorch_golden.py > optim/testdata/pytorch_golden.h   # needs torch

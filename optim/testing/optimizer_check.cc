@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/testing/optimizer_check.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The harness for tests of optimizers.
 //
 //   CheckGolden("lion", {.options = {{"betas", {0.9, 0.99}}}, .lr = 0.01, .exact = kLionGolden,

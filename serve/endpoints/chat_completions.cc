@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // POST /v1/chat/completions: OpenAI's.
 #include <ctime>
 #include <memory>

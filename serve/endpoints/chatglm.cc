@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // POST /: what ChatGLM's own server answers, for every model that generates.
 #include <algorithm>
 #include <ctime>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // POST /v1/completions: OpenAI's, as lm-evaluation-harness and openai-python use it.
 #include <algorithm>
 #include <ctime>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // POST /v1/embeddings: OpenAI's. A text's embedding is the mean of what the last layer gives for
 // its tokens (or the first token's, where the folder's 1_Pooling says so), of length 1.
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "serve/endpoints/endpoints.h"
 
 namespace tessera::serve {

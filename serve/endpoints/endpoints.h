@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All addresses of the server.
 #ifndef TESSERA_SERVE_ENDPOINTS_ENDPOINTS_H_
 #define TESSERA_SERVE_ENDPOINTS_ENDPOINTS_H_

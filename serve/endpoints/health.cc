@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GET /health, /load and /metrics: how the server is.
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"

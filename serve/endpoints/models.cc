@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GET /v1/models, and what is told of the tokenizer.
 #include "serve/endpoints/endpoints.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GET /: a page to chat with the model, and to see what the server does.
 #include "serve/page/page.h"
 

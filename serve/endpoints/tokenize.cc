@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // POST /tokenize and /detokenize, GET /tokenizer_info: the tokenizer, for clients that count.
 #include "data/tokenizer/utf8.h"
 #include "models/generation/special_tokens.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page that the server shows at "/": a conversation with the model, a text that it continues,
 // and how loaded the server is.
 //

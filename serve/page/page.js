@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page that `tessera serve` shows at its address: a conversation or a text that is continued,
 // the settings of both, and how loaded the server is. It talks to nobody else.
 //

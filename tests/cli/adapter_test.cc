@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters from the command line: trained, resumed, run, judged and merged.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations from the command line: learnt from a file, and held.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program as others call it: a command's exit code and what it prints.
 //
 //   class MyTest : public CliRuns {};

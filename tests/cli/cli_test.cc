@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands but for training: what they print, what they write, how they end.
 #include <fcntl.h>
 #include <gtest/gtest.h>

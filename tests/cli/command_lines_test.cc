@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Command lines of other systems as they stand, the program's name aside, beside the same runs in
 // our own keys: the same rows of metrics and the same weights.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera convert`, and the other commands with folders whose weights torch.save wrote.
 #include <gtest/gtest.h>
 

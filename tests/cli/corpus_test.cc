@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera corpus` as others call it: the contract of its steps, kills at any moment, ranks.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model trained, resumed and used on cuda:0 by the program, against the CPU. Runs where the
 // program has a GPU, be it the emulated one.
 #include <gtest/gtest.h>

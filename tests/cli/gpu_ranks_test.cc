@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks with a GPU each, by every way to start them, beside ranks that share one: the same losses,
 // which are those of one process. Where the machine has one GPU, ranks that share it are all there
 // is to see; --config=cuda_emulation has as many GPUs as it is asked for.

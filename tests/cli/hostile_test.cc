@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What comes from outside and misleads, exhausts or damages: one line that says so, in time, and
 // nothing lost.
 #include <gtest/gtest.h>

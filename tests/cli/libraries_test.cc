@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the program needs to start, and what it needs when it is started as a rank.
 #include "tests/cli/cli_runs.h"
 #include "tests/process/shell.h"

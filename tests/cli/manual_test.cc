@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The manual page and bash's completion, which are made of the commands' declarations.
 #include <regex>
 #include <set>

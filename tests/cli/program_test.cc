@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program of one's own on the library (examples/focal_loss.cc): its argument is one of a run's.
 #include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera report` as others call it: the page of trained runs, and the one that is served.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera serve` in a process of its own, ended with the test.
 //
 //   const RunningServe server(folder, root + "/log", {"--slots", "1"});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera serve` as its clients see it: the texts and log-probabilities of the other commands,
 // whoever else is asking; refusals; clients that leave; the end.
 #include <gtest/gtest.h>

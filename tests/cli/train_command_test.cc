@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `train`, `eval` and `explain`: the keys and flags that they take, what they say and leave behind.
 #include <gtest/gtest.h>
 #include <sys/file.h>

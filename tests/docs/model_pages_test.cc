@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of docs/models/*.md against the models: every parameter count, and every preset of a
 // family that has a page.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fails for a public name that nothing is said about: types and functions at namespace level of the
 // headers that programs outside are given. They have a comment above them, at the end of a line, or
 // above the group that they stand in without a blank line. The header's opening comment is that of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens to a run of `tessera train` when it is killed, asked to stop, or when the disk is
 // full: resuming gives the uninterrupted run, bit for bit, and no checkpoint is lost.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens to a parallel run when one of its ranks is killed, stands still, was started with
 // another configuration or cannot write: the job ends, a line names the rank, and resuming gives
 // the uninterrupted run, bit for bit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chat templates, which are programs from outside (data/chat/), over a conversation of ours.
 #include <string>
 #include <string_view>

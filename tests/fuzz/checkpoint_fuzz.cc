@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint's index and the files that it names (dist/checkpoint/).
 #include <string>
 #include <string_view>

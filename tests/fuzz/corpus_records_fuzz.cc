@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // corpus/io: lines, compressed files, WARC.
 #include <memory>
 #include <string>

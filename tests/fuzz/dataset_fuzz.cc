@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data files: .bin/.idx, JSON lines, tables (data/dataset/).
 #include <algorithm>
 #include <array>

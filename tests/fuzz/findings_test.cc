@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every reader over its seeds and over what the fuzzer once found (findings/<target>/).
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program that tools/fuzz runs: libFuzzer over one of the targets.
 //
 //   fuzz --list                          the targets' names

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What reads bytes from outside, as a fuzzer calls it. One file per reader, which registers itself:
 //
 //   // png_fuzz.cc

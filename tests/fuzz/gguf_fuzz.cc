@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // models/hub/gguf
 #include <cstddef>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // net/http/request_reader.h
 #include <string>
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures: PNG, JPEG, IDX, and what is to be done with them (data/image/).
 #include <string>
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // config.json of every family, the model that is built from it without memory, and
 // generation_config.json.
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Patterns of tokenizers (data/tokenizer/regex.h). The input is a pattern and, behind kFileEnd, the
 // text to search.
 #include <string>

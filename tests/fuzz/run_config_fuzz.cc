@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configurations of runs: Tessera's, DeepSpeed's and Accelerate's (train/config/).
 #include <string>
 #include <string_view>

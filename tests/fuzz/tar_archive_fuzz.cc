@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // core/tar_archive.h
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of every kind of tokenizer (data/tokenizer/), and a text of any bytes encoded by it.
 #include <string>
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // models/hub/torch_file
 #include <cstddef>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // corpus/extract and corpus/repair: pages, and texts of any kind.
 #include <string>
 #include <string_view>

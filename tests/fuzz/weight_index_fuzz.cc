@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The index of a model's shards (models/hub/weight_files.h).
 #include <string>
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the inference closure does where memory ends: every request of operator new fails in turn,
 // alone or with all that follow, and so does every request of tensors. Each time the call says so
 // (std::bad_alloc, OutOfMemoryError or kResourceExhausted), nothing ends the process or leaks

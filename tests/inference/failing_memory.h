@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lets requests for memory fail, in programs that link this: it replaces operator new and delete.
 //
 //   FailingMemory::Arm({.first = 17});            // the 17th request from now on throws

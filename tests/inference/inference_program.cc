@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints InferenceReport: inference_program FOLDER
 #include <iostream>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program does that runs models and never trains one: every family computes, and a small GPT
 // is saved, loaded as a Hugging Face folder and continues a text.
 #ifndef TESSERA_TESTS_INFERENCE_INFERENCE_REPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inference closure, //runtime:inference: what it is built from, what a program of it alone is
 // linked with, and that such a program computes what one with everything else in it does.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small model of each family, for tests of what runs them.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto model, models::BuildModel(SmallConfig("t5"), {.seed = 3}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many threads at once with one model of each kind and one tokenizer, each in an execution context
 // of its own: what comes out is what comes out alone. For ThreadSanitizer (--config=tsan) as well.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fails when an operation has no gradient check or no CPU kernel, when a layer has no gradient
 // check, and when docs/operations.md names what its header does not have. It reads the sources of
 // ops/ and nn/ where they lie, so that a new folder is seen without being listed here.

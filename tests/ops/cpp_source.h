@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // As much understanding of C++ text as the coverage test needs: clang-formatted sources without
 // raw strings, read without a compiler.
 //

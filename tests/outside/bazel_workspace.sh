@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The project of examples/outside/bazel, copied elsewhere, as a workspace of its own on this one.
 #
 #   tests/outside/bazel_workspace.sh               builds it, which compiles Tessera once more, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The programs of the project template (examples/outside): a loop of its own, and every command for
 // its family.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Prints two token ids and those that a model goes on with, as `tessera generate --ids 72,105
  * --max-new-tokens 3` does: next_ids MODEL */
 #include <inttypes.h>

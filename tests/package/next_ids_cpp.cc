@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What next_ids.c does, in C++17: next_ids_cpp MODEL
 #include <cstdio>
 #include <tessera.hpp>

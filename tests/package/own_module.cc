@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module and a loss of one's own, trained for some steps and saved: own_module OUT.safetensors
 #include <cstdio>
 #include <string>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What tools/package makes: laid out once, moved, and used from there by programs in C and C++
 # that know nothing of this repository, by CMake and by pkg-config, shared and static; the command's
 # libraries; the Debian packages, installed into a root of their own and removed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every model family on every layout: one training step (dropout on) in one process, and again
 //   - with tensor parallelism over 2 and 3 ranks, with and without sequence parallelism and
 //     recomputation (sums are split: losses and gradients agree to 2e-6),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small configuration of every model family and head, with inputs: what the tests of layouts run.
 // A new family adds one entry.
 #ifndef TESSERA_TESTS_PARALLEL_FAMILY_CASES_H_

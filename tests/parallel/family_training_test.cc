@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every model family, trained for ten steps of four micro-batches with dropout and uneven targets:
 // on two and four data-parallel ranks the bits of one process (deterministic sums), with tensor and
 // sequence parallelism the same losses to 2e-6.

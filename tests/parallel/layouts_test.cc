@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run on many layouts: ten steps of the real trainer, its data, dropout, uneven targets and
 // evaluation included, on ranks as threads, beside the same run in one process.
 //

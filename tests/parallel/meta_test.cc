@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The law of meta: a step that runs without data, and without other ranks, counts what the step of
 // that rank takes. Over families, layouts, policies, schedules and dtypes, for every rank: the peak
 // of its memory and what is left of it afterwards (compute device and host), its calls to

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `mpirun -n N tessera train ...` gives the run of one process: layouts of all axes on real
 // ranks, ten steps each. tests/parallel/layouts_test.cc has the rest, on ranks as threads.
 #include <gtest/gtest.h>

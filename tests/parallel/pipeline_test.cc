@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipelines: every model family, cut into stages and run by every schedule, trains to the bits of
 // one process: losses, gradient norms and weights after several steps of AdamW, with dropout and
 // uneven targets. So do recomputation, cuts at odd places, several chunks on one rank, and data

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every model family with quantised weights (nn/quantized_weight.h):
 //   - quantised as it is loaded, or in its folder: the same bits,
 //   - beside the same weights, dense: what rounding activations costs,

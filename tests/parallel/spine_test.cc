@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The spine: proof that the lower floors carry every kind of parallelism, with plain code on top of
 // them. One GPT with dropout is trained for five steps in one process, and again
 //   - with tensor parallelism over 2 and 3 ranks (4 heads and a vocabulary of 50257, which neither

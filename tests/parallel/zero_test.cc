@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ZeRO against one process: small models of every family trained for a few steps of four
 // micro-batches with dropout, clipping and weight decay, at every stage, number of ranks, dtype and
 // place of the states. With deterministic sums losses, norms and weights are equal bit for bit;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adapters against PEFT: its folders in the program, the program's in PEFT, and merging.
 
     pip install torch safetensors 'transformers==4.57.6' peft

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BERT and RoBERTa against the float64 reference that bert_model.py recorded from transformers.
 #include <gtest/gtest.h>
 

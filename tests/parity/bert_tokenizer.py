@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """WordPiece and RoBERTa's byte-level BPE against transformers.
 
     pip install 'transformers<5'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chat templates against transformers: goldens for the unit test.
 
     pip install 'transformers<5' jinja2

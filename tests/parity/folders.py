@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Model folders of transformers 4.57 and 5 in Tessera, and Tessera's in both.
 
     pip install --target T4 'transformers==4.57.*'; pip install --target T5 'transformers>=5'

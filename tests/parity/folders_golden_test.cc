@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders that transformers 4.57 and 5 saved, against what their models compute in float64
 // (folders.py): heads that are not tied though config.json says so, T5's scale, the decoder's bias
 // of BERT, half precision, and pytorch_model.bin in each of its formats.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GGUF files that the program writes, continued by llama.cpp beside the program itself.
 
     pip install llama-cpp-python numpy

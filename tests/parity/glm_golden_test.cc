@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GLM and ChatGLM-6B against the float64 reference that glm_model.py recorded.
 #include <gtest/gtest.h>
 

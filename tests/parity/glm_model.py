@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GLM and ChatGLM-6B against plain implementations in this file: goldens for the unit test, and a
 check of the program. (transformers has neither model; they are written here from the papers and the
 Hub's configurations, with whole masks, no cache, and none of the program's code.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the golden tests share: reading a recorded reference, and holding a model to it.
 //
 //   const GoldenFile golden("tests/parity/goldens/bert/sequence/plain.safetensors");

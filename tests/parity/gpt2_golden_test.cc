@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 against the float64 reference that gpt2_model.py recorded from transformers.
 #include <gtest/gtest.h>
 

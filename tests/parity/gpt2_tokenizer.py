@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The GPT-2 tokenizer against Hugging Face's: goldens for the unit test, and a check of the program.
 
     pip install 'transformers<5'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding, resizing and preprocessing of pictures against PIL and transformers.
 
     pip install 'pillow>=13' numpy torch 'transformers<5' safetensors

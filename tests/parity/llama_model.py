@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Llama, Mistral, Qwen2 and Qwen3 against transformers, in outputs, gradients and generation.
 
     pip install torch safetensors transformers        (4.57.6 and a 5.x, in folders of their own)

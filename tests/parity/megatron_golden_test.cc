@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of Megatron-LM's GPT-2, converted, against the reference that megatron_model.py
 // computed as Megatron does.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of Megatron-LM's GPT-2, in every order of projections, converted by the program.
 
     pip install torch 'transformers<5' safetensors

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs operations on the tensors of a file: for tests/parity/operations.py, which computes the same
 // with PyTorch.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operations and their gradients against PyTorch, on odd shapes.
 
     pip install torch safetensors

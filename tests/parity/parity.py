@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the parity scripts of the model families share: running the program, comparing, reporting.
 
 A case is a model of transformers with random float32 parameters and a dictionary of inputs; the

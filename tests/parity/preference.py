@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Direct preference optimisation against TRL's formula, in a loop of PyTorch's and PEFT's.
 
     pip install torch safetensors 'transformers==4.57.6' peft

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decodes pictures and makes `pixel_values` of them: for tests/parity/images.py.
 //
 //   preprocess_image FOLDER_WITH_PREPROCESSOR_CONFIG OUT.safetensors PICTURE...

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads a Hugging Face folder and saves it again: for tests/parity/*.py, which load the result with
 // transformers.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`tessera serve` with the clients that people have: openai-python, lm-evaluation-harness, ChatGLM's request.
 
   bazel build //tools:tessera

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5 v1.0 and v1.1 against the float64 reference that t5_model.py recorded from transformers.
 #include <gtest/gtest.h>
 

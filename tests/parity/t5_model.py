@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """T5 v1.0 and v1.1 against transformers: goldens for the unit test, and a check of the program.
 
     pip install torch 'transformers<5' safetensors

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of named tensors, as the programs of the parity scripts exchange them.
 #ifndef TESSERA_TESTS_PARITY_TENSOR_FILE_H_
 #define TESSERA_TESTS_PARITY_TENSOR_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stacks of nn::TransformerBlock by the configurations of transformers: for
 // tests/parity/transformer_blocks.py, which computes the same with transformers' models.
 //

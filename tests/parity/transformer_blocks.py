@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nn::TransformerBlock by configuration against transformers' layers: outputs and gradients.
 
     pip install torch safetensors 'transformers==4.57.6'

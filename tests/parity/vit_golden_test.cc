@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ViT against the float64 reference that vit_model.py recorded from transformers.
 #include <gtest/gtest.h>
 

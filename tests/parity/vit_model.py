@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ViT against transformers: goldens for the unit test, and a check of the program.
 
     pip install torch 'transformers<5' safetensors

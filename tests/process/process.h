@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tessera` as tests start it: a process with its output in files, alone or as ranks under mpirun.
 //
 //   Process run({"train", "gpt-tiny", ...}, root + "/run");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A command of the shell, run to its end.
 //
 //   const ShellRun ran = RunShell("readelf -d " + library);

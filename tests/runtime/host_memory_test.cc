@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host's allocator: all memory is its own, and whatever it refuses is a status.
 #include <atomic>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a library of the C interface shows and needs, read off its files.
 #ifndef TESSERA_TESTS_RUNTIME_LIBRARY_FILE_H_
 #define TESSERA_TESTS_RUNTIME_LIBRARY_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library as a file: what it shows, what it needs, how large it is; and programs that are built
 // and run with it as a user's are, by the C and C++ compilers and by Python alone.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that no sane host makes: each is a status, and the library works afterwards as before.
 // TESSERA_MALFORMED_CALLS sets how many; the suite makes a few thousand.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders of small models, for tests of the C library; and its calls, for tests that expect them to
 // succeed.
 #ifndef TESSERA_TESTS_RUNTIME_MODEL_FOLDERS_H_

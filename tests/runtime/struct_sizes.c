@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The structs of tessera.h: name, size, and where the member stands that was the last of a version;
  * a line for each such member. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One model, contexts on eight threads: each has the bits that it has alone. For --config=tsan.
 #include <string>
 #include <thread>

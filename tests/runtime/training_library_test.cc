@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libtessera_training as a file: what it shows and needs, how large it is, and a program in C that
 // is built with it as a user's is.
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tsr_train_*: the bits of the engine, what it writes, and calls that cannot be.
 #include <atomic>
 #include <cmath>

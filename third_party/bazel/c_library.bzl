@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Libraries for programs that are not built here: all that they are made of inside, C outside.
 
     load("//third_party/bazel:c_library.bzl", "c_library")

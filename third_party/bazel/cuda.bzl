@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The CUDA toolkit with NCCL and cuDNN, where CUDA_HOME (/usr/local/cuda) says, and how kernels are compiled.
 
     bazel build --config=cuda //tools:tessera

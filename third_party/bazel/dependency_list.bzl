@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The targets that a target is made of, as a file that a test reads.
 
     load("//third_party/bazel:dependency_list.bzl", "dependency_list")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Code that is compiled for size instead of speed: whatever a library for other programs is made of
 (c_library.bzl). Results are the same: there is no arithmetic that an optimisation may reorder."""
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # mpi_test.sh RANKS PROGRAM [ARGUMENT...]: runs a test program on ranks of this machine.
 #
 # Open MPI keeps sockets under TMPDIR, whose paths must be short. The job is ended after MPI_TEST_LIMIT

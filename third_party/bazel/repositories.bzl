@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a workspace declares that builds Tessera, or builds on it.
 
     workspace(name = "mine")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Libraries for programs outside of this repository, and their headers.
 
     load("//third_party/bazel:sdk.bzl", "sdk_library")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How Tessera's C++ is compiled, and who may include whom.
 
     load("//third_party/bazel:tessera.bzl", "tessera_library", "tessera_test")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times kernels and training steps on cuda:0:
 //
 //   gpu_benchmark <out.json> [part of a name]

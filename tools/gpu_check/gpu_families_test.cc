@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every model family and head on cuda:0, by one table: what it computes beside float64 on the CPU,
 // in the bytes that meta:cuda counts; captured steps beside steps that are run; the texts that the
 // CPU writes. Each in small odd sizes, which plain kernels take, and in sizes that tensor cores

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Engines of a configuration on cuda:0: micro-batches by hand, captured steps, and both in turns.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL with one rank: every operation, on every dtype, through the library itself.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What only a GPU can show, beside the operations' own tests (which run there through CheckOp):
 // copies, bits that must be the CPU's, attention on tensor cores, optimizers, a model's step.
 #include <gtest/gtest.h>

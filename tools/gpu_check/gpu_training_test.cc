@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training runs on cuda:0 with the real trainer: captured steps, mixed precision, resumption.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training steps of Tessera and of PyTorch on one GPU, taking turns.
 
     python3 peer.py --benchmark ./gpu_benchmark --json peer.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Lays out the command, the libraries and what their users need: package DIR
 #
 #   DIR/bin, include, lib, share    a prefix that may be moved

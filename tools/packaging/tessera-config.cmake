@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tessera: find_package(tessera) gives
 #
 #   tessera::tessera    the runtime for C (tessera.h)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the report's pictures share: sizes, colours, letters, frames.
 //
 // A picture is inline SVG, complete as it stands. It is scaled to its column, whose width is near

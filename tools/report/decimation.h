@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fewer points that draw the same picture.
 //
 //   const Curve drawn = Decimate(curve, 400);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Serves one page to browsers of this machine, made anew when it is asked for: as often as that
 // takes a tenth of a processor's time, which training wants.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of one JSON object per line that another process may be writing.
 //
 //   TESSERA_RETURN_IF_ERROR(ForEachRow("runs/book/metrics.jsonl", [&](const Row& row) {

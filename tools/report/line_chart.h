@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A number over the steps, a curve for each run.
 //
 //   const Axis steps = StepAxis(panels);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HTML and SVG that is well-formed and says what it was given, whatever that is.
 //
 //   Markup page;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers as people read them, and the marks of axes.
 //
 //   NumberText(24953.58, Unit::kNone)      // "24.95k"

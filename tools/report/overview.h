@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a report that are words and tables: how the runs stand, how they were configured,
 // what they wrote, their passes over the data.
 #ifndef TESSERA_TOOLS_REPORT_OVERVIEW_H_

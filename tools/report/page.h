@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The report as one HTML page that needs nothing else: no network, no script to be complete.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const std::vector<RunRecord> runs, ReadRuns({"runs/a", "runs/b"}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a report can do beyond being read: a cursor that reads all charts at one step, smoothing,
 // logarithmic axes, runs that are shown or not, and looking for news where it is served.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a report draws over the steps: which numbers of which runs, in which order, under which
 // title.
 //

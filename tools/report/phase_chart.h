@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the time of a step goes: the mean of each phase, as a bar for each run
 // (`wall_clock_breakdown`).
 //

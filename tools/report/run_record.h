@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a training run left in its directory, read for a report: rows of metrics, samples, epochs,
 // the pipeline's timeline, the configuration, and how far it has come.
 //

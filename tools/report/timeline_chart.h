@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The step of a pipeline: what each stage computed, and when (`pipeline.json`).
 //
 //   page.Append(TimelineChart(run, "pipeline-0"));

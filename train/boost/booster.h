@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wraps a model, an optimizer, a loss, data and a schedule for training on many ranks in one call
 // (Colossal-AI's Booster).
 //

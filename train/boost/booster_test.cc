@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Boosted training beside a loop by hand, under every plugin, with and without ExecutePipeline;
 // what is saved and loaded; what is refused.
 #include "train/boost/booster.h"

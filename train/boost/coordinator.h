@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank does for all, or first (Colossal-AI's DistCoordinator).
 //
 //   TESSERA_ASSIGN_OR_RETURN(const dist::World world, dist::OpenWorld({}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a booster lays a training out, under the names of Colossal-AI's plugins.
 //
 //   Booster booster(HybridParallelPlugin{.tp_size = 2, .pp_size = 2, .num_microbatches = 4});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which checkpoint of a run was best by an evaluation. Asks for one whenever a new best is found,
 // whatever the interval of saving is.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What callbacks are told, what they may ask for, and those that a configuration asks for: the same
 // on every layout, and after a resume into another one.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends a run when its evaluations have stopped to improve.
 //
 //   EarlyStopping stopping({.metric = JudgedMetric::Named("f1"), .patience = 3});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The number of an evaluation that decides which model is better.
 //
 //   const JudgedMetric metric = JudgedMetric::Named("accuracy");

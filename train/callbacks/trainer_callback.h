@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program does at moments of a run: it reads the state and may ask for something.
 //
 //   struct StopWhenLearnt : TrainerCallback {

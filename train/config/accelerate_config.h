@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hugging Face Accelerate's configuration: `default_config.yaml`, and the flags of `accelerate
 // launch`.
 //

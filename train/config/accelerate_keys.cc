@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of each key of Accelerate's files.
 #include "train/config/accelerate_config.h"
 #include "train/config/fsdp_keys.h"

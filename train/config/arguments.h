@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments of a program's own, beside the keys of a run.
 //
 //   struct FocalOptions {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of the arguments of Colossal-AI's plugins (HybridParallelPlugin, LowLevelZeroPlugin,
 // GeminiPlugin, TorchDDPPlugin) that are no aliases of our keys.
 #include "train/config/run_keys.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text that stands for a list: "sentence,label" is {"sentence", "label"}; "" is empty.
 #ifndef TESSERA_TRAIN_CONFIG_COMMA_LIST_H_
 #define TESSERA_TRAIN_CONFIG_COMMA_LIST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run's data are: which task reads which files. What single tasks ask of their data stands
 // with them (train/tasks/).
 #ifndef TESSERA_TRAIN_CONFIG_DATA_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's JSON configuration as keys of a run's configuration (train/config/run_config.h).
 //
 //   // {"train_micro_batch_size_per_gpu": 8, "fp16": {"enabled": true}, ...}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of each key of DeepSpeed's configuration; train/config/deepspeed_config.h is what
 // others include.
 #ifndef TESSERA_TRAIN_CONFIG_DEEPSPEED_KEYS_H_

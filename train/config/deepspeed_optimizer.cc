@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's optimizer and scheduler.
 #include <algorithm>
 #include <cctype>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's ZeRO and its off-loading.
 #include <optional>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a rank computes.
 #ifndef TESSERA_TRAIN_CONFIG_DEVICE_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_DEVICE_CONFIG_H_

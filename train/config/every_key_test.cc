@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every key that another system documents (testdata/make_keys.py lists them) is known here, and its
 // fate is what a run shows.
 #include <gtest/gtest.h>

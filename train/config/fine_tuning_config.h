@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training a few parameters beside a frozen model: an adapter (models/hub/adapter.h).
 #ifndef TESSERA_TRAIN_CONFIG_FINE_TUNING_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_FINE_TUNING_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys of somebody else's configuration, each declared once: what becomes of it, and why. Reading a
 // file, `tessera explain` and the tables of docs/migration.md follow from the declarations.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PyTorch's FSDP, as Accelerate's files and Hugging Face's TrainingArguments spell its settings:
 // with and without the prefix `fsdp_`.
 #ifndef TESSERA_TRAIN_CONFIG_FSDP_KEYS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of Hugging Face's TrainingArguments (4.57 and 5) that are no aliases of our keys.
 #include "train/config/fsdp_keys.h"
 #include "train/config/run_keys.h"

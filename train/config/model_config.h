@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which model a run trains, and how it behaves in training.
 #ifndef TESSERA_TRAIN_CONFIG_MODEL_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_MODEL_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of gradients. What single optimizers ask stands with them (optim/).
 #ifndef TESSERA_TRAIN_CONFIG_OPTIMIZER_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_OPTIMIZER_CONFIG_H_

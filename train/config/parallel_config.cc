@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/config/parallel_config.h"
 
 #include "core/options.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a run's work is laid out over ranks: dp is what tp and pp leave of them. Layouts change how
 // fast a run is and what it needs, not what it computes.
 #ifndef TESSERA_TRAIN_CONFIG_PARALLEL_CONFIG_H_

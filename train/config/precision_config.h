@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Number formats, and the loss scaling that float16 needs.
 #ifndef TESSERA_TRAIN_CONFIG_PRECISION_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_PRECISION_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run reports, and what it keeps.
 #ifndef TESSERA_TRAIN_CONFIG_REPORT_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_REPORT_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run's configuration from all that was given: files of our own and of other systems, and flags.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const ResolvedRun run,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run's configuration: one typed structure with defaults, read from JSON, overridden by flags.
 //
 //   RunConfig config;

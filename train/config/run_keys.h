@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every name under which a run's keys can be given, in a file or as a flag: our own keys, other
 // systems' names for them (the aliases of their declarations), and names that need translating,
 // have no effect here, or are refused.

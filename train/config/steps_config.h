@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a run is, and what a step of it takes.
 #ifndef TESSERA_TRAIN_CONFIG_STEPS_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_STEPS_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which settings fit together.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // YAML files as JSON.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json file, ReadYaml("default_config.yaml"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ZeRO: what data-parallel ranks share out among themselves (dist/store/zero_options.h).
 #ifndef TESSERA_TRAIN_CONFIG_ZERO_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_ZERO_CONFIG_H_

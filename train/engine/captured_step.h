@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step's work on the GPU, recorded once as a CUDA graph and replayed: the host then launches one
 // graph instead of thousands of kernels.
 //

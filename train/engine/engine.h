@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training without a run: forward, backward, step, save and load over a model, an optimizer and a
 // mesh. It needs neither a configuration nor MPI; the trainer stands on it (train/trainer.h).
 //

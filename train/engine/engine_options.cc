@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/engine/engine_options.h"
 
 namespace tessera::train {

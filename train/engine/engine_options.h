@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine that a run's configuration asks for.
 #ifndef TESSERA_TRAIN_ENGINE_ENGINE_OPTIONS_H_
 #define TESSERA_TRAIN_ENGINE_ENGINE_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the time of a step goes: `wall_clock_breakdown`.
 //
 //   PhaseClock clock(device);      // a phase ends when the device has done its work

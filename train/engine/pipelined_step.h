@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step of a model in stages, run by the pipeline's executor. Collective over the stages.
 #ifndef TESSERA_TRAIN_ENGINE_PIPELINED_STEP_H_
 #define TESSERA_TRAIN_ENGINE_PIPELINED_STEP_H_

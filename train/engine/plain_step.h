@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step run as it is, micro-batch by micro-batch.
 #ifndef TESSERA_TRAIN_ENGINE_PLAIN_STEP_H_
 #define TESSERA_TRAIN_ENGINE_PLAIN_STEP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of an optimizer step that a program may replace.
 //
 //   StepParts parts;

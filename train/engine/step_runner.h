@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How an optimizer step's work is done: as it is (PlainStep), replayed as a CUDA graph
 // (CapturedStep), or by a pipeline's executor (PipelinedStep). The engine chooses once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A dataset's batches in the order of training, made ahead of their use: of every step this
 // data-parallel rank's micro-batches, one after the other, without end.
 //

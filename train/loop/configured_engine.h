@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training loop of one's own over an engine that a configuration describes, as DeepSpeed's users
 // know it. train::Initialize makes one (train/loop/initialize.h).
 //

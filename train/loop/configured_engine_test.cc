@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over an engine that a configuration describes: beside a loop by hand, on layouts of every
 // kind, through checkpoints, and used wrongly.
 #include "train/loop/configured_engine.h"

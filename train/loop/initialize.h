@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An engine from a model and a configuration that users have (DeepSpeed's `initialize`).
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto engine,

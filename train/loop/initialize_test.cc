@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Engines from what users have: DeepSpeed's files, our own, models of every origin; and what is
 // refused of them.
 #include "train/loop/initialize.h"

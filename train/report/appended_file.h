@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that grows by what is appended to it; what is appended reaches it at once.
 //
 //   TESSERA_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Create("out/rows.csv",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `<out>/metrics.csv`: the rows of metrics as a table (RFC 4180), a column for every name that a
 // row had so far. A cell that its row does not have is empty; what is no finite number is `nan`.
 //

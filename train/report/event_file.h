@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `<out>/tensorboard/events.out.tfevents.<time>.<host>.<process>`: the rows of metrics as
 // TensorBoard reads them (`tensorboard --logdir <out>`), an event for each, with a float32 scalar
 // for each number.

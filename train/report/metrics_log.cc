@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/report/metrics_log.h"
 
 #include <set>

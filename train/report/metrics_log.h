@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `<out>/metrics.jsonl`: one JSON object per line, numbers with all their digits; and its rows in
 // the forms that `report_to` asks for: `tensorboard` (train/report/event_file.h), `csv`
 // (train/report/csv_file.h).

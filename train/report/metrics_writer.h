@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Another form of the rows of `metrics.jsonl`. It holds nothing that the rows do not: every start
 // of a run makes it anew from the rows that are kept (train/report/metrics_log.h).
 #ifndef TESSERA_TRAIN_REPORT_METRICS_WRITER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `<out>/pipeline.json`: what every stage of a pipeline computed in the last step of a row of
 // metrics, and when. `wall_clock_breakdown` asks for it; `tessera report` draws it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run shows while it goes: on a terminal a bar for each epoch, which redraws itself and
 // stays when the epoch is over; lines elsewhere, and where no bar is wanted.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that a run adds rows to while it goes: a JSON object per line, numbers with all their
 // digits, each with the `step` it tells of.
 //

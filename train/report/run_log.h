@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank says besides its rows of metrics, by level.
 //
 //   RunLog log(stdout, LogLevel::kInfo);

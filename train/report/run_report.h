@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run tells while it goes: rows of metrics, of epochs and of samples, the progress on the
 // terminal, and what adds up between two rows.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Causal language modelling: running text, every token predicted from those before it.
 #include "core/options.h"
 #include "models/family.h"

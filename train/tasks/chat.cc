@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations as the tokenizer's chat template writes them: the assistant's tokens are learnt.
 #include <memory>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations: packed rows against their samples, and runs from a file to a model that answers.
 #include <gtest/gtest.h>
 

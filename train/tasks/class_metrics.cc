@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/tasks/class_metrics.h"
 
 #include "data/classification/metrics.h"

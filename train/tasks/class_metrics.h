@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The metrics of classifiers, by what their labels are.
 #ifndef TESSERA_TRAIN_TASKS_CLASS_METRICS_H_
 #define TESSERA_TRAIN_TASKS_CLASS_METRICS_H_

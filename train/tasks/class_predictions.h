@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of a classifier's predictions, by what its labels are.
 #ifndef TESSERA_TRAIN_TASKS_CLASS_PREDICTIONS_H_
 #define TESSERA_TRAIN_TASKS_CLASS_PREDICTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Classification by a cloze: which label's words fill the blank of a text best (SuperGLUE).
 #include <algorithm>
 #include <tuple>

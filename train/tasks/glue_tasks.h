@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which columns of a table are texts and labels, by GLUE's names (Wang et al. 2019) and by the
 // rules of Hugging Face's run_glue.
 #ifndef TESSERA_TRAIN_TASKS_GLUE_TASKS_H_

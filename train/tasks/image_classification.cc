@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Classification of pictures from class folders or IDX files.
 #include "core/options.h"
 #include "data/classification/image_classification_dataset.h"

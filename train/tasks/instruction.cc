@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompts and responses, with the rounds before them.
 #include <algorithm>
 #include <tuple>

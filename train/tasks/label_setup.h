@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What classification tasks share: the label set and class weights.
 #ifndef TESSERA_TRAIN_TASKS_LABEL_SETUP_H_
 #define TESSERA_TRAIN_TASKS_LABEL_SETUP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks with labels, from files on the disk to a trained model: small models learn what their data
 // say, and evaluations measure it alike on any number of ranks.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masked language modelling: running text with tokens to be guessed from both sides.
 #include "core/options.h"
 #include "data/masking/masked_language_dataset.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tasks of sources and targets, prompts and responses, or conversations share.
 #ifndef TESSERA_TRAIN_TASKS_PAIR_OPTIONS_H_
 #define TESSERA_TRAIN_TASKS_PAIR_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each task predicts of data with labels and without: what the model's own outputs say, the
 // same on every layout.
 #include <gtest/gtest.h>

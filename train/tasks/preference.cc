@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of two completions people prefer: direct preference optimisation.
 #include <tuple>
 

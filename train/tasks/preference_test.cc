@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Preference runs: the loss beside its formula in plain arithmetic, the reference, metrics.
 #include <gtest/gtest.h>
 

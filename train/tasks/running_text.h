@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running text as tokens, and its parts: what the language-modelling tasks share.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompts that a run continues at its evaluations: every family that writes, on every layout alike.
 #include <gtest/gtest.h>
 

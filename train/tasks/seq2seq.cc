@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sources and targets for an encoder-decoder: translation, summaries, question and answer.
 #include <algorithm>
 #include <tuple>

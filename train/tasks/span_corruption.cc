@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Span corruption: running text of which an encoder-decoder gives back what was taken out.
 #include "core/options.h"
 #include "data/masking/span_corruption_dataset.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Classification of texts and pairs of texts from a table: names, scores, or several answers.
 #include <algorithm>
 #include <tuple>

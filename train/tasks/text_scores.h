@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scores of written texts against their references, by counts that add up over the parts of a
 // corpus.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/tasks/text_scores.h"
 
 #include <gtest/gtest.h>

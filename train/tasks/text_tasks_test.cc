@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks that write text or fill it in, from files on the disk to a trained model; what does not fit
 // is named.
 #include <gtest/gtest.h>

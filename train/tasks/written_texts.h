@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a model writes for a source or a prompt: shown, predicted, and judged against what it should
 // have written.
 #ifndef TESSERA_TRAIN_TASKS_WRITTEN_TEXTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what train/report/event_file.h writes, for tests: checksums are compared, fields that a
 // file of scalars does not have are failures.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program of many ranks that fails as its argument says: what run_on_ranks_test.cc runs.
 #include <cstdio>
 #include <stdexcept>

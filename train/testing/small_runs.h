@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of a small model on a small text: configurations, training, what was written.
 //
 //   class MyTest : public SmallRuns {};

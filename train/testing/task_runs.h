@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of every task on a handful of samples: files, configurations, training.
 //
 //   class MyTest : public TaskRuns {};

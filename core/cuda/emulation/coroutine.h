@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stack of its own to run a function on, left and entered again. x86-64.
 //
 //   Coroutine c(Body, argument);   // Body never returns; it calls c.Leave()

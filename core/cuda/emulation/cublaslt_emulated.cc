@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt on the CPU, by its documentation: column-major matrices, strided batches, transposed
 // operands, D = epilogue(alpha op(A) op(B) + beta C + bias) with sums in float32 (float64 for
 // float64), and of the epilogues those that LoadCublasLt's users may ask for. What the

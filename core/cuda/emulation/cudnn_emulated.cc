@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN's graph interface on the CPU, by its documentation: descriptors that keep their attributes,
 // operation graphs of products, elementwise operations, reductions and reshapes, which are run one
 // operation after the other with sums in float64 and every tensor rounded to its type. One engine

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the emulation promises: work that nobody waits for has not run, captures replay, what CUDA
 // forbids is refused, memory starts as NaN.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the threads of a grid on the CPU: blocks one after another, the threads of a block as
 // coroutines that change places where they wait for one another.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel's source takes from nvcc, for a source that the host's compiler compiles: each
 // kernel source of the project is included by a file that includes this first
 // (third_party/bazel/cuda.bzl).

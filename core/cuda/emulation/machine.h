@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state behind the emulated CUDA runtime: GPUs, their memory, streams, events, captures.
 //
 // Work is lazy. A stream is a queue of closures, and one runs only when somebody waits for it: a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL between processes of this machine, by files of a directory that the unique id names.
 //
 // The machine is lazy (core/cuda/emulation/machine.h): a stream's work runs when somebody waits for

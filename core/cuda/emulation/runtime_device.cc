@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emulated: devices, errors, and launches of kernels.
 #include <cuda_runtime_api.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emulated: captures and graphs. A replay runs a node as late as its dependencies allow, so that
 // one that the capture lacks shows as wrong data.
 #include <cuda_runtime_api.h>

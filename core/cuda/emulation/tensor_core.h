@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of core/cuda/tensor_core.cuh on the CPU, by the PTX manual's drawings of fragments.
 // Included by that header only.
 #ifndef TESSERA_CORE_CUDA_EMULATION_TENSOR_CORE_H_

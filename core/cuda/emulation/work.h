@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work for an emulated stream that is not one of CUDA's functions: kernels, and what libraries do.
 #ifndef TESSERA_CORE_CUDA_EMULATION_WORK_H_
 #define TESSERA_CORE_CUDA_EMULATION_WORK_H_

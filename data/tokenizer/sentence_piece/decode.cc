@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ids to text, as the families' Python tokenizers do it, with what is odd about them.
 #include <algorithm>
 #include <string>

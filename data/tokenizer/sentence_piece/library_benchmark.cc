@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes per second of SentencePiece models on real text, on one thread, here and in the library of
 // that name, whose ids must be the same:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads and writes the files of a SentencePiece tokenizer.
 #include <algorithm>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pieces of a BPE model: characters, the pair of neighbours that makes the best piece merged
 // until none makes one.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A SentencePiece `.model` file: texts to the ids of its pieces, and pieces to text, as the library
 // of that name does both (version 0.1.97), to the bit of its scores.
 //

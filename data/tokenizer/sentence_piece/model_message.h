@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The message (of Protocol Buffers) that a SentencePiece .model file is.
 //
 //   const std::string damage = FindModelDamage(bytes);

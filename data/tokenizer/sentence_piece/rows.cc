@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows that SentencePiece tokenizers make of texts (sequence_pair.h).
 #include <optional>
 #include <tuple>

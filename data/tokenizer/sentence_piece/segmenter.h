@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a normalised text into the pieces of a SentencePiece model.
 //
 //   const PieceIndex index(spec.pieces);

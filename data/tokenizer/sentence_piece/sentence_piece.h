@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SentencePiece tokenizers: T5's, ALBERT's, LLaMA's, XLM-RoBERTa's, GLM's Chinese one and
 // ChatGLM-6B's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What SentencePiece does to a text before it is cut into pieces: characters are replaced by the
 // model's map, blanks are written "▁", those at both ends and all but one of a run are left out,
 // and one is put in front (or behind). Each as the model says.

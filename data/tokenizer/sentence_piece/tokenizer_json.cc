@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A SentencePiece tokenizer as a tokenizer.json, from which transformers 4 ("fast") and 5 get the
 // ids that the library gives. Their own conversions of a .model file give others: they split text
 // at white space of any kind, put no blank before a "\u2581" that stands in the text, and forget

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model family of one's own: an embedding, residual layers, a head over the vocabulary. Its
 // blocks are declared and it registers itself, so that trainer, loops, layouts over ranks and every
 // command know it where it is linked.

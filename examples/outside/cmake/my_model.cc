@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training loop of one's own over the family of my_family.cc: 20 steps on the bytes of a text.
 //
 //   my_model book.txt

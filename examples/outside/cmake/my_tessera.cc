@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every command of `tessera`, for the families that are linked in, this project's among them:
 //
 //   my_tessera train my-model --data book.txt --out run --max-steps 100

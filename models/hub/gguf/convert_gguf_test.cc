@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/hub/gguf/convert_gguf.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE: "gpt2" in GGUF files, tokenizer.json in folders.
 //
 //   TESSERA_RETURN_IF_ERROR(WriteBpeOfGguf(file, folder));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GGUF files, llama.cpp's: metadata by key, tensors by name, all in one file.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open("model.gguf"));

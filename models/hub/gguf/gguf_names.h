@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What GPT-2, Llama, Mistral and Qwen2 are called in GGUF files: their architectures there (gpt2,
 // llama for both Llama and Mistral, qwen2), hyperparameters and tensors.
 //

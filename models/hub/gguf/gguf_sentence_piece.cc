@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/hub/gguf/gguf_sentence_piece.h"
 
 #include <cstddef>

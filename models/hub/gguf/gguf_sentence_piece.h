@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SentencePiece's BPE: "llama" in GGUF files, tokenizer.model in folders.
 //
 //   TESSERA_RETURN_IF_ERROR(WriteSentencePieceOfGguf(file, folder));

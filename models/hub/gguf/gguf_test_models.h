@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of this folder share: small models saved as folders, and a folder of their own.
 #ifndef TESSERA_MODELS_HUB_GGUF_GGUF_TEST_MODELS_H_
 #define TESSERA_MODELS_HUB_GGUF_GGUF_TEST_MODELS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers in GGUF files: byte-level BPE ("gpt2" there, with the name of how it splits text) and
 // SentencePiece's BPE ("llama").
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What both kinds of tokenizers in GGUF files (gguf_bpe.h, gguf_sentence_piece.h) are made of: a
 // list of tokens, and tokenizer_config.json beside it.
 //

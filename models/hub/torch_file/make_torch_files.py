@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small files that torch.save wrote, for torch_file_test.cc, and what they hold.
 
     pip install torch numpy safetensors

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a Python pickle describes, read without running any of it.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const Pickle pickle, Pickle::Read(bytes, "model.bin"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes of a pickle, one after another. A failure sticks: what follows it reads zeros.
 #ifndef TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_BYTES_H_
 #define TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_BYTES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of pickles that checkpoints use, by their names in Python's pickletools.
 #ifndef TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_OPCODES_H_
 #define TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_OPCODES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a checkpoint's pickle holds: the tensors of its state dictionary, and its plain values.
 #ifndef TESSERA_MODELS_HUB_TORCH_FILE_STATE_DICT_H_
 #define TESSERA_MODELS_HUB_TORCH_FILE_STATE_DICT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torch's types of storages.
 #ifndef TESSERA_MODELS_HUB_TORCH_FILE_STORAGE_TYPE_H_
 #define TESSERA_MODELS_HUB_TORCH_FILE_STORAGE_TYPE_H_

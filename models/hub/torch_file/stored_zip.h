@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entries of a zip archive whose files are not compressed, as torch writes them, in place.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const StoredZip zip, StoredZip::Read(bytes, "pytorch_model.bin"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that torch.save wrote (`pytorch_model.bin`, `model_optim_rng.pt`), read without Python:
 // nothing in them is executed.
 //

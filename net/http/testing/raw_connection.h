@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The client's side of a connection as bytes, for what no decent client sends.
 //
 //   RawConnection client(server.port());

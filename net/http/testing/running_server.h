@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A server that runs on a thread of its own until the end of a test.
 //
 //   RunningServer server({}, [](HttpExchange exchange) { exchange.Respond({.body = "{}"}); });

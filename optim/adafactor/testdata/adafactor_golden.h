@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // By testdata/adafactor_golden.py with PyTorch 2.15.0.
 #ifndef TESSERA_OPTIM_ADAFACTOR_TESTDATA_ADAFACTOR_GOLDEN_H_
 #define TESSERA_OPTIM_ADAFACTOR_TESTDATA_ADAFACTOR_GOLDEN_H_

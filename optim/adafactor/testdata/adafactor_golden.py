@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes adafactor_golden.h: torch.optim.Adafactor, and T5's as the Mesh TensorFlow original writes it.
 
     python3 optim/adafactor/testdata/adafactor_golden.py > optim/adafactor/testdata/adafactor_golden.h   # needs torch

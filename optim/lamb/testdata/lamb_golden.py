@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes lamb_golden.h: LAMB as algorithm 2 of You et al. 2020 writes it, in float64.
 
     python3 optim/lamb/testdata/lamb_golden.py > optim/lamb/testdata/lamb_golden.h   # needs torch

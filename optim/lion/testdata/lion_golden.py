@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes lion_golden.h: Lion as algorithm 2 of Chen et al. 2023 writes it, in float64.
 
     python3 optim/lion/testdata/lion_golden.py > optim/lion/testdata/lion_golden.h   # needs torch

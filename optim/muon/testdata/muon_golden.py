@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes muon_golden.h: torch.optim.Muon with its iteration in float64, AdamW for what is no matrix.
 
     python3 optim/muon/testdata/muon_golden.py > optim/muon/testdata/muon_golden.h   # needs torch

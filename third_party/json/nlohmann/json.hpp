@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // nlohmann/json, where two of its functions that may not throw ask for no memory: without any they
 // would end the process.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lists the documented keys of other systems, each with a value that asks for something.
 
   make_keys.py TRANSFORMERS_4 TRANSFORMERS_5 DEEPSPEED ACCELERATE COLOSSALAI FLAGAI

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names of rules_cc, answered by the rules that are built into Bazel."""
 
 cc_binary = native.cc_binary
