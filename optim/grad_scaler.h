@@ -51,6 +51,8 @@ class GradScaler {
   // Throws Error for options that CheckGradScalerOptions refuses.
   explicit GradScaler(const GradScalerOptions& options, Device device = Device::Cpu());
 
+  const GradScalerOptions& options() const { return options_; }
+
   // 0-d float32: the scale, and the flag that is 1 after an overflow until `Update`.
   const Tensor& scale() const { return scale_; }
   const Tensor& found_inf() const { return found_inf_; }

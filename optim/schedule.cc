@@ -18,6 +18,9 @@ const std::vector<std::string>& WarmupNames() {
   return *names;
 }
 
+// Of inverse_sqrt without warm-up: Hugging Face's.
+constexpr double kTimescale = 10000;
+
 double Schedule::At(int64_t step) const {
   const double lr = config_.lr;
   const double min_lr = config_.min_lr;
@@ -40,7 +43,8 @@ double Schedule::At(int64_t step) const {
     case Kind::kCosine:
       return min_lr + (lr - min_lr) * 0.5 * (1.0 + std::cos(std::numbers::pi * x));
     case Kind::kInverseSqrt:
-      return std::max(min_lr, lr * std::sqrt(std::max(warmup, 1.0) / s));
+      return std::max(min_lr, lr * std::sqrt(warmup > 0 ? warmup / s
+                                                        : kTimescale / (s + kTimescale)));
   }
   return lr;
 }

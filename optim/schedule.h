@@ -14,7 +14,8 @@
 //   constant      lr
 //   linear        lr + (min_lr - lr) * x                  min_lr at T and after
 //   cosine        min_lr + (lr - min_lr) (1 + cos(pi x)) / 2   likewise (Loshchilov, Hutter 2017)
-//   inverse_sqrt  max(min_lr, lr * sqrt(max(W, 1) / s))        (Vaswani et al. 2017)
+//   inverse_sqrt  max(min_lr, lr * sqrt(W / s))                (Vaswani et al. 2017)
+//     without W   max(min_lr, lr * sqrt(10000 / (s + 10000)))  (Hugging Face)
 #ifndef TESSERA_OPTIM_SCHEDULE_H_
 #define TESSERA_OPTIM_SCHEDULE_H_
 

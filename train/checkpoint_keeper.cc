@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/file.h"
 #include "nlohmann/json.hpp"
 #include "train/agreement.h"
 #include "train/resume_state.h"
@@ -37,7 +38,7 @@ CheckpointKeeper::Appeared CheckpointKeeper::Save(
   TESSERA_ASSIGN_OR_RETURN(std::optional<std::string> before, Finish());
   const std::string path = dist::CheckpointPath(options_.folder, step);
   Communicator& world = *mesh_.world();
-  saved_step_ = step;
+  step_before_ = std::exchange(saved_step_, step);
   if (options_.async) {
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, saver_.Begin(path, step, tensors, trainer, world)));
     return before;
@@ -50,6 +51,18 @@ CheckpointKeeper::Appeared CheckpointKeeper::Finish() {
   if (!saver_.pending()) return std::nullopt;
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, saver_.Commit(*mesh_.world())));
   return AppearedNow();
+}
+
+Status CheckpointKeeper::Amend(const nlohmann::json& trainer) {
+  if (mesh_.world()->rank() != 0) return Agree(mesh_, OkStatus());
+  return Agree(mesh_, dist::AmendCheckpoint(dist::CheckpointPath(options_.folder, saved_step_),
+                                            trainer));
+}
+
+Status CheckpointKeeper::Withdraw() {
+  const std::string path = dist::CheckpointPath(options_.folder, saved_step_);
+  saved_step_ = step_before_;
+  return Agree(mesh_, mesh_.world()->rank() == 0 ? RemoveAll(path) : OkStatus());
 }
 
 Status CheckpointKeeper::Prune() {

@@ -56,6 +56,10 @@ class CheckpointKeeper {
                 const nlohmann::json& trainer);
   // Waits for the checkpoint that is on its way, if one is.
   Appeared Finish();
+  // Writes what `trainer` says now into the newest one, which is on the disk and in `folder`.
+  Status Amend(const nlohmann::json& trainer);
+  // Removes the newest one, which turned out to be worth nothing.
+  Status Withdraw();
   // Removes older ones, where one has appeared since the last call: `options.keep` are left, as
   // many that were saved while losses were numbers (ResumeState::finite), and what these know as
   // the best (ResumeState::BestStep).
@@ -75,6 +79,7 @@ class CheckpointKeeper {
   const dist::Mesh mesh_;
   dist::AsyncCheckpointer saver_;
   int64_t saved_step_ = -1;
+  int64_t step_before_ = -1;  // saved_step() before the last Save
   bool prunes_ = false;  // one has appeared
 };
 

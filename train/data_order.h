@@ -14,9 +14,11 @@ namespace tessera::train {
 
 // Of a dataset, perhaps of unknown size, for all data-parallel ranks alike; it must outlive what
 // draws by it. nullptr: nothing is drawn. Throws Error where group_by_length is set and the samples
-// have no lengths.
+// have no lengths. `begin`: where the run continues; `length_group`: of the run that it continues,
+// 0: as many samples as some steps have.
 data::SamplerOptions DataOrder(const RunConfig& config, const data::Dataset* dataset,
-                               const dist::Mesh& mesh);
+                               const dist::Mesh& mesh, const data::DataPosition& begin = {},
+                               int64_t length_group = 0);
 
 }  // namespace tessera::train
 

@@ -2,6 +2,7 @@
 #include "train/evaluator.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "autograd/autocast.h"
@@ -15,6 +16,8 @@
 
 namespace tessera::train {
 namespace {
+
+Status StoppedStatus() { return Failure(StatusCode::kCancelled, "the evaluation was stopped"); }
 
 // Every data-parallel rank's rows, in the order of the ranks.
 void AppendRowsOfAll(const std::vector<PredictedRow>& mine, const dist::Mesh& mesh,
@@ -115,7 +118,8 @@ StatusOr<PredictionResult> Evaluator::Go(const BatchSource& batches, bool predic
     if (counts || options_.forward_is_collective) {
       batch = batches.batch(std::min(number, batches.size - 1));
     }
-    TESSERA_RETURN_IF_ERROR(Agree(mesh_, batch.status()));
+    const bool stops = options_.stops != nullptr && options_.stops();
+    TESSERA_RETURN_IF_ERROR(Agree(mesh_, stops ? StoppedStatus() : batch.status()));
     const Share nothing = {.sums = std::vector<double>(sums.size(), 0.0), .rows = {}};
     StatusOr<Share> mine = nothing;
     if (batch->rows > 0) mine = ShareOf(*batch, predicts);
@@ -126,7 +130,9 @@ StatusOr<PredictionResult> Evaluator::Go(const BatchSource& batches, bool predic
     if (predicts) AppendRowsOfAll(mine->rows, mesh_, &result.rows);
   }
   if (!options_.objective.labelled) return result;
-  result.found = EvaluationResult{.loss = sums[0] / (sums[1] > 0 ? sums[1] : 1)};
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  result.found =
+      EvaluationResult{.loss = sums[1] > 0 ? sums[0] / sums[1] : kNone, .targets = sums[1]};
   const EvaluationMetrics* metrics = options_.objective.metrics.get();
   if (metrics != nullptr) result.found->metrics = metrics->Finish({sums.begin() + 2, sums.end()});
   return result;

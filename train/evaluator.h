@@ -37,9 +37,11 @@ struct BatchSource {
 // must outlive the result.
 BatchSource BatchesOf(const data::Dataset& dataset, int64_t batch_size, int64_t max_batches = 0);
 
-// What an evaluation found: the mean loss per target, and the task's metrics by name.
+// What an evaluation found: the mean loss per target, of how many targets (each with the weight of
+// its class), and the task's metrics by name. Without a target there is no loss: NaN.
 struct EvaluationResult {
   double loss = 0;
+  double targets = 1;
   OrderedJsonMember metrics = OrderedJsonMember::Object();
 };
 
@@ -58,6 +60,8 @@ struct EvaluatorOptions {
   // and what the metrics ask for. nullptr: the model's.
   std::function<models::Bundle(const models::Bundle& batch, const models::RunOptions& options)>
       prediction_step = nullptr;
+  // Whether this rank is asked to stop; looked at between batches. nullptr: nobody asks.
+  std::function<bool()> stops = nullptr;
   // Whether all ranks must run as many forward passes (ParameterStore::forward_is_collective).
   bool forward_is_collective = false;
 };
@@ -67,7 +71,7 @@ class Evaluator {
   Evaluator(models::Model& model, const dist::Mesh& mesh, EvaluatorOptions options);
 
   // Collective over the mesh's world. A batch that cannot be made on one rank is every rank's
-  // failure.
+  // failure; so is a rank that is asked to stop (kCancelled).
   StatusOr<EvaluationResult> Run(const BatchSource& batches) const;
   // Of a task that predicts; the model runs once for both the rows and the metrics. Likewise.
   StatusOr<PredictionResult> Predict(const BatchSource& batches) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -135,7 +136,8 @@ StatusOr<std::vector<double>> JudgeBatch(const Judge& judge, const PreferenceDat
 
 // Batches go round the data-parallel ranks.
 StatusOr<std::vector<double>> JudgeAll(const Judge& judge, const PreferenceDataset& pairs,
-                                       int64_t batch_size, const dist::Mesh& mesh) {
+                                       int64_t batch_size, const dist::Mesh& mesh,
+                                       const std::function<bool()>& stops) {
   const NoGrad no_grad;
   const int64_t ranks = mesh.dp()->size();
   const int64_t batches = (pairs.size() + batch_size - 1) / batch_size;
@@ -149,6 +151,9 @@ StatusOr<std::vector<double>> JudgeAll(const Judge& judge, const PreferenceDatas
       auto found = JudgeBatch(judge, pairs, begin, std::min(begin + batch_size, pairs.size()));
       status = found.status();
       if (found.ok()) mine = *std::move(found);
+    }
+    if (stops != nullptr && stops()) {
+      status.Update(Failure(StatusCode::kCancelled, "the reference pass was stopped"));
     }
     TESSERA_RETURN_IF_ERROR(Agree(mesh, status));
     mine.resize(static_cast<size_t>(2 * batch_size));
@@ -236,7 +241,7 @@ std::optional<std::vector<double>> FindNumbers(const std::string& path, const st
 }  // namespace
 
 Status JudgePreferences(const RunConfig& config, const TaskData& data, models::Model& model,
-                        const dist::Mesh& mesh) {
+                        const dist::Mesh& mesh, const std::function<bool()>& stops) {
   const AutocastScope autocast(config.product_dtype());
   std::optional<Judge> judge;
   for (const std::shared_ptr<PreferenceDataset>& pairs : data.preferences) {
@@ -247,7 +252,7 @@ Status JudgePreferences(const RunConfig& config, const TaskData& data, models::M
       if (!judge) {
         TESSERA_ASSIGN_OR_RETURN(judge, FindJudge(config, data, model, mesh));
       }
-      TESSERA_ASSIGN_OR_RETURN(numbers, JudgeAll(*judge, *pairs, config.batch_size, mesh));
+      TESSERA_ASSIGN_OR_RETURN(numbers, JudgeAll(*judge, *pairs, config.batch_size, mesh, stops));
       TESSERA_RETURN_IF_ERROR(
           Agree(mesh, mesh.world()->rank() == 0 ? WriteNumbers(path, key, *numbers) : OkStatus()));
     }

@@ -14,6 +14,8 @@
 #ifndef TESSERA_TRAIN_REFERENCE_PASS_H_
 #define TESSERA_TRAIN_REFERENCE_PASS_H_
 
+#include <functional>
+
 #include "core/status.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
@@ -23,9 +25,10 @@
 namespace tessera::train {
 
 // Of all `data.preferences`. `model` has the weights that the run begins with, in memory or cut
-// over ranks. Collective over the mesh's world; a failure of any rank is every rank's.
+// over ranks. `stops` says between batches whether this rank is asked to stop, which is a failure of
+// kCancelled. Collective over the mesh's world; a failure of any rank is every rank's.
 Status JudgePreferences(const RunConfig& config, const TaskData& data, models::Model& model,
-                        const dist::Mesh& mesh);
+                        const dist::Mesh& mesh, const std::function<bool()>& stops = nullptr);
 
 }  // namespace tessera::train
 

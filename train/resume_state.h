@@ -16,6 +16,7 @@
 
 #include "core/json_member.h"
 #include "core/status.h"
+#include "data/dataset/sampler.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "nlohmann/json_fwd.hpp"
 #include "train/train_state.h"
@@ -35,6 +36,13 @@ struct ResumeState {
   JsonMember callbacks = {};                // by name, what each remembers
   std::optional<int64_t> data_samples;      // nullopt: the checkpoint does not say
   std::optional<int64_t> global_batch;      // samples of a step
+  // Where the run stands in the line of samples; nullopt: the checkpoint does not say.
+  std::optional<data::DataPosition> position = {};
+  int64_t length_group = 0;      // of group_by_length; 0: there is none
+  std::string data_digest = {};  // what the files of `data` hold; empty: unknown
+  // What was due after the step and had not been done when the checkpoint was saved.
+  bool evaluation_due = false;
+  bool epoch_end_due = false;
   JsonMember config = JsonMember::Object();
 
   nlohmann::json ToJson() const;
@@ -50,6 +58,9 @@ struct ResumeState {
 
   // Refuses a run `now` on data of another size.
   Status CheckData(const ResumeState& now, const std::string& checkpoint) const;
+  // Where a run `now` continues: where the checkpoint says, else where runs with the global batch
+  // of the checkpoint's are after its steps.
+  data::DataPosition PositionAt(int64_t step, int64_t samples_per_epoch) const;
   // A line for each change that makes the run another one than the uninterrupted one.
   std::vector<std::string> ChangesTo(const ResumeState& now) const;
 };

@@ -11,7 +11,8 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
 std::atomic<int> first_signal = 0;  // without a lock: a handler writes it
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> any_signal = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 std::mutex mutex;  // of what follows: ranks may be threads
 int living_objects = 0;
@@ -20,6 +21,7 @@ struct sigaction previous[3];
 void Remember(int signal) {
   int none = 0;
   first_signal.compare_exchange_strong(none, signal);
+  any_signal = true;
   // A step may take long: who asks twice does not want to wait.
   if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
@@ -30,6 +32,7 @@ StopSignals::StopSignals() {
   const std::lock_guard<std::mutex> lock(mutex);
   if (living_objects++ > 0) return;
   first_signal = 0;
+  any_signal = false;
   struct sigaction action = {};
   action.sa_handler = Remember;
   sigemptyset(&action.sa_mask);
@@ -44,6 +47,8 @@ StopSignals::~StopSignals() {
 }
 
 int StopSignals::received() const { return first_signal; }
+
+const std::atomic<bool>* StopSignals::flag() const { return &any_signal; }
 
 std::string StopSignals::Name(int signal) {
   return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1";

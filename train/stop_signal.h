@@ -9,6 +9,7 @@
 #ifndef TESSERA_TRAIN_STOP_SIGNAL_H_
 #define TESSERA_TRAIN_STOP_SIGNAL_H_
 
+#include <atomic>
 #include <string>
 
 namespace tessera::train {
@@ -21,6 +22,9 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 
   int received() const;
+  // True from the first signal on: what cancels work of this process
+  // (core/execution_context.h).
+  const std::atomic<bool>* flag() const;
   // "SIGINT", ...
   static std::string Name(int signal);
 };

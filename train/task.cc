@@ -32,7 +32,7 @@ std::string NamesFor(const models::Family& family) {
 }  // namespace
 
 double Objective::TargetsOf(const data::Batch& batch) const {
-  if (!class_weights.defined()) return static_cast<double>(batch.targets);
+  if (!class_weights.defined() || batch.targets == 0) return static_cast<double>(batch.targets);
   const std::vector<float> weights = class_weights.ToVector<float>();
   double sum = 0;
   for (const int64_t label : batch.at(keys::kLabels).ToVector<int64_t>()) {

@@ -24,6 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// So many updates that are skipped in a row, at a scale that cannot fall, end a run.
+constexpr int64_t kMostSkipped = 20;
+
 // Ranks say the same of what is not a number, whatever its sign bit.
 std::string NumberText(double value) { return std::isnan(value) ? "nan" : Concat(value); }
 
@@ -60,7 +63,9 @@ class Trainer::Loader {
  public:
   Loader(Trainer* trainer, int64_t first)
       : loader_([trainer](int64_t number) { return trainer->TrainBatch(number); },
-                {.begin = first, .depth = 4}) {}
+                {.begin = first,
+                 .end = trainer->state_.total_steps * trainer->config_.accumulation_steps(),
+                 .depth = 4}) {}
   StatusOr<data::Batch> Next() {
     TESSERA_ASSIGN_OR_RETURN(std::optional<data::Batch> batch, loader_.Next());
     if (!batch) return Internal("the training data ended");
@@ -100,7 +105,14 @@ StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) const {
                                   .rank = mesh_.dp()->rank(),
                                   .world = mesh_.dp()->size()};
   if (parts_.train_batch.run != nullptr) return parts_.train_batch.run(place);
-  return data_.train->MakeBatch(sampler_.Rows(place));
+  const std::vector<data::Sample> rows = sampler_.Rows(place);
+  if (!rows.empty()) return data_.train->MakeBatch(rows);
+  // Of a short step, one that others have filled: it runs along with the step's first sample.
+  const data::BatchPlace first = {.step = place.step, .world = place.world};
+  TESSERA_ASSIGN_OR_RETURN(data::Batch batch,
+                           data_.train->MakeBatch({{sampler_.Rows(first).front()}}));
+  batch.rows = batch.tokens = batch.targets = 0;
+  return batch;
 }
 
 Status Trainer::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
@@ -123,13 +135,17 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   signals_ = &signals;
   TESSERA_RETURN_IF_ERROR(Begin(options));
   begun_at_ = state_.step;
+  if (config_.scales_loss() && engine_->scaler() != nullptr) {
+    state_.loss_scale = dist::NumberOf(engine_->scaler()->scale());
+  }
   if (config_.cuda_graph) {
     engine_->CaptureSteps(config_.accumulation_steps(),
                           config_.profile.empty() ? nullptr : "a profile is asked for",
                           [this](const std::string& line) { log_.Info(line); });
   }
   int64_t stop = 0;
-  {
+  if (evaluation_due_ || epoch_end_due_) TESSERA_RETURN_IF_ERROR(FinishAfterStep({}));
+  if (!interrupted_) {
     Loader loader(this, state_.step * config_.accumulation_steps());
     StepProfiler profiler(config_, mesh_.world()->rank(), &log_);
     while (state_.step < state_.total_steps) {
@@ -151,11 +167,14 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       state_.seconds = SecondsSince(start);
       report_->AddStep(state_, counts);
       TESSERA_RETURN_IF_ERROR(AfterStep());
+      if (interrupted_) break;
     }
     profiler.Finish();
   }
+  if (interrupted_) stop = GreatestOf(Interruption(), mesh_);
   engine_->ReleaseStepMemory();
   TESSERA_RETURN_IF_ERROR(FinalSave());
+  WarnOfStepsInVain();
   TrainResult result;
   result.state = state_;
   result.stopped_by = StopReason(stop);
@@ -173,9 +192,15 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   return result;
 }
 
+// A callback lets an evaluation that is due be finished; who waits for the process does not.
 int64_t Trainer::ReasonToStop() const {
+  const int64_t interruption = Interruption();
+  return interruption == 0 && control_.stop ? kStopCallback : interruption;
+}
+
+int64_t Trainer::Interruption() const {
+  if (signals_ == nullptr) return 0;
   if (signals_->received() != 0) return signals_->received();
-  if (control_.stop) return kStopCallback;
   if (state_.step == begun_at_) return 0;  // a limit that is too short still makes progress
   const bool late = config_.time_limit && SecondsSince(started_) >= *config_.time_limit;
   return late ? kStopTimeLimit : 0;
@@ -217,9 +242,14 @@ models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
 StepResult Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
   std::vector<models::Bundle> batches;
-  for (const data::Batch& batch : step.batches) batches.push_back(batch.tensors);
+  int64_t filled = 0;
+  for (const data::Batch& batch : step.batches) {
+    batches.push_back(batch.tensors);
+    if (batch.rows > 0 || batch.targets > 0) filled = std::ssize(batches);
+  }
   state_.lr = learning_rate_(state_.step + 1, state_.total_steps);
   StepResult done = engine_->Step({.batches = batches,
+                                   .filled = filled,
                                    .targets = targets,
                                    .learning_rate = state_.lr,
                                    .number = static_cast<uint64_t>(state_.step + 1),
@@ -228,10 +258,18 @@ StepResult Trainer::RunStep(const StepBatches& step) {
   double loss_sum = 0;
   for (const double loss : GatherOverData(done.losses, mesh_)) loss_sum += loss;
   state_.loss = loss_sum / targets;
+  state_.has_targets = step.all.targets > 0;
+  steps_without_targets_ += state_.has_targets ? 0 : 1;
   ++state_.step;
-  state_.epoch =
-      static_cast<double>(state_.step * global_batch()) / static_cast<double>(samples_per_epoch());
+  ReadPosition();
   return done;
+}
+
+void Trainer::ReadPosition() {
+  const data::DataPosition at = sampler_.After(state_.step, mesh_.dp()->size());
+  const auto epoch = static_cast<double>(samples_per_epoch());
+  state_.samples = at.samples;
+  state_.epoch = (static_cast<double>(at.epoch) * epoch + static_cast<double>(at.index)) / epoch;
 }
 
 // What the losses of all micro-batches of all ranks have counted.
@@ -251,6 +289,7 @@ std::vector<double> Trainer::CountsOfStep(const StepResult& done) const {
 // has shown that the newest one's weights give numbers.
 Status Trainer::CheckStep(const StepResult& done) {
   const bool overflow = !done.updated && config_.scales_loss();  // which loss scaling deals with
+  if (state_.loss_scale) TESSERA_RETURN_IF_ERROR(CheckLossScale(overflow));
   finite_ = std::isfinite(state_.loss) && (std::isfinite(state_.grad_norm) || overflow);
   if (finite_ || config_.on_non_finite == "continue") return checkpoints_.Prune();
   const std::string what = Concat("step ", state_.step, ": the loss is ", NumberText(state_.loss),
@@ -260,6 +299,33 @@ Status Trainer::CheckStep(const StepResult& done) {
     return checkpoints_.Prune();
   }
   return NotFinite(what);
+}
+
+// Where the scale falls with each overflow, some overflows are how it finds its height.
+Status Trainer::CheckLossScale(bool overflow) {
+  const optim::GradScalerOptions& scaling = engine_->scaler()->options();
+  const bool falls =
+      scaling.dynamic && scaling.backoff_factor < 1 && *state_.loss_scale > scaling.min_scale;
+  state_.loss_scale = dist::NumberOf(engine_->scaler()->scale());
+  state_.skipped_steps += overflow ? 1 : 0;
+  skipped_here_ += overflow ? 1 : 0;
+  skipped_in_a_row_ = overflow && !falls ? skipped_in_a_row_ + 1 : 0;
+  if (skipped_in_a_row_ < kMostSkipped || config_.on_non_finite != "stop") return OkStatus();
+  return NotFinite(Concat("step ", state_.step, ": the gradients have overflowed at ",
+                          skipped_in_a_row_, " steps in a row, and the loss scale, ",
+                          *state_.loss_scale, ", cannot fall (loss_scale, min_scale)"));
+}
+
+void Trainer::WarnOfStepsInVain() const {
+  const int64_t steps = state_.step - begun_at_;
+  if (steps > 0 && skipped_here_ == steps) {
+    log_.Warning(Concat("all ", steps, " updates were skipped, since the gradients overflowed: the ",
+                        "weights are as they were; the loss scale is now ", *state_.loss_scale));
+  }
+  if (steps_without_targets_ > 0) {
+    log_.Warning(Concat(steps_without_targets_, " of ", steps,
+                        " steps had no target and taught nothing; rows leave them out"));
+  }
 }
 
 // A failure of all ranks; what was on its way to the disk before gets there.
@@ -293,20 +359,14 @@ Status Trainer::CheckWeights() {
 Status Trainer::FinalSave() {
   const bool keeps = config_.save_strategy != "no" || state_.step < state_.total_steps;
   if (checkpoints_.saved_step() != state_.step) {
-    TESSERA_RETURN_IF_ERROR(CheckWeights());
-    if (keeps) TESSERA_RETURN_IF_ERROR(Save());
+    if (!keeps || state_.step < state_.total_steps) TESSERA_RETURN_IF_ERROR(CheckWeights());
+    if (keeps) TESSERA_RETURN_IF_ERROR(AfterSave(SaveNow()));
   }
   TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
   return checkpoints_.Prune();
 }
 
-// Whether a step ended a pass over the data.
-bool Trainer::EndsEpoch(int64_t step) const {
-  const int64_t samples = samples_per_epoch();
-  return step * global_batch() / samples > (step - 1) * global_batch() / samples;
-}
-
-// What the intervals and callbacks want after this step; what an event asks for comes behind it.
+// What the intervals want after this step.
 Status Trainer::AfterStep() {
   const bool last = state_.step == state_.total_steps;
   const auto is_due = [&](const std::string& strategy, int64_t interval) {
@@ -314,37 +374,64 @@ Status Trainer::AfterStep() {
     return strategy == "steps" && interval > 0 && state_.step % interval == 0;
   };
   const bool evaluates = validates() && config_.eval_strategy != "no";
-  TrainControl due = {
-      .log = last || is_due(config_.log_strategy, config_.log_interval),
-      .evaluate = evaluates && (last || is_due(config_.eval_strategy, config_.eval_interval)),
-      .save = is_due(config_.save_strategy, config_.save_interval)};
+  evaluation_due_ =
+      evaluates && (last || is_due(config_.eval_strategy, config_.eval_interval));
+  epoch_end_due_ = EndsEpoch(state_.step);
+  Tell(&TrainerCallback::OnStepEnd);
+  return FinishAfterStep({.log = last || is_due(config_.log_strategy, config_.log_interval),
+                          .save = (last && config_.save_strategy != "no") ||
+                                  is_due(config_.save_strategy, config_.save_interval)});
+}
+
+// What is due after a step, and what callbacks ask for meanwhile; what an event asks for comes
+// behind it. A checkpoint is on the disk before an evaluation begins, which may take long: it says
+// what is due, and that it was done once it is.
+Status Trainer::FinishAfterStep(TrainControl due) {
   bool logged = false;
   bool evaluated = false;
-  bool epoch_ended = !EndsEpoch(state_.step);
-  Tell(&TrainerCallback::OnStepEnd);
+  std::optional<CheckpointKeeper::Appeared> saved;
   while (true) {
     const TrainControl asked = Asked();
     due.log = due.log || asked.log;
-    due.evaluate = due.evaluate || asked.evaluate;
     due.save = due.save || asked.save;
+    evaluation_due_ = (evaluation_due_ || asked.evaluate) && !evaluated;
+    const bool is_saved = checkpoints_.saved_step() == state_.step;
     if (due.log && !std::exchange(logged, true)) {
       TESSERA_RETURN_IF_ERROR(LogSteps());
-    } else if (due.evaluate && !std::exchange(evaluated, true)) {
+    } else if (due.save && !is_saved && (evaluation_due_ || epoch_end_due_)) {
+      saved = SaveNow();
+      TESSERA_RETURN_IF_ERROR(saved->status());
+      amends_ = true;
+    } else if (evaluation_due_ && !std::exchange(evaluated, true)) {
       TESSERA_RETURN_IF_ERROR(EvaluateAndLog());
-    } else if (!std::exchange(epoch_ended, true)) {
+      if (interrupted_) break;
+      evaluation_due_ = false;
+    } else if (std::exchange(epoch_end_due_, false)) {
       TESSERA_RETURN_IF_ERROR(EndEpoch());
     } else {
       break;
     }
   }
-  return due.save ? Save() : OkStatus();
+  if (due.save && !interrupted_ && checkpoints_.saved_step() != state_.step) {
+    TESSERA_RETURN_IF_ERROR(AfterSave(SaveNow()));
+  }
+  if (amends_ && !interrupted_) {
+    const CheckpointKeeper::Appeared finished = checkpoints_.Finish();
+    TESSERA_RETURN_IF_ERROR(finished.status());
+    if (*finished) saved = finished;
+    TESSERA_RETURN_IF_ERROR(checkpoints_.Amend(StateNow().ToJson()));
+  }
+  amends_ = false;
+  return saved ? AfterSave(*saved) : OkStatus();
 }
 
 int64_t Trainer::PeakBytes() const {
   return GreatestOf(Allocator::For(model_.build().device).stats().peak_bytes, mesh_);
 }
 
+// Steps without a target have no row.
 Status Trainer::LogSteps() {
+  if (report_->sums().steps == 0) return OkStatus();
   nlohmann::ordered_json more;
   more["peak_bytes"] = PeakBytes();
   const EvaluationMetrics* const metrics = data_.objective.metrics.get();
@@ -370,8 +457,9 @@ Status Trainer::EndEpoch() {
   return OkStatus();
 }
 
-Status Trainer::Save() {
-  return AfterSave(checkpoints_.Save(state_.step, engine_->Tensors(), StateNow().ToJson()));
+CheckpointKeeper::Appeared Trainer::SaveNow() {
+  if (state_.step == state_.total_steps) TESSERA_RETURN_IF_ERROR(CheckWeights());
+  return checkpoints_.Save(state_.step, engine_->Tensors(), StateNow().ToJson());
 }
 
 Status Trainer::AfterSave(const CheckpointKeeper::Appeared& appeared) {

@@ -119,6 +119,7 @@ class Trainer {
   struct StepBatches;
   Status Begin(const TrainOptions& options);
   Status Prepare();
+  Status PlanSteps(const data::DataPosition& begin, int64_t length_group);
   Status MakeRoom() const;
   Status OpenReport(const ResumeState& resumed);
   StatusOr<ResumeState> Resume(const TrainOptions& options);
@@ -127,9 +128,12 @@ class Trainer {
   StatusOr<data::Batch> TrainBatch(int64_t number) const;
   StepBatches FetchStep(Loader& loader);
   StepResult RunStep(const StepBatches& step);
+  void ReadPosition();
   std::vector<double> CountsOfStep(const StepResult& done) const;
   Status JudgeByReference();
   Status CheckStep(const StepResult& done);
+  Status CheckLossScale(bool overflow);
+  void WarnOfStepsInVain() const;
   Status CheckWeights();
   Status NotFinite(const std::string& what);
   models::RunOptions OptionsFor(int64_t micro_batch) const;
@@ -146,21 +150,24 @@ class Trainer {
   }
   TrainControl Asked();
   Status AfterStep();
+  Status FinishAfterStep(TrainControl due);
   Status LogSteps();
   Status EndEpoch();
   int64_t PeakBytes() const;
   Status EvaluateAndLog();
+  std::function<bool()> Stops() const;
+  Status Interruptible(const std::function<Status()>& work);
   Evaluator MakeEvaluator();
   bool validates() const;
-  bool EndsEpoch(int64_t step) const;
-  Status Save();
+  CheckpointKeeper::Appeared SaveNow();
   Status FinalSave();
   StatusOr<std::string> RestoreBest();
   Status AfterSave(const CheckpointKeeper::Appeared& appeared);
+  int64_t Interruption() const;
   int64_t ReasonToStop() const;
   Status CheckEpochs() const;
-  int64_t StepsToTake() const;
-  int64_t global_batch() const { return sampler_.GlobalBatch(mesh_.dp()->size()); }
+  bool EndsEpoch(int64_t step) const { return sampler_.EndsEpoch(step, mesh_.dp()->size()); }
+  int64_t samples_per_step() const { return sampler_.StepSamples(mesh_.dp()->size()); }
   int64_t samples_per_epoch() const { return sampler_.samples_per_epoch(); }
 
   const RunConfig config_;
@@ -168,7 +175,7 @@ class Trainer {
   const dist::Mesh mesh_;
   const TaskData data_;
   const TrainerParts parts_;
-  const data::Sampler sampler_;
+  data::Sampler sampler_;
   std::vector<TrainerCallback*> callbacks_;  // the program's
 
   // Of a run that trains.
@@ -190,6 +197,14 @@ class Trainer {
 
   TrainState state_;
   bool judged_by_reference_ = false;
+  std::string data_digest_;      // rank 0's
+  bool evaluation_due_ = false;  // of the last step: checkpoints say so
+  bool epoch_end_due_ = false;
+  bool amends_ = false;       // the newest checkpoint says that something is due
+  bool interrupted_ = false;  // an evaluation or the reference pass, on all ranks
+  int64_t skipped_in_a_row_ = 0;  // updates, at a scale that cannot fall
+  int64_t skipped_here_ = 0;      // updates, by this process
+  int64_t steps_without_targets_ = 0;  // of this process
   bool finite_ = true;    // the last step's loss and gradients
   int64_t begun_at_ = 0;  // the step this process began with
   std::chrono::steady_clock::time_point started_;

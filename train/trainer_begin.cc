@@ -9,6 +9,8 @@
 #include "nlohmann/json.hpp"
 #include "optim/schedule.h"
 #include "train/agreement.h"
+#include "train/data_digest.h"
+#include "train/data_order.h"
 #include "train/engine/engine_options.h"
 #include "train/report/pipeline_timeline.h"
 #include "train/trainer.h"
@@ -46,6 +48,7 @@ Status Trainer::Begin(const TrainOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(config_, mesh_));
   engine_ = std::make_unique<Engine>(model_, mesh_, engine, parts_.step);
   engine_->Start();
+  if (mesh_.world()->rank() == 0) data_digest_ = DataDigest(config_.Sources());
   ResumeState resumed;
   if (options.resume || !options.resume_from.empty()) {
     // While the weights are those that the run began with.
@@ -91,9 +94,10 @@ Status Trainer::CheckEpochs() const {
     return InvalidArgument(
         "eval_batches is missing: the validation data do not say how many samples they have");
   }
+  const int64_t batch = sampler_.GlobalBatch(mesh_.dp()->size());
   if (data_.train->size() != data::kUnknownSize) {
-    if (!config_.drop_last || samples_per_epoch() >= global_batch()) return OkStatus();
-    return InvalidArgument("drop_last leaves nothing to train on: a step takes ", global_batch(),
+    if (!config_.drop_last || samples_per_epoch() >= batch) return OkStatus();
+    return InvalidArgument("drop_last leaves nothing to train on: a step takes ", batch,
                            " samples, the data have ", data_.train->size());
   }
   constexpr char kUnknown[] = "the training data do not say how many samples they have";
@@ -105,11 +109,28 @@ Status Trainer::CheckEpochs() const {
   return InvalidArgument("schedule_by_epoch is set, but ", kUnknown);
 }
 
-int64_t Trainer::StepsToTake() const {
-  if (config_.max_steps) return *config_.max_steps;
-  const double samples = config_.epochs * static_cast<double>(samples_per_epoch());
-  return std::max<int64_t>(
-      1, sampler_.StepsFor(static_cast<int64_t>(std::ceil(samples)), mesh_.dp()->size()));
+// The order of the data from `begin` on, and how many steps the run takes. A step takes no sample
+// twice: an epoch of fewer samples than the global batch is one step. A run by epochs ends with the
+// last sample of them, and its last step may be short.
+Status Trainer::PlanSteps(const data::DataPosition& begin, int64_t length_group) {
+  const int64_t ranks = mesh_.dp()->size();
+  data::SamplerOptions order =
+      DataOrder(config_, data_.train.get(), mesh_, begin, length_group);
+  sampler_ = data::Sampler(order);
+  order.samples_per_step = std::min(sampler_.GlobalBatch(ranks), sampler_.samples_per_epoch());
+  if (!config_.max_steps) {
+    order.end_position = std::max<int64_t>(1, sampler_.SamplesOf(config_.epochs));
+  }
+  sampler_ = data::Sampler(order);
+  state_.total_steps =
+      config_.max_steps ? *config_.max_steps : sampler_.StepsFor(order.end_position, ranks);
+  learning_rate_ = parts_.learning_rate.run;
+  if (learning_rate_ != nullptr) return OkStatus();
+  const auto epoch_of = [sampler = sampler_, ranks](int64_t step) {
+    return sampler.After(std::max(step - 1, sampler.options().begin.step), ranks).epoch + 1;
+  };
+  TESSERA_ASSIGN_OR_RETURN(learning_rate_, LearningRateOf(config_, state_.total_steps, epoch_of));
+  return OkStatus();
 }
 
 // What needs no other rank.
@@ -121,15 +142,8 @@ Status Trainer::Prepare() {
     TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
   }
   TESSERA_RETURN_IF_ERROR(CheckEpochs());
-  state_.total_steps = StepsToTake();
-  TESSERA_RETURN_IF_ERROR(MakeCallbacks());
-  learning_rate_ = parts_.learning_rate.run;
-  if (learning_rate_ != nullptr) return OkStatus();
-  const auto epoch_of = [samples = samples_per_epoch(), batch = global_batch()](int64_t step) {
-    return (step - 1) * batch / samples + 1;
-  };
-  TESSERA_ASSIGN_OR_RETURN(learning_rate_, LearningRateOf(config_, state_.total_steps, epoch_of));
-  return OkStatus();
+  TESSERA_RETURN_IF_ERROR(PlanSteps({}, /*length_group=*/0));
+  return MakeCallbacks();
 }
 
 Status Trainer::OpenReport(const ResumeState& resumed) {
@@ -140,7 +154,11 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
                                 .step = state_.step,
                                 .total_steps = state_.total_steps,
                                 .steps_per_epoch = static_cast<double>(samples_per_epoch()) /
-                                                   static_cast<double>(global_batch()),
+                                                   static_cast<double>(samples_per_step()),
+                                .samples_per_step = samples_per_step(),
+                                .position = sampler_.options().begin,
+                                .evaluation_due = resumed.evaluation_due,
+                                .epoch_end_due = resumed.epoch_end_due,
                                 .bar = config_.progress_bar,
                                 .sums = {.loss = resumed.loss_sum,
                                          .steps = resumed.loss_steps,
@@ -164,7 +182,12 @@ ResumeState Trainer::StateNow() const {
           .epoch = report_ == nullptr ? JsonMember() : report_->epoch().ToJson(),
           .callbacks = CallbackStates(),
           .data_samples = data_.train->size(),
-          .global_batch = global_batch(),
+          .global_batch = sampler_.GlobalBatch(mesh_.dp()->size()),
+          .position = sampler_.After(state_.step, mesh_.dp()->size()),
+          .length_group = sampler_.options().length_group,
+          .data_digest = data_digest_,
+          .evaluation_due = evaluation_due_,
+          .epoch_end_due = epoch_end_due_,
           .config = nlohmann::json::parse(config_.ToJson().dump())};
 }
 
@@ -192,8 +215,12 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
   TESSERA_RETURN_IF_ERROR(FindBest());
   saved->RestoreState(&state_);
   state_.step = checkpoint->step();
-  state_.epoch =
-      static_cast<double>(state_.step * global_batch()) / static_cast<double>(samples_per_epoch());
+  TESSERA_RETURN_IF_ERROR(
+      PlanSteps(saved->PositionAt(state_.step, samples_per_epoch()), saved->length_group));
+  ReadPosition();
+  evaluation_due_ = saved->evaluation_due && validates();
+  epoch_end_due_ = saved->epoch_end_due;
+  amends_ = is_own && (evaluation_due_ || epoch_end_due_);
   checkpoints_.GoesOnFrom(*checkpoint);
   log_.Info(Concat("resuming from ", checkpoint->directory(), " at step ", state_.step));
   if (is_own) TESSERA_RETURN_IF_ERROR(checkpoints_.RemoveAfter(state_.step));

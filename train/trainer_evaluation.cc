@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "autograd/autocast.h"
+#include "core/error.h"
+#include "core/execution_context.h"
 #include "nlohmann/json.hpp"
 #include "train/agreement.h"
 #include "train/reference_pass.h"
@@ -36,17 +38,43 @@ Evaluator Trainer::MakeEvaluator() {
       parts_.step.loss_of_tokens.run == nullptr) {
     metrics = nullptr;
   }
+  options.stops = Stops();
   if (engine_ != nullptr) {
     options.forward_is_collective = engine_->store().forward_is_collective();
   }
   return {model_, mesh_, std::move(options)};
 }
 
+// Whether who waits for the process asks it to stop; nullptr where it does not train.
+std::function<bool()> Trainer::Stops() const {
+  if (signals_ == nullptr) return nullptr;
+  return [this] { return Interruption() != 0; };
+}
+
+// Work that stops between batches, and of one process within them too, where the run is to stop;
+// that is no failure.
+Status Trainer::Interruptible(const std::function<Status()>& work) {
+  const bool alone = signals_ != nullptr && mesh_.world()->size() == 1;
+  Status done;
+  try {
+    const ExecutionModeScope<&ExecutionContext::cancelled> cancels(
+        alone ? signals_->flag() : ExecutionContext::Current().cancelled);
+    done = work();
+  } catch (const CancelledError&) {
+    if (!alone || Interruption() == 0) throw;
+    done = Failure(StatusCode::kCancelled, "cancelled");
+  }
+  if (done.code() != StatusCode::kCancelled) return done;
+  interrupted_ = true;
+  return OkStatus();
+}
+
 // What a reference model says of the data, once for all.
 Status Trainer::JudgeByReference() {
   if (judged_by_reference_ || data_.preferences.empty()) return OkStatus();
-  TESSERA_RETURN_IF_ERROR(JudgePreferences(config_, data_, model_, mesh_));
-  judged_by_reference_ = true;
+  TESSERA_RETURN_IF_ERROR(Interruptible(
+      [&] { return JudgePreferences(config_, data_, model_, mesh_, Stops()); }));
+  judged_by_reference_ = !interrupted_;
   return OkStatus();
 }
 
@@ -92,20 +120,35 @@ Status Trainer::EvaluateAndLog() {
   const AutocastScope autocast(config_.product_dtype());
   // As many rows on every layout of the same step.
   const int64_t batches = config_.eval_batches * config_.accumulation_steps() * mesh_.dp()->size();
-  TESSERA_ASSIGN_OR_RETURN(
-      const EvaluationResult found,
-      Evaluate(parts_.validation_batches.run != nullptr
-                   ? parts_.validation_batches.run()
-                   : BatchesOf(*data_.validation, config_.batch_size, batches)));
+  EvaluationResult found;
+  std::vector<std::string> samples;
+  TESSERA_RETURN_IF_ERROR(Interruptible([&]() -> Status {
+    TESSERA_ASSIGN_OR_RETURN(
+        found, Evaluate(parts_.validation_batches.run != nullptr
+                            ? parts_.validation_batches.run()
+                            : BatchesOf(*data_.validation, config_.batch_size, batches)));
+    if (data_.objective.samples == nullptr) return OkStatus();
+    // Ranks that share a copy of the model write together; one of them shows it.
+    if (GreatestOf(Interruption(), mesh_) != 0) return Failure(StatusCode::kCancelled, "stopped");
+    samples = data_.objective.samples(model_);
+    return OkStatus();
+  }));
+  if (interrupted_) return OkStatus();
+  if (found.targets == 0) {
+    log_.Warning(Concat("step ", state_.step,
+                        ": the validation data have no target, and so no loss: there is no row"));
+    return OkStatus();
+  }
   state_.val_loss = found.loss;
   state_.val_metrics = found.metrics;
   if (!std::isfinite(found.loss) && config_.on_non_finite == "stop") {
+    if (std::exchange(amends_, false) && state_.step != begun_at_) {
+      TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
+      TESSERA_RETURN_IF_ERROR(checkpoints_.Withdraw());
+    }
     return NotFinite(Concat("step ", state_.step, ": the validation loss is ",
                             std::isnan(found.loss) ? "nan" : Concat(found.loss)));
   }
-  std::vector<std::string> samples;
-  // Ranks that share a copy of the model write together; one of them shows it.
-  if (data_.objective.samples != nullptr) samples = data_.objective.samples(model_);
   TESSERA_RETURN_IF_ERROR(report_->WriteEvaluation(state_, samples));
   TESSERA_RETURN_IF_ERROR(CheckJudgedMetric(*state_.val_metrics));
   Tell(&TrainerCallback::OnEvaluate);

@@ -2,6 +2,7 @@
 #include "data/dataset/sampler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/error.h"
@@ -19,23 +20,44 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
       "Sampler", options_.samples_per_epoch, " samples per epoch of ", options.num_samples);
   TESSERA_CHECK(options.length_of == nullptr || options.length_group >= 1, "Sampler",
                 "length_group is ", options.length_group);
+  const DataPosition& begin = options_.begin;
+  if (options_.left_in_epoch == -1) {
+    options_.left_in_epoch = options_.samples_per_epoch - begin.index;
+  }
+  TESSERA_CHECK(begin.step >= 0 && begin.samples >= 0 && begin.epoch >= 0 && begin.index >= 0 &&
+                    options_.left_in_epoch >= 0 &&
+                    options_.left_in_epoch <= options.num_samples - begin.index,
+                "Sampler", options_.left_in_epoch, " samples are left in epoch ", begin.epoch,
+                " from its sample ", begin.index, ", of ", options.num_samples);
 }
 
-int64_t Sampler::Drawn(int64_t epoch, int64_t index) const {
-  if (!options_.shuffle) return index;
-  return KeyedPermutation(options_.num_samples, options_.seed, static_cast<uint64_t>(epoch))(index);
+Sampler::Place Sampler::PlaceOf(int64_t position) const {
+  const DataPosition& begin = options_.begin;
+  const int64_t drawn = position - begin.samples;
+  if (drawn < options_.left_in_epoch) return {begin.epoch, begin.index + drawn};
+  const int64_t later = drawn - options_.left_in_epoch;
+  return {begin.epoch + 1 + later / options_.samples_per_epoch, later % options_.samples_per_epoch};
 }
 
-Sampler::Group Sampler::GroupAt(int64_t position) const {
-  const int64_t epoch = position / options_.samples_per_epoch;
-  const int64_t index = position % options_.samples_per_epoch;
+int64_t Sampler::EpochSize(int64_t epoch) const {
+  const DataPosition& begin = options_.begin;
+  return epoch == begin.epoch ? begin.index + options_.left_in_epoch : options_.samples_per_epoch;
+}
+
+int64_t Sampler::Drawn(const Place& place) const {
+  if (!options_.shuffle) return place.index;
+  return KeyedPermutation(options_.num_samples, options_.seed,
+                          static_cast<uint64_t>(place.epoch))(place.index);
+}
+
+Sampler::Group Sampler::GroupOf(const Place& place) const {
   const int64_t size = options_.length_of == nullptr ? 1 : options_.length_group;
-  const int64_t begin = index / size * size;
-  const int64_t end = std::min(begin + size, options_.samples_per_epoch);
-  Group group = {.begin = epoch * options_.samples_per_epoch + begin, .samples = {}};
+  const int64_t begin = place.index / size * size;
+  const int64_t end = std::min(begin + size, EpochSize(place.epoch));
+  Group group = {.begin = {place.epoch, begin}};
   std::vector<std::pair<int64_t, int64_t>> by_length;  // with their samples
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t sample = Drawn(epoch, i);
+    const int64_t sample = Drawn({place.epoch, i});
     by_length.emplace_back(size == 1 ? 0 : options_.length_of(sample), sample);
   }
   std::stable_sort(by_length.begin(), by_length.end(),
@@ -45,33 +67,67 @@ Sampler::Group Sampler::GroupAt(int64_t position) const {
 }
 
 int64_t Sampler::SampleAt(int64_t position) const {
-  TESSERA_CHECK(position >= 0, "Sampler", "position is ", position);
-  const Group group = GroupAt(position);
-  return group.samples[static_cast<size_t>(position - group.begin)];
+  TESSERA_CHECK(position >= options_.begin.samples, "Sampler", "position is ", position,
+                "; the line begins at ", options_.begin.samples);
+  const Place place = PlaceOf(position);
+  return GroupOf(place).At(place);
 }
 
 std::vector<Sample> Sampler::Rows(const BatchPlace& place) const {
-  TESSERA_CHECK(place.step >= 0 && place.micro_batch >= 0 &&
+  const DataPosition& line = options_.begin;
+  TESSERA_CHECK(place.step >= line.step && place.micro_batch >= 0 &&
                     place.micro_batch < options_.micro_batches && place.world >= 1 &&
                     place.rank >= 0 && place.rank < place.world,
-                "Sampler::Rows", "step ", place.step, ", micro-batch ", place.micro_batch, " of ",
-                options_.micro_batches, ", rank ", place.rank, " of ", place.world);
+                "Sampler::Rows", "step ", place.step, " from ", line.step, " on, micro-batch ",
+                place.micro_batch, " of ", options_.micro_batches, ", rank ", place.rank, " of ",
+                place.world);
+  const int64_t step = line.samples + (place.step - line.step) * StepSamples(place.world);
   const int64_t begin =
-      place.step * GlobalBatch(place.world) +
-      (place.rank * options_.micro_batches + place.micro_batch) * options_.batch_size;
-  const int64_t end = std::min(begin + options_.batch_size, options_.end_position);
+      step + (place.rank * options_.micro_batches + place.micro_batch) * options_.batch_size;
+  const int64_t end = std::min(
+      {begin + options_.batch_size, step + StepSamples(place.world), options_.end_position});
   std::vector<Sample> rows;
-  Group group = {.begin = 0, .samples = {}};
+  Group group;
   for (int64_t position = begin; position < end; ++position) {
-    if (position - group.begin >= std::ssize(group.samples)) group = GroupAt(position);
-    rows.push_back({group.samples[static_cast<size_t>(position - group.begin)], position});
+    const Place at = PlaceOf(position);
+    if (!group.Has(at)) group = GroupOf(at);
+    rows.push_back({group.At(at), position});
   }
   return rows;
 }
 
-int64_t Sampler::StepsFor(int64_t positions, int64_t world) const {
-  const int64_t global_batch = GlobalBatch(world);
-  return positions / global_batch + (positions % global_batch != 0);
+DataPosition Sampler::After(int64_t step, int64_t world) const {
+  const DataPosition& begin = options_.begin;
+  TESSERA_CHECK(step >= begin.step, "Sampler::After", "step ", step, " lies before ", begin.step);
+  const int64_t samples = std::min(
+      begin.samples + (step - begin.step) * StepSamples(world),
+      std::max(options_.end_position, begin.samples));
+  const Place place = PlaceOf(samples);
+  return {.step = step, .samples = samples, .epoch = place.epoch, .index = place.index};
+}
+
+bool Sampler::EndsEpoch(int64_t step, int64_t world) const {
+  const DataPosition& begin = options_.begin;
+  if (step == begin.step) return begin.samples > 0 && begin.index == 0;
+  return After(step, world).epoch > After(step - 1, world).epoch;
+}
+
+int64_t Sampler::SamplesOf(double epochs) const {
+  const DataPosition& begin = options_.begin;
+  const int64_t size = options_.samples_per_epoch;
+  const auto line = static_cast<int64_t>(std::ceil(epochs * static_cast<double>(size)));
+  const int64_t before = begin.epoch * size + begin.index;  // were all epochs alike
+  // What the epoch of `begin` has more or less than others.
+  const int64_t more = epochs >= static_cast<double>(begin.epoch + 1)
+                           ? begin.index + options_.left_in_epoch - size
+                           : 0;
+  return begin.samples + std::max<int64_t>(0, line - before + more);
+}
+
+int64_t Sampler::StepsFor(int64_t samples, int64_t world) const {
+  const int64_t left = std::max<int64_t>(0, samples - options_.begin.samples);
+  const int64_t of_step = StepSamples(world);
+  return options_.begin.step + left / of_step + (left % of_step != 0);
 }
 
 }  // namespace tessera::data

@@ -6,17 +6,18 @@
 //       sampler.Rows({.step = 120, .micro_batch = 2, .rank = 1, .world = 4});
 //
 // All samples ever drawn stand in one line. The row `row` of a batch has the position
-//   step * global_batch + (rank * micro_batches + micro_batch) * batch_size + row,
-//   global_batch = world * micro_batches * batch_size,
+//   begin.samples + (step - begin.step) * StepSamples(world)
+//       + (rank * micro_batches + micro_batch) * batch_size + row,
 // so a step takes the same set of samples on any world size with the same global batch, any rank
-// can tell any other's share, and a run resumes by starting at a later step. A rank's micro-batches
-// are neighbours: their gradients are summed before they travel (dist/store). Epochs run on without
-// a break: position p is number p % n of epoch p / n, n = samples_per_epoch, and a batch may hold
-// the end of one epoch and the beginning of the next, unless n is a multiple of the global batch
-// (`drop_last`). Within an epoch the order is the KeyedPermutation of (seed, epoch) over all
-// samples, or 0, 1, 2, ... without shuffling; an epoch draws the first n of it. With `length_of`,
-// each `length_group` neighbours of that order are sorted by length, the longest first, so that
-// batches have samples of like lengths.
+// can tell any other's share, and a run resumes by starting at a later step. A run that resumes
+// with another global batch says where it stands in the line (`begin`): no sample is skipped or
+// repeated. A rank's micro-batches are neighbours: their gradients are summed before they travel
+// (dist/store). Epochs run on without a break: a batch may hold the end of one epoch and the
+// beginning of the next, unless an epoch has a multiple of the global batch (`drop_last`). Within
+// an epoch the order is the KeyedPermutation of (seed, epoch) over all samples, or 0, 1, 2, ...
+// without shuffling; an epoch draws the first samples_per_epoch of it. With `length_of`, each
+// `length_group` neighbours of that order are sorted by length, the longest first, so that batches
+// have samples of like lengths.
 #ifndef TESSERA_DATA_DATASET_SAMPLER_H_
 #define TESSERA_DATA_DATASET_SAMPLER_H_
 
@@ -29,6 +30,17 @@
 
 namespace tessera::data {
 
+// Where a run stands in the line of samples: `samples` were drawn in the first `step` steps, and
+// the next one is number `index` of epoch `epoch`. The three agree where the global batch never
+// changed.
+struct DataPosition {
+  int64_t step = 0;
+  int64_t samples = 0;
+  int64_t epoch = 0;
+  int64_t index = 0;
+  friend bool operator==(const DataPosition&, const DataPosition&) = default;
+};
+
 struct SamplerOptions {
   int64_t num_samples = 0;    // >= 1
   int64_t batch_size = 1;     // rows of one micro-batch on one rank
@@ -36,10 +48,15 @@ struct SamplerOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   int64_t samples_per_epoch = 0;  // of [1, num_samples]; 0: num_samples
+  // Of [1, global batch]: the rows behind them have no sample. 0: the global batch.
+  int64_t samples_per_step = 0;
+  DataPosition begin = {};
+  // How many samples the epoch of `begin` still has. -1: up to samples_per_epoch.
+  int64_t left_in_epoch = -1;
   std::function<int64_t(int64_t index)> length_of = nullptr;
   int64_t length_group = 0;  // >= 1 with `length_of`
-  // Positions from here on have no sample: the last batches are shorter or empty. To go through the
-  // data once, as evaluation does: num_samples.
+  // Positions from here on have no sample: the last batches are shorter or empty. To draw the data
+  // once, as evaluation does: num_samples.
   int64_t end_position = std::numeric_limits<int64_t>::max();
 };
 
@@ -57,30 +74,56 @@ class Sampler {
   explicit Sampler(const SamplerOptions& options);
 
   // The samples of one micro-batch of one rank: batch_size indices of [0, num_samples), fewer only
-  // where the positions reach end_position. Throws Error for a place out of its range.
+  // where the positions reach end_position, or the rows samples_per_step. Throws Error for a place
+  // out of its range.
   std::vector<Sample> Rows(const BatchPlace& place) const;
 
-  // The sample at a position >= 0 of the line.
+  // The sample at a position >= begin.samples of the line.
   int64_t SampleAt(int64_t position) const;
 
-  // Steps until all positions below `positions` are used; the last may be short of some.
-  int64_t StepsFor(int64_t positions, int64_t world) const;
+  // Where a run stands after so many steps >= begin.step.
+  DataPosition After(int64_t step, int64_t world) const;
+  // Whether a step >= begin.step draws the last sample of an epoch.
+  bool EndsEpoch(int64_t step, int64_t world) const;
+  // How many samples of the line lie before the end of `epochs` passes over the data.
+  int64_t SamplesOf(double epochs) const;
+  // The step, counted from the first, in which the last of the first `samples` of the line is
+  // drawn; the step may be short of some.
+  int64_t StepsFor(int64_t samples, int64_t world) const;
   int64_t GlobalBatch(int64_t world) const {
     return options_.batch_size * options_.micro_batches * world;
+  }
+  // How many samples a step draws.
+  int64_t StepSamples(int64_t world) const {
+    return options_.samples_per_step > 0 ? options_.samples_per_step : GlobalBatch(world);
   }
 
   int64_t samples_per_epoch() const { return options_.samples_per_epoch; }
   const SamplerOptions& options() const { return options_; }
 
  private:
-  // Of [0, samples_per_epoch), before groups are sorted.
-  int64_t Drawn(int64_t epoch, int64_t index) const;
-  // The group of positions that one of them is in: where it begins, and its samples in order.
-  struct Group {
-    int64_t begin;
-    std::vector<int64_t> samples;
+  // A place in an epoch's order.
+  struct Place {
+    int64_t epoch;
+    int64_t index;
   };
-  Group GroupAt(int64_t position) const;
+  Place PlaceOf(int64_t position) const;
+  int64_t EpochSize(int64_t epoch) const;
+  // The sample at a place, before groups are sorted.
+  int64_t Drawn(const Place& place) const;
+  // The group of neighbours that a place is in: where it begins, and its samples in order.
+  struct Group {
+    Place begin = {-1, 0};
+    std::vector<int64_t> samples = {};
+    bool Has(const Place& place) const {
+      return place.epoch == begin.epoch && place.index >= begin.index &&
+             place.index < begin.index + std::ssize(samples);
+    }
+    int64_t At(const Place& place) const {
+      return samples[static_cast<size_t>(place.index - begin.index)];
+    }
+  };
+  Group GroupOf(const Place& place) const;
 
   SamplerOptions options_;
 };

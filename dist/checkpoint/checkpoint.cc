@@ -173,6 +173,12 @@ Status SaveCheckpoint(const std::string& directory, int64_t step,
   return SaveCheckpoint(directory, step, tensors, trainer, *SingleProcessCommunicator());
 }
 
+Status AmendCheckpoint(const std::string& directory, const nlohmann::json& trainer) {
+  TESSERA_ASSIGN_OR_RETURN(CheckpointIndex index, ReadIndex(directory));
+  index.trainer = trainer;
+  return WriteFileAtomically(JoinPath(directory, kIndexFile), IndexText(index));
+}
+
 StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   return Open(directory, *SingleProcessCommunicator());
 }

@@ -46,6 +46,9 @@ Status SaveCheckpoint(const std::string& directory, int64_t step,
 Status SaveCheckpoint(const std::string& directory, int64_t step,
                       const std::vector<CheckpointTensor>& tensors, const nlohmann::json& trainer);
 
+// Replaces what the trainer says in a checkpoint that is whole, atomically; its tensors stay.
+Status AmendCheckpoint(const std::string& directory, const nlohmann::json& trainer);
+
 class Checkpoint {
  public:
   // Verifies everything: structure, sizes, and the checksums, which the ranks share out by bytes.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/engine/captured_step.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -17,7 +18,7 @@ constexpr int64_t kStepsBefore = 2;
 constexpr int64_t kFailures = 3;
 
 std::string ShapesOf(const StepInputs& inputs) {
-  std::string text;
+  std::string text = Concat(std::min(inputs.filled, std::ssize(inputs.batches)), " filled|");
   for (const models::Bundle& batch : inputs.batches) {
     for (const auto& [name, tensor] : batch.entries()) text += Concat(name, ' ', tensor, ';');
     text += '|';
@@ -75,6 +76,8 @@ bool CapturedStep::Record(const StepInputs& inputs) {
     recorded->inputs.batches.push_back(OnDevice(batch, device_));
   }
   recorded->inputs.share = inputs.share;
+  recorded->inputs.filled = inputs.filled;
+  recorded->inputs.no_share = inputs.no_share;
   recorded->inputs.number = inputs.number;
   recorded->inputs.options = inputs.options;
   try {

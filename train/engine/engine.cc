@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/engine/engine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -122,8 +123,11 @@ Tensor Engine::ShareOnDevice(double share) const {
 }
 
 StepInputs Engine::InputsOf(const EngineStep& step) const {
+  const bool all_filled = step.filled >= std::ssize(step.batches);
   return {.batches = step.batches,
           .share = ShareOnDevice(1.0 / step.targets),
+          .filled = step.filled,
+          .no_share = all_filled ? Tensor() : ShareOnDevice(0),
           .number = step.number,
           .options = step.options,
           .outputs = step.outputs};
@@ -149,7 +153,13 @@ bool Engine::DetectsAnomalies() const {
 StepResult Engine::Step(const EngineStep& step) {
   const DetectAnomaly detect(DetectsAnomalies());
   store_->optimizer().set_learning_rate(step.learning_rate);
-  return ResultOf(runner_->Run(InputsOf(step)));
+  StepResult result = ResultOf(runner_->Run(InputsOf(step)));
+  for (size_t m = 0; m < result.losses.size(); ++m) {
+    if (static_cast<int64_t>(m) < step.filled) continue;
+    result.losses[m] = 0;
+    if (m < result.counts.size()) std::fill(result.counts[m].begin(), result.counts[m].end(), 0.0);
+  }
+  return result;
 }
 
 // Nothing is updated before FinishStep, so that the step can still be abandoned.

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,6 +68,9 @@ struct EngineOptions {
 // Of one optimizer step on this rank.
 struct EngineStep {
   const std::vector<models::Bundle>& batches;  // micro-batches, wherever they are
+  // Of them, how many have samples of their own. The rest runs along, since ranks that share
+  // parameters take as many passes, and adds nothing: its losses and counts are 0.
+  int64_t filled = std::numeric_limits<int64_t>::max();
   double targets = 1;                          // of the step, on all ranks
   double learning_rate = 0;
   uint64_t number = 1;  // from 1

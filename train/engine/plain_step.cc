@@ -25,12 +25,12 @@ void PlainStep::RunMicroBatch(const StepInputs& inputs, size_t m, StepOutputs* r
   const models::RunOptions options = inputs.options(number);
   work_.store.BeginMicroBatch(number);
   if (work_.parts.training_step.run != nullptr) {
-    results->losses.push_back(RunTrainingStep(inputs.batches[m], options, inputs.share));
+    results->losses.push_back(RunTrainingStep(inputs.batches[m], options, inputs.ShareOf(number)));
     return;
   }
   const models::Bundle outputs = work_.RunForward(inputs.batches[m], options);
   const Tensor& loss = outputs.at(keys::kLoss);
-  work_.RunBackward(loss, inputs.share);
+  work_.RunBackward(loss, inputs.ShareOf(number));
   if (inputs.outputs != nullptr) inputs.outputs->push_back(Detached(outputs));
   results->losses.push_back(loss.Detach());
   if (outputs.has(keys::kLossCounts)) results->counts.push_back(outputs.at(keys::kLossCounts));

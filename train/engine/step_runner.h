@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -29,9 +30,17 @@ namespace tessera::train {
 struct StepInputs {
   std::vector<models::Bundle> batches;  // this rank's micro-batches, wherever they are
   Tensor share;  // one over the number of targets: 0-d float64, on the device
+  // Micro-batches from `filled` on have no sample of their own (EngineStep::filled): their losses
+  // count `no_share`, which is 0.
+  int64_t filled = std::numeric_limits<int64_t>::max();
+  Tensor no_share = {};
   uint64_t number = 1;
   std::function<models::RunOptions(int64_t micro_batch)> options = nullptr;
   std::vector<models::Bundle>* outputs = nullptr;  // EngineStep's
+
+  const Tensor& ShareOf(int64_t micro_batch) const {
+    return micro_batch < filled ? share : no_share;
+  }
 };
 // What the host reads afterwards: the loss of every micro-batch, 0-d and summed over its targets,
 // the norm of the gradients, 0-d, and what losses count (CountedLoss), of every micro-batch or

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/batch_loader.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -28,7 +27,8 @@ StatusOr<data::Batch> BatchLoader::Next() {
 }
 
 int64_t BatchLoader::steps_per_epoch() const {
-  return std::max<int64_t>(1, sampler_.StepsFor(sampler_.samples_per_epoch(), data_ranks_));
+  const int64_t of_step = sampler_.StepSamples(data_ranks_);
+  return (sampler_.samples_per_epoch() + of_step - 1) / of_step;
 }
 
 }  // namespace tessera::train

@@ -245,7 +245,20 @@ models::Bundle ConfiguredEngine::EvalBatch(const models::Bundle& batch) {
 }
 
 std::unique_ptr<BatchLoader> ConfiguredEngine::MakeLoader(const data::Dataset& dataset) const {
-  return std::make_unique<BatchLoader>(dataset, DataOrder(config_, &dataset, mesh_), mesh_, steps_);
+  const data::Sampler order(DataOrder(config_, &dataset, mesh_));
+  data::DataPosition begin = {.step = steps_, .samples = samples()};
+  begin.epoch = begin.samples / order.samples_per_epoch();
+  begin.index = begin.samples % order.samples_per_epoch();
+  return std::make_unique<BatchLoader>(dataset, DataOrder(config_, &dataset, mesh_, begin), mesh_,
+                                       steps_);
+}
+
+int64_t ConfiguredEngine::samples() const {
+  return loaded_samples_ + (steps_ - loaded_step_) * samples_per_step();
+}
+
+int64_t ConfiguredEngine::samples_per_step() const {
+  return config_.batch_size * config_.accumulation_steps() * mesh_.dp()->size();
 }
 
 double ConfiguredEngine::loss_scale() const {
@@ -267,8 +280,10 @@ Status ConfiguredEngine::Save(const std::string& path,
   const std::string parent = std::filesystem::path(path).parent_path().string();
   TESSERA_RETURN_IF_ERROR(Agree(
       mesh_, mesh_.world()->rank() == 0 && !parent.empty() ? MakeDirectories(parent) : OkStatus()));
-  const nlohmann::json trainer = {
-      {"finite", true}, {"skipped_steps", skipped_}, {"client_state", client_state}};
+  const nlohmann::json trainer = {{"finite", true},
+                                  {"samples", samples()},
+                                  {"skipped_steps", skipped_},
+                                  {"client_state", client_state}};
   return Agree(mesh_, dist::SaveCheckpoint(path, steps_, tensors, trainer, *mesh_.world()));
 }
 
@@ -277,12 +292,15 @@ Status ConfiguredEngine::Load(const dist::Checkpoint& checkpoint,
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(tensors, *mesh_.world())));
   engine_->Loaded();
   steps_ = checkpoint.step();
-  skipped_ = 0;
   applied_ = false;
   const nlohmann::json& trainer = checkpoint.trainer();
-  if (!trainer.is_object()) return OkStatus();
-  const auto skipped = trainer.find("skipped_steps");
-  if (skipped != trainer.end() && skipped->is_number_integer()) skipped_ = skipped->get<int64_t>();
+  const auto count = [&](const char* key, int64_t otherwise) {
+    const bool has = trainer.is_object() && trainer.contains(key);
+    return has && trainer[key].is_number_integer() ? trainer[key].get<int64_t>() : otherwise;
+  };
+  skipped_ = count("skipped_steps", 0);
+  loaded_step_ = steps_;
+  loaded_samples_ = count("samples", steps_ * samples_per_step());
   return OkStatus();
 }
 

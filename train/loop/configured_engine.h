@@ -131,6 +131,8 @@ class ConfiguredEngine {
   // --- Reports -----------------------------------------------------------------------------------
   int64_t global_steps() const { return steps_; }  // those left out included
   int64_t skipped_steps() const { return skipped_; }
+  // Samples that the loaders of this run, and of those whose checkpoints it loaded, drew so far.
+  int64_t samples() const;
   bool was_step_applied() const { return applied_; }  // the last one
   double grad_norm() const { return grad_norm_; }     // of the last step, before clipping
   double learning_rate() const { return learning_rate_(steps_ + 1); }  // of the next step
@@ -172,6 +174,7 @@ class ConfiguredEngine {
               const nlohmann::json& client_state);
   Status Load(const dist::Checkpoint& checkpoint,
               const std::vector<dist::CheckpointTensor>& tensors);
+  int64_t samples_per_step() const;
   void CheckBetweenSteps(const char* what) const;
   StepResult RunStep(const std::vector<models::Bundle>& batches, double targets);
   Status Finish(const StepResult& done);
@@ -189,6 +192,8 @@ class ConfiguredEngine {
   int64_t micro_batch_ = 0;    // of the step under way
   int64_t micro_batches_ = 1;  // likewise
   int64_t steps_ = 0;
+  int64_t loaded_step_ = 0;  // of the checkpoint that the run continues
+  int64_t loaded_samples_ = 0;
   int64_t skipped_ = 0;
   bool applied_ = false;
   double grad_norm_ = 0;

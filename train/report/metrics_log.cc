@@ -26,9 +26,10 @@ StatusOr<std::unique_ptr<MetricsWriter>> OpenWriter(const std::string& name,
 }  // namespace
 
 StatusOr<MetricsLog> MetricsLog::Open(const std::string& folder, int64_t last_step,
-                                      const std::vector<std::string>& report_to) {
+                                      const std::vector<std::string>& report_to,
+                                      const char* again) {
   std::vector<Row> kept;
-  TESSERA_ASSIGN_OR_RETURN(RowFile file, RowFile::Open(RowsPath(folder), last_step, &kept));
+  TESSERA_ASSIGN_OR_RETURN(RowFile file, RowFile::Open(RowsPath(folder), last_step, &kept, again));
   MetricsLog log(std::move(file));
   for (const std::string& name : std::set<std::string>(report_to.begin(), report_to.end())) {
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<MetricsWriter> writer, OpenWriter(name, folder));

@@ -25,8 +25,10 @@ class MetricsLog {
  public:
   // Keeps the rows of an existing file up to `last_step` (train/report/row_file.h). The other forms
   // are made anew of these rows, so that they have each row once, however the run before ended.
+  // `again`: RowFile's.
   static StatusOr<MetricsLog> Open(const std::string& folder, int64_t last_step,
-                                   const std::vector<std::string>& report_to);
+                                   const std::vector<std::string>& report_to,
+                                   const char* again = nullptr);
   // Removes the file and its other forms.
   static Status Remove(const std::string& folder);
 

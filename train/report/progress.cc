@@ -27,12 +27,14 @@ std::string Duration(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch, bool bar)
+Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch,
+                   double epochs, bool bar)
     : file_(file),
       terminal_(bar && file != nullptr && isatty(fileno(file)) != 0),
       first_(done),
       total_(total),
       steps_per_epoch_(std::max(1.0, steps_per_epoch)),
+      before_(epochs > 0 ? std::round(epochs * steps_per_epoch_) - static_cast<double>(done) : 0),
       start_(Clock::now()) {}
 
 Progress::~Progress() {
@@ -56,22 +58,24 @@ void Progress::Step(int64_t step, double loss) {
 // The epoch whose steps (begin, end] have this one; the last may be cut short.
 Progress::Epoch Progress::EpochOf(int64_t step) const {
   const auto end_of = [&](int64_t epoch) {
-    const double steps = std::ceil(static_cast<double>(epoch) * steps_per_epoch_);
+    const double steps = std::ceil(static_cast<double>(epoch) * steps_per_epoch_ - before_);
     return static_cast<int64_t>(std::min(steps, static_cast<double>(total_)));
   };
-  auto number = static_cast<int64_t>(static_cast<double>(step) / steps_per_epoch_);
+  auto number = static_cast<int64_t>((static_cast<double>(step) + before_) / steps_per_epoch_);
   while (end_of(number) < step) ++number;
   number = std::max<int64_t>(number, 1);
   while (number > 1 && end_of(number - 1) >= step) --number;
   return {number, end_of(number - 1), end_of(number)};
 }
 
-void Progress::Row(int64_t step, double loss, double lr, double tokens_per_second) {
+void Progress::Row(int64_t step, double loss, double lr, double tokens_per_second,
+                   const std::string& notes) {
   lr_ = lr;
   tokens_per_second_ = tokens_per_second;
+  notes_ = notes;
   if (terminal_ || file_ == nullptr) return;
-  std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s\n", step, total_, loss, lr,
-               tokens_per_second);
+  std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s%s\n", step, total_, loss,
+               lr, tokens_per_second, notes.c_str());
   std::fflush(file_);
 }
 
@@ -87,7 +91,8 @@ void Progress::Draw(int64_t step) {
   constexpr int kWidth = 28;
   const Epoch epoch = EpochOf(step);
   const auto epochs =
-      static_cast<int64_t>(std::ceil(static_cast<double>(total_) / steps_per_epoch_ * (1 - 1e-12)));
+      static_cast<int64_t>(std::ceil((static_cast<double>(total_) + before_) / steps_per_epoch_ *
+                                     (1 - 1e-12)));
   const int64_t steps = std::max<int64_t>(1, epoch.end - epoch.begin);
   const double share = static_cast<double>(step - epoch.begin) / static_cast<double>(steps);
   const int filled = static_cast<int>(share * kWidth);
@@ -98,9 +103,9 @@ void Progress::Draw(int64_t step) {
   const auto taken = static_cast<double>(std::max<int64_t>(1, step - first_));
   const double left = elapsed / taken * static_cast<double>(total_ - step);
   std::fprintf(
-      file_, "\repoch %ld/%ld [%s] %ld/%ld  step %ld/%ld  loss %.3f  %.0f tokens/s  %s left\033[K",
+      file_, "\repoch %ld/%ld [%s] %ld/%ld  step %ld/%ld  loss %.3f  %.0f tokens/s%s  %s left\033[K",
       epoch.number, std::max<int64_t>(1, epochs), bar.c_str(), step - epoch.begin, steps, step,
-      total_, loss_, tokens_per_second_, Duration(left).c_str());
+      total_, loss_, tokens_per_second_, notes_.c_str(), Duration(left).c_str());
   std::fflush(file_);
   bar_shown_ = true;
 }

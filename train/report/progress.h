@@ -16,17 +16,20 @@ namespace tessera::train {
 
 class Progress {
  public:
-  // Writes to `file` (stdout); `total` steps, of which `done` are behind, and `steps_per_epoch` of
-  // them a pass over the data. A null `file` is silent.
-  Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch, bool bar = true);
+  // Writes to `file` (stdout); `total` steps, of which `done` were taken before, and
+  // `steps_per_epoch` to come for a pass over the data, of which there were `epochs` before. A null
+  // `file` is silent.
+  Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch, double epochs = 0,
+           bool bar = true);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   // After every step: redraws the bar (a few times a second). Nothing where there is no terminal.
   void Step(int64_t step, double loss);
-  // A row of metrics: a line where there is no terminal, else part of the bar.
-  void Row(int64_t step, double loss, double lr, double tokens_per_second);
+  // A row of metrics: a line where there is no terminal, else part of the bar. `notes` follow it.
+  void Row(int64_t step, double loss, double lr, double tokens_per_second,
+           const std::string& notes = "");
   // A message of its own line, in either case.
   void Message(const std::string& text);
 
@@ -44,11 +47,13 @@ class Progress {
   const int64_t first_;
   const int64_t total_;
   const double steps_per_epoch_;
+  const double before_;  // steps that the epochs before would have taken, less those they took
   const std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point drawn_;
   double loss_ = 0;
   double lr_ = 0;
   double tokens_per_second_ = 0;
+  std::string notes_;
   bool bar_shown_ = false;
 };
 

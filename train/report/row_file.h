@@ -23,9 +23,11 @@ class RowFile {
   using Row = nlohmann::ordered_json;
 
   // Keeps the rows of an existing file up to `last_step` (a line that a killed run left unfinished
-  // goes with the rest) and appends behind them. `kept` gets them.
+  // is dropped with the rest) and appends behind them. `kept` gets them. `again`: rows of
+  // `last_step` itself with this key are dropped, too, since the run writes them again; nullptr:
+  // there are none.
   static StatusOr<RowFile> Open(const std::string& path, int64_t last_step,
-                                std::vector<Row>* kept = nullptr);
+                                std::vector<Row>* kept = nullptr, const char* again = nullptr);
 
   // A row reaches the file at once.
   Status Append(const Row& row);

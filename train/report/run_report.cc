@@ -24,6 +24,13 @@ std::string Rounded(double value) {
   return text;
 }
 
+// How many epochs lie before the first of these steps, were all of them as long as those to come.
+double EpochsBehind(const RunReportOptions& options) {
+  return static_cast<double>(options.position.epoch) +
+         static_cast<double>(options.position.index) /
+             (options.steps_per_epoch * static_cast<double>(options.samples_per_step));
+}
+
 // JSON has no word for what is not a number.
 double NumberIn(const nlohmann::json& saved, const char* key) {
   if (!saved.contains(key) || !saved[key].is_number()) {
@@ -37,8 +44,10 @@ double NumberIn(const nlohmann::json& saved, const char* key) {
 // --- What adds up --------------------------------------------------------------------------------
 
 void StepSums::Add(const TrainState& state) {
-  loss += state.loss;
-  ++steps;
+  if (state.has_targets) {
+    loss += state.loss;
+    ++steps;
+  }
   tokens += state.tokens;
   seconds += state.seconds;
 }
@@ -80,20 +89,26 @@ StatusOr<std::unique_ptr<RunReport>> RunReport::Open(RunReportOptions options, c
   std::unique_ptr<RunReport> report(new RunReport(std::move(options)));
   const RunReportOptions& o = report->options_;
   if (!o.prints) return report;
-  TESSERA_ASSIGN_OR_RETURN(MetricsLog metrics, MetricsLog::Open(o.folder, o.step, o.report_to));
-  TESSERA_ASSIGN_OR_RETURN(RowFile epochs, RowFile::Open(JoinPath(o.folder, kEpochs), o.step));
+  TESSERA_ASSIGN_OR_RETURN(MetricsLog metrics, MetricsLog::Open(o.folder, o.step, o.report_to,
+                                                               o.evaluation_due ? "val_loss"
+                                                                                : nullptr));
+  TESSERA_ASSIGN_OR_RETURN(RowFile epochs,
+                           RowFile::Open(JoinPath(o.folder, kEpochs), o.step, nullptr,
+                                         o.epoch_end_due ? "epoch" : nullptr));
   report->files_.reset(
       new Files{.metrics = std::move(metrics),
                 .epochs = std::move(epochs),
                 .samples = std::nullopt,
-                .progress = {log.progress(), o.step, o.total_steps, o.steps_per_epoch, o.bar}});
+                .progress = {log.progress(), o.step, o.total_steps, o.steps_per_epoch,
+                             EpochsBehind(o), o.bar}});
   if (PathExists(JoinPath(o.folder, kSamples))) TESSERA_RETURN_IF_ERROR(report->OpenSamples());
   return report;
 }
 
 Status RunReport::OpenSamples() {
   TESSERA_ASSIGN_OR_RETURN(files_->samples,
-                           RowFile::Open(JoinPath(options_.folder, kSamples), options_.step));
+                           RowFile::Open(JoinPath(options_.folder, kSamples), options_.step, nullptr,
+                                         options_.evaluation_due ? "samples" : nullptr));
   return OkStatus();
 }
 
@@ -113,21 +128,29 @@ void RunReport::AddStep(const TrainState& state, const std::vector<double>& coun
   sums_.counts.resize(counts.size(), 0.0);
   for (size_t i = 0; i < counts.size(); ++i) sums_.counts[i] += counts[i];
   epoch_.steps.Add(state);
-  if (files_ != nullptr) files_->progress.Step(state.step, state.loss);
+  if (files_ != nullptr && state.has_targets) files_->progress.Step(state.step, state.loss);
 }
 
 StatusOr<Row> RunReport::WriteSteps(const TrainState& state, const Row& more) {
   const StepSums sums = std::exchange(sums_, {});
   Row row;
   row["step"] = state.step;
+  row["samples"] = state.samples;
   row["loss"] = sums.MeanLoss();
   row["lr"] = state.lr;
   row["grad_norm"] = state.grad_norm;
   row["tokens_per_second"] = sums.TokensPerSecond();
+  std::string notes;
+  if (state.loss_scale) {
+    row["loss_scale"] = *state.loss_scale;
+    row["skipped_steps"] = state.skipped_steps;
+    notes = Concat("  loss_scale ", *state.loss_scale);
+    if (state.skipped_steps > 0) notes += Concat("  skipped ", state.skipped_steps);
+  }
   for (const auto& [name, value] : more.items()) row[name] = value;
   if (files_ == nullptr) return row;
   TESSERA_RETURN_IF_ERROR(Write(row));
-  files_->progress.Row(state.step, sums.MeanLoss(), state.lr, sums.TokensPerSecond());
+  files_->progress.Row(state.step, sums.MeanLoss(), state.lr, sums.TokensPerSecond(), notes);
   return row;
 }
 
@@ -158,7 +181,7 @@ Status RunReport::WriteEpoch(const TrainState& state, const Row& more) {
   Row row;
   row["epoch"] = static_cast<int64_t>(std::floor(state.epoch));
   row["step"] = state.step;
-  row["loss"] = epoch.steps.MeanLoss();
+  if (epoch.steps.steps > 0) row["loss"] = epoch.steps.MeanLoss();
   row["tokens_per_second"] = epoch.steps.TokensPerSecond();
   row["seconds"] = epoch.steps.seconds;
   for (const auto& [name, value] : more.items()) row[name] = value;

@@ -24,6 +24,7 @@
 
 #include "core/json_member.h"
 #include "core/status.h"
+#include "data/dataset/sampler.h"
 #include "nlohmann/json_fwd.hpp"
 #include "train/report/metrics_log.h"
 #include "train/report/progress.h"
@@ -65,6 +66,11 @@ struct RunReportOptions {
   int64_t step = 0;  // rows of later steps are gone: they are about to come again
   int64_t total_steps = 0;
   double steps_per_epoch = 1;
+  int64_t samples_per_step = 1;
+  data::DataPosition position = {};  // where the run begins; the global batch may have changed there
+  // What follows `step` again: its evaluation, the end of its epoch.
+  bool evaluation_due = false;
+  bool epoch_end_due = false;
   bool bar = true;  // where there is a terminal
   // Of a run that goes on.
   StepSums sums = {};
