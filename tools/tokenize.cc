@@ -9,10 +9,10 @@
 
 #include "core/file.h"
 #include "data/chat/chat_format.h"
+#include "data/dataset/text_file.h"
 #include "data/dataset/text_input.h"
 #include "data/tokenizer/json_text.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 
@@ -36,15 +36,12 @@ struct TokenizeFlags {
 Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>& files) {
   std::string out;
   for (const std::string& path : files) {
-    TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    const size_t invalid = data::FindInvalidUtf8(text);
-    if (invalid != data::kNoInvalidUtf8) {
-      return InvalidArgument(path, ": invalid UTF-8 at byte ", invalid);
-    }
+    TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+    TESSERA_ASSIGN_OR_RETURN(const std::string_view text, data::TextIn(bytes, path));
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find('\n', begin), text.size());
       const std::vector<int32_t> ids =
-          tokenizer.Encode(std::string_view(text).substr(begin, end - begin));
+          tokenizer.Encode(text.substr(begin, end - begin));
       for (size_t i = 0; i < ids.size(); ++i) {
         if (i > 0) out += ' ';
         out += std::to_string(ids[i]);

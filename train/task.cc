@@ -58,13 +58,6 @@ const std::vector<const TaskKind*>& Tasks() {
   return tasks;
 }
 
-bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings) {
-  return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {
-    return path.size() >= ending.size() &&
-           path.compare(path.size() - ending.size(), ending.size(), ending) == 0;
-  });
-}
-
 StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
                                    const nlohmann::json& model, bool prediction) {
   const std::string& type = family.model_type;

@@ -189,9 +189,6 @@ const std::vector<const TaskKind*>& Tasks();
 StatusOr<const TaskKind*> FindTask(const RunConfig& config, const models::Family& family,
                                    const nlohmann::json& model, bool prediction = false);
 
-// Whether a path ends in one of these (".tsv").
-bool EndsInOneOf(const std::string& path, std::initializer_list<const char*> endings);
-
 }  // namespace tessera::train
 
 #endif  // TESSERA_TRAIN_TASK_H_

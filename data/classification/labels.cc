@@ -30,21 +30,41 @@ bool ByValueOrText(const std::string& a, const std::string& b) {
   return a < b;
 }
 
+std::string_view WithoutBlanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n\v\f";
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return "";
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
 }  // namespace
+
+std::string LabelName(std::string_view text) {
+  const std::string_view bare = WithoutBlanks(text);
+  // "007" may be a code.
+  if (bare.find_first_of(".eE+") == std::string_view::npos) return std::string(bare);
+  const std::optional<double> number = ParseNumber(bare.substr(bare.starts_with('+') ? 1 : 0));
+  constexpr double kLargest = 1e15;
+  if (!number || *number != std::floor(*number) || std::abs(*number) > kLargest) {
+    return std::string(bare);
+  }
+  return std::to_string(static_cast<int64_t>(*number));
+}
 
 Status LabelReader::Add(std::span<const std::string> fields, const std::string& where) {
   if (num_fields_ == 0) return OkStatus();
   if (num_fields_ > 1) {
     for (const std::string& field : fields) {
-      const bool yes = field == "1" || field == "true";
-      if (!yes && field != "0" && field != "false") {
+      const std::string name = LabelName(field);
+      const bool yes = name == "1" || name == "true" || name == "True";
+      if (!yes && name != "0" && name != "false" && name != "False") {
         return InvalidArgument(where, ": of several labels each must be 0 or 1, not '", field, "'");
       }
       values_.push_back(yes ? 1 : 0);
     }
     return OkStatus();
   }
-  const std::string& field = fields[0];
+  const std::string field = LabelName(fields[0]);
   if (field.empty()) return InvalidArgument(where, ": the label is empty");
   const auto [found, is_new] = index_.emplace(field, std::ssize(index_));
   if (is_new) first_seen_.push_back(where);
@@ -127,7 +147,9 @@ StatusOr<LabelColumn> LabelColumn::FromJson(const nlohmann::json& json) {
 Status UseNames(const std::vector<std::string>& names, LabelColumn* column) {
   std::vector<double> place(column->names.size());
   for (size_t i = 0; i < column->names.size(); ++i) {
-    const auto found = std::find(names.begin(), names.end(), column->names[i]);
+    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      return LabelName(name) == column->names[i];
+    });
     if (found == names.end()) {
       return InvalidArgument(i < column->first_seen.size() ? column->first_seen[i] : "labels",
                              ": unknown label '", column->names[i], "'",

@@ -7,7 +7,8 @@
 //
 // One field whose values are all numbers and not all whole ones is a number (a score to be
 // predicted); any other field is a name. Several fields are answers: each value is 0, 1, false or
-// true. Rows without a field have no labels.
+// true. Rows without a field have no labels. Blanks around a value mean nothing, and whole numbers
+// are equal however they are spelt: "1", " 1" and "1.0" are one label.
 #ifndef TESSERA_DATA_CLASSIFICATION_LABELS_H_
 #define TESSERA_DATA_CLASSIFICATION_LABELS_H_
 
@@ -15,6 +16,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -53,6 +55,9 @@ class LabelReader {
   std::vector<double> values_;   // of one field: the index of appearance
   std::vector<double> numbers_;  // of one field, while all are numbers
 };
+
+// What a label is called: "1" for "1.0", " 1 " and "1e0".
+std::string LabelName(std::string_view text);
 
 // Gives the values of a column of names the indices that the names have in `names` (a model's, or
 // the training data's). InvalidArgument for a name that is not there, with where it stands.

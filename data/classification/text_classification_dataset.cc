@@ -67,7 +67,8 @@ StatusOr<std::string> FirstTextColumn(const std::string& path,
                                       const std::vector<std::string>& labels) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, ColumnsOf(path));
   for (const std::string& column : columns) {
-    if (std::find(labels.begin(), labels.end(), column) == labels.end()) return column;
+    const bool is_label = std::find(labels.begin(), labels.end(), column) != labels.end();
+    if (!is_label && !IsIndexColumn(column)) return column;
   }
   return InvalidArgument(path, ": no column beside the labels");
 }
@@ -88,7 +89,7 @@ StatusOr<std::shared_ptr<const TextClassificationDataset>> TextClassificationDat
   if (pairs) columns.push_back(options.text_pair_column);
 
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json made_from, DescribeFiles({path}));
-  made_from.update({{"layout", 1},
+  made_from.update({{"layout", 2},
                     {"tokenizer", tokenizer.Fingerprint()},
                     {"columns", columns},
                     {"labels", options.label_columns.size()},

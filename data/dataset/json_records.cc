@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/file.h"
+#include "data/dataset/text_file.h"
 #include "data/tokenizer/json_text.h"
 #include "nlohmann/json.hpp"
 
@@ -50,7 +51,8 @@ Status ForEachJsonRecord(const std::string& path, std::string_view text,
 }
 
 Status ForEachJsonRecord(const std::string& path, const JsonRecordVisitor& visit) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(bytes, path));
   return ForEachJsonRecord(path, text, visit);
 }
 

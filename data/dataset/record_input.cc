@@ -2,6 +2,8 @@
 #include "data/dataset/record_input.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <memory>
 #include <string_view>
 
@@ -9,7 +11,7 @@
 #include "core/nearest_name.h"
 #include "data/dataset/csv_rows.h"
 #include "data/dataset/json_records.h"
-#include "data/tokenizer/utf8.h"
+#include "data/dataset/text_file.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {
@@ -88,8 +90,6 @@ class CommaRows final : public Rows {
   CsvRows rows_;
 };
 
-bool HasHeader(const std::string& path) { return path.ends_with(".tsv") || path.ends_with(".csv"); }
-
 Status CheckFormat(const std::string& path) {
   if (IsTable(path)) return OkStatus();
   return InvalidArgument(
@@ -97,17 +97,8 @@ Status CheckFormat(const std::string& path) {
 }
 
 std::unique_ptr<Rows> RowsOf(const std::string& path, std::string_view text) {
-  if (path.ends_with(".csv")) return std::make_unique<CommaRows>(text, path);
+  if (EndsInOneOf(path, {".csv"})) return std::make_unique<CommaRows>(text, path);
   return std::make_unique<TabbedRows>(text);
-}
-
-StatusOr<std::string_view> TextOf(const MappedFile& file, const std::string& path) {
-  std::string_view text(reinterpret_cast<const char*>(file.data()),
-                        static_cast<size_t>(file.size()));
-  const size_t bad = FindInvalidUtf8(text);
-  if (bad != kNoInvalidUtf8) return InvalidArgument(path, ": invalid UTF-8 at byte ", bad);
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  return text;
 }
 
 Status NoColumn(const std::string& where, const std::string& name,
@@ -173,16 +164,25 @@ Status VisitObjects(const std::string& path, std::string_view text,
 }  // namespace
 
 bool IsTable(const std::string& path) {
-  for (const char* end : {".tsv", ".csv", ".jsonl", ".ndjson", ".json"}) {
-    if (path.ends_with(end)) return true;
-  }
-  return false;
+  return EndsInOneOf(path, {".tsv", ".csv", ".jsonl", ".ndjson", ".json"});
+}
+
+bool HasHeader(const std::string& path) { return EndsInOneOf(path, {".tsv", ".csv"}); }
+
+bool IsIndexColumn(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::array kNames = {"", "id", "idx", "index", "guid", "uid", "uuid", "row"};
+  return std::find(kNames.begin(), kNames.end(), lower) != kNames.end() ||
+         lower.ends_with("_id") || lower.ends_with("_idx") || lower.starts_with("unnamed: ") ||
+         (lower.starts_with("__index_level_") && lower.ends_with("__"));
 }
 
 StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
   TESSERA_RETURN_IF_ERROR(CheckFormat(path));
   TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextOf(file, path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(BytesOf(file), path));
   std::vector<std::string> names;
   if (HasHeader(path)) {
     TESSERA_RETURN_IF_ERROR(RowsOf(path, text)->Next(&names).status());
@@ -206,7 +206,7 @@ Status ForEachRecord(const std::string& path, const std::vector<std::string>& co
   }
   TESSERA_RETURN_IF_ERROR(CheckFormat(path));
   TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextOf(file, path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(BytesOf(file), path));
   return HasHeader(path) ? VisitTable(path, text, columns, visit)
                          : VisitObjects(path, text, columns, visit);
 }

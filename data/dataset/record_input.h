@@ -16,6 +16,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -26,8 +27,13 @@ namespace tessera::data {
 using RecordVisitor =
     std::function<Status(std::span<const std::string> fields, const std::string& where)>;
 
-// Whether a path has one of these endings.
+// Whether a path has one of these endings, in letters of either case.
 bool IsTable(const std::string& path);
+// Whether it is a table with a header line.
+bool HasHeader(const std::string& path);
+// Whether a column of this name numbers the rows and is no text: "id", "Index", "review_id", and
+// what pandas writes for an index ("", "Unnamed: 0", "__index_level_0__").
+bool IsIndexColumn(std::string_view name);
 
 // The header's names, or the members of the first object, in order. InvalidArgument for a file of
 // another kind or without a record.

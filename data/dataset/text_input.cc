@@ -5,8 +5,10 @@
 #include <filesystem>
 
 #include "core/file.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/utf8.h"
+#include "data/dataset/json_records.h"
+#include "data/dataset/record_input.h"
+#include "data/dataset/text_file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {
@@ -32,31 +34,36 @@ Status ListDirectoryFiles(const std::string& directory, std::vector<std::string>
   return OkStatus();
 }
 
-bool IsJsonLines(const std::string& path, TextFormat format) {
-  if (format != TextFormat::kAuto) return format == TextFormat::kJsonLines;
-  return path.ends_with(".jsonl") || path.ends_with(".ndjson");
+Status VisitJsonRecords(const std::string& path, std::string_view text, const std::string& key,
+                        const DocumentVisitor& visit) {
+  return ForEachJsonRecord(
+      path, text, [&](const nlohmann::ordered_json& record, const std::string& where) -> Status {
+        const auto member = record.find(key);
+        if (member == record.end() || !member->is_string()) {
+          std::string members;
+          for (const auto& [name, value] : record.items()) {
+            members += (members.empty() ? "" : ", ") + name;
+          }
+          return InvalidArgument(where, ": no string \"", key, "\" (members: ", members,
+                                 "); name it with --json-key");
+        }
+        const auto& document = member->get_ref<const std::string&>();
+        return document.empty() ? OkStatus() : visit(document, where);
+      });
 }
 
-Status VisitJsonLines(const std::string& path, std::string_view text, const std::string& key,
-                      const DocumentVisitor& visit) {
-  int64_t number = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = Concat(path, ":", number);
-    TESSERA_ASSIGN_OR_RETURN(const nlohmann::json object, ParseJson(line, where));
-    if (!object.is_object()) return InvalidArgument(where, ": not a JSON object");
-    const auto member = object.find(key);
-    if (member == object.end() || !member->is_string()) {
-      return InvalidArgument(where, ": no string \"", key, "\"");
-    }
-    const auto& document = member->get_ref<const std::string&>();
-    if (!document.empty()) TESSERA_RETURN_IF_ERROR(visit(document, where));
+Status VisitTable(const std::string& path, const std::string& key, const DocumentVisitor& visit) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, ColumnsOf(path));
+  if (std::find(columns.begin(), columns.end(), key) == columns.end()) {
+    std::string names;
+    for (const std::string& column : columns) names += (names.empty() ? "" : ", ") + column;
+    return InvalidArgument(path, ": no column '", key, "' (columns: ", names,
+                           "); name it with --json-key");
   }
-  return OkStatus();
+  return ForEachRecord(path, {key},
+                       [&](std::span<const std::string> fields, const std::string& where) {
+                         return fields[0].empty() ? OkStatus() : visit(fields[0], where);
+                       });
 }
 
 }  // namespace
@@ -77,16 +84,22 @@ StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>
   return files;
 }
 
+bool HasRecords(const std::string& path, TextFormat format) {
+  return format == TextFormat::kAuto ? IsTable(path) : format == TextFormat::kJsonLines;
+}
+
 Status ForEachDocument(const std::vector<std::string>& files, const TextInputOptions& options,
                        const DocumentVisitor& visit) {
   for (const std::string& path : files) {
+    const bool records = HasRecords(path, options.format);
+    if (records && HasHeader(path) && options.format == TextFormat::kAuto) {
+      TESSERA_RETURN_IF_ERROR(VisitTable(path, options.json_key, visit));
+      continue;
+    }
     TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-    const std::string_view text(reinterpret_cast<const char*>(file.data()),
-                                static_cast<size_t>(file.size()));
-    const size_t bad = FindInvalidUtf8(text);
-    if (bad != kNoInvalidUtf8) return InvalidArgument(path, ": invalid UTF-8 at byte ", bad);
-    if (IsJsonLines(path, options.format)) {
-      TESSERA_RETURN_IF_ERROR(VisitJsonLines(path, text, options.json_key, visit));
+    TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(BytesOf(file), path));
+    if (records) {
+      TESSERA_RETURN_IF_ERROR(VisitJsonRecords(path, text, options.json_key, visit));
     } else if (!text.empty()) {
       TESSERA_RETURN_IF_ERROR(visit(text, path));
     }

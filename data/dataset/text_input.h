@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents of text from files: plain text (a file is a document) and JSON lines (a line is one).
+// Documents of text from files: plain text (a file is a document), and records (a record is one):
+// JSON lines, one JSON array, and tables with a header line (data/dataset/record_input.h).
 //
 //   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, ListInputFiles({"corpus/"}));
 //   TESSERA_RETURN_IF_ERROR(ForEachDocument(
@@ -20,15 +21,16 @@
 namespace tessera::data {
 
 enum class TextFormat {
-  kAuto,       // JSON lines where the name ends in .jsonl or .ndjson, else plain text
+  kAuto,       // records where the name is that of a table (IsTable), else plain text
   kPlain,      //
-  kJsonLines,  // one JSON object per line; blank lines are skipped
+  kJsonLines,  // JSON records; blank lines are skipped
 };
 
 // How a text file is read.
 struct TextInputOptions {
   TextFormat format = TextFormat::kAuto;
-  std::string json_key = "text";  // the member of each object that holds the text, a string
+  // The member of each object, or the column of a table, that holds the text.
+  std::string json_key = "text";
 };
 
 // The files that `inputs` name: a file stands for itself, a directory for all regular files below
@@ -36,12 +38,15 @@ struct TextInputOptions {
 // directories. NotFound for a path that does not exist, InvalidArgument if there is no file at all.
 StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>& inputs);
 
+// Whether a file of this name is read as records.
+bool HasRecords(const std::string& path, TextFormat format);
+
 // Called with a document's text, which is valid during the call, and with where it stands: the
 // path, or path:line. A status ends the reading and is returned.
 using DocumentVisitor = std::function<Status(std::string_view text, const std::string& where)>;
 
-// Visits the documents of `files` in order. Failures: a file that cannot be read, invalid UTF-8, a
-// line that is not a JSON object or lacks the key.
+// Visits the documents of `files` in order. Failures: a file that cannot be read or is no text, a
+// record that is not a JSON object or lacks a string under the key.
 Status ForEachDocument(const std::vector<std::string>& files, const TextInputOptions& options,
                        const DocumentVisitor& visit);
 

@@ -81,7 +81,7 @@ StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
                                                   const TokenizeOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListInputFiles(inputs));
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json made_from, DescribeFiles(files));
-  made_from.update({{"layout", 1},
+  made_from.update({{"layout", 2},
                     {"tokenizer", tokenizer.Fingerprint()},
                     {"append_eos", options.append_eos},
                     {"parse_special", options.parse_special},

@@ -15,6 +15,7 @@
 #include "data/dataset/keyed_permutation.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
+#include "data/dataset/text_file.h"
 #include "data/dataset/token_cache.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/sequence_pair.h"
@@ -28,17 +29,13 @@ using nlohmann::json;
 constexpr size_t kPairsAtOnce = 4096;
 
 StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(bytes, path));
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = std::string_view(text).substr(begin, end - begin);
-    if (begin == 0 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+    std::string_view line = text.substr(begin, end - begin);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    const size_t invalid = FindInvalidUtf8(line);
-    if (invalid != kNoInvalidUtf8) {
-      return InvalidArgument(path, ":", lines.size() + 1, ": invalid UTF-8 at byte ", invalid);
-    }
     lines.emplace_back(line);
     begin = end + 1;
   }

@@ -148,11 +148,6 @@ void TakeLines(std::string_view text, std::vector<std::string>* sentences) {
   }
 }
 
-bool IsJsonLines(const std::string& file, TextFormat format) {
-  return format == TextFormat::kJsonLines ||
-         (format == TextFormat::kAuto && (file.ends_with(".jsonl") || file.ends_with(".ndjson")));
-}
-
 StatusOr<std::vector<std::string>> ReadSentences(const std::vector<std::string>& inputs,
                                                  const TokenizerTrainingOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, ListInputFiles(inputs));
@@ -165,7 +160,7 @@ StatusOr<std::vector<std::string>> ReadSentences(const std::vector<std::string>&
           return OkStatus();
         }));
     if (i == 0) {  // plain text has no members
-      std::erase_if(files, [&](const auto& f) { return !IsJsonLines(f, options.format); });
+      std::erase_if(files, [&](const auto& f) { return !HasRecords(f, options.format); });
     }
   }
   if (sentences.empty()) return InvalidArgument(inputs[0], ": no lines of text to learn from");

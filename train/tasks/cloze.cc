@@ -41,7 +41,7 @@ struct ClozeOptions : TableOptions {
 };
 
 int Fit(const RunConfig& config, const models::Architecture*) {
-  return EndsInOneOf(config.Sources()[0].path, {".tsv", ".csv"}) ? 3 : 1;
+  return data::HasHeader(config.Sources()[0].path) ? 3 : 1;
 }
 
 using TextFormatPtr = std::shared_ptr<const models::TextFormat>;

@@ -129,8 +129,7 @@ Status ChooseColumns(const std::string& path, const GlueTask* task, TableOptions
   std::vector<std::string> others;
   const std::vector<std::string> labels = SplitAtCommas(keys->label_columns);
   for (const std::string& column : columns) {
-    const bool is_index = Has({"idx", "id", "index", "guid"}, column);
-    if (!is_index && !Has(labels, column) && column != keys->text_pair_column) {
+    if (!data::IsIndexColumn(column) && !Has(labels, column) && column != keys->text_pair_column) {
       others.push_back(column);
     }
   }

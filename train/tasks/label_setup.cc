@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "data/classification/labels.h"
 #include "models/classification.h"
 #include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
@@ -20,7 +21,9 @@ std::vector<std::string> Numbers(size_t count) {
 
 bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& some) {
   return std::all_of(some.begin(), some.end(), [&](const std::string& name) {
-    return std::find(all.begin(), all.end(), name) != all.end();
+    return std::any_of(all.begin(), all.end(), [&](const std::string& known) {
+      return data::LabelName(known) == name;
+    });
   });
 }
 

@@ -46,7 +46,7 @@ struct Seq2SeqOptions : PairOptions {
 
 int Fit(const RunConfig& config, const models::Architecture*) {
   const bool pairs = config.IsSet("target_data") || config.IsSet("source_column") ||
-                     EndsInOneOf(config.Sources()[0].path, {".tsv", ".csv"});
+                     data::HasHeader(config.Sources()[0].path);
   return pairs ? 3 : 1;
 }
 

@@ -51,7 +51,7 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
 
 // Whether the records say what they are labelled with.
 bool HasLabels(const std::string& path) {
-  if (!EndsInOneOf(path, {".json", ".jsonl", ".ndjson"})) return false;
+  if (!data::IsTable(path)) return false;
   const auto columns = data::ColumnsOf(path);
   return columns.ok() && Has(*columns, "label");
 }
@@ -59,7 +59,7 @@ bool HasLabels(const std::string& path) {
 int Fit(const RunConfig& config, const models::Architecture* now) {
   if (now != nullptr && now->Does(models::Capability::kTextLabels)) return 3;
   const std::string path = config.Sources()[0].path;
-  const bool is_table = EndsInOneOf(path, {".tsv", ".csv"}) || config.IsSet("glue_task");
+  const bool is_table = data::HasHeader(path) || config.IsSet("glue_task");
   return is_table || HasLabels(path) ? 3 : 1;
 }
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/dataset/text_file.h"
+
+#include <algorithm>
+#include <array>
+
+#include "data/tokenizer/utf8.h"
+
+namespace tessera::data {
+namespace {
+
+// How a format's files begin, what it is called, and what makes text of it.
+struct Format {
+  std::string_view begin;
+  const char* name;
+  const char* advice;
+};
+
+constexpr auto kFormats = std::to_array<Format>({
+    {"\x1F\x8B", "compressed with gzip", "decompress it with gunzip"},
+    {"\x28\xB5\x2F\xFD", "compressed with zstd", "decompress it with unzstd"},
+    {"BZh", "compressed with bzip2", "decompress it with bunzip2"},
+    {"\xFD"
+     "7zXZ",
+     "compressed with xz", "decompress it with unxz"},
+    {"PK\x03\x04", "a zip archive", "extract it with unzip"},
+    {"PAR1", "a Parquet file", "convert it to JSON lines"},
+    {"ARROW1", "an Arrow file", "convert it to JSON lines"},
+    {"\xFF\xFE", "UTF-16", "convert it to UTF-8 with iconv"},
+    {"\xFE\xFF", "UTF-16", "convert it to UTF-8 with iconv"},
+});
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+}  // namespace
+
+bool EndsInOneOf(std::string_view path, std::initializer_list<std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) {
+    return path.size() >= ending.size() &&
+           std::equal(ending.begin(), ending.end(), path.end() - std::ssize(ending),
+                      [](char a, char b) { return a == Lower(b); });
+  });
+}
+
+std::string_view BytesOf(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
+}
+
+StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path) {
+  const size_t bad = FindInvalidUtf8(bytes);
+  if (bad != kNoInvalidUtf8) {
+    for (const Format& format : kFormats) {
+      if (!bytes.starts_with(format.begin)) continue;
+      return InvalidArgument(path, ": is ", format.name, ", not text; ", format.advice);
+    }
+    return InvalidArgument(path, ": invalid UTF-8 at byte ", bad);
+  }
+  if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+  return bytes;
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of text: what their names say of their form, and whether their bytes are text at all.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+//   TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(BytesOf(file), path));
+#ifndef TESSERA_DATA_DATASET_TEXT_FILE_H_
+#define TESSERA_DATA_DATASET_TEXT_FILE_H_
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "core/file.h"
+#include "core/status.h"
+
+namespace tessera::data {
+
+// Whether a path ends in one of these (".tsv"), in letters of either case.
+bool EndsInOneOf(std::string_view path, std::initializer_list<std::string_view> endings);
+
+std::string_view BytesOf(const MappedFile& file);
+
+// The bytes of `path` as text, without a byte-order mark. InvalidArgument for what is not UTF-8: by
+// the name of its format where that is known (gzip, Parquet, UTF-16, ...), else by the offset of
+// the first byte that is wrong.
+StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path);
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_DATASET_TEXT_FILE_H_
