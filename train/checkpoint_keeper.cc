@@ -55,8 +55,8 @@ CheckpointKeeper::Appeared CheckpointKeeper::Finish() {
 
 Status CheckpointKeeper::Amend(const nlohmann::json& trainer) {
   if (mesh_.world()->rank() != 0) return Agree(mesh_, OkStatus());
-  return Agree(mesh_, dist::AmendCheckpoint(dist::CheckpointPath(options_.folder, saved_step_),
-                                            trainer));
+  return Agree(mesh_,
+               dist::AmendCheckpoint(dist::CheckpointPath(options_.folder, saved_step_), trainer));
 }
 
 Status CheckpointKeeper::Withdraw() {

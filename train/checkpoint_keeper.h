@@ -80,7 +80,7 @@ class CheckpointKeeper {
   dist::AsyncCheckpointer saver_;
   int64_t saved_step_ = -1;
   int64_t step_before_ = -1;  // saved_step() before the last Save
-  bool prunes_ = false;  // one has appeared
+  bool prunes_ = false;       // one has appeared
 };
 
 }  // namespace tessera::train

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run's files of data hold, in a few characters: a run that continues on other files notices.
+// What a run's files of data hold, in a few characters: a run that continues on other files
+// notices.
 //
 //   const std::string digest = DataDigest(config.Sources());
 #ifndef TESSERA_TRAIN_DATA_DIGEST_H_

@@ -25,8 +25,8 @@
 namespace tessera::train {
 
 // Of all `data.preferences`. `model` has the weights that the run begins with, in memory or cut
-// over ranks. `stops` says between batches whether this rank is asked to stop, which is a failure of
-// kCancelled. Collective over the mesh's world; a failure of any rank is every rank's.
+// over ranks. `stops` says between batches whether this rank is asked to stop, which is a failure
+// of kCancelled. Collective over the mesh's world; a failure of any rank is every rank's.
 Status JudgePreferences(const RunConfig& config, const TaskData& data, models::Model& model,
                         const dist::Mesh& mesh, const std::function<bool()>& stops = nullptr);
 

@@ -15,7 +15,7 @@ struct TrainState {
   int64_t total_steps = 0;
   int64_t samples = 0;  // drawn so far
   double epoch = 0;     // passes over the data so far
-  double loss = 0;   // of the last step
+  double loss = 0;      // of the last step
   double grad_norm = 0;
   double lr = 0;
   // Of losses that are scaled: the scale that the next step begins with, and how many updates were
@@ -24,8 +24,8 @@ struct TrainState {
   int64_t skipped_steps = 0;
   std::optional<double> val_loss;  // of the last evaluation
   OrderedJsonMember val_metrics = OrderedJsonMember::Object();
-  // Of the last step, on all ranks; and how long it took, on this one. A step without targets has no
-  // loss.
+  // Of the last step, on all ranks; and how long it took, on this one. A step without targets has
+  // no loss.
   bool has_targets = true;
   int64_t tokens = 0;
   double seconds = 0;

@@ -319,7 +319,8 @@ Status Trainer::CheckLossScale(bool overflow) {
 void Trainer::WarnOfStepsInVain() const {
   const int64_t steps = state_.step - begun_at_;
   if (steps > 0 && skipped_here_ == steps) {
-    log_.Warning(Concat("all ", steps, " updates were skipped, since the gradients overflowed: the ",
+    log_.Warning(Concat("all ", steps,
+                        " updates were skipped, since the gradients overflowed: the ",
                         "weights are as they were; the loss scale is now ", *state_.loss_scale));
   }
   if (steps_without_targets_ > 0) {
@@ -374,8 +375,7 @@ Status Trainer::AfterStep() {
     return strategy == "steps" && interval > 0 && state_.step % interval == 0;
   };
   const bool evaluates = validates() && config_.eval_strategy != "no";
-  evaluation_due_ =
-      evaluates && (last || is_due(config_.eval_strategy, config_.eval_interval));
+  evaluation_due_ = evaluates && (last || is_due(config_.eval_strategy, config_.eval_interval));
   epoch_end_due_ = EndsEpoch(state_.step);
   Tell(&TrainerCallback::OnStepEnd);
   return FinishAfterStep({.log = last || is_due(config_.log_strategy, config_.log_interval),

@@ -200,13 +200,13 @@ class Trainer {
   std::string data_digest_;      // rank 0's
   bool evaluation_due_ = false;  // of the last step: checkpoints say so
   bool epoch_end_due_ = false;
-  bool amends_ = false;       // the newest checkpoint says that something is due
-  bool interrupted_ = false;  // an evaluation or the reference pass, on all ranks
-  int64_t skipped_in_a_row_ = 0;  // updates, at a scale that cannot fall
-  int64_t skipped_here_ = 0;      // updates, by this process
+  bool amends_ = false;                // the newest checkpoint says that something is due
+  bool interrupted_ = false;           // an evaluation or the reference pass, on all ranks
+  int64_t skipped_in_a_row_ = 0;       // updates, at a scale that cannot fall
+  int64_t skipped_here_ = 0;           // updates, by this process
   int64_t steps_without_targets_ = 0;  // of this process
-  bool finite_ = true;    // the last step's loss and gradients
-  int64_t begun_at_ = 0;  // the step this process began with
+  bool finite_ = true;                 // the last step's loss and gradients
+  int64_t begun_at_ = 0;               // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };
 

@@ -114,8 +114,7 @@ Status Trainer::CheckEpochs() const {
 // last sample of them, and its last step may be short.
 Status Trainer::PlanSteps(const data::DataPosition& begin, int64_t length_group) {
   const int64_t ranks = mesh_.dp()->size();
-  data::SamplerOptions order =
-      DataOrder(config_, data_.train.get(), mesh_, begin, length_group);
+  data::SamplerOptions order = DataOrder(config_, data_.train.get(), mesh_, begin, length_group);
   sampler_ = data::Sampler(order);
   order.samples_per_step = std::min(sampler_.GlobalBatch(ranks), sampler_.samples_per_epoch());
   if (!config_.max_steps) {

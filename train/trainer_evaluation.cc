@@ -72,8 +72,8 @@ Status Trainer::Interruptible(const std::function<Status()>& work) {
 // What a reference model says of the data, once for all.
 Status Trainer::JudgeByReference() {
   if (judged_by_reference_ || data_.preferences.empty()) return OkStatus();
-  TESSERA_RETURN_IF_ERROR(Interruptible(
-      [&] { return JudgePreferences(config_, data_, model_, mesh_, Stops()); }));
+  TESSERA_RETURN_IF_ERROR(
+      Interruptible([&] { return JudgePreferences(config_, data_, model_, mesh_, Stops()); }));
   judged_by_reference_ = !interrupted_;
   return OkStatus();
 }

@@ -174,8 +174,8 @@ bool IsIndexColumn(std::string_view name) {
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   constexpr std::array kNames = {"", "id", "idx", "index", "guid", "uid", "uuid", "row"};
-  return std::find(kNames.begin(), kNames.end(), lower) != kNames.end() ||
-         lower.ends_with("_id") || lower.ends_with("_idx") || lower.starts_with("unnamed: ") ||
+  return std::find(kNames.begin(), kNames.end(), lower) != kNames.end() || lower.ends_with("_id") ||
+         lower.ends_with("_idx") || lower.starts_with("unnamed: ") ||
          (lower.starts_with("__index_level_") && lower.ends_with("__"));
 }
 

@@ -99,9 +99,8 @@ std::vector<Sample> Sampler::Rows(const BatchPlace& place) const {
 DataPosition Sampler::After(int64_t step, int64_t world) const {
   const DataPosition& begin = options_.begin;
   TESSERA_CHECK(step >= begin.step, "Sampler::After", "step ", step, " lies before ", begin.step);
-  const int64_t samples = std::min(
-      begin.samples + (step - begin.step) * StepSamples(world),
-      std::max(options_.end_position, begin.samples));
+  const int64_t samples = std::min(begin.samples + (step - begin.step) * StepSamples(world),
+                                   std::max(options_.end_position, begin.samples));
   const Place place = PlaceOf(samples);
   return {.step = step, .samples = samples, .epoch = place.epoch, .index = place.index};
 }

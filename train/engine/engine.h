@@ -71,7 +71,7 @@ struct EngineStep {
   // Of them, how many have samples of their own. The rest runs along, since ranks that share
   // parameters take as many passes, and adds nothing: its losses and counts are 0.
   int64_t filled = std::numeric_limits<int64_t>::max();
-  double targets = 1;                          // of the step, on all ranks
+  double targets = 1;  // of the step, on all ranks
   double learning_rate = 0;
   uint64_t number = 1;  // from 1
   std::function<models::RunOptions(int64_t micro_batch)> options;

@@ -62,7 +62,8 @@ StepOutputs PipelinedStep::RunStages(const StepInputs& inputs) {
   dist::StepResult done = executor_.Run(
       of_model,
       {.run_options = [&](int m) { return OptionsOfModel(work_.parts, inputs.options(m)); },
-       .scale_loss = [&](const Tensor& loss, int m) { return work_.ShareOf(loss, inputs.ShareOf(m)); },
+       .scale_loss = [&](const Tensor& loss,
+                         int m) { return work_.ShareOf(loss, inputs.ShareOf(m)); },
        .criterion = CriterionOf(work_.parts, &counts),
        .criterion_inputs = [&](int m) { return batches[static_cast<size_t>(m)]; },
        .before_gradients = [&](int chunk, int m) { work_.store.BeginMicroBatch(m, chunk); },

@@ -74,8 +74,8 @@ void Progress::Row(int64_t step, double loss, double lr, double tokens_per_secon
   tokens_per_second_ = tokens_per_second;
   notes_ = notes;
   if (terminal_ || file_ == nullptr) return;
-  std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s%s\n", step, total_, loss,
-               lr, tokens_per_second, notes.c_str());
+  std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s%s\n", step, total_, loss, lr,
+               tokens_per_second, notes.c_str());
   std::fflush(file_);
 }
 
@@ -90,9 +90,8 @@ void Progress::Message(const std::string& text) {
 void Progress::Draw(int64_t step) {
   constexpr int kWidth = 28;
   const Epoch epoch = EpochOf(step);
-  const auto epochs =
-      static_cast<int64_t>(std::ceil((static_cast<double>(total_) + before_) / steps_per_epoch_ *
-                                     (1 - 1e-12)));
+  const auto epochs = static_cast<int64_t>(
+      std::ceil((static_cast<double>(total_) + before_) / steps_per_epoch_ * (1 - 1e-12)));
   const int64_t steps = std::max<int64_t>(1, epoch.end - epoch.begin);
   const double share = static_cast<double>(step - epoch.begin) / static_cast<double>(steps);
   const int filled = static_cast<int>(share * kWidth);
@@ -103,7 +102,8 @@ void Progress::Draw(int64_t step) {
   const auto taken = static_cast<double>(std::max<int64_t>(1, step - first_));
   const double left = elapsed / taken * static_cast<double>(total_ - step);
   std::fprintf(
-      file_, "\repoch %ld/%ld [%s] %ld/%ld  step %ld/%ld  loss %.3f  %.0f tokens/s%s  %s left\033[K",
+      file_,
+      "\repoch %ld/%ld [%s] %ld/%ld  step %ld/%ld  loss %.3f  %.0f tokens/s%s  %s left\033[K",
       epoch.number, std::max<int64_t>(1, epochs), bar.c_str(), step - epoch.begin, steps, step,
       total_, loss_, tokens_per_second_, notes_.c_str(), Duration(left).c_str());
   std::fflush(file_);

@@ -33,8 +33,8 @@ StatusOr<std::vector<Row>> RowsUpTo(const std::string& path, int64_t last_step, 
 
 }  // namespace
 
-StatusOr<RowFile> RowFile::Open(const std::string& path, int64_t last_step,
-                                std::vector<Row>* kept, const char* again) {
+StatusOr<RowFile> RowFile::Open(const std::string& path, int64_t last_step, std::vector<Row>* kept,
+                                const char* again) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<Row> rows, RowsUpTo(path, last_step, again));
   std::string text;
   for (const Row& row : rows) text += LineOf(row);

@@ -89,26 +89,25 @@ StatusOr<std::unique_ptr<RunReport>> RunReport::Open(RunReportOptions options, c
   std::unique_ptr<RunReport> report(new RunReport(std::move(options)));
   const RunReportOptions& o = report->options_;
   if (!o.prints) return report;
-  TESSERA_ASSIGN_OR_RETURN(MetricsLog metrics, MetricsLog::Open(o.folder, o.step, o.report_to,
-                                                               o.evaluation_due ? "val_loss"
-                                                                                : nullptr));
+  TESSERA_ASSIGN_OR_RETURN(
+      MetricsLog metrics,
+      MetricsLog::Open(o.folder, o.step, o.report_to, o.evaluation_due ? "val_loss" : nullptr));
   TESSERA_ASSIGN_OR_RETURN(RowFile epochs,
                            RowFile::Open(JoinPath(o.folder, kEpochs), o.step, nullptr,
                                          o.epoch_end_due ? "epoch" : nullptr));
-  report->files_.reset(
-      new Files{.metrics = std::move(metrics),
-                .epochs = std::move(epochs),
-                .samples = std::nullopt,
-                .progress = {log.progress(), o.step, o.total_steps, o.steps_per_epoch,
-                             EpochsBehind(o), o.bar}});
+  report->files_.reset(new Files{.metrics = std::move(metrics),
+                                 .epochs = std::move(epochs),
+                                 .samples = std::nullopt,
+                                 .progress = {log.progress(), o.step, o.total_steps,
+                                              o.steps_per_epoch, EpochsBehind(o), o.bar}});
   if (PathExists(JoinPath(o.folder, kSamples))) TESSERA_RETURN_IF_ERROR(report->OpenSamples());
   return report;
 }
 
 Status RunReport::OpenSamples() {
-  TESSERA_ASSIGN_OR_RETURN(files_->samples,
-                           RowFile::Open(JoinPath(options_.folder, kSamples), options_.step, nullptr,
-                                         options_.evaluation_due ? "samples" : nullptr));
+  TESSERA_ASSIGN_OR_RETURN(
+      files_->samples, RowFile::Open(JoinPath(options_.folder, kSamples), options_.step, nullptr,
+                                     options_.evaluation_due ? "samples" : nullptr));
   return OkStatus();
 }
 

@@ -67,7 +67,8 @@ struct RunReportOptions {
   int64_t total_steps = 0;
   double steps_per_epoch = 1;
   int64_t samples_per_step = 1;
-  data::DataPosition position = {};  // where the run begins; the global batch may have changed there
+  data::DataPosition position =
+      {};  // where the run begins; the global batch may have changed there
   // What follows `step` again: its evaluation, the end of its epoch.
   bool evaluation_due = false;
   bool epoch_end_due = false;

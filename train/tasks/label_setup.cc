@@ -21,9 +21,8 @@ std::vector<std::string> Numbers(size_t count) {
 
 bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& some) {
   return std::all_of(some.begin(), some.end(), [&](const std::string& name) {
-    return std::any_of(all.begin(), all.end(), [&](const std::string& known) {
-      return data::LabelName(known) == name;
-    });
+    return std::any_of(all.begin(), all.end(),
+                       [&](const std::string& known) { return data::LabelName(known) == name; });
   });
 }
 
