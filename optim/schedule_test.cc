@@ -59,8 +59,39 @@ TEST(ScheduleTest, InverseSquareRoot) {
   EXPECT_DOUBLE_EQ(At(config, 256), 0.25);
   EXPECT_DOUBLE_EQ(At(config, 1600), 0.1);
   EXPECT_DOUBLE_EQ(At(config, 3000), 0.1) << "min_lr";
-  EXPECT_DOUBLE_EQ(At({"inverse_sqrt", 1.0, 0, 0, 0}, 4), 0.5);
-  EXPECT_DOUBLE_EQ(At({"inverse_sqrt", 1.0, 0, 0, 0}, 1), 1.0);
+  // Hugging Face's of step k, from 0: lr / sqrt((k + 10000) / 10000).
+  for (const int64_t k : {0, 1, 4, 10000, 30000}) {
+    const ScheduleConfig without{.kind = "inverse_sqrt", .lr = 2.0, .offset = -1};
+    EXPECT_DOUBLE_EQ(At(without, k + 1), 2.0 / std::sqrt((static_cast<double>(k) + 1e4) / 1e4));
+  }
+}
+
+// Whatever the warm-up, its kind and the offset: no rate is infinite, negative or above lr.
+TEST(ScheduleTest, RatesAreWithinTheirRangeFromTheFirstStepOn) {
+  for (const std::string& kind : ScheduleNames()) {
+    for (const std::string& warmup_type : WarmupNames()) {
+      for (const int64_t warmup : {0, 1, 2, 5, 50}) {
+        for (const int64_t offset : {-3, -2, -1, 0, 1, 7}) {
+          for (const int64_t total : {1, 2, 10}) {
+            const ScheduleConfig config{.kind = kind,
+                                        .lr = 0.5,
+                                        .min_lr = 0.25,
+                                        .warmup_steps = warmup,
+                                        .total_steps = total,
+                                        .warmup_type = warmup_type,
+                                        .warmup_min_lr = 0.125,
+                                        .offset = offset};
+            for (int64_t step = -1; step <= 12; ++step) {
+              const double rate = At(config, step);
+              EXPECT_TRUE(rate >= 0.125 && rate <= 0.5)
+                  << kind << ' ' << warmup_type << ' ' << warmup << ' ' << offset << ' ' << total
+                  << " step " << step << ": " << rate;
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(ScheduleTest, WarmUpMayOutlastTheRun) {

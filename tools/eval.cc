@@ -34,6 +34,9 @@ Status RunEval(const CLI::App& command, const EvalFlags& flags) {
   train::Trainer trainer(setup.config, *setup.model, setup.data);
   TESSERA_ASSIGN_OR_RETURN(const train::EvaluationResult found,
                            trainer.Evaluate(*setup.data.validation, flags.batches));
+  if (found.targets == 0) {
+    return InvalidArgument(setup.config.data[0], ": the data have no target, and so no loss");
+  }
   TESSERA_RETURN_IF_ERROR(WriteOut(EvaluationLine(setup, found)));
   if (setup.data.objective.samples == nullptr) return OkStatus();
   for (const std::string& sample : setup.data.objective.samples(*setup.model)) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <mutex>
 
 #include "core/thread_communicator.h"
@@ -116,6 +117,25 @@ TEST(EvaluatorTest, TakesSoManyBatchesAtMost) {
   const Found found = Evaluate(2, dataset, 2);
   EXPECT_EQ(found.result->loss, 6.0 / 10.0);
   EXPECT_EQ(found.passes, (std::vector<int>{1, 1}));
+}
+
+TEST(EvaluatorTest, WithoutATargetThereIsNoLoss) {
+  class Unlabelled : public Counting {
+   public:
+    using Counting::Counting;
+    StatusOr<data::Batch> MakeBatch(std::span<const data::Sample> samples) const override {
+      TESSERA_ASSIGN_OR_RETURN(data::Batch batch, Counting::MakeBatch(samples));
+      batch.targets = 0;
+      return batch;
+    }
+  };
+  for (const int ranks : {1, 2}) {
+    const Found found = Evaluate(ranks, Unlabelled(5));
+    ASSERT_TRUE(found.result.ok());
+    EXPECT_EQ(found.result->targets, 0);
+    EXPECT_TRUE(std::isnan(found.result->loss));
+  }
+  EXPECT_EQ(Evaluate(2, Counting(9)).result->targets, 45);
 }
 
 TEST(EvaluatorTest, ABatchThatCannotBeMadeIsEveryRanksFailure) {

@@ -107,9 +107,8 @@ TEST_F(InterruptionTest, ASignalInAnEvaluationIsHeardBetweenBatches) {
 TEST_F(InterruptionTest, ATimeLimitIsLookedAtBetweenBatches) {
   RunConfig config = Usual("run");
   config.time_limit = 0.5;
-  const Outcome stopped = Run(config, [](int64_t) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  });
+  const Outcome stopped =
+      Run(config, [](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(300)); });
   EXPECT_EQ(stopped.result.stopped_by, "the time limit");
   EXPECT_EQ(stopped.result.state.step, 2);
   EXPECT_LE(stopped.batches, 3);

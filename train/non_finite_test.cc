@@ -145,6 +145,53 @@ TEST_F(NonFiniteTest, AnOverflowThatLossScalingSkipsIsNone) {
   EXPECT_TRUE(outcome.weights_are_finite);
 }
 
+// Loss scaling that can never come to fit ends the run; one that looks for its height does not.
+TEST_F(NonFiniteTest, OverflowsWithoutEndAreAnError) {
+  struct Case {
+    const char* name;
+    std::map<std::string, double> scaling;
+    bool ends;
+  };
+  for (const Case& c : {Case{"fixed", {{"loss_scale", 0x1p100}}, true},
+                        Case{"lowest", {{"initial_scale", 0x1p100}, {"min_scale", 0x1p100}}, true},
+                        Case{"usual", {{"initial_scale", 0x1p32}}, false}}) {
+    RunConfig config = Config(c.name);
+    config.dtype = "float16";
+    config.max_steps = 30;
+    config.log_interval = 10;
+    config.val_fraction = 0;
+    config.max_scale = 0x1p110;
+    for (const auto& [key, value] : c.scaling) {
+      if (key == "loss_scale") config.loss_scale = value;
+      if (key == "initial_scale") config.initial_scale = value;
+      if (key == "min_scale") config.min_scale = value;
+    }
+    const Outcome outcome = Run(config, 0, 1);
+    EXPECT_EQ(outcome.status.ok(), !c.ends) << c.name << Message(outcome.status);
+    EXPECT_EQ(outcome.step, c.ends ? 20 : 30) << c.name;
+    if (c.ends) {
+      EXPECT_NE(Message(outcome.status)
+                    .find("step 20: the gradients have overflowed at 20 steps "
+                          "in a row"),
+                std::string::npos)
+          << Message(outcome.status);
+    }
+    const auto rows = Rows(config);
+    ASSERT_FALSE(rows.empty()) << c.name;
+    EXPECT_EQ(rows[0]["skipped_steps"], c.ends ? 10 : rows[0]["skipped_steps"].get<int>());
+    EXPECT_GT(rows[0]["skipped_steps"], 0) << c.name;
+    EXPECT_TRUE(rows[0]["loss_scale"].is_number());
+    config.out += "_continued";
+    config.on_non_finite = "continue";
+    config.max_steps = 22;
+    const Outcome continued = Run(config, 0, 1);
+    EXPECT_TRUE(continued.status.ok()) << Message(continued.status);
+    EXPECT_EQ(continued.output.find("warning: all 22 updates were skipped") != std::string::npos,
+              c.ends)
+        << continued.output;
+  }
+}
+
 TEST_F(NonFiniteTest, AnomaliesAreFoundWhereTheyBegin) {
   for (const bool recomputes : {false, true}) {
     for (const int64_t zero : {0, 1, 2, 3}) {

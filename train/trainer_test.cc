@@ -278,6 +278,54 @@ TEST_F(TrainerTest, AccumulationEqualsTheLargeBatch) {
   }
 }
 
+// Training and validation data of which the first samples, or all, have nothing to learn.
+class Silent : public data::Dataset {
+ public:
+  Silent(std::shared_ptr<const data::Dataset> rows, int64_t silent)
+      : rows_(std::move(rows)), silent_(silent) {}
+  int64_t size() const override { return rows_->size(); }
+  StatusOr<data::Batch> MakeBatch(std::span<const data::Sample> samples) const override {
+    TESSERA_ASSIGN_OR_RETURN(data::Batch batch, rows_->MakeBatch(samples));
+    if (samples[0].position >= silent_) return batch;
+    batch.targets = 0;
+    Fill(batch.at(keys::kTargets), data::kIgnoreLabel);
+    return batch;
+  }
+
+ private:
+  const std::shared_ptr<const data::Dataset> rows_;
+  const int64_t silent_;
+};
+
+TEST_F(TrainerTest, WithoutATargetThereIsNoRowAndNoBestModel) {
+  RunConfig config = Config("run");
+  config.log_interval = 1;
+  config.eval_interval = 4;
+  config.load_best_model_at_end = true;
+  auto setup = PrepareRun(config);
+  ASSERT_TRUE(setup.ok()) << Message(setup.status());
+  setup->data.train = std::make_shared<Silent>(setup->data.train, 3 * config.batch_size);
+  setup->data.validation = std::make_shared<Silent>(setup->data.validation, INT64_MAX);
+  std::FILE* file = std::tmpfile();
+  Trainer trainer(setup->config, *setup->model, setup->data);
+  const auto result = trainer.Train({.output = file});
+  ASSERT_TRUE(result.ok()) << Message(result.status());
+  EXPECT_FALSE(result->state.val_loss);
+  EXPECT_EQ(result->best_model, "");
+  const auto rows = Rows(config);
+  ASSERT_EQ(rows.size(), 5u);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i]["step"], static_cast<int>(i) + 4);
+    EXPECT_GT(rows[i]["loss"], 1.0);
+  }
+  std::string text(static_cast<size_t>(std::ftell(file)), ' ');
+  std::rewind(file);
+  EXPECT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
+  std::fclose(file);
+  EXPECT_NE(text.find("warning: step 8: the validation data have no target"), std::string::npos);
+  EXPECT_NE(text.find("warning: 3 of 8 steps had no target"), std::string::npos) << text;
+}
+
 TEST_F(TrainerTest, ASignalSavesAndStops) {
   RunConfig config = Config("run");
   config.max_steps = 1000;

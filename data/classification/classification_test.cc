@@ -98,6 +98,43 @@ TEST_F(ClassificationTest, RecordsOfTablesAndJsonLines) {
   fails(Path("absent.tsv"), {"a", "b"}, "absent.tsv");
 }
 
+TEST(IndexColumnTest, NumbersOfRowsAreNoTexts) {
+  for (const char* name : {"", "id", "ID", "Id", "idx", "index", "Index", "guid", "uuid", "UID",
+                           "row", "Unnamed: 0", "Unnamed: 0.1", "unnamed: 3", "__index_level_0__",
+                           "__index_level_1__", "review_id", "row_idx", "Sample_ID"}) {
+    EXPECT_TRUE(IsIndexColumn(name)) << name;
+  }
+  for (const char* name : {"text", "sentence", "idea", "indexed", "body", "video", "Unnamed", "0",
+                           "paid", "title", "rows", "identity"}) {
+    EXPECT_FALSE(IsIndexColumn(name)) << name;
+  }
+}
+
+TEST(LabelNameTest, ALabelIsOneHoweverItIsSpelt) {
+  const std::pair<const char*, const char*> same[] = {
+      {"1", "1"},       {"1.0", "1"},       {" 1", "1"},        {"1 ", "1"},    {"\t1\r", "1"},
+      {"1.", "1"},      {"+1", "1"},        {"1e0", "1"},       {"1E2", "100"}, {"0.0", "0"},
+      {"-0.0", "0"},    {"-2.00", "-2"},    {" good ", "good"}, {"a b", "a b"}, {"007", "007"},
+      {"0.5", "0.5"},   {"1.0.0", "1.0.0"}, {"1e400", "1e400"}, {"e", "e"},     {"+", "+"},
+      {"v1.0", "v1.0"}, {"inf", "inf"},     {"1e300", "1e300"}, {"  ", ""}};
+  for (const auto& [text, name] : same) EXPECT_EQ(LabelName(text), name) << text;
+  LabelReader reader(/*num_fields=*/1);
+  for (const char* text : {"1", "0", "1.0", " 0", "0.0", "1 "}) {
+    ASSERT_TRUE(reader.Add(std::vector<std::string>{text}, "x:1").ok());
+  }
+  LabelColumn labels = std::move(reader).Finish();
+  EXPECT_EQ(labels.names, (std::vector<std::string>{"0", "1"}));
+  EXPECT_EQ(labels.values, (std::vector<double>{1, 0, 1, 0, 0, 1}));
+  // A model that an earlier spelling named.
+  ASSERT_TRUE(UseNames({"1.0", "0.0"}, &labels).ok());
+  EXPECT_EQ(labels.values, (std::vector<double>{0, 1, 0, 1, 1, 0}));
+  LabelReader blank(/*num_fields=*/1);
+  EXPECT_EQ(Message(blank.Add(std::vector<std::string>{"  "}, "x:2")), "x:2: the label is empty");
+  LabelReader answers(/*num_fields=*/2);
+  EXPECT_TRUE(answers.Add(std::vector<std::string>{"1.0", " False"}, "x:1").ok());
+  EXPECT_FALSE(answers.Add(std::vector<std::string>{"2", "0"}, "x:1").ok());
+}
+
 TEST_F(ClassificationTest, RecordsOfCommaSeparatedValuesAndJson) {
   const std::string csv =
       Put("a.csv",

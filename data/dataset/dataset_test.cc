@@ -273,13 +273,72 @@ TEST_F(DatasetTest, DocumentsOfTextAndJsonLines) {
   };
   const TextInputOptions lines{.format = TextFormat::kJsonLines, .json_key = "body"};
   EXPECT_EQ(failure("abc\xFFxyz", {}), Path("bad") + ": invalid UTF-8 at byte 3");
-  EXPECT_EQ(failure("{\"text\": 1}", lines), Path("bad") + ":1: no string \"body\"");
-  EXPECT_EQ(failure("{\"body\": 1}", lines), Path("bad") + ":1: no string \"body\"");
+  EXPECT_EQ(failure("{\"text\": 1, \"n\": 2}", lines),
+            Path("bad") + ":1: no string \"body\" (members: text, n); name it with --json-key");
+  EXPECT_NE(failure("{\"body\": 1}", lines).find(":1: no string \"body\""), std::string::npos);
   EXPECT_EQ(failure("{\"body\": \"a\"}\n[1]\n", lines), Path("bad") + ":2: not a JSON object");
   EXPECT_NE(failure("{\"body\": \"a\"}\n{\"body\": \"a\n", lines).find(":2: not valid JSON"),
             std::string::npos);
   EXPECT_NE(failure(std::string(100000, '['), lines).find("deeper"), std::string::npos);
   EXPECT_NE(failure("{\"body\": \"\\ud800\"}", lines).find(":1: not valid"), std::string::npos);
+}
+
+// Records are read as such by every name that such files have; what is no text is called by its
+// format's name.
+TEST_F(DatasetTest, DocumentsOfEveryKindOfRecord) {
+  const std::string lines = "{\"text\": \"x, y\", \"id\": 1}\n{\"id\": 2, \"text\": \"z\"}\n";
+  const std::string array = "[" + lines.substr(0, lines.find('\n')) + ",{\"text\": \"z\"}]";
+  const std::pair<const char*, std::string> files[] = {{"a.jsonl", lines},
+                                                       {"a.ndjson", lines},
+                                                       {"a.json", lines},
+                                                       {"b.json", array},
+                                                       {"b.JSON", array},
+                                                       {"a.JSONL", lines},
+                                                       {"a.JsonL", lines},
+                                                       {"c.json", "\xEF\xBB\xBF" + lines},
+                                                       {"b.jsonl", array},
+                                                       {"a.csv", "id,text\n1,\"x, y\"\n2,z\n"},
+                                                       {"a.CSV", "text\n\"x, y\"\nz"},
+                                                       {"a.tsv", "text\tid\nx, y\t1\r\nz\t2\r\n"},
+                                                       {"a.Tsv", "\xEF\xBB\xBFtext\nx, y\nz\n"}};
+  for (const auto& [name, bytes] : files) {
+    std::vector<std::string> seen;
+    const Status status =
+        ForEachDocument({Put(name, bytes)}, {}, [&](std::string_view text, const std::string&) {
+          seen.emplace_back(text);
+          return OkStatus();
+        });
+    EXPECT_TRUE(status.ok()) << name << ": " << status;
+    EXPECT_EQ(seen, (std::vector<std::string>{"x, y", "z"})) << name;
+  }
+  const auto failure = [&](const std::string& name, const std::string& bytes) {
+    return Message(ForEachDocument(
+        {Put(name, bytes)}, {}, [](std::string_view, const std::string&) { return OkStatus(); }));
+  };
+  EXPECT_EQ(failure("d.csv", "a,b\n1,2\n"),
+            Path("d.csv") + ": no column 'text' (columns: a, b); name it with --json-key");
+  EXPECT_NE(failure("d.json", "{\n \"text\": \"pretty\"\n}").find("d.json:1: not valid JSON"),
+            std::string::npos);
+  const std::pair<std::string, const char*> formats[] = {
+      {std::string("\x1F\x8B\x08\0", 4), "compressed with gzip"},
+      {"\x28\xB5\x2F\xFD\x04", "compressed with zstd"},
+      {"BZh91AY&SY\xFF", "compressed with bzip2"},
+      {std::string("\xFD"
+                   "7zXZ\0",
+                   6),
+       "compressed with xz"},
+      {"PK\x03\x04\xFF", "a zip archive"},
+      {"PAR1\x15\xFF", "a Parquet file"},
+      {"ARROW1\xFF", "an Arrow file"},
+      {std::string("\xFF\xFEh\0i\0", 6), "UTF-16"},
+      {std::string("\xFE\xFF\0h\0i", 6), "UTF-16"}};
+  for (const auto& [bytes, format] : formats) {
+    for (const char* name : {"e.txt", "e.gz", "e.jsonl", "e.csv", "e.json"}) {
+      EXPECT_NE(failure(name, bytes).find(Concat(Path(name), ": is ", format, ", not text; ")),
+                std::string::npos)
+          << failure(name, bytes);
+    }
+  }
 }
 
 TEST_F(DatasetTest, TokenizesWithEndOfTextBetweenDocuments) {

@@ -61,9 +61,11 @@ TEST_F(RunReportTest, RowsAreMeansSinceTheRowBefore) {
   evaluated.val_metrics["accuracy"] = 0.75;
   ASSERT_TRUE(report->WriteEvaluation(evaluated, {"a sample"}).ok());
   EXPECT_EQ(Rows(),
-            "{\"step\":2,\"loss\":2.0,\"lr\":0.5,\"grad_norm\":2.0,\"tokens_per_second\":400.0,"
+            "{\"step\":2,\"samples\":0,\"loss\":2.0,\"lr\":0.5,\"grad_norm\":2.0,\"tokens_per_"
+            "second\":400.0,"
             "\"peak_bytes\":7}\n"
-            "{\"step\":3,\"loss\":8.0,\"lr\":0.5,\"grad_norm\":2.0,\"tokens_per_second\":200.0}\n"
+            "{\"step\":3,\"samples\":0,\"loss\":8.0,\"lr\":0.5,\"grad_norm\":2.0,\"tokens_per_"
+            "second\":200.0}\n"
             "{\"step\":3,\"val_loss\":0.5,\"val_accuracy\":0.75}\n");
 }
 
@@ -83,6 +85,48 @@ TEST_F(RunReportTest, AProgramMayWriteRowsItself) {
   ASSERT_TRUE(report->WriteEvaluation(evaluated, {}).ok());
   EXPECT_EQ(rows.size(), 2u);
   EXPECT_EQ(Rows(), "{\"mine\":1}\n");
+}
+
+TEST_F(RunReportTest, LossScalesAreInRowsAndStepsWithoutTargetsInNone) {
+  const auto report = Open({.folder = folder_, .total_steps = 9});
+  TrainState state = After(1, 2, 100, 0.25);
+  state.loss_scale = 65536;
+  report->AddStep(state);
+  TrainState nothing = After(2, 0, 100, 0.25);
+  nothing.has_targets = false;
+  report->AddStep(nothing);
+  EXPECT_EQ(report->sums().steps, 1);
+  state.step = 2;
+  state.samples = 16;
+  state.skipped_steps = 3;
+  ASSERT_TRUE(report->WriteSteps(state, {}).ok());
+  EXPECT_EQ(Rows(),
+            "{\"step\":2,\"samples\":16,\"loss\":2.0,\"lr\":0.5,\"grad_norm\":2.0,"
+            "\"tokens_per_second\":400.0,\"loss_scale\":65536.0,\"skipped_steps\":3}\n");
+}
+
+// What a checkpoint says is due comes again: the rows of it that a killed run wrote are dropped.
+TEST_F(RunReportTest, RowsThatComeAgainAreDropped) {
+  {
+    const auto report = Open({.folder = folder_, .total_steps = 9});
+    TrainState state = After(2, 1, 100, 0.25);
+    report->AddStep(state);
+    ASSERT_TRUE(report->WriteSteps(state, {}).ok());
+    state.val_loss = 0.5;
+    ASSERT_TRUE(report->WriteEvaluation(state, {"a sample"}).ok());
+    ASSERT_TRUE(report->WriteEpoch(state, {}).ok());
+  }
+  const std::string all = Rows();
+  Open({.folder = folder_, .step = 2, .total_steps = 9});
+  EXPECT_EQ(Rows(), all);
+  Open({.folder = folder_,
+        .step = 2,
+        .total_steps = 9,
+        .evaluation_due = true,
+        .epoch_end_due = true});
+  EXPECT_EQ(Rows(), all.substr(0, all.find('\n') + 1));
+  EXPECT_EQ(*ReadFile(folder_ + "/epochs.jsonl"), "");
+  EXPECT_EQ(*ReadFile(folder_ + "/samples.jsonl"), "");
 }
 
 // An epoch that a resume interrupts has one row, of all its steps.

@@ -189,7 +189,10 @@ TEST_F(LabelTasksTest, ColumnsAndMetricsOfGlue) {
       {"mrpc", json, {"accuracy", "f1"}},
       {"", json, ours},
       {"", rows("two.csv", "a,b,label", "good,bad,"), ours},
-      {"", rows("one.csv", "id,text,label", "3,good,"), ours}};
+      {"", rows("one.csv", "id,text,label", "3,good,"), ours},
+      {"", rows("frame.csv", "Unnamed: 0,text,label", "3,good,"), ours},
+      {"", rows("upper.CSV", "ID,text,label", "3,good,"), ours},
+      {"", rows("arrow.tsv", "__index_level_0__\ttext\tlabel", "3\tgood\t"), ours}};
   for (const Case& c : cases) {
     SCOPED_TRACE(c.path);
     RunConfig config = ReviewRun();
