@@ -60,7 +60,9 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const train::PredictionResult result,
                            trainer.Predict(*setup.data.validation));
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(flags.out, Lines(result, *setup.data.validation)));
-  if (result.found && result.found->targets > 0) TESSERA_RETURN_IF_ERROR(WriteOut(EvaluationLine(setup, *result.found)));
+  if (result.found && result.found->targets > 0) {
+    TESSERA_RETURN_IF_ERROR(WriteOut(EvaluationLine(setup, *result.found)));
+  }
   return WriteOut(Concat(result.rows.size(), " predictions in ", flags.out, "\n"));
 }
 
