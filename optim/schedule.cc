@@ -43,8 +43,8 @@ double Schedule::At(int64_t step) const {
     case Kind::kCosine:
       return min_lr + (lr - min_lr) * 0.5 * (1.0 + std::cos(std::numbers::pi * x));
     case Kind::kInverseSqrt:
-      return std::max(min_lr, lr * std::sqrt(warmup > 0 ? warmup / s
-                                                        : kTimescale / (s + kTimescale)));
+      return std::max(min_lr,
+                      lr * std::sqrt(warmup > 0 ? warmup / s : kTimescale / (s + kTimescale)));
   }
   return lr;
 }

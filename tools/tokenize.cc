@@ -40,8 +40,7 @@ Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>
     TESSERA_ASSIGN_OR_RETURN(const std::string_view text, data::TextIn(bytes, path));
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find('\n', begin), text.size());
-      const std::vector<int32_t> ids =
-          tokenizer.Encode(text.substr(begin, end - begin));
+      const std::vector<int32_t> ids = tokenizer.Encode(text.substr(begin, end - begin));
       for (size_t i = 0; i < ids.size(); ++i) {
         if (i > 0) out += ' ';
         out += std::to_string(ids[i]);
@@ -139,7 +138,8 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
   command->add_flag("--print-text", flags->print_text,
                     "print each conversation of --chat as a JSON string, one per line");
   command
-      ->add_option("--json-key", flags->json_key, "member of JSON lines that holds the text (text)")
+      ->add_option("--json-key", flags->json_key,
+                   "member or column of records that holds the text (text)")
       ->type_name("KEY");
   command->add_flag("--no-eos", flags->no_eos, "no end-of-text token after each document");
   command->footer(

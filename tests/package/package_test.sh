@@ -51,6 +51,10 @@ ldd "$tessera" "$prefix"/lib/*.so | grep -vF "$prefix" |
   --out gpt >train.log 2>&1 || { cat train.log; exit 1; }
 ids=$("$tessera" generate --model gpt/model --ids 72,105 --max-new-tokens 3)
 
+for text in LICENSE NOTICE; do
+  [ -s "$prefix/share/doc/tessera/$text" ] || fail "the prefix has no $text"
+done
+
 step "the tarball"
 tar --extract --file "$scratch"/packages/*.tar.gz --directory "$scratch"
 diff -r "$scratch"/tessera-*-linux-* "$prefix" || fail "the tarball is not the prefix"
@@ -129,6 +133,7 @@ as_user -i "$scratch"/packages/*.deb >dpkg.log 2>&1 || { grep -v 'files list fil
 "$root/usr/bin/tessera" --version
 for name in tessera libtessera0 libtessera-dev; do
   dpkg --root="$root" --status $name | grep -x "Status: install ok installed" >/dev/null || fail "$name is not installed"
+  grep -F "Apache License" "$root/usr/share/doc/$name/copyright" >/dev/null || fail "$name has no licence"
 done
 [ -e "$root/usr/include/tessera/core/tensor.h" ] || fail "no headers"
 PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --exists tessera-train

@@ -50,6 +50,8 @@ mkdir -p "$prefix/share/man/man1" "$prefix/share/bash-completion/completions"
 $command manual >"$prefix/share/man/man1/tessera.1"
 $command completion >"$prefix/share/bash-completion/completions/tessera"
 
+for text in LICENSE NOTICE; do install_file 644 $text "$prefix/share/doc/tessera/$text"; done
+
 # For C: whatever the runtime has.
 for header in runtime/tessera*.h runtime/tessera*.hpp; do
   install_file 644 "$header" "$prefix/include/${header##*/}"
@@ -114,7 +116,8 @@ dependencies() {
 # A package of the files under $scratch/NAME: name, section, depends, description, further lines.
 build_deb() {
   local tree=$scratch/$1
-  mkdir -p "$tree/DEBIAN"
+  mkdir -p "$tree/DEBIAN" "$tree/usr/share/doc/$1"
+  cat NOTICE LICENSE >"$tree/usr/share/doc/$1/copyright"
   {
     printf '%s\n' "Package: $1" "Version: $version" "Architecture: $architecture" \
       "Section: $2" "Priority: optional" "Maintainer: The Tessera maintainers <tessera@localhost>" \

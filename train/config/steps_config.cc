@@ -48,16 +48,17 @@ const OptionTable& StepsConfig::Table() {
               "steps are sorted, the longest first")
           .Add("drop_last", &StepsConfig::drop_last,
                "an epoch has as many whole steps as its samples fill; the rest of its order is "
-               "not drawn. Without it epochs run on without a break, and a step may hold the end "
-               "of one and the beginning of the next",
+               "not drawn. Without it epochs run on without a break, a step may hold the end "
+               "of one and the beginning of the next, and the run's last step what is left",
                {.aliases = {{"dataloader_drop_last", "Hugging Face"}}})
           .Add("time_limit", &StepsConfig::time_limit,
                "seconds after which the run saves and stops",
                {.least = 0, .unset = "none", .changes_results = false})
           .Add("on_non_finite", &StepsConfig::on_non_finite,
                "where the loss or the gradients' norm is no number (beside overflows that loss "
-               "scaling skips): `stop` with exit 1 and the last good checkpoint, `skip` the "
-               "update, or `continue`",
+               "scaling skips, unless 20 come in a row at a scale that cannot fall): `stop` with "
+               "exit "
+               "1 and the last good checkpoint, `skip` the update, or `continue`",
                {.choices = {"stop", "skip", "continue"}})
           .Add("detect_anomaly", &StepsConfig::detect_anomaly,
                "look through every gradient of the backward passes and stop at the first that is "

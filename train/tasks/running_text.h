@@ -22,10 +22,11 @@ struct RunningTextOptions {
   std::string json_key = "text";
 
   static const OptionTable& Table() {
-    static const auto* table =
-        new OptionTable(OptionTable::Of<RunningTextOptions>("Running text")
-                            .Add("json_key", &RunningTextOptions::json_key,
-                                 "member of JSON lines that holds the text", {.evaluation = true}));
+    static const auto* table = new OptionTable(
+        OptionTable::Of<RunningTextOptions>("Running text")
+            .Add("json_key", &RunningTextOptions::json_key,
+                 "member of JSON records, or column of a table, that holds the text",
+                 {.evaluation = true}));
     return *table;
   }
 };
@@ -39,7 +40,7 @@ struct PackingOptions : RunningTextOptions {
         OptionTable::Of<PackingOptions>("Packing")
             .Include<PackingOptions, RunningTextOptions>()
             .Add("packing", &PackingOptions::packing,
-                 "rows are windows over all documents (files, or JSON lines) one after the other; "
+                 "rows are windows over all documents (files, or records) one after the other; "
                  "false: each row is one document, padded to the longest of its batch, or what of "
                  "a longer one follows `seq_len` tokens",
                  {.evaluation = true}));
