@@ -68,12 +68,18 @@ Status RandomFile::Read(int64_t offset, void* to, size_t size) const {
 
 StatusOr<MappedBytes> MappedBytes::Create(const std::string& folder, int64_t size) {
   if (size == 0) return MappedBytes(nullptr, 0);
-  const int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  std::string path = JoinPath(folder, "mapped-XXXXXX");
+  const int fd = mkostemp(path.data(), O_CLOEXEC);
   if (fd < 0) return SystemFailure(errno, folder, ": cannot write");
-  void* data = MAP_FAILED;
-  if (ftruncate(fd, size) == 0) {
-    data = mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  unlink(path.c_str());
+  // A page that the disk has no place for would end the process when it is written to.
+  const int no_place = posix_fallocate(fd, 0, size);
+  if (no_place != 0) {
+    close(fd);
+    return SystemFailure(no_place, folder, ": cannot reserve ", size, " bytes");
   }
+  void* const data =
+      mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   const int error = errno;
   close(fd);
   if (data == MAP_FAILED) return SystemFailure(error, folder, ": cannot map a file");

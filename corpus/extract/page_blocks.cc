@@ -239,6 +239,54 @@ class Reader {
 
 Reader& ReaderOf(void* user) { return *static_cast<Reader*>(user); }
 
+// libxml2 compares each attribute of a tag with all before it. No page needs so many.
+constexpr size_t kMostAttributes = 256;
+
+bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f'; }
+
+// Where the tag that begins at `open` ends: behind its '>', or at the end of the page. `most` is
+// where its attributes become too many; npos: nowhere.
+size_t TagEnd(std::string_view html, size_t open, size_t* most) {
+  *most = std::string_view::npos;
+  size_t attributes = 0;
+  char quote = 0;
+  for (size_t i = open + 1; i < html.size(); ++i) {
+    const char c = html[i];
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '>') {
+      return i + 1;
+    } else if ((c == '"' || c == '\'') && html[i - 1] == '=') {
+      quote = c;
+    } else if (!IsBlank(c) && c != '/' && (IsBlank(html[i - 1]) || html[i - 1] == '/' ||
+                                          html[i - 1] == '"' || html[i - 1] == '\'')) {
+      if (++attributes == kMostAttributes + 1) *most = i;
+    }
+  }
+  return html.size();
+}
+
+// The page without the attributes of a tag behind the first kMostAttributes; empty: it has no such.
+std::string WithFewAttributes(std::string_view html) {
+  std::string kept;
+  size_t copied = 0;
+  for (size_t open = html.find('<'); open != std::string_view::npos && open + 1 < html.size();) {
+    size_t next = open + 1;
+    if (IsNameStart(html[next])) {
+      size_t most = 0;
+      next = TagEnd(html, open, &most);
+      if (most != std::string_view::npos) {
+        kept.append(html.substr(copied, most - copied));
+        copied = html[next - 1] == '>' ? next - 1 : next;
+      }
+    }
+    open = html.find('<', next);
+  }
+  if (copied > 0) kept.append(html.substr(copied));
+  return kept;
+}
+
 std::string_view NameOf(const xmlChar* name) { return reinterpret_cast<const char*>(name); }
 
 }  // namespace
@@ -250,6 +298,8 @@ std::string ReadPage(std::string_view html, PageBlocks* page) {
     return true;
   }();
   (void)started;
+  const std::string shorter = WithFewAttributes(html);
+  if (!shorter.empty()) html = shorter;
   if (html.empty()) return "";
   const std::unique_ptr<htmlParserCtxt, decltype(&htmlFreeParserCtxt)> context(
       htmlCreateMemoryParserCtxt(html.data(), static_cast<int>(html.size())), htmlFreeParserCtxt);

@@ -75,11 +75,11 @@ Status RecordReader::OpenFile() {
   // A file that is damaged at once is of the kind that its name says.
   TESSERA_ASSIGN_OR_RETURN(const bool any, Fill(kFirstBytes));
   kind_ = whole_files_ ? FileKind::kWhole
-                       : KindOf(path, any ? std::string_view(pending_).substr(0, kFirstBytes) : "");
+                       : KindOf(path, any ? pending_.view().substr(0, kFirstBytes) : "");
   if (position_.offset == 0) return OkStatus();
   const auto skip = static_cast<size_t>(position_.offset);
   const size_t read = std::min(skip, pending_.size());
-  pending_.erase(0, read);
+  pending_.DropFront(read);
   return source_->Skip(static_cast<int64_t>(skip - read));
 }
 
@@ -87,9 +87,9 @@ StatusOr<bool> RecordReader::Fill(size_t wanted) {
   if (pending_.size() >= wanted) return true;
   const size_t before = pending_.size();
   if (!at_end_) {
-    pending_.resize(wanted);
-    const StatusOr<size_t> read = source_->Read(pending_.data() + before, wanted - before);
-    pending_.resize(before + (read.ok() ? *read : 0));
+    char* const begin = pending_.Resize(wanted);
+    const StatusOr<size_t> read = source_->Read(begin + before, wanted - before);
+    pending_.Resize(before + (read.ok() ? *read : 0));
     if (!read.ok()) {
       // The disk's own failures end the run; damaged data end the file.
       if (read.status().code() != StatusCode::kDataLoss) return read.status();
@@ -109,7 +109,7 @@ void RecordReader::CloseFile() {
 }
 
 void RecordReader::Consume(size_t size) {
-  pending_.erase(0, size);
+  pending_.DropFront(size);
   position_.offset += static_cast<int64_t>(size);
 }
 
@@ -153,17 +153,14 @@ Status RecordReader::NextLines(Block* block) {
   for (size_t wanted = kBlockBytes;; wanted = std::min(2 * wanted, most)) {
     TESSERA_ASSIGN_OR_RETURN(const bool filled, Fill(wanted));
     last = !filled;
-    end = pending_.rfind('\n') + 1;  // 0: nowhere
+    end = pending_.view().rfind('\n') + 1;  // 0: nowhere
     if (last || end > 0) break;
     if (wanted == most) return PassLine(block);
   }
   const bool at_begin = position_.offset == 0;
   // The last line needs no line feed; of a damaged file it is none.
   if (last && damage_.empty()) end = pending_.size();
-  std::string rest = pending_.substr(end);
-  pending_.resize(end);
-  block->bytes = std::move(pending_);
-  pending_ = std::move(rest);
+  block->bytes = pending_.Take(end);
   position_.offset += static_cast<int64_t>(end);
   if (last) Consume(pending_.size());
   const std::string& bytes = block->bytes;
@@ -185,7 +182,7 @@ Status RecordReader::NextLines(Block* block) {
 
 Status RecordReader::PassLine(Block* block) {
   for (;;) {
-    const size_t feed = pending_.find('\n');
+    const size_t feed = pending_.view().find('\n');
     Consume(feed == std::string::npos ? pending_.size() : feed + 1);
     if (feed != std::string::npos) break;
     TESSERA_ASSIGN_OR_RETURN(const bool more, Fill(kBlockBytes));
@@ -199,13 +196,13 @@ Status RecordReader::PassLine(Block* block) {
 Status RecordReader::NextWarc(Block* block) {
   while (block->bytes.size() < static_cast<size_t>(kBlockBytes)) {
     TESSERA_ASSIGN_OR_RETURN(const bool has_header, Fill(kWarcHeaderBytes));
-    const size_t blanks = std::min(pending_.find_first_not_of("\r\n"), pending_.size());
+    const size_t blanks = std::min(pending_.view().find_first_not_of("\r\n"), pending_.size());
     if (blanks > 0) {
       Consume(blanks);
       continue;
     }
     if (pending_.empty()) return OkStatus();
-    const WarcHeader header = ParseWarcHeader(pending_);
+    const WarcHeader header = ParseWarcHeader(pending_.view());
     if (!header.wrong.empty()) {
       const bool cut = !has_header && !damage_.empty();
       TESSERA_RETURN_IF_ERROR(RefuseWarc(block, cut ? "" : header.wrong));
@@ -224,14 +221,14 @@ Status RecordReader::NextWarc(Block* block) {
           RefuseWarc(block, cut ? "" : "a WARC record that ends before its Content-Length"));
       continue;
     }
-    if (whole && std::string_view(pending_).substr(size, 4) != "\r\n\r\n" &&
-        std::string_view(pending_).substr(size, 2) != "\n\n") {
+    if (whole && pending_.view().substr(size, 4) != "\r\n\r\n" &&
+        pending_.view().substr(size, 2) != "\n\n") {
       TESSERA_RETURN_IF_ERROR(RefuseWarc(block, "a WARC record whose Content-Length is wrong"));
       continue;
     }
     block->records.push_back({position_.number++, static_cast<int64_t>(block->bytes.size()),
                               static_cast<int64_t>(size)});
-    block->bytes.append(pending_, 0, size);
+    block->bytes.append(pending_.view().substr(0, size));
     Consume(size);
   }
   return OkStatus();
@@ -244,7 +241,7 @@ Status RecordReader::RefuseWarc(Block* block, const std::string& why) {
   Consume(1);
   for (;;) {
     TESSERA_RETURN_IF_ERROR(Fill(kBlockBytes).status());
-    const size_t next = pending_.find(kNext);
+    const size_t next = pending_.view().find(kNext);
     if (next != std::string::npos) {
       Consume(next + 1);
       return OkStatus();
@@ -264,8 +261,7 @@ Status RecordReader::NextWhole(Block* block) {
     if (!filled) break;
   }
   block->records.push_back({position_.number++, 0, std::ssize(pending_)});
-  block->bytes = std::move(pending_);
-  pending_.clear();
+  block->bytes = pending_.Take(pending_.size());
   return OkStatus();
 }
 

@@ -27,6 +27,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -103,7 +104,42 @@ class RecordReader {
   std::unique_ptr<ByteSource> source_;
   bool whole_files_ = false;
   FileKind kind_ = FileKind::kJsonLines;
-  std::string pending_;  // read, and in no block yet
+  // What has been read and is in no block yet. Dropping bytes in front costs what they are, not what
+  // lies behind them.
+  class Pending {
+   public:
+    std::string_view view() const { return std::string_view(bytes_).substr(begin_); }
+    size_t size() const { return bytes_.size() - begin_; }
+    bool empty() const { return size() == 0; }
+    void clear() {
+      bytes_.clear();
+      begin_ = 0;
+    }
+    void DropFront(size_t count) {
+      begin_ += count;
+      if (begin_ < bytes_.size() - begin_) return;
+      bytes_.erase(0, begin_);
+      begin_ = 0;
+    }
+    // Makes it so long; what is new is to be written to.
+    char* Resize(size_t size) {
+      bytes_.resize(begin_ + size);
+      return bytes_.data() + begin_;
+    }
+    // Its first bytes, which are dropped.
+    std::string Take(size_t count) {
+      std::string rest(view().substr(count));
+      Resize(count);
+      bytes_.erase(0, begin_);
+      begin_ = 0;
+      return std::exchange(bytes_, std::move(rest));
+    }
+
+   private:
+    std::string bytes_;
+    size_t begin_ = 0;
+  };
+  Pending pending_;
   bool at_end_ = false;  // of the file
   std::string damage_;   // why it ends
 };

@@ -29,7 +29,8 @@ std::string_view Trimmed(std::string_view text) {
 
 // Where the header's blank line ends; npos where there is none.
 size_t HeaderEnd(std::string_view bytes) {
-  const size_t with_returns = bytes.find("\r\n\r\n"), bare = bytes.find("\n\n");
+  const size_t with_returns = bytes.find("\r\n\r\n");
+  const size_t bare = bytes.substr(0, with_returns).find("\n\n");
   if (with_returns == std::string_view::npos && bare == std::string_view::npos) return bare;
   return with_returns < bare ? with_returns + 4 : bare + 2;
 }
