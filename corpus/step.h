@@ -17,11 +17,9 @@
 #include "core/options.h"
 #include "core/status.h"
 #include "corpus/engine/block_run.h"
+#include "corpus/step_outputs.h"
 
 namespace tessera::corpus {
-
-// What stands in a step's output.
-enum class StepOutput { kDocuments, kParts, kPage, kTokens };
 
 struct Step {
   std::string name;
@@ -47,8 +45,10 @@ Step MakeStep(std::string name, std::string help, std::string example,
           [](const nlohmann::json& json, const std::string& source) {
             return ParseOptions<Options>(json, source).status();
           },
-          [name, run](const nlohmann::json& json, const RunContext& context) -> StatusOr<Counts> {
+          [name, run, output](const nlohmann::json& json,
+                              const RunContext& context) -> StatusOr<Counts> {
             TESSERA_ASSIGN_OR_RETURN(const Options options, ParseOptions<Options>(json, name));
+            TESSERA_ASSIGN_OR_RETURN(const auto outputs, StepOutputs::Take(json, output, context));
             return run(options, context);
           },
           output,

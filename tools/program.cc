@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/program.h"
 
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <iterator>
 #include <string>
@@ -112,12 +115,23 @@ Status Run(const Program& program, const std::vector<std::string>& arguments) {
   return state.run ? state.run() : OkStatus();
 }
 
+// A file of ours that is opened must never be standard input, output or error: what is printed
+// would be written into it. Input that was closed is empty, output that was closed is lost.
+void OpenStandardDescriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest that is free is this one.
+    if (open("/dev/null", descriptor == 0 ? O_RDONLY : O_WRONLY) < 0) return;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::tools
 
 namespace tessera {
 
 int Main(int argc, char** argv, const tools::Program& program) {
+  tools::OpenStandardDescriptors();
   // Writing too much, or to nobody, is then an error of the write.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

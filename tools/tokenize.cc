@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/output_files.h"
 #include "data/chat/chat_format.h"
 #include "data/dataset/text_file.h"
 #include "data/dataset/text_input.h"
@@ -88,6 +89,8 @@ Status RunTokenize(const TokenizeFlags& flags) {
   if (flags.print_ids == !flags.output.empty()) {
     return InvalidArgument("give either --output PREFIX or --print-ids");
   }
+  TESSERA_RETURN_IF_ERROR(RefuseInputs(
+      {flags.output + ".bin", flags.output + ".idx", flags.output + ".json"}, flags.input));
   TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.tokenizer));
   const data::TextInputOptions input = {.json_key = flags.json_key};
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,

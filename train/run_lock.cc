@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -16,32 +15,13 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/output_files.h"
 
 namespace tessera::train {
 namespace {
 
 // A file, whatever the path to it.
 using FileId = std::pair<dev_t, ino_t>;
-
-// What the lock's file says of its holder: "process 1234 on host".
-std::string HolderOf(int file) {
-  char text[320] = {};
-  const ssize_t size = pread(file, text, sizeof(text) - 1, 0);
-  std::string holder(text, static_cast<size_t>(std::max<ssize_t>(size, 0)));
-  while (!holder.empty() && holder.back() == '\n') holder.pop_back();
-  return holder.empty() ? "another process" : holder;
-}
-
-Status WriteHolder(int file, const std::string& path) {
-  char host[256] = {};
-  gethostname(host, sizeof(host) - 1);
-  const std::string text = Concat("process ", getpid(), " on ", host, "\n");
-  if (ftruncate(file, 0) == 0 &&
-      pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
-    return OkStatus();
-  }
-  return Internal(path, ": ", std::strerror(errno));
-}
 
 }  // namespace
 
@@ -96,9 +76,9 @@ Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock)
   if (held != nullptr) {
     if (!taken) close(file);
     *lock = RunLock(std::move(held));
-    return taken ? WriteHolder(file, path) : OkStatus();
+    return taken ? WriteLockHolder(file, path) : OkStatus();
   }
-  const std::string holder = HolderOf(file);
+  const std::string holder = LockHolderOf(file);
   close(file);
   return Failure(StatusCode::kFailedPrecondition, directory, ": ", holder,
                  " is training there; wait for it, or give another --out");

@@ -286,6 +286,21 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
   return dist::Mesh(world, {.tp = static_cast<int>(config.tp), .pp = static_cast<int>(config.pp)});
 }
 
+namespace {
+
+// A run's config.json would replace the model's.
+Status CheckOut(const RunConfig& config) {
+  std::error_code error;
+  if (!IsDirectory(config.model) || !std::filesystem::equivalent(config.model, config.out, error)) {
+    return OkStatus();
+  }
+  return InvalidArgument("out: '", config.out,
+                         "' is the folder of the model, whose config.json the ",
+                         "run's would replace; give another --out");
+}
+
+}  // namespace
+
 StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
                               const std::optional<Device>& device) {
   Plan plan;
@@ -296,6 +311,7 @@ StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
   SetUpProcess(config, place);
   Status status = config.Validate();
   if (status.ok()) status = CheckSource(config);
+  if (status.ok()) status = CheckOut(config);
   // Before anything in the run's directory is touched.
   if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan.setup.lock);
   if (status.ok()) status = Describe(&plan);

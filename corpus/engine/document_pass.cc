@@ -41,7 +41,9 @@ const OptionTable& StepFiles::Table() {
               "files of documents, or directories of them: .jsonl, .txt (a document a line), .warc "
               "and .wet, also with .gz or .zst behind; may be given several times")
           .Add("output", &StepFiles::output, "the file of what stays; its name says of what kind")
-          .Add("text_key", &StepFiles::text_key, "the member of JSON lines that is the text"));
+          .Add("text_key", &StepFiles::text_key, "the member of JSON lines that is the text")
+          .Add("overwrite", &StepFiles::overwrite,
+               "replace outputs that no run of this step wrote"));
   return *table;
 }
 

@@ -31,6 +31,7 @@ struct StepFiles {
   std::vector<std::string> input;
   std::string output;
   std::string text_key = "text";
+  bool overwrite = false;
 
   static const OptionTable& Table();
 };

@@ -259,8 +259,9 @@ size_t TagEnd(std::string_view html, size_t open, size_t* most) {
       return i + 1;
     } else if ((c == '"' || c == '\'') && html[i - 1] == '=') {
       quote = c;
-    } else if (!IsBlank(c) && c != '/' && (IsBlank(html[i - 1]) || html[i - 1] == '/' ||
-                                          html[i - 1] == '"' || html[i - 1] == '\'')) {
+    } else if (!IsBlank(c) && c != '/' &&
+               (IsBlank(html[i - 1]) || html[i - 1] == '/' || html[i - 1] == '"' ||
+                html[i - 1] == '\'')) {
       if (++attributes == kMostAttributes + 1) *most = i;
     }
   }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "core/file.h"
 #include "corpus/engine/hash.h"
 #include "corpus/fetch/curl_library.h"
+#include "corpus/fetch/private_address.h"
 #include "corpus/fetch/robots.h"
 #include "corpus/io/charset.h"
 #include "corpus/urls/url.h"
@@ -38,6 +40,9 @@ constexpr long kConnectSeconds = 10;
 constexpr int kMostPollMilliseconds = 200;
 constexpr double kMostDelay = 60;  // whatever a site asks for
 constexpr int64_t kRobotsBytes = int64_t{500} << 10;
+constexpr int64_t kRobotsRedirects = 5;  // as the RFC asks for
+constexpr int64_t kMostHosts = 10000;    // that are known
+constexpr int64_t kMostRobotsBytes = int64_t{64} << 20;
 
 // An address that is asked for.
 struct Job {
@@ -47,6 +52,7 @@ struct Job {
   int64_t hops = 0;  // redirections so far
   int64_t tries = 0;
   bool robots = false;  // it is a host's robots.txt
+  std::string owner;    // that host
 };
 
 struct Host {
@@ -54,6 +60,8 @@ struct Host {
   bool busy = false;
   Clock::time_point next = Clock::now();
   std::optional<Robots> robots;
+  std::string unreachable;  // why it cannot be asked; empty: it can
+  bool is_private = false;  // it was at an address that must not be asked
   double delay = 0;
 };
 
@@ -114,7 +122,17 @@ struct Transfer {
   std::string body;
   int64_t most = 0;
   bool too_large = false;
+  bool is_private = false;  // a connection was refused, since its address is
 };
+
+// Opens sockets to the public Internet alone: the address is the one that a name was resolved to.
+curl_socket_t OpenPublicSocket(void* user, curlsocktype, curl_sockaddr* address) {
+  if (IsPrivateAddress(&address->addr)) {
+    static_cast<Transfer*>(user)->is_private = true;
+    return CURL_SOCKET_BAD;
+  }
+  return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
 
 size_t TakeBody(char* bytes, size_t one, size_t size, void* user) {
   auto* const transfer = static_cast<Transfer*>(user);
@@ -159,6 +177,7 @@ class Fetcher {
         }));
     TESSERA_ASSIGN_OR_RETURN(reader_, RecordReader::Open(inputs, {}));
     while (true) {
+      ForgetHosts();
       TESSERA_RETURN_IF_ERROR(ReadAhead());
       Begin();
       if (transfers_.empty() && waiting_ == 0 && input_ended_) break;
@@ -170,6 +189,9 @@ class Fetcher {
     }
     TESSERA_RETURN_IF_ERROR(out_->Sync());
     TESSERA_RETURN_IF_ERROR(dropped_->Sync());
+    if (counts_["out"] == 0 && !unreachable_.empty()) {
+      return Failure(StatusCode::kUnavailable, "no page could be fetched; ", unreachable_);
+    }
     return counts_;
   }
 
@@ -229,11 +251,14 @@ class Fetcher {
         job.at = host.waiting.front().at;
         job.at.path = "/robots.txt";
         job.robots = true;
+        job.owner = name;
       }
       host.busy = true;
       if (host.robots && !host.robots->Allows(job.at.path)) {
         host.busy = false;
-        status_.Update(Drop(job, "robots", job.at.path));
+        status_.Update(host.is_private            ? DropPrivate(job)
+                       : host.unreachable.empty() ? Drop(job, "robots", job.at.path)
+                                                  : DropUnreachable(job, host.unreachable));
         continue;
       }
       Start(std::move(job));
@@ -256,6 +281,11 @@ class Fetcher {
     set(handle, CURLOPT_TIMEOUT_MS, static_cast<long>(options_.timeout * 1000));
     set(handle, CURLOPT_WRITEFUNCTION, TakeBody);
     set(handle, CURLOPT_WRITEDATA, transfer.get());
+    if (!options_.allow_private) {
+      set(handle, CURLOPT_OPENSOCKETFUNCTION, OpenPublicSocket);
+      set(handle, CURLOPT_OPENSOCKETDATA, transfer.get());
+      set(handle, CURLOPT_PROXY, "");  // whose address is all that would be seen
+    }
     curl_.multi_add_handle(multi_, handle);
     transfers_.emplace(handle, std::move(transfer));
   }
@@ -276,15 +306,29 @@ class Fetcher {
     return std::exchange(status_, OkStatus());
   }
 
+  // Whether a transfer failed before a server could say anything.
+  bool IsUnreachable(CURL* handle, CURLcode code) const {
+    if (code == CURLE_OPERATION_TIMEDOUT) {
+      curl_off_t ready = 0;  // after so many microseconds
+      curl_.easy_getinfo(handle, CURLINFO_PRETRANSFER_TIME_T, &ready);
+      return ready == 0;
+    }
+    return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
+           code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR ||
+           code == CURLE_PEER_FAILED_VERIFICATION;
+  }
+
   Status Take(CURL* handle, CURLcode code, Transfer& transfer) {
-    Host& host = hosts_[HostOf(transfer.job.at)];
+    const bool robots = transfer.job.robots;
+    Host& host = hosts_[robots ? transfer.job.owner : HostOf(transfer.job.at)];
     host.busy = false;
     long answer = 0;
     curl_.easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &answer);
-    if (transfer.job.robots) {
-      TakeRobots(code, answer, transfer.body, &host);
+    if (robots) {
+      TakeRobots(handle, code, answer, transfer, &host);
       return OkStatus();
     }
+    if (transfer.is_private) return DropPrivate(transfer.job);
     const double delay = std::max(options_.delay, host.delay);
     host.next = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1000 * delay));
     Job& job = transfer.job;
@@ -295,6 +339,7 @@ class Fetcher {
       return OkStatus();
     }
     if (transfer.too_large) return Drop(job, "too_large", std::to_string(options_.max_bytes));
+    if (IsUnreachable(handle, code)) return DropUnreachable(job, curl_.easy_strerror(code));
     if (code != CURLE_OK) return Drop(job, "fetch_error", curl_.easy_strerror(code));
     if (answer >= 300 && answer < 400) return Redirect(handle, job);
     if (answer != 200) return Drop(job, "http_status", std::to_string(answer));
@@ -303,15 +348,30 @@ class Fetcher {
     return Write(job, type == nullptr ? "" : type, transfer.body);
   }
 
-  // Without robots.txt all is allowed; where it cannot be had, nothing is.
-  void TakeRobots(CURLcode code, long answer, const std::string& body, Host* host) {
+  // Without robots.txt all is allowed; where it cannot be had, nothing is. Redirections are
+  // followed, to other hosts too, as RFC 9309 asks for (2.3.1.2).
+  void TakeRobots(CURL* handle, CURLcode code, long answer, Transfer& transfer, Host* host) {
+    if (code == CURLE_OK && answer >= 300 && answer < 400 && transfer.job.hops < kRobotsRedirects) {
+      char* target = nullptr;
+      curl_.easy_getinfo(handle, CURLINFO_REDIRECT_URL, &target);
+      if (const std::optional<Url> url = ParseUrl(target == nullptr ? "" : target)) {
+        transfer.job.at = *url;
+        ++transfer.job.hops;
+        host->busy = true;
+        Start(std::move(transfer.job));
+        return;
+      }
+    }
     if (code == CURLE_OK && answer == 200) {
-      host->robots = Robots(body, options_.user_agent);
+      host->robots = Robots(transfer.body, options_.user_agent);
     } else if (code == CURLE_OK && answer >= 300 && answer < 500) {
       host->robots = Robots();
     } else {
       host->robots = Robots::DenyAll();
+      host->is_private = transfer.is_private;
+      if (IsUnreachable(handle, code)) host->unreachable = curl_.easy_strerror(code);
     }
+    robots_bytes_ += host->robots->bytes();
     host->delay = std::min(kMostDelay, host->robots->crawl_delay().value_or(0));
   }
 
@@ -343,6 +403,31 @@ class Fetcher {
     return out_->Append(line);
   }
 
+  Status DropPrivate(const Job& job) {
+    return Drop(job, "private_address", "allow_private is not given");
+  }
+
+  Status DropUnreachable(const Job& job, const std::string& why) {
+    if (unreachable_.empty()) unreachable_ = Concat(job.url, ": ", why);
+    return Drop(job, "unreachable", why);
+  }
+
+  // What is known of hosts that nothing waits for is forgotten where it becomes much; such a host
+  // is asked again for its robots.txt.
+  void ForgetHosts() {
+    if (std::ssize(hosts_) < kMostHosts && robots_bytes_ < kMostRobotsBytes) return;
+    const Clock::time_point now = Clock::now();
+    for (auto at = hosts_.begin(); at != hosts_.end();) {
+      Host& host = at->second;
+      const bool idle = !host.busy && host.next <= now;
+      if (idle && host.robots && (host.waiting.empty() || robots_bytes_ >= kMostRobotsBytes)) {
+        robots_bytes_ -= host.robots->bytes();
+        host.robots.reset();
+      }
+      at = idle && host.waiting.empty() ? hosts_.erase(at) : std::next(at);
+    }
+  }
+
   // The line of a list of what was dropped, and the address.
   Status Drop(const Job& job, const std::string& filter, std::string_view value) {
     ++counts_[Concat("dropped: ", filter)];
@@ -369,6 +454,8 @@ class Fetcher {
   std::unordered_set<uint64_t> done_;
   std::unique_ptr<RecordReader> reader_;
   std::unique_ptr<LineFile> out_, dropped_;
+  std::string unreachable_;   // the first address of a host that could not be reached, and why
+  int64_t robots_bytes_ = 0;  // of all hosts
   size_t waiting_ = 0;
   bool input_ended_ = false;
   Counts counts_;
@@ -409,7 +496,10 @@ const OptionTable& FetchOptions::Table() {
           .Add("redirects", &FetchOptions::redirects, "most redirections of a page", {.least = 0})
           .Add("retries", &FetchOptions::retries,
                "how often more a page is asked for that failed by no fault of its own",
-               {.least = 0}));
+               {.least = 0})
+          .Add("allow_private", &FetchOptions::allow_private,
+               "also connect to addresses outside of the public Internet (loopback, private and "
+               "link-local networks), and through proxies of the environment"));
   return *table;
 }
 
@@ -421,7 +511,9 @@ StatusOr<Counts> RunFetch(const FetchOptions& options, const RunContext& context
   DocumentPass pass;
   pass.name = "fetch";
   pass.files = options;
-  pass.made_from = {{"max_bytes", options.max_bytes}, {"redirects", options.redirects}};
+  pass.made_from = {{"max_bytes", options.max_bytes},
+                    {"redirects", options.redirects},
+                    {"allow_private", options.allow_private}};
   TESSERA_ASSIGN_OR_RETURN(const BlockRun run, MakeBlockRun(pass));
   return RunOnce(run, DroppedPath(options) + ".part", context, [&]() -> StatusOr<Counts> {
     TESSERA_ASSIGN_OR_RETURN(const CurlLibrary* const curl, LoadCurl());

@@ -15,6 +15,10 @@ namespace tessera::corpus {
 // are addresses of their own, whose hosts are asked as politely. Documents are written as they
 // come: `url` (as it was asked for), `status`, `content_type`, and the page in `html`, a plain text
 // in `text`, both as UTF-8. A killed run keeps what it has and asks for the rest.
+//
+// Without `allow_private` no connection is made to an address outside of the public Internet
+// (corpus/fetch/private_address.h), whatever name, spelling or redirection leads there. A run that
+// fetched nothing, since hosts could not be reached, fails.
 struct FetchOptions : FilterFiles {
   std::string user_agent = "tessera-corpus";
   int64_t connections = 32;
@@ -23,6 +27,7 @@ struct FetchOptions : FilterFiles {
   int64_t max_bytes = int64_t{4} << 20;
   int64_t redirects = 5;
   int64_t retries = 1;
+  bool allow_private = false;
 
   static const OptionTable& Table();
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 namespace tessera::corpus {
 namespace {
@@ -21,26 +22,27 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Greedy matching with one way back: linear in the path for each star.
+// Linear in the path for each piece between stars: memmem is.
 bool Fits(std::string_view pattern, std::string_view path) {
   const bool whole = pattern.ends_with('$');
   if (whole) pattern.remove_suffix(1);
-  size_t p = 0, i = 0, star = std::string_view::npos, from = 0;
-  for (;;) {
-    if (p == pattern.size() && (!whole || i == path.size())) return true;
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = ++p;
-      from = i;
-    } else if (p < pattern.size() && i < path.size() && pattern[p] == path[i]) {
-      ++p;
-      ++i;
-    } else if (star != std::string_view::npos && from < path.size()) {
-      p = star;
-      i = ++from;
-    } else {
-      return false;
-    }
+  size_t star = pattern.find('*');
+  if (!path.starts_with(pattern.substr(0, star))) return false;
+  if (star == std::string_view::npos) return !whole || path.size() == pattern.size();
+  path.remove_prefix(star);
+  pattern.remove_prefix(star);
+  while (!pattern.empty()) {
+    pattern.remove_prefix(1);  // the star
+    star = pattern.find('*');
+    const std::string_view piece = pattern.substr(0, star);
+    if (star == std::string_view::npos && whole) return path.ends_with(piece);
+    const void* const found = memmem(path.data(), path.size(), piece.data(), piece.size());
+    if (found == nullptr) return false;
+    path.remove_prefix(static_cast<size_t>(static_cast<const char*>(found) - path.data()) +
+                       piece.size());
+    pattern.remove_prefix(piece.size());
   }
+  return true;
 }
 
 }  // namespace
@@ -89,6 +91,12 @@ Robots::Robots(std::string_view text, std::string_view agent) {
     }
   }
   *this = has_specific ? specific : general;
+}
+
+int64_t Robots::bytes() const {
+  int64_t bytes = 0;
+  for (const Rule& rule : rules_) bytes += std::ssize(rule.pattern) + sizeof(Rule);
+  return bytes;
 }
 
 bool Robots::Allows(std::string_view path) const {

@@ -3,6 +3,7 @@
 #ifndef TESSERA_CORPUS_FETCH_ROBOTS_H_
 #define TESSERA_CORPUS_FETCH_ROBOTS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ class Robots {
   bool Allows(std::string_view path) const;
   // Seconds between two calls, where the site asks for some.
   std::optional<double> crawl_delay() const { return crawl_delay_; }
+  // How much memory its rules take, about.
+  int64_t bytes() const;
 
  private:
   struct Rule {

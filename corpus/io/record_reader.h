@@ -104,8 +104,8 @@ class RecordReader {
   std::unique_ptr<ByteSource> source_;
   bool whole_files_ = false;
   FileKind kind_ = FileKind::kJsonLines;
-  // What has been read and is in no block yet. Dropping bytes in front costs what they are, not what
-  // lies behind them.
+  // What has been read and is in no block yet. Dropping bytes in front costs what they are, not
+  // what lies behind them.
   class Pending {
    public:
     std::string_view view() const { return std::string_view(bytes_).substr(begin_); }

@@ -72,7 +72,9 @@ const OptionTable& StatsOptions::Table() {
                "lists of what steps dropped; the page shows filters with examples",
                {.unset = "none"})
           .Add("text_key", &StatsOptions::text_key, "the member of JSON lines that is the text")
-          .Add("title", &StatsOptions::title, "the page's title"));
+          .Add("title", &StatsOptions::title, "the page's title")
+          .Add("overwrite", &StatsOptions::overwrite,
+               "replace an output that is no page of this step"));
   return *table;
 }
 

@@ -18,6 +18,7 @@ struct StatsOptions {
   std::vector<std::string> drops;
   std::string text_key = "text";
   std::string title = "Corpus";
+  bool overwrite = false;
 
   static const OptionTable& Table();
 };

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "corpus/step_outputs.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "core/output_files.h"
+#include "data/tokenizer/json_text.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::corpus {
+namespace {
+
+using nlohmann::json;
+
+// Options that name files which the step writes; others that name files name inputs.
+constexpr const char* kOutputKeys[] = {"output", "dropped", "pairs"};
+
+std::vector<std::string> TextsIn(const json& value) {
+  std::vector<std::string> texts;
+  if (value.is_string()) texts.push_back(value.get<std::string>());
+  if (!value.is_array()) return texts;
+  for (const json& element : value) {
+    if (element.is_string()) texts.push_back(element.get<std::string>());
+  }
+  return texts;
+}
+
+// The files that an output's name stands for.
+std::vector<std::string> FilesOf(const std::string& output, StepOutput kind, const json& options) {
+  if (kind == StepOutput::kTokens) return {output + ".bin", output + ".idx"};
+  const size_t place = output.find("{}");
+  if (kind != StepOutput::kParts || place == std::string::npos) return {output};
+  std::vector<std::string> files;
+  for (const std::string& part : TextsIn(options.value("parts", json()))) {
+    files.push_back(std::string(output).replace(place, 2, part.substr(0, part.find('='))));
+  }
+  return files;
+}
+
+bool SaysTessera(const std::string& path) {
+  constexpr size_t kHead = 4096;
+  const StatusOr<std::string> text = ReadFile(path);
+  return text.ok() && text->substr(0, kHead).find("tessera") != std::string::npos;
+}
+
+// Whether the journal of a step names the file among its outputs.
+bool IsInJournal(const std::string& journal, const std::string& file) {
+  const auto read = data::ReadJsonFile(journal);
+  if (!read.ok() || !read->is_object()) return false;
+  const json made_from = read->value("made_from", json::object());
+  if (!made_from.is_object()) return false;
+  const std::vector<std::string> outputs = TextsIn(made_from.value("outputs", json()));
+  return std::find(outputs.begin(), outputs.end(), file) != outputs.end();
+}
+
+}  // namespace
+
+struct StepOutputs::Locks {
+  std::vector<std::optional<OutputLock>> held;
+};
+
+StepOutputs::StepOutputs() : locks_(std::make_unique<Locks>()) {}
+StepOutputs::~StepOutputs() = default;
+
+StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, StepOutput kind,
+                                                         const RunContext& context) {
+  std::shared_ptr<StepOutputs> taken(new StepOutputs);
+  TESSERA_RETURN_IF_ERROR(OnFirstRank(context, [&]() -> Status {
+    std::vector<std::string> inputs, files;
+    for (const auto& [key, value] : options.items()) {
+      const bool written = std::ranges::find(kOutputKeys, key) != std::end(kOutputKeys);
+      for (const std::string& text : TextsIn(value)) {
+        if (text.empty()) continue;
+        if (!written) {
+          if (PathExists(text)) inputs.push_back(text);
+        } else if (key == "output") {
+          for (std::string& file : FilesOf(text, kind, options)) files.push_back(std::move(file));
+        } else {
+          files.push_back(text);
+        }
+      }
+    }
+    if (files.empty()) return OkStatus();  // which the step refuses
+    std::vector<std::string> all = files;
+    for (const std::string& file : files) {
+      for (const char* end : {".part", ".journal"}) all.push_back(file + end);
+    }
+    TESSERA_RETURN_IF_ERROR(RefuseInputs(all, inputs));
+    const std::string journal = files[0] + ".journal";
+    const bool overwrites = options.value("overwrite", false);
+    for (const std::string& file : files) {
+      const bool is_own = IsInJournal(journal, file) ||
+                          (kind == StepOutput::kPage && PathExists(file) && SaysTessera(file));
+      if (overwrites || is_own || !PathExists(file)) continue;
+      return Failure(StatusCode::kAlreadyExists, file,
+                     ": exists, and no run of this step wrote it; give --overwrite to replace it, ",
+                     "or another output");
+    }
+    // A run that was killed has left its lock beside its folder.
+    const std::string& output = options.at("output").get_ref<const std::string&>();
+    const std::string folder = output + ".work";
+    if (PathExists(folder) && !PathExists(files[0] + ".lock") && !PathExists(journal)) {
+      return Failure(StatusCode::kAlreadyExists, folder,
+                     ": exists, and no run of this step made it; move it away, since the step ",
+                     "removes that folder");
+    }
+    std::set<std::string> locked;
+    for (const std::string& file : files) {
+      if (!locked.insert(file).second) continue;
+      const size_t slash = file.rfind('/');
+      if (slash != std::string::npos && slash > 0) {
+        TESSERA_RETURN_IF_ERROR(MakeDirectories(file.substr(0, slash)));
+      }
+      TESSERA_RETURN_IF_ERROR(OutputLock::Take(file, &taken->locks_->held.emplace_back()));
+    }
+    return OkStatus();
+  }));
+  return taken;
+}
+
+}  // namespace tessera::corpus
