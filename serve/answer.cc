@@ -18,6 +18,14 @@ void Answer::SendText(const std::string& data) {
   call_.exchange.Write(Concat("data: ", data, "\n\n"));
 }
 
+bool Answer::Keep(size_t bytes) {
+  if (streams_) return true;  // what is unsent is bounded
+  if (failed_) return false;
+  if (call_.exchange.Reserve(bytes)) return true;
+  Fail(NoRoomForAnswer());
+  return false;
+}
+
 void Answer::Fail(const Status& status) {
   if (failed_.exchange(true)) return;
   // Before Ask knows the ticket, it looks at `failed_`.
@@ -31,11 +39,11 @@ void Answer::End(size_t i, const StatusOr<GenerationResult>& result) {
   if (failed_) return;
   if (!result.ok()) return Fail(result.status());
   OnEnd(i, *result);
-  if (--left_ == 0) Finish();
+  if (--left_ == 0 && !failed_) Finish();
 }
 
 void Answer::Finish() {
-  if (!streams_) return service_.Respond(call_.exchange, 200, Whole());
+  if (!streams_) return service_.RespondJson(call_.exchange, Whole());
   Close();
   SendText("[DONE]");
   call_.exchange.End();
@@ -47,7 +55,7 @@ void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts)
   if (texts.empty()) return answer->Finish();
   for (size_t i = 0; i < texts.size(); ++i) {
     texts[i].on_prompt_scores = [answer, i](const std::vector<TokenScores>& scores) {
-      answer->OnPrompt(i, scores);
+      if (!answer->failed_) answer->OnPrompt(i, scores);
       return OkStatus();
     };
     texts[i].on_token = [answer, i](int64_t id, std::string_view piece, const TokenScores* scores) {
