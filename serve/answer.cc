@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/answer.h"
 
+#include <utility>
+
 namespace tessera::serve {
 
 using models::GenerationResult;
@@ -72,6 +74,24 @@ void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts)
   const auto cancel = [&queue = service.queue(), number = *ticket] { queue.Cancel(number); };
   if (answer->failed_) return cancel();
   answer->call_.exchange.OnGone(cancel);
+}
+
+std::string AnswerJson(const nlohmann::ordered_json& head, std::vector<std::string> choices,
+                       const std::string& usage) {
+  std::string answer = JsonText(head);
+  size_t size = answer.size() + usage.size() + 32;
+  for (const std::string& choice : choices) size += choice.size() + 1;
+  answer.reserve(size);  // it may be long, and waits to be sent as it is
+  answer.back() = ',';
+  answer.append(R"("choices":[)");
+  for (std::string& choice : choices) {
+    if (answer.back() != '[') answer += ',';
+    answer.append(std::exchange(choice, {}));
+  }
+  answer += ']';
+  if (!usage.empty()) answer.append(R"(,"usage":)").append(usage);
+  answer += '}';
+  return answer;
 }
 
 nlohmann::ordered_json UsageJson(int64_t prompt, int64_t made) {

@@ -76,6 +76,10 @@ class Answer {
 // Puts the texts into the queue, with callbacks to `answer`.
 void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts);
 
+// `head` with "choices", each JSON, and "usage", which is left out where it is empty.
+std::string AnswerJson(const nlohmann::ordered_json& head, std::vector<std::string> choices,
+                       const std::string& usage);
+
 // What a request took, in tokens.
 nlohmann::ordered_json UsageJson(int64_t prompt, int64_t made);
 

@@ -95,7 +95,11 @@ StatusOr<std::shared_ptr<const nn::WeightForm>> QuantizedLoading::FormOf(
   }
   if (held && placement.is_whole()) {
     TESSERA_ASSIGN_OR_RETURN(QuantizedMatrix matrix, ReadMatrix(entry, type, columns));
-    if (!map_) matrix.bytes = matrix.bytes.ContiguousCopy();
+    if (!map_) {
+      const Tensor in_file = matrix.bytes;
+      matrix.bytes = EmptyLike(in_file);
+      CopyInto(matrix.bytes, in_file);
+    }
     return std::make_shared<const nn::QuantizedWeight>(std::move(matrix));
   }
   TESSERA_ASSIGN_OR_RETURN(Tensor part, ReadDense(parameter));

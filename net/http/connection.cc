@@ -157,16 +157,19 @@ void Connection::ReadBytes() {
 
 void Connection::OnEndOfBytes() {
   sends_no_more_ = true;
-  // Who closes one side alone has a system that answers these.
-  const auto set = [this](int level, int option, int value) {
-    setsockopt(socket_.native_handle(), level, option, &value, sizeof(value));
-  };
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 2);
   watch_.expires_after(kProbeAfter);
   WatchForLeaving();
+}
+
+bool Connection::Probe() {
+  const bool quiet = unsent_.empty() && !writes_ && !flush_posted_;
+  if (!may_probe_ || !quiet) return true;
+  may_probe_ = false;
+  // A client that is not there any more answers this with a reset: before the answer an interim
+  // one, and between its chunks the first digit of the next one's size.
+  const std::string_view probe = has_begun_ ? "0" : kContinue;
+  error_code failed;
+  return socket_.write_some(asio::buffer(probe), failed) == probe.size();
 }
 
 void Connection::WatchForLeaving() {
@@ -176,11 +179,7 @@ void Connection::WatchForLeaving() {
     socklen_t size = sizeof(info);
     getsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size);
     if (info.tcpi_state == TCP_CLOSE) return Close();
-    // A client that is not there any more answers this with a reset.
-    if (std::exchange(may_probe_, false)) {
-      error_code failed;
-      if (socket_.write_some(asio::buffer(kContinue), failed) != kContinue.size()) return Drop();
-    }
+    if (!Probe()) return Drop();
     watch_.expires_after(kWatchEvery);
     WatchForLeaving();
   }));
@@ -228,7 +227,7 @@ void Connection::Answer() {
   ClearDeadline();
   ++host_.requests;
   progress_ = std::make_shared<AnswerProgress>(host_.budget);
-  may_probe_ = !reader_->http_1_0();
+  has_begun_ = false;
   const auto state = std::make_shared<HttpExchange::State>();
   state->progress = progress_;
   state->mailbox = host_.mailbox;
@@ -238,6 +237,7 @@ void Connection::Answer() {
   state->form = {.head_only = state->request.method == "HEAD",
                  .http_1_0 = reader_->http_1_0(),
                  .keep_alive = reader_->keep_alive() && !host_.stopping};
+  may_probe_ = !state->form.http_1_0 && !state->form.head_only;
   reader_.reset();
   try {
     (*host_.handler)(HttpExchange(state));
@@ -262,7 +262,7 @@ void Connection::Send(std::vector<std::string> pieces, After after) {
   if (stage_ != Stage::kAnswering) return;
   for (std::string& piece : pieces) unsent_.push_back(std::move(piece));
   after_ = after;
-  may_probe_ = false;
+  has_begun_ = true;
   const bool crowded = host_.budget->taken > host_.budget->most;
   const size_t most = crowded ? kFairUnsent : host_.options.max_unsent;
   if (after == After::kMore && progress_->unsent > most) return Drop();

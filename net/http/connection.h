@@ -85,6 +85,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // The client has closed its sending side, or left.
   void OnEndOfBytes();
   void WatchForLeaving();
+  bool Probe();
   void Flush();
   void BeginSending();
   void OnSent(size_t bytes);
@@ -109,7 +110,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::deque<std::string> unsent_;
   size_t sent_of_first_ = 0;
   int64_t sent_in_time_ = 0;  // since the deadline was set
-  bool may_probe_ = false;    // nothing of the answer was sent, and an interim one may be
+  bool has_begun_ = false;    // something of the answer was sent
+  bool may_probe_ = false;    // once, where the client sends no more
   bool flush_posted_ = false;
   bool writes_ = false;
 };

@@ -14,8 +14,8 @@
 // http_message.h) and the connection closed. A connection has one request at work; what follows it
 // waits, at first here and then with the client. A client that closes its sending side is answered.
 // One that has left altogether looks the same at first: half a second later it gets an interim
-// answer (100), which its system refuses; in the midst of an answer in pieces, its system is asked
-// every second. A client that has sent more than 64 KiB behind its
+// answer (100), or in the midst of one in chunks a leading 0 of the next chunk's size, which its
+// system refuses. A client that has sent more than 64 KiB behind its
 // request is seen to leave when writing fails.
 #ifndef TESSERA_NET_HTTP_HTTP_SERVER_H_
 #define TESSERA_NET_HTTP_HTTP_SERVER_H_

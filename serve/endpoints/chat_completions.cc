@@ -133,11 +133,11 @@ class ChatCompletions : public Answer {
  protected:
   void OnToken(size_t i, int64_t, std::string_view piece, const TokenScores* scores) override {
     std::string& logprobs = choices_[i].logprobs;
-    const size_t before = logprobs.size();
+    const size_t before = logprobs.capacity();
     if (scores != nullptr) {
       logprobs.append(logprobs.empty() ? "" : ",").append(JsonText(ScoresJson(*scores)));
     }
-    Keep(piece.size() + logprobs.size() - before);
+    Keep(piece.size() + logprobs.capacity() - before);
     if (!streams()) return;
     BeginChoice(i);
     if (piece.empty()) return;
@@ -156,18 +156,17 @@ class ChatCompletions : public Answer {
   }
 
   std::string Whole() override {
-    std::string choices;
+    std::vector<std::string> choices;
     for (size_t i = 0; i < choices_.size(); ++i) {
       const ordered_json message = {{"role", "assistant"},
                                     {"content", std::exchange(choices_[i].text, {})}};
-      choices +=
-          Concat(i == 0 ? "" : ",", Choice(i, "message", JsonText(message), choices_[i].finish));
+      choices.push_back(Choice(i, "message", JsonText(message), choices_[i].finish));
     }
-    return WithChoices("chat.completion", choices, JsonText(Usage()));
+    return WithChoices("chat.completion", std::move(choices), JsonText(Usage()));
   }
 
   void Close() override {
-    if (request_.stream_usage) SendText(WithChoices(kChunk, "", JsonText(Usage())));
+    if (request_.stream_usage) SendText(WithChoices(kChunk, {}, JsonText(Usage())));
   }
 
  private:
@@ -203,23 +202,19 @@ class ChatCompletions : public Answer {
         ",\"logprobs\":", request_.logprobs < 0 ? "null" : Concat("{\"content\":[", logprobs, "]}"),
         ",\"finish_reason\":", JsonText(finish == nullptr ? ordered_json() : finish), "}");
   }
-  std::string WithChoices(const char* object, std::string_view choices,
-                          std::string_view usage = {}) const {
-    std::string answer =
-        JsonText({{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}});
-    answer.back() = ',';
-    answer.append("\"choices\":[").append(choices).append("]");
-    if (!usage.empty()) answer.append(",\"usage\":").append(usage);
-    return answer + "}";
+  std::string WithChoices(const char* object, std::vector<std::string> choices,
+                          const std::string& usage = {}) const {
+    return AnswerJson({{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}},
+                      std::move(choices), usage);
   }
   void BeginChoice(size_t i) {
     if (std::exchange(choices_[i].begun, true)) return;
-    SendText(WithChoices(kChunk, Concat("{\"index\":", i,
-                                        ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-                                        "\"logprobs\":null,\"finish_reason\":null}")));
+    SendText(WithChoices(
+        kChunk, {Concat(R"({"index":)", i, R"(,"delta":{"role":"assistant","content":""},)",
+                        R"("logprobs":null,"finish_reason":null})")}));
   }
   void SendChoice(size_t i, const ordered_json& delta, const char* finish) {
-    SendText(WithChoices(kChunk, Choice(i, "delta", JsonText(delta), finish)));
+    SendText(WithChoices(kChunk, {Choice(i, "delta", JsonText(delta), finish)}));
   }
   ordered_json Usage() const { return UsageJson(std::ssize(*request_.prompt), made_tokens_); }
 

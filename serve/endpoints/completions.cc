@@ -134,7 +134,10 @@ class Logprobs {
     if (!scores.likeliest.empty()) top.emplace(TokenText(tokenizer_, scores.id), scores.log_p);
     Add(scores.id, scores.log_p, scores.likeliest.empty() ? ordered_json() : std::move(top));
   }
-  size_t bytes() const { return tokens_.size() + log_ps_.size() + tops_.size() + offsets_.size(); }
+  // That it takes.
+  size_t bytes() const {
+    return tokens_.capacity() + log_ps_.capacity() + tops_.capacity() + offsets_.capacity();
+  }
   // What was added since the last time, as JSON.
   std::string Take() {
     return Concat("{\"tokens\":[", std::exchange(tokens_, {}), "],\"token_logprobs\":[",
@@ -235,16 +238,15 @@ class Completions : public Answer {
   }
 
   std::string Whole() override {
-    std::string choices;
+    std::vector<std::string> choices;
     for (size_t i = 0; i < NumTexts(); ++i) {
-      if (i > 0) choices += ',';
-      choices += Choice(i, std::exchange(texts_[i].whole, {}), texts_[i].finish);
+      choices.push_back(Choice(i, std::exchange(texts_[i].whole, {}), texts_[i].finish));
     }
-    return WithChoices(choices, JsonText(Usage()));
+    return WithChoices(std::move(choices), JsonText(Usage()));
   }
 
   void Close() override {
-    if (request_.stream_usage) SendText(WithChoices("", JsonText(Usage())));
+    if (request_.stream_usage) SendText(WithChoices({}, JsonText(Usage())));
   }
 
  private:
@@ -281,16 +283,13 @@ class Completions : public Answer {
     }
     return choice + "}";
   }
-  std::string WithChoices(std::string_view choices, std::string_view usage = {}) const {
-    std::string answer = JsonText(
-        {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model_}});
-    answer.back() = ',';
-    answer.append("\"choices\":[").append(choices).append("]");
-    if (!usage.empty()) answer.append(",\"usage\":").append(usage);
-    return answer + "}";
+  std::string WithChoices(std::vector<std::string> choices, const std::string& usage = {}) const {
+    return AnswerJson(
+        {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model_}},
+        std::move(choices), usage);
   }
   void SendChoice(size_t i, std::string_view text, const char* finish) {
-    SendText(WithChoices(Choice(i, text, finish)));
+    SendText(WithChoices({Choice(i, text, finish)}));
   }
   ordered_json Usage() const { return UsageJson(prompt_tokens_, made_tokens_); }
 

@@ -134,7 +134,8 @@ void AnswerEmbeddings(Service& service, Call call) {
   const bool list = input->is_array() && (input->empty() || !(*input)[0].is_number());
   const size_t count = list ? input->size() : 1;
   if (count > kMostInputs) {
-    return service.Refuse(all->call.exchange, InvalidArgument("input: at most ", kMostInputs), "input");
+    return service.Refuse(all->call.exchange, InvalidArgument("input: at most ", kMostInputs),
+                          "input");
   }
   if (count == 0) fields.Fail("input", "must not be empty");
   if (Refused(service, all->call, fields)) return;
