@@ -56,7 +56,7 @@ Status CheckOptions(const tsr_train_options& options) {
 // An empty object where there is no text.
 StatusOr<json> ObjectOf(const char* text, const std::string& source) {
   if (text == nullptr) return json(json::object());
-  TESSERA_ASSIGN_OR_RETURN(json value, data::ParseJson(text, source));
+  TESSERA_ASSIGN_OR_RETURN(json value, data::ParseJson(text, source, {.unique_keys = true}));
   if (!value.is_object()) return InvalidArgument(source, ": not a JSON object");
   return value;
 }

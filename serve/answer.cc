@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/answer.h"
 
+#include <utility>
+
 namespace tessera::serve {
 
 using models::GenerationResult;
@@ -18,6 +20,14 @@ void Answer::SendText(const std::string& data) {
   call_.exchange.Write(Concat("data: ", data, "\n\n"));
 }
 
+bool Answer::Keep(size_t bytes) {
+  if (streams_) return true;  // what is unsent is bounded
+  if (failed_) return false;
+  if (call_.exchange.Reserve(bytes)) return true;
+  Fail(NoRoomForAnswer());
+  return false;
+}
+
 void Answer::Fail(const Status& status) {
   if (failed_.exchange(true)) return;
   // Before Ask knows the ticket, it looks at `failed_`.
@@ -31,11 +41,11 @@ void Answer::End(size_t i, const StatusOr<GenerationResult>& result) {
   if (failed_) return;
   if (!result.ok()) return Fail(result.status());
   OnEnd(i, *result);
-  if (--left_ == 0) Finish();
+  if (--left_ == 0 && !failed_) Finish();
 }
 
 void Answer::Finish() {
-  if (!streams_) return service_.Respond(call_.exchange, 200, Whole());
+  if (!streams_) return service_.RespondJson(call_.exchange, Whole());
   Close();
   SendText("[DONE]");
   call_.exchange.End();
@@ -47,7 +57,7 @@ void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts)
   if (texts.empty()) return answer->Finish();
   for (size_t i = 0; i < texts.size(); ++i) {
     texts[i].on_prompt_scores = [answer, i](const std::vector<TokenScores>& scores) {
-      answer->OnPrompt(i, scores);
+      if (!answer->failed_) answer->OnPrompt(i, scores);
       return OkStatus();
     };
     texts[i].on_token = [answer, i](int64_t id, std::string_view piece, const TokenScores* scores) {
@@ -64,6 +74,24 @@ void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts)
   const auto cancel = [&queue = service.queue(), number = *ticket] { queue.Cancel(number); };
   if (answer->failed_) return cancel();
   answer->call_.exchange.OnGone(cancel);
+}
+
+std::string AnswerJson(const nlohmann::ordered_json& head, std::vector<std::string> choices,
+                       const std::string& usage) {
+  std::string answer = JsonText(head);
+  size_t size = answer.size() + usage.size() + 32;
+  for (const std::string& choice : choices) size += choice.size() + 1;
+  answer.reserve(size);  // it may be long, and waits to be sent as it is
+  answer.back() = ',';
+  answer.append(R"("choices":[)");
+  for (std::string& choice : choices) {
+    if (answer.back() != '[') answer += ',';
+    answer.append(std::exchange(choice, {}));
+  }
+  answer += ']';
+  if (!usage.empty()) answer.append(R"(,"usage":)").append(usage);
+  answer += '}';
+  return answer;
 }
 
 nlohmann::ordered_json UsageJson(int64_t prompt, int64_t made) {

@@ -26,7 +26,9 @@ namespace tessera::serve {
 class Answer {
  public:
   Answer(Service& service, Call call, bool streams)
-      : service_(service), call_(std::move(call)), streams_(streams) {}
+      : service_(service), call_(std::move(call)), streams_(streams) {
+    call_.body = nullptr;  // was read
+  }
   virtual ~Answer() = default;
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
@@ -40,22 +42,25 @@ class Answer {
   virtual void OnToken(size_t i, int64_t id, std::string_view piece,
                        const models::TokenScores* scores);
   virtual void OnEnd(size_t i, const models::GenerationResult& result) = 0;
-  // All have ended: the answer as a whole, of one that does not stream ...
-  virtual Json Whole() = 0;
+  // All have ended: the answer as a whole, as JSON, of one that does not stream ...
+  virtual std::string Whole() = 0;
   // ... or the last events of a stream.
   virtual void Close() {}
 
   // The answer is sent, as it is.
   void Finish();
+  // Bytes of the answer that are kept until it is whole. Where the server's answers have no room
+  // for them, this one fails.
+  bool Keep(size_t bytes);
   // An event of the stream, which begins with the first one.
   void Send(const Json& event) { SendText(JsonText(event)); }
+  void SendText(const std::string& data);
 
   Service& service() { return service_; }
   bool streams() const { return streams_; }
 
  private:
   friend void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts);
-  void SendText(const std::string& data);
   void Fail(const Status& status);
   void End(size_t i, const StatusOr<models::GenerationResult>& result);
 
@@ -70,6 +75,10 @@ class Answer {
 
 // Puts the texts into the queue, with callbacks to `answer`.
 void Ask(std::shared_ptr<Answer> answer, std::vector<models::TextRequest> texts);
+
+// `head` with "choices", each JSON, and "usage", which is left out where it is empty.
+std::string AnswerJson(const nlohmann::ordered_json& head, std::vector<std::string> choices,
+                       const std::string& usage);
 
 // What a request took, in tokens.
 nlohmann::ordered_json UsageJson(int64_t prompt, int64_t made);

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "core/nearest_name.h"
+#include "data/dataset/json_records.h"
 
 namespace tessera::serve {
 
@@ -34,7 +36,10 @@ const ordered_json* Fields::Any(const std::string& key) {
 std::optional<double> Fields::Number(const std::string& key, double least, double most) {
   const ordered_json* const field = Any(key);
   if (field == nullptr) return std::nullopt;
-  const double value = field->is_number() ? field->get<double>() : std::nan("");
+  const std::string_view big = data::BigInteger(*field);
+  const double value = field->is_number() ? field->get<double>()
+                       : big.empty()      ? std::nan("")
+                                          : std::strtod(std::string(big).c_str(), nullptr);
   if (value >= least && value <= most) return value;
   Fail(key, Concat("must be a number from ", least, " to ", most));
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <exception>
 #include <iterator>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include "core/error.h"
@@ -28,6 +29,12 @@ void End(const InferenceQueue::Item& item, const Status& status) {
 }
 
 Status GoingDown() { return Status(StatusCode::kUnavailable, "the server is going down"); }
+
+// Whether they differ in nothing that may be refused.
+bool AreAlike(const models::TextRequest& a, const models::TextRequest& b) {
+  return a.prompt.pointer() == b.prompt.pointer() && a.config.pointer() == b.config.pointer() &&
+         a.adapter == b.adapter && a.score_prompt == b.score_prompt;
+}
 
 double Seconds(InferenceQueue::Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -65,12 +72,21 @@ InferenceQueue::~InferenceQueue() {
 
 StatusOr<int64_t> InferenceQueue::Submit(const std::string& client,
                                          std::vector<models::TextRequest> texts) {
-  std::vector<Item> items;
-  for (models::TextRequest& text : texts) {
-    TESSERA_RETURN_IF_ERROR(models::WrittenText::Of(model_, text, tokenizer_).status());
-    items.push_back({.text = std::move(text)});
+  TESSERA_RETURN_IF_ERROR(CheckCount(std::ssize(texts)));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (i > 0 && AreAlike(texts[i - 1], texts[i])) continue;
+    TESSERA_RETURN_IF_ERROR(models::WrittenText::Of(model_, texts[i], tokenizer_).status());
   }
+  std::vector<Item> items;
+  for (models::TextRequest& text : texts) items.push_back({.text = std::move(text)});
   return Enqueue(client, std::move(items));
+}
+
+Status InferenceQueue::CheckCount(int64_t count) const {
+  const int64_t most = options_.max_waiting + options_.slots;
+  if (count <= most) return OkStatus();
+  return InvalidArgument("the request has ", count, " texts; the server takes at most ", most,
+                         " at once");
 }
 
 StatusOr<int64_t> InferenceQueue::SubmitWork(const std::string& client, Work work) {
@@ -87,23 +103,28 @@ StatusOr<int64_t> InferenceQueue::Enqueue(const std::string& client, std::vector
   // Places that are free count: whoever finds the house empty may bring as many as fit and wait.
   const int64_t room = options_.max_waiting + options_.slots - num_waiting_ - admitting_ -
                        std::ssize(state_.running);
-  if (count > options_.max_waiting + options_.slots) {
-    return InvalidArgument("the request has ", count, " texts; the server takes at most ",
-                           options_.max_waiting + options_.slots, " at once");
-  }
   if (count > room) {
     state_.refused += count;
     return Status(StatusCode::kResourceExhausted,
                   Concat("too many texts wait (", num_waiting_, "); try again later"));
   }
   const int64_t ticket = next_ticket_++;
-  if (count > 0 && !waiting_.contains(client)) turns_.push_back(client);
   for (Item& item : items) {
     item.ticket = ticket;
     item.client = client;
     item.came = now;
-    waiting_[client].push_back(std::move(item));
   }
+  std::deque<Item>& line = waiting_[client];
+  const size_t before = line.size();
+  try {
+    for (Item& item : items) line.push_back(std::move(item));
+    if (before == 0 && count > 0) turns_.push_back(client);
+  } catch (const std::exception&) {  // all or none
+    while (line.size() > before) line.pop_back();
+    DropEmptyLines();
+    throw;
+  }
+  DropEmptyLines();
   num_waiting_ += count;
   changed_.notify_all();
   return ticket;
@@ -112,9 +133,15 @@ StatusOr<int64_t> InferenceQueue::Enqueue(const std::string& client, std::vector
 void InferenceQueue::Cancel(int64_t ticket) {
   std::vector<Item> gone;  // which end without the lock
   const std::lock_guard lock(mutex_);
+  const auto stays = [&](const Item& item) { return item.ticket != ticket; };
+  size_t leave = 0;
+  for (const auto& [client, line] : waiting_) {
+    leave += line.size() - static_cast<size_t>(std::ranges::count_if(line, stays));
+  }
+  gone.reserve(leave);  // before anything is moved
+  leaving_.reserve(leaving_.size() + 1);
   for (auto& [client, line] : waiting_) {
-    const auto theirs = std::stable_partition(
-        line.begin(), line.end(), [&](const Item& item) { return item.ticket != ticket; });
+    const auto theirs = std::stable_partition(line.begin(), line.end(), stays);
     std::move(theirs, line.end(), std::back_inserter(gone));
     line.erase(theirs, line.end());
   }
@@ -217,8 +244,8 @@ void InferenceQueue::Admit(Item item) {
   place.now = {.ticket = item.ticket,
                .client = item.client,
                .adapter = item.text.adapter,
-               .prompt = std::ssize(item.text.prompt),
-               .limit = item.text.config.max_new_tokens.value_or(0)};
+               .prompt = std::ssize(*item.text.prompt),
+               .limit = item.text.config->max_new_tokens.value_or(0)};
   // Its number is known once it was added; nothing is called before the next step.
   const auto number = std::make_shared<int64_t>(-1);
   item.text.on_token = [this, number, told = std::move(item.text.on_token)](
@@ -240,7 +267,12 @@ void InferenceQueue::Admit(Item item) {
   }
   *number = *added;
   place.on_end = on_end;
-  places_.emplace(*added, std::move(place));
+  try {
+    places_.emplace(*added, std::move(place));
+  } catch (const std::exception&) {
+    batch_.Cancel(*added);
+    throw;
+  }
 }
 
 void InferenceQueue::DoWork(Item item) {
@@ -368,43 +400,75 @@ void InferenceQueue::Publish() {
   }
 }
 
+void InferenceQueue::Turn(std::unique_lock<std::mutex>& lock) {
+  const std::vector<int64_t> leaving = std::exchange(leaving_, {});
+  // Nobody who came before this may still be here.
+  const auto since =
+      options_.timeout.count() == 0 ? Clock::time_point::min() : Clock::now() - options_.timeout;
+  std::vector<Item> overdue = TakeWaiting(since);
+  state_.timed_out += std::ssize(overdue);
+  std::vector<Item> refused;
+  if (draining_) refused = TakeWaiting(Clock::time_point::max());
+  state_.refused += std::ssize(refused);
+  lock.unlock();
+  for (const Item& item : overdue) End(item, Overdue());
+  for (const Item& item : refused) End(item, GoingDown());
+  overdue.clear();
+  refused.clear();
+  if (!leaving.empty()) CancelPlaces(leaving);
+  EndOverduePlaces(since);
+  lock.lock();
+  std::vector<Item> taken = TakeTurns();
+  admitting_ = std::ssize(taken);
+  lock.unlock();
+  for (Item& item : taken) Admit(std::move(item));
+  taken.clear();
+  Publish();  // a pass may take its time
+  Step();
+  Publish();
+  lock.lock();
+}
+
+void InferenceQueue::GiveUp(std::unique_lock<std::mutex>& lock) {
+  if (!lock.owns_lock()) lock.lock();
+  const auto waiting = std::move(waiting_);  // their clients are told by the exchanges' ends
+  waiting_.clear();
+  turns_.clear();
+  num_waiting_ = 0;
+  admitting_ = 0;
+  state_.running.clear();
+  lock.unlock();
+  try {
+    while (!places_.empty()) {
+      batch_.Cancel(places_.begin()->first);
+      places_.erase(places_.begin());
+    }
+  } catch (const std::exception&) {
+    // Not even for this: the texts that are left run on.
+  }
+  lock.lock();
+}
+
 void InferenceQueue::Run() {
   const ExecutionModeScope<&ExecutionContext::cancelled> scope(&stop_pass_);
   std::unique_lock lock(mutex_);
   while (Wait(lock)) {
-    const std::vector<int64_t> leaving = std::exchange(leaving_, {});
-    // Nobody who came before this may still be here.
-    const auto since =
-        options_.timeout.count() == 0 ? Clock::time_point::min() : Clock::now() - options_.timeout;
-    std::vector<Item> overdue = TakeWaiting(since);
-    state_.timed_out += std::ssize(overdue);
-    std::vector<Item> refused;
-    if (draining_) refused = TakeWaiting(Clock::time_point::max());
-    state_.refused += std::ssize(refused);
-    lock.unlock();
-    for (const Item& item : overdue) End(item, Overdue());
-    for (const Item& item : refused) End(item, GoingDown());
-    overdue.clear();
-    refused.clear();
-    if (!leaving.empty()) CancelPlaces(leaving);
-    EndOverduePlaces(since);
-    lock.lock();
-    std::vector<Item> taken = TakeTurns();
-    admitting_ = std::ssize(taken);
-    lock.unlock();
-    for (Item& item : taken) Admit(std::move(item));
-    taken.clear();
-    Publish();  // a pass may take its time
-    Step();
-    Publish();
-    lock.lock();
+    try {
+      Turn(lock);
+    } catch (const std::exception&) {
+      GiveUp(lock);
+    }
   }
-  const std::vector<Item> waiting = TakeWaiting(Clock::time_point::max());
-  const Status status = end_status_;
-  lock.unlock();
-  for (const Item& item : waiting) End(item, status);
-  while (!places_.empty()) EndPlace(places_.begin()->first, status);
-  lock.lock();
+  try {
+    const std::vector<Item> waiting = TakeWaiting(Clock::time_point::max());
+    const Status status = end_status_;
+    lock.unlock();
+    for (const Item& item : waiting) End(item, status);
+    while (!places_.empty()) EndPlace(places_.begin()->first, status);
+    lock.lock();
+  } catch (const std::exception&) {
+    GiveUp(lock);
+  }
   over_ = true;
   changed_.notify_all();
 }

@@ -68,6 +68,10 @@ class InferenceQueue {
   // Unavailable once Drain was called. Their ends may bring DeadlineExceeded.
   StatusOr<int64_t> Submit(const std::string& client, std::vector<models::TextRequest> texts);
 
+  // InvalidArgument for more texts of a request than may ever wait: for callers to ask before they
+  // make them.
+  Status CheckCount(int64_t count) const;
+
   // Something else that uses the model, in the client's turns: `work` is called between two passes,
   // once in each turn for as long as it returns true; or with why it may not go on.
   using Work = std::function<bool(const Status& status)>;
@@ -133,6 +137,10 @@ class InferenceQueue {
 
   // Of the queue's thread, with the lock. False: it is to end.
   bool Wait(std::unique_lock<std::mutex>& lock);
+  // Admits, steps, and ends what is over.
+  void Turn(std::unique_lock<std::mutex>& lock);
+  // Memory has ended: what waits and runs goes, and is told so where that takes none.
+  void GiveUp(std::unique_lock<std::mutex>& lock);
   // What fits the free places, a client's next after another's.
   std::vector<Item> TakeTurns();
   // Those that came before.

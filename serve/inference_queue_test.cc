@@ -44,7 +44,7 @@ class InferenceQueueTest : public testing::Test {
 
   static TextRequest Request(std::vector<int64_t> prompt, int64_t tokens) {
     TextRequest request = {.prompt = std::move(prompt), .adapter = nn::ForwardContext::kNoAdapter};
-    request.config.max_new_tokens = tokens;
+    request.config.Own().max_new_tokens = tokens;
     return request;
   }
 

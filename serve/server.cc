@@ -2,6 +2,7 @@
 #include "serve/server.h"
 
 #include <chrono>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -11,6 +12,17 @@ namespace {
 // For what runs, and for the answers to be sent.
 constexpr std::chrono::seconds kGrace{15};
 constexpr std::chrono::seconds kGraceOfAnswers{18};
+
+template <typename F>
+void UntilThereIsMemory(const F& f) {
+  for (;;) {
+    try {
+      return f();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+}
 
 }  // namespace
 
@@ -24,8 +36,8 @@ Status ServeUntilSignal(const ServedModel& served, const ServiceOptions& options
   std::thread ending([&] {
     signals.Wait();
     signals.LetThrough();
-    server.Stop(kGraceOfAnswers);
-    service.Drain(kGrace);
+    UntilThereIsMemory([&] { server.Stop(kGraceOfAnswers); });
+    UntilThereIsMemory([&] { service.Drain(kGrace); });
   });
   server.Serve([&](net::HttpExchange exchange) { service.Handle(std::move(exchange)); });
   ending.join();

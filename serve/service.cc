@@ -5,6 +5,7 @@
 #include <array>
 #include <ctime>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "data/dataset/json_records.h"
@@ -20,6 +21,12 @@ using nlohmann::ordered_json;
 
 // Requests whose bodies wait to be parsed: their memory is bounded with the connections'.
 constexpr size_t kLongestDesk = 256;
+// Of a body that is parsed within a millisecond or so.
+constexpr size_t kShortBody = 64 << 10;
+// Of an answer that there is always room for: health, and short texts.
+constexpr size_t kShortAnswer = 64 << 10;
+// Of a body's JSON: each takes 16 bytes and more where its text may have 2.
+constexpr data::JsonRules kBodyRules = {.max_values = 2'000'000};
 
 // Takes as long for a wrong key as for a right one of its length.
 bool SameSecret(std::string_view a, std::string_view b) {
@@ -31,13 +38,26 @@ bool SameSecret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return lower;
+}
+
+std::string_view WithoutBlanks(std::string_view text) {
+  const size_t first = std::min(text.find_first_not_of(" \t"), text.size());
+  return text.substr(first, text.find_last_not_of(" \t") + 1 - first);
+}
+
 // A host without its port: "127.0.0.1:80", "[::1]:80", "localhost".
 std::string_view HostName(std::string_view host) {
   if (host.starts_with('[')) return host.substr(0, host.find(']') + 1);
   return host.substr(0, host.find(':'));
 }
 
-bool IsThisMachine(std::string_view name) {
+bool IsThisMachine(std::string name) {
+  if (name.ends_with('.')) name.pop_back();  // a name from the root
   constexpr std::array<std::string_view, 4> kNames = {"localhost", "127.0.0.1", "[::1]", ""};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
@@ -92,6 +112,11 @@ ordered_json ErrorJson(const Status& status, const std::string& param) {
   return {{"error", std::move(error)}};
 }
 
+Status NoRoomForAnswer() {
+  return Status(StatusCode::kUnavailable,
+                "the answers at work are too long together; try again later");
+}
+
 std::string JsonText(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -101,28 +126,57 @@ Service::Service(const ServedModel& served, const ServiceOptions& options)
       options_(options),
       queue_(served.model, &served.tokenizer, options.queue),
       started_unix_(std::time(nullptr)),
-      longest_token_(LongestToken(served.tokenizer)),
-      worker_([this] { Work(); }) {}
+      longest_token_(LongestToken(served.tokenizer)) {
+  try {
+    for (Desk& desk : desks_) desk.worker = std::thread([this, &desk] { Work(desk); });
+  } catch (const std::exception&) {  // the system has no thread left
+    EndWork();
+    throw;
+  }
+}
 
-Service::~Service() {
+Service::~Service() { EndWork(); }
+
+void Service::EndWork() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
-  worker_.join();
+  for (Desk& desk : desks_) {
+    if (desk.worker.joinable()) desk.worker.join();
+  }
 }
 
-void Service::Work() {
+void Service::Work(Desk& desk) {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return ending_ || !desk_.empty(); });
+    changed_.wait(lock, [&] { return ending_ || !desk.requests.empty(); });
     if (ending_) return;
-    const std::function<void()> next = std::move(desk_.front());
-    desk_.pop_front();
+    std::function<void()> next = std::move(desk.requests.front());
+    desk.requests.pop_front();
     lock.unlock();
-    next();
+    try {
+      next();
+    } catch (const std::exception&) {
+      // No memory to say so: the request's exchange ends with it.
+    }
+    next = nullptr;
     lock.lock();
+  }
+}
+
+void Service::Attend(const Endpoint& endpoint, Call call) {
+  const HttpExchange exchange = call.exchange;
+  try {
+    auto body = data::ParseOrderedJson(exchange.request().body, "the body", kBodyRules);
+    if (!body.ok()) return Refuse(exchange, body.status());
+    call.body = *std::move(body);
+    endpoint.answer(*this, std::move(call));
+  } catch (const std::bad_alloc&) {
+    Refuse(exchange, Status(StatusCode::kUnavailable, "the server has no memory left for this"));
+  } catch (const std::exception& error) {
+    Refuse(exchange, Internal(error.what()));
   }
 }
 
@@ -164,7 +218,15 @@ void Service::RespondText(HttpExchange exchange, net::HttpResponse response) {
 }
 
 void Service::Respond(const HttpExchange& exchange, int http_status, const ordered_json& body) {
+  if (http_status == 200) return RespondJson(exchange, JsonText(body));
   RespondText(exchange, {.status = http_status, .body = JsonText(body)});
+}
+
+void Service::RespondJson(HttpExchange exchange, std::string body) {
+  if (body.size() > kShortAnswer && !exchange.Reserve(body.size())) {
+    return Refuse(exchange, NoRoomForAnswer());
+  }
+  RespondText(std::move(exchange), {.body = std::move(body)});
 }
 
 void Service::Refuse(const HttpExchange& exchange, const Status& status, const std::string& param) {
@@ -190,20 +252,21 @@ const Endpoint* Service::Find(const HttpRequest& request, std::string* methods) 
 bool Service::MayCome(const HttpRequest& request) const {
   if (!options_.loopback_only || !options_.api_keys.empty()) return true;
   const std::string* const host = request.Find("host");
-  if (host != nullptr && !IsThisMachine(HostName(*host))) return false;
+  if (host != nullptr && !IsThisMachine(LowerCase(HostName(*host)))) return false;
   const std::string* const origin = request.Find("origin");
   if (origin == nullptr) return true;
   const size_t name = origin->find("://");
-  return name != std::string::npos && host != nullptr && origin->substr(name + 3) == *host;
+  return name != std::string::npos && host != nullptr &&
+         LowerCase(origin->substr(name + 3)) == LowerCase(*host);
 }
 
 bool Service::HasKey(const HttpRequest& request) const {
   if (options_.api_keys.empty()) return true;
-  constexpr std::string_view kScheme = "Bearer ";
+  constexpr std::string_view kScheme = "bearer ";  // in any case (RFC 9110, 11.1)
   const std::string* const given = request.Find("authorization");
-  const bool bearer = given != nullptr && given->starts_with(kScheme);
-  const std::string_view key =
-      bearer ? std::string_view(*given).substr(kScheme.size()) : std::string_view();
+  std::string_view key = given == nullptr ? std::string_view() : std::string_view(*given);
+  const bool bearer = LowerCase(key.substr(0, kScheme.size())) == kScheme;
+  key = bearer ? WithoutBlanks(key.substr(kScheme.size())) : std::string_view();
   bool found = false;
   for (const std::string& right : options_.api_keys) found |= SameSecret(key, right);
   return found;
@@ -235,18 +298,10 @@ void Service::Handle(HttpExchange exchange) {
   Call call = {.exchange = exchange, .client = exchange.peer()};
   if (std::string_view(endpoint->method) == "GET") return endpoint->answer(*this, std::move(call));
   const std::lock_guard lock(mutex_);
-  if (desk_.size() < kLongestDesk) {
-    desk_.push_back([this, endpoint, call = std::move(call)]() mutable {
-      auto body = data::ParseOrderedJson(call.exchange.request().body, "the body");
-      if (!body.ok()) return Refuse(call.exchange, body.status());
-      call.body = *std::move(body);
-      const HttpExchange answered = call.exchange;
-      try {
-        endpoint->answer(*this, std::move(call));
-      } catch (const std::exception& error) {
-        Refuse(answered, Internal(error.what()));
-      }
-    });
+  Desk& desk = desks_[request.body.size() <= kShortBody ? 0 : 1];
+  if (desk.requests.size() < kLongestDesk) {
+    desk.requests.push_back(
+        [this, endpoint, call = std::move(call)]() mutable { Attend(*endpoint, std::move(call)); });
     return changed_.notify_all();
   }
   ++answers_[503];

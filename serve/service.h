@@ -10,6 +10,7 @@
 #ifndef TESSERA_SERVE_SERVICE_H_
 #define TESSERA_SERVE_SERVICE_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -96,6 +97,7 @@ class Service {
   const ServedModel& served() const { return served_; }
   const ServiceOptions& options() const { return options_; }
   InferenceQueue& queue() { return queue_; }
+  const InferenceQueue& queue() const { return queue_; }
   const net::HttpServer* server() const { return server_; }
   double uptime_seconds() const;
   int64_t started() const { return started_unix_; }
@@ -111,6 +113,8 @@ class Service {
   // An answer of this status, counted.
   void Respond(const net::HttpExchange& exchange, int http_status,
                const nlohmann::ordered_json& body);
+  // 200 with JSON as text; 503 where the server's answers have no room for it.
+  void RespondJson(net::HttpExchange exchange, std::string body);
   void RespondText(net::HttpExchange exchange, net::HttpResponse response);
   void Refuse(const net::HttpExchange& exchange, const Status& status,
               const std::string& param = "");
@@ -121,7 +125,11 @@ class Service {
   const Endpoint* Find(const net::HttpRequest& request, std::string* methods) const;
   bool MayCome(const net::HttpRequest& request) const;
   bool HasKey(const net::HttpRequest& request) const;
-  void Work();
+  struct Desk;
+  void Work(Desk& desk);
+  void EndWork();
+  // Parses the body and answers.
+  void Attend(const Endpoint& endpoint, Call call);
 
   const ServedModel served_;
   const ServiceOptions options_;
@@ -134,15 +142,22 @@ class Service {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> desk_;  // requests that are to be parsed
+  // Requests that are to be parsed, those with short bodies and the others: so that who asks little
+  // waits for nobody who asks much.
+  struct Desk {
+    std::deque<std::function<void()>> requests = {};
+    std::thread worker = {};
+  };
+  std::array<Desk, 2> desks_;
   std::map<int, int64_t> answers_;
   bool ending_ = false;
-  std::thread worker_;
 };
 
 // {"error": ...} as a client gets it, and its HTTP status.
 int HttpStatusOf(StatusCode code);
 nlohmann::ordered_json ErrorJson(const Status& status, const std::string& param = "");
+// Answers that are made or sent take too much together (HttpServerOptions::max_answer_bytes).
+Status NoRoomForAnswer();
 // One line; what is no UTF-8 is replaced.
 std::string JsonText(const nlohmann::ordered_json& json);
 

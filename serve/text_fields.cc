@@ -33,8 +33,10 @@ std::map<int64_t, double> BiasField(Fields& fields, const ServedModel& served) {
     if (!is_id || id < 0 || id >= served.model.vocab_size()) {
       fields.Fail(kKey,
                   Concat("'", key, "' is no id of the vocabulary of ", served.model.vocab_size()));
-    } else if (!value.is_number() || std::abs(value.get<double>()) > kMostBias) {
+      return bias;
+    } else if (!value.is_number() || !(std::abs(value.get<double>()) <= kMostBias)) {
       fields.Fail(kKey, Concat("of ", key, " must be a number from -100 to 100"));
+      return bias;
     } else {
       bias[id] = value.get<double>();
     }
@@ -59,7 +61,23 @@ models::GenerationRequest SamplingFields(Fields& fields, const ServedModel& serv
     request.seed = static_cast<uint64_t>(*seed);
   }
   if (auto bias = BiasField(fields, served); !bias.empty()) request.logit_bias = std::move(bias);
+  // Who says how tokens are chosen asks for no beams, which would choose otherwise.
+  const bool chooses = request.temperature || request.top_p || request.top_k ||
+                       request.repetition_penalty || request.presence_penalty ||
+                       request.frequency_penalty || request.stop_strings || request.logit_bias;
+  if (chooses) request.num_beams = 1;
   return request;
+}
+
+StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
+                                            const models::GenerationRequest& sampling) {
+  TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
+                           models::WithRequest(served.defaults, sampling));
+  if (config.max_new_tokens == 0) config.num_beams = 1;  // nothing is written
+  if (config.num_beams == 1) return config;
+  return InvalidArgument("the model's generation_config.json asks for ", config.num_beams,
+                         " beams, which a server does not search; say how tokens are chosen "
+                         "(\"temperature\": 0 takes the likeliest)");
 }
 
 int ModelField(Fields& fields, const Service& service) {
@@ -96,8 +114,9 @@ StatusOr<std::vector<int64_t>> PromptIds(const ServedModel& served, const ordere
     const int64_t size = served.model.vocab_size();
     const bool fits = id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < size;
     if (!fits) {
-      return InvalidArgument("token ", prompt.size(), ", ", JsonText(id),
-                             ", is no id of the vocabulary of ", size);
+      const std::string shown = id.is_number() ? Concat(", ", JsonText(id), ",") : "";
+      return InvalidArgument("token ", prompt.size(), shown, " is no id of the vocabulary of ",
+                             size);
     }
     prompt.push_back(id.get<int64_t>());
   }

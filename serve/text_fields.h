@@ -19,6 +19,10 @@ namespace tessera::serve {
 // `tessera generate`. `max_new_tokens` is set by the caller.
 models::GenerationRequest SamplingFields(Fields& fields, const ServedModel& served);
 
+// `sampling` over the folder's defaults. InvalidArgument where they ask for beams.
+StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
+                                            const models::GenerationRequest& sampling);
+
 // Number of `model`, which fails as NotFound by itself.
 int ModelField(Fields& fields, const Service& service);
 

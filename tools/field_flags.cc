@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/options.h"
+#include "data/tokenizer/json_text.h"
 #include "train/config/run_keys.h"
 
 namespace tessera::tools {
@@ -146,6 +147,8 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
     } else {
       const auto value = nlohmann::json::parse(texts[0], nullptr, /*allow_exceptions=*/false);
       given[name] = value.is_discarded() ? nlohmann::json(texts[0]) : value;
+      if (!value.is_structured()) continue;
+      TESSERA_ASSIGN_OR_RETURN(given[name], data::ParseJson(texts[0], flag, {.unique_keys = true}));
     }
   }
   return given;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@
 #include "models/hub/load_model.h"
 #include "net/http/waiting_signals.h"
 #include "serve/server.h"
+#include "tools/api_keys.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 
@@ -39,24 +41,11 @@ struct ServeFlags {
   ComputeFlags compute;
 };
 
-// The lines of a file; each is a key.
-StatusOr<std::vector<std::string>> ReadKeys(const std::string& path) {
-  std::vector<std::string> keys;
-  if (path.empty()) return keys;
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string key = text.substr(begin, end - begin);
-    while (!key.empty() && (key.back() == '\r' || key.back() == ' ')) key.pop_back();
-    if (!key.empty()) keys.push_back(std::move(key));
-    begin = end + 1;
-  }
-  if (keys.empty()) return InvalidArgument(path, ": holds no key");
-  return keys;
-}
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+bool IsLoopback(std::string host) {
+  std::transform(host.begin(), host.end(), host.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return host == "localhost" || host == "::1" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos);
 }
 
 // Whether a text's embedding is the mean over its tokens: sentence-transformers' 1_Pooling says so,
@@ -139,10 +128,11 @@ Status RunServe(ServeFlags flags) {
   options.config_changes = models::TokenIdsFromTokenizer(*tokenizer, json);
   json.update(options.config_changes);
   std::optional<data::ChatFormat> chat;
-  if (auto format = data::ChatFormat::OfFolder(flags.tokenizer); format.ok()) {
+  // Clients learn no path of this machine.
+  if (auto format = data::ChatFormat::OfFolderWithoutPath(flags.tokenizer); format.ok()) {
     chat = *std::move(format);
   } else if (format.status().code() != StatusCode::kNotFound) {
-    return format.status();
+    return data::ChatFormat::OfFolder(flags.tokenizer).status();
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
                            models::LoadModel(flags.model, options));

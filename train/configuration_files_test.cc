@@ -67,6 +67,30 @@ class ConfigurationFilesTest : public SmallRuns {
   }
 };
 
+// Of a key given twice neither value is the one that was meant.
+TEST_F(ConfigurationFilesTest, AKeyGivenTwiceIsRefused) {
+  const std::string path = root_ + "/twice.json";
+  const auto refusal = [&](const std::string& text, const RunSources& sources) {
+    std::ofstream(path) << text;
+    const auto run = ResolveRun(sources);
+    return Message(run.ok() ? run->status() : run.status());
+  };
+  const auto says = [&](const std::string& key) {
+    return path + ": '" + key + "' is given twice; keep one of them";
+  };
+  EXPECT_EQ(refusal(R"({"lr": 1e-3, "lr": 1e-4})", {.config = path}), says("lr"));
+  EXPECT_EQ(refusal("{\"lr\": 1, // again\n \"lr\": 1}", {.config = path}), says("lr"));
+  EXPECT_EQ(refusal(R"({"deepspeed": {"fp16": {"enabled": true, "enabled": false}}})",
+                    {.config = path}),
+            says("deepspeed.fp16.enabled"));
+  EXPECT_EQ(refusal(R"({"zero_optimization": {"stage": 2, "stage": 3}})",
+                    {.flags = {{"deepspeed", path}}}),
+            says("zero_optimization.stage"));
+  EXPECT_EQ(refusal(R"({"min_num_params": 1, "min_num_params": 2})",
+                    {.flags = {{"fsdp_config", path}}}),
+            says("min_num_params"));
+}
+
 TEST_F(ConfigurationFilesTest, DeepSpeed) {
   // What DeepSpeed does where its file says nothing.
   const Json plain = {{"lr_schedule", "constant"}, {"max_grad_norm", 0}};

@@ -101,7 +101,7 @@ StatusOr<std::vector<PlannedStep>> PlanPipeline(const json& pipeline, const std:
 
 StatusOr<Counts> RunPipeline(const std::string& path, const std::vector<Step>& steps,
                              const RunContext& context) {
-  TESSERA_ASSIGN_OR_RETURN(const json pipeline, data::ReadJsonFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const json pipeline, data::ReadJsonFile(path, {.unique_keys = true}));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<PlannedStep> plan,
                            PlanPipeline(pipeline, path, steps));
   TESSERA_RETURN_IF_ERROR(

@@ -55,6 +55,15 @@ Status AddDeclared(const json& declared, const std::string& source,
   return OkStatus();
 }
 
+auto FilesOf(const std::string& folder) {
+  return [folder](const std::string& name) -> StatusOr<std::optional<std::string>> {
+    const std::string path = JoinPath(folder, name);
+    if (!PathExists(path)) return std::optional<std::string>();
+    TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+    return std::optional(std::move(text));
+  };
+}
+
 }  // namespace
 
 StatusOr<ChatFormat> ChatFormat::OfFiles(const std::string& folder, const FileReader& read) {
@@ -89,12 +98,11 @@ StatusOr<ChatFormat> ChatFormat::OfFiles(const std::string& folder, const FileRe
 }
 
 StatusOr<ChatFormat> ChatFormat::OfFolder(const std::string& folder) {
-  return OfFiles(folder, [&](const std::string& name) -> StatusOr<std::optional<std::string>> {
-    const std::string path = JoinPath(folder, name);
-    if (!PathExists(path)) return std::optional<std::string>();
-    TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-    return std::optional(std::move(text));
-  });
+  return OfFiles(folder, FilesOf(folder));
+}
+
+StatusOr<ChatFormat> ChatFormat::OfFolderWithoutPath(const std::string& folder) {
+  return OfFiles("", FilesOf(folder));
 }
 
 StatusOr<ChatFormat> ChatFormat::OfTokenizer(const Tokenizer& tokenizer) {

@@ -29,8 +29,10 @@ namespace tessera::data {
 // A model folder's template. Immutable; safe from several threads.
 class ChatFormat {
  public:
-  // NotFound for a folder without a template.
+  // NotFound for a folder without a template. Messages begin with the path of a file.
   static StatusOr<ChatFormat> OfFolder(const std::string& folder);
+  // Messages begin with a file's name alone: for those who may not know the path.
+  static StatusOr<ChatFormat> OfFolderWithoutPath(const std::string& folder);
   // That of the folder which the tokenizer was loaded from.
   static StatusOr<ChatFormat> OfTokenizer(const Tokenizer& tokenizer);
 
@@ -44,7 +46,7 @@ class ChatFormat {
  private:
   // The content of a file of the folder; nullopt: there is none.
   using FileReader = std::function<StatusOr<std::optional<std::string>>(const std::string& name)>;
-  // `folder` begins messages.
+  // `folder` begins messages; "": the name of a file does.
   static StatusOr<ChatFormat> OfFiles(const std::string& folder, const FileReader& read);
 
   std::map<std::string, ChatTemplate> templates_;  // by name

@@ -85,6 +85,49 @@ TEST_F(ChatFormatTest, WhatIsWrongWithAFolderIsSaid) {
   EXPECT_EQ(Message(rendering.status()), path + ":3: no system");
 }
 
+TEST_F(ChatFormatTest, MessagesNeedNotNameThePath) {
+  Put("chat_template.jinja", "\n{{ raise_exception('no system') }}");
+  const auto rendering = ChatFormat::OfFolderWithoutPath(root_)->Render(Hello());
+  EXPECT_EQ(Message(rendering.status()), "chat_template.jinja:2: no system");
+}
+
+// As a template takes them, whatever the interface of the record.
+TEST_F(ChatFormatTest, ArgumentsOfCallsAreObjects) {
+  const auto arguments = [](const std::string& call) {
+    const auto record = Json::parse(
+        R"({"messages":[{"role":"assistant","content":null,"tool_calls":[)" + call + "]}]}");
+    const auto chat = ConversationOf(record, "x");
+    if (!chat.ok()) return Message(chat.status());
+    const Json& read = chat->messages[0]["tool_calls"][0];
+    return (read.contains("function") ? read["function"] : read).dump();
+  };
+  const auto wrapped = [&](const std::string& text) {
+    return arguments(R"({"type":"function","function":{"name":"f","arguments":)" + text + "}}");
+  };
+  const std::string expected = R"({"name":"f","arguments":{"b":"two \"x\"","a":1}})";
+  EXPECT_EQ(wrapped(R"("{\"b\": \"two \\\"x\\\"\", \"a\": 1}")"), expected);
+  EXPECT_EQ(wrapped(R"({"b":"two \"x\"","a":1})"), expected);
+  EXPECT_EQ(arguments(R"({"name":"f","arguments":"{\"a\":1}"})"),
+            R"({"name":"f","arguments":{"a":1}})");
+  for (const char* none : {"\"\"", "null", "\"{}\"", "{}"}) {
+    EXPECT_EQ(wrapped(none), R"({"name":"f","arguments":{}})") << none;
+  }
+  EXPECT_EQ(arguments(R"({"function":{"name":"f"}})"), R"({"name":"f","arguments":{}})");
+  EXPECT_EQ(arguments(R"({"name":"f"})"), R"({"name":"f"})");
+  EXPECT_EQ(wrapped(R"("[1, 2]")"), R"({"name":"f","arguments":[1,2]})");
+  EXPECT_EQ(wrapped(R"("\"text\"")"), R"({"name":"f","arguments":"text"})");
+  EXPECT_EQ(wrapped(R"("{\"a\"")"),
+            "x: messages[0].tool_calls[0]: the arguments: not valid JSON at byte 5");
+  // ShareGPT's calls may hold them as a text, too.
+  const auto chat = ConversationOf(
+      Json::parse(R"({"conversations":[{"from":"function_call",)"
+                  R"("value":"{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}"}]})"),
+      "x");
+  ASSERT_TRUE(chat.ok()) << Message(chat.status());
+  EXPECT_EQ(chat->messages[0]["tool_calls"][0]["function"].dump(),
+            R"({"name":"f","arguments":{"a":1}})");
+}
+
 TEST_F(ChatFormatTest, ConversationsOfEveryForm) {
   const auto messages = [&](const std::string& text) {
     std::string all;

@@ -2,11 +2,13 @@
 #include "data/chat/chat_template.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <string>
 #include <vector>
 
 #include "core/file.h"
+#include "data/dataset/json_records.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {
@@ -35,6 +37,107 @@ StatusOr<Rendering> Rendered(const std::string& text, const Json& variables = Js
 std::string TextOf(const std::string& text, const Json& variables = Json::object()) {
   const auto rendering = Rendered(text, variables);
   return rendering.ok() ? rendering->text : Message(rendering.status());
+}
+
+TEST(ChatTemplateTest, ShowsIntegersAsPythonDoes) {
+  const auto shown = [](const std::string& number, const std::string& text = "{{ x | tojson }}") {
+    const auto json = ParseOrderedJson(R"({"x": )" + number + "}", "text");
+    return json.ok() ? TextOf(text, *json) : Message(json.status());
+  };
+  const std::pair<const char*, const char*> cases[] = {
+      {"12345678901234567890", "12345678901234567890"},
+      {"18446744073709551615", "18446744073709551615"},
+      {"18446744073709551616", "18446744073709551616"},
+      {"9223372036854775807", "9223372036854775807"},
+      {"9223372036854775808", "9223372036854775808"},
+      {"-9223372036854775808", "-9223372036854775808"},
+      {"-9223372036854775809", "-9223372036854775809"},
+      {"123456789012345678901234567890123456789", "123456789012345678901234567890123456789"},
+      {"[1, -18446744073709551616]", "[1, -18446744073709551616]"},
+      {"{\"maximum\": 18446744073709551616}", "{\"maximum\": 18446744073709551616}"},
+      {"1.0", "1.0"},
+      {"1E5", "100000.0"},
+      {"1e16", "1e+16"},
+      {"1e-5", "1e-05"},
+      {"-0", "0"},
+      {"-0.0", "-0.0"},
+      {"1e400", "Infinity"},
+      {"-1e400", "-Infinity"},
+      {"NaN", "NaN"},
+      {"0.1", "0.1"},
+  };
+  for (const auto& [number, expected] : cases) EXPECT_EQ(shown(number), expected) << number;
+  constexpr char kBig[] = "18446744073709551616";
+  EXPECT_EQ(shown(kBig, "{{ x }}|{{ x ~ '' }}|{{ x is integer }}|{{ x is number }}|{{ x | int }}"),
+            "18446744073709551616|18446744073709551616|True|True|18446744073709551616");
+  EXPECT_EQ(shown(kBig, "{{ x > 5 }}{{ x == x }}{{ x < 1e30 }}{{ -5 < x }}{{ x == 5 }}{{ [x] }}"),
+            "TrueTrueTrueTrueFalse[18446744073709551616]");
+  EXPECT_EQ(shown("-18446744073709551616", "{{ x < -5 }}{{ 1e30 > x }}{{ x is float }}"),
+            "TrueTrueFalse");
+  EXPECT_EQ(shown("[99999999999999999999, 100000000000000000000, -99999999999999999999]",
+                  "{{ x | sort }}"),
+            "[-99999999999999999999, 99999999999999999999, 100000000000000000000]");
+  EXPECT_EQ(shown(kBig, "{{ x + 1 }}"),
+            "chat_template:1: an integer beyond 64 bits is computed with");
+}
+
+// datetime.now().strftime of Python 3.13.
+TEST(ChatTemplateTest, WritesTheTimeAsPythonDoes) {
+  const auto now = [](const std::string& format) {
+    return TextOf("{{ strftime_now('" + format + "') }}");
+  };
+  EXPECT_EQ(now("%f"), "000000");
+  EXPECT_EQ(now("%H:%M:%S.%f"), "07:05:00.000000");
+  EXPECT_EQ(now("%%f"), "%f");
+  EXPECT_EQ(now("%%%f"), "%000000");
+  EXPECT_EQ(now("[%z%Z%:z]"), "[]");
+  EXPECT_EQ(now(""), "");
+  EXPECT_EQ(now("%d %b %Y"), "09 Jul 2025");
+  EXPECT_EQ(now("%-d"), "9");
+  const std::string words(1000, 'x');
+  EXPECT_EQ(now(words), words);
+  EXPECT_EQ(now("%9999999d"), "chat_template:1: strftime_now makes too long a text");
+  const auto clock = Rendered("{{ strftime_now('%f') }}", Json::object(), {});
+  ASSERT_TRUE(clock.ok());
+  EXPECT_EQ(clock->text.size(), 6u);
+  EXPECT_EQ(clock->text.find_first_not_of("0123456789"), std::string::npos);
+}
+
+// Each level is the same few functions, so that a thread of little stack ends before the bound of
+// levels does.
+TEST(ChatTemplateTest, RecursionEndsBeforeASmallStackDoes) {
+  const std::string recursion = "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}";
+  const std::string nested = "{{ " + std::string(190, '(') + "1" + std::string(190, ')') + " }}";
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, size_t{256} << 10);
+  std::string texts[] = {recursion, nested};
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(
+                &thread, &attributes,
+                [](void* held) -> void* {
+                  auto* const two = static_cast<std::string*>(held);
+                  for (int i = 0; i < 2; ++i) two[i] = TextOf(two[i]);
+                  return nullptr;
+                },
+                texts),
+            0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  EXPECT_EQ(texts[0], "chat_template:1: the template recurses too deeply");
+  EXPECT_TRUE(texts[1] == "1" || texts[1].find("nested too deeply") != std::string::npos)
+      << texts[1];
+}
+
+TEST(ChatTemplateTest, ComparesLargeMappingsInTime) {
+  std::string forward, backward;
+  for (int i = 0; i < 100'000; ++i) {
+    forward += Concat(i == 0 ? "" : ",", "\"", i, "\":0");
+    backward += Concat(i == 0 ? "" : ",", "\"", 99'999 - i, "\":0");
+  }
+  const auto both = ParseOrderedJson("{\"a\":{" + forward + "},\"b\":{" + backward + "}}", "text");
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ(TextOf("{{ a == b }}", *both), "True");
 }
 
 // What Jinja makes of each template, with transformers' settings; and that it refuses the same.

@@ -60,6 +60,28 @@ Status CheckMessages(const Json& messages, const std::string& where) {
   return OkStatus();
 }
 
+// The arguments of a call as templates take them: OpenAI's interface writes an object as a text.
+Status UnpackArguments(Json* messages, const std::string& where) {
+  for (size_t i = 0; i < messages->size(); ++i) {
+    Json& message = (*messages)[i];
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (size_t k = 0; k < calls->size(); ++k) {
+      Json& call = (*calls)[k];
+      if (!call.is_object()) continue;
+      const bool wrapped = Has(call, "function") && call["function"].is_object();
+      Json& function = wrapped ? call["function"] : call;
+      if (!wrapped && !Has(function, "arguments")) continue;
+      Json& arguments = function["arguments"];
+      if (arguments.is_null() || arguments == "") arguments = Json::object();
+      TESSERA_ASSIGN_OR_RETURN(
+          arguments, Unpacked(arguments, Concat(where, ": messages[", i, "].tool_calls[", k,
+                                                "]: the arguments")));
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckTools(const Json& tools, const std::string& where) {
   if (tools.is_null() || tools.is_array()) return OkStatus();
   return InvalidArgument(where, ": 'tools' must be a list");
@@ -107,6 +129,7 @@ StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where
       chat.messages.push_back(Message(role->second, turn["value"]));
     }
   }
+  TESSERA_RETURN_IF_ERROR(UnpackArguments(&chat.messages, where));
   return chat;
 }
 
@@ -143,6 +166,7 @@ StatusOr<Conversation> ConversationOf(const Json& record, const std::string& whe
   if (record.is_object() && Has(record, "messages")) {
     TESSERA_RETURN_IF_ERROR(CheckMessages(record["messages"], where));
     Conversation chat = {.messages = record["messages"]};
+    TESSERA_RETURN_IF_ERROR(UnpackArguments(&chat.messages, where));
     if (Has(record, "tools")) chat.tools = record["tools"];
     TESSERA_RETURN_IF_ERROR(CheckTools(chat.tools, where));
     return chat;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/status.h"
+#include "data/chat/stack_room.h"
 
 namespace tessera::data::chat {
 namespace {
@@ -39,6 +40,34 @@ int64_t CheckedInteger(const Value& value, const char* what) {
 }
 
 [[noreturn]] void FailOverflow() { throw TemplateFailure{"a number is too large"}; }
+
+// As datetime.now().strftime(): %f are microseconds, and there is no time zone to name.
+std::string TimeText(const std::string& format, const std::optional<std::tm>& given) {
+  timespec clock{};
+  std::tm now{};
+  if (given) {
+    now = *given;
+  } else {
+    clock_gettime(CLOCK_REALTIME, &clock);
+    localtime_r(&clock.tv_sec, &now);
+  }
+  std::string plain = " ";  // nothing but this can make an empty text
+  for (size_t i = 0; i < format.size(); ++i) {
+    const std::string_view rest = std::string_view(format).substr(i);
+    const bool zone = rest.starts_with("%z") || rest.starts_with("%Z");
+    if (rest.starts_with("%f")) {
+      const std::string digits = std::to_string(clock.tv_nsec / 1000);
+      plain += std::string(6 - digits.size(), '0') + digits;
+    } else if (!zone && !rest.starts_with("%:z")) {
+      plain += rest.substr(0, rest.starts_with("%%") ? 2 : 1);
+    }
+    i += rest.starts_with("%:z") ? 2 : zone || rest.starts_with("%f") || rest.starts_with("%%");
+  }
+  std::string text(256 + 4 * plain.size(), '\0');
+  text.resize(std::strftime(text.data(), text.size(), plain.c_str(), &now));
+  if (text.empty()) throw TemplateFailure{"strftime_now makes too long a text"};
+  return text.substr(1);
+}
 
 int64_t FloorDivide(int64_t a, int64_t b) {
   if (a == INT64_MIN && b == -1) FailOverflow();
@@ -88,7 +117,7 @@ Value FloatBinary(char op, bool doubled, double a, double b) {
 class Evaluator::Level {
  public:
   explicit Level(Evaluator* evaluator) : evaluator_(evaluator) {
-    if (++evaluator_->depth_ > kMaxLevels) {
+    if (++evaluator_->depth_ > kMaxLevels || !StackHasRoom()) {
       --evaluator_->depth_;
       throw TemplateFailure{"the template recurses too deeply"};
     }
@@ -635,16 +664,8 @@ Value Evaluator::CallFunction(Function function, Arguments arguments) {
       if (format == nullptr || format->AsString() == nullptr) {
         throw TemplateFailure{"strftime_now expects a format"};
       }
-      std::tm now{};
-      if (options_.now) {
-        now = *options_.now;
-      } else {
-        const std::time_t clock = std::time(nullptr);
-        localtime_r(&clock, &now);
-      }
-      char text[256];
-      const size_t size = std::strftime(text, sizeof(text), format->AsString()->c_str(), &now);
-      return Value::Of(std::string(text, size));
+      budget_.SpendBytes(format->AsString()->size());
+      return Value::Of(TimeText(*format->AsString(), options_.now));
     }
   }
   return Value();
@@ -661,6 +682,9 @@ Value Evaluator::CallLoop(const Loop& loop, std::string_view name, const Argumen
 Value Evaluator::Binary(const std::string& op, const Value& a, const Value& b) {
   CheckDefined(a);
   CheckDefined(b);
+  for (const Value* side : {&a, &b}) {
+    if (side->Is<BigInteger>()) throw TemplateFailure{"an integer beyond 64 bits is computed with"};
+  }
   const bool doubled = op.size() == 2;
   const auto x = a.AsInteger();
   const auto y = b.AsInteger();

@@ -195,6 +195,7 @@ Value Evaluator::Filter(const std::string& name, const Value& input, Arguments a
   if (name == "int") {
     const Value* const otherwise = ArgumentOf(arguments, 0, "default");
     if (const auto number = IntegerOf(input)) return Value::Of(*number);
+    if (input.Is<BigInteger>()) return input;
     return otherwise == nullptr ? Value::Of(int64_t{0}) : *otherwise;
   }
   if (name == "float") {
@@ -432,9 +433,9 @@ bool Evaluator::Test(const std::string& name, const Value& input, const Argument
   if (name == "true" || name == "false") {
     return input.Is<bool>() && *input.As<bool>() == (name == "true");
   }
-  if (name == "integer") return input.Is<int64_t>();
+  if (name == "integer") return input.Is<int64_t>() || input.Is<BigInteger>();
   if (name == "float") return input.Is<double>();
-  if (name == "number") return input.AsNumber().has_value();
+  if (name == "number") return input.AsNumber().has_value() || input.Is<BigInteger>();
   if (name == "sequence") {
     return input.IsUndefined() || input.AsString() != nullptr || input.AsMapping() != nullptr ||
            (input.AsSequence() != nullptr && input.AsSequence()->has_elements());

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "core/status.h"
+#include "data/chat/stack_room.h"
 #include "data/chat/template_syntax.h"
 
 namespace tessera::data::chat {
@@ -99,7 +100,8 @@ class Parser {
 
   Expr Condition() {
     // Whatever recurses comes through here.
-    if (++nesting_ > kMaxExpressionDepth) Fail("an expression is nested too deeply");
+    if (++nesting_ > kMaxExpressionDepth || !StackHasRoom())
+      Fail("an expression is nested too deeply");
     const int line = now().line;
     Expr value = Or();
     while (TakeName("if")) {
@@ -194,7 +196,8 @@ class Parser {
     return left;
   }
   Expr Unary(bool with_filter) {
-    if (++nesting_ > kMaxExpressionDepth) Fail("an expression is nested too deeply");
+    if (++nesting_ > kMaxExpressionDepth || !StackHasRoom())
+      Fail("an expression is nested too deeply");
     const int line = now().line;
     Expr expr;
     if (TakeOp("-")) {
@@ -397,7 +400,7 @@ class Parser {
   // Up to one of these tags, whose name is not taken; to the end of the template where there are
   // none.
   std::vector<Node> Body(std::initializer_list<std::string_view> ends) {
-    if (++blocks_ > kMaxBlockDepth) Fail("blocks are nested too deeply");
+    if (++blocks_ > kMaxBlockDepth || !StackHasRoom()) Fail("blocks are nested too deeply");
     std::vector<Node> body;
     while (true) {
       const Token& token = now();

@@ -5,8 +5,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <unordered_map>
 
 #include "core/status.h"
+#include "data/dataset/json_records.h"
 #include "data/tokenizer/unicode_classes.h"
 #include "data/tokenizer/utf8.h"
 #include "nlohmann/json.hpp"
@@ -130,8 +133,8 @@ class JsonWriter {
       out_ += "null";
     } else if (const auto* flag = value.As<bool>()) {
       out_ += *flag ? "true" : "false";
-    } else if (const auto* integer = value.As<int64_t>()) {
-      out_ += std::to_string(*integer);
+    } else if (value.Is<int64_t>() || value.Is<BigInteger>()) {
+      out_ += Repr(value);
     } else if (const auto* number = value.As<double>()) {
       out_ += FloatText(*number, "NaN", "Infinity");
     } else if (const std::string* text = value.AsString()) {
@@ -159,7 +162,7 @@ class JsonWriter {
     if (const std::string* text = key.AsString()) return *text;
     if (key.Is<None>()) return "null";
     if (const auto* flag = key.As<bool>()) return *flag ? "true" : "false";
-    if (key.Is<int64_t>()) return Text(key);
+    if (key.Is<int64_t>() || key.Is<BigInteger>()) return Text(key);
     if (const auto* number = key.As<double>()) return FloatText(*number, "NaN", "Infinity");
     throw TemplateFailure{
         Concat("tojson: keys must be str, int, float, bool or None, not ", TypeName(key))};
@@ -201,6 +204,28 @@ class JsonWriter {
 
 int Sign(bool less, bool greater) { return less ? -1 : greater ? 1 : 0; }
 
+// The order of two numbers of which one is beyond 64 bits; nullopt: they are no such numbers.
+std::optional<int> BigSign(const Value& a, const Value& b) {
+  const auto* const x = a.As<BigInteger>();
+  const auto* const y = b.As<BigInteger>();
+  if (x == nullptr && y == nullptr) return std::nullopt;
+  if (x == nullptr) {
+    const std::optional<int> sign = BigSign(b, a);
+    return sign ? std::optional(-*sign) : std::nullopt;
+  }
+  const bool negative = x->digits->starts_with('-');
+  if (y != nullptr) {
+    if (negative != y->digits->starts_with('-')) return negative ? -1 : 1;
+    const auto by_size = [](const std::string& digits) { return std::pair(digits.size(), digits); };
+    const auto p = by_size(*x->digits), q = by_size(*y->digits);
+    return negative ? Sign(q<p, q> p) : Sign(p<q, p> q);
+  }
+  if (b.AsInteger()) return negative ? -1 : 1;
+  if (!b.AsNumber()) return std::nullopt;
+  const double number = std::strtod(x->digits->c_str(), nullptr);
+  return Sign(number<*b.AsNumber(), number> * b.AsNumber());
+}
+
 }  // namespace
 
 Value Value::Missing(std::string why) {
@@ -228,6 +253,12 @@ Value Value::MappingOf(Items items) {
       Mapping{.items = std::move(items), .depth = depth, .weight = weight})));
 }
 
+namespace {
+Value BigIntegerOf(std::string digits) {
+  return Value::Of(Value::Any(BigInteger{std::make_shared<const std::string>(std::move(digits))}));
+}
+}  // namespace
+
 Value Value::FromJson(const nlohmann::ordered_json& json) {
   switch (json.type()) {
     case nlohmann::ordered_json::value_t::boolean:
@@ -236,7 +267,7 @@ Value Value::FromJson(const nlohmann::ordered_json& json) {
       return Of(json.get<int64_t>());
     case nlohmann::ordered_json::value_t::number_unsigned: {
       const auto number = json.get<uint64_t>();
-      if (number > static_cast<uint64_t>(INT64_MAX)) return Of(static_cast<double>(number));
+      if (number > static_cast<uint64_t>(INT64_MAX)) return BigIntegerOf(std::to_string(number));
       return Of(static_cast<int64_t>(number));
     }
     case nlohmann::ordered_json::value_t::number_float:
@@ -253,6 +284,8 @@ Value Value::FromJson(const nlohmann::ordered_json& json) {
       for (const auto& [key, item] : json.items()) items.emplace_back(Of(key), FromJson(item));
       return MappingOf(std::move(items));
     }
+    case nlohmann::ordered_json::value_t::binary:
+      return BigIntegerOf(std::string(data::BigInteger(json)));
     default:
       return Value();
   }
@@ -290,6 +323,7 @@ int Value::depth() const {
 
 size_t Value::weight() const {
   if (const std::string* text = AsString()) return 1 + text->size() / 16;
+  if (const auto* big = As<BigInteger>()) return 1 + big->digits->size() / 16;
   if (const Sequence* sequence = AsSequence()) return sequence->weight;
   if (const Mapping* mapping = AsMapping()) return mapping->weight;
   return 1;
@@ -313,7 +347,7 @@ std::string TypeName(const Value& value) {
   if (value.IsUndefined()) return "Undefined";
   if (value.Is<None>()) return "NoneType";
   if (value.Is<bool>()) return "bool";
-  if (value.Is<int64_t>()) return "int";
+  if (value.Is<int64_t>() || value.Is<BigInteger>()) return "int";
   if (value.Is<double>()) return "float";
   if (value.AsString() != nullptr) return "str";
   if (value.AsMapping() != nullptr) return "dict";
@@ -344,6 +378,10 @@ bool Equal(const Value& a, const Value& b) {
   if (a.IsUndefined() || b.IsUndefined()) return a.IsUndefined() && b.IsUndefined();
   if (a.Is<None>() || b.Is<None>()) return a.Is<None>() && b.Is<None>();
   if (a.AsInteger() && b.AsInteger()) return a.AsInteger() == b.AsInteger();
+  if (a.Is<BigInteger>() || b.Is<BigInteger>()) {
+    const std::optional<int> sign = BigSign(a, b);
+    return sign && *sign == 0;
+  }
   if (a.AsNumber() && b.AsNumber()) return *a.AsNumber() == *b.AsNumber();
   if (a.AsString() != nullptr && b.AsString() != nullptr) return *a.AsString() == *b.AsString();
   if (const Sequence* x = a.AsSequence(), *y = b.AsSequence(); x != nullptr && y != nullptr) {
@@ -352,8 +390,14 @@ bool Equal(const Value& a, const Value& b) {
   }
   if (const Mapping* x = a.AsMapping(), *y = b.AsMapping(); x != nullptr && y != nullptr) {
     if (x->items.size() != y->items.size()) return false;
+    std::unordered_map<std::string_view, const Value*> by_name;  // of many
+    for (const auto& [key, value] : y->items) {
+      if (y->items.size() > 16 && key.AsString()) by_name.emplace(*key.AsString(), &value);
+    }
     return std::all_of(x->items.begin(), x->items.end(), [&](const auto& item) {
-      const Value* other = y->Find(item.first);
+      const auto found =
+          item.first.AsString() ? by_name.find(*item.first.AsString()) : by_name.end();
+      const Value* const other = found != by_name.end() ? found->second : y->Find(item.first);
       return other != nullptr && Equal(item.second, *other);
     });
   }
@@ -368,6 +412,7 @@ int Compare(const Value& a, const Value& b, const char* op) {
   if (a.AsInteger() && b.AsInteger()) {
     return Sign(*a.AsInteger() < *b.AsInteger(), *a.AsInteger() > *b.AsInteger());
   }
+  if (const std::optional<int> sign = BigSign(a, b)) return *sign;
   if (a.AsNumber() && b.AsNumber()) {
     return Sign(*a.AsNumber() < *b.AsNumber(), *a.AsNumber() > *b.AsNumber());
   }
@@ -418,6 +463,7 @@ std::string Repr(const Value& value) {
   if (value.Is<None>()) return "None";
   if (const auto* flag = value.As<bool>()) return *flag ? "True" : "False";
   if (const auto* integer = value.As<int64_t>()) return std::to_string(*integer);
+  if (const auto* big = value.As<BigInteger>()) return *big->digits;
   if (const auto* number = value.As<double>()) return FloatText(*number, "nan", "inf");
   if (const std::string* text = value.AsString()) return StringRepr(*text);
   std::string out;

@@ -50,6 +50,10 @@ struct Undefined {
   std::shared_ptr<const std::string> why;
 };
 struct None {};
+// An integer beyond 64 bits: it is shown and compared, and not computed with.
+struct BigInteger {
+  std::shared_ptr<const std::string> digits;  // with their sign
+};
 // What templates find by name without being given it.
 enum class Function { kRange, kDict, kNamespace, kRaiseException, kStrftimeNow };
 
@@ -59,7 +63,7 @@ class Value {
   using Items = std::vector<std::pair<Value, Value>>;
   // Namespaces and macros are the evaluator's: those that hold one another must not keep each
   // other.
-  using Any = std::variant<Undefined, None, bool, int64_t, double,
+  using Any = std::variant<Undefined, None, bool, int64_t, BigInteger, double,
                            std::shared_ptr<const std::string>, std::shared_ptr<const Sequence>,
                            std::shared_ptr<const Mapping>, Namespace*, const Macro*,
                            std::shared_ptr<const Loop>, std::shared_ptr<const Method>, Function>;

@@ -5,8 +5,7 @@
 
 #include "core/file.h"
 #include "data/dataset/text_file.h"
-#include "data/tokenizer/json_text.h"
-#include "nlohmann/json.hpp"
+#include "data/tokenizer/json_parser.h"
 
 namespace tessera::data {
 namespace {
@@ -22,9 +21,15 @@ Status VisitObject(const Json& record, const std::string& where, const JsonRecor
 
 }  // namespace
 
-StatusOr<Json> ParseOrderedJson(std::string_view text, std::string_view source) {
-  TESSERA_RETURN_IF_ERROR(ParseJson(text, source).status());  // depth, syntax
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+StatusOr<Json> ParseOrderedJson(std::string_view text, std::string_view source,
+                                const JsonRules& rules) {
+  return ParseJsonAs<Json>(text, source, rules);
+}
+
+std::string_view BigInteger(const Json& value) {
+  const auto* const digits = value.get_ptr<const Json::binary_t*>();
+  if (digits == nullptr) return {};
+  return {reinterpret_cast<const char*>(digits->data()), digits->size()};
 }
 
 Status ForEachJsonRecord(const std::string& path, std::string_view text,

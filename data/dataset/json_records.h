@@ -17,7 +17,8 @@
 #include <string_view>
 
 #include "core/status.h"
-#include "nlohmann/json_fwd.hpp"
+#include "data/tokenizer/json_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 
@@ -32,8 +33,13 @@ Status ForEachJsonRecord(const std::string& path, const JsonRecordVisitor& visit
 Status ForEachJsonRecord(const std::string& path, std::string_view text,
                          const JsonRecordVisitor& visit);
 
-// ParseJson (data/tokenizer/json_text.h) with keys in their order.
-StatusOr<nlohmann::ordered_json> ParseOrderedJson(std::string_view text, std::string_view source);
+// ParseJson with keys in their order, and with integers of any size: those beyond 64 bits become
+// what BigInteger reads.
+StatusOr<nlohmann::ordered_json> ParseOrderedJson(std::string_view text, std::string_view source,
+                                                  const JsonRules& rules = {});
+
+// The digits of an integer beyond 64 bits, with its sign; empty: `value` is none.
+std::string_view BigInteger(const nlohmann::ordered_json& value);
 
 }  // namespace tessera::data
 

@@ -6,7 +6,58 @@
 namespace tessera::data {
 
 void JsonReader::SkipBlanks() {
-  while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
+  do {
+    while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
+  } while (comments_ && SkipComment());
+}
+
+bool JsonReader::SkipComment() {
+  const std::string_view rest(at_, static_cast<size_t>(end_ - at_));
+  if (!rest.starts_with("//") && !rest.starts_with("/*")) return false;
+  const std::string_view closing = rest[1] == '/' ? "\n" : "*/";
+  const size_t end = rest.find(closing, 2);
+  if (end == std::string_view::npos && rest[1] == '*') return false;
+  at_ = end == std::string_view::npos ? end_ : at_ + end + closing.size();
+  return true;
+}
+
+bool JsonReader::TakeWord(std::string_view word) {
+  SkipBlanks();
+  for (const char c : word) {
+    if (at_ == end_ || *at_ != c) return false;
+    ++at_;
+  }
+  return true;
+}
+
+bool JsonReader::SkipDigits() {
+  const char* const begin = at_;
+  while (at_ < end_ && *at_ >= '0' && *at_ <= '9') ++at_;
+  return at_ > begin;
+}
+
+std::string_view JsonReader::TakeNumber(bool* whole) {
+  SkipBlanks();
+  const char* const begin = at_;
+  *whole = true;
+  if (at_ < end_ && *at_ == '-') ++at_;
+  if (at_ < end_ && *at_ == '0') {
+    ++at_;
+  } else if (!SkipDigits()) {
+    return {};
+  }
+  if (at_ < end_ && *at_ == '.') {
+    *whole = false;
+    ++at_;
+    if (!SkipDigits()) return {};
+  }
+  if (at_ < end_ && (*at_ == 'e' || *at_ == 'E')) {
+    *whole = false;
+    ++at_;
+    if (at_ < end_ && (*at_ == '+' || *at_ == '-')) ++at_;
+    if (!SkipDigits()) return {};
+  }
+  return {begin, static_cast<size_t>(at_ - begin)};
 }
 
 bool JsonReader::AtEnd() {
@@ -43,6 +94,7 @@ bool JsonReader::ReadString(std::string* text) {
     if (at_ == end_) return false;
     const char c = *at_++;
     if (c == '"') return true;
+    if (c != '\\') --at_;  // a control character
     if (c != '\\' || !ReadEscape(text)) return false;
   }
 }
@@ -54,6 +106,7 @@ bool JsonReader::ReadEscape(std::string* text) {
   const char letter = *at_++;
   if (letter != 'u') {
     const size_t which = kLetters.find(letter);
+    if (which == std::string_view::npos) --at_;
     if (which == std::string_view::npos) return false;
     text->push_back(kMeanings[which]);
     return true;
@@ -74,12 +127,13 @@ bool JsonReader::ReadEscape(std::string* text) {
 bool JsonReader::ReadHex(uint32_t* value) {
   if (end_ - at_ < 4) return false;
   for (int i = 0; i < 4; ++i) {
-    const char c = *at_++;
+    const char c = *at_;
     const int digit = c >= '0' && c <= '9'   ? c - '0'
                       : c >= 'a' && c <= 'f' ? c - 'a' + 10
                       : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                              : -1;
     if (digit < 0) return false;
+    ++at_;
     *value = *value << 4 | static_cast<uint32_t>(digit);
   }
   return true;

@@ -18,12 +18,17 @@ namespace tessera::data {
 class JsonReader {
  public:
   // The text must outlive the reader, which does not look whether it is valid UTF-8.
-  explicit JsonReader(std::string_view text)
-      : begin_(text.data()), at_(begin_), end_(begin_ + text.size()) {}
+  // `comments`: // and /* */ count as blanks.
+  explicit JsonReader(std::string_view text, bool comments = false)
+      : begin_(text.data()), at_(begin_), end_(begin_ + text.size()), comments_(comments) {}
 
-  // Each passes over blanks first. False: something else stands there, and the reader is of no
-  // further use, but after Take.
+  // Each passes over blanks first. False: the text holds something else, which position() is the
+  // offset of, and the reader is of no further use, but after Take.
   bool Take(char expected);
+  bool TakeWord(std::string_view word);
+  // A number as the text spells it; empty where there is none. `whole`: neither a fraction nor an
+  // exponent.
+  std::string_view TakeNumber(bool* whole);
   bool AtEnd();
   bool ReadNumber(int32_t* value);  // whole, >= 0
   bool ReadString(std::string* text);
@@ -37,12 +42,15 @@ class JsonReader {
 
  private:
   void SkipBlanks();
+  bool SkipComment();
+  bool SkipDigits();
   bool ReadEscape(std::string* text);
   bool ReadHex(uint32_t* value);
 
   const char* const begin_;
   const char* at_;
   const char* const end_;
+  const bool comments_;
 };
 
 }  // namespace tessera::data

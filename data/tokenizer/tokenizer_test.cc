@@ -34,7 +34,38 @@ TEST(Utf8Test, FindsTheFirstBadByte) {
   EXPECT_EQ(ReplaceInvalidUtf8("a\xFF"
                                "b\xE4\xB8"),
             "a\xEF\xBF\xBD"
-            "b\xEF\xBF\xBD\xEF\xBF\xBD");
+            "b\xEF\xBF\xBD");
+}
+
+// What bytes.decode("utf-8", "replace") of Python 3.13 gives, with ? for U+FFFD.
+TEST(Utf8Test, ReplacesEachCutCharacterOnce) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"\xE4\xBD"
+       "a",
+       "?a"},
+      {"\xF0\x9F\x98 x", "? x"},
+      {"\xF0\x9F\x98", "?"},
+      {"\xF0\x9F\xF0\x9F\x98\x80", "?\xF0\x9F\x98\x80"},
+      {"\xBD\xBD", "??"},
+      {"\xE4\xE4\xBD\xA0", "?\xE4\xBD\xA0"},
+      {"\xC3", "?"},
+      {"\xC3\xC3\xA9", "?\xC3\xA9"},
+      {"\xC0\xAF", "??"},            // overlong
+      {"\xE0\x80\x80", "???"},       // overlong
+      {"\xED\xA0\x80", "???"},       // surrogate
+      {"\xF4\x90\x80\x80", "????"},  // beyond U+10FFFF
+      {"\xF0\x8F\xBF\xBF", "????"},  // overlong
+      {"\xF5\x80\xFF", "???"},       // no character begins so
+      {"\xF1\x80\x80\x41", "?A"},    //
+      {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", "????A"},
+  };
+  for (const auto& [bytes, shown] : cases) {
+    std::string expected;
+    for (const char c : shown) {
+      c == '?' ? AppendUtf8(kReplacementCharacter, &expected) : expected.push_back(c);
+    }
+    EXPECT_EQ(ReplaceInvalidUtf8(bytes), expected);
+  }
 }
 
 TEST(Utf8Test, EveryCodePointComesBack) {

@@ -33,6 +33,17 @@ bool InBounds(const Lead& lead, int index, uint8_t byte) {
   return (byte & 0xC0) == 0x80;
 }
 
+// The bytes at text[i], at least one, that begin one character.
+size_t BegunLength(std::string_view text, size_t i) {
+  const Lead lead = LeadOf(static_cast<uint8_t>(text[i]));
+  int length = 1;
+  while (length < lead.length && i + static_cast<size_t>(length) < text.size() &&
+         InBounds(lead, length, static_cast<uint8_t>(text[i + static_cast<size_t>(length)]))) {
+    ++length;
+  }
+  return static_cast<size_t>(length);
+}
+
 }  // namespace
 
 Utf8Char DecodeUtf8(std::string_view text, size_t i) {
@@ -115,12 +126,13 @@ std::string ReplaceInvalidUtf8(std::string_view text) {
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = DecodeUtf8(text, i);
+    const size_t length = c.valid ? static_cast<size_t>(c.length) : BegunLength(text, i);
     if (c.valid) {
-      out.append(text.substr(i, c.length));
+      out.append(text.substr(i, length));
     } else {
       AppendUtf8(kReplacementCharacter, &out);
     }
-    i += c.length;
+    i += length;
   }
   return out;
 }

@@ -48,8 +48,9 @@ size_t IncompleteUtf8Suffix(std::string_view text);
 // Appends the UTF-8 form of a code point (a Unicode scalar value).
 void AppendUtf8(char32_t code_point, std::string* out);
 
-// A copy in which U+FFFD stands for every byte that is no part of a well-formed character: what a
-// terminal or a JSON string can take.
+// A copy for a terminal or a JSON string: U+FFFD replaces each longest beginning of a character
+// that its text cuts, and each other byte that is no part of a well-formed one (Unicode standard,
+// chapter 3.9; bytes.decode(errors="replace") of Python, String::from_utf8_lossy of Rust).
 std::string ReplaceInvalidUtf8(std::string_view text);
 
 }  // namespace tessera::data

@@ -27,7 +27,7 @@ ContinuousBatch::ContinuousBatch(const Model& model, const ContinuousBatchOption
 // ---- From outside -------------------------------------------------------------------------------
 
 StatusOr<int64_t> ContinuousBatch::Add(TextRequest request) {
-  if (request.config.num_beams > 1) {
+  if (request.config->num_beams > 1) {
     return InvalidArgument("num_beams above 1 is searched text by text, not in a batch of them");
   }
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WrittenText> text,

@@ -249,10 +249,10 @@ std::vector<TextRequest> Requests(const Case& c, Dice& dice, int count) {
   for (int i = 0; i < count; ++i) {
     TextRequest request;
     const int64_t beginning = dice.Below(3), length = dice.Below(longest);
-    for (int64_t t = 0; t < length; ++t) request.prompt.push_back((7 * t + beginning) % 30);
-    for (int64_t t = dice.Below(6); t >= 0; --t) request.prompt.push_back(dice.Below(30));
+    for (int64_t t = 0; t < length; ++t) request.prompt.Own().push_back((7 * t + beginning) % 30);
+    for (int64_t t = dice.Below(6); t >= 0; --t) request.prompt.Own().push_back(dice.Below(30));
     if (i > 0 && dice.Below(4) == 0) request.prompt = requests.back().prompt;
-    GenerationConfig& config = request.config;
+    GenerationConfig& config = request.config.Own();
     config.max_new_tokens = 1 + dice.Below(dice.OneOf<int64_t>({3, 20}));
     config.do_sample = dice.Below(2) == 0;
     config.temperature = 1.5;
@@ -277,11 +277,11 @@ int64_t PagesOfGreatest(const Model& model, const std::vector<TextRequest>& requ
                         int64_t page_size) {
   int64_t most = 0;
   for (const TextRequest& request : requests) {
-    int64_t prompt = std::ssize(request.prompt);
+    int64_t prompt = std::ssize(*request.prompt);
     if (model.text_format() != nullptr) prompt += 2;
     const int64_t before = model.prefix(request.adapter).tokens;
     const bool encodes = model.encoder_decoder() != nullptr;
-    const int64_t tokens = before + (encodes ? 1 : prompt) + *request.config.max_new_tokens;
+    const int64_t tokens = before + (encodes ? 1 : prompt) + *request.config->max_new_tokens;
     const int64_t of_source = encodes ? (prompt + page_size - 1) / page_size : 0;
     most = std::max(most, of_source + (tokens + page_size - 1) / page_size);
   }
@@ -375,11 +375,11 @@ TEST_P(ContinuousBatchTest, GenerateWritesTheSame) {
   const auto model = Build(GetParam());
   Dice dice(1);
   std::vector<TextRequest> requests = Requests(GetParam(), dice, 6);
-  GenerationConfig config = requests[0].config;
+  GenerationConfig config = *requests[0].config;
   config.max_new_tokens = 7;
   config.do_sample = true;
   std::vector<Ids> prompts;
-  for (const TextRequest& request : requests) prompts.push_back(request.prompt);
+  for (const TextRequest& request : requests) prompts.push_back(*request.prompt);
   for (const int64_t slots : {0, 2}) {
     const auto results = Generate(*model, prompts, config, {.tokenizer = &Bytes(), .slots = slots});
     ASSERT_TRUE(results.ok()) << results.status();
@@ -408,7 +408,7 @@ std::vector<Written> WriteAll(ContinuousBatch& batch, const std::vector<TextRequ
 
 TextRequest Asked(Ids prompt, int64_t new_tokens) {
   TextRequest request{.prompt = std::move(prompt)};
-  request.config.max_new_tokens = new_tokens;
+  request.config.Own().max_new_tokens = new_tokens;
   return request;
 }
 
@@ -426,13 +426,13 @@ TEST(ScoresTest, AreThoseOfAPlainPass) {
     });
     const auto model = Build(c);
     TextRequest request = Asked(Counting(3, 9), 8);
-    request.config.presence_penalty = 5;
-    request.config.logit_bias = {{4, 3.0}};
+    request.config.Own().presence_penalty = 5;
+    request.config.Own().logit_bias = {{4, 3.0}};
     request.score_prompt = true;
     request.top_scores = 2;
     ContinuousBatch batch(*model, {.tokens_in_pass = 4, .tokenizer = &Bytes()});
     const Written written = WriteAll(batch, {request})[0];
-    Ids text = request.prompt;
+    Ids text = *request.prompt;
     text.insert(text.end(), written.ids.begin(), written.ids.end());
     const NoGrad no_grad;
     const Tensor ids = Tensor::FromVector(text, {1, std::ssize(text)});
@@ -497,7 +497,7 @@ TEST(PrefixesTest, EqualPromptsAreReadOnce) {
         {.tokens_in_pass = piece, .tokenizer = &Bytes(), .cache = {.page_size = 4}, .resting = 4});
     std::vector<TextRequest> requests(4, Asked(Counting(0, 30), 5));
     for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].config.do_sample = true;
+      requests[i].config.Own().do_sample = true;
       requests[i].row = static_cast<int64_t>(i);
     }
     const std::vector<Written> written = WriteAll(batch, requests);
@@ -625,11 +625,11 @@ TEST(RefusalsTest, ComeAtOnce) {
             "token id 99 (row 0, position 0) is beyond the model's vocabulary of 41");
   EXPECT_EQ(Refusal(gpt2, Asked({1}, 0)), "max_new_tokens must be at least 1, not 0");
   TextRequest request = Asked({1}, 3);
-  request.config.num_beams = 2;
+  request.config.Own().num_beams = 2;
   EXPECT_EQ(Refusal(gpt2, request),
             "num_beams above 1 is searched text by text, not in a batch of them");
   request = Asked({1}, 3);
-  request.config.logit_bias = {{41, 1.0}};
+  request.config.Own().logit_bias = {{41, 1.0}};
   EXPECT_EQ(Refusal(gpt2, request),
             "token id 41 (logit_bias) is beyond the model's vocabulary of 41");
   // The last token is not read: eight tokens in two pages.

@@ -64,7 +64,7 @@ Status SearchBeams(const Model& model, const std::vector<std::unique_ptr<Written
   for (const auto& text : texts) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
                              BeamSearch(model, text->prompt(), text->ids(), text->limit(),
-                                        text->request().config, lockstep, options.adapter));
+                                        *text->request().config, lockstep, options.adapter));
     for (const int64_t id : ids) TESSERA_RETURN_IF_ERROR(text->Add(id));
     outcome->Add(text->request().row, text->TakeResult());
     if (!outcome->Report()) break;

@@ -231,6 +231,10 @@ TEST(TokenChoiceTest, FiltersKeepWhatTheyShould) {
   EXPECT_EQ(reachable({.top_k = 1}), (Counts{{1, 1000}}));
   EXPECT_EQ(reachable({.top_p = 0.65}), (Counts{{1, 571}, {3, 429}}));
   EXPECT_EQ(reachable({.top_p = 0.01}), (Counts{{1, 1000}}));
+  // Near 0 the likeliest is left, however near.
+  for (const double temperature : {1e-3, 1e-300, 1e-310, 5e-324}) {
+    EXPECT_EQ(reachable({.temperature = temperature}), (Counts{{1, 1000}})) << temperature;
+  }
   // Probabilities go with the square: 1, 16, 4, 9 of 30.
   EXPECT_EQ(reachable({.temperature = 0.5}), (Counts{{0, 33}, {1, 534}, {2, 133}, {3, 300}}));
 }

@@ -11,7 +11,7 @@ std::string StopStrings::Push(std::string_view piece) {
   held_ += piece;
   size_t first_end = std::string::npos;
   size_t begin = 0;
-  for (const std::string& text : strings_) {
+  for (const std::string& text : *strings_) {
     const size_t at = held_.find(text);
     if (at == std::string::npos) continue;
     const size_t end = at + text.size();
@@ -28,7 +28,7 @@ std::string StopStrings::Push(std::string_view piece) {
   }
   // The longest end of the text that a stop string begins with stays back.
   size_t keep = 0;
-  for (const std::string& text : strings_) {
+  for (const std::string& text : *strings_) {
     for (size_t n = std::min(text.size() - 1, held_.size()); n > keep; --n) {
       if (held_.compare(held_.size() - n, n, text, 0, n) == 0) keep = n;
     }

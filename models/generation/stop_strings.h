@@ -10,6 +10,7 @@
 #ifndef TESSERA_MODELS_GENERATION_STOP_STRINGS_H_
 #define TESSERA_MODELS_GENERATION_STOP_STRINGS_H_
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,11 @@ namespace tessera::models {
 class StopStrings {
  public:
   // None of them may be empty.
-  explicit StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {}
+  explicit StopStrings(std::vector<std::string> strings)
+      : strings_(std::make_shared<const std::vector<std::string>>(std::move(strings))) {}
+  // Those that others hold, too.
+  explicit StopStrings(std::shared_ptr<const std::vector<std::string>> strings)
+      : strings_(std::move(strings)) {}
 
   // The text that is certain to come before any stop string.
   std::string Push(std::string_view piece);
@@ -29,7 +34,7 @@ class StopStrings {
   bool found() const { return found_; }
 
  private:
-  std::vector<std::string> strings_;
+  std::shared_ptr<const std::vector<std::string>> strings_;
   std::string held_;
   bool found_ = false;
 };

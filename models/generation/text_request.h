@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -27,10 +29,30 @@ struct GenerationResult {
   End end = End::kLength;
 };
 
+// A value that copies share until one of them is changed: many texts of a request have the same
+// prompt and configuration, which may be large.
+template <typename T>
+class Shared {
+ public:
+  Shared(T value = {}) : value_(std::make_shared<T>(std::move(value))) {}
+
+  const T& operator*() const { return *value_; }
+  const T* operator->() const { return value_.get(); }
+  // For changes, which other copies do not see.
+  T& Own() {
+    if (value_.use_count() > 1) value_ = std::make_shared<T>(*value_);
+    return *value_;
+  }
+  std::shared_ptr<const T> pointer() const { return value_; }
+
+ private:
+  std::shared_ptr<T> value_;
+};
+
 // A prompt, how it is continued, and whom that is told.
 struct TextRequest {
-  std::vector<int64_t> prompt;
-  GenerationConfig config = {};
+  Shared<std::vector<int64_t>> prompt = {};
+  Shared<GenerationConfig> config = {};
   // Of the random numbers: the same (seed, row) gives the same text. Messages name it.
   int64_t row = 0;
   // Which of the model's adapters counts (nn::ForwardContext).

@@ -82,7 +82,8 @@ int64_t LikeliestToken(std::span<const double> scores) {
   }
   for (; i < scores.size(); ++i) most[0] = std::max(most[0], scores[i]);
   const double greatest = *std::max_element(most.begin(), most.end());
-  return std::find(scores.begin(), scores.end(), greatest) - scores.begin();
+  const auto found = std::find(scores.begin(), scores.end(), greatest);
+  return found == scores.end() ? 0 : found - scores.begin();  // none is: no score is a number
 }
 
 void LogSoftmaxInPlace(std::span<double> scores) {
@@ -108,6 +109,9 @@ TokenScores ScoresOf(int64_t id, int64_t likeliest, std::span<const double> log_
 }
 
 int64_t SampleToken(const GenerationConfig& config, double uniform, std::span<double> scores) {
+  // Divided by a temperature near 0, scores become infinite: the likeliest token alone is left.
+  const double divided = *std::max_element(scores.begin(), scores.end()) / config.temperature;
+  if (!std::isfinite(divided)) return LikeliestToken(scores);
   for (double& score : scores) score /= config.temperature;
   KeepTopK(config.top_k, scores);
   KeepTopP(config.top_p, scores);

@@ -13,7 +13,7 @@ namespace {
 
 // How many tokens may follow what the text begins with.
 StatusOr<int64_t> Limit(const Model& model, const TextRequest& request, int64_t prompt_size) {
-  const GenerationConfig& config = request.config;
+  const GenerationConfig& config = *request.config;
   const int64_t row = request.row;
   const int64_t positions = model.positions_left(request.adapter);
   const int64_t room = positions == 0 ? INT64_MAX : positions - prompt_size;
@@ -35,9 +35,9 @@ StatusOr<int64_t> Limit(const Model& model, const TextRequest& request, int64_t 
 
 // The request's own, completed.
 StatusOr<std::vector<int64_t>> TakePrompt(const Model& model, TextRequest& request) {
-  const GenerationConfig& config = request.config;
+  const GenerationConfig& config = *request.config;
   const int64_t row = request.row;
-  std::vector<int64_t> ids = std::move(request.prompt);
+  std::vector<int64_t> ids = *std::exchange(request.prompt, {});
   if (const auto format = model.text_format(); format != nullptr) {
     auto prepared = format->PreparePrompt(std::move(ids));
     if (!prepared.ok()) {
@@ -62,7 +62,7 @@ StatusOr<std::vector<int64_t>> TakePrompt(const Model& model, TextRequest& reque
 }
 
 Status CheckConfig(const Model& model, const TextRequest& request, bool tokenizer) {
-  const GenerationConfig& config = request.config;
+  const GenerationConfig& config = *request.config;
   TESSERA_RETURN_IF_ERROR(config.Validate());
   if (!Generates(model)) return InvalidArgument("this model does not generate text");
   if (config.max_new_tokens == 0 && !request.score_prompt) {
@@ -115,7 +115,7 @@ WrittenText::WrittenText(TextRequest request, std::vector<int64_t> prompt,
       limit_(limit),
       begin_size_(std::ssize(begin)),
       ids_(std::move(begin)),
-      stop_(request_.config.stop_strings) {
+      stop_({request_.config.pointer(), &request_.config->stop_strings}) {
   result_.prompt = std::move(prompt);
   if (tokenizer != nullptr) decoder_.emplace(*tokenizer, data::DecodeOptions{.skip_special = true});
 }
@@ -134,7 +134,7 @@ Status WrittenText::TellPromptScores() {
 }
 
 Status WrittenText::Choose(std::span<double> logits) {
-  const GenerationConfig& config = request_.config;
+  const GenerationConfig& config = *request_.config;
   std::vector<double> log_p;
   if (request_.top_scores >= 0) {
     log_p.assign(logits.begin(), logits.end());
@@ -171,7 +171,7 @@ Status WrittenText::Add(int64_t id, const TokenScores* scores) {
 }
 
 std::optional<GenerationResult::End> WrittenText::EndAfter(int64_t id) const {
-  const std::vector<int64_t>& eos = request_.config.eos_token_ids;
+  const std::vector<int64_t>& eos = request_.config->eos_token_ids;
   if (stop_.found()) return GenerationResult::End::kStopString;
   if (std::find(eos.begin(), eos.end(), id) != eos.end()) return GenerationResult::End::kEndOfText;
   if (std::ssize(result_.ids) == limit_) return GenerationResult::End::kLength;

@@ -145,9 +145,9 @@ StatusOr<std::vector<std::string>> LoadBesidesHead(Model& model, const WeightFil
 class FormsOfFiles {
  public:
   FormsOfFiles(const WeightFiles& weights, const std::vector<EntryMatch>& matches, Model& shapes,
-               std::optional<QuantType> type, Counter* counter)
+               std::optional<QuantType> type, bool map, Counter* counter)
       : weights_(weights),
-        loading_(weights, matches, nn::QuantizableWeights(shapes), type),
+        loading_(weights, matches, nn::QuantizableWeights(shapes), type, map),
         counter_(counter) {
     for (const EntryMatch& match : matches) bytes_[match.parameter->name] = BytesOf(match);
     const bool held = std::any_of(matches.begin(), matches.end(), [](const EntryMatch& match) {
@@ -342,7 +342,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
   }
   Counter counter(options.progress, weights.folder());
   if (!build.device.is_meta()) TESSERA_RETURN_IF_ERROR(counter.Begin(matches, weights));
-  FormsOfFiles forms(weights, matches, *shapes, options.quantize, &counter);
+  FormsOfFiles forms(weights, matches, *shapes, options.quantize, options.map_weights, &counter);
   TESSERA_RETURN_IF_ERROR(forms.AddTo(&build));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, BuildNamed(source, config, build));
   TESSERA_RETURN_IF_ERROR(forms.status());

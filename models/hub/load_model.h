@@ -50,11 +50,11 @@ struct LoadOptions {
   // initialised (with build.seed) instead of being an error.
   bool ignore_mismatched_sizes = false;
   // For models that are run, not trained: parameters on the CPU that the files hold in the model's
-  // dtype, whole and aligned to it, are the files' bytes, mapped: nothing is read before it is
-  // used, and processes share the memory. They cannot be written to, and take no part in
-  // differentiation. The files must stay as they are as long as the model lives: a process that
-  // touches what another one has cut off dies of SIGBUS (EndWhenMappedFilesShrink, core/file.h).
-  // Replacing or removing a file does no harm. False: all is copied.
+  // dtype, whole and aligned to it, and quantised weights are the files' bytes, mapped: nothing is
+  // read before it is used, and processes share the memory. They cannot be written to, and take no
+  // part in differentiation. The files must stay as they are as long as the model lives: a process
+  // that touches what another one has cut off dies of SIGBUS (EndWhenMappedFilesShrink,
+  // core/file.h). Replacing or removing a file does no harm. False: all is copied.
   bool map_weights = false;
   // Weights of linear layers and tables of the vocabulary are held so (nn/quantized_weight.h), what
   // is dense in the files being made into it; what rows do not fit, and the rest, is `build.dtype`,

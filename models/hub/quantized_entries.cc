@@ -49,8 +49,8 @@ void SetQuantizationConfig(std::optional<QuantType> type, nlohmann::json* config
 QuantizedLoading::QuantizedLoading(const WeightFiles& weights,
                                    const std::vector<EntryMatch>& matches,
                                    std::map<std::string, LinearLayout> layouts,
-                                   std::optional<QuantType> type)
-    : weights_(weights), layouts_(std::move(layouts)), type_(type) {
+                                   std::optional<QuantType> type, bool map)
+    : weights_(weights), layouts_(std::move(layouts)), type_(type), map_(map) {
   for (const EntryMatch& match : matches) entry_of_[match.parameter->name] = match.entry;
 }
 
@@ -95,6 +95,11 @@ StatusOr<std::shared_ptr<const nn::WeightForm>> QuantizedLoading::FormOf(
   }
   if (held && placement.is_whole()) {
     TESSERA_ASSIGN_OR_RETURN(QuantizedMatrix matrix, ReadMatrix(entry, type, columns));
+    if (!map_) {
+      const Tensor in_file = matrix.bytes;
+      matrix.bytes = EmptyLike(in_file);
+      CopyInto(matrix.bytes, in_file);
+    }
     return std::make_shared<const nn::QuantizedWeight>(std::move(matrix));
   }
   TESSERA_ASSIGN_OR_RETURN(Tensor part, ReadDense(parameter));

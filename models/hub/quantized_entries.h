@@ -42,9 +42,11 @@ void SetQuantizationConfig(std::optional<QuantType> type, nlohmann::json* config
 // nn::QuantizableWeights.
 class QuantizedLoading {
  public:
-  // With `type`, what is dense in the files and can be held so is made to be.
+  // With `type`, what is dense in the files and can be held so is made to be. `map`: quantised
+  // entries stay the files' bytes; else they are copied.
   QuantizedLoading(const WeightFiles& weights, const std::vector<EntryMatch>& matches,
-                   std::map<std::string, LinearLayout> layouts, std::optional<QuantType> type);
+                   std::map<std::string, LinearLayout> layouts, std::optional<QuantType> type,
+                   bool map = false);
 
   // The form of this rank's part on a CPU, or on meta without numbers; nullptr: it is dense.
   // InvalidArgument names the tensor.
@@ -61,6 +63,7 @@ class QuantizedLoading {
   std::map<std::string, std::string> entry_of_;
   const std::map<std::string, LinearLayout> layouts_;
   const std::optional<QuantType> type_;
+  const bool map_;
 };
 
 }  // namespace tessera::models

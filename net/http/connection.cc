@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/http/connection.h"
 
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
@@ -22,11 +26,20 @@ constexpr size_t kMaxGathered = 64;
 // How long a client may go on sending what nobody reads: closed at once, the system would take back
 // the answer that is on its way.
 constexpr std::chrono::milliseconds kLinger{1000};
+// Of an answer in pieces, which a client may have unsent though answers together have no room.
+constexpr size_t kFairUnsent = 256 << 10;
+// When a client that sends no more is asked whether it is there, and how often that is looked at.
+constexpr std::chrono::milliseconds kProbeAfter{500};
+constexpr std::chrono::milliseconds kWatchEvery{100};
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 }  // namespace
 
 Connection::Connection(Tcp::socket socket, ConnectionHost& host)
-    : socket_(std::move(socket)), timer_(socket_.get_executor()), host_(host) {}
+    : socket_(std::move(socket)),
+      timer_(socket_.get_executor()),
+      watch_(socket_.get_executor()),
+      host_(host) {}
 
 template <typename F>
 auto Connection::Guarded(F f) {
@@ -74,6 +87,7 @@ void Connection::Close() {
   error_code ignored;
   socket_.close(ignored);
   timer_.cancel();
+  watch_.cancel();
   unsent_.clear();
   later_.clear();
   host_.connections.erase(self);
@@ -122,7 +136,9 @@ void Connection::OnDeadline() {
 // --------------------------------------------------------------------------------------
 
 void Connection::AwaitBytes() {
-  if (awaits_bytes_ || stage_ == Stage::kClosed || later_.size() > kMaxLater) return;
+  if (awaits_bytes_ || sends_no_more_ || stage_ == Stage::kClosed || later_.size() > kMaxLater) {
+    return;
+  }
   awaits_bytes_ = true;
   socket_.async_wait(Tcp::socket::wait_read, Guarded([this](error_code) {
                        awaits_bytes_ = false;
@@ -133,9 +149,40 @@ void Connection::AwaitBytes() {
 void Connection::ReadBytes() {
   error_code error;
   const size_t size = socket_.read_some(asio::buffer(host_.bytes), error);
+  if (error == asio::error::eof && stage_ == Stage::kAnswering) return OnEndOfBytes();
   if (error && error != asio::error::would_block) return Close();
   Take({host_.bytes.data(), size});
   AwaitBytes();
+}
+
+void Connection::OnEndOfBytes() {
+  sends_no_more_ = true;
+  watch_.expires_after(kProbeAfter);
+  WatchForLeaving();
+}
+
+bool Connection::Probe() {
+  const bool quiet = unsent_.empty() && !writes_ && !flush_posted_;
+  if (!may_probe_ || !quiet) return true;
+  may_probe_ = false;
+  // A client that is not there any more answers this with a reset: before the answer an interim
+  // one, and between its chunks the first digit of the next one's size.
+  const std::string_view probe = has_begun_ ? "0" : kContinue;
+  error_code failed;
+  return socket_.write_some(asio::buffer(probe), failed) == probe.size();
+}
+
+void Connection::WatchForLeaving() {
+  watch_.async_wait(Guarded([this](error_code error) {
+    if (error || stage_ != Stage::kAnswering) return;
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    getsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size);
+    if (info.tcpi_state == TCP_CLOSE) return Close();
+    if (!Probe()) return Drop();
+    watch_.expires_after(kWatchEvery);
+    WatchForLeaving();
+  }));
 }
 
 void Connection::Take(std::string_view bytes) {
@@ -167,7 +214,6 @@ void Connection::Take(std::string_view bytes) {
   }
   if (reader_->TakeExpectation()) {
     // Nothing is on its way on this connection, so that the system has room for it.
-    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     error_code error;
     if (socket_.write_some(asio::buffer(kContinue), error) != kContinue.size()) Drop();
   }
@@ -180,7 +226,8 @@ void Connection::Answer() {
   Enter(Stage::kAnswering);
   ClearDeadline();
   ++host_.requests;
-  progress_ = std::make_shared<AnswerProgress>();
+  progress_ = std::make_shared<AnswerProgress>(host_.budget);
+  has_begun_ = false;
   const auto state = std::make_shared<HttpExchange::State>();
   state->progress = progress_;
   state->mailbox = host_.mailbox;
@@ -190,6 +237,7 @@ void Connection::Answer() {
   state->form = {.head_only = state->request.method == "HEAD",
                  .http_1_0 = reader_->http_1_0(),
                  .keep_alive = reader_->keep_alive() && !host_.stopping};
+  may_probe_ = !state->form.http_1_0 && !state->form.head_only;
   reader_.reset();
   try {
     (*host_.handler)(HttpExchange(state));
@@ -204,9 +252,9 @@ void Connection::Refuse(HttpResponse refusal) {
   Enter(Stage::kAnswering);
   ++host_.refused;
   reader_.reset();
-  progress_ = std::make_shared<AnswerProgress>();
+  progress_ = std::make_shared<AnswerProgress>(host_.budget);
   std::vector<std::string> pieces = {HeadOf(refusal, {}), std::move(refusal.body)};
-  for (const std::string& piece : pieces) progress_->unsent += piece.size();
+  for (const std::string& piece : pieces) progress_->AddUnsent(piece.size());
   Send(std::move(pieces), After::kClose);
 }
 
@@ -214,8 +262,12 @@ void Connection::Send(std::vector<std::string> pieces, After after) {
   if (stage_ != Stage::kAnswering) return;
   for (std::string& piece : pieces) unsent_.push_back(std::move(piece));
   after_ = after;
-  if (after == After::kMore && progress_->unsent > host_.options.max_unsent) return Drop();
+  has_begun_ = true;
+  const bool crowded = host_.budget->taken > host_.budget->most;
+  const size_t most = crowded ? kFairUnsent : host_.options.max_unsent;
+  if (after == After::kMore && progress_->unsent > most) return Drop();
   if (flush_posted_ || writes_) return;
+  BeginSending();
   // Later, so that the pieces which are on their way here go together.
   flush_posted_ = true;
   asio::post(socket_.get_executor(), Guarded([this] {
@@ -237,7 +289,6 @@ void Connection::Flush() {
   }
   gathered.front() += sent_of_first_;
   writes_ = true;
-  SetDeadline(host_.options.write_timeout);
   socket_.async_write_some(gathered, Guarded([this](error_code error, size_t bytes) {
                              writes_ = false;
                              if (error) return Close();
@@ -246,8 +297,16 @@ void Connection::Flush() {
                            }));
 }
 
+void Connection::BeginSending() {
+  sent_in_time_ = 0;
+  SetDeadline(host_.options.write_timeout);
+}
+
 void Connection::OnSent(size_t bytes) {
-  progress_->unsent -= bytes;
+  progress_->OnSent(bytes);
+  sent_in_time_ += static_cast<int64_t>(bytes);
+  const auto least = host_.options.min_write_rate * host_.options.write_timeout.count() / 1000;
+  if (sent_in_time_ >= std::max<int64_t>(least, 1)) BeginSending();
   bytes += sent_of_first_;
   while (!unsent_.empty() && bytes >= unsent_.front().size()) {
     bytes -= unsent_.front().size();
@@ -258,15 +317,18 @@ void Connection::OnSent(size_t bytes) {
 
 void Connection::EndAnswer() {
   progress_.reset();
+  watch_.cancel();
   const After after = std::exchange(after_, After::kMore);
   if (after == After::kClose || host_.stopping) return Linger();
   Enter(Stage::kIdle);
   SetDeadline(host_.options.idle_timeout);
   Take(std::exchange(later_, {}));
+  if (sends_no_more_ && stage_ != Stage::kAnswering) return Close();
   AwaitBytes();
 }
 
 void Connection::Linger() {
+  if (sends_no_more_) return Close();
   later_.clear();
   error_code ignored;
   socket_.shutdown(Tcp::socket::shutdown_send, ignored);

@@ -36,6 +36,7 @@ class Connection;
 struct ConnectionHost {
   HttpServerOptions options;
   const HttpServer::Handler* handler = nullptr;
+  std::shared_ptr<AnswerBudget> budget;
   std::shared_ptr<Mailbox> mailbox;
   std::unordered_set<std::shared_ptr<Connection>> connections;
   int64_t busy = 0;                // connections that read a request or answer one
@@ -81,7 +82,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Answer();
   void Refuse(HttpResponse refusal);
 
+  // The client has closed its sending side, or left.
+  void OnEndOfBytes();
+  void WatchForLeaving();
+  bool Probe();
   void Flush();
+  void BeginSending();
   void OnSent(size_t bytes);
   void EndAnswer();
   void Linger();
@@ -89,10 +95,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::ip::tcp::socket socket_;
   std::string peer_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer watch_;  // of a client that sends no more
   ConnectionHost& host_;
   Stage stage_ = Stage::kIdle;
 
   bool awaits_bytes_ = false;
+  bool sends_no_more_ = false;  // the client
   std::optional<RequestReader> reader_;
   int64_t held_bytes_ = 0;  // of the request that is read or answered
   std::string later_;       // bytes of the requests behind the one at work
@@ -101,6 +109,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   After after_ = After::kMore;
   std::deque<std::string> unsent_;
   size_t sent_of_first_ = 0;
+  int64_t sent_in_time_ = 0;  // since the deadline was set
+  bool has_begun_ = false;    // something of the answer was sent
+  bool may_probe_ = false;    // once, where the client sends no more
   bool flush_posted_ = false;
   bool writes_ = false;
 };

@@ -20,14 +20,20 @@ namespace {
 
 namespace asio = boost::asio;
 using Tcp = asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
 using OnPiece = std::function<bool(std::string_view)>;
 
 constexpr uint32_t kMaxHeadBytes = 1 << 20;
+// Answers before the answer: "100 Continue".
+constexpr int kMostInterim = 64;
 
 class ResponseParser : public MessageParser</*kIsRequest=*/false> {
  public:
-  ResponseParser(bool head_only, const OnPiece* on_piece)
-      : MessageParser(kMaxHeadBytes, std::numeric_limits<uint64_t>::max()), on_piece_(on_piece) {
+  ResponseParser(bool head_only, uint64_t max_body_bytes, const OnPiece* on_piece)
+      : MessageParser(kMaxHeadBytes,
+                      on_piece == nullptr ? max_body_bytes : std::numeric_limits<uint64_t>::max()),
+        max_body_bytes_(max_body_bytes),
+        on_piece_(on_piece) {
     skip(head_only);
   }
 
@@ -52,12 +58,15 @@ class ResponseParser : public MessageParser</*kIsRequest=*/false> {
   void OnBody(std::string_view piece) override {
     if (on_piece_ == nullptr || response_.status != 200) {
       response_.body.append(piece);
+      // What a refusal says beyond this is of no use.
+      left_ = left_ || response_.body.size() > max_body_bytes_;
     } else if (!left_) {
       left_ = !(*on_piece_)(piece);
     }
   }
 
  private:
+  const uint64_t max_body_bytes_;
   const OnPiece* on_piece_;
   HttpResponse response_;
   bool left_ = false;
@@ -67,18 +76,18 @@ class ResponseParser : public MessageParser</*kIsRequest=*/false> {
 
 struct HttpClient::State {
   std::string url, host, port;
-  std::chrono::milliseconds timeout;
+  HttpClientOptions options;
   asio::io_context io{1};
   Tcp::socket socket{io};
   std::string read_ahead;  // behind the answer before
 
   // Waits for one asynchronous operation, which `start` is given the handler for.
   template <typename Start>
-  error_code Wait(Start start) {
+  error_code Wait(Clock::duration time, Start start) {
     error_code result = asio::error::would_block;
     start([&result](error_code error, auto&&...) { result = error; });
     io.restart();
-    io.run_for(timeout);
+    io.run_for(time);
     if (result == asio::error::would_block) {
       Close();
       io.restart();
@@ -101,7 +110,8 @@ struct HttpClient::State {
 
   Status Connect();
   std::string BytesOf(const HttpRequest& request) const;
-  Status Read(ResponseParser& parser, bool* something);
+  // `whole`: not in pieces that somebody takes.
+  Status Read(ResponseParser& parser, bool whole, bool* something);
   StatusOr<HttpResponse> Ask(const HttpRequest& request, const OnPiece* on_piece);
   // `something`: a byte of an answer came.
   StatusOr<HttpResponse> AskOnce(const HttpRequest& request, const OnPiece* on_piece,
@@ -113,7 +123,7 @@ Status HttpClient::State::Connect() {
   Tcp::resolver resolver(io);
   const auto found = resolver.resolve(host, port, error);
   if (error) return Failed("no such host", error);
-  error = Wait([&](auto handler) { asio::async_connect(socket, found, handler); });
+  error = Wait(options.timeout, [&](auto handler) { asio::async_connect(socket, found, handler); });
   if (error) return Failed("no connection", error);
   socket.set_option(Tcp::no_delay(true), error);
   return OkStatus();
@@ -134,13 +144,16 @@ std::string HttpClient::State::BytesOf(const HttpRequest& request) const {
   return bytes.append("\r\n").append(request.body);
 }
 
-Status HttpClient::State::Read(ResponseParser& parser, bool* something) {
+Status HttpClient::State::Read(ResponseParser& parser, bool whole, bool* something) {
+  const auto begin = Clock::now();
   std::array<char, 16 << 10> buffer;
   error_code error;
   std::string bytes = std::exchange(read_ahead, {});
   while (!parser.is_done() && !parser.left()) {
     if (bytes.empty()) {
-      error = Wait([&](auto handler) {
+      const auto gone = whole ? Clock::now() - begin : Clock::duration::zero();
+      const auto left = std::max<Clock::duration>(options.timeout - gone, Clock::duration::zero());
+      error = Wait(left, [&](auto handler) {
         socket.async_read_some(asio::buffer(buffer),
                                [&, handler](error_code e, size_t size) mutable {
                                  bytes.assign(buffer.data(), size);
@@ -156,6 +169,11 @@ Status HttpClient::State::Read(ResponseParser& parser, bool* something) {
       *something = true;
     }
     const size_t used = parser.Feed(bytes, error);
+    if (error == http::error::body_limit) {
+      Close();
+      return Failure(StatusCode::kUnavailable, url, ": the answer is longer than ",
+                     options.max_body_bytes, " bytes");
+    }
     if (error) return Failed("the answer cannot be read", error);
     read_ahead = bytes.substr(used);
     bytes.clear();
@@ -168,12 +186,14 @@ StatusOr<HttpResponse> HttpClient::State::AskOnce(const HttpRequest& request,
   if (!socket.is_open()) TESSERA_RETURN_IF_ERROR(Connect());
   const std::string bytes = BytesOf(request);
   // A server may answer, and read no further, before all is written.
-  const error_code error =
-      Wait([&](auto handler) { asio::async_write(socket, asio::buffer(bytes), handler); });
+  const error_code error = Wait(options.timeout, [&](auto handler) {
+    asio::async_write(socket, asio::buffer(bytes), handler);
+  });
   if (error == asio::error::timed_out) return Failed("sending", error);
-  for (;;) {
-    ResponseParser parser(request.method == "HEAD", on_piece);
-    TESSERA_RETURN_IF_ERROR(Read(parser, something));
+  for (int interim = 0;; ++interim) {
+    if (interim > kMostInterim) return Failed("no answer", http::error::bad_status);
+    ResponseParser parser(request.method == "HEAD", options.max_body_bytes, on_piece);
+    TESSERA_RETURN_IF_ERROR(Read(parser, on_piece == nullptr, something));
     if (parser.status() / 100 == 1) continue;  // "100 Continue"
     if (parser.left() || !parser.keep_alive()) Close();
     return parser.TakeResponse();
@@ -193,7 +213,7 @@ HttpClient::HttpClient(HttpClient&&) noexcept = default;
 HttpClient& HttpClient::operator=(HttpClient&&) noexcept = default;
 HttpClient::~HttpClient() = default;
 
-StatusOr<HttpClient> HttpClient::Open(const std::string& url, std::chrono::milliseconds timeout) {
+StatusOr<HttpClient> HttpClient::Open(const std::string& url, const HttpClientOptions& options) {
   auto state = std::make_unique<State>();
   std::string_view rest = url;
   constexpr std::string_view kScheme = "http://";
@@ -215,9 +235,13 @@ StatusOr<HttpClient> HttpClient::Open(const std::string& url, std::chrono::milli
       rest.find_first_of("/?#@ \r\n") != std::string_view::npos) {
     return InvalidArgument(url, ": is no url of a server (http://host:port)");
   }
-  state->timeout = timeout;
+  state->options = options;
   TESSERA_RETURN_IF_ERROR(state->Connect());
   return HttpClient(std::move(state));
+}
+
+void HttpClient::set_timeout(std::chrono::milliseconds timeout) {
+  state_->options.timeout = timeout;
 }
 
 StatusOr<HttpResponse> HttpClient::Send(const HttpRequest& request) {

@@ -5,11 +5,12 @@
 //   TESSERA_ASSIGN_OR_RETURN(HttpResponse models, client.Send({.path = "/v1/models"}));
 //
 // It keeps its connection and opens it anew where the server has closed it in between. Failures
-// name the url. What a server may answer with is not bounded: ask those that you trust.
+// name the url. Time and length of what a server answers with are bounded.
 #ifndef TESSERA_NET_HTTP_HTTP_CLIENT_H_
 #define TESSERA_NET_HTTP_HTTP_CLIENT_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,16 +21,24 @@
 
 namespace tessera::net {
 
+struct HttpClientOptions {
+  // Of connecting, of sending a request, and of its answer as a whole; of one that is streamed: of
+  // the time between two pieces.
+  std::chrono::milliseconds timeout{30'000};
+  uint64_t max_body_bytes = 64 << 20;  // of an answer that comes whole
+};
+
 class HttpClient {
  public:
-  // Of "http://host", "http://host:port" or these with "/" behind. It connects. The timeout is for
-  // connecting, and for any progress of a request or its answer.
-  static StatusOr<HttpClient> Open(const std::string& url,
-                                   std::chrono::milliseconds timeout = std::chrono::seconds(30));
+  // Of "http://host", "http://host:port" or these with "/" behind. It connects.
+  static StatusOr<HttpClient> Open(const std::string& url, const HttpClientOptions& options = {});
 
   HttpClient(HttpClient&&) noexcept;
   HttpClient& operator=(HttpClient&&) noexcept;
   ~HttpClient();
+
+  // From the next request on.
+  void set_timeout(std::chrono::milliseconds timeout);
 
   // Host and Content-Length are added where the headers do not have them.
   StatusOr<HttpResponse> Send(const HttpRequest& request);

@@ -123,12 +123,63 @@ TEST(HttpClientTest, GivesPiecesAsTheyCome) {
 TEST(HttpClientTest, DoesNotWaitForEver) {
   std::vector<HttpExchange> waiting;
   RunningServer server({}, [&](HttpExchange exchange) { waiting.push_back(exchange); });
-  auto client = HttpClient::Open(server->url(), milliseconds(100));
+  auto client = HttpClient::Open(server->url(), {.timeout = milliseconds(100)});
   ASSERT_TRUE(client.ok());
   const auto response = client->Send({});
   EXPECT_EQ(response.status().code(), StatusCode::kDeadlineExceeded);
   EXPECT_EQ(Message(response.status()), server->url() + ": no answer: it takes too long");
   server.Stop(milliseconds(0));
+}
+
+TEST(HttpClientTest, AnswersAreBounded) {
+  RunningServer server({}, [](HttpExchange exchange) {
+    const bool refuses = exchange.request().path == "/404";
+    if (exchange.request().path == "/pieces" || refuses) {
+      exchange.Begin(refuses ? 404 : 200, "text/plain");
+      for (int i = 0; i < 100; ++i) exchange.Write(std::string(1000, 'x'));
+      return exchange.End();
+    }
+    exchange.Respond({.body = std::string(exchange.request().path == "/fits" ? 5000 : 5001, 'x')});
+  });
+  const std::string long_answer = server->url() + ": the answer is longer than 5000 bytes";
+  auto client = HttpClient::Open(server->url(), {.max_body_bytes = 5000});
+  ASSERT_TRUE(client.ok());
+  EXPECT_EQ(client->Send({.path = "/fits"})->body.size(), 5000u);
+  EXPECT_EQ(Message(client->Send({.path = "/long"}).status()), long_answer);
+  EXPECT_EQ(Message(client->Send({.path = "/pieces"}).status()), long_answer);
+  EXPECT_EQ(client->Send({.path = "/fits"})->body.size(), 5000u);
+  size_t size = 0;
+  const auto take = [&](std::string_view piece) {
+    size += piece.size();
+    return true;
+  };
+  EXPECT_EQ(client->Stream({.path = "/pieces"}, take)->status, 200);  // which nobody keeps
+  EXPECT_EQ(size, 100'000u);
+  const auto refused = client->Stream({.path = "/404"}, take);
+  ASSERT_TRUE(refused.ok()) << Message(refused.status());
+  EXPECT_EQ(refused->status, 404);
+  EXPECT_LT(refused->body.size(), 70'000u);
+}
+
+// The time is that of the whole answer: pieces do not renew it.
+TEST(HttpClientTest, DoesNotTakeDropsForEver) {
+  std::atomic<bool> over = false;
+  std::thread dripping;
+  RunningServer server({}, [&](HttpExchange exchange) {
+    dripping = std::thread([&over, exchange]() mutable {
+      exchange.Begin(200, "text/plain");
+      while (!over) {
+        exchange.Write("x");
+        std::this_thread::sleep_for(milliseconds(20));
+      }
+      exchange.End();
+    });
+  });
+  auto client = HttpClient::Open(server->url(), {.timeout = milliseconds(300)});
+  ASSERT_TRUE(client.ok());
+  EXPECT_EQ(client->Send({}).status().code(), StatusCode::kDeadlineExceeded);
+  over = true;
+  dripping.join();
 }
 
 TEST(HttpClientTest, HearsARefusalWhileItSends) {

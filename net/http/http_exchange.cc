@@ -11,18 +11,48 @@ namespace tessera::net {
 using Stage = AnswerProgress::Stage;
 using Lock = std::lock_guard<std::mutex>;
 
+AnswerProgress::~AnswerProgress() {
+  OnSent(unsent);
+  ReleaseReserved();
+}
+
+void AnswerProgress::AddUnsent(size_t bytes) {
+  unsent += bytes;
+  budget->taken += static_cast<int64_t>(bytes);
+}
+
+void AnswerProgress::OnSent(size_t bytes) {
+  unsent -= bytes;
+  budget->taken -= static_cast<int64_t>(bytes);
+}
+
+bool AnswerProgress::Reserve(size_t bytes) {
+  const auto count = static_cast<int64_t>(bytes);
+  if (budget->taken.fetch_add(count) + count > budget->most) {
+    budget->taken -= count;
+    return false;
+  }
+  reserved += bytes;
+  return true;
+}
+
+void AnswerProgress::ReleaseReserved() {
+  budget->taken -= static_cast<int64_t>(reserved.exchange(0));
+}
+
 void AnswerProgress::Leave() {
   std::function<void()> callback;
   {
     const Lock lock(mutex);
     gone = true;
+    OnSent(unsent);  // the connection has dropped it
     callback = std::exchange(on_gone, nullptr);
   }
   if (callback) callback();
 }
 
 void HttpExchange::State::Send(std::vector<std::string> pieces, After after) {
-  for (const std::string& piece : pieces) progress->unsent += piece.size();
+  for (const std::string& piece : pieces) progress->AddUnsent(piece.size());
   mailbox->Post([connection = connection, pieces = std::move(pieces), after]() mutable {
     if (const auto there = connection.lock()) there->Send(std::move(pieces), after);
   });
@@ -33,6 +63,7 @@ void HttpExchange::State::SendWhole(HttpResponse response) {
   if (HasBody(response.status) && !form.head_only) pieces.push_back(std::move(response.body));
   progress->stage = Stage::kEnded;
   progress->on_gone = nullptr;
+  progress->ReleaseReserved();
   Send(std::move(pieces), AfterAnswer());
 }
 
@@ -61,6 +92,7 @@ const HttpRequest& HttpExchange::request() const { return state_->request; }
 const std::string& HttpExchange::peer() const { return state_->peer; }
 bool HttpExchange::gone() const { return state_->progress->gone; }
 size_t HttpExchange::unsent() const { return state_->progress->unsent; }
+bool HttpExchange::Reserve(size_t bytes) { return state_->progress->Reserve(bytes); }
 
 namespace {
 // Whether calls mean nothing any more.

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "net/http/answer_bytes.h"
@@ -23,6 +24,12 @@ class Mailbox;
 // What follows pieces of an answer: more, or, where they were the last, the next request.
 enum class After { kMore, kNextRequest, kClose };
 
+// The bytes of a server's answers, together. It may outlive the server.
+struct AnswerBudget {
+  const int64_t most;
+  std::atomic<int64_t> taken = 0;
+};
+
 // How an answer stands: shared by the exchange, on any thread, and its connection.
 struct AnswerProgress {
   enum class Stage { kNone, kBegun, kEnded, kFailed };
@@ -32,7 +39,18 @@ struct AnswerProgress {
   std::function<void()> on_gone;
   std::atomic<bool> gone = false;
   std::atomic<size_t> unsent = 0;
+  std::atomic<size_t> reserved = 0;
+  const std::shared_ptr<AnswerBudget> budget;
 
+  explicit AnswerProgress(std::shared_ptr<AnswerBudget> of_server) : budget(std::move(of_server)) {}
+  ~AnswerProgress();
+  AnswerProgress(const AnswerProgress&) = delete;
+  AnswerProgress& operator=(const AnswerProgress&) = delete;
+
+  void AddUnsent(size_t bytes);
+  void OnSent(size_t bytes);
+  bool Reserve(size_t bytes);
+  void ReleaseReserved();
   // The client has left: the server's thread says so.
   void Leave();
 };

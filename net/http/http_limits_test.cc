@@ -28,6 +28,8 @@ TEST(HttpLimitsTest, RefusalsReachTheClient) {
   } cases[] = {
       {"no request\r\n\r\n", 400},
       {"GET / HTTP/3.0\r\n\r\n", 505},
+      {"GET / HTTP/1.1\nHost: a\n\n", 400},
+      {"GET / HTTP/1.1\r\nHost: a\n\r\n", 400},
       {post + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 400},
       {post + "Transfer-Encoding: gzip\r\n\r\n", 501},
       {post + "X: " + std::string(100'000, 'x'), 431},

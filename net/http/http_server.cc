@@ -5,6 +5,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,12 +24,15 @@ using Tcp = asio::ip::tcp;
 constexpr size_t kTold = 64;
 // Until accepting is tried again, where the system had no descriptor or memory left.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// After memory has ended: others may give some back.
+constexpr std::chrono::milliseconds kMemoryPause{10};
 
 }  // namespace
 
 struct HttpServer::Impl {
   explicit Impl(const HttpServerOptions& options) {
     host.options = options;
+    host.budget = std::make_shared<AnswerBudget>(options.max_answer_bytes);
     host.mailbox = std::make_shared<Mailbox>(&io);
     host.on_quiet = [this] {
       if (host.stopping) host.mailbox->Post([this] { EndIfQuiet(); });
@@ -35,11 +40,18 @@ struct HttpServer::Impl {
   }
   ~Impl() {
     host.mailbox->Close();
-    CloseAll();
+    try {
+      CloseAll();
+    } catch (const std::exception&) {
+      // The sockets are closed with their connections.
+    }
   }
 
   Status Listen();
   void Accept();
+  void AcceptLater();
+  // What the thread of Serve does, whether memory ends meanwhile or not.
+  void Run();
   void Admit(Tcp::socket socket);
   void Stop(std::chrono::milliseconds grace);
   void EndIfQuiet() {
@@ -55,6 +67,7 @@ struct HttpServer::Impl {
   asio::steady_timer accept_pause{io};
   asio::steady_timer grace_timer{io};
   ConnectionHost host;
+  bool accepting = false;  // or about to
 };
 
 Status HttpServer::Impl::Listen() {
@@ -78,18 +91,40 @@ Status HttpServer::Impl::Listen() {
 }
 
 void HttpServer::Impl::Accept() {
+  accepting = true;
   acceptor.async_accept([this](error_code error, Tcp::socket socket) {
+    accepting = false;
     if (host.stopping) return;
     if (!error) {
       Admit(std::move(socket));
       return Accept();
     }
     // What was refused is still there: trying again at once would be all that this thread does.
-    accept_pause.expires_after(kAcceptPause);
-    accept_pause.async_wait([this](error_code) {
-      if (!host.stopping) Accept();
-    });
+    AcceptLater();
   });
+}
+
+void HttpServer::Impl::AcceptLater() {
+  accepting = true;
+  accept_pause.expires_after(kAcceptPause);
+  accept_pause.async_wait([this](error_code) {
+    accepting = false;
+    if (!host.stopping) Accept();
+  });
+}
+
+void HttpServer::Impl::Run() {
+  for (bool again = true; again;) {
+    again = false;
+    try {
+      // It was lost where memory ended.
+      if (!accepting && !host.stopping) Accept();
+      io.run();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(kMemoryPause);
+      again = true;
+    }
+  }
 }
 
 void HttpServer::Impl::Admit(Tcp::socket socket) {
@@ -159,8 +194,7 @@ std::string HttpServer::url() const { return Concat("http://", impl_->endpoint);
 
 void HttpServer::Serve(const Handler& handler) {
   impl_->host.handler = &handler;
-  impl_->Accept();
-  impl_->io.run();
+  impl_->Run();
 }
 
 void HttpServer::Post(std::function<void()> f) { impl_->host.mailbox->Post(std::move(f)); }

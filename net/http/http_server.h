@@ -12,8 +12,11 @@
 //
 // What is no HTTP, too long or too slow is answered by the server itself (ErrorResponse of
 // http_message.h) and the connection closed. A connection has one request at work; what follows it
-// waits, at first here and then with the client. A client that closes its sending side counts as
-// gone; one that has sent more than 64 KiB behind its request is seen to leave when writing fails.
+// waits, at first here and then with the client. A client that closes its sending side is answered.
+// One that has left altogether looks the same at first: half a second later it gets an interim
+// answer (100), or in the midst of one in chunks a leading 0 of the next chunk's size, which its
+// system refuses. A client that has sent more than 64 KiB behind its
+// request is seen to leave when writing fails.
 #ifndef TESSERA_NET_HTTP_HTTP_SERVER_H_
 #define TESSERA_NET_HTTP_HTTP_SERVER_H_
 
@@ -51,6 +54,9 @@ class HttpExchange {
 
   bool gone() const;      // the client has left, or was dropped: the rest is ignored
   size_t unsent() const;  // bytes queued that the system has not taken
+  // Counts bytes of an answer in the making among those of the server's answers, until it is given
+  // or the exchange ends. False, and nothing is counted: there is no room (max_answer_bytes).
+  bool Reserve(size_t bytes);
   // Called on the server's thread, at most once, when the client leaves before the answer's end. It
   // must not throw, nor hold a copy of this exchange, which then would not end by itself.
   void OnGone(std::function<void()> callback);
@@ -71,8 +77,14 @@ struct HttpServerOptions {
   int64_t max_held_bytes = 256 << 20;   // of requests that are read or answered, together: 503
   std::chrono::milliseconds request_timeout{10'000};  // from its first byte to its end: 408
   std::chrono::milliseconds idle_timeout{60'000};     // between requests: closed
-  std::chrono::milliseconds write_timeout{30'000};    // without progress of what is unsent: dropped
+  // What is unsent for this long is dropped with its client, unless the client took
+  // `min_write_rate` bytes a second meanwhile.
+  std::chrono::milliseconds write_timeout{30'000};
+  int64_t min_write_rate = 16 << 10;
   size_t max_unsent = 4 << 20;  // of an answer in pieces; more: the client is dropped
+  // Of all answers, reserved or unsent: then Reserve is false, and a client is dropped whose answer
+  // in pieces has more than 256 KiB unsent.
+  int64_t max_answer_bytes = 256 << 20;
 };
 
 class HttpServer {

@@ -95,6 +95,13 @@ inline size_t EndOfHead(std::string_view bytes, size_t from) {
   return std::string_view::npos;
 }
 
+inline bool HasBareLineFeed(std::string_view head) {
+  for (size_t at = 0; (at = head.find('\n', at)) != std::string_view::npos; ++at) {
+    if (at == 0 || head[at - 1] != '\r') return true;
+  }
+  return false;
+}
+
 template <bool kIsRequest>
 size_t MessageParser<kIsRequest>::Feed(std::string_view bytes, error_code& error) {
   const size_t fed = bytes.size();
@@ -108,6 +115,8 @@ size_t MessageParser<kIsRequest>::Feed(std::string_view bytes, error_code& error
     searched_ = std::max<size_t>(head, 2) - 2;
     if (head > max_head_bytes_) {
       error = http::error::header_limit;
+    } else if (end != std::string_view::npos && HasBareLineFeed(bytes.substr(0, end))) {
+      error = http::error::bad_line_ending;
     } else if (end != std::string_view::npos) {
       used = this->put(boost::asio::buffer(bytes.substr(0, end)), error);
       // It asks for more of lines that end wrongly.

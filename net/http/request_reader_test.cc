@@ -137,7 +137,7 @@ const struct {
     {"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", 400},
     {"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505},
     {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
-    {"GET / HTTP/1.1\nHost: a\n\n", 505},
+    {"GET / HTTP/1.1\nHost: a\n\n", 400},
     {"GET / HTTP/1.1\r\n\r\n", 400},
     {"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400},
     {Head("X : 1\r\n"), 400},

@@ -25,8 +25,8 @@ constexpr int64_t kMostChoices = 128;
 constexpr int64_t kMostLogprobs = 20;
 
 struct ChatRequest {
-  std::vector<int64_t> prompt;
-  models::GenerationConfig config;
+  models::Shared<std::vector<int64_t>> prompt = {};
+  models::Shared<models::GenerationConfig> config = {};
   int adapter = 0;
   int64_t choices = 1;
   int64_t logprobs = -1;
@@ -84,9 +84,14 @@ StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
   sampling.max_new_tokens = completion_tokens ? completion_tokens : tokens;
   request.stream_usage = StreamUsageField(fields);
   fields.Allow({"user", "metadata", "store"});
-  fields.Refuse("tool_choice", "a model may call a tool as it likes: auto or none", "auto");
+  const ordered_json* const choice = fields.Any("tool_choice");
+  if (choice == nullptr || *choice != "none") {
+    fields.Refuse("tool_choice", "a model may call a tool as it likes: auto or none", "auto");
+  }
   fields.Refuse("parallel_tool_calls", "answers are texts", true);
   fields.Refuse("response_format", "answers are texts", {{"type", "text"}});
+  const Status count = service.queue().CheckCount(request.choices);
+  if (!count.ok()) fields.Fail("n", std::string(count.message()));
   if (served.chat == nullptr) {
     return InvalidArgument("the folder of ", served.name,
                            " has no chat template; use /v1/completions");
@@ -96,11 +101,10 @@ StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
   if (!prompt.ok()) fields.Fail("messages", prompt.status());
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   request.prompt = *std::move(prompt);
-  TESSERA_ASSIGN_OR_RETURN(request.config, models::WithRequest(served.defaults, sampling));
-  request.config.num_beams = 1;
+  TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config, ConfigOf(served, sampling));
   TESSERA_ASSIGN_OR_RETURN(
       request.config, ConfigOfAnswer(served.model, request.adapter, *served.chat, served.tokenizer,
-                                     request.prompt.size(), std::move(request.config)));
+                                     request.prompt->size(), std::move(config)));
   return request;
 }
 
@@ -128,7 +132,12 @@ class ChatCompletions : public Answer {
 
  protected:
   void OnToken(size_t i, int64_t, std::string_view piece, const TokenScores* scores) override {
-    if (scores != nullptr) choices_[i].logprobs.push_back(ScoresJson(*scores));
+    std::string& logprobs = choices_[i].logprobs;
+    const size_t before = logprobs.capacity();
+    if (scores != nullptr) {
+      logprobs.append(logprobs.empty() ? "" : ",").append(JsonText(ScoresJson(*scores)));
+    }
+    Keep(piece.size() + logprobs.capacity() - before);
     if (!streams()) return;
     BeginChoice(i);
     if (piece.empty()) return;
@@ -146,30 +155,25 @@ class ChatCompletions : public Answer {
     }
   }
 
-  ordered_json Whole() override {
-    ordered_json choices = ordered_json::array();
+  std::string Whole() override {
+    std::vector<std::string> choices;
     for (size_t i = 0; i < choices_.size(); ++i) {
-      choices.push_back({{"index", i},
-                         {"message", {{"role", "assistant"}, {"content", choices_[i].text}}},
-                         {"logprobs", TakeLogprobs(i)},
-                         {"finish_reason", choices_[i].finish}});
+      const ordered_json message = {{"role", "assistant"},
+                                    {"content", std::exchange(choices_[i].text, {})}};
+      choices.push_back(Choice(i, "message", JsonText(message), choices_[i].finish));
     }
-    ordered_json answer = Head("chat.completion", std::move(choices));
-    answer["usage"] = Usage();
-    return answer;
+    return WithChoices("chat.completion", std::move(choices), JsonText(Usage()));
   }
 
   void Close() override {
-    if (!request_.stream_usage) return;
-    ordered_json last = Head("chat.completion.chunk", ordered_json::array());
-    last["usage"] = Usage();
-    Send(last);
+    if (request_.stream_usage) SendText(WithChoices(kChunk, {}, JsonText(Usage())));
   }
 
  private:
-  struct Choice {
+  static constexpr char kChunk[] = "chat.completion.chunk";
+  struct Text {
     std::string text = {};
-    ordered_json logprobs = ordered_json::array();
+    std::string logprobs = {};  // elements of a JSON list
     const char* finish = nullptr;
     bool begun = false;
   };
@@ -190,39 +194,34 @@ class ChatCompletions : public Answer {
     }
     return json;
   }
-  // Those that were not sent yet.
-  ordered_json TakeLogprobs(size_t i) {
-    if (request_.logprobs < 0) return nullptr;
-    return {{"content", std::exchange(choices_[i].logprobs, ordered_json::array())}};
+  // As JSON, with the log-probabilities that were not sent yet.
+  std::string Choice(size_t i, std::string_view key, std::string_view value, const char* finish) {
+    const std::string logprobs = std::exchange(choices_[i].logprobs, {});
+    return Concat(
+        "{\"index\":", i, ",\"", key, "\":", value,
+        ",\"logprobs\":", request_.logprobs < 0 ? "null" : Concat("{\"content\":[", logprobs, "]}"),
+        ",\"finish_reason\":", JsonText(finish == nullptr ? ordered_json() : finish), "}");
   }
-
-  ordered_json Head(const char* object, ordered_json choices) const {
-    return {{"id", id_},
-            {"object", object},
-            {"created", created_},
-            {"model", model_},
-            {"choices", std::move(choices)}};
+  std::string WithChoices(const char* object, std::vector<std::string> choices,
+                          const std::string& usage = {}) const {
+    return AnswerJson({{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}},
+                      std::move(choices), usage);
   }
   void BeginChoice(size_t i) {
     if (std::exchange(choices_[i].begun, true)) return;
-    Send(Head("chat.completion.chunk",
-              ordered_json::array({{{"index", i},
-                                    {"delta", {{"role", "assistant"}, {"content", ""}}},
-                                    {"logprobs", nullptr},
-                                    {"finish_reason", nullptr}}})));
+    SendText(WithChoices(
+        kChunk, {Concat(R"({"index":)", i, R"(,"delta":{"role":"assistant","content":""},)",
+                        R"("logprobs":null,"finish_reason":null})")}));
   }
-  void SendChoice(size_t i, ordered_json delta, const char* finish) {
-    ordered_json choice = {{"index", i}, {"delta", std::move(delta)}};
-    choice["logprobs"] = TakeLogprobs(i);
-    choice["finish_reason"] = finish == nullptr ? ordered_json() : ordered_json(finish);
-    Send(Head("chat.completion.chunk", ordered_json::array({std::move(choice)})));
+  void SendChoice(size_t i, const ordered_json& delta, const char* finish) {
+    SendText(WithChoices(kChunk, {Choice(i, "delta", JsonText(delta), finish)}));
   }
-  ordered_json Usage() const { return UsageJson(std::ssize(request_.prompt), made_tokens_); }
+  ordered_json Usage() const { return UsageJson(std::ssize(*request_.prompt), made_tokens_); }
 
   const ChatRequest request_;
   const std::string id_, model_;
   const int64_t created_;
-  std::vector<Choice> choices_;
+  std::vector<Text> choices_;
   int64_t made_tokens_ = 0;
 };
 

@@ -84,11 +84,12 @@ class ChatGlm : public Answer {
     text_ = data::ReplaceInvalidUtf8(result.text);
   }
 
-  ordered_json Whole() override {
+  std::string Whole() override {
     ordered_json history = ordered_json::array();
     for (const auto& [asked, answered] : question_.history) history.push_back({asked, answered});
     history.push_back({question_.prompt, text_});
-    return {{"response", text_}, {"history", std::move(history)}, {"status", 200}, {"time", Now()}};
+    return JsonText(
+        {{"response", text_}, {"history", std::move(history)}, {"status", 200}, {"time", Now()}});
   }
 
  private:
@@ -120,9 +121,8 @@ void AnswerChatGlm(Service& service, Call call) {
   if (Refused(service, call, fields)) return;
   const auto prompt = Prompt(service, question);
   if (!prompt.ok()) return service.Refuse(call.exchange, prompt.status(), "prompt");
-  auto config = models::WithRequest(served.defaults, sampling);
+  auto config = ConfigOf(served, sampling);
   if (!config.ok()) return service.Refuse(call.exchange, config.status());
-  config->num_beams = 1;
   config->max_new_tokens.reset();
   if (const int64_t positions = served.model.positions_left(kBaseModel); positions > 0) {
     length = std::min(length, positions);
@@ -134,7 +134,7 @@ void AnswerChatGlm(Service& service, Call call) {
     if (!config.ok()) return service.Refuse(call.exchange, config.status(), "prompt");
   }
   const auto answer = std::make_shared<ChatGlm>(service, std::move(call), std::move(question));
-  Ask(answer, {{.prompt = *prompt, .config = *std::move(config), .adapter = kBaseModel}});
+  Ask(answer, {{.prompt = *prompt, .config = *config, .adapter = kBaseModel}});
 }
 
 }  // namespace tessera::serve

@@ -24,13 +24,13 @@ constexpr int64_t kMostLogprobs = 20;
 constexpr size_t kMostPrompts = 2048;
 
 struct Prompt {
-  std::vector<int64_t> ids;
-  std::string text;  // for `echo`
+  models::Shared<std::vector<int64_t>> ids = {};
+  std::string text = {};  // for `echo`
 };
 
 struct CompletionRequest {
   std::vector<Prompt> prompts;
-  models::GenerationConfig config;
+  models::Shared<models::GenerationConfig> config = {};
   int adapter = 0;
   int64_t choices = 1;  // of each prompt
   int64_t logprobs = -1;
@@ -52,7 +52,7 @@ StatusOr<Prompt> PromptOf(const Service& service, const ordered_json& json, int 
   if (!json.is_array()) return InvalidArgument("must be texts, or lists of token ids");
   TESSERA_ASSIGN_OR_RETURN(prompt.ids, PromptIds(service.served(), json));
   if (echo) {
-    const std::vector<int32_t> ids(prompt.ids.begin(), prompt.ids.end());
+    const std::vector<int32_t> ids(prompt.ids->begin(), prompt.ids->end());
     prompt.text = data::ReplaceInvalidUtf8(service.served().tokenizer.Decode(ids));
   }
   return prompt;
@@ -61,6 +61,9 @@ StatusOr<Prompt> PromptOf(const Service& service, const ordered_json& json, int 
 // A text, ids, or a list of either.
 Status ReadPrompts(const Service& service, const ordered_json& json, CompletionRequest* request) {
   const bool list = json.is_array() && !json.empty() && !json[0].is_number();
+  // Before anything is made of them.
+  const int64_t prompts = list ? std::ssize(json) : 1;
+  TESSERA_RETURN_IF_ERROR(service.queue().CheckCount(prompts * request->choices));
   if (!list) {
     TESSERA_ASSIGN_OR_RETURN(request->prompts.emplace_back(),
                              PromptOf(service, json, request->adapter, request->echo));
@@ -110,8 +113,7 @@ StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
   const Status read = ReadPrompts(service, *prompt, &request);
   if (!read.ok()) fields.Fail("prompt", std::string(read.message()));
   TESSERA_RETURN_IF_ERROR(fields.Finish());
-  TESSERA_ASSIGN_OR_RETURN(request.config, models::WithRequest(served.defaults, sampling));
-  request.config.num_beams = 1;
+  TESSERA_ASSIGN_OR_RETURN(request.config, ConfigOf(served, sampling));
   return request;
 }
 
@@ -119,7 +121,7 @@ int64_t Characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-// Tokens with their log-probabilities, as they come.
+// Tokens with their log-probabilities, as they come: as text, which takes a fraction of a tree.
 class Logprobs {
  public:
   explicit Logprobs(const data::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -132,27 +134,34 @@ class Logprobs {
     if (!scores.likeliest.empty()) top.emplace(TokenText(tokenizer_, scores.id), scores.log_p);
     Add(scores.id, scores.log_p, scores.likeliest.empty() ? ordered_json() : std::move(top));
   }
-  // What was added since the last time.
-  ordered_json Take() { return std::exchange(json_, Empty()); }
+  // That it takes.
+  size_t bytes() const {
+    return tokens_.capacity() + log_ps_.capacity() + tops_.capacity() + offsets_.capacity();
+  }
+  // What was added since the last time, as JSON.
+  std::string Take() {
+    return Concat("{\"tokens\":[", std::exchange(tokens_, {}), "],\"token_logprobs\":[",
+                  std::exchange(log_ps_, {}), "],\"top_logprobs\":[", std::exchange(tops_, {}),
+                  "],\"text_offset\":[", std::exchange(offsets_, {}), "]}");
+  }
 
  private:
-  static ordered_json Empty() {
-    const ordered_json none = ordered_json::array();
-    return {
-        {"tokens", none}, {"token_logprobs", none}, {"top_logprobs", none}, {"text_offset", none}};
+  static void Append(const ordered_json& value, std::string* list) {
+    if (!list->empty()) *list += ',';
+    *list += JsonText(value);
   }
-  void Add(int64_t id, ordered_json log_p, ordered_json top) {
-    std::string text = TokenText(tokenizer_, id);
-    json_["text_offset"].push_back(offset_);
+  void Add(int64_t id, const ordered_json& log_p, const ordered_json& top) {
+    const std::string text = TokenText(tokenizer_, id);
+    Append(offset_, &offsets_);
     if (!tokenizer_.IsSpecial(static_cast<int32_t>(id))) offset_ += Characters(text);
-    json_["tokens"].push_back(std::move(text));
-    json_["token_logprobs"].push_back(std::move(log_p));
-    json_["top_logprobs"].push_back(std::move(top));
+    Append(text, &tokens_);
+    Append(log_p, &log_ps_);
+    Append(top, &tops_);
   }
 
   const data::Tokenizer& tokenizer_;
   int64_t offset_ = 0;
-  ordered_json json_ = Empty();
+  std::string tokens_, log_ps_, tops_, offsets_;
 };
 
 class Completions : public Answer {
@@ -185,9 +194,10 @@ class Completions : public Answer {
   void Echo() {
     for (size_t i = 0; i < NumTexts(); ++i) {
       Text& text = texts_[i];
+      if (!Keep(PromptOfText(i).text.size())) return;
       text.whole = PromptOfText(i).text;
       text.finish = "length";
-      prompt_tokens_ += std::ssize(PromptOfText(i).ids);
+      prompt_tokens_ += std::ssize(*PromptOfText(i).ids);
       if (streams()) SendChoice(i, text.whole, text.finish);
     }
     Finish();
@@ -197,14 +207,18 @@ class Completions : public Answer {
   void OnPrompt(size_t i, const std::vector<TokenScores>& scores) override {
     Text& text = texts_[i];
     // An empty prompt begins with a token of the model's own, which is not shown.
-    if (!PromptOfText(i).ids.empty()) text.logprobs.Add(PromptOfText(i).ids[0]);
+    const std::vector<int64_t>& ids = *PromptOfText(i).ids;
+    if (!ids.empty()) text.logprobs.Add(ids[0]);
     for (const TokenScores& token : scores) text.logprobs.Add(token);
+    Keep(text.logprobs.bytes());
   }
 
   void OnToken(size_t i, int64_t id, std::string_view piece, const TokenScores* scores) override {
     Text& text = texts_[i];
     if (request_.token_ids) text.ids.push_back(id);
+    const size_t before = text.logprobs.bytes();
     if (scores != nullptr) text.logprobs.Add(*scores);
+    Keep(piece.size() + text.logprobs.bytes() - before);
     if (!streams()) return;
     const std::string shown = Echoed(i) + data::ReplaceInvalidUtf8(piece);
     if (!shown.empty()) SendChoice(i, shown, nullptr);
@@ -216,27 +230,23 @@ class Completions : public Answer {
     const bool continues = service().served().model.encoder_decoder() == nullptr;
     if (request_.token_ids && continues) text.prompt_ids = result.prompt;
     const std::string echoed = Echoed(i);
+    if (!Keep(echoed.size())) return;
     if (!streams()) text.whole = echoed + data::ReplaceInvalidUtf8(result.text);
     if (i % static_cast<size_t>(request_.choices) == 0) prompt_tokens_ += std::ssize(result.prompt);
     made_tokens_ += std::ssize(result.ids);
     if (streams()) SendChoice(i, echoed, text.finish);
   }
 
-  ordered_json Whole() override {
-    ordered_json choices = ordered_json::array();
+  std::string Whole() override {
+    std::vector<std::string> choices;
     for (size_t i = 0; i < NumTexts(); ++i) {
-      choices.push_back(Choice(i, texts_[i].whole, texts_[i].finish));
+      choices.push_back(Choice(i, std::exchange(texts_[i].whole, {}), texts_[i].finish));
     }
-    ordered_json answer = Head(std::move(choices));
-    answer["usage"] = Usage();
-    return answer;
+    return WithChoices(std::move(choices), JsonText(Usage()));
   }
 
   void Close() override {
-    if (!request_.stream_usage) return;
-    ordered_json last = Head(ordered_json::array());
-    last["usage"] = Usage();
-    Send(last);
+    if (request_.stream_usage) SendText(WithChoices({}, JsonText(Usage())));
   }
 
  private:
@@ -261,25 +271,25 @@ class Completions : public Answer {
     return PromptOfText(i).text;
   }
 
-  ordered_json Choice(size_t i, std::string_view text, const char* finish) {
-    ordered_json choice = {{"index", i}, {"text", text}};
-    choice["logprobs"] = request_.logprobs < 0 ? ordered_json() : texts_[i].logprobs.Take();
-    choice["finish_reason"] = finish == nullptr ? ordered_json() : ordered_json(finish);
+  // As JSON.
+  std::string Choice(size_t i, std::string_view text, const char* finish) {
+    std::string choice =
+        Concat("{\"index\":", i, ",\"text\":", JsonText(ordered_json(text)),
+               ",\"logprobs\":", request_.logprobs < 0 ? "null" : texts_[i].logprobs.Take(),
+               ",\"finish_reason\":", JsonText(finish == nullptr ? ordered_json() : finish));
     if (request_.token_ids) {
-      choice["token_ids"] = std::exchange(texts_[i].ids, {});
-      choice["prompt_token_ids"] = texts_[i].prompt_ids;
+      choice += Concat(",\"token_ids\":", JsonText(std::exchange(texts_[i].ids, {})),
+                       ",\"prompt_token_ids\":", JsonText(texts_[i].prompt_ids));
     }
-    return choice;
+    return choice + "}";
   }
-  ordered_json Head(ordered_json choices) const {
-    return {{"id", id_},
-            {"object", "text_completion"},
-            {"created", created_},
-            {"model", model_},
-            {"choices", std::move(choices)}};
+  std::string WithChoices(std::vector<std::string> choices, const std::string& usage = {}) const {
+    return AnswerJson(
+        {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model_}},
+        std::move(choices), usage);
   }
   void SendChoice(size_t i, std::string_view text, const char* finish) {
-    Send(Head(ordered_json::array({Choice(i, text, finish)})));
+    SendText(WithChoices({Choice(i, text, finish)}));
   }
   ordered_json Usage() const { return UsageJson(prompt_tokens_, made_tokens_); }
 

@@ -85,34 +85,34 @@ struct Embeddings {
   int adapter = 0;
   bool base64 = false;
   std::vector<std::vector<int64_t>> inputs = {};
-  std::vector<ordered_json> done = {};
+  std::vector<std::string> done = {};  // as JSON
 };
 
-ordered_json EmbeddingJson(const std::vector<float>& embedding, bool base64) {
-  if (!base64) return embedding;
+std::string EmbeddingJson(const std::vector<float>& embedding, bool base64) {
+  if (!base64) return JsonText(embedding);
   static_assert(std::endian::native == std::endian::little);
-  return Base64({reinterpret_cast<const char*>(embedding.data()), 4 * embedding.size()});
+  return JsonText(Base64({reinterpret_cast<const char*>(embedding.data()), 4 * embedding.size()}));
 }
 
-void Respond(Service& service, const Embeddings& all) {
-  ordered_json data = ordered_json::array();
+void Respond(Service& service, Embeddings& all) {
+  std::string answer = R"({"object":"list","data":[)";
   size_t tokens = 0;
   for (size_t i = 0; i < all.inputs.size(); ++i) {
     tokens += all.inputs[i].size();
-    data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", all.done[i]}});
+    answer += Concat(i == 0 ? "" : ",", R"({"object":"embedding","index":)", i, R"(,"embedding":)",
+                     std::exchange(all.done[i], {}), "}");
   }
-  service.Respond(all.call.exchange, 200,
-                  {{"object", "list"},
-                   {"data", std::move(data)},
-                   {"model", service.NameOf(all.adapter)},
-                   {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+  const ordered_json usage = {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
+  answer += Concat(R"(],"model":)", JsonText(service.NameOf(all.adapter)), R"(,"usage":)",
+                   JsonText(usage), "}");
+  service.RespondJson(all.call.exchange, std::move(answer));
 }
 
 }  // namespace
 
 void AnswerEmbeddings(Service& service, Call call) {
   const ServedModel& served = service.served();
-  const auto all = std::make_shared<Embeddings>(Embeddings{.call = call});
+  const auto all = std::make_shared<Embeddings>(Embeddings{.call = std::move(call)});
   Fields fields(all->call.body);
   all->adapter = ModelField(fields, service);
   const std::string format = fields.Text("encoding_format").value_or("float");
@@ -130,23 +130,25 @@ void AnswerEmbeddings(Service& service, Call call) {
   fields.Allow({"user"});
   const ordered_json* const input = fields.Any("input");
   if (input == nullptr) fields.Fail("input", "is missing");
-  if (Refused(service, call, fields)) return;
+  if (Refused(service, all->call, fields)) return;
   const bool list = input->is_array() && (input->empty() || !(*input)[0].is_number());
-  const ordered_json inputs = list ? *input : ordered_json::array({*input});
-  if (inputs.size() > kMostInputs) {
-    return service.Refuse(call.exchange, InvalidArgument("input: at most ", kMostInputs), "input");
+  const size_t count = list ? input->size() : 1;
+  if (count > kMostInputs) {
+    return service.Refuse(all->call.exchange, InvalidArgument("input: at most ", kMostInputs),
+                          "input");
   }
-  if (inputs.empty()) fields.Fail("input", "must not be empty");
-  if (Refused(service, call, fields)) return;
-  for (const ordered_json& one : inputs) {
-    auto ids = InputIds(service, one, all->adapter);
+  if (count == 0) fields.Fail("input", "must not be empty");
+  if (Refused(service, all->call, fields)) return;
+  for (size_t i = 0; i < count; ++i) {
+    auto ids = InputIds(service, list ? (*input)[i] : *input, all->adapter);
     if (!ids.ok()) {
       const Status status =
           InvalidArgument("input ", all->inputs.size(), ": ", ids.status().message());
-      return service.Refuse(call.exchange, status, "input");
+      return service.Refuse(all->call.exchange, status, "input");
     }
     all->inputs.push_back(*std::move(ids));
   }
+  all->call.body = nullptr;  // was read
   // A text in each turn.
   const auto work = [&service, all](const Status& status) {
     if (!status.ok()) {
@@ -155,13 +157,17 @@ void AnswerEmbeddings(Service& service, Call call) {
     }
     const std::vector<int64_t>& ids = all->inputs[all->done.size()];
     all->done.push_back(EmbeddingJson(Embed(service.served(), ids, all->adapter), all->base64));
+    if (!all->call.exchange.Reserve(all->done.back().size())) {
+      service.Refuse(all->call.exchange, NoRoomForAnswer());
+      return false;
+    }
     if (all->done.size() < all->inputs.size()) return true;
     Respond(service, *all);
     return false;
   };
-  const StatusOr<int64_t> ticket = service.queue().SubmitWork(call.client, work);
-  if (!ticket.ok()) return service.Refuse(call.exchange, ticket.status());
-  call.exchange.OnGone([&queue = service.queue(), number = *ticket] { queue.Cancel(number); });
+  const StatusOr<int64_t> ticket = service.queue().SubmitWork(all->call.client, work);
+  if (!ticket.ok()) return service.Refuse(all->call.exchange, ticket.status());
+  all->call.exchange.OnGone([&queue = service.queue(), number = *ticket] { queue.Cancel(number); });
 }
 
 }  // namespace tessera::serve

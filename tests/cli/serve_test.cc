@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
 #include "net/http/http_client.h"
+#include "net/http/http_server.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"
 #include "tests/cli/running_serve.h"
@@ -398,7 +401,159 @@ TEST_F(ServeTest, RefusesByName) {
   EXPECT_EQ(
       Send(client, {.path = "/v1/models", .headers = {{"Origin", "http://evil.example"}}}).status,
       403);
+  for (const char* host : {"LOCALHOST", "LocalHost:80", "localhost.", "127.0.0.1", "[::1]:8"}) {
+    EXPECT_EQ(Send(client, {.path = "/v1/models", .headers = {{"Host", host}}}).status, 200)
+        << host;
+  }
+  for (const char* host : {"localhost.evil.example", "xlocalhost", "127.0.0.1.evil.example"}) {
+    EXPECT_EQ(Send(client, {.path = "/v1/models", .headers = {{"Host", host}}}).status, 403)
+        << host;
+  }
   EXPECT_EQ(Get(client, "/health")["status"], "ok");
+}
+
+// What would be multiplied is counted first, and what is long holds up nobody.
+TEST_F(ServeTest, RefusesTooMuchAtOnce) {
+  const Server server(Model("gpt"), Path("log"), {"--slots", "2", "--max-waiting", "30"});
+  HttpClient client = server.Client();
+  const auto refusal = [&](const std::string& path, const std::string& body) {
+    const auto begin = std::chrono::steady_clock::now();
+    const HttpResponse response = Send(client, {.method = "POST", .path = path, .body = body});
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << path;
+    EXPECT_EQ(response.status, 400) << response.body.substr(0, 200);
+    return json::parse(response.body)["error"]["message"].get<std::string>();
+  };
+  const auto repeated = [](size_t times, const std::string& text) {
+    std::string all;
+    for (size_t i = 0; i < times; ++i) all += (i == 0 ? "" : ",") + text;
+    return all;
+  };
+  const std::string kPath = "/v1/completions";
+  const std::string stops = repeated(16, "\"" + std::string(100'000, 'x') + "\"");
+  const std::string kTexts = "the request has 262144 texts; the server takes at most 32 at once";
+  EXPECT_EQ(refusal(kPath, R"({"n":128,"stop":[)" + stops + R"(],"prompt":[)" +
+                               repeated(2048, "\"a\"") + "]}"),
+            "prompt: " + kTexts);
+  EXPECT_EQ(refusal(kPath, R"({"n":128,"echo":true,"max_tokens":0,"prompt":[)" +
+                               repeated(2048, "\"a\"") + "]}"),
+            "prompt: " + kTexts);
+  EXPECT_NE(refusal(kPath, R"({"n":33,"prompt":"a"})").find("has 33 texts"), std::string::npos);
+  EXPECT_NE(
+      refusal(kPath, R"({"prompt":[)" + repeated(1'900'000, "1") + "]}").find("512 positions"),
+      std::string::npos);
+  EXPECT_EQ(refusal(kPath, R"({"prompt":[)" + repeated(2'000'000, "1") + "]}"),
+            "the body: JSON of more than 2000000 values");
+  // 32 texts that share 1.6 MB of stop strings.
+  const json answer = Post(client, kPath,
+                           {{"n", 32},
+                            {"max_tokens", 2},
+                            {"prompt", "a"},
+                            {"stop", std::vector<std::string>(16, std::string(100'000, 'x'))}});
+  EXPECT_EQ(answer["choices"].size(), 32u);
+  // Many keys are read in the time of few, each; who asks little does not wait for them.
+  std::string keys;
+  for (int i = 0; i < 300'000; ++i) keys += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
+  std::thread long_request([&] {
+    HttpClient other = server.Client();
+    EXPECT_EQ(Send(other, {.method = "POST", .path = kPath, .body = "{" + keys + "}"}).status, 400);
+  });
+  EXPECT_NE(refusal(kPath, "{" + keys + "}").find("there is no such field"), std::string::npos);
+  EXPECT_EQ(Post(client, kPath, {{"prompt", "a"}, {"max_tokens", 1}})["choices"].size(), 1u);
+  long_request.join();
+}
+
+// Folders may ask for beams, which are of no use to a server.
+TEST_F(ServeTest, ModelsThatAskForBeamsAreAskedAnotherWay) {
+  const std::string folder = Path("beams");
+  std::filesystem::copy(Model("gpt"), folder);
+  std::ofstream(folder + "/generation_config.json") << R"({"num_beams": 3, "note": NaN})";
+  const Server server(folder, Path("log"));
+  HttpClient client = server.Client();
+  const HttpResponse refused =
+      Send(client, {.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"red"})"});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("asks for 3 beams"), std::string::npos) << refused.body;
+  std::string greedy;
+  for (const json& field : std::vector<json>{{{"temperature", 0}},
+                                             {{"temperature", 1e-310}},
+                                             {{"stop", {"zz"}}},
+                                             {{"logit_bias", {{"5", 0}}}},
+                                             {{"top_k", 1}}}) {
+    json body = field;
+    body["prompt"] = "red";
+    body["max_tokens"] = 9;
+    const std::string text = Post(client, "/v1/completions", body)["choices"][0]["text"];
+    if (greedy.empty()) greedy = text;
+    EXPECT_EQ(text, greedy) << field;
+  }
+  Post(client, "/v1/completions",
+       {{"prompt", "red"}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 1}});
+}
+
+// What another process writes over the files is nothing to a server.
+TEST_F(ServeTest, WeightsAreCopies) {
+  const std::string quantised = Path("quantised");
+  ASSERT_EQ(Run({"quantize", Model("llama"), quantised, "--type", "q8_0"}).code, 0);
+  const Server server(quantised, Path("log"));
+  HttpClient client = server.Client();
+  const json body = {{"prompt", "red"}, {"max_tokens", 12}, {"temperature", 0}};
+  const json before = Post(client, "/v1/completions", body)["choices"];
+  std::filesystem::resize_file(quantised + "/model.safetensors", 100);
+  EXPECT_EQ(Post(client, "/v1/completions", body)["choices"], before);
+}
+
+// What is no server of ours is told so in a line, soon.
+TEST_F(ServeTest, GenerateRefusesWhatServersMayNotSay) {
+  std::string path, body;
+  int status = 200;
+  auto fake = net::HttpServer::Listen({});
+  ASSERT_TRUE(fake.ok());
+  std::thread serving([&] {
+    fake->Serve([&](net::HttpExchange exchange) {
+      const bool models = exchange.request().path == "/v1/models";
+      if (path == exchange.request().path)
+        return exchange.Respond({.status = status, .body = body});
+      if (models) return exchange.Respond({.body = R"({"data":[{"id":"m"}]})"});
+      exchange.Respond({.status = 404, .body = "{}"});
+    });
+  });
+  const auto refused = [&](const Arguments& flags) {
+    Arguments all = {"generate", "--server", fake->url()};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome outcome = Run(all);
+    EXPECT_TRUE(outcome.code == 1 || outcome.code == 2) << outcome.code << body;
+    EXPECT_EQ(outcome.err.find("error: " + fake->url() + ": "), 0u) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_EQ(outcome.err.find("exception"), std::string::npos) << outcome.err;
+  };
+  path = "/v1/models";
+  for (const char* text :
+       {R"({"data":[]})", R"({"data":null})", "{}", "null", "[]", R"({"data":[1]})", "3", "",
+        R"({"data":[{"id":7}]})", R"({"data":{"id":"m"}})", "<html>", R"({"data":[{}]})", "[[[["}) {
+    body = text;
+    refused({"--prompt", "a"});
+    refused({"--prompt", "a", "--model", "m"});
+  }
+  status = 500;
+  for (const char* text : {R"({"error":{"message":7}})", R"({"error":"gone"})", R"({"error":[]})",
+                           R"({"error":{}})", "\xFF", R"({"error":{"message":"a\nb"}})"}) {
+    body = text;
+    refused({"--prompt", "a"});
+  }
+  status = 200;
+  path = "/v1/completions";
+  for (const char* text :
+       {"", "{}", "null", R"({"choices":[]})", R"({"choices":[1]})", R"({"choices":{}})",
+        R"({"choices":[{"token_ids":3}]})", R"({"choices":[{"token_ids":["a"]}]})",
+        R"({"choices":[{"text":3},{"text":4}]})", "data: {}\n\n", "data: 1\n\n",
+        "data: {\"choices\":[{\"text\":1}]}\n\n", "data: {\"error\":3}\n\n"}) {
+    body = text;
+    refused({"--prompt", "a"});
+    refused({"--ids", "1"});
+    refused({"--prompts", Write("two.txt", "a\nb\n")});
+  }
+  fake->Stop(milliseconds(0));
+  serving.join();
 }
 
 TEST_F(ServeTest, WantsAKeyWhereItIsTold) {
@@ -406,8 +561,9 @@ TEST_F(ServeTest, WantsAKeyWhereItIsTold) {
   EXPECT_EQ(open.code, 2);
   EXPECT_EQ(open.err,
             "error: --host 0.0.0.0: other machines are served with a key alone (--api-key-file)\n");
-  const Server server(Model("gpt"), Path("log"),
-                      {"--api-key-file", Write("keys", "first\nsecond key\n")});
+  const Server server(
+      Model("gpt"), Path("log"),
+      {"--api-key-file", Write("keys", "\xEF\xBB\xBF  first\t\r\n\n second key \n")});
   HttpClient client = server.Client();
   const auto status = [&](const std::string& path, const std::string& authorization) {
     HttpRequest request = {.path = path};
@@ -421,6 +577,12 @@ TEST_F(ServeTest, WantsAKeyWhereItIsTold) {
   EXPECT_EQ(status("/nowhere", ""), 401);
   EXPECT_EQ(status("/v1/models", "Bearer first"), 200);
   EXPECT_EQ(status("/v1/models", "Bearer second key"), 200);
+  for (const char* given : {"bearer first", "BEARER first", "Bearer   first "}) {
+    EXPECT_EQ(status("/v1/models", given), 200) << given;
+  }
+  for (const char* given : {"Bearerfirst", "Basic first", "Bearer", "Bearer "}) {
+    EXPECT_EQ(status("/v1/models", given), 401) << given;
+  }
   EXPECT_EQ(status("/health", ""), 200);
   EXPECT_EQ(status("/", ""), 200);
 }

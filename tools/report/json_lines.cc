@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/file.h"
+#include "data/dataset/json_records.h"
 
 namespace tessera::report {
 namespace {
@@ -30,7 +31,7 @@ Status ForEachRow(const std::string& path, const std::function<void(const Row& r
     const bool ended = end != std::string_view::npos;
     rest.remove_prefix(ended ? end + 1 : rest.size());
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const ordered_json json = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const ordered_json json = data::ParseOrderedJson(line, path).value_or(ordered_json());
     if (!json.is_object()) {
       if (!ended) break;
       return InvalidArgument(path, ":", number, ": is no JSON object");

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "core/file.h"
+#include "data/dataset/json_records.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "tools/report/json_lines.h"
 #include "train/run_lock.h"
@@ -83,7 +84,7 @@ Status ReadEpochs(const std::string& folder, RunRecord* run) {
 
 StatusOr<ordered_json> ReadObject(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  ordered_json json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ordered_json json = data::ParseOrderedJson(text, path).value_or(ordered_json());
   if (!json.is_object()) return InvalidArgument(path, ": is no JSON object");
   return json;
 }

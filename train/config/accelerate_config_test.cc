@@ -48,6 +48,11 @@ TEST(YamlFileTest, BadFilesAreOneLine) {
   EXPECT_NE(message.find("not valid YAML"), std::string::npos) << message;
   EXPECT_EQ(message.find('\n'), std::string::npos);
   EXPECT_FALSE(ReadYaml("nowhere.yaml").ok());
+  const std::string twice = Write("a: 1\nb:\n  c: 1\n  d: 2\n  c: 1\n");
+  EXPECT_EQ(Message(ReadYaml(twice).status()),
+            twice + ": 'c' is given twice (line 5); keep one of them");
+  EXPECT_EQ(Message(ReadYaml(Write("a: 1\n\"a\": 2\n")).status()),
+            twice + ": 'a' is given twice (line 2); keep one of them");
   // A small file may be a huge tree.
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 9; ++i) {

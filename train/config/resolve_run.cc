@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "core/file.h"
 #include "core/options.h"
+#include "data/tokenizer/json_text.h"
 #include "train/config/accelerate_config.h"
 #include "train/config/deepspeed_config.h"
 #include "train/config/run_keys.h"
@@ -18,9 +18,8 @@ namespace {
 using Json = nlohmann::json;
 
 StatusOr<Json> ReadJson(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, true);
-  if (json.is_discarded()) return InvalidArgument(path, ": not valid JSON");
+  TESSERA_ASSIGN_OR_RETURN(Json json,
+                           data::ReadJsonFile(path, {.unique_keys = true, .comments = true}));
   if (!json.is_object()) return InvalidArgument(path, ": a JSON object is needed");
   return json;
 }

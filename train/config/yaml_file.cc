@@ -46,7 +46,12 @@ StatusOr<Json> ToJson(const YAML::Node& node, int depth, int* left) {
       Json object = Json::object();
       for (const auto& item : node) {
         if (!item.first.IsScalar()) return InvalidArgument("a key is not a text");
-        TESSERA_ASSIGN_OR_RETURN(object[item.first.Scalar()], ToJson(item.second, depth + 1, left));
+        const std::string& key = item.first.Scalar();
+        if (object.contains(key)) {
+          return InvalidArgument("'", key, "' is given twice (line ", item.first.Mark().line + 1,
+                                 "); keep one of them");
+        }
+        TESSERA_ASSIGN_OR_RETURN(object[key], ToJson(item.second, depth + 1, left));
       }
       return object;
     }

@@ -279,7 +279,9 @@ StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(const std::str
 std::string SentencePieceTokenizer::ConfigJson(bool has_tokenizer_json) const {
   json root = json::object();
   for (const TokenizerFile& file : source_files()) {
-    if (file.name == "tokenizer_config.json") root = json::parse(file.content, nullptr, false);
+    if (file.name == "tokenizer_config.json") {
+      root = ParseJson(file.content, file.name).value_or(json());
+    }
   }
   if (!root.is_object()) root = json::object();
   if (config_.family == Family::kT5) root["extra_ids"] = config_.extra_ids;

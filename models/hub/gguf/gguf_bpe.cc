@@ -121,7 +121,7 @@ StatusOr<const Splitting*> SplittingOf(const json& root, const std::string& wher
   const bool ignores_merges = root["model"].value("ignore_merges", json()) == true;
   const json steps = StepsOf(root.value("pre_tokenizer", json()));
   for (const Splitting& known : kSplittings) {
-    if (steps == StepsOf(json::parse(PreTokenizerText(known))) &&
+    if (steps == StepsOf(*data::ParseJson(PreTokenizerText(known), where)) &&
         (composes || normalizer.is_null()) && composes == known.composes &&
         ignores_merges == known.ignores_merges) {
       return &known;
