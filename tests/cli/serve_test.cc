@@ -561,6 +561,13 @@ TEST_F(ServeTest, WantsAKeyWhereItIsTold) {
   EXPECT_EQ(open.code, 2);
   EXPECT_EQ(open.err,
             "error: --host 0.0.0.0: other machines are served with a key alone (--api-key-file)\n");
+  const std::string wide = Write("wide", std::string("\xFF\xFE"
+                                                     "a\0",
+                                                     4));
+  const Outcome refused = Run({"serve", "--model", Model("gpt"), "--api-key-file", wide});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.err,
+            "error: " + wide + ":1: a key has letters, digits and signs of ASCII alone\n");
   const Server server(
       Model("gpt"), Path("log"),
       {"--api-key-file", Write("keys", "\xEF\xBB\xBF  first\t\r\n\n second key \n")});
