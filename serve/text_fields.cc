@@ -16,6 +16,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kMostStops = 16;
+constexpr size_t kLongestText = 64 << 20;
 constexpr double kMostPenalty = 2;
 constexpr double kMostBias = 100;
 
@@ -121,6 +122,17 @@ StatusOr<std::vector<int64_t>> PromptIds(const ServedModel& served, const ordere
     prompt.push_back(id.get<int64_t>());
   }
   return prompt;
+}
+
+StatusOr<std::string> TextOfIds(const ServedModel& served, const std::vector<int64_t>& ids) {
+  size_t size = 0;
+  for (const int64_t id : ids) size += served.tokenizer.TokenBytes(static_cast<int32_t>(id)).size();
+  if (size > kLongestText) {
+    return InvalidArgument("the text of the ", ids.size(), " ids has more than ", kLongestText,
+                           " bytes");
+  }
+  const std::vector<int32_t> narrow(ids.begin(), ids.end());
+  return data::ReplaceInvalidUtf8(served.tokenizer.Decode(narrow));
 }
 
 bool Refused(Service& service, const Call& call, Fields& fields) {

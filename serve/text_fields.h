@@ -38,6 +38,9 @@ StatusOr<std::vector<int64_t>> PromptTokens(const Service& service, const std::s
 StatusOr<std::vector<int64_t>> PromptIds(const ServedModel& served,
                                          const nlohmann::ordered_json& ids);
 
+// The text of ids of the vocabulary, which may be long ones: at most 64 MiB.
+StatusOr<std::string> TextOfIds(const ServedModel& served, const std::vector<int64_t>& ids);
+
 // Answers with the failure of the fields, if there is one.
 bool Refused(Service& service, const Call& call, Fields& fields);
 

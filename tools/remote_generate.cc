@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 // What a server answers at once.
-constexpr std::chrono::seconds kAtOnce{30};
+constexpr std::chrono::seconds kAtOnce{10};
 // A text that waits for its slot says nothing meanwhile.
 constexpr std::chrono::minutes kPatience{15};
 // Of an event of a stream, and of a text that is one turn of a conversation.

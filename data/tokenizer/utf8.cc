@@ -121,12 +121,14 @@ void AppendUtf8(char32_t code_point, std::string* out) {
   }
 }
 
-std::string ReplaceInvalidUtf8(std::string_view text) {
+namespace {
+std::string Replaced(std::string_view text, bool each_byte) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = DecodeUtf8(text, i);
-    const size_t length = c.valid ? static_cast<size_t>(c.length) : BegunLength(text, i);
+    const size_t length =
+        c.valid || each_byte ? static_cast<size_t>(c.length) : BegunLength(text, i);
     if (c.valid) {
       out.append(text.substr(i, length));
     } else {
@@ -136,5 +138,11 @@ std::string ReplaceInvalidUtf8(std::string_view text) {
   }
   return out;
 }
+
+}  // namespace
+
+std::string ReplaceInvalidUtf8(std::string_view text) { return Replaced(text, false); }
+
+std::string ReplaceInvalidBytes(std::string_view text) { return Replaced(text, true); }
 
 }  // namespace tessera::data

@@ -53,6 +53,9 @@ void AppendUtf8(char32_t code_point, std::string* out);
 // chapter 3.9; bytes.decode(errors="replace") of Python, String::from_utf8_lossy of Rust).
 std::string ReplaceInvalidUtf8(std::string_view text);
 
+// The same, but with U+FFFD for each byte of a character that is cut: SentencePiece's way.
+std::string ReplaceInvalidBytes(std::string_view text);
+
 }  // namespace tessera::data
 
 #endif  // TESSERA_DATA_TOKENIZER_UTF8_H_

@@ -52,8 +52,7 @@ StatusOr<Prompt> PromptOf(const Service& service, const ordered_json& json, int 
   if (!json.is_array()) return InvalidArgument("must be texts, or lists of token ids");
   TESSERA_ASSIGN_OR_RETURN(prompt.ids, PromptIds(service.served(), json));
   if (echo) {
-    const std::vector<int32_t> ids(prompt.ids->begin(), prompt.ids->end());
-    prompt.text = data::ReplaceInvalidUtf8(service.served().tokenizer.Decode(ids));
+    TESSERA_ASSIGN_OR_RETURN(prompt.text, TextOfIds(service.served(), *prompt.ids));
   }
   return prompt;
 }

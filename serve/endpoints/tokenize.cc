@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /tokenize and /detokenize, GET /tokenizer_info: the tokenizer, for clients that count.
-#include "data/tokenizer/utf8.h"
+#include <string>
+#include <utility>
+
+#include "data/tokenizer/json_text.h"
 #include "models/generation/special_tokens.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
@@ -35,14 +38,20 @@ void AnswerTokenize(Service& service, Call call) {
     const std::vector<int32_t> encoded = served.tokenizer.Encode(*text);
     ids.assign(encoded.begin(), encoded.end());
   }
-  ordered_json answer = {{"count", ids.size()},
-                         {"max_model_len", served.model.positions_left(kBaseModel)},
-                         {"tokens", ids}};
+  // As text: a tree of millions of tokens takes many times as much.
+  std::string answer = Concat(R"({"count":)", ids.size(), R"(,"max_model_len":)",
+                              served.model.positions_left(kBaseModel), R"(,"tokens":[)");
+  for (const int64_t id : ids)
+    answer.append(answer.back() == '[' ? "" : ",").append(std::to_string(id));
   if (strings) {
-    answer["token_strs"] = ordered_json::array();
-    for (const int64_t id : ids) answer["token_strs"].push_back(TokenText(served.tokenizer, id));
+    answer += R"(],"token_strs":[)";
+    for (const int64_t id : ids) {
+      if (answer.back() != '[') answer += ',';
+      answer += data::JsonQuoted(TokenText(served.tokenizer, id));
+    }
   }
-  service.Respond(call.exchange, 200, answer);
+  answer += "]}";
+  service.RespondJson(call.exchange, std::move(answer));
 }
 
 void AnswerDetokenize(Service& service, Call call) {
@@ -54,9 +63,9 @@ void AnswerDetokenize(Service& service, Call call) {
   if (Refused(service, call, fields)) return;
   const auto ids = PromptIds(served, *tokens);
   if (!ids.ok()) return service.Refuse(call.exchange, ids.status(), "tokens");
-  const std::vector<int32_t> narrow(ids->begin(), ids->end());
-  const std::string text = data::ReplaceInvalidUtf8(served.tokenizer.Decode(narrow));
-  service.Respond(call.exchange, 200, {{"prompt", text}});
+  const auto text = TextOfIds(served, *ids);
+  if (!text.ok()) return service.Refuse(call.exchange, text.status(), "tokens");
+  service.Respond(call.exchange, 200, {{"prompt", *text}});
 }
 
 void AnswerTokenizerInfo(Service& service, Call call) {

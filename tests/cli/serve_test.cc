@@ -457,7 +457,7 @@ TEST_F(ServeTest, RefusesTooMuchAtOnce) {
     HttpClient other = server.Client();
     EXPECT_EQ(Send(other, {.method = "POST", .path = kPath, .body = "{" + keys + "}"}).status, 400);
   });
-  EXPECT_NE(refusal(kPath, "{" + keys + "}").find("there is no such field"), std::string::npos);
+  EXPECT_NE(refusal(kPath, "{" + keys + "}").find("prompt: is missing"), std::string::npos);
   EXPECT_EQ(Post(client, kPath, {{"prompt", "a"}, {"max_tokens", 1}})["choices"].size(), 1u);
   long_request.join();
 }
@@ -561,6 +561,13 @@ TEST_F(ServeTest, WantsAKeyWhereItIsTold) {
   EXPECT_EQ(open.code, 2);
   EXPECT_EQ(open.err,
             "error: --host 0.0.0.0: other machines are served with a key alone (--api-key-file)\n");
+  const std::string wide = Write("wide", std::string("\xFF\xFE"
+                                                     "a\0",
+                                                     4));
+  const Outcome refused = Run({"serve", "--model", Model("gpt"), "--api-key-file", wide});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.err,
+            "error: " + wide + ":1: a key has letters, digits and signs of ASCII alone\n");
   const Server server(
       Model("gpt"), Path("log"),
       {"--api-key-file", Write("keys", "\xEF\xBB\xBF  first\t\r\n\n second key \n")});

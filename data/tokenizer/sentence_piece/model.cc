@@ -98,7 +98,7 @@ std::string SentencePieceModel::Decode(const std::vector<std::string>& pieces) c
   std::string text;
   std::string bytes;
   const auto flush = [&] {
-    text += ReplaceInvalidUtf8(bytes);
+    text += ReplaceInvalidBytes(bytes);
     bytes.clear();
   };
   bool at_start = true;

@@ -116,7 +116,7 @@ class Reference {
   std::string Normalized(std::string_view raw) const {
     const auto& spec = spec_.normalizer;
     const std::string blank = spec.escape_whitespaces ? "▁" : " ";
-    std::string text = ReplaceInvalidUtf8(raw);
+    std::string text = ReplaceInvalidBytes(raw);
     while (spec.remove_extra_whitespaces && text.find("  ") != std::string::npos) {
       text = ReplacedAll(text, "  ", " ");
     }
