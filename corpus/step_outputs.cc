@@ -71,17 +71,20 @@ StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, St
                                                          const RunContext& context) {
   std::shared_ptr<StepOutputs> taken(new StepOutputs);
   TESSERA_RETURN_IF_ERROR(OnFirstRank(context, [&]() -> Status {
-    std::vector<std::string> inputs, files;
+    std::vector<std::string> inputs;
+    // The output itself first: its journal is the step's.
+    std::vector<std::string> files;
+    for (const std::string& text : TextsIn(options.value("output", json()))) {
+      if (!text.empty()) files = FilesOf(text, kind, options);
+    }
     for (const auto& [key, value] : options.items()) {
       const bool written = std::ranges::find(kOutputKeys, key) != std::end(kOutputKeys);
       for (const std::string& text : TextsIn(value)) {
-        if (text.empty()) continue;
-        if (!written) {
-          if (PathExists(text)) inputs.push_back(text);
-        } else if (key == "output") {
-          for (std::string& file : FilesOf(text, kind, options)) files.push_back(std::move(file));
-        } else {
+        if (text.empty() || key == "output") continue;
+        if (written) {
           files.push_back(text);
+        } else if (PathExists(text)) {
+          inputs.push_back(text);
         }
       }
     }

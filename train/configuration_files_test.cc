@@ -80,15 +80,15 @@ TEST_F(ConfigurationFilesTest, AKeyGivenTwiceIsRefused) {
   };
   EXPECT_EQ(refusal(R"({"lr": 1e-3, "lr": 1e-4})", {.config = path}), says("lr"));
   EXPECT_EQ(refusal("{\"lr\": 1, // again\n \"lr\": 1}", {.config = path}), says("lr"));
-  EXPECT_EQ(refusal(R"({"deepspeed": {"fp16": {"enabled": true, "enabled": false}}})",
-                    {.config = path}),
-            says("deepspeed.fp16.enabled"));
+  EXPECT_EQ(
+      refusal(R"({"deepspeed": {"fp16": {"enabled": true, "enabled": false}}})", {.config = path}),
+      says("deepspeed.fp16.enabled"));
   EXPECT_EQ(refusal(R"({"zero_optimization": {"stage": 2, "stage": 3}})",
                     {.flags = {{"deepspeed", path}}}),
             says("zero_optimization.stage"));
-  EXPECT_EQ(refusal(R"({"min_num_params": 1, "min_num_params": 2})",
-                    {.flags = {{"fsdp_config", path}}}),
-            says("min_num_params"));
+  EXPECT_EQ(
+      refusal(R"({"min_num_params": 1, "min_num_params": 2})", {.flags = {{"fsdp_config", path}}}),
+      says("min_num_params"));
 }
 
 TEST_F(ConfigurationFilesTest, DeepSpeed) {

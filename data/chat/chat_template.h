@@ -12,9 +12,9 @@
 // Templates are programs from outside. They are given values and nothing else, and a rendering is
 // bounded in its steps, its output and its recursion; all that goes wrong is a status with the line
 // ("chat_template:12: 'messages' is undefined"), among that what the template itself refuses
-// (raise_exception). Values are Python's: integers (those beyond 64 bits are shown and compared, and
-// not computed with), floats, texts of characters, lists, mappings in their order; `tojson` writes
-// what json.dumps writes.
+// (raise_exception). Values are Python's: integers (those beyond 64 bits are shown and compared,
+// and not computed with), floats, texts of characters, lists, mappings in their order; `tojson`
+// writes what json.dumps writes.
 //
 // https://jinja.palletsprojects.com/en/stable/templates/ has the language. Not understood are
 // inheritance, imports, recursive loops, `*args`, and the formatting of texts (`%`, `format`).
