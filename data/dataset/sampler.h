@@ -41,6 +41,7 @@ struct DataPosition {
   friend bool operator==(const DataPosition&, const DataPosition&) = default;
 };
 
+// Which samples there are, how a step is cut, and in which order they are drawn.
 struct SamplerOptions {
   int64_t num_samples = 0;    // >= 1
   int64_t batch_size = 1;     // rows of one micro-batch on one rank

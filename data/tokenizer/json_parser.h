@@ -198,6 +198,7 @@ class JsonParser {
   std::string twice_;
 };
 
+// `text` as a tree of this kind of value, by `rules`; `source` begins the message of a failure.
 template <typename Json>
 StatusOr<Json> ParseJsonAs(std::string_view text, std::string_view source, const JsonRules& rules) {
   const size_t mark = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;

@@ -47,7 +47,7 @@ Status ReadMetrics(const std::string& folder, RunRecord* run) {
   TESSERA_RETURN_IF_ERROR(ForEachRow(path, [&](const Row& row) {
     run->step = std::max(run->step, row.step);
     for (const auto& [name, value] : row.json.items()) {
-      if (name == "step") continue;
+      if (name == "step" || name == "samples") continue;  // they only count
       if (const auto number = NumberOf(value)) run->curves[name].push_back({row.step, *number});
     }
   }));

@@ -20,12 +20,6 @@ StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput& inpu
   data::TokenizeOptions options;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<RunningTextOptions>());
   options.input.json_key = keys.json_key;
-  if (input.config.IsSet("json_key") && !IsDirectory(path) &&
-      !data::HasRecords(path, data::TextFormat::kAuto)) {
-    return InvalidArgument("json_key is '", keys.json_key, "', but ", path,
-                           " is plain text, which has no members; records are .jsonl, .ndjson, ",
-                           ".json, .csv or .tsv");
-  }
   options.reuse = !input.config.overwrite_cache;
   const std::string prefix = JoinPath(input.cache, name);
   TESSERA_RETURN_IF_ERROR(
