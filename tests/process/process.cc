@@ -38,6 +38,15 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
   return children;
 }
 
+// The third field of /proc/PID/stat: "Z" for a process that has ended and was not waited for, ""
+// for one that is gone.
+std::string StateOf(pid_t pid) {
+  std::stringstream stat(ReadText("/proc/" + std::to_string(pid) + "/stat"));
+  std::string id, name, state;
+  stat >> id >> name >> state;
+  return state;
+}
+
 // "1234 (tessera) S: futex_do_wait poll_schedule_timeout": its state and where its threads are.
 std::string WhatOneDoes(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid);
@@ -131,6 +140,23 @@ bool Process::EndsWithin(std::chrono::duration<double> time) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   return !running_;
+}
+
+bool Process::RanksEndWithin(std::chrono::duration<double> time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  const auto goes_on = [](pid_t child) {
+    const std::string state = StateOf(child);
+    return !state.empty() && state != "Z";
+  };
+  while (!EndsWithin(std::chrono::milliseconds(10))) {
+    const std::vector<pid_t> children = ChildrenOf(pid_);
+    if (std::none_of(children.begin(), children.end(), goes_on)) break;
+    if (std::chrono::steady_clock::now() > end) return false;
+  }
+  if (EndsWithin(std::chrono::seconds(20))) return true;
+  Signal(SIGKILL);
+  Wait();
+  return true;
 }
 
 void Process::Wait() {
