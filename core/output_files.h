@@ -2,12 +2,13 @@
 // What a command makes sure of before it writes: that no output is one of its inputs, that it
 // replaces nothing of somebody else's, and that no other process writes there.
 //
-//   TESSERA_RETURN_IF_ERROR(RefuseInputs({"out.jsonl"}, {"in/"}));
 //   std::optional<OutputLock> lock;
-//   TESSERA_RETURN_IF_ERROR(OutputLock::Take("out.jsonl", &lock));
+//   TESSERA_RETURN_IF_ERROR(ClaimOutput("out.html", {.reads = {"in/"}, .is_own = IsPage}, &lock));
+//   ... writes out.html ...
 #ifndef TESSERA_CORE_OUTPUT_FILES_H_
 #define TESSERA_CORE_OUTPUT_FILES_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,9 +18,9 @@
 
 namespace tessera {
 
-// InvalidArgument where one of `outputs` is one of `inputs`, or a file below one that is a folder:
-// files are compared, not names, so that links and other spellings do not matter. What does not
-// exist is no other file.
+// InvalidArgument where one of `outputs` is one of `inputs`, a file below one that is a folder, or
+// a folder that holds one: files are compared, not names, so that links and other spellings do not
+// matter. What does not exist is no other file.
 Status RefuseInputs(const std::vector<std::string>& outputs,
                     const std::vector<std::string>& inputs);
 
@@ -45,6 +46,24 @@ class OutputLock {
   std::string path_;  // of the lock
   int file_;
 };
+
+// Removes what killed processes left of an output: `<path>.tmp-<pid>-<n>` (core/file.h). For the
+// one who may write it, while nobody else does.
+Status RemoveHalfWritten(const std::string& path);
+
+struct ClaimOptions {
+  std::vector<std::string> reads = {};  // files and folders that the command reads
+  bool overwrite = false;               // whatever is there
+  // Whether the command itself wrote what is there; null: it has no mark of its own.
+  std::function<bool(const std::string& path)> is_own = nullptr;
+};
+
+// All of the above for one file or folder that is to be written: it is no input, what exists there
+// is the command's own, empty, or may be overwritten, nobody else writes it while `lock` lives, and
+// nothing half-written is left. Missing parents are made. A pipe or a device is written to as it
+// is, without a lock. AlreadyExists with the way out for somebody else's file.
+Status ClaimOutput(const std::string& path, const ClaimOptions& options,
+                   std::optional<OutputLock>* lock);
 
 }  // namespace tessera
 

@@ -14,7 +14,7 @@ D Cast(S value) {
   if constexpr (std::is_same_v<D, S>) {
     return value;
   } else if constexpr (std::is_same_v<D, bool>) {
-    return static_cast<float>(value) != 0.0f;
+    return value != S(0);
   } else if constexpr (std::is_same_v<D, BFloat16> || std::is_same_v<D, Float16>) {
     return D(static_cast<float>(value));
   } else if constexpr (std::is_same_v<S, BFloat16> || std::is_same_v<S, Float16>) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "core/execution_context.h"
@@ -11,6 +13,34 @@ namespace {
 
 RawView ViewOf(const Tensor& t) {
   return {t.raw_data(), t.dtype(), t.device(), t.shape(), t.strides()};
+}
+
+// Whether a conversion of `value` to the dtype is defined and keeps its size.
+bool Holds(DType dtype, double value) {
+  // bfloat16's largest number; <limits> knows nothing of the 16-bit ones.
+  constexpr double kLargestBFloat16 = 0x1.fep127;
+  const auto within = [&](double largest) {
+    return !std::isfinite(value) || std::abs(value) <= largest;
+  };
+  switch (dtype) {
+    case DType::kFloat32:
+      return within(std::numeric_limits<float>::max());
+    case DType::kBFloat16:
+      return within(kLargestBFloat16);
+    case DType::kFloat16:
+      return within(65504.0);
+    // Fractions are cut off; NaN is in no range.
+    case DType::kInt64:
+      return value >= -0x1p63 && value < 0x1p63;
+    case DType::kInt32:
+      return value > -0x1p31 - 1 && value < 0x1p31;
+    case DType::kUInt8:
+      return value > -1 && value < 256;
+    case DType::kFloat64:
+    case DType::kBool:
+      return true;
+  }
+  return false;
 }
 
 std::string WhyReleased(const Storage& storage) {
@@ -63,6 +93,9 @@ void Tensor::SeverFrom(const Tensor& source, const char* function) const {
 Tensor Tensor::AsStrided(const Shape& shape, const Shape& strides, int64_t offset) const {
   TESSERA_CHECK(shape.ndim() == strides.ndim(), "as_strided", "shape ", shape, " and strides ",
                 strides, " differ in length");
+  for (const int64_t size : shape) {
+    TESSERA_CHECK(size >= 0, "as_strided", "negative size in shape ", shape);
+  }
   if (shape.numel() > 0) {
     int64_t first = offset;
     int64_t last = offset;
@@ -136,6 +169,7 @@ Tensor EmptyLike(const Tensor& like) { return Empty(like.shape(), like.dtype(), 
 Tensor ZerosLike(const Tensor& like) { return Zeros(like.shape(), like.dtype(), like.device()); }
 
 void Fill(const Tensor& dst, double value) {
+  TESSERA_CHECK(Holds(dst.dtype(), value), "fill", dst.dtype(), " cannot hold ", value);
   dst.storage()->BumpVersion();
   if (dst.numel() == 0 || dst.device().is_meta()) return;
   fill_kernel.Launch(dst.device(), {ViewOf(dst), value});

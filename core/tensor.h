@@ -151,7 +151,8 @@ Tensor EmptyLike(const Tensor& like);
 Tensor ZerosLike(const Tensor& like);
 
 // Writing, outside of the tape; each bumps the destination's version. Any strides.
-// dst = value.
+// dst = value, its fraction cut off where dst holds whole numbers. Throws Error for a value out of
+// dst's range, and for NaN where dst holds whole numbers. Full and Scalar are filled by it.
 void Fill(const Tensor& dst, double value);
 // dst = src, cast to dst's dtype, across devices; shapes must be equal.
 void CopyInto(const Tensor& dst, const Tensor& src);

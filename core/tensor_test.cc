@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "core/allocator.h"
 #include "core/placement.h"
@@ -33,6 +34,57 @@ TEST(TensorTest, RefusesWhatWouldLeaveTheStorage) {
   EXPECT_THROW(CopyInto(t, Zeros({5})), Error);
   EXPECT_THROW(Tensor().shape(), Error);
   EXPECT_THROW(Empty({2, -1}), Error);
+  EXPECT_THROW(t.AsStrided({-2, -2}, {-2, 1}, 0), Error);
+  EXPECT_THROW(t.AsStrided({2, -1}, {1, 1}, 0), Error);
+}
+
+TEST(TensorTest, RefusesNumbersThatADTypeCannotHold) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  struct Range {
+    DType dtype;
+    std::vector<double> held;
+    std::vector<double> refused;
+  };
+  const std::vector<Range> ranges = {
+      {DType::kUInt8, {0, 255}, {300, 256, -1, 1e30, kNan, kInfinity, -kInfinity}},
+      {DType::kInt32, {2147483647, -2147483648.0}, {2147483648.0, -2147483649.0, 1e30, kNan}},
+      {DType::kInt64, {0x1p62, -0x1p63}, {0x1p63, -0x1.0000000000001p63, kNan, -kInfinity}},
+      {DType::kFloat16, {65504, -65504}, {65536, -1e6}},
+      {DType::kBFloat16, {0x1.fep127}, {3.4e38, -1e39}},
+      {DType::kFloat32, {0x1.fffffep127}, {1e39, -1e300}},
+      {DType::kFloat64, {1e300}, {}},
+      {DType::kBool, {0, 1}, {}},
+  };
+  for (const Range& range : ranges) {
+    for (const double value : range.held) {
+      EXPECT_EQ(Full({2}, value, range.dtype).ToVector<double>(),
+                (std::vector<double>{value, value}))
+          << DTypeName(range.dtype);
+    }
+    for (const double value : range.refused) {
+      EXPECT_THROW(Full({2}, value, range.dtype), Error) << DTypeName(range.dtype) << " " << value;
+      EXPECT_THROW(Full({0}, value, range.dtype), Error) << DTypeName(range.dtype) << " " << value;
+      EXPECT_THROW(Tensor::Scalar(value, range.dtype), Error) << DTypeName(range.dtype);
+      EXPECT_THROW(Full({2}, value, range.dtype, Device::Meta()), Error) << DTypeName(range.dtype);
+    }
+    if (!IsFloating(range.dtype)) continue;
+    EXPECT_EQ(Full({}, kInfinity, range.dtype).Item(), kInfinity);
+    EXPECT_TRUE(std::isnan(Full({}, kNan, range.dtype).Item()));
+  }
+  // Fractions are cut off, as a cast does.
+  EXPECT_EQ(Full({}, -1.5, DType::kInt64).Item(), -1);
+  EXPECT_EQ(Full({}, 255.5, DType::kUInt8).Item(), 255);
+  // Whatever is not zero is true, however small.
+  EXPECT_EQ(Full({}, 1e-300, DType::kBool).Item(), 1);
+  EXPECT_EQ(CastCopy(Full({}, 1e-300, DType::kFloat64), DType::kBool).Item(), 1);
+  const Tensor t = Zeros({2}, DType::kUInt8);
+  try {
+    Fill(t, 300);
+    FAIL() << "filled";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("uint8 cannot hold 300"), std::string::npos) << e.what();
+  }
 }
 
 TEST(TensorTest, TensorsOnMetaHaveNoData) {

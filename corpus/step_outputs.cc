@@ -95,15 +95,6 @@ StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, St
     }
     TESSERA_RETURN_IF_ERROR(RefuseInputs(all, inputs));
     const std::string journal = files[0] + ".journal";
-    const bool overwrites = options.value("overwrite", false);
-    for (const std::string& file : files) {
-      const bool is_own = IsInJournal(journal, file) ||
-                          (kind == StepOutput::kPage && PathExists(file) && SaysTessera(file));
-      if (overwrites || is_own || !PathExists(file)) continue;
-      return Failure(StatusCode::kAlreadyExists, file,
-                     ": exists, and no run of this step wrote it; give --overwrite to replace it, ",
-                     "or another output");
-    }
     // A run that was killed has left its lock beside its folder.
     const std::string& output = options.at("output").get_ref<const std::string&>();
     const std::string folder = output + ".work";
@@ -112,14 +103,13 @@ StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, St
                      ": exists, and no run of this step made it; move it away, since the step ",
                      "removes that folder");
     }
-    std::set<std::string> locked;
-    for (const std::string& file : files) {
-      if (!locked.insert(file).second) continue;
-      const size_t slash = file.rfind('/');
-      if (slash != std::string::npos && slash > 0) {
-        TESSERA_RETURN_IF_ERROR(MakeDirectories(file.substr(0, slash)));
-      }
-      TESSERA_RETURN_IF_ERROR(OutputLock::Take(file, &taken->locks_->held.emplace_back()));
+    const ClaimOptions claim = {
+        .overwrite = options.value("overwrite", false), .is_own = [&](const std::string& file) {
+          return IsInJournal(journal, file) || (kind == StepOutput::kPage && SaysTessera(file));
+        }};
+    const std::set<std::string> distinct(files.begin(), files.end());
+    for (const std::string& file : distinct) {
+      TESSERA_RETURN_IF_ERROR(ClaimOutput(file, claim, &taken->locks_->held.emplace_back()));
     }
     return OkStatus();
   }));

@@ -91,6 +91,9 @@ struct Family {
   // The other way round, where what a configuration does not tie is tied if the files have both and
   // they are equal; nullptr: the configuration's word counts.
   void (*tie)(nlohmann::json* config) = nullptr;
+  // Makes a configuration of a model without a head one without a pooler, for files that have none;
+  // nullptr: there is no pooler.
+  void (*leave_out_pooler)(nlohmann::json* config) = nullptr;
   // What a saved folder holds besides the parameters, so that other programs take it for the same
   // model; may change the configuration that is saved. nullptr: nothing.
   std::vector<EntryCopy> (*copies)(nlohmann::json* config) = nullptr;

@@ -82,6 +82,9 @@ StatusOr<std::unique_ptr<tsr_model>> LoadFrom(const std::string& folder, DType d
   handle->adapters = static_cast<int>(options.num_adapters);
   TESSERA_ASSIGN_OR_RETURN(handle->generation,
                            models::ReadGenerationConfig(folder, handle->model->config()));
+  if (const std::string line = models::NotApplied(folder, handle->generation); !line.empty()) {
+    LogWarning(line);
+  }
   if (handle->model->Takes(keys::kPixelValues)) {
     TESSERA_ASSIGN_OR_RETURN(handle->pictures,
                              data::ImageProcessor::OfModel(folder, handle->model->config()));

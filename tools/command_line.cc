@@ -133,6 +133,11 @@ void AddAdapterFlag(CLI::App* command, std::string* folder) {
       ->type_name("DIR");
 }
 
+void AddOverwriteFlag(CLI::App* command, bool* overwrite) {
+  command->add_flag("--overwrite", *overwrite,
+                    "replace an output that exists, also one that this command did not write");
+}
+
 std::optional<QuantType> QuantizeOf(const ComputeFlags& flags) {
   return ParseQuantType(flags.dtype);
 }
@@ -269,6 +274,10 @@ StatusOr<std::vector<int64_t>> ParseIds(const std::string& flag, std::string_vie
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return ids;
+}
+
+void WarnOf(const std::string& line) {
+  if (!line.empty()) std::fprintf(stderr, "warning: %s\n", line.c_str());
 }
 
 StatusOr<std::string> FolderOrArchive(const std::string& name) {

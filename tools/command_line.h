@@ -34,6 +34,9 @@ void AddComputeFlags(CLI::App* command, ComputeFlags* flags);
 // `--adapter DIR`: a folder of PEFT's that is laid beside the model (models/hub/adapter.h).
 void AddAdapterFlag(CLI::App* command, std::string* folder);
 
+// `--overwrite`: an output that exists is replaced, whoever wrote it (core/output_files.h).
+void AddOverwriteFlag(CLI::App* command, bool* overwrite);
+
 // What weights are to be held as, if `--dtype` says that.
 std::optional<QuantType> QuantizeOf(const ComputeFlags& flags);
 
@@ -64,6 +67,9 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
 
 // Writes to standard output, at once. Cancelled when its reader has gone away.
 Status WriteOut(std::string_view text);
+
+// Writes "warning: LINE" to standard error; nothing where the line is empty.
+void WarnOf(const std::string& line);
 
 // The model (or tokenizer) that a flag names: where it is a file, that file must be a tar archive
 // of a folder, and what is returned is where it is read as one, for as long as the program runs

@@ -6,10 +6,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/dtype.h"
+#include "core/file.h"
+#include "core/output_files.h"
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/convert_gguf.h"
+#include "models/hub/save_model.h"
 #include "ops/quantized/quantized_matrix.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -24,6 +28,7 @@ struct ConvertFlags {
   std::string dtype;
   std::string quantize;
   std::string shard_size = "5GB";
+  bool overwrite = false;
 };
 
 // "5GB", "300 MB", "4GiB", "1000000".
@@ -52,7 +57,31 @@ std::optional<int64_t> ParseBytes(std::string_view text) {
 
 bool IsGguf(const std::string& path) { return path.ends_with(".gguf"); }
 
+// A folder is replaced as a whole: only one that holds a model, and nobody's other files.
+Status CheckReplaced(const std::string& folder) {
+  if (!PathExists(folder)) return OkStatus();
+  if (!IsDirectory(folder)) return InvalidArgument(folder, ": is a file, no folder");
+  if (PathExists(JoinPath(folder, "config.json"))) return OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
+  if (names.empty()) return OkStatus();
+  return InvalidArgument(folder,
+                         ": has no config.json, so it is no model's folder, and --overwrite ",
+                         "would remove '", names[0], "'; remove the folder yourself");
+}
+
+Status Claim(const ConvertFlags& flags, std::optional<OutputLock>* lock) {
+  ClaimOptions claim = {.reads = {flags.from, flags.adapter}, .overwrite = flags.overwrite};
+  if (IsGguf(flags.to)) {
+    claim.is_own = models::IsConvertedGguf;
+  } else {
+    TESSERA_RETURN_IF_ERROR(flags.overwrite ? CheckReplaced(flags.to)
+                                            : models::CheckIsNew(flags.to));
+  }
+  return ClaimOutput(flags.to, claim, lock);
+}
+
 Status RunConvert(const ConvertFlags& flags) {
+  std::optional<OutputLock> lock;
   if (IsGguf(flags.from) || IsGguf(flags.to)) {
     if (!flags.quantize.empty() || !flags.adapter.empty()) {
       return InvalidArgument(
@@ -61,7 +90,8 @@ Status RunConvert(const ConvertFlags& flags) {
     if (!flags.dtype.empty() || flags.shard_size != ConvertFlags().shard_size) {
       return InvalidArgument("--dtype and --shard-size mean nothing to a GGUF file");
     }
-    return IsGguf(flags.from) ? models::ConvertFromGguf(flags.from, flags.to)
+    TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
+    return IsGguf(flags.from) ? models::ConvertFromGguf(flags.from, flags.to, flags.overwrite)
                               : models::ConvertToGguf(flags.from, flags.to);
   }
   models::ConvertOptions options;
@@ -85,6 +115,8 @@ Status RunConvert(const ConvertFlags& flags) {
   }
   options.max_shard_bytes = *bytes;
   options.adapter = flags.adapter;
+  options.overwrite = flags.overwrite;
+  TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
   return models::ConvertModel(flags.from, flags.to, options);
 }
 
@@ -95,6 +127,7 @@ void AddWritingFlags(CLI::App* command, ConvertFlags* flags) {
       ->type_name("TYPE");
   command->add_option("--shard-size", flags->shard_size, "most bytes of a file (5GB)")
       ->type_name("SIZE");
+  AddOverwriteFlag(command, &flags->overwrite);
 }
 
 }  // namespace
@@ -109,7 +142,8 @@ void AddMergeCommand(CLI::App& app, CommandState& state) {
   command->add_option("adapter", flags->adapter, "the adapter's folder, as PEFT writes it")
       ->type_name("ADAPTER")
       ->required();
-  command->add_option("to", flags->to, "the folder to write; it must not exist")
+  command
+      ->add_option("to", flags->to, "the folder to write; it must not exist, but for --overwrite")
       ->type_name("OUT")
       ->required();
   AddWritingFlags(command, flags.get());
@@ -125,7 +159,8 @@ void AddQuantizeCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
       app.add_subcommand("quantize", "Write a model's folder with weights as small integers");
   command->add_option("from", flags->from, "a model's folder")->type_name("IN")->required();
-  command->add_option("to", flags->to, "the folder to write; it must not exist")
+  command
+      ->add_option("to", flags->to, "the folder to write; it must not exist, but for --overwrite")
       ->type_name("OUT")
       ->required();
   command
@@ -155,7 +190,8 @@ void AddConvertCommand(CLI::App& app, CommandState& state) {
       ->required();
   command
       ->add_option("to", flags->to,
-                   "the folder to write, which must not exist; or, by its name, a .gguf file")
+                   "the folder to write, which must not exist (but for --overwrite); or, by its "
+                   "name, a .gguf file")
       ->type_name("TO")
       ->required();
   AddWritingFlags(command, flags.get());

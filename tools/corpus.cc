@@ -30,7 +30,8 @@ constexpr int kMostThreads = 4096;
 
 struct CorpusFlags {
   FieldFlags fields;
-  std::string pipeline;  // of `run`
+  std::string pipeline;    // of `run`
+  bool overwrite = false;  // of `run`: that of every step
   int threads = 0;
   double commit_seconds = 1;
 };
@@ -129,11 +130,12 @@ void AddPipelineCommand(CLI::App* corpus, CommandState& state) {
   auto flags = std::make_shared<CorpusFlags>();
   command->add_option("pipeline", flags->pipeline, "the file, JSON")->required();
   AddRunFlags(command, flags.get());
+  AddOverwriteFlag(command, &flags->overwrite);
   command->footer("Example:\n  tessera corpus run pipeline.json");
   command->callback([flags, &state] {
     state.run = [flags] {
       return RunOn(*flags, [&](const corpus::RunContext& context) {
-        return corpus::RunPipeline(flags->pipeline, corpus::Steps(), context);
+        return corpus::RunPipeline(flags->pipeline, corpus::Steps(), context, flags->overwrite);
       });
     };
   });

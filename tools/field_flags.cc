@@ -7,6 +7,7 @@
 
 #include "core/options.h"
 #include "data/tokenizer/json_text.h"
+#include "data/tokenizer/utf8.h"
 #include "train/config/run_keys.h"
 
 namespace tessera::tools {
@@ -75,6 +76,13 @@ bool IsNumber(const std::string& word) {
   return error == std::errc() && end == word.data() + word.size();
 }
 
+// What is recorded beside outputs (config.json, a journal) is JSON, which holds UTF-8 alone.
+Status CheckText(const std::string& flag, const std::string& text) {
+  if (data::FindInvalidUtf8(text) == data::kNoInvalidUtf8) return OkStatus();
+  return InvalidArgument(flag, ": '", data::ReplaceInvalidUtf8(text),
+                         "' is not UTF-8; rename the file, or make a link to it whose name is");
+}
+
 }  // namespace
 
 NextValue GoesOnList(const std::string& flag, const std::string& word, bool named) {
@@ -133,6 +141,7 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
     const auto own = keys_.find(name);
     const Option* option = own == keys_.end() ? train::FindRunConfigKey(name) : own->second;
     const std::string flag = FlagName(option == nullptr ? name : option->key);
+    for (const std::string& text : texts) TESSERA_RETURN_IF_ERROR(CheckText(flag, text));
     if (option != nullptr && option->kind == Option::Kind::kTexts) {
       given[name] = option->notes.choices.empty() ? texts : AtCommas(texts);
       continue;

@@ -2,11 +2,13 @@
 // `tessera forward`: named tensors through a model.
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "core/output_files.h"
 #include "core/safetensors.h"
 #include "models/hub/load_model.h"
 #include "models/input_check.h"
@@ -28,6 +30,7 @@ struct ForwardFlags {
   std::string grads;
   std::string adapter;
   bool all_hidden_states = false;
+  bool overwrite = false;
   ComputeFlags compute;
 };
 
@@ -46,14 +49,26 @@ StatusOr<std::vector<Bundle::Entry>> ReadTensors(const std::string& path) {
   return tensors;
 }
 
+// What this command writes says so, and is replaced by the same command again.
+constexpr char kMark[] = "written_by";
+constexpr char kWriter[] = "tessera forward";
+
+bool IsOwnOutput(const std::string& path) {
+  const StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  if (!file.ok()) return false;
+  const auto found = file->metadata().find(kMark);
+  return found != file->metadata().end() && found->second == kWriter;
+}
+
 Status WriteTensors(const std::string& path,
                     const std::vector<std::pair<std::string, Tensor>>& tensors) {
   std::vector<SafetensorsEntry> entries;
   for (const auto& [name, t] : tensors) {
     entries.push_back({name, t.dtype(), {t.shape().begin(), t.shape().end()}});
   }
-  TESSERA_ASSIGN_OR_RETURN(SafetensorsWriter writer,
-                           SafetensorsWriter::Create(path, entries, {{"format", "pt"}}));
+  TESSERA_ASSIGN_OR_RETURN(
+      SafetensorsWriter writer,
+      SafetensorsWriter::Create(path, entries, {{"format", "pt"}, {kMark, kWriter}}));
   for (const auto& [name, t] : tensors) {
     const Tensor host = CopyTo(t, Device::Cpu()).ContiguousCopy();
     if (host.numel() > 0) TESSERA_RETURN_IF_ERROR(writer.Append(host.raw_data(), host.nbytes()));
@@ -80,6 +95,17 @@ std::vector<std::pair<std::string, Tensor>> CollectGradients(Model& model) {
 }
 
 Status RunForward(const ForwardFlags& flags) {
+  const ClaimOptions claim = {.reads = {flags.model, flags.inputs, flags.adapter},
+                              .overwrite = flags.overwrite,
+                              .is_own = IsOwnOutput};
+  std::optional<OutputLock> outputs_lock, grads_lock;
+  TESSERA_RETURN_IF_ERROR(ClaimOutput(flags.outputs, claim, &outputs_lock));
+  if (!flags.grads.empty()) {
+    if (flags.grads == flags.outputs) {
+      return InvalidArgument(flags.grads, ": is given as --outputs and as --grads");
+    }
+    TESSERA_RETURN_IF_ERROR(ClaimOutput(flags.grads, claim, &grads_lock));
+  }
   TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.model));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
   models::LoadOptions options = {
@@ -136,6 +162,7 @@ void AddForwardCommand(CLI::App& app, CommandState& state) {
                     "write hidden_states.0 (the embedding's) ... hidden_states.L too, and of an "
                     "encoder beside a decoder encoder_hidden_states.0 ...");
   AddComputeFlags(command, &flags->compute);
+  AddOverwriteFlag(command, &flags->overwrite);
   command->footer(
       "The model is in evaluation mode (no dropout).\n"
       "Example:\n"

@@ -59,6 +59,7 @@ StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlag
                                      const nlohmann::json& model_config) {
   TESSERA_ASSIGN_OR_RETURN(GenerationConfig defaults,
                            models::ReadGenerationConfig(flags.model, model_config));
+  WarnOf(models::NotApplied(flags.model, defaults));
   models::GenerationRequest request;
   const auto take = [&](const char* name, const auto& value, auto* asked) {
     if (command.count(name) > 0) *asked = value;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera report`: runs as a page of charts.
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/file.h"
+#include "core/output_files.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/report/follow_server.h"
@@ -21,6 +23,7 @@ struct ReportFlags {
   std::string out;
   bool follow = false;
   int port = 0;
+  bool overwrite = false;
 };
 
 StatusOr<std::string> PageOf(const ReportFlags& flags) {
@@ -28,7 +31,19 @@ StatusOr<std::string> PageOf(const ReportFlags& flags) {
   return report::MakePage(runs, {.refresh_ms = flags.follow ? kRefreshMs : 0});
 }
 
+// Whether the page's head says that a report was written there.
+bool IsReport(const std::string& path) {
+  constexpr size_t kHead = 4096;
+  const StatusOr<std::string> page = ReadFile(path);
+  return page.ok() &&
+         page->substr(0, kHead).find("content=\"tessera report\"") != std::string::npos;
+}
+
 Status WriteReport(const ReportFlags& flags) {
+  const ClaimOptions claim = {
+      .reads = flags.runs, .overwrite = flags.overwrite, .is_own = IsReport};
+  std::optional<OutputLock> lock;
+  TESSERA_RETURN_IF_ERROR(ClaimOutput(flags.out, claim, &lock));
   TESSERA_ASSIGN_OR_RETURN(const std::string page, PageOf(flags));
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(flags.out, page));
   return WriteOut(Concat("the report is in ", flags.out, "\n"));
@@ -46,6 +61,9 @@ Status RunReport(const CLI::App& command, const ReportFlags& flags) {
   if (flags.runs.empty()) return InvalidArgument("report: a run's directory is missing");
   if (flags.follow != flags.out.empty()) {
     return InvalidArgument("report: either --out FILE or --follow is needed");
+  }
+  if (flags.follow && flags.overwrite) {
+    return InvalidArgument("report: --overwrite means something with --out only");
   }
   if (!flags.follow && command.count("--port") > 0) {
     return InvalidArgument("report: --port means something with --follow only");
@@ -70,6 +88,7 @@ void AddReportCommand(CLI::App& app, CommandState& state) {
                     "serve the page to this machine's browsers, and keep it up to date");
   command->add_option("--port", flags->port, "with --follow: the port; 0: any that is free")
       ->type_name("N");
+  AddOverwriteFlag(command, &flags->overwrite);
   command->footer(
       "Examples:\n"
       "  tessera report runs/book --out book.html\n"

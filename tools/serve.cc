@@ -151,6 +151,7 @@ Status RunServe(ServeFlags flags) {
                                .generates = models::Generates(*model),
                                .adapters = names};
   TESSERA_ASSIGN_OR_RETURN(served.defaults, models::ReadGenerationConfig(flags.model, json));
+  WarnOf(models::NotApplied(flags.model, served.defaults));
   TESSERA_ASSIGN_OR_RETURN(served.mean_pooling, MeanPooling(flags.model));
   serve::ServiceOptions service = {.api_keys = keys};
   service.queue.slots = flags.slots;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/file.h"
+#include "core/output_files.h"
 #include "corpus/dedup/dedup.h"
 #include "corpus/dedup/fingerprints.h"
 #include "corpus/dedup/similar_pairs.h"

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/output_files.h"
 #include "core/thread_pool.h"
 #include "corpus/io/byte_source.h"
 #include "data/dataset/token_cache.h"
@@ -401,17 +402,6 @@ Status MarkDone(const BlockRun& run, const Counts& counts) {
   }
   TESSERA_RETURN_IF_ERROR(RemoveHalfWritten(JournalOf(run)));
   return WriteJournal(run, made_from, progress, /*done=*/true);
-}
-
-Status RemoveHalfWritten(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const std::string begin = path.substr(slash + 1) + ".tmp-";
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
-  for (const std::string& name : names) {
-    if (name.starts_with(begin)) TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(folder, name)));
-  }
-  return OkStatus();
 }
 
 StatusOr<Counts> RunOnce(const BlockRun& run, const std::string& folder, const RunContext& context,

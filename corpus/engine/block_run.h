@@ -74,9 +74,6 @@ StatusOr<Counts> FindDone(const BlockRun& run);
 // The outputs are those of `run`, whoever wrote them: FindDone will say so.
 Status MarkDone(const BlockRun& run, const Counts& counts);
 
-// Removes what killed runs left of a file or folder while they wrote it (core/file.h).
-Status RemoveHalfWritten(const std::string& path);
-
 // Calls `body`, which has to make `run` done, unless it is done already. What `body` keeps in
 // `folder` goes then.
 StatusOr<Counts> RunOnce(const BlockRun& run, const std::string& folder, const RunContext& context,

@@ -100,15 +100,15 @@ StatusOr<std::vector<PlannedStep>> PlanPipeline(const json& pipeline, const std:
 }
 
 StatusOr<Counts> RunPipeline(const std::string& path, const std::vector<Step>& steps,
-                             const RunContext& context) {
+                             const RunContext& context, bool overwrite) {
   TESSERA_ASSIGN_OR_RETURN(const json pipeline, data::ReadJsonFile(path, {.unique_keys = true}));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<PlannedStep> plan,
-                           PlanPipeline(pipeline, path, steps));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<PlannedStep> plan, PlanPipeline(pipeline, path, steps));
   TESSERA_RETURN_IF_ERROR(
       OnFirstRank(context, [&] { return MakeDirectories(pipeline["folder"].get<std::string>()); }));
   Counts all;
   for (size_t i = 0; i < plan.size(); ++i) {
     RunContext named = context;
+    if (overwrite) plan[i].options["overwrite"] = true;
     if (context.progress) {
       named.progress = [&](const std::string& what, int64_t done, int64_t bytes) {
         context.progress(Concat(plan[i].name, ", ", what), done, bytes);

@@ -44,9 +44,9 @@ StatusOr<std::vector<PlannedStep>> PlanPipeline(const nlohmann::json& pipeline,
                                                 const std::string& source,
                                                 const std::vector<Step>& steps);
 
-// `in` of the first step, `out` of the last that gives documents.
+// `in` of the first step, `out` of the last that gives documents. `overwrite` is every step's.
 StatusOr<Counts> RunPipeline(const std::string& path, const std::vector<Step>& steps,
-                             const RunContext& context);
+                             const RunContext& context, bool overwrite = false);
 
 }  // namespace tessera::corpus
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "data/tokenizer/regex.h"
 #include "data/tokenizer/unicode_classes.h"
 #include "data/tokenizer/utf8.h"
 
@@ -23,18 +24,44 @@ size_t SkipSpaces(std::string_view text, size_t from) {
   return from;
 }
 
+// The character that ends a text, which is not empty.
+Utf8Char LastChar(std::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 && text.size() - begin < 4 &&
+         (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) {
+    --begin;
+  }
+  const Utf8Char c = DecodeUtf8(text, begin);
+  return begin + c.length == text.size() ? c : DecodeUtf8(text, text.size() - 1);
+}
+
 // The least offset >= `floor` from which on text[.., end) is white space.
 size_t SpacesBegin(std::string_view text, size_t floor, size_t end) {
   while (end > floor) {
-    size_t begin = end - 1;
-    while (begin > floor && end - begin < 4 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) {
-      --begin;
-    }
-    const Utf8Char c = DecodeUtf8(text.substr(0, end), begin);
-    if (!IsSpace(c) || begin + c.length != end) break;
-    end = begin;
+    const Utf8Char c = LastChar(text.substr(0, end));
+    if (!IsSpace(c)) break;
+    end -= c.length;
   }
   return end;
+}
+
+// The tables of classes have letters of a later version of Unicode than PCRE2 may have.
+bool IsWord(const Utf8Char& c) {
+  static const auto* const others =
+      new Regex(*Regex::Compile(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}])"));
+  if (!c.valid) return false;
+  if (UnicodeClasses::Get().Of(c.code_point) == CharClass::kLetter) return true;
+  std::string text;
+  AppendUtf8(c.code_point, &text);
+  bool found = false;
+  others->FindAll(text, [&](size_t, size_t) { found = true; });
+  return found;
+}
+
+// Whether no word goes on over the borders of text[begin, end).
+bool IsSingleWord(std::string_view text, size_t begin, size_t end) {
+  return (begin == 0 || !IsWord(LastChar(text.substr(0, begin)))) &&
+         (end == text.size() || !IsWord(DecodeUtf8(text, end)));
 }
 
 }  // namespace
@@ -88,21 +115,28 @@ void AddedTokenMatcher::SplitOnce(const Trie& trie, std::string_view text, bool 
                                   std::vector<TextPiece>* pieces) const {
   size_t done = 0;
   size_t from = 0;
+  // The last white space that was skipped: a token inside of it does not cause a second look.
+  size_t skip_from = 0;
+  size_t skip_to = 0;
   while (true) {
     const Match match = FindNext(trie, text, from);
     if (match.token < 0) break;
     from = match.end;
     const AddedToken& token = tokens_[match.token];
     if (token.special && !parse_special) continue;
-    // White space that the token before has taken is not taken again, nor is its content.
-    const size_t begin =
-        std::max(done, token.lstrip ? SpacesBegin(text, std::min(done, match.begin), match.begin)
-                                    : match.begin);
-    const size_t end = token.rstrip ? SkipSpaces(text, match.end) : match.end;
+    if (token.single_word && !IsSingleWord(text, match.begin, match.end)) continue;
+    // White space that the token before has taken is not taken again; but a token that consists of
+    // it is found.
+    const size_t floor = std::min(done, match.begin);
+    const size_t begin = token.lstrip ? SpacesBegin(text, floor, match.begin) : match.begin;
+    if (token.rstrip && !(skip_from <= match.end && match.end <= skip_to)) {
+      skip_from = match.end;
+      skip_to = SkipSpaces(text, match.end);
+    }
+    const size_t end = token.rstrip ? skip_to : match.end;
     if (begin > done) pieces->push_back({text.substr(done, begin - done), -1});
     pieces->push_back({text.substr(begin, end - begin), token.id});
     done = end;
-    from = std::max(from, done);
   }
   if (done < text.size()) pieces->push_back({text.substr(done), -1});
 }

@@ -27,6 +27,8 @@ struct AddedToken {
   bool lstrip = false;      // takes the white space before it along
   bool rstrip = false;      // and that behind it
   bool normalized = false;  // searched for in the second round
+  // Only where no word character (UTS 18's \w) stands on either side of it.
+  bool single_word = false;
 };
 
 // A part of a text: one added token, or text between them (id < 0). Never empty.

@@ -347,7 +347,8 @@ uint64_t ByteLevelBpe::Fingerprint() const {
   }
   for (const AddedToken& token : config_.added_tokens) {
     mix(token.content);
-    mix(Concat(token.id, token.special, token.lstrip, token.rstrip, token.normalized));
+    mix(Concat(token.id, token.special, token.lstrip, token.rstrip, token.normalized,
+               token.single_word ? "word" : ""));
   }
   mix(Concat(config_.add_prefix_space, config_.use_regex, config_.ignore_merges, config_.fuse_unk,
              unk_id_, " ", eos_id_.value_or(-1)));

@@ -426,7 +426,7 @@ TEST_F(FolderTest, WhatIsNotSupportedIsNamed) {
   names(failure("/model/dropout", 0.1), {"dropout", "0.1"});
   names(failure("/model/byte_fallback", true), {"byte_fallback"});
   names(failure("/model/end_of_word_suffix", "</w>"), {"end_of_word_suffix", "</w>"});
-  names(failure("/added_tokens/0/single_word", true), {"single_word"});
+  names(failure("/added_tokens/0/single_word", "yes"), {"single_word"});
   names(failure("/model/merges/0", "abc"), {"merges[0]"});
   names(failure("/model/merges/1", {"a", "zz"}), {"merge 1", "zz"});
   names(failure("/model/vocab", {{"a", -1}}), {"id of token a"});

@@ -31,14 +31,12 @@ StatusOr<AddedToken> ReadToken(const json& item, const std::string& path, std::s
   }
   AddedToken token{.content = content.get<std::string>(), .id = -1};
   if (!item.is_object()) return token;
-  bool single_word = false;
   token.normalized = false;
   TESSERA_RETURN_IF_ERROR(ReadFlag(item, "lstrip", path, &token.lstrip));
   TESSERA_RETURN_IF_ERROR(ReadFlag(item, "rstrip", path, &token.rstrip));
   TESSERA_RETURN_IF_ERROR(ReadFlag(item, "normalized", path, &token.normalized));
-  TESSERA_RETURN_IF_ERROR(ReadFlag(item, "single_word", path, &single_word));
-  if (!single_word) return token;
-  return InvalidArgument(path, ": single_word of added token ", token.content, " is not supported");
+  TESSERA_RETURN_IF_ERROR(ReadFlag(item, "single_word", path, &token.single_word));
+  return token;
 }
 
 Status CheckId(int64_t id, const std::string& content, const std::string& path) {
@@ -154,8 +152,7 @@ StatusOr<std::vector<AddedToken>> ReadAddedTokens(const JsonPart& part) {
     TESSERA_ASSIGN_OR_RETURN(token.lstrip, item.Bool("lstrip", false));
     TESSERA_ASSIGN_OR_RETURN(token.rstrip, item.Bool("rstrip", false));
     TESSERA_ASSIGN_OR_RETURN(token.normalized, item.Bool("normalized", !token.special));
-    TESSERA_ASSIGN_OR_RETURN(const bool single_word, item.Bool("single_word", false));
-    if (single_word) return item["single_word"].Unsupported();
+    TESSERA_ASSIGN_OR_RETURN(token.single_word, item.Bool("single_word", false));
     tokens.push_back(std::move(token));
   }
   return tokens;

@@ -202,7 +202,8 @@ std::string PipelineTokenizer::Decode(std::span<const int32_t> ids,
 uint64_t PipelineTokenizer::Fingerprint() const {
   uint64_t hash = HashBytes(json_, HashBytes("pipeline"));
   for (const AddedToken& token : added_) {
-    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip),
+    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip,
+                            token.single_word ? "word" : ""),
                      hash);
   }
   return hash;

@@ -125,7 +125,7 @@ TEST_F(TokenizerJsonFileTest, WhatIsNotSupportedIsNamedWithItsPlace) {
   expect("/model/vocab/3/1", "x", {"model.vocab[3]"});
   expect("/model/unk_id", 100000, {"model.unk_id"});
   expect("/model", nullptr, {"model: not an object"});
-  expect("/added_tokens/0/single_word", true, {"added_tokens[0].single_word"});
+  expect("/added_tokens/0/single_word", 1, {"added_tokens[0].single_word"});
   expect("/added_tokens/0/id", 1 << 30, {"added_tokens[0]"});
   expect("/added_tokens", 3, {"added_tokens: not an array"});
 }

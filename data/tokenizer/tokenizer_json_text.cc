@@ -15,11 +15,12 @@ std::string AddedTokensText(std::vector<AddedToken> tokens) {
   std::string out = "[";
   for (const AddedToken& token : tokens) {
     if (out.size() > 1) out += ",\n";
-    out += Concat("{\"id\": ", token.id, ", \"content\": ", JsonQuoted(token.content),
-                  ", \"single_word\": false, \"lstrip\": ", JsonBool(token.lstrip),
-                  ", \"rstrip\": ", JsonBool(token.rstrip),
-                  ", \"normalized\": ", JsonBool(token.normalized),
-                  ", \"special\": ", JsonBool(token.special), "}");
+    out +=
+        Concat("{\"id\": ", token.id, ", \"content\": ", JsonQuoted(token.content),
+               ", \"single_word\": ", JsonBool(token.single_word),
+               ", \"lstrip\": ", JsonBool(token.lstrip), ", \"rstrip\": ", JsonBool(token.rstrip),
+               ", \"normalized\": ", JsonBool(token.normalized),
+               ", \"special\": ", JsonBool(token.special), "}");
   }
   return out + "]";
 }

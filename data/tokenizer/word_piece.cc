@@ -124,7 +124,8 @@ uint64_t WordPiece::Fingerprint() const {
                                    n.tokenize_chinese_chars, unk_id_));
   for (const std::string& piece : config_.vocab) hash = HashBytes(piece + "\n", hash);
   for (const AddedToken& token : config_.added_tokens) {
-    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip),
+    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip,
+                            token.single_word ? "word" : ""),
                      hash);
   }
   return hash;

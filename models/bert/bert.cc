@@ -250,7 +250,8 @@ BlockKeys Bert::keys_of_block(int block) const {
                     .gives = {keys::kLoss, keys::kLogits, keys::kLastHiddenState}};
   if (config_.head == BertHead::kNone) {
     head.may_take = {};
-    head.gives = {keys::kPoolerOutput, keys::kLastHiddenState};
+    head.gives = {keys::kLastHiddenState};
+    if (config_.has_pooler()) head.gives.Add(keys::kPoolerOutput);
   } else if (config_.head == BertHead::kPreTraining) {
     head.may_take = {keys::kLabels, keys::kTargets, keys::kNextSentenceLabel};
     head.gives = {keys::kLoss, keys::kPredictionLogits, keys::kSeqRelationshipLogits,

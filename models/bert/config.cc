@@ -84,7 +84,7 @@ void CheckSizes(const BertConfig& c, ConfigReader* reader) {
 }  // namespace
 
 bool BertConfig::has_pooler() const {
-  return head == BertHead::kNone || head == BertHead::kPreTraining ||
+  return (head == BertHead::kNone && add_pooling_layer) || head == BertHead::kPreTraining ||
          (head == BertHead::kSequence && !roberta);
 }
 
@@ -99,6 +99,7 @@ StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
   ConfigReader reader(json, type);
   reader.Read("vocab_size", &c.vocab_size);
   reader.Read("hidden_size", &c.hidden_size);
+  reader.Read("add_pooling_layer", &c.add_pooling_layer);
   reader.Read("num_hidden_layers", &c.num_hidden_layers);
   reader.Read("num_attention_heads", &c.num_attention_heads);
   reader.Read("intermediate_size", &c.intermediate_size);

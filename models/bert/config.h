@@ -43,6 +43,8 @@ struct BertConfig {
   int64_t pad_token_id = 0;        // RoBERTa: 1
   double classifier_dropout = -1;  // < 0: hidden_dropout_prob
   bool tie_word_embeddings = true;
+  // False: a model without a head has no pooler either, as in transformers' constructor.
+  bool add_pooling_layer = true;
   LabelSpec labels;
 
   // Whether a pooler (of the first token) stands on the encoder.

@@ -122,6 +122,11 @@ std::vector<EntryCopy> Copies(json* config) {
   return {{copy, of}};
 }
 
+void LeaveOutPooler(json* config) {
+  const auto parsed = BertConfig::FromJson(*config);
+  if (parsed.ok() && parsed->head == BertHead::kNone) (*config)["add_pooling_layer"] = false;
+}
+
 StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const BertConfig parsed, BertConfig::FromJson(config));
   return std::make_unique<Bert>(parsed, config, context);
@@ -196,6 +201,7 @@ Family MakeFamily(const char* model_type) {
   family.ignored_entry = IsBuffer;
   family.overrides = IsDecoderBias;
   family.untie = UntieWordEmbeddings;
+  family.leave_out_pooler = LeaveOutPooler;
   family.copies = Copies;
   family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kTokenTypeIds, keys::kPositionIds,
                    keys::kLabels};

@@ -47,6 +47,7 @@ class Search {
       const std::span<double> log_p = scores[b];
       LogSoftmaxInPlace(log_p);
       PenaliseRepetition(config_.repetition_penalty, beams[b].ids, log_p);
+      RemoveForbidden(config_, beams[b].ids, beams[b].ids.size() - prompt_size_, log_p);
       for (size_t id = 0; id < log_p.size(); ++id) {
         all.push_back({beams[b].log_p + log_p[id], b, static_cast<int64_t>(id)});
       }

@@ -55,13 +55,25 @@ class FieldReader {
       values->push_back(v.get<std::string>());
     }
   }
-  void Refuse(const char* key, const json& neutral) {
-    if (!Has(key) || object_[key] == neutral) return;
-    const bool is_empty = object_[key].is_array() && object_[key].empty();
-    if (status_.ok() && !is_empty) {
-      status_ =
-          InvalidArgument(source_, ": '", key, "': ", object_[key].dump(), " is not supported");
+  // Lists of integers, none of which is empty.
+  void IntegerLists(const char* key, std::vector<std::vector<int64_t>>* lists) {
+    constexpr char kKind[] = "a list of lists of integers";
+    if (!Has(key)) return;
+    if (!object_[key].is_array()) return Fail(key, kKind);
+    lists->clear();
+    for (const json& list : object_[key]) {
+      if (!list.is_array() || list.empty()) return Fail(key, kKind);
+      std::vector<int64_t>& values = lists->emplace_back();
+      for (const json& v : list) {
+        if (!v.is_number_integer()) return Fail(key, kKind);
+        values.push_back(v.get<int64_t>());
+      }
     }
+  }
+  void Note(const char* key, const json& neutral, std::vector<std::string>* not_applied) {
+    if (!Has(key) || object_[key] == neutral) return;
+    if (object_[key].is_array() && object_[key].empty()) return;
+    not_applied->push_back(Concat("'", key, "': ", object_[key].dump()));
   }
 
   const Status& status() const { return status_; }
@@ -80,20 +92,14 @@ class FieldReader {
 };
 
 // What changes the text and is not supported, with the value that changes nothing.
-const std::vector<std::pair<const char*, json>>& RefusedKeys() {
+const std::vector<std::pair<const char*, json>>& UnsupportedKeys() {
   static const auto* keys = new std::vector<std::pair<const char*, json>>{
-      {"min_length", 0},
-      {"min_new_tokens", 0},
-      {"no_repeat_ngram_size", 0},
       {"encoder_no_repeat_ngram_size", 0},
       {"encoder_repetition_penalty", 1.0},
-      {"bad_words_ids", nullptr},
       {"force_words_ids", nullptr},
       {"constraints", nullptr},
       {"forced_bos_token_id", nullptr},
       {"forced_eos_token_id", nullptr},
-      {"suppress_tokens", nullptr},
-      {"begin_suppress_tokens", nullptr},
       {"sequence_bias", nullptr},
       {"exponential_decay_length_penalty", nullptr},
       {"typical_p", 1.0},
@@ -132,6 +138,11 @@ Status GenerationConfig::Validate() const {
     if (id >= 0 && std::isfinite(bias)) continue;
     return InvalidArgument("logit_bias must be finite numbers of token ids, not ", bias, " of ",
                            id);
+  }
+  for (const auto& [name, value] : {std::pair("no_repeat_ngram_size", no_repeat_ngram_size),
+                                    std::pair("min_new_tokens", min_new_tokens.value_or(0)),
+                                    std::pair("min_length", min_length)}) {
+    if (value < 0) return InvalidArgument(name, " must be 0 (off) or more, not ", value);
   }
   if (num_beams < 1 || num_beams > 1024) {
     return InvalidArgument("num_beams must be in [1, 1024], not ", num_beams);
@@ -172,12 +183,29 @@ Status ApplyGenerationJson(const json& object, const std::string& source,
   reader.Integer("bos_token_id", &config->bos_token_id);
   reader.Integers("eos_token_id", &config->eos_token_ids);
   reader.Strings("stop_strings", &config->stop_strings);
-  if (reader.Has("early_stopping")) {
-    if (!object["early_stopping"].is_boolean()) reader.Refuse("early_stopping", nullptr);
+  reader.Integers("suppress_tokens", &config->suppress_tokens);
+  reader.Integers("begin_suppress_tokens", &config->begin_suppress_tokens);
+  reader.IntegerLists("bad_words_ids", &config->bad_words_ids);
+  reader.Integer("no_repeat_ngram_size", &config->no_repeat_ngram_size);
+  reader.Integer("min_new_tokens", &config->min_new_tokens);
+  reader.Integer("min_length", &config->min_length);
+  if (object.value("early_stopping", json()) == "never") {
+    reader.Note("early_stopping", nullptr, &config->not_applied);
+  } else {
     reader.Boolean("early_stopping", &config->early_stopping);
   }
-  for (const auto& [key, neutral] : RefusedKeys()) reader.Refuse(key, neutral);
+  for (const auto& [key, neutral] : UnsupportedKeys()) {
+    reader.Note(key, neutral, &config->not_applied);
+  }
   return reader.status();
+}
+
+std::string NotApplied(const std::string& folder, const GenerationConfig& config) {
+  if (config.not_applied.empty()) return "";
+  std::string keys;
+  for (const std::string& key : config.not_applied) keys += (keys.empty() ? "" : ", ") + key;
+  return Concat(JoinPath(folder, "generation_config.json"), ": ", keys,
+                config.not_applied.size() == 1 ? " is" : " are", " not supported, and not applied");
 }
 
 StatusOr<GenerationConfig> WithRequest(GenerationConfig config, const GenerationRequest& request) {

@@ -42,6 +42,17 @@ struct GenerationConfig {
   double frequency_penalty = 0.0;
   // Added to the scores of tokens, by id (OpenAI's logit_bias).
   std::map<int64_t, double> logit_bias = {};
+  // Tokens that are never written, those that are not written first, and words (lists of tokens)
+  // that are not completed. Of all three, ids beyond the vocabulary mean nothing.
+  std::vector<int64_t> suppress_tokens = {};
+  std::vector<int64_t> begin_suppress_tokens = {};
+  std::vector<std::vector<int64_t>> bad_words_ids = {};
+  // No run of so many tokens comes twice in prompt and new tokens; 0: any may.
+  int64_t no_repeat_ngram_size = 0;
+  // The text does not end before it has so many new tokens; absent: before prompt and new tokens
+  // together are min_length.
+  std::optional<int64_t> min_new_tokens = {};
+  int64_t min_length = 0;
   int64_t num_beams = 1;
   double length_penalty = 1.0;
   // Beam search ends a row when it has num_beams finished texts (true), or when no beam can become
@@ -53,15 +64,23 @@ struct GenerationConfig {
   std::vector<std::string> stop_strings = {};
   uint64_t seed = 0;
 
+  // What a file asks for that changes the text and is not supported ("'typical_p': 0.9"): the text
+  // is written without it, and whoever read the file says so (NotApplied).
+  std::vector<std::string> not_applied = {};
+
   // Ranges and settings that exclude one another; names the field.
   Status Validate() const;
 };
 
 // Reads the fields of a JSON object over `config`'s. A key that would change the text and is not
-// supported is refused by name (at its neutral value it is accepted); others are passed over.
+// supported goes to `not_applied` (at its neutral value it says nothing); others are passed over.
 // `source` begins messages.
 Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source,
                            GenerationConfig* config);
+
+// One line for a person: "DIR/generation_config.json: 'typical_p': 0.9 is not supported and not
+// applied"; empty where all is.
+std::string NotApplied(const std::string& folder, const GenerationConfig& config);
 
 // What a caller asks for over a model's defaults; what is unset stays as it is there.
 struct GenerationRequest {

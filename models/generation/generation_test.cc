@@ -343,6 +343,43 @@ TEST(SpecialTokensTest, PromptsOfGlmAreRowsWithABlank) {
   EXPECT_EQ(*EncodePrompt(data::ByteTokenizer(), {{"model_type", "gpt2"}}, "ab"), (Ids{'a', 'b'}));
 }
 
+// What is left of ten equal scores behind 1 2 3 1 2, of which the last two are new.
+Ids LeftOf(const char* settings, const Ids& ids = {1, 2, 3, 1, 2}, size_t written = 2) {
+  GenerationConfig config;
+  config.eos_token_ids = {0, 9};
+  EXPECT_TRUE(ApplyGenerationJson(nlohmann::json::parse(settings), "g.json", &config).ok());
+  std::vector<double> scores(10, 0.5);
+  RemoveForbidden(config, ids, written, scores);
+  Ids left;
+  for (size_t id = 0; id < scores.size(); ++id) {
+    if (scores[id] == 0.5) left.push_back(static_cast<int64_t>(id));
+  }
+  return left;
+}
+
+TEST(GenerationConfigTest, ForbiddenTokensAreThoseOfTransformers) {
+  EXPECT_EQ(LeftOf("{}").size(), 10u);
+  EXPECT_EQ(LeftOf(R"({"suppress_tokens": [1, 5, 12, -1]})"), (Ids{0, 2, 3, 4, 6, 7, 8, 9}));
+  EXPECT_EQ(LeftOf(R"({"begin_suppress_tokens": [4, 5]})").size(), 10u);
+  EXPECT_EQ(LeftOf(R"({"begin_suppress_tokens": [4, 5]})", {1, 2}, 0),
+            (Ids{0, 1, 2, 3, 6, 7, 8, 9}));
+  // Ends of text: by new tokens, else by all of them.
+  EXPECT_EQ(LeftOf(R"({"min_new_tokens": 3})"), (Ids{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(LeftOf(R"({"min_new_tokens": 2})").size(), 10u);
+  EXPECT_EQ(LeftOf(R"({"min_length": 6})"), (Ids{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(LeftOf(R"({"min_length": 5})").size(), 10u);
+  EXPECT_EQ(LeftOf(R"({"min_length": 6, "min_new_tokens": 1})").size(), 10u);
+  // Words: alone, behind their beginning, longer than what is there; an end of text is none.
+  EXPECT_EQ(LeftOf(R"({"bad_words_ids": [[7], [0], [1, 2, 8], [2, 2, 6]]})"),
+            (Ids{0, 1, 2, 3, 4, 5, 6, 9}));
+  EXPECT_EQ(LeftOf(R"({"bad_words_ids": [[1, 2, 8]]})", {1, 2}, 1).size(), 10u);
+  // Runs: 1 2 was followed by 3, 2 by 3; of one token, all that came.
+  EXPECT_EQ(LeftOf(R"({"no_repeat_ngram_size": 3})"), (Ids{0, 1, 2, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(LeftOf(R"({"no_repeat_ngram_size": 2})"), (Ids{0, 1, 2, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(LeftOf(R"({"no_repeat_ngram_size": 1})"), (Ids{0, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(LeftOf(R"({"no_repeat_ngram_size": 7})").size(), 10u);
+}
+
 TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
   GenerationConfig config;
   const auto apply = [&](const char* text) {
@@ -357,8 +394,17 @@ TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
   EXPECT_TRUE(config.do_sample);
   EXPECT_EQ(config.eos_token_ids, (Ids{1, 2}));
   EXPECT_FALSE(config.bos_token_id.has_value());
-  EXPECT_EQ(Message(apply(R"({"no_repeat_ngram_size": 3})")),
-            "g.json: 'no_repeat_ngram_size': 3 is not supported");
+  EXPECT_EQ(NotApplied("dir", config), "");
+  // What is not supported does not cost the model.
+  ASSERT_TRUE(apply(R"({"typical_p": 0.9, "num_beam_groups": 1, "early_stopping": "never",
+                        "guidance_scale": 1.5, "constraints": [], "min_length": 3})")
+                  .ok());
+  EXPECT_EQ(config.min_length, 3);
+  EXPECT_EQ(NotApplied("dir", config),
+            "dir/generation_config.json: 'early_stopping': \"never\", 'typical_p': 0.9, "
+            "'guidance_scale': 1.5 are not supported, and not applied");
+  EXPECT_EQ(Message(apply(R"({"bad_words_ids": [[1], []]})")),
+            "g.json: 'bad_words_ids' must be a list of lists of integers, not [[1],[]]");
   EXPECT_EQ(Message(apply(R"({"top_k": "many"})")),
             "g.json: 'top_k' must be an integer, not \"many\"");
   EXPECT_FALSE(apply("[]").ok());

@@ -45,6 +45,17 @@ void KeepTopP(double top_p, std::span<double> scores) {
   }
 }
 
+void Remove(int64_t id, std::span<double> scores) {
+  if (id >= 0 && id < std::ssize(scores)) scores[static_cast<size_t>(id)] = kRemoved;
+}
+
+// Whether `ids` end with all but the last token of `word`.
+bool EndWithBegin(std::span<const int64_t> ids, std::span<const int64_t> word) {
+  if (word.size() > ids.size()) return word.size() == 1;
+  const auto begin = word.first(word.size() - 1);
+  return std::ranges::equal(ids.last(begin.size()), begin);
+}
+
 }  // namespace
 
 void PenaliseRepetition(double penalty, std::span<const int64_t> occurred,
@@ -68,6 +79,33 @@ void PenaliseWritten(const GenerationConfig& config, std::span<const int64_t> wr
     }
   }
   for (const auto& [id, bias] : config.logit_bias) scores[static_cast<size_t>(id)] += bias;
+}
+
+void RemoveForbidden(const GenerationConfig& config, std::span<const int64_t> ids, size_t written,
+                     std::span<double> scores) {
+  const std::vector<int64_t>& ends = config.eos_token_ids;
+  for (const int64_t id : config.suppress_tokens) Remove(id, scores);
+  if (written == 0) {
+    for (const int64_t id : config.begin_suppress_tokens) Remove(id, scores);
+  }
+  const bool too_early = config.min_new_tokens
+                             ? static_cast<int64_t>(written) < *config.min_new_tokens
+                             : std::ssize(ids) < config.min_length;
+  if (too_early) {
+    for (const int64_t id : ends) Remove(id, scores);
+  }
+  for (const std::vector<int64_t>& word : config.bad_words_ids) {
+    // An end of text alone is no word.
+    if (word.size() == 1 && std::ranges::find(ends, word[0]) != ends.end()) continue;
+    if (EndWithBegin(ids, word)) Remove(word.back(), scores);
+  }
+  const auto size = static_cast<size_t>(config.no_repeat_ngram_size);
+  if (size == 0 || ids.size() + 1 < size) return;
+  const auto last = ids.last(size - 1);
+  for (size_t begin = 0; begin + size <= ids.size(); ++begin) {
+    const auto run = ids.subspan(begin, size);
+    if (std::ranges::equal(run.first(size - 1), last)) Remove(run.back(), scores);
+  }
 }
 
 int64_t LikeliestToken(std::span<const double> scores) {

@@ -4,6 +4,7 @@
 //   std::vector<double> scores = ...;                       // one per token of the vocabulary
 //   PenaliseRepetition(1.2, ids_so_far, scores);
 //   PenaliseWritten(config, new_ids_so_far, scores);
+//   RemoveForbidden(config, ids_so_far, new_ids_so_far.size(), scores);
 //   int64_t id = config.do_sample ? SampleToken(config, u, scores) : LikeliestToken(scores);
 //
 // Scores are logits in float64. The filters are those of Hugging Face's `generate`, in its order:
@@ -29,6 +30,12 @@ void PenaliseRepetition(double penalty, std::span<const int64_t> occurred,
 // Subtracts presence_penalty from the scores of tokens that were written and frequency_penalty as
 // often as they were, then adds logit_bias. Ids must be valid.
 void PenaliseWritten(const GenerationConfig& config, std::span<const int64_t> written,
+                     std::span<double> scores);
+
+// Takes out (-infinity) the tokens that the configuration forbids behind `ids`, the last `written`
+// of which are new: suppressed ones, ends of text that come too early, those that would complete a
+// bad word or repeat a run of no_repeat_ngram_size tokens. As transformers' logits processors.
+void RemoveForbidden(const GenerationConfig& config, std::span<const int64_t> ids, size_t written,
                      std::span<double> scores);
 
 // The first token of the greatest score.

@@ -142,6 +142,7 @@ Status WrittenText::Choose(std::span<double> logits) {
   }
   PenaliseRepetition(config.repetition_penalty, ids_, logits);
   PenaliseWritten(config, result_.ids, logits);
+  RemoveForbidden(config, ids_, result_.ids.size(), logits);
   int64_t id = 0;
   if (config.do_sample) {
     const RandomKey key = RandomKey::FromSeed(config.seed)

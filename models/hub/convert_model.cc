@@ -62,6 +62,18 @@ bool ChangesTied(Model& model, const AdapterFolder& adapter) {
   return changes;
 }
 
+int64_t CountFinite(const Tensor& t) {
+  int64_t count = 0;
+  DispatchFloat(t.dtype(), "convert", [&](auto zero) {
+    using T = decltype(zero);
+    const T* values = t.data<T>();
+    for (int64_t i = 0; i < t.numel(); ++i) {
+      count += std::isfinite(static_cast<double>(values[i])) ? 1 : 0;
+    }
+  });
+  return count;
+}
+
 // The model with the adapter in its weights.
 Status Merge(const std::string& folder, const std::string& where, json config, Source* source) {
   auto opened = AdapterFolder::Open(folder, *source->model);
@@ -86,9 +98,13 @@ Status Merge(const std::string& folder, const std::string& where, json config, S
       return read(found == tied_to.end() ? p : *found->second);
     };
   }
-  source->read = [adapter, read = source->read](const nn::Parameter& p) -> StatusOr<Tensor> {
+  source->read = [folder, adapter,
+                  read = source->read](const nn::Parameter& p) -> StatusOr<Tensor> {
     TESSERA_ASSIGN_OR_RETURN(const Tensor whole, read(p));
-    return adapter->Merged(p, whole);
+    if (!adapter->Changes(p.name)) return whole;
+    TESSERA_ASSIGN_OR_RETURN(const Tensor merged, adapter->Merged(p, whole));
+    if (CountFinite(merged) >= CountFinite(whole)) return merged;
+    return InvalidArgument(folder, ": makes numbers of tensor '", p.name, "' infinite or NaN");
   };
   return OkStatus();
 }
@@ -137,18 +153,6 @@ StatusOr<Source> OpenMegatron(const std::string& from, std::optional<DType> dtyp
   return source;
 }
 
-int64_t CountFinite(const Tensor& t) {
-  int64_t count = 0;
-  DispatchFloat(t.dtype(), "convert", [&](auto zero) {
-    using T = decltype(zero);
-    const T* values = t.data<T>();
-    for (int64_t i = 0; i < t.numel(); ++i) {
-      count += std::isfinite(static_cast<double>(values[i])) ? 1 : 0;
-    }
-  });
-  return count;
-}
-
 StatusOr<Tensor> CastWithinRange(const std::string& name, const Tensor& whole, DType dtype) {
   if (whole.dtype() == dtype) return whole;
   const Tensor cast = CastCopy(whole, dtype);
@@ -177,7 +181,7 @@ StatusOr<SaveOptions> CompanionsOf(const std::string& from) {
 
 Status ConvertModel(const std::string& from, const std::string& folder,
                     const ConvertOptions& options) {
-  if (PathExists(folder)) return InvalidArgument(folder, ": exists; a new folder is written");
+  if (!options.overwrite) TESSERA_RETURN_IF_ERROR(CheckIsNew(folder));
   if (!IsDirectory(from) && !PathExists(from)) {
     return NotFound(from, ": no such file or directory");
   }

@@ -27,12 +27,14 @@ struct ConvertOptions {
   // Folder of an adapter (models/hub/adapter.h) that becomes a part of the weights. A weight that
   // it changes and that another one is tied to gets numbers of its own.
   std::string adapter = {};
+  bool overwrite = false;  // a folder that exists is replaced
 };
 
 // `from` is a folder that LoadModel reads, whose tokenizer, preprocessor_config.json and
 // generation_config.json are copied as they are, or a checkpoint of Megatron-LM's GPT-2
-// (models/hub/megatron_gpt2.h). `folder` must not exist. Failures are those of LoadModel and
-// SaveModel, and numbers that are finite and beyond the new dtype, by the tensor's name.
+// (models/hub/megatron_gpt2.h). `folder` must not exist, unless it may be
+// overwritten. Failures are those of LoadModel and SaveModel, numbers that are finite and beyond
+// the new dtype, and numbers that an adapter makes infinite or NaN, by the tensor's name.
 Status ConvertModel(const std::string& from, const std::string& folder,
                     const ConvertOptions& options = {});
 

@@ -223,12 +223,22 @@ bool CanMap(const nn::BuildContext& build) {
   return build.device.is_cpu() && build.on_parameter == nullptr && build.around_loading == nullptr;
 }
 
-// Ties or unties what the configuration says otherwise than the files. A model that cannot be built
+bool HavePooler(const WeightFiles& weights) {
+  const std::vector<std::string> names = weights.Names();
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.find("pooler.") != std::string::npos;
+  });
+}
+
+// Ties or unties what the configuration says otherwise than the files, and leaves out the pooler
+// that they do not have. A model that cannot be built
 // is left to the one who builds it.
-Status TieAsWeightsAre(const WeightFiles& weights, nlohmann::json* config) {
+Status FitToWeights(const WeightFiles& weights, bool ties, nlohmann::json* config) {
   const auto found = FamilyOf(*config);
-  if (!found.ok() || (*found)->untie == nullptr) return OkStatus();
+  if (!found.ok()) return OkStatus();
   const Family& family = **found;
+  if (family.leave_out_pooler != nullptr && !HavePooler(weights)) family.leave_out_pooler(config);
+  if (!ties || family.untie == nullptr) return OkStatus();
   nlohmann::json tied = *config;
   if (family.tie != nullptr) family.tie(&tied);
   const auto model = BuildModel(tied, DryContext({.initialise = false}));
@@ -289,7 +299,7 @@ StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset) {
     TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadConfigFile(folder_or_preset));
     if (!WeightFiles::Exist(folder_or_preset)) return config;
     TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder_or_preset));
-    TESSERA_RETURN_IF_ERROR(TieAsWeightsAre(weights, &config));
+    TESSERA_RETURN_IF_ERROR(FitToWeights(weights, /*ties=*/true, &config));
     return config;
   }
   if (const Preset* preset = FindPreset(folder_or_preset)) return preset->config;
@@ -321,7 +331,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
   // Who says it is not second-guessed; weights that do not go with it are refused.
   const bool said =
       options.config_changes.is_object() && options.config_changes.contains("tie_word_embeddings");
-  if (!said) TESSERA_RETURN_IF_ERROR(TieAsWeightsAre(weights, &config));
+  TESSERA_RETURN_IF_ERROR(FitToWeights(weights, !said, &config));
   nn::BuildContext build = options.build;
   build.initialise = false;
   const std::string source = JoinPath(folder_or_preset, "config.json");

@@ -111,6 +111,14 @@ StatusOr<std::string> ChooseEntry(const Family& family, const std::vector<std::s
   return present[0];
 }
 
+// Whether an entry could be a weight: counters, masks and positions (integers), and tensors without
+// elements are what other programs save beside them.
+bool MayBeWeight(const WeightEntry& entry, const std::string& name) {
+  if (QuantTypeOfEntry(name)) return true;
+  if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end()) return false;
+  return !entry.dtype.starts_with('I') && !entry.dtype.starts_with('U') && entry.dtype != "BOOL";
+}
+
 Status CheckNothingIsLeft(const Model& model, const Family& family, const WeightFiles& weights,
                           const std::set<std::string>& known) {
   // A pipeline stage leaves the other stages' tensors alone.
@@ -120,6 +128,7 @@ Status CheckNothingIsLeft(const Model& model, const Family& family, const Weight
     if (known.count(std::string(ParameterOfEntry(name))) != 0) continue;
     if (family.ignored_entry != nullptr && family.ignored_entry(name)) continue;
     if (IsHead(family, std::string(ParameterOfEntry(name)))) continue;
+    if (!MayBeWeight(*weights.Find(name), name)) continue;
     unknown.push_back(std::move(name));
   }
   if (unknown.empty()) return OkStatus();

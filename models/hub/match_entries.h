@@ -28,7 +28,8 @@ struct EntryMatch {
   std::string entry;
 };
 
-// An entry for every parameter that is not tied, of its shape and floating, and none left over.
+// An entry for every parameter that is not tied, of its shape and floating, and none left over but
+// integers and tensors without elements, which are no weights.
 // With `fresh`, parameters of a head without an entry of the right shape go there. InvalidArgument
 // names what is missing, unknown, of another shape or type, and two entries for one parameter that
 // differ, unless the family says which of them counts (Family::overrides).

@@ -240,4 +240,9 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   return directory.CommitReplacing();
 }
 
+Status CheckIsNew(const std::string& folder) {
+  if (!PathExists(folder)) return OkStatus();
+  return InvalidArgument(folder, ": exists; a new folder is written, unless --overwrite is given");
+}
+
 }  // namespace tessera::models

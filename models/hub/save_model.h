@@ -52,6 +52,9 @@ struct SaveOptions {
 Status SaveModel(Model& model, const std::string& folder,
                  const data::Tokenizer* tokenizer = nullptr, const SaveOptions& options = {});
 
+// InvalidArgument for a folder, or a file, that exists where a new folder is to be written.
+Status CheckIsNew(const std::string& folder);
+
 }  // namespace tessera::models
 
 #endif  // TESSERA_MODELS_HUB_SAVE_MODEL_H_

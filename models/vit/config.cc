@@ -21,7 +21,7 @@ Status ReadArchitecture(const nlohmann::json& json, VitConfig* config) {
                            kVitForImageClassification);
   }
   config->classifies = false;
-  config->has_pooler = true;
+  config->has_pooler = config->add_pooling_layer;
   return OkStatus();
 }
 
@@ -75,6 +75,7 @@ StatusOr<VitConfig> VitConfig::FromJson(const nlohmann::json& json) {
   reader.Read("patch_size", &c.patch_size);
   reader.Read("num_channels", &c.num_channels);
   reader.Read("qkv_bias", &c.qkv_bias);
+  reader.Read("add_pooling_layer", &c.add_pooling_layer);
   reader.Read("pooler_output_size", &c.pooler_output_size);
   reader.Read("pooler_act", &c.pooler_act);
   reader.Read("pooling", &pooling);

@@ -19,6 +19,8 @@ inline constexpr char kVitModel[] = "ViTModel";
 struct VitConfig {
   bool classifies = true;   // architectures: ViTForImageClassification, or ViTModel
   bool has_pooler = false;  // ViTModel's
+  // False: ViTModel has none either, as in transformers' constructor.
+  bool add_pooling_layer = true;
   int64_t hidden_size = 768;
   int64_t num_hidden_layers = 12;
   int64_t num_attention_heads = 12;

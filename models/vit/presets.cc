@@ -88,6 +88,11 @@ Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs
   return CheckLabels(source, inputs->at(keys::kLabels), pixels.size(0), config.labels);
 }
 
+void LeaveOutPooler(json* config) {
+  const auto parsed = VitConfig::FromJson(*config);
+  if (parsed.ok() && !parsed->classifies) (*config)["add_pooling_layer"] = false;
+}
+
 Family MakeFamily() {
   Family family;
   family.model_type = "vit";
@@ -110,6 +115,7 @@ Family MakeFamily() {
   family.inputs = {keys::kPixelValues, keys::kLabels};
   family.check_inputs = CheckInputs;
   family.is_head = IsHead;
+  family.leave_out_pooler = LeaveOutPooler;
   return family;
 }
 

@@ -157,8 +157,10 @@ BlockKeys Vit::keys_of_block(int block) const {
   }
   if (block + 1 < num_blocks()) return TransformerBlockKeys({});
   if (!config_.classifies) {
-    return {.takes = {keys::kHidden, keys::kPositionIds},
-            .gives = {keys::kPoolerOutput, keys::kLastHiddenState}};
+    BlockKeys head = {.takes = {keys::kHidden, keys::kPositionIds},
+                      .gives = {keys::kLastHiddenState}};
+    if (config_.has_pooler) head.gives.Add(keys::kPoolerOutput);
+    return head;
   }
   return {.takes = {keys::kHidden, keys::kPositionIds},
           .may_take = {keys::kLabels, keys::kTargets},

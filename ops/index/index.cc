@@ -4,6 +4,7 @@
 #include "autograd/autograd.h"
 #include "ops/index/index_kernel.h"
 #include "ops/index/put_workspace.h"
+#include "ops/view/view.h"
 
 namespace tessera {
 namespace {
@@ -90,11 +91,17 @@ GatherArgs PickArgs(const Tensor& x, int dim, const Tensor& index, const Tensor&
   return args;
 }
 
-void CheckPick(const char* name, const Tensor& x, int dim, const Tensor& index) {
+// The part of x that `index` reaches: all of dim, and its first elements along the others.
+Tensor Reached(const char* name, const Tensor& x, int dim, const Tensor& index) {
   bool fits = index.ndim() == x.ndim();
-  for (int d = 0; fits && d < x.ndim(); ++d) fits = d == dim || index.size(d) == x.size(d);
+  for (int d = 0; fits && d < x.ndim(); ++d) fits = d == dim || index.size(d) <= x.size(d);
   TESSERA_CHECK(fits, name, "index ", index, " for ", x, " along dim ", dim);
   CheckIndices(name, index, x, x.size(dim));
+  Tensor part = x;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d != dim && index.size(d) < x.size(d)) part = Slice(part, d, 0, index.size(d));
+  }
+  return part;
 }
 
 // dst (contiguous, float) += src at index.
@@ -119,10 +126,10 @@ Tensor Embedding(const Tensor& weight, const Tensor& ids, const EmbeddingOptions
   return Take("embedding", weight, 0, ids, options.vocab_begin, options.padding_idx);
 }
 
-Tensor Gather(const Tensor& x, int dim, const Tensor& index) {
-  dim = x.shape().Normalize(dim);
+Tensor Gather(const Tensor& source, int dim, const Tensor& index) {
+  dim = source.shape().Normalize(dim);
   const Tensor at = index.ContiguousCopy();
-  CheckPick("gather", x, dim, at);
+  const Tensor x = Reached("gather", source, dim, at);
   const Tensor xc = x.ContiguousCopy();
   Tensor y = Empty(at.shape(), x.dtype(), x.device());
   if (y.numel() > 0) gather_kernel.Launch(x.device(), PickArgs(xc, dim, at, y));
@@ -141,13 +148,15 @@ Tensor Gather(const Tensor& x, int dim, const Tensor& index) {
 Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
   dim = x.shape().Normalize(dim);
   const Tensor at = index.ContiguousCopy();
-  CheckPick("scatter_add", x, dim, at);
   TESSERA_CHECK(src.shape() == index.shape() && src.dtype() == x.dtype() && IsFloating(x.dtype()) &&
                     src.device() == x.device(),
                 "scatter_add", "source ", src, " for index ", index, " into ", x);
   const DType wide = AccumulateDType(x.dtype());
-  Tensor sum = CastCopy(x, wide);
-  AddAt(sum, dim, at, CastCopy(src, wide));
+  const Tensor sum = CastCopy(x.Detach(), wide);
+  const Tensor part = Reached("scatter_add", sum, dim, at);
+  const Tensor added = part.ContiguousCopy();
+  AddAt(added, dim, at, CastCopy(src.Detach(), wide));
+  if (added.storage() != sum.storage()) CopyInto(part, added);
   Tensor y = x.dtype() == wide ? sum : CastCopy(sum, x.dtype());
   if (AnyRequiresGrad({x, src})) {
     Record("scatter_add", {x, src}, {y}, [at = SavedTensor(at), dim](GradContext& ctx) {

@@ -20,10 +20,11 @@ namespace tessera {
 Tensor IndexSelect(const Tensor& x, int dim, const Tensor& indices);
 
 // y[.., i, ..] = x[.., index[.., i, ..], ..]; index has x's number of dims, and sizes no larger
-// than x's except along dim.
+// than x's except along dim. The result has index's shape.
 Tensor Gather(const Tensor& x, int dim, const Tensor& index);
 
-// x with src added: y[.., index[.., i, ..], ..] += src[.., i, ..]; index has src's shape.
+// x with src added: y[.., index[.., i, ..], ..] += src[.., i, ..]; index has src's shape, and sizes
+// as Gather's.
 Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
 
 // A new last dim of `classes`: 1 at the index, 0 elsewhere. Any dtype that holds them.

@@ -94,6 +94,43 @@ TEST(IndexTest, GatherAndScatterAdd) {
            .sum_length = 6});
 }
 
+// An index may be smaller than x along every dim, and larger along the one that it picks from.
+TEST(IndexTest, GatherAndScatterAddOfAPart) {
+  const Tensor index = RandomIndices({2, 6, 1}, 4, 3);
+  CheckOp({.name = "gather",
+           .op = [](const Tensors& in) { return Tensors{Gather(in[0], 1, in[1])}; },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Empty({2, 6, 1}, DType::kFloat64);
+                 for (int64_t i = 0; i < 12; ++i) {
+                   const int64_t at = in[1].data<int64_t>()[i];
+                   y.data<double>()[i] = in[0].data<double>()[(i / 6 * 4 + at) * 2];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({3, 4, 2}, 1), index},
+           .sum_length = 6});
+  CheckOp({.name = "scatter_add",
+           .op = [](const Tensors& in) { return Tensors{ScatterAdd(in[0], -2, in[1], in[2])}; },
+           .reference =
+               [](const Tensors& in) {
+                 Tensor y = Empty({3, 4, 2}, DType::kFloat64);
+                 CopyInto(y, in[0]);
+                 for (int64_t i = 0; i < 12; ++i) {
+                   const int64_t at = in[1].data<int64_t>()[i];
+                   y.data<double>()[(i / 6 * 4 + at) * 2] += in[2].data<double>()[i];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({3, 4, 2}, 1), index, RandomTensor({2, 6, 1}, 2)},
+           .sum_length = 6});
+  const Tensor x = Zeros({3, 2});
+  EXPECT_EQ(Gather(x, 0, Zeros({5, 0}, DType::kInt64)).shape(), (Shape{5, 0}));
+  EXPECT_THROW(Gather(x, 0, Zeros({1, 3}, DType::kInt64)), Error);
+  EXPECT_THROW(Gather(x, 1, Zeros({4, 1}, DType::kInt64)), Error);
+  EXPECT_THROW(ScatterAdd(x, 0, Zeros({1, 3}, DType::kInt64), Zeros({1, 3})), Error);
+}
+
 TEST(IndexTest, PaddingGetsNoGradient) {
   for (const int64_t begin : {0, 2}) {
     const Tensor table = RequireGrad(Full({3, 2}, 1.0));

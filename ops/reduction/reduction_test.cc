@@ -96,6 +96,17 @@ TEST(ReductionTest, OverSeveralDimsAllAndNone) {
   EXPECT_EQ(Sum(Zeros({0, 3}), {0}).ToVector<float>(), (std::vector<float>{0, 0, 0}));
 }
 
+TEST(ReductionTest, RefusesADimGivenTwice) {
+  const Tensor x = Zeros({2, 3});
+  EXPECT_THROW(Sum(x, {0, 0}), Error);
+  EXPECT_THROW(Sum(x, {0, -2}), Error);
+  EXPECT_THROW(Sum(x, {1, 0, -1}, true), Error);
+  EXPECT_THROW(Mean(x, {1, 1}), Error);
+  EXPECT_THROW(Mean(x, {-1, 1}, true), Error);
+  EXPECT_THROW(Sum(x, {2}), Error);
+  EXPECT_EQ(Sum(x, {1, 0}).shape(), Shape());
+}
+
 TEST(ReductionTest, BroadcastToAndSumTo) {
   CheckOp({.name = "broadcast_to",
            .op =

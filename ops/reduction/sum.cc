@@ -47,7 +47,11 @@ Tensor SumDims(const Tensor& x, const std::vector<bool>& reduced) {
 
 std::vector<bool> Flags(const Tensor& x, const std::vector<int>& dims) {
   std::vector<bool> flags(static_cast<size_t>(x.ndim()), dims.empty());
-  for (int dim : dims) flags[x.shape().Normalize(dim)] = true;
+  for (const int given : dims) {
+    const int dim = x.shape().Normalize(given);
+    TESSERA_CHECK(!flags[dim], "sum", "dim ", dim, " is given twice for ", x);
+    flags[dim] = true;
+  }
   return flags;
 }
 

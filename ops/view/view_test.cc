@@ -142,6 +142,7 @@ TEST(ViewTest, RefusesWrongShapes) {
   const Tensor x = Zeros({2, 3});
   EXPECT_THROW(Reshape(x, {4}), Error);
   EXPECT_THROW(Reshape(x, {-1, -1}), Error);
+  EXPECT_THROW(Reshape(x, {-2, -3}), Error);
   EXPECT_THROW(Permute(x, {0, 0}), Error);
   EXPECT_THROW(Slice(x, 1, 2, 2), Error);
   EXPECT_THROW(Squeeze(x, 0), Error);

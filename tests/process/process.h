@@ -46,8 +46,8 @@ class Process {
   // False when it has not ended within that time.
   bool EndsWithin(std::chrono::duration<double> time);
   // The same of a job under mpirun of which a rank was killed: false when a rank goes on. mpirun
-  // itself may wait in its own threads for ever, where a rank ended outside of MPI (Open MPI 4.1.4);
-  // one that still stands when its ranks have ended is killed.
+  // itself may wait in its own threads for ever, where a rank ended outside of MPI (Open
+  // MPI 4.1.4); one that still stands when its ranks have ended is killed.
   bool RanksEndWithin(std::chrono::duration<double> time);
   void Wait();
   // 128 + the signal for a process that one ended, as in a shell.

@@ -407,7 +407,8 @@ uint64_t SentencePieceTokenizer::Fingerprint() const {
                        config_.keep_accents, config_.num_image_tokens, config_.unk_token));
   hash = HashBytes(config_.model, hash);
   for (const AddedToken& token : added_) {
-    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip),
+    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip,
+                            token.single_word ? "word" : ""),
                      hash);
   }
   return hash;

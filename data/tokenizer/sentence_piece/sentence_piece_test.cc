@@ -298,8 +298,7 @@ TEST_F(BadFolderTest, ConfigurationsThatDoNotFitAreNamed) {
   expect(R"({"eos_token": 3})", "eos_token");
   expect(R"({"extra_ids": 5, "additional_special_tokens": ["<extra_id_0>"]})", "lists 1");
   expect(R"({"added_tokens_decoder": {"x": {"content": "a"}}})", "added token");
-  expect(R"({"added_tokens_decoder": {"5": {"content": "a", "single_word": true}}})",
-         "single_word");
+  expect(R"({"added_tokens_decoder": {"5": {"content": "a", "single_word": 1}}})", "single_word");
   expect(R"({"added_tokens_decoder": {"99999999": {"content": "a"}}})", "99999999");
   EXPECT_NE(Failure(model_, "{}", R"({"a": -1})").find("added_tokens.json"), std::string::npos);
 }

@@ -19,6 +19,7 @@
 #include "models/hub/load_model.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/quantized_entries.h"
+#include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
 #include "ops/quantized/quantized_matrix.h"
@@ -43,6 +44,7 @@ struct BlockType {
 };
 constexpr BlockType kBlocks[] = {{kGgufQ8_0, QuantType::kQ8_0, 7},
                                  {kGgufQ4_0, QuantType::kQ4_0, 2}};
+constexpr char kWrittenByKey[] = "tessera.written_by";
 constexpr uint32_t kFileTypeF16 = 1;
 constexpr uint32_t kQuantizationVersion = 2;
 
@@ -245,7 +247,8 @@ Status AppendTensor(const WeightFiles& weights, const Move& move, GgufWriter* wr
 
 GgufMetadata GeneralMetadata(const json& config, const std::vector<Move>& moves,
                              const std::string& architecture) {
-  GgufMetadata metadata = {{"general.architecture", architecture}};
+  GgufMetadata metadata = {{"general.architecture", architecture},
+                           {kWrittenByKey, std::string("tessera convert")}};
   const json name = config.value("_name_or_path", json());
   if (name.is_string() && name != "") {
     metadata.emplace_back("general.name", name.get<std::string>());
@@ -262,8 +265,8 @@ GgufMetadata GeneralMetadata(const json& config, const std::vector<Move>& moves,
 
 }  // namespace
 
-Status ConvertFromGguf(const std::string& path, const std::string& folder) {
-  if (PathExists(folder)) return InvalidArgument(folder, ": exists; a new folder is written");
+Status ConvertFromGguf(const std::string& path, const std::string& folder, bool overwrite) {
+  if (!overwrite) TESSERA_RETURN_IF_ERROR(CheckIsNew(folder));
   TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
   TESSERA_ASSIGN_OR_RETURN(json config, ConfigOfGguf(file));
   TESSERA_ASSIGN_OR_RETURN(const auto model, BuildShapes(config, path));
@@ -281,7 +284,12 @@ Status ConvertFromGguf(const std::string& path, const std::string& folder) {
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(made, "config.json"), Text(config)));
   TESSERA_RETURN_IF_ERROR(WriteTokenizerOfGguf(file, made));
   TESSERA_RETURN_IF_ERROR(WriteWeights(file, std::move(moves), JoinPath(made, kWeightsName)));
-  return directory.Commit();
+  return directory.CommitReplacing();
+}
+
+bool IsConvertedGguf(const std::string& path) {
+  const StatusOr<GgufFile> file = GgufFile::Open(path);
+  return file.ok() && file->FindValue(kWrittenByKey) != nullptr;
 }
 
 Status ConvertToGguf(const std::string& folder, const std::string& path) {
