@@ -29,7 +29,6 @@
 #include "core/thread_pool.h"
 #include "dist/comm/world.h"
 #include "dist/mesh/mesh.h"
-#include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_store.h"
 #include "dist/store/zero_init.h"
 #include "models/family.h"
@@ -41,6 +40,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
 #include "optim/clip.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
 
 namespace tessera {
@@ -80,7 +80,7 @@ class Steps {
       : model_(model),
         world_(world),
         store_(
-            model, optim::SplitByDecay(dist::OptimizedParameters(model), {.weight_decay = 0.1}),
+            model, optim::SplitByDecay(optim::ParametersOf(model), {.weight_decay = 0.1}),
             [](std::vector<optim::ParameterGroup> groups) {
               return std::make_unique<optim::AdamW>(std::move(groups),
                                                     optim::AdamOptions{.lr = 1e-4});

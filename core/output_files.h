@@ -51,6 +51,7 @@ class OutputLock {
 // one who may write it, while nobody else does.
 Status RemoveHalfWritten(const std::string& path);
 
+// What ClaimOutput has to know of an output.
 struct ClaimOptions {
   std::vector<std::string> reads = {};  // files and folders that the command reads
   bool overwrite = false;               // whatever is there

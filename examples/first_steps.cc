@@ -6,6 +6,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
 #include "optim/adam/adam.h"
+#include "optim/modules/module_parameters.h"
 
 int main() {
   using namespace tessera;
@@ -19,9 +20,7 @@ int main() {
 
   const Tensor x = Tensor::FromVector<float>({0, 0, 0, 1, 1, 0, 1, 1}, {4, 2});
   const Tensor y = Tensor::FromVector<float>({0, 1, 1, 0}, {4, 1});
-  std::vector<optim::Parameter> parameters;
-  net.VisitParameters([&](nn::Parameter& p) { parameters.push_back({p.name, p.tensor, {}}); });
-  optim::AdamW optimizer({{.parameters = parameters}}, {.lr = 0.05});
+  optim::AdamW optimizer({{.parameters = optim::ParametersOf(net)}}, {.lr = 0.05});
   for (int step = 0; step < 200; ++step) {
     const Tensor loss = Mean(Square(Sub(net.Forward(x), y)));
     Backward(loss);

@@ -2,6 +2,11 @@
 #include "optim/multi_tensor_optimizer.h"
 
 #include <cmath>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
 #include <unordered_set>
 #include <utility>
 
@@ -21,12 +26,30 @@ void CheckGroups(const std::vector<ParameterGroup>& groups) {
     TESSERA_CHECK(leaves.insert(t.record().get()).second, "optimizer", "'", name,
                   "' is given twice");
   };
+  // A weight that is used twice and given as two parameters would be stepped twice, each time with
+  // a part of its gradient. Pieces of one bucket lie apart.
+  std::map<const void*, std::pair<const void*, std::string>> taken;  // by begin: end, name
+  const auto check_memory = [&](const std::string& name, const Tensor& t) {
+    if (t.device().is_meta() || t.numel() == 0) return;
+    const auto* const begin = static_cast<const std::byte*>(t.raw_data());
+    const std::byte* const end = begin + t.nbytes();
+    const auto after = taken.lower_bound(end);
+    if (after != taken.begin()) {
+      const auto& [other_end, other] = std::prev(after)->second;
+      TESSERA_CHECK(std::less_equal<>()(other_end, static_cast<const void*>(begin)), "optimizer",
+                    "'", name, "' and '", other,
+                    "' have the same memory: they are one tied weight, ",
+                    "which optim::ParametersOf(module) gives as one parameter");
+    }
+    taken.emplace(begin, std::pair(end, name));
+  };
   for (const ParameterGroup& group : groups) {
     TESSERA_CHECK(IsFactor(group.weight_decay) && IsFactor(group.lr_scale), "optimizer", "group '",
                   group.name, "' has weight decay ", group.weight_decay, " and lr_scale ",
                   group.lr_scale);
     for (const Parameter& p : group.parameters) {
       check_leaf(p.name, p.tensor);
+      check_memory(p.name, p.tensor);
       TESSERA_CHECK(!p.name.empty() && names.insert(p.name).second, "optimizer",
                     "two parameters are named '", p.name, "'");
       TESSERA_CHECK(PlacementOf(p).local_shape() == p.tensor.shape(), "optimizer", "'", p.name,

@@ -6,9 +6,9 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
-#include "dist/store/optimized_parameters.h"
 #include "models/family.h"
 #include "nlohmann/json.hpp"
+#include "optim/modules/module_parameters.h"
 
 namespace tessera::dist {
 namespace {
@@ -208,10 +208,10 @@ std::vector<nn::Parameter*> Stage::Parameters() const {
   return all;
 }
 
-Device Stage::device() const { return DeviceOf(Parameters()); }
+Device Stage::device() const { return optim::DeviceOf(Parameters()); }
 
 std::vector<optim::Parameter> Stage::OptimizedParameters() const {
-  return dist::OptimizedParameters(Parameters());
+  return optim::ParametersOf(Parameters());
 }
 
 std::vector<nn::Parameter*> Stage::LeavesOfChunk(int local_chunk) const {

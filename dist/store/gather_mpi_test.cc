@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "dist/comm/mpi_communicator.h"
-#include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_store.h"
 #include "dist/store/zero_init.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/sgd/sgd.h"
 
 namespace tessera::dist {
@@ -41,7 +41,7 @@ TEST(GatherTest, ARankThatPrintsACutParameterAloneThrowsInsteadOfHanging) {
   CutWhileBuilding(options, world, &build);
   OneWeight model(build);
   ParameterStore store(
-      model, {{OptimizedParameters(model)}},
+      model, {{optim::ParametersOf(model)}},
       [](std::vector<optim::ParameterGroup> groups) {
         return std::make_unique<optim::Sgd>(std::move(groups), optim::SgdOptions{});
       },

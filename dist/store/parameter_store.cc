@@ -7,10 +7,10 @@
 
 #include "autograd/autograd.h"
 #include "core/error.h"
-#include "dist/store/optimized_parameters.h"
 #include "dist/store/replicas.h"
 #include "dist/store/replicated_parameters.h"
 #include "dist/store/sharded_parameters.h"
+#include "optim/modules/module_parameters.h"
 
 namespace tessera::dist {
 namespace {
@@ -61,7 +61,7 @@ void DropOthers(const std::vector<nn::Parameter*>& all,
 
 }  // namespace
 
-Device StoreContents::device() const { return DeviceOf(AllParameters()); }
+Device StoreContents::device() const { return optim::DeviceOf(AllParameters()); }
 
 std::vector<nn::Parameter*> StoreContents::AllParameters() const {
   std::vector<nn::Parameter*> all;

@@ -4,7 +4,7 @@
 //
 //   CutWhileBuilding(options, mesh.dp(), &build);           // where parameters are to be cut
 //   auto model = models::BuildModel(config, build);
-//   ParameterStore store(*model, optim::SplitByDecay(OptimizedParameters(*model), {...}),
+//   ParameterStore store(*model, optim::SplitByDecay(optim::ParametersOf(*model), {...}),
 //                        [](std::vector<optim::ParameterGroup> groups) {
 //                          return std::make_unique<optim::AdamW>(std::move(groups), adam);
 //                        },

@@ -9,11 +9,11 @@
 #include "autograd/autograd.h"
 #include "core/random.h"
 #include "core/thread_communicator.h"
-#include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_store.h"
 #include "dist/store/replicas.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/sum.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/sgd/sgd.h"
 
 namespace tessera::dist {
@@ -35,7 +35,7 @@ ParameterStore MakeStore(Leaves& leaves, const std::shared_ptr<Communicator>& gr
                          ZeroOptions options) {
   options.stage = 0;
   return ParameterStore(
-      leaves, {{OptimizedParameters(leaves)}},
+      leaves, {{optim::ParametersOf(leaves)}},
       [](std::vector<optim::ParameterGroup> groups) {
         return std::make_unique<optim::Sgd>(std::move(groups), optim::SgdOptions{});
       },

@@ -15,7 +15,6 @@
 #include "core/allocator.h"
 #include "dist/mesh/mesh.h"
 #include "dist/store/host_memory.h"
-#include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_store.h"
 #include "dist/store/zero_init.h"
 #include "examples/flows/flow_main.h"
@@ -23,6 +22,7 @@
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
 #include "train/boost/coordinator.h"
 #include "train/loop/initialize.h"
@@ -101,7 +101,7 @@ Status TrainWithStore(const Flags& flags, const dist::World& world) {
   TESSERA_ASSIGN_OR_RETURN(const auto model, models::LoadModel(flags.model, {.build = build}));
   model->set_checkpoint_activations(true);
   dist::ParameterStore store(
-      *model, optim::SplitByDecay(dist::OptimizedParameters(*model), {.weight_decay = 0.1}),
+      *model, optim::SplitByDecay(optim::ParametersOf(*model), {.weight_decay = 0.1}),
       [&](std::vector<optim::ParameterGroup> groups) {
         return std::make_unique<optim::AdamW>(std::move(groups),
                                               optim::AdamOptions{.lr = flags.lr});

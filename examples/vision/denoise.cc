@@ -16,6 +16,7 @@
 #include "ops/random/random.h"
 #include "ops/reduction/reduction.h"
 #include "optim/adam/adam.h"
+#include "optim/modules/module_parameters.h"
 
 namespace tessera::examples {
 namespace {
@@ -47,9 +48,7 @@ StatusOr<Tensor> Draw(const ImageClassificationDataset& pictures, const RandomKe
 Status Run(const std::string& path, int64_t steps) {
   TESSERA_ASSIGN_OR_RETURN(const DatasetPtr pictures, OpenPictures(path));
   UNet net({.channels = 1, .width = 16}, nn::Scope::Root({.seed = 1}));
-  std::vector<optim::Parameter> parameters;
-  net.VisitParameters([&](nn::Parameter& p) { parameters.push_back({p.name, p.tensor, {}}); });
-  optim::AdamW optimizer({{.parameters = parameters}}, {.lr = 2e-3});
+  optim::AdamW optimizer({{.parameters = optim::ParametersOf(net)}}, {.lr = 2e-3});
   double sum = 0;
   for (int64_t step = 1; step <= steps; ++step) {
     const RandomKey key = RandomKey::FromSeed(1).With(static_cast<uint64_t>(step));

@@ -9,6 +9,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
 #include "optim/adam/adam.h"
+#include "optim/modules/module_parameters.h"
 
 namespace {
 
@@ -45,8 +46,7 @@ Status Run(const std::string& path) {
   Net net(nn::Scope::Root({.seed = 1}));
   const Tensor x = Tensor::FromVector<float>({0, 0, 0, 1, 1, 0, 1, 1}, {4, 2});
   const Tensor y = Tensor::FromVector<float>({0, 1, 1, 0}, {4, 1});
-  std::vector<optim::Parameter> parameters;
-  net.VisitParameters([&](nn::Parameter& p) { parameters.push_back({p.name, p.tensor, {}}); });
+  const std::vector<optim::Parameter> parameters = optim::ParametersOf(net);
   optim::AdamW optimizer({{.parameters = parameters}}, {.lr = 0.05});
   const double before = LogCosh(net.Forward(x), y).Item();
   for (int step = 0; step < 100; ++step) {

@@ -16,13 +16,13 @@
 #include "autograd/autograd.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
-#include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_store.h"
 #include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
 #include "tests/parallel/family_cases.h"
 
@@ -113,8 +113,8 @@ Outcome Train(const FamilyCase& family, const Layout& layout, const Precision& p
     options.deterministic = true;
     options.find_unused_parameters = true;
     dist::ParameterStore store(
-        **model, optim::SplitByDecay(dist::OptimizedParameters(**model), {.weight_decay = 0.1}),
-        make, {.data = mesh.dp(), .tensor = mesh.tp()}, options);
+        **model, optim::SplitByDecay(optim::ParametersOf(**model), {.weight_decay = 0.1}), make,
+        {.data = mesh.dp(), .tensor = mesh.tp()}, options);
     const int64_t mine = kMicroBatches / dp;
     for (int step = 0; step < steps; ++step) {
       store.BeginStep(mine);

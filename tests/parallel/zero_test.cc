@@ -23,7 +23,6 @@
 #include "dist/activations/activation_store.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
-#include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_shard.h"
 #include "dist/store/parameter_store.h"
 #include "dist/store/zero_init.h"
@@ -32,6 +31,7 @@
 #include "nlohmann/json.hpp"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
 #include "tests/parallel/family_cases.h"
 
@@ -39,7 +39,6 @@ namespace tessera {
 namespace {
 
 using dist::GatherFor;
-using dist::OptimizedParameters;
 using dist::ParameterStore;
 using dist::ZeroOptions;
 
@@ -188,7 +187,7 @@ class RankRun {
     if (setup.grad_dtype) {
       for (nn::Parameter* p : model_->Parameters()) RequireGrad(p->tensor, *setup.grad_dtype);
     }
-    parameters_ = OptimizedParameters(*model_);
+    parameters_ = optim::ParametersOf(*model_);
     const auto groups = optim::SplitByDecay(parameters_, {.weight_decay = 0.1});
     const dist::OptimizerFactory make =
         !setup.whole_matrices ? dist::OptimizerFactory(MakeAdamW)
@@ -982,7 +981,7 @@ double BytesPerParameter(int stage, int dp, DType dtype, std::optional<DType> gr
       for (nn::Parameter* p : model->Parameters()) RequireGrad(p->tensor, *grad_dtype);
     }
     if (frozen != nullptr) model->Freeze(frozen);
-    ParameterStore store(*model, {{OptimizedParameters(*model), 0.1}}, MakeAdamW, {.data = world},
+    ParameterStore store(*model, {{optim::ParametersOf(*model), 0.1}}, MakeAdamW, {.data = world},
                          options);
     const auto step = [&] {
       store.BeginStep(1);
@@ -1070,7 +1069,7 @@ TEST(ZeroTest, TrainsInsideALimitWithOffload) {
     nn::BuildContext build;
     dist::CutWhileBuilding(options, world, &build);
     const auto model = *models::BuildModel(MediumConfig(8), build);
-    ParameterStore store(*model, {{OptimizedParameters(*model), 0.1}}, MakeAdamW, {.data = world},
+    ParameterStore store(*model, {{optim::ParametersOf(*model), 0.1}}, MakeAdamW, {.data = world},
                          options);
     std::vector<double> losses;
     for (int step = 0; step < 4; ++step) {
@@ -1117,7 +1116,7 @@ TEST(ZeroTest, AMissingGradientNamesItsParameter) {
     const std::string error = ErrorOf([&] {
       RunRanks(2, [&](const std::shared_ptr<Communicator>& world) {
         const auto model = *models::BuildModel(Gpt().config, {});
-        ParameterStore store(*model, {{OptimizedParameters(*model)}}, MakeAdamW, {.data = world},
+        ParameterStore store(*model, {{optim::ParametersOf(*model)}}, MakeAdamW, {.data = world},
                              Stage(stage));
         store.BeginStep(1);
         store.BeginMicroBatch(0);

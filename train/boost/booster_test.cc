@@ -14,7 +14,6 @@
 #include "autograd/autograd.h"
 #include "core/error.h"
 #include "core/thread_communicator.h"
-#include "dist/store/optimized_parameters.h"
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
@@ -22,6 +21,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/view/view.h"
 #include "optim/adam/adam.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
 #include "train/step_report.h"
 
@@ -68,7 +68,7 @@ const std::vector<double>& LossesByHand() {
     const auto model = BuildGpt({.seed = 5});
     Require(model.status());
     optim::AdamW optimizer(
-        optim::SplitByDecay(dist::OptimizedParameters(**model), {.weight_decay = 0.01}), {});
+        optim::SplitByDecay(optim::ParametersOf(**model), {.weight_decay = 0.01}), {});
     const auto schedule = optim::MakeSchedule(Rates());
     for (int64_t step = 0; step < kSteps; ++step) {
       const models::Bundle batch = BatchOf(0, kRows).tensors;

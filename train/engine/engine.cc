@@ -11,7 +11,7 @@
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/pipelined_model.h"
-#include "dist/store/optimized_parameters.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
 #include "train/engine/captured_step.h"
 #include "train/engine/pipelined_step.h"
@@ -46,7 +46,7 @@ std::unique_ptr<dist::ParameterStore> MakeStore(models::Model& model, const dist
   const dist::StoreGroups ranks = {.data = mesh.dp(), .tensor = mesh.tp()};
   const dist::Stage* const stage = dist::StageOf(model);
   const std::vector<optim::Parameter> parameters =
-      stage != nullptr ? stage->OptimizedParameters() : dist::OptimizedParameters(model);
+      stage != nullptr ? stage->OptimizedParameters() : optim::ParametersOf(model);
   std::vector<optim::ParameterGroup> groups =
       optim::SplitByDecay(parameters, {.weight_decay = options.weight_decay});
   const dist::NeedsWhole whole = WholeParameters(options, parameters);

@@ -17,7 +17,6 @@
 #include "core/thread_communicator.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/unshard.h"
-#include "dist/store/optimized_parameters.h"
 #include "dist/store/parameter_shard.h"
 #include "models/family.h"
 #include "models/model_keys.h"
@@ -25,6 +24,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"
 #include "optim/clip.h"
+#include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
 #include "optim/schedule.h"
 #include "train/loop/initialize.h"
@@ -211,8 +211,8 @@ Outcome TrainByHand(int64_t steps) {
   const RunConfig config = ConfigOf(layout);
   const auto model = BuildGpt({.seed = 3});
   Require(model.status());
-  optim::AdamW optimizer(
-      optim::SplitByDecay(dist::OptimizedParameters(**model), {.weight_decay = 0.1}), {});
+  optim::AdamW optimizer(optim::SplitByDecay(optim::ParametersOf(**model), {.weight_decay = 0.1}),
+                         {});
   const auto schedule = optim::MakeSchedule(config.schedule_of(8));
   Outcome outcome;
   for (int64_t step = 0; step < steps; ++step) {

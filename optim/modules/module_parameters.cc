@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/store/optimized_parameters.h"
+#include "optim/modules/module_parameters.h"
 
 #include <map>
 
-namespace tessera::dist {
+namespace tessera::optim {
 namespace {
 
 const nn::Parameter& SourceOf(const nn::Parameter& p) {
@@ -12,8 +12,8 @@ const nn::Parameter& SourceOf(const nn::Parameter& p) {
 
 }  // namespace
 
-std::vector<optim::Parameter> OptimizedParameters(const std::vector<nn::Parameter*>& all) {
-  std::vector<optim::Parameter> parameters;
+std::vector<Parameter> ParametersOf(const std::vector<nn::Parameter*>& all) {
+  std::vector<Parameter> parameters;
   std::map<const nn::Parameter*, size_t> index;
   for (const nn::Parameter* p : all) {
     if (p->tied_to != nullptr || !RequiresGrad(p->tensor)) continue;
@@ -32,8 +32,8 @@ std::vector<optim::Parameter> OptimizedParameters(const std::vector<nn::Paramete
   return parameters;
 }
 
-std::vector<optim::Parameter> OptimizedParameters(nn::Module& model) {
-  return OptimizedParameters(model.Parameters());
+std::vector<Parameter> ParametersOf(nn::Module& module) {
+  return ParametersOf(module.Parameters());
 }
 
 Device DeviceOf(const std::vector<nn::Parameter*>& parameters) {
@@ -43,4 +43,4 @@ Device DeviceOf(const std::vector<nn::Parameter*>& parameters) {
   return parameters.empty() ? Device::Cpu() : parameters.front()->tensor.device();
 }
 
-}  // namespace tessera::dist
+}  // namespace tessera::optim
