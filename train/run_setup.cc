@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/tokenize.h"
+#include "data/tokenizer/utf8.h"
 #include "dist/comm/agreement.h"
 #include "dist/pipeline/partition.h"
 #include "models/family.h"
@@ -290,6 +291,11 @@ namespace {
 
 // A run's config.json would replace the model's.
 Status CheckOut(const RunConfig& config) {
+  if (data::FindInvalidUtf8(config.model) != data::kNoInvalidUtf8) {
+    return InvalidArgument("model: '", data::ReplaceInvalidUtf8(config.model),
+                           "' is not UTF-8, as what config.json records must be; rename it, or ",
+                           "make a link to it whose name is");
+  }
   std::error_code error;
   if (!IsDirectory(config.model) || !std::filesystem::equivalent(config.model, config.out, error)) {
     return OkStatus();

@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "core/file.h"
 #include "core/thread_communicator.h"
@@ -223,6 +226,89 @@ TEST_F(HubTest, AHeadThatDoesNotFitIsInitialisedWhenAsked) {
   masked.config_changes["num_hidden_layers"] = 2;
   EXPECT_NE(Message(LoadModel(Path("two"), masked).status()).find("bert.encoder.layer.1"),
             std::string::npos);
+}
+
+TEST_F(HubTest, CountersAndEmptyTensorsBesideWeightsArePassedOver) {
+  const std::string folder = Saved("m");
+  const std::string path = folder + "/model.safetensors";
+  fs::copy_file(path, Path("whole"));
+  const auto original = Build(SmallConfig(), {.seed = 3});
+  struct Case {
+    const char* name;
+    DType dtype;
+    std::vector<int64_t> shape;
+    bool passes;
+  };
+  const std::vector<Case> cases = {{"model.step", DType::kInt64, {}, true},
+                                   {"position_ids", DType::kInt32, {2}, true},
+                                   {"mask", DType::kBool, {2}, true},
+                                   {"bytes", DType::kUInt8, {3}, true},
+                                   {"unused_placeholder", DType::kFloat32, {0}, true},
+                                   {"rows", DType::kBFloat16, {0, 4}, true},
+                                   {"one", DType::kFloat32, {}, false},
+                                   {"half", DType::kFloat16, {2}, false},
+                                   {"wide", DType::kFloat64, {1}, false},
+                                   {"more.weight", DType::kBFloat16, {1, 2}, false},
+                                   {"h.9.weight.q8_0", DType::kUInt8, {2, 1}, false}};
+  const std::vector<std::byte> zeros(16);
+  for (const Case& c : cases) {
+    fs::copy_file(Path("whole"), path, fs::copy_options::overwrite_existing);
+    int64_t nbytes = DTypeSize(c.dtype);
+    for (const int64_t size : c.shape) nbytes *= size;
+    Rewrite(folder, [&](auto& tensors) {
+      tensors.push_back({c.name, {c.dtype, c.shape, zeros.data(), nbytes}});
+    });
+    if (!c.passes) {
+      EXPECT_EQ(LoadFailure(folder), path + ": unknown tensor '" + c.name + "'");
+      continue;
+    }
+    const auto loaded = LoadModel(folder, {.require_weights = true});
+    ASSERT_TRUE(loaded.ok()) << c.name << Message(loaded.status());
+    EXPECT_EQ(Values(**loaded), Values(*original)) << c.name;
+  }
+}
+
+TEST_F(HubTest, AHeadlessEncoderWhoseFilesHaveNoPoolerIsOneWithout) {
+  const json text = {{"vocab_size", 23},        {"hidden_size", 10},
+                     {"num_hidden_layers", 1},  {"num_attention_heads", 2},
+                     {"intermediate_size", 14}, {"max_position_embeddings", 12}};
+  const json picture = {{"hidden_size", 10},        {"num_hidden_layers", 1},
+                        {"num_attention_heads", 2}, {"intermediate_size", 14},
+                        {"image_size", 8},          {"patch_size", 4}};
+  const auto without = [](const char* part) {
+    return [part](std::vector<NamedTensorView>& tensors) {
+      std::erase_if(tensors, [&](const auto& t) { return t.name.find(part) != std::string::npos; });
+    };
+  };
+  for (auto [type, architecture, config] :
+       {std::tuple("bert", "BertModel", text), std::tuple("roberta", "RobertaModel", text),
+        std::tuple("vit", "ViTModel", picture)}) {
+    config["model_type"] = type;
+    config["architectures"] = {architecture};
+    const auto whole = Build(config, {.seed = 3});
+    ASSERT_TRUE(SaveModel(*whole, Path(type)).ok());
+    EXPECT_NE((*LoadModel(Path(type)))->FindParameter("pooler.dense.weight"), nullptr) << type;
+    Rewrite(Path(type), without("pooler."));
+    for (int round = 0; round < 2; ++round) {
+      const auto loaded = LoadModel(Path(type), {.require_weights = true});
+      ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+      auto values = Values(*whole);
+      std::erase_if(values, [](const auto& v) { return v.first.find("pooler.") == 0; });
+      EXPECT_EQ(Values(**loaded), values) << type;
+      ASSERT_TRUE(SaveModel(**loaded, Path(type)).ok());  // and loads so again
+    }
+  }
+  // Half a pooler is damage; a classifier cannot do without.
+  json config = text;
+  config["model_type"] = "bert";
+  config["architectures"] = {"BertModel"};
+  ASSERT_TRUE(SaveModel(*Build(config), Path("half")).ok());
+  Rewrite(Path("half"), without("pooler.dense.bias"));
+  EXPECT_EQ(LoadFailure(Path("half")), Path("half") + ": 1 tensor is missing: 'pooler.dense.bias'");
+  config["architectures"] = {"BertForSequenceClassification"};
+  ASSERT_TRUE(SaveModel(*Build(config), Path("classifier")).ok());
+  Rewrite(Path("classifier"), without("pooler."));
+  EXPECT_NE(LoadFailure(Path("classifier")).find("'bert.pooler.dense.weight'"), std::string::npos);
 }
 
 TEST_F(HubTest, WhatDoesNotFitIsNamed) {

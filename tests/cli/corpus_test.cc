@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <random>
 #include <set>
 #include <thread>
 
+#include "core/output_files.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"
 #include "tests/process/process.h"
@@ -159,6 +161,80 @@ TEST_F(CorpusTest, RanksGiveTheBytesOfOne) {
   ASSERT_EQ(ranks.ExitCode(), 0) << ranks.Errors();
   EXPECT_EQ(Outputs(Path("one")), Outputs(Path("two")));
   EXPECT_NE(ranks.Output().find("600 in, "), std::string::npos) << ranks.Output();
+}
+
+TEST_F(CorpusTest, OneProcessAtATimeWritesAnOutput) {
+  const std::string in = WriteDocuments("in.jsonl", 30);
+  for (const char* step : {"clean", "dedup", "shuffle", "extract", "stats"}) {
+    const std::string out = Path(std::string("o_") + step);
+    const Arguments arguments = {"corpus", step, "--input", in, "--output", out};
+    {
+      std::optional<OutputLock> lock;
+      ASSERT_TRUE(OutputLock::Take(out, &lock).ok());
+      ExpectError(arguments, 1, out + ": process " + std::to_string(getpid()) + " on ");
+      EXPECT_FALSE(PathExists(out)) << step;
+    }
+    EXPECT_EQ(Run(arguments).code, 0) << step;
+    EXPECT_FALSE(PathExists(out + ".lock")) << step;
+  }
+}
+
+TEST_F(CorpusTest, EveryStepRefusesItsInputsAndFilesOfOthers) {
+  const std::string in = WriteDocuments("in.jsonl", 30), before = Read(in);
+  const std::string reference = Write("ref.jsonl", before), bin = Write("x.bin", before);
+  const std::string same = Path("./in.jsonl");
+  const std::vector<Arguments> onto = {
+      {"clean", "--output", same},
+      {"extract", "--output", same},
+      {"dedup", "--output", same},
+      {"shuffle", "--output", same},
+      {"stats", "--output", same},
+      {"split", "--output", Path("{}.jsonl"), "--parts", "in=1"},
+      {"clean", "--output", Path("o.jsonl"), "--dropped", same},
+      {"dedup", "--output", Path("o.jsonl"), "--pairs", same},
+      {"dedup", "--output", Path("./ref.jsonl"), "--reference", reference},
+      {"dedup", "--output", Path("o.jsonl"), "--pairs", Path("./ref.jsonl"), "--reference",
+       reference}};
+  for (Arguments step : onto) {
+    step.insert(step.begin(), "corpus");
+    step.insert(step.end(), {"--input", in, "--overwrite"});
+    ExpectError(step, 2, "would replace the input");
+    EXPECT_EQ(Read(in), before);
+    EXPECT_EQ(Read(reference), before);
+  }
+  for (const Arguments& tokenize : {Arguments{"corpus", "tokenize"}, Arguments{"tokenize"}}) {
+    Arguments step = tokenize;
+    step.insert(step.end(), {"--tokenizer", "byte", "--input", bin, "--output", Path("x")});
+    ExpectError(step, 2, "x.bin: would replace the input");
+    EXPECT_EQ(Read(bin), before);
+  }
+  // Somebody else's file, until --overwrite; from then on it is the step's own.
+  const std::string others = Write("others.jsonl", "mine");
+  const Arguments clean = {"corpus", "clean", "--input", in, "--output", others};
+  ExpectError(clean, 1, "--overwrite");
+  EXPECT_EQ(Read(others), "mine");
+  Arguments told = clean;
+  told.push_back("--overwrite");
+  EXPECT_EQ(Run(told).code, 0);
+  EXPECT_EQ(Run(clean).code, 0);
+  EXPECT_NE(Read(others), "mine");
+  // A folder of somebody else's with the name of the step's.
+  fs::create_directories(Path("own.jsonl.work"));
+  Write("own.jsonl.work/notes", "mine");
+  ExpectError({"corpus", "shuffle", "--input", in, "--output", Path("own.jsonl")}, 1,
+              "own.jsonl.work");
+  EXPECT_EQ(Read(Path("own.jsonl.work/notes")), "mine");
+}
+
+TEST_F(CorpusTest, APipelineReplacesFilesOfOthersWhenToldSo) {
+  const std::string in = WriteDocuments("in.jsonl", 30);
+  const std::string pipeline = WritePipeline(in, Path("flow"));
+  fs::create_directories(Path("flow"));
+  Write("flow/01-clean.jsonl.zst", "mine");
+  ExpectError({"corpus", "run", pipeline}, 1, "--overwrite");
+  EXPECT_EQ(Read(Path("flow/01-clean.jsonl.zst")), "mine");
+  EXPECT_EQ(Run({"corpus", "run", pipeline, "--overwrite"}).code, 0);
+  EXPECT_EQ(Run({"corpus", "run", pipeline}).code, 0);
 }
 
 }  // namespace
