@@ -158,7 +158,10 @@ Status ClaimOutput(const std::string& given, const ClaimOptions& options,
   if (is_own) std::erase_if(reads, [](const std::string& read) { return IsDirectory(read); });
   TESSERA_RETURN_IF_ERROR(RefuseInputs({path}, reads));
   const auto [folder, name] = SplitPath(path);
-  if (!IsDirectory(folder)) TESSERA_RETURN_IF_ERROR(MakeDirectories(folder));
+  if (!PathExists(folder)) {
+    if (!options.make_folders) return NotFound(path, ": there is no folder ", folder);
+    TESSERA_RETURN_IF_ERROR(MakeDirectories(folder));
+  }
   TESSERA_RETURN_IF_ERROR(OutputLock::Take(path, lock));
   if (!is_own && !options.overwrite && PathExists(path) && !IsEmptyFile(path)) {
     lock->reset();

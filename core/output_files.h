@@ -55,14 +55,15 @@ Status RemoveHalfWritten(const std::string& path);
 struct ClaimOptions {
   std::vector<std::string> reads = {};  // files and folders that the command reads
   bool overwrite = false;               // whatever is there
+  bool make_folders = false;            // that are missing above it
   // Whether the command itself wrote what is there; null: it has no mark of its own.
   std::function<bool(const std::string& path)> is_own = nullptr;
 };
 
 // All of the above for one file or folder that is to be written: it is no input, what exists there
 // is the command's own, empty, or may be overwritten, nobody else writes it while `lock` lives, and
-// nothing half-written is left. Missing parents are made. A pipe or a device is written to as it
-// is, without a lock. AlreadyExists with the way out for somebody else's file.
+// nothing half-written is left. NotFound for a folder that is missing. A pipe or a device is
+// written to as it is, without a lock. AlreadyExists with the way out for somebody else's file.
 Status ClaimOutput(const std::string& path, const ClaimOptions& options,
                    std::optional<OutputLock>* lock);
 

@@ -103,10 +103,12 @@ StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, St
                      ": exists, and no run of this step made it; move it away, since the step ",
                      "removes that folder");
     }
-    const ClaimOptions claim = {
-        .overwrite = options.value("overwrite", false), .is_own = [&](const std::string& file) {
-          return IsInJournal(journal, file) || (kind == StepOutput::kPage && SaysTessera(file));
-        }};
+    const ClaimOptions claim = {.overwrite = options.value("overwrite", false),
+                                .make_folders = true,
+                                .is_own = [&](const std::string& file) {
+                                  return IsInJournal(journal, file) ||
+                                         (kind == StepOutput::kPage && SaysTessera(file));
+                                }};
     const std::set<std::string> distinct(files.begin(), files.end());
     for (const std::string& file : distinct) {
       TESSERA_RETURN_IF_ERROR(ClaimOutput(file, claim, &taken->locks_->held.emplace_back()));

@@ -70,7 +70,8 @@ Status CheckReplaced(const std::string& folder) {
 }
 
 Status Claim(const ConvertFlags& flags, std::optional<OutputLock>* lock) {
-  ClaimOptions claim = {.reads = {flags.from, flags.adapter}, .overwrite = flags.overwrite};
+  ClaimOptions claim = {
+      .reads = {flags.from, flags.adapter}, .overwrite = flags.overwrite, .make_folders = true};
   if (IsGguf(flags.to)) {
     claim.is_own = models::IsConvertedGguf;
   } else {

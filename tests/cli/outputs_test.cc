@@ -98,7 +98,7 @@ TEST_F(OutputsTest, ForwardReplacesItsOwnFilesAlone) {
   Succeed(forward(Path("model/out")));
   Succeed(forward(Path("model/out")));  // beside what it reads
   Succeed(forward(Write("empty", "")));
-  Succeed(forward(Path("new/folder/out")));
+  ExpectError(forward(Path("new/folder/out")), 2, "there is no folder");
   ExpectError(forward(mine), 1, "--overwrite");
   // A tensor file of somebody else's is no output of this command.
   ASSERT_TRUE(WriteSafetensors(Path("others"), {view}).ok());
