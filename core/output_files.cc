@@ -158,7 +158,8 @@ Status ClaimOutput(const std::string& given, const ClaimOptions& options,
   if (is_own) std::erase_if(reads, [](const std::string& read) { return IsDirectory(read); });
   TESSERA_RETURN_IF_ERROR(RefuseInputs({path}, reads));
   const auto [folder, name] = SplitPath(path);
-  if (!PathExists(folder)) {
+  struct stat info = {};
+  if (stat(folder.c_str(), &info) != 0 && errno == ENOENT) {
     if (!options.make_folders) return NotFound(path, ": there is no folder ", folder);
     TESSERA_RETURN_IF_ERROR(MakeDirectories(folder));
   }
