@@ -54,9 +54,9 @@ Status RemoveHalfWritten(const std::string& path);
 // What ClaimOutput has to know of an output.
 struct ClaimOptions {
   std::vector<std::string> reads = {};  // files and folders that the command reads
-  bool overwrite = false;               // whatever is there
-  bool make_folders = false;            // that are missing above it
-  // Whether the command itself wrote what is there; null: it has no mark of its own.
+  bool overwrite = false;               // replace what exists, whoever wrote it
+  bool make_folders = false;            // make missing folders above the output
+  // Whether this command wrote the file that exists. nullptr: its files cannot be recognised.
   std::function<bool(const std::string& path)> is_own = nullptr;
 };
 

@@ -31,7 +31,7 @@ constexpr int kMostThreads = 4096;
 struct CorpusFlags {
   FieldFlags fields;
   std::string pipeline;    // of `run`
-  bool overwrite = false;  // of `run`: that of every step
+  bool overwrite = false;  // of `run`: every step may overwrite
   int threads = 0;
   double commit_seconds = 1;
 };

@@ -24,7 +24,7 @@ __device__ __forceinline__ D CastTo(S value) {
     if constexpr (kIsHalf<S>) {
       return ToWide(value) != 0.0f;
     } else {
-      return static_cast<float>(value) != 0.0f;
+      return value != S(0);
     }
   } else if constexpr (kIsHalf<D>) {
     if constexpr (kIsHalf<S>) {

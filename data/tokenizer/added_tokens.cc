@@ -58,7 +58,7 @@ bool IsWord(const Utf8Char& c) {
   return found;
 }
 
-// Whether no word goes on over the borders of text[begin, end).
+// Whether text[begin, end) has no word character right before it or right behind it.
 bool IsSingleWord(std::string_view text, size_t begin, size_t end) {
   return (begin == 0 || !IsWord(LastChar(text.substr(0, begin)))) &&
          (end == text.size() || !IsWord(DecodeUtf8(text, end)));

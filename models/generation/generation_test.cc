@@ -343,7 +343,7 @@ TEST(SpecialTokensTest, PromptsOfGlmAreRowsWithABlank) {
   EXPECT_EQ(*EncodePrompt(data::ByteTokenizer(), {{"model_type", "gpt2"}}, "ab"), (Ids{'a', 'b'}));
 }
 
-// What is left of ten equal scores behind 1 2 3 1 2, of which the last two are new.
+// The tokens, of ten with equal scores, that may follow `ids`. The last `written` ids are new.
 Ids LeftOf(const char* settings, const Ids& ids = {1, 2, 3, 1, 2}, size_t written = 2) {
   GenerationConfig config;
   config.eos_token_ids = {0, 9};
@@ -369,7 +369,8 @@ TEST(GenerationConfigTest, ForbiddenTokensAreThoseOfTransformers) {
   EXPECT_EQ(LeftOf(R"({"min_length": 6})"), (Ids{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(LeftOf(R"({"min_length": 5})").size(), 10u);
   EXPECT_EQ(LeftOf(R"({"min_length": 6, "min_new_tokens": 1})").size(), 10u);
-  // Words: alone, behind their beginning, longer than what is there; an end of text is none.
+  // A bad word of one token is never written; of a longer one, its last token is not written behind
+  // its first ones. A word longer than the text, and the end of text, are not removed.
   EXPECT_EQ(LeftOf(R"({"bad_words_ids": [[7], [0], [1, 2, 8], [2, 2, 6]]})"),
             (Ids{0, 1, 2, 3, 4, 5, 6, 9}));
   EXPECT_EQ(LeftOf(R"({"bad_words_ids": [[1, 2, 8]]})", {1, 2}, 1).size(), 10u);
@@ -395,7 +396,7 @@ TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
   EXPECT_EQ(config.eos_token_ids, (Ids{1, 2}));
   EXPECT_FALSE(config.bos_token_id.has_value());
   EXPECT_EQ(NotApplied("dir", config), "");
-  // What is not supported does not cost the model.
+  // A key that is not supported does not stop the model from loading.
   ASSERT_TRUE(apply(R"({"typical_p": 0.9, "num_beam_groups": 1, "early_stopping": "never",
                         "guidance_scale": 1.5, "constraints": [], "min_length": 3})")
                   .ok());

@@ -32,9 +32,10 @@ void PenaliseRepetition(double penalty, std::span<const int64_t> occurred,
 void PenaliseWritten(const GenerationConfig& config, std::span<const int64_t> written,
                      std::span<double> scores);
 
-// Takes out (-infinity) the tokens that the configuration forbids behind `ids`, the last `written`
-// of which are new: suppressed ones, ends of text that come too early, those that would complete a
-// bad word or repeat a run of no_repeat_ngram_size tokens. As transformers' logits processors.
+// Sets the scores of forbidden tokens to -infinity. `ids` is the text so far; its last `written`
+// tokens are new. Forbidden are suppressed tokens, an end of text that comes too early, the last
+// token of a bad word, and a token that repeats a run of no_repeat_ngram_size tokens. The rules are
+// those of transformers' logits processors.
 void RemoveForbidden(const GenerationConfig& config, std::span<const int64_t> ids, size_t written,
                      std::span<double> scores);
 

@@ -230,9 +230,9 @@ bool HavePooler(const WeightFiles& weights) {
   });
 }
 
-// Ties or unties what the configuration says otherwise than the files, and leaves out the pooler
-// that they do not have. A model that cannot be built
-// is left to the one who builds it.
+// Changes a configuration where the files differ from it: weights are tied or not, and a pooler is
+// there or not. `ties` false leaves the ties alone. A model that cannot be built is left to the one
+// who builds it.
 Status FitToWeights(const WeightFiles& weights, bool ties, nlohmann::json* config) {
   const auto found = FamilyOf(*config);
   if (!found.ok()) return OkStatus();

@@ -284,7 +284,7 @@ Status ConvertFromGguf(const std::string& path, const std::string& folder, bool 
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(made, "config.json"), Text(config)));
   TESSERA_RETURN_IF_ERROR(WriteTokenizerOfGguf(file, made));
   TESSERA_RETURN_IF_ERROR(WriteWeights(file, std::move(moves), JoinPath(made, kWeightsName)));
-  return directory.CommitReplacing();
+  return overwrite ? directory.CommitReplacing() : directory.Commit();
 }
 
 bool IsConvertedGguf(const std::string& path) {
