@@ -15,7 +15,9 @@ using InputSavingScope = ExecutionModeScope<&ExecutionContext::saves_region_inpu
 // One call of Recompute: what it takes to run again, and, after that, the tensors not yet dropped.
 class Region final : public SavedTensorHooks, public std::enable_shared_from_this<Region> {
  public:
-  Region(RecomputeFn fn, const std::vector<Tensor>& inputs) : fn_(std::move(fn)) {
+  using Fn = std::function<void(const std::vector<Tensor>&)>;
+
+  Region(Fn fn, const std::vector<Tensor>& inputs) : fn_(std::move(fn)) {
     for (const Tensor& input : inputs) {
       {
         const InputSavingScope saving(true);
@@ -27,9 +29,9 @@ class Region final : public SavedTensorHooks, public std::enable_shared_from_thi
     }
   }
 
-  Tensor FirstRun(const std::vector<Tensor>& inputs) {
+  void FirstRun(const std::function<void()>& first) {
     const SavedTensorScope scope(this);
-    return fn_(inputs);
+    first();
   }
 
   // First run: the tensor is dropped, its position remembered.
@@ -108,7 +110,7 @@ class Region final : public SavedTensorHooks, public std::enable_shared_from_thi
                   " tensors, the first ", alive_.size());
   }
 
-  const RecomputeFn fn_;
+  const Fn fn_;
   const DType products_ = ExecutionContext::Current().products;
   std::vector<SavedTensor> inputs_;
   std::vector<Role> roles_;
@@ -118,9 +120,11 @@ class Region final : public SavedTensorHooks, public std::enable_shared_from_thi
 
 }  // namespace
 
-Tensor Recompute(RecomputeFn fn, const std::vector<Tensor>& inputs) {
-  if (!GradEnabled()) return fn(inputs);
-  return std::make_shared<Region>(std::move(fn), inputs)->FirstRun(inputs);
+void RunRegion(const std::function<void()>& first,
+               std::function<void(const std::vector<Tensor>&)> again,
+               const std::vector<Tensor>& inputs) {
+  if (!GradEnabled()) return first();
+  std::make_shared<Region>(std::move(again), inputs)->FirstRun(first);
 }
 
 bool InRecomputation() { return ExecutionContext::Current().recomputes; }

@@ -111,6 +111,12 @@ StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
     return InvalidArgument("config of ", family->model_type,
                            ": 'per_layer_config': ", layers->dump(), " is not supported");
   }
+  const bool shares = context.sequence_parallel && context.tensor_parallel != nullptr &&
+                      context.tensor_parallel->size() > 1;
+  if (shares && !family->shares_sequences) {
+    return InvalidArgument("sequence_parallel: models of ", family->model_type,
+                           " do not share sequences out over tensor-parallel ranks; leave it out");
+  }
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, family->build(config, context));
   std::vector<BlockKeys> blocks;
   for (int i = 0; i < model->num_blocks(); ++i) blocks.push_back(model->keys_of_block(i));

@@ -113,6 +113,10 @@ struct Family {
   // nullopt: it takes no prefix.
   std::optional<PrefixPlace> prefix = std::nullopt;
   TextConventions texts = {};
+  // Whether its blocks share a sequence out over tensor-parallel ranks when they are built with
+  // nn::BuildContext::sequence_parallel: block 0 ends with ScatterToGroup, and contexts say how
+  // long the whole is (ContextFor). BuildModel refuses that build for others.
+  bool shares_sequences = false;
 
   // The first architecture that does it; nullptr: none.
   const Architecture* With(Capability capability) const;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/model.h"
 
+#include "autograd/autograd.h"
+#include "autograd/recompute.h"
 #include "core/batch_keys.h"
 #include "core/error.h"
 #include "models/model_keys.h"
@@ -42,6 +44,14 @@ PrefixSpan Model::prefix(int adapter) const {
 int64_t Model::positions_left(int adapter) const {
   const int64_t all = max_positions();
   return all == 0 ? 0 : all - prefix(adapter).positions;
+}
+
+void Model::set_checkpoint_activations(bool value) {
+  TESSERA_CHECK(
+      !value || num_blocks() > 2, "model",
+      "checkpoint_activations: this model has no block between its first and its last, so "
+      "there is nothing to recompute");
+  checkpoint_activations_ = value;
 }
 
 bool WantsHiddenOnly(const Bundle& in, const RunOptions& options) {
@@ -94,6 +104,25 @@ void CollectHiddenStates(const Model& model, int block, const Bundle& bundle,
   }
 }
 
+// A region begins from what may have a gradient; the rest of the bundle is small.
+Bundle RecomputeBlock(const Model& model, int block, Bundle in, const RunOptions& options) {
+  std::vector<std::string> names;
+  std::vector<Tensor> inputs;
+  for (const auto& [name, tensor] : in.entries()) {
+    if (!tensor.defined() || !IsFloating(tensor.dtype())) continue;
+    names.push_back(name);
+    inputs.push_back(tensor);
+  }
+  for (const std::string& name : names) in.SetNamed(name, Tensor());
+  const auto run = [&model, block, options, names,
+                    rest = std::move(in)](const std::vector<Tensor>& given) {
+    Bundle bundle = rest;
+    for (size_t i = 0; i < names.size(); ++i) bundle.SetNamed(names[i], given[i]);
+    return model.RunBlock(block, std::move(bundle), options);
+  };
+  return Recompute(run, inputs);
+}
+
 }  // namespace
 
 Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
@@ -106,7 +135,10 @@ Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
   Bundle states;
   if (options.all_hidden_states) states = TakeHiddenStates(&bundle);
   for (int block = first; block < end; ++block) {
-    bundle = RunBlock(block, std::move(bundle), options);
+    const bool recomputes = checkpoint_activations() && GradEnabled() && options.cache == nullptr &&
+                            block > 0 && block + 1 < num_blocks();
+    bundle = recomputes ? RecomputeBlock(*this, block, std::move(bundle), options)
+                        : RunBlock(block, std::move(bundle), options);
     if (options.all_hidden_states) CollectHiddenStates(*this, block, bundle, options, &states);
   }
   for (const auto& [name, tensor] : states.entries()) bundle.SetNamed(name, tensor);

@@ -138,8 +138,10 @@ class Model : public nn::Module {
   // What max_positions() leaves to a row's tokens.
   int64_t positions_left(int adapter = 0) const;
 
-  // Recompute each block's activations in the backward pass (autograd/recompute.h).
-  virtual void set_checkpoint_activations(bool value) { checkpoint_activations_ = value; }
+  // `Run` keeps what blocks between the first and the last are given, and computes their
+  // activations again in the backward pass (autograd/recompute.h). Throws Error where there are
+  // none.
+  virtual void set_checkpoint_activations(bool value);
   bool checkpoint_activations() const { return checkpoint_activations_; }
 
   // The blocks [first, second) that this model has.

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/transformer_stack.h"
 
-#include "autograd/recompute.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::models {
 
 Bundle RunTransformerBlock(nn::TransformerBlock& block, const nn::AttentionMasks& masks, Bundle in,
-                           const RunOptions& options, bool recompute, int layer) {
-  const nn::ForwardContext context = ContextFor(in, options);
-  const auto run = [&block, masks, context, cache = options.cache,
-                    layer](const std::vector<Tensor>& x) {
-    return block.Forward(x[0], masks, context, cache, layer);
-  };
-  const Tensor x_BTC = in.at(keys::kHidden);
-  in.set(keys::kHidden, recompute ? Recompute(run, {x_BTC}) : run({x_BTC}));
+                           const RunOptions& options, int layer) {
+  in.set(keys::kHidden,
+         block.Forward(in.at(keys::kHidden), masks, ContextFor(in, options), options.cache, layer));
   return in;
 }
 
@@ -29,9 +23,9 @@ nn::AttentionMasks MasksOf(const Bundle& in) {
 }
 
 Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,
-                           bool recompute, int layer) {
+                           int layer) {
   const nn::AttentionMasks masks = MasksOf(in);
-  return RunTransformerBlock(block, masks, std::move(in), options, recompute, layer);
+  return RunTransformerBlock(block, masks, std::move(in), options, layer);
 }
 
 BlockKeys TransformerBlockKeys(const KeyNames& masks) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What models of nn::TransformerBlocks share: running one block on a bundle's `hidden`.
 //
-//   return RunTransformerBlock(*layers_[i], std::move(in), options, checkpoint_activations());
+//   return RunTransformerBlock(*layers_[i], std::move(in), options, i);
 #ifndef TESSERA_MODELS_TRANSFORMER_STACK_H_
 #define TESSERA_MODELS_TRANSFORMER_STACK_H_
 
@@ -11,16 +11,16 @@
 namespace tessera::models {
 
 // `hidden` [B, T, C] becomes what the block makes of it under `masks`, with options.cache as layer
-// `layer` of it. With `recompute` its activations are computed again in the backward pass.
+// `layer` of it.
 Bundle RunTransformerBlock(nn::TransformerBlock& block, const nn::AttentionMasks& masks, Bundle in,
-                           const RunOptions& options, bool recompute, int layer = 0);
+                           const RunOptions& options, int layer = 0);
 
 // The masks of a bundle: keys where `attention_mask` [B, T] is 0 are not seen, nor those of another
 // document (`document_ids` [B, T]).
 nn::AttentionMasks MasksOf(const Bundle& in);
 // The same under the masks of the bundle.
 Bundle RunTransformerBlock(nn::TransformerBlock& block, Bundle in, const RunOptions& options,
-                           bool recompute, int layer = 0);
+                           int layer = 0);
 
 // What such a block takes and gives; `masks` are keys of what hides tokens from one another.
 BlockKeys TransformerBlockKeys(const KeyNames& masks);

@@ -195,8 +195,9 @@ int KeyValueCache::MissingLayer() const {
 void KeyValueCache::Grow(Layer& layer, const Tensor& like) const {
   const int64_t pages = layer.k.defined() ? layer.k.size(0) : 0;
   if (std::ssize(uses_) <= pages) return;
-  const int64_t more =
-      options_.max_pages > 0 ? options_.max_pages : std::max(std::ssize(uses_), pages + pages / 2);
+  const auto [page_size, most, first] = options_;
+  int64_t more = std::max(std::ssize(uses_), pages + pages / 2);
+  if (most > 0) more = std::min(most, first == 0 ? most : std::max(more, first));
   const auto grown = [&](const Tensor& t) {
     Tensor room =
         Empty({more, like.size(1), options_.page_size, like.size(3)}, like.dtype(), like.device());

@@ -29,9 +29,11 @@ namespace tessera::nn {
 
 struct KeyValueCacheOptions {
   int64_t page_size = 32;
-  // The memory that may be taken: pages of every layer, allocated at the first step. 0: as many as
-  // are needed, more and more.
+  // The memory that may be taken: pages of every layer. 0: as many as are needed, more and more.
   int64_t max_pages = 0;
+  // Of max_pages, how many are allocated at the first step; more, half as many again each time, as
+  // they are needed. 0: all.
+  int64_t first_pages = 0;
 };
 
 // What attention reads of a layer: AttentionOptions::pages, paged_keys and key_length.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "ops/cast/cast.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 
@@ -191,6 +192,29 @@ TEST(KeyValueCacheTest, RoomIsCountedExactly) {
   EXPECT_TRUE(cache.HasRoom({0, 1}, {1, 1}));
   cache.BeginStep({1, 1});
   EXPECT_EQ(cache.pages_in_use(), 2);
+}
+
+TEST(KeyValueCacheTest, PagesComeAsTheyAreNeededUpToTheBound) {
+  KeyValueCache cache(1, {.page_size = 4, .max_pages = 20, .first_pages = 4});
+  KeyValueCache whole(1, {.page_size = 4, .max_pages = 20});
+  std::vector<int64_t> pages;
+  for (int step = 0; step < 10; ++step) {
+    const Tensor k = CastCopy(
+        RandomTensor({1, kGroups, 8, kHeadDim}, static_cast<uint64_t>(step) + 1), DType::kFloat32);
+    cache.BeginStep({8});
+    whole.BeginStep({8});
+    const CachedKeys keys = cache.Append(0, k, k);
+    const CachedKeys other = whole.Append(0, k, k);
+    EXPECT_EQ(other.k.size(0), 20);
+    const int64_t used = 2 * (step + 1);
+    EXPECT_EQ(Slice(keys.k, 0, 0, used).ToVector<float>(),
+              Slice(other.k, 0, 0, used).ToVector<float>());
+    pages.push_back(keys.k.size(0));
+    cache.EndStep();
+    whole.EndStep();
+  }
+  EXPECT_EQ(pages, (std::vector<int64_t>{4, 4, 6, 9, 13, 13, 19, 19, 19, 20}));
+  EXPECT_THROW(cache.BeginStep({1}), Error);
 }
 
 TEST(KeyValueCacheTest, PagesAreBounded) {

@@ -64,10 +64,12 @@ StatusOr<bool> MeanPooling(const std::string& folder) {
   return json.value("pooling_mode_cls_token", false) == false;
 }
 
-// How many pages the cache may have: what the slots can use, and half as much for texts that rest,
-// within the memory.
-StatusOr<int64_t> MaxPages(const models::Model& model, const ServeFlags& flags) {
-  if (model.num_cache_layers() == 0) return 0;
+// What the cache may take: what the slots can use, and half as much for texts that rest, within the
+// memory. Where texts have no greatest length, it begins with what texts of kUsualPositions need.
+StatusOr<nn::KeyValueCacheOptions> CacheOptions(const models::Model& model,
+                                                const ServeFlags& flags) {
+  nn::KeyValueCacheOptions cache;
+  if (model.num_cache_layers() == 0) return cache;
   // What a page takes is known once there is one.
   models::IncrementalDecoder decoder(model);
   std::vector<int64_t> text = {0};
@@ -83,10 +85,14 @@ StatusOr<int64_t> MaxPages(const models::Model& model, const ServeFlags& flags) 
   const int64_t machine = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   const int64_t memory = flags.cache_memory > 0 ? flags.cache_memory << 20 : machine / 4;
   const int64_t most = std::max<int64_t>(1, memory / page_bytes);
+  constexpr int64_t kUsualPositions = 512;
   const int64_t positions = model.max_positions();
-  if (positions == 0) return most;
-  const int64_t of_slots = flags.slots * (positions / nn::KeyValueCacheOptions().page_size + 1);
-  return std::min(most, of_slots + of_slots / 2);
+  const int64_t of_slots =
+      flags.slots * ((positions > 0 ? positions : kUsualPositions) / cache.page_size + 1);
+  const int64_t wanted = std::min(most, of_slots + of_slots / 2);
+  cache.max_pages = positions > 0 ? wanted : most;
+  cache.first_pages = wanted;
+  return cache;
 }
 
 std::string NameOfFolder(std::string path) {
@@ -158,7 +164,7 @@ Status RunServe(ServeFlags flags) {
   service.queue.max_waiting = flags.max_waiting;
   service.queue.timeout = std::chrono::seconds(flags.timeout);
   if (served.generates) {
-    TESSERA_ASSIGN_OR_RETURN(service.queue.cache.max_pages, MaxPages(*model, flags));
+    TESSERA_ASSIGN_OR_RETURN(service.queue.cache, CacheOptions(*model, flags));
   }
   return serve::ServeUntilSignal(served, service, flags.http, signals, [](const std::string& url) {
     return WriteOut(Concat("listening on ", url, "\n"));

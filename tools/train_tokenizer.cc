@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera train-tokenizer`: a SentencePiece tokenizer from text.
+#include <unistd.h>
+
 #include <memory>
+#include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer_training/train_sentence_piece.h"
@@ -17,7 +21,17 @@ struct TrainTokenizerFlags {
   data::TokenizerTrainingOptions options;
 };
 
+// The library asks for memory on threads of its own, where nobody could catch that there is none.
+// Nothing is written before it has ended.
+[[noreturn]] void EndWithoutMemory() {
+  constexpr std::string_view kLine =
+      "error: train-tokenizer: out of memory; take fewer lines (--max-sentences)\n";
+  static_cast<void>(!write(STDERR_FILENO, kLine.data(), kLine.size()));
+  _exit(1);
+}
+
 Status RunTrainTokenizer(const TrainTokenizerFlags& flags) {
+  std::set_new_handler(EndWithoutMemory);
   TESSERA_ASSIGN_OR_RETURN(const data::TokenizerTrainingResult result,
                            data::TrainSentencePiece(flags.input, flags.output, flags.options));
   return WriteOut(Concat(

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "autograd/recompute.h"
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/input_check.h"
@@ -126,11 +125,7 @@ Bundle ResNet::RunBlock(int block, Bundle in, const RunOptions& options) const {
     return in;
   }
   const BasicBlock& residual = *residual_[static_cast<size_t>(block) - 1];
-  const auto run = [&residual, context = options.context](const std::vector<Tensor>& inputs) {
-    return residual.Forward(inputs[0], context);
-  };
-  const Tensor x = in.at(keys::kHidden);
-  in.set(keys::kHidden, checkpoint_activations() ? Recompute(run, {x}) : run({x}));
+  in.set(keys::kHidden, residual.Forward(in.at(keys::kHidden), options.context));
   return in;
 }
 

@@ -265,7 +265,7 @@ Bundle Bert::RunBlock(int block, Bundle in, const RunOptions& options) const {
   if (block == 0) return Embed(std::move(in), options);
   if (block + 1 == num_blocks()) return RunHead(in, options);
   return RunTransformerBlock(*encoder_->layers[static_cast<size_t>(block - 1)], std::move(in),
-                             options, checkpoint_activations());
+                             options);
 }
 
 Bundle Bert::Embed(Bundle in, const RunOptions& options) const {

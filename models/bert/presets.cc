@@ -193,6 +193,7 @@ std::vector<Capability> CapabilitiesOf(BertHead head) {
 Family MakeFamily(const char* model_type) {
   Family family;
   family.model_type = model_type;
+  family.shares_sequences = true;
   for (const auto& [name, head] : BertArchitectures(family.model_type == "roberta")) {
     family.architectures.push_back({name, CapabilitiesOf(head)});
   }

@@ -199,7 +199,7 @@ Bundle ChatGlm::RunLayer(int layer, Bundle in, const RunOptions& options) const 
   nn::AttentionMasks masks = MasksOf(&in);
   masks.rotary_positions = in.at(keys::kPositionIds);
   return RunTransformerBlock(*transformer_->layers[static_cast<size_t>(layer)], masks,
-                             std::move(in), options, checkpoint_activations(), layer);
+                             std::move(in), options, layer);
 }
 
 Bundle ChatGlm::RunHead(Bundle in, const RunOptions& options) const {

@@ -153,7 +153,7 @@ Bundle Glm::RunBlock(int block, Bundle in, const RunOptions& options) const {
   if (block + 1 == num_blocks()) return RunHead(std::move(in), options);
   const nn::AttentionMasks masks = MasksOf(&in);
   return RunTransformerBlock(*transformer_->layers[static_cast<size_t>(block - 1)], masks,
-                             std::move(in), options, checkpoint_activations(), block - 1);
+                             std::move(in), options, block - 1);
 }
 
 Bundle Glm::Embed(Bundle in, const RunOptions& options) const {

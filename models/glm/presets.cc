@@ -243,6 +243,7 @@ TextConventions ChatGlmTexts() {
 Family MakeGlmFamily() {
   Family family;
   family.model_type = "glm";
+  family.shares_sequences = true;
   for (const char* name : kGlmArchitectures) {
     family.architectures.push_back({name, {Capability::kBlanks, Capability::kChoices}});
   }
@@ -268,6 +269,7 @@ Family MakeGlmFamily() {
 Family MakeChatGlmFamily() {
   Family family;
   family.model_type = "chatglm";
+  family.shares_sequences = true;
   for (const char* name : kChatGlmArchitectures) {
     family.architectures.push_back({name, {Capability::kAnswers}});
   }

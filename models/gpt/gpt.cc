@@ -115,7 +115,7 @@ Bundle Gpt::RunBlock(int block, Bundle in, const RunOptions& options) const {
   if (block == 0) return Embed(std::move(in), options);
   if (block + 1 < num_blocks()) {
     return RunTransformerBlock(*transformer_->h[static_cast<size_t>(block - 1)], std::move(in),
-                               options, checkpoint_activations(), block - 1);
+                               options, block - 1);
   }
   const Tensor h_BTC = transformer_->ln_f->Forward(in.at(keys::kHidden));
   return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);

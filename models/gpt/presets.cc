@@ -53,6 +53,7 @@ StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
 Family MakeFamily() {
   Family family;
   family.model_type = "gpt2";
+  family.shares_sequences = true;
   family.architectures = {{"GPT2LMHeadModel", {Capability::kNextToken}}};
   for (const Size& size : {Size{"gpt2", 12, 12, 768, 1024},
                            {"gpt2-medium", 24, 16, 1024, 1024},

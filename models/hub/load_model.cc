@@ -83,6 +83,14 @@ Status LoadEntry(const Model& model, const EntryMatch& match, const WeightFiles&
   nn::Parameter& parameter = *match.parameter;
   if (parameter.tensor.device().is_meta()) return OkStatus();  // quantised, and made already
   const int64_t bytes = weights.Find(match.entry)->nbytes;
+  if (QuantTypeOfEntry(match.entry)) {
+    Status status;
+    Write(model, parameter, [&] {
+      status = loading.CopyDense(parameter, parameter.tensor.Detach(),
+                                 [&](int64_t copied) { return counter->Add(copied); });
+    });
+    return status;
+  }
   TESSERA_ASSIGN_OR_RETURN(const Tensor whole, loading.ReadDense(parameter));
   // Built on the file's bytes.
   if (parameter.tensor.storage()->data() == whole.storage()->data()) return counter->Add(bytes);

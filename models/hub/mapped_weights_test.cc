@@ -13,9 +13,11 @@
 #include "core/tar_archive.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/family.h"
+#include "models/hub/convert_model.h"
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/model_keys.h"
+#include "ops/quantized/quantized_matrix.h"
 
 namespace tessera::models {
 namespace {
@@ -181,6 +183,43 @@ TEST_F(MappedWeightsTest, NothingIsAllocatedAndTheFileMayGo) {
   EXPECT_EQ(cpu.stats().peak_bytes, before);
   fs::remove_all(root_);
   ExpectSameOutputs(*copied, *mapped, gpt.inputs);
+}
+
+// The table, of 12 MiB in float32, is made small a mebibyte at a time.
+TEST_F(MappedWeightsTest, QuantisedLoadingNeedsLittleBesideWhatItHolds) {
+  constexpr int64_t kBeside = int64_t{3} << 20;
+  json config = Families()[0].config;
+  config["vocab_size"] = 50000;
+  config["n_embd"] = 64;
+  Allocator& cpu = Allocator::For(Device::Cpu());
+  const auto beside = [&](const std::string& folder, const LoadOptions& options) {
+    cpu.ReleaseCached();
+    const int64_t before = cpu.stats().current_bytes;
+    cpu.ResetPeak();
+    const auto model = Load(folder, options);
+    const int64_t most = cpu.stats().peak_bytes - cpu.stats().current_bytes;
+    EXPECT_GT(cpu.stats().current_bytes, before);
+    EXPECT_LT(cpu.stats().reserved_bytes, cpu.stats().current_bytes + kBeside);
+    return most;
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    fs::remove_all(root_);
+    Saved(config, dtype);
+    for (const QuantType type : kQuantTypes) {
+      SCOPED_TRACE(Concat(dtype, " as ", QuantTypeName(type)));
+      const std::string folder = Path(std::string(QuantTypeName(type)));
+      EXPECT_LT(beside(root_, {.quantize = type}), kBeside);
+      ASSERT_TRUE(ConvertModel(root_, folder, {.quantize = type}).ok());
+      EXPECT_LT(beside(folder, {}), kBeside);
+      // Into a model that holds it dense.
+      auto dense = BuildModel(config, {.seed = 4});
+      ASSERT_TRUE(dense.ok());
+      cpu.ResetPeak();
+      const int64_t before = cpu.stats().current_bytes;
+      ASSERT_TRUE(LoadWeights(**dense, folder).ok());
+      EXPECT_LT(cpu.stats().peak_bytes - before, kBeside);
+    }
+  }
 }
 
 TEST_F(MappedWeightsTest, WhatDoesNotFitIsCopied) {

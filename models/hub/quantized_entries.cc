@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/hub/quantized_entries.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/placement.h"
@@ -54,6 +55,79 @@ QuantizedLoading::QuantizedLoading(const WeightFiles& weights,
   for (const EntryMatch& match : matches) entry_of_[match.parameter->name] = match.entry;
 }
 
+// A weight in the files, of which a few rows (outputs) are read at a time.
+class QuantizedLoading::Rows {
+ public:
+  Rows(const Placement& placement, LinearLayout layout, const Tensor& dense)
+      : placement_(placement), layout_(layout), dense_(nn::OutputsAsRows(dense, layout)) {}
+  Rows(const Placement& placement, LinearLayout layout, QuantizedMatrix matrix)
+      : placement_(placement), layout_(layout), matrix_(std::move(matrix)) {}
+
+  int64_t count() const { return placement_.local_shape()[row_dim()]; }
+  int64_t columns() const { return placement_.local_shape()[column_dim()]; }
+  // Rows of this rank's part, as [count, columns()]; zeros where it is padded.
+  Tensor Read(int64_t begin, int64_t count) const {
+    if (placement_.is_whole()) return ReadWhole(begin, count);
+    const int r = row_dim(), c = column_dim();
+    Tensor part = Zeros({count, columns()}, dense_.defined() ? dense_.dtype() : DType::kFloat32);
+    for (const BoxMapping& box : placement_.boxes()) {
+      const int64_t first = std::max(begin, box.local_begin[r]);
+      const int64_t rows = std::min(begin + count, box.local_begin[r] + box.global.size[r]) - first;
+      if (rows <= 0) continue;
+      const int64_t width = box.global.size[c];
+      const Tensor whole = ReadWhole(box.global.begin[r] + first - box.local_begin[r], rows);
+      CopyInto(BoxView(part, {{first - begin, box.local_begin[c]}, {rows, width}}),
+               BoxView(whole, {{0, box.global.begin[c]}, {rows, width}}));
+    }
+    return part;
+  }
+
+ private:
+  int row_dim() const { return layout_ == LinearLayout::kOutIn ? 0 : 1; }
+  int column_dim() const { return 1 - row_dim(); }
+  Tensor ReadWhole(int64_t begin, int64_t count) const {
+    if (!dense_.defined()) return Dequantize(RowsOf(matrix_, begin, count), DType::kFloat32);
+    return BoxView(dense_, {{begin, 0}, {count, dense_.size(1)}});
+  }
+
+  const Placement& placement_;
+  const LinearLayout layout_;
+  const Tensor dense_;  // or, where undefined,
+  const QuantizedMatrix matrix_;
+};
+
+StatusOr<QuantizedLoading::Rows> QuantizedLoading::RowsOfEntry(
+    const nn::Parameter& parameter) const {
+  const std::string& entry = entry_of_.at(parameter.name);
+  const LinearLayout layout = layouts_.at(parameter.name);
+  const Placement& placement = parameter.placement;
+  if (const std::optional<QuantType> held = QuantTypeOfEntry(entry)) {
+    TESSERA_ASSIGN_OR_RETURN(QuantizedMatrix matrix,
+                             ReadMatrix(entry, *held, ColumnsOf(placement.global_shape(), layout)));
+    return Rows(placement, layout, std::move(matrix));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const Tensor dense, weights_.Read(entry));
+  return Rows(placement, layout, dense);
+}
+
+Status QuantizedLoading::CopyDense(const nn::Parameter& parameter, const Tensor& mine,
+                                   const std::function<Status(int64_t bytes)>& copied) const {
+  TESSERA_ASSIGN_OR_RETURN(const Rows rows, RowsOfEntry(parameter));
+  const int64_t bytes = weights_.Find(entry_of_.at(parameter.name))->nbytes;
+  const Tensor to = nn::OutputsAsRows(mine, layouts_.at(parameter.name));
+  const int64_t at_once = QuantizedPieceRows(rows.columns());
+  int64_t told = 0;
+  for (int64_t begin = 0; begin < rows.count(); begin += at_once) {
+    const int64_t count = std::min(at_once, rows.count() - begin);
+    CopyInto(BoxView(to, {{begin, 0}, {count, rows.columns()}}),
+             CopyTo(rows.Read(begin, count), mine.device()));
+    const int64_t done = bytes * (begin + count) / rows.count();
+    TESSERA_RETURN_IF_ERROR(copied(done - told));
+    told = done;
+  }
+  return copied(bytes - told);
+}
+
 StatusOr<QuantizedMatrix> QuantizedLoading::ReadMatrix(const std::string& entry, QuantType type,
                                                        int64_t columns) const {
   TESSERA_ASSIGN_OR_RETURN(const Tensor bytes, weights_.Read(entry));
@@ -102,13 +176,10 @@ StatusOr<std::shared_ptr<const nn::WeightForm>> QuantizedLoading::FormOf(
     }
     return std::make_shared<const nn::QuantizedWeight>(std::move(matrix));
   }
-  TESSERA_ASSIGN_OR_RETURN(Tensor part, ReadDense(parameter));
-  if (!placement.is_whole()) {
-    const Tensor whole = part;
-    part = Empty(placement.local_shape(), whole.dtype(), whole.device());
-    CopyGlobalToLocal(placement, whole, part);
-  }
-  StatusOr<QuantizedMatrix> matrix = Quantize(nn::OutputsAsRows(part, layout->second), type);
+  TESSERA_ASSIGN_OR_RETURN(const Rows rows, RowsOfEntry(parameter));
+  StatusOr<QuantizedMatrix> matrix =
+      QuantizeRows(type, rows.count(), columns,
+                   [&](int64_t begin, int64_t count) { return rows.Read(begin, count); });
   if (!matrix.ok()) {
     return InvalidArgument(weights_.PathOf(entry), ": tensor '", entry, "': as ",
                            QuantTypeName(type), ", ", Message(matrix.status()));

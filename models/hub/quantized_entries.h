@@ -54,8 +54,14 @@ class QuantizedLoading {
                                                          const Device& device) const;
   // The whole, dense, on the CPU.
   StatusOr<Tensor> ReadDense(const nn::Parameter& parameter) const;
+  // This rank's part to `mine`, of a parameter that is quantised in the files; the whole is never
+  // held dense. `copied` is given the files' bytes that are done, and may end it.
+  Status CopyDense(const nn::Parameter& parameter, const Tensor& mine,
+                   const std::function<Status(int64_t bytes)>& copied) const;
 
  private:
+  class Rows;
+  StatusOr<Rows> RowsOfEntry(const nn::Parameter& parameter) const;
   StatusOr<QuantizedMatrix> ReadMatrix(const std::string& entry, QuantType type,
                                        int64_t columns) const;
 

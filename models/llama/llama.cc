@@ -144,7 +144,7 @@ Bundle Llama::RunLayer(int layer, Bundle in, const RunOptions& options) const {
   nn::AttentionMasks masks = MasksOf(in);
   masks.rotary_positions = in.at(keys::kPositionIds);
   return RunTransformerBlock(*model_->layers[static_cast<size_t>(layer)], masks, std::move(in),
-                             options, checkpoint_activations(), layer);
+                             options, layer);
 }
 
 }  // namespace tessera::models

@@ -132,6 +132,7 @@ StatusOr<std::unique_ptr<Model>> Build(const json& object, const nn::BuildContex
 Family MakeFamily(const char* type, const char* architecture, std::vector<Preset> presets) {
   Family family;
   family.model_type = type;
+  family.shares_sequences = true;
   family.architectures = {{architecture, {Capability::kNextToken}}};
   family.presets = std::move(presets);
   family.build = Build;

@@ -115,6 +115,7 @@ Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs
 Family MakeFamily(const char* model_type, const char* architecture) {
   Family family;
   family.model_type = model_type;
+  family.shares_sequences = true;
   family.architectures = {{architecture, {Capability::kTargetText, Capability::kCorruptedSpans}}};
   family.build = Build;
   family.adapter_targets = {"q", "v"};

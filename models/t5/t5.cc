@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "autograd/recompute.h"
 #include "models/language_model.h"
 #include "models/model_keys.h"
 #include "models/t5/t5_keys.h"
@@ -314,12 +313,8 @@ Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) cons
   T5Block& block = *encoder_->block[static_cast<size_t>(layer)];
   const Tensor bias = encoder_->BiasOf(block, keys::kEncoderBias, tokens, 0, &in);
   const Tensor padding = KeyPadding(in.get(keys::kAttentionMask));
-  const auto run = [&block, padding, context](const std::vector<Tensor>& x) {
-    return block.Forward(x[0], {.key_padding = padding, .bias = x[1]}, Tensor(), {}, context,
-                         nullptr, 0);
-  };
-  const std::vector<Tensor> inputs = {in.at(keys::kHidden), bias};
-  in.set(keys::kHidden, checkpoint_activations() ? Recompute(run, inputs) : run(inputs));
+  in.set(keys::kHidden, block.Forward(in.at(keys::kHidden), {.key_padding = padding, .bias = bias},
+                                      Tensor(), {}, context, nullptr, 0));
   return in;
 }
 
@@ -380,13 +375,8 @@ Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) cons
   nn::AttentionMasks memory_masks;
   memory_masks.key_padding = KeyPadding(in.get(keys::kAttentionMask));
   const Tensor padding = KeyPadding(in.get(keys::kDecoderAttentionMask));
-  const auto run = [&block, padding, memory_masks, context, cache,
-                    layer](const std::vector<Tensor>& x) {
-    return block.Forward(x[0], {.key_padding = padding, .bias = x[1]}, x[2], memory_masks, context,
-                         cache, layer);
-  };
-  const std::vector<Tensor> inputs = {in.at(keys::kHidden), bias, in.at(keys::kMemory)};
-  in.set(keys::kHidden, checkpoint_activations() ? Recompute(run, inputs) : run(inputs));
+  in.set(keys::kHidden, block.Forward(in.at(keys::kHidden), {.key_padding = padding, .bias = bias},
+                                      in.at(keys::kMemory), memory_masks, context, cache, layer));
   return in;
 }
 

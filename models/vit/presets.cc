@@ -96,6 +96,7 @@ void LeaveOutPooler(json* config) {
 Family MakeFamily() {
   Family family;
   family.model_type = "vit";
+  family.shares_sequences = true;
   family.architectures = {{kVitForImageClassification, {Capability::kImageLabels}},
                           {kVitModel, {}}};
   for (const Size& size : {Size{"vit-base-patch16-224", 12, 12, 768, 16, 224},

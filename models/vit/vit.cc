@@ -172,7 +172,7 @@ Bundle Vit::RunBlock(int block, Bundle in, const RunOptions& options) const {
   if (block + 1 == num_blocks()) return RunHead(in, options);
   if (block > 0) {
     return RunTransformerBlock(*encoder_->layers[static_cast<size_t>(block - 1)], std::move(in),
-                               options, checkpoint_activations());
+                               options);
   }
   const Tensor pixels = in.at(keys::kPixelValues);
   const int64_t p = config_.patch_size;

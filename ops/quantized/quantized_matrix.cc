@@ -177,33 +177,62 @@ int64_t QuantRowBytes(QuantType type, int64_t columns) {
   return columns / kQuantGroup * kQ4Bytes;
 }
 
+int64_t QuantizedPieceRows(int64_t columns) {
+  constexpr int64_t kNumbers = int64_t{1} << 18;
+  return std::max<int64_t>(kRowsAtOnce, kNumbers / std::max<int64_t>(1, columns));
+}
+
 StatusOr<QuantizedMatrix> Quantize(const Tensor& matrix, QuantType type) {
   TESSERA_CHECK(matrix.ndim() == 2 && IsFloating(matrix.dtype()) &&
                     (matrix.device().is_cpu() || matrix.device().is_meta()),
                 "quantize", "cannot quantize ", matrix);
   const int64_t rows = matrix.size(0), columns = matrix.size(1);
+  if (matrix.device().is_meta() && CanQuantize(type, columns)) {
+    return QuantizedMatrix{
+        type, columns, Empty({rows, QuantRowBytes(type, columns)}, DType::kUInt8, matrix.device())};
+  }
+  return QuantizeRows(type, rows, columns, [m = matrix.Detach()](int64_t begin, int64_t count) {
+    return m.AsStrided({count, m.size(1)}, m.strides(), m.offset() + begin * m.stride(0));
+  });
+}
+
+StatusOr<QuantizedMatrix> QuantizeRows(QuantType type, int64_t rows, int64_t columns,
+                                       const std::function<Tensor(int64_t, int64_t)>& rows_of) {
   if (!CanQuantize(type, columns)) {
     return InvalidArgument("rows of ", columns, " numbers cannot be ", QuantTypeName(type));
   }
-  QuantizedMatrix result = {
-      type, columns, Empty({rows, QuantRowBytes(type, columns)}, DType::kUInt8, matrix.device())};
-  if (matrix.device().is_meta()) return result;
-  std::atomic<int64_t> bad = rows;
+  const int64_t row_bytes = QuantRowBytes(type, columns);
+  QuantizedMatrix result = {type, columns, Empty({rows, row_bytes}, DType::kUInt8)};
   uint8_t* const to = result.bytes.data<uint8_t>();
-  const Tensor wide = CastCopy(matrix.Detach(), DType::kFloat32).ContiguousCopy();
-  ParallelFor(rows, kRowsAtOnce, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const float* const row = wide.data<float>() + i * columns;
-      if (PutRow(type, row, columns, to + i * result.bytes.size(1))) continue;
-      int64_t first = bad.load();
-      while (i < first && !bad.compare_exchange_weak(first, i)) {
+  const int64_t at_once = QuantizedPieceRows(columns);
+  for (int64_t first = 0; first < rows; first += at_once) {
+    const int64_t count = std::min(at_once, rows - first);
+    const Tensor wide = CastCopy(rows_of(first, count), DType::kFloat32).ContiguousCopy();
+    std::atomic<int64_t> bad = count;
+    ParallelFor(count, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const float* const row = wide.data<float>() + i * columns;
+        if (PutRow(type, row, columns, to + (first + i) * row_bytes)) continue;
+        int64_t lowest = bad.load();
+        while (i < lowest && !bad.compare_exchange_weak(lowest, i)) {
+        }
       }
+    });
+    if (bad < count) {
+      return InvalidArgument("row ", first + bad.load(),
+                             " has a number that is not finite, or too large");
     }
-  });
-  if (bad < rows) {
-    return InvalidArgument("row ", bad.load(), " has a number that is not finite, or too large");
   }
   return result;
+}
+
+QuantizedMatrix RowsOf(const QuantizedMatrix& matrix, int64_t begin, int64_t count) {
+  const Tensor& bytes = matrix.bytes;
+  TESSERA_CHECK(begin >= 0 && count >= 0 && begin + count <= matrix.rows(), "rows", "rows [", begin,
+                ", ", begin + count, ") of ", matrix.rows());
+  return {matrix.type, matrix.columns,
+          bytes.AsStrided({count, bytes.size(1)}, bytes.strides(),
+                          bytes.offset() + begin * bytes.size(1))};
 }
 
 Tensor Dequantize(const QuantizedMatrix& matrix, DType dtype) {

@@ -19,6 +19,7 @@
 #define TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -49,6 +50,16 @@ struct QuantizedMatrix {
 // Of a matrix [rows, columns] on the CPU, floating, with any strides. InvalidArgument where a
 // number is not finite, or too large for the scale. On `meta`: without numbers.
 StatusOr<QuantizedMatrix> Quantize(const Tensor& matrix, QuantType type);
+// Of one that is had a few rows at a time, so that it need not be held dense: `rows_of(begin,
+// count)` gives [count, columns] on the CPU, floating, with any strides. `count` is at most
+// QuantizedPieceRows(columns).
+StatusOr<QuantizedMatrix> QuantizeRows(QuantType type, int64_t rows, int64_t columns,
+                                       const std::function<Tensor(int64_t, int64_t)>& rows_of);
+// Rows of about a mebibyte of float32.
+int64_t QuantizedPieceRows(int64_t columns);
+
+// Rows [begin, begin + count): a view.
+QuantizedMatrix RowsOf(const QuantizedMatrix& matrix, int64_t begin, int64_t count);
 
 // [rows, columns] in `dtype`.
 Tensor Dequantize(const QuantizedMatrix& matrix, DType dtype);

@@ -242,6 +242,29 @@ TEST_P(QuantizedTest, WhatIsNotFiniteIsNotHidden) {
             std::vector<float>(64, 0.0f));
 }
 
+// Of more rows than are turned at once: the row that is told is the whole's, and the bytes are
+// those of each row by itself.
+TEST_P(QuantizedTest, LargeMatricesAreTurnedAPieceAtATime) {
+  constexpr int64_t kColumns = 2048;
+  const int64_t rows = 2 * QuantizedPieceRows(kColumns) + 5;
+  Tensor x = Random({rows, kColumns}, 21);
+  const QuantizedMatrix all = Quantized(x, GetParam());
+  for (const int64_t row : {int64_t{0}, rows / 2 - 3, rows / 2, rows - 1}) {
+    const Tensor one = x.AsStrided({1, kColumns}, {kColumns, 1}, row * kColumns).ContiguousCopy();
+    EXPECT_EQ(RowsOf(all, row, 1).bytes.ContiguousCopy().ToVector<uint8_t>(),
+              Quantized(one, GetParam()).bytes.ToVector<uint8_t>());
+  }
+  EXPECT_THROW(RowsOf(all, rows - 1, 2), Error);
+  // Columns as rows.
+  const Tensor turned = Transpose(x, 0, 1).ContiguousCopy();
+  EXPECT_EQ(Quantized(Transpose(turned, 0, 1), GetParam()).bytes.ToVector<uint8_t>(),
+            all.bytes.ToVector<uint8_t>());
+  x.data<float>()[(rows - 2) * kColumns + 7] = std::nanf("");
+  x.data<float>()[(rows - 1) * kColumns + 7] = std::nanf("");
+  EXPECT_EQ(Message(Quantize(x, GetParam()).status()),
+            Concat("row ", rows - 2, " has a number that is not finite, or too large"));
+}
+
 TEST_P(QuantizedTest, GradientsAreThoseOfTheWeightsAsHeld) {
   const QuantizedMatrix w = Quantized(Random({7, 64}, 13), GetParam());
   Tensor x = Random({2, 3, 64}, 14), bias = Random({7}, 15), dy = Random({2, 3, 7}, 16);

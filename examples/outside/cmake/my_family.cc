@@ -142,6 +142,7 @@ models::Family MakeFamily() {
       .presets = {{"my-model", "byte", {{"model_type", "my_model"}, {"vocab_size", 257}}}},
       .build = Build,
       .inputs = {keys::kInputIds, keys::kTargets},
+      .shares_sequences = true,
   };
 }
 const models::FamilyRegistration registration(MakeFamily);
