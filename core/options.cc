@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 
 #include "core/error.h"
 #include "core/nearest_name.h"
@@ -18,17 +17,13 @@ std::string Printed(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A number as a person writes it: 3e-4 and 0.1, not 0.00029999999999999997; in every locale.
+// A number as a person writes it: 3e-4 and 0.1, not 0.00029999999999999997; 50, not 5e+01; in every
+// locale. The JSON library has what std::to_chars would bring 100 kB of tables for.
 std::string NumberText(double value) {
-  char text[40];
-  char* end = text;
-  for (int digits = 1; digits <= 17; ++digits) {
-    end = std::to_chars(text, std::end(text), value, std::chars_format::general, digits).ptr;
-    double read = 0;
-    std::from_chars(text, end, read);
-    if (read == value) break;
-  }
-  return std::string(text, end);
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  std::string text = Json(value).dump();
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
 }
 
 StatusOr<Json> ToInteger(const Json& value, const std::string& where) {
@@ -53,6 +48,64 @@ StatusOr<Json> ToTexts(const Json& value, const std::string& where) {
   const auto is_text = [](const Json& item) { return item.is_string(); };
   if (value.is_array() && std::all_of(value.begin(), value.end(), is_text)) return value;
   return InvalidArgument(where, " must be a text or a list of texts, not ", Printed(value));
+}
+
+bool AreIntegers(const Json& list) {
+  return list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& item) {
+           return item.is_number_integer() &&
+                  (!item.is_number_unsigned() || item.get<uint64_t>() <= uint64_t{INT64_MAX});
+         });
+}
+
+// One alone is a list of one.
+StatusOr<Json> ToIntegers(const Json& value, const std::string& where) {
+  const Json list = value.is_number() ? Json::array({value}) : value;
+  if (AreIntegers(list)) return list;
+  return InvalidArgument(where, " must be an integer or a list of them, not ", Printed(value));
+}
+
+StatusOr<Json> ToIntegerLists(const Json& value, const std::string& where) {
+  const auto is_list = [](const Json& item) { return AreIntegers(item) && !item.empty(); };
+  if (value.is_array() && std::all_of(value.begin(), value.end(), is_list)) return value;
+  return InvalidArgument(where, " must be a list of lists of integers, not ", Printed(value));
+}
+
+StatusOr<Json> ToWeights(const Json& value, const std::string& where) {
+  if (!value.is_object()) {
+    return InvalidArgument(where, " must be an object of numbers by ids, not ", Printed(value));
+  }
+  for (const auto& [key, weight] : value.items()) {
+    int64_t id = -1;
+    const char* const end = key.data() + key.size();
+    const auto read = std::from_chars(key.data(), end, id);
+    if (read.ec != std::errc() || read.ptr != end || id < 0) {
+      return InvalidArgument(where, " has '", key, "' for an id");
+    }
+    if (!weight.is_number()) {
+      return InvalidArgument(where, " of ", key, " must be a number, not ", Printed(weight));
+    }
+  }
+  return value;
+}
+
+// "7;1,2" and "15:-1,27:0.5" as JSON.
+std::string IntegerListsText(const std::string& text) {
+  std::string json = "[[";
+  for (const char c : text) c == ';' ? json += "],[" : json += c;
+  return json + "]]";
+}
+std::string WeightsText(const std::string& text) {
+  std::string json = "{\"";
+  for (const char c : text) {
+    if (c == ':') {
+      json += "\":";
+    } else if (c == ',') {
+      json += ",\"";
+    } else {
+      json += c;
+    }
+  }
+  return json + "}";
 }
 
 Status CheckNumber(double x, const OptionNotes& notes, const std::string& where) {
@@ -103,6 +156,12 @@ StatusOr<Json> Option::ToKind(const Json& value, const std::string& where) const
       return ToNumbers(value, where);
     case Kind::kTexts:
       return ToTexts(value, where);
+    case Kind::kIntegers:
+      return ToIntegers(value, where);
+    case Kind::kIntegerLists:
+      return ToIntegerLists(value, where);
+    case Kind::kWeights:
+      return ToWeights(value, where);
   }
   return value;
 }
@@ -115,6 +174,11 @@ Status Option::Check(const Json& value, const std::string& where) const {
       return InvalidArgument(where, " must be ", notes.count, " values, not ", Printed(value));
     }
     for (const Json& item : value) TESSERA_RETURN_IF_ERROR(Check(item, where));
+  }
+  if (value.is_object()) {
+    for (const auto& [key, item] : value.items()) {
+      TESSERA_RETURN_IF_ERROR(Check(item, Concat(where, " of ", key)));
+    }
   }
   if (!value.is_string() || notes.choices.empty()) return OkStatus();
   const auto text = value.get<std::string>();
@@ -143,9 +207,12 @@ Json Option::FromText(const std::string& text) const {
     if (text == "1" || text == "on" || text == "yes") return true;
     if (text == "0" || text == "off" || text == "no") return false;
   }
-  const bool list = kind == Kind::kNumbers && text.find('[') == std::string::npos;
-  const Json value = Json::parse(list ? "[" + text + "]" : text, nullptr,
-                                 /*allow_exceptions=*/false);
+  std::string json = text;
+  const bool is_json = text.find_first_of("[{") != std::string::npos;
+  if (!is_json && (kind == Kind::kNumbers || kind == Kind::kIntegers)) json = "[" + text + "]";
+  if (!is_json && kind == Kind::kIntegerLists) json = IntegerListsText(text);
+  if (!is_json && kind == Kind::kWeights) json = WeightsText(text);
+  const Json value = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   return value.is_discarded() ? Json(text) : value;
 }
 
@@ -153,9 +220,13 @@ std::string Option::ToText(const Json& value) const {
   if (value.is_null()) return "";
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return NumberText(value.get<double>());
-  if (!value.is_array()) return Printed(value);
+  if (!value.is_structured()) return Printed(value);
+  const char* const between =
+      kind == Kind::kIntegerLists && !value.empty() && value.front().is_array() ? ";" : ",";
   std::string list;
-  for (const Json& item : value) list += (list.empty() ? "" : ",") + ToText(item);
+  for (const auto& [key, item] : value.items()) {
+    list += (list.empty() ? "" : between) + (value.is_object() ? key + ":" : "") + ToText(item);
+  }
   return list;
 }
 
@@ -203,6 +274,28 @@ Status OptionTable::Apply(const Json& json, const std::string& source, void* obj
     TESSERA_RETURN_IF_ERROR(option->Set(object, value, Concat(source, ": '", key, "'")));
   }
   return OkStatus();
+}
+
+OptionTable& OptionTable::AddUnsupported(std::vector<UnsupportedKey> keys) {
+  unsupported_ = std::move(keys);
+  return *this;
+}
+
+StatusOr<Json> OptionTable::SupportedOf(const Json& json, const std::string& source,
+                                        std::vector<std::string>* not_applied) const {
+  if (!json.is_object()) return InvalidArgument(source, ": not a JSON object");
+  Json supported = Json::object();
+  for (const Option& option : options_) {
+    const auto found = json.find(option.key);
+    if (found != json.end() && !found->is_null()) supported[option.key] = *found;
+  }
+  for (const auto& [key, neutral] : unsupported_) {
+    const auto found = json.find(key);
+    const bool asks = found != json.end() && !found->is_null() && *found != neutral &&
+                      !(found->is_array() && found->empty());
+    if (asks) not_applied->push_back(Concat("'", key, "': ", Printed(*found)));
+  }
+  return supported;
 }
 
 nlohmann::ordered_json OptionTable::ToJson(const void* object) const {

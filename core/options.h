@@ -18,14 +18,16 @@
 //   };
 //   TESSERA_ASSIGN_OR_RETURN(const auto options, ParseOptions<LionOptions>(json, "run.json"));
 //
-// A field is a bool, an int64_t, a double, a std::string, a std::vector<double>, a
-// std::vector<std::string>, or a std::optional of one of the first four, which is for what has no
-// natural default. Its default is the struct's own. An empty text is none.
+// A field is a bool, an int64_t, a double, a std::string, a std::vector of one of the last three, a
+// std::vector<std::vector<int64_t>>, a std::map<int64_t, double>, or a std::optional of one of the
+// first four, which is for what has no natural default. Its default is the struct's own. An empty
+// text is none.
 #ifndef TESSERA_CORE_OPTIONS_H_
 #define TESSERA_CORE_OPTIONS_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +62,7 @@ struct OptionNotes {
   std::optional<double> most = {};
   std::optional<double> below = {};
   int count = 0;                          // of a list; 0: any number
+  std::string type = {};                  // of values, in a help text: "FILE"; empty: by the kind
   std::vector<std::string> choices = {};  // of a text
   std::string unset = {};                 // what it is without a value: "the model's"
   // It means something where, of each of these lists, one holds. A value that asks for nothing
@@ -76,7 +79,17 @@ struct OptionNotes {
 // What one field of the struct is, as flags, files and help want to know it.
 class Option {
  public:
-  enum class Kind { kBool, kInteger, kNumber, kText, kNumbers, kTexts };
+  enum class Kind {
+    kBool,
+    kInteger,
+    kNumber,
+    kText,
+    kNumbers,
+    kTexts,
+    kIntegers,
+    kIntegerLists,
+    kWeights  // numbers by integers: an object, whose keys are decimal
+  };
 
   std::string key;
   std::string help;
@@ -94,7 +107,7 @@ class Option {
   StatusOr<nlohmann::json> Convert(const nlohmann::json& value, const std::string& where) const;
   // The struct's member gets its default.
   void Reset(void* object) const { reset_(object); }
-  // From a flag: "1e-3", "true", "0.9,0.95".
+  // From a flag: "1e-3", "true", "0.9,0.95", "7;1,2" (lists of integers), "15:-1,27:0.5" (weights).
   nlohmann::json FromText(const std::string& text) const;
   // Whether a value is in range.
   Status Check(const nlohmann::json& value, const std::string& where) const;
@@ -112,6 +125,12 @@ class Option {
   nlohmann::json default_;
 };
 
+// A key that other programs have and nobody here applies.
+struct UnsupportedKey {
+  std::string key;
+  nlohmann::json neutral;  // the value that asks for nothing, beside null and an empty list
+};
+
 class OptionTable {
  public:
   // The options of a struct S that has a default constructor. `title` heads them in a help text.
@@ -124,6 +143,8 @@ class OptionTable {
   }
   template <typename S, typename T>
   OptionTable& Add(std::string key, T S::*member, std::string help, OptionNotes notes = {});
+  // Keys without a field, for SupportedOf.
+  OptionTable& AddUnsupported(std::vector<UnsupportedKey> keys);
   // Those of Base, a base class of S.
   template <typename S, typename Base>
   OptionTable& Include();
@@ -138,6 +159,11 @@ class OptionTable {
   // The keys that are there, by any of their names, into the struct behind `object`. An unknown one
   // is an error that suggests the nearest.
   Status Apply(const nlohmann::json& json, const std::string& source, void* object) const;
+  // Of another program's file: the keys with a field, by their own names, without null. Adds
+  // "'key': value" to `not_applied` for a key of AddUnsupported that asks for something. Others are
+  // left out.
+  StatusOr<nlohmann::json> SupportedOf(const nlohmann::json& json, const std::string& source,
+                                       std::vector<std::string>* not_applied) const;
   // Every key with its value, null where there is none.
   nlohmann::ordered_json ToJson(const void* object) const;
   // Whether all values are in range: of members that were assigned in C++.
@@ -150,6 +176,7 @@ class OptionTable {
 
   std::string title_;
   std::vector<Option> options_;
+  std::vector<UnsupportedKey> unsupported_;
   std::shared_ptr<const void> defaults_;
 };
 
@@ -169,6 +196,21 @@ template <typename T>
 struct Field {
   using Value = T;
   static nlohmann::json Get(const T& field) { return field; }
+  static T From(const nlohmann::json& value) { return value.get<T>(); }
+};
+template <>
+struct Field<std::map<int64_t, double>> {
+  using Value = std::map<int64_t, double>;
+  static nlohmann::json Get(const Value& field) {
+    nlohmann::json object = nlohmann::json::object();
+    for (const auto& [key, number] : field) object[std::to_string(key)] = number;
+    return object;
+  }
+  static Value From(const nlohmann::json& object) {
+    Value field;
+    for (const auto& [key, number] : object.items()) field[std::stoll(key)] = number.get<double>();
+    return field;
+  }
 };
 template <>
 struct Field<std::string> {
@@ -176,6 +218,7 @@ struct Field<std::string> {
   static nlohmann::json Get(const std::string& field) {
     return field.empty() ? nlohmann::json() : nlohmann::json(field);
   }
+  static std::string From(const nlohmann::json& value) { return value.get<std::string>(); }
 };
 template <typename T>
 struct Field<std::optional<T>> {
@@ -183,6 +226,7 @@ struct Field<std::optional<T>> {
   static nlohmann::json Get(const std::optional<T>& field) {
     return field ? nlohmann::json(*field) : nlohmann::json();
   }
+  static T From(const nlohmann::json& value) { return value.get<T>(); }
 };
 
 }  // namespace options_internal
@@ -195,6 +239,9 @@ constexpr Option::Kind OptionTable::KindOf() {
   if constexpr (std::is_same_v<T, double>) return Kind::kNumber;
   if constexpr (std::is_same_v<T, std::vector<double>>) return Kind::kNumbers;
   if constexpr (std::is_same_v<T, std::vector<std::string>>) return Kind::kTexts;
+  if constexpr (std::is_same_v<T, std::vector<int64_t>>) return Kind::kIntegers;
+  if constexpr (std::is_same_v<T, std::vector<std::vector<int64_t>>>) return Kind::kIntegerLists;
+  if constexpr (std::is_same_v<T, std::map<int64_t, double>>) return Kind::kWeights;
   return Kind::kText;
 }
 
@@ -207,7 +254,7 @@ OptionTable& OptionTable::Add(std::string key, T S::*member, std::string help, O
     return options_internal::Field<T>::Get(static_cast<const S*>(object)->*member);
   };
   option.set_ = [member](void* object, const nlohmann::json& value) {
-    static_cast<S*>(object)->*member = value.get<Value>();
+    static_cast<S*>(object)->*member = options_internal::Field<T>::From(value);
   };
   option.reset_ = [member, defaults = defaults_](void* object) {
     static_cast<S*>(object)->*member = static_cast<const S*>(defaults.get())->*member;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/options.h"
+#include "models/generation/generation_config.h"
 #include "optim/optimizer_kind.h"
 #include "train/config/accelerate_config.h"
 #include "train/config/deepspeed_keys.h"
@@ -181,6 +182,11 @@ StatusOr<std::string> WithTables(const std::string& page) {
   TESSERA_RETURN_IF_ERROR(Replace("keys", RunTables(), &text));
   TESSERA_RETURN_IF_ERROR(Replace("optimizers", OptimizerTables(), &text));
   TESSERA_RETURN_IF_ERROR(Replace("tasks", PartTable("task"), &text));
+  std::string generation = kHead;
+  for (const Option& option : models::GenerationConfig::Table().options()) {
+    generation += Row(option);
+  }
+  TESSERA_RETURN_IF_ERROR(Replace("generation", generation, &text));
   return text;
 }
 

@@ -134,7 +134,7 @@ void WatchAWeight(Net& net, const Tensor& x) {
       weight, [](const Tensor& leaf) { std::cout << "kept: " << Grad(leaf) << "\n"; });
   Backward(Sum(net.Forward(x)));
   halved.Remove();
-  Backward(Sum(net.Forward(x)));  // is added to what is there
+  Backward(Sum(net.Forward(x)));  // is added to the gradient
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ RunConfig EngineConfig() {
   return config;
 }
 
-// Forward, Backward, Step, a micro-batch at a time; goes on from what lies in `folder`.
+// Forward, Backward, Step, a micro-batch at a time; continues from the checkpoint in `folder`.
 Status TrainWithEngine(const dist::World& world, const std::string& folder) {
   const CountingRows dataset;
   const Coordinator coordinator(world.communicator);

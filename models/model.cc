@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "models/model_keys.h"
 #include "models/transformer_stack.h"
-#include "nn/dropout.h"
 
 namespace tessera::models {
 namespace {
@@ -152,9 +151,7 @@ Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
 }
 
 void Model::SetDropout(double p) {
-  VisitModules([p](nn::Module& m) {
-    if (auto* dropout = dynamic_cast<nn::Dropout*>(&m)) dropout->set_p(p);
-  });
+  VisitModules([p](nn::Module& m) { m.set_dropout(p); });
 }
 
 }  // namespace tessera::models

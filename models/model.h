@@ -134,7 +134,7 @@ class Model : public nn::Module {
 
   // Before rows, where adapter number `adapter` counts (nn::ForwardContext); all zeros: nothing.
   virtual PrefixSpan prefix(int adapter) const;
-  void set_prefix(int adapter, const PrefixSpan& span) { prefixes_[adapter] = span; }
+  virtual void set_prefix(int adapter, const PrefixSpan& span) { prefixes_[adapter] = span; }
   // What max_positions() leaves to a row's tokens.
   int64_t positions_left(int adapter = 0) const;
 

@@ -98,6 +98,7 @@ class SelfAttention : public Module {
  public:
   SelfAttention(const SelfAttentionConfig& config, const Scope& scope);
   std::string_view kind() const override { return "SelfAttention"; }
+  SelfAttention* self_attention() override { return this; }
 
   // h [B, T, C] (its share of the sequence under sequence parallelism), result likewise. With a
   // cache, T new tokens are appended to layer `layer` of it and attend to all.

@@ -24,7 +24,7 @@ class Dropout : public Module {
   Tensor ForwardFeatures(const Tensor& x, int64_t begin, int64_t features,
                          const ForwardContext& context) const;
   double p() const { return p_; }
-  void set_p(double p) { p_ = p; }
+  void set_dropout(double p) override { p_ = p; }
 
  private:
   double p_;

@@ -77,6 +77,10 @@ Tensor ReplicatedEmbedding::Forward(const Tensor& ids) const {
   return Call(ids, [&] { return LookUp(weight_, ids, {.padding_idx = config_.padding_idx}); });
 }
 
+std::optional<LinearLayout> VocabParallelHead::linear_layout() const {
+  return LinearLayout::kOutIn;
+}
+
 VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope)
     : Module(scope), weight_(AddTiedParameter("weight", tied)) {}
 

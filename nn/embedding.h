@@ -33,6 +33,8 @@ class VocabParallelEmbedding : public Module {
   // A second use of another embedding's table, which collects a gradient of its own.
   VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope);
   std::string_view kind() const override { return "VocabParallelEmbedding"; }
+  bool looks_up() const override { return true; }
+  VocabularyUse vocabulary_use() const override { return VocabularyUse::kTable; }
   // int64 ids [...] to [..., width], whole on every rank. An id beyond the table throws Error.
   Tensor Forward(const Tensor& ids, const ForwardContext& context = {}) const;
   Parameter& weight() { return weight_; }
@@ -47,6 +49,7 @@ class ReplicatedEmbedding : public Module {
  public:
   ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope);
   std::string_view kind() const override { return "ReplicatedEmbedding"; }
+  bool looks_up() const override { return true; }
   Tensor Forward(const Tensor& ids) const;
 
  private:
@@ -60,6 +63,8 @@ class VocabParallelHead : public Module {
   VocabParallelHead(Parameter& tied, const Scope& scope);
   VocabParallelHead(const EmbeddingConfig& config, const Scope& scope);
   std::string_view kind() const override { return "VocabParallelHead"; }
+  std::optional<LinearLayout> linear_layout() const override;
+  VocabularyUse vocabulary_use() const override { return VocabularyUse::kHead; }
 
   // h [..., C] (its share of the sequence under sequence parallelism) to this rank's columns, plus
   // this rank's part of a bias (placed as BiasPlacement says) where defined.

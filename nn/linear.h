@@ -58,7 +58,7 @@ class ColumnParallelLinear : public Module {
   Tensor Gather(const Tensor& x, const ForwardContext& context = {}) const;
   Tensor ForwardGathered(const Tensor& whole, const ForwardContext& context = {}) const;
   const Parameter& weight() const { return weight_; }
-  LinearLayout layout() const { return config_.layout; }
+  std::optional<LinearLayout> linear_layout() const override { return config_.layout; }
 
  private:
   const LinearConfig config_;
@@ -75,7 +75,7 @@ class RowParallelLinear : public Module {
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
   Tensor ForwardGelu(const Gelued& x) const;
   const Parameter& weight() const { return weight_; }
-  LinearLayout layout() const { return config_.layout; }
+  std::optional<LinearLayout> linear_layout() const override { return config_.layout; }
 
  private:
   // The sum over the group, and the bias.
@@ -94,7 +94,7 @@ class ReplicatedLinear : public Module {
   ReplicatedLinear(const LinearConfig& config, const Scope& scope);
   std::string_view kind() const override { return "ReplicatedLinear"; }
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
-  LinearLayout layout() const { return config_.layout; }
+  std::optional<LinearLayout> linear_layout() const override { return config_.layout; }
 
  private:
   const LinearConfig config_;

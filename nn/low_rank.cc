@@ -102,19 +102,11 @@ Tensor MergedWeight(const Tensor& weight, LinearLayout layout, const Tensor& a, 
   return Cast(sum, weight.dtype());
 }
 
-std::optional<LinearLayout> LayoutOf(const Module& layer) {
-  if (const auto* l = dynamic_cast<const ColumnParallelLinear*>(&layer)) return l->layout();
-  if (const auto* l = dynamic_cast<const RowParallelLinear*>(&layer)) return l->layout();
-  if (const auto* l = dynamic_cast<const ReplicatedLinear*>(&layer)) return l->layout();
-  if (dynamic_cast<const VocabParallelHead*>(&layer) != nullptr) return LinearLayout::kOutIn;
-  return std::nullopt;
-}
-
 LowRankTerm::LowRankTerm(const LowRankConfig& config, Module& layer, const Parameter& weight,
                          const std::string& suffix)
     : Module({layer.path(), &layer, BuildOf(layer)}),
       config_(config),
-      layout_(LayoutOf(layer).value()),
+      layout_(layer.linear_layout().value()),
       noise_path_(layer.path() + ".lora_dropout" + suffix),
       splits_inputs_(SplitsInputs(layer, weight)),
       a_(AddParameter("lora_A" + suffix + ".weight",
@@ -240,7 +232,8 @@ void LowRankTerm::Write(Parameter& p, const std::function<void()>& write) const 
 }
 
 AdaptedWeight& AdaptedWeight::Of(Module& layer) {
-  TESSERA_CHECK(LayoutOf(layer).has_value(), "low_rank", "'", layer.path(), "' is no linear layer");
+  TESSERA_CHECK(layer.linear_layout().has_value(), "low_rank", "'", layer.path(),
+                "' is no linear layer");
   const auto& own = layer.own_parameters();
   const auto weight = std::find_if(
       own.begin(), own.end(), [&](const auto& p) { return p->name == layer.path() + ".weight"; });

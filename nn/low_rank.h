@@ -3,7 +3,7 @@
 // Adaptation of Large Language Models"), rank-stabilised LoRA (Kalajdzievski 2023) and DoRA (Liu et
 // al. 2024, "DoRA: Weight-Decomposed Low-Rank Adaptation").
 //
-//   if (LayoutOf(layer)) AdaptedWeight::Of(layer).AddTerm(0, {.rank = 8, .scale = 16.0 / 8});
+//   if (layer.linear_layout()) AdaptedWeight::Of(layer).AddTerm(0, {.rank = 8, .scale = 16.0 / 8});
 //   y = linear.Forward(x, context);                  // x W^T + b + scale (x A^T) B^T
 //
 // With `magnitude`, y = b + m (x W^T + scale (x A^T) B^T) / ||W + scale B A||, the norm that of
@@ -47,9 +47,6 @@ struct LowRankConfig {
 // undefined where there is none; a [rank, in], b [out, rank].
 Tensor MergedWeight(const Tensor& weight, LinearLayout layout, const Tensor& a, const Tensor& b,
                     double scale, const Tensor& magnitude = {});
-
-// How the weight of a linear layer lies; nullopt: `layer` is none.
-std::optional<LinearLayout> LayoutOf(const Module& layer);
 
 // One adapter's term beside one weight; made by AdaptedWeight::AddTerm.
 class LowRankTerm : public Module {

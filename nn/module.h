@@ -43,10 +43,17 @@
 #include "core/tensor.h"
 #include "ops/collective/collective.h"
 
+namespace tessera {
+enum class LinearLayout;  // ops/matmul/matmul.h
+}  // namespace tessera
+
 namespace tessera::nn {
 
 class Module;
+class SelfAttention;
 class WeightForm;
+
+enum class VocabularyUse { kNone, kTable, kHead };
 
 // How a parameter begins. Values are a function of (seed, parameter name, global index): every
 // layout gets its part of the same numbers.
@@ -153,6 +160,17 @@ class Module {
   const std::string& path() const { return *path_; }
   // What a configuration calls layers like this one ("TransformerBlock"); "": they have no name.
   virtual std::string_view kind() const { return ""; }
+  // How `weight` lies, of a linear layer or a head over a vocabulary; nullopt: this is neither.
+  virtual std::optional<LinearLayout> linear_layout() const { return std::nullopt; }
+  // Whether rows of its parameters are looked up: nothing is multiplied by them, and the backward
+  // pass does not read them.
+  virtual bool looks_up() const { return false; }
+  // Whether `weight` is a table of the vocabulary: its rows are looked up, or give the logits.
+  virtual VocabularyUse vocabulary_use() const { return VocabularyUse::kNone; }
+  // Of a layer that drops out.
+  virtual void set_dropout(double /*p*/) {}
+  // The layer itself, where it is self-attention, which an adapter may give keys (nn/prefix.h).
+  virtual SelfAttention* self_attention() { return nullptr; }
   const BuildContext& build() const { return *build_; }
   const std::vector<Module*>& children() const { return children_; }
 

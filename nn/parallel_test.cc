@@ -186,10 +186,10 @@ Tensor WithTerm(Module& layer, const std::string& suffix, double scale, bool mag
     return layer.FindParameter(layer.path() + name)->tensor;
   };
   const Tensor weight =
-      MergedWeight(tensor(".weight"), *LayoutOf(layer), tensor(".lora_A" + suffix + ".weight"),
-                   tensor(".lora_B" + suffix + ".weight"), scale,
-                   magnitude ? tensor(".lora_magnitude_vector" + suffix) : Tensor());
-  return Linear(x, weight, tensor(".bias"), *LayoutOf(layer));
+      MergedWeight(tensor(".weight"), *layer.linear_layout(),
+                   tensor(".lora_A" + suffix + ".weight"), tensor(".lora_B" + suffix + ".weight"),
+                   scale, magnitude ? tensor(".lora_magnitude_vector" + suffix) : Tensor());
+  return Linear(x, weight, tensor(".bias"), *layer.linear_layout());
 }
 
 TEST_P(ParallelLayerTest, LowRankTermsAreCutAsTheirWeights) {

@@ -3,9 +3,6 @@
 
 #include <optional>
 
-#include "nn/embedding.h"
-#include "nn/low_rank.h"
-
 namespace tessera::nn {
 
 Tensor QuantizedWeight::Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x,
@@ -22,10 +19,8 @@ Tensor QuantizedWeight::LookUp(const Parameter& table, const Tensor& ids,
 std::map<std::string, LinearLayout> QuantizableWeights(Module& model) {
   std::map<std::string, LinearLayout> weights;
   model.VisitModules([&](Module& layer) {
-    std::optional<LinearLayout> layout = LayoutOf(layer);
-    if (dynamic_cast<const VocabParallelEmbedding*>(&layer) != nullptr) {
-      layout = LinearLayout::kOutIn;
-    }
+    std::optional<LinearLayout> layout = layer.linear_layout();
+    if (layer.vocabulary_use() == VocabularyUse::kTable) layout = LinearLayout::kOutIn;
     if (!layout) return;
     for (const auto& p : layer.own_parameters()) {
       if (p->name == layer.path() + ".weight" && p->tied_to == nullptr) weights[p->name] = *layout;

@@ -34,6 +34,7 @@ class RelativePositionBias : public Module {
   // The parameter is `weight` [num_buckets, num_heads].
   RelativePositionBias(const RelativePositionBiasConfig& config, const Scope& scope);
   std::string_view kind() const override { return "RelativePositionBias"; }
+  bool looks_up() const override { return true; }
 
   // Queries at 0 ... queries-1, keys at 0 ... keys-1: [1, local heads, queries, keys].
   Tensor Forward(int64_t queries, int64_t keys) const;

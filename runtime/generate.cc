@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/nearest_name.h"
+#include "core/options.h"
 #include "data/tokenizer/utf8.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/special_tokens.h"
@@ -14,12 +16,16 @@
 #include "runtime/context.h"
 #include "runtime/tessera.h"
 
+struct tsr_settings {
+  nlohmann::json asked = nlohmann::json::object();
+};
+
 namespace tessera::runtime {
 namespace {
 
 using models::GenerationConfig;
-using models::GenerationRequest;
 using models::GenerationResult;
+using nlohmann::json;
 
 Status CheckUtf8(std::string_view text, const char* what) {
   const size_t invalid = data::FindInvalidUtf8(text);
@@ -41,32 +47,63 @@ StatusOr<std::vector<std::string>> StopTexts(const tsr_generate_options& options
   return texts;
 }
 
-// Members that are 0 ask for nothing.
+// Members that are 0 ask for nothing; those of tsr_generate_options_set win.
 StatusOr<GenerationConfig> ConfigOf(const GenerationConfig& defaults,
                                     const tsr_generate_options& options) {
   if (options.sampling < TSR_SAMPLING_DEFAULT || options.sampling > TSR_SAMPLING_ON) {
     return InvalidArgument("tsr_generate_options: sampling ", options.sampling, " is unknown");
   }
-  GenerationRequest request;
-  const auto take = [](const auto& value, auto* asked) {
-    if (value != 0) *asked = value;
+  json asked = json::object();
+  const auto take = [&](const char* key, const auto& value) {
+    if (value != 0) asked[key] = value;
   };
-  take(options.max_new_tokens, &request.max_new_tokens);
-  take(options.temperature, &request.temperature);
-  take(options.top_k, &request.top_k);
-  if (options.top_k == -1) request.top_k = 0;
-  take(options.top_p, &request.top_p);
-  take(options.repetition_penalty, &request.repetition_penalty);
-  take(options.num_beams, &request.num_beams);
-  take(options.length_penalty, &request.length_penalty);
-  take(options.seed, &request.seed);
+  take("max_new_tokens", options.max_new_tokens);
+  take("temperature", options.temperature);
+  take("top_k", options.top_k);
+  if (options.top_k == -1) asked["top_k"] = 0;
+  take("top_p", options.top_p);
+  take("repetition_penalty", options.repetition_penalty);
+  take("num_beams", options.num_beams);
+  take("length_penalty", options.length_penalty);
+  take("seed", static_cast<int64_t>(options.seed));
   if (options.sampling != TSR_SAMPLING_DEFAULT) {
-    request.do_sample = options.sampling == TSR_SAMPLING_ON;
+    asked["do_sample"] = options.sampling == TSR_SAMPLING_ON;
   }
   if (options.stop_count > 0) {
-    TESSERA_ASSIGN_OR_RETURN(request.stop_strings, StopTexts(options));
+    TESSERA_ASSIGN_OR_RETURN(asked["stop_strings"], StopTexts(options));
   }
-  return models::WithRequest(defaults, request);
+  if (options.settings != nullptr) asked.update(options.settings->asked);
+  return models::WithSettings(defaults, asked);
+}
+
+Status SetOption(tsr_generate_options* options, const char* name, const char* value) {
+  TESSERA_RETURN_IF_ERROR(CheckGiven(options, "options"));
+  TESSERA_RETURN_IF_ERROR(CheckGiven(name, "name"));
+  TESSERA_RETURN_IF_ERROR(CheckGiven(value, "value"));
+  if (options->size < sizeof(tsr_generate_options)) {
+    return InvalidArgument("tsr_generate_options: size is ", options->size,
+                           "; set it to sizeof(tsr_generate_options)");
+  }
+  const OptionTable& table = GenerationConfig::Table();
+  const Option* const option = table.FindByAnyName(name);
+  if (option == nullptr) {
+    std::vector<std::string> known;
+    for (const Option& one : table.options()) known.push_back(one.key);
+    return InvalidArgument("tsr_generate_options: there is no '", name, "'",
+                           DidYouMean(name, known));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckUtf8(value, name));
+  TESSERA_ASSIGN_OR_RETURN(json converted, option->Convert(option->FromText(value),
+                                                           Concat("tsr_generate_options: ", name)));
+  if (options->settings == nullptr) options->settings = new tsr_settings;
+  // Of a list of texts, one more.
+  json& asked = options->settings->asked[option->key];
+  if (option->kind == Option::Kind::kTexts && asked.is_array()) {
+    asked.insert(asked.end(), converted.begin(), converted.end());
+  } else {
+    asked = std::move(converted);
+  }
+  return OkStatus();
 }
 
 int EndOf(GenerationResult::End end) {
@@ -147,4 +184,15 @@ tsr_status* tsr_generate_text(tsr_context* context, const char* prompt, size_t l
   return AtBorder([&] {
     return tessera::runtime::GenerateText(context, prompt, length, options, callback, user);
   });
+}
+
+tsr_status* tsr_generate_options_set(tsr_generate_options* options, const char* name,
+                                     const char* value) {
+  return AtBorder([&] { return tessera::runtime::SetOption(options, name, value); });
+}
+
+void tsr_generate_options_clear(tsr_generate_options* options) {
+  if (options == nullptr || options->size < sizeof(tsr_generate_options)) return;
+  delete options->settings;
+  options->settings = nullptr;
 }

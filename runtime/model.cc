@@ -8,11 +8,8 @@
 #include "core/batch_keys.h"
 #include "core/file.h"
 #include "core/tar_archive.h"
-#include "data/tokenizer/json_text.h"
 #include "models/classification.h"
 #include "models/family.h"
-#include "models/generation/special_tokens.h"
-#include "models/hub/load_model.h"
 #include "runtime/border.h"
 #include "runtime/handles.h"
 #include "runtime/process.h"
@@ -24,13 +21,6 @@ namespace {
 using models::Capability;
 
 constexpr int64_t kMostBytes = INT64_MAX;
-
-StatusOr<std::unique_ptr<data::Tokenizer>> LoadTokenizer(const std::string& folder,
-                                                         const tsr_load_options& options) {
-  if (options.tokenizer != nullptr) return data::LoadTokenizer(options.tokenizer);
-  if (!data::HasTokenizer(folder)) return std::unique_ptr<data::Tokenizer>();
-  return data::LoadTokenizer(folder);
-}
 
 models::LoadOptions LoadOptionsOf(const tsr_load_options& options, DType dtype) {
   models::LoadOptions load;
@@ -52,7 +42,10 @@ models::LoadOptions LoadOptionsOf(const tsr_load_options& options, DType dtype) 
 void Describe(tsr_model* handle) {
   const models::Model& model = *handle->model;
   const nlohmann::json& config = model.config();
-  handle->config = config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  for (const nn::Parameter* parameter : handle->model->Parameters()) {
+    if (parameter->tied_to == nullptr) handle->parameters += parameter->tensor.numel();
+  }
+  handle->config_text = config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const auto family = models::FamilyOf(config);
   if (!family.ok()) return;
   handle->model_type = (*family)->model_type;
@@ -64,36 +57,7 @@ void Describe(tsr_model* handle) {
   }
 }
 
-StatusOr<std::unique_ptr<tsr_model>> LoadFrom(const std::string& folder, DType dtype,
-                                              const tsr_load_options& options) {
-  auto handle = std::make_unique<tsr_model>();
-  models::LoadOptions load = LoadOptionsOf(options, dtype);
-  TESSERA_ASSIGN_OR_RETURN(handle->tokenizer, LoadTokenizer(folder, options));
-  if (handle->tokenizer != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config,
-                             data::ReadJsonFile(JoinPath(folder, "config.json")));
-    load.config_changes = models::TokenIdsFromTokenizer(*handle->tokenizer, config);
-  }
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<models::Model> model, models::LoadModel(folder, load));
-  for (const nn::Parameter* parameter : model->Parameters()) {
-    if (parameter->tied_to == nullptr) handle->parameters += parameter->tensor.numel();
-  }
-  handle->model = std::move(model);
-  handle->adapters = static_cast<int>(options.num_adapters);
-  TESSERA_ASSIGN_OR_RETURN(handle->generation,
-                           models::ReadGenerationConfig(folder, handle->model->config()));
-  if (const std::string line = models::NotApplied(folder, handle->generation); !line.empty()) {
-    LogWarning(line);
-  }
-  if (handle->model->Takes(keys::kPixelValues)) {
-    TESSERA_ASSIGN_OR_RETURN(handle->pictures,
-                             data::ImageProcessor::OfModel(folder, handle->model->config()));
-  }
-  Describe(handle.get());
-  return handle;
-}
-
-// Mounts an archive; given none, the path is a folder or an archive itself.
+// Mounts an archive; given none, there is a path.
 using Mount = std::function<StatusOr<MountedFolder>()>;
 
 Status Load(const char* path, const Mount& mount, const tsr_load_options* given, tsr_model** out) {
@@ -110,14 +74,19 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
   }
   TESSERA_ASSIGN_OR_RETURN(const DType dtype, ComputeDType(options.dtype));
   const NoGrad no_grad;
-  std::unique_ptr<tsr_model> handle;
+  models::OpenOptions open = {.load = LoadOptionsOf(options, dtype),
+                              .tokenizer = models::OpenOptions::Want::kIfThere};
+  if (options.tokenizer != nullptr) open.tokenizer_folder = options.tokenizer;
+  auto handle = std::make_unique<tsr_model>();
+  models::OpenedModel& opened = *handle;
   if (mount != nullptr) {
     TESSERA_ASSIGN_OR_RETURN(MountedFolder archive, mount());
-    TESSERA_ASSIGN_OR_RETURN(handle, LoadFrom(archive.path(), dtype, options));
-    handle->archive = std::move(archive);
+    TESSERA_ASSIGN_OR_RETURN(opened, models::OpenModel(std::move(archive), open));
   } else {
-    TESSERA_ASSIGN_OR_RETURN(handle, LoadFrom(path, dtype, options));
+    TESSERA_ASSIGN_OR_RETURN(opened, models::OpenModel(path, open));
   }
+  handle->adapters = static_cast<int>(options.num_adapters);
+  Describe(handle.get());
   AddHandle(handle.get(), HandleKind::kModel);
   *out = handle.release();
   return OkStatus();
@@ -125,10 +94,8 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
 
 Status LoadPath(const char* path, const tsr_load_options* options, tsr_model** out) {
   TESSERA_RETURN_IF_ERROR(CheckGiven(path, "path"));
-  if (IsDirectory(path)) return Load(path, nullptr, options, out);
   if (!PathExists(path)) return NotFound(path, ": no such folder or archive");
-  return Load(
-      path, [&] { return MountTar(path); }, options, out);
+  return Load(path, nullptr, options, out);
 }
 
 Status LoadMemory(const void* data, size_t size, const tsr_load_options* options, tsr_model** out) {
@@ -189,7 +156,7 @@ Status DescribeTo(const tsr_model* model, tsr_model_info* out) {
   info.size = size;
   info.model_type = model->model_type.c_str();
   info.architecture = model->architecture.c_str();
-  info.config = model->config.c_str();
+  info.config = model->config_text.c_str();
   info.parameters = model->parameters;
   info.max_positions = model->model->max_positions();
   info.hidden_size = model->model->hidden_size();

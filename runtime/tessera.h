@@ -73,8 +73,8 @@ int tsr_status_code(const tsr_status* status);
 const char* tsr_status_message(const tsr_status* status);
 void tsr_status_release(tsr_status* status);
 
-/* "0.7.0": what this library is, where TSR_VERSION is what the header is of. */
-#define TSR_VERSION "0.7.0"
+/* "0.8.0": what this library is, where TSR_VERSION is what the header is of. */
+#define TSR_VERSION "0.8.0"
 const char* tsr_version(void);
 
 /* ---- The process ---------------------------------------------------------------------------- */
@@ -304,7 +304,17 @@ typedef struct tsr_generate_options {
   const char* const* stop; /* texts that end it: needs a tokenizer */
   size_t stop_count;
   uint64_t seed;
+  struct tsr_settings* settings; /* what tsr_generate_options_set has put there */
 } tsr_generate_options;
+
+/* Sets a generation setting by its name, as the flags of `tessera generate` have it without their
+ * dashes ("repetition_penalty", "1.2"; "logit_bias", "15:-1,27:0.5"; "stop_strings" once for each
+ * text). It wins over the member of the same name. Every name: docs/embedding.md. A name or a value
+ * that is not known is TSR_INVALID_ARGUMENT, and changes nothing. */
+tsr_status* tsr_generate_options_set(tsr_generate_options* options, const char* name,
+                                     const char* value);
+/* Frees what tsr_generate_options_set has put there; the members stay. */
+void tsr_generate_options_clear(tsr_generate_options* options);
 
 enum { TSR_END_NONE = 0, TSR_END_LENGTH = 1, TSR_END_OF_TEXT = 2, TSR_END_STOP = 3 };
 typedef struct tsr_token {

@@ -95,6 +95,31 @@ std::optional<std::vector<std::string>> Fields::Texts(const std::string& key, si
   return std::nullopt;
 }
 
+void Fields::Setting(const Option& option, nlohmann::json* asked) {
+  std::vector<std::string> names = {option.key};
+  for (const OptionAlias& alias : option.notes.aliases) names.push_back(alias.name);
+  std::string given;
+  for (const std::string& name : names) {
+    const ordered_json* const field = Any(name);
+    if (field == nullptr) continue;
+    nlohmann::json value = *field;
+    if (const std::string_view big = data::BigInteger(*field); !big.empty()) {
+      value = std::strtod(std::string(big).c_str(), nullptr);
+    }
+    const bool whole = option.kind == Option::Kind::kInteger && value.is_number_float() &&
+                       std::abs(value.get<double>()) < 1e15 &&
+                       value.get<double>() == std::floor(value.get<double>());
+    if (whole) value = static_cast<int64_t>(value.get<double>());
+    const auto converted = option.Convert(value, name + ":");
+    if (!converted.ok()) return Fail(name, converted.status());
+    if (!given.empty() && (*asked)[option.key] != *converted) {
+      return Fail(name, Concat("is given as ", given, " too, with another value"));
+    }
+    given = name;
+    (*asked)[option.key] = *converted;
+  }
+}
+
 void Fields::Allow(std::initializer_list<const char*> keys) {
   for (const char* key : keys) asked_.insert(key);
 }

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "core/options.h"
 #include "core/status.h"
 #include "nlohmann/json.hpp"
 
@@ -35,6 +36,8 @@ class Fields {
   std::optional<bool> Flag(const std::string& key);
   std::optional<std::string> Text(const std::string& key);
   std::optional<std::vector<std::string>> Texts(const std::string& key, size_t most);
+  // A declared setting, by its key or another system's name, into asked[key].
+  void Setting(const Option& option, nlohmann::json* asked);
   // Whatever it is; nullptr for an absent field, or null.
   const nlohmann::ordered_json* Any(const std::string& key);
 

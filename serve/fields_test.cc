@@ -57,5 +57,59 @@ TEST(FieldsTest, KeepsTheFirstThatIsWrong) {
   EXPECT_TRUE(fields.Finish().ok());
 }
 
+struct Settings {
+  double share = 1;
+  int64_t count = 0;
+  std::vector<std::string> ends = {};
+
+  static const OptionTable& Table() {
+    static const auto* table = new OptionTable(
+        OptionTable::Of<Settings>("Settings")
+            .Add("share", &Settings::share, "a share", {.least = 0, .most = 1})
+            .Add("count", &Settings::count, "a count",
+                 {.least = 1, .aliases = {{"max_tokens", "OpenAI"}, {"most", "OpenAI"}}})
+            .Add("ends", &Settings::ends, "texts", {.aliases = {{"stop", "OpenAI"}}}));
+    return *table;
+  }
+};
+
+TEST(FieldsTest, DeclaredSettingsAreTakenByAnyOfTheirNames) {
+  struct Case {
+    ordered_json body;
+    nlohmann::json asked;  // null: refused
+    std::string message = "";
+  };
+  for (const Case& c : std::vector<Case>{
+           {{{"share", 0.5}, {"count", 3.0}}, {{"share", 0.5}, {"count", 3}}},
+           {{{"share", nullptr}}, nlohmann::json::object()},
+           {{{"max_tokens", 2}, {"stop", "x"}}, {{"count", 2}, {"ends", {"x"}}}},
+           {{{"max_tokens", 2}, {"most", 2}}, {{"count", 2}}},
+           {{{"max_tokens", 2}, {"most", 3}},
+            nullptr,
+            "most: is given as max_tokens too, with another value"},
+           {{{"share", 2}}, nullptr, "share: must be at most 1, not 2"},
+           {{{"share", "x"}}, nullptr, "share: must be a number, not \"x\""},
+           {{{"count", 1.5}}, nullptr, "count: must be an integer, not 1.5"},
+           {{{"most", 0}}, nullptr, "most: must be at least 1, not 0"},
+           {{{"count", 18446744073709551615u}},
+            nullptr,
+            "count: is too large: 18446744073709551615"},
+           {{{"stop", {1}}}, nullptr, "stop: must be a text or a list of texts, not [1]"},
+           {{{"shares", 1}},
+            nullptr,
+            "shares: there is no such field here; did you mean 'share'?"}}) {
+    Fields fields(c.body);
+    nlohmann::json asked = nlohmann::json::object();
+    for (const Option& option : Settings::Table().options()) fields.Setting(option, &asked);
+    const Status status = fields.Finish();
+    EXPECT_EQ(status.ok(), !c.asked.is_null()) << c.body;
+    if (status.ok()) {
+      EXPECT_EQ(asked, c.asked) << c.body;
+    } else {
+      EXPECT_EQ(status.message(), c.message);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::serve

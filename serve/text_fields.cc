@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/text_fields.h"
 
-#include <charconv>
-#include <cmath>
-#include <limits>
-#include <map>
+#include <string>
 #include <utility>
 
 #include "data/tokenizer/utf8.h"
@@ -17,63 +14,45 @@ using nlohmann::ordered_json;
 
 constexpr size_t kMostStops = 16;
 constexpr size_t kLongestText = 64 << 20;
-constexpr double kMostPenalty = 2;
-constexpr double kMostBias = 100;
 
-std::map<int64_t, double> BiasField(Fields& fields, const ServedModel& served) {
-  const char* const kKey = "logit_bias";
-  std::map<int64_t, double> bias;
-  const ordered_json* const field = fields.Any(kKey);
-  if (field == nullptr) return bias;
-  if (!field->is_object()) fields.Fail(kKey, "must be an object of numbers by token ids");
-  if (!field->is_object()) return bias;
-  for (const auto& [key, value] : field->items()) {
-    int64_t id = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    const bool is_id = error == std::errc() && end == key.data() + key.size();
-    if (!is_id || id < 0 || id >= served.model.vocab_size()) {
-      fields.Fail(kKey,
-                  Concat("'", key, "' is no id of the vocabulary of ", served.model.vocab_size()));
-      return bias;
-    } else if (!value.is_number() || !(std::abs(value.get<double>()) <= kMostBias)) {
-      fields.Fail(kKey, Concat("of ", key, " must be a number from -100 to 100"));
-      return bias;
-    } else {
-      bias[id] = value.get<double>();
-    }
+// Ids of the vocabulary, and texts that can be looked for.
+void CheckSettings(Fields& fields, const ServedModel& served, nlohmann::json* asked) {
+  const int64_t vocabulary = served.model.vocab_size();
+  const nlohmann::json biases = asked->value("logit_bias", nlohmann::json::object());
+  for (const auto& [id, bias] : biases.items()) {
+    if (std::stoll(id) < vocabulary) continue;
+    fields.Fail("logit_bias", Concat("'", id, "' is no id of the vocabulary of ", vocabulary));
   }
-  return bias;
+  if (asked->value("num_beams", 1) > 1) fields.Fail("num_beams", "a server does not search beams");
+  const auto stops = asked->find("stop_strings");
+  if (stops == asked->end()) return;
+  if (stops->size() > kMostStops) {
+    fields.Fail("stop", Concat("must be a text, or a list of at most ", kMostStops));
+  }
+  std::erase(stops->get_ref<nlohmann::json::array_t&>(), "");
 }
 
 }  // namespace
 
-models::GenerationRequest SamplingFields(Fields& fields, const ServedModel& served) {
-  constexpr double kLargest = std::numeric_limits<double>::max();
-  models::GenerationRequest request;
-  request.temperature = fields.Number("temperature", 0, kLargest);
-  request.top_p = fields.Number("top_p", 0, 1);
-  request.top_k = fields.Integer("top_k", 0);
-  request.repetition_penalty = fields.Number("repetition_penalty", 0, kLargest);
-  request.presence_penalty = fields.Number("presence_penalty", -kMostPenalty, kMostPenalty);
-  request.frequency_penalty = fields.Number("frequency_penalty", -kMostPenalty, kMostPenalty);
-  request.stop_strings = fields.Texts("stop", kMostStops);
-  if (request.stop_strings) std::erase(*request.stop_strings, "");
-  if (const auto seed = fields.Integer("seed", std::numeric_limits<int64_t>::min())) {
-    request.seed = static_cast<uint64_t>(*seed);
+nlohmann::json SamplingFields(Fields& fields, const ServedModel& served) {
+  nlohmann::json asked = nlohmann::json::object();
+  for (const Option& option : models::GenerationConfig::Table().options()) {
+    fields.Setting(option, &asked);
   }
-  if (auto bias = BiasField(fields, served); !bias.empty()) request.logit_bias = std::move(bias);
+  CheckSettings(fields, served, &asked);
   // Who says how tokens are chosen asks for no beams, which would choose otherwise.
-  const bool chooses = request.temperature || request.top_p || request.top_k ||
-                       request.repetition_penalty || request.presence_penalty ||
-                       request.frequency_penalty || request.stop_strings || request.logit_bias;
-  if (chooses) request.num_beams = 1;
-  return request;
+  for (const auto& [key, value] : asked.items()) {
+    if (key == "seed" || key == "max_new_tokens" || key == "max_length") continue;
+    asked["num_beams"] = 1;
+    break;
+  }
+  return asked;
 }
 
 StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
-                                            const models::GenerationRequest& sampling) {
+                                            const nlohmann::json& asked) {
   TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
-                           models::WithRequest(served.defaults, sampling));
+                           models::WithSettings(served.defaults, asked));
   if (config.max_new_tokens == 0) config.num_beams = 1;  // nothing is written
   if (config.num_beams == 1) return config;
   return InvalidArgument("the model's generation_config.json asks for ", config.num_beams,

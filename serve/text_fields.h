@@ -14,14 +14,13 @@
 
 namespace tessera::serve {
 
-// Temperature, top_p, top_k, penalties, logit_bias, stop and seed, named as OpenAI's (and, where it
-// has none, as Hugging Face's) over the defaults of the model's folder, which are those of
-// `tessera generate`. `max_new_tokens` is set by the caller.
-models::GenerationRequest SamplingFields(Fields& fields, const ServedModel& served);
+// Every generation setting that a request gives, by its key
+// (models/generation/generation_config.h); a field may have Hugging Face's name or OpenAI's.
+nlohmann::json SamplingFields(Fields& fields, const ServedModel& served);
 
-// `sampling` over the folder's defaults. InvalidArgument where they ask for beams.
-StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
-                                            const models::GenerationRequest& sampling);
+// `asked` over the defaults of the model's folder, which are those of `tessera generate`.
+// InvalidArgument where they ask for beams.
+StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served, const nlohmann::json& asked);
 
 // Number of `model`, which fails as NotFound by itself.
 int ModelField(Fields& fields, const Service& service);

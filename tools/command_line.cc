@@ -126,6 +126,40 @@ void AddComputeFlags(CLI::App* command, ComputeFlags* flags) {
       ->type_name("N");
 }
 
+CLI::Option* AddModel(CLI::App* command, std::string* model, const std::string& help) {
+  return command->add_option("model,--model", *model, help)->type_name("MODEL");
+}
+
+std::string WrappedHelp(std::string_view help) {
+  constexpr size_t kWidth = 100;
+  constexpr size_t kMeaning = 30;  // CLI11's column
+  std::string text;
+  while (!help.empty()) {
+    const size_t end = std::min(help.find('\n'), help.size());
+    std::string_view line = help.substr(0, end);
+    help.remove_prefix(std::min(end + 1, help.size()));
+    const size_t margin = std::min(line.find_first_not_of(' '), line.size());
+    const bool is_option =
+        line.size() > kMeaning && margin > 0 && line[kMeaning - 1] == ' ' && line[kMeaning] != ' ';
+    const size_t indent = is_option ? kMeaning : margin;
+    size_t width = kWidth;
+    while (line.size() > width) {
+      const size_t least = width == kWidth ? indent : 0;
+      size_t end_of_line = line.rfind(' ', width);
+      size_t next = end_of_line + 1;
+      if (end_of_line == std::string_view::npos || end_of_line <= least) {
+        end_of_line = next = line.rfind(',', width - 1) + 1;  // a list without spaces
+        if (end_of_line <= least) break;
+      }
+      text += std::string(line.substr(0, end_of_line)) + "\n" + std::string(indent, ' ');
+      line.remove_prefix(next);
+      width = kWidth - indent;
+    }
+    text += std::string(line) + "\n";
+  }
+  return text;
+}
+
 void AddAdapterFlag(CLI::App* command, std::string* folder) {
   command
       ->add_option("--adapter", *folder,

@@ -32,6 +32,15 @@ struct ComputeFlags {
 void AddComputeFlags(CLI::App* command, ComputeFlags* flags);
 
 // `--adapter DIR`: a folder of PEFT's that is laid beside the model (models/hub/adapter.h).
+// MODEL, by its place or as --model.
+CLI::Option* AddModel(CLI::App* command, std::string* model,
+                      const std::string& help =
+                          "a Hugging Face folder with weights, or a tar "
+                          "archive of one");
+// A help text with no line of more than 100 columns, where there are spaces to break at. What an
+// option means stays in its column.
+std::string WrappedHelp(std::string_view help);
+
 void AddAdapterFlag(CLI::App* command, std::string* folder);
 
 // `--overwrite`: an output that exists is replaced, whoever wrote it (core/output_files.h).

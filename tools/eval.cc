@@ -50,9 +50,7 @@ Status RunEval(const CLI::App& command, const EvalFlags& flags) {
 void AddEvalCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("eval", "the loss and the metrics of a model on data");
   auto flags = std::make_shared<EvalFlags>();
-  command->add_option("--model", flags->model, "a model folder, or a tar archive of one")
-      ->required()
-      ->type_name("DIR");
+  AddModel(command, &flags->model)->required();
   for (const Option* key : train::RunConfigKeys()) {
     if (key->notes.evaluation) flags->fields.Add(command, *key);
   }

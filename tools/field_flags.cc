@@ -11,13 +11,14 @@
 #include "train/config/run_keys.h"
 
 namespace tessera::tools {
-namespace {
 
 std::string FlagName(std::string_view key) {
   std::string name = "--" + std::string(key);
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
+
+namespace {
 
 // What a help text has no use for: marks of code, and links.
 std::string Plain(std::string text) {
@@ -45,6 +46,8 @@ std::string Help(const Option& key) {
 }
 
 std::string TypeName(const Option& key) {
+  if (!key.notes.type.empty()) return key.notes.type;
+  if (!key.notes.choices.empty()) return "NAME";
   switch (key.kind) {
     case Option::Kind::kInteger:
       return "N";
@@ -52,6 +55,12 @@ std::string TypeName(const Option& key) {
       return "X";
     case Option::Kind::kNumbers:
       return "X,X";
+    case Option::Kind::kIntegers:
+      return "N,N";
+    case Option::Kind::kIntegerLists:
+      return "N,N;N";
+    case Option::Kind::kWeights:
+      return "N:X,N:X";
     default:
       return "TEXT";
   }
@@ -80,7 +89,7 @@ bool IsNumber(const std::string& word) {
 Status CheckText(const std::string& flag, const std::string& text) {
   if (data::FindInvalidUtf8(text) == data::kNoInvalidUtf8) return OkStatus();
   return InvalidArgument(flag, ": '", data::ReplaceInvalidUtf8(text),
-                         "' is not UTF-8; rename the file, or make a link to it whose name is");
+                         "' is not UTF-8 (of a file's name: rename it, or make a link to it)");
 }
 
 }  // namespace
@@ -112,6 +121,7 @@ void FieldFlags::Add(CLI::App* command, const Option& key) {
   flag->group(key.section);
   for (const OptionAlias& alias : key.notes.aliases) {
     AddHidden(command, alias.name, key.kind == Option::Kind::kBool);
+    keys_[alias.name] = &key;
   }
 }
 
@@ -141,7 +151,9 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
     const auto own = keys_.find(name);
     const Option* option = own == keys_.end() ? train::FindRunConfigKey(name) : own->second;
     const std::string flag = FlagName(option == nullptr ? name : option->key);
-    for (const std::string& text : texts) TESSERA_RETURN_IF_ERROR(CheckText(flag, text));
+    for (const std::string& text : texts) {
+      TESSERA_RETURN_IF_ERROR(CheckText(FlagName(name), text));
+    }
     if (option != nullptr && option->kind == Option::Kind::kTexts) {
       given[name] = option->notes.choices.empty() ? texts : AtCommas(texts);
       continue;

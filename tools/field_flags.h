@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/options.h"
@@ -29,6 +30,9 @@ NextValue GoesOnList(const std::string& flag, const std::string& word, bool name
 
 // The same of `tessera corpus`: any word that is no flag goes on a list.
 NextValue CorpusGoesOnList(const std::string& flag, const std::string& word, bool named);
+
+// "--batch-size" of batch_size.
+std::string FlagName(std::string_view key);
 
 class FieldFlags {
  public:

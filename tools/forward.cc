@@ -137,11 +137,7 @@ void AddForwardCommand(CLI::App& app, CommandState& state) {
   auto flags = std::make_shared<ForwardFlags>();
   CLI::App* command =
       app.add_subcommand("forward", "Feed named tensors to a model and write what it returns");
-  command
-      ->add_option("--model", flags->model,
-                   "a Hugging Face folder with weights, or a tar archive of one")
-      ->type_name("DIR")
-      ->required();
+  AddModel(command, &flags->model)->required();
   command
       ->add_option("--inputs", flags->inputs,
                    "safetensors file of input_ids and, as wanted, attention_mask, position_ids, "

@@ -10,15 +10,17 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/options.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/utf8.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/special_tokens.h"
-#include "models/hub/load_model.h"
+#include "models/open/open_model.h"
 #include "serve/answer_config.h"
 #include "tools/chat.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/field_flags.h"
 #include "tools/remote_generate.h"
 
 namespace tessera::tools {
@@ -40,64 +42,38 @@ struct GenerateFlags {
   std::string system;
   int64_t batch_size = 16;
   ComputeFlags compute;
-  // Values count where the flag is given; generation_config.json has the defaults.
-  int64_t max_new_tokens = 0;
-  double temperature = 0;
-  int64_t top_k = 0;
-  double top_p = 1;
-  double repetition_penalty = 1;
-  double presence_penalty = 0;
-  double frequency_penalty = 0;
-  int64_t num_beams = 1;
-  double length_penalty = 1;
-  std::vector<std::string> stop;
-  uint64_t seed = 0;
+  FieldFlags settings;  // GenerationConfig's
 };
 
-// The folder's defaults, overridden by what the flags say.
-StatusOr<GenerationConfig> Configure(const CLI::App& command, const GenerateFlags& flags,
-                                     const nlohmann::json& model_config) {
-  TESSERA_ASSIGN_OR_RETURN(GenerationConfig defaults,
-                           models::ReadGenerationConfig(flags.model, model_config));
-  WarnOf(models::NotApplied(flags.model, defaults));
-  models::GenerationRequest request;
-  const auto take = [&](const char* name, const auto& value, auto* asked) {
-    if (command.count(name) > 0) *asked = value;
-  };
-  take("--max-new-tokens", flags.max_new_tokens, &request.max_new_tokens);
-  take("--temperature", flags.temperature, &request.temperature);
-  take("--top-k", flags.top_k, &request.top_k);
-  take("--top-p", flags.top_p, &request.top_p);
-  take("--repetition-penalty", flags.repetition_penalty, &request.repetition_penalty);
-  take("--presence-penalty", flags.presence_penalty, &request.presence_penalty);
-  take("--frequency-penalty", flags.frequency_penalty, &request.frequency_penalty);
-  take("--num-beams", flags.num_beams, &request.num_beams);
-  take("--length-penalty", flags.length_penalty, &request.length_penalty);
-  take("--stop", flags.stop, &request.stop_strings);
-  take("--seed", flags.seed, &request.seed);
-  return models::WithRequest(std::move(defaults), request);
+// The settings whose flags were given, by their keys.
+StatusOr<nlohmann::json> Asked(const CLI::App& command, const GenerateFlags& flags) {
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, flags.settings.Given(command));
+  nlohmann::json asked = nlohmann::json::object();
+  for (const auto& [name, value] : given.items()) {
+    const Option& option = *GenerationConfig::Table().FindByAnyName(name);
+    TESSERA_ASSIGN_OR_RETURN(asked[option.key], option.Convert(value, FlagName(name)));
+  }
+  return asked;
+}
+
+// OpenAI's name, where a setting has one.
+std::string FieldOf(const std::string& key) {
+  for (const OptionAlias& alias : GenerationConfig::Table().Find(key)->notes.aliases) {
+    if (alias.system == "OpenAI") return alias.name;
+  }
+  return key;
 }
 
 // What a server is asked for, and how; the rest is its own.
 StatusOr<RemoteModel> RemoteOf(const CLI::App& command, const GenerateFlags& flags) {
-  for (const char* name : {"--tokenizer", "--adapter", "--num-beams", "--length-penalty",
-                           "--batch-size", "--dtype", "--device", "--threads"}) {
+  for (const char* name :
+       {"--tokenizer", "--adapter", "--batch-size", "--dtype", "--device", "--threads"}) {
     if (command.count(name) > 0) return InvalidArgument(name, " does not go with --server");
   }
   RemoteModel remote = {.server = flags.server, .key_file = flags.key_file};
-  const auto give = [&](const char* name, const char* field, const auto& value) {
-    if (command.count(name) > 0) remote.fields[field] = value;
-  };
-  give("--model", "model", flags.model);
-  give("--max-new-tokens", "max_tokens", flags.max_new_tokens);
-  give("--temperature", "temperature", flags.temperature);
-  give("--top-k", "top_k", flags.top_k);
-  give("--top-p", "top_p", flags.top_p);
-  give("--repetition-penalty", "repetition_penalty", flags.repetition_penalty);
-  give("--presence-penalty", "presence_penalty", flags.presence_penalty);
-  give("--frequency-penalty", "frequency_penalty", flags.frequency_penalty);
-  give("--stop", "stop", flags.stop);
-  give("--seed", "seed", flags.seed);
+  if (!flags.model.empty()) remote.fields["model"] = flags.model;
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json asked, Asked(command, flags));
+  for (const auto& [key, value] : asked.items()) remote.fields[FieldOf(key)] = value;
   return remote;
 }
 
@@ -175,10 +151,9 @@ Status GenerateLines(models::Model& model, const GenerateFlags& flags,
 }
 
 Status CheckFlags(const CLI::App& command, const GenerateFlags& flags) {
-  for (const std::string& text : flags.stop) TESSERA_RETURN_IF_ERROR(CheckUtf8("--stop", text));
   TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
   TESSERA_RETURN_IF_ERROR(CheckUtf8("--system", flags.system));
-  if (flags.model.empty() && flags.server.empty()) return InvalidArgument("--model is required");
+  if (flags.model.empty() && flags.server.empty()) return InvalidArgument("MODEL is missing");
   if (!flags.key_file.empty() && flags.server.empty()) {
     return InvalidArgument("--api-key-file needs --server");
   }
@@ -223,81 +198,29 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   TESSERA_RETURN_IF_ERROR(CheckFlags(command, flags));
   if (!flags.server.empty()) return RunOnServer(command, flags);
   const bool has_ids = command.count("--ids") > 0;
-  TESSERA_ASSIGN_OR_RETURN(flags.model, FolderOrArchive(flags.model));
-  if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
-  TESSERA_ASSIGN_OR_RETURN(flags.tokenizer, FolderOrArchive(flags.tokenizer));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
-  TESSERA_ASSIGN_OR_RETURN(nlohmann::json json, models::ReadModelConfig(flags.model));
-  TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, Configure(command, flags, json));
-  models::LoadOptions options = {.build = build, .require_weights = true, .map_weights = true};
-  options.quantize = QuantizeOf(flags.compute);
-  if (!flags.adapter.empty()) options.adapters = {flags.adapter};
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  if (!has_ids || !config.stop_strings.empty() || models::LacksTokenIds(json)) {
-    // A preset has neither weights nor a tokenizer; the former is said.
-    if (!IsDirectory(flags.model)) {
-      TESSERA_RETURN_IF_ERROR(models::LoadModel(flags.model, options).status());
-    }
-    TESSERA_ASSIGN_OR_RETURN(tokenizer, data::LoadTokenizer(flags.tokenizer));
-    options.config_changes = models::TokenIdsFromTokenizer(*tokenizer, json);
-    json.update(options.config_changes);
-    TESSERA_ASSIGN_OR_RETURN(config, Configure(command, flags, json));
-  }
+  models::OpenOptions options = {
+      .load = {.build = build, .require_weights = true, .map_weights = true, .warn = WarnOf},
+      .tokenizer = has_ids ? models::OpenOptions::Want::kNo : models::OpenOptions::Want::kYes,
+      .tokenizer_folder = flags.tokenizer};
+  options.load.quantize = QuantizeOf(flags.compute);
+  if (!flags.adapter.empty()) options.load.adapters = {flags.adapter};
+  TESSERA_ASSIGN_OR_RETURN(options.settings, Asked(command, flags));
   std::optional<data::ChatFormat> format;
   if (flags.chat) {
-    TESSERA_ASSIGN_OR_RETURN(format, data::ChatFormat::OfFolder(flags.tokenizer));
+    options.before_weights = [&](const models::OpenedModel& opened) -> Status {
+      TESSERA_ASSIGN_OR_RETURN(format, data::ChatFormat::OfFolder(opened.tokenizer_folder));
+      return OkStatus();
+    };
   }
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
-                           models::LoadModel(flags.model, options));
-  if (format) {
-    return Chat(command, flags, AnswerOf({*model, *tokenizer, *format, config}));
-  }
-  if (has_ids) return GenerateIds(*model, flags, config, tokenizer.get());
-  return command.count("--prompts") > 0 ? GenerateLines(*model, flags, config, *tokenizer)
-                                        : GenerateText(*model, flags, config, *tokenizer);
-}
-
-void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {
-  command
-      ->add_option(
-          "--max-new-tokens", flags->max_new_tokens,
-          Concat("at most so many new tokens (", models::kDefaultNewTokens, ", of a chat's answer ",
-                 serve::kLongestAnswer, ", or what fits the model)"))
-      ->type_name("N");
-  command
-      ->add_option("--temperature", flags->temperature,
-                   "sample with this temperature; 0 takes the likeliest token (0)")
-      ->type_name("T");
-  command->add_option("--top-k", flags->top_k, "sample among the K likeliest tokens (0: all)")
-      ->type_name("K");
-  command
-      ->add_option("--top-p", flags->top_p,
-                   "sample among the likeliest tokens that reach probability P (1: all)")
-      ->type_name("P");
-  command
-      ->add_option("--repetition-penalty", flags->repetition_penalty,
-                   "makes tokens that occurred less likely (1: off)")
-      ->type_name("X");
-  command
-      ->add_option("--presence-penalty", flags->presence_penalty,
-                   "subtracted from the scores of tokens that were written (0)")
-      ->type_name("X");
-  command
-      ->add_option("--frequency-penalty", flags->frequency_penalty,
-                   "the same, as often as they were (0)")
-      ->type_name("X");
-  command->add_option("--num-beams", flags->num_beams, "beam search with B beams (1: off)")
-      ->type_name("B");
-  command
-      ->add_option("--length-penalty", flags->length_penalty,
-                   "beam search divides by length^X; above 0 favours longer texts (1)")
-      ->type_name("X");
-  command->add_option("--stop", flags->stop, "end before this text; may be given several times")
-      ->type_name("TEXT")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--seed", flags->seed, "the same seed gives the same text (0)")
-      ->type_name("S");
+  TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened,
+                           models::OpenModel(flags.model, options));
+  models::Model& model = *opened.model;
+  const GenerationConfig& config = opened.generation;
+  if (format) return Chat(command, flags, AnswerOf({model, *opened.tokenizer, *format, config}));
+  if (has_ids) return GenerateIds(model, flags, config, opened.tokenizer.get());
+  return command.count("--prompts") > 0 ? GenerateLines(model, flags, config, *opened.tokenizer)
+                                        : GenerateText(model, flags, config, *opened.tokenizer);
 }
 
 }  // namespace
@@ -305,11 +228,9 @@ void AddSamplingFlags(CLI::App* command, GenerateFlags* flags) {
 void AddGenerateCommand(CLI::App& app, CommandState& state) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a model");
-  command
-      ->add_option("--model", flags->model,
-                   "a Hugging Face folder with weights, or a tar archive of one; of a server, a "
-                   "name")
-      ->type_name("DIR");
+  AddModel(command, &flags->model,
+           "a Hugging Face folder with weights, or a tar archive of one; with --server a name of "
+           "its");
   command
       ->add_option("--server", flags->server,
                    "a server that writes instead (`tessera serve`): http://127.0.0.1:8000")
@@ -348,10 +269,12 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
   command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
       ->type_name("DIR");
   AddAdapterFlag(command, &flags->adapter);
-  AddSamplingFlags(command, flags.get());
+  for (const Option& option : GenerationConfig::Table().options()) {
+    flags->settings.Add(command, option);
+  }
   AddComputeFlags(command, &flags->compute);
   command->footer(
-      "Defaults in parentheses; generation_config.json in the model's folder overrides them.\n"
+      "Defaults in brackets; generation_config.json in the model's folder overrides them.\n"
       "Examples:\n"
       "  tessera generate --model out/model --prompt \"Once upon\" --temperature 0.8 --top-k 40\n"
       "  tessera generate --model gpt2-folder --ids 15496,995 --max-new-tokens 5\n"

@@ -71,9 +71,7 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags) {
 void AddPredictCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("predict", "what a model says of every row of data");
   auto flags = std::make_shared<PredictFlags>();
-  command->add_option("--model", flags->model, "a model folder, or a tar archive of one")
-      ->required()
-      ->type_name("DIR");
+  AddModel(command, &flags->model)->required();
   command
       ->add_option("--out", flags->out,
                    "written: a line of JSON per row with `prediction` (a label or a text), "

@@ -89,7 +89,7 @@ Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>&
     app.parse(std::move(normal));
   } catch (const CLI::CallForHelp&) {
     state.run = nullptr;
-    return WriteOut(app.help());
+    return WriteOut(WrappedHelp(app.help()));
   } catch (const CLI::CallForVersion& version) {
     state.run = nullptr;
     return WriteOut(Concat(version.what(), "\n"));

@@ -7,8 +7,7 @@
 namespace tessera::tools {
 
 void RunFlags::Add(CLI::App* command) {
-  command->add_option("model", model_, "a preset (`tessera models`) or a model folder")
-      ->type_name("MODEL");
+  AddModel(command, &model_, "a preset (`tessera models`) or a model folder");
   command
       ->add_option("--config", config_,
                    "JSON file with any of the keys below, by any of their names")

@@ -14,10 +14,8 @@
 #include "data/chat/chat_format.h"
 #include "data/tokenizer/json_text.h"
 #include "models/family.h"
-#include "models/generation/generation_config.h"
 #include "models/generation/incremental_decoder.h"
-#include "models/generation/special_tokens.h"
-#include "models/hub/load_model.h"
+#include "models/open/open_model.h"
 #include "net/http/waiting_signals.h"
 #include "serve/server.h"
 #include "tools/api_keys.h"
@@ -108,15 +106,11 @@ Status RunServe(ServeFlags flags) {
     return InvalidArgument("--host ", flags.http.host,
                            ": other machines are served with a key alone (--api-key-file)");
   }
-  const std::string name_given = flags.model;
-  TESSERA_ASSIGN_OR_RETURN(flags.model, FolderOrArchive(flags.model));
-  if (flags.tokenizer.empty()) flags.tokenizer = flags.model;
-  TESSERA_ASSIGN_OR_RETURN(flags.tokenizer, FolderOrArchive(flags.tokenizer));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
-  TESSERA_ASSIGN_OR_RETURN(nlohmann::json json, models::ReadModelConfig(flags.model));
   // A copy of the weights in large pages is read faster than the file's, by a fifth and more.
-  models::LoadOptions options = {.build = build, .require_weights = true};
-  options.quantize = QuantizeOf(flags.compute);
+  models::OpenOptions options = {.load = {.build = build, .require_weights = true, .warn = WarnOf},
+                                 .tokenizer_folder = flags.tokenizer};
+  options.load.quantize = QuantizeOf(flags.compute);
   std::vector<std::string> names;
   for (const std::string& adapter : flags.adapters) {
     const size_t equals = adapter.find('=');
@@ -124,47 +118,43 @@ Status RunServe(ServeFlags flags) {
       return InvalidArgument("--adapter must be NAME=DIR, not ", adapter);
     }
     names.push_back(adapter.substr(0, equals));
-    options.adapters.push_back(adapter.substr(equals + 1));
+    options.load.adapters.push_back(adapter.substr(equals + 1));
   }
-  if (!IsDirectory(flags.model)) {
-    TESSERA_RETURN_IF_ERROR(models::LoadModel(flags.model, options).status());
-  }
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,
-                           data::LoadTokenizer(flags.tokenizer));
-  options.config_changes = models::TokenIdsFromTokenizer(*tokenizer, json);
-  json.update(options.config_changes);
   std::optional<data::ChatFormat> chat;
-  // Clients learn no path of this machine.
-  if (auto format = data::ChatFormat::OfFolderWithoutPath(flags.tokenizer); format.ok()) {
-    chat = *std::move(format);
-  } else if (format.status().code() != StatusCode::kNotFound) {
-    return data::ChatFormat::OfFolder(flags.tokenizer).status();
-  }
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
-                           models::LoadModel(flags.model, options));
-  TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(json));
+  options.before_weights = [&](const models::OpenedModel& opened) -> Status {
+    // Clients learn no path of this machine.
+    auto format = data::ChatFormat::OfFolderWithoutPath(opened.tokenizer_folder);
+    if (format.ok()) {
+      chat = *std::move(format);
+    } else if (format.status().code() != StatusCode::kNotFound) {
+      return data::ChatFormat::OfFolder(opened.tokenizer_folder).status();
+    }
+    return OkStatus();
+  };
+  TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened,
+                           models::OpenModel(flags.model, options));
+  TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(opened.config));
 
-  if (flags.name.empty()) flags.name = NameOfFolder(name_given);
+  if (flags.name.empty()) flags.name = NameOfFolder(flags.model);
   if (std::find(names.begin(), names.end(), flags.name) != names.end()) {
     return InvalidArgument("--adapter ", flags.name, ": the model has that name");
   }
   const auto& conversation = family->texts.conversation;
   serve::ServedModel served = {.name = flags.name,
-                               .model = *model,
-                               .tokenizer = *tokenizer,
+                               .model = *opened.model,
+                               .tokenizer = *opened.tokenizer,
                                .chat = chat ? &*chat : nullptr,
                                .conversation = conversation ? &*conversation : nullptr,
-                               .generates = models::Generates(*model),
+                               .generates = models::Generates(*opened.model),
+                               .defaults = opened.generation,
                                .adapters = names};
-  TESSERA_ASSIGN_OR_RETURN(served.defaults, models::ReadGenerationConfig(flags.model, json));
-  WarnOf(models::NotApplied(flags.model, served.defaults));
-  TESSERA_ASSIGN_OR_RETURN(served.mean_pooling, MeanPooling(flags.model));
+  TESSERA_ASSIGN_OR_RETURN(served.mean_pooling, MeanPooling(opened.folder));
   serve::ServiceOptions service = {.api_keys = keys};
   service.queue.slots = flags.slots;
   service.queue.max_waiting = flags.max_waiting;
   service.queue.timeout = std::chrono::seconds(flags.timeout);
   if (served.generates) {
-    TESSERA_ASSIGN_OR_RETURN(service.queue.cache, CacheOptions(*model, flags));
+    TESSERA_ASSIGN_OR_RETURN(service.queue.cache, CacheOptions(*opened.model, flags));
   }
   return serve::ServeUntilSignal(served, service, flags.http, signals, [](const std::string& url) {
     return WriteOut(Concat("listening on ", url, "\n"));
@@ -176,11 +166,7 @@ Status RunServe(ServeFlags flags) {
 void AddServeCommand(CLI::App& app, CommandState& state) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App* command = app.add_subcommand("serve", "Answer over HTTP with a model");
-  command
-      ->add_option("--model", flags->model,
-                   "a Hugging Face folder with weights, or a tar archive of one")
-      ->type_name("DIR")
-      ->required();
+  AddModel(command, &flags->model)->required();
   command
       ->add_option(
           "--adapter", flags->adapters,

@@ -2,6 +2,7 @@
 // `tessera train-tokenizer`: a SentencePiece tokenizer from text.
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <new>
 #include <string>
@@ -24,6 +25,8 @@ struct TrainTokenizerFlags {
 // The library asks for memory on threads of its own, where nobody could catch that there is none.
 // Nothing is written before it has ended.
 [[noreturn]] void EndWithoutMemory() {
+  static std::atomic_flag said;
+  while (said.test_and_set()) pause();  // another thread says it, and ends the process
   constexpr std::string_view kLine =
       "error: train-tokenizer: out of memory; take fewer lines (--max-sentences)\n";
   static_cast<void>(!write(STDERR_FILENO, kLine.data(), kLine.size()));

@@ -20,7 +20,7 @@ const OptionTable& DedupOptions::Table() {
                {.choices = {"first", "longest"}})
           .Add("pairs", &DedupOptions::pairs,
                "lists the pairs that are alike: a line of id, id and similarity for each",
-               {.unset = "none"})
+               {.type = "FILE", .unset = "none"})
           .Add("permutations", &DedupOptions::permutations,
                "numbers of a MinHash signature, a multiple of 64", {.least = 64, .most = 4096})
           .Add("rows", &DedupOptions::rows,
@@ -28,7 +28,8 @@ const OptionTable& DedupOptions::Table() {
                "bands is the same",
                {.least = 1, .unset = "the most with which 1 of 200 pairs is missed"})
           .Add("reference", &DedupOptions::reference,
-               "files that the documents must not be like, such as test sets", {.unset = "none"})
+               "files that the documents must not be like, such as test sets",
+               {.type = "FILE", .unset = "none"})
           .Add(
               "fingerprints", &DedupOptions::fingerprints,
               "a folder of fingerprints: documents like one of them go, those that stay are added; "

@@ -66,8 +66,10 @@ const OptionTable& StatsOptions::Table() {
   static const auto* const table = new OptionTable(
       OptionTable::Of<StatsOptions>("Statistics")
           .Add("input", &StatsOptions::input,
-               "files of documents, or directories of them; may be given several times")
-          .Add("output", &StatsOptions::output, "the page, an HTML file that needs no other")
+               "files of documents, or directories of them; may be given several times",
+               {.type = "FILE"})
+          .Add("output", &StatsOptions::output, "the page, an HTML file that needs no other",
+               {.type = "FILE"})
           .Add("drops", &StatsOptions::drops,
                "lists of what steps dropped; the page shows filters with examples",
                {.unset = "none"})

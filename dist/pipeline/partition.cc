@@ -11,8 +11,6 @@
 #include "autograd/autograd.h"
 #include "models/family.h"
 #include "models/model_keys.h"
-#include "nn/embedding.h"
-#include "nn/relative_position.h"
 
 namespace tessera::dist {
 namespace {
@@ -106,9 +104,7 @@ StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int6
     double products = 0;
     double width = kInfinity;  // of the hidden states: the narrowest side of a layer's matrices
     model->VisitModules([&](nn::Module& m) {
-      const bool looked_up = dynamic_cast<nn::VocabParallelEmbedding*>(&m) != nullptr ||
-                             dynamic_cast<nn::ReplicatedEmbedding*>(&m) != nullptr ||
-                             dynamic_cast<nn::RelativePositionBias*>(&m) != nullptr;
+      const bool looked_up = m.looks_up();
       for (const auto& p : m.own_parameters()) {
         const Shape& shape = p->tensor.shape();
         const auto elements = static_cast<double>(p->tensor.numel());

@@ -46,6 +46,10 @@ models::Bundle PipelinedModel::RunBlock(int block, models::Bundle,
                                  stage_.stages(), " ranks"));
 }
 
+void PipelinedModel::set_prefix(int adapter, const models::PrefixSpan& span) {
+  for (const auto& model : stage_.models()) model->set_prefix(adapter, span);
+}
+
 void PipelinedModel::set_checkpoint_activations(bool value) {
   Model::set_checkpoint_activations(value);
   for (const auto& model : stage_.models()) model->set_checkpoint_activations(value);

@@ -47,6 +47,7 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   int num_cache_layers() const override { return first().num_cache_layers(); }
   int64_t length_kind(int64_t tokens) const override { return first().length_kind(tokens); }
   models::PrefixSpan prefix(int adapter) const override { return first().prefix(adapter); }
+  void set_prefix(int adapter, const models::PrefixSpan& span) override;
   std::shared_ptr<const models::TextFormat> text_format() const override {
     return first().text_format();
   }

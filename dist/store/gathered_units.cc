@@ -36,7 +36,7 @@ void GatheredUnits::AddHooks(nn::Module* module, const std::vector<size_t>& used
   std::vector<size_t> uses;
   for (const size_t unit : used) {
     uses.push_back(uses_.size());
-    uses_.push_back({unit, IsLookUp(*module)});
+    uses_.push_back({unit, module->looks_up()});
   }
   const auto each = [this, uses](void (GatheredUnits::*what)(size_t)) {
     return [this, uses, what](const nn::Module&) {

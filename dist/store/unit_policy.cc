@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "nn/embedding.h"
 
 namespace tessera::dist {
 namespace {
@@ -127,11 +126,6 @@ class Planner {
 
 UnitPlan PlanUnits(nn::Module& model, const ZeroOptions& options) {
   return Planner(model, options).Take();
-}
-
-bool IsLookUp(const nn::Module& module) {
-  return dynamic_cast<const nn::VocabParallelEmbedding*>(&module) != nullptr ||
-         dynamic_cast<const nn::ReplicatedEmbedding*>(&module) != nullptr;
 }
 
 }  // namespace tessera::dist

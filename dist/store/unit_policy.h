@@ -29,9 +29,6 @@ struct UnitPlan {
 // are.
 UnitPlan PlanUnits(nn::Module& model, const ZeroOptions& options);
 
-// Whether a module only looks rows up, which needs no weights in the backward pass.
-bool IsLookUp(const nn::Module& module);
-
 }  // namespace tessera::dist
 
 #endif  // TESSERA_DIST_STORE_UNIT_POLICY_H_

@@ -426,7 +426,7 @@ TEST(ScoresTest, AreThoseOfAPlainPass) {
     });
     const auto model = Build(c);
     TextRequest request = Asked(Counting(3, 9), 8);
-    request.config.Own().presence_penalty = 5;
+    request.config.Own().presence_penalty = 2;
     request.config.Own().logit_bias = {{4, 3.0}};
     request.score_prompt = true;
     request.top_scores = 2;

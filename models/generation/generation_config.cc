@@ -2,7 +2,6 @@
 #include "models/generation/generation_config.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/file.h"
 #include "data/tokenizer/json_text.h"
@@ -13,87 +12,12 @@ namespace {
 
 using nlohmann::json;
 
-// Reads typed members; remembers the first problem.
-class FieldReader {
- public:
-  FieldReader(const json& object, const std::string& source) : object_(object), source_(source) {}
-
-  bool Has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
-
-  template <typename T>
-  void Integer(const char* key, T* value) {
-    if (!Has(key)) return;
-    if (!object_[key].is_number_integer()) return Fail(key, "an integer");
-    *value = object_[key].get<int64_t>();
-  }
-  void Number(const char* key, double* value) {
-    if (!Has(key)) return;
-    if (!object_[key].is_number()) return Fail(key, "a number");
-    *value = object_[key].get<double>();
-  }
-  void Boolean(const char* key, bool* value) {
-    if (!Has(key)) return;
-    if (!object_[key].is_boolean()) return Fail(key, "true or false");
-    *value = object_[key].get<bool>();
-  }
-  // One, or a list of them.
-  void Integers(const char* key, std::vector<int64_t>* values) {
-    if (!Has(key)) return;
-    const json list = object_[key].is_array() ? object_[key] : json::array({object_[key]});
-    values->clear();
-    for (const json& v : list) {
-      if (!v.is_number_integer()) return Fail(key, "an integer or a list of them");
-      values->push_back(v.get<int64_t>());
-    }
-  }
-  void Strings(const char* key, std::vector<std::string>* values) {
-    if (!Has(key)) return;
-    const json list = object_[key].is_array() ? object_[key] : json::array({object_[key]});
-    values->clear();
-    for (const json& v : list) {
-      if (!v.is_string()) return Fail(key, "a string or a list of them");
-      values->push_back(v.get<std::string>());
-    }
-  }
-  // Lists of integers, none of which is empty.
-  void IntegerLists(const char* key, std::vector<std::vector<int64_t>>* lists) {
-    constexpr char kKind[] = "a list of lists of integers";
-    if (!Has(key)) return;
-    if (!object_[key].is_array()) return Fail(key, kKind);
-    lists->clear();
-    for (const json& list : object_[key]) {
-      if (!list.is_array() || list.empty()) return Fail(key, kKind);
-      std::vector<int64_t>& values = lists->emplace_back();
-      for (const json& v : list) {
-        if (!v.is_number_integer()) return Fail(key, kKind);
-        values.push_back(v.get<int64_t>());
-      }
-    }
-  }
-  void Note(const char* key, const json& neutral, std::vector<std::string>* not_applied) {
-    if (!Has(key) || object_[key] == neutral) return;
-    if (object_[key].is_array() && object_[key].empty()) return;
-    not_applied->push_back(Concat("'", key, "': ", object_[key].dump()));
-  }
-
-  const Status& status() const { return status_; }
-
- private:
-  void Fail(const char* key, const char* kind) {
-    if (status_.ok()) {
-      status_ =
-          InvalidArgument(source_, ": '", key, "' must be ", kind, ", not ", object_[key].dump());
-    }
-  }
-
-  const json& object_;
-  const std::string& source_;
-  Status status_;
-};
+constexpr double kMostPenalty = 2;  // OpenAI's bounds
+constexpr double kMostBias = 100;
 
 // What changes the text and is not supported, with the value that changes nothing.
-const std::vector<std::pair<const char*, json>>& UnsupportedKeys() {
-  static const auto* keys = new std::vector<std::pair<const char*, json>>{
+std::vector<UnsupportedKey> UnsupportedKeys() {
+  return {
       {"encoder_no_repeat_ngram_size", 0},
       {"encoder_repetition_penalty", 1.0},
       {"force_words_ids", nullptr},
@@ -112,43 +36,80 @@ const std::vector<std::pair<const char*, json>>& UnsupportedKeys() {
       {"guidance_scale", 1.0},
       {"renormalize_logits", false},
   };
-  return *keys;
+}
+
+// Runs once: small rather than fast.
+[[gnu::cold]] OptionTable MakeTable() {
+  using G = GenerationConfig;
+  OptionTable table = OptionTable::Of<G>("Generation");
+  table
+      .Add("max_new_tokens", &G::max_new_tokens, "at most so many new tokens",
+           {.least = 0,
+            .most = 1 << 30,
+            .unset = Concat(kDefaultNewTokens, ", or what fits the model"),
+            .aliases = {{"max_tokens", "OpenAI"}, {"max_completion_tokens", "OpenAI"}}})
+      .Add("max_length", &G::max_length, "at most so many tokens of prompt and answer together",
+           {.least = 1, .unset = "the model's positions"})
+      .Add("do_sample", &G::do_sample,
+           "sample tokens; a temperature, top-k or top-p asks for it as well")
+      .Add("temperature", &G::temperature,
+           "sample with this temperature; 0 takes the likeliest token", {.least = 0, .type = "T"})
+      .Add("top_k", &G::top_k, "sample among the K likeliest tokens; 0: all",
+           {.least = 0, .type = "K"})
+      .Add("top_p", &G::top_p, "sample among the likeliest tokens that reach probability P; 1: all",
+           {.least = 0, .most = 1, .type = "P"})
+      .Add("repetition_penalty", &G::repetition_penalty,
+           "makes tokens of prompt and answer less likely; 1: off", {.above = 0})
+      .Add("presence_penalty", &G::presence_penalty,
+           "subtracted from the scores of tokens that were written",
+           {.least = -kMostPenalty, .most = kMostPenalty})
+      .Add("frequency_penalty", &G::frequency_penalty,
+           "subtracted from the scores of tokens as often as they were written",
+           {.least = -kMostPenalty, .most = kMostPenalty})
+      .Add("logit_bias", &G::logit_bias, "added to the scores of tokens, by id: 15:-1,27:0.5",
+           {.least = -kMostBias, .most = kMostBias, .type = "ID:X"})
+      .Add("suppress_tokens", &G::suppress_tokens, "ids of tokens that are never written")
+      .Add("begin_suppress_tokens", &G::begin_suppress_tokens,
+           "ids of tokens that are not written first")
+      .Add("bad_words_ids", &G::bad_words_ids,
+           "words that are not written, as lists of ids: 7;1,2,8")
+      .Add("no_repeat_ngram_size", &G::no_repeat_ngram_size,
+           "no run of N tokens comes twice; 0: any may", {.least = 0})
+      .Add("min_new_tokens", &G::min_new_tokens, "the text does not end before N new tokens",
+           {.least = 0, .unset = "min_length", .aliases = {{"min_tokens", "vLLM"}}})
+      .Add("min_length", &G::min_length,
+           "the text does not end before prompt and answer have N tokens", {.least = 0})
+      .Add("num_beams", &G::num_beams, "beam search with B beams; 1: off",
+           {.least = 1, .most = 1024, .type = "B"})
+      .Add("length_penalty", &G::length_penalty,
+           "beam search divides by length^X; above 0 favours longer texts")
+      .Add("early_stopping", &G::early_stopping,
+           "beam search ends when it has num_beams finished texts")
+      .Add("bos_token_id", &G::bos_token_id, "id of the token that begins a text",
+           {.unset = "the model's"})
+      .Add("eos_token_id", &G::eos_token_ids, "ids of tokens that end a text",
+           {.unset = "the model's"})
+      .Add("stop_strings", &G::stop_strings, "the text ends before this one",
+           {.aliases = {{"stop", "OpenAI"}}})
+      .Add("seed", &G::seed, "the same seed gives the same text");
+  table.AddUnsupported(UnsupportedKeys());
+  return table;
 }
 
 }  // namespace
 
+const OptionTable& GenerationConfig::Table() {
+  static const auto* table = new OptionTable(MakeTable());
+  return *table;
+}
+
 Status GenerationConfig::Validate() const {
-  if (max_new_tokens && *max_new_tokens < 0) {
-    return InvalidArgument("max_new_tokens must be at least 1, not ", *max_new_tokens);
+  TESSERA_RETURN_IF_ERROR(Table().Check(this));
+  if (do_sample && temperature == 0) {
+    return InvalidArgument("temperature must be above 0 to sample");
   }
-  if (!std::isfinite(temperature) || temperature < 0 || (do_sample && temperature == 0)) {
-    return InvalidArgument("temperature must be above 0 to sample, not ", temperature);
-  }
-  if (top_k < 0) return InvalidArgument("top_k must be 0 (off) or more, not ", top_k);
-  if (!(top_p > 0 && top_p <= 1)) return InvalidArgument("top_p must be in (0, 1], not ", top_p);
-  if (!std::isfinite(repetition_penalty) || repetition_penalty <= 0) {
-    return InvalidArgument("repetition_penalty must be above 0, not ", repetition_penalty);
-  }
-  for (const auto& [name, value] : {std::pair("presence_penalty", presence_penalty),
-                                    std::pair("frequency_penalty", frequency_penalty)}) {
-    if (!std::isfinite(value))
-      return InvalidArgument(name, " must be a finite number, not ", value);
-  }
-  for (const auto& [id, bias] : logit_bias) {
-    if (id >= 0 && std::isfinite(bias)) continue;
-    return InvalidArgument("logit_bias must be finite numbers of token ids, not ", bias, " of ",
-                           id);
-  }
-  for (const auto& [name, value] : {std::pair("no_repeat_ngram_size", no_repeat_ngram_size),
-                                    std::pair("min_new_tokens", min_new_tokens.value_or(0)),
-                                    std::pair("min_length", min_length)}) {
-    if (value < 0) return InvalidArgument(name, " must be 0 (off) or more, not ", value);
-  }
-  if (num_beams < 1 || num_beams > 1024) {
-    return InvalidArgument("num_beams must be in [1, 1024], not ", num_beams);
-  }
-  if (!std::isfinite(length_penalty)) {
-    return InvalidArgument("length_penalty must be a finite number, not ", length_penalty);
+  if (!logit_bias.empty() && logit_bias.begin()->first < 0) {
+    return InvalidArgument("logit_bias has ", logit_bias.begin()->first, " for an id");
   }
   if (num_beams > 1 && do_sample) {
     return InvalidArgument("num_beams above 1 searches for the likeliest text and does not sample");
@@ -169,35 +130,13 @@ Status GenerationConfig::Validate() const {
 
 Status ApplyGenerationJson(const json& object, const std::string& source,
                            GenerationConfig* config) {
-  if (!object.is_object()) return InvalidArgument(source, ": not a JSON object");
-  FieldReader reader(object, source);
-  reader.Integer("max_new_tokens", &config->max_new_tokens);
-  reader.Integer("max_length", &config->max_length);
-  reader.Boolean("do_sample", &config->do_sample);
-  reader.Number("temperature", &config->temperature);
-  reader.Integer("top_k", &config->top_k);
-  reader.Number("top_p", &config->top_p);
-  reader.Number("repetition_penalty", &config->repetition_penalty);
-  reader.Integer("num_beams", &config->num_beams);
-  reader.Number("length_penalty", &config->length_penalty);
-  reader.Integer("bos_token_id", &config->bos_token_id);
-  reader.Integers("eos_token_id", &config->eos_token_ids);
-  reader.Strings("stop_strings", &config->stop_strings);
-  reader.Integers("suppress_tokens", &config->suppress_tokens);
-  reader.Integers("begin_suppress_tokens", &config->begin_suppress_tokens);
-  reader.IntegerLists("bad_words_ids", &config->bad_words_ids);
-  reader.Integer("no_repeat_ngram_size", &config->no_repeat_ngram_size);
-  reader.Integer("min_new_tokens", &config->min_new_tokens);
-  reader.Integer("min_length", &config->min_length);
-  if (object.value("early_stopping", json()) == "never") {
-    reader.Note("early_stopping", nullptr, &config->not_applied);
-  } else {
-    reader.Boolean("early_stopping", &config->early_stopping);
+  TESSERA_ASSIGN_OR_RETURN(
+      json supported, GenerationConfig::Table().SupportedOf(object, source, &config->not_applied));
+  if (supported.value("early_stopping", json()) == "never") {
+    config->not_applied.emplace_back("'early_stopping': \"never\"");
+    supported.erase("early_stopping");
   }
-  for (const auto& [key, neutral] : UnsupportedKeys()) {
-    reader.Note(key, neutral, &config->not_applied);
-  }
-  return reader.status();
+  return GenerationConfig::Table().Apply(supported, source, config);
 }
 
 std::string NotApplied(const std::string& folder, const GenerationConfig& config) {
@@ -208,27 +147,25 @@ std::string NotApplied(const std::string& folder, const GenerationConfig& config
                 config.not_applied.size() == 1 ? " is" : " are", " not supported, and not applied");
 }
 
-StatusOr<GenerationConfig> WithRequest(GenerationConfig config, const GenerationRequest& request) {
-  const auto set = [](const auto& asked, auto* value) {
-    if (asked) *value = *asked;
-  };
-  set(request.max_new_tokens, &config.max_new_tokens);
-  set(request.top_k, &config.top_k);
-  set(request.top_p, &config.top_p);
-  set(request.repetition_penalty, &config.repetition_penalty);
-  set(request.presence_penalty, &config.presence_penalty);
-  set(request.frequency_penalty, &config.frequency_penalty);
-  set(request.logit_bias, &config.logit_bias);
-  set(request.num_beams, &config.num_beams);
-  set(request.length_penalty, &config.length_penalty);
-  set(request.stop_strings, &config.stop_strings);
-  set(request.seed, &config.seed);
-  const bool samples = request.temperature || request.top_k || request.top_p;
-  if (samples) config.do_sample = request.temperature != 0.0;
-  if (request.temperature && *request.temperature != 0) config.temperature = *request.temperature;
-  // The file's sampling is for one beam; what is asked for beside beams is refused.
-  if (request.num_beams && *request.num_beams > 1 && !samples) config.do_sample = false;
-  set(request.do_sample, &config.do_sample);
+StatusOr<GenerationConfig> WithSettings(GenerationConfig config, const json& asked) {
+  const double usual = config.temperature;
+  TESSERA_RETURN_IF_ERROR(GenerationConfig::Table().Apply(asked, "generation", &config));
+  const auto has = [&](const char* key) { return asked.contains(key) && !asked[key].is_null(); };
+  const bool likeliest = has("temperature") && config.temperature == 0;
+  if (likeliest) config.temperature = usual;
+  if (!has("do_sample")) {
+    if (has("temperature") || has("top_k") || has("top_p")) {
+      config.do_sample = !likeliest;
+    } else if (has("num_beams") && config.num_beams > 1) {
+      // The file's sampling is for one beam; what is asked for beside beams is refused.
+      config.do_sample = false;
+    }
+  }
+  for (const char* key : {"length_penalty", "early_stopping"}) {
+    if (has(key) && config.num_beams == 1) {
+      return InvalidArgument(key, " is for a search with num_beams above 1");
+    }
+  }
   TESSERA_RETURN_IF_ERROR(config.Validate());
   return config;
 }

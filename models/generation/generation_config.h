@@ -9,7 +9,7 @@
 //
 // Fields are named as in Hugging Face's generation_config.json and mean what they mean there, but
 // for two defaults: top_k is off unless the file asks for it, and the length is limited by
-// max_new_tokens. OpenAI's penalties and biases are a caller's alone.
+// max_new_tokens.
 #ifndef TESSERA_MODELS_GENERATION_GENERATION_CONFIG_H_
 #define TESSERA_MODELS_GENERATION_GENERATION_CONFIG_H_
 
@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "core/options.h"
 #include "core/status.h"
 #include "nlohmann/json.hpp"
 
@@ -34,7 +35,7 @@ struct GenerationConfig {
   bool do_sample = false;                  // false: the most likely token (the first of equals)
   double temperature = 1.0;                // > 0 where do_sample
   int64_t top_k = 0;                       // 0: off
-  double top_p = 1.0;                      // in (0, 1]; 1: off
+  double top_p = 1.0;                      // in [0, 1]; 1: off, 0: the likeliest token
   double repetition_penalty = 1.0;         // > 0; 1: off (Keskar et al. 2019)
   // OpenAI's: subtracted from the scores of the tokens that were written, once, and as often as
   // they were. What the prompt says does not count, as in vLLM. 0: off.
@@ -62,17 +63,21 @@ struct GenerationConfig {
   std::vector<int64_t> eos_token_ids = {};
   // Text at whose first appearance a row ends; it is cut off, and what follows.
   std::vector<std::string> stop_strings = {};
-  uint64_t seed = 0;
+  int64_t seed = 0;
 
   // What a file asks for that changes the text and is not supported ("'typical_p': 0.9"): the text
   // is written without it, and whoever read the file says so (NotApplied).
   std::vector<std::string> not_applied = {};
 
+  // Every setting: its key, help, range and other systems' names. Flags of `tessera generate`,
+  // fields of HTTP requests, settings of the C library, generation_config.json and the pages are
+  // made from it.
+  static const OptionTable& Table();
   // Ranges and settings that exclude one another; names the field.
   Status Validate() const;
 };
 
-// Reads the fields of a JSON object over `config`'s. A key that would change the text and is not
+// Reads the settings of a JSON object over `config`'s. A key that would change the text and is not
 // supported goes to `not_applied` (at its neutral value it says nothing); others are passed over.
 // `source` begins messages.
 Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source,
@@ -82,26 +87,13 @@ Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source
 // applied"; empty where all is.
 std::string NotApplied(const std::string& folder, const GenerationConfig& config);
 
-// What a caller asks for over a model's defaults; what is unset stays as it is there.
-struct GenerationRequest {
-  std::optional<int64_t> max_new_tokens = {};
-  std::optional<bool> do_sample = {};
-  std::optional<double> temperature = {};  // 0: the likeliest token
-  std::optional<int64_t> top_k = {};
-  std::optional<double> top_p = {};
-  std::optional<double> repetition_penalty = {};
-  std::optional<double> presence_penalty = {};
-  std::optional<double> frequency_penalty = {};
-  std::optional<std::map<int64_t, double>> logit_bias = {};
-  std::optional<int64_t> num_beams = {};
-  std::optional<double> length_penalty = {};
-  std::optional<std::vector<std::string>> stop_strings = {};
-  std::optional<uint64_t> seed = {};
-};
-
-// Asking for a temperature, top-k or top-p asks for sampling, unless `do_sample` says otherwise;
-// beams do without the sampling that a file asks for. Refuses what Validate refuses.
-StatusOr<GenerationConfig> WithRequest(GenerationConfig defaults, const GenerationRequest& request);
+// What a caller asks for over a model's defaults: an object of settings by their keys; the others
+// stay as they are there. Asking for a temperature, top-k or top-p asks for sampling, unless
+// `do_sample` says otherwise, and a temperature of 0 for the likeliest token; beams do without the
+// sampling that a file asks for. Refuses what Validate refuses.
+//
+//   WithSettings(defaults, {{"temperature", 0.8}, {"top_k", 40}})
+StatusOr<GenerationConfig> WithSettings(GenerationConfig defaults, const nlohmann::json& asked);
 
 // The defaults of a model: `folder`/generation_config.json over the token ids of `model_config`.
 // No such file, or no folder at all (a preset), is fine.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 #include <thread>
@@ -159,20 +161,52 @@ TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
   // With as many beams as there are texts of one token less, the search is exhaustive.
   const auto model = SmallModel(5);
   const Ids prompt = {1, 3};
-  double best = -1e300;
-  Ids likeliest;
-  for (int64_t code = 0; code < 125; ++code) {
-    Ids ids = prompt;
-    double log_p = 0;
-    for (const int64_t id : {code / 25, code / 5 % 5, code % 5}) {
-      std::vector<double> scores = FullPass(*model, ids);
-      LogSoftmaxInPlace(scores);
-      log_p += scores[static_cast<size_t>(id)];
-      ids.push_back(id);
+  const auto likeliest = [&](const std::function<bool(const Ids&)>& allowed) {
+    double best = -1e300;
+    Ids found;
+    for (int64_t code = 0; code < 125; ++code) {
+      Ids ids = prompt;
+      double log_p = 0;
+      for (const int64_t id : {code / 25, code / 5 % 5, code % 5}) {
+        std::vector<double> scores = FullPass(*model, ids);
+        LogSoftmaxInPlace(scores);
+        log_p += scores[static_cast<size_t>(id)];
+        ids.push_back(id);
+      }
+      if (allowed(ids) && log_p > best) best = log_p, found = Ids(ids.begin() + 2, ids.end());
     }
-    if (log_p > best) best = log_p, likeliest = Ids(ids.begin() + 2, ids.end());
+    return found;
+  };
+  const auto searched = [&](GenerationConfig config) {
+    config.max_new_tokens = 3;
+    config.num_beams = 25;
+    return Continue(*model, {prompt}, config)[0].ids;
+  };
+  const Ids best = likeliest([](const Ids&) { return true; });
+  EXPECT_EQ(searched({}), best);
+  // Beams hold to what is forbidden, each by its own tokens.
+  const auto repeats = [](const Ids& ids) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (std::count(ids.begin(), ids.end(), ids[i]) > 1) return true;
+    }
+    return false;
+  };
+  EXPECT_EQ(searched({.no_repeat_ngram_size = 1}),
+            likeliest([&](const Ids& ids) { return !repeats(ids); }));
+  for (const size_t place : {size_t{0}, size_t{1}, size_t{2}}) {
+    const int64_t id = best[place];
+    EXPECT_EQ(searched({.suppress_tokens = {id}}), likeliest([&](const Ids& ids) {
+                return std::count(ids.begin() + 2, ids.end(), id) == 0;
+              }));
+    EXPECT_EQ(searched({.begin_suppress_tokens = {id}}),
+              likeliest([&](const Ids& ids) { return ids[2] != id; }));
   }
-  EXPECT_EQ(Continue(*model, {prompt}, {.max_new_tokens = 3, .num_beams = 25})[0].ids, likeliest);
+  EXPECT_EQ(searched({.bad_words_ids = {{best[0], best[1]}}}), likeliest([&](const Ids& ids) {
+              for (size_t i = 2; i < ids.size(); ++i) {
+                if (ids[i - 1] == best[0] && ids[i] == best[1]) return false;
+              }
+              return true;
+            }));
 }
 
 TEST(GenerateTest, WhatCannotBeDoneIsRefused) {
@@ -187,15 +221,16 @@ TEST(GenerateTest, WhatCannotBeDoneIsRefused) {
   EXPECT_NE(FailureOf(*model, Ids(24, 1), {}).find("the model has 24 positions"),
             std::string::npos);
   EXPECT_EQ(Continue(*model, {Ids(20, 1)}, {})[0].ids.size(), 4u);
-  EXPECT_NE(FailureOf(*model, {1}, {.top_p = 0}).find("top_p"), std::string::npos);
+  EXPECT_EQ(FailureOf(*model, {1}, {.top_p = 1.5}), "top_p must be at most 1, not 1.5");
   EXPECT_EQ(FailureOf(*model, {1}, {.max_new_tokens = 0}),
             "max_new_tokens must be at least 1, not 0");
   EXPECT_EQ(FailureOf(*model, {1}, {.presence_penalty = std::numeric_limits<double>::infinity()}),
-            "presence_penalty must be a finite number, not inf");
+            "presence_penalty must be at most 2, not inf");
   EXPECT_NE(FailureOf(*model, {1}, {.frequency_penalty = 1, .num_beams = 2}).find("num_beams"),
             std::string::npos);
-  EXPECT_NE(FailureOf(*model, {1}, {.logit_bias = {{-1, 0.5}}}).find("0.5 of -1"),
-            std::string::npos);
+  EXPECT_EQ(FailureOf(*model, {1}, {.logit_bias = {{-1, 0.5}}}), "logit_bias has -1 for an id");
+  EXPECT_EQ(FailureOf(*model, {1}, {.logit_bias = {{1, 101}}}),
+            "logit_bias of 1 must be at most 100, not 101");
   GenerationConfig config = plain;
   config.stop_strings = {"x"};
   EXPECT_EQ(FailureOf(*model, {1}, config), "stop strings need a tokenizer");
@@ -231,6 +266,7 @@ TEST(TokenChoiceTest, FiltersKeepWhatTheyShould) {
   EXPECT_EQ(reachable({.top_k = 1}), (Counts{{1, 1000}}));
   EXPECT_EQ(reachable({.top_p = 0.65}), (Counts{{1, 571}, {3, 429}}));
   EXPECT_EQ(reachable({.top_p = 0.01}), (Counts{{1, 1000}}));
+  EXPECT_EQ(reachable({.top_p = 0}), (Counts{{1, 1000}}));
   // Near 0 the likeliest is left, however near.
   for (const double temperature : {1e-3, 1e-300, 1e-310, 5e-324}) {
     EXPECT_EQ(reachable({.temperature = temperature}), (Counts{{1, 1000}})) << temperature;
@@ -261,11 +297,11 @@ TEST(TokenChoiceTest, PresenceAndFrequencyAreSubtracted) {
                   Ids{1, 2, 2, 2}, scores);
   EXPECT_EQ(scores, (std::vector<double>{1, -1.75, 0.75, -1}));
   const auto model = SmallModel();
-  GenerationConfig config = {.max_new_tokens = 6, .presence_penalty = 1000};
+  GenerationConfig config = {.max_new_tokens = 6, .presence_penalty = 2};
   const Ids all = Continue(*model, {{3, 1}}, config)[0].ids;
   EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 6u);
   config = {.max_new_tokens = 3};
-  config.logit_bias = {{9, 1000.0}};
+  config.logit_bias = {{9, 100.0}};
   EXPECT_EQ(Continue(*model, {{3, 1}}, config)[0].ids, (Ids{9, 9, 9}));
 }
 
@@ -381,6 +417,63 @@ TEST(GenerationConfigTest, ForbiddenTokensAreThoseOfTransformers) {
   EXPECT_EQ(LeftOf(R"({"no_repeat_ngram_size": 7})").size(), 10u);
 }
 
+// Every surface asks by the same keys.
+TEST(GenerationConfigTest, WhatIsAskedForGoesOverTheDefaults) {
+  GenerationConfig file;
+  file.temperature = 0.6;
+  file.do_sample = true;
+  file.top_k = 20;
+  const auto with = [&](const char* text) {
+    auto config = WithSettings(file, nlohmann::json::parse(text));
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? *config : GenerationConfig();
+  };
+  EXPECT_EQ(with("{}").temperature, 0.6);
+  EXPECT_TRUE(with("{}").do_sample);
+  // A temperature of 0 is the likeliest token, unless sampling is asked for as well.
+  EXPECT_FALSE(with(R"({"temperature": 0})").do_sample);
+  EXPECT_EQ(with(R"({"temperature": 0})").temperature, 0.6);
+  EXPECT_TRUE(with(R"({"temperature": 0, "do_sample": true})").do_sample);
+  EXPECT_FALSE(with(R"({"top_k": 5, "do_sample": false})").do_sample);
+  EXPECT_EQ(with(R"({"top_k": null})").top_k, 20);
+  // Beams do without the file's sampling, not without what is asked for.
+  EXPECT_FALSE(with(R"({"num_beams": 3, "length_penalty": 2})").do_sample);
+  const auto failure = [&](const char* text) {
+    return Message(WithSettings(file, nlohmann::json::parse(text)).status());
+  };
+  EXPECT_EQ(failure(R"({"num_beams": 3, "temperature": 1})"),
+            "num_beams above 1 searches for the likeliest text and does not sample");
+  EXPECT_EQ(failure(R"({"length_penalty": 2})"),
+            "length_penalty is for a search with num_beams above 1");
+  EXPECT_EQ(failure(R"({"top_p": 2})"), "generation: 'top_p' must be at most 1, not 2");
+  EXPECT_EQ(failure(R"({"tpo_p": 1})"), "generation: unknown key 'tpo_p'; did you mean 'top_p'?");
+  EXPECT_EQ(failure(R"({"logit_bias": {"x": 1}})"), "generation: 'logit_bias' has 'x' for an id");
+  EXPECT_EQ(with(R"({"logit_bias": {"7": 1.5, "10": -2}})").logit_bias,
+            (std::map<int64_t, double>{{7, 1.5}, {10, -2}}));
+  file.do_sample = false;
+  EXPECT_TRUE(with(R"({"top_p": 0.5})").do_sample);
+}
+
+// The texts of flags and of the C library are those of files.
+TEST(GenerationConfigTest, SettingsAsTexts) {
+  const auto read = [](const char* key, const char* text) {
+    return GenerationConfig::Table().Find(key)->FromText(text);
+  };
+  using nlohmann::json;
+  EXPECT_EQ(read("bad_words_ids", "7;1,2"), (json{{7}, {1, 2}}));
+  EXPECT_EQ(read("bad_words_ids", "[[7]]"), json::parse("[[7]]"));
+  EXPECT_EQ(read("suppress_tokens", "5"), json::parse("[5]"));
+  EXPECT_EQ(read("logit_bias", "15:-1,27:0.5"), (json{{"15", -1}, {"27", 0.5}}));
+  EXPECT_EQ(read("logit_bias", "15"), json("15"));  // refused as a text
+  EXPECT_EQ(read("temperature", "1e-3"), json(1e-3));
+  for (const Option& option : GenerationConfig::Table().options()) {
+    const json& value = option.default_value();
+    if (value.is_null() || value.empty()) continue;
+    EXPECT_EQ(*option.Convert(option.FromText(option.ToText(value)), option.key), value)
+        << option.key;
+  }
+}
+
 TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
   GenerationConfig config;
   const auto apply = [&](const char* text) {
@@ -402,8 +495,8 @@ TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
                   .ok());
   EXPECT_EQ(config.min_length, 3);
   EXPECT_EQ(NotApplied("dir", config),
-            "dir/generation_config.json: 'early_stopping': \"never\", 'typical_p': 0.9, "
-            "'guidance_scale': 1.5 are not supported, and not applied");
+            "dir/generation_config.json: 'typical_p': 0.9, 'guidance_scale': 1.5, "
+            "'early_stopping': \"never\" are not supported, and not applied");
   EXPECT_EQ(Message(apply(R"({"bad_words_ids": [[1], []]})")),
             "g.json: 'bad_words_ids' must be a list of lists of integers, not [[1],[]]");
   EXPECT_EQ(Message(apply(R"({"top_k": "many"})")),

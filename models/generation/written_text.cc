@@ -145,7 +145,7 @@ Status WrittenText::Choose(std::span<double> logits) {
   RemoveForbidden(config, ids_, result_.ids.size(), logits);
   int64_t id = 0;
   if (config.do_sample) {
-    const RandomKey key = RandomKey::FromSeed(config.seed)
+    const RandomKey key = RandomKey::FromSeed(static_cast<uint64_t>(config.seed))
                               .With("generation")
                               .With(static_cast<uint64_t>(request_.row));
     id = SampleToken(config, UniformDouble(key, result_.ids.size()), logits);

@@ -65,7 +65,7 @@ AttachedAdapter Attach(Model& model, const AdapterConfig& config, const WantedTe
   AttachedAdapter attached;
   std::vector<nn::Module*> layers;  // terms are children that come to them
   model.VisitModules([&](nn::Module& layer) {
-    if (nn::LayoutOf(layer) && wanted.count(layer.path()) > 0) layers.push_back(&layer);
+    if (layer.linear_layout() && wanted.count(layer.path()) > 0) layers.push_back(&layer);
   });
   model.VisitParameters([&](nn::Parameter& p) {
     if (Replaces(config, wanted, p)) attached.replaced.push_back(&p);
@@ -292,8 +292,8 @@ StatusOr<AdapterFolder> AdapterFolder::Open(const std::string& folder, const Mod
   }
   whole->VisitModules([&](nn::Module& layer) {
     const auto found = wanted->find(layer.path());
-    if (found == wanted->end() || !nn::LayoutOf(layer)) return;
-    opened.terms_[layer.path()] = {*nn::LayoutOf(layer), found->second};
+    if (found == wanted->end() || !layer.linear_layout()) return;
+    opened.terms_[layer.path()] = {*layer.linear_layout(), found->second};
   });
   const AttachedAdapter shapes = Attach(*whole, opened.config_, *wanted, adapter);
   TESSERA_ASSIGN_OR_RETURN(

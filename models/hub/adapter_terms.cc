@@ -23,7 +23,7 @@ const Family& FamilyOfModel(const Model& model) { return **FamilyOf(model.config
 
 bool IsHead(const Model& model, const nn::Module& layer) {
   const Family& family = FamilyOfModel(model);
-  return dynamic_cast<const nn::VocabParallelHead*>(&layer) != nullptr ||
+  return layer.vocabulary_use() == nn::VocabularyUse::kHead ||
          (family.is_head != nullptr && family.is_head(layer.path() + kWeight));
 }
 
@@ -60,7 +60,7 @@ StatusOr<WantedTerms> WantedTermsOf(Model& whole, const AdapterConfig& given) {
   std::vector<std::string> layers;
   Status status;
   whole.VisitModules([&](nn::Module& layer) {
-    if (!nn::LayoutOf(layer)) return;
+    if (!layer.linear_layout()) return;
     layers.push_back(layer.path());
     const std::vector<std::string> names = NamesOf(whole, layer.path());
     const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {

@@ -24,7 +24,7 @@ std::vector<std::pair<std::string, nn::SelfAttention*>> LayersOf(Model& model,
                                                                  const PrefixPlace& place) {
   std::vector<std::pair<std::string, nn::SelfAttention*>> layers;
   model.VisitModules([&](nn::Module& module) {
-    auto* const attention = dynamic_cast<nn::SelfAttention*>(&module);
+    nn::SelfAttention* const attention = module.self_attention();
     if (attention == nullptr || !module.path().starts_with(place.layers_under)) return;
     layers.emplace_back(module.path(), attention);
   });
@@ -69,9 +69,8 @@ StatusOr<PrefixTuningConfig> PrefixConfigFor(Model& whole, const PrefixTuningCon
   const auto layers = LayersOf(whole, *family.prefix);
   const bool both = whole.encoder_decoder() != nullptr;
   int64_t self_attentions = 0;
-  whole.VisitModules([&](nn::Module& module) {
-    self_attentions += dynamic_cast<nn::SelfAttention*>(&module) != nullptr;
-  });
+  whole.VisitModules(
+      [&](nn::Module& module) { self_attentions += module.self_attention() != nullptr; });
   const int64_t depth = std::ssize(layers);
   if (both && self_attentions != 2 * depth) {
     return InvalidArgument("prefix tuning needs as many layers in the encoder as in the decoder, ",
@@ -103,10 +102,7 @@ AttachedPrefix AttachPrefix(Model& model, Model& whole, const PrefixTuningConfig
     for (const auto& p : module.own_parameters()) attached.parameters.push_back(p.get());
   };
   const int64_t positions = place.takes_positions ? config.num_virtual_tokens : 0;
-  model.VisitModules([&](nn::Module& module) {
-    auto* const part = dynamic_cast<Model*>(&module);
-    if (part != nullptr) part->set_prefix(adapter, {config.num_virtual_tokens, positions});
-  });
+  model.set_prefix(adapter, {config.num_virtual_tokens, positions});
 
   const auto mine = LayersOf(model, place);
   nn::PrefixConfig layer_config = {.tokens = config.num_virtual_tokens,

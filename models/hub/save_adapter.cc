@@ -68,7 +68,7 @@ bool StandsInOut(Model& model, const WantedTerms& wanted) {
   bool transposed = false;
   model.VisitModules([&](nn::Module& layer) {
     transposed = transposed ||
-                 (wanted.count(layer.path()) > 0 && nn::LayoutOf(layer) == LinearLayout::kInOut);
+                 (wanted.count(layer.path()) > 0 && layer.linear_layout() == LinearLayout::kInOut);
   });
   return transposed;
 }

@@ -74,10 +74,10 @@ const OptionTable& MuonOptions::Table() {
           .Add("adjust_lr_fn", &MuonOptions::adjust_lr_fn,
                "how the learning rate of a matrix follows its shape",
                {.choices = {"original", kMatchRms}})
-          .Add("betas", &MuonOptions::betas, "AdamW's, for what is no matrix",
+          .Add("betas", &MuonOptions::betas, "AdamW's, for parameters that are no matrices",
                {.least = 0, .below = 1, .count = 2})
-          .Add("adam_eps", &MuonOptions::adam_eps, "AdamW's eps, for what is no matrix",
-               {.least = 0}));
+          .Add("adam_eps", &MuonOptions::adam_eps,
+               "AdamW's eps, for parameters that are no matrices", {.least = 0}));
   return *table;
 }
 

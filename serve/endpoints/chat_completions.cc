@@ -20,7 +20,6 @@ using models::TextRequest;
 using models::TokenScores;
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostTokens = int64_t{1} << 30;
 constexpr int64_t kMostChoices = 128;
 constexpr int64_t kMostLogprobs = 20;
 
@@ -72,16 +71,14 @@ StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   ChatRequest request;
   request.adapter = ModelField(fields, service);
-  models::GenerationRequest sampling = SamplingFields(fields, served);
+  const nlohmann::json asked = SamplingFields(fields, served);
   request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
   const bool logprobs = fields.Flag("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMostLogprobs);
   if (top && !logprobs) fields.Fail("top_logprobs", "needs `logprobs`: true");
   if (logprobs) request.logprobs = top.value_or(0);
   request.stream = fields.Flag("stream").value_or(false);
-  const auto tokens = fields.Integer("max_tokens", 1, kMostTokens);
-  const auto completion_tokens = fields.Integer("max_completion_tokens", 1, kMostTokens);
-  sampling.max_new_tokens = completion_tokens ? completion_tokens : tokens;
+  if (asked.value("max_new_tokens", 1) == 0) fields.Fail("max_tokens", "must be at least 1");
   request.stream_usage = StreamUsageField(fields);
   fields.Allow({"user", "metadata", "store"});
   const ordered_json* const choice = fields.Any("tool_choice");
@@ -101,7 +98,7 @@ StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
   if (!prompt.ok()) fields.Fail("messages", prompt.status());
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   request.prompt = *std::move(prompt);
-  TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config, ConfigOf(served, sampling));
+  TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config, ConfigOf(served, asked));
   TESSERA_ASSIGN_OR_RETURN(
       request.config, ConfigOfAnswer(served.model, request.adapter, *served.chat, served.tokenizer,
                                      request.prompt->size(), std::move(config)));

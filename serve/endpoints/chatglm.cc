@@ -113,15 +113,15 @@ void AnswerChatGlm(Service& service, Call call) {
   Fields fields(call.body);
   if (!served.generates) fields.Fail("model", "this model does not generate text");
   Question question = ReadQuestion(fields);
-  models::GenerationRequest sampling = {
-      .temperature = fields.Number("temperature", 0, 1e6).value_or(kTemperature),
-      .top_p = fields.Number("top_p", 0, 1).value_or(kTopP)};
+  nlohmann::json asked = {{"temperature", kTemperature}, {"top_p", kTopP}};
+  for (const char* key : {"temperature", "top_p", "seed"}) {
+    fields.Setting(*models::GenerationConfig::Table().Find(key), &asked);
+  }
   int64_t length = fields.Integer("max_length", 1).value_or(kMaxLength);
-  if (const auto seed = fields.Integer("seed", 0)) sampling.seed = static_cast<uint64_t>(*seed);
   if (Refused(service, call, fields)) return;
   const auto prompt = Prompt(service, question);
   if (!prompt.ok()) return service.Refuse(call.exchange, prompt.status(), "prompt");
-  auto config = ConfigOf(served, sampling);
+  auto config = ConfigOf(served, asked);
   if (!config.ok()) return service.Refuse(call.exchange, config.status());
   config->max_new_tokens.reset();
   if (const int64_t positions = served.model.positions_left(kBaseModel); positions > 0) {

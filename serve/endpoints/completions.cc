@@ -18,7 +18,6 @@ using models::TextRequest;
 using models::TokenScores;
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostTokens = int64_t{1} << 30;
 constexpr int64_t kMostChoices = 128;
 constexpr int64_t kMostLogprobs = 20;
 constexpr size_t kMostPrompts = 2048;
@@ -85,17 +84,15 @@ StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   CompletionRequest request;
   request.adapter = ModelField(fields, service);
-  models::GenerationRequest sampling = SamplingFields(fields, served);
+  const nlohmann::json asked = SamplingFields(fields, served);
   request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
   request.logprobs = fields.Integer("logprobs", 0, kMostLogprobs).value_or(-1);
   request.echo = fields.Flag("echo").value_or(false);
   request.stream = fields.Flag("stream").value_or(false);
   const bool scores = request.echo && request.logprobs >= 0;
-  sampling.max_new_tokens = fields.Integer("max_tokens", 0, kMostTokens);
-  if (sampling.max_new_tokens == 0 && !request.echo) {
-    fields.Fail("max_tokens", "0 is for an `echo` of the prompt");
-  }
-  request.only_echo = sampling.max_new_tokens == 0 && !scores;
+  const bool writes = asked.value("max_new_tokens", 1) > 0;
+  if (!writes && !request.echo) fields.Fail("max_tokens", "0 is for an `echo` of the prompt");
+  request.only_echo = !writes && !scores;
   request.token_ids = fields.Flag("return_token_ids").value_or(false);
   request.stream_usage = StreamUsageField(fields);
   fields.Allow({"user"});
@@ -112,7 +109,7 @@ StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
   const Status read = ReadPrompts(service, *prompt, &request);
   if (!read.ok()) fields.Fail("prompt", std::string(read.message()));
   TESSERA_RETURN_IF_ERROR(fields.Finish());
-  TESSERA_ASSIGN_OR_RETURN(request.config, ConfigOf(served, sampling));
+  TESSERA_ASSIGN_OR_RETURN(request.config, ConfigOf(served, asked));
   return request;
 }
 

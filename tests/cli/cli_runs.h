@@ -43,6 +43,7 @@ struct Surroundings {
   std::string stdin_path = {};   // empty: this process's
   std::string stdout_path = {};  // empty: captured
   int64_t file_limit = 0;        // bytes of a file; 0: none
+  int64_t memory_limit = 0;      // bytes of address space; 0: none
   std::string isa = {};          // TESSERA_CPU_ISA
   const char* program = kProgram;
   std::vector<std::pair<std::string, std::string>> environment = {};  // beside what is there
@@ -94,6 +95,11 @@ class CliRuns : public testing::Test {
         const rlimit limit = {static_cast<rlim_t>(around.file_limit),
                               static_cast<rlim_t>(around.file_limit)};
         setrlimit(RLIMIT_FSIZE, &limit);
+      }
+      if (around.memory_limit > 0) {
+        const rlimit limit = {static_cast<rlim_t>(around.memory_limit),
+                              static_cast<rlim_t>(around.memory_limit)};
+        setrlimit(RLIMIT_AS, &limit);
       }
       std::vector<char*> argv = {const_cast<char*>(around.program)};
       for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,70 @@ TEST_F(CliTest, HelpOfEveryCommand) {
   }
 }
 
+TEST_F(CliTest, HelpIsAtMostAHundredColumnsWide) {
+  std::vector<Arguments> commands = {{}};
+  for (const char* command :
+       {"train", "generate", "serve", "eval", "predict", "explain", "models", "forward", "tokenize",
+        "train-tokenizer", "corpus", "inspect", "report", "convert", "merge", "quantize", "launch",
+        "completion", "manual"}) {
+    commands.push_back({command});
+  }
+  for (const char* step : {"urls", "fetch", "extract", "clean", "dedup", "shuffle", "split", "mix",
+                           "tokenize", "stats", "run"}) {
+    commands.push_back({"corpus", step});
+  }
+  for (Arguments& command : commands) {
+    command.emplace_back("--help");
+    const std::string text = Output(command);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 100u) << command[0] << ": " << line;
+    }
+  }
+}
+
+// A model is given by its place or by name, to each command alike.
+TEST_F(CliTest, AModelComesFirstOrByName) {
+  const Arguments rest = {"--ids", "72,105", "--max-new-tokens", "3"};
+  const auto with = [&](Arguments arguments) {
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    return arguments;
+  };
+  const std::string ids = Output(with({"generate", "--model", *model_}));
+  EXPECT_EQ(Output(with({"generate", *model_})), ids);
+  EXPECT_EQ(Output({"generate", "--ids", "72,105", "--max-new-tokens", "3", *model_}), ids);
+  ExpectError(with({"generate", *model_, "--model", *model_}), 2, "model");
+  ExpectError({"forward", *model_}, 2, "--inputs is required");
+  ExpectError({"eval", *model_}, 2, "--data is required");
+  ExpectError({"predict", *model_}, 2, "is required");
+  ExpectError({"serve", Path("none"), "--port", "0"}, 2, Path("none"));
+  for (const char* command : {"eval", "predict", "forward", "serve"}) {
+    ExpectError({command}, 2, "model is required");
+    EXPECT_NE(Output({command, "--help"}).find(" model"), std::string::npos);
+  }
+}
+
+// Every setting of generation is a flag; what other settings decide is said.
+TEST_F(CliTest, EveryGenerationSettingIsAFlag) {
+  const std::string plain = Output({"generate", *model_, "--ids=9", "--max-new-tokens=8"});
+  const auto first_new = plain.substr(plain.find(',') + 1, plain.find(',', 2) - 2);
+  const auto with = [&](Arguments flags) {
+    flags.insert(flags.begin(), {"generate", *model_, "--ids=9", "--max-new-tokens=8"});
+    return Output(flags);
+  };
+  EXPECT_NE(with({"--suppress-tokens", first_new}), plain);
+  EXPECT_NE(with({"--begin-suppress-tokens", first_new}), plain);
+  EXPECT_NE(with({"--bad-words-ids", first_new + ";300,301"}), plain);
+  EXPECT_NE(with({"--logit-bias", first_new + ":-100"}), plain);
+  EXPECT_EQ(with({"--logit-bias", "5:0"}), plain);
+  ExpectError({"generate", *model_, "--ids=9", "--logit-bias", "100000:1"}, 2, "logit_bias");
+  ExpectError({"generate", *model_, "--ids=9", "--logit-bias", "5:101"}, 2,
+              "--logit-bias of 5 must be at most 100, not 101");
+  ExpectError({"generate", *model_, "--ids=9", "--length-penalty", "2"}, 2,
+              "length_penalty is for a search with num_beams above 1");
+  ExpectError({"generate", *model_, "--ids=9", "--seed", "1", "--seed", "2"}, 2, "given twice");
+}
+
 TEST_F(CliTest, WrongUsage) {
   ExpectError({}, 2, "a command is missing");
   ExpectError({"genrate"}, 2, "unknown command 'genrate'; did you mean 'generate'?");
@@ -78,8 +143,10 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"generate", "--model", *model_}, 2,
               "give one of --prompt TEXT, --prompts FILE, --ids 1,2,3 and --chat");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-k", "many"}, 2, "--top-k");
-  ExpectError({"generate", "--model", *model_, "--ids", "1", "--top_k", "-4"}, 2, "top_k");
-  ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-p", "nan"}, 2, "top_p");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--top_k", "-4"}, 2,
+              "--top-k must be at least 0, not -4");
+  ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-p", "nan"}, 2,
+              "--top-p must be a number, not \"nan\"");
   ExpectError({"generate", "--model", *model_, "--ids", "1,x"}, 2, "'x' is not a token id");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--device", "cuda:0"}, 2, "cuda:0");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--device", "abacus"}, 2, "abacus");
@@ -272,7 +339,7 @@ TEST_F(CliTest, PromptsThatCannotBeContinued) {
   ExpectError(longer, 2, "exceeds the model's 16 positions");
   ExpectError(prompt("ab\xff"), 2, "--prompt: invalid UTF-8 at byte 2");
   ExpectError({"generate", "--model", *model_, "--prompt", "a", "--stop=\xff"}, 2,
-              "--stop: invalid");
+              "--stop: '\xef\xbf\xbd' is not UTF-8");
   ExpectError({"generate", "--model", *model_, "--ids", "5,300"}, 2,
               "token id 300 (row 0, position 1) is beyond the model's vocabulary of 257");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--num-beams", "2", "--top-k", "3"}, 2,
@@ -336,6 +403,27 @@ TEST_F(CliTest, TrainTokenizer) {
   fails({"--type", "wordpiece"}, "'wordpiece'");
   fails({"--family", "gpt"}, "'gpt'");
   fails({"--lower-case", "--normalization", "identity"}, "identity");
+}
+
+TEST_F(CliTest, TrainingATokenizerSaysThatMemoryHasEnded) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers reserve more address space than the limit";
+#endif
+  std::string text;
+  for (int i = 0; i < 60000; ++i) {
+    for (int j = 1; j < 12; ++j) text += Concat((i * 7919 + j * 104729) % 999983, " ");
+    text += "\n";
+  }
+  const std::string input = Write("text", text);
+  const std::string out = Path("tokenizer");
+  for (const int64_t mebibytes : {150, 200, 250}) {
+    const auto ran = Run({"train-tokenizer", "--input", input, "--output", out},
+                         {.memory_limit = mebibytes << 20});
+    EXPECT_EQ(ran.code, 1) << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_NE(ran.err.find("memory"), std::string::npos) << ran.err;
+    EXPECT_FALSE(fs::exists(out));
+  }
 }
 
 TEST_F(CliTest, VersionIsOneLine) {

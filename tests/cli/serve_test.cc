@@ -364,7 +364,7 @@ TEST_F(ServeTest, RefusesByName) {
            {kPath, R"({"prompt": [257]})", 400, "prompt", "no id of the vocabulary of 257"},
            {kPath, R"({"prompt": [[1], [-1]]})", 400, "prompt", "number 1: token 0, -1"},
            {kPath, R"({"prompt": [1, 2.5]})", 400, "prompt", "token 1, 2.5"},
-           {kPath, R"({"prompt": "a", "temperature": -1})", 400, "temperature", "from 0"},
+           {kPath, R"({"prompt": "a", "temperature": -1})", 400, "temperature", "at least 0"},
            {kPath, R"({"prompt": "a", "temperature": "hot"})", 400, "temperature", "a number"},
            {kPath, R"({"prompt": "a", "max_tokens": 0})", 400, "max_tokens", "echo"},
            {kPath, R"({"prompt": "a", "max_tokens": 600})", 400, "", "exceeds the model's 512"},
@@ -671,10 +671,12 @@ TEST_F(ServeTest, GenerateByAServerPrintsTheSame) {
     EXPECT_EQ(refused.err.find("error: " + server.url() + ": prompt: token 0, 999"), 0u)
         << refused.err;
     EXPECT_EQ(Run({"generate", "--server", server.url(), "--prompt", "a", "--num-beams", "2"}).err,
-              "error: --num-beams does not go with --server\n");
+              "error: " + server.url() + ": num_beams: a server does not search beams\n");
+    EXPECT_EQ(Run({"generate", "--server", server.url(), "--prompt", "a", "--threads", "2"}).err,
+              "error: --threads does not go with --server\n");
   }
   EXPECT_EQ(Run({"generate", "--server", "http://127.0.0.1:1", "--prompt", "a"}).code, 1);
-  EXPECT_EQ(Run({"generate", "--prompt", "a"}).err, "error: --model is required\n");
+  EXPECT_EQ(Run({"generate", "--prompt", "a"}).err, "error: MODEL is missing\n");
 }
 
 TEST_F(ServeTest, ASignalLetsItFinish) {

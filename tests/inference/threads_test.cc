@@ -50,7 +50,8 @@ Shared MakeShared() {
 
 std::string Generated(const Model& gpt, uint64_t seed) {
   const data::ByteTokenizer bytes;
-  models::GenerationConfig config{.max_new_tokens = 4, .do_sample = true, .seed = seed};
+  models::GenerationConfig config{
+      .max_new_tokens = 4, .do_sample = true, .seed = static_cast<int64_t>(seed)};
   models::GenerateOptions options{.tokenizer = &bytes};
   std::string told;
   options.on_token = [&](int64_t row, int64_t id, std::string_view text) {

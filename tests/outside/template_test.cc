@@ -51,13 +51,14 @@ TEST(TemplateTest, ItsLoopSaysWhatIsWrong) {
 }
 
 // The losses of five steps, as the command prints them to metrics.jsonl.
-std::vector<double> LossesOn(int ranks, const std::vector<std::string>& layout) {
+std::vector<double> LossesOn(int ranks, const std::vector<std::string>& layout,
+                             const std::string& model = "my-model") {
   const std::string out = Path("run");
   std::filesystem::remove_all(out);
   std::vector<std::string> arguments = {
-      "train",          "my-model", "--data",      Text(), "--out",          out,
-      "--seq-len",      "16",       "--lr",        "1e-2", "--batch-size",   "4",
-      "--log-interval", "1",        "--max-steps", "5",    "--deterministic"};
+      "train",          model, "--data",      Text(), "--out",          out,
+      "--seq-len",      "16",  "--lr",        "1e-2", "--batch-size",   "4",
+      "--log-interval", "1",   "--max-steps", "5",    "--deterministic"};
   arguments.insert(arguments.end(), layout.begin(), layout.end());
   Process run(Parts{{.ranks = ranks, .arguments = arguments, .program = kCommands}}, Path("train"));
   EXPECT_EQ(run.ExitCode(), 0) << run.Errors();
@@ -81,6 +82,36 @@ TEST(TemplateTest, EveryCommandKnowsItsFamilyOnEveryLayout) {
   const std::vector<double> split = LossesOn(2, {"--tp", "2", "--sequence-parallel"});
   ASSERT_EQ(split.size(), alone.size());
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(split[i], alone[i], 1e-4);
+}
+
+// A folder of a configuration alone.
+std::string ConfigOf(int layers) {
+  const std::string folder = Path("layers_" + std::to_string(layers));
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json")
+      << R"({"model_type": "my_model", "vocab_size": 257, "width": 96, "layers": )" << layers
+      << "}";
+  return folder;
+}
+
+TEST(TemplateTest, ItsBlocksAreRecomputed) {
+  const std::vector<std::string> bytes = {"--tokenizer", "byte"};
+  const std::vector<double> once = LossesOn(1, bytes, ConfigOf(12));
+  const std::vector<std::string> recomputed = {"--tokenizer", "byte", "--gradient-checkpointing"};
+  EXPECT_EQ(LossesOn(1, recomputed, ConfigOf(12)), once);
+
+  const std::string flat = ConfigOf(0);
+  Process none(Parts{{.arguments = {"train", flat, "--data", Text(), "--out", Path("none"),
+                                    "--seq-len", "16", "--max-steps", "1", "--tokenizer", "byte",
+                                    "--gradient-checkpointing"},
+                      .program = kCommands}},
+               Path("none"));
+  EXPECT_EQ(none.ExitCode(), 2);
+  EXPECT_NE(none.Errors().find("error: checkpoint_activations: " + flat +
+                               " has no block between its first and its last, so there is nothing "
+                               "to recompute\n"),
+            std::string::npos)
+      << none.Errors();
 }
 
 }  // namespace

@@ -209,31 +209,31 @@ TEST(CApiTest, GeneratesWhatTheModelGenerates) {
     ASSERT_TRUE(config.ok()) << config.status();
     struct Case {
       tsr_generate_options asked;
-      models::GenerationRequest request;
+      nlohmann::json request = nlohmann::json::object();
     };
     std::vector<Case> cases(4);
     for (Case& c : cases) {
       c.asked = {};
       c.asked.size = sizeof(c.asked);
       c.asked.max_new_tokens = 9;
-      c.request.max_new_tokens = 9;
+      c.request["max_new_tokens"] = 9;
     }
     cases[1].asked.temperature = 0.7;
     cases[1].asked.seed = 11;
-    cases[1].request.temperature = 0.7;
-    cases[1].request.seed = 11;
+    cases[1].request["temperature"] = 0.7;
+    cases[1].request["seed"] = 11;
     cases[2].asked.top_k = 5;
     cases[2].asked.top_p = 0.9;
     cases[2].asked.repetition_penalty = 1.3;
-    cases[2].request.top_k = 5;
-    cases[2].request.top_p = 0.9;
-    cases[2].request.repetition_penalty = 1.3;
+    cases[2].request["top_k"] = 5;
+    cases[2].request["top_p"] = 0.9;
+    cases[2].request["repetition_penalty"] = 1.3;
     cases[3].asked.num_beams = 3;
     cases[3].asked.length_penalty = 0.5;
-    cases[3].request.num_beams = 3;
-    cases[3].request.length_penalty = 0.5;
+    cases[3].request["num_beams"] = 3;
+    cases[3].request["length_penalty"] = 0.5;
     for (const Case& c : cases) {
-      const auto wanted = models::WithRequest(*config, c.request);
+      const auto wanted = models::WithSettings(*config, c.request);
       ASSERT_TRUE(wanted.ok()) << wanted.status();
       const NoGrad no_grad;
       const auto expected = models::Generate(*reference, {{5, 6, 7}}, *wanted);
@@ -241,6 +241,68 @@ TEST(CApiTest, GeneratesWhatTheModelGenerates) {
       EXPECT_EQ(GenerateWith(context.get(), {5, 6, 7}, &c.asked).ids, expected->front().ids);
     }
   }
+}
+
+// Every generation setting by its name, beside what the model gives for it.
+TEST(CApiTest, SettingsAreSetByName) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+  const ContextHandle context = ContextOf(model);
+  const auto reference = Reference("gpt2");
+  const auto config = models::ReadGenerationConfig(SmallModelFolder("gpt2"), reference->config());
+  ASSERT_TRUE(config.ok()) << config.status();
+  using Settings = std::vector<std::pair<const char*, const char*>>;
+  for (const Settings& settings :
+       {Settings{{"presence_penalty", "1.5"}}, Settings{{"frequency_penalty", "-2"}},
+        Settings{{"logit_bias", "7:100"}}, Settings{{"suppress_tokens", "1,2,3"}},
+        Settings{{"no_repeat_ngram_size", "1"}}, Settings{{"max_new_tokens", "3"}},
+        Settings{{"min_new_tokens", "6"}, {"temperature", "1.2"}, {"seed", "-5"}},
+        Settings{{"num_beams", "2"}, {"length_penalty", "0.5"}, {"early_stopping", "true"}}}) {
+    tsr_generate_options options = {};
+    options.size = sizeof(options);
+    options.max_new_tokens = 9;
+    nlohmann::json asked = {{"max_new_tokens", 9}};
+    for (const auto& [name, value] : settings) {
+      ASSERT_EQ(CodeOf(tsr_generate_options_set(&options, name, value)), TSR_OK) << name;
+      asked[name] = models::GenerationConfig::Table().Find(name)->FromText(value);
+    }
+    const auto wanted = models::WithSettings(*config, asked);
+    ASSERT_TRUE(wanted.ok()) << wanted.status();
+    const NoGrad no_grad;
+    const auto expected = models::Generate(*reference, {{5, 6, 7}}, *wanted);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(GenerateWith(context.get(), {5, 6, 7}, &options).ids, expected->front().ids)
+        << settings[0].first;
+    tsr_generate_options_clear(&options);
+    EXPECT_EQ(options.settings, nullptr);
+    EXPECT_EQ(options.max_new_tokens, 9);
+  }
+  tsr_generate_options options = {};
+  EXPECT_EQ(CodeOf(tsr_generate_options_set(&options, "top_p", "1")), TSR_INVALID_ARGUMENT);
+  options.size = sizeof(options);
+  for (const Option& option : models::GenerationConfig::Table().options()) {
+    if (option.default_value().is_null() || option.default_value().empty()) continue;
+    const std::string text = option.ToText(option.default_value());
+    EXPECT_EQ(CodeOf(tsr_generate_options_set(&options, option.key.c_str(), text.c_str())), TSR_OK)
+        << option.key;
+  }
+  for (const auto& [name, value] : Settings{{"top_p", "2"},
+                                            {"top_p", "x"},
+                                            {"tpo_p", "1"},
+                                            {"top_p", nullptr},
+                                            {nullptr, "1"},
+                                            {"logit_bias", "1"},
+                                            {"logit_bias", "a:1"},
+                                            {"seed", "1.5"},
+                                            {"stop", "\xff"}}) {
+    EXPECT_EQ(CodeOf(tsr_generate_options_set(&options, name, value)), TSR_INVALID_ARGUMENT)
+        << (value == nullptr ? "NULL" : value);
+  }
+  EXPECT_EQ(CodeOf(tsr_generate_options_set(nullptr, "top_p", "1")), TSR_INVALID_ARGUMENT);
+  // One text more each time.
+  ASSERT_EQ(CodeOf(tsr_generate_options_set(&options, "stop", "a")), TSR_OK);
+  ASSERT_EQ(CodeOf(tsr_generate_options_set(&options, "stop_strings", "b")), TSR_OK);
+  tsr_generate_options_clear(&options);
+  tsr_generate_options_clear(nullptr);
 }
 
 TEST(CApiTest, TextIsStreamedAndEndsWhereItIsTold) {

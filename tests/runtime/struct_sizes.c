@@ -21,7 +21,8 @@ int main(void) {
   LINE(tsr_context_options, adapter);
   LINE(tsr_forward_options, all_hidden_states);
   LINE(tsr_embed_options, normalise);
-  LINE(tsr_generate_options, seed);
+  LINE(tsr_generate_options, seed); /* 0.7.0 */
+  LINE(tsr_generate_options, settings);
   LINE(tsr_token, end);
   return 0;
 }

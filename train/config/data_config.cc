@@ -9,18 +9,25 @@ const OptionTable& DataConfig::Table() {
   static const auto* table = new OptionTable(
       OptionTable::Of<DataConfig>("Data")
           .Add("data", &DataConfig::data,
-               "what the table of tasks says; given several times, each with a weight "
-               "(`a.txt:0.3`), a blend of them (a path that exists as it stands has no weight)",
-               {.changes_results = false,
+               "a file or a directory in a format of the task (docs/cli.md); given several times, "
+               "each "
+               "with a weight (`a.txt:0.3`), a blend of them (a path that exists with such an end "
+               "has "
+               "no weight)",
+               {.type = "FILE",
+                .changes_results = false,
                 .evaluation = true,
                 .aliases = {{"train_file", "Hugging Face"}}})
-          .Add("task", &DataConfig::task, "what is learnt: one of the table of tasks",
+          .Add("task", &DataConfig::task, "the kind of loss and of data (docs/cli.md lists them)",
                {.unset = "as the model and the data say", .evaluation = true})
-          .Add("tokenizer", &DataConfig::tokenizer,
-               "a folder, `byte` or `char`; the small presets take bytes",
-               {.unset = "the model's", .changes_results = false, .evaluation = true})
+          .Add(
+              "tokenizer", &DataConfig::tokenizer,
+              "a folder, `byte` or `char`; the small presets take bytes",
+              {.type = "DIR", .unset = "the model's", .changes_results = false, .evaluation = true})
           .Add("val_data", &DataConfig::val_data, "validation data; wins over `val_fraction`",
-               {.changes_results = false, .aliases = {{"validation_file", "Hugging Face"}}})
+               {.type = "FILE",
+                .changes_results = false,
+                .aliases = {{"validation_file", "Hugging Face"}}})
           .Add("val_fraction", &DataConfig::val_fraction,
                "share of the data, from its end, that is held out; 0: no evaluation",
                {.least = 0, .below = 1})

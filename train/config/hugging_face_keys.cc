@@ -43,7 +43,8 @@ void AddSteps(ForeignTable* table) {
                  return Json{{"shuffle", value != "sequential"}};
                }),
        NoEffect("length_column_name", "lengths are counted"),
-       Switch(Refused("ignore_data_skip", "a resumed run goes on where its data were", {false}))});
+       Switch(
+           Refused("ignore_data_skip", "a resumed run continues where its data were", {false}))});
 }
 
 void AddPrecision(ForeignTable* table) {

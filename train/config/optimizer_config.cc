@@ -29,8 +29,8 @@ const OptionTable& OptimizerConfig::Table() {
                {.choices = optim::WarmupNames()})
           .Add("warmup_min_lr", &OptimizerConfig::warmup_min_lr, "where warm-up begins",
                {.least = 0})
-          .Add("lr_schedule", &OptimizerConfig::lr_schedule, "how the rate goes on from there",
-               {.choices = optim::ScheduleNames()})
+          .Add("lr_schedule", &OptimizerConfig::lr_schedule,
+               "the course of the rate behind the warm-up", {.choices = optim::ScheduleNames()})
           .Add("min_lr", &OptimizerConfig::min_lr, "where the schedule ends",
                {.least = 0,
                 .unset = "0.1 `lr`",

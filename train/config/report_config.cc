@@ -52,7 +52,7 @@ const OptionTable& ReportConfig::Table() {
                 .changes_results = false,
                 .aliases = {{"save_total_limit", "Hugging Face"}}})
           .Add("async_save", &ReportConfig::async_save,
-               "write checkpoints while training goes on; a step waits for the copy only",
+               "write checkpoints while training continues; a step waits for the copy only",
                {.changes_results = false})
           .Add("early_stopping_patience", &ReportConfig::early_stopping_patience,
                "ends the run after so many evaluations in a row without a better "
@@ -87,7 +87,7 @@ const OptionTable& ReportConfig::Table() {
                "a file for a Chrome trace (chrome://tracing, ui.perfetto.dev) of some steps: "
                "modules, nodes of the backward pass, kernels, memory; the ten costliest kernels "
                "are printed. Ranks other than 0 write `NAME.rank<r>.EXT`",
-               {.unset = "none", .changes_results = false})
+               {.type = "FILE", .unset = "none", .changes_results = false})
           .Add("profile_after", &ReportConfig::profile_after,
                "steps of this process before those that are profiled",
                {.least = 0, .needs = {{{"profile"}}}, .changes_results = false})

@@ -9,7 +9,8 @@ const OptionTable& StepsConfig::Table() {
   static const auto* table = new OptionTable(
       OptionTable::Of<StepsConfig>("Steps")
           .Add("out", &StepsConfig::out, "the run's directory",
-               {.changes_results = false,
+               {.type = "DIR",
+                .changes_results = false,
                 .aliases = {{"save_dir", "FlagAI"}, {"output_dir", "Hugging Face"}}})
           .Add("max_steps", &StepsConfig::max_steps, "optimizer steps; wins over `epochs`",
                {.least = 1, .unset = "by `epochs`"})

@@ -30,7 +30,8 @@ struct PreferenceOptions {
                  {.above = 0, .evaluation = true, .aliases = {{"pref_beta", "LLaMA-Factory"}}})
             .Add("reference_model", &PreferenceOptions::reference_model,
                  "folder of the model that rewards are relative to",
-                 {.unset = "the model that the run begins with, without its adapter",
+                 {.type = "DIR",
+                  .unset = "the model that the run begins with, without its adapter",
                   .evaluation = true,
                   .aliases = {{"ref_model", "LLaMA-Factory"}}}));
     return *table;

@@ -30,9 +30,9 @@ struct Seq2SeqOptions : PairOptions {
             .Include<Seq2SeqOptions, PairOptions>()
             .Add("target_data", &Seq2SeqOptions::target_data,
                  "the targets, line by line, of `data`",
-                 {.changes_results = false, .evaluation = true})
+                 {.type = "FILE", .changes_results = false, .evaluation = true})
             .Add("val_target_data", &Seq2SeqOptions::val_target_data, "the targets of `val_data`",
-                 {.needs = {{{"val_data"}}}, .changes_results = false})
+                 {.type = "FILE", .needs = {{{"val_data"}}}, .changes_results = false})
             .Add("source_column", &Seq2SeqOptions::source_column,
                  "column of the source, of a table (`.tsv`, `.csv`, `.jsonl`, `.json`)",
                  {.evaluation = true})

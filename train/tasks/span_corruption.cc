@@ -19,7 +19,7 @@ struct SpanOptions : RunningTextOptions {
             .Add("noise_density", &SpanOptions::noise_density, "share of the tokens taken out",
                  {.above = 0, .below = 1, .evaluation = true})
             .Add("mean_noise_span_length", &SpanOptions::mean_noise_span_length,
-                 "mean length of what is taken out at a place", {.least = 1, .evaluation = true}));
+                 "mean length of a span", {.least = 1, .evaluation = true}));
     return *table;
   }
 };

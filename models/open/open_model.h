@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model that is ready to be asked: weights with their tokenizer, generation defaults and picture
+// processor. The command line, the server and the C library open models here.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const OpenedModel opened, OpenModel("qwen-folder", {}));
+//   Generate(*opened.model, prompts, opened.generation, {.tokenizer = opened.tokenizer.get()});
+#ifndef TESSERA_MODELS_OPEN_OPEN_MODEL_H_
+#define TESSERA_MODELS_OPEN_OPEN_MODEL_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/mounted_folder.h"
+#include "core/status.h"
+#include "data/image/image_processor.h"
+#include "data/tokenizer/tokenizer.h"
+#include "models/generation/generation_config.h"
+#include "models/hub/load_model.h"
+#include "models/model.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::models {
+
+struct OpenedModel;
+
+struct OpenOptions {
+  enum class Want {
+    kNo,       // only where the model cannot be asked without it
+    kIfThere,  // nullptr where the folder has none
+    kYes       // NotFound where the folder has none
+  };
+  // How weights are loaded. `warn` is also told of generation settings that are not applied.
+  LoadOptions load = {.require_weights = true};
+  Want tokenizer = Want::kYes;
+  std::string tokenizer_folder = {};  // or a name (`byte`); "": the model's own
+  // What is asked for over the generation defaults (WithSettings). It is refused before any weights
+  // are read.
+  nlohmann::json settings = nlohmann::json::object();
+  // Called when all but the weights is there, for what must not be wrong when they have been read.
+  std::function<Status(const OpenedModel&)> before_weights = nullptr;
+};
+
+struct OpenedModel {
+  std::string folder;                    // as it is read: an archive's mounted folder
+  std::string tokenizer_folder;          // the tokenizer's, whose chat template counts
+  std::optional<MountedFolder> archive;  // kept as long as the model is
+  std::optional<MountedFolder> tokenizer_archive;
+  nlohmann::json config;                       // config.json with the tokenizer's token ids
+  std::unique_ptr<data::Tokenizer> tokenizer;  // nullptr: none
+  GenerationConfig generation;
+  std::unique_ptr<Model> model;
+  std::optional<data::ImageProcessor> pictures;  // of a model that takes pixels
+};
+
+// A folder, or a tar archive of one. Errors name the file.
+StatusOr<OpenedModel> OpenModel(const std::string& path, const OpenOptions& options);
+// An archive that is mounted already.
+StatusOr<OpenedModel> OpenModel(MountedFolder archive, const OpenOptions& options);
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_OPEN_OPEN_MODEL_H_
