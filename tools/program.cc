@@ -2,6 +2,8 @@
 #include "tools/program.h"
 
 #include <fcntl.h>
+#include <malloc.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -125,6 +127,15 @@ void OpenStandardDescriptors() {
   }
 }
 
+// glibc reserves 64 MiB of address space for each thread's arena, and maps every block of a thread
+// that gets none by itself, which made a server under a narrow `ulimit -v` 15 times slower. There
+// all threads share one arena.
+void ShareArenaInNarrowSpace() {
+  constexpr rlim_t kNarrow = rlim_t{4} << 30;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kNarrow) mallopt(M_ARENA_MAX, 1);
+}
+
 }  // namespace
 }  // namespace tessera::tools
 
@@ -132,6 +143,7 @@ namespace tessera {
 
 int Main(int argc, char** argv, const tools::Program& program) {
   tools::OpenStandardDescriptors();
+  tools::ShareArenaInNarrowSpace();
   // Writing too much, or to nobody, is then an error of the write.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
