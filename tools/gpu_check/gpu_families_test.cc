@@ -146,7 +146,8 @@ TEST_P(GpuFamiliesTest, FollowsFloat64) {
          {std::pair(half, DType::kFloat32), std::pair(DType::kFloat32, half)}) {
       SCOPED_TRACE(Concat(dtype, " with products in ", products));
       const double cpu = Distance(Compute(GetParam(), Device::Cpu(), dtype, products), exact);
-      EXPECT_LE(Distance(Compute(GetParam(), kGpu, dtype, products), exact), 5 * cpu);
+      // With few numbers the CPU's roundings may happen to cancel out.
+      EXPECT_LE(Distance(Compute(GetParam(), kGpu, dtype, products), exact), 5 * cpu + 0.01);
     }
   }
 }
