@@ -17,8 +17,9 @@ std::string Printed(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A number as a person writes it: 3e-4 and 0.1, not 0.00029999999999999997; 50, not 5e+01; in every
-// locale. The JSON library has what std::to_chars would bring 100 kB of tables for.
+// A number as a person writes it: 0.0003, not 0.00029999999999999997; 50, not 5e+01; in every
+// locale. std::to_chars would add 100 kB of tables to the C library, and the JSON library needs
+// none.
 std::string NumberText(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   std::string text = Json(value).dump();

@@ -19,6 +19,7 @@
 #ifndef TESSERA_CORE_TAR_ARCHIVE_H_
 #define TESSERA_CORE_TAR_ARCHIVE_H_
 
+#include <optional>
 #include <string>
 
 #include "core/mounted_folder.h"
@@ -28,6 +29,11 @@ namespace tessera {
 
 // The file at `path`, mapped.
 StatusOr<MountedFolder> MountTar(const std::string& path);
+
+// The folder to read at `path`: itself, or what a file there holds as an archive, which stays
+// mounted as long as `archive` holds it. A path with nothing at it stands for itself (a preset's
+// name).
+StatusOr<std::string> FolderAt(const std::string& path, std::optional<MountedFolder>* archive);
 
 // An archive that is read elsewhere; `name` is what messages call it.
 StatusOr<MountedFolder> MountTar(const MountedFile& archive, const std::string& name);

@@ -22,7 +22,7 @@ using train::OptionPart;
 std::string Code(const std::string& text) { return "`" + text + "`"; }
 
 std::string DefaultOf(const Option& option) {
-  if (option.default_value().is_null()) return option.notes.unset;
+  if (option.default_value().empty()) return option.notes.unset;
   const std::string text = option.ToText(option.default_value());
   return option.kind == Option::Kind::kText ? Code(text) : text;
 }

@@ -45,11 +45,16 @@ int64_t Model::positions_left(int adapter) const {
   return all == 0 ? 0 : all - prefix(adapter).positions;
 }
 
+Status Model::CheckCanRecompute(const std::string& name) const {
+  if (num_blocks() > 2) return OkStatus();
+  return InvalidArgument("checkpoint_activations: ", name,
+                         " has no block between its first and its last, so there is nothing to "
+                         "recompute");
+}
+
 void Model::set_checkpoint_activations(bool value) {
-  TESSERA_CHECK(
-      !value || num_blocks() > 2, "model",
-      "checkpoint_activations: this model has no block between its first and its last, so "
-      "there is nothing to recompute");
+  const Status can = CheckCanRecompute("this model");
+  TESSERA_CHECK(!value || can.ok(), "model", Message(can));
   checkpoint_activations_ = value;
 }
 
@@ -103,12 +108,14 @@ void CollectHiddenStates(const Model& model, int block, const Bundle& bundle,
   }
 }
 
-// A region begins from what may have a gradient; the rest of the bundle is small.
+// The region's inputs are the floating tensors that the block takes, which may have a gradient.
 Bundle RecomputeBlock(const Model& model, int block, Bundle in, const RunOptions& options) {
+  const BlockKeys keys = model.keys_of_block(block);
   std::vector<std::string> names;
   std::vector<Tensor> inputs;
   for (const auto& [name, tensor] : in.entries()) {
-    if (!tensor.defined() || !IsFloating(tensor.dtype())) continue;
+    const bool taken = keys.takes.has(name) || keys.may_take.has(name);
+    if (!taken || !tensor.defined() || !IsFloating(tensor.dtype())) continue;
     names.push_back(name);
     inputs.push_back(tensor);
   }

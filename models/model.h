@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "core/bundle.h"
+#include "core/status.h"
 #include "core/tensor.h"
 #include "models/block_keys.h"
 #include "models/model_keys.h"
@@ -139,9 +140,11 @@ class Model : public nn::Module {
   int64_t positions_left(int adapter = 0) const;
 
   // `Run` keeps what blocks between the first and the last are given, and computes their
-  // activations again in the backward pass (autograd/recompute.h). Throws Error where there are
-  // none.
+  // activations again in the backward pass (autograd/recompute.h). Throws Error where
+  // CheckCanRecompute fails.
   virtual void set_checkpoint_activations(bool value);
+  // InvalidArgument for a model that has no such block; `name` is what the message calls it.
+  Status CheckCanRecompute(const std::string& name) const;
   bool checkpoint_activations() const { return checkpoint_activations_; }
 
   // The blocks [first, second) that this model has.

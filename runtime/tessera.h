@@ -309,8 +309,8 @@ typedef struct tsr_generate_options {
 
 /* Sets a generation setting by its name, as the flags of `tessera generate` have it without their
  * dashes ("repetition_penalty", "1.2"; "logit_bias", "15:-1,27:0.5"; "stop_strings" once for each
- * text). It wins over the member of the same name. Every name: docs/embedding.md. A name or a value
- * that is not known is TSR_INVALID_ARGUMENT, and changes nothing. */
+ * text). It wins over the member of the same name. docs/cli.md lists the names (generate). A name
+ * or a value that is not known is TSR_INVALID_ARGUMENT, and changes nothing. */
 tsr_status* tsr_generate_options_set(tsr_generate_options* options, const char* name,
                                      const char* value);
 /* Frees what tsr_generate_options_set has put there; the members stay. */

@@ -67,7 +67,8 @@ Answer AnswerOf(ChatPartner partner) {
     TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
                              serve::ConfigOfAnswer(partner.model, /*adapter=*/0, partner.format,
                                                    partner.tokenizer, ids.size(), partner.config));
-    config.seed += turn;
+    // Wraps around, as unsigned numbers do.
+    config.seed = static_cast<int64_t>(static_cast<uint64_t>(config.seed) + turn);
     const auto show = [](int64_t, int64_t, std::string_view text) {
       return text.empty() ? OkStatus() : WriteOut(data::ReplaceInvalidUtf8(text));
     };

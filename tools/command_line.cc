@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <list>
 #include <optional>
 #include <utility>
 
@@ -315,10 +316,8 @@ void WarnOf(const std::string& line) {
 }
 
 StatusOr<std::string> FolderOrArchive(const std::string& name) {
-  if (!PathExists(name) || IsDirectory(name)) return name;
-  static auto* const mounted = new std::vector<MountedFolder>;
-  TESSERA_ASSIGN_OR_RETURN(MountedFolder folder, MountTar(name));
-  return mounted->emplace_back(std::move(folder)).path();
+  static auto* const mounted = new std::list<std::optional<MountedFolder>>;
+  return FolderAt(name, &mounted->emplace_back());
 }
 
 }  // namespace tessera::tools

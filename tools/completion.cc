@@ -75,8 +75,10 @@ std::string CaseOfCommand(const std::string& name, const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group().empty()) continue;  // other systems' names
     if (option->get_positional()) {
-      if (option->get_name(true) == "model") words = Words(Presets());
-      continue;
+      // Presets have no weights: they can be trained, and nothing else.
+      const bool trains = name == "train" || name == "explain";
+      if (trains && option->get_name(true) == "model") words = Words(Presets());
+      if (option->get_lnames().empty()) continue;
     }
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
     const std::vector<std::string> values = ChoicesOf(*option);

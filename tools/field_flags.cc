@@ -37,7 +37,7 @@ std::string Help(const Option& key) {
     text += (i == 0 ? "; one of " : ", ") + key.notes.choices[i];
   }
   const std::string usual =
-      key.default_value().is_null() ? key.notes.unset : key.ToText(key.default_value());
+      key.default_value().empty() ? key.notes.unset : key.ToText(key.default_value());
   for (size_t i = 0; i < key.notes.aliases.size(); ++i) {
     const std::string& name = key.notes.aliases[i].name;
     if (i == 0 || name != key.notes.aliases[i - 1].name) text += "; also " + FlagName(name);
@@ -151,9 +151,8 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
     const auto own = keys_.find(name);
     const Option* option = own == keys_.end() ? train::FindRunConfigKey(name) : own->second;
     const std::string flag = FlagName(option == nullptr ? name : option->key);
-    for (const std::string& text : texts) {
-      TESSERA_RETURN_IF_ERROR(CheckText(FlagName(name), text));
-    }
+    const std::string asked = FlagName(name);
+    for (const std::string& text : texts) TESSERA_RETURN_IF_ERROR(CheckText(asked, text));
     if (option != nullptr && option->kind == Option::Kind::kTexts) {
       given[name] = option->notes.choices.empty() ? texts : AtCommas(texts);
       continue;

@@ -51,7 +51,13 @@ StatusOr<nlohmann::json> Asked(const CLI::App& command, const GenerateFlags& fla
   nlohmann::json asked = nlohmann::json::object();
   for (const auto& [name, value] : given.items()) {
     const Option& option = *GenerationConfig::Table().FindByAnyName(name);
-    TESSERA_ASSIGN_OR_RETURN(asked[option.key], option.Convert(value, FlagName(name)));
+    TESSERA_ASSIGN_OR_RETURN(nlohmann::json converted, option.Convert(value, FlagName(name)));
+    nlohmann::json& all = asked[option.key];
+    if (all.is_array() && option.kind == Option::Kind::kTexts) {  // --stop and --stop-strings
+      all.insert(all.end(), converted.begin(), converted.end());
+    } else {
+      all = std::move(converted);
+    }
   }
   return asked;
 }

@@ -42,7 +42,9 @@ std::string Line(std::string_view macro, std::string_view text) {
 
 // "--num-nodes, --nnodes N".
 std::string OptionHead(const CLI::Option& option) {
-  if (option.get_positional()) return Upper(option.get_name(/*positional=*/true));
+  if (option.get_positional() && option.get_lnames().empty()) {
+    return Upper(option.get_name(/*positional=*/true));
+  }
   std::string names = option.get_name(/*positional=*/false, /*all_options=*/true);
   for (size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 2) {
     names.replace(at, 1, ", ");

@@ -20,10 +20,9 @@ StatusOr<std::unique_ptr<models::Model>> BuildPart(const RunConfig& config, cons
   dist::CutWhileBuilding(policy, mesh.dp(), &build);
   TESSERA_ASSIGN_OR_RETURN(auto model, build_part(build));
   if (config.dropout) model->SetDropout(*config.dropout);
-  if (config.checkpoint_activations && model->num_blocks() <= 2) {
-    return InvalidArgument("checkpoint_activations: ", config.model,
-                           " has no block between its first and its last, so there is nothing to "
-                           "recompute");
+  if (config.checkpoint_activations) {
+    TESSERA_RETURN_IF_ERROR(
+        model->CheckCanRecompute(config.model.empty() ? "the model" : config.model));
   }
   model->set_checkpoint_activations(config.checkpoint_activations);
   return model;

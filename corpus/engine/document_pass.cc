@@ -40,7 +40,8 @@ const OptionTable& StepFiles::Table() {
               "input", &StepFiles::input,
               "files of documents, or directories of them: .jsonl, .txt (a document a line), .warc "
               "and .wet, also with .gz or .zst behind; may be given several times")
-          .Add("output", &StepFiles::output, "the file of what stays; its name says of what kind",
+          .Add("output", &StepFiles::output,
+               "the file of the documents that are kept; the end of its name says the format",
                {.type = "FILE"})
           .Add("text_key", &StepFiles::text_key, "the member of JSON lines that is the text")
           .Add("overwrite", &StepFiles::overwrite,

@@ -257,14 +257,6 @@ Status FitToWeights(const WeightFiles& weights, bool ties, nlohmann::json* confi
   return OkStatus();
 }
 
-StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder) {
-  const std::string path = JoinPath(folder, "config.json");
-  TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, data::ReadJsonFile(path));
-  if (!config.is_object()) return InvalidArgument(path, ": not a JSON object");
-  TESSERA_RETURN_IF_ERROR(CheckQuantizationConfig(config, path));
-  return config;
-}
-
 void Change(const nlohmann::json& changes, nlohmann::json* config) {
   if (!changes.is_object()) return;
   for (const auto& [key, value] : changes.items()) {
@@ -301,6 +293,14 @@ StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann:
 }
 
 }  // namespace
+
+StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder) {
+  const std::string path = JoinPath(folder, "config.json");
+  TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, data::ReadJsonFile(path));
+  if (!config.is_object()) return InvalidArgument(path, ": not a JSON object");
+  TESSERA_RETURN_IF_ERROR(CheckQuantizationConfig(config, path));
+  return config;
+}
 
 StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset) {
   if (IsDirectory(folder_or_preset)) {

@@ -69,6 +69,9 @@ struct LoadOptions {
   std::function<void(const std::string&)> warn = nullptr;
 };
 
+// `folder`/config.json as it is written: an object, of weights in a form that is read.
+StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder);
+
 // Reads `folder`/config.json, tied or not as the weights are, or takes the configuration of a
 // preset. NotFound (naming what could have been meant) for what is neither.
 StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset);

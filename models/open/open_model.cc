@@ -13,13 +13,6 @@ namespace {
 
 using Want = OpenOptions::Want;
 
-// The folder itself, or that of an archive, which `archive` then holds.
-StatusOr<std::string> FolderOf(const std::string& path, std::optional<MountedFolder>* archive) {
-  if (!PathExists(path) || IsDirectory(path)) return path;
-  TESSERA_ASSIGN_OR_RETURN(*archive, MountTar(path));
-  return (*archive)->path();
-}
-
 bool WantsTokenizer(const OpenOptions& options, const OpenedModel& opened,
                     const std::string& folder) {
   switch (options.tokenizer) {
@@ -46,23 +39,24 @@ Status Fill(const OpenOptions& options, OpenedModel* opened) {
                              WithSettings(std::move(defaults), options.settings));
     return OkStatus();
   };
-  TESSERA_ASSIGN_OR_RETURN(opened->config, ReadModelConfig(folder));
+  TESSERA_ASSIGN_OR_RETURN(opened->config, ReadConfigFile(folder));
   TESSERA_RETURN_IF_ERROR(configure());
   opened->tokenizer_folder = folder;
   if (!options.tokenizer_folder.empty()) {
     TESSERA_ASSIGN_OR_RETURN(opened->tokenizer_folder,
-                             FolderOf(options.tokenizer_folder, &opened->tokenizer_archive));
+                             FolderAt(options.tokenizer_folder, &opened->tokenizer_archive));
   }
   if (WantsTokenizer(options, *opened, folder)) {
     TESSERA_ASSIGN_OR_RETURN(opened->tokenizer, data::LoadTokenizer(opened->tokenizer_folder));
     load.config_changes = TokenIdsFromTokenizer(*opened->tokenizer, opened->config);
+    opened->config.update(load.config_changes);
+    if (!load.config_changes.empty()) TESSERA_RETURN_IF_ERROR(configure());
     const nlohmann::json& asked = options.load.config_changes;
     if (asked.is_object()) load.config_changes.update(asked);
-    opened->config.update(load.config_changes);
-    TESSERA_RETURN_IF_ERROR(configure());
   }
   if (options.before_weights != nullptr) TESSERA_RETURN_IF_ERROR(options.before_weights(*opened));
   TESSERA_ASSIGN_OR_RETURN(opened->model, LoadModel(folder, load));
+  opened->config = opened->model->config();
   if (opened->model->Takes(keys::kPixelValues)) {
     TESSERA_ASSIGN_OR_RETURN(opened->pictures,
                              data::ImageProcessor::OfModel(folder, opened->model->config()));
@@ -76,7 +70,7 @@ Status Fill(const OpenOptions& options, OpenedModel* opened) {
 
 StatusOr<OpenedModel> OpenModel(const std::string& path, const OpenOptions& options) {
   OpenedModel opened;
-  TESSERA_ASSIGN_OR_RETURN(opened.folder, FolderOf(path, &opened.archive));
+  TESSERA_ASSIGN_OR_RETURN(opened.folder, FolderAt(path, &opened.archive));
   TESSERA_RETURN_IF_ERROR(Fill(options, &opened));
   return opened;
 }

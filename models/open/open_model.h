@@ -47,7 +47,7 @@ struct OpenedModel {
   std::string tokenizer_folder;          // the tokenizer's, whose chat template counts
   std::optional<MountedFolder> archive;  // kept as long as the model is
   std::optional<MountedFolder> tokenizer_archive;
-  nlohmann::json config;                       // config.json with the tokenizer's token ids
+  nlohmann::json config;                       // the model's; before it is loaded, the file's
   std::unique_ptr<data::Tokenizer> tokenizer;  // nullptr: none
   GenerationConfig generation;
   std::unique_ptr<Model> model;

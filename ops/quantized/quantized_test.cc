@@ -242,8 +242,8 @@ TEST_P(QuantizedTest, WhatIsNotFiniteIsNotHidden) {
             std::vector<float>(64, 0.0f));
 }
 
-// Of more rows than are turned at once: the row that is told is the whole's, and the bytes are
-// those of each row by itself.
+// A matrix with more rows than one piece gives the bytes that each row gives by itself, and an
+// error names a row by its number in the matrix.
 TEST_P(QuantizedTest, LargeMatricesAreTurnedAPieceAtATime) {
   constexpr int64_t kColumns = 2048;
   const int64_t rows = 2 * QuantizedPieceRows(kColumns) + 5;

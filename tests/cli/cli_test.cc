@@ -128,6 +128,13 @@ TEST_F(CliTest, EveryGenerationSettingIsAFlag) {
   ExpectError({"generate", *model_, "--ids=9", "--length-penalty", "2"}, 2,
               "length_penalty is for a search with num_beams above 1");
   ExpectError({"generate", *model_, "--ids=9", "--seed", "1", "--seed", "2"}, 2, "given twice");
+  ExpectError({"generate", *model_, "--ids=9", "--max-tokens=1", "--max-new-tokens=2"}, 2,
+              "given twice");
+  // Each name of a list adds to it, so that an empty text is seen under either.
+  ExpectError({"generate", *model_, "--ids=9", "--stop", "", "--stop-strings", "x"}, 2,
+              "a stop string is empty");
+  ExpectError({"generate", *model_, "--ids=9", "--stop", "x", "--stop-strings", ""}, 2,
+              "a stop string is empty");
 }
 
 TEST_F(CliTest, WrongUsage) {

@@ -197,6 +197,7 @@ Status ProvideModel(const ModelSource& source, const std::optional<Device>& devi
           "adapter is set, but the program has built the model; models::AttachAdapter and "
           "TrainOnly make one beside it"));
     }
+    if (config.checkpoint_activations) fits.Update(built->CheckCanRecompute("the model"));
     TESSERA_RETURN_IF_ERROR(Agree(setup->mesh, fits));
     if (config.dropout) built->SetDropout(*config.dropout);
     if (config.IsSet("checkpoint_activations")) {
