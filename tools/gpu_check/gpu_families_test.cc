@@ -142,12 +142,16 @@ TEST_P(GpuFamiliesTest, FollowsFloat64) {
   EXPECT_NEAR(single.loss, exact.loss, 5e-6 * exact.loss);
   EXPECT_LE(Distance(single, exact), 2e-5);
   for (const DType half : {DType::kBFloat16, DType::kFloat16}) {
-    for (const auto& [dtype, products] :
-         {std::pair(half, DType::kFloat32), std::pair(DType::kFloat32, half)}) {
+    // Half weights, and half products of float32 weights: of so few numbers one of the two may err
+    // less than it does as a rule, and then says nothing about the other device.
+    const std::pair<DType, DType> ways[] = {{half, DType::kFloat32}, {DType::kFloat32, half}};
+    double cpu = 0;
+    for (const auto& [dtype, products] : ways) {
+      cpu = std::max(cpu, Distance(Compute(GetParam(), Device::Cpu(), dtype, products), exact));
+    }
+    for (const auto& [dtype, products] : ways) {
       SCOPED_TRACE(Concat(dtype, " with products in ", products));
-      const double cpu = Distance(Compute(GetParam(), Device::Cpu(), dtype, products), exact);
-      // With few numbers the CPU's roundings may happen to cancel out.
-      EXPECT_LE(Distance(Compute(GetParam(), kGpu, dtype, products), exact), 5 * cpu + 0.01);
+      EXPECT_LE(Distance(Compute(GetParam(), kGpu, dtype, products), exact), 5 * cpu);
     }
   }
 }
