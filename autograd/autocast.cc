@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autograd/autocast.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera {
 

@@ -12,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/execution_context.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 #ifndef TESSERA_CORE_CPU_AMX_H_
 #define TESSERA_CORE_CPU_AMX_H_
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera {
 

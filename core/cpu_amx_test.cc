@@ -6,8 +6,8 @@
 
 #include <string>
 
+#include "base/status.h"
 #include "core/cpu_isa.h"
-#include "core/status.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/error.h"
+#include "base/error.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -17,7 +17,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera {
 

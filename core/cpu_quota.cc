@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera {
 namespace {

@@ -15,7 +15,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/text_builder.h"
+#include "base/text_builder.h"
 
 namespace tessera {
 

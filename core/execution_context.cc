@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/execution_context.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::internal {
 

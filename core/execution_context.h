@@ -48,7 +48,7 @@ struct ExecutionContext {
   ThreadPool* threads = nullptr;       // nullptr: the process's
   Profiler* profiler = nullptr;        // nullptr: the process's
   Allocator* cpu_allocator = nullptr;  // of tensors on Device::Cpu(); nullptr: the process's
-  // Set to true by another thread, it ends this one's work with a CancelledError (core/error.h) at
+  // Set to true by another thread, it ends this one's work with a CancelledError (base/error.h) at
   // the next kernel, piece of a parallel loop, or handful of words that are tokenised: within
   // milliseconds. Loops take it to the threads that help. nullptr: nobody cancels.
   const std::atomic<bool>* cancelled = nullptr;

@@ -25,9 +25,9 @@
 #include <cstddef>
 #include <string>
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/device.h"
-#include "core/error.h"
 #include "core/execution_context.h"
 #include "core/profiler.h"
 

@@ -8,11 +8,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "core/allocator.h"
 #include "core/device_graph.h"
-#include "core/error.h"
 #include "core/execution_context.h"
-#include "core/file.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera {

@@ -25,8 +25,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "core/device.h"
-#include "core/status.h"
 
 namespace tessera {
 

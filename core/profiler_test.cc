@@ -5,8 +5,8 @@
 
 #include <thread>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "core/tensor.h"
 #include "nlohmann/json.hpp"
 

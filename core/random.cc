@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/execution_context.h"
 #include "core/normal_numbers.h"
 #include "core/thread_pool.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/checksum.h"
+#include "base/checksum.h"
 #include "core/safetensors_header.h"
 
 namespace tessera {

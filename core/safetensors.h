@@ -27,9 +27,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/file.h"
+#include "base/status.h"
 #include "core/dtype.h"
-#include "core/file.h"
-#include "core/status.h"
 
 namespace tessera {
 
@@ -89,7 +89,7 @@ struct SafetensorsEntry {
 };
 
 // Writes tensors in the order given, so that each can be gathered, written and freed before the
-// next. The same arguments give the same bytes. The file appears with `Commit` (core/file.h).
+// next. The same arguments give the same bytes. The file appears with `Commit` (base/file.h).
 // Readers that map the file profit when wider dtypes come first: then all data is aligned.
 class SafetensorsWriter {
  public:
@@ -104,7 +104,7 @@ class SafetensorsWriter {
   // Refuses when bytes are missing.
   Status Commit();
 
-  // CRC-32C (core/checksum.h) of everything written so far; after `Commit`, of the file.
+  // CRC-32C (base/checksum.h) of everything written so far; after `Commit`, of the file.
   uint32_t crc32c() const { return crc32c_; }
 
  private:

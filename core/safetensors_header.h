@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "core/safetensors.h"
-#include "core/status.h"
 
 namespace tessera::safetensors_internal {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/checksum.h"
+#include "base/checksum.h"
 
 namespace tessera {
 namespace {

@@ -10,7 +10,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/storage.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 
 namespace tessera {
 

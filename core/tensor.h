@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "core/device.h"
 #include "core/dtype.h"
-#include "core/error.h"
 #include "core/shape.h"
 #include "core/storage.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/text_builder.h"
+#include "base/text_builder.h"
 
 #include <clocale>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

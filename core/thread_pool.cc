@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "core/cpu_quota.h"
-#include "core/error.h"
 #include "core/execution_context.h"
 
 namespace tessera {

@@ -26,9 +26,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "core/cpu_isa.h"
 #include "core/cpu_quota.h"
-#include "core/error.h"
 #include "core/execution_context.h"
 
 namespace tessera {

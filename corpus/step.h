@@ -5,7 +5,7 @@
 //   TESSERA_ASSIGN_OR_RETURN(Counts counts,
 //                            step->run({{"input", {"a.jsonl"}}, {"output", "b.jsonl"}}, context));
 //
-// Its options stand declared once (core/options.h): flags, keys of a pipeline's file, help and
+// Its options stand declared once (base/options.h): flags, keys of a pipeline's file, help and
 // checks follow from the table.
 #ifndef TESSERA_CORPUS_STEP_H_
 #define TESSERA_CORPUS_STEP_H_
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "core/options.h"
-#include "core/status.h"
+#include "base/options.h"
+#include "base/status.h"
 #include "corpus/engine/block_run.h"
 #include "corpus/step_outputs.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
-#include "core/output_files.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/output_files.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::corpus {
@@ -50,7 +50,7 @@ bool SaysTessera(const std::string& path) {
 
 // Whether the journal of a step names the file among its outputs.
 bool IsInJournal(const std::string& journal, const std::string& file) {
-  const auto read = data::ReadJsonFile(journal);
+  const auto read = ReadJsonFile(journal);
   if (!read.ok() || !read->is_object()) return false;
   const json made_from = read->value("made_from", json::object());
   if (!made_from.is_object()) return false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step makes sure of before it writes (core/output_files.h).
+// What a step makes sure of before it writes (base/output_files.h).
 #ifndef TESSERA_CORPUS_STEP_OUTPUTS_H_
 #define TESSERA_CORPUS_STEP_OUTPUTS_H_
 
 #include <memory>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "corpus/engine/block_run.h"
 #include "nlohmann/json_fwd.hpp"
 

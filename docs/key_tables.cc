@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "models/generation/generation_config.h"
 #include "optim/optimizer_kind.h"
-#include "train/config/accelerate_config.h"
-#include "train/config/deepspeed_keys.h"
 #include "train/config/run_config.h"
-#include "train/config/run_keys.h"
+#include "train/foreign/accelerate_config.h"
+#include "train/foreign/deepspeed_keys.h"
+#include "train/foreign/run_keys.h"
 
 namespace tessera::docs {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::docs {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "docs/key_tables.h"
 
 int main(int argc, char** argv) {

@@ -13,8 +13,8 @@
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
 #include "nn/embedding.h"
-#include "train/run_on_ranks.h"
-#include "train/run_setup.h"
+#include "train/ranks/run_on_ranks.h"
+#include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::models {

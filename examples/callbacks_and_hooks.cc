@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "core/batch_keys.h"
-#include "core/file.h"
 #include "data/dataset/map_dataset.h"
 #include "models/family.h"
 #include "nn/linear.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
-#include "train/run_on_ranks.h"
+#include "train/ranks/run_on_ranks.h"
 #include "train/trainer.h"
 
 using namespace tessera;

@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
+#include "base/options.h"
 #include "core/batch_keys.h"
-#include "core/file.h"
-#include "core/options.h"
 #include "data/dataset/map_dataset.h"
 #include "data/dataset/subset.h"
 #include "models/family.h"

@@ -5,7 +5,7 @@
 //   focal_loss explain --focal_gamma 2 --lr 1e-4
 //
 // The focal loss (Lin et al. 2017) counts a target of probability p for (1 - p)^gamma as much.
-#include "core/options.h"
+#include "base/options.h"
 #include "models/model_keys.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/elementwise/elementwise.h"

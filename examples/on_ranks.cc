@@ -11,8 +11,8 @@
 #include "ops/collective/collective.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
-#include "train/agreement.h"
-#include "train/run_on_ranks.h"
+#include "train/ranks/agreement.h"
+#include "train/ranks/run_on_ranks.h"
 
 using namespace tessera;
 

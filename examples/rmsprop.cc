@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/optimizer_kind.h"
 #include "optim/tensor_step.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "dist/comm/world.h"
 #include "dist/pipeline/execute_pipeline.h"
 #include "models/family.h"
@@ -21,7 +21,7 @@
 #include "train/boost/booster.h"
 #include "train/boost/coordinator.h"
 #include "train/loop/initialize.h"
-#include "train/run_on_ranks.h"
+#include "train/ranks/run_on_ranks.h"
 
 using namespace tessera;
 using namespace tessera::train;

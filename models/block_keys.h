@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "core/bundle.h"
-#include "core/status.h"
 
 namespace tessera::models {
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"

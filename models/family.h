@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/model.h"
 #include "models/text_format.h"
 #include "nlohmann/json.hpp"

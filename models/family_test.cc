@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::models {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "autograd/autograd.h"
 #include "autograd/recompute.h"
+#include "base/error.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
 #include "models/model_keys.h"
 #include "models/transformer_stack.h"
 

@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "core/bundle.h"
-#include "core/status.h"
 #include "core/tensor.h"
 #include "models/block_keys.h"
 #include "models/model_keys.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "core/thread_communicator.h"
 #include "models/family.h"
 #include "models/language_model.h"

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "core/bundle.h"
-#include "core/status.h"
 
 namespace tessera::data {
 class Tokenizer;

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 
 namespace tessera::nn {

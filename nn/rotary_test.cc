@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::nn {
 namespace {

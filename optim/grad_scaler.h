@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "optim/optimizer.h"
 #include "optim/parameter.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace tessera::optim {
 namespace {

@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/options.h"
-#include "core/status.h"
+#include "base/options.h"
+#include "base/status.h"
 #include "optim/optimizer.h"
 #include "optim/update_rule.h"
 

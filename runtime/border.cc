@@ -8,7 +8,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "runtime/handles.h"
 
 struct tsr_status {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "runtime/tessera.h"
 
 namespace tessera::runtime {

@@ -6,9 +6,9 @@
 #include <atomic>
 #include <memory>
 
+#include "base/status.h"
 #include "core/allocator.h"
 #include "core/execution_context.h"
-#include "core/status.h"
 #include "core/thread_pool.h"
 #include "runtime/handles.h"
 #include "runtime/model.h"

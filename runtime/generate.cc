@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/nearest_name.h"
-#include "core/options.h"
-#include "data/tokenizer/utf8.h"
+#include "base/nearest_name.h"
+#include "base/options.h"
+#include "base/utf8.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/special_tokens.h"
 #include "runtime/border.h"
@@ -28,8 +28,8 @@ using models::GenerationResult;
 using nlohmann::json;
 
 Status CheckUtf8(std::string_view text, const char* what) {
-  const size_t invalid = data::FindInvalidUtf8(text);
-  if (invalid == data::kNoInvalidUtf8) return OkStatus();
+  const size_t invalid = FindInvalidUtf8(text);
+  if (invalid == kNoInvalidUtf8) return OkStatus();
   return InvalidArgument(what, ": invalid UTF-8 at byte ", invalid);
 }
 

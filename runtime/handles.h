@@ -11,14 +11,14 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "runtime/tessera.h"
 
 namespace tessera::runtime {
 
 enum class HandleKind : uint8_t { kStatus, kTensors, kModel, kContext, kTrainer };
 
-// "the handle is in use", beside the codes of core/status.h.
+// "the handle is in use", beside the codes of base/status.h.
 inline constexpr auto kBusy = static_cast<StatusCode>(TSR_BUSY);
 
 // `cancelled`: the flag that Cancel sets; it is taken back when the handle is pinned no more.

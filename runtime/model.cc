@@ -5,9 +5,9 @@
 #include <functional>
 #include <utility>
 
+#include "base/file.h"
+#include "base/tar_archive.h"
 #include "core/batch_keys.h"
-#include "core/file.h"
-#include "core/tar_archive.h"
 #include "models/classification.h"
 #include "models/family.h"
 #include "runtime/border.h"

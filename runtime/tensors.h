@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/status.h"
 #include "core/bundle.h"
 #include "core/dtype.h"
-#include "core/status.h"
 #include "runtime/tessera.h"
 
 namespace tessera::runtime {

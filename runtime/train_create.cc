@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "base/file.h"
+#include "base/json_text.h"
 #include "core/execution_context.h"
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
 #include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
@@ -56,7 +56,7 @@ Status CheckOptions(const tsr_train_options& options) {
 // An empty object where there is no text.
 StatusOr<json> ObjectOf(const char* text, const std::string& source) {
   if (text == nullptr) return json(json::object());
-  TESSERA_ASSIGN_OR_RETURN(json value, data::ParseJson(text, source, {.unique_keys = true}));
+  TESSERA_ASSIGN_OR_RETURN(json value, ParseJson(text, source, {.unique_keys = true}));
   if (!value.is_object()) return InvalidArgument(source, ": not a JSON object");
   return value;
 }
@@ -104,7 +104,7 @@ Status KeepFiles(const std::string& folder, tsr_trainer* trainer) {
   }
   const std::string generation = JoinPath(folder, "generation_config.json");
   if (PathExists(generation)) {
-    TESSERA_ASSIGN_OR_RETURN(trainer->generation_config, data::ReadJsonFile(generation));
+    TESSERA_ASSIGN_OR_RETURN(trainer->generation_config, ReadJsonFile(generation));
   }
   return OkStatus();
 }

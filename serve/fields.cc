@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "core/nearest_name.h"
+#include "base/nearest_name.h"
 #include "data/dataset/json_records.h"
 
 namespace tessera::serve {

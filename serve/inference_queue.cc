@@ -8,7 +8,7 @@
 #include <ranges>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/execution_context.h"
 #include "models/generation/written_text.h"
 

@@ -32,7 +32,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/continuous_batch.h"
 #include "models/generation/text_request.h"

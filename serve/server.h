@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "net/http/http_server.h"
 #include "net/http/waiting_signals.h"
 #include "serve/service.h"

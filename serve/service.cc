@@ -26,7 +26,7 @@ constexpr size_t kShortBody = 64 << 10;
 // Of an answer that there is always room for: health, and short texts.
 constexpr size_t kShortAnswer = 64 << 10;
 // Of a body's JSON: each takes 16 bytes and more where its text may have 2.
-constexpr data::JsonRules kBodyRules = {.max_values = 2'000'000};
+constexpr JsonRules kBodyRules = {.max_values = 2'000'000};
 
 // Takes as long for a wrong key as for a right one of its length.
 bool SameSecret(std::string_view a, std::string_view b) {

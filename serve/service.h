@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/chat/chat_format.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "data/tokenizer/utf8.h"
+#include "base/utf8.h"
 #include "models/generation/special_tokens.h"
 
 namespace tessera::serve {
@@ -111,7 +111,7 @@ StatusOr<std::string> TextOfIds(const ServedModel& served, const std::vector<int
                            " bytes");
   }
   const std::vector<int32_t> narrow(ids.begin(), ids.end());
-  return data::ReplaceInvalidUtf8(served.tokenizer.Decode(narrow));
+  return ReplaceInvalidUtf8(served.tokenizer.Decode(narrow));
 }
 
 bool Refused(Service& service, const Call& call, Fields& fields) {
@@ -123,7 +123,7 @@ bool Refused(Service& service, const Call& call, Fields& fields) {
 
 std::string TokenText(const data::Tokenizer& tokenizer, int64_t id) {
   const std::string_view bytes = tokenizer.TokenBytes(static_cast<int32_t>(id));
-  if (data::FindInvalidUtf8(bytes) == data::kNoInvalidUtf8) return std::string(bytes);
+  if (FindInvalidUtf8(bytes) == kNoInvalidUtf8) return std::string(bytes);
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text = "bytes:";
   for (const char c : bytes) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::tools {
 

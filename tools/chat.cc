@@ -8,10 +8,10 @@
 #include <iterator>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/utf8.h"
 #include "data/chat/chat_tokens.h"
 #include "data/dataset/json_records.h"
-#include "data/tokenizer/utf8.h"
 #include "models/generation/generate.h"
 #include "serve/answer_config.h"
 #include "tools/command_line.h"
@@ -70,14 +70,14 @@ Answer AnswerOf(ChatPartner partner) {
     // Wraps around, as unsigned numbers do.
     config.seed = static_cast<int64_t>(static_cast<uint64_t>(config.seed) + turn);
     const auto show = [](int64_t, int64_t, std::string_view text) {
-      return text.empty() ? OkStatus() : WriteOut(data::ReplaceInvalidUtf8(text));
+      return text.empty() ? OkStatus() : WriteOut(ReplaceInvalidUtf8(text));
     };
     TESSERA_ASSIGN_OR_RETURN(
         const std::vector<models::GenerationResult> results,
         models::Generate(partner.model, {std::vector<int64_t>(ids.begin(), ids.end())}, config,
                          {.tokenizer = &partner.tokenizer, .on_token = show}));
     TESSERA_RETURN_IF_ERROR(WriteOut("\n"));
-    return data::ReplaceInvalidUtf8(results[0].text);
+    return ReplaceInvalidUtf8(results[0].text);
   };
 }
 
@@ -96,8 +96,8 @@ Status Converse(const Answer& answer, const std::string& system) {
     if (line == "/exit") break;
     if (line == "/clear") chat = beginning;
     if (line.empty() || line == "/clear") continue;
-    const size_t invalid = data::FindInvalidUtf8(line);
-    if (invalid != data::kNoInvalidUtf8) {
+    const size_t invalid = FindInvalidUtf8(line);
+    if (invalid != kNoInvalidUtf8) {
       terminal.Say(Concat("invalid UTF-8 at byte ", invalid, " of the line"));
       continue;
     }

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/chat/chat_format.h"
 #include "data/chat/conversation.h"
 #include "data/tokenizer/tokenizer.h"

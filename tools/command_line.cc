@@ -10,12 +10,12 @@
 #include <optional>
 #include <utility>
 
+#include "base/file.h"
+#include "base/mounted_folder.h"
+#include "base/nearest_name.h"
+#include "base/tar_archive.h"
 #include "core/device.h"
 #include "core/dtype.h"
-#include "core/file.h"
-#include "core/mounted_folder.h"
-#include "core/nearest_name.h"
-#include "core/tar_archive.h"
 #include "core/thread_pool.h"
 #include "ops/quantized/quantized_matrix.h"
 

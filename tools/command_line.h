@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all commands share: how flags are read, and where output goes. How failures end the program
-// is train/run_on_ranks.h's.
+// is train/ranks/run_on_ranks.h's.
 #ifndef TESSERA_TOOLS_COMMAND_LINE_H_
 #define TESSERA_TOOLS_COMMAND_LINE_H_
 
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nn/module.h"
 #include "ops/quantized/quant_type.h"
 
@@ -43,7 +43,7 @@ std::string WrappedHelp(std::string_view help);
 
 void AddAdapterFlag(CLI::App* command, std::string* folder);
 
-// `--overwrite`: an output that exists is replaced, whoever wrote it (core/output_files.h).
+// `--overwrite`: an output that exists is replaced, whoever wrote it (base/output_files.h).
 void AddOverwriteFlag(CLI::App* command, bool* overwrite);
 
 // What weights are to be held as, if `--dtype` says that.
@@ -82,7 +82,7 @@ void WarnOf(const std::string& line);
 
 // The model (or tokenizer) that a flag names: where it is a file, that file must be a tar archive
 // of a folder, and what is returned is where it is read as one, for as long as the program runs
-// (core/tar_archive.h). Else `name` itself.
+// (base/tar_archive.h). Else `name` itself.
 StatusOr<std::string> FolderOrArchive(const std::string& name);
 
 // "124,439,808".

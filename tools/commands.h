@@ -9,7 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::tools {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "models/family.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "base/output_files.h"
 #include "core/dtype.h"
-#include "core/file.h"
-#include "core/output_files.h"
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/save_model.h"

@@ -17,7 +17,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/field_flags.h"
-#include "train/run_on_ranks.h"
+#include "train/ranks/run_on_ranks.h"
 
 namespace tessera::tools {
 namespace {

@@ -2,13 +2,13 @@
 // `tessera eval`: the loss of a model on data, and the metrics of its task.
 #include <string>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/evaluation_line.h"
 #include "tools/field_flags.h"
 #include "tools/scratch_directory.h"
-#include "train/run_setup.h"
+#include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::tools {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "train/evaluator.h"
-#include "train/run_setup.h"
+#include "train/run/run_setup.h"
 
 namespace tessera::tools {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "data/tokenizer/printable_text.h"
+#include "base/printable_text.h"
 #include "dist/comm/launch_environment.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -16,7 +16,7 @@ namespace {
 // What a file says stays in its column and line.
 std::string OneField(std::string text) {
   std::replace(text.begin(), text.end(), '\t', ' ');
-  return data::PrintableLine(text, 500);
+  return PrintableLine(text, 500);
 }
 
 // "zero_optimization.stage	translated	zero".

@@ -5,10 +5,10 @@
 #include <charconv>
 #include <string_view>
 
-#include "core/options.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/utf8.h"
-#include "train/config/run_keys.h"
+#include "base/json_text.h"
+#include "base/options.h"
+#include "base/utf8.h"
+#include "train/foreign/run_keys.h"
 
 namespace tessera::tools {
 
@@ -87,8 +87,8 @@ bool IsNumber(const std::string& word) {
 
 // What is recorded beside outputs (config.json, a journal) is JSON, which holds UTF-8 alone.
 Status CheckText(const std::string& flag, const std::string& text) {
-  if (data::FindInvalidUtf8(text) == data::kNoInvalidUtf8) return OkStatus();
-  return InvalidArgument(flag, ": '", data::ReplaceInvalidUtf8(text),
+  if (FindInvalidUtf8(text) == kNoInvalidUtf8) return OkStatus();
+  return InvalidArgument(flag, ": '", ReplaceInvalidUtf8(text),
                          "' is not UTF-8 (of a file's name: rename it, or make a link to it)");
 }
 
@@ -168,7 +168,7 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
       const auto value = nlohmann::json::parse(texts[0], nullptr, /*allow_exceptions=*/false);
       given[name] = value.is_discarded() ? nlohmann::json(texts[0]) : value;
       if (!value.is_structured()) continue;
-      TESSERA_ASSIGN_OR_RETURN(given[name], data::ParseJson(texts[0], flag, {.unique_keys = true}));
+      TESSERA_ASSIGN_OR_RETURN(given[name], ParseJson(texts[0], flag, {.unique_keys = true}));
     }
   }
   return given;

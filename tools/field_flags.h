@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags for the keys of a run's configuration: our own keys, with their help, and every other name
-// that a key has (train/config/run_keys.h), which the help leaves out.
+// that a key has (train/foreign/run_keys.h), which the help leaves out.
 //
 //   flags->Add(command, *train::FindRunConfigKey("batch_size"));
 //   flags->AddOtherNames(command);
@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/options.h"
-#include "core/status.h"
+#include "base/options.h"
+#include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "tools/command_line.h"
 #include "train/config/run_config.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "core/output_files.h"
+#include "base/output_files.h"
 #include "core/safetensors.h"
 #include "models/hub/load_model.h"
 #include "models/input_check.h"

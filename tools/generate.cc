@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
-#include "core/options.h"
+#include "base/file.h"
+#include "base/options.h"
+#include "base/utf8.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/special_tokens.h"
 #include "models/open/open_model.h"
@@ -84,8 +84,8 @@ StatusOr<RemoteModel> RemoteOf(const CLI::App& command, const GenerateFlags& fla
 }
 
 Status CheckUtf8(const char* flag, const std::string& text) {
-  const size_t invalid = data::FindInvalidUtf8(text);
-  if (invalid == data::kNoInvalidUtf8) return OkStatus();
+  const size_t invalid = FindInvalidUtf8(text);
+  if (invalid == kNoInvalidUtf8) return OkStatus();
   return InvalidArgument(flag, ": invalid UTF-8 at byte ", invalid);
 }
 
@@ -111,7 +111,7 @@ Status GenerateText(models::Model& model, const GenerateFlags& flags,
   std::string pending = model.encoder_decoder() == nullptr ? flags.prompt : std::string();
   const auto show = [&](int64_t, int64_t, std::string_view text) -> Status {
     if (text.empty()) return OkStatus();
-    Status written = WriteOut(pending + data::ReplaceInvalidUtf8(text));
+    Status written = WriteOut(pending + ReplaceInvalidUtf8(text));
     pending.clear();
     return written;
   };
@@ -123,7 +123,7 @@ Status GenerateText(models::Model& model, const GenerateFlags& flags,
 
 std::string OnOneLine(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return data::ReplaceInvalidUtf8(text);
+  return ReplaceInvalidUtf8(text);
 }
 
 StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "base/printable_text.h"
 #include "core/cpu_isa.h"
-#include "core/file.h"
 #include "core/safetensors.h"
 #include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset.h"
-#include "data/tokenizer/printable_text.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "models/hub/load_model.h"
@@ -38,7 +38,7 @@ constexpr size_t kLongestName = 1000;
 
 // At least `width` characters, the last of them a space.
 std::string Padded(const std::string& name, size_t width) {
-  std::string text = data::PrintableLine(name, kLongestName);
+  std::string text = PrintableLine(name, kLongestName);
   text.resize(std::max(width, text.size() + 1), ' ');
   return text;
 }
@@ -75,8 +75,7 @@ Status DescribeTensors(const models::WeightFile& file, std::string* out) {
   }
   *out += file.path() + "\n";
   for (const auto& [key, value] : file.metadata()) {
-    *out +=
-        Concat("  metadata ", data::PrintableLine(Concat(key, ": ", value), kLongestName), "\n");
+    *out += Concat("  metadata ", PrintableLine(Concat(key, ": ", value), kLongestName), "\n");
   }
   for (const models::WeightEntry& entry : file.entries()) {
     *out += "  " + Padded(entry.name, width + 2) + Padded(entry.dtype, 8) + ShapeText(entry.shape);

@@ -14,13 +14,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_pool.h"
 #include "dist/comm/launch_environment.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/launch_plan.h"
-#include "train/config/accelerate_config.h"
+#include "train/foreign/accelerate_config.h"
 
 namespace tessera::tools {
 namespace {

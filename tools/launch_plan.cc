@@ -17,7 +17,7 @@
 #include <set>
 #include <thread>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::tools {
 namespace {

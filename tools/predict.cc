@@ -2,15 +2,15 @@
 // `tessera predict`: what a model says of every row of data.
 #include <string>
 
-#include "core/file.h"
-#include "core/options.h"
+#include "base/file.h"
+#include "base/options.h"
 #include "nlohmann/json.hpp"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/evaluation_line.h"
 #include "tools/field_flags.h"
 #include "tools/scratch_directory.h"
-#include "train/run_setup.h"
+#include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::tools {

@@ -15,16 +15,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
+#include "base/status.h"
 #include "core/cpu_amx.h"
 #include "core/cpu_isa.h"
-#include "core/file.h"
-#include "core/status.h"
 #include "runtime/tessera.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/field_flags.h"
 #include "tools/gpus.h"
-#include "train/run_on_ranks.h"
+#include "train/ranks/run_on_ranks.h"
 
 namespace tessera::tools {
 namespace {

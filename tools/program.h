@@ -19,9 +19,9 @@
 #include <functional>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "train/config/run_config.h"
-#include "train/run_setup.h"
+#include "train/run/run_setup.h"
 #include "train/trainer_parts.h"
 
 namespace tessera::tools {

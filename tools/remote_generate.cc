@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "data/chat/template_value.h"
 #include "data/dataset/json_records.h"
-#include "data/tokenizer/utf8.h"
 #include "net/http/http_client.h"
 #include "tools/api_keys.h"
 #include "tools/command_line.h"
@@ -138,7 +138,7 @@ class Client {
     if (text.size() > 1000) text = text.substr(0, 1000) + "...";
     std::replace_if(
         text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
-    return data::ReplaceInvalidUtf8(text);
+    return ReplaceInvalidUtf8(text);
   }
   StatusOr<ordered_json> Body(const net::HttpResponse& response) const {
     auto body = data::ParseOrderedJson(response.body, server_);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
-#include "core/output_files.h"
+#include "base/file.h"
+#include "base/output_files.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/report/follow_server.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/run_flags.h"
 
-#include "core/options.h"
+#include "base/options.h"
 #include "train/config/run_config.h"
 
 namespace tessera::tools {

@@ -11,9 +11,9 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "tools/field_flags.h"
-#include "train/config/resolve_run.h"
+#include "train/foreign/resolve_run.h"
 
 namespace tessera::tools {
 

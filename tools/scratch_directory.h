@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/file.h"
-#include "core/status.h"
+#include "base/file.h"
+#include "base/status.h"
 
 namespace tessera::tools {
 

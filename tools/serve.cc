@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "data/chat/chat_format.h"
-#include "data/tokenizer/json_text.h"
 #include "models/family.h"
 #include "models/generation/incremental_decoder.h"
 #include "models/open/open_model.h"
@@ -51,7 +51,7 @@ bool IsLoopback(std::string host) {
 StatusOr<bool> MeanPooling(const std::string& folder) {
   const std::string path = JoinPath(folder, "1_Pooling/config.json");
   if (!PathExists(path)) return true;
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json json, data::ReadJsonFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJsonFile(path));
   for (const auto& [key, value] : json.items()) {
     const bool known = key == "pooling_mode_mean_tokens" || key == "pooling_mode_cls_token";
     if (key.starts_with("pooling_mode_") && value == true && !known) {

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
-#include "core/output_files.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/output_files.h"
 #include "data/chat/chat_format.h"
 #include "data/dataset/text_file.h"
 #include "data/dataset/text_input.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -77,7 +77,7 @@ Status PrintChats(const TokenizeFlags& flags) {
       flags.chat, [&](const data::Conversation& chat, const std::string& where) -> Status {
         const auto rendering = format.Render(chat);
         if (!rendering.ok()) return InvalidArgument(where, ": ", Message(rendering.status()));
-        if (flags.print_text) return WriteOut(data::JsonQuoted(rendering->text) + "\n");
+        if (flags.print_text) return WriteOut(JsonQuoted(rendering->text) + "\n");
         return WriteOut(LineOf(tokenizer->Encode(rendering->text)));
       });
 }

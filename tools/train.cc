@@ -5,17 +5,17 @@
 #include <string>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "dist/comm/world.h"
 #include "dist/mesh/mesh.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/program.h"
 #include "tools/run_flags.h"
-#include "train/agreement.h"
-#include "train/run_on_ranks.h"
-#include "train/run_setup.h"
-#include "train/stop_signal.h"
+#include "train/ranks/agreement.h"
+#include "train/ranks/run_on_ranks.h"
+#include "train/ranks/stop_signal.h"
+#include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::tools {

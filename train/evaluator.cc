@@ -11,8 +11,8 @@
 #include "dist/comm/agreement.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
-#include "train/agreement.h"
-#include "train/step_report.h"
+#include "train/ranks/agreement.h"
+#include "train/report/step_report.h"
 
 namespace tessera::train {
 namespace {

@@ -16,9 +16,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/json_member.h"
+#include "base/status.h"
 #include "core/dtype.h"
-#include "core/json_member.h"
-#include "core/status.h"
 #include "data/dataset/dataset.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "train/config/run_config.h"
 #include "train/task.h"
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/nearest_name.h"
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"

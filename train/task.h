@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/json_member.h"
-#include "core/options_fwd.h"
-#include "core/status.h"
+#include "base/json_member.h"
+#include "base/options_fwd.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "data/dataset/dataset.h"
 #include "data/tokenizer/tokenizer.h"
@@ -119,7 +119,7 @@ struct TaskData {
   // Tokens of a row, or the most that one may have; 0: samples are no text.
   int64_t seq_len = 0;
   // Pairs that a reference model judges before training, and the folder it is in; empty: the run's
-  // model as it begins, without its adapter (train/reference_pass.h).
+  // model as it begins, without its adapter (train/preferences/reference_pass.h).
   std::vector<std::shared_ptr<data::PreferenceDataset>> preferences = {};
   std::string reference_model = {};
 };

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/json_member.h"
+#include "base/json_member.h"
 
 namespace tessera::train {
 

@@ -12,12 +12,12 @@
 #include "nlohmann/json.hpp"
 #include "ops/cast/cast.h"
 #include "ops/reduction/sum.h"
-#include "train/agreement.h"
-#include "train/data_order.h"
+#include "train/ranks/agreement.h"
+#include "train/ranks/whole_model.h"
 #include "train/report/pipeline_timeline.h"
-#include "train/run_adapter.h"
-#include "train/step_profiler.h"
-#include "train/whole_model.h"
+#include "train/report/step_profiler.h"
+#include "train/run/data_order.h"
+#include "train/run/run_adapter.h"
 
 namespace tessera::train {
 namespace {

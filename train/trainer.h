@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loop.
 //
-//   TESSERA_ASSIGN_OR_RETURN(RunSetup setup, PrepareRun(config));   // train/run_setup.h
+//   TESSERA_ASSIGN_OR_RETURN(RunSetup setup, PrepareRun(config));   // train/run/run_setup.h
 //   Trainer trainer(setup.config, *setup.model, setup.data);
 //   trainer.AddCallback(&early_stopping);
 //   TESSERA_ASSIGN_OR_RETURN(TrainResult result, trainer.Train({.resume = true}));
@@ -18,7 +18,8 @@
 //
 // In a parallel run every rank has a trainer, with the same configuration and its own mesh; all
 // call the same methods. What only one rank does (metrics, progress) is done by the mesh's printing
-// rank. A failure that all ranks know of is returned by all of them and marked (train/agreement.h).
+// rank. A failure that all ranks know of is returned by all of them and marked
+// (train/ranks/agreement.h).
 #ifndef TESSERA_TRAIN_TRAINER_H_
 #define TESSERA_TRAIN_TRAINER_H_
 
@@ -32,7 +33,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
 #include "data/tokenizer/tokenizer.h"
@@ -40,16 +41,16 @@
 #include "models/model.h"
 #include "train/callbacks/best_model.h"
 #include "train/callbacks/trainer_callback.h"
-#include "train/checkpoint_keeper.h"
 #include "train/config/run_config.h"
 #include "train/engine/engine.h"
 #include "train/evaluator.h"
+#include "train/ranks/stop_signal.h"
 #include "train/report/run_log.h"
 #include "train/report/run_report.h"
-#include "train/resume_state.h"
-#include "train/run_lock.h"
-#include "train/step_report.h"
-#include "train/stop_signal.h"
+#include "train/report/step_report.h"
+#include "train/run/checkpoint_keeper.h"
+#include "train/run/resume_state.h"
+#include "train/run/run_lock.h"
 #include "train/task.h"
 #include "train/train_state.h"
 #include "train/trainer_parts.h"

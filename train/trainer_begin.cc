@@ -5,14 +5,14 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 #include "optim/schedule.h"
-#include "train/agreement.h"
-#include "train/data_digest.h"
-#include "train/data_order.h"
 #include "train/engine/engine_options.h"
+#include "train/ranks/agreement.h"
 #include "train/report/pipeline_timeline.h"
+#include "train/run/data_digest.h"
+#include "train/run/data_order.h"
 #include "train/trainer.h"
 
 namespace tessera::train {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
-#include "train/agreement.h"
 #include "train/callbacks/early_stopping.h"
+#include "train/ranks/agreement.h"
 #include "train/trainer.h"
 
 namespace tessera::train {

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "autograd/autocast.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "core/execution_context.h"
 #include "nlohmann/json.hpp"
-#include "train/agreement.h"
-#include "train/reference_pass.h"
+#include "train/preferences/reference_pass.h"
+#include "train/ranks/agreement.h"
 #include "train/trainer.h"
 
 namespace tessera::train {

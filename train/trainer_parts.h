@@ -24,7 +24,7 @@
 
 #include <cstdint>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
 #include "models/model.h"

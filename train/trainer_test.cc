@@ -11,7 +11,7 @@
 #include <map>
 
 #include "autograd/autograd.h"
-#include "core/file.h"
+#include "base/file.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
 #include "train/testing/small_runs.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::cuda {
 namespace {

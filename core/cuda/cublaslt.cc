@@ -4,8 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/error.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
 
 namespace tessera::cuda {
 

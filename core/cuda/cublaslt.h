@@ -10,7 +10,7 @@
 
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::cuda {
 

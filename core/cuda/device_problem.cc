@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cuda/device_problem.h"
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::cuda {
 namespace {

@@ -7,7 +7,7 @@
 //   Launch("double", {GridFor(n), kThreads}, Double, n, x);
 //
 // A launch runs on CurrentStream(); its arguments are copied, as CUDA does. Kernels are compiled by
-// nvcc, or for the CPU (core/cuda/emulation); this header, shared.cuh, tensor_core.cuh and
+// nvcc, or for the CPU (core/cuda/testing/emulation); this header, shared.cuh, tensor_core.cuh and
 // sort_pairs.h are what knows of the difference.
 #ifndef TESSERA_CORE_CUDA_LAUNCH_H_
 #define TESSERA_CORE_CUDA_LAUNCH_H_
@@ -21,7 +21,7 @@
 #include "core/cuda/stream.h"
 
 #if !defined(__CUDACC__)
-#include "core/cuda/emulation/kernel_language.h"
+#include "core/cuda/testing/emulation/kernel_language.h"
 #endif
 
 namespace tessera::cuda {

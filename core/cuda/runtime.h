@@ -16,8 +16,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
-#include "core/status.h"
+#include "base/error.h"
+#include "base/status.h"
 
 namespace tessera::cuda {
 

@@ -7,7 +7,7 @@
 #define TESSERA_CORE_CUDA_SHARED_CUH_
 
 #if !defined(__CUDACC__)
-#include "core/cuda/emulation/grid.h"
+#include "core/cuda/testing/emulation/grid.h"
 #endif
 
 namespace tessera::cuda {

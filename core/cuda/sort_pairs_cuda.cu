@@ -2,10 +2,10 @@
 // SortPairs by the radix sort of CUB, which comes with the toolkit.
 #include <cub/device/device_radix_sort.cuh>
 
+#include "base/error.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/sort_pairs.h"
 #include "core/cuda/stream.h"
-#include "core/error.h"
 
 namespace tessera::cuda {
 

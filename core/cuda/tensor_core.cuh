@@ -17,7 +17,7 @@
 #include "core/cuda/element.cuh"
 
 #if !defined(__CUDACC__)
-#include "core/cuda/emulation/tensor_core.h"
+#include "core/cuda/testing/emulation/tensor_core.h"
 #endif
 
 namespace tessera::cuda {

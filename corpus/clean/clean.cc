@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/filters/quality.h"
 #include "corpus/filters/text_facts.h"
 #include "corpus/language/identify.h"
@@ -17,9 +17,9 @@
 namespace tessera::corpus {
 namespace {
 
-std::optional<data::NormalForm> FormOf(const std::string& name) {
+std::optional<NormalForm> FormOf(const std::string& name) {
   if (name == "none") return std::nullopt;
-  return name == "nfkc" ? data::NormalForm::kNfkc : data::NormalForm::kNfc;
+  return name == "nfkc" ? NormalForm::kNfkc : NormalForm::kNfc;
 }
 
 std::string Shown(double score) {

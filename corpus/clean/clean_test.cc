@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::corpus {
 namespace {

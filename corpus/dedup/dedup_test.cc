@@ -12,7 +12,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_pool.h"
 #include "corpus/dedup/shingles.h"
 #include "corpus/io/text_units.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/dedup/dedup.h"
 #include "corpus/dedup/repeats.h"
 #include "corpus/io/text_units.h"

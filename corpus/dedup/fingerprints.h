@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "corpus/dedup/minhash.h"
 #include "corpus/dedup/shingles.h"
 #include "corpus/engine/scratch.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "core/cpu_isa.h"
-#include "core/error.h"
 #include "corpus/dedup/minhash_kernel.h"
 #include "corpus/engine/hash.h"
 

@@ -4,8 +4,9 @@
 #include <numeric>
 #include <optional>
 
-#include "core/file.h"
-#include "core/output_files.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/output_files.h"
 #include "corpus/dedup/dedup.h"
 #include "corpus/dedup/fingerprints.h"
 #include "corpus/dedup/similar_pairs.h"
@@ -13,7 +14,6 @@
 #include "corpus/engine/sorted_file.h"
 #include "data/dataset/text_input.h"
 #include "data/dataset/token_cache.h"
-#include "data/tokenizer/json_text.h"
 
 namespace tessera::corpus {
 namespace {
@@ -107,7 +107,7 @@ StatusOr<FingerprintSets> OpenSets(const DedupOptions& options, const Work& work
     TESSERA_ASSIGN_OR_RETURN(FingerprintSet set,
                              FingerprintSet::Open(prefix, options.permutations, work.folder));
     if (prefix == stored) {
-      TESSERA_ASSIGN_OR_RETURN(const json settings, data::ReadJsonFile(SettingsPath(options)));
+      TESSERA_ASSIGN_OR_RETURN(const json settings, ReadJsonFile(SettingsPath(options)));
       if (settings.value("added_last", json()) == key) set.Shorten(settings.value("before", 0));
     }
     sets.push_back(std::move(set));
@@ -195,7 +195,7 @@ Status FindDrops(const DedupOptions& options, const Bands& bands, const Work& wo
 Status CheckStore(const DedupOptions& options) {
   if (options.fingerprints.empty() || !PathExists(options.fingerprints)) return OkStatus();
   const std::string path = SettingsPath(options);
-  TESSERA_ASSIGN_OR_RETURN(const json settings, data::ReadJsonFile(path));
+  TESSERA_ASSIGN_OR_RETURN(const json settings, ReadJsonFile(path));
   const json expected = FingerprintSettings(options.permutations);
   for (const auto& [key, value] : expected.items()) {
     if (settings.value(key, json()) != value) {
@@ -210,7 +210,7 @@ Status CheckStore(const DedupOptions& options) {
 Status AddToStore(const DedupOptions& options, const Work& work, const json& key) {
   const bool exists = PathExists(options.fingerprints);
   if (exists) {
-    TESSERA_ASSIGN_OR_RETURN(const json known, data::ReadJsonFile(SettingsPath(options)));
+    TESSERA_ASSIGN_OR_RETURN(const json known, ReadJsonFile(SettingsPath(options)));
     if (known.value("added_last", json()) == key) return OkStatus();
   }
   TESSERA_ASSIGN_OR_RETURN(const FingerprintSets documents, OpenSets(options, work, key));
@@ -248,7 +248,7 @@ Status AddToStore(const DedupOptions& options, const Work& work, const json& key
 // Between the fingerprints and the last pass: on one rank, once.
 Status Decide(const DedupOptions& options, const Bands& bands, const Work& work, const json& key) {
   const std::string decided = work.Path("decided.json");
-  const auto known = data::ReadJsonFile(decided);
+  const auto known = ReadJsonFile(decided);
   if (!known.ok() || *known != key) {
     TESSERA_RETURN_IF_ERROR(CheckStore(options));
     TESSERA_RETURN_IF_ERROR(FindDrops(options, bands, work, key));

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/engine/document_pass.h"
 #include "corpus/engine/hash.h"
 #include "corpus/engine/scratch.h"

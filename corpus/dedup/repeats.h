@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "corpus/engine/block_run.h"
 #include "corpus/engine/sorted_file.h"
 #include "corpus/io/document.h"

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 #include "corpus/engine/hash.h"
 #include "data/tokenizer/bert_normalizer.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -65,11 +65,11 @@ size_t ShingleReader::AppendCharacter(std::string_view text, size_t i) {
     Append({&lower, 1}, IsAsciiWord(static_cast<uint8_t>(lower)));
     return 1;
   }
-  const data::Utf8Char c = data::DecodeUtf8(text, i);
+  const Utf8Char c = DecodeUtf8(text, i);
   const auto length = static_cast<size_t>(c.length);
-  const data::CharClass char_class = data::UnicodeClasses::Get().Of(c.code_point);
+  const CharClass char_class = UnicodeClasses::Get().Of(c.code_point);
   const bool is_word =
-      c.valid && (char_class == data::CharClass::kLetter || char_class == data::CharClass::kNumber);
+      c.valid && (char_class == CharClass::kLetter || char_class == CharClass::kNumber);
   const bool has_case = c.valid && (c.code_point < 0x2E80 || c.code_point >= 0xA640);
   if (c.code_point == 0x130) {
     // Its lower case is an i and a mark, which is no part of words.

@@ -7,7 +7,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/engine/hash.h"
 #include "corpus/engine/scratch.h"
 

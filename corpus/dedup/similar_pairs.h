@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "corpus/dedup/fingerprints.h"
 #include "corpus/dedup/minhash.h"
 

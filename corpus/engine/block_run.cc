@@ -12,12 +12,12 @@
 #include <future>
 #include <utility>
 
-#include "core/file.h"
-#include "core/output_files.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/output_files.h"
 #include "core/thread_pool.h"
 #include "corpus/io/byte_source.h"
 #include "data/dataset/token_cache.h"
-#include "data/tokenizer/json_text.h"
 #include "dist/comm/agreement.h"
 
 namespace tessera::corpus {
@@ -117,7 +117,7 @@ StatusOr<Progress> ReadProgress(const json& journal, size_t num_outputs) {
 // The journal of this run; nothing where there is none, or another run's, or a damaged one.
 std::optional<json> ReadJournal(const BlockRun& run, const json& made_from) {
   if (!PathExists(JournalOf(run))) return std::nullopt;
-  StatusOr<json> journal = data::ReadJsonFile(JournalOf(run));
+  StatusOr<json> journal = ReadJsonFile(JournalOf(run));
   if (!journal.ok() || !journal->is_object()) return std::nullopt;
   if (journal->value("made_from", json()) != made_from) return std::nullopt;
   return *std::move(journal);

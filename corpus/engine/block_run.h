@@ -30,8 +30,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/status.h"
 #include "corpus/io/record_reader.h"
 
 namespace tessera::corpus {

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_communicator.h"
 #include "core/thread_pool.h"
 #include "corpus/engine/document_pass.h"

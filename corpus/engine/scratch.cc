@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_pool.h"
 
 namespace tessera::corpus {

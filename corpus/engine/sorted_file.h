@@ -12,8 +12,8 @@
 #include <span>
 #include <string>
 
-#include "core/file.h"
-#include "core/status.h"
+#include "base/file.h"
+#include "base/status.h"
 
 namespace tessera::corpus {
 

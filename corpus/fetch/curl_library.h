@@ -6,7 +6,7 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
-#include "core/status.h"
+#include "base/status.h"
 
 #undef curl_easy_setopt
 #undef curl_easy_getinfo

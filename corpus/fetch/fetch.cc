@@ -19,15 +19,15 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 #include "corpus/engine/hash.h"
 #include "corpus/fetch/curl_library.h"
 #include "corpus/fetch/private_address.h"
 #include "corpus/fetch/robots.h"
 #include "corpus/io/charset.h"
 #include "corpus/urls/url.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -393,9 +393,9 @@ class Fetcher {
     const size_t at = type.find("charset=");
     const std::string charset = at == std::string::npos ? "" : type.substr(at + 8);
     std::string line = "{\"url\": ";
-    AppendJsonString(data::ReplaceInvalidUtf8(job.url), &line);
+    AppendJsonString(ReplaceInvalidUtf8(job.url), &line);
     line += ", \"status\": 200, \"content_type\": ";
-    AppendJsonString(data::ReplaceInvalidUtf8(type), &line);
+    AppendJsonString(ReplaceInvalidUtf8(type), &line);
     line += html ? ", \"html\": " : ", \"text\": ";
     AppendJsonString(Utf8OfPage(body, charset), &line);
     line += "}\n";

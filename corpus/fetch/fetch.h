@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "core/options.h"
-#include "core/status.h"
+#include "base/options.h"
+#include "base/status.h"
 #include "corpus/engine/document_pass.h"
 
 namespace tessera::corpus {

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/fetch/private_address.h"
 #include "corpus/fetch/robots.h"
 #include "net/http/http_server.h"

@@ -5,10 +5,10 @@
 #include <initializer_list>
 #include <vector>
 
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 #include "corpus/engine/hash.h"
 #include "corpus/filters/quality.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -33,7 +33,7 @@ int64_t CountOf(std::string_view text, std::string_view part) {
 }
 
 bool HasLetter(std::string_view word) {
-  const data::UnicodeClasses& classes = data::UnicodeClasses::Get();
+  const UnicodeClasses& classes = UnicodeClasses::Get();
   for (size_t i = 0; i < word.size();) {
     const auto byte = static_cast<uint8_t>(word[i]);
     if (byte < 0x80) {
@@ -42,8 +42,8 @@ bool HasLetter(std::string_view word) {
       ++i;
       continue;
     }
-    const data::Utf8Char c = data::DecodeUtf8(word, i);
-    if (classes.Of(c.code_point) == data::CharClass::kLetter) return true;
+    const Utf8Char c = DecodeUtf8(word, i);
+    if (classes.Of(c.code_point) == CharClass::kLetter) return true;
     i += static_cast<size_t>(c.length);
   }
   return false;

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "base/python_text.h"
+#include "base/utf8.h"
 #include "corpus/engine/hash.h"
 #include "corpus/io/text_units.h"
 #include "data/tokenizer/gpt2_split.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -27,9 +27,9 @@ std::vector<TextPiece> WordsOf(std::string_view text) {
     size_t length = 1;
     bool space = byte == ' ' || (byte >= 9 && byte <= 13);
     if (byte >= 0xC2) {
-      const data::Utf8Char c = data::DecodeUtf8(text, i);
+      const Utf8Char c = DecodeUtf8(text, i);
       length = static_cast<size_t>(c.length);
-      space = data::IsPythonSpace(c.code_point);
+      space = IsPythonSpace(c.code_point);
     }
     if (space) {
       end_word(i);

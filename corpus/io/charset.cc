@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "data/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -60,7 +60,7 @@ std::optional<std::string> Converted(std::string_view bytes, const std::string& 
     const size_t result = iconv(converter, &in, &left, &to, &room);
     out.append(buffer, to);
     if (result != static_cast<size_t>(-1) || errno == E2BIG) continue;
-    data::AppendUtf8(data::kReplacementCharacter, &out);
+    AppendUtf8(kReplacementCharacter, &out);
     ++in;
     --left;
   }
@@ -71,17 +71,17 @@ std::optional<std::string> Converted(std::string_view bytes, const std::string& 
 }  // namespace
 
 std::string Utf8OfPage(std::string_view bytes, std::string_view declared) {
-  if (bytes.starts_with("\xEF\xBB\xBF")) return data::ReplaceInvalidUtf8(bytes.substr(3));
+  if (bytes.starts_with("\xEF\xBB\xBF")) return ReplaceInvalidUtf8(bytes.substr(3));
   if (bytes.starts_with("\xFF\xFE")) return Converted(bytes.substr(2), "utf-16le").value_or("");
   if (bytes.starts_with("\xFE\xFF")) return Converted(bytes.substr(2), "utf-16be").value_or("");
-  if (data::FindInvalidUtf8(bytes) == data::kNoInvalidUtf8) return std::string(bytes);
+  if (FindInvalidUtf8(bytes) == kNoInvalidUtf8) return std::string(bytes);
   for (const std::string& charset : {std::string(declared), MetaCharset(bytes)}) {
     const std::string name = NameForIconv(charset);
-    if (name == "utf-8" || name == "utf8") return data::ReplaceInvalidUtf8(bytes);
+    if (name == "utf-8" || name == "utf8") return ReplaceInvalidUtf8(bytes);
     if (name.empty()) continue;
     if (auto text = Converted(bytes, name)) return *std::move(text);
   }
-  return Converted(bytes, "windows-1252").value_or(data::ReplaceInvalidUtf8(bytes));
+  return Converted(bytes, "windows-1252").value_or(ReplaceInvalidUtf8(bytes));
 }
 
 }  // namespace tessera::corpus

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -27,7 +27,7 @@ const char* Document::Parse(std::string_view line, std::string_view text_key) {
   text_changed_ = false;
   has_text_ = false;
   text_key_ = text_key;
-  if (data::FindInvalidUtf8(line) != data::kNoInvalidUtf8) return "invalid UTF-8";
+  if (FindInvalidUtf8(line) != kNoInvalidUtf8) return "invalid UTF-8";
   if (const char* wrong = ScanJsonObject(line, &members_)) return wrong;
   const std::string_view text = Json(text_key);
   if (text.empty() || text == "null") return nullptr;

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/utf8.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -147,7 +147,7 @@ class Scanner {
       default:
         return Number();
     }
-    if (depth >= data::kMaxJsonDepth) return "nested too deeply";
+    if (depth >= kMaxJsonDepth) return "nested too deeply";
     const bool object = *at_++ == '{';
     const char close = object ? '}' : ']';
     if (Take(close)) return nullptr;
@@ -214,7 +214,7 @@ void AppendJsonText(std::string_view quoted, std::string* text) {
             at += 6;
           }
         }
-        data::AppendUtf8(c >= 0xD800 && c < 0xE000 ? data::kReplacementCharacter : c, text);
+        AppendUtf8(c >= 0xD800 && c < 0xE000 ? kReplacementCharacter : c, text);
         break;
       }
       default:

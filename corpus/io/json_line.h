@@ -5,7 +5,7 @@
 //   const char* wrong = ScanJsonObject(R"({"text": "a\n", "n": 1.50})", &members);   // nullptr
 //   members[1].value                                                                  // 1.50
 //
-// The scanner takes what RFC 8259 says and nothing else, down to data::kMaxJsonDepth. It does not
+// The scanner takes what RFC 8259 says and nothing else, down to kMaxJsonDepth. It does not
 // look whether strings are UTF-8.
 #ifndef TESSERA_CORPUS_IO_JSON_LINE_H_
 #define TESSERA_CORPUS_IO_JSON_LINE_H_

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/utf8.h"
 #include "corpus/io/warc.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -285,7 +285,7 @@ std::string ReadDocument(const Block& block, const Record& record, std::string_v
       return wrong == nullptr ? std::string() : wrong;
     }
     case FileKind::kLines:
-      if (data::FindInvalidUtf8(bytes) != data::kNoInvalidUtf8) return "invalid UTF-8";
+      if (FindInvalidUtf8(bytes) != kNoInvalidUtf8) return "invalid UTF-8";
       document->Assign(bytes);
       return "";
     case FileKind::kWarc:

@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "corpus/io/byte_source.h"
 #include "corpus/io/document.h"
 #include "nlohmann/json_fwd.hpp"

@@ -6,11 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "base/utf8.h"
 #include "corpus/io/byte_source.h"
 #include "corpus/io/charset.h"
 #include "corpus/io/record_reader.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -109,7 +109,7 @@ Body BodyOf(std::string_view http) {
 void SetText(Document* document, std::string_view name, std::string_view text) {
   if (text.empty()) return;
   std::string quoted;
-  AppendJsonString(data::ReplaceInvalidUtf8(text), &quoted);
+  AppendJsonString(ReplaceInvalidUtf8(text), &quoted);
   document->Set(name, std::move(quoted));
 }
 
@@ -148,7 +148,7 @@ std::string DocumentOfWarc(std::string_view record, Document* document, bool* pa
   if (*passed_over) return "";
   const int64_t number = document->number;
   if (type == "conversion") {
-    if (data::FindInvalidUtf8(content) != data::kNoInvalidUtf8) return "invalid UTF-8";
+    if (FindInvalidUtf8(content) != kNoInvalidUtf8) return "invalid UTF-8";
     document->Assign(content);
   } else {
     Body body;

@@ -9,9 +9,9 @@
 #include <iterator>
 #include <string>
 
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 #include "data/tokenizer/bert_normalizer.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -72,19 +72,19 @@ char32_t Lower(char32_t c) {
   if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
   std::string lower;
   data::AppendLower(c, &lower);
-  return data::DecodeUtf8(lower, 0).code_point;
+  return DecodeUtf8(lower, 0).code_point;
 }
 
 // Letters by script, and what the trigrams of Latin text cost in each language.
 class Tally {
  public:
   void Add(std::string_view text) {
-    const data::UnicodeClasses& classes = data::UnicodeClasses::Get();
+    const UnicodeClasses& classes = UnicodeClasses::Get();
     Next(' ');
     for (size_t i = 0; i < text.size();) {
-      const data::Utf8Char c = data::DecodeUtf8(text, i);
+      const Utf8Char c = DecodeUtf8(text, i);
       i += static_cast<size_t>(c.length);
-      if (classes.Of(c.code_point) != data::CharClass::kLetter || !c.valid) {
+      if (classes.Of(c.code_point) != CharClass::kLetter || !c.valid) {
         Next(' ');
         continue;
       }

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "core/file.h"
-#include "core/nearest_name.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/nearest_name.h"
 
 namespace tessera::corpus {
 namespace {
@@ -101,7 +101,7 @@ StatusOr<std::vector<PlannedStep>> PlanPipeline(const json& pipeline, const std:
 
 StatusOr<Counts> RunPipeline(const std::string& path, const std::vector<Step>& steps,
                              const RunContext& context, bool overwrite) {
-  TESSERA_ASSIGN_OR_RETURN(const json pipeline, data::ReadJsonFile(path, {.unique_keys = true}));
+  TESSERA_ASSIGN_OR_RETURN(const json pipeline, ReadJsonFile(path, {.unique_keys = true}));
   TESSERA_ASSIGN_OR_RETURN(std::vector<PlannedStep> plan, PlanPipeline(pipeline, path, steps));
   TESSERA_RETURN_IF_ERROR(
       OnFirstRank(context, [&] { return MakeDirectories(pipeline["folder"].get<std::string>()); }));

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::corpus {
 namespace {

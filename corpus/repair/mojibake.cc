@@ -4,9 +4,9 @@
 #include <iterator>
 #include <vector>
 
+#include "base/utf8.h"
 #include "corpus/repair/repair.h"
 #include "corpus/repair/windows_1252.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -52,7 +52,7 @@ bool ReadSequence(const std::vector<Char>& run, size_t i, Sequence* sequence) {
     if (run[i + k].byte < 0x80) return false;
     bytes += static_cast<char>(run[i + k].byte);
   }
-  const data::Utf8Char c = data::DecodeUtf8(bytes, 0);
+  const Utf8Char c = DecodeUtf8(bytes, 0);
   if (!c.valid || static_cast<size_t>(c.length) != count) return false;
   *sequence = {i, count, c.code_point};
   return true;
@@ -100,7 +100,7 @@ bool FixRun(std::string_view text, const std::vector<Char>& run, std::string* ou
         s + 1 < sequences.size() && sequence.first + sequence.count == sequences[s + 1].first;
     if (!IsMistake(run, sequence, after || before)) continue;
     copy(sequence.first);
-    data::AppendUtf8(sequence.code_point, out);
+    AppendUtf8(sequence.code_point, out);
     at = sequence.first + sequence.count;
     changed = true;
   }
@@ -119,7 +119,7 @@ bool FixOnce(std::string_view text, std::string* out) {
     i = end;
     run.clear();
     while (i < text.size() && static_cast<uint8_t>(text[i]) >= 0x80) {
-      const data::Utf8Char c = data::DecodeUtf8(text, i);
+      const Utf8Char c = DecodeUtf8(text, i);
       run.push_back({c.code_point, i, c.valid ? ByteOf(c.code_point) : kNoByte});
       i += static_cast<size_t>(c.length);
     }

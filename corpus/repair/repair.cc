@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include "base/utf8.h"
 #include "corpus/repair/windows_1252.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -78,7 +78,7 @@ bool HasIdeographsOrKana(std::string_view text) {
       ++i;
       continue;
     }
-    const data::Utf8Char c = data::DecodeUtf8(text, i);
+    const Utf8Char c = DecodeUtf8(text, i);
     if (IsIdeographOrKana(c.code_point)) return true;
     i += static_cast<size_t>(c.length);
   }
@@ -130,7 +130,7 @@ bool Unescape(std::string_view text, std::string* out) {
     const char32_t c = end == std::string_view::npos ? 0 : EntityOf(text.substr(at + 1, end - 1));
     if (c == 0) continue;
     out->append(text.substr(begin, at - begin));
-    data::AppendUtf8(c, out);
+    AppendUtf8(c, out);
     begin = at + end + 1;
     changed = true;
   }
@@ -149,7 +149,7 @@ bool FixCharacters(std::string_view text, std::string* out) {
       ++i;
       continue;
     }
-    const data::Utf8Char c = data::DecodeUtf8(text, i);
+    const Utf8Char c = DecodeUtf8(text, i);
     const char32_t point = c.code_point;
     size_t length = static_cast<size_t>(c.length);
     std::string instead;
@@ -159,9 +159,9 @@ bool FixCharacters(std::string_view text, std::string* out) {
     } else if (const size_t escape = EscapeLength(text.substr(i)); escape > 0) {
       length = escape;
     } else if (point >= 0x80 && point < 0xA0) {
-      data::AppendUtf8(Meant(point), &instead);
+      AppendUtf8(Meant(point), &instead);
     } else if (IsWidth(point, wide_punctuation) || IsLigature(point)) {
-      instead = data::Normalize(text.substr(i, length), data::NormalForm::kNfkc);
+      instead = Normalize(text.substr(i, length), NormalForm::kNfkc);
     } else if (!IsJunk(point)) {
       i += length;
       continue;
@@ -182,7 +182,7 @@ std::string RepairText(std::string_view text, const RepairOptions& options) {
   if (Unescape(current, &next)) std::swap(current, next);
   if (FixMojibake(current, &next)) std::swap(current, next);
   if (FixCharacters(current, &next)) std::swap(current, next);
-  return options.form ? data::Normalize(current, *options.form) : current;
+  return options.form ? Normalize(current, *options.form) : current;
 }
 
 }  // namespace tessera::corpus

@@ -21,12 +21,12 @@
 #include <string>
 #include <string_view>
 
-#include "data/tokenizer/normal_forms.h"
+#include "base/normal_forms.h"
 
 namespace tessera::corpus {
 
 struct RepairOptions {
-  std::optional<data::NormalForm> form = data::NormalForm::kNfc;
+  std::optional<NormalForm> form = NormalForm::kNfc;
 };
 
 // `text` is UTF-8, and so is what is returned.

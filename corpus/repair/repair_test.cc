@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera::corpus {
 namespace {
@@ -52,9 +52,9 @@ TEST(RepairTest, EveryTwoByteLetterIsReadBack) {
   int wrong = 0;
   for (char32_t c = 0xC0; c < 0x180; ++c) {
     std::string good = "x", bad = "x";
-    data::AppendUtf8(c, &good);
+    AppendUtf8(c, &good);
     for (size_t i = 1; i < good.size(); ++i) {
-      data::AppendUtf8(static_cast<uint8_t>(good[i]), &bad);
+      AppendUtf8(static_cast<uint8_t>(good[i]), &bad);
     }
     wrong += Repaired(bad + "y") != RepairText(good + "y", {});
   }
@@ -63,7 +63,7 @@ TEST(RepairTest, EveryTwoByteLetterIsReadBack) {
 }
 
 TEST(RepairTest, NormalForms) {
-  EXPECT_EQ(RepairText("①é", {.form = data::NormalForm::kNfkc}), "1é");
+  EXPECT_EQ(RepairText("①é", {.form = NormalForm::kNfkc}), "1é");
   EXPECT_EQ(RepairText("e\xCC\x81", {.form = std::nullopt}), "e\xCC\x81");
 }
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/engine/hash.h"
 #include "corpus/shuffle/shuffle.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/engine/hash.h"
 #include "corpus/engine/scratch.h"
 #include "corpus/io/byte_source.h"

@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::corpus {
 namespace {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/printable_text.h"
 #include "corpus/stats/page_assets.h"
 #include "corpus/stats/tally.h"
-#include "data/tokenizer/printable_text.h"
 #include "net/html/page_assets.h"
 
 namespace tessera::corpus {
@@ -14,7 +14,7 @@ constexpr size_t kMostRows = 50;
 
 std::string Escaped(std::string_view text) {
   std::string out;
-  for (const char c : data::PrintableText(text)) {
+  for (const char c : PrintableText(text)) {
     switch (c) {
       case '<':
         out += "&lt;";

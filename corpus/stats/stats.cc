@@ -5,7 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/engine/document_pass.h"
 #include "corpus/io/record_reader.h"
 #include "corpus/stats/tally.h"

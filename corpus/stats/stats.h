@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/options.h"
-#include "core/status.h"
+#include "base/options.h"
+#include "base/status.h"
 #include "corpus/engine/block_run.h"
 
 namespace tessera::corpus {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/stats/tally.h"
 
 namespace tessera::corpus {

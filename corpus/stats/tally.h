@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "corpus/io/document.h"
 
 namespace tessera::corpus {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/engine/scratch.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/tokenizer/tokenizer.h"

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <memory>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/tokenizer/tokenizer.h"
 

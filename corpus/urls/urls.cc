@@ -6,7 +6,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/dedup/repeats.h"
 #include "corpus/urls/url.h"
 #include "data/dataset/text_input.h"

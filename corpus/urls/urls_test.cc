@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "corpus/urls/url.h"
 
 namespace tessera::corpus {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/thread_pool.h"
 #include "data/chat/chat_tokens.h"
 #include "data/dataset/token_cache.h"

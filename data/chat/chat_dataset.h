@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/chat/chat_format.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/token_dataset.h"

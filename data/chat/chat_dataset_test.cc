@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
 #include "data/chat/chat_tokens.h"
 
 namespace tessera::data {

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
 
 namespace tessera::data {
 namespace {

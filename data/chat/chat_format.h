@@ -18,7 +18,7 @@
 #include <optional>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/chat/chat_template.h"
 #include "data/chat/conversation.h"
 #include "data/tokenizer/tokenizer.h"

@@ -3,9 +3,9 @@
 
 #include <utility>
 
+#include "base/utf8.h"
 #include "data/chat/template_evaluator.h"
 #include "data/chat/template_syntax.h"
-#include "data/tokenizer/utf8.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/dataset/json_records.h"
 #include "nlohmann/json.hpp"
 

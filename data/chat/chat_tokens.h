@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/chat/chat_format.h"
 #include "data/chat/conversation.h"
 #include "data/tokenizer/tokenizer.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::data {
 namespace {

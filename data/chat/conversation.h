@@ -21,7 +21,7 @@
 #include <functional>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/chat/stack_room.h"
 
 namespace tessera::data::chat {

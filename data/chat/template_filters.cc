@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "core/status.h"
+#include "base/python_text.h"
+#include "base/status.h"
 #include "data/chat/template_evaluator.h"
-#include "data/tokenizer/python_text.h"
 
 namespace tessera::data::chat {
 namespace {

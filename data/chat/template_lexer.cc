@@ -3,10 +3,10 @@
 #include <array>
 #include <cctype>
 
-#include "core/status.h"
+#include "base/python_text.h"
+#include "base/status.h"
+#include "base/utf8.h"
 #include "data/chat/template_syntax.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data::chat {
 namespace {

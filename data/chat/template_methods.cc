@@ -4,12 +4,12 @@
 #include <array>
 #include <map>
 
-#include "core/status.h"
+#include "base/python_text.h"
+#include "base/status.h"
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 #include "data/chat/template_evaluator.h"
 #include "data/tokenizer/bert_normalizer.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data::chat {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/chat/stack_room.h"
 #include "data/chat/template_syntax.h"
 

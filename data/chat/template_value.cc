@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <unordered_map>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 #include "data/dataset/json_records.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data::chat {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
-#include "core/file.h"
 #include "core/thread_pool.h"
 #include "data/classification/image_classification_dataset.h"
 #include "data/classification/labels.h"

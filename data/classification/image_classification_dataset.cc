@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
-#include "core/nearest_name.h"
 #include "core/thread_pool.h"
 #include "data/image/augment.h"
 

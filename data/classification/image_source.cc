@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "data/image/decode.h"
 #include "data/image/idx.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace tessera::data {
 namespace {

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {

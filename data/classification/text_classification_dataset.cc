@@ -5,13 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
+#include "base/utf8.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
 #include "core/thread_pool.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/token_cache.h"
 #include "data/tokenizer/sequence_pair.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -19,7 +19,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/token_dataset.h"
 
 namespace tessera::data {

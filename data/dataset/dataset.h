@@ -17,8 +17,8 @@
 #include <span>
 #include <string>
 
+#include "base/status.h"
 #include "core/bundle.h"
-#include "core/status.h"
 
 namespace tessera::data {
 

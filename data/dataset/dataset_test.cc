@@ -9,9 +9,9 @@
 #include <numeric>
 #include <random>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
-#include "core/file.h"
 #include "core/thread_pool.h"
 #include "data/dataset/blended_dataset.h"
 #include "data/dataset/document_dataset.h"

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/packed_dataset.h"
 
 namespace tessera::data {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::data {
 namespace {

@@ -32,8 +32,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file.h"
-#include "core/status.h"
+#include "base/file.h"
+#include "base/status.h"
 
 namespace tessera::data {
 

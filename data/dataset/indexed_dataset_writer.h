@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
-#include "core/status.h"
+#include "base/file.h"
+#include "base/status.h"
 #include "data/dataset/indexed_dataset.h"
 
 namespace tessera::data {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_parser.h"
 #include "data/dataset/text_file.h"
-#include "data/tokenizer/json_parser.h"
 
 namespace tessera::data {
 namespace {

@@ -16,8 +16,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/status.h"
-#include "data/tokenizer/json_text.h"
+#include "base/json_text.h"
+#include "base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/dataset/sample_collation.h"
 
 namespace tessera::data {

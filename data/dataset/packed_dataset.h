@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/token_dataset.h"
 

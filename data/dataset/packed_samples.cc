@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/dataset/keyed_permutation.h"
 
 namespace tessera::data {

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/token_dataset.h"
 
 namespace tessera::data {

@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "base/error.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
 
 namespace tessera::data {
 namespace {

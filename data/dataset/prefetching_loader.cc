@@ -3,7 +3,7 @@
 
 #include <exception>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::data {
 

@@ -23,7 +23,7 @@
 #include <optional>
 #include <thread>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/dataset.h"
 
 namespace tessera::data {

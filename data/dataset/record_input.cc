@@ -7,8 +7,8 @@
 #include <memory>
 #include <string_view>
 
-#include "core/file.h"
-#include "core/nearest_name.h"
+#include "base/file.h"
+#include "base/nearest_name.h"
 #include "data/dataset/csv_rows.h"
 #include "data/dataset/json_records.h"
 #include "data/dataset/text_file.h"

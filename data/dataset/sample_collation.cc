@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/error.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
 
 namespace tessera::data {
 

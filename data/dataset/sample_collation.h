@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/dataset.h"
 
 namespace tessera::data {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/dataset/keyed_permutation.h"
 
 namespace tessera::data {

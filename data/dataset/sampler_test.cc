@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/dataset/keyed_permutation.h"
 #include "data/dataset/prefetching_loader.h"
 

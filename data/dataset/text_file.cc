@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "data/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/file.h"
-#include "core/status.h"
+#include "base/file.h"
+#include "base/status.h"
 
 namespace tessera::data {
 

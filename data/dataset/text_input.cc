@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/dataset/json_records.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/text_file.h"

@@ -10,10 +10,10 @@
 #include <optional>
 #include <utility>
 
-#include "core/checksum.h"
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/utf8.h"
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 
 namespace tessera::data {
 namespace {

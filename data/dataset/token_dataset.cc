@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
 
 namespace tessera::data {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/dataset/tokenize.h"
 
+#include "base/utf8.h"
 #include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/dataset/token_cache.h"
 #include "data/tokenizer/char_tokenizer.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/text_input.h"
 #include "data/tokenizer/tokenizer.h"
 

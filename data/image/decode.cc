@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace tessera::data {
 namespace {

@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/image/image.h"
 
 namespace tessera::data {

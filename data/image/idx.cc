@@ -7,8 +7,8 @@
 #include <cstring>
 #include <memory>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace tessera::data {
 namespace {

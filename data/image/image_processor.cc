@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
 
 namespace tessera::data {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/image/image.h"
 #include "nlohmann/json.hpp"
 

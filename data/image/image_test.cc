@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "data/image/augment.h"
 #include "data/image/decode.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/image/decode.h"
 #include "data/image/image_processor.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/error.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
 
 namespace tessera::data {
 namespace {

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <set>
 
+#include "base/error.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
 #include "data/masking/blank_infilling_dataset.h"
 #include "data/masking/masked_language_dataset.h"
 #include "data/masking/random_choices.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
-#include "core/file.h"
 #include "core/thread_pool.h"
 #include "data/dataset/json_records.h"
 #include "data/dataset/token_cache.h"

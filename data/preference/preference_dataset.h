@@ -30,8 +30,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "core/bundle.h"
-#include "core/status.h"
 #include "data/dataset/dataset.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/tokenizer/tokenizer.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/chat/chat_format.h"
 #include "data/tokenizer/tokenizer.h"
 #include "nlohmann/json_fwd.hpp"

@@ -6,14 +6,14 @@
 #include <optional>
 #include <vector>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/utf8.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
-#include "core/file.h"
 #include "core/thread_pool.h"
 #include "data/dataset/json_records.h"
 #include "data/dataset/token_cache.h"
 #include "data/tokenizer/sequence_pair.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

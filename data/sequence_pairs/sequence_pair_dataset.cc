@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/utf8.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
-#include "core/file.h"
 #include "core/thread_pool.h"
 #include "data/dataset/keyed_permutation.h"
 #include "data/dataset/record_input.h"
@@ -19,7 +20,6 @@
 #include "data/dataset/token_cache.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/sequence_pair.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <set>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
-#include "core/file.h"
 #include "data/dataset/subset.h"
 #include "data/sequence_pairs/instruction_dataset.h"
 #include "data/sequence_pairs/sequence_pair_dataset.h"

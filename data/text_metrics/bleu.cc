@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/python_text.h"
+#include "base/utf8.h"
 #include "data/tokenizer/bert_normalizer.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

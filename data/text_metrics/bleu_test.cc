@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "data/tokenizer/json_text.h"
+#include "base/json_text.h"
 
 namespace tessera::data {
 namespace {

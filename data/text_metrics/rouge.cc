@@ -6,8 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/utf8.h"
 #include "data/tokenizer/bert_normalizer.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

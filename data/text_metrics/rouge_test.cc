@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "data/tokenizer/json_text.h"
+#include "base/json_text.h"
 
 namespace tessera::data {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "data/tokenizer/regex.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
+#include "core/regex.h"
 
 namespace tessera::data {
 namespace {

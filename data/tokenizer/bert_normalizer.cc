@@ -6,9 +6,9 @@
 #include <iterator>
 #include <vector>
 
-#include "data/tokenizer/normal_forms.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
+#include "base/normal_forms.h"
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/utf8.h"
 #include "core/execution_context.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/gpt2_split.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/declared_tokens.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/pipeline_post_processor.h"
 #include "data/tokenizer/tokenizer_kind.h"
 #include "data/tokenizer/vocab_index.h"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.h"
 #include "data/tokenizer/byte_level_bpe.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/tokenizer_json_text.h"
 
 namespace tessera::data {

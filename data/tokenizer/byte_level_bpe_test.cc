@@ -14,11 +14,11 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/gpt2_split.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

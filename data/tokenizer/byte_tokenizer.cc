@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/byte_tokenizer.h"
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/tokenizer/tokenizer_kind.h"
 
 namespace tessera::data {

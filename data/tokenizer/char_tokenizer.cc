@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 #include "data/tokenizer/tokenizer_kind.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
 
 namespace tessera::data {
 namespace {

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/json_part.h"
 

@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 #include "data/tokenizer/byte_level_bpe.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

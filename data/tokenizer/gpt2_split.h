@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "data/tokenizer/unicode_classes.h"
+#include "base/unicode_classes.h"
 
 namespace tessera::data {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unicode's normal forms, and the character maps of SentencePiece models.
-#include "data/tokenizer/normal_forms.h"
+#include "base/normal_forms.h"
 
 #include <gtest/gtest.h>
 

@@ -4,11 +4,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/python_text.h"
+#include "base/utf8.h"
+#include "core/regex.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/pipeline_normalizer.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/regex.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
+#include "base/utf8.h"
 #include "data/tokenizer/bpe_merges.h"
 #include "data/tokenizer/unigram.h"
-#include "data/tokenizer/utf8.h"
 #include "data/tokenizer/word_piece_vocab.h"
 
 namespace tessera::data {

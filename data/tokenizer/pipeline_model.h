@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/json_part.h"
 
 namespace tessera::data {

@@ -6,13 +6,13 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
-#include "data/tokenizer/base64.h"
+#include "base/base64.h"
+#include "base/error.h"
+#include "base/normal_forms.h"
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 #include "data/tokenizer/bert_normalizer.h"
-#include "data/tokenizer/normal_forms.h"
 #include "data/tokenizer/precompiled_map.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {
@@ -123,9 +123,8 @@ Status PipelineNormalizer::Add(const JsonPart& part) {
                                                                 {"NFKD", NormalForm::kNfkd}};
   for (const auto& [name, form] : kForms) {
     if (type != name) continue;
-    steps_.push_back([form = form](std::string_view text, bool*) {
-      return tessera::data::Normalize(text, form);
-    });
+    steps_.push_back(
+        [form = form](std::string_view text, bool*) { return tessera::Normalize(text, form); });
     return OkStatus();
   }
   if (type == "Sequence") {

@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "core/regex.h"
 #include "data/tokenizer/json_part.h"
-#include "data/tokenizer/regex.h"
 
 namespace tessera::data {
 

@@ -9,7 +9,7 @@
 #ifndef TESSERA_DATA_TOKENIZER_PIPELINE_POST_PROCESSOR_H_
 #define TESSERA_DATA_TOKENIZER_PIPELINE_POST_PROCESSOR_H_
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/tokenizer.h"
 

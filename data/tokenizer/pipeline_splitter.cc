@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/normal_forms.h"
+#include "base/python_text.h"
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
+#include "core/regex.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/gpt2_split.h"
-#include "data/tokenizer/normal_forms.h"
 #include "data/tokenizer/pipeline_normalizer.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/regex.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

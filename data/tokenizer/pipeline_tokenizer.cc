@@ -5,13 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/python_text.h"
+#include "base/utf8.h"
 #include "core/execution_context.h"
-#include "core/file.h"
 #include "data/tokenizer/declared_tokens.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/pipeline_post_processor.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

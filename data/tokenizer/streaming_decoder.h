@@ -16,9 +16,9 @@
 #include <string_view>
 #include <utility>
 
-#include "data/tokenizer/python_text.h"
+#include "base/python_text.h"
+#include "base/utf8.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::data {
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/tokenizer.h"
 

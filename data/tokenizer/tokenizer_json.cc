@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "data/tokenizer/byte_level_bpe.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/pipeline_post_processor.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/tokenizer_json_file.h"

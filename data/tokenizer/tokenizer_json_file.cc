@@ -3,11 +3,11 @@
 
 #include <string_view>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_reader.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 #include "core/thread_pool.h"
-#include "data/tokenizer/json_reader.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/vocab_index.h"
 
 namespace tessera::data {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/mounted_folder.h"
+#include "base/mounted_folder.h"
 
 namespace tessera::data {
 namespace {

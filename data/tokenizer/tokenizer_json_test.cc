@@ -4,13 +4,13 @@
 
 #include <filesystem>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/streaming_decoder.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

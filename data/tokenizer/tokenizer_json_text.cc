@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "data/tokenizer/json_text.h"
+#include "base/json_text.h"
 
 namespace tessera::data {
 namespace {

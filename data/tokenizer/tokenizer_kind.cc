@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "data/tokenizer/json_text.h"
 
 namespace tessera::data {
 namespace {

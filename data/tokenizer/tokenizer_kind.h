@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace tessera::data {

@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <random>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/utf8.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/char_tokenizer.h"
 #include "data/tokenizer/streaming_decoder.h"
 #include "data/tokenizer/tokenizer_kind.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "data/tokenizer/byte_level_bpe.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/word_piece.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "core/execution_context.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
-#include "data/tokenizer/json_reader.h"
-#include "data/tokenizer/utf8.h"
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "base/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/python_text.h"
+#include "base/json_text.h"
+#include "base/python_text.h"
+#include "base/utf8.h"
 #include "data/tokenizer/tokenizer_json_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 StatusOr<std::unique_ptr<WordPiece>> WordPiece::Create(WordPieceConfig config,

@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 #include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/json_part.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/pipeline_post_processor.h"
 #include "data/tokenizer/tokenizer_kind.h"
-#include "data/tokenizer/utf8.h"
 #include "data/tokenizer/word_piece.h"
 
 namespace tessera::data {

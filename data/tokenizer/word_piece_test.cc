@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/json_text.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/sequence_pair.h"
 
 namespace tessera::data {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer_training/trainer_library.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/text_input.h"
 
 namespace tessera::data {

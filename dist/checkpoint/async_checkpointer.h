@@ -23,8 +23,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/status.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/checkpoint/rank_writer.h"
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/checksum.h"
-#include "core/file.h"
+#include "base/checksum.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "dist/checkpoint/rank_writer.h"
 #include "dist/comm/agreement.h"

@@ -29,8 +29,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/status.h"
 #include "dist/checkpoint/index.h"
 #include "dist/checkpoint/pieces.h"
 #include "nlohmann/json_fwd.hpp"

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "core/checksum.h"
-#include "core/file.h"
+#include "base/checksum.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "core/thread_communicator.h"
 #include "nlohmann/json.hpp"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/checksum.h"
+#include "base/checksum.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::dist {

@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
+#include "base/status.h"
 #include "core/dtype.h"
-#include "core/json_member.h"
 #include "core/shape.h"
-#include "core/status.h"
 #include "dist/checkpoint/pieces.h"
 #include "nlohmann/json_fwd.hpp"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/checksum.h"
-#include "core/error.h"
+#include "base/checksum.h"
+#include "base/error.h"
 #include "core/safetensors.h"
 #include "dist/comm/agreement.h"
 #include "nlohmann/json.hpp"

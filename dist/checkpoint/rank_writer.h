@@ -22,10 +22,10 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "base/json_member.h"
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/file.h"
-#include "core/json_member.h"
-#include "core/status.h"
 #include "dist/checkpoint/index.h"
 #include "dist/checkpoint/pieces.h"
 

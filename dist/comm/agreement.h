@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/status.h"
 
 namespace tessera::dist {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "dist/comm/world.h"
 #include "nn/module.h"
 

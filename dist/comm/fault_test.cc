@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::dist {
 namespace {

@@ -17,8 +17,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
 #include "core/device.h"
-#include "core/status.h"
 
 namespace tessera::dist {
 

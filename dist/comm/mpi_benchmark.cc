@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "dist/comm/mpi_communicator.h"
 
 namespace tessera::dist {

@@ -15,7 +15,7 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::dist {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "dist/comm/mpi_runtime.h"
 
 namespace tessera::dist {

@@ -10,7 +10,7 @@
 #include <exception>
 #include <set>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "dist/comm/mpi_monitor.h"
 #include "nn/module.h"
 

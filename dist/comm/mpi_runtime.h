@@ -35,7 +35,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "dist/comm/call.h"
 #include "dist/comm/mpi_library.h"

@@ -25,8 +25,8 @@
 #include <memory>
 #include <string>
 
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/status.h"
 
 namespace tessera::dist {
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::dist {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::dist {
 namespace {

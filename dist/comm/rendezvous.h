@@ -16,7 +16,7 @@
 
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::dist {
 

@@ -21,8 +21,8 @@
 #include <memory>
 #include <string>
 
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/status.h"
 #include "dist/comm/launch_environment.h"
 
 namespace tessera::dist {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/dry_run/dry_run.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "dist/store/host_memory.h"
 
 namespace tessera::dist {

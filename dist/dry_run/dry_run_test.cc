@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/tensor.h"
 
 namespace tessera::dist {

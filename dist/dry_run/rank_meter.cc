@@ -5,8 +5,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "core/thread_communicator.h"
 
 namespace tessera::dist {

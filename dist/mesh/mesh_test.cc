@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/tensor.h"
 #include "core/thread_communicator.h"
 #include "dist/comm/counting_communicator.h"

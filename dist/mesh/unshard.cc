@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::dist {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::dist {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "models/model_keys.h"
 
 namespace tessera::dist {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::dist {
 namespace {

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "dist/pipeline/schedule.h"
 
 namespace tessera::dist {

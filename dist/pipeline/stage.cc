@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "models/family.h"
 #include "nlohmann/json.hpp"
 #include "optim/modules/module_parameters.h"

@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/status.h"
 #include "models/block_keys.h"
 #include "models/model.h"
 #include "nlohmann/json_fwd.hpp"

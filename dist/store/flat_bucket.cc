@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/checksum.h"
-#include "core/error.h"
+#include "base/checksum.h"
+#include "base/error.h"
 
 namespace tessera::dist {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "dist/store/flat_bucket.h"
 #include "dist/store/zero_options.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "dist/store/replicas.h"
 #include "dist/store/replicated_parameters.h"
 #include "dist/store/sharded_parameters.h"

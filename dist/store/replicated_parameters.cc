@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/checksum.h"
-#include "core/error.h"
+#include "base/checksum.h"
+#include "base/error.h"
 #include "dist/store/replicas.h"
 
 namespace tessera::dist {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "dist/store/host_memory.h"
 
 namespace tessera::dist {

@@ -6,7 +6,7 @@
 #include <set>
 #include <string_view>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::dist {
 namespace {

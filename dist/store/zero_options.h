@@ -20,7 +20,7 @@
 //   cpu_offload                      offload_optimizer and offload_parameters
 //   full / sharded state dict        ParameterStore::FullStateDict / CheckpointTensors
 //
-// DeepSpeed's `zero_optimization`: train/config/deepspeed_config.h.
+// DeepSpeed's `zero_optimization`: train/foreign/deepspeed_config.h.
 #ifndef TESSERA_DIST_STORE_ZERO_OPTIONS_H_
 #define TESSERA_DIST_STORE_ZERO_OPTIONS_H_
 
@@ -30,8 +30,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "core/dtype.h"
-#include "core/status.h"
 
 namespace tessera::dist {
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/sequence_pairs/instruction_dataset.h"
 #include "data/tokenizer/tokenizer.h"
 #include "examples/flows/flow_main.h"

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "core/batch_keys.h"
-#include "core/file.h"
 #include "data/dataset/map_dataset.h"
 #include "data/dataset/subset.h"
 #include "data/tokenizer/tokenizer.h"
@@ -30,6 +30,7 @@
 #include "nlohmann/json.hpp"
 #include "train/config/arguments.h"
 #include "train/config/run_config.h"
+#include "train/foreign/run_keys.h"
 #include "train/trainer.h"
 
 namespace {

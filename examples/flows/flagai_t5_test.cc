@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera {

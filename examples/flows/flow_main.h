@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the programs of this folder share: flags, ranks, and how a failure ends them.
 //
-//   struct Flags { std::string data; static const OptionTable& Table(); };       // core/options.h
+//   struct Flags { std::string data; static const OptionTable& Table(); };       // base/options.h
 //   Status Train(const Flags& flags, const dist::World& world) { ... }
 //   int main(int argc, char** argv) { return FlowMain<Flags>(argc, argv, Train); }
 //
@@ -12,11 +12,11 @@
 #include <algorithm>
 #include <string>
 
-#include "core/options.h"
-#include "core/status.h"
+#include "base/options.h"
+#include "base/status.h"
 #include "dist/comm/world.h"
 #include "nlohmann/json.hpp"
-#include "train/run_on_ranks.h"
+#include "train/ranks/run_on_ranks.h"
 
 namespace tessera::flows {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera {

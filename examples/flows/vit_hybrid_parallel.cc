@@ -8,7 +8,7 @@
 #include <string>
 
 #include "autograd/autograd.h"
-#include "core/file.h"
+#include "base/file.h"
 #include "data/classification/image_classification_dataset.h"
 #include "data/classification/image_source.h"
 #include "data/dataset/sampler.h"

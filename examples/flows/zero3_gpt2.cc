@@ -26,7 +26,7 @@
 #include "optim/parameter_groups.h"
 #include "train/boost/coordinator.h"
 #include "train/loop/initialize.h"
-#include "train/step_report.h"
+#include "train/report/step_report.h"
 
 namespace tessera::flows {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <initializer_list>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera {
 namespace {

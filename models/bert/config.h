@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/classification.h"
 #include "nlohmann/json.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/lockstep.h"
 #include "models/model.h"

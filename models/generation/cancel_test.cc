@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "core/execution_context.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/byte_tokenizer.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::models {
 namespace {

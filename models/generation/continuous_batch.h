@@ -35,7 +35,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/incremental_decoder.h"
 #include "models/generation/lockstep.h"

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/lockstep.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "models/family.h"
 
 namespace tessera::models {
@@ -180,7 +180,7 @@ StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
   TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(ids, JoinPath(folder, "config.json"), &config));
   const std::string path = JoinPath(folder, "generation_config.json");
   if (IsDirectory(folder) && PathExists(path)) {
-    TESSERA_ASSIGN_OR_RETURN(const json object, data::ReadJsonFile(path));
+    TESSERA_ASSIGN_OR_RETURN(const json object, ReadJsonFile(path));
     TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(object, path, &config));
   }
   const StatusOr<const Family*> family = FamilyOf(model_config);

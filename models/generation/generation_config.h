@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "core/options.h"
-#include "core/status.h"
+#include "base/options.h"
+#include "base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "models/model_keys.h"
 #include "ops/index/index.h"
 #include "ops/view/view.h"

@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "models/generation/lockstep.h"
 #include "models/model.h"

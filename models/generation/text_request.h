@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/token_choice.h"
 

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/streaming_decoder.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/stop_strings.h"

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/glm/config.h"
 #include "models/model.h"
 #include "ops/cross_entropy/cross_entropy.h"

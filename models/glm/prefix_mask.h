@@ -13,7 +13,7 @@
 
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/model.h"
 #include "nn/attention.h"
 

@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/glm/config.h"
 #include "models/model.h"
 

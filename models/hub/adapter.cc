@@ -6,7 +6,7 @@
 #include <set>
 
 #include "autograd/autograd.h"
-#include "core/file.h"
+#include "base/file.h"
 #include "models/hub/adapter_terms.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/weight_file.h"

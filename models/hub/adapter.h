@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/adapter_config.h"
 #include "models/hub/weight_file.h"
 #include "models/model.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/regex.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "core/regex.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
@@ -19,7 +19,7 @@ constexpr int64_t kMostRank = 1 << 20;
 
 // From end to end. Patterns have been compiled before (FromJson).
 bool FullMatch(const std::string& pattern, const std::string& text) {
-  const StatusOr<data::Regex> regex = data::Regex::Compile("\\A(?:" + pattern + ")\\z");
+  const StatusOr<Regex> regex = Regex::Compile("\\A(?:" + pattern + ")\\z");
   bool found = false;
   if (regex.ok()) regex->FindAll(text, [&](size_t, size_t) { found = true; });
   return found;
@@ -132,7 +132,7 @@ class Reader {
 
  private:
   void Check(const char* key, const std::string& pattern) {
-    const Status compiled = data::Regex::Compile("(?:" + pattern + ")").status();
+    const Status compiled = Regex::Compile("(?:" + pattern + ")").status();
     if (!compiled.ok()) Fail(key, Concat("has a bad pattern: ", Message(compiled)));
   }
 
@@ -312,7 +312,7 @@ StatusOr<AdapterConfig> AdapterConfig::Read(const std::string& folder) {
     return NotFound("'", folder, "' is no adapter: it has no ", kAdapterConfigName);
   }
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  TESSERA_ASSIGN_OR_RETURN(const json object, data::ParseJson(text, path));
+  TESSERA_ASSIGN_OR_RETURN(const json object, ParseJson(text, path));
   return FromJson(object, path);
 }
 

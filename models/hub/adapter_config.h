@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/prefix_adapter.h"
 #include "nlohmann/json_fwd.hpp"
 

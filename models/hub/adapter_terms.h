@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/adapter_config.h"
 #include "models/model.h"
 #include "nn/low_rank.h"

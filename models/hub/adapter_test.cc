@@ -7,9 +7,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "core/safetensors.h"
-#include "data/tokenizer/json_text.h"
 #include "models/family.h"
 #include "models/hub/convert_model.h"
 #include "models/hub/load_model.h"
@@ -259,7 +259,7 @@ TEST_F(AdapterTest, TheFolderIsPefts) {
   EXPECT_EQ(file->Find(layer + "base_layer.bias")->shape, (Sizes{12}));
   EXPECT_EQ(file->Find("base_model.model.classifier.weight")->shape, (Sizes{3, 12}));
   EXPECT_EQ(file->entries().size(), 2u * 4 + 2);
-  const auto config = data::ReadJsonFile(folder + "/adapter_config.json");
+  const auto config = ReadJsonFile(folder + "/adapter_config.json");
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->at("peft_type"), "LORA");
   EXPECT_EQ(config->at("fan_in_fan_out"), false);

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "models/family.h"
 #include "models/hub/adapter.h"
 #include "models/hub/load_model.h"
@@ -172,7 +172,7 @@ StatusOr<SaveOptions> CompanionsOf(const std::string& from) {
   }
   const std::string generation = JoinPath(from, "generation_config.json");
   if (PathExists(generation)) {
-    TESSERA_ASSIGN_OR_RETURN(save.generation_config, data::ReadJsonFile(generation));
+    TESSERA_ASSIGN_OR_RETURN(save.generation_config, ReadJsonFile(generation));
   }
   return save;
 }

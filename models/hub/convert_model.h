@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "core/dtype.h"
-#include "core/status.h"
 #include "ops/quantized/quant_type.h"
 
 namespace tessera::models {

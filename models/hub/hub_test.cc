@@ -7,10 +7,10 @@
 #include <tuple>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "core/thread_communicator.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "data/tokenizer/json_text.h"
 #include "models/classification.h"
 #include "models/family.h"
 #include "models/hub/load_model.h"
@@ -81,7 +81,7 @@ TEST_F(HubTest, WhatIsSavedLoadsBitForBit) {
   const auto loaded = LoadModel(Saved("m"));
   ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
   EXPECT_EQ(Values(**loaded), Values(*original));
-  const json config = *data::ReadJsonFile(Path("m/config.json"));
+  const json config = *ReadJsonFile(Path("m/config.json"));
   EXPECT_EQ(config["extra_key"], "kept");
   EXPECT_EQ(config["dtype"], "float32");
   EXPECT_EQ(config["architectures"], json({"GPT2LMHeadModel"}));
@@ -93,7 +93,7 @@ TEST_F(HubTest, WhatIsSavedLoadsBitForBit) {
 TEST_F(HubTest, ShardsAndTheirIndex) {
   const std::string folder = Saved("m", {.max_shard_bytes = 2000});
   EXPECT_FALSE(fs::exists(folder + "/model.safetensors"));
-  const json index = *data::ReadJsonFile(folder + "/model.safetensors.index.json");
+  const json index = *ReadJsonFile(folder + "/model.safetensors.index.json");
   const auto original = Build(SmallConfig(), {.seed = 3});
   EXPECT_EQ(index["metadata"]["total_size"], original->ParameterCount() * 4);
   int64_t shards = 0;
@@ -174,7 +174,7 @@ TEST_F(HubTest, WeightsAreCast) {
   const auto half = LoadModel(folder, {.build = {.dtype = DType::kBFloat16}});
   ASSERT_TRUE(half.ok());
   ASSERT_TRUE(SaveModel(**half, Path("half")).ok());
-  EXPECT_EQ((*data::ReadJsonFile(Path("half/config.json")))["dtype"], "bfloat16");
+  EXPECT_EQ((*ReadJsonFile(Path("half/config.json")))["dtype"], "bfloat16");
   const auto wide = LoadModel(Path("half"), {.build = {.dtype = DType::kFloat64}});
   ASSERT_TRUE(wide.ok());
   EXPECT_EQ(Values(**wide), Values(**half));
@@ -213,7 +213,7 @@ TEST_F(HubTest, AHeadThatDoesNotFitIsInitialisedWhenAsked) {
   EXPECT_NE(after.at("classifier.weight"), std::vector<float>(18, 0.0f));
   // The names go with the model.
   ASSERT_TRUE(SaveModel(**loaded, Path("three")).ok());
-  EXPECT_EQ(LabelNames(*data::ReadJsonFile(Path("three/config.json"))),
+  EXPECT_EQ(LabelNames(*ReadJsonFile(Path("three/config.json"))),
             (std::vector<std::string>{"bad", "fair", "good"}));
   EXPECT_FALSE(fs::exists(Path("three/generation_config.json")));
   // A masked language model finds its encoder there; the classifier is passed over, the head that
@@ -388,8 +388,8 @@ TEST_F(HubTest, SavingReplacesTheFolderWhole) {
   const auto model = Build(SmallConfig(), {.seed = 4});
   ASSERT_TRUE(SaveModel(*model, folder, &tokenizer).ok());
   EXPECT_FALSE(fs::exists(folder + "/left-over"));
-  EXPECT_EQ((*data::ReadJsonFile(folder + "/config.json"))["eos_token_id"], 256);
-  EXPECT_EQ((*data::ReadJsonFile(folder + "/generation_config.json"))["eos_token_id"], 256);
+  EXPECT_EQ((*ReadJsonFile(folder + "/config.json"))["eos_token_id"], 256);
+  EXPECT_EQ((*ReadJsonFile(folder + "/generation_config.json"))["eos_token_id"], 256);
   EXPECT_TRUE(data::LoadTokenizer(folder).ok());
   EXPECT_EQ(ListDirectory(root_)->size(), 1u);
   std::ofstream(Path("file")) << "x";

@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/family.h"
 #include "models/hub/load_model.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "models/family.h"
 #include "models/hub/adapter.h"
 #include "models/hub/match_entries.h"
@@ -296,7 +296,7 @@ StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann:
 
 StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
-  TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, data::ReadJsonFile(path));
+  TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadJsonFile(path));
   if (!config.is_object()) return InvalidArgument(path, ": not a JSON object");
   TESSERA_RETURN_IF_ERROR(CheckQuantizationConfig(config, path));
   return config;

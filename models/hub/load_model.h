@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
 #include "nn/module.h"
@@ -54,7 +54,7 @@ struct LoadOptions {
   // read before it is used, and processes share the memory. They cannot be written to, and take no
   // part in differentiation. The files must stay as they are as long as the model lives: a process
   // that touches what another one has cut off dies of SIGBUS (EndWhenMappedFilesShrink,
-  // core/file.h). Replacing or removing a file does no harm. False: all is copied.
+  // base/file.h). Replacing or removing a file does no harm. False: all is copied.
   bool map_weights = false;
   // Weights of linear layers and tables of the vocabulary are held so (nn/quantized_weight.h), what
   // is dense in the files being made into it; what rows do not fit, and the rest, is `build.dtype`,

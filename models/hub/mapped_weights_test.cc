@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
+#include "base/tar_archive.h"
 #include "core/allocator.h"
 #include "core/batch_keys.h"
-#include "core/file.h"
-#include "core/tar_archive.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/family.h"
 #include "models/hub/convert_model.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
 #include "nn/module.h"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "models/hub/torch_file/torch_file.h"
 #include "nlohmann/json.hpp"

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/weight_file.h"
 #include "models/model.h"
 #include "nn/prefix.h"

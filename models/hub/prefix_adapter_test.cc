@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "core/safetensors.h"
-#include "data/tokenizer/json_text.h"
 #include "models/family.h"
 #include "models/generation/incremental_decoder.h"
 #include "models/hub/adapter.h"
@@ -275,7 +275,7 @@ TEST_P(PrefixFamiliesTest, IsAPastOfTheFoldersKeysAndValues) {
 
 TEST_P(PrefixFamiliesTest, TheFolderIsPefts) {
   const Case& c = GetParam();
-  const auto config = data::ReadJsonFile(SaveRandom(true) + "/adapter_config.json");
+  const auto config = ReadJsonFile(SaveRandom(true) + "/adapter_config.json");
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->at("peft_type"), "PREFIX_TUNING");
   EXPECT_EQ(config->at("task_type"), c.submodules == 2 ? "SEQ_2_SEQ_LM" : "CAUSAL_LM");
@@ -436,7 +436,7 @@ TEST_F(PrefixRefusalsTest, OfFolders) {
     return Message(loaded.status());
   };
   const auto rewrite = [&](const json& changes) {
-    auto object = data::ReadJsonFile(adapter + "/adapter_config.json");
+    auto object = ReadJsonFile(adapter + "/adapter_config.json");
     object->update(changes);
     std::ofstream(adapter + "/adapter_config.json") << object->dump();
   };

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/weight_files.h"
 #include "nlohmann/json.hpp"

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "autograd/autograd.h"
-#include "core/file.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "models/hub/adapter.h"
 #include "models/hub/adapter_terms.h"

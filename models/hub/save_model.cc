@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "models/family.h"
 #include "models/hub/quantized_entries.h"

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"

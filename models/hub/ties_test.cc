@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "data/tokenizer/json_text.h"
+#include "base/json_text.h"
 #include "models/family.h"
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
@@ -72,7 +72,7 @@ class TiesTest : public testing::Test {
     return model.ok() ? *std::move(model) : nullptr;
   }
   std::string Failure() const { return Message(LoadModel(folder_).status()); }
-  json SavedConfig() const { return *data::ReadJsonFile(folder_ + "/config.json"); }
+  json SavedConfig() const { return *ReadJsonFile(folder_ + "/config.json"); }
   bool Holds(const std::string& name) const {
     return SafetensorsFile::Open(weights_path())->Find(name) != nullptr;
   }

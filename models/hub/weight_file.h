@@ -15,8 +15,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "core/safetensors.h"
-#include "core/status.h"
 #include "core/tensor.h"
 #include "models/hub/torch_file/torch_file.h"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
 
 namespace tessera::models {
 namespace {
@@ -51,7 +51,7 @@ Status WeightFiles::OpenOne(const std::string& path) {
 }
 
 Status WeightFiles::OpenIndexed(const std::string& index_path) {
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json index, data::ReadJsonFile(index_path));
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonFile(index_path));
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     return InvalidArgument(index_path, ": 'weight_map' is missing or not an object");
   }

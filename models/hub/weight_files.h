@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "models/hub/weight_file.h"
 

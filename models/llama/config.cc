@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "models/config_reader.h"
 #include "models/llama/rotary_keys.h"
 #include "nn/activation.h"

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json_fwd.hpp"
 #include "nn/rotary.h"
 

@@ -3,9 +3,9 @@
 
 #include <utility>
 
+#include "base/file.h"
+#include "base/tar_archive.h"
 #include "core/batch_keys.h"
-#include "core/file.h"
-#include "core/tar_archive.h"
 #include "models/generation/special_tokens.h"
 
 namespace tessera::models {

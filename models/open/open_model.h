@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "core/mounted_folder.h"
-#include "core/status.h"
+#include "base/mounted_folder.h"
+#include "base/status.h"
 #include "data/image/image_processor.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"

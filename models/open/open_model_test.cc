@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
-#include "core/tar_archive.h"
+#include "base/file.h"
+#include "base/tar_archive.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/family.h"
 #include "models/hub/save_model.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <ctime>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera::net {
 namespace {

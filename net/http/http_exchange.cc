@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "net/http/connection.h"
 #include "net/http/http_exchange_state.h"
 #include "net/http/mailbox.h"

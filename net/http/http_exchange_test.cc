@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "net/http/http_client.h"
 #include "net/http/http_server.h"
 #include "net/http/testing/raw_connection.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "net/http/message_parser.h"
 
 namespace tessera::net {

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/status.h"
 #include "core/dtype.h"
-#include "core/status.h"
 
 namespace tessera {
 

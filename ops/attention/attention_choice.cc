@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "ops/kernel_choice.h"
 
 namespace tessera {

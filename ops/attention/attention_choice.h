@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "ops/attention/sdpa_graph.h"
 
 namespace tessera {

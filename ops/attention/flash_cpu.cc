@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/error.h"
 #include "core/cpu/scratch.h"
 #include "core/cpu_isa.h"
 #include "core/dtype.h"
-#include "core/error.h"
 #include "core/thread_pool.h"
 #include "ops/attention/flash_kernel.h"
 

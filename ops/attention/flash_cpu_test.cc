@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "core/cpu_isa.h"
 #include "core/dtype.h"
-#include "core/error.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
 #include "ops/attention/every_document.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention/pages.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "ops/attention/pages_kernel.h"
 
 namespace tessera {

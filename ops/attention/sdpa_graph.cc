@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "gtest/gtest.h"
 #include "ops/attention/attention_agreement.h"
 #include "ops/attention/attention_choice.h"

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace tessera {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "ops/matmul/product_layout.h"
 
 namespace tessera {

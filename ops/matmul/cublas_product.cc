@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "core/cuda/contest.h"
 #include "core/cuda/cublaslt.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/stream.h"
-#include "core/file.h"
 #include "ops/kernel_choice.h"
 #include "ops/matmul/algorithm_cache.h"
 #include "ops/matmul/product_workspace.h"

@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/error.h"
 #include "core/cpu/scratch.h"
-#include "core/error.h"
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm_kernel.h"
 #include "ops/matmul/gemm_tiles.h"

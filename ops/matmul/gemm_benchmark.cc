@@ -23,9 +23,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
 #include "core/cpu_amx.h"
 #include "core/cpu_isa.h"
-#include "core/status.h"
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/gemm_kernel.h"

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "core/cpu_amx.h"
 #include "core/cpu_isa.h"
-#include "core/error.h"
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm_amx_model.h"
 #include "ops/matmul/gemm_kernel.h"

@@ -23,7 +23,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "ops/index/index.h"
 #include "ops/quantized/quant_type.h"

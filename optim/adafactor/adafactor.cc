@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
 #include "ops/view/view.h"

@@ -27,7 +27,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/options_fwd.h"
+#include "base/options_fwd.h"
 #include "optim/multi_tensor_optimizer.h"
 #include "optim/tensor_step.h"
 

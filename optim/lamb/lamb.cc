@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "ops/view/view.h"
 #include "optim/lamb/lamb_kernel.h"
 #include "optim/optimizer_kind.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "optim/lion/lion_kernel.h"
 #include "optim/optimizer_kind.h"
 

@@ -15,7 +15,7 @@
 
 #include <vector>
 
-#include "core/options_fwd.h"
+#include "base/options_fwd.h"
 #include "optim/multi_tensor_optimizer.h"
 
 namespace tessera::optim {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/matmul/product.h"
 #include "optim/adam/adam_kernel.h"

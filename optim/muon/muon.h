@@ -29,7 +29,7 @@
 #include <string>
 #include <vector>
 
-#include "core/options_fwd.h"
+#include "base/options_fwd.h"
 #include "optim/multi_tensor_optimizer.h"
 #include "optim/tensor_step.h"
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "optim/optimizer_kind.h"
 #include "optim/sgd/sgd_kernel.h"
 

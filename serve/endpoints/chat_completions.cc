@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
+#include "base/utf8.h"
 #include "data/chat/chat_tokens.h"
 #include "data/chat/conversation.h"
-#include "data/tokenizer/utf8.h"
 #include "serve/answer.h"
 #include "serve/answer_config.h"
 #include "serve/endpoints/endpoints.h"
@@ -138,7 +138,7 @@ class ChatCompletions : public Answer {
     if (!streams()) return;
     BeginChoice(i);
     if (piece.empty()) return;
-    SendChoice(i, {{"content", data::ReplaceInvalidUtf8(piece)}}, nullptr);
+    SendChoice(i, {{"content", ReplaceInvalidUtf8(piece)}}, nullptr);
   }
 
   void OnEnd(size_t i, const GenerationResult& result) override {
@@ -148,7 +148,7 @@ class ChatCompletions : public Answer {
       BeginChoice(i);
       SendChoice(i, ordered_json::object(), choices_[i].finish);
     } else {
-      choices_[i].text = data::ReplaceInvalidUtf8(result.text);
+      choices_[i].text = ReplaceInvalidUtf8(result.text);
     }
   }
 

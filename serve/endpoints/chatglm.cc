@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/utf8.h"
 #include "data/chat/chat_tokens.h"
-#include "data/tokenizer/utf8.h"
 #include "serve/answer.h"
 #include "serve/answer_config.h"
 #include "serve/endpoints/endpoints.h"
@@ -81,7 +81,7 @@ class ChatGlm : public Answer {
 
  protected:
   void OnEnd(size_t, const GenerationResult& result) override {
-    text_ = data::ReplaceInvalidUtf8(result.text);
+    text_ = ReplaceInvalidUtf8(result.text);
   }
 
   std::string Whole() override {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "data/tokenizer/utf8.h"
+#include "base/utf8.h"
 #include "serve/answer.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
@@ -216,7 +216,7 @@ class Completions : public Answer {
     if (scores != nullptr) text.logprobs.Add(*scores);
     Keep(piece.size() + text.logprobs.bytes() - before);
     if (!streams()) return;
-    const std::string shown = Echoed(i) + data::ReplaceInvalidUtf8(piece);
+    const std::string shown = Echoed(i) + ReplaceInvalidUtf8(piece);
     if (!shown.empty()) SendChoice(i, shown, nullptr);
   }
 
@@ -227,7 +227,7 @@ class Completions : public Answer {
     if (request_.token_ids && continues) text.prompt_ids = result.prompt;
     const std::string echoed = Echoed(i);
     if (!Keep(echoed.size())) return;
-    if (!streams()) text.whole = echoed + data::ReplaceInvalidUtf8(result.text);
+    if (!streams()) text.whole = echoed + ReplaceInvalidUtf8(result.text);
     if (i % static_cast<size_t>(request_.choices) == 0) prompt_tokens_ += std::ssize(result.prompt);
     made_tokens_ += std::ssize(result.ids);
     if (streams()) SendChoice(i, echoed, text.finish);

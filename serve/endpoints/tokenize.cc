@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "data/tokenizer/json_text.h"
+#include "base/json_text.h"
 #include "models/generation/special_tokens.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
@@ -47,7 +47,7 @@ void AnswerTokenize(Service& service, Call call) {
     answer += R"(],"token_strs":[)";
     for (const int64_t id : ids) {
       if (answer.back() != '[') answer += ',';
-      answer += data::JsonQuoted(TokenText(served.tokenizer, id));
+      answer += JsonQuoted(TokenText(served.tokenizer, id));
     }
   }
   answer += "]}";

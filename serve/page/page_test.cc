@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer/base64.h"
+#include "base/base64.h"
 #include "net/html/strict_html.h"
 #include "tests/process/shell.h"
 
@@ -38,7 +38,7 @@ std::string Allowed(const std::string& directive) {
   if (at == std::string::npos) return "no " + directive;
   const size_t begin = at + opening.size();
   const std::optional<std::string> bytes =
-      data::DecodeBase64(policy.substr(begin, policy.find('\'', begin) - begin));
+      DecodeBase64(policy.substr(begin, policy.find('\'', begin) - begin));
   std::string digits;
   for (const unsigned char byte : bytes.value_or("")) {
     char two[3];

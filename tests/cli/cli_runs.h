@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/family.h"
 #include "models/hub/save_model.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "tests/process/process.h"
 

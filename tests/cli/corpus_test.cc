@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "core/output_files.h"
+#include "base/output_files.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"
 #include "tests/process/process.h"

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "core/tensor.h"
 #include "dist/checkpoint/checkpoint.h"

@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "net/html/strict_html.h"
 #include "net/http/http_client.h"
 #include "nlohmann/json.hpp"

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/checksum.h"
-#include "data/tokenizer/json_text.h"
+#include "base/checksum.h"
+#include "base/json_text.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/checkpoint/index.h"
 #include "nlohmann/json.hpp"
@@ -31,7 +31,7 @@ std::string SavedIndex() {
 bool Run(std::string_view bytes) {
   static const FuzzFolder folder;
   std::string text(bytes);
-  const auto body = data::ParseJson(bytes, "input");
+  const auto body = ParseJson(bytes, "input");
   if (body.ok()) {
     const std::string compact = body->dump(-1, ' ', false, json::error_handler_t::replace);
     text = Concat("{\"body\": ", compact, ", \"crc32c\": ", Crc32c(compact.data(), compact.size()),

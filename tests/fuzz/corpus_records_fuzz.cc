@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
+#include "base/utf8.h"
 #include "corpus/io/byte_source.h"
 #include "corpus/io/record_reader.h"
-#include "data/tokenizer/utf8.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
 
@@ -39,7 +39,7 @@ bool Run(std::string_view bytes) {
       if (!corpus::ReadDocument(block, record, "text", &document, &passed_over).empty()) continue;
       if (passed_over) continue;
       ++read;
-      TESSERA_CHECK(data::FindInvalidUtf8(document.text()) == data::kNoInvalidUtf8, "records",
+      TESSERA_CHECK(FindInvalidUtf8(document.text()) == kNoInvalidUtf8, "records",
                     "a text is no UTF-8");
       document.Set("added", "1");
       std::string line;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/dataset/record_input.h"

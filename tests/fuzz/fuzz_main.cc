@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/file.h"
-#include "core/status.h"
+#include "base/file.h"
+#include "base/status.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace tessera::fuzz {
 namespace {

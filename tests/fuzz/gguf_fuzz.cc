@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "models/family.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_file.h"

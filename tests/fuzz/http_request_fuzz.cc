@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "net/http/request_reader.h"
 #include "tests/fuzz/fuzz_target.h"
 

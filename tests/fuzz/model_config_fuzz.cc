@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "models/family.h"
 #include "models/generation/generation_config.h"
 #include "models/hub/load_model.h"

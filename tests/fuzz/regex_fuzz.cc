@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns of tokenizers (data/tokenizer/regex.h). The input is a pattern and, behind kFileEnd, the
+// Patterns of tokenizers (core/regex.h). The input is a pattern and, behind kFileEnd, the
 // text to search.
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "data/tokenizer/regex.h"
-#include "data/tokenizer/utf8.h"
+#include "base/error.h"
+#include "base/utf8.h"
+#include "core/regex.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {
@@ -15,11 +15,11 @@ namespace {
 
 bool Run(std::string_view bytes) {
   const size_t end = bytes.find(kFileEnd);
-  const auto regex = data::Regex::Compile(bytes.substr(0, end));
+  const auto regex = Regex::Compile(bytes.substr(0, end));
   if (!regex.ok()) return false;
   std::string text = "Hello  world, don't 12 深度 e\u0301\n\tx aaaaaaaaaaaaaaaaaaaaaaaa";
   if (end != std::string_view::npos) {
-    text = data::ReplaceInvalidUtf8(bytes.substr(end + kFileEnd.size()));
+    text = ReplaceInvalidUtf8(bytes.substr(end + kFileEnd.size()));
   }
   size_t found = 0;
   try {

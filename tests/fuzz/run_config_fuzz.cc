@@ -4,12 +4,13 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer/json_text.h"
+#include "base/json_text.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
-#include "train/config/accelerate_config.h"
-#include "train/config/deepspeed_config.h"
 #include "train/config/run_config.h"
+#include "train/foreign/accelerate_config.h"
+#include "train/foreign/deepspeed_config.h"
+#include "train/foreign/run_keys.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -45,7 +46,7 @@ bool UseForeign(const nlohmann::json& keys, const Status& status) {
 }
 
 bool RunDeepSpeed(std::string_view bytes) {
-  const auto json = data::ParseJson(bytes, "ds.json");
+  const auto json = ParseJson(bytes, "ds.json");
   if (!json.ok()) return false;
   const train::Translation done = train::TranslateDeepSpeed(*json, "ds.json", 2);
   return UseForeign(done.keys, train::FirstRefusal(done.verdicts));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// core/tar_archive.h
+// base/tar_archive.h
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/tar_archive.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/tar_archive.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {

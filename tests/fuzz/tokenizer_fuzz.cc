@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -32,7 +32,7 @@ bool LoadAndUse(const FuzzFolder& folder, std::string_view bytes) {
       data::EncodePair(**tokenizer, text, kText).status().IgnoreError();
     }
   } catch (const Error&) {
-    // A pattern that cannot be matched, a text that grows without end (data/tokenizer/regex.h).
+    // A pattern that cannot be matched, a text that grows without end (core/regex.h).
   }
   return true;
 }

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "models/hub/torch_file/torch_file.h"
 #include "tests/fuzz/fuzz_target.h"
 

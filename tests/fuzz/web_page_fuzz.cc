@@ -4,13 +4,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
+#include "base/utf8.h"
 #include "corpus/extract/main_text.h"
 #include "corpus/extract/page_blocks.h"
 #include "corpus/io/charset.h"
 #include "corpus/language/identify.h"
 #include "corpus/repair/repair.h"
-#include "data/tokenizer/utf8.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {
@@ -21,9 +21,9 @@ bool Run(std::string_view bytes) {
   corpus::PageBlocks page;
   const bool ok = corpus::ReadPage(html, &page).empty();
   const std::string text = corpus::MainText(page) + corpus::AllText(page);
-  TESSERA_CHECK(data::FindInvalidUtf8(text) == data::kNoInvalidUtf8, "page", "no UTF-8");
+  TESSERA_CHECK(FindInvalidUtf8(text) == kNoInvalidUtf8, "page", "no UTF-8");
   const std::string repaired = corpus::RepairText(html, {});
-  TESSERA_CHECK(data::FindInvalidUtf8(repaired) == data::kNoInvalidUtf8, "repair", "no UTF-8");
+  TESSERA_CHECK(FindInvalidUtf8(repaired) == kNoInvalidUtf8, "repair", "no UTF-8");
   TESSERA_CHECK(corpus::IdentifyLanguage(repaired).score <= 1, "language", "more than sure");
   return ok;
 }

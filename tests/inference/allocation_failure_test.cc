@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "core/execution_context.h"
-#include "core/file.h"
 #include "core/safetensors.h"
 #include "core/thread_pool.h"
 #include "data/image/image_processor.h"

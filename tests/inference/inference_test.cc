@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "tests/inference/inference_report.h"
 #include "tests/process/shell.h"
 

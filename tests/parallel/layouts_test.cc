@@ -14,13 +14,13 @@
 #include <regex>
 #include <stdexcept>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/unshard.h"
 #include "dist/store/parameter_shard.h"
 #include "models/hub/save_model.h"
 #include "nlohmann/json.hpp"
-#include "train/run_setup.h"
+#include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::train {

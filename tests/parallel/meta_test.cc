@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/checkpoint/rank_writer.h"
 #include "dist/dry_run/dry_run.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "core/file.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "core/thread_communicator.h"
 #include "models/family.h"

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "base/file.h"
 #include "core/allocator.h"
-#include "core/file.h"
 #include "core/thread_communicator.h"
 #include "dist/activations/activation_store.h"
 #include "dist/checkpoint/checkpoint.h"

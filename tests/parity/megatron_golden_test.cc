@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "models/hub/convert_model.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 
 namespace tessera {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "core/file.h"
+#include "base/file.h"
 #include "nn/activation.h"
 #include "nn/transformer_block.h"
 #include "ops/elementwise/elementwise.h"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/image/image_processor.h"
 #include "gtest/gtest.h"
 #include "models/generation/generate.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <regex>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "gtest/gtest.h"
 #include "tests/process/shell.h"
 

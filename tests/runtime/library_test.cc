@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/utf8.h"
 #include "core/safetensors.h"
-#include "data/tokenizer/utf8.h"
 #include "gtest/gtest.h"
 #include "tests/inference/small_models.h"
 #include "tests/process/shell.h"
@@ -204,7 +204,7 @@ TEST_F(Programs, CGeneratesText) {
   const ShellRun command = RunShell(
       "tools/tessera generate --max-new-tokens 20 --temperature 0 --prompt Hello --model " +
       SmallModelFolder("gpt2"));
-  EXPECT_EQ(command.output, data::ReplaceInvalidUtf8(expected));
+  EXPECT_EQ(command.output, ReplaceInvalidUtf8(expected));
   const ShellRun python =
       RunShell("TESSERA_LIBRARY=" + folder_ + "/libtessera.so.0 python3 " +
                "examples/embed/generate.py " + SmallModelFolder("gpt2") + " Hello");

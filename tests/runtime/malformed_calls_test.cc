@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "gtest/gtest.h"
 #include "runtime/tessera.h"
 #include "tests/inference/small_models.h"

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "gtest/gtest.h"
 #include "models/classification.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_pool.h"
 #include "gtest/gtest.h"
 #include "models/model_keys.h"

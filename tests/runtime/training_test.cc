@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "dist/mesh/mesh.h"
 #include "gtest/gtest.h"
 #include "models/hub/load_model.h"

@@ -3,7 +3,7 @@
 
     bazel build --config=cuda //tools:tessera
     CUDA_HOME=/opt/cuda bazel build --config=cuda //tools:tessera
-    bazel build --config=cuda_emulation //tools:tessera     # kernels on the CPU (core/cuda/emulation)
+    bazel build --config=cuda_emulation //tools:tessera     # kernels on the CPU (core/cuda/testing/emulation)
 
     load("//third_party/bazel:cuda.bzl", "tessera_cuda_library")
 
@@ -150,7 +150,7 @@ def _emulated_sources(name, srcs):
             name = out.replace("/", "_").replace(".", "_"),
             outs = [out],
             cmd = "printf '#include \"%s\"\\n#include \"%s\"\\n' >$@" % (
-                "core/cuda/emulation/kernel_language.h",
+                "core/cuda/testing/emulation/kernel_language.h",
                 package + "/" + src,
             ),
             tags = ["manual"],

@@ -74,6 +74,7 @@ _ISA_FLAGS = {
 }
 
 _FLOORS = [
+    "base",
     "core",
     "net",
     "autograd",

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "base/file.h"
 #include "core/allocator.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/stream.h"
 #include "core/device_graph.h"
-#include "core/file.h"
 #include "core/profiler.h"
 #include "core/random.h"
 #include "models/family.h"

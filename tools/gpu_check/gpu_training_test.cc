@@ -18,7 +18,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/sum.h"
 #include "train/engine/captured_step.h"
-#include "train/run_setup.h"
+#include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::train {

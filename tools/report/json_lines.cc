@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/dataset/json_records.h"
 
 namespace tessera::report {

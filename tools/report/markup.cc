@@ -5,15 +5,15 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/error.h"
-#include "data/tokenizer/printable_text.h"
+#include "base/error.h"
+#include "base/printable_text.h"
 
 namespace tessera::report {
 namespace {
 
 std::string Escaped(std::string_view text) {
   std::string escaped;
-  for (const char c : data::PrintableText(text)) {
+  for (const char c : PrintableText(text)) {
     switch (c) {
       case '&':
         escaped += "&amp;";

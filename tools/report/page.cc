@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "net/html/page_assets.h"
 #include "tools/report/line_chart.h"
 #include "tools/report/markup.h"

@@ -7,11 +7,11 @@
 #include <limits>
 #include <system_error>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/dataset/json_records.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "tools/report/json_lines.h"
-#include "train/run_lock.h"
+#include "train/run/run_lock.h"
 
 namespace tessera::report {
 namespace {

@@ -9,10 +9,10 @@
 #include <fstream>
 #include <optional>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/tensor.h"
 #include "dist/checkpoint/checkpoint.h"
-#include "train/run_lock.h"
+#include "train/run/run_lock.h"
 
 namespace tessera::report {
 namespace {

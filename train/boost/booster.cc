@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "models/model_keys.h"
 #include "ops/view/view.h"
-#include "train/agreement.h"
+#include "train/foreign/run_keys.h"
+#include "train/ranks/agreement.h"
 
 namespace tessera::train {
 

@@ -24,7 +24,7 @@
 // step, and the last one alone communicates (what `no_sync` is for elsewhere).
 //
 // Calls are collective unless they are accessors. Failures of all ranks are marked as such
-// (train/agreement.h).
+// (train/ranks/agreement.h).
 #ifndef TESSERA_TRAIN_BOOST_BOOSTER_H_
 #define TESSERA_TRAIN_BOOST_BOOSTER_H_
 
@@ -35,8 +35,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "core/device.h"
-#include "core/status.h"
 #include "data/dataset/dataset.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/mesh/mesh.h"

@@ -12,7 +12,7 @@
 #include <stdexcept>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "core/thread_communicator.h"
 #include "models/family.h"
 #include "models/model_keys.h"
@@ -23,7 +23,7 @@
 #include "optim/adam/adam.h"
 #include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
-#include "train/step_report.h"
+#include "train/report/step_report.h"
 
 namespace tessera::train {
 namespace {

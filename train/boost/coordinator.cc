@@ -5,8 +5,8 @@
 #include <exception>
 #include <utility>
 
-#include "core/error.h"
-#include "train/agreement.h"
+#include "base/error.h"
+#include "train/ranks/agreement.h"
 
 namespace tessera::train {
 namespace {

@@ -20,10 +20,10 @@
 #include <functional>
 #include <string>
 
+#include "base/status.h"
 #include "core/communicator.h"
-#include "core/status.h"
 #include "dist/mesh/mesh.h"
-#include "train/rank_place.h"
+#include "train/ranks/rank_place.h"
 
 namespace tessera::train {
 
@@ -57,7 +57,7 @@ class Coordinator {
   bool is_node_master() const { return local_rank() == 0; }
 
   // Runs `work` on the master; every rank returns when it is done, with its failure (an exception
-  // is one), which is marked as all ranks' (train/agreement.h). Collective.
+  // is one), which is marked as all ranks' (train/ranks/agreement.h). Collective.
   Status OnMaster(const std::function<Status()>& work) const;
   // The same on every machine's first rank.
   Status OnNodeMasters(const std::function<Status()>& work) const;

@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/thread_communicator.h"
-#include "train/agreement.h"
+#include "train/ranks/agreement.h"
 
 namespace tessera::train {
 namespace {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/boost/plugins.h"
 
+#include "train/foreign/run_keys.h"
+
 namespace tessera::train {
 namespace {
 

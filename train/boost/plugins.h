@@ -5,7 +5,7 @@
 //   Booster booster(LowLevelZeroPlugin{.stage = 2, .more = {{"overlap_communication", false}}});
 //
 // A plugin is a name and arguments. What an argument means is declared with the keys of a run's
-// configuration and their other names (train/config/run_keys.h; docs/migration.md has the table):
+// configuration and their other names (train/foreign/run_keys.h; docs/migration.md has the table):
 // fields are the usual ones, and `more` takes any documented one under its name. An argument that
 // nothing here corresponds to is refused by name, with the reason. Defaults are the plugins' own
 // where they change what is computed (precision, clipping), and a run's elsewhere.
@@ -16,7 +16,7 @@
 #include <optional>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <mutex>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_communicator.h"
 #include "models/hub/load_model.h"
 #include "nlohmann/json.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/nearest_name.h"
+#include "base/nearest_name.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {

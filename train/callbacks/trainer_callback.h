@@ -25,7 +25,7 @@
 #include <string>
 #include <utility>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json_fwd.hpp"
 #include "train/train_state.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/config/arguments.h"
 
-#include "core/error.h"
-#include "core/options.h"
+#include "base/error.h"
+#include "base/options.h"
 #include "train/config/run_config.h"
 
 namespace tessera::train {

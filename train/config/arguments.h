@@ -18,14 +18,14 @@
 //   ...
 //   TESSERA_ASSIGN_OR_RETURN(const auto focal, config.Part<FocalOptions>());
 //
-// They are keys like the others (core/options.h): a flag `--focal-gamma` and a line of the help, a
+// They are keys like the others (base/options.h): a flag `--focal-gamma` and a line of the help, a
 // key of files, a line of `explain`, a value in the run's config.json, and a warning where a
 // resumed run has another one (unless its notes say that it changes no results). FlagAI's
 // `env_args.add_arg("focal_gamma", default=0.0, type=float)` is the same.
 #ifndef TESSERA_TRAIN_CONFIG_ARGUMENTS_H_
 #define TESSERA_TRAIN_CONFIG_ARGUMENTS_H_
 
-#include "core/options.h"
+#include "base/options.h"
 
 namespace tessera::train {
 

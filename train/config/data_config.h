@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/options_fwd.h"
+#include "base/options_fwd.h"
 
 namespace tessera::train {
 

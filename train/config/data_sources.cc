@@ -2,7 +2,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/dataset/indexed_dataset.h"
 #include "train/config/data_config.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/config/model_config.h"
 
-#include "core/options.h"
+#include "base/options.h"
 
 namespace tessera::train {
 

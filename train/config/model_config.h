@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "core/options_fwd.h"
-#include "core/status.h"
+#include "base/options_fwd.h"
+#include "base/status.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace tessera::train {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/config/optimizer_config.h"
 
-#include "core/options.h"
+#include "base/options.h"
 #include "optim/optimizer_kind.h"
 
 namespace tessera::train {

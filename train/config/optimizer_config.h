@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "core/options_fwd.h"
+#include "base/options_fwd.h"
 #include "optim/schedule.h"
 
 namespace tessera::train {

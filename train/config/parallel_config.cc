@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/config/parallel_config.h"
 
-#include "core/options.h"
+#include "base/options.h"
 #include "dist/pipeline/schedule.h"
 
 namespace tessera::train {

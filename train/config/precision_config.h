@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/options_fwd.h"
 #include "core/dtype.h"
-#include "core/options_fwd.h"
 #include "optim/grad_scaler.h"
 
 namespace tessera::train {

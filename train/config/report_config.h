@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/options_fwd.h"
+#include "base/options_fwd.h"
 
 namespace tessera::train {
 

@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/nearest_name.h"
-#include "core/options.h"
+#include "base/error.h"
+#include "base/nearest_name.h"
+#include "base/options.h"
 #include "nlohmann/json.hpp"
 #include "optim/optimizer_kind.h"
-#include "train/config/run_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -117,26 +115,6 @@ Status SetRunConfigKey(RunConfig* config, std::string_view name, const Json& val
   }
   if (!value.is_null()) config->given.insert(option->key);
   return OkStatus();
-}
-
-Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig* config) {
-  const Translation given = TranslateRunKeys(json, source);
-  TESSERA_RETURN_IF_ERROR(given.status());
-  for (const auto& [key, value] : given.keys.items()) {
-    if (FindRunConfigKey(key) == nullptr) {
-      return InvalidArgument(source, ": '", key, "' is no key of a run's configuration, but of ",
-                             "what it begins with");
-    }
-    TESSERA_RETURN_IF_ERROR(SetRunConfigKey(config, key, value, Concat(source, ": '", key, "'")));
-  }
-  return OkStatus();
-}
-
-Status ReadRunConfig(const std::string& path, RunConfig* config) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, true);
-  if (json.is_discarded()) return InvalidArgument(path, ": not valid JSON");
-  return ApplyRunConfigJson(json, path, config);
 }
 
 Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text) {

@@ -29,9 +29,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json_member.h"
-#include "core/options_fwd.h"
-#include "core/status.h"
+#include "base/json_member.h"
+#include "base/options_fwd.h"
+#include "base/status.h"
 #include "dist/pipeline/schedule.h"
 #include "dist/store/zero_options.h"
 #include "nlohmann/json_fwd.hpp"
@@ -136,11 +136,6 @@ std::vector<const Option*> RunConfigKeys();
 // Overrides a key, by any of its names. `where` is what messages call it.
 Status SetRunConfigKey(RunConfig* config, std::string_view name, const nlohmann::json& value,
                        const std::string& where);
-// Overrides keys from a JSON object, by any name (train/config/run_keys.h). `source` is what
-// messages name.
-Status ApplyRunConfigJson(const nlohmann::json& json, const std::string& source, RunConfig* config);
-Status ReadRunConfig(const std::string& path, RunConfig* config);
-// From a flag: "1e-3", "true", "0.9,0.95".
 Status SetRunConfigField(RunConfig* config, std::string_view name, const std::string& text);
 
 }  // namespace tessera::train

@@ -7,10 +7,10 @@
 #include <map>
 #include <sstream>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
-#include "train/config/run_keys.h"
+#include "train/foreign/run_keys.h"
 
 namespace tessera::train {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/options.h"
 #include "core/dtype.h"
-#include "core/options.h"
 #include "dist/mesh/mesh.h"
 #include "nlohmann/json.hpp"
 #include "optim/optimizer_kind.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "train/config/precision_config.h"
 
 namespace tessera::train {

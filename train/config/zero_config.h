@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/options_fwd.h"
+#include "base/options_fwd.h"
 
 namespace tessera::train {
 

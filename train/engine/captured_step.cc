@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "core/device_graph.h"
-#include "core/error.h"
 #include "core/noise_key_table.h"
 
 namespace tessera::train {

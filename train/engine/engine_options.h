@@ -3,7 +3,7 @@
 #ifndef TESSERA_TRAIN_ENGINE_ENGINE_OPTIONS_H_
 #define TESSERA_TRAIN_ENGINE_ENGINE_OPTIONS_H_
 
-#include "core/status.h"
+#include "base/status.h"
 #include "dist/mesh/mesh.h"
 #include "train/config/run_config.h"
 #include "train/engine/engine.h"

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "core/device.h"
-#include "core/error.h"
 #include "dist/pipeline/executor.h"
 #include "nlohmann/json_fwd.hpp"
 

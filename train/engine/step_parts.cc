@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "models/model_keys.h"
 
 namespace tessera::train {

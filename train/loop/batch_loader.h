@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/dataset/dataset.h"
 #include "data/dataset/prefetching_loader.h"
 #include "data/dataset/sampler.h"

@@ -6,16 +6,16 @@
 
 #include "autograd/autocast.h"
 #include "autograd/autograd.h"
-#include "core/file.h"
+#include "base/file.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
-#include "train/agreement.h"
-#include "train/data_order.h"
-#include "train/step_report.h"
-#include "train/whole_model.h"
+#include "train/ranks/agreement.h"
+#include "train/ranks/whole_model.h"
+#include "train/report/step_report.h"
+#include "train/run/data_order.h"
 
 namespace tessera::train {
 namespace {

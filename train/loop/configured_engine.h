@@ -39,7 +39,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "core/tensor.h"
 #include "data/dataset/dataset.h"
 #include "data/tokenizer/tokenizer.h"

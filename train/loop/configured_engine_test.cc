@@ -13,7 +13,7 @@
 #include <stdexcept>
 
 #include "autograd/autograd.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "core/thread_communicator.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/unshard.h"
@@ -28,8 +28,8 @@
 #include "optim/parameter_groups.h"
 #include "optim/schedule.h"
 #include "train/loop/initialize.h"
-#include "train/run_setup.h"
-#include "train/step_report.h"
+#include "train/report/step_report.h"
+#include "train/run/run_setup.h"
 
 namespace tessera::train {
 namespace {

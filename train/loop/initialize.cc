@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "core/options.h"
+#include "base/options.h"
 #include "dist/comm/launch_environment.h"
 #include "dist/comm/world.h"
 #include "dist/pipeline/pipelined_model.h"
@@ -14,11 +14,11 @@
 #include "models/hub/load_model.h"
 #include "nlohmann/json.hpp"
 #include "optim/schedule.h"
-#include "train/agreement.h"
 #include "train/engine/engine_options.h"
-#include "train/rank_place.h"
-#include "train/run_adapter.h"
-#include "train/run_setup.h"
+#include "train/ranks/agreement.h"
+#include "train/ranks/rank_place.h"
+#include "train/run/run_adapter.h"
+#include "train/run/run_setup.h"
 
 namespace tessera::train {
 namespace {

@@ -9,7 +9,7 @@
 // they are made, so that the first three serve everywhere; one that is built must have been built
 // so. Ranks are those that the process was started with, of mpirun or one alone, or the caller's.
 //
-// The configuration is files of ours and of other systems with flags (train/config/resolve_run.h),
+// The configuration is files of ours and of other systems with flags (train/foreign/resolve_run.h),
 // or a RunConfig. An engine has neither data nor reports: a key of ours that means nothing to it is
 // refused by name, and one of another system's is told in `engine->warnings()`.
 #ifndef TESSERA_TRAIN_LOOP_INITIALIZE_H_
@@ -23,14 +23,14 @@
 #include <utility>
 #include <variant>
 
+#include "base/status.h"
 #include "core/device.h"
-#include "core/status.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
-#include "train/config/resolve_run.h"
 #include "train/config/run_config.h"
+#include "train/foreign/resolve_run.h"
 #include "train/loop/configured_engine.h"
-#include "train/rank_model.h"
+#include "train/ranks/rank_model.h"
 
 namespace tessera::train {
 
@@ -71,7 +71,7 @@ struct InitializeOptions {
 };
 
 // Collective over the world; a failure that all ranks know of is returned by all of them and marked
-// (train/agreement.h).
+// (train/ranks/agreement.h).
 StatusOr<std::unique_ptr<ConfiguredEngine>> Initialize(const ModelSource& model,
                                                        const RunSources& config,
                                                        const InitializeOptions& options = {});

@@ -17,7 +17,7 @@
 #include "models/hub/save_model.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
-#include "train/run_setup.h"
+#include "train/run/run_setup.h"
 
 namespace tessera::train {
 namespace {

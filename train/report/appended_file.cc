@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::train {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "train/report/appended_file.h"
 #include "train/report/metrics_writer.h"
 

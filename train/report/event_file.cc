@@ -10,8 +10,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/checksum.h"
-#include "core/file.h"
+#include "base/checksum.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {

@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "train/report/appended_file.h"
 #include "train/report/metrics_writer.h"
 

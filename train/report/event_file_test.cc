@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 #include "train/testing/event_reader.h"
 

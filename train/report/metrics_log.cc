@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 #include "train/report/csv_file.h"
 #include "train/report/event_file.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json_fwd.hpp"
 #include "train/report/metrics_writer.h"
 #include "train/report/row_file.h"

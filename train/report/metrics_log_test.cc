@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 #include "train/testing/event_reader.h"
 

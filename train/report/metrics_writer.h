@@ -4,7 +4,7 @@
 #ifndef TESSERA_TRAIN_REPORT_METRICS_WRITER_H_
 #define TESSERA_TRAIN_REPORT_METRICS_WRITER_H_
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace tessera::train {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/tensor.h"
 #include "nlohmann/json.hpp"
 

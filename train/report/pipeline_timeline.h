@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "dist/mesh/mesh.h"
 #include "dist/pipeline/executor.h"
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_communicator.h"
 #include "nlohmann/json.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json_fwd.hpp"
 #include "train/report/appended_file.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
-#include "data/tokenizer/printable_text.h"
+#include "base/printable_text.h"
+#include "base/status.h"
 #include "dist/comm/agreement.h"
 
 namespace tessera::train {
@@ -24,7 +24,7 @@ RunLog::RunLog(std::FILE* file, LogLevel level, std::string prefix)
 
 void RunLog::Write(LogLevel level, const std::string& text) const {
   if (!Says(level)) return;
-  const std::string line = prefix_ + data::PrintableText(text) + "\n";
+  const std::string line = prefix_ + PrintableText(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), file_);  // one write: lines of ranks do not mix
   std::fflush(file_);
 }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {

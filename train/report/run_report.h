@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "core/json_member.h"
-#include "core/status.h"
+#include "base/json_member.h"
+#include "base/status.h"
 #include "data/dataset/sampler.h"
 #include "nlohmann/json_fwd.hpp"
 #include "train/report/metrics_log.h"

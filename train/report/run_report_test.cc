@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Autoregressive blank infilling (Du et al. 2022): running text with blanks.
-#include "core/options.h"
+#include "base/options.h"
 #include "data/masking/blank_infilling_dataset.h"
 #include "models/family.h"
 #include "train/tasks/running_text.h"

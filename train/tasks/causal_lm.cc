@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal language modelling: running text, every token predicted from those before it.
-#include "core/options.h"
+#include "base/options.h"
 #include "models/family.h"
 #include "train/tasks/running_text.h"
 

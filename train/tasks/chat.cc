@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
-#include "core/options.h"
+#include "base/file.h"
+#include "base/options.h"
 #include "data/chat/chat_dataset.h"
 #include "data/chat/chat_tokens.h"
 #include "data/dataset/packed_samples.h"

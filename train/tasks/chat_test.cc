@@ -11,7 +11,7 @@
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
-#include "train/data_order.h"
+#include "train/run/data_order.h"
 #include "train/testing/task_runs.h"
 
 namespace tessera::train {

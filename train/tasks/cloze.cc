@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/error.h"
+#include "base/options.h"
 #include "core/batch_keys.h"
-#include "core/error.h"
-#include "core/options.h"
 #include "data/classification/labels.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "train/task.h"
 #include "train/tasks/label_setup.h"
 

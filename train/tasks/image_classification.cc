@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Classification of pictures from class folders or IDX files.
-#include "core/options.h"
+#include "base/options.h"
 #include "data/classification/image_classification_dataset.h"
 #include "data/dataset/subset.h"
 #include "data/image/image_processor.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/file.h"
-#include "core/options.h"
+#include "base/file.h"
+#include "base/options.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
 #include "data/sequence_pairs/instruction_dataset.h"

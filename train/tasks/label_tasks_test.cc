@@ -3,7 +3,7 @@
 // say, and evaluations measure it alike on any number of ranks.
 #include <gtest/gtest.h>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
 #include "models/classification.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masked language modelling: running text with tokens to be guessed from both sides.
-#include "core/options.h"
+#include "base/options.h"
 #include "data/masking/masked_language_dataset.h"
 #include "models/family.h"
 #include "train/tasks/running_text.h"

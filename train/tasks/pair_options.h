@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/options.h"
+#include "base/options.h"
 
 namespace tessera::train {
 

@@ -2,14 +2,14 @@
 // Which of two completions people prefer: direct preference optimisation.
 #include <tuple>
 
-#include "core/file.h"
-#include "core/options.h"
+#include "base/file.h"
+#include "base/options.h"
 #include "data/dataset/subset.h"
 #include "data/preference/preference_dataset.h"
 #include "models/family.h"
 #include "models/hub/adapter_config.h"
 #include "nlohmann/json.hpp"
-#include "train/preference_loss.h"
+#include "train/preferences/preference_loss.h"
 #include "train/task.h"
 
 namespace tessera::train {

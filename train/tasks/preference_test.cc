@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
-#include "core/file.h"
+#include "base/file.h"
 #include "data/preference/preference_dataset.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
-#include "train/preference_loss.h"
+#include "train/preferences/preference_loss.h"
 #include "train/testing/task_runs.h"
 
 namespace tessera::train {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/tasks/running_text.h"
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/dataset/blended_dataset.h"
 #include "data/dataset/document_dataset.h"
 #include "data/dataset/tokenize.h"

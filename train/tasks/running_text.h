@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/options.h"
-#include "core/status.h"
+#include "base/options.h"
+#include "base/status.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/packed_dataset.h"
 #include "train/task.h"

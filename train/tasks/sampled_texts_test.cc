@@ -2,7 +2,7 @@
 // Prompts that a run continues at its evaluations: every family that writes, on every layout alike.
 #include <gtest/gtest.h>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
 #include "nlohmann/json.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Span corruption: running text of which an encoder-decoder gives back what was taken out.
-#include "core/options.h"
+#include "base/options.h"
 #include "data/masking/span_corruption_dataset.h"
 #include "models/family.h"
 #include "train/tasks/running_text.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/file.h"
-#include "core/options.h"
+#include "base/file.h"
+#include "base/options.h"
 #include "data/classification/text_classification_dataset.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"

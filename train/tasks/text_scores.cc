@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <iterator>
 
+#include "base/python_text.h"
 #include "data/text_metrics/bleu.h"
 #include "data/text_metrics/rouge.h"
-#include "data/tokenizer/python_text.h"
 
 namespace tessera::train {
 namespace {
@@ -53,7 +53,7 @@ StatusOr<std::vector<double>> CountTextScores(const std::vector<std::string>& wr
     sums[0] += Summable(rouge.rouge1);
     sums[1] += Summable(rouge.rouge2);
     sums[2] += Summable(rouge.rougeL);
-    sums[3] += data::Strip(written[i]) == data::Strip(references[i]) ? 1 : 0;
+    sums[3] += Strip(written[i]) == Strip(references[i]) ? 1 : 0;
   }
   counts.insert(counts.end(), std::begin(sums), std::end(sums));
   return counts;

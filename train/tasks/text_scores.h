@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "core/batch_keys.h"
-#include "data/tokenizer/utf8.h"
 #include "models/generation/generate.h"
 #include "nlohmann/json.hpp"
 #include "train/tasks/text_scores.h"
@@ -62,7 +62,7 @@ class TextWriter {
                          {.tokenizer = &tokenizer_, .largest_over_ranks = ranks}));
     std::vector<std::string> texts;
     for (const models::GenerationResult& result : results) {
-      texts.push_back(data::ReplaceInvalidUtf8(result.text));
+      texts.push_back(ReplaceInvalidUtf8(result.text));
     }
     return texts;
   }
@@ -102,7 +102,7 @@ class TextWriter {
   std::vector<std::string> References(const data::Batch& batch) const {
     std::vector<std::string> texts;
     for (const auto& row : AnswerRows(batch)) {
-      texts.push_back(data::ReplaceInvalidUtf8(Text(row)));
+      texts.push_back(ReplaceInvalidUtf8(Text(row)));
     }
     return texts;
   }

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/checksum.h"
+#include "base/checksum.h"
 
 namespace tessera::train {
 

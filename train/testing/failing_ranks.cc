@@ -4,11 +4,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/tensor.h"
 #include "dist/mesh/mesh.h"
-#include "train/agreement.h"
-#include "train/run_on_ranks.h"
+#include "train/ranks/agreement.h"
+#include "train/ranks/run_on_ranks.h"
 
 namespace tessera {
 namespace {

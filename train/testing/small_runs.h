@@ -16,7 +16,7 @@
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "train/run_setup.h"
+#include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::train {

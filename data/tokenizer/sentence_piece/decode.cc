@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/tokenizer/python_text.h"
+#include "base/python_text.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 
 namespace tessera::data {

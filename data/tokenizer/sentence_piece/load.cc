@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "data/tokenizer/declared_tokens.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer_kind.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/utf8.h"
 #include "core/execution_context.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

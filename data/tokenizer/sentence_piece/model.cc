@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/python_text.h"
+#include "base/utf8.h"
 #include "core/execution_context.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

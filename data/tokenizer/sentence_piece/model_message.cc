@@ -7,7 +7,7 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/precompiled_map.h"
 
 namespace tessera::data {

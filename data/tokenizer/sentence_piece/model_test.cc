@@ -8,9 +8,9 @@
 #include <random>
 #include <utility>
 
-#include "core/status.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/utf8.h"
+#include "base/python_text.h"
+#include "base/status.h"
+#include "base/utf8.h"
 
 namespace tessera::data {
 namespace {

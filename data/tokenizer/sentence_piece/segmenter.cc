@@ -5,9 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "base/utf8.h"
 #include "data/tokenizer/sentence_piece/merge_segmenter.h"
 #include "data/tokenizer/unigram.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

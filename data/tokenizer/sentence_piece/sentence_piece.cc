@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/normal_forms.h"
+#include "base/python_text.h"
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 #include "data/tokenizer/bert_normalizer.h"
-#include "data/tokenizer/json_text.h"
-#include "data/tokenizer/normal_forms.h"
-#include "data/tokenizer/python_text.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/sentence_piece/text_normalizer.h"
 
-#include "data/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera::data {
 

@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "data/tokenizer/base64.h"
-#include "data/tokenizer/json_text.h"
+#include "base/base64.h"
+#include "base/json_text.h"
+#include "base/python_text.h"
+#include "base/unicode_classes.h"
+#include "base/utf8.h"
 #include "data/tokenizer/precompiled_map.h"
-#include "data/tokenizer/python_text.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer_json_text.h"
-#include "data/tokenizer/unicode_classes.h"
-#include "data/tokenizer/utf8.h"
 
 namespace tessera::data {
 namespace {

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "core/batch_keys.h"
-#include "core/file.h"
 #include "data/dataset/map_dataset.h"
 #include "dist/comm/world.h"
 #include "train/boost/coordinator.h"
 #include "train/loop/initialize.h"
-#include "train/run_on_ranks.h"
+#include "train/ranks/run_on_ranks.h"
 
 namespace {
 

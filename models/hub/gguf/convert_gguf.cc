@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "core/safetensors.h"
 #include "models/family.h"
 #include "models/hub/gguf/gguf_file.h"

@@ -13,7 +13,7 @@
 
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::models {
 

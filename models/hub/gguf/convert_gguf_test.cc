@@ -25,7 +25,7 @@ TEST_P(RoundTripTest, GivesTheSameBytes) {
   }
   ExpectRoundTrip(folder);
   // What the configuration says is the same to the model.
-  const json back = *data::ReadJsonFile(Path("back/config.json"));
+  const json back = *ReadJsonFile(Path("back/config.json"));
   for (const auto& [key, value] : config.items()) EXPECT_EQ(back[key], value) << key;
   EXPECT_EQ(back.contains("quantization_config"), GetParam() >= 3);
   if (GetParam() < 3) {
@@ -144,8 +144,7 @@ TEST_F(GgufTest, PositionsAndWindows) {
                             {"high_freq_factor", 4.0},
                             {"original_max_position_embeddings", 64}};
   ExpectRoundTrip(Saved("llama3", config));
-  EXPECT_EQ((*data::ReadJsonFile(Path("back/config.json")))["rope_scaling"],
-            config["rope_scaling"]);
+  EXPECT_EQ((*ReadJsonFile(Path("back/config.json")))["rope_scaling"], config["rope_scaling"]);
   const std::vector<float> factors = Values(Opened(Path("a.gguf")), "rope_freqs.weight");
   ASSERT_EQ(factors.size(), 8u);
   // Wavelengths: 6.3 (below 64 / 4), 32.40 (a share of 0.3251 is kept), 167 and more (above 64).
@@ -159,14 +158,14 @@ TEST_F(GgufTest, PositionsAndWindows) {
   yarn["rope_scaling"] = {
       {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
   ExpectRoundTrip(Saved("yarn", yarn));
-  EXPECT_EQ((*data::ReadJsonFile(Path("back/config.json")))["rope_scaling"], yarn["rope_scaling"]);
+  EXPECT_EQ((*ReadJsonFile(Path("back/config.json")))["rope_scaling"], yarn["rope_scaling"]);
 
   std::filesystem::remove_all(Path("back"));
   json mistral = SmallLlama();
   mistral["model_type"] = "mistral";
   mistral["sliding_window"] = 16;
   ExpectRoundTrip(Saved("mistral", mistral));
-  EXPECT_EQ((*data::ReadJsonFile(Path("back/config.json")))["sliding_window"], 16);
+  EXPECT_EQ((*ReadJsonFile(Path("back/config.json")))["sliding_window"], 16);
 
   std::filesystem::remove_all(Path("back"));
   json biased = SmallLlama();

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "data/tokenizer/byte_level_bpe.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/tokenizer_json_text.h"
 
 namespace tessera::models {
@@ -121,7 +121,7 @@ StatusOr<const Splitting*> SplittingOf(const json& root, const std::string& wher
   const bool ignores_merges = root["model"].value("ignore_merges", json()) == true;
   const json steps = StepsOf(root.value("pre_tokenizer", json()));
   for (const Splitting& known : kSplittings) {
-    if (steps == StepsOf(*data::ParseJson(PreTokenizerText(known), where)) &&
+    if (steps == StepsOf(*ParseJson(PreTokenizerText(known), where)) &&
         (composes || normalizer.is_null()) && composes == known.composes &&
         ignores_merges == known.ignores_merges) {
       return &known;
@@ -182,7 +182,7 @@ Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder) {
              ",\n\"vocab\": ", data::VocabJson(std::move(vocab)), ",\n\"merges\": [");
   for (size_t i = 0; i < merges.size(); ++i) {
     whole.model += i == 0 ? "" : ", ";
-    whole.model += data::JsonQuoted(merges[i]);
+    whole.model += JsonQuoted(merges[i]);
   }
   whole.model += "]}";
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, "tokenizer.json"), whole.Text()));
@@ -192,7 +192,7 @@ Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder) {
 StatusOr<GgufTokenizer> BpeForGguf(const data::Tokenizer& tokenizer,
                                    const std::string& tokenizer_json, const std::string& where,
                                    int64_t vocab_size) {
-  TESSERA_ASSIGN_OR_RETURN(json root, data::ParseJson(tokenizer_json, where));
+  TESSERA_ASSIGN_OR_RETURN(json root, ParseJson(tokenizer_json, where));
   if (!root.is_object() || !root.contains("model") || !root["model"].is_object() ||
       root["model"].value("type", json("BPE")) != "BPE" ||
       root["model"].value("byte_fallback", json()) == true) {

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_tokens.h"

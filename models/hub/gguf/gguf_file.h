@@ -25,8 +25,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/file.h"
-#include "core/status.h"
+#include "base/file.h"
+#include "base/status.h"
 #include "models/hub/gguf/gguf_header.h"
 
 namespace tessera::models {
@@ -70,7 +70,7 @@ class GgufFile {
 };
 
 // Writes tensors in the order given, so that each can be made, written and freed before the next.
-// The same arguments give the same bytes. The file appears with `Commit` (core/file.h).
+// The same arguments give the same bytes. The file appears with `Commit` (base/file.h).
 class GgufWriter {
  public:
   // Of a tensor its name, type and shape count. Refuses duplicate keys and names, rows that are no

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace tessera::models {
 

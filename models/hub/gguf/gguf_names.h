@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "nlohmann/json.hpp"
 

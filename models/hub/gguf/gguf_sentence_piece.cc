@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/sentence_piece/model_message.h"
 

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_tokens.h"

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
-#include "data/tokenizer/json_text.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/family.h"
 #include "models/hub/gguf/convert_gguf.h"

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "data/tokenizer/json_text.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_kind.h"
@@ -65,7 +65,7 @@ StatusOr<std::string> ChatTemplateOf(const std::string& folder) {
   if (PathExists(path)) return ReadFile(path);
   const std::string config_path = JoinPath(folder, "tokenizer_config.json");
   if (!PathExists(config_path)) return std::string();
-  TESSERA_ASSIGN_OR_RETURN(const json config, data::ReadJsonFile(config_path));
+  TESSERA_ASSIGN_OR_RETURN(const json config, ReadJsonFile(config_path));
   const json text = config.is_object() ? config.value("chat_template", json()) : json();
   return text.is_string() ? text.get<std::string>() : std::string();
 }

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/gguf/gguf_file.h"
 
 namespace tessera::models {

@@ -20,7 +20,7 @@ TEST_F(GgufTest, TheByteTokenizerBecomesBpe) {
   EXPECT_EQ((*back)->Encode(text), bytes.Encode(text));
   EXPECT_EQ((*back)->eos_id(), 256);
   EXPECT_EQ(Bytes(Path("back/chat_template.jinja")), "{{ messages }}");
-  EXPECT_EQ((*data::ReadJsonFile(Path("back/config.json")))["eos_token_id"], 256);
+  EXPECT_EQ((*ReadJsonFile(Path("back/config.json")))["eos_token_id"], 256);
 }
 
 // A file of the small Llama with this tokenizer, converted to a folder.

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/file.h"
+#include "base/file.h"
 
 namespace tessera::models {
 namespace {

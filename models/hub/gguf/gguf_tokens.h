@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
-#include "data/tokenizer/json_text.h"
+#include "base/json_text.h"
+#include "base/status.h"
 #include "data/tokenizer/sentence_piece/model_message.h"
 #include "models/hub/gguf/gguf_file.h"
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "data/tokenizer/printable_text.h"
+#include "base/printable_text.h"
 #include "models/hub/torch_file/pickle_bytes.h"
 #include "models/hub/torch_file/pickle_globals.h"
 #include "models/hub/torch_file/pickle_opcodes.h"
@@ -423,7 +423,7 @@ class PickleMachine : private PickleBytes {
     if (!ok()) return;
     const std::string& full = result_.names_.emplace_back(Concat(module, ".", name));
     if (!FindPickleGlobal(full)) {
-      return Fail("'", data::PrintableLine(full, kLongestName),
+      return Fail("'", PrintableLine(full, kLongestName),
                   "' is no part of a checkpoint; nothing was executed");
     }
     const Index index = New(Kind::kGlobal);

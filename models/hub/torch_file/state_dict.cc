@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "data/tokenizer/printable_text.h"
+#include "base/printable_text.h"
 
 namespace tessera::models {
 namespace {
@@ -16,7 +16,7 @@ constexpr int kMostItems = 1 << 20;
 
 // A name, or the number of an optimizer's parameter.
 std::optional<std::string> KeyText(const PickleNode& key) {
-  if (key.kind == Kind::kText) return data::PrintableText(key.text);
+  if (key.kind == Kind::kText) return PrintableText(key.text);
   if (key.kind == Kind::kInt) return std::to_string(key.integer);
   return std::nullopt;
 }
@@ -81,7 +81,7 @@ class ScalarReader {
       case Kind::kFloat:
         return node.real;
       case Kind::kText:
-        return data::PrintableText(node.text);
+        return PrintableText(node.text);
       case Kind::kDict:
         return ReadDict(node, depth);
       case Kind::kObject:

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "models/hub/torch_file/pickle.h"
 #include "nlohmann/json.hpp"
 

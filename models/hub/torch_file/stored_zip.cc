@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "data/tokenizer/printable_text.h"
+#include "base/printable_text.h"
 
 namespace tessera::models {
 namespace {
@@ -154,7 +154,7 @@ StatusOr<StoredZip> StoredZip::Read(std::string_view bytes, const std::string& w
     TESSERA_ASSIGN_OR_RETURN(
         const std::string_view data,
         DataOf(record, bytes,
-               Concat(where, ": '", data::PrintableLine(std::string(record.name), kLongestName),
+               Concat(where, ": '", PrintableLine(std::string(record.name), kLongestName),
                       "' of the zip archive")));
     zip.entries_.push_back({record.name, data});
   }

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "data/tokenizer/printable_text.h"
+#include "base/printable_text.h"
 #include "models/hub/torch_file/state_dict.h"
 #include "models/hub/torch_file/storage_type.h"
 #include "models/hub/torch_file/stored_zip.h"
@@ -22,9 +22,7 @@ constexpr int64_t kLegacyVersion = 1001;
 constexpr size_t kMostDims = 64;  // torch's own limit
 constexpr size_t kLongestName = 200;
 
-std::string Shown(std::string_view name) {
-  return data::PrintableLine(std::string(name), kLongestName);
-}
+std::string Shown(std::string_view name) { return PrintableLine(std::string(name), kLongestName); }
 
 std::vector<int64_t> IntegersOf(const Pickle& pickle, const PickleNode& list) {
   std::vector<int64_t> values;

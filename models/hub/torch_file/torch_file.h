@@ -29,9 +29,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/file.h"
+#include "base/file.h"
+#include "base/status.h"
 #include "core/safetensors.h"
-#include "core/status.h"
 #include "models/hub/torch_file/pickle.h"
 #include "nlohmann/json.hpp"
 

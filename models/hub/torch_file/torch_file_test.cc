@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.h"
+#include "base/file.h"
 #include "models/hub/torch_file/stored_zip.h"
 
 namespace tessera::models {

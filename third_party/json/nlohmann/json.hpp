@@ -3,7 +3,7 @@
 // would end the process.
 //
 // The destructor lists the parts of an array or object on the heap, so that deep ones do not exhaust
-// the stack. What is parsed here has few levels (data/tokenizer/json_text.h refuses more), so that
+// the stack. What is parsed here has few levels (base/json_text.h refuses more), so that
 // destructors within destructors are fine. And `value == "text"` makes a value of the text first.
 #ifndef TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_
 #define TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_

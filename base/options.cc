@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/nearest_name.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Printed(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// A number as a person writes it: 0.0003, not 0.00029999999999999997; 50, not 5e+01; in every
+// locale. std::to_chars would add 100 kB of tables to the C library, and the JSON library needs
+// none.
+std::string NumberText(double value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  std::string text = Json(value).dump();
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
+StatusOr<Json> ToInteger(const Json& value, const std::string& where) {
+  if (!value.is_number_integer()) {
+    return InvalidArgument(where, " must be an integer, not ", Printed(value));
+  }
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}) {
+    return InvalidArgument(where, " is too large: ", Printed(value));
+  }
+  return value;
+}
+
+StatusOr<Json> ToNumbers(const Json& value, const std::string& where) {
+  const auto is_number = [](const Json& item) { return item.is_number(); };
+  if (value.is_array() && std::all_of(value.begin(), value.end(), is_number)) return value;
+  return InvalidArgument(where, " must be a list of numbers, not ", Printed(value));
+}
+
+// One text alone is a list of one.
+StatusOr<Json> ToTexts(const Json& value, const std::string& where) {
+  if (value.is_string()) return Json::array({value});
+  const auto is_text = [](const Json& item) { return item.is_string(); };
+  if (value.is_array() && std::all_of(value.begin(), value.end(), is_text)) return value;
+  return InvalidArgument(where, " must be a text or a list of texts, not ", Printed(value));
+}
+
+bool AreIntegers(const Json& list) {
+  return list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& item) {
+           return item.is_number_integer() &&
+                  (!item.is_number_unsigned() || item.get<uint64_t>() <= uint64_t{INT64_MAX});
+         });
+}
+
+// One alone is a list of one.
+StatusOr<Json> ToIntegers(const Json& value, const std::string& where) {
+  const Json list = value.is_number() ? Json::array({value}) : value;
+  if (AreIntegers(list)) return list;
+  return InvalidArgument(where, " must be an integer or a list of them, not ", Printed(value));
+}
+
+StatusOr<Json> ToIntegerLists(const Json& value, const std::string& where) {
+  const auto is_list = [](const Json& item) { return AreIntegers(item) && !item.empty(); };
+  if (value.is_array() && std::all_of(value.begin(), value.end(), is_list)) return value;
+  return InvalidArgument(where, " must be a list of lists of integers, not ", Printed(value));
+}
+
+StatusOr<Json> ToWeights(const Json& value, const std::string& where) {
+  if (!value.is_object()) {
+    return InvalidArgument(where, " must be an object of numbers by ids, not ", Printed(value));
+  }
+  for (const auto& [key, weight] : value.items()) {
+    int64_t id = -1;
+    const char* const end = key.data() + key.size();
+    const auto read = std::from_chars(key.data(), end, id);
+    if (read.ec != std::errc() || read.ptr != end || id < 0) {
+      return InvalidArgument(where, " has '", key, "' for an id");
+    }
+    if (!weight.is_number()) {
+      return InvalidArgument(where, " of ", key, " must be a number, not ", Printed(weight));
+    }
+  }
+  return value;
+}
+
+// "7;1,2" and "15:-1,27:0.5" as JSON.
+std::string IntegerListsText(const std::string& text) {
+  std::string json = "[[";
+  for (const char c : text) c == ';' ? json += "],[" : json += c;
+  return json + "]]";
+}
+std::string WeightsText(const std::string& text) {
+  std::string json = "{\"";
+  for (const char c : text) {
+    if (c == ':') {
+      json += "\":";
+    } else if (c == ',') {
+      json += ",\"";
+    } else {
+      json += c;
+    }
+  }
+  return json + "}";
+}
+
+Status CheckNumber(double x, const OptionNotes& notes, const std::string& where) {
+  if (notes.least && !(x >= *notes.least)) {
+    return InvalidArgument(where, " must be at least ", *notes.least, ", not ", NumberText(x));
+  }
+  if (notes.most && !(x <= *notes.most)) {
+    return InvalidArgument(where, " must be at most ", *notes.most, ", not ", NumberText(x));
+  }
+  if (notes.above && !(x > *notes.above)) {
+    return InvalidArgument(where, " must be above ", *notes.above, ", not ", NumberText(x));
+  }
+  if (notes.below && !(x < *notes.below)) {
+    return InvalidArgument(where, " must be below ", *notes.below, ", not ", NumberText(x));
+  }
+  if (!std::isfinite(x)) return InvalidArgument(where, " must be finite, not ", NumberText(x));
+  return OkStatus();
+}
+
+std::string Listed(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += list.empty() ? name : ", " + name;
+  return list;
+}
+
+}  // namespace
+
+StatusOr<Json> Option::ToKind(const Json& value, const std::string& where) const {
+  if (value.is_string()) {
+    const auto text = value.get<std::string>();
+    for (const auto& [there, here] : notes.values) {
+      if (there == text) return here.empty() ? Json() : FromText(here);
+    }
+  }
+  switch (kind) {
+    case Kind::kBool:
+      if (value.is_boolean()) return value;
+      return InvalidArgument(where, " must be true or false, not ", Printed(value));
+    case Kind::kInteger:
+      return ToInteger(value, where);
+    case Kind::kNumber:
+      if (value.is_number()) return value;
+      return InvalidArgument(where, " must be a number, not ", Printed(value));
+    case Kind::kText:
+      if (value.is_string()) return value;
+      return InvalidArgument(where, " must be a string, not ", Printed(value));
+    case Kind::kNumbers:
+      return ToNumbers(value, where);
+    case Kind::kTexts:
+      return ToTexts(value, where);
+    case Kind::kIntegers:
+      return ToIntegers(value, where);
+    case Kind::kIntegerLists:
+      return ToIntegerLists(value, where);
+    case Kind::kWeights:
+      return ToWeights(value, where);
+  }
+  return value;
+}
+
+Status Option::Check(const Json& value, const std::string& where) const {
+  if (value.is_null()) return OkStatus();
+  if (value.is_number()) return CheckNumber(value.get<double>(), notes, where);
+  if (value.is_array()) {
+    if (notes.count > 0 && std::ssize(value) != notes.count) {
+      return InvalidArgument(where, " must be ", notes.count, " values, not ", Printed(value));
+    }
+    for (const Json& item : value) TESSERA_RETURN_IF_ERROR(Check(item, where));
+  }
+  if (value.is_object()) {
+    for (const auto& [key, item] : value.items()) {
+      TESSERA_RETURN_IF_ERROR(Check(item, Concat(where, " of ", key)));
+    }
+  }
+  if (!value.is_string() || notes.choices.empty()) return OkStatus();
+  const auto text = value.get<std::string>();
+  if (std::find(notes.choices.begin(), notes.choices.end(), text) != notes.choices.end()) {
+    return OkStatus();
+  }
+  return InvalidArgument(where, " '", text, "' is not known; use one of ", Listed(notes.choices));
+}
+
+StatusOr<Json> Option::Convert(const Json& value, const std::string& where) const {
+  if (value.is_null()) return value;
+  TESSERA_ASSIGN_OR_RETURN(Json converted, ToKind(value, where));
+  TESSERA_RETURN_IF_ERROR(Check(converted, where));
+  return converted;
+}
+
+Status Option::Set(void* object, const Json& value, const std::string& where) const {
+  TESSERA_ASSIGN_OR_RETURN(const Json converted, Convert(value, where));
+  if (!converted.is_null()) set_(object, converted);
+  return OkStatus();
+}
+
+Json Option::FromText(const std::string& text) const {
+  if (kind == Kind::kText || kind == Kind::kTexts) return text;
+  if (kind == Kind::kBool) {
+    if (text == "1" || text == "on" || text == "yes") return true;
+    if (text == "0" || text == "off" || text == "no") return false;
+  }
+  std::string json = text;
+  const bool is_json = text.find_first_of("[{") != std::string::npos;
+  if (!is_json && (kind == Kind::kNumbers || kind == Kind::kIntegers)) json = "[" + text + "]";
+  if (!is_json && kind == Kind::kIntegerLists) json = IntegerListsText(text);
+  if (!is_json && kind == Kind::kWeights) json = WeightsText(text);
+  const Json value = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  return value.is_discarded() ? Json(text) : value;
+}
+
+std::string Option::ToText(const Json& value) const {
+  if (value.is_null()) return "";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return NumberText(value.get<double>());
+  if (!value.is_structured()) return Printed(value);
+  const char* const between =
+      kind == Kind::kIntegerLists && !value.empty() && value.front().is_array() ? ";" : ",";
+  std::string list;
+  for (const auto& [key, item] : value.items()) {
+    list += (list.empty() ? "" : between) + (value.is_object() ? key + ":" : "") + ToText(item);
+  }
+  return list;
+}
+
+bool Option::IsNeutral(const Json& value) const {
+  return value.is_null() || value == notes.neutral || (kind == Kind::kBool && value == default_);
+}
+
+Option& OptionTable::AddOption(std::string key, std::string help, OptionNotes notes) {
+  TESSERA_CHECK(Find(key) == nullptr, "options", title_, ": '", key, "' is declared twice");
+  Option& option = options_.emplace_back();
+  option.section = title_;
+  option.key = std::move(key);
+  option.help = std::move(help);
+  option.notes = std::move(notes);
+  return option;
+}
+
+const Option* OptionTable::Find(std::string_view key) const {
+  for (const Option& option : options_) {
+    if (option.key == key) return &option;
+  }
+  return nullptr;
+}
+
+const Option* OptionTable::FindByAnyName(std::string_view name) const {
+  if (const Option* option = Find(name)) return option;
+  for (const Option& option : options_) {
+    for (const OptionAlias& alias : option.notes.aliases) {
+      if (alias.name == name) return &option;
+    }
+  }
+  return nullptr;
+}
+
+Status OptionTable::Apply(const Json& json, const std::string& source, void* object) const {
+  if (json.is_null()) return OkStatus();  // `{}` in C++
+  if (!json.is_object()) return InvalidArgument(source, ": a JSON object is needed");
+  for (const auto& [key, value] : json.items()) {
+    const Option* option = FindByAnyName(key);
+    if (option == nullptr) {
+      std::vector<std::string> known;
+      for (const Option& one : options_) known.push_back(one.key);
+      return InvalidArgument(source, ": unknown key '", key, "'", DidYouMean(key, known));
+    }
+    TESSERA_RETURN_IF_ERROR(option->Set(object, value, Concat(source, ": '", key, "'")));
+  }
+  return OkStatus();
+}
+
+OptionTable& OptionTable::AddUnsupported(std::vector<UnsupportedKey> keys) {
+  unsupported_ = std::move(keys);
+  return *this;
+}
+
+StatusOr<Json> OptionTable::SupportedOf(const Json& json, const std::string& source,
+                                        std::vector<std::string>* not_applied) const {
+  if (!json.is_object()) return InvalidArgument(source, ": not a JSON object");
+  Json supported = Json::object();
+  for (const Option& option : options_) {
+    const auto found = json.find(option.key);
+    if (found != json.end() && !found->is_null()) supported[option.key] = *found;
+  }
+  for (const auto& [key, neutral] : unsupported_) {
+    const auto found = json.find(key);
+    const bool asks = found != json.end() && !found->is_null() && *found != neutral &&
+                      !(found->is_array() && found->empty());
+    if (asks) not_applied->push_back(Concat("'", key, "': ", Printed(*found)));
+  }
+  return supported;
+}
+
+nlohmann::ordered_json OptionTable::ToJson(const void* object) const {
+  nlohmann::ordered_json json;
+  for (const Option& option : options_) json[option.key] = option.Get(object);
+  return json;
+}
+
+Status OptionTable::Check(const void* object) const {
+  for (const Option& option : options_) {
+    TESSERA_RETURN_IF_ERROR(option.Check(option.Get(object), option.key));
+  }
+  return OkStatus();
+}
+
+}  // namespace tessera

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options: a struct whose fields stand declared once, with everything that flags, files, help,
+// documentation and checks want to know of them.
+//
+//   struct LionOptions {
+//     double lr = 1e-4;
+//     std::vector<double> betas = {0.9, 0.99};
+//     std::optional<double> clip;
+//
+//     static const OptionTable& Table() {
+//       static const auto* table = new OptionTable(
+//           OptionTable::Of<LionOptions>("Lion")
+//               .Add("lr", &LionOptions::lr, "learning rate", {.least = 0})
+//               .Add("betas", &LionOptions::betas, "decay rates", {.least = 0, .below = 1, .count =
+//               2}) .Add("clip", &LionOptions::clip, "of every element", {.unset = "off"}));
+//       return *table;
+//     }
+//   };
+//   TESSERA_ASSIGN_OR_RETURN(const auto options, ParseOptions<LionOptions>(json, "run.json"));
+//
+// A field is a bool, an int64_t, a double, a std::string, a std::vector of one of the last three, a
+// std::vector<std::vector<int64_t>>, a std::map<int64_t, double>, or a std::optional of one of the
+// first four, which is for what has no natural default. Its default is the struct's own. An empty
+// text is none.
+#ifndef TESSERA_BASE_OPTIONS_H_
+#define TESSERA_BASE_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+
+// A key of other systems that means the same, with the same unit.
+struct OptionAlias {
+  std::string name;
+  std::string system;  // "Hugging Face"
+};
+
+// Another key with one of these values, as ToText writes them: {"zero", {"1", "2", "3"}}. Without
+// values: with any at all; "" among them: also without.
+struct OptionValue {
+  std::string key;
+  std::vector<std::string> values = {};
+};
+
+// What is known of an option beside its name, type, default and help.
+struct OptionNotes {
+  // Bounds of a number, or of every number of a list: least <= x <= most, above < x < below.
+  std::optional<double> least = {};
+  std::optional<double> above = {};
+  std::optional<double> most = {};
+  std::optional<double> below = {};
+  int count = 0;                          // of a list; 0: any number
+  std::string type = {};                  // of values, in a help text: "FILE"; empty: by the kind
+  std::vector<std::string> choices = {};  // of a text
+  std::string unset = {};                 // what it is without a value: "the model's"
+  // It means something where, of each of these lists, one holds. A value that asks for nothing
+  // passes everywhere: `neutral`, and of a switch its default.
+  std::vector<std::vector<OptionValue>> needs = {};
+  nlohmann::json neutral = {};
+  bool changes_results = true;  // false: where a run lives, what it prints, how it is laid out
+  bool evaluation = false;      // an evaluation takes it too
+  std::vector<OptionAlias> aliases = {};
+  // Texts of other systems and what they are here: {{"fp16", "float16"}}.
+  std::vector<std::pair<std::string, std::string>> values = {};
+};
+
+// What one field of the struct is, as flags, files and help want to know it.
+class Option {
+ public:
+  enum class Kind {
+    kBool,
+    kInteger,
+    kNumber,
+    kText,
+    kNumbers,
+    kTexts,
+    kIntegers,
+    kIntegerLists,
+    kWeights  // numbers by integers: an object, whose keys are decimal
+  };
+
+  std::string key;
+  std::string help;
+  OptionNotes notes;
+  Kind kind = Kind::kText;
+  std::string section;  // the title of the table that declares it
+  const nlohmann::json& default_value() const { return default_; }
+
+  // Of the struct behind `object`; null: not set.
+  nlohmann::json Get(const void* object) const { return get_(object); }
+  // From a file: checks type and range, understands other systems' values; null leaves the default.
+  // `where` is what messages call it.
+  Status Set(void* object, const nlohmann::json& value, const std::string& where) const;
+  // The value that Set would give; null: the default.
+  StatusOr<nlohmann::json> Convert(const nlohmann::json& value, const std::string& where) const;
+  // The struct's member gets its default.
+  void Reset(void* object) const { reset_(object); }
+  // From a flag: "1e-3", "true", "0.9,0.95", "7;1,2" (lists of integers), "15:-1,27:0.5" (weights).
+  nlohmann::json FromText(const std::string& text) const;
+  // Whether a value is in range.
+  Status Check(const nlohmann::json& value, const std::string& where) const;
+  // As a flag or a table shows it: "0.9,0.95".
+  std::string ToText(const nlohmann::json& value) const;
+  bool IsNeutral(const nlohmann::json& value) const;
+
+ private:
+  friend class OptionTable;
+  StatusOr<nlohmann::json> ToKind(const nlohmann::json& value, const std::string& where) const;
+
+  std::function<nlohmann::json(const void*)> get_;
+  std::function<void(void*, const nlohmann::json&)> set_;  // of a converted value
+  std::function<void(void*)> reset_;
+  nlohmann::json default_;
+};
+
+// A key that other programs have and nobody here applies.
+struct UnsupportedKey {
+  std::string key;
+  nlohmann::json neutral;  // the value that asks for nothing, beside null and an empty list
+};
+
+class OptionTable {
+ public:
+  // The options of a struct S that has a default constructor. `title` heads them in a help text.
+  template <typename S>
+  static OptionTable Of(std::string title) {
+    OptionTable table;
+    table.title_ = std::move(title);
+    table.defaults_ = std::make_shared<const S>();
+    return table;
+  }
+  template <typename S, typename T>
+  OptionTable& Add(std::string key, T S::*member, std::string help, OptionNotes notes = {});
+  // Keys without a field, for SupportedOf.
+  OptionTable& AddUnsupported(std::vector<UnsupportedKey> keys);
+  // Those of Base, a base class of S.
+  template <typename S, typename Base>
+  OptionTable& Include();
+
+  const std::string& title() const { return title_; }
+  const std::vector<Option>& options() const { return options_; }
+  // By the key itself; nullptr when there is none.
+  const Option* Find(std::string_view key) const;
+  // By the key or one of its aliases.
+  const Option* FindByAnyName(std::string_view name) const;
+
+  // The keys that are there, by any of their names, into the struct behind `object`. An unknown one
+  // is an error that suggests the nearest.
+  Status Apply(const nlohmann::json& json, const std::string& source, void* object) const;
+  // Of another program's file: the keys with a field, by their own names, without null. Adds
+  // "'key': value" to `not_applied` for a key of AddUnsupported that asks for something. Others are
+  // left out.
+  StatusOr<nlohmann::json> SupportedOf(const nlohmann::json& json, const std::string& source,
+                                       std::vector<std::string>* not_applied) const;
+  // Every key with its value, null where there is none.
+  nlohmann::ordered_json ToJson(const void* object) const;
+  // Whether all values are in range: of members that were assigned in C++.
+  Status Check(const void* object) const;
+
+ private:
+  template <typename T>
+  static constexpr Option::Kind KindOf();
+  Option& AddOption(std::string key, std::string help, OptionNotes notes);
+
+  std::string title_;
+  std::vector<Option> options_;
+  std::vector<UnsupportedKey> unsupported_;
+  std::shared_ptr<const void> defaults_;
+};
+
+// S with the keys of `json`; `source` is what messages name.
+template <typename S>
+StatusOr<S> ParseOptions(const nlohmann::json& json, const std::string& source) {
+  S options;
+  TESSERA_RETURN_IF_ERROR(S::Table().Apply(json, source, &options));
+  return options;
+}
+
+// --- Implementation ------------------------------------------------------------------------------
+
+namespace options_internal {
+
+template <typename T>
+struct Field {
+  using Value = T;
+  static nlohmann::json Get(const T& field) { return field; }
+  static T From(const nlohmann::json& value) { return value.get<T>(); }
+};
+template <>
+struct Field<std::map<int64_t, double>> {
+  using Value = std::map<int64_t, double>;
+  static nlohmann::json Get(const Value& field) {
+    nlohmann::json object = nlohmann::json::object();
+    for (const auto& [key, number] : field) object[std::to_string(key)] = number;
+    return object;
+  }
+  static Value From(const nlohmann::json& object) {
+    Value field;
+    for (const auto& [key, number] : object.items()) field[std::stoll(key)] = number.get<double>();
+    return field;
+  }
+};
+template <>
+struct Field<std::string> {
+  using Value = std::string;
+  static nlohmann::json Get(const std::string& field) {
+    return field.empty() ? nlohmann::json() : nlohmann::json(field);
+  }
+  static std::string From(const nlohmann::json& value) { return value.get<std::string>(); }
+};
+template <typename T>
+struct Field<std::optional<T>> {
+  using Value = T;
+  static nlohmann::json Get(const std::optional<T>& field) {
+    return field ? nlohmann::json(*field) : nlohmann::json();
+  }
+  static T From(const nlohmann::json& value) { return value.get<T>(); }
+};
+
+}  // namespace options_internal
+
+template <typename T>
+constexpr Option::Kind OptionTable::KindOf() {
+  using Kind = Option::Kind;
+  if constexpr (std::is_same_v<T, bool>) return Kind::kBool;
+  if constexpr (std::is_same_v<T, int64_t>) return Kind::kInteger;
+  if constexpr (std::is_same_v<T, double>) return Kind::kNumber;
+  if constexpr (std::is_same_v<T, std::vector<double>>) return Kind::kNumbers;
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return Kind::kTexts;
+  if constexpr (std::is_same_v<T, std::vector<int64_t>>) return Kind::kIntegers;
+  if constexpr (std::is_same_v<T, std::vector<std::vector<int64_t>>>) return Kind::kIntegerLists;
+  if constexpr (std::is_same_v<T, std::map<int64_t, double>>) return Kind::kWeights;
+  return Kind::kText;
+}
+
+template <typename S, typename T>
+OptionTable& OptionTable::Add(std::string key, T S::*member, std::string help, OptionNotes notes) {
+  using Value = typename options_internal::Field<T>::Value;
+  Option& option = AddOption(std::move(key), std::move(help), std::move(notes));
+  option.kind = KindOf<Value>();
+  option.get_ = [member](const void* object) {
+    return options_internal::Field<T>::Get(static_cast<const S*>(object)->*member);
+  };
+  option.set_ = [member](void* object, const nlohmann::json& value) {
+    static_cast<S*>(object)->*member = options_internal::Field<T>::From(value);
+  };
+  option.reset_ = [member, defaults = defaults_](void* object) {
+    static_cast<S*>(object)->*member = static_cast<const S*>(defaults.get())->*member;
+  };
+  option.default_ = option.Get(defaults_.get());
+  return *this;
+}
+
+template <typename S, typename Base>
+OptionTable& OptionTable::Include() {
+  for (const Option& inherited : Base::Table().options()) {
+    Option& option = AddOption(inherited.key, inherited.help, inherited.notes);
+    option.kind = inherited.kind;
+    option.section = inherited.section;
+    option.get_ = [get = inherited.get_](const void* object) {
+      return get(static_cast<const Base*>(static_cast<const S*>(object)));
+    };
+    option.set_ = [set = inherited.set_](void* object, const nlohmann::json& value) {
+      set(static_cast<Base*>(static_cast<S*>(object)), value);
+    };
+    option.reset_ = [reset = inherited.reset_](void* object) {
+      reset(static_cast<Base*>(static_cast<S*>(object)));
+    };
+    option.default_ = option.Get(defaults_.get());
+  }
+  return *this;
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_BASE_OPTIONS_H_

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/foreign/resolve_run.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/json_text.h"
+#include "base/options.h"
+#include "train/foreign/accelerate_config.h"
+#include "train/foreign/deepspeed_config.h"
+#include "train/foreign/run_keys.h"
+#include "train/foreign/yaml_file.h"
+
+namespace tessera::train {
+namespace {
+
+using Json = nlohmann::json;
+
+StatusOr<Json> ReadJson(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(Json json, ReadJsonFile(path, {.unique_keys = true, .comments = true}));
+  if (!json.is_object()) return InvalidArgument(path, ": a JSON object is needed");
+  return json;
+}
+
+// `fsdp_config` may be the path of a file.
+Status ReadFsdpFile(Json* keys) {
+  if (!keys->is_object() || !keys->contains("fsdp_config")) return OkStatus();
+  Json& settings = (*keys)["fsdp_config"];
+  if (!settings.is_string()) return OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(settings, ReadJson(settings.get<std::string>()));
+  return OkStatus();
+}
+
+// The keys of a run that a verdict's key became: "tp", or "cpu_offload, offload_parameters".
+std::vector<std::string> Became(const KeyVerdict& verdict) {
+  if (verdict.fate == KeyFate::kHonoured) return {verdict.key};
+  if (verdict.fate != KeyFate::kTranslated) return {};
+  return KeysOf(verdict.reason);
+}
+
+// What one source gave.
+struct Layer {
+  std::string source;
+  Translation given;
+
+  // Every key of the run is set; one that is out of range is refused.
+  void ApplyTo(RunConfig* config) {
+    for (const auto& [key, value] : given.keys.items()) {
+      if (FindRunConfigKey(key) == nullptr) continue;  // "deepspeed", "resume"
+      const std::string where = Concat(source, ": '", key, "'");
+      const Status set = SetRunConfigKey(config, key, value, where);
+      if (!set.ok()) given.verdicts.push_back({key, KeyFate::kRefused, Message(set), set});
+    }
+  }
+
+  // Keys that became only some of `keys` get another fate.
+  void Judge(const std::set<std::string>& keys, KeyFate fate, const std::string& reason) {
+    for (KeyVerdict& verdict : given.verdicts) {
+      const std::vector<std::string> ours = Became(verdict);
+      const bool all = std::all_of(ours.begin(), ours.end(),
+                                   [&](const std::string& key) { return keys.count(key) > 0; });
+      if (ours.empty() || !all) continue;
+      const std::string& key = *keys.begin();
+      if (fate == KeyFate::kRefused) {
+        verdict.failure = InvalidArgument(key, " is set, which ", reason);
+      }
+      verdict.fate = fate;
+      verdict.reason = reason;
+    }
+  }
+};
+
+// What another system's file says of something that the run does not have (a section that is
+// switched off, another optimizer than the flags') means nothing there either.
+void DropWhatMeansNothing(const Json& flags, Layer* layer, RunConfig* config) {
+  std::vector<std::pair<std::string, std::string>> dropped;
+  for (const auto& [key, value] : layer->given.keys.items()) {
+    if (flags.contains(key) || FindRunConfigKey(key) == nullptr) continue;
+    const Status applies = config->Applies(key);
+    if (!applies.ok()) dropped.emplace_back(key, Message(applies));
+  }
+  std::set<std::string> keys;
+  for (const auto& [key, reason] : dropped) {
+    config->Unset(key);
+    keys.insert(key);
+    layer->Judge(keys, KeyFate::kNoEffect, Concat("means nothing to this run: ", key, " ", reason));
+  }
+}
+
+// A key of our own that means nothing to the run is refused.
+void RefuseWhatMeansNothing(Layer* layer, const RunConfig& config) {
+  for (const auto& [key, value] : layer->given.keys.items()) {
+    const Option* option = FindRunConfigKey(key);
+    if (option == nullptr || option->IsNeutral(config.Get(key))) continue;
+    const Status applies = config.Applies(key);
+    if (!applies.ok()) layer->Judge({key}, KeyFate::kRefused, Message(applies));
+  }
+}
+
+StatusOr<Layer> AccelerateLayer(const std::string& path) {
+  Layer layer = {path, {}};
+  if (path.empty()) return layer;
+  TESSERA_ASSIGN_OR_RETURN(const Json settings, ReadAccelerateSettings(path));
+  AccelerateConfig config = JudgeAccelerate(settings, path);
+  layer.given.keys = std::move(config.keys);
+  layer.given.verdicts = std::move(config.verdicts);
+  return layer;
+}
+
+// DeepSpeed's file, or its content, that was named last.
+StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int world_size) {
+  Layer layer = {named.is_string() ? named.get<std::string>() : "deepspeed", {}};
+  if (named.is_null()) return layer;
+  Json json = named;
+  if (named.is_string()) {
+    TESSERA_ASSIGN_OR_RETURN(json, ReadJson(layer.source));
+  }
+  const int64_t model_ranks = std::max<int64_t>(1, config.tp * config.pp);
+  layer.given = TranslateDeepSpeed(
+      json, layer.source, static_cast<int>(std::max<int64_t>(1, world_size / model_ranks)));
+  return layer;
+}
+
+// Where neither a file nor a flag says more.
+void ApplyDefaults(const Json& defaults, RunConfig* config) {
+  for (const auto& [key, value] : defaults.items()) {
+    if (config->IsSet(key)) continue;
+    if (key == "max_steps" && config->IsSet("epochs")) continue;
+    SetRunConfigKey(config, key, value, key).IgnoreError();
+  }
+}
+
+// DeepSpeed's half-precision parameters are what trains, also where the same is asked of autocast.
+void PreferDeepSpeedsDType(const Layer& deepspeed, std::vector<Layer*> others, RunConfig* config) {
+  if (!deepspeed.given.keys.contains("dtype") || config->autocast.empty()) return;
+  if (config->autocast != config->dtype) return;
+  config->Unset("autocast");
+  for (Layer* layer : others) {
+    layer->Judge({"autocast"}, KeyFate::kNoEffect, "DeepSpeed's file has the precision");
+    layer->given.keys.erase("autocast");
+  }
+}
+
+// As the scripts of P-tuning v2 and ChatGLM have it.
+void PreferPrefix(RunConfig* config) {
+  if (!config->IsSet("pre_seq_len") || config->IsSet("adapter")) return;
+  SetRunConfigKey(config, "adapter", "prefix", "adapter").IgnoreError();
+}
+
+}  // namespace
+
+StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
+  Json config_keys = Json::object(), flag_keys = sources.flags;
+  if (!sources.config.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(config_keys, ReadJson(sources.config));
+  }
+  TESSERA_RETURN_IF_ERROR(ReadFsdpFile(&config_keys));
+  TESSERA_RETURN_IF_ERROR(ReadFsdpFile(&flag_keys));
+  Layer file = {sources.config, TranslateRunKeys(config_keys, sources.config)};
+  Layer flags = {"flags", TranslateRunFlags(flag_keys)};
+  TESSERA_ASSIGN_OR_RETURN(Layer accelerate, AccelerateLayer(sources.accelerate));
+
+  ResolvedRun run;
+  Json named;
+  for (Layer* layer : {&file, &accelerate, &flags}) {
+    layer->ApplyTo(&run.config);
+    if (layer->given.keys.contains("deepspeed")) named = layer->given.keys["deepspeed"];
+    if (layer->given.keys.contains("resume") && layer->given.keys["resume"].is_string()) {
+      run.resume = layer->given.keys["resume"].get<std::string>();
+    }
+  }
+  if (!sources.deepspeed.empty()) named = sources.deepspeed;
+  TESSERA_ASSIGN_OR_RETURN(Layer deepspeed, DeepSpeedLayer(named, run.config, sources.world_size));
+  deepspeed.ApplyTo(&run.config);
+  flags.ApplyTo(&run.config);
+  ApplyDefaults(deepspeed.given.defaults, &run.config);
+  PreferDeepSpeedsDType(deepspeed, {&file, &accelerate, &flags}, &run.config);
+  PreferPrefix(&run.config);
+  DropWhatMeansNothing(flags.given.keys, &deepspeed, &run.config);
+  DropWhatMeansNothing(flags.given.keys, &accelerate, &run.config);
+  RefuseWhatMeansNothing(&file, run.config);
+  RefuseWhatMeansNothing(&flags, run.config);
+  for (Layer* layer : {&file, &accelerate, &deepspeed, &flags}) {
+    std::move(layer->given.verdicts.begin(), layer->given.verdicts.end(),
+              std::back_inserter(run.verdicts));
+  }
+  return run;
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's configuration from all that was given: files of our own and of other systems, and flags.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const ResolvedRun run,
+//                            ResolveRun({.deepspeed = "ds.json", .flags = {{"lr", 1e-3}}}));
+//   TESSERA_RETURN_IF_ERROR(run.status());           // or show run.verdicts (`tessera explain`)
+//   TESSERA_RETURN_IF_ERROR(run.config.Validate());
+//
+// Later wins: defaults, `config`, `accelerate`, `deepspeed`, flags.
+#ifndef TESSERA_TRAIN_FOREIGN_RESOLVE_RUN_H_
+#define TESSERA_TRAIN_FOREIGN_RESOLVE_RUN_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "nlohmann/json.hpp"
+#include "train/config/run_config.h"
+#include "train/foreign/foreign_keys.h"
+
+namespace tessera::train {
+
+struct RunSources {
+  std::string config = {};                          // paths; "": none
+  std::string accelerate = {};                      // train/foreign/accelerate_config.h
+  std::string deepspeed = {};                       // train/foreign/deepspeed_config.h
+  nlohmann::json flags = nlohmann::json::object();  // by any name (train/foreign/run_keys.h)
+  int world_size = 1;
+};
+
+struct ResolvedRun {
+  RunConfig config;
+  std::optional<std::string> resume;  // the checkpoint to go on from; "": the newest
+  std::vector<KeyVerdict> verdicts;   // of every key that was given
+
+  Status status() const { return FirstRefusal(verdicts); }
+};
+
+// Fails for a file that cannot be read.
+StatusOr<ResolvedRun> ResolveRun(const RunSources& sources);
+
+}  // namespace tessera::train
+
+#endif  // TESSERA_TRAIN_FOREIGN_RESOLVE_RUN_H_

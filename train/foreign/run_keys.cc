@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/foreign/run_keys.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/json_text.h"
+#include "base/options.h"
+#include "train/config/run_config.h"
+#include "train/foreign/fsdp_keys.h"
+
+namespace tessera::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// "none", "all", or the forms themselves; "none" takes back what a file asked for.
+StatusOr<Json> ReportTo(const Json& value) {
+  const Json one = value.is_array() && value.size() == 1 ? value[0] : value;
+  if (one == "none") return Json{{"report_to", Json::array()}};
+  if (one == "all") return Json{{"report_to", FindRunConfigKey("report_to")->notes.choices}};
+  return Json{{"report_to", value.is_string() ? Json::array({value}) : value}};
+}
+
+// One of our own keys.
+ForeignKey Own(const Option& option) {
+  ForeignKey key = Renamed(option.key, option.key);
+  if (option.key == "max_steps") {  // Hugging Face's "none"
+    key.convert = [](const Json& value) -> StatusOr<Json> {
+      return value == -1 ? Json() : Json{{"max_steps", value}};
+    };
+  }
+  if (option.key == "report_to") key.convert = ReportTo;
+  key.fate = KeyFate::kHonoured;
+  key.reason = "a key of a run";
+  key.is_switch = option.kind == Option::Kind::kBool;
+  return key;
+}
+
+// --- Arguments that depend on each other ---------------------------------------------------------
+
+// There each beta is a key of its own; one that is not given has the default there.
+void TranslateBetas(bool chosen, std::vector<double> usual, ForeignKeys& run) {
+  const std::optional<double> first = run.Number("adam_beta1", 0);
+  const std::optional<double> second = run.Number("adam_beta2", 0);
+  if (!chosen && !first && !second) return;
+  if (run.keys().contains("betas")) {
+    if (first) run.Fail("adam_beta1", "and 'betas' are one key (betas)");
+    if (second) run.Fail("adam_beta2", "and 'betas' are one key (betas)");
+    return;
+  }
+  run.Put("betas", Json{first.value_or(usual[0]), second.value_or(usual[1])});
+}
+
+void PutUnlessGiven(const std::string& key, const Json& value, ForeignKeys& run) {
+  if (!run.keys().contains(key)) run.Put(key, value);
+}
+
+// Where Hugging Face's optimizer has other defaults than ours, they come with its name.
+void TranslateOptim(ForeignKeys& run) {
+  static const auto* adamw =
+      new std::set<std::string>{"adamw_torch",      "adamw_torch_fused", "adamw_hf",
+                                "adamw_apex_fused", "adamw_torch_xla",   "adamw_torch_npu_fused"};
+  const std::optional<std::string> name = run.String("optim");
+  if (!name) return TranslateBetas(false, {0.9, 0.999}, run);
+  if (adamw->count(*name) > 0) {
+    run.Put("optimizer", Json("adamw"));
+    return TranslateBetas(true, {0.9, 0.999}, run);
+  }
+  if (*name == "lion_32bit") {
+    run.Put("optimizer", Json("lion"));
+    return TranslateBetas(true, {0.9, 0.999}, run);
+  }
+  run.Ignore("adam_beta1", "the optimizer is no Adam");
+  run.Ignore("adam_beta2", "the optimizer is no Adam");
+  if (*name == "adafactor") {
+    run.Put("optimizer", Json("adafactor"));
+    PutUnlessGiven("scale_parameter", false, run);
+  } else if (*name == "sgd") {
+    run.Put("optimizer", Json("sgd"));
+    PutUnlessGiven("momentum", 0.0, run);
+  } else {
+    run.Fail("optim", Concat("is '", *name, "', which is not here; use adamw_torch, ",
+                             "adamw_torch_fused, adafactor, lion_32bit or sgd"));
+  }
+}
+
+// Hugging Face's schedules end at 0, and their first step is step 0.
+void TranslateSchedule(ForeignKeys& run) {
+  const std::optional<std::string> type = run.String("lr_scheduler_type");
+  const Json* more = run.Find("lr_scheduler_kwargs");
+  const bool has_floor =
+      type && (*type == "cosine_with_min_lr" || *type == "cosine_warmup_with_min_lr");
+  if (more != nullptr && !more->empty() && !has_floor) {
+    run.Fail("lr_scheduler_kwargs", "belongs to cosine_with_min_lr");
+  } else if (more != nullptr && more->empty()) {
+    run.Ignore("lr_scheduler_kwargs", "has no keys");
+  }
+  if (!type) return;
+  std::string ours = *type;
+  if (has_floor) ours = "cosine";
+  if (*type == "constant_with_warmup") ours = "constant";
+  if (ours != "linear" && ours != "cosine" && ours != "constant" && ours != "inverse_sqrt") {
+    return run.Fail("lr_scheduler_type",
+                    Concat("is '", *type, "', which is not here; use linear, cosine, ",
+                           "cosine_with_min_lr, constant, constant_with_warmup or inverse_sqrt"));
+  }
+  run.Put("lr_schedule", Json(ours));
+  run.Put("schedule_offset", Json(-1));
+  if (ours == "constant") return;
+  Json floor = 0.0;
+  if (has_floor) {
+    if (more == nullptr || !more->is_object() || !more->contains("min_lr") || more->size() != 1) {
+      return run.Fail("lr_scheduler_kwargs", "must be {\"min_lr\": X} beside cosine_with_min_lr");
+    }
+    floor = more->at("min_lr");
+  }
+  PutUnlessGiven("min_lr", floor, run);
+}
+
+// "full_shard auto_wrap offload", or true beside an fsdp_config.
+void TranslateFsdpArguments(ForeignKeys& run) {
+  const Json* value = run.Find("fsdp");
+  std::string words = value == nullptr ? "" : value->is_string() ? value->get<std::string>() : "";
+  if (value != nullptr && value->is_array()) {
+    for (const Json& word : *value) words += word.is_string() ? word.get<std::string>() + " " : "";
+  }
+  const bool on = value != nullptr && (*value == true || !words.empty());
+  if (!on) {
+    run.Ignore("fsdp", "it is off");
+    for (const char* key : {"fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap"}) {
+      run.Ignore(key, "fsdp is off");
+    }
+    return run.IgnoreSection("fsdp_config", "fsdp is off");
+  }
+  std::string strategy = "FULL_SHARD";
+  bool offload = false;
+  for (size_t at = 0; at < words.size();) {
+    const size_t end = std::min(words.find_first_of(" ,", at), words.size());
+    const std::string word = words.substr(at, end - at);
+    at = end + 1;
+    if (word == "offload") {
+      offload = true;
+    } else if (word == "full_shard" || word == "shard_grad_op" || word == "no_shard" ||
+               word == "hybrid_shard" || word == "hybrid_shard_zero2") {
+      strategy = word;
+    } else if (!word.empty() && word != "auto_wrap" && word != "true" && word != "True") {
+      return run.Fail("fsdp", Concat("has '", word, "'; it may have full_shard, shard_grad_op or ",
+                                     "no_shard, auto_wrap and offload"));
+    }
+  }
+  if (strategy.rfind("hybrid", 0) == 0) {
+    return run.Fail("fsdp",
+                    Concat("is ", strategy, ": shards are not replicated over groups of ranks"));
+  }
+  TranslateFsdp("fsdp_config", strategy, run);
+  const bool cuts = run.keys().value("zero", Json(0)) != 0;
+  if (offload && cuts) run.Put("cpu_offload", Json(true));
+  if (offload && run.keys()["zero"] == 3) run.Put("offload_parameters", Json(true));
+  const bool whole = run.keys()["zero"] != 3;
+  if (const auto least = run.Integer("fsdp_min_num_params", 0)) {
+    if (whole || *least == 0) {
+      run.Ignore("fsdp_min_num_params", "nothing is wrapped by size");
+    } else {
+      run.Put("auto_wrap_min_params", Json(*least));
+    }
+  }
+  if (const auto name = run.String("fsdp_transformer_layer_cls_to_wrap")) {
+    const StatusOr<std::string> ours = WrapClass(*name);
+    if (whole) {
+      run.Ignore("fsdp_transformer_layer_cls_to_wrap", "parameters are whole on every rank");
+    } else if (ours.ok()) {
+      run.Put("auto_wrap_classes", Json(*ours));
+    } else {
+      run.Fail("fsdp_transformer_layer_cls_to_wrap", Message(ours.status()));
+    }
+  }
+}
+
+// What is no key of a run, but of what it begins with.
+void TranslateBeginning(ForeignKeys& run) {
+  for (const char* key : {"deepspeed", "deepspeed_config"}) {
+    if (const Json* file = run.Find(key)) run.Put("deepspeed", *file);
+  }
+  const Json* resume = run.Find("resume_from_checkpoint");
+  if (resume != nullptr && *resume == false) {
+    run.Ignore("resume_from_checkpoint", "the run begins afresh");
+  } else if (resume != nullptr) {
+    run.Put("resume",
+            *resume == true || *resume == "True" || *resume == "true" ? Json("") : *resume);
+  }
+  if (const auto folder = run.String("load_dir")) run.Put("resume", Json(*folder));
+}
+
+Translation Translate(ForeignKeys run) {
+  TranslateOptim(run);
+  TranslateSchedule(run);
+  TranslateFsdpArguments(run);
+  TranslateBeginning(run);
+  return std::move(run).Finish();
+}
+
+}  // namespace
+
+bool IsTrue(const Json& value) { return value == true || value == "true" || value == "True"; }
+
+ForeignKey WhereTrue(std::string name, std::string ours, Json keys) {
+  return Switch(Becomes(std::move(name), std::move(ours),
+                        [keys = std::move(keys)](const Json& value) -> StatusOr<Json> {
+                          return IsTrue(value) ? keys : Json();
+                        }));
+}
+
+ForeignKey WarmupShare(std::string name) {
+  return Becomes(std::move(name), "warmup_steps", [](const Json& value) -> StatusOr<Json> {
+    if (!value.is_number() || value.get<double>() < 0 || value.get<double>() >= 1) {
+      return InvalidArgument("must be a share of all steps, at least 0 and below 1, not ",
+                             Printed(value));
+    }
+    return value.get<double>() == 0 ? Json() : Json{{"warmup_steps", value}};
+  });
+}
+
+std::vector<const ForeignSystem*> ForeignSystems() {
+  return {&HuggingFace(), &FlagAi(), &ColossalAi()};
+}
+
+const ForeignTable& RunKeys() {
+  static const auto* table = [] {
+    auto* keys = new ForeignTable;
+    std::set<std::string> seen;
+    const auto add = [&](ForeignKey key) {
+      if (seen.insert(key.name).second) keys->push_back(std::move(key));
+    };
+    for (const Option* option : RunConfigKeys()) add(Own(*option));
+    const auto add_aliases = [&](const OptionTable& table) {
+      for (const Option& option : table.options()) {
+        for (const OptionAlias& alias : option.notes.aliases) {
+          ForeignKey key = Renamed(alias.name, option.key);
+          key.is_switch = option.kind == Option::Kind::kBool;
+          add(std::move(key));
+        }
+      }
+    };
+    add_aliases(RunConfig::Table());
+    for (const OptionPart& part : OptionParts()) add_aliases(*part.table);
+    for (const ForeignSystem* system : ForeignSystems()) {
+      for (const ForeignKey& key : system->keys) add(key);
+    }
+    return keys;
+  }();
+  return *table;
+}
+
+Translation TranslateRunKeys(const Json& given, const std::string& source) {
+  return Translate(ForeignKeys(given, source, RunKeys()));
+}
+
+Translation TranslateRunFlags(const Json& given) {
+  const auto name_of = [](const std::string& key) {
+    std::string flag = "--" + key;
+    if (FindRunConfigKey(key) != nullptr) std::replace(flag.begin(), flag.end(), '_', '-');
+    return flag;
+  };
+  return Translate(ForeignKeys(given, name_of, RunKeys()));
+}
+
+Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig* config) {
+  const Translation given = TranslateRunKeys(json, source);
+  TESSERA_RETURN_IF_ERROR(given.status());
+  for (const auto& [key, value] : given.keys.items()) {
+    if (FindRunConfigKey(key) == nullptr) {
+      return InvalidArgument(source, ": '", key, "' is no key of a run's configuration, but of ",
+                             "what it begins with");
+    }
+    TESSERA_RETURN_IF_ERROR(SetRunConfigKey(config, key, value, Concat(source, ": '", key, "'")));
+  }
+  return OkStatus();
+}
+
+Status ReadRunConfig(const std::string& path, RunConfig* config) {
+  TESSERA_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path, {.comments = true}));
+  return ApplyRunConfigJson(json, path, config);
+}
+
+}  // namespace tessera::train

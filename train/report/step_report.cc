@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/report/step_report.h"
+
+#include <algorithm>
+
+#include "train/ranks/stop_signal.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr int64_t kFields = 5;
+
+}  // namespace
+
+std::string StopReason(int64_t stop) {
+  if (stop == 0) return "";
+  if (stop == kStopTimeLimit) return "the time limit";
+  if (stop == kStopCallback) return "a callback";
+  return StopSignals::Name(static_cast<int>(stop));
+}
+
+StepReport ExchangeReports(const StepReport& mine, const dist::Mesh& mesh) {
+  const dist::Group& world = mesh.world();
+  if (world->size() == 1) return mine;
+  // Whole numbers are exact in float64 far beyond what occurs.
+  const Tensor sent = Tensor::FromVector<double>(
+      {mine.targets, static_cast<double>(mine.tokens), static_cast<double>(mine.stop),
+       mine.failed ? 1.0 : 0.0, mine.written ? 1.0 : 0.0},
+      {kFields});
+  const Tensor all = Empty({world->size(), kFields}, DType::kFloat64);
+  world->AllGather(all, sent)->Wait();
+  StepReport sum;
+  sum.written = true;
+  for (int r = 0; r < world->size(); ++r) {
+    const double* report = all.data<double>() + r * kFields;
+    sum.targets += report[0];
+    sum.tokens += static_cast<int64_t>(report[1]);
+    sum.stop = std::max(sum.stop, static_cast<int64_t>(report[2]));
+    sum.failed = sum.failed || report[3] != 0;
+    sum.written = sum.written && report[4] != 0;
+  }
+  // The ranks that share a model see the same batches.
+  sum.targets /= static_cast<double>(mesh.model()->size());
+  sum.tokens /= mesh.model()->size();
+  return sum;
+}
+
+std::vector<double> GatherOverData(const std::vector<double>& mine, const dist::Mesh& mesh) {
+  if (mesh.dp()->size() == 1) return mine;
+  const Tensor all = Empty({mesh.dp()->size(), std::ssize(mine)}, DType::kFloat64);
+  mesh.dp()->AllGather(all, Tensor::FromVector<double>(mine, {std::ssize(mine)}))->Wait();
+  return all.ToVector<double>();
+}
+
+std::vector<int64_t> GreatestOf(const std::vector<int64_t>& mine, const dist::Mesh& mesh) {
+  if (mesh.world()->size() == 1) return mine;
+  const Tensor values = Tensor::FromVector<int64_t>(mine, {std::ssize(mine)});
+  mesh.world()->AllReduce(values, ReduceOp::kMax)->Wait();
+  return values.ToVector<int64_t>();
+}
+
+int64_t GreatestOf(int64_t mine, const dist::Mesh& mesh) {
+  return GreatestOf(std::vector<int64_t>{mine}, mesh)[0];
+}
+
+}  // namespace tessera::train

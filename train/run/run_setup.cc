@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run/run_setup.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "base/file.h"
+#include "base/utf8.h"
+#include "data/dataset/indexed_dataset.h"
+#include "data/dataset/tokenize.h"
+#include "dist/comm/agreement.h"
+#include "dist/pipeline/partition.h"
+#include "models/family.h"
+#include "models/generation/special_tokens.h"
+#include "models/hub/load_model.h"
+#include "nlohmann/json.hpp"
+#include "train/ranks/agreement.h"
+#include "train/ranks/rank_model.h"
+#include "train/ranks/rank_place.h"
+#include "train/report/sampled_texts.h"
+#include "train/run/run_adapter.h"
+
+namespace tessera::train {
+namespace {
+
+using nlohmann::json;
+
+// --- What is to be built -------------------------------------------------------------------------
+
+// A run on its way: the model is described before its data are read, and built after.
+struct Plan {
+  RunSetup setup;
+  json model;  // the configuration, changes included
+  const models::Family* family = nullptr;
+  json changes;                          // what replaces keys of the preset's or the folder's own
+  std::unique_ptr<models::Model> shape;  // on the meta device
+  bool evaluation = false;
+  bool prediction = false;
+  std::optional<QuantType> quantize;
+  std::string cache;
+
+  void Change(const json& keys) {
+    for (const auto& [key, value] : keys.items()) {
+      changes[key] = value;
+      model[key] = value;
+      if (value.is_null()) model.erase(key);
+    }
+  }
+};
+
+// The tokenizer that the configuration names, or the model's own.
+StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& config,
+                                                         const TaskKind& task,
+                                                         const models::Preset* preset) {
+  std::string spec = config.tokenizer;
+  if (spec.empty() && preset != nullptr) spec = preset->tokenizer;
+  if (spec.empty() && preset == nullptr) spec = config.model;
+  const std::vector<DataSource> sources = config.Sources();
+  const bool ready = std::all_of(sources.begin(), sources.end(), [](const DataSource& source) {
+    return data::IndexedDatasetPrefix(source.path).has_value();
+  });
+  if (spec.empty() && ready) return nullptr;
+  if (spec.empty()) {
+    return InvalidArgument(
+        "model '", config.model,
+        "' comes without a tokenizer; give --tokenizer (a folder, byte or char)");
+  }
+  if (ready) return data::LoadTokenizer(spec);
+  TokenizerText text = {.paths = {sources[0].path}};
+  if (task.tokenizer_text != nullptr) text = task.tokenizer_text(config);
+  return data::MakeTokenizer(spec, text.paths, {.json_key = text.json_key});
+}
+
+// Keys that mean something to some tasks only are refused where another task runs.
+Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
+  TESSERA_RETURN_IF_ERROR(config.Validate());  // with the task known
+  if (!task.needs_tokenizer && !config.tokenizer.empty()) {
+    return InvalidArgument("tokenizer is set, but the task ", task.name, " has no text");
+  }
+  if (!task.needs_tokenizer && config.neftune_noise_alpha > 0) {
+    return InvalidArgument("neftune_noise_alpha is set, but the task ", task.name,
+                           " has no tokens");
+  }
+  return OkStatus();
+}
+
+// The model's configuration, as the tokenizer and the flags change it, and its task.
+Status Describe(Plan* plan) {
+  RunConfig& config = plan->setup.config;
+  const models::Preset* preset = models::FindPreset(config.model);
+  if (preset == nullptr && !IsDirectory(config.model)) {
+    return NotFound("'", config.model,
+                    "' is neither a preset (`tessera models` lists them) nor a folder");
+  }
+  TESSERA_ASSIGN_OR_RETURN(plan->model, models::ReadModelConfig(config.model));
+  plan->changes = json::object();
+  const auto family = models::FamilyOf(plan->model);
+  if (!family.ok()) return InvalidArgument(config.model, ": ", Message(family.status()));
+  plan->family = *family;
+  TESSERA_ASSIGN_OR_RETURN(plan->setup.task,
+                           FindTask(config, **family, plan->model, plan->prediction));
+  const TaskKind& task = *plan->setup.task;
+  config.task = task.name;
+  TESSERA_RETURN_IF_ERROR(CheckTaskKeys(task, config));
+  if (task.needs_tokenizer) {
+    TESSERA_ASSIGN_OR_RETURN(plan->setup.tokenizer, FindTokenizer(config, task, preset));
+    if (plan->setup.tokenizer != nullptr && preset != nullptr) {
+      plan->Change(models::VocabularyOf(*plan->setup.tokenizer, plan->model));
+    }
+    if (plan->setup.tokenizer != nullptr) {
+      plan->Change(models::TokenIdsFromTokenizer(*plan->setup.tokenizer, plan->model));
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(const json overrides, OverridesOf(config, plan->model, config.model));
+  plan->Change(overrides);
+  const models::Architecture* const now = plan->family->ArchitectureOf(plan->model);
+  if (!plan->evaluation && (now == nullptr || !now->Does(task.capability))) {
+    plan->Change({{"architectures", {plan->family->With(task.capability)->name}}});
+  }
+  nn::BuildContext dry;
+  dry.device = Device::Meta();
+  dry.initialise = false;
+  auto shape = models::BuildModel(plan->model, dry);
+  if (!shape.ok()) return InvalidArgument(config.model, ": ", Message(shape.status()));
+  plan->shape = *std::move(shape);
+  TESSERA_RETURN_IF_ERROR(DescribePrefix(config, *plan->shape));
+  const int64_t positions = plan->shape->positions_left();
+  if (positions > 0 && config.seq_len.value_or(0) > positions) {
+    return InvalidArgument("seq_len ", *config.seq_len, " is longer than the model's ", positions,
+                           " positions");
+  }
+  const data::Tokenizer* tokenizer = plan->setup.tokenizer.get();
+  if (tokenizer != nullptr && tokenizer->vocab_size() > plan->shape->vocab_size()) {
+    return InvalidArgument("the tokenizer's ", tokenizer->vocab_size(),
+                           " ids do not fit the model's vocabulary of ", plan->shape->vocab_size());
+  }
+  return OkStatus();
+}
+
+// All weights or none.
+Status CheckSources(const std::vector<DataSource>& sources) {
+  for (const DataSource& source : sources) {
+    if (source.weight.has_value() == sources[0].weight.has_value()) continue;
+    const DataSource& bare = source.weight ? sources[0] : source;
+    return InvalidArgument("data: '", bare.path, "' has no weight, others have (a.txt:0.3)");
+  }
+  return OkStatus();
+}
+
+Status OpenTheData(Plan* plan) {
+  RunSetup& setup = plan->setup;
+  const std::vector<DataSource> sources = setup.config.Sources();
+  TESSERA_RETURN_IF_ERROR(CheckSources(sources));
+  TESSERA_ASSIGN_OR_RETURN(setup.data, setup.task->open({.config = setup.config,
+                                                         .sources = sources,
+                                                         .model = plan->model,
+                                                         .family = *plan->family,
+                                                         .shape = *plan->shape,
+                                                         .tokenizer = setup.tokenizer.get(),
+                                                         .cache = plan->cache,
+                                                         .evaluation = plan->evaluation,
+                                                         .prediction = plan->prediction}));
+  setup.warnings.insert(setup.warnings.end(), setup.data.warnings.begin(),
+                        setup.data.warnings.end());
+  if (setup.data.seq_len > 0) setup.config.seq_len = setup.data.seq_len;
+  const data::Dataset* const drawn = setup.data.train.get();
+  if (setup.config.group_by_length && drawn != nullptr && !drawn->length_of(0)) {
+    return InvalidArgument("group_by_length is set, but the samples of the task ",
+                           setup.config.task, " have no lengths");
+  }
+  if (setup.config.sample_prompts.empty()) return OkStatus();
+  if (setup.data.validation == nullptr) {
+    return InvalidArgument("sample_prompts needs validation data (val_data, val_fraction)");
+  }
+  if (setup.tokenizer == nullptr) {
+    return InvalidArgument("sample_prompts need a tokenizer; give --tokenizer");
+  }
+  return ContinueAtEvaluations(setup.config.sample_prompts, setup.config.sample_tokens,
+                               *setup.tokenizer, *plan->shape, &setup.data.objective);
+}
+
+// What is quantised does not train.
+Status CheckDense(const RunConfig& config, models::Model& model) {
+  for (const nn::Parameter* p : model.Parameters()) {
+    if (nn::IsDense(*p)) continue;
+    return InvalidArgument(config.model, ": '", p->name,
+                           "' is quantised and cannot train; train an adapter (--adapter lora)");
+  }
+  return OkStatus();
+}
+
+StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build, Plan* plan) {
+  const RunConfig& config = plan->setup.config;
+  models::LoadOptions load;
+  load.build = build;
+  load.require_weights = plan->evaluation;
+  // What is not trained need not be copied.
+  load.map_weights = plan->evaluation || !config.adapter.empty();
+  load.quantize = plan->quantize;
+  load.config_changes = plan->changes;
+  load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
+  load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };
+  if (plan->evaluation && !config.adapter.empty()) load.adapters = {config.adapter};
+  TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(config.model, load));
+  if (plan->evaluation) return model;
+  if (config.adapter.empty()) {
+    TESSERA_RETURN_IF_ERROR(CheckDense(config, *model));
+    return model;
+  }
+  TESSERA_ASSIGN_OR_RETURN(const models::AdapterConfig adapter,
+                           AdapterOf(config, *model, plan->setup.data.replaces_head));
+  TESSERA_RETURN_IF_ERROR(TrainAdapter(config, adapter, *model));
+  return model;
+}
+
+Status CountParameters(Plan* plan) {
+  nn::BuildContext dry;
+  dry.device = Device::Meta();
+  dry.initialise = false;
+  TESSERA_ASSIGN_OR_RETURN(const auto whole, models::BuildModel(plan->model, dry));
+  plan->setup.parameter_count = whole->ParameterCount();
+  return OkStatus();
+}
+
+// Collective over the mesh's world.
+Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
+  plan->Change(*plan->setup.data.model_changes);
+  plan->shape.reset();
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, CountParameters(plan)));
+  TESSERA_ASSIGN_OR_RETURN(
+      plan->setup.model,
+      BuildRankModel(plan->setup.config, mesh, build, dist::BlocksOf(plan->model, build),
+                     [plan](const nn::BuildContext& part) { return LoadPart(part, plan); }));
+  return OkStatus();
+}
+
+// --- Ranks ---------------------------------------------------------------------------------------
+
+// "rank 3 has lr 0.001, rank 0 has 0.0003": the first key in which a rank differs from the most
+// frequent configuration.
+Status CompareConfigurations(const std::vector<std::string>& all) {
+  size_t usual = 0;
+  for (size_t r = 1; r < all.size(); ++r) {
+    if (std::count(all.begin(), all.end(), all[r]) >
+        std::count(all.begin(), all.end(), all[usual])) {
+      usual = r;
+    }
+  }
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r] == all[usual]) continue;
+    const auto mine = nlohmann::json::parse(all[r], nullptr, false);
+    const auto theirs = nlohmann::json::parse(all[usual], nullptr, false);
+    for (const auto& [key, value] : theirs.items()) {
+      if (!mine.contains(key) || mine[key] == value) continue;
+      return InvalidArgument("rank ", r, " was started with another configuration: ", key, " is ",
+                             mine[key].dump(), " there and ", value.dump(), " on rank ", usual);
+    }
+  }
+  return OkStatus();
+}
+
+// The trained model goes to <out>/model: a run must not begin there.
+Status CheckSource(const RunConfig& config) {
+  std::error_code error;
+  const std::filesystem::path source = std::filesystem::weakly_canonical(config.model, error);
+  const std::filesystem::path goal =
+      std::filesystem::weakly_canonical(JoinPath(config.out, "model"), error);
+  if (!IsDirectory(config.model) || error || source != goal) return OkStatus();
+  return InvalidArgument("out: ", goal.string(),
+                         " is the model to begin with, and would be replaced by the trained one; "
+                         "give another --out");
+}
+
+}  // namespace
+
+StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world) {
+  const dist::Mesh whole(world, {});
+  TESSERA_RETURN_IF_ERROR(Agree(whole, config.ValidateFor(world->size())));
+  if (world->size() == 1) return whole;
+  nlohmann::ordered_json json = config.ToJson();
+  json.erase("threads");                                           // a rank's own
+  if (config.device.starts_with("cuda")) json["device"] = "cuda";  // which one is, too
+  TESSERA_RETURN_IF_ERROR(
+      Agree(whole, CompareConfigurations(dist::GatherStrings(*world, json.dump()))));
+  return dist::Mesh(world, {.tp = static_cast<int>(config.tp), .pp = static_cast<int>(config.pp)});
+}
+
+namespace {
+
+// A run's config.json would replace the model's.
+Status CheckOut(const RunConfig& config) {
+  if (FindInvalidUtf8(config.model) != kNoInvalidUtf8) {
+    return InvalidArgument("model: '", ReplaceInvalidUtf8(config.model),
+                           "' is not UTF-8, as what config.json records must be; rename it, or ",
+                           "make a link to it whose name is");
+  }
+  std::error_code error;
+  if (!IsDirectory(config.model) || !std::filesystem::equivalent(config.model, config.out, error)) {
+    return OkStatus();
+  }
+  return InvalidArgument("out: '", config.out,
+                         "' is the folder of the model, whose config.json the ",
+                         "run's would replace; give another --out");
+}
+
+}  // namespace
+
+StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
+                              const std::optional<Device>& device) {
+  Plan plan;
+  plan.setup.config = config;
+  plan.cache = JoinPath(config.out, "data");
+  const int rank = mesh.world()->rank();
+  const RankPlace place = FindRankPlace(*mesh.world());
+  SetUpProcess(config, place);
+  Status status = config.Validate();
+  if (status.ok()) status = CheckSource(config);
+  if (status.ok()) status = CheckOut(config);
+  // Before anything in the run's directory is touched.
+  if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan.setup.lock);
+  if (status.ok()) status = Describe(&plan);
+  const StatusOr<nn::BuildContext> build =
+      status.ok() ? BuildContextOf(config, mesh, device) : StatusOr<nn::BuildContext>(status);
+  status.Update(build.status());
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, status));
+  // The data are made by one rank, then by those of other hosts (which find them made where hosts
+  // share the directory), and opened by all.
+  for (int round = 0; round < 3; ++round) {
+    const int mine = rank == 0 ? 0 : place.local_rank == 0 ? 1 : 2;
+    TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&plan) : OkStatus()));
+  }
+  TESSERA_RETURN_IF_ERROR(BuildTheModel(*build, mesh, &plan));
+  return std::move(plan.setup);
+}
+
+StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
+                                     const EvaluationSetup& evaluation) {
+  Plan plan;
+  plan.setup.config = config;
+  plan.cache = evaluation.cache;
+  plan.evaluation = true;
+  plan.prediction = evaluation.prediction;
+  plan.quantize = evaluation.quantize;
+  TESSERA_RETURN_IF_ERROR(config.Validate());
+  TESSERA_RETURN_IF_ERROR(Describe(&plan));
+  TESSERA_RETURN_IF_ERROR(OpenTheData(&plan));
+  TESSERA_RETURN_IF_ERROR(BuildTheModel(build, {}, &plan));
+  return std::move(plan.setup);
+}
+
+}  // namespace tessera::train
