@@ -27,7 +27,6 @@ std::vector<UnsupportedKey> UnsupportedKeys() {
       {"sequence_bias", nullptr},
       {"exponential_decay_length_penalty", nullptr},
       {"typical_p", 1.0},
-      {"min_p", 0.0},
       {"epsilon_cutoff", 0.0},
       {"eta_cutoff", 0.0},
       {"penalty_alpha", 0.0},
@@ -51,12 +50,15 @@ std::vector<UnsupportedKey> UnsupportedKeys() {
       .Add("max_length", &G::max_length, "at most so many tokens of prompt and answer together",
            {.least = 1, .unset = "the model's positions"})
       .Add("do_sample", &G::do_sample,
-           "sample tokens; a temperature, top-k or top-p asks for it as well")
+           "sample tokens; a temperature, top-k, top-p or min-p asks for it as well")
       .Add("temperature", &G::temperature,
            "sample with this temperature; 0 takes the likeliest token", {.least = 0, .type = "T"})
       .Add("top_k", &G::top_k, "sample among the K likeliest tokens; 0: all",
            {.least = 0, .type = "K"})
       .Add("top_p", &G::top_p, "sample among the likeliest tokens that reach probability P; 1: all",
+           {.least = 0, .most = 1, .type = "P"})
+      .Add("min_p", &G::min_p,
+           "sample among the tokens at least P times as likely as the likeliest; 0: all",
            {.least = 0, .most = 1, .type = "P"})
       .Add("repetition_penalty", &G::repetition_penalty,
            "makes tokens of prompt and answer less likely; 1: off", {.above = 0})
@@ -154,7 +156,7 @@ StatusOr<GenerationConfig> WithSettings(GenerationConfig config, const json& ask
   const bool likeliest = has("temperature") && config.temperature == 0;
   if (likeliest) config.temperature = usual;
   if (!has("do_sample")) {
-    if (has("temperature") || has("top_k") || has("top_p")) {
+    if (has("temperature") || has("top_k") || has("top_p") || has("min_p")) {
       config.do_sample = !likeliest;
     } else if (has("num_beams") && config.num_beams > 1) {
       // The file's sampling is for one beam; what is asked for beside beams is refused.

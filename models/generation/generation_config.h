@@ -36,6 +36,7 @@ struct GenerationConfig {
   double temperature = 1.0;                // > 0 where do_sample
   int64_t top_k = 0;                       // 0: off
   double top_p = 1.0;                      // in [0, 1]; 1: off, 0: the likeliest token
+  double min_p = 0.0;                      // in [0, 1]; 0: off (Nguyen et al. 2024)
   double repetition_penalty = 1.0;         // > 0; 1: off (Keskar et al. 2019)
   // OpenAI's: subtracted from the scores of the tokens that were written, once, and as often as
   // they were. What the prompt says does not count, as in vLLM. 0: off.
@@ -88,7 +89,7 @@ Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source
 std::string NotApplied(const std::string& folder, const GenerationConfig& config);
 
 // What a caller asks for over a model's defaults: an object of settings by their keys; the others
-// stay as they are there. Asking for a temperature, top-k or top-p asks for sampling, unless
+// stay as they are there. Asking for a temperature, top-k, top-p or min-p asks for sampling, unless
 // `do_sample` says otherwise, and a temperature of 0 for the likeliest token; beams do without the
 // sampling that a file asks for. Refuses what Validate refuses.
 //

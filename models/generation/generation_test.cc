@@ -267,6 +267,13 @@ TEST(TokenChoiceTest, FiltersKeepWhatTheyShould) {
   EXPECT_EQ(reachable({.top_p = 0.65}), (Counts{{1, 571}, {3, 429}}));
   EXPECT_EQ(reachable({.top_p = 0.01}), (Counts{{1, 1000}}));
   EXPECT_EQ(reachable({.top_p = 0}), (Counts{{1, 1000}}));
+  // Probabilities 0.1, 0.4, 0.2, 0.3: the least is a quarter of the greatest.
+  EXPECT_EQ(reachable({.min_p = 0.24}), reachable({}));
+  EXPECT_EQ(reachable({.min_p = 0.26}), (Counts{{1, 444}, {2, 223}, {3, 333}}));
+  EXPECT_EQ(reachable({.min_p = 0.6}), (Counts{{1, 571}, {3, 429}}));
+  EXPECT_EQ(reachable({.min_p = 1}), (Counts{{1, 1000}}));
+  // Behind the temperature: a quarter squared.
+  EXPECT_EQ(reachable({.temperature = 0.5, .min_p = 0.1}), (Counts{{1, 552}, {2, 138}, {3, 310}}));
   // Near 0 the likeliest is left, however near.
   for (const double temperature : {1e-3, 1e-300, 1e-310, 5e-324}) {
     EXPECT_EQ(reachable({.temperature = temperature}), (Counts{{1, 1000}})) << temperature;

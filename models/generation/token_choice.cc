@@ -45,6 +45,16 @@ void KeepTopP(double top_p, std::span<double> scores) {
   }
 }
 
+// Keeps the tokens that are at least `min_p` times as likely as the likeliest (Nguyen et al. 2024,
+// "Turning up the heat").
+void KeepMinP(double min_p, std::span<double> scores) {
+  if (min_p <= 0) return;
+  const double least = *std::max_element(scores.begin(), scores.end()) + std::log(min_p);
+  for (double& score : scores) {
+    if (score < least) score = kRemoved;
+  }
+}
+
 void Remove(int64_t id, std::span<double> scores) {
   if (id >= 0 && id < std::ssize(scores)) scores[static_cast<size_t>(id)] = kRemoved;
 }
@@ -153,6 +163,7 @@ int64_t SampleToken(const GenerationConfig& config, double uniform, std::span<do
   for (double& score : scores) score /= config.temperature;
   KeepTopK(config.top_k, scores);
   KeepTopP(config.top_p, scores);
+  KeepMinP(config.min_p, scores);
   const double greatest = *std::max_element(scores.begin(), scores.end());
   double total = 0;
   for (double& score : scores) {

@@ -8,8 +8,8 @@
 //   int64_t id = config.do_sample ? SampleToken(config, u, scores) : LikeliestToken(scores);
 //
 // Scores are logits in float64. The filters are those of Hugging Face's `generate`, in its order:
-// repetition penalty, temperature, top-k, top-p. OpenAI's penalties and biases come before the
-// temperature.
+// repetition penalty, temperature, top-k, top-p, min-p. OpenAI's penalties and biases come before
+// the temperature.
 #ifndef TESSERA_MODELS_GENERATION_TOKEN_CHOICE_H_
 #define TESSERA_MODELS_GENERATION_TOKEN_CHOICE_H_
 
