@@ -115,20 +115,18 @@ Status UnknownFlag(const CLI::App& command, const std::string& name) {
 
 }  // namespace
 
-void AddComputeFlags(CLI::App* command, ComputeFlags* flags) {
-  command
-      ->add_option(
-          "--dtype", flags->dtype,
-          "float32, bfloat16, float16 or float64 (float32); q8_0, q4_0 or int8: weights are "
-          "held so, on the CPU")
-      ->type_name("TYPE");
-  command->add_option("--device", flags->device, "cpu or cuda:0 (cpu)")->type_name("DEVICE");
-  command->add_option("--threads", flags->threads, "threads on the CPU (all cores)")
-      ->type_name("N");
-}
-
-CLI::Option* AddModel(CLI::App* command, std::string* model, const std::string& help) {
-  return command->add_option("model,--model", *model, help)->type_name("MODEL");
+const OptionTable& ComputeFlags::Table() {
+  using F = ComputeFlags;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<F>("Options")
+          .Add("dtype", &F::dtype,
+               "float32, bfloat16, float16 or float64; q8_0, q4_0 or int8: weights are held so, "
+               "on the CPU",
+               {.type = "TYPE"})
+          .Add("device", &F::device, "cpu or cuda:0", {.type = "DEVICE"})
+          .Add("threads", &F::threads, "threads on the CPU; 0: all cores",
+               {.least = 0, .most = kMostThreads}));
+  return *table;
 }
 
 std::string WrappedHelp(std::string_view help) {
@@ -161,18 +159,6 @@ std::string WrappedHelp(std::string_view help) {
   return text;
 }
 
-void AddAdapterFlag(CLI::App* command, std::string* folder) {
-  command
-      ->add_option("--adapter", *folder,
-                   "a folder of an adapter (PEFT's adapter_config.json) beside the model")
-      ->type_name("DIR");
-}
-
-void AddOverwriteFlag(CLI::App* command, bool* overwrite) {
-  command->add_flag("--overwrite", *overwrite,
-                    "replace an output that exists, also one that this command did not write");
-}
-
 std::optional<QuantType> QuantizeOf(const ComputeFlags& flags) {
   return ParseQuantType(flags.dtype);
 }
@@ -190,10 +176,7 @@ StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
     return InvalidArgument("--device: '", flags.device, "' has no data to compute with");
   }
   TESSERA_RETURN_IF_ERROR(CheckDeviceAvailable(build.device));
-  if (flags.threads < 0 || flags.threads > kMostThreads) {
-    return InvalidArgument("--threads must be in [0, ", kMostThreads, "], not ", flags.threads);
-  }
-  if (flags.threads > 0) SetNumThreads(flags.threads);
+  if (flags.threads > 0) SetNumThreads(static_cast<int>(flags.threads));
   return build;
 }
 

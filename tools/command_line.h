@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/options.h"
 #include "base/status.h"
 #include "nn/module.h"
 #include "ops/quantized/quant_type.h"
@@ -23,28 +24,26 @@ inline constexpr char kExitCodes[] =
     "configuration, which flags, keys, presets, missing files and unsuitable input give. 1: "
     "everything else, such as damaged files, a full disk or no memory.";
 
-// Flags of every command that runs a model.
+// Settings of every command that runs a model.
 struct ComputeFlags {
   std::string dtype = "float32";  // or how weights are held; activations are then float32
   std::string device = "cpu";
-  int threads = 0;  // 0: all cores the process may use
-};
-void AddComputeFlags(CLI::App* command, ComputeFlags* flags);
+  int64_t threads = 0;  // 0: all cores the process may use
 
-// `--adapter DIR`: a folder of PEFT's that is laid beside the model (models/hub/adapter.h).
-// MODEL, by its place or as --model.
-CLI::Option* AddModel(CLI::App* command, std::string* model,
-                      const std::string& help =
-                          "a Hugging Face folder with weights, or a tar "
-                          "archive of one");
+  static const OptionTable& Table();
+};
+
+// What several commands say of the same flag.
+inline constexpr char kModelHelp[] = "a Hugging Face folder with weights, or a tar archive of one";
+inline constexpr char kAdapterHelp[] =
+    "a folder of an adapter (PEFT's adapter_config.json) beside the model";
+inline constexpr char kTokenizerHelp[] = "a folder of a tokenizer, or byte";
+inline constexpr char kOverwriteHelp[] =
+    "replace an output that exists, also one that this command did not write";
+
 // A help text with no line of more than 100 columns, where there are spaces to break at. What an
 // option means stays in its column.
 std::string WrappedHelp(std::string_view help);
-
-void AddAdapterFlag(CLI::App* command, std::string* folder);
-
-// `--overwrite`: an output that exists is replaced, whoever wrote it (base/output_files.h).
-void AddOverwriteFlag(CLI::App* command, bool* overwrite);
 
 // What weights are to be held as, if `--dtype` says that.
 std::optional<QuantType> QuantizeOf(const ComputeFlags& flags);

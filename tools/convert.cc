@@ -17,6 +17,7 @@
 #include "ops/quantized/quantized_matrix.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/settings.h"
 
 namespace tessera::tools {
 namespace {
@@ -121,88 +122,77 @@ Status RunConvert(const ConvertFlags& flags) {
   return models::ConvertModel(flags.from, flags.to, options);
 }
 
-void AddWritingFlags(CLI::App* command, ConvertFlags* flags) {
-  command
-      ->add_option("--dtype", flags->dtype,
-                   "float32, bfloat16, float16 or float64 (the weights' own)")
-      ->type_name("TYPE");
-  command->add_option("--shard-size", flags->shard_size, "most bytes of a file (5GB)")
-      ->type_name("SIZE");
-  AddOverwriteFlag(command, &flags->overwrite);
+using F = ConvertFlags;
+
+void AddCommand(CLI::App* command, CommandState& state, OptionTable table,
+                std::vector<std::string> places, std::vector<std::string> required) {
+  table
+      .Add("dtype", &F::dtype, "float32, bfloat16, float16 or float64",
+           {.type = "TYPE", .unset = "the weights' own"})
+      .Add("shard_size", &F::shard_size, "most bytes of a file", {.type = "SIZE"})
+      .Add("overwrite", &F::overwrite, kOverwriteHelp);
+  RunWith<F>(command, state, std::move(table),
+             {.by_place = std::move(places), .required = std::move(required)},
+             [](const CLI::App&, const F& flags) { return RunConvert(flags); });
 }
+
+constexpr char kOutHelp[] = "the folder to write; it must not exist, but for --overwrite";
 
 }  // namespace
 
 void AddMergeCommand(CLI::App& app, CommandState& state) {
-  auto flags = std::make_shared<ConvertFlags>();
   CLI::App* command =
       app.add_subcommand("merge", "Write a model's folder with an adapter in its weights");
-  command->add_option("base", flags->from, "the folder of the model that the adapter is for")
-      ->type_name("BASE")
-      ->required();
-  command->add_option("adapter", flags->adapter, "the adapter's folder, as PEFT writes it")
-      ->type_name("ADAPTER")
-      ->required();
-  command
-      ->add_option("to", flags->to, "the folder to write; it must not exist, but for --overwrite")
-      ->type_name("OUT")
-      ->required();
-  AddWritingFlags(command, flags.get());
+  OptionTable table = OptionTable::Of<F>("Options");
+  table.Add("base", &F::from, "the folder of the model that the adapter is for", {.type = "BASE"})
+      .Add("adapter", &F::adapter, "the adapter's folder, as PEFT writes it", {.type = "ADAPTER"})
+      .Add("to", &F::to, kOutHelp, {.type = "OUT"});
   command->footer(
       "One tensor is in memory at a time.\n"
       "Example:\n"
       "  tessera merge llama-folder runs/lora/model llama-merged");
-  command->callback([&state, flags] { state.run = [flags] { return RunConvert(*flags); }; });
+  AddCommand(command, state, std::move(table), {"base", "adapter", "to"},
+             {"base", "adapter", "to"});
 }
 
 void AddQuantizeCommand(CLI::App& app, CommandState& state) {
-  auto flags = std::make_shared<ConvertFlags>();
   CLI::App* command =
       app.add_subcommand("quantize", "Write a model's folder with weights as small integers");
-  command->add_option("from", flags->from, "a model's folder")->type_name("IN")->required();
-  command
-      ->add_option("to", flags->to, "the folder to write; it must not exist, but for --overwrite")
-      ->type_name("OUT")
-      ->required();
-  command
-      ->add_option("--type", flags->quantize,
-                   "q8_0: 8.5 bits a weight; q4_0: 4.5; int8: 8, with one scale for a row")
-      ->type_name("TYPE")
-      ->required();
-  AddWritingFlags(command, flags.get());
+  OptionTable table = OptionTable::Of<F>("Options");
+  table.Add("from", &F::from, "a model's folder", {.type = "IN"})
+      .Add("to", &F::to, kOutHelp, {.type = "OUT"})
+      .Add("type", &F::quantize,
+           "q8_0: 8.5 bits a weight; q4_0: 4.5; int8: 8, with one scale for a row",
+           {.type = "TYPE"});
   command->footer(
       "Weights of linear layers and tables of tokens are quantised where their rows fit (multiples "
       "of\n32 for q8_0 and q4_0); --dtype is that of the rest. One tensor is in memory at a time.\n"
       "Example:\n"
       "  tessera quantize llama-folder llama-q8 --type q8_0");
-  command->callback([&state, flags] { state.run = [flags] { return RunConvert(*flags); }; });
+  AddCommand(command, state, std::move(table), {"from", "to"}, {"from", "to", "type"});
 }
 
 void AddConvertCommand(CLI::App& app, CommandState& state) {
-  auto flags = std::make_shared<ConvertFlags>();
   CLI::App* command = app.add_subcommand(
       "convert",
       "Write a model's folder as safetensors, from any format that can be read, or GGUF");
-  command
-      ->add_option("from", flags->from,
-                   "a model's folder (safetensors, pytorch_model.bin, shards of either), a GGUF "
-                   "file, or a checkpoint of Megatron-LM's GPT-2 (model_optim_rng.pt)")
-      ->type_name("FROM")
-      ->required();
-  command
-      ->add_option("to", flags->to,
-                   "the folder to write, which must not exist (but for --overwrite); or, by its "
-                   "name, a .gguf file")
-      ->type_name("TO")
-      ->required();
-  AddWritingFlags(command, flags.get());
+  OptionTable table = OptionTable::Of<F>("Options");
+  table
+      .Add("from", &F::from,
+           "a model's folder (safetensors, pytorch_model.bin, shards of either), a GGUF file, or a "
+           "checkpoint of Megatron-LM's GPT-2 (model_optim_rng.pt)",
+           {.type = "FROM"})
+      .Add("to", &F::to,
+           "the folder to write, which must not exist (but for --overwrite); or, by its name, a "
+           ".gguf file",
+           {.type = "TO"});
   command->footer(
       "One tensor is in memory at a time; nothing in the files is executed.\n"
       "Examples:\n"
       "  tessera convert chatglm-6b chatglm-6b-bf16 --dtype bfloat16\n"
       "  tessera convert release/mp_rank_00/model_optim_rng.pt gpt2-345m\n"
       "  tessera convert llama-Q8_0.gguf llama-q8");
-  command->callback([&state, flags] { state.run = [flags] { return RunConvert(*flags); }; });
+  AddCommand(command, state, std::move(table), {"from", "to"}, {"from", "to"});
 }
 
 }  // namespace tessera::tools

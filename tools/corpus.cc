@@ -16,7 +16,7 @@
 #include "dist/comm/world.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/field_flags.h"
+#include "tools/settings.h"
 #include "train/ranks/run_on_ranks.h"
 
 namespace tessera::tools {
@@ -29,11 +29,10 @@ constexpr double kCollectiveTimeout = 30 * 24 * 3600.0;
 constexpr int kMostThreads = 4096;
 
 struct CorpusFlags {
-  FieldFlags fields;
+  int64_t threads = 0;
+  double commit_seconds = 1;
   std::string pipeline;    // of `run`
   bool overwrite = false;  // of `run`: every step may overwrite
-  int threads = 0;
-  double commit_seconds = 1;
 };
 
 // "dedup: 120 of 1,000 MB, 95.2 MB/s, 9 s left", from the begin of each pass.
@@ -83,10 +82,7 @@ void KeepFreedMemory() {
 
 // On the ranks that this process was started with.
 Status RunOn(const CorpusFlags& flags, const Run& run) {
-  if (flags.threads < 0 || flags.threads > kMostThreads) {
-    return InvalidArgument("--threads must be in [0, ", kMostThreads, "], not ", flags.threads);
-  }
-  if (flags.threads > 0) SetNumThreads(flags.threads);
+  if (flags.threads > 0) SetNumThreads(static_cast<int>(flags.threads));
   KeepFreedMemory();
   TESSERA_ASSIGN_OR_RETURN(const dist::World world,
                            dist::OpenWorld({.collective_timeout = kCollectiveTimeout}));
@@ -102,43 +98,43 @@ Status RunOn(const CorpusFlags& flags, const Run& run) {
   });
 }
 
-void AddRunFlags(CLI::App* command, CorpusFlags* flags) {
-  command->add_option("--threads", flags->threads, "threads (all cores)")->type_name("N");
-  command
-      ->add_option("--commit-seconds", flags->commit_seconds,
-                   "seconds between the places where a killed run goes on (1)")
-      ->type_name("X");
+// Settings of how a step or a pipeline runs.
+OptionTable RunTable() {
+  using F = CorpusFlags;
+  OptionTable table = OptionTable::Of<F>("Options");
+  table.Add("threads", &F::threads, "threads; 0: all cores", {.least = 0, .most = kMostThreads})
+      .Add("commit_seconds", &F::commit_seconds,
+           "seconds between the places from which a killed run continues", {.least = 0});
+  return table;
 }
 
 void AddStepCommand(CLI::App* corpus, const corpus::Step& step, CommandState& state) {
   CLI::App* command = corpus->add_subcommand(step.name, step.help);
-  auto flags = std::make_shared<CorpusFlags>();
-  for (const Option& option : step.table->options()) flags->fields.Add(command, option);
-  AddRunFlags(command, flags.get());
+  auto fields = std::make_shared<FieldFlags>();
+  for (const Option& option : step.table->options()) fields->Add(command, option);
   command->footer("Examples:\n" + step.example);
-  command->callback([command, &step, flags, &state] {
-    state.run = [command, &step, flags]() -> Status {
-      TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, flags->fields.Given(*command));
-      return RunOn(*flags,
-                   [&](const corpus::RunContext& context) { return step.run(given, context); });
-    };
-  });
+  RunWith<CorpusFlags>(command, state, RunTable(), {},
+                       [&step, fields](const CLI::App& words, const CorpusFlags& flags) -> Status {
+                         TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, fields->Given(words));
+                         return RunOn(flags, [&](const corpus::RunContext& context) {
+                           return step.run(given, context);
+                         });
+                       });
 }
 
 void AddPipelineCommand(CLI::App* corpus, CommandState& state) {
   CLI::App* command = corpus->add_subcommand("run", "Take the steps of a pipeline's file");
-  auto flags = std::make_shared<CorpusFlags>();
-  command->add_option("pipeline", flags->pipeline, "the file, JSON")->required();
-  AddRunFlags(command, flags.get());
-  AddOverwriteFlag(command, &flags->overwrite);
+  OptionTable table = RunTable();
+  table.Add("pipeline", &CorpusFlags::pipeline, "the file, JSON", {.type = "FILE"})
+      .Add("overwrite", &CorpusFlags::overwrite, kOverwriteHelp);
   command->footer("Example:\n  tessera corpus run pipeline.json");
-  command->callback([flags, &state] {
-    state.run = [flags] {
-      return RunOn(*flags, [&](const corpus::RunContext& context) {
-        return corpus::RunPipeline(flags->pipeline, corpus::Steps(), context, flags->overwrite);
+  RunWith<CorpusFlags>(
+      command, state, std::move(table), {.by_place = {"pipeline"}, .required = {"pipeline"}},
+      [](const CLI::App&, const CorpusFlags& flags) {
+        return RunOn(flags, [&](const corpus::RunContext& context) {
+          return corpus::RunPipeline(flags.pipeline, corpus::Steps(), context, flags.overwrite);
+        });
       });
-    };
-  });
 }
 
 }  // namespace

@@ -8,29 +8,28 @@
 #include "tools/evaluation_line.h"
 #include "tools/field_flags.h"
 #include "tools/scratch_directory.h"
+#include "tools/settings.h"
 #include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::tools {
 namespace {
 
-struct EvalFlags {
+struct EvalFlags : ComputeFlags {
   std::string model;
   int64_t batches = 0;
-  FieldFlags fields;
-  ComputeFlags compute;
 };
 
-Status RunEval(const CLI::App& command, const EvalFlags& flags) {
+Status RunEval(const CLI::App& command, const EvalFlags& flags, const FieldFlags& fields) {
   train::RunConfig config;
   TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
-  TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
-  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config));
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   const ScratchDirectory scratch;
   TESSERA_ASSIGN_OR_RETURN(
       const train::RunSetup setup,
       train::PrepareEvaluation(config, build,
-                               {.cache = scratch.path(), .quantize = QuantizeOf(flags.compute)}));
+                               {.cache = scratch.path(), .quantize = QuantizeOf(flags)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
   TESSERA_ASSIGN_OR_RETURN(const train::EvaluationResult found,
                            trainer.Evaluate(*setup.data.validation, flags.batches));
@@ -49,18 +48,17 @@ Status RunEval(const CLI::App& command, const EvalFlags& flags) {
 
 void AddEvalCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("eval", "the loss and the metrics of a model on data");
-  auto flags = std::make_shared<EvalFlags>();
-  AddModel(command, &flags->model)->required();
-  for (const Option* key : train::RunConfigKeys()) {
-    if (key->notes.evaluation) flags->fields.Add(command, *key);
-  }
-  command->get_option("--data")->required();
-  command->add_option("--batches", flags->batches, "at most so many batches (all)")->type_name("N");
-  AddComputeFlags(command, &flags->compute);
+  using F = EvalFlags;
+  OptionTable table = OptionTable::Of<F>("Options");
+  table.Add("model", &F::model, kModelHelp, {.type = "MODEL"})
+      .Add("batches", &F::batches, "at most so many batches; 0: all", {.least = 0})
+      .Include<F, ComputeFlags>();
   command->footer("Example:\n  tessera eval --model runs/book/model --data other.txt");
-  command->callback([command, flags, &state] {
-    state.run = [command, flags] { return RunEval(*command, *flags); };
-  });
+  auto fields = std::make_shared<FieldFlags>();
+  RunWith<F>(
+      command, state, std::move(table), {.by_place = {"model"}, .required = {"model"}},
+      [fields](const CLI::App& given, const F& flags) { return RunEval(given, flags, *fields); });
+  fields->AddEvaluation(command);
 }
 
 }  // namespace tessera::tools

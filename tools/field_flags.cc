@@ -36,8 +36,9 @@ std::string Help(const Option& key) {
   for (size_t i = 0; i < key.notes.choices.size(); ++i) {
     text += (i == 0 ? "; one of " : ", ") + key.notes.choices[i];
   }
-  const std::string usual =
+  std::string usual =
       key.default_value().empty() ? key.notes.unset : key.ToText(key.default_value());
+  if (key.default_value() == false) usual.clear();
   for (size_t i = 0; i < key.notes.aliases.size(); ++i) {
     const std::string& name = key.notes.aliases[i].name;
     if (i == 0 || name != key.notes.aliases[i - 1].name) text += "; also " + FlagName(name);
@@ -109,19 +110,34 @@ NextValue GoesOnList(const std::string& flag, const std::string& word, bool name
   return fits ? NextValue::kAnotherFlag : NextValue::kNone;
 }
 
-void FieldFlags::Add(CLI::App* command, const Option& key) {
+void FieldFlags::Add(CLI::App* command, const Option& key, const FlagForms& forms) {
+  const auto is_in = [&](const std::vector<std::string>& keys) {
+    return std::find(keys.begin(), keys.end(), key.key) != keys.end();
+  };
   std::vector<std::string>& texts = texts_[key.key];
   keys_[key.key] = &key;
-  CLI::Option* flag =
-      key.kind == Option::Kind::kBool
-          ? command->add_flag(FlagName(key.key), texts, Help(key) + " (or =false)")
-          : command->add_option(FlagName(key.key), texts, Help(key))->type_name(TypeName(key));
-  if (key.kind != Option::Kind::kBool) flag->expected(1)->allow_extra_args(false);
+  const bool by_place = is_in(forms.by_place);
+  const std::string names = (by_place ? key.key + "," : "") + FlagName(key.key);
+  CLI::Option* flag = key.kind == Option::Kind::kBool
+                          ? command->add_flag(names, texts, Help(key) + " (or =false)")
+                          : command->add_option(names, texts, Help(key))->type_name(TypeName(key));
+  if (by_place && key.kind == Option::Kind::kTexts) {
+    flag->expected(-1);
+  } else if (key.kind != Option::Kind::kBool) {
+    flag->expected(1)->allow_extra_args(false);
+  }
+  if (is_in(forms.required)) flag->required();
   flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   flag->group(key.section);
   for (const OptionAlias& alias : key.notes.aliases) {
     AddHidden(command, alias.name, key.kind == Option::Kind::kBool);
     keys_[alias.name] = &key;
+  }
+}
+
+void FieldFlags::AddEvaluation(CLI::App* command) {
+  for (const Option* key : train::RunConfigKeys()) {
+    if (key->notes.evaluation) Add(command, *key, {.required = {"data"}});
   }
 }
 
@@ -144,6 +160,18 @@ void FieldFlags::AddOtherNames(CLI::App* command) {
 }
 
 StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
+  return Given(command, Texts::kUtf8);
+}
+
+Status FieldFlags::Read(const CLI::App& command, void* settings) const {
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, Given(command, Texts::kAnyBytes));
+  for (const auto& [name, value] : given.items()) {
+    TESSERA_RETURN_IF_ERROR(keys_.at(name)->Set(settings, value, FlagName(name)));
+  }
+  return OkStatus();
+}
+
+StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command, Texts kind) const {
   nlohmann::json given = nlohmann::json::object();
   std::map<std::string, std::string> known;  // of one key's names
   for (const auto& [name, texts] : texts_) {
@@ -152,7 +180,12 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
     const Option* option = own == keys_.end() ? train::FindRunConfigKey(name) : own->second;
     const std::string flag = FlagName(option == nullptr ? name : option->key);
     const std::string asked = FlagName(name);
-    for (const std::string& text : texts) TESSERA_RETURN_IF_ERROR(CheckText(asked, text));
+    const bool is_text = option != nullptr && (option->kind == Option::Kind::kText ||
+                                               option->kind == Option::Kind::kTexts);
+    for (const std::string& text : texts) {
+      if (is_text && kind == Texts::kAnyBytes) break;
+      TESSERA_RETURN_IF_ERROR(CheckText(asked, text));
+    }
     if (option != nullptr && option->kind == Option::Kind::kTexts) {
       given[name] = option->notes.choices.empty() ? texts : AtCommas(texts);
       continue;

@@ -34,19 +34,33 @@ NextValue CorpusGoesOnList(const std::string& flag, const std::string& word, boo
 // "--batch-size" of batch_size.
 std::string FlagName(std::string_view key);
 
+// How some keys of a command are given: by their place as well (`generate MODEL`), in this order,
+// and always.
+struct FlagForms {
+  std::vector<std::string> by_place = {};
+  std::vector<std::string> required = {};
+};
+
 class FieldFlags {
  public:
   // The flags of one key under all its names. This object must outlive the parsing, the key it.
-  void Add(CLI::App* command, const Option& key);
+  void Add(CLI::App* command, const Option& key, const FlagForms& forms = {});
+  // Those of the keys that an evaluation takes; `data` must be given.
+  void AddEvaluation(CLI::App* command);
   // Those of all names that are not there yet.
   void AddOtherNames(CLI::App* command);
   // The flags that were given, by the name they were given under. A flag that was given twice with
   // two values is an error.
   StatusOr<nlohmann::json> Given(const CLI::App& command) const;
+  // The same, into the struct that declares the keys. Texts may hold any bytes, as names of files
+  // do.
+  Status Read(const CLI::App& command, void* settings) const;
   // Overrides the keys whose flags were given.
   Status ApplyTo(const CLI::App& command, train::RunConfig* config) const;
 
  private:
+  enum class Texts { kUtf8, kAnyBytes };
+  StatusOr<nlohmann::json> Given(const CLI::App& command, Texts texts) const;
   void AddHidden(CLI::App* command, const std::string& name, bool is_switch);
 
   std::map<std::string, std::vector<std::string>> texts_;  // by name

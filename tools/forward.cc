@@ -16,6 +16,7 @@
 #include "models/model_keys.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/settings.h"
 
 namespace tessera::tools {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 using models::Bundle;
 using models::Model;
 
-struct ForwardFlags {
+struct ForwardFlags : ComputeFlags {
   std::string model;
   std::string inputs;
   std::string outputs;
@@ -31,7 +32,6 @@ struct ForwardFlags {
   std::string adapter;
   bool all_hidden_states = false;
   bool overwrite = false;
-  ComputeFlags compute;
 };
 
 StatusOr<std::vector<Bundle::Entry>> ReadTensors(const std::string& path) {
@@ -107,10 +107,10 @@ Status RunForward(const ForwardFlags& flags) {
     TESSERA_RETURN_IF_ERROR(ClaimOutput(flags.grads, claim, &grads_lock));
   }
   TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.model));
-  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   models::LoadOptions options = {
       .build = build, .require_weights = true, .map_weights = flags.grads.empty()};
-  options.quantize = QuantizeOf(flags.compute);
+  options.quantize = QuantizeOf(flags);
   if (!flags.adapter.empty()) options.adapters = {flags.adapter};
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, models::LoadModel(folder, options));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Bundle::Entry> tensors, ReadTensors(flags.inputs));
@@ -134,36 +134,32 @@ Status RunForward(const ForwardFlags& flags) {
 }  // namespace
 
 void AddForwardCommand(CLI::App& app, CommandState& state) {
-  auto flags = std::make_shared<ForwardFlags>();
+  using F = ForwardFlags;
   CLI::App* command =
       app.add_subcommand("forward", "Feed named tensors to a model and write what it returns");
-  AddModel(command, &flags->model)->required();
-  command
-      ->add_option("--inputs", flags->inputs,
-                   "safetensors file of input_ids and, as wanted, attention_mask, position_ids, "
-                   "labels (-100 is ignored)")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("--outputs", flags->outputs,
-                   "written: logits, last_hidden_state and, with labels, loss")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("--grads", flags->grads,
-                   "written: the gradient of the loss for every parameter, by name")
-      ->type_name("FILE");
-  AddAdapterFlag(command, &flags->adapter);
-  command->add_flag("--all-hidden-states", flags->all_hidden_states,
-                    "write hidden_states.0 (the embedding's) ... hidden_states.L too, and of an "
-                    "encoder beside a decoder encoder_hidden_states.0 ...");
-  AddComputeFlags(command, &flags->compute);
-  AddOverwriteFlag(command, &flags->overwrite);
+  OptionTable table = OptionTable::Of<F>("Options");
+  table.Add("model", &F::model, kModelHelp, {.type = "MODEL"})
+      .Add("inputs", &F::inputs,
+           "safetensors file of input_ids and, as wanted, attention_mask, position_ids, labels "
+           "(-100 is ignored)",
+           {.type = "FILE"})
+      .Add("outputs", &F::outputs, "written: logits, last_hidden_state and, with labels, loss",
+           {.type = "FILE"})
+      .Add("grads", &F::grads, "written: the gradient of the loss for every parameter, by name",
+           {.type = "FILE"})
+      .Add("adapter", &F::adapter, kAdapterHelp, {.type = "DIR"})
+      .Add("all_hidden_states", &F::all_hidden_states,
+           "write hidden_states.0 (the embedding's) ... hidden_states.L too, and of an encoder "
+           "beside a decoder encoder_hidden_states.0 ...")
+      .Add("overwrite", &F::overwrite, kOverwriteHelp)
+      .Include<F, ComputeFlags>();
   command->footer(
       "The model is in evaluation mode (no dropout).\n"
       "Example:\n"
       "  tessera forward --model gpt2-folder --inputs in.safetensors --outputs out.safetensors");
-  command->callback([&state, flags] { state.run = [flags] { return RunForward(*flags); }; });
+  RunWith<F>(command, state, std::move(table),
+             {.by_place = {"model"}, .required = {"model", "inputs", "outputs"}},
+             [](const CLI::App&, const F& flags) { return RunForward(flags); });
 }
 
 }  // namespace tessera::tools

@@ -20,20 +20,18 @@
 #include "tools/chat.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/field_flags.h"
 #include "tools/remote_generate.h"
+#include "tools/settings.h"
 
 namespace tessera::tools {
 namespace {
 
 using models::GenerationConfig;
 
-struct GenerateFlags {
+struct GenerateFlags : ComputeFlags {
   std::string model;
   std::string server;
-  std::string key_file;
-  std::string tokenizer;
-  std::string adapter;
+  std::string api_key_file;
   std::string prompt;
   std::string ids;
   std::string prompts;
@@ -41,13 +39,14 @@ struct GenerateFlags {
   std::string messages;
   std::string system;
   int64_t batch_size = 16;
-  ComputeFlags compute;
-  FieldFlags settings;  // GenerationConfig's
+  std::string tokenizer;
+  std::string adapter;
+  const FieldFlags* settings = nullptr;  // GenerationConfig's
 };
 
 // The settings whose flags were given, by their keys.
 StatusOr<nlohmann::json> Asked(const CLI::App& command, const GenerateFlags& flags) {
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, flags.settings.Given(command));
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, flags.settings->Given(command));
   nlohmann::json asked = nlohmann::json::object();
   for (const auto& [name, value] : given.items()) {
     const Option& option = *GenerationConfig::Table().FindByAnyName(name);
@@ -76,7 +75,7 @@ StatusOr<RemoteModel> RemoteOf(const CLI::App& command, const GenerateFlags& fla
        {"--tokenizer", "--adapter", "--batch-size", "--dtype", "--device", "--threads"}) {
     if (command.count(name) > 0) return InvalidArgument(name, " does not go with --server");
   }
-  RemoteModel remote = {.server = flags.server, .key_file = flags.key_file};
+  RemoteModel remote = {.server = flags.server, .key_file = flags.api_key_file};
   if (!flags.model.empty()) remote.fields["model"] = flags.model;
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json asked, Asked(command, flags));
   for (const auto& [key, value] : asked.items()) remote.fields[FieldOf(key)] = value;
@@ -160,7 +159,7 @@ Status CheckFlags(const CLI::App& command, const GenerateFlags& flags) {
   TESSERA_RETURN_IF_ERROR(CheckUtf8("--prompt", flags.prompt));
   TESSERA_RETURN_IF_ERROR(CheckUtf8("--system", flags.system));
   if (flags.model.empty() && flags.server.empty()) return InvalidArgument("MODEL is missing");
-  if (!flags.key_file.empty() && flags.server.empty()) {
+  if (!flags.api_key_file.empty() && flags.server.empty()) {
     return InvalidArgument("--api-key-file needs --server");
   }
   size_t given = 0;
@@ -204,12 +203,12 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   TESSERA_RETURN_IF_ERROR(CheckFlags(command, flags));
   if (!flags.server.empty()) return RunOnServer(command, flags);
   const bool has_ids = command.count("--ids") > 0;
-  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   models::OpenOptions options = {
       .load = {.build = build, .require_weights = true, .map_weights = true, .warn = WarnOf},
       .tokenizer = has_ids ? models::OpenOptions::Want::kNo : models::OpenOptions::Want::kYes,
       .tokenizer_folder = flags.tokenizer};
-  options.load.quantize = QuantizeOf(flags.compute);
+  options.load.quantize = QuantizeOf(flags);
   if (!flags.adapter.empty()) options.load.adapters = {flags.adapter};
   TESSERA_ASSIGN_OR_RETURN(options.settings, Asked(command, flags));
   std::optional<data::ChatFormat> format;
@@ -232,62 +231,50 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
 }  // namespace
 
 void AddGenerateCommand(CLI::App& app, CommandState& state) {
-  auto flags = std::make_shared<GenerateFlags>();
+  using F = GenerateFlags;
   CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a model");
-  AddModel(command, &flags->model,
-           "a Hugging Face folder with weights, or a tar archive of one; with --server a name of "
-           "its");
-  command
-      ->add_option("--server", flags->server,
-                   "a server that writes instead (`tessera serve`): http://127.0.0.1:8000")
-      ->type_name("URL");
-  command
-      ->add_option("--api-key-file", flags->key_file,
-                   "with --server: a file whose first line is its key")
-      ->type_name("FILE");
-  command
-      ->add_option("--prompt", flags->prompt,
-                   "the text to continue, printed with its continuation; or an encoder's source")
-      ->type_name("TEXT");
-  command
-      ->add_option(
-          "--ids", flags->ids,
-          "token ids instead of a prompt: prints all ids (an encoder-decoder's: the new ones)")
-      ->type_name("1,2,3");
-  command
-      ->add_option("--prompts", flags->prompts,
-                   "a file with a prompt on each line: prints a line of new text for each")
-      ->type_name("FILE");
-  command->add_flag("--chat", flags->chat,
-                    "a conversation, as the folder's chat template writes it: lines of standard "
-                    "input are answered; /clear forgets what was said, /exit ends it");
-  command
-      ->add_option("--messages", flags->messages,
-                   "with --chat: answers this conversation instead, a JSON array of messages or an "
-                   "object with `messages` and `tools`; - is standard input")
-      ->type_name("FILE");
-  command->add_option("--system", flags->system, "with --chat: the system's message before it")
-      ->type_name("TEXT");
-  command
-      ->add_option("--batch-size", flags->batch_size, "with --prompts: how many run together (16)")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
-      ->type_name("DIR");
-  AddAdapterFlag(command, &flags->adapter);
-  for (const Option& option : GenerationConfig::Table().options()) {
-    flags->settings.Add(command, option);
-  }
-  AddComputeFlags(command, &flags->compute);
+  OptionTable table = OptionTable::Of<F>("Options");
+  table
+      .Add("model", &F::model, Concat(kModelHelp, "; with --server a name of its"),
+           {.type = "MODEL"})
+      .Add("server", &F::server,
+           "a server that writes instead (`tessera serve`): http://127.0.0.1:8000", {.type = "URL"})
+      .Add("api_key_file", &F::api_key_file, "with --server: a file whose first line is its key",
+           {.type = "FILE"})
+      .Add("prompt", &F::prompt,
+           "the text to continue, printed with its continuation; or an encoder's source")
+      .Add("ids", &F::ids,
+           "token ids instead of a prompt: prints all ids (an encoder-decoder's: the new ones)",
+           {.type = "1,2,3"})
+      .Add("prompts", &F::prompts,
+           "a file with a prompt on each line: prints a line of new text for each",
+           {.type = "FILE"})
+      .Add("chat", &F::chat,
+           "a conversation, as the folder's chat template writes it: lines of standard input are "
+           "answered; /clear forgets what was said, /exit ends it")
+      .Add("messages", &F::messages,
+           "with --chat: answers this conversation instead, a JSON array of messages or an object "
+           "with `messages` and `tools`; - is standard input",
+           {.type = "FILE"})
+      .Add("system", &F::system, "with --chat: the system's message before it")
+      .Add("batch_size", &F::batch_size, "with --prompts: how many run together", {.least = 1})
+      .Add("tokenizer", &F::tokenizer, kTokenizerHelp,
+           {.type = "DIR", .unset = "the model's folder"})
+      .Add("adapter", &F::adapter, kAdapterHelp, {.type = "DIR"})
+      .Include<F, ComputeFlags>();
   command->footer(
       "Defaults in brackets; generation_config.json in the model's folder overrides them.\n"
       "Examples:\n"
       "  tessera generate --model out/model --prompt \"Once upon\" --temperature 0.8 --top-k 40\n"
       "  tessera generate --model gpt2-folder --ids 15496,995 --max-new-tokens 5\n"
       "  tessera generate --model qwen-folder --chat --system \"Be brief.\" --temperature 0.7");
-  command->callback([&state, flags, command] {
-    state.run = [flags, command] { return RunGenerate(*command, *flags); };
-  });
+  auto generation = std::make_shared<FieldFlags>();
+  RunWith<F>(command, state, std::move(table), {.by_place = {"model"}},
+             [generation](const CLI::App& given, F flags) {
+               flags.settings = generation.get();
+               return RunGenerate(given, flags);
+             });
+  for (const Option& option : GenerationConfig::Table().options()) generation->Add(command, option);
 }
 
 }  // namespace tessera::tools

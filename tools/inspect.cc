@@ -22,6 +22,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/gpus.h"
+#include "tools/settings.h"
 
 namespace tessera::tools {
 namespace {
@@ -180,36 +181,38 @@ Status RunInspect(const std::string& path) {
   return NotFound(path, ": no such file or directory");
 }
 
+struct InspectFlags {
+  std::string path;
+  bool devices = false;
+};
+
 }  // namespace
 
 void AddInspectCommand(CLI::App& app, CommandState& state) {
-  auto path = std::make_shared<std::string>();
-  auto devices = std::make_shared<bool>(false);
+  using F = InspectFlags;
   CLI::App* command = app.add_subcommand(
       "inspect", "Say what a file or folder holds, and verify it; or which devices there are");
-  command
-      ->add_option(
-          "path", *path,
-          "a safetensors file or one of torch's (.bin, .pt), a model's folder, a checkpoint of a "
-          "run, or a token dataset")
-      ->type_name("PATH");
-  command->add_flag("--devices", *devices, "list the devices that --device can name");
+  OptionTable table = OptionTable::Of<F>("Options");
+  table
+      .Add("path", &F::path,
+           "a safetensors file or one of torch's (.bin, .pt), a model's folder, a checkpoint of a "
+           "run, or a token dataset",
+           {.type = "PATH"})
+      .Add("devices", &F::devices, "list the devices that --device can name");
   command->footer(
       "Examples:\n"
       "  tessera inspect model.safetensors\n"
       "  tessera inspect out/checkpoint-1000\n"
       "  tessera inspect --devices");
-  command->callback([&state, path, devices] {
-    state.run = [path, devices]() -> Status {
-      if (*devices != path->empty()) {
-        return InvalidArgument("inspect: either a path or --devices is needed");
-      }
-      if (!*devices) return RunInspect(*path);
-      const std::string text = Concat("cpu: ", NumThreads(), " threads, ", CpuIsaName(ActiveIsa()),
-                                      "\n", DescribeGpus());
-      return WriteOut(text);
-    };
-  });
+  RunWith<F>(command, state, std::move(table), {.by_place = {"path"}},
+             [](const CLI::App&, const F& flags) -> Status {
+               if (flags.devices != flags.path.empty()) {
+                 return InvalidArgument("inspect: either a path or --devices is needed");
+               }
+               if (!flags.devices) return RunInspect(flags.path);
+               return WriteOut(Concat("cpu: ", NumThreads(), " threads, ", CpuIsaName(ActiveIsa()),
+                                      "\n", DescribeGpus()));
+             });
 }
 
 }  // namespace tessera::tools

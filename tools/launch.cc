@@ -20,6 +20,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/launch_plan.h"
+#include "tools/settings.h"
 #include "train/foreign/accelerate_config.h"
 
 namespace tessera::tools {
@@ -176,39 +177,42 @@ Status RunLaunch(const CLI::App& command, LaunchFlags flags, const AccelerateFla
 
 void AddLaunchCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("launch", "run a command on several ranks, by mpirun");
-  auto flags = std::make_shared<LaunchFlags>();
-  command->add_option("-H,--hostfile", flags->hostfile, "lines `host slots=N` (this machine)")
+  using F = LaunchFlags;
+  OptionTable table = OptionTable::Of<F>("Options");
+  table
+      .Add("num_nodes", &F::num_nodes, "hosts to use; 0: all",
+           {.aliases = {{"nnodes", "torchrun"}, {"num_machines", "Accelerate"}}})
+      .Add("num_gpus", &F::num_gpus,
+           "ranks of each host; 0: its slots, or the GPUs that CUDA_VISIBLE_DEVICES leaves here",
+           {.aliases = {{"nproc_per_node", "torchrun"}, {"num_accelerators", "DeepSpeed"}}})
+      .Add("num_processes", &F::ranks,
+           "ranks of all hosts, which share them evenly; 0: --num-gpus of each")
+      .Add("gpu_ids", &F::gpu_ids, "CUDA_VISIBLE_DEVICES of the ranks", {.type = "0,1"})
+      .Add("accelerate", &F::accelerate,
+           "Accelerate's configuration: how many ranks there are, and what they train with; its "
+           "launcher's flags (--use-fsdp, --fsdp-sharding-strategy, ...) win over it",
+           {.type = "FILE", .aliases = {{"config_file", "Accelerate"}}})
+      .Add("master_ip", &F::master_ip, "given to the ranks as MASTER_ADDR",
+           {.type = "IP",
+            .aliases = {{"master_addr", "torchrun"}, {"main_process_ip", "Accelerate"}}})
+      .Add("master_port", &F::master_port, "given to the ranks as MASTER_PORT",
+           {.type = "PORT", .aliases = {{"main_process_port", "Accelerate"}}})
+      .Add("not_call_launch", &F::not_call_launch,
+           "another launcher has started this process: run the command in it")
+      .Add("dry_run", &F::dry_run, "only print what would be run");
+  // -H is DeepSpeed's; the command keeps its words as they are.
+  auto own = std::make_shared<LaunchFlags>();
+  command->add_option("-H,--hostfile", own->hostfile, "lines `host slots=N` [this machine]")
       ->type_name("FILE");
-  command->add_option("--num-nodes,--nnodes,--num-machines", flags->num_nodes, "hosts to use (all)")
-      ->type_name("N");
-  command
-      ->add_option("--num-gpus,--nproc-per-node,--num-accelerators", flags->num_gpus,
-                   "ranks of each host (its slots; the GPUs that CUDA_VISIBLE_DEVICES leaves here)")
-      ->type_name("N");
-  command
-      ->add_option("--num-processes", flags->ranks, "ranks of all hosts, which share them evenly")
-      ->type_name("N");
-  command->add_option("--gpu-ids", flags->gpu_ids, "CUDA_VISIBLE_DEVICES of the ranks")
-      ->type_name("0,1");
   auto accelerate = std::make_shared<AccelerateFlags>();
-  command
-      ->add_option(
-          "--accelerate,--config-file", accelerate->file,
-          "Accelerate's configuration: how many ranks there are, and what they train with; "
-          "its launcher's flags (--use-fsdp, --fsdp-sharding-strategy, ...) win over it")
-      ->type_name("FILE");
-  command
-      ->add_option("--master-ip,--master-addr,--main-process-ip", flags->master_ip,
-                   "given to the ranks as MASTER_ADDR")
-      ->type_name("IP");
-  command
-      ->add_option("--master-port,--main-process-port", flags->master_port,
-                   "given to the ranks as MASTER_PORT")
-      ->type_name("PORT");
-  command->add_flag("--not-call-launch", flags->not_call_launch,
-                    "another launcher has started this process: run the command in it");
-  command->add_flag("--dry-run", flags->dry_run, "only print what would be run");
-  command->add_option("command", flags->command, "the command of every rank, after --")
+  RunWith<F>(command, state, std::move(table), {},
+             [own, accelerate](const CLI::App& words, F flags) {
+               flags.hostfile = own->hostfile;
+               flags.command = own->command;
+               accelerate->file = flags.accelerate;
+               return RunLaunch(words, flags, *accelerate);
+             });
+  command->add_option("command", own->command, "the command of every rank, after --")
       ->type_name("-- COMMAND ...")
       ->expected(-1);
   for (const train::AccelerateFlag& flag : train::AccelerateFlags()) {
@@ -222,9 +226,6 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
       "  tessera launch --hostfile hosts --num-gpus 4 -- train gpt2 --data book.txt --out run\n"
       "Every other host must let this one in by ssh without a question (or by the program that\n"
       "TESSERA_SSH names), and have this program and the data under the same paths.");
-  command->callback([command, flags, accelerate, &state] {
-    state.run = [=] { return RunLaunch(*command, *flags, *accelerate); };
-  });
 }
 
 }  // namespace tessera::tools

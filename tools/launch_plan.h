@@ -28,10 +28,11 @@ StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file, std::st
 
 struct LaunchFlags {
   std::string hostfile;
-  int64_t num_nodes = 0;  // 0: all of the host file, or this machine
-  int64_t num_gpus = 0;   // ranks of each node; 0: its slots, or this machine's GPUs, at least 1
-  int64_t ranks = 0;      // of all nodes together, which share them evenly; 0: `num_gpus` of each
-  std::string gpu_ids;    // CUDA_VISIBLE_DEVICES of the ranks; "": as it is here
+  int64_t num_nodes = 0;   // 0: all of the host file, or this machine
+  int64_t num_gpus = 0;    // ranks of each node; 0: its slots, or this machine's GPUs, at least 1
+  int64_t ranks = 0;       // of all nodes together, which share them evenly; 0: `num_gpus` of each
+  std::string accelerate;  // Accelerate's configuration, a path
+  std::string gpu_ids;     // CUDA_VISIBLE_DEVICES of the ranks; "": as it is here
   std::string master_ip;
   int64_t master_port = 0;
   bool not_call_launch = false;

@@ -10,17 +10,16 @@
 #include "tools/evaluation_line.h"
 #include "tools/field_flags.h"
 #include "tools/scratch_directory.h"
+#include "tools/settings.h"
 #include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::tools {
 namespace {
 
-struct PredictFlags {
+struct PredictFlags : ComputeFlags {
   std::string model;
   std::string out;
-  FieldFlags fields;
-  ComputeFlags compute;
 };
 
 // A line for each row; one of a picture begins with its file.
@@ -44,18 +43,18 @@ Status CheckOut(const std::string& path) {
   return NotFound(folder.substr(0, slash), ": no such folder (--out)");
 }
 
-Status RunPredict(const CLI::App& command, const PredictFlags& flags) {
+Status RunPredict(const CLI::App& command, const PredictFlags& flags, const FieldFlags& fields) {
   TESSERA_RETURN_IF_ERROR(CheckOut(flags.out));
   train::RunConfig config;
   TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
-  TESSERA_RETURN_IF_ERROR(flags.fields.ApplyTo(command, &config));
-  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config));
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   const ScratchDirectory scratch;
   TESSERA_ASSIGN_OR_RETURN(
       const train::RunSetup setup,
       train::PrepareEvaluation(
           config, build,
-          {.cache = scratch.path(), .prediction = true, .quantize = QuantizeOf(flags.compute)}));
+          {.cache = scratch.path(), .prediction = true, .quantize = QuantizeOf(flags)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
   TESSERA_ASSIGN_OR_RETURN(const train::PredictionResult result,
                            trainer.Predict(*setup.data.validation));
@@ -70,26 +69,25 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags) {
 
 void AddPredictCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("predict", "what a model says of every row of data");
-  auto flags = std::make_shared<PredictFlags>();
-  AddModel(command, &flags->model)->required();
-  command
-      ->add_option("--out", flags->out,
-                   "written: a line of JSON per row with `prediction` (a label or a text), "
-                   "`probabilities` of the labels, and `label` where the data have one")
-      ->required()
-      ->type_name("FILE");
-  for (const Option* key : train::RunConfigKeys()) {
-    if (key->notes.evaluation) flags->fields.Add(command, *key);
-  }
-  command->get_option("--data")->required();
-  AddComputeFlags(command, &flags->compute);
+  using F = PredictFlags;
+  OptionTable table = OptionTable::Of<F>("Options");
+  table.Add("model", &F::model, kModelHelp, {.type = "MODEL"})
+      .Add("out", &F::out,
+           "written: a line of JSON per row with `prediction` (a label or a text), `probabilities` "
+           "of the labels, and `label` where the data have one",
+           {.type = "FILE"})
+      .Include<F, ComputeFlags>();
   command->footer(
       "Labels may be missing; where they are not, the loss and the metrics are printed.\n"
       "Example:\n"
       "  tessera predict --model runs/mrpc/model --data test.tsv --out predictions.jsonl");
-  command->callback([command, flags, &state] {
-    state.run = [command, flags] { return RunPredict(*command, *flags); };
-  });
+  auto fields = std::make_shared<FieldFlags>();
+  RunWith<F>(command, state, std::move(table),
+             {.by_place = {"model"}, .required = {"model", "out"}},
+             [fields](const CLI::App& given, const F& flags) {
+               return RunPredict(given, flags, *fields);
+             });
+  fields->AddEvaluation(command);
 }
 
 }  // namespace tessera::tools

@@ -12,6 +12,7 @@
 #include "tools/report/follow_server.h"
 #include "tools/report/page.h"
 #include "tools/report/run_record.h"
+#include "tools/settings.h"
 
 namespace tessera::tools {
 namespace {
@@ -22,7 +23,7 @@ struct ReportFlags {
   std::vector<std::string> runs;
   std::string out;
   bool follow = false;
-  int port = 0;
+  int64_t port = 0;
   bool overwrite = false;
 };
 
@@ -51,7 +52,8 @@ Status WriteReport(const ReportFlags& flags) {
 
 Status FollowRuns(const ReportFlags& flags) {
   TESSERA_RETURN_IF_ERROR(PageOf(flags).status());  // what is wrong now is said here
-  TESSERA_ASSIGN_OR_RETURN(report::FollowServer server, report::FollowServer::Listen(flags.port));
+  TESSERA_ASSIGN_OR_RETURN(report::FollowServer server,
+                           report::FollowServer::Listen(static_cast<int>(flags.port)));
   TESSERA_RETURN_IF_ERROR(
       WriteOut(Concat("the report is at ", server.url(), "; Ctrl-C ends it\n")));
   return server.ServeUntilSignal([&] { return PageOf(flags); });
@@ -68,35 +70,29 @@ Status RunReport(const CLI::App& command, const ReportFlags& flags) {
   if (!flags.follow && command.count("--port") > 0) {
     return InvalidArgument("report: --port means something with --follow only");
   }
-  if (flags.port < 0 || flags.port > 65535) {
-    return InvalidArgument("--port ", flags.port, " is no port: 0 (any) to 65535");
-  }
   return flags.follow ? FollowRuns(flags) : WriteReport(flags);
 }
 
 }  // namespace
 
 void AddReportCommand(CLI::App& app, CommandState& state) {
-  auto flags = std::make_shared<ReportFlags>();
+  using F = ReportFlags;
   CLI::App* command =
       app.add_subcommand("report", "write a page of charts of runs, finished or in progress");
-  command->add_option("runs", flags->runs, "directories of runs (--out of `train`)")
-      ->type_name("RUN...");
-  command->add_option("--out", flags->out, "the page: one HTML file that needs nothing else")
-      ->type_name("FILE");
-  command->add_flag("--follow", flags->follow,
-                    "serve the page to this machine's browsers, and keep it up to date");
-  command->add_option("--port", flags->port, "with --follow: the port; 0: any that is free")
-      ->type_name("N");
-  AddOverwriteFlag(command, &flags->overwrite);
+  OptionTable table = OptionTable::Of<F>("Options");
+  table.Add("runs", &F::runs, "directories of runs (--out of `train`)", {.type = "RUN..."})
+      .Add("out", &F::out, "the page: one HTML file that needs nothing else", {.type = "FILE"})
+      .Add("follow", &F::follow,
+           "serve the page to this machine's browsers, and keep it up to date")
+      .Add("port", &F::port, "with --follow: the port; 0: any that is free",
+           {.least = 0, .most = 65535})
+      .Add("overwrite", &F::overwrite, kOverwriteHelp);
   command->footer(
       "Examples:\n"
       "  tessera report runs/book --out book.html\n"
       "  tessera report runs/a runs/b runs/c --out compared.html\n"
       "  tessera report runs/book --follow");
-  command->callback([command, flags, &state] {
-    state.run = [command, flags] { return RunReport(*command, *flags); };
-  });
+  RunWith<F>(command, state, std::move(table), {.by_place = {"runs"}}, RunReport);
 }
 
 }  // namespace tessera::tools

@@ -6,21 +6,38 @@
 
 namespace tessera::tools {
 
+namespace {
+
+struct Sources {
+  std::string model;
+  std::string config;
+  std::string accelerate;
+  std::string deepspeed;
+};
+
+const OptionTable& SourceTable() {
+  using S = Sources;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<S>("Options")
+          .Add("model", &S::model, "a preset (`tessera models`) or a model folder",
+               {.type = "MODEL"})
+          .Add("config", &S::config, "JSON file with any of the keys below, by any of their names",
+               {.type = "FILE"})
+          .Add("accelerate", &S::accelerate,
+               "Accelerate's configuration (YAML or JSON), which wins over --config",
+               {.type = "FILE"})
+          .Add("deepspeed", &S::deepspeed,
+               "DeepSpeed's JSON configuration, which wins over both; flags win over all",
+               {.type = "FILE"}));
+  return *table;
+}
+
+}  // namespace
+
 void RunFlags::Add(CLI::App* command) {
-  AddModel(command, &model_, "a preset (`tessera models`) or a model folder");
-  command
-      ->add_option("--config", config_,
-                   "JSON file with any of the keys below, by any of their names")
-      ->type_name("FILE");
-  command
-      ->add_option(
-          "--accelerate", accelerate_,
-          "Accelerate's configuration (YAML, or JSON as it stands), which wins over --config")
-      ->type_name("FILE");
-  command
-      ->add_option("--deepspeed", deepspeed_,
-                   "DeepSpeed's JSON configuration, which wins over both; flags win over all")
-      ->type_name("FILE");
+  for (const Option& option : SourceTable().options()) {
+    source_flags_.Add(command, option, {.by_place = {"model"}});
+  }
   command
       ->add_option("--resume", resume_,
                    "continue from the newest checkpoint in --out, or from the one named")
@@ -33,13 +50,15 @@ void RunFlags::Add(CLI::App* command) {
 }
 
 StatusOr<train::ResolvedRun> RunFlags::Resolve(const CLI::App& command, int world_size) const {
-  train::RunSources sources = {.config = config_,
-                               .accelerate = accelerate_,
-                               .deepspeed = deepspeed_,
+  Sources given;
+  TESSERA_RETURN_IF_ERROR(source_flags_.Read(command, &given));
+  train::RunSources sources = {.config = given.config,
+                               .accelerate = given.accelerate,
+                               .deepspeed = given.deepspeed,
                                .world_size = world_size};
   TESSERA_ASSIGN_OR_RETURN(sources.flags, fields_.Given(command));
   TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, train::ResolveRun(sources));
-  if (!model_.empty()) run.config.model = model_;
+  if (!given.model.empty()) run.config.model = given.model;
   if (command.count("--resume") > 0) run.resume = resume_;
   return run;
 }

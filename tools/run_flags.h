@@ -25,10 +25,7 @@ class RunFlags {
   StatusOr<train::ResolvedRun> Resolve(const CLI::App& command, int world_size) const;
 
  private:
-  std::string model_;
-  std::string config_;
-  std::string accelerate_;
-  std::string deepspeed_;
+  FieldFlags source_flags_;  // the model, and files
   std::string resume_;
   FieldFlags fields_;
 };

@@ -21,22 +21,25 @@
 #include "tools/api_keys.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/settings.h"
 
 namespace tessera::tools {
 namespace {
 
-struct ServeFlags {
+struct ServeFlags : ComputeFlags {
   std::string model;
-  std::string tokenizer;
+  std::vector<std::string> adapter;  // NAME=DIR
   std::string name;
-  std::vector<std::string> adapters;  // NAME=DIR
-  std::string key_file;
-  net::HttpServerOptions http = {.port = 8000, .max_body_bytes = 4 << 20};
+  std::string tokenizer;
+  std::string host = "127.0.0.1";
+  int64_t port = 8000;
+  std::string api_key_file;
   int64_t slots = 8;
   int64_t max_waiting = 256;
   int64_t timeout = 600;
   int64_t cache_memory = 0;  // MiB; 0: a quarter of the machine's
-  ComputeFlags compute;
+  int64_t max_connections = net::HttpServerOptions().max_connections;
+  int64_t max_body_bytes = 4 << 20;
 };
 
 bool IsLoopback(std::string host) {
@@ -101,18 +104,18 @@ std::string NameOfFolder(std::string path) {
 Status RunServe(ServeFlags flags) {
   // Before the model's threads begin.
   const net::WaitingSignals signals;
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> keys, ReadKeys(flags.key_file));
-  if (!IsLoopback(flags.http.host) && keys.empty()) {
-    return InvalidArgument("--host ", flags.http.host,
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> keys, ReadKeys(flags.api_key_file));
+  if (!IsLoopback(flags.host) && keys.empty()) {
+    return InvalidArgument("--host ", flags.host,
                            ": other machines are served with a key alone (--api-key-file)");
   }
-  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags.compute));
+  TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   // A copy of the weights in large pages is read faster than the file's, by a fifth and more.
   models::OpenOptions options = {.load = {.build = build, .require_weights = true, .warn = WarnOf},
                                  .tokenizer_folder = flags.tokenizer};
-  options.load.quantize = QuantizeOf(flags.compute);
+  options.load.quantize = QuantizeOf(flags);
   std::vector<std::string> names;
-  for (const std::string& adapter : flags.adapters) {
+  for (const std::string& adapter : flags.adapter) {
     const size_t equals = adapter.find('=');
     if (equals == 0 || equals == std::string::npos || equals + 1 == adapter.size()) {
       return InvalidArgument("--adapter must be NAME=DIR, not ", adapter);
@@ -156,7 +159,11 @@ Status RunServe(ServeFlags flags) {
   if (served.generates) {
     TESSERA_ASSIGN_OR_RETURN(service.queue.cache, CacheOptions(*opened.model, flags));
   }
-  return serve::ServeUntilSignal(served, service, flags.http, signals, [](const std::string& url) {
+  const net::HttpServerOptions http = {.host = flags.host,
+                                       .port = static_cast<int>(flags.port),
+                                       .max_connections = flags.max_connections,
+                                       .max_body_bytes = flags.max_body_bytes};
+  return serve::ServeUntilSignal(served, service, http, signals, [](const std::string& url) {
     return WriteOut(Concat("listening on ", url, "\n"));
   });
 }
@@ -164,65 +171,45 @@ Status RunServe(ServeFlags flags) {
 }  // namespace
 
 void AddServeCommand(CLI::App& app, CommandState& state) {
-  auto flags = std::make_shared<ServeFlags>();
+  using F = ServeFlags;
   CLI::App* command = app.add_subcommand("serve", "Answer over HTTP with a model");
-  AddModel(command, &flags->model)->required();
-  command
-      ->add_option(
-          "--adapter", flags->adapters,
-          "an adapter (a folder of PEFT's) beside the model, asked for by its name; may be "
-          "given several times")
-      ->type_name("NAME=DIR")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--name", flags->name, "what the model is called (its folder's name)")
-      ->type_name("NAME");
-  command->add_option("--tokenizer", flags->tokenizer, "a folder or byte (the model's folder)")
-      ->type_name("DIR");
-  command->add_option("--host", flags->http.host, "the address to listen on (127.0.0.1)")
-      ->type_name("ADDRESS");
-  command->add_option("--port", flags->http.port, "0: any that is free (8000)")
-      ->type_name("N")
-      ->check(CLI::Range(0, 65535));
-  command
-      ->add_option("--api-key-file", flags->key_file,
-                   "a file with a key on each line, one of which clients must give")
-      ->type_name("FILE");
-  command->add_option("--slots", flags->slots, "texts that are written at once (8)")
-      ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
-  command->add_option("--max-waiting", flags->max_waiting, "texts that may wait for a slot (256)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  command
-      ->add_option("--timeout", flags->timeout,
-                   "seconds that a text may take from its arrival to its end; 0: any (600)")
-      ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber);
-  command
-      ->add_option("--cache-memory", flags->cache_memory,
-                   "MiB that keys and values of texts may take (what the slots can use, at most a "
-                   "quarter of the machine's memory)")
-      ->type_name("MIB")
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--max-connections", flags->http.max_connections,
-                   "connections at once; more are turned away (1024)")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--max-body-bytes", flags->http.max_body_bytes,
-                   "of a request; longer ones are refused (4194304), and more than 256 MiB of "
-                   "all at once")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  AddComputeFlags(command, &flags->compute);
+  OptionTable table = OptionTable::Of<F>("Options");
+  table.Add("model", &F::model, kModelHelp, {.type = "MODEL"})
+      .Add("adapter", &F::adapter,
+           "an adapter (a folder of PEFT's) beside the model, asked for by its name; may be given "
+           "several times",
+           {.type = "NAME=DIR"})
+      .Add("name", &F::name, "what the model is called",
+           {.type = "NAME", .unset = "its folder's name"})
+      .Add("tokenizer", &F::tokenizer, kTokenizerHelp,
+           {.type = "DIR", .unset = "the model's folder"})
+      .Add("host", &F::host, "the address to listen on", {.type = "ADDRESS"})
+      .Add("port", &F::port, "the port; 0: any that is free", {.least = 0, .most = 65535})
+      .Add("api_key_file", &F::api_key_file,
+           "a file with a key on each line, one of which clients must give", {.type = "FILE"})
+      .Add("slots", &F::slots, "texts that are written at once", {.least = 1, .most = 1024})
+      .Add("max_waiting", &F::max_waiting, "texts that may wait for a slot", {.least = 0})
+      .Add("timeout", &F::timeout,
+           "seconds that a text may take from its arrival to its end; 0: any",
+           {.least = 0, .type = "SECONDS"})
+      .Add("cache_memory", &F::cache_memory,
+           "MiB that keys and values of texts may take; 0: what the slots can use, at most a "
+           "quarter "
+           "of the machine's memory",
+           {.least = 0, .type = "MIB"})
+      .Add("max_connections", &F::max_connections, "connections at once; more are turned away",
+           {.least = 1})
+      .Add("max_body_bytes", &F::max_body_bytes,
+           "bytes of a request; longer ones are refused, and more than 256 MiB of all at once",
+           {.least = 1})
+      .Include<F, ComputeFlags>();
   command->footer(
-      "Defaults in parentheses. docs/serving.md says what is answered.\n"
+      "Defaults in brackets. docs/serving.md says what is answered.\n"
       "Examples:\n"
       "  tessera serve --model gpt2-folder --port 8000\n"
       "  tessera serve --model qwen-folder --dtype q8_0 --adapter mine=out/adapter --slots 16");
-  command->callback([&state, flags] { state.run = [flags] { return RunServe(*flags); }; });
+  RunWith<F>(command, state, std::move(table), {.by_place = {"model"}, .required = {"model"}},
+             [](const CLI::App&, const F& flags) { return RunServe(flags); });
 }
 
 }  // namespace tessera::tools

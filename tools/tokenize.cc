@@ -16,6 +16,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/settings.h"
 
 namespace tessera::tools {
 namespace {
@@ -116,41 +117,37 @@ Status RunTokenize(const TokenizeFlags& flags) {
 }  // namespace
 
 void AddTokenizeCommand(CLI::App& app, CommandState& state) {
-  auto flags = std::make_shared<TokenizeFlags>();
+  using F = TokenizeFlags;
   CLI::App* command =
       app.add_subcommand("tokenize", "Turn text into token ids: a dataset file, or printed");
-  command
-      ->add_option("--tokenizer", flags->tokenizer,
-                   "a folder (a SentencePiece model, tokenizer.json, vocab.json and merges.txt, or "
-                   "vocab.txt), a tar archive of one, byte or char")
-      ->type_name("DIR")
-      ->required();
-  command
-      ->add_option("--input", flags->input,
-                   "text or JSON-lines files, or directories of them; may be given several times")
-      ->type_name("FILE");
-  command
-      ->add_option("--chat", flags->chat,
-                   "conversations instead, printed as the folder's chat template has them: JSON "
-                   "lines, or an array, of OpenAI's, ShareGPT's or Alpaca's records")
-      ->type_name("FILE");
-  command->add_option("--output", flags->output, "writes PREFIX.bin and PREFIX.idx")
-      ->type_name("PREFIX");
-  command->add_flag("--print-ids", flags->print_ids,
-                    "print one line of ids, separated by blanks, per line of the input files");
-  command->add_flag("--print-text", flags->print_text,
-                    "print each conversation of --chat as a JSON string, one per line");
-  command
-      ->add_option("--json-key", flags->json_key,
-                   "member or column of records that holds the text (text)")
-      ->type_name("KEY");
-  command->add_flag("--no-eos", flags->no_eos, "no end-of-text token after each document");
+  OptionTable table = OptionTable::Of<F>("Options");
+  table
+      .Add("tokenizer", &F::tokenizer,
+           "a folder (a SentencePiece model, tokenizer.json, vocab.json and merges.txt, or "
+           "vocab.txt), a tar archive of one, byte or char",
+           {.type = "DIR"})
+      .Add("input", &F::input,
+           "text or JSON-lines files, or directories of them; may be given several times",
+           {.type = "FILE"})
+      .Add("chat", &F::chat,
+           "conversations instead, printed as the folder's chat template has them: JSON lines, or "
+           "an array, of OpenAI's, ShareGPT's or Alpaca's records",
+           {.type = "FILE"})
+      .Add("output", &F::output, "writes PREFIX.bin and PREFIX.idx", {.type = "PREFIX"})
+      .Add("print_ids", &F::print_ids,
+           "print one line of ids, separated by blanks, per line of the input files")
+      .Add("print_text", &F::print_text,
+           "print each conversation of --chat as a JSON string, one per line")
+      .Add("json_key", &F::json_key, "member or column of records that holds the text",
+           {.type = "KEY"})
+      .Add("no_eos", &F::no_eos, "no end-of-text token after each document");
   command->footer(
       "Examples:\n"
       "  tessera tokenize --tokenizer gpt2-folder --input corpus.txt --output data/corpus\n"
       "  tessera tokenize --tokenizer byte --input prompts.txt --print-ids\n"
       "  tessera tokenize --tokenizer llama-folder --chat chats.jsonl --print-text");
-  command->callback([&state, flags] { state.run = [flags] { return RunTokenize(*flags); }; });
+  RunWith<F>(command, state, std::move(table), {.required = {"tokenizer"}},
+             [](const CLI::App&, const F& flags) { return RunTokenize(flags); });
 }
 
 }  // namespace tessera::tools

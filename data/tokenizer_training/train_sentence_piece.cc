@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/options.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer_training/trainer_library.h"
 
@@ -203,6 +204,27 @@ StatusOr<TrainerOptions> OptionsOf(const TokenizerTrainingOptions& options, cons
 }
 
 }  // namespace
+
+const OptionTable& TokenizerTrainingOptions::Table() {
+  using O = TokenizerTrainingOptions;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<O>("Options")
+          .Add("vocab_size", &O::vocab_size, "number of pieces")
+          .Add("type", &O::type, "unigram or bpe", {.type = "TYPE"})
+          .Add("family", &O::family, "whose special tokens and files: t5, llama, glm or chatglm",
+               {.type = "NAME"})
+          .Add("lower_case", &O::lower_case, "fold text to lower case")
+          .Add("normalization", &O::normalization, "nmt_nfkc, nfkc or identity",
+               {.type = "NAME", .unset = "nmt_nfkc for t5, else identity"})
+          .Add("character_coverage", &O::character_coverage,
+               "share of the text's characters that become pieces", {.type = "SHARE"})
+          .Add("max_sentences", &O::max_sentences,
+               "learn from so many lines, spread over the text; 0: all")
+          .Add("json_key", &O::json_keys,
+               "member of JSON lines that holds text; may be given several times",
+               {.type = "KEY"}));
+  return *table;
+}
 
 StatusOr<TokenizerTrainingResult> TrainSentencePiece(const std::vector<std::string>& inputs,
                                                      const std::string& folder,

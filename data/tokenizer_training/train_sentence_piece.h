@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "data/dataset/text_input.h"
 
@@ -40,6 +41,8 @@ struct TokenizerTrainingOptions {
   int64_t max_sentences = 0;           // so many, spread over the text; 0: all
   TextFormat format = TextFormat::kAuto;
   std::vector<std::string> json_keys = {"text"};  // members of JSON lines that hold text
+
+  static const OptionTable& Table();
 };
 
 struct TokenizerTrainingResult {

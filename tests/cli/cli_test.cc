@@ -98,7 +98,7 @@ TEST_F(CliTest, AModelComesFirstOrByName) {
   const std::string ids = Output(with({"generate", "--model", *model_}));
   EXPECT_EQ(Output(with({"generate", *model_})), ids);
   EXPECT_EQ(Output({"generate", "--ids", "72,105", "--max-new-tokens", "3", *model_}), ids);
-  ExpectError(with({"generate", *model_, "--model", *model_}), 2, "model");
+  ExpectError(with({"generate", *model_, "--model", Path("other")}), 2, "--model is given twice");
   ExpectError({"forward", *model_}, 2, "--inputs is required");
   ExpectError({"eval", *model_}, 2, "--data is required");
   ExpectError({"predict", *model_}, 2, "is required");

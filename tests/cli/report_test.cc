@@ -173,7 +173,7 @@ TEST_F(ReportCommandTest, SaysInOneLineWhatIsWrong) {
   ExpectError({good, "--out", page, "--follow"}, "report: either --out FILE or --follow is needed");
   ExpectError({good, "--out", page, "--port", "80"},
               "report: --port means something with --follow only");
-  ExpectError({good, "--follow", "--port", "65536"}, "--port 65536 is no port: 0 (any) to 65535");
+  ExpectError({good, "--follow", "--port", "65536"}, "--port must be at most 65535, not 65536");
   ExpectError({good, good + "/", "--out", page}, good + "/: is given twice");
   EXPECT_FALSE(PathExists(page));
   Report({"good"});

@@ -43,7 +43,7 @@ TEST(InferenceTest, IsBuiltFromTheFloorsBelow) {
   ASSERT_TRUE(list.ok()) << Message(list.status());
   const std::regex allowed(
       "//runtime:inference"
-      "|//(core|autograd|ops|nn|models)(/[a-z0-9_/]+)?:[a-z0-9_]+"
+      "|//(base|core|autograd|ops|nn|models)(/[a-z0-9_/]+)?:[a-z0-9_]+"
       "|//data/(tokenizer:tokenizer|image:image)"
       "|//third_party(/json)?:(json|pcre2)"
       "|@system_cuda//:[a-z]+");

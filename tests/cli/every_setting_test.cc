@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every generation setting through every surface: `tessera generate`, a server, the C library and
+// generation_config.json take it alike, and refuse what is out of its range by its name.
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "base/options.h"
+#include "base/utf8.h"
+#include "models/generation/generate.h"
+#include "models/generation/generation_config.h"
+#include "models/hub/load_model.h"
+#include "net/http/http_client.h"
+#include "nlohmann/json.hpp"
+#include "runtime/tessera.h"
+#include "tests/cli/cli_runs.h"
+#include "tests/cli/running_serve.h"
+#include "tests/runtime/model_folders.h"
+
+namespace tessera {
+namespace {
+
+using models::GenerationConfig;
+using nlohmann::json;
+using Ids = std::vector<int64_t>;
+
+// A value in range that is not the default.
+json SampleOf(const Option& option) {
+  const OptionNotes& notes = option.notes;
+  switch (option.kind) {
+    case Option::Kind::kBool:
+      return !option.default_value().get<bool>();
+    case Option::Kind::kInteger:
+      return 5;
+    case Option::Kind::kNumber:
+      return notes.most && *notes.most <= 1 ? 0.4 : 1.5;
+    case Option::Kind::kNumbers:
+      return json::array({0.5});
+    case Option::Kind::kText:
+      return "b";
+    case Option::Kind::kTexts:
+      return json::array({"b"});
+    case Option::Kind::kIntegers:
+      return json::array({7, 9});
+    case Option::Kind::kIntegerLists:
+      return json::array({json::array({7, 9}), json::array({98})});
+    case Option::Kind::kWeights:
+      return json{{"65", 20.0}};
+  }
+  return json();
+}
+
+// A number out of range; null where every number is in it.
+json OutOfRange(const Option& option) {
+  const OptionNotes& notes = option.notes;
+  const bool whole = option.kind == Option::Kind::kInteger;
+  if (!whole && option.kind != Option::Kind::kNumber) return json();
+  if (notes.least) {
+    return whole ? json(static_cast<int64_t>(*notes.least) - 1) : json(*notes.least - 1);
+  }
+  if (notes.above) return *notes.above;
+  return json();
+}
+
+// What a setting needs beside it to mean something.
+json Beside(const std::string& key) {
+  json asked = {{"max_new_tokens", 6}};
+  if (key == "length_penalty" || key == "early_stopping") asked["num_beams"] = 3;
+  return asked;
+}
+
+class EverySettingTest : public CliRuns {
+ protected:
+  static const OptionTable& Table() { return GenerationConfig::Table(); }
+  static std::string TextOfValue(const std::string& key, const json& value) {
+    return Table().Find(key)->ToText(value);
+  }
+
+  Outcome Command(const json& asked) const {
+    Arguments arguments = {"generate", *model_, "--ids", "97,98,99"};
+    for (const auto& [key, value] : asked.items()) {
+      std::string flag = "--" + key;
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      arguments.push_back(flag + "=" + TextOfValue(key, value));
+    }
+    return Run(arguments);
+  }
+
+  // TSR_OK, or what was refused; `ids` are those that were written.
+  static int Library(const json& asked, Ids* ids, std::string* message) {
+    static const auto* const model = new ModelHandle(LoadHandle(*model_));
+    static const auto* const context = new ContextHandle(ContextOf(*model));
+    tsr_generate_options options = {};
+    options.size = sizeof(options);
+    for (const auto& [key, value] : asked.items()) {
+      const std::string text = TextOfValue(key, value);
+      const int code =
+          CodeOf(tsr_generate_options_set(&options, key.c_str(), text.c_str()), message);
+      if (code == TSR_OK) continue;
+      tsr_generate_options_clear(&options);
+      return code;
+    }
+    *ids = GenerateWith(context->get(), {97, 98, 99}, &options).ids;
+    tsr_generate_options_clear(&options);
+    return TSR_OK;
+  }
+
+  static net::HttpResponse Post(const std::string& url, json body) {
+    auto client = net::HttpClient::Open(url);
+    EXPECT_TRUE(client.ok()) << Message(client.status());
+    body["prompt"] = {97, 98, 99};
+    auto response =
+        client->Send({.method = "POST", .path = "/v1/completions", .body = body.dump()});
+    EXPECT_TRUE(response.ok()) << Message(response.status());
+    return response.ok() ? *std::move(response) : net::HttpResponse{.status = 0};
+  }
+};
+
+TEST_F(EverySettingTest, IsTakenAlike) {
+  const auto model = models::LoadModel(*model_, {});
+  ASSERT_TRUE(model.ok()) << Message(model.status());
+  const auto defaults = models::ReadGenerationConfig(*model_, (*model)->config());
+  ASSERT_TRUE(defaults.ok()) << Message(defaults.status());
+  const data::ByteTokenizer tokenizer;
+  const RunningServe server(*model_, Path("serve"));
+  for (const Option& option : Table().options()) {
+    SCOPED_TRACE(option.key);
+    json asked = Beside(option.key);
+    asked[option.key] = SampleOf(option);
+    const auto wanted = models::WithSettings(*defaults, asked);
+    ASSERT_TRUE(wanted.ok()) << Message(wanted.status());
+    EXPECT_EQ(option.Get(&*wanted), asked[option.key]);
+    const NoGrad no_grad;
+    const auto expected =
+        models::Generate(**model, {{97, 98, 99}}, *wanted, {.tokenizer = &tokenizer});
+    ASSERT_TRUE(expected.ok()) << Message(expected.status());
+    const Ids& ids = expected->front().ids;
+
+    const Outcome command = Command(asked);
+    std::string line = "97,98,99";
+    for (const int64_t id : ids) line += "," + std::to_string(id);
+    EXPECT_EQ(command.out, line + "\n") << command.err;
+
+    Ids written;
+    std::string message;
+    EXPECT_EQ(Library(asked, &written, &message), TSR_OK) << message;
+    EXPECT_EQ(written, ids);
+
+    const net::HttpResponse response = Post(server.url(), asked);
+    const json answer = json::parse(response.body, nullptr, false);
+    if (wanted->num_beams > 1) {
+      EXPECT_EQ(response.status, 400);
+      EXPECT_EQ(answer["error"]["message"], "num_beams: a server does not search beams");
+    } else {
+      ASSERT_EQ(response.status, 200) << response.body;
+      EXPECT_EQ(answer["choices"][0]["text"], ReplaceInvalidUtf8(expected->front().text));
+    }
+
+    GenerationConfig of_file;
+    ASSERT_TRUE(models::ApplyGenerationJson(asked, "generation_config.json", &of_file).ok());
+    EXPECT_EQ(option.Get(&of_file), asked[option.key]);
+    EXPECT_EQ(models::NotApplied("", of_file), "");
+  }
+}
+
+TEST_F(EverySettingTest, IsRefusedOutOfItsRange) {
+  const RunningServe server(*model_, Path("serve"));
+  int refused = 0;
+  for (const Option& option : Table().options()) {
+    const json value = OutOfRange(option);
+    if (value.is_null()) continue;
+    SCOPED_TRACE(option.key);
+    ++refused;
+    const json asked = {{option.key, value}};
+    std::string flag = "--" + option.key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    const Outcome command = Command(asked);
+    EXPECT_EQ(command.code, 2);
+    EXPECT_NE(command.err.find(flag), std::string::npos) << command.err;
+
+    Ids ids;
+    std::string message;
+    EXPECT_EQ(Library(asked, &ids, &message), TSR_INVALID_ARGUMENT);
+    EXPECT_NE(message.find(option.key), std::string::npos) << message;
+
+    const net::HttpResponse response = Post(server.url(), asked);
+    EXPECT_EQ(response.status, 400);
+    EXPECT_NE(response.body.find(option.key), std::string::npos) << response.body;
+
+    GenerationConfig of_file;
+    const Status file = models::ApplyGenerationJson(asked, "generation_config.json", &of_file);
+    EXPECT_NE(Message(file).find("'" + option.key + "'"), std::string::npos) << file;
+  }
+  EXPECT_GT(refused, 10);
+}
+
+}  // namespace
+}  // namespace tessera
