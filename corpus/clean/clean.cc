@@ -131,12 +131,9 @@ const OptionTable& CleanOptions::Table() {
                "letters, ligatures, line ends")
           .Add("normal_form", &CleanOptions::normal_form, "Unicode's normal form of what is mended",
                {.choices = {"nfc", "nfkc", "none"}})
-          .Add(
-              "language", &CleanOptions::language,
-              "languages that stay, as `en,zh`; known are en, de, zh, ja, ko, ru, el, ar, he, hi, "
-              "th and und, of which nobody knows what it is",
-              {.choices = {"en", "de", "zh", "ja", "ko", "ru", "el", "ar", "he", "hi", "th", "und"},
-               .unset = "all"})
+          .Add("language", &CleanOptions::language,
+               "languages that stay, as `en,zh`; und is text in a language that is not known",
+               {.choices = LanguageCodes(), .unset = "all"})
           .Add("min_language_score", &CleanOptions::min_language_score,
                "how sure the language must be", {.least = 0, .most = 1})
           .Add("tag", &CleanOptions::tag,

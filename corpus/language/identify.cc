@@ -152,6 +152,15 @@ class Tally {
 
 }  // namespace
 
+std::vector<std::string> LanguageCodes() {
+  std::vector<std::string> codes;
+  for (const Profile& profile : kProfiles) codes.emplace_back(profile.language);
+  for (const char* code : kLanguageOf) {
+    if (*code != '\0') codes.emplace_back(code);
+  }
+  return codes;
+}
+
 Language IdentifyLanguage(std::string_view text) {
   Tally tally;
   tally.Add(text.substr(0, kMostBytes));

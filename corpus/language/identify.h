@@ -10,7 +10,9 @@
 #ifndef TESSERA_CORPUS_LANGUAGE_IDENTIFY_H_
 #define TESSERA_CORPUS_LANGUAGE_IDENTIFY_H_
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace tessera::corpus {
 
@@ -23,6 +25,9 @@ struct Language {
 
 // `text` is UTF-8. Looks at its first 64 KiB.
 Language IdentifyLanguage(std::string_view text);
+
+// Every code that IdentifyLanguage can give.
+std::vector<std::string> LanguageCodes();
 
 }  // namespace tessera::corpus
 

@@ -2,28 +2,28 @@
 #include "tools/report/panels.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "train/engine/phase_clock.h"
+
 namespace tessera::report {
 namespace {
 
 constexpr const char kStepTime[] = "time of a step";
-constexpr std::array<const char*, 6> kPhases = {"data_ms",     "forward_ms", "backward_ms",
-                                                "pipeline_ms", "reduce_ms",  "optimizer_ms"};
 
 bool IsPhase(const std::string& name) {
-  return std::find(kPhases.begin(), kPhases.end(), name) != kPhases.end();
+  return std::find(train::kPhaseKeys.begin(), train::kPhaseKeys.end(), name) !=
+         train::kPhaseKeys.end();
 }
 
 // The sum of a row's phases.
 Curve StepTimes(const RunRecord& run) {
   std::map<int64_t, double> sums;
-  for (const char* phase : kPhases) {
+  for (const char* phase : train::kPhaseKeys) {
     const auto found = run.curves.find(phase);
     if (found == run.curves.end()) continue;
     for (const Point& point : found->second) sums[point.step] += point.value;
@@ -96,7 +96,7 @@ std::string TitleOf(const std::string& name) {
 
 std::vector<std::string> PhasesOf(const std::vector<RunRecord>& runs) {
   std::vector<std::string> phases;
-  for (const char* phase : kPhases) {
+  for (const char* phase : train::kPhaseKeys) {
     const bool takes_time = std::any_of(runs.begin(), runs.end(), [&](const RunRecord& run) {
       const auto found = run.curves.find(phase);
       return found != run.curves.end() &&

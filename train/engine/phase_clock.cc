@@ -6,10 +6,8 @@
 namespace tessera::train {
 
 void PhaseClock::Report(int64_t steps, nlohmann::ordered_json* row) {
-  static constexpr const char* kNames[] = {"data_ms",     "forward_ms", "backward_ms",
-                                           "pipeline_ms", "reduce_ms",  "optimizer_ms"};
   for (size_t i = 0; i < seconds_.size(); ++i) {
-    (*row)[kNames[i]] = 1e3 * seconds_[i] / static_cast<double>(steps > 0 ? steps : 1);
+    (*row)[kPhaseKeys[i]] = 1e3 * seconds_[i] / static_cast<double>(steps > 0 ? steps : 1);
   }
 }
 

@@ -27,6 +27,9 @@ namespace tessera::train {
 
 // Forward and backward passes of a pipeline alternate: they count as one phase.
 enum class Phase { kData, kForward, kBackward, kPipeline, kReduce, kOptimizer };
+// What each is called in a row of metrics, in that order.
+inline constexpr std::array<const char*, 6> kPhaseKeys = {
+    "data_ms", "forward_ms", "backward_ms", "pipeline_ms", "reduce_ms", "optimizer_ms"};
 
 class PhaseClock {
  public:
@@ -67,7 +70,7 @@ class PhaseClock {
 
  private:
   const std::optional<Device> waits_for_;
-  std::array<double, 6> seconds_ = {};
+  std::array<double, kPhaseKeys.size()> seconds_ = {};
   std::vector<dist::TimedAction> timeline_;
 };
 
