@@ -134,6 +134,10 @@ class GpuFamiliesTest : public testing::TestWithParam<FamilyCase> {
 // Half precision is about as near to float64 as the CPU's, whose roundings are others; a gradient
 // that is lost or goes wrong is off by 1. Inputs differ from run to run.
 TEST_P(GpuFamiliesTest, FollowsFloat64) {
+  // A ReLU whose input is near 0 may be on for one device and off for the other, which moves the
+  // gradients below it by some percent (0.05 were seen).
+  const bool has_relu = GetParam().config.value("feed_forward_proj", "") == "relu";
+  const double kinked = has_relu ? 0.15 : 0;
   const Outcome exact = Compute(GetParam(), Device::Cpu(), DType::kFloat64);
   const Outcome wide = Compute(GetParam(), kGpu, DType::kFloat64);
   EXPECT_NEAR(wide.loss, exact.loss, 1e-12 * exact.loss);
@@ -151,7 +155,8 @@ TEST_P(GpuFamiliesTest, FollowsFloat64) {
     }
     for (const auto& [dtype, products] : ways) {
       SCOPED_TRACE(Concat(dtype, " with products in ", products));
-      EXPECT_LE(Distance(Compute(GetParam(), kGpu, dtype, products), exact), 5 * cpu);
+      EXPECT_LE(Distance(Compute(GetParam(), kGpu, dtype, products), exact),
+                std::max(5 * cpu, kinked));
     }
   }
 }
