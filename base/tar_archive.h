@@ -31,8 +31,8 @@ namespace tessera {
 StatusOr<MountedFolder> MountTar(const std::string& path);
 
 // The folder to read at `path`: itself, or what a file there holds as an archive, which stays
-// mounted as long as `archive` holds it. A path with nothing at it stands for itself (a preset's
-// name).
+// mounted as long as `archive` holds it. A path at which there is nothing, such as the name of a
+// preset, is returned unchanged.
 StatusOr<std::string> FolderAt(const std::string& path, std::optional<MountedFolder>* archive);
 
 // An archive that is read elsewhere; `name` is what messages call it.

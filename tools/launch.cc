@@ -95,23 +95,17 @@ Status RunInPlace(const LaunchFlags& flags, const LaunchPlan& plan, const Machin
   return Become(command);
 }
 
-// What `accelerate launch` is told: a file, and flags that win over it.
+// The flags of `accelerate launch`, which win over its file.
 struct AccelerateFlags {
-  std::string file;
   std::map<std::string, std::string> values;  // by name: "fsdp_sharding_strategy"
 
-  bool given(const CLI::App& command) const { return !file.empty() || !Flags(command).empty(); }
   // Those that the command line has.
-  nlohmann::json Flags(const CLI::App& command) const {
-    nlohmann::json flags = nlohmann::json::object();
+  nlohmann::json Given(const CLI::App& command) const {
+    nlohmann::json given = nlohmann::json::object();
     for (const auto& [name, value] : values) {
-      if (command.count(FlagOf(name)) > 0) flags[name] = value;
+      if (command.count(FlagName(name)) > 0) given[name] = value;
     }
-    return flags;
-  }
-  static std::string FlagOf(std::string name) {
-    std::replace(name.begin(), name.end(), '_', '-');
-    return "--" + name;
+    return given;
   }
 };
 
@@ -120,12 +114,12 @@ struct AccelerateFlags {
 Status ApplyAccelerate(const CLI::App& command, const AccelerateFlags& accelerate,
                        const Machine& machine, LaunchFlags* flags) {
   nlohmann::json settings = nlohmann::json::object();
-  const nlohmann::json given = accelerate.Flags(command);
-  if (!accelerate.file.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(settings, train::ReadAccelerateSettings(accelerate.file));
+  const nlohmann::json given = accelerate.Given(command);
+  if (!flags->accelerate.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(settings, train::ReadAccelerateSettings(flags->accelerate));
   }
   settings.update(given);
-  const std::string source = accelerate.file.empty() ? "flags" : accelerate.file;
+  const std::string source = flags->accelerate.empty() ? "flags" : flags->accelerate;
   TESSERA_ASSIGN_OR_RETURN(const train::AccelerateConfig config,
                            train::TranslateAccelerate(settings, source));
   const bool counts = settings.contains("num_processes") && config.num_processes > 0;
@@ -146,7 +140,8 @@ Status ApplyAccelerate(const CLI::App& command, const AccelerateFlags& accelerat
                        [&](const std::string& word) { return word.starts_with(flag); });
   };
   if (!names("--accelerate")) {
-    words.insert(words.end(), {"--accelerate", given.empty() ? accelerate.file : settings.dump()});
+    words.insert(words.end(),
+                 {"--accelerate", given.empty() ? flags->accelerate : settings.dump()});
   }
   // Accelerate's ranks are on GPUs unless it is told otherwise.
   if (!config.use_cpu && machine.gpus > 0 && !names("--device")) {
@@ -163,7 +158,7 @@ Status RunLaunch(const CLI::App& command, LaunchFlags flags, const AccelerateFla
   machine.is_root = geteuid() == 0;
   if (const char* ssh = std::getenv("TESSERA_SSH")) machine.ssh = ssh;
   TESSERA_ASSIGN_OR_RETURN(machine.environment, ForwardedEnvironment());
-  if (accelerate.given(command)) {
+  if (!flags.accelerate.empty() || !accelerate.Given(command).empty()) {
     TESSERA_RETURN_IF_ERROR(ApplyAccelerate(command, accelerate, machine, &flags));
   }
   TESSERA_ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunch(flags, machine));
@@ -209,14 +204,13 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
              [own, accelerate](const CLI::App& words, F flags) {
                flags.hostfile = own->hostfile;
                flags.command = own->command;
-               accelerate->file = flags.accelerate;
                return RunLaunch(words, flags, *accelerate);
              });
   command->add_option("command", own->command, "the command of every rank, after --")
       ->type_name("-- COMMAND ...")
       ->expected(-1);
   for (const train::AccelerateFlag& flag : train::AccelerateFlags()) {
-    const std::string name = AccelerateFlags::FlagOf(flag.name);
+    const std::string name = FlagName(flag.name);
     if (command->get_option_no_throw(name) != nullptr) continue;  // one of our own
     CLI::Option* option = command->add_option(name, accelerate->values[flag.name])->group("");
     if (flag.is_switch) option->expected(0, 1)->default_str("true");

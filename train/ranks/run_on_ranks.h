@@ -9,9 +9,9 @@
 //     });
 //   }
 //
-// `mpirun -n 2 program` then ends with one line, `error: rank 1: matmul: ...`, whichever rank fails
-// by itself: the others, which wait for it, are ended. A failure that the ranks have agreed on
-// (train/ranks/agreement.h) is told by rank 0.
+// When one rank fails, `mpirun -n 2 program` prints one line, `error: rank 1: matmul: ...`, and
+// ends the others, which wait for it. Rank 0 prints a failure that the ranks have agreed on
+// (train/ranks/agreement.h).
 #ifndef TESSERA_TRAIN_RANKS_RUN_ON_RANKS_H_
 #define TESSERA_TRAIN_RANKS_RUN_ON_RANKS_H_
 
