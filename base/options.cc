@@ -27,7 +27,10 @@ std::string NumberText(double value) {
   return text;
 }
 
+// 1000.0 and 5e8 are integers too.
 StatusOr<Json> ToInteger(const Json& value, const std::string& where) {
+  const double number = value.is_number_float() ? value.get<double>() : 0.5;
+  if (std::floor(number) == number && std::abs(number) < 9e15) return static_cast<int64_t>(number);
   if (!value.is_number_integer()) {
     return InvalidArgument(where, " must be an integer, not ", Printed(value));
   }
@@ -37,7 +40,9 @@ StatusOr<Json> ToInteger(const Json& value, const std::string& where) {
   return value;
 }
 
+// One alone is a list of one.
 StatusOr<Json> ToNumbers(const Json& value, const std::string& where) {
+  if (value.is_number()) return Json::array({value});
   const auto is_number = [](const Json& item) { return item.is_number(); };
   if (value.is_array() && std::all_of(value.begin(), value.end(), is_number)) return value;
   return InvalidArgument(where, " must be a list of numbers, not ", Printed(value));
@@ -111,16 +116,20 @@ std::string WeightsText(const std::string& text) {
 
 Status CheckNumber(double x, const OptionNotes& notes, const std::string& where) {
   if (notes.least && !(x >= *notes.least)) {
-    return InvalidArgument(where, " must be at least ", *notes.least, ", not ", NumberText(x));
+    return InvalidArgument(where, " must be at least ", NumberText(*notes.least), ", not ",
+                           NumberText(x));
   }
   if (notes.most && !(x <= *notes.most)) {
-    return InvalidArgument(where, " must be at most ", *notes.most, ", not ", NumberText(x));
+    return InvalidArgument(where, " must be at most ", NumberText(*notes.most), ", not ",
+                           NumberText(x));
   }
   if (notes.above && !(x > *notes.above)) {
-    return InvalidArgument(where, " must be above ", *notes.above, ", not ", NumberText(x));
+    return InvalidArgument(where, " must be above ", NumberText(*notes.above), ", not ",
+                           NumberText(x));
   }
   if (notes.below && !(x < *notes.below)) {
-    return InvalidArgument(where, " must be below ", *notes.below, ", not ", NumberText(x));
+    return InvalidArgument(where, " must be below ", NumberText(*notes.below), ", not ",
+                           NumberText(x));
   }
   if (!std::isfinite(x)) return InvalidArgument(where, " must be finite, not ", NumberText(x));
   return OkStatus();
@@ -134,11 +143,17 @@ std::string Listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-StatusOr<Json> Option::ToKind(const Json& value, const std::string& where) const {
+namespace {
+
+using Kind = Option::Kind;
+
+// The value as its kind; the notes' range is not looked at.
+StatusOr<Json> ToKind(Kind kind, const OptionNotes& notes, const Json& value,
+                      const std::string& where) {
   if (value.is_string()) {
     const auto text = value.get<std::string>();
     for (const auto& [there, here] : notes.values) {
-      if (there == text) return here.empty() ? Json() : FromText(here);
+      if (there == text) return here.empty() ? Json() : Option::FromText(kind, here);
     }
   }
   switch (kind) {
@@ -167,18 +182,18 @@ StatusOr<Json> Option::ToKind(const Json& value, const std::string& where) const
   return value;
 }
 
-Status Option::Check(const Json& value, const std::string& where) const {
+Status CheckRange(const OptionNotes& notes, const Json& value, const std::string& where) {
   if (value.is_null()) return OkStatus();
   if (value.is_number()) return CheckNumber(value.get<double>(), notes, where);
   if (value.is_array()) {
     if (notes.count > 0 && std::ssize(value) != notes.count) {
       return InvalidArgument(where, " must be ", notes.count, " values, not ", Printed(value));
     }
-    for (const Json& item : value) TESSERA_RETURN_IF_ERROR(Check(item, where));
+    for (const Json& item : value) TESSERA_RETURN_IF_ERROR(CheckRange(notes, item, where));
   }
   if (value.is_object()) {
     for (const auto& [key, item] : value.items()) {
-      TESSERA_RETURN_IF_ERROR(Check(item, Concat(where, " of ", key)));
+      TESSERA_RETURN_IF_ERROR(CheckRange(notes, item, Concat(where, " of ", key)));
     }
   }
   if (!value.is_string() || notes.choices.empty()) return OkStatus();
@@ -189,20 +204,21 @@ Status Option::Check(const Json& value, const std::string& where) const {
   return InvalidArgument(where, " '", text, "' is not known; use one of ", Listed(notes.choices));
 }
 
-StatusOr<Json> Option::Convert(const Json& value, const std::string& where) const {
+}  // namespace
+
+Status Option::Check(const Json& value, const std::string& where) const {
+  return CheckRange(notes, value, where);
+}
+
+StatusOr<Json> Option::Convert(Kind kind, const OptionNotes& notes, const Json& value,
+                               const std::string& where) {
   if (value.is_null()) return value;
-  TESSERA_ASSIGN_OR_RETURN(Json converted, ToKind(value, where));
-  TESSERA_RETURN_IF_ERROR(Check(converted, where));
+  TESSERA_ASSIGN_OR_RETURN(Json converted, ToKind(kind, notes, value, where));
+  TESSERA_RETURN_IF_ERROR(CheckRange(notes, converted, where));
   return converted;
 }
 
-Status Option::Set(void* object, const Json& value, const std::string& where) const {
-  TESSERA_ASSIGN_OR_RETURN(const Json converted, Convert(value, where));
-  if (!converted.is_null()) set_(object, converted);
-  return OkStatus();
-}
-
-Json Option::FromText(const std::string& text) const {
+Json Option::FromText(Kind kind, const std::string& text) {
   if (kind == Kind::kText || kind == Kind::kTexts) return text;
   if (kind == Kind::kBool) {
     if (text == "1" || text == "on" || text == "yes") return true;
@@ -297,6 +313,14 @@ StatusOr<Json> OptionTable::SupportedOf(const Json& json, const std::string& sou
     if (asks) not_applied->push_back(Concat("'", key, "': ", Printed(*found)));
   }
   return supported;
+}
+
+Status OptionTable::ApplySupported(const Json& json, const std::string& source,
+                                   void* object) const {
+  std::vector<std::string> refused;
+  TESSERA_ASSIGN_OR_RETURN(const Json supported, SupportedOf(json, source, &refused));
+  if (!refused.empty()) return InvalidArgument(source, ": ", refused[0], " is not supported");
+  return Apply(supported, source, object);
 }
 
 nlohmann::ordered_json OptionTable::ToJson(const void* object) const {

@@ -104,11 +104,17 @@ class Option {
   // `where` is what messages call it.
   Status Set(void* object, const nlohmann::json& value, const std::string& where) const;
   // The value that Set would give; null: the default.
-  StatusOr<nlohmann::json> Convert(const nlohmann::json& value, const std::string& where) const;
+  StatusOr<nlohmann::json> Convert(const nlohmann::json& value, const std::string& where) const {
+    return Convert(kind, notes, value, where);
+  }
+  // The same of a value without a field.
+  static StatusOr<nlohmann::json> Convert(Kind kind, const OptionNotes& notes,
+                                          const nlohmann::json& value, const std::string& where);
   // The struct's member gets its default.
   void Reset(void* object) const { reset_(object); }
   // From a flag: "1e-3", "true", "0.9,0.95", "7;1,2" (lists of integers), "15:-1,27:0.5" (weights).
-  nlohmann::json FromText(const std::string& text) const;
+  nlohmann::json FromText(const std::string& text) const { return FromText(kind, text); }
+  static nlohmann::json FromText(Kind kind, const std::string& text);
   // Whether a value is in range.
   Status Check(const nlohmann::json& value, const std::string& where) const;
   // As a flag or a table shows it: "0.9,0.95".
@@ -117,7 +123,6 @@ class Option {
 
  private:
   friend class OptionTable;
-  StatusOr<nlohmann::json> ToKind(const nlohmann::json& value, const std::string& where) const;
 
   std::function<nlohmann::json(const void*)> get_;
   std::function<void(void*, const nlohmann::json&)> set_;  // of a converted value
@@ -164,14 +169,15 @@ class OptionTable {
   // left out.
   StatusOr<nlohmann::json> SupportedOf(const nlohmann::json& json, const std::string& source,
                                        std::vector<std::string>* not_applied) const;
+  // SupportedOf into the struct behind `object`; a key of AddUnsupported that asks for something is
+  // an error.
+  Status ApplySupported(const nlohmann::json& json, const std::string& source, void* object) const;
   // Every key with its value, null where there is none.
   nlohmann::ordered_json ToJson(const void* object) const;
   // Whether all values are in range: of members that were assigned in C++.
   Status Check(const void* object) const;
 
  private:
-  template <typename T>
-  static constexpr Option::Kind KindOf();
   Option& AddOption(std::string key, std::string help, OptionNotes notes);
 
   std::string title_;
@@ -187,6 +193,35 @@ StatusOr<S> ParseOptions(const nlohmann::json& json, const std::string& source) 
   TESSERA_RETURN_IF_ERROR(S::Table().Apply(json, source, &options));
   return options;
 }
+
+// Of the type of a field, or of a std::optional's value.
+template <typename T>
+constexpr Option::Kind KindOf() {
+  using Kind = Option::Kind;
+  if constexpr (std::is_same_v<T, bool>) return Kind::kBool;
+  if constexpr (std::is_same_v<T, int64_t>) return Kind::kInteger;
+  if constexpr (std::is_same_v<T, double>) return Kind::kNumber;
+  if constexpr (std::is_same_v<T, std::vector<double>>) return Kind::kNumbers;
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return Kind::kTexts;
+  if constexpr (std::is_same_v<T, std::vector<int64_t>>) return Kind::kIntegers;
+  if constexpr (std::is_same_v<T, std::vector<std::vector<int64_t>>>) return Kind::kIntegerLists;
+  if constexpr (std::is_same_v<T, std::map<int64_t, double>>) return Kind::kWeights;
+  return Kind::kText;
+}
+
+// One value without a table: the same kinds, conversions and messages; null leaves `value`.
+template <typename T>
+Status ReadValue(const nlohmann::json& json, const std::string& where, T* value,
+                 const OptionNotes& notes = {});
+
+// One member of an object that has no table: the same kinds, conversions and messages. An absent
+// member, or null, leaves `value`.
+//
+//   TESSERA_RETURN_IF_ERROR(ReadMember(root, "use_regex", path, &use_regex));
+//   // tokenizer.json: 'use_regex' must be true or false, not "no"
+template <typename T>
+Status ReadMember(const nlohmann::json& object, std::string_view key, const std::string& source,
+                  T* value, const OptionNotes& notes = {});
 
 // --- Implementation ------------------------------------------------------------------------------
 
@@ -232,17 +267,22 @@ struct Field<std::optional<T>> {
 }  // namespace options_internal
 
 template <typename T>
-constexpr Option::Kind OptionTable::KindOf() {
-  using Kind = Option::Kind;
-  if constexpr (std::is_same_v<T, bool>) return Kind::kBool;
-  if constexpr (std::is_same_v<T, int64_t>) return Kind::kInteger;
-  if constexpr (std::is_same_v<T, double>) return Kind::kNumber;
-  if constexpr (std::is_same_v<T, std::vector<double>>) return Kind::kNumbers;
-  if constexpr (std::is_same_v<T, std::vector<std::string>>) return Kind::kTexts;
-  if constexpr (std::is_same_v<T, std::vector<int64_t>>) return Kind::kIntegers;
-  if constexpr (std::is_same_v<T, std::vector<std::vector<int64_t>>>) return Kind::kIntegerLists;
-  if constexpr (std::is_same_v<T, std::map<int64_t, double>>) return Kind::kWeights;
-  return Kind::kText;
+Status ReadValue(const nlohmann::json& json, const std::string& where, T* value,
+                 const OptionNotes& notes) {
+  using Field = options_internal::Field<T>;
+  const auto kind = KindOf<typename Field::Value>();
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json converted,
+                           Option::Convert(kind, notes, json, where));
+  if (!converted.is_null()) *value = Field::From(converted);
+  return OkStatus();
+}
+
+template <typename T>
+Status ReadMember(const nlohmann::json& object, std::string_view key, const std::string& source,
+                  T* value, const OptionNotes& notes) {
+  const auto found = object.find(key);
+  if (found == object.end()) return OkStatus();
+  return ReadValue(*found, Concat(source, ": '", key, "'"), value, notes);
 }
 
 template <typename S, typename T>

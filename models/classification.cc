@@ -32,7 +32,7 @@ StatusOr<LabelSpec> LabelSpec::FromJson(const nlohmann::json& json, const std::s
   LabelSpec spec;
   ConfigReader reader(json, family);
   std::string problem;
-  reader.Read("num_labels", &spec.count);
+  reader.Read("num_labels", &spec.count, SizeBelow(kMostLabels));
   reader.Read("problem_type", &problem);
   if (json.contains("id2label") && !json["id2label"].is_null()) {
     reader.Require(json["id2label"].is_object() && !json["id2label"].empty(),

@@ -1,82 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a model's configuration (Hugging Face's config.json) into typed fields.
+// Reads a model's configuration (Hugging Face's config.json) into a struct that declares its keys,
+// and checks how they go together.
 //
-//   ConfigReader reader(json, "gpt2");
-//   reader.Read("n_embd", &config.n_embd);            // keeps the default when absent or null
-//   reader.ReadNotNegative("layer_norm_epsilon", &config.layer_norm_epsilon);
-//   reader.Refuse("add_cross_attention", false);      // only this value is supported
-//   TESSERA_RETURN_IF_ERROR(reader.status());         // the first problem, naming its key
+//   struct MyConfig {
+//     int64_t width = 64;
+//     int64_t heads = 4;
+//     static const OptionTable& Table();               // base/options.h
+//   };
 //
-// Keys that change results and are not supported are refused by name; the rest are kept by whoever
-// holds the json.
+//   MyConfig c;
+//   ConfigReader reader(json, "my_model");
+//   reader.Read(&c);                                   // absent and null keys keep their defaults
+//   reader.Require(c.width % c.heads == 0, "'width' is not a multiple of 'heads'");
+//   TESSERA_RETURN_IF_ERROR(reader.status());          // the first problem, naming its key
+//
+// The table refuses by name the keys that change results and are not supported. Other keys stay in
+// the json, which the model keeps.
 #ifndef TESSERA_MODELS_CONFIG_READER_H_
 #define TESSERA_MODELS_CONFIG_READER_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <utility>
 
+#include "base/options.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
 
+// Far beyond any model; products of two sizes stay within 64 bits.
+inline constexpr double kMostRows = int64_t{1} << 31;  // of a table, and of positions
+inline constexpr double kMostWidth = 1 << 20;
+inline constexpr double kMostInnerWidth = 1 << 24;
+inline constexpr double kMostLayers = 10000;
+
+// Notes of a size, and of a share of elements that dropout sets to zero.
+inline OptionNotes SizeBelow(double most) { return {.least = 1, .below = most}; }
+inline OptionNotes DropoutShare() { return {.least = 0, .below = 1}; }
+
 class ConfigReader {
  public:
+  // `json` must outlive this.
   ConfigReader(const nlohmann::json& json, std::string family)
       : json_(json), family_(std::move(family)) {}
 
-  void Read(const char* key, int64_t* value) { ReadAs(key, value, "an integer"); }
-  void Read(const char* key, double* value) { ReadAs(key, value, "a number"); }
-  void Read(const char* key, bool* value) { ReadAs(key, value, "true or false"); }
-  void Read(const char* key, std::string* value) { ReadAs(key, value, "a string"); }
-  void Read(const char* key, std::optional<int64_t>* value) {
-    int64_t number = 0;
-    if (!Has(key)) return;
-    Read(key, &number);
-    *value = number;
+  // The keys of S::Table().
+  template <typename S>
+  void Read(S* config) {
+    Update(S::Table().ApplySupported(json_, source(), config));
   }
-
-  // A number that is at least 0: an epsilon, a standard deviation.
-  void ReadNotNegative(const char* key, double* value) {
-    Read(key, value);
-    Require(*value >= 0, Concat("'", key, "' must be 0 or more, not ", *value));
-  }
-
-  // A key of whose values only `supported` is.
+  // A key that no table has.
   template <typename T>
-  void Refuse(const char* key, const T& supported) {
-    if (!Has(key) || json_[key] == nlohmann::json(supported)) return;
-    Fail(Concat("'", key, "': ", json_[key].dump(), " is not supported"));
+  void Read(const char* key, T* value, const OptionNotes& notes = {}) {
+    Update(ReadMember(json_, key, source(), value, notes));
   }
+  bool Has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
+
   void Require(bool condition, const std::string& problem) {
-    if (!condition) Fail(problem);
+    if (!condition) Update(InvalidArgument(source(), ": ", problem));
+  }
+  // `size` is shared out over `parts`.
+  void RequireMultiple(const char* size_key, int64_t size, const char* parts_key, int64_t parts) {
+    Require(parts > 0 && size % parts == 0,
+            Concat("'", size_key, "' (", size, ") is not a multiple of '", parts_key, "' (", parts,
+                   ")"));
+  }
+  // A row of the vocabulary.
+  void RequireToken(const char* key, int64_t id, int64_t vocab_size) {
+    Require(id >= 0 && id < vocab_size,
+            Concat("'", key, "' (", id, ") is outside of the vocabulary (", vocab_size, ")"));
   }
 
   const Status& status() const { return status_; }
 
  private:
-  bool Has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
-
-  template <typename T>
-  bool Fits(const nlohmann::json& v) const {
-    if constexpr (std::is_same_v<T, int64_t>) return v.is_number_integer();
-    if constexpr (std::is_same_v<T, double>) return v.is_number();
-    if constexpr (std::is_same_v<T, bool>) return v.is_boolean();
-    if constexpr (std::is_same_v<T, std::string>) return v.is_string();
-    return false;
-  }
-  template <typename T>
-  void ReadAs(const char* key, T* value, const char* kind) {
-    if (!Has(key)) return;
-    if (Fits<T>(json_[key])) {
-      *value = json_[key].get<T>();
-    } else {
-      Fail(Concat("'", key, "' must be ", kind, ", not ", json_[key].dump()));
-    }
-  }
-  void Fail(const std::string& problem) {
-    if (status_.ok()) status_ = InvalidArgument("config of ", family_, ": ", problem);
+  std::string source() const { return "config of " + family_; }
+  void Update(const Status& status) {
+    if (status_.ok()) status_ = status;
   }
 
   const nlohmann::json& json_;

@@ -2,7 +2,6 @@
 #include "serve/fields.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "base/nearest_name.h"
@@ -33,65 +32,30 @@ const ordered_json* Fields::Any(const std::string& key) {
   return field == body_.end() || field->is_null() ? nullptr : &*field;
 }
 
-std::optional<double> Fields::Number(const std::string& key, double least, double most) {
+nlohmann::json Fields::Convert(Option::Kind kind, const OptionNotes& notes,
+                               const std::string& key) {
   const ordered_json* const field = Any(key);
-  if (field == nullptr) return std::nullopt;
-  const std::string_view big = data::BigInteger(*field);
-  const double value = field->is_number() ? field->get<double>()
-                       : big.empty()      ? std::nan("")
-                                          : std::strtod(std::string(big).c_str(), nullptr);
-  if (value >= least && value <= most) return value;
-  Fail(key, Concat("must be a number from ", least, " to ", most));
-  return std::nullopt;
+  if (field == nullptr) return {};
+  nlohmann::json value = *field;
+  if (const std::string_view big = data::BigInteger(*field); !big.empty()) {
+    value = std::strtod(std::string(big).c_str(), nullptr);
+  }
+  const auto converted = Option::Convert(kind, notes, value, key + ":");
+  if (converted.ok()) return *converted;
+  Fail(key, converted.status());
+  return {};
 }
 
 std::optional<int64_t> Fields::Integer(const std::string& key, int64_t least, int64_t most) {
-  const ordered_json* const field = Any(key);
-  if (field == nullptr) return std::nullopt;
-  // What is whole may be written as 1.0; unsigned numbers beyond int64 are none of ours.
-  std::optional<int64_t> value;
-  if (field->is_number_unsigned()) {
-    const auto large = field->get<uint64_t>();
-    if (large <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      value = static_cast<int64_t>(large);
-    }
-  } else if (field->is_number_integer()) {
-    value = field->get<int64_t>();
-  } else if (field->is_number_float()) {
-    const auto real = field->get<double>();
-    if (std::abs(real) < 1e15 && real == std::floor(real)) value = static_cast<int64_t>(real);
-  }
-  if (value && *value >= least && *value <= most) return value;
-  const bool open = most == std::numeric_limits<int64_t>::max();
-  Fail(key, open ? Concat("must be an integer of at least ", least)
-                 : Concat("must be an integer from ", least, " to ", most));
-  return std::nullopt;
-}
-
-std::optional<bool> Fields::Flag(const std::string& key) {
-  const ordered_json* const field = Any(key);
-  if (field == nullptr) return std::nullopt;
-  if (field->is_boolean()) return field->get<bool>();
-  Fail(key, "must be true or false");
-  return std::nullopt;
-}
-
-std::optional<std::string> Fields::Text(const std::string& key) {
-  const ordered_json* const field = Any(key);
-  if (field == nullptr) return std::nullopt;
-  if (field->is_string()) return field->get<std::string>();
-  Fail(key, "must be a text");
-  return std::nullopt;
+  OptionNotes notes = {.least = static_cast<double>(least)};
+  if (most != std::numeric_limits<int64_t>::max()) notes.most = static_cast<double>(most);
+  return Get<int64_t>(key, notes);
 }
 
 std::optional<std::vector<std::string>> Fields::Texts(const std::string& key, size_t most) {
-  const ordered_json* const field = Any(key);
-  if (field == nullptr) return std::nullopt;
-  if (field->is_string()) return std::vector{field->get<std::string>()};
-  const bool texts = field->is_array() && std::all_of(field->begin(), field->end(),
-                                                      [](auto& text) { return text.is_string(); });
-  if (texts && field->size() <= most) return field->get<std::vector<std::string>>();
-  Fail(key, Concat("must be a text, or a list of at most ", most));
+  auto texts = Get<std::vector<std::string>>(key);
+  if (!texts || texts->size() <= most) return texts;
+  Fail(key, Concat("must be at most ", most, " texts, not ", texts->size()));
   return std::nullopt;
 }
 
@@ -100,23 +64,13 @@ void Fields::Setting(const Option& option, nlohmann::json* asked) {
   for (const OptionAlias& alias : option.notes.aliases) names.push_back(alias.name);
   std::string given;
   for (const std::string& name : names) {
-    const ordered_json* const field = Any(name);
-    if (field == nullptr) continue;
-    nlohmann::json value = *field;
-    if (const std::string_view big = data::BigInteger(*field); !big.empty()) {
-      value = std::strtod(std::string(big).c_str(), nullptr);
-    }
-    const bool whole = option.kind == Option::Kind::kInteger && value.is_number_float() &&
-                       std::abs(value.get<double>()) < 1e15 &&
-                       value.get<double>() == std::floor(value.get<double>());
-    if (whole) value = static_cast<int64_t>(value.get<double>());
-    const auto converted = option.Convert(value, name + ":");
-    if (!converted.ok()) return Fail(name, converted.status());
-    if (!given.empty() && (*asked)[option.key] != *converted) {
+    const nlohmann::json converted = Convert(option.kind, option.notes, name);
+    if (converted.is_null()) continue;
+    if (!given.empty() && (*asked)[option.key] != converted) {
       return Fail(name, Concat("is given as ", given, " too, with another value"));
     }
     given = name;
-    (*asked)[option.key] = *converted;
+    (*asked)[option.key] = converted;
   }
 }
 

@@ -30,11 +30,20 @@ class Fields {
   // `body` outlives this.
   explicit Fields(const nlohmann::ordered_json& body);
 
-  std::optional<double> Number(const std::string& key, double least, double most);
+  // A value of T's kind, within the range.
+  template <typename T>
+  std::optional<T> Get(const std::string& key, const OptionNotes& notes = {}) {
+    const nlohmann::json value = Convert(KindOf<T>(), notes, key);
+    if (value.is_null()) return std::nullopt;
+    return value.get<T>();
+  }
+  std::optional<double> Number(const std::string& key, double least, double most) {
+    return Get<double>(key, {.least = least, .most = most});
+  }
   std::optional<int64_t> Integer(const std::string& key, int64_t least,
                                  int64_t most = std::numeric_limits<int64_t>::max());
-  std::optional<bool> Flag(const std::string& key);
-  std::optional<std::string> Text(const std::string& key);
+  std::optional<bool> Flag(const std::string& key) { return Get<bool>(key); }
+  std::optional<std::string> Text(const std::string& key) { return Get<std::string>(key); }
   std::optional<std::vector<std::string>> Texts(const std::string& key, size_t most);
   // A declared setting, by its key or another system's name, into asked[key].
   void Setting(const Option& option, nlohmann::json* asked);
@@ -56,6 +65,9 @@ class Fields {
   const std::string& failed() const { return failed_; }
 
  private:
+  // Null: absent, or wrong.
+  nlohmann::json Convert(Option::Kind kind, const OptionNotes& notes, const std::string& key);
+
   const nlohmann::ordered_json& body_;
   std::set<std::string> asked_;
   std::string failed_;

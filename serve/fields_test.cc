@@ -30,17 +30,19 @@ TEST(FieldsTest, KeepsTheFirstThatIsWrong) {
     std::string key, message;
   };
   for (const Case& c : std::vector<Case>{
-           {{{"t", 2}}, "t", "t: must be a number from 0 to 1"},
-           {{{"t", "1"}}, "t", "t: must be a number from 0 to 1"},
-           {{{"n", 0}}, "n", "n: must be an integer of at least 1"},
-           {{{"n", 1.5}}, "n", "n: must be an integer of at least 1"},
-           {{{"n", 18446744073709551615u}}, "n", "n: must be an integer of at least 1"},
-           {{{"on", 1}}, "on", "on: must be true or false"},
-           {{{"stops", {"a", 1}}}, "stops", "stops: must be a text, or a list of at most 2"},
-           {{{"stops", {"a", "b", "c"}}}, "stops", "stops: must be a text, or a list of at most 2"},
+           {{{"t", 2}}, "t", "t: must be at most 1, not 2"},
+           {{{"t", "1"}}, "t", "t: must be a number, not \"1\""},
+           {{{"n", 0}}, "n", "n: must be at least 1, not 0"},
+           {{{"n", 1.5}}, "n", "n: must be an integer, not 1.5"},
+           {{{"n", 18446744073709551615u}}, "n", "n: is too large: 18446744073709551615"},
+           {{{"on", 1}}, "on", "on: must be true or false, not 1"},
+           {{{"stops", {"a", 1}}},
+            "stops",
+            "stops: must be a text or a list of texts, not [\"a\",1]"},
+           {{{"stops", {"a", "b", "c"}}}, "stops", "stops: must be at most 2 texts, not 3"},
            {{{"best", 2}}, "best", "best: there is one"},
            {{{"stpos", 2}}, "stpos", "stpos: there is no such field here; did you mean 'stops'?"},
-           {{{"on", 1}, {"t", 2}}, "t", "t: must be a number from 0 to 1"},
+           {{{"on", 1}, {"t", 2}}, "t", "t: must be at most 1, not 2"},
            {ordered_json::array(), "", "the body must be a JSON object"}}) {
     Fields fields(c.body);
     fields.Number("t", 0, 1);

@@ -152,6 +152,9 @@ void FieldFlags::AddHidden(CLI::App* command, const std::string& name, bool is_s
 }
 
 void FieldFlags::AddOtherNames(CLI::App* command) {
+  for (const Option* key : train::RunConfigKeys()) {
+    AddHidden(command, key->key, key->kind == Option::Kind::kBool);
+  }
   for (const train::ForeignKey& key : train::RunKeys()) {
     const bool is_word = key.name[0] != '_' && key.name.find('.') == std::string::npos;
     if (is_word) AddHidden(command, key.name, key.is_switch);

@@ -7,123 +7,72 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/options.h"
 
 namespace tessera::data {
 namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostPixels = 1 << 14;  // of one side
+constexpr double kMostPixels = 1 << 14;  // of one side
 
-class Reader {
- public:
-  Reader(const json& json, const std::string& source) : json_(json), source_(source) {}
-
-  void Read(const char* key, bool* value) {
-    const json* found = Find(key);
-    if (found == nullptr) return;
-    if (!found->is_boolean()) return Fail(key, "must be true or false");
-    *value = found->get<bool>();
+// 224, {"height": 224, "width": 200}, or {"shortest_edge": 224} where that is asked for.
+Status ReadSize(const json& object, const char* key, const std::string& source, int64_t* height,
+                int64_t* width, int64_t* shortest_edge) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return OkStatus();
+  const std::string where = Concat(source, ": '", key, "'");
+  const OptionNotes side = {.least = 1, .most = kMostPixels};
+  if (!found->is_object()) {
+    TESSERA_RETURN_IF_ERROR(ReadValue(*found, where, height, side));
+    *width = *height;
+    return OkStatus();
   }
-  void Read(const char* key, double* value) {
-    const json* found = Find(key);
-    if (found == nullptr) return;
-    if (!found->is_number()) return Fail(key, "must be a number");
-    *value = found->get<double>();
+  if (found->contains("height") && found->contains("width")) {
+    TESSERA_RETURN_IF_ERROR(ReadMember(*found, "height", where, height, side));
+    return ReadMember(*found, "width", where, width, side);
   }
-  void Read(const char* key, std::vector<double>* values) {
-    const json* found = Find(key);
-    if (found == nullptr) return;
-    const json list = found->is_number() ? json::array({*found}) : *found;
-    if (!list.is_array() || list.empty()) return Fail(key, "must be a list of numbers");
-    values->clear();
-    for (const json& item : list) {
-      if (!item.is_number()) return Fail(key, "must be a list of numbers");
-      values->push_back(item.get<double>());
-    }
+  if (shortest_edge != nullptr && found->size() == 1 && found->contains("shortest_edge")) {
+    return ReadMember(*found, "shortest_edge", where, shortest_edge, side);
   }
-  // 224, {"height": 224, "width": 200}, or {"shortest_edge": 224} where that is asked for.
-  void ReadSize(const char* key, int64_t* height, int64_t* width, int64_t* shortest_edge) {
-    const json* found = Find(key);
-    if (found == nullptr) return;
-    if (found->is_number_integer()) {
-      *height = *width = Side(key, *found);
-    } else if (found->is_object() && found->contains("height") && found->contains("width")) {
-      *height = Side(key, (*found)["height"]);
-      *width = Side(key, (*found)["width"]);
-    } else if (shortest_edge != nullptr && found->is_object() && found->size() == 1 &&
-               found->contains("shortest_edge")) {
-      *shortest_edge = Side(key, (*found)["shortest_edge"]);
-    } else {
-      Fail(key, Concat("must be a number, or a height and a width, not ", found->dump()));
-    }
-  }
-  // A key of whose values only `false` is supported.
-  void Refuse(const char* key) {
-    const json* found = Find(key);
-    if (found != nullptr && *found != false) Fail(key, Concat(found->dump(), " is not supported"));
-  }
-  void Fail(const char* key, const std::string& problem) {
-    if (status_.ok()) status_ = InvalidArgument(source_, ": '", key, "' ", problem);
-  }
-  const json* Find(const char* key) const {
-    const auto found = json_.find(key);
-    return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
-  const Status& status() const { return status_; }
-
- private:
-  int64_t Side(const char* key, const json& value) {
-    if (value.is_number_integer() && value.get<int64_t>() > 0 &&
-        value.get<int64_t>() <= kMostPixels) {
-      return value.get<int64_t>();
-    }
-    Fail(key, Concat("is out of range: ", value.dump()));
-    return 1;
-  }
-
-  const json& json_;
-  const std::string source_;
-  Status status_;
-};
+  return InvalidArgument(where, " must be a number, or a height and a width, not ", found->dump());
+}
 
 }  // namespace
 
+const OptionTable& ImageProcessorConfig::Table() {
+  using C = ImageProcessorConfig;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<C>("Picture processing")
+          .Add("do_resize", &C::do_resize, "resizes pictures to `size`")
+          .Add("do_center_crop", &C::do_center_crop, "cuts out the middle, of `crop_size`")
+          .Add("do_rescale", &C::do_rescale, "multiplies by rescale_factor")
+          .Add("rescale_factor", &C::rescale_factor, "multiplies bytes")
+          .Add("do_normalize", &C::do_normalize, "subtracts the mean, divides by the deviation")
+          .Add("image_mean", &C::image_mean, "one mean, or one per channel")
+          .Add("image_std", &C::image_std, "one deviation, or one per channel", {.above = 0})
+          .AddUnsupported({{"do_pad", false}}));
+  return *table;
+}
+
 StatusOr<ImageProcessorConfig> ImageProcessorConfig::FromJson(const json& json,
                                                               const std::string& source) {
-  if (!json.is_object()) return InvalidArgument(source, ": not a JSON object");
   ImageProcessorConfig c;
-  Reader reader(json, source);
+  TESSERA_RETURN_IF_ERROR(Table().ApplySupported(json, source, &c));
+  const OptionNotes kinds = {
+      .choices = {"ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor"}};
+  std::string kind;
   for (const char* key : {"image_processor_type", "feature_extractor_type"}) {
-    const nlohmann::json* type = reader.Find(key);
-    if (type != nullptr && *type != "ViTImageProcessor" && *type != "ViTImageProcessorFast" &&
-        *type != "ViTFeatureExtractor") {
-      reader.Fail(key, Concat(type->dump(), " is not supported"));
-    }
+    TESSERA_RETURN_IF_ERROR(ReadMember(json, key, source, &kind, kinds));
   }
-  reader.Refuse("do_pad");
-  reader.Read("do_resize", &c.do_resize);
-  reader.ReadSize("size", &c.height, &c.width, &c.shortest_edge);
-  double resample = static_cast<double>(c.resample);
-  reader.Read("resample", &resample);
-  if (resample != 0 && resample != 1 && resample != 2 && resample != 3) {
-    reader.Fail("resample", Concat(resample, " is not supported"));
-  } else {
-    c.resample = static_cast<Resample>(static_cast<int>(resample));
-  }
-  reader.Read("do_center_crop", &c.do_center_crop);
+  auto resample = static_cast<int64_t>(c.resample);
+  TESSERA_RETURN_IF_ERROR(ReadMember(json, "resample", source, &resample, {.least = 0, .most = 3}));
+  c.resample = static_cast<Resample>(resample);
+  TESSERA_RETURN_IF_ERROR(ReadSize(json, "size", source, &c.height, &c.width, &c.shortest_edge));
   c.crop_height = c.height;
   c.crop_width = c.width;
-  reader.ReadSize("crop_size", &c.crop_height, &c.crop_width, nullptr);
-  reader.Read("do_rescale", &c.do_rescale);
-  reader.Read("rescale_factor", &c.rescale_factor);
-  reader.Read("do_normalize", &c.do_normalize);
-  reader.Read("image_mean", &c.image_mean);
-  reader.Read("image_std", &c.image_std);
-  for (const double deviation : c.image_std) {
-    if (!(deviation > 0)) reader.Fail("image_std", Concat("is out of range: ", deviation));
-  }
-  TESSERA_RETURN_IF_ERROR(reader.status());
+  TESSERA_RETURN_IF_ERROR(
+      ReadSize(json, "crop_size", source, &c.crop_height, &c.crop_width, nullptr));
   return c;
 }
 

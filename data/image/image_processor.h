@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "data/image/image.h"
 #include "nlohmann/json.hpp"
@@ -40,6 +41,7 @@ struct ImageProcessorConfig {
   // and is not supported is refused by name.
   static StatusOr<ImageProcessorConfig> FromJson(const nlohmann::json& json,
                                                  const std::string& source);
+  static const OptionTable& Table();
   nlohmann::json ToJson() const;
 };
 

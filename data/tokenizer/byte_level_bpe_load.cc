@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/options.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/declared_tokens.h"
@@ -130,10 +131,10 @@ Status ReadModel(const json& model, const std::string& path, TokenizerJsonFile* 
     }
   }
   bool byte_fallback = false;
-  TESSERA_RETURN_IF_ERROR(ReadFlag(model, "byte_fallback", path, &byte_fallback));
+  TESSERA_RETURN_IF_ERROR(ReadMember(model, "byte_fallback", path, &byte_fallback));
   if (byte_fallback) return Unsupported(path, "model.byte_fallback", true);
-  TESSERA_RETURN_IF_ERROR(ReadFlag(model, "fuse_unk", path, &config->fuse_unk));
-  TESSERA_RETURN_IF_ERROR(ReadFlag(model, "ignore_merges", path, &config->ignore_merges));
+  TESSERA_RETURN_IF_ERROR(ReadMember(model, "fuse_unk", path, &config->fuse_unk));
+  TESSERA_RETURN_IF_ERROR(ReadMember(model, "ignore_merges", path, &config->ignore_merges));
   const json& unk = At(model, "unk_token");
   if (!IsEmptyOrNull(unk)) {
     if (!unk.is_string()) return Unsupported(path, "model.unk_token", unk);
@@ -157,8 +158,8 @@ Status ReadPreTokenizer(const json& value, const std::string& path, ByteLevelBpe
   if (!pre->is_object() || At(*pre, "type") != "ByteLevel") {
     return Unsupported(path, "pre_tokenizer", *pre);
   }
-  TESSERA_RETURN_IF_ERROR(ReadFlag(*pre, "add_prefix_space", path, &config->add_prefix_space));
-  return ReadFlag(*pre, "use_regex", path, &config->use_regex);
+  TESSERA_RETURN_IF_ERROR(ReadMember(*pre, "add_prefix_space", path, &config->add_prefix_space));
+  return ReadMember(*pre, "use_regex", path, &config->use_regex);
 }
 
 // The names that RobertaTokenizer has where the files say nothing.
@@ -229,7 +230,7 @@ void TakeDeclared(DeclaredTokens declared, ByteLevelBpeConfig* config) {
 Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelBpeConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
-  TESSERA_RETURN_IF_ERROR(ReadFlag(root, "add_prefix_space", path, &config->add_prefix_space));
+  TESSERA_RETURN_IF_ERROR(ReadMember(root, "add_prefix_space", path, &config->add_prefix_space));
   const json& name = At(root, "tokenizer_class");
   const bool roberta = name == "RobertaTokenizer" || name == "RobertaTokenizerFast";
   if (roberta) SetRoberta(config);
@@ -240,7 +241,7 @@ Status ReadTokenizerConfig(const std::string& path, bool plain, ByteLevelBpeConf
                      name == "PreTrainedTokenizerFast";
   if (!known) return Unsupported(path, "tokenizer_class", name);
   bool add_bos = false;
-  TESSERA_RETURN_IF_ERROR(ReadFlag(root, "add_bos_token", path, &add_bos));
+  TESSERA_RETURN_IF_ERROR(ReadMember(root, "add_bos_token", path, &add_bos));
   return add_bos ? Unsupported(path, "add_bos_token", true) : OkStatus();
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/options.h"
 
 namespace tessera::data {
 namespace {
@@ -32,10 +33,10 @@ StatusOr<AddedToken> ReadToken(const json& item, const std::string& path, std::s
   AddedToken token{.content = content.get<std::string>(), .id = -1};
   if (!item.is_object()) return token;
   token.normalized = false;
-  TESSERA_RETURN_IF_ERROR(ReadFlag(item, "lstrip", path, &token.lstrip));
-  TESSERA_RETURN_IF_ERROR(ReadFlag(item, "rstrip", path, &token.rstrip));
-  TESSERA_RETURN_IF_ERROR(ReadFlag(item, "normalized", path, &token.normalized));
-  TESSERA_RETURN_IF_ERROR(ReadFlag(item, "single_word", path, &token.single_word));
+  TESSERA_RETURN_IF_ERROR(ReadMember(item, "lstrip", path, &token.lstrip));
+  TESSERA_RETURN_IF_ERROR(ReadMember(item, "rstrip", path, &token.rstrip));
+  TESSERA_RETURN_IF_ERROR(ReadMember(item, "normalized", path, &token.normalized));
+  TESSERA_RETURN_IF_ERROR(ReadMember(item, "single_word", path, &token.single_word));
   return token;
 }
 
@@ -81,14 +82,6 @@ Status ReadAddedTokensFile(const std::string& path, DeclaredTokens* declared) {
 
 }  // namespace
 
-Status ReadFlag(const json& object, const char* key, const std::string& path, bool* value) {
-  const json& item = At(object, key);
-  if (item.is_null()) return OkStatus();
-  if (!item.is_boolean()) return InvalidArgument(path, ": ", key, " is not true or false");
-  *value = item.get<bool>();
-  return OkStatus();
-}
-
 StatusOr<std::optional<std::vector<AddedToken>>> ReadExtraTokens(const json& root,
                                                                  const std::string& path) {
   std::optional<std::vector<AddedToken>> tokens;
@@ -126,9 +119,9 @@ Status ReadAddedTokensDecoder(const json& decoder, const std::string& path,
     token.id = std::stoi(key);
     TESSERA_RETURN_IF_ERROR(CheckId(token.id, token.content, path));
     token.special = false;
-    TESSERA_RETURN_IF_ERROR(ReadFlag(item, "special", path, &token.special));
+    TESSERA_RETURN_IF_ERROR(ReadMember(item, "special", path, &token.special));
     token.normalized = !token.special;
-    TESSERA_RETURN_IF_ERROR(ReadFlag(item, "normalized", path, &token.normalized));
+    TESSERA_RETURN_IF_ERROR(ReadMember(item, "normalized", path, &token.normalized));
     tokens->push_back(std::move(token));
   }
   std::stable_sort(tokens->begin(), tokens->end(),

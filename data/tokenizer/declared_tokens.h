@@ -47,11 +47,6 @@ struct DeclaredTokens {
 // in [0, 2^22), is InvalidArgument with file and key.
 StatusOr<DeclaredTokens> ReadDeclaredTokens(const std::string& folder);
 
-// A member `key` of a configuration; what is absent or null stays. InvalidArgument where it is
-// neither true nor false.
-Status ReadFlag(const nlohmann::json& object, const char* key, const std::string& path,
-                bool* value);
-
 // The tokens of `additional_special_tokens` or `extra_special_tokens`, of which an object names
 // each; nullopt: there is no such key.
 StatusOr<std::optional<std::vector<AddedToken>>> ReadExtraTokens(const nlohmann::json& root,

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "base/options.h"
+
 namespace tessera::data {
 namespace {
 
@@ -41,25 +43,21 @@ std::string_view JsonPart::type() const {
 
 StatusOr<bool> JsonPart::Bool(const char* key, bool fallback) const {
   const JsonPart item = (*this)[key];
-  if (item.is_null()) return fallback;
-  if (!item.value().is_boolean()) return item.Wrong("not true or false");
-  return item.value().get<bool>();
+  TESSERA_RETURN_IF_ERROR(ReadValue(item.value(), item.place_, &fallback));
+  return fallback;
 }
 
 StatusOr<std::string> JsonPart::Text(const char* key, std::string_view fallback) const {
   const JsonPart item = (*this)[key];
-  if (item.is_null()) return std::string(fallback);
-  if (!item.value().is_string()) return item.Wrong("not a text");
-  return item.value().get<std::string>();
+  std::string text(fallback);
+  TESSERA_RETURN_IF_ERROR(ReadValue(item.value(), item.place_, &text));
+  return text;
 }
 
 StatusOr<int64_t> JsonPart::Count(const char* key, int64_t fallback) const {
   const JsonPart item = (*this)[key];
-  if (item.is_null()) return fallback;
-  if (!item.value().is_number_integer() || item.value().get<int64_t>() < 0) {
-    return item.Wrong("not a number >= 0");
-  }
-  return item.value().get<int64_t>();
+  TESSERA_RETURN_IF_ERROR(ReadValue(item.value(), item.place_, &fallback, {.least = 0}));
+  return fallback;
 }
 
 Status JsonPart::Unsupported() const {

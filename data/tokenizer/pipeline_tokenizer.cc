@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/options.h"
 #include "base/python_text.h"
 #include "base/utf8.h"
 #include "core/execution_context.h"
@@ -92,7 +93,7 @@ Status PipelineTokenizer::TakeDeclared(const std::string& folder) {
   const std::string config_path = JoinPath(folder, "tokenizer_config.json");
   if (!PathExists(config_path)) return OkStatus();
   TESSERA_ASSIGN_OR_RETURN(const json config, ReadJsonFile(config_path));
-  return ReadFlag(config, "clean_up_tokenization_spaces", config_path, &clean_up_spaces_);
+  return ReadMember(config, "clean_up_tokenization_spaces", config_path, &clean_up_spaces_);
 }
 
 std::string PipelineTokenizer::TokenString(int32_t id) const {

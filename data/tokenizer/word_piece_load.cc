@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/options.h"
 #include "base/utf8.h"
 #include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/json_part.h"
@@ -86,19 +87,19 @@ Status ReadConfig(const std::string& path, WordPieceConfig* config) {
   TESSERA_ASSIGN_OR_RETURN(const json root, ReadJsonFile(path));
   if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
   BertNormalizerOptions& normalizer = config->normalizer;
-  TESSERA_RETURN_IF_ERROR(ReadFlag(root, "do_lower_case", path, &normalizer.lowercase));
+  TESSERA_RETURN_IF_ERROR(ReadMember(root, "do_lower_case", path, &normalizer.lowercase));
   TESSERA_RETURN_IF_ERROR(
-      ReadFlag(root, "tokenize_chinese_chars", path, &normalizer.tokenize_chinese_chars));
+      ReadMember(root, "tokenize_chinese_chars", path, &normalizer.tokenize_chinese_chars));
   if (root.contains("strip_accents")) {
     normalizer.strip_accents = std::nullopt;
     if (!root["strip_accents"].is_null()) {
       bool strip = false;
-      TESSERA_RETURN_IF_ERROR(ReadFlag(root, "strip_accents", path, &strip));
+      TESSERA_RETURN_IF_ERROR(ReadMember(root, "strip_accents", path, &strip));
       normalizer.strip_accents = strip;
     }
   }
   bool basic = true;
-  TESSERA_RETURN_IF_ERROR(ReadFlag(root, "do_basic_tokenize", path, &basic));
+  TESSERA_RETURN_IF_ERROR(ReadMember(root, "do_basic_tokenize", path, &basic));
   if (!basic) return InvalidArgument(path, ": do_basic_tokenize false is not supported");
   return OkStatus();
 }

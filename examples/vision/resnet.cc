@@ -65,15 +65,22 @@ Tensor BasicBlock::Forward(const Tensor& x_BCHW, const nn::ForwardContext& conte
   });
 }
 
+const OptionTable& ResNetConfig::Table() {
+  using C = ResNetConfig;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<C>("ResNet")
+          .Add("width", &C::width, "channels of the first stage", {.least = 1, .below = 4096})
+          .Add("blocks_per_stage", &C::blocks_per_stage, "residual blocks of each of four stages",
+               {.least = 1, .below = 4096})
+          .Add("num_channels", &C::num_channels, "channels of a picture",
+               {.least = 1, .below = 4096}));
+  return *table;
+}
+
 StatusOr<ResNetConfig> ResNetConfig::FromJson(const json& config) {
   ResNetConfig c;
   models::ConfigReader reader(config, "torchvision-resnet");
-  reader.Read("width", &c.width);
-  reader.Read("blocks_per_stage", &c.blocks_per_stage);
-  reader.Read("num_channels", &c.num_channels);
-  for (const int64_t size : {c.width, c.blocks_per_stage, c.num_channels}) {
-    reader.Require(size > 0 && size < 4096, Concat("a size is out of range: ", size));
-  }
+  reader.Read(&c);
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_ASSIGN_OR_RETURN(c.labels, models::LabelSpec::FromJson(config, "torchvision-resnet"));
   return c;

@@ -32,6 +32,7 @@ struct ResNetConfig {
   models::LabelSpec labels;
 
   static StatusOr<ResNetConfig> FromJson(const nlohmann::json& json);
+  static const OptionTable& Table();
 };
 
 // relu(x + norm(conv(relu(norm(conv(x)))))), where x is made smaller and wider if that is asked.

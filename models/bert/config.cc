@@ -51,41 +51,46 @@ Status ReadHead(const nlohmann::json& json, BertConfig* config) {
   return InvalidArgument("'architectures': \"", name, "\" is not supported; known are ", known);
 }
 
-void CheckSizes(const BertConfig& c, ConfigReader* reader) {
-  struct Size {
-    const char* name;
-    int64_t value;
-    int64_t most;
-  };
-  for (const Size& size : {Size{"vocab_size", c.vocab_size, int64_t{1} << 31},
-                           {"max_position_embeddings", c.max_position_embeddings, int64_t{1} << 31},
-                           {"hidden_size", c.hidden_size, 1 << 20},
-                           {"num_hidden_layers", c.num_hidden_layers, 10000},
-                           {"num_attention_heads", c.num_attention_heads, 1 << 20},
-                           {"intermediate_size", c.intermediate_size, 1 << 24},
-                           {"type_vocab_size", c.type_vocab_size, 1 << 20}}) {
-    reader->Require(size.value > 0 && size.value < size.most,
-                    Concat("'", size.name, "' is out of range: ", size.value));
-  }
-  if (!reader->status().ok()) return;
-  reader->Require(
-      c.hidden_size % c.num_attention_heads == 0,
-      Concat("'hidden_size' (", c.hidden_size, ") is not a multiple of 'num_attention_heads' (",
-             c.num_attention_heads, ")"));
-  reader->Require(c.pad_token_id >= 0 && c.pad_token_id < c.vocab_size,
-                  Concat("'pad_token_id' is out of range: ", c.pad_token_id));
-  reader->Require(c.max_tokens() > 0, Concat("'max_position_embeddings' (",
-                                             c.max_position_embeddings, ") leaves no position"));
-  for (const double p : {c.hidden_dropout_prob, c.attention_probs_dropout_prob, c.head_dropout()}) {
-    reader->Require(p >= 0 && p < 1, Concat("a dropout probability of ", p, " is not in [0, 1)"));
-  }
-}
-
 }  // namespace
 
 bool BertConfig::has_pooler() const {
   return (head == BertHead::kNone && add_pooling_layer) || head == BertHead::kPreTraining ||
          (head == BertHead::kSequence && !roberta);
+}
+
+const OptionTable& BertConfig::Table() {
+  using C = BertConfig;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<C>("BERT and RoBERTa")
+          .Add("vocab_size", &C::vocab_size, "tokens", SizeBelow(kMostRows))
+          .Add("hidden_size", &C::hidden_size, "features of a token", SizeBelow(kMostWidth))
+          .Add("num_hidden_layers", &C::num_hidden_layers, "layers", SizeBelow(kMostLayers))
+          .Add("num_attention_heads", &C::num_attention_heads, "heads of attention",
+               SizeBelow(kMostWidth))
+          .Add("intermediate_size", &C::intermediate_size,
+               "inner features of the feed-forward part", SizeBelow(kMostInnerWidth))
+          .Add("hidden_act", &C::hidden_act, "activation of the feed-forward part")
+          .Add("hidden_dropout_prob", &C::hidden_dropout_prob,
+               "dropout on embeddings and on what a layer adds", DropoutShare())
+          .Add("attention_probs_dropout_prob", &C::attention_probs_dropout_prob,
+               "dropout on attention's weights", DropoutShare())
+          .Add("max_position_embeddings", &C::max_position_embeddings, "rows of positions",
+               SizeBelow(kMostRows))
+          .Add("type_vocab_size", &C::type_vocab_size, "kinds of segments", SizeBelow(kMostWidth))
+          .Add("initializer_range", &C::initializer_range, "standard deviation of first weights",
+               {.least = 0})
+          .Add("layer_norm_eps", &C::layer_norm_eps, "added to variances", {.least = 0})
+          .Add("pad_token_id", &C::pad_token_id, "id of the token that fills rows")
+          .Add("classifier_dropout", &C::classifier_dropout, "dropout before the classifier",
+               {.least = 0, .below = 1, .unset = "hidden_dropout_prob"})
+          .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
+          .Add("add_pooling_layer", &C::add_pooling_layer,
+               "a model without a head has a pooler of the first token")
+          .AddUnsupported({{"position_embedding_type", "absolute"},
+                           {"is_decoder", false},
+                           {"add_cross_attention", false},
+                           {"pruned_heads", nlohmann::json::object()}}));
+  return *table;
 }
 
 StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
@@ -97,27 +102,12 @@ StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
     c.pad_token_id = 1;
   }
   ConfigReader reader(json, type);
-  reader.Read("vocab_size", &c.vocab_size);
-  reader.Read("hidden_size", &c.hidden_size);
-  reader.Read("add_pooling_layer", &c.add_pooling_layer);
-  reader.Read("num_hidden_layers", &c.num_hidden_layers);
-  reader.Read("num_attention_heads", &c.num_attention_heads);
-  reader.Read("intermediate_size", &c.intermediate_size);
-  reader.Read("hidden_act", &c.hidden_act);
-  reader.Read("hidden_dropout_prob", &c.hidden_dropout_prob);
-  reader.Read("attention_probs_dropout_prob", &c.attention_probs_dropout_prob);
-  reader.Read("max_position_embeddings", &c.max_position_embeddings);
-  reader.Read("type_vocab_size", &c.type_vocab_size);
-  reader.ReadNotNegative("initializer_range", &c.initializer_range);
-  reader.ReadNotNegative("layer_norm_eps", &c.layer_norm_eps);
-  reader.Read("pad_token_id", &c.pad_token_id);
-  reader.Read("classifier_dropout", &c.classifier_dropout);
-  reader.Read("tie_word_embeddings", &c.tie_word_embeddings);
-  reader.Refuse("position_embedding_type", "absolute");
-  reader.Refuse("is_decoder", false);
-  reader.Refuse("add_cross_attention", false);
-  reader.Refuse("pruned_heads", nlohmann::json::object());
-  CheckSizes(c, &reader);
+  reader.Read(&c);
+  reader.RequireMultiple("hidden_size", c.hidden_size, "num_attention_heads",
+                         c.num_attention_heads);
+  reader.RequireToken("pad_token_id", c.pad_token_id, c.vocab_size);
+  reader.Require(c.max_tokens() > 0, Concat("'max_position_embeddings' (",
+                                            c.max_position_embeddings, ") leaves no position"));
   TESSERA_RETURN_IF_ERROR(reader.status());
   if (const Status head = ReadHead(json, &c); !head.ok()) {
     return InvalidArgument("config of ", type, ": ", Message(head));

@@ -4,9 +4,11 @@
 #define TESSERA_MODELS_BERT_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "models/classification.h"
 #include "nlohmann/json.hpp"
@@ -40,8 +42,8 @@ struct BertConfig {
   int64_t type_vocab_size = 2;
   double initializer_range = 0.02;
   double layer_norm_eps = 1e-12;
-  int64_t pad_token_id = 0;        // RoBERTa: 1
-  double classifier_dropout = -1;  // < 0: hidden_dropout_prob
+  int64_t pad_token_id = 0;                  // RoBERTa: 1
+  std::optional<double> classifier_dropout;  // absent: hidden_dropout_prob
   bool tie_word_embeddings = true;
   // False: a model without a head has no pooler either, as in transformers' constructor.
   bool add_pooling_layer = true;
@@ -53,12 +55,11 @@ struct BertConfig {
   int64_t max_tokens() const {
     return roberta ? max_position_embeddings - pad_token_id - 1 : max_position_embeddings;
   }
-  double head_dropout() const {
-    return classifier_dropout < 0 ? hidden_dropout_prob : classifier_dropout;
-  }
+  double head_dropout() const { return classifier_dropout.value_or(hidden_dropout_prob); }
 
   // Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<BertConfig> FromJson(const nlohmann::json& json);
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::models

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -43,6 +44,7 @@ struct GlmConfig {
 
   // Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<GlmConfig> FromJson(const nlohmann::json& json);
+  static const OptionTable& Table();
 };
 
 // What a config.json of ChatGLM-6B says; the defaults are that model's.
@@ -63,6 +65,7 @@ struct ChatGlmConfig {
   int64_t pad_token_id = 0;
 
   static StatusOr<ChatGlmConfig> FromJson(const nlohmann::json& json);
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::models

@@ -6,49 +6,39 @@
 
 namespace tessera::models {
 
+const OptionTable& GptConfig::Table() {
+  using C = GptConfig;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<C>("GPT-2")
+          .Add("vocab_size", &C::vocab_size, "tokens", SizeBelow(kMostRows))
+          .Add("n_positions", &C::n_positions, "the longest text, in tokens", SizeBelow(kMostRows))
+          .Add("n_embd", &C::n_embd, "features of a token", SizeBelow(kMostWidth))
+          .Add("n_layer", &C::n_layer, "layers", SizeBelow(kMostLayers))
+          .Add("n_head", &C::n_head, "heads of attention", SizeBelow(kMostWidth))
+          .Add("n_inner", &C::n_inner, "inner features of the feed-forward part",
+               {.least = 1, .below = kMostInnerWidth, .unset = "4 n_embd"})
+          .Add("activation_function", &C::activation_function, "of the feed-forward part")
+          .Add("resid_pdrop", &C::resid_pdrop, "dropout on what a layer adds", DropoutShare())
+          .Add("embd_pdrop", &C::embd_pdrop, "dropout on embeddings", DropoutShare())
+          .Add("attn_pdrop", &C::attn_pdrop, "dropout on attention's weights", DropoutShare())
+          .Add("layer_norm_epsilon", &C::layer_norm_epsilon, "added to variances", {.least = 0})
+          .Add("initializer_range", &C::initializer_range, "standard deviation of first weights",
+               {.least = 0})
+          .Add("scale_attn_weights", &C::scale_attn_weights,
+               "divides scores by the root of a head's size")
+          .Add("scale_attn_by_inverse_layer_idx", &C::scale_attn_by_inverse_layer_idx,
+               "divides scores by the number of the layer")
+          .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
+          .AddUnsupported({{"add_cross_attention", false}}));
+  return *table;
+}
+
 StatusOr<GptConfig> GptConfig::FromJson(const nlohmann::json& json) {
   GptConfig c;
   ConfigReader reader(json, "gpt2");
-  reader.Read("vocab_size", &c.vocab_size);
-  reader.Read("n_ctx", &c.n_positions);  // older files; n_positions wins
-  reader.Read("n_positions", &c.n_positions);
-  reader.Read("n_embd", &c.n_embd);
-  reader.Read("n_layer", &c.n_layer);
-  reader.Read("n_head", &c.n_head);
-  reader.Read("n_inner", &c.n_inner);
-  reader.Read("activation_function", &c.activation_function);
-  reader.Read("resid_pdrop", &c.resid_pdrop);
-  reader.Read("embd_pdrop", &c.embd_pdrop);
-  reader.Read("attn_pdrop", &c.attn_pdrop);
-  reader.ReadNotNegative("layer_norm_epsilon", &c.layer_norm_epsilon);
-  reader.ReadNotNegative("initializer_range", &c.initializer_range);
-  reader.Read("scale_attn_weights", &c.scale_attn_weights);
-  reader.Read("scale_attn_by_inverse_layer_idx", &c.scale_attn_by_inverse_layer_idx);
-  reader.Read("tie_word_embeddings", &c.tie_word_embeddings);
-  reader.Refuse("add_cross_attention", false);
-  // The limits are far beyond any model; they keep products of two sizes within 64 bits.
-  struct Size {
-    const char* name;
-    int64_t value;
-    int64_t most;
-  };
-  for (const Size& size : {Size{"vocab_size", c.vocab_size, int64_t{1} << 31},
-                           {"n_positions", c.n_positions, int64_t{1} << 31},
-                           {"n_embd", c.n_embd, 1 << 20},
-                           {"n_layer", c.n_layer, 10000},
-                           {"n_head", c.n_head, 1 << 20},
-                           {"n_inner", c.n_inner ? *c.n_inner : 1, 1 << 24}}) {
-    reader.Require(size.value > 0 && size.value < size.most,
-                   Concat("'", size.name, "' is out of range: ", size.value));
-  }
-  if (reader.status().ok()) {
-    reader.Require(
-        c.n_embd % c.n_head == 0,
-        Concat("'n_embd' (", c.n_embd, ") is not a multiple of 'n_head' (", c.n_head, ")"));
-  }
-  for (const double p : {c.resid_pdrop, c.embd_pdrop, c.attn_pdrop}) {
-    reader.Require(p >= 0 && p < 1, Concat("a dropout probability of ", p, " is not in [0, 1)"));
-  }
+  reader.Read("n_ctx", &c.n_positions, SizeBelow(kMostRows));  // older files; n_positions wins
+  reader.Read(&c);
+  reader.RequireMultiple("n_embd", c.n_embd, "n_head", c.n_head);
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.activation_function).status());
   return c;

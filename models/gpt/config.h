@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -33,6 +34,7 @@ struct GptConfig {
 
   // Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<GptConfig> FromJson(const nlohmann::json& json);
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::models

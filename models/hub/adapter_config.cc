@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/options.h"
 #include "core/regex.h"
 #include "nlohmann/json.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 // Far beyond any adapter; products of it and a layer's size stay within 64 bits.
-constexpr int64_t kMostRank = 1 << 20;
+constexpr double kMostRank = 1 << 20;
 
 // From end to end. Patterns have been compiled before (FromJson).
 bool FullMatch(const std::string& pattern, const std::string& text) {
@@ -47,99 +48,40 @@ std::optional<int64_t> LayerIndexOf(const std::string& module,
   return std::nullopt;
 }
 
-// Reads members one by one; the first problem stays.
-class Reader {
- public:
-  Reader(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
+Status CheckPattern(const std::string& where, const std::string& pattern) {
+  const Status compiled = Regex::Compile("(?:" + pattern + ")").status();
+  return compiled.ok() ? compiled
+                       : InvalidArgument(where, " has a bad pattern: ", Message(compiled));
+}
 
-  bool Has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
-  const json& operator[](const char* key) const { return object_[key]; }
-  const Status& status() const { return status_; }
+Status ReadNames(const json& config, const char* key, const std::string& source,
+                 ModuleNames* modules) {
+  const auto found = config.find(key);
+  if (found == config.end() || !found->is_string()) {
+    return ReadMember(config, key, source, &modules->names);
+  }
+  modules->pattern = found->get<std::string>();
+  modules->all_linear = modules->pattern == "all-linear";
+  if (modules->all_linear) modules->pattern.clear();
+  return CheckPattern(Concat(source, ": '", key, "'"), modules->pattern);
+}
 
-  void Fail(const char* key, const std::string& problem) {
-    if (status_.ok()) status_ = InvalidArgument(where_, ": '", key, "' ", problem);
+template <typename T>
+Status ReadPatterns(const json& config, const char* key, const std::string& source,
+                    std::vector<std::pair<std::string, T>>* values) {
+  const auto found = config.find(key);
+  if (found == config.end() || found->is_null()) return OkStatus();
+  const std::string where = Concat(source, ": '", key, "'");
+  if (!found->is_object()) return InvalidArgument(where, " must be an object");
+  for (const auto& [pattern, number] : found->items()) {
+    T value = 0;
+    TESSERA_RETURN_IF_ERROR(ReadValue(number, Concat(where, " of '", pattern, "'"), &value,
+                                      {.above = 0, .most = kMostRank}));
+    TESSERA_RETURN_IF_ERROR(CheckPattern(where, pattern));
+    values->emplace_back(pattern, value);
   }
-  void Read(const char* key, bool* value) {
-    if (!Has(key)) return;
-    if (!object_[key].is_boolean()) return Fail(key, "must be true or false");
-    *value = object_[key].get<bool>();
-  }
-  void Read(const char* key, std::string* value) {
-    if (!Has(key)) return;
-    if (!object_[key].is_string()) return Fail(key, "must be a string");
-    *value = object_[key].get<std::string>();
-  }
-  void Read(const char* key, std::vector<std::string>* value) {
-    if (!Has(key)) return;
-    const json& list = object_[key];
-    if (list.is_string()) {
-      *value = {list.get<std::string>()};
-      return;
-    }
-    if (!list.is_array()) return Fail(key, "must be a list of names");
-    for (const json& name : list) {
-      if (!name.is_string()) return Fail(key, "must be a list of names");
-      value->push_back(name.get<std::string>());
-    }
-  }
-  void Read(const char* key, int64_t least, int64_t* value) {
-    if (!Has(key)) return;
-    const json& number = object_[key];
-    if (!number.is_number_integer() || number.get<int64_t>() < least) {
-      return Fail(key, Concat("must be an integer of ", least, " or more, not ", number.dump()));
-    }
-    if (number.get<int64_t>() > kMostRank) {
-      return Fail(key, Concat("is ", number.dump(), "; the most is ", kMostRank));
-    }
-    *value = number.get<int64_t>();
-  }
-  // Within [least, below).
-  void Read(const char* key, double least, double below, double* value) {
-    if (!Has(key)) return;
-    const json& number = object_[key];
-    if (!number.is_number() || !(number.get<double>() >= least && number.get<double>() < below)) {
-      return Fail(key, Concat("is ", number.dump(), ", not a number from ", least, " to ", below));
-    }
-    *value = number.get<double>();
-  }
-  void Read(const char* key, ModuleNames* value) {
-    if (!Has(key)) return;
-    if (!object_[key].is_string()) return Read(key, &value->names);
-    value->pattern = object_[key].get<std::string>();
-    value->all_linear = value->pattern == "all-linear";
-    if (value->all_linear) value->pattern.clear();
-    Check(key, value->pattern);
-  }
-  template <typename T>
-  void ReadPatterns(const char* key, std::vector<std::pair<std::string, T>>* values) {
-    if (!Has(key)) return;
-    if (!object_[key].is_object()) return Fail(key, "must be an object");
-    for (const auto& [pattern, value] : object_[key].items()) {
-      const bool fits = std::is_same_v<T, int64_t> ? value.is_number_integer() : value.is_number();
-      if (!fits || value.template get<double>() <= 0 || value.template get<double>() > kMostRank) {
-        return Fail(key, Concat("has ", value.dump(), " for '", pattern, "'"));
-      }
-      Check(key, pattern);
-      values->emplace_back(pattern, value.template get<T>());
-    }
-  }
-  // Of what changes results: only these values, or nothing, are supported.
-  void Refuse(const char* key, const std::vector<json>& neutral) {
-    if (!Has(key)) return;
-    if (std::find(neutral.begin(), neutral.end(), object_[key]) != neutral.end()) return;
-    Fail(key, Concat("is ", object_[key].dump(), ", which is not supported"));
-  }
-
- private:
-  void Check(const char* key, const std::string& pattern) {
-    const Status compiled = Regex::Compile("(?:" + pattern + ")").status();
-    if (!compiled.ok()) Fail(key, Concat("has a bad pattern: ", Message(compiled)));
-  }
-
-  const json& object_;
-  const std::string where_;
-  Status status_;
-};
+  return OkStatus();
+}
 
 // The first pattern that matches.
 template <typename T>
@@ -172,22 +114,19 @@ Status CheckOnePattern(const char* key, std::vector<std::pair<std::string, T>> p
                          second->first, "'); keep one");
 }
 
-void ReadInit(Reader* reader, std::string* init) {
-  constexpr char kKey[] = "init_lora_weights";
-  if (!reader->Has(kKey) || (*reader)[kKey] == true) return;
-  if ((*reader)[kKey] == false) {
-    *init = "false";
-    return;
-  }
+Status ReadInit(const json& config, const std::string& source, std::string* init) {
+  const json value = config.value("init_lora_weights", json());
+  if (value.is_null() || value == true) return OkStatus();
+  *init = value == false ? "false" : value.is_string() ? value.get<std::string>() : value.dump();
+  if (*init == "false" || *init == "gaussian") return OkStatus();
   AdapterConfig named;
-  if ((*reader)[kKey].is_string()) named.init = (*reader)[kKey].get<std::string>();
-  if (AdapterConfig::IsInit(named.init) && named.StartsFromWeights()) {
-    reader->Fail(kKey, Concat("is \"", named.init,
-                              "\": the adapter goes with weights that PEFT has changed; save it "
-                              "there with path_initial_model_for_weight_conversion"));
+  named.init = *init;
+  if (AdapterConfig::IsInit(*init) && named.StartsFromWeights()) {
+    return InvalidArgument(source, ": 'init_lora_weights' is ", value.dump(),
+                           ": the adapter goes with weights that PEFT has changed; save it there "
+                           "with path_initial_model_for_weight_conversion");
   }
-  reader->Refuse(kKey, {"gaussian"});
-  *init = named.init;
+  return InvalidArgument(source, ": 'init_lora_weights': ", value.dump(), " is not supported");
 }
 
 }  // namespace
@@ -225,84 +164,81 @@ bool ModuleNames::Match(const std::string& module) const {
   });
 }
 
-namespace {
-
-PrefixTuningConfig ReadPrefixTuning(Reader* reader) {
-  PrefixTuningConfig c;
-  reader->Read("num_virtual_tokens", 1, &c.num_virtual_tokens);
-  if (c.num_virtual_tokens == 0) reader->Fail("num_virtual_tokens", "is missing");
-  reader->Read("prefix_projection", &c.prefix_projection);
-  reader->Read("encoder_hidden_size", 1, &c.encoder_hidden_size);
-  const auto read = [&](const char* key, std::optional<int64_t>* value) {
-    if (reader->Has(key)) reader->Read(key, 1, &value->emplace());
-  };
-  read("num_layers", &c.num_layers);
-  read("num_attention_heads", &c.num_attention_heads);
-  read("token_dim", &c.token_dim);
-  read("num_transformer_submodules", &c.num_transformer_submodules);
-  reader->Refuse("modules_to_save", {json::array()});
-  return c;
+const OptionTable& PrefixTuningConfig::Table() {
+  using C = PrefixTuningConfig;
+  const OptionNotes size = {.least = 1, .most = kMostRank};
+  static const auto* table = new OptionTable(
+      OptionTable::Of<C>("Prefix tuning")
+          .Add("num_virtual_tokens", &C::num_virtual_tokens, "tokens of the prefix", size)
+          .Add("prefix_projection", &C::prefix_projection, "an encoder gives the prefix")
+          .Add("encoder_hidden_size", &C::encoder_hidden_size, "inner features of the encoder",
+               size)
+          .Add("num_layers", &C::num_layers, "layers of the model", size)
+          .Add("num_attention_heads", &C::num_attention_heads, "heads of keys and values", size)
+          .Add("token_dim", &C::token_dim, "features of all heads of keys", size)
+          .Add("num_transformer_submodules", &C::num_transformer_submodules,
+               "2 for an encoder and a decoder", size)
+          .AddUnsupported({{"modules_to_save", json::array()}}));
+  return *table;
 }
 
-}  // namespace
+const OptionTable& AdapterConfig::Table() {
+  using C = AdapterConfig;
+  static const auto* table = new OptionTable([] {
+    OptionTable lora = OptionTable::Of<C>("LoRA");
+    lora.Add("r", &C::r, "rank", {.least = 1, .most = kMostRank})
+        .Add("lora_alpha", &C::lora_alpha, "the change is scaled by lora_alpha / r",
+             {.least = 0, .below = 1e9})
+        .Add("lora_dropout", &C::lora_dropout, "dropout on inputs of adapters",
+             {.least = 0, .below = 1})
+        .Add("use_rslora", &C::use_rslora, "scales by lora_alpha / sqrt(r)")
+        .Add("use_dora", &C::use_dora, "trains norms of columns too")
+        .Add("bias", &C::bias, "biases that train", {.choices = {"none", "all", "lora_only"}})
+        .Add("modules_to_save", &C::modules_to_save, "modules that train whole")
+        .Add("layers_pattern", &C::layers_pattern, "lists of layers");
+    std::vector<UnsupportedKey> refused;
+    for (const char* key : {"lora_bias", "use_qalora", "ensure_weight_tying"}) {
+      refused.push_back({key, false});
+    }
+    for (const char* key :
+         {"trainable_token_indices", "loftq_config", "eva_config", "corda_config", "lora_ga_config",
+          "velora_config", "alora_invocation_tokens", "monteclora_config", "layer_replication",
+          "target_parameters", "use_bdlora", "arrow_config", "kasa_config", "megatron_config"}) {
+      refused.push_back({key, json::object()});
+    }
+    lora.AddUnsupported(std::move(refused));
+    return lora;
+  }());
+  return *table;
+}
 
 StatusOr<AdapterConfig> AdapterConfig::FromJson(const json& config, const std::string& where) {
   if (!config.is_object()) return InvalidArgument(where, ": not a JSON object");
-  Reader reader(config, where);
   AdapterConfig c;
   std::string type;
-  reader.Read("peft_type", &type);
-  reader.Read("base_model_name_or_path", &c.base_model_name_or_path);
-  reader.Read("task_type", &c.task_type);
-  if (type == "PREFIX_TUNING") c.prefix = ReadPrefixTuning(&reader);
-  if (type != "LORA" && !c.prefix) {
-    reader.Fail("peft_type", Concat("is '", type, "'; supported are LORA and PREFIX_TUNING"));
+  TESSERA_RETURN_IF_ERROR(ReadMember(config, "peft_type", where, &type));
+  TESSERA_RETURN_IF_ERROR(
+      ReadMember(config, "base_model_name_or_path", where, &c.base_model_name_or_path));
+  TESSERA_RETURN_IF_ERROR(ReadMember(config, "task_type", where, &c.task_type));
+  if (type == "PREFIX_TUNING") {
+    TESSERA_RETURN_IF_ERROR(
+        PrefixTuningConfig::Table().ApplySupported(config, where, &c.prefix.emplace()));
+    if (c.prefix->num_virtual_tokens > 0) return c;
+    return InvalidArgument(where, ": 'num_virtual_tokens' is missing");
   }
   if (type != "LORA") {
-    TESSERA_RETURN_IF_ERROR(reader.status());
-    return c;
+    return InvalidArgument(where, ": 'peft_type' is '", type,
+                           "'; supported are LORA and PREFIX_TUNING");
   }
-  reader.Read("r", 1, &c.r);
-  reader.Read("lora_alpha", 0, 1e9, &c.lora_alpha);
-  reader.Read("lora_dropout", 0, 1, &c.lora_dropout);
-  reader.Read("use_rslora", &c.use_rslora);
-  reader.Read("use_dora", &c.use_dora);
-  reader.Read("bias", &c.bias);
-  if (c.bias != "none" && c.bias != "all" && c.bias != "lora_only") {
-    reader.Fail("bias", Concat("is '", c.bias, "', expected none, all or lora_only"));
-  }
-  reader.Read("target_modules", &c.target_modules);
-  reader.Read("exclude_modules", &c.exclude_modules);
-  reader.Read("modules_to_save", &c.modules_to_save);
-  if (reader.Has("layers_to_transform")) {
-    c.layers_to_transform.emplace();
-    const auto& layers = reader["layers_to_transform"];
-    const std::vector<json> list =
-        layers.is_array() ? layers.get<std::vector<json>>() : std::vector<json>{layers};
-    for (const json& layer : list) {
-      if (layer.is_number_integer()) {
-        c.layers_to_transform->push_back(layer.get<int64_t>());
-      } else {
-        reader.Fail("layers_to_transform", "must be an integer or a list of them");
-      }
-    }
-    if (c.layers_to_transform->empty()) c.layers_to_transform.reset();
-  }
-  reader.Read("layers_pattern", &c.layers_pattern);
-  reader.ReadPatterns("rank_pattern", &c.rank_pattern);
-  reader.ReadPatterns("alpha_pattern", &c.alpha_pattern);
-  const json nothing = json::object(), none = json::array();
-  ReadInit(&reader, &c.init);
-  for (const char* key : {"lora_bias", "use_qalora", "ensure_weight_tying"}) {
-    reader.Refuse(key, {false});
-  }
-  for (const char* key :
-       {"trainable_token_indices", "loftq_config", "eva_config", "corda_config", "lora_ga_config",
-        "velora_config", "alora_invocation_tokens", "monteclora_config", "layer_replication",
-        "target_parameters", "use_bdlora", "arrow_config", "kasa_config", "megatron_config"}) {
-    reader.Refuse(key, {nothing, none});
-  }
-  TESSERA_RETURN_IF_ERROR(reader.status());
+  TESSERA_RETURN_IF_ERROR(Table().ApplySupported(config, where, &c));
+  TESSERA_RETURN_IF_ERROR(ReadNames(config, "target_modules", where, &c.target_modules));
+  TESSERA_RETURN_IF_ERROR(ReadNames(config, "exclude_modules", where, &c.exclude_modules));
+  std::vector<int64_t> layers;
+  TESSERA_RETURN_IF_ERROR(ReadMember(config, "layers_to_transform", where, &layers));
+  if (!layers.empty()) c.layers_to_transform = std::move(layers);
+  TESSERA_RETURN_IF_ERROR(ReadPatterns(config, "rank_pattern", where, &c.rank_pattern));
+  TESSERA_RETURN_IF_ERROR(ReadPatterns(config, "alpha_pattern", where, &c.alpha_pattern));
+  TESSERA_RETURN_IF_ERROR(ReadInit(config, where, &c.init));
   return c;
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "models/hub/prefix_adapter.h"
 #include "nlohmann/json_fwd.hpp"
@@ -67,6 +68,7 @@ struct AdapterConfig {
 
   // `where` begins messages: the file.
   static StatusOr<AdapterConfig> FromJson(const nlohmann::json& config, const std::string& where);
+  static const OptionTable& Table();
   // Of `folder`/adapter_config.json.
   static StatusOr<AdapterConfig> Read(const std::string& folder);
   // Whether the first values are a part of the weight, which the adapter takes from it.

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "models/hub/weight_file.h"
 #include "models/model.h"
@@ -38,6 +39,8 @@ struct PrefixTuningConfig {
   std::optional<int64_t> num_attention_heads = std::nullopt;  // key/value heads
   std::optional<int64_t> token_dim = std::nullopt;            // of those, times the head size
   std::optional<int64_t> num_transformer_submodules = std::nullopt;  // 2 with an encoder
+
+  static const OptionTable& Table();
 };
 
 // What a model (a pipeline's stage has some of it) got.

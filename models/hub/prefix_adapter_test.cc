@@ -365,12 +365,12 @@ class PrefixRefusalsTest : public testing::Test {
 
 TEST_F(PrefixRefusalsTest, OfConfigurations) {
   EXPECT_EQ(Problem({{"num_virtual_tokens", 0}}),
-            "a.json: 'num_virtual_tokens' must be an integer of 1 or more, not 0");
+            "a.json: 'num_virtual_tokens' must be at least 1, not 0");
   EXPECT_EQ(Problem({{"num_virtual_tokens", nullptr}}), "a.json: 'num_virtual_tokens' is missing");
   EXPECT_EQ(Problem({{"modules_to_save", {"lm_head"}}}),
-            "a.json: 'modules_to_save' is [\"lm_head\"], which is not supported");
+            "a.json: 'modules_to_save': [\"lm_head\"] is not supported");
   EXPECT_EQ(Problem({{"prefix_projection", 1}}),
-            "a.json: 'prefix_projection' must be true or false");
+            "a.json: 'prefix_projection' must be true or false, not 1");
   for (const std::string type : {"PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING"}) {
     EXPECT_EQ(Problem({{"peft_type", type}}),
               "a.json: 'peft_type' is '" + type + "'; supported are LORA and PREFIX_TUNING");

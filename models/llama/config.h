@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "nn/rotary.h"
@@ -43,6 +44,7 @@ struct LlamaConfig {
 
   // By "model_type". Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<LlamaConfig> FromJson(const nlohmann::json& json);
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::models

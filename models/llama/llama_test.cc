@@ -274,7 +274,8 @@ TEST(LlamaConfigTest, RefusesByName) {
             "'num_key_value_heads' (2)");
   EXPECT_EQ(problem({{"head_dim", nullptr}, {"hidden_size", 13}}),
             "config of llama: 'hidden_size' (13) is not a multiple of 'num_attention_heads' (3)");
-  EXPECT_EQ(problem({{"vocab_size", 0}}), "config of llama: 'vocab_size' is out of range: 0");
+  EXPECT_EQ(problem({{"vocab_size", 0}}),
+            "config of llama: 'vocab_size' must be at least 1, not 0");
   EXPECT_NE(problem({{"hidden_act", "silo"}}).find("silo"), std::string::npos);
   EXPECT_EQ(problem({{"pad_token_id", 23}}),
             "config of llama: 'pad_token_id' (23) is outside of the vocabulary (23)");
@@ -284,11 +285,11 @@ TEST(LlamaConfigTest, RefusesByName) {
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}}}}),
             "config of llama: 'rope_scaling.factor' is missing");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 0.5}}}}),
-            "config of llama: 'rope_scaling.factor' must be 1 or more, not 0.5");
+            "config of llama: 'rope_scaling.factor' must be at least 1, not 0.5");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", "2"}}}}),
             "config of llama: 'rope_scaling.factor' must be a number, not \"2\"");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 1e200}}}}),
-            "config of llama: 'rope_scaling.factor' must be at most 1e+09");
+            "config of llama: 'rope_scaling.factor' must be at most 1000000000, not 1e+200");
   EXPECT_NE(problem({{"head_dim", 5}}).find("needed are"), std::string::npos);
   EXPECT_EQ(problem({{"model_type", "mistral"}, {"sliding_window", 0}}),
             "config of mistral: 'sliding_window' must be above 0, not 0");

@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "base/options.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
@@ -31,25 +32,15 @@ struct Section {
     return InvalidArgument("config of ", family, ": '", name, name.empty() ? "" : ".", key, "' ",
                            what);
   }
-  Status Number(const char* key, double least, double* value, double most = 1e300) const {
+  template <typename T>
+  Status Read(const char* key, T* value, const OptionNotes& notes = {}) const {
     if (!Has(keys, key)) return OkStatus();
-    if (!keys[key].is_number()) return Problem(key, "must be a number, not " + keys[key].dump());
-    *value = keys[key].get<double>();
-    if (*value > most) return Problem(key, Concat("must be at most ", most));
-    if (std::isfinite(*value) && *value >= least) return OkStatus();
-    return Problem(key, Concat("must be ", least, " or more, not ", keys[key].dump()));
+    return ReadValue(keys[key],
+                     Concat("config of ", family, ": '", name, name.empty() ? "" : ".", key, "'"),
+                     value, notes);
   }
   Status Needs(const char* key) const {
     return Has(keys, key) ? OkStatus() : Problem(key, "is missing");
-  }
-  Status Numbers(const char* key, std::vector<double>* values) const {
-    TESSERA_RETURN_IF_ERROR(Needs(key));
-    if (!keys[key].is_array()) return Problem(key, "must be a list of numbers");
-    for (const json& value : keys[key]) {
-      if (!value.is_number()) return Problem(key, "must be a list of numbers");
-      values->push_back(value.get<double>());
-    }
-    return OkStatus();
   }
 };
 
@@ -73,12 +64,14 @@ Status ReadScaling(const Section& section, RotaryScaling* scaling) {
   TESSERA_ASSIGN_OR_RETURN(scaling->kind, KindOf(section));
   if (scaling->kind == RotaryScaling::kNone) return OkStatus();
   if (scaling->kind != RotaryScaling::kLongRope) TESSERA_RETURN_IF_ERROR(section.Needs("factor"));
-  TESSERA_RETURN_IF_ERROR(section.Number("factor", 1, &scaling->factor, kMost));
+  TESSERA_RETURN_IF_ERROR(section.Read("factor", &scaling->factor, {.least = 1, .most = kMost}));
   if (scaling->kind == RotaryScaling::kLlama3) {
     TESSERA_RETURN_IF_ERROR(section.Needs("low_freq_factor"));
     TESSERA_RETURN_IF_ERROR(section.Needs("high_freq_factor"));
-    TESSERA_RETURN_IF_ERROR(section.Number("low_freq_factor", 0, &scaling->low_frequency_factor));
-    TESSERA_RETURN_IF_ERROR(section.Number("high_freq_factor", 0, &scaling->high_frequency_factor));
+    TESSERA_RETURN_IF_ERROR(
+        section.Read("low_freq_factor", &scaling->low_frequency_factor, {.least = 0}));
+    TESSERA_RETURN_IF_ERROR(
+        section.Read("high_freq_factor", &scaling->high_frequency_factor, {.least = 0}));
     if (scaling->low_frequency_factor <= 0 ||
         scaling->high_frequency_factor <= scaling->low_frequency_factor) {
       return section.Problem("high_freq_factor",
@@ -86,26 +79,24 @@ Status ReadScaling(const Section& section, RotaryScaling* scaling) {
     }
   }
   if (scaling->kind == RotaryScaling::kYarn) {
-    TESSERA_RETURN_IF_ERROR(section.Number("beta_fast", 0, &scaling->beta_fast));
-    TESSERA_RETURN_IF_ERROR(section.Number("beta_slow", 0, &scaling->beta_slow));
-    TESSERA_RETURN_IF_ERROR(section.Number("mscale", 0, &scaling->mscale));
-    TESSERA_RETURN_IF_ERROR(section.Number("mscale_all_dim", 0, &scaling->mscale_all_dim));
+    TESSERA_RETURN_IF_ERROR(section.Read("beta_fast", &scaling->beta_fast, {.least = 0}));
+    TESSERA_RETURN_IF_ERROR(section.Read("beta_slow", &scaling->beta_slow, {.least = 0}));
+    TESSERA_RETURN_IF_ERROR(section.Read("mscale", &scaling->mscale, {.least = 0}));
+    TESSERA_RETURN_IF_ERROR(section.Read("mscale_all_dim", &scaling->mscale_all_dim, {.least = 0}));
     if (scaling->beta_slow <= 0 || scaling->beta_fast <= scaling->beta_slow) {
       return section.Problem("beta_fast", "must be above 'beta_slow', which is above 0");
     }
-    if (Has(section.keys, "truncate")) {
-      if (!section.keys["truncate"].is_boolean()) {
-        return section.Problem("truncate", "must be true or false");
-      }
-      scaling->truncate = section.keys["truncate"].get<bool>();
-    }
+    TESSERA_RETURN_IF_ERROR(section.Read("truncate", &scaling->truncate));
   }
   if (scaling->kind == RotaryScaling::kYarn || scaling->kind == RotaryScaling::kLongRope) {
-    TESSERA_RETURN_IF_ERROR(section.Number("attention_factor", 0, &scaling->attention_factor));
+    TESSERA_RETURN_IF_ERROR(
+        section.Read("attention_factor", &scaling->attention_factor, {.least = 0}));
   }
   if (scaling->kind == RotaryScaling::kLongRope) {
-    TESSERA_RETURN_IF_ERROR(section.Numbers("short_factor", &scaling->short_factors));
-    TESSERA_RETURN_IF_ERROR(section.Numbers("long_factor", &scaling->long_factors));
+    TESSERA_RETURN_IF_ERROR(section.Needs("short_factor"));
+    TESSERA_RETURN_IF_ERROR(section.Needs("long_factor"));
+    TESSERA_RETURN_IF_ERROR(section.Read("short_factor", &scaling->short_factors));
+    TESSERA_RETURN_IF_ERROR(section.Read("long_factor", &scaling->long_factors));
   }
   return OkStatus();
 }
@@ -139,7 +130,7 @@ StatusOr<int64_t> OriginalPositions(const json& config, const Section& section,
   double original = 0;
   const bool counts = kind == RotaryScaling::kLlama3 || kind == RotaryScaling::kYarn ||
                       (long_rope && where.name != "rope_scaling");
-  if (counts) TESSERA_RETURN_IF_ERROR(where.Number(key, 2, &original, kMost));
+  if (counts) TESSERA_RETURN_IF_ERROR(where.Read(key, &original, {.least = 2, .most = kMost}));
   return static_cast<int64_t>(original);
 }
 
@@ -150,8 +141,8 @@ StatusOr<RotaryKeys> ReadRotaryKeys(const json& json, const std::string& family,
   TESSERA_ASSIGN_OR_RETURN(const Section section, FindSection(json, family));
   RotaryKeys read;
   read.max_positions = max_position_embeddings;
-  TESSERA_RETURN_IF_ERROR(section.Number("rope_theta", 1, &read.config.base));
-  TESSERA_RETURN_IF_ERROR(section.Number("partial_rotary_factor", 0, &read.config.share));
+  TESSERA_RETURN_IF_ERROR(section.Read("rope_theta", &read.config.base, {.least = 1}));
+  TESSERA_RETURN_IF_ERROR(section.Read("partial_rotary_factor", &read.config.share, {.least = 0}));
   RotaryScaling& scaling = read.config.scaling;
   TESSERA_RETURN_IF_ERROR(ReadScaling(section, &scaling));
   TESSERA_ASSIGN_OR_RETURN(const int64_t original, OriginalPositions(json, section, scaling.kind));

@@ -18,7 +18,6 @@ void SetMt5Defaults(T5Config* c) {
 // transformers 5 ties always and says whether it scales; transformers 4 scales what it ties. mT5
 // has never been scaled but for a tied one of transformers 4, which 5 reads as another model.
 void ReadTies(const nlohmann::json& json, bool mt5, ConfigReader* reader, T5Config* c) {
-  reader->Read("tie_word_embeddings", &c->tie_word_embeddings);
   c->scale_decoder_outputs = c->tie_word_embeddings && !mt5;
   reader->Read("scale_decoder_outputs", &c->scale_decoder_outputs);
   std::string version;
@@ -32,27 +31,41 @@ void ReadTies(const nlohmann::json& json, bool mt5, ConfigReader* reader, T5Conf
 
 }  // namespace
 
+const OptionTable& T5Config::Table() {
+  using C = T5Config;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<C>("T5 and mT5")
+          .Add("vocab_size", &C::vocab_size, "tokens", SizeBelow(kMostRows))
+          .Add("d_model", &C::d_model, "features of a token", SizeBelow(kMostWidth))
+          .Add("d_kv", &C::d_kv, "features of a head", SizeBelow(kMostWidth))
+          .Add("d_ff", &C::d_ff, "inner features of the feed-forward part",
+               SizeBelow(kMostInnerWidth))
+          .Add("num_layers", &C::num_layers, "layers of the encoder", SizeBelow(kMostLayers))
+          .Add("num_heads", &C::num_heads, "heads of attention", SizeBelow(kMostWidth))
+          .Add("relative_attention_num_buckets", &C::relative_attention_num_buckets,
+               "classes of distances", SizeBelow(kMostWidth))
+          .Add("relative_attention_max_distance", &C::relative_attention_max_distance,
+               "distances from here on are one class", SizeBelow(kMostRows / 2))
+          .Add("dropout_rate", &C::dropout_rate, "dropout", DropoutShare())
+          .Add("layer_norm_epsilon", &C::layer_norm_epsilon, "added to variances", {.least = 0})
+          .Add("initializer_factor", &C::initializer_factor, "multiplies first weights",
+               {.least = 0})
+          .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
+          .Add("pad_token_id", &C::pad_token_id, "id of the token that fills rows")
+          .AddUnsupported({{"is_encoder_decoder", true}}));
+  return *table;
+}
+
 StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   T5Config c;
   const std::string type = json.at("model_type").get<std::string>();
   const bool mt5 = type == "mt5";
   if (mt5) SetMt5Defaults(&c);
   ConfigReader reader(json, type);
-  reader.Read("vocab_size", &c.vocab_size);
-  reader.Read("d_model", &c.d_model);
-  reader.Read("d_kv", &c.d_kv);
-  reader.Read("d_ff", &c.d_ff);
-  reader.Read("num_layers", &c.num_layers);
-  c.num_decoder_layers = c.num_layers;
-  reader.Read("num_decoder_layers", &c.num_decoder_layers);
-  reader.Read("num_heads", &c.num_heads);
-  reader.Read("relative_attention_num_buckets", &c.relative_attention_num_buckets);
-  reader.Read("relative_attention_max_distance", &c.relative_attention_max_distance);
-  reader.Read("dropout_rate", &c.dropout_rate);
-  reader.ReadNotNegative("layer_norm_epsilon", &c.layer_norm_epsilon);
-  reader.ReadNotNegative("initializer_factor", &c.initializer_factor);
+  reader.Read(&c);
   ReadTies(json, mt5, &reader, &c);
-  reader.Read("pad_token_id", &c.pad_token_id);
+  c.num_decoder_layers = c.num_layers;
+  reader.Read("num_decoder_layers", &c.num_decoder_layers, SizeBelow(kMostLayers));
   c.decoder_start_token_id = c.pad_token_id;
   reader.Read("decoder_start_token_id", &c.decoder_start_token_id);
   std::string feed_forward = mt5 ? "gated-gelu" : "relu";
@@ -61,39 +74,14 @@ StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   c.gated = feed_forward.rfind(gated, 0) == 0;
   c.dense_act = c.gated ? feed_forward.substr(gated.size()) : feed_forward;
   if (c.gated && c.dense_act == "gelu") c.dense_act = "gelu_new";  // what v1.1 means by it
-  reader.Refuse("is_encoder_decoder", true);
-  // The limits are far beyond any model; they keep products of two sizes within 64 bits.
-  struct Size {
-    const char* name;
-    int64_t value;
-    int64_t most;
-  };
-  for (const Size& size :
-       {Size{"vocab_size", c.vocab_size, int64_t{1} << 31},
-        {"d_model", c.d_model, 1 << 20},
-        {"d_kv", c.d_kv, 1 << 16},
-        {"d_ff", c.d_ff, 1 << 24},
-        {"num_layers", c.num_layers, 10000},
-        {"num_decoder_layers", c.num_decoder_layers, 10000},
-        {"num_heads", c.num_heads, 1 << 16},
-        {"relative_attention_num_buckets", c.relative_attention_num_buckets, 1 << 20},
-        {"relative_attention_max_distance", c.relative_attention_max_distance, 1 << 30}}) {
-    reader.Require(size.value > 0 && size.value < size.most,
-                   Concat("'", size.name, "' is out of range: ", size.value));
-  }
   reader.Require(c.relative_attention_num_buckets % 4 == 0,
                  Concat("'relative_attention_num_buckets' (", c.relative_attention_num_buckets,
                         ") is not a multiple of 4"));
   reader.Require(c.relative_attention_max_distance > c.relative_attention_num_buckets / 2,
                  Concat("'relative_attention_max_distance' (", c.relative_attention_max_distance,
                         ") is not above half of 'relative_attention_num_buckets'"));
-  reader.Require(c.dropout_rate >= 0 && c.dropout_rate < 1,
-                 Concat("a dropout probability of ", c.dropout_rate, " is not in [0, 1)"));
-  for (const auto& [name, id] : {std::pair{"pad_token_id", c.pad_token_id},
-                                 {"decoder_start_token_id", c.decoder_start_token_id}}) {
-    reader.Require(id >= 0 && id < c.vocab_size,
-                   Concat("'", name, "' (", id, ") is beyond the vocabulary"));
-  }
+  reader.RequireToken("pad_token_id", c.pad_token_id, c.vocab_size);
+  reader.RequireToken("decoder_start_token_id", c.decoder_start_token_id, c.vocab_size);
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.dense_act).status());
   return c;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -38,6 +39,7 @@ struct T5Config {
 
   // Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<T5Config> FromJson(const nlohmann::json& json);
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::models

@@ -25,65 +25,50 @@ Status ReadArchitecture(const nlohmann::json& json, VitConfig* config) {
   return OkStatus();
 }
 
-void CheckSizes(const VitConfig& c, ConfigReader* reader) {
-  struct Size {
-    const char* name;
-    int64_t value;
-    int64_t most;
-  };
-  for (const Size& size : {Size{"hidden_size", c.hidden_size, 1 << 20},
-                           {"num_hidden_layers", c.num_hidden_layers, 10000},
-                           {"num_attention_heads", c.num_attention_heads, 1 << 20},
-                           {"intermediate_size", c.intermediate_size, 1 << 24},
-                           {"image_size", c.image_size, 1 << 16},
-                           {"patch_size", c.patch_size, 1 << 12},
-                           {"num_channels", c.num_channels, 1 << 12},
-                           {"pooler_output_size", c.pooler_output_size, 1 << 20}}) {
-    reader->Require(size.value > 0 && size.value < size.most,
-                    Concat("'", size.name, "' is out of range: ", size.value));
-  }
-  if (!reader->status().ok()) return;
-  reader->Require(
-      c.hidden_size % c.num_attention_heads == 0,
-      Concat("'hidden_size' (", c.hidden_size, ") is not a multiple of 'num_attention_heads' (",
-             c.num_attention_heads, ")"));
-  reader->Require(
-      c.image_size >= c.patch_size,
-      Concat("'image_size' (", c.image_size, ") is less than 'patch_size' (", c.patch_size, ")"));
-  for (const double p : {c.hidden_dropout_prob, c.attention_probs_dropout_prob}) {
-    reader->Require(p >= 0 && p < 1, Concat("a dropout probability of ", p, " is not in [0, 1)"));
-  }
-}
-
 }  // namespace
+
+const OptionTable& VitConfig::Table() {
+  using C = VitConfig;
+  static const auto* table = new OptionTable(
+      OptionTable::Of<C>("ViT")
+          .Add("hidden_size", &C::hidden_size, "features of a patch", SizeBelow(kMostWidth))
+          .Add("num_hidden_layers", &C::num_hidden_layers, "layers", SizeBelow(kMostLayers))
+          .Add("num_attention_heads", &C::num_attention_heads, "heads of attention",
+               SizeBelow(kMostWidth))
+          .Add("intermediate_size", &C::intermediate_size,
+               "inner features of the feed-forward part", SizeBelow(kMostInnerWidth))
+          .Add("hidden_act", &C::hidden_act, "activation of the feed-forward part")
+          .Add("hidden_dropout_prob", &C::hidden_dropout_prob,
+               "dropout on embeddings and on what a layer adds", DropoutShare())
+          .Add("attention_probs_dropout_prob", &C::attention_probs_dropout_prob,
+               "dropout on attention's weights", DropoutShare())
+          .Add("initializer_range", &C::initializer_range, "standard deviation of first weights",
+               {.least = 0})
+          .Add("layer_norm_eps", &C::layer_norm_eps, "added to variances", {.least = 0})
+          .Add("image_size", &C::image_size, "side of a picture, in pixels", SizeBelow(1 << 16))
+          .Add("patch_size", &C::patch_size, "side of a patch, in pixels", SizeBelow(1 << 12))
+          .Add("num_channels", &C::num_channels, "channels of a picture", SizeBelow(1 << 12))
+          .Add("qkv_bias", &C::qkv_bias, "queries, keys and values have biases")
+          .Add("add_pooling_layer", &C::add_pooling_layer, "ViTModel has a pooler")
+          .Add("pooler_act", &C::pooler_act, "activation of the pooler")
+          .AddUnsupported({{"pruned_heads", nlohmann::json::object()}}));
+  return *table;
+}
 
 StatusOr<VitConfig> VitConfig::FromJson(const nlohmann::json& json) {
   VitConfig c;
   std::string pooling = "cls";
   ConfigReader reader(json, "vit");
-  reader.Read("hidden_size", &c.hidden_size);
+  reader.Read(&c);
   c.pooler_output_size = c.hidden_size;
-  reader.Read("num_hidden_layers", &c.num_hidden_layers);
-  reader.Read("num_attention_heads", &c.num_attention_heads);
-  reader.Read("intermediate_size", &c.intermediate_size);
-  reader.Read("hidden_act", &c.hidden_act);
-  reader.Read("hidden_dropout_prob", &c.hidden_dropout_prob);
-  reader.Read("attention_probs_dropout_prob", &c.attention_probs_dropout_prob);
-  reader.ReadNotNegative("initializer_range", &c.initializer_range);
-  reader.ReadNotNegative("layer_norm_eps", &c.layer_norm_eps);
-  reader.Read("image_size", &c.image_size);
-  reader.Read("patch_size", &c.patch_size);
-  reader.Read("num_channels", &c.num_channels);
-  reader.Read("qkv_bias", &c.qkv_bias);
-  reader.Read("add_pooling_layer", &c.add_pooling_layer);
-  reader.Read("pooler_output_size", &c.pooler_output_size);
-  reader.Read("pooler_act", &c.pooler_act);
-  reader.Read("pooling", &pooling);
-  reader.Require(pooling == "cls" || pooling == "mean",
-                 Concat("'pooling' must be \"cls\" or \"mean\", not \"", pooling, "\""));
-  reader.Refuse("pruned_heads", nlohmann::json::object());
+  reader.Read("pooler_output_size", &c.pooler_output_size, SizeBelow(kMostWidth));
+  reader.Read("pooling", &pooling, {.choices = {"cls", "mean"}});
   c.mean_pooling = pooling == "mean";
-  CheckSizes(c, &reader);
+  reader.RequireMultiple("hidden_size", c.hidden_size, "num_attention_heads",
+                         c.num_attention_heads);
+  reader.Require(
+      c.image_size >= c.patch_size,
+      Concat("'image_size' (", c.image_size, ") is less than 'patch_size' (", c.patch_size, ")"));
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_RETURN_IF_ERROR(ReadArchitecture(json, &c));
   TESSERA_ASSIGN_OR_RETURN(c.labels, LabelSpec::FromJson(json, "vit"));

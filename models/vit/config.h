@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/options_fwd.h"
 #include "base/status.h"
 #include "models/classification.h"
 #include "nlohmann/json.hpp"
@@ -44,6 +45,7 @@ struct VitConfig {
 
   // Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<VitConfig> FromJson(const nlohmann::json& json);
+  static const OptionTable& Table();
 };
 
 }  // namespace tessera::models

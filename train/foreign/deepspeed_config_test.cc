@@ -194,7 +194,8 @@ TEST(DeepSpeedConfigTest, Optimizers) {
   ExpectRefused(with("Adam", R"({"bias_correction": false})"),
                 "'optimizer.params.bias_correction'");
   ExpectRefused(with("Adam", R"({"betas": [0.9]})"), "'optimizer.params.betas' must be two");
-  ExpectRefused(with("Adam", R"({"betas": 0.9})"), "must be a list of numbers, not 0.9");
+  ExpectRefused(with("Adam", R"({"betas": 0.9})"), "'optimizer.params.betas' must be two");
+  ExpectRefused(with("Adam", R"({"betas": "x"})"), "must be a list of numbers, not \"x\"");
   ExpectRefused(R"({"gradient_clipping": 2, "optimizer": {"type": "Adam",
                     "params": {"max_grad_norm": 1}}})",
                 "'optimizer.params.max_grad_norm' and 'gradient_clipping' contradict");

@@ -2,40 +2,15 @@
 #include "train/foreign/foreign_keys.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/nearest_name.h"
-#include "base/options.h"
 #include "train/config/run_config.h"
 
 namespace tessera::train {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr char kLeft[] = "left to the run's own settings";
-
-bool IsLeft(const Json& value) { return value.is_null() || value == "auto"; }
-
-// "True" and "false" are what Python and YAML write for true and false; "2" a number in a YAML file
-// or an environment.
-Json Plain(const Json& value) {
-  if (!value.is_string()) return value;
-  std::string text = value.get<std::string>();
-  if (text == "True" || text == "true") return true;
-  if (text == "False" || text == "false") return false;
-  const Json parsed = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return parsed.is_number() ? parsed : value;
-}
-
-// 1000.0 as 1000.
-Json WholeNumber(const Json& value) {
-  if (!value.is_number_float()) return value;
-  const double number = value.get<double>();
-  if (std::floor(number) != number || std::abs(number) >= 9e15) return value;
-  return static_cast<int64_t>(number);
-}
 
 bool AsksForNothing(const ForeignKey& declared, const Json& value) {
   const Json plain = Plain(value);
@@ -46,6 +21,15 @@ bool AsksForNothing(const ForeignKey& declared, const Json& value) {
 }
 
 }  // namespace
+
+Json Plain(const Json& value) {
+  if (!value.is_string()) return value;
+  std::string text = value.get<std::string>();
+  if (text == "True" || text == "true") return true;
+  if (text == "False" || text == "false") return false;
+  const Json parsed = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_number() ? parsed : value;
+}
 
 std::string Printed(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -132,8 +116,11 @@ ForeignKeys::ForeignKeys(const Json& object, const std::string& source, const Fo
   }
 }
 
-ForeignKeys::ForeignKeys(const Json& object, Namer name_of, const ForeignTable& table)
-    : name_of_(std::move(name_of)), table_(table) {
+ForeignKeys::ForeignKeys(const Json& object, Namer name_of, const ForeignTable& table,
+                         std::optional<Translation> own)
+    : name_of_(std::move(name_of)), table_(table), beside_own_keys_(own.has_value()) {
+  if (own) result_ = *std::move(own);
+  for (const auto& [key, value] : result_.keys.items()) origin_[key] = key;
   if (object.is_object()) Walk(object, "");
 }
 
@@ -151,7 +138,7 @@ void ForeignKeys::Walk(const Json& object, const std::string& section) {
     } else if (value.is_object()) {
       given_[key] = {&value, nullptr, true};
       Walk(value, key);
-    } else if (!IsLeft(value)) {
+    } else if (!IsLeftToRun(value)) {
       Judge(key, KeyFate::kRefused, "");
       Fail(key, Concat("must be an object, not ", Printed(value)));
     }
@@ -171,7 +158,7 @@ void ForeignKeys::Meet(const std::string& key, const Json& value) {
     return;
   }
   given_[key] = {&value, &*declared};
-  if (IsLeft(value)) return Judge(key, KeyFate::kNoEffect, kLeft);
+  if (IsLeftToRun(value)) return Judge(key, KeyFate::kNoEffect, kLeftToRun);
   Judge(key, declared->fate, declared->reason);
   if (declared->fate == KeyFate::kRefused) {
     if (AsksForNothing(*declared, value)) {
@@ -196,6 +183,8 @@ std::vector<std::string> ForeignKeys::KnownNear(const std::string& key) const {
   for (const ForeignKey& k : table_) {
     if (k.name.rfind(section, 0) == 0) known.push_back(k.name.substr(section.size()));
   }
+  if (!beside_own_keys_ || !section.empty()) return known;
+  for (const Option* option : RunConfigKeys()) known.push_back(option->key);
   return known;
 }
 
@@ -209,7 +198,6 @@ void ForeignKeys::Convert(const ForeignKey& declared, const Json& value) {
     const Option* option = FindRunConfigKey(ours);
     if (option == nullptr) continue;  // of the reader's own
     if (option->kind != Option::Kind::kText && option->kind != Option::Kind::kTexts) to = Plain(to);
-    if (option->kind == Option::Kind::kInteger) to = WholeNumber(to);
     const std::string where = name_of_(declared.name);
     const StatusOr<Json> converted = option->Convert(to, where);
     if (!converted.ok()) {
@@ -291,66 +279,37 @@ const Json* ForeignKeys::Find(const std::string& key) {
   const auto found = given_.find(key);
   if (found == given_.end()) return nullptr;
   found->second.read = true;
-  return IsLeft(*found->second.value) ? nullptr : found->second.value;
+  return IsLeftToRun(*found->second.value) ? nullptr : found->second.value;
 }
 
-std::optional<bool> ForeignKeys::Bool(const std::string& key) {
+template <typename T>
+std::optional<T> ForeignKeys::Get(const std::string& key, const OptionNotes& notes) {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
-  const Json plain = Plain(*value);
-  if (plain.is_boolean()) return plain.get<bool>();
-  Fail(key, Concat("must be true or false, not ", Printed(*value)));
+  constexpr Option::Kind kKind = KindOf<T>();
+  const Json plain = kKind == Option::Kind::kText ? *value : Plain(*value);
+  const StatusOr<Json> converted = Option::Convert(kKind, notes, plain, "");
+  if (converted.ok()) return converted->get<T>();
+  Fail(key, Message(converted.status()).substr(1));
   return std::nullopt;
 }
 
+std::optional<bool> ForeignKeys::Bool(const std::string& key) { return Get<bool>(key); }
+
 std::optional<int64_t> ForeignKeys::Integer(const std::string& key, int64_t least) {
-  const Json* value = Find(key);
-  if (value == nullptr) return std::nullopt;
-  const Json number = WholeNumber(Plain(*value));
-  if (!number.is_number_integer()) {
-    Fail(key, Concat("must be an integer, not ", Printed(*value)));
-    return std::nullopt;
-  }
-  if (number.get<int64_t>() < least) {
-    Fail(key, Concat("must be at least ", least, ", not ", Printed(*value)));
-    return std::nullopt;
-  }
-  return number.get<int64_t>();
+  return Get<int64_t>(key, {.least = static_cast<double>(least)});
 }
 
 std::optional<double> ForeignKeys::Number(const std::string& key, double least) {
-  const Json* value = Find(key);
-  if (value == nullptr) return std::nullopt;
-  const Json number = Plain(*value);
-  if (!number.is_number()) {
-    Fail(key, Concat("must be a number, not ", Printed(*value)));
-    return std::nullopt;
-  }
-  if (!(number.get<double>() >= least)) {
-    Fail(key, Concat("must be at least ", least, ", not ", Printed(*value)));
-    return std::nullopt;
-  }
-  return number.get<double>();
+  return Get<double>(key, {.least = least});
 }
 
 std::optional<std::string> ForeignKeys::String(const std::string& key) {
-  const Json* value = Find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_string()) return value->get<std::string>();
-  Fail(key, Concat("must be a string, not ", Printed(*value)));
-  return std::nullopt;
+  return Get<std::string>(key);
 }
 
 std::optional<std::vector<double>> ForeignKeys::Numbers(const std::string& key) {
-  const Json* value = Find(key);
-  if (value == nullptr) return std::nullopt;
-  std::vector<double> numbers;
-  for (const Json& item : *value) {
-    if (value->is_array() && item.is_number()) numbers.push_back(item.get<double>());
-  }
-  if (value->is_array() && numbers.size() == value->size()) return numbers;
-  Fail(key, Concat("must be a list of numbers, not ", Printed(*value)));
-  return std::nullopt;
+  return Get<std::vector<double>>(key);
 }
 
 // Whether one of the keys that a declaration names was put, or it names none of a run.
@@ -366,7 +325,7 @@ bool ForeignKeys::BecameSomething(const ForeignKey& declared) const {
 Translation ForeignKeys::Finish() && {
   for (const auto& [key, given] : given_) {
     if (given.declared == nullptr || given.declared->convert != nullptr) continue;
-    if (given.declared->fate != KeyFate::kTranslated || IsLeft(*given.value)) continue;
+    if (given.declared->fate != KeyFate::kTranslated || IsLeftToRun(*given.value)) continue;
     if (!given.read) {
       Fail(key, "means nothing beside the other keys");
     } else if (!BecameSomething(*given.declared)) {

@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/options.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -48,6 +49,12 @@ struct KeyVerdict {
   Status failure;      // of kRefused
 };
 
+// The verdict on a key that is null, or DeepSpeed's "auto".
+inline constexpr char kLeftToRun[] = "left to the run's own settings";
+inline bool IsLeftToRun(const nlohmann::json& value) { return value.is_null() || value == "auto"; }
+
+// "True" and "5e8" as values, where the text is one.
+nlohmann::json Plain(const nlohmann::json& value);
 // A value as messages show it, whatever its bytes.
 std::string Printed(const nlohmann::json& value);
 
@@ -99,9 +106,11 @@ class ForeignKeys {
   // What messages call a key: "ds.json: 'fp16.enabled'".
   using Namer = std::function<std::string(const std::string& key)>;
 
-  // Walks through the object and does what the table says. Both must outlive this.
+  // Walks through the object and does what the table says. Both must outlive this. `own` is what
+  // keys of the run beside it gave; a foreign key that contradicts one of them is refused.
   ForeignKeys(const nlohmann::json& object, const std::string& source, const ForeignTable& table);
-  ForeignKeys(const nlohmann::json& object, Namer name_of, const ForeignTable& table);
+  ForeignKeys(const nlohmann::json& object, Namer name_of, const ForeignTable& table,
+              std::optional<Translation> own = std::nullopt);
 
   std::optional<bool> Bool(const std::string& key);  // also "true", "False"
   // 5e8 is an integer too, and so is "2" (YAML).
@@ -140,6 +149,8 @@ class ForeignKeys {
     bool read = false;
   };
 
+  template <typename T>
+  std::optional<T> Get(const std::string& key, const OptionNotes& notes = {});
   void Walk(const nlohmann::json& object, const std::string& section);
   void Meet(const std::string& key, const nlohmann::json& value);
   void Convert(const ForeignKey& declared, const nlohmann::json& value);
@@ -153,6 +164,7 @@ class ForeignKeys {
 
   const Namer name_of_;
   const ForeignTable& table_;
+  const bool beside_own_keys_;
   std::map<std::string, Given> given_;
   std::map<std::string, std::string> origin_;  // of a key of the run: who gave it
   Translation result_;

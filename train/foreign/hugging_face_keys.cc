@@ -8,10 +8,25 @@ namespace {
 
 using Json = nlohmann::json;
 
+// "none", "all", or the forms themselves; "none" takes back what a file asked for.
+StatusOr<Json> ReportTo(const Json& value) {
+  const Json one = value.is_array() && value.size() == 1 ? value[0] : value;
+  if (one == "none") return Json{{"report_to", Json::array()}};
+  if (one == "all") return Json{{"report_to", FindRunConfigKey("report_to")->notes.choices}};
+  return Json{{"report_to", value.is_string() ? Json::array({value}) : value}};
+}
+
+// -1 is "none".
+StatusOr<Json> MaxSteps(const Json& value) {
+  return value == -1 ? Json() : Json{{"max_steps", value}};
+}
+
 void AddSteps(ForeignTable* table) {
   table->insert(
       table->end(),
-      {Switch(Refused("do_train", "`tessera eval` and `tessera generate` do not train", {true})),
+      {Becomes("max_steps", "max_steps", MaxSteps),
+       Becomes("report_to", "report_to", ReportTo),
+       Switch(Refused("do_train", "`tessera eval` and `tessera generate` do not train", {true})),
        Switch(Refused("do_eval", "set eval_strategy to no", {true})),
        Switch(Refused("do_predict", "`tessera predict` does", {false})),
        Switch(Refused("prediction_loss_only", "an evaluation has the task's metrics", {false})),

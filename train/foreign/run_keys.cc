@@ -16,29 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// "none", "all", or the forms themselves; "none" takes back what a file asked for.
-StatusOr<Json> ReportTo(const Json& value) {
-  const Json one = value.is_array() && value.size() == 1 ? value[0] : value;
-  if (one == "none") return Json{{"report_to", Json::array()}};
-  if (one == "all") return Json{{"report_to", FindRunConfigKey("report_to")->notes.choices}};
-  return Json{{"report_to", value.is_string() ? Json::array({value}) : value}};
-}
-
-// One of our own keys.
-ForeignKey Own(const Option& option) {
-  ForeignKey key = Renamed(option.key, option.key);
-  if (option.key == "max_steps") {  // Hugging Face's "none"
-    key.convert = [](const Json& value) -> StatusOr<Json> {
-      return value == -1 ? Json() : Json{{"max_steps", value}};
-    };
-  }
-  if (option.key == "report_to") key.convert = ReportTo;
-  key.fate = KeyFate::kHonoured;
-  key.reason = "a key of a run";
-  key.is_switch = option.kind == Option::Kind::kBool;
-  return key;
-}
-
 // --- Arguments that depend on each other ---------------------------------------------------------
 
 // There each beta is a key of its own; one that is not given has the default there.
@@ -202,6 +179,40 @@ Translation Translate(ForeignKeys run) {
   return std::move(run).Finish();
 }
 
+// Keys of our own, by their own names: their declarations check them, and no table translates them.
+// The rest of `given` is left in *foreign.
+Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Json* foreign) {
+  Translation own;
+  for (const auto& [key, given_value] : given.items()) {
+    const Option* const option = FindRunConfigKey(key);
+    // Hugging Face has these names too, with values of its own.
+    if (option == nullptr || option->key != key || key == "max_steps" || key == "report_to") {
+      (*foreign)[key] = given_value;
+      continue;
+    }
+    if (IsLeftToRun(given_value)) {
+      own.verdicts.push_back({key, KeyFate::kNoEffect, kLeftToRun, {}});
+      continue;
+    }
+    const bool text = option->kind == Option::Kind::kText || option->kind == Option::Kind::kTexts;
+    const StatusOr<Json> value =
+        option->Convert(text ? given_value : Plain(given_value), name_of(key));
+    if (!value.ok()) {
+      own.verdicts.push_back({key, KeyFate::kRefused, Message(value.status()), value.status()});
+    } else {
+      own.keys[key] = *value;
+      own.verdicts.push_back({key, KeyFate::kHonoured, "a key of a run", {}});
+    }
+  }
+  return own;
+}
+
+Translation TranslateRun(const Json& given, const ForeignKeys::Namer& name_of) {
+  Json foreign = Json::object();
+  Translation own = TakeOwnKeys(given, name_of, &foreign);
+  return Translate(ForeignKeys(foreign, name_of, RunKeys(), std::move(own)));
+}
+
 }  // namespace
 
 bool IsTrue(const Json& value) { return value == true || value == "true" || value == "True"; }
@@ -234,7 +245,6 @@ const ForeignTable& RunKeys() {
     const auto add = [&](ForeignKey key) {
       if (seen.insert(key.name).second) keys->push_back(std::move(key));
     };
-    for (const Option* option : RunConfigKeys()) add(Own(*option));
     const auto add_aliases = [&](const OptionTable& table) {
       for (const Option& option : table.options()) {
         for (const OptionAlias& alias : option.notes.aliases) {
@@ -255,7 +265,9 @@ const ForeignTable& RunKeys() {
 }
 
 Translation TranslateRunKeys(const Json& given, const std::string& source) {
-  return Translate(ForeignKeys(given, source, RunKeys()));
+  if (!given.is_object()) return ForeignKeys(given, source, RunKeys()).Finish();
+  return TranslateRun(
+      given, [&source](const std::string& key) { return Concat(source, ": '", key, "'"); });
 }
 
 Translation TranslateRunFlags(const Json& given) {
@@ -264,7 +276,7 @@ Translation TranslateRunFlags(const Json& given) {
     if (FindRunConfigKey(key) != nullptr) std::replace(flag.begin(), flag.end(), '_', '-');
     return flag;
   };
-  return Translate(ForeignKeys(given, name_of, RunKeys()));
+  return TranslateRun(given, name_of);
 }
 
 Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig* config) {

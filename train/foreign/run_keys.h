@@ -39,7 +39,7 @@ bool IsTrue(const nlohmann::json& value);
 // A switch whose true is `keys`.
 ForeignKey WhereTrue(std::string name, std::string ours, nlohmann::json keys);
 
-// All of them, and our own.
+// All of them, and the aliases of our own keys.
 const ForeignTable& RunKeys();
 
 Translation TranslateRunKeys(const nlohmann::json& given, const std::string& source);

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/options.h"
 #include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer_kind.h"
@@ -123,7 +124,7 @@ Status ReadNames(const json& root, const std::string& path, SentencePieceConfig*
     *name = *text;
     if (name == &config->mask_token && item.is_object()) {
       config->mask_lstrip = false;
-      TESSERA_RETURN_IF_ERROR(ReadFlag(item, "lstrip", path, &config->mask_lstrip));
+      TESSERA_RETURN_IF_ERROR(ReadMember(item, "lstrip", path, &config->mask_lstrip));
     }
   }
   TESSERA_ASSIGN_OR_RETURN(const auto extra, ReadExtraTokens(root, path));
@@ -171,7 +172,7 @@ Status ReadTokenizerConfig(const json& root, const std::string& path, SentencePi
       "do_lower_case", "remove_space",     "keep_accents",  "clean_up_tokenization_spaces"};
   for (size_t i = 0; i < std::size(flags); ++i) {
     bool value = *flags[i];
-    TESSERA_RETURN_IF_ERROR(ReadFlag(root, keys[i], path, &value));
+    TESSERA_RETURN_IF_ERROR(ReadMember(root, keys[i], path, &value));
     *flags[i] = value;
   }
   // Those that the family's own class does not know.

@@ -293,7 +293,7 @@ TEST_F(BadFolderTest, ConfigurationsThatDoNotFitAreNamed) {
   expect("[]", "not a JSON object");
   expect(R"({"tokenizer_class": "CamembertTokenizer"})", "CamembertTokenizer");
   expect(R"({"tokenizer_class": "ChatGLMTokenizer"})", "ChatGLMTokenizer with spiece.model");
-  expect(R"({"legacy": 1})", "legacy is not true or false");
+  expect(R"({"legacy": 1})", "'legacy' must be true or false, not 1");
   expect(R"({"extra_ids": -1})", "extra_ids");
   expect(R"({"eos_token": 3})", "eos_token");
   expect(R"({"extra_ids": 5, "additional_special_tokens": ["<extra_id_0>"]})", "lists 1");

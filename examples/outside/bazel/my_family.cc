@@ -24,6 +24,15 @@ struct MyConfig {
   int64_t vocab_size = 0;
   int64_t width = 64;
   int64_t layers = 2;
+
+  static const OptionTable& Table() {
+    static const auto* table =
+        new OptionTable(OptionTable::Of<MyConfig>("my model")
+                            .Add("vocab_size", &MyConfig::vocab_size, "tokens", {.least = 1})
+                            .Add("width", &MyConfig::width, "features of a token", {.least = 1})
+                            .Add("layers", &MyConfig::layers, "residual layers", {.least = 0}));
+    return *table;
+  }
 };
 
 // x + down(gelu(up(x))), whose inner features are shared out over tensor-parallel ranks.
@@ -124,12 +133,8 @@ StatusOr<std::unique_ptr<models::Model>> Build(const nlohmann::json& json,
                                                const nn::BuildContext& build) {
   MyConfig config;
   models::ConfigReader reader(json, "my_model");
-  reader.Read("vocab_size", &config.vocab_size);
-  reader.Read("width", &config.width);
-  reader.Read("layers", &config.layers);
-  reader.Require(config.vocab_size > 0, "'vocab_size' is missing, or below 1");
-  reader.Require(config.width > 0, "'width' must be above 0");
-  reader.Require(config.layers >= 0, "'layers' must be 0 or more");
+  reader.Read(&config);
+  reader.Require(config.vocab_size > 0, "'vocab_size' is missing");
   TESSERA_RETURN_IF_ERROR(reader.status());
   return std::make_unique<MyModel>(config, json, build);
 }
