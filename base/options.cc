@@ -218,6 +218,12 @@ StatusOr<Json> Option::Convert(Kind kind, const OptionNotes& notes, const Json& 
   return converted;
 }
 
+Status Option::Set(void* object, const Json& value, const std::string& where) const {
+  TESSERA_ASSIGN_OR_RETURN(const Json converted, Convert(value, where));
+  if (!converted.is_null()) set_(object, converted);
+  return OkStatus();
+}
+
 Json Option::FromText(Kind kind, const std::string& text) {
   if (kind == Kind::kText || kind == Kind::kTexts) return text;
   if (kind == Kind::kBool) {
