@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser behind ParseJson (json_text.h) and ParseOrderedJson (data/dataset/json_records.h).
+// The parser behind ParseJson (json_text.h) and ParseOrderedJson (json_ordered.h).
 //
 // nlohmann's own parser refuses NaN and numbers beyond a double, rounds integers beyond 64 bits,
 // and looks for each key of an ordered object among all before it.

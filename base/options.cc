@@ -220,7 +220,7 @@ StatusOr<Json> Option::Convert(Kind kind, const OptionNotes& notes, const Json& 
 
 Status Option::Set(void* object, const Json& value, const std::string& where) const {
   TESSERA_ASSIGN_OR_RETURN(const Json converted, Convert(value, where));
-  if (!converted.is_null()) set_(object, converted);
+  if (!converted.is_null()) access_->set(static_cast<char*>(object) + offset_, converted);
   return OkStatus();
 }
 
@@ -257,14 +257,30 @@ bool Option::IsNeutral(const Json& value) const {
   return value.is_null() || value == notes.neutral || (kind == Kind::kBool && value == default_);
 }
 
-Option& OptionTable::AddOption(std::string key, std::string help, OptionNotes notes) {
+OptionTable& OptionTable::AddField(std::string_view key, std::string_view help,
+                                   const OptionNotes& notes, Option::Kind kind,
+                                   const options_internal::Access* access, ptrdiff_t offset) {
   TESSERA_CHECK(Find(key) == nullptr, "options", title_, ": '", key, "' is declared twice");
   Option& option = options_.emplace_back();
   option.section = title_;
-  option.key = std::move(key);
-  option.help = std::move(help);
-  option.notes = std::move(notes);
-  return option;
+  option.key = key;
+  option.help = help;
+  option.notes = notes;
+  option.kind = kind;
+  option.access_ = access;
+  option.offset_ = offset;
+  option.defaults_ = defaults_;
+  option.default_ = option.Get(defaults_.get());
+  return *this;
+}
+
+OptionTable& OptionTable::IncludeTable(const OptionTable& base, ptrdiff_t offset) {
+  for (const Option& inherited : base.options()) {
+    AddField(inherited.key, inherited.help, inherited.notes, inherited.kind, inherited.access_,
+             inherited.offset_ + offset);
+    options_.back().section = inherited.section;
+  }
+  return *this;
 }
 
 const Option* OptionTable::Find(std::string_view key) const {

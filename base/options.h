@@ -25,8 +25,8 @@
 #ifndef TESSERA_BASE_OPTIONS_H_
 #define TESSERA_BASE_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,6 +76,17 @@ struct OptionNotes {
   std::vector<std::pair<std::string, std::string>> values = {};
 };
 
+namespace options_internal {
+
+// How a field of one type is read and written, whatever struct it is in.
+struct Access {
+  nlohmann::json (*get)(const void* field);
+  void (*set)(void* field, const nlohmann::json& converted);
+  void (*copy)(void* to, const void* from);
+};
+
+}  // namespace options_internal
+
 // What one field of the struct is, as flags, files and help want to know it.
 class Option {
  public:
@@ -99,7 +110,9 @@ class Option {
   const nlohmann::json& default_value() const { return default_; }
 
   // Of the struct behind `object`; null: not set.
-  nlohmann::json Get(const void* object) const { return get_(object); }
+  nlohmann::json Get(const void* object) const {
+    return access_->get(static_cast<const char*>(object) + offset_);
+  }
   // From a file: checks type and range, understands other systems' values; null leaves the default.
   // `where` is what messages call it.
   Status Set(void* object, const nlohmann::json& value, const std::string& where) const;
@@ -111,7 +124,10 @@ class Option {
   static StatusOr<nlohmann::json> Convert(Kind kind, const OptionNotes& notes,
                                           const nlohmann::json& value, const std::string& where);
   // The struct's member gets its default.
-  void Reset(void* object) const { reset_(object); }
+  void Reset(void* object) const {
+    access_->copy(static_cast<char*>(object) + offset_,
+                  static_cast<const char*>(defaults_.get()) + offset_);
+  }
   // From a flag: "1e-3", "true", "0.9,0.95", "7;1,2" (lists of integers), "15:-1,27:0.5" (weights).
   nlohmann::json FromText(const std::string& text) const { return FromText(kind, text); }
   static nlohmann::json FromText(Kind kind, const std::string& text);
@@ -124,9 +140,9 @@ class Option {
  private:
   friend class OptionTable;
 
-  std::function<nlohmann::json(const void*)> get_;
-  std::function<void(void*, const nlohmann::json&)> set_;  // of a converted value
-  std::function<void(void*)> reset_;
+  const options_internal::Access* access_ = nullptr;
+  ptrdiff_t offset_ = 0;  // of the field, within the struct
+  std::shared_ptr<const void> defaults_;
   nlohmann::json default_;
 };
 
@@ -147,7 +163,8 @@ class OptionTable {
     return table;
   }
   template <typename S, typename T>
-  OptionTable& Add(std::string key, T S::*member, std::string help, OptionNotes notes = {});
+  OptionTable& Add(std::string_view key, T S::*member, std::string_view help,
+                   const OptionNotes& notes = {});
   // Keys without a field, for SupportedOf.
   OptionTable& AddUnsupported(std::vector<UnsupportedKey> keys);
   // Those of Base, a base class of S.
@@ -178,7 +195,10 @@ class OptionTable {
   Status Check(const void* object) const;
 
  private:
-  Option& AddOption(std::string key, std::string help, OptionNotes notes);
+  OptionTable& AddField(std::string_view key, std::string_view help, const OptionNotes& notes,
+                        Option::Kind kind, const options_internal::Access* access,
+                        ptrdiff_t offset);
+  OptionTable& IncludeTable(const OptionTable& base, ptrdiff_t offset);
 
   std::string title_;
   std::vector<Option> options_;
@@ -285,42 +305,36 @@ Status ReadMember(const nlohmann::json& object, std::string_view key, const std:
   return ReadValue(*found, Concat(source, ": '", key, "'"), value, notes);
 }
 
+namespace options_internal {
+
+template <typename T>
+inline constexpr Access kAccess = {
+    .get = [](const void* field) { return Field<T>::Get(*static_cast<const T*>(field)); },
+    .set =
+        [](void* field, const nlohmann::json& converted) {
+          *static_cast<T*>(field) = Field<T>::From(converted);
+        },
+    .copy = [](void* to, const void* from) { *static_cast<T*>(to) = *static_cast<const T*>(from); },
+};
+
+}  // namespace options_internal
+
 template <typename S, typename T>
-OptionTable& OptionTable::Add(std::string key, T S::*member, std::string help, OptionNotes notes) {
-  using Value = typename options_internal::Field<T>::Value;
-  Option& option = AddOption(std::move(key), std::move(help), std::move(notes));
-  option.kind = KindOf<Value>();
-  option.get_ = [member](const void* object) {
-    return options_internal::Field<T>::Get(static_cast<const S*>(object)->*member);
-  };
-  option.set_ = [member](void* object, const nlohmann::json& value) {
-    static_cast<S*>(object)->*member = options_internal::Field<T>::From(value);
-  };
-  option.reset_ = [member, defaults = defaults_](void* object) {
-    static_cast<S*>(object)->*member = static_cast<const S*>(defaults.get())->*member;
-  };
-  option.default_ = option.Get(defaults_.get());
-  return *this;
+OptionTable& OptionTable::Add(std::string_view key, T S::*member, std::string_view help,
+                              const OptionNotes& notes) {
+  const auto* const defaults = static_cast<const S*>(defaults_.get());
+  return AddField(key, help, notes, KindOf<typename options_internal::Field<T>::Value>(),
+                  &options_internal::kAccess<T>,
+                  reinterpret_cast<const char*>(&(defaults->*member)) -
+                      reinterpret_cast<const char*>(defaults));
 }
 
 template <typename S, typename Base>
 OptionTable& OptionTable::Include() {
-  for (const Option& inherited : Base::Table().options()) {
-    Option& option = AddOption(inherited.key, inherited.help, inherited.notes);
-    option.kind = inherited.kind;
-    option.section = inherited.section;
-    option.get_ = [get = inherited.get_](const void* object) {
-      return get(static_cast<const Base*>(static_cast<const S*>(object)));
-    };
-    option.set_ = [set = inherited.set_](void* object, const nlohmann::json& value) {
-      set(static_cast<Base*>(static_cast<S*>(object)), value);
-    };
-    option.reset_ = [reset = inherited.reset_](void* object) {
-      reset(static_cast<Base*>(static_cast<S*>(object)));
-    };
-    option.default_ = option.Get(defaults_.get());
-  }
-  return *this;
+  const auto* const derived = static_cast<const S*>(defaults_.get());
+  const Base* const base = derived;
+  return IncludeTable(Base::Table(),
+                      reinterpret_cast<const char*>(base) - reinterpret_cast<const char*>(derived));
 }
 
 }  // namespace tessera

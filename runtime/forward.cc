@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named tensors through a model, and the vector of a text.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "models/input_check.h"
-#include "models/model_keys.h"
+#include "models/open/embed.h"
 #include "runtime/border.h"
 #include "runtime/context.h"
 #include "runtime/tensors.h"
@@ -17,6 +16,10 @@ namespace tessera::runtime {
 namespace {
 
 using models::Model;
+
+// By TSR_POOLING_*.
+constexpr models::Pooling kPoolings[] = {models::Pooling::kMean, models::Pooling::kFirst,
+                                         models::Pooling::kLast, models::Pooling::kPooler};
 
 Status Forward(tsr_context* context, const tsr_named_tensor* in, size_t n,
                const tsr_forward_options* given, tsr_named_tensor** out, size_t* m) {
@@ -43,72 +46,30 @@ Status Forward(tsr_context* context, const tsr_named_tensor* in, size_t n,
   return OkStatus();
 }
 
-// Mean of rows, or one of them, of hidden states [1, T, C].
-std::vector<double> Pooled(const Tensor& hidden_1TC, int pooling) {
-  const Tensor hidden = CastCopy(CopyTo(hidden_1TC, Device::Cpu()), DType::kFloat64);
-  const std::vector<double> all = hidden.ToVector<double>();
-  const auto tokens = static_cast<size_t>(hidden.size(1));
-  const auto width = static_cast<size_t>(hidden.size(2));
-  std::vector<double> vector(width, 0.0);
-  const size_t first = pooling == TSR_POOLING_LAST ? tokens - 1 : 0;
-  const size_t end = pooling == TSR_POOLING_FIRST ? 1 : tokens;
-  for (size_t t = first; t < end; ++t) {
-    for (size_t c = 0; c < width; ++c) vector[c] += all[t * width + c];
-  }
-  for (double& x : vector) x /= static_cast<double>(end - first);
-  return vector;
-}
-
-StatusOr<std::vector<double>> VectorOf(const Model& model, const Bundle& outputs, int pooling) {
-  if (pooling == TSR_POOLING_POOLER) {
-    if (!outputs.get(keys::kPoolerOutput).defined()) {
-      return InvalidArgument("tsr_embed_options: the model has no pooler");
-    }
-    return CastCopy(CopyTo(outputs.at(keys::kPoolerOutput), Device::Cpu()), DType::kFloat64)
-        .ToVector<double>();
-  }
-  const Tensor* const encoded = outputs.FindNamed("encoder_last_hidden_state");
-  const bool encodes = model.encoder_decoder() != nullptr && encoded != nullptr;
-  return Pooled(encodes ? *encoded : outputs.at(keys::kLastHiddenState), pooling);
-}
-
 Status Embed(tsr_context* context, const int64_t* ids, size_t n, const tsr_embed_options* given,
              float* out, size_t capacity) {
   TESSERA_ASSIGN_OR_RETURN(const Call call, Call::Begin(context));
   TESSERA_ASSIGN_OR_RETURN(const tsr_embed_options options, OptionsOf(given, "tsr_embed_options"));
   TESSERA_RETURN_IF_ERROR(CheckFlag(options.normalise, "tsr_embed_options: normalise"));
-  if (options.pooling < TSR_POOLING_MEAN || options.pooling > TSR_POOLING_POOLER) {
+  if (options.pooling < TSR_POOLING_MEAN || options.pooling > TSR_POOLING_OF_MODEL) {
     return InvalidArgument("tsr_embed_options: pooling ", options.pooling, " is unknown");
   }
   TESSERA_RETURN_IF_ERROR(CheckArray(ids, n, "ids"));
   TESSERA_RETURN_IF_ERROR(CheckGiven(out, "out"));
-  const Model& model = *call.model().model;
-  if (!model.Takes(keys::kInputIds)) return InvalidArgument("the model takes no tokens");
-  const auto size = static_cast<size_t>(model.hidden_size());
+  const tsr_model& model = call.model();
+  const auto size = static_cast<size_t>(model.model->hidden_size());
   if (capacity != size) {
     return InvalidArgument("out: ", capacity, " numbers; an embedding has ", size);
   }
-  const auto tokens = static_cast<int64_t>(n);
-  std::vector<Bundle::Entry> named = {
-      {"input_ids", Tensor::FromVector(std::vector<int64_t>(ids, ids + n), {1, tokens})}};
-  if (const models::EncoderDecoder* both = model.encoder_decoder()) {
-    named.emplace_back("decoder_input_ids",
-                       Tensor::FromVector(std::vector<int64_t>{both->decoder_start()}, {1, 1}));
+  models::EmbedOptions how = {.normalise = options.normalise != 0, .adapter = call.adapter()};
+  if (options.pooling == TSR_POOLING_OF_MODEL) {
+    TESSERA_ASSIGN_OR_RETURN(how.pooling, model.pooling);
+  } else {
+    how.pooling = kPoolings[options.pooling];
   }
-  TESSERA_ASSIGN_OR_RETURN(const Bundle inputs,
-                           models::InputsFromNamed("tsr_embed", model, named, call.adapter()));
-  const Bundle outputs =
-      model.Run(inputs, {.context = {.adapter = call.adapter()}, .keep_logits = false});
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<double> vector,
-                           VectorOf(model, outputs, options.pooling));
-  double scale = 1;
-  if (options.normalise != 0) {
-    double squares = 0;
-    for (const double x : vector) squares += x * x;
-    if (squares > 0) scale = 1 / std::sqrt(squares);
-  }
-  std::transform(vector.begin(), vector.end(), out,
-                 [scale](double x) { return static_cast<float>(x * scale); });
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> vector,
+                           models::Embed(*model.model, std::vector<int64_t>(ids, ids + n), how));
+  std::copy(vector.begin(), vector.end(), out);
   return OkStatus();
 }
 

@@ -10,8 +10,10 @@
 #include "base/nearest_name.h"
 #include "base/options.h"
 #include "base/utf8.h"
+#include "data/chat/chat_tokens.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/special_tokens.h"
+#include "models/open/answer_config.h"
 #include "runtime/border.h"
 #include "runtime/context.h"
 #include "runtime/tessera.h"
@@ -118,7 +120,7 @@ int EndOf(GenerationResult::End end) {
   return TSR_END_NONE;
 }
 
-// Continues the prompt that `prompt_of` makes for a model.
+// Continues the prompt that `prompt_of` makes for a model, which may adapt the configuration.
 template <typename PromptOf>
 Status Generate(tsr_context* context, const PromptOf& prompt_of, const tsr_generate_options* given,
                 tsr_token_callback callback, void* user) {
@@ -127,8 +129,8 @@ Status Generate(tsr_context* context, const PromptOf& prompt_of, const tsr_gener
                            OptionsOf(given, "tsr_generate_options"));
   if (callback == nullptr) return InvalidArgument("callback is NULL");
   const tsr_model& model = call.model();
-  TESSERA_ASSIGN_OR_RETURN(const GenerationConfig config, ConfigOf(model.generation, options));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, prompt_of(model));
+  TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ConfigOf(model.generation, options));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, prompt_of(call, &config));
   bool stopped = false;
   const auto on_token = [&](int64_t, int64_t id, std::string_view text) {
     const tsr_token token = {sizeof(tsr_token), id, text.data(), text.size(), TSR_END_NONE};
@@ -147,7 +149,7 @@ Status Generate(tsr_context* context, const PromptOf& prompt_of, const tsr_gener
 
 Status GenerateIds(tsr_context* context, const int64_t* ids, size_t n,
                    const tsr_generate_options* options, tsr_token_callback callback, void* user) {
-  const auto prompt_of = [&](const tsr_model&) -> StatusOr<std::vector<int64_t>> {
+  const auto prompt_of = [&](const Call&, GenerationConfig*) -> StatusOr<std::vector<int64_t>> {
     TESSERA_RETURN_IF_ERROR(CheckArray(ids, n, "ids"));
     return std::vector<int64_t>(ids, ids + n);
   };
@@ -156,12 +158,34 @@ Status GenerateIds(tsr_context* context, const int64_t* ids, size_t n,
 
 Status GenerateText(tsr_context* context, const char* prompt, size_t length,
                     const tsr_generate_options* options, tsr_token_callback callback, void* user) {
-  const auto prompt_of = [&](const tsr_model& model) -> StatusOr<std::vector<int64_t>> {
+  const auto prompt_of = [&](const Call& call,
+                             GenerationConfig*) -> StatusOr<std::vector<int64_t>> {
     TESSERA_RETURN_IF_ERROR(CheckArray(prompt, length, "prompt"));
     const std::string_view text(length == 0 ? "" : prompt, length);
     TESSERA_RETURN_IF_ERROR(CheckUtf8(text, "prompt"));
+    TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, TokenizerOf(call.model()));
+    return models::EncodePrompt(*tokenizer, call.model().model->config(), text);
+  };
+  return Generate(context, prompt_of, options, callback, user);
+}
+
+Status Chat(tsr_context* context, const char* messages, size_t length,
+            const tsr_generate_options* options, tsr_token_callback callback, void* user) {
+  const auto prompt_of = [&](const Call& call,
+                             GenerationConfig* config) -> StatusOr<std::vector<int64_t>> {
+    TESSERA_RETURN_IF_ERROR(CheckArray(messages, length, "messages"));
+    const tsr_model& model = call.model();
+    TESSERA_RETURN_IF_ERROR(model.chat.status());
     TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, TokenizerOf(model));
-    return models::EncodePrompt(*tokenizer, model.model->config(), text);
+    TESSERA_ASSIGN_OR_RETURN(
+        const data::Conversation chat,
+        data::ParseConversation({length == 0 ? "" : messages, length}, "messages"));
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                             data::TokenizePrompt(*model.chat, *tokenizer, chat));
+    TESSERA_ASSIGN_OR_RETURN(
+        *config, models::ConfigOfAnswer(*model.model, call.adapter(), *model.chat, *tokenizer,
+                                        ids.size(), std::move(*config)));
+    return std::vector<int64_t>(ids.begin(), ids.end());
   };
   return Generate(context, prompt_of, options, callback, user);
 }
@@ -184,6 +208,12 @@ tsr_status* tsr_generate_text(tsr_context* context, const char* prompt, size_t l
   return AtBorder([&] {
     return tessera::runtime::GenerateText(context, prompt, length, options, callback, user);
   });
+}
+
+tsr_status* tsr_chat(tsr_context* context, const char* messages, size_t length,
+                     const tsr_generate_options* options, tsr_token_callback callback, void* user) {
+  return AtBorder(
+      [&] { return tessera::runtime::Chat(context, messages, length, options, callback, user); });
 }
 
 tsr_status* tsr_generate_options_set(tsr_generate_options* options, const char* name,

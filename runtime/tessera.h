@@ -274,7 +274,13 @@ tsr_status* tsr_forward_with(tsr_context* context, const tsr_named_tensor* in, s
                              const tsr_forward_options* options, tsr_named_tensor** out, size_t* m);
 
 /* How the hidden states of a text's tokens become one vector. */
-enum { TSR_POOLING_MEAN = 0, TSR_POOLING_FIRST = 1, TSR_POOLING_LAST = 2, TSR_POOLING_POOLER = 3 };
+enum {
+  TSR_POOLING_MEAN = 0,
+  TSR_POOLING_FIRST = 1,
+  TSR_POOLING_LAST = 2,
+  TSR_POOLING_POOLER = 3,
+  TSR_POOLING_OF_MODEL = 4 /* as the folder's 1_Pooling/config.json says; else the mean */
+};
 typedef struct tsr_embed_options {
   size_t size;
   int pooling;
@@ -338,6 +344,13 @@ tsr_status* tsr_generate(tsr_context* context, const int64_t* ids, size_t n,
 tsr_status* tsr_generate_text(tsr_context* context, const char* prompt, size_t length,
                               const tsr_generate_options* options, tsr_token_callback callback,
                               void* user);
+
+/* Answers a conversation, as the chat template of the model's folder writes it: a JSON list of
+ * messages, [{"role": "user", "content": "Hi"}], or an object that has `messages` and `tools`. The
+ * token that ends a turn ends the answer; without a length of its own, an answer has at most 1024
+ * tokens. TSR_NOT_FOUND for a model without a template. */
+tsr_status* tsr_chat(tsr_context* context, const char* messages, size_t length,
+                     const tsr_generate_options* options, tsr_token_callback callback, void* user);
 
 #ifdef __cplusplus
 }

@@ -203,6 +203,13 @@ class Context {
     Finish(tsr_generate(handle_, ids.data(), ids.size(), &options, Call, &caught), caught);
   }
 
+  // Answers a conversation: a JSON list of messages.
+  void Chat(std::string_view messages, const tsr_generate_options& options,
+            const OnToken& on_token) {
+    Caught caught{&on_token, nullptr};
+    Finish(tsr_chat(handle_, messages.data(), messages.size(), &options, Call, &caught), caught);
+  }
+
   tsr_context* handle() const { return handle_; }
 
  private:

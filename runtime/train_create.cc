@@ -8,8 +8,8 @@
 #include "base/json_text.h"
 #include "core/execution_context.h"
 #include "models/family.h"
-#include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "models/open/describe_model.h"
 #include "optim/optimizer_kind.h"
 #include "runtime/border.h"
 #include "runtime/handles.h"
@@ -69,32 +69,6 @@ StatusOr<std::shared_ptr<const optim::UpdateRule>> RuleOf(const tsr_train_option
   return kind->Configure(given, source);
 }
 
-// nullptr: it has none.
-StatusOr<std::unique_ptr<data::Tokenizer>> TokenizerFor(const std::string& model,
-                                                        const tsr_train_options& options) {
-  if (options.tokenizer != nullptr) return data::LoadTokenizer(options.tokenizer);
-  if (data::HasTokenizer(model)) return data::LoadTokenizer(model);
-  const models::Preset* const preset = IsDirectory(model) ? nullptr : models::FindPreset(model);
-  if (preset != nullptr && !preset->tokenizer.empty())
-    return data::LoadTokenizer(preset->tokenizer);
-  return std::unique_ptr<data::Tokenizer>();
-}
-
-// What the tokenizer says of the model, and over that what the caller does.
-StatusOr<json> ChangesOf(const std::string& model, const data::Tokenizer* tokenizer,
-                         const tsr_train_options& options) {
-  json changes = json::object();
-  if (tokenizer != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(const json config, models::ReadModelConfig(model));
-    changes = IsDirectory(model) ? models::TokenIdsFromTokenizer(*tokenizer, config)
-                                 : models::VocabularyOf(*tokenizer, config);
-  }
-  TESSERA_ASSIGN_OR_RETURN(const json asked,
-                           ObjectOf(options.config_changes, Concat(kOptions, ": config_changes")));
-  changes.update(asked);
-  return changes;
-}
-
 // Files of a folder that a model trained from it still needs.
 Status KeepFiles(const std::string& folder, tsr_trainer* trainer) {
   constexpr char kPictures[] = "preprocessor_config.json";
@@ -110,16 +84,22 @@ Status KeepFiles(const std::string& folder, tsr_trainer* trainer) {
 }
 
 Status LoadInto(tsr_trainer* trainer, const std::string& model, const tsr_train_options& options) {
-  TESSERA_ASSIGN_OR_RETURN(trainer->tokenizer, TokenizerFor(model, options));
+  TESSERA_ASSIGN_OR_RETURN(models::DescribedModel described, models::DescribeModel(model));
+  TESSERA_RETURN_IF_ERROR(
+      described.FindTokenizer({.want = models::TokenizerChoice::Want::kIfThere,
+                               .spec = options.tokenizer == nullptr ? "" : options.tokenizer}));
+  TESSERA_ASSIGN_OR_RETURN(const json asked,
+                           ObjectOf(options.config_changes, Concat(kOptions, ": config_changes")));
+  described.Change(asked);
+  trainer->tokenizer = std::move(described.tokenizer);
   models::LoadOptions load;
   TESSERA_ASSIGN_OR_RETURN(load.build.dtype, ComputeDType(options.dtype));
   load.build.seed = options.seed;
-  TESSERA_ASSIGN_OR_RETURN(load.config_changes,
-                           ChangesOf(model, trainer->tokenizer.get(), options));
+  load.config_changes = described.changes;
   load.ignore_mismatched_sizes = options.new_head != 0;
   load.warn = LogWarning;
-  TESSERA_ASSIGN_OR_RETURN(trainer->model, models::LoadModel(model, load));
-  if (IsDirectory(model)) TESSERA_RETURN_IF_ERROR(KeepFiles(model, trainer));
+  TESSERA_ASSIGN_OR_RETURN(trainer->model, models::LoadModel(described.folder, load));
+  if (described.preset == nullptr) TESSERA_RETURN_IF_ERROR(KeepFiles(described.folder, trainer));
   for (const nn::Parameter* parameter : trainer->model->Parameters()) {
     if (parameter->tied_to == nullptr) trainer->parameters += parameter->tensor.numel();
   }

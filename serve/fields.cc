@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/json_ordered.h"
 #include "base/nearest_name.h"
-#include "data/dataset/json_records.h"
 
 namespace tessera::serve {
 
@@ -37,7 +37,7 @@ nlohmann::json Fields::Convert(Option::Kind kind, const OptionNotes& notes,
   const ordered_json* const field = Any(key);
   if (field == nullptr) return {};
   nlohmann::json value = *field;
-  if (const std::string_view big = data::BigInteger(*field); !big.empty()) {
+  if (const std::string_view big = BigInteger(*field); !big.empty()) {
     value = std::strtod(std::string(big).c_str(), nullptr);
   }
   const auto converted = Option::Convert(kind, notes, value, key + ":");

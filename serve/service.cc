@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "data/dataset/json_records.h"
+#include "base/json_ordered.h"
 #include "nn/module.h"
 #include "serve/endpoints/endpoints.h"
 
@@ -169,7 +169,7 @@ void Service::Work(Desk& desk) {
 void Service::Attend(const Endpoint& endpoint, Call call) {
   const HttpExchange exchange = call.exchange;
   try {
-    auto body = data::ParseOrderedJson(exchange.request().body, "the body", kBodyRules);
+    auto body = ParseOrderedJson(exchange.request().body, "the body", kBodyRules);
     if (!body.ok()) return Refuse(exchange, body.status());
     call.body = *std::move(body);
     endpoint.answer(*this, std::move(call));

@@ -11,9 +11,8 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "data/chat/chat_tokens.h"
-#include "data/dataset/json_records.h"
 #include "models/generation/generate.h"
-#include "serve/answer_config.h"
+#include "models/open/answer_config.h"
 #include "tools/command_line.h"
 
 namespace tessera::tools {
@@ -52,9 +51,7 @@ StatusOr<Conversation> ReadMessages(const std::string& path) {
   } else {
     TESSERA_ASSIGN_OR_RETURN(text, ReadFile(path));
   }
-  TESSERA_ASSIGN_OR_RETURN(nlohmann::ordered_json json, data::ParseOrderedJson(text, where));
-  if (json.is_array()) json = {{"messages", std::move(json)}};
-  return data::ConversationOf(json, where);
+  return data::ParseConversation(text, where);
 }
 
 }  // namespace
@@ -65,8 +62,8 @@ Answer AnswerOf(ChatPartner partner) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                              data::TokenizePrompt(partner.format, partner.tokenizer, chat));
     TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
-                             serve::ConfigOfAnswer(partner.model, /*adapter=*/0, partner.format,
-                                                   partner.tokenizer, ids.size(), partner.config));
+                             models::ConfigOfAnswer(partner.model, /*adapter=*/0, partner.format,
+                                                    partner.tokenizer, ids.size(), partner.config));
     // Wraps around, as unsigned numbers do.
     config.seed = static_cast<int64_t>(static_cast<uint64_t>(config.seed) + turn);
     const auto show = [](int64_t, int64_t, std::string_view text) {

@@ -15,8 +15,8 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/special_tokens.h"
+#include "models/open/answer_config.h"
 #include "models/open/open_model.h"
-#include "serve/answer_config.h"
 #include "tools/chat.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -211,18 +211,16 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   options.load.quantize = QuantizeOf(flags);
   if (!flags.adapter.empty()) options.load.adapters = {flags.adapter};
   TESSERA_ASSIGN_OR_RETURN(options.settings, Asked(command, flags));
-  std::optional<data::ChatFormat> format;
   if (flags.chat) {
-    options.before_weights = [&](const models::OpenedModel& opened) -> Status {
-      TESSERA_ASSIGN_OR_RETURN(format, data::ChatFormat::OfFolder(opened.tokenizer_folder));
-      return OkStatus();
-    };
+    options.before_weights = [](const models::OpenedModel& opened) { return opened.chat.status(); };
   }
   TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened,
                            models::OpenModel(flags.model, options));
   models::Model& model = *opened.model;
   const GenerationConfig& config = opened.generation;
-  if (format) return Chat(command, flags, AnswerOf({model, *opened.tokenizer, *format, config}));
+  if (flags.chat) {
+    return Chat(command, flags, AnswerOf({model, *opened.tokenizer, *opened.chat, config}));
+  }
   if (has_ids) return GenerateIds(model, flags, config, opened.tokenizer.get());
   return command.count("--prompts") > 0 ? GenerateLines(model, flags, config, *opened.tokenizer)
                                         : GenerateText(model, flags, config, *opened.tokenizer);

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_ordered.h"
 #include "base/utf8.h"
 #include "data/chat/template_value.h"
-#include "data/dataset/json_records.h"
 #include "net/http/http_client.h"
 #include "tools/api_keys.h"
 #include "tools/command_line.h"
@@ -141,7 +141,7 @@ class Client {
     return ReplaceInvalidUtf8(text);
   }
   StatusOr<ordered_json> Body(const net::HttpResponse& response) const {
-    auto body = data::ParseOrderedJson(response.body, server_);
+    auto body = ParseOrderedJson(response.body, server_);
     if (response.status == 200) return body;
     if (body.ok() && !MemberOf(*body, "error").is_null()) {
       return Failure(*body, response.status < 500);
@@ -150,7 +150,7 @@ class Client {
   }
   Status Event(const std::string& data,
                const std::function<Status(const ordered_json& event)>& on_event) const {
-    TESSERA_ASSIGN_OR_RETURN(const ordered_json event, data::ParseOrderedJson(data, server_));
+    TESSERA_ASSIGN_OR_RETURN(const ordered_json event, ParseOrderedJson(data, server_));
     if (!MemberOf(event, "error").is_null()) return Failure(event, /*ours=*/false);
     return on_event(event);
   }

@@ -49,22 +49,6 @@ bool IsLoopback(std::string host) {
          (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos);
 }
 
-// Whether a text's embedding is the mean over its tokens: sentence-transformers' 1_Pooling says so,
-// or that it is the first token's.
-StatusOr<bool> MeanPooling(const std::string& folder) {
-  const std::string path = JoinPath(folder, "1_Pooling/config.json");
-  if (!PathExists(path)) return true;
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJsonFile(path));
-  for (const auto& [key, value] : json.items()) {
-    const bool known = key == "pooling_mode_mean_tokens" || key == "pooling_mode_cls_token";
-    if (key.starts_with("pooling_mode_") && value == true && !known) {
-      return InvalidArgument(path, ": ", key,
-                             " is not supported; the mean and the first token are");
-    }
-  }
-  return json.value("pooling_mode_cls_token", false) == false;
-}
-
 // What the cache may take: what the slots can use, and half as much for texts that rest, within the
 // memory. Where texts have no greatest length, it begins with what texts of kUsualPositions need.
 StatusOr<nn::KeyValueCacheOptions> CacheOptions(const models::Model& model,
@@ -123,16 +107,10 @@ Status RunServe(ServeFlags flags) {
     names.push_back(adapter.substr(0, equals));
     options.load.adapters.push_back(adapter.substr(equals + 1));
   }
-  std::optional<data::ChatFormat> chat;
+  options.hides_paths = true;  // clients learn no path of this machine
   options.before_weights = [&](const models::OpenedModel& opened) -> Status {
-    // Clients learn no path of this machine.
-    auto format = data::ChatFormat::OfFolderWithoutPath(opened.tokenizer_folder);
-    if (format.ok()) {
-      chat = *std::move(format);
-    } else if (format.status().code() != StatusCode::kNotFound) {
-      return data::ChatFormat::OfFolder(opened.tokenizer_folder).status();
-    }
-    return OkStatus();
+    if (opened.chat.ok() || opened.chat.status().code() == StatusCode::kNotFound) return OkStatus();
+    return data::ChatFormat::OfFolder(opened.tokenizer_folder).status();
   };
   TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened,
                            models::OpenModel(flags.model, options));
@@ -146,12 +124,12 @@ Status RunServe(ServeFlags flags) {
   serve::ServedModel served = {.name = flags.name,
                                .model = *opened.model,
                                .tokenizer = *opened.tokenizer,
-                               .chat = chat ? &*chat : nullptr,
+                               .chat = opened.chat.ok() ? &*opened.chat : nullptr,
                                .conversation = conversation ? &*conversation : nullptr,
                                .generates = models::Generates(*opened.model),
                                .defaults = opened.generation,
-                               .adapters = names};
-  TESSERA_ASSIGN_OR_RETURN(served.mean_pooling, MeanPooling(opened.folder));
+                               .adapters = names,
+                               .pooling = opened.pooling};
   serve::ServiceOptions service = {.api_keys = keys};
   service.queue.slots = flags.slots;
   service.queue.max_waiting = flags.max_waiting;

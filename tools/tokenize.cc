@@ -11,6 +11,7 @@
 #include "base/json_text.h"
 #include "base/output_files.h"
 #include "data/chat/chat_format.h"
+#include "data/chat/conversation_file.h"
 #include "data/dataset/text_file.h"
 #include "data/dataset/text_input.h"
 #include "data/tokenizer/tokenizer.h"

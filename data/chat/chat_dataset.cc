@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "core/thread_pool.h"
 #include "data/chat/chat_tokens.h"
+#include "data/chat/conversation_file.h"
 #include "data/dataset/token_cache.h"
 
 namespace tessera::data {

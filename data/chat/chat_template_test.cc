@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/file.h"
-#include "data/dataset/json_records.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {

@@ -2,8 +2,9 @@
 #include "data/chat/conversation.h"
 
 #include <map>
+#include <utility>
 
-#include "data/dataset/json_records.h"
+#include "base/json_ordered.h"
 
 namespace tessera::data {
 namespace {
@@ -176,13 +177,11 @@ StatusOr<Conversation> ConversationOf(const Json& record, const std::string& whe
   return InvalidArgument(where, ": has none of 'messages', 'conversations' and 'instruction'");
 }
 
-Status ForEachConversation(
-    const std::string& path,
-    const std::function<Status(const Conversation& chat, const std::string& where)>& visit) {
-  return ForEachJsonRecord(path, [&](const Json& record, const std::string& where) -> Status {
-    TESSERA_ASSIGN_OR_RETURN(const Conversation chat, ConversationOf(record, where));
-    return visit(chat, where);
-  });
+StatusOr<Conversation> ParseConversation(std::string_view text, const std::string& where) {
+  TESSERA_ASSIGN_OR_RETURN(Json record, ParseOrderedJson(text, where));
+  if (record.is_array()) record = {{"messages", std::move(record)}};
+  if (!record.is_object()) return InvalidArgument(where, ": neither an object nor a list");
+  return ConversationOf(record, where);
 }
 
 }  // namespace tessera::data

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations as files hold them, in the one form that chat templates take.
+// Conversations in the one form that chat templates take.
 //
-//   TESSERA_RETURN_IF_ERROR(ForEachConversation("chats.jsonl", [&](const Conversation& chat,
-//                                                                  const std::string& where) {
-//     return Show(chat.messages);       // [{"role": "user", "content": "Hi"}, ...]
-//   }));
+//   TESSERA_ASSIGN_OR_RETURN(
+//       const Conversation chat,
+//       ParseConversation(R"([{"role": "user", "content": "Hi"}])", "the request"));
+//   format.Render(chat);
 //
-// A record is an object of JSON lines, or of one JSON array:
+// A record is one of these objects:
 //   OpenAI's    {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...]}
 //   ShareGPT's  {"conversations": [{"from": "human", "value": "..."}, ...], "system": "...",
 //               "tools": [...]}, of human (user), gpt (assistant), system, observation (tool), and
@@ -18,8 +18,8 @@
 #ifndef TESSERA_DATA_CHAT_CONVERSATION_H_
 #define TESSERA_DATA_CHAT_CONVERSATION_H_
 
-#include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "nlohmann/json.hpp"
@@ -36,10 +36,8 @@ struct Conversation {
 StatusOr<Conversation> ConversationOf(const nlohmann::ordered_json& record,
                                       const std::string& where);
 
-// A status of `visit` ends the reading and is returned.
-Status ForEachConversation(
-    const std::string& path,
-    const std::function<Status(const Conversation& chat, const std::string& where)>& visit);
+// Of a text: such a record, or the list of its messages alone.
+StatusOr<Conversation> ParseConversation(std::string_view text, const std::string& where);
 
 }  // namespace tessera::data
 

@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <unordered_map>
 
+#include "base/json_ordered.h"
 #include "base/status.h"
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
-#include "data/dataset/json_records.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data::chat {
@@ -285,7 +285,7 @@ Value Value::FromJson(const nlohmann::ordered_json& json) {
       return MappingOf(std::move(items));
     }
     case nlohmann::ordered_json::value_t::binary:
-      return BigIntegerOf(std::string(data::BigInteger(json)));
+      return BigIntegerOf(std::string(tessera::BigInteger(json)));
     default:
       return Value();
   }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/file.h"
-#include "base/json_parser.h"
+#include "base/json_ordered.h"
 #include "data/dataset/text_file.h"
 
 namespace tessera::data {
@@ -20,17 +20,6 @@ Status VisitObject(const Json& record, const std::string& where, const JsonRecor
 }
 
 }  // namespace
-
-StatusOr<Json> ParseOrderedJson(std::string_view text, std::string_view source,
-                                const JsonRules& rules) {
-  return ParseJsonAs<Json>(text, source, rules);
-}
-
-std::string_view BigInteger(const Json& value) {
-  const auto* const digits = value.get_ptr<const Json::binary_t*>();
-  if (digits == nullptr) return {};
-  return {reinterpret_cast<const char*>(digits->data()), digits->size()};
-}
 
 Status ForEachJsonRecord(const std::string& path, std::string_view text,
                          const JsonRecordVisitor& visit) {

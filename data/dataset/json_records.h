@@ -16,7 +16,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/json_text.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -32,14 +31,6 @@ Status ForEachJsonRecord(const std::string& path, const JsonRecordVisitor& visit
 // Of a text that is read already.
 Status ForEachJsonRecord(const std::string& path, std::string_view text,
                          const JsonRecordVisitor& visit);
-
-// ParseJson with keys in their order, and with integers of any size: those beyond 64 bits become
-// what BigInteger reads.
-StatusOr<nlohmann::ordered_json> ParseOrderedJson(std::string_view text, std::string_view source,
-                                                  const JsonRules& rules = {});
-
-// The digits of an integer beyond 64 bits, with its sign; empty: `value` is none.
-std::string_view BigInteger(const nlohmann::ordered_json& value);
 
 }  // namespace tessera::data
 

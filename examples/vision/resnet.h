@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/options_fwd.h"
 #include "models/classification.h"
 #include "models/model.h"
 #include "nn/channel_norm.h"

@@ -13,17 +13,15 @@ namespace {
 
 using Want = OpenOptions::Want;
 
-bool WantsTokenizer(const OpenOptions& options, const OpenedModel& opened,
-                    const std::string& folder) {
-  switch (options.tokenizer) {
-    case Want::kYes:
-      return true;
-    case Want::kIfThere:
-      return !options.tokenizer_folder.empty() || data::HasTokenizer(folder);
-    case Want::kNo:
-      break;
+// Whether it is looked for, and needed.
+std::optional<TokenizerChoice::Want> WantOf(const OpenOptions& options, const OpenedModel& opened) {
+  using Choice = TokenizerChoice::Want;
+  if (options.tokenizer == Want::kYes) return Choice::kYes;
+  if (options.tokenizer == Want::kIfThere) {
+    return options.tokenizer_folder.empty() ? Choice::kIfThere : Choice::kYes;
   }
-  return !opened.generation.stop_strings.empty() || LacksTokenIds(opened.config);
+  if (opened.generation.stop_strings.empty() && !LacksTokenIds(opened.config)) return std::nullopt;
+  return Choice::kYes;
 }
 
 // Settings first, weights last: what is wrong is said before anything large is read.
@@ -41,20 +39,20 @@ Status Fill(const OpenOptions& options, OpenedModel* opened) {
   };
   TESSERA_ASSIGN_OR_RETURN(opened->config, ReadConfigFile(folder));
   TESSERA_RETURN_IF_ERROR(configure());
-  opened->tokenizer_folder = folder;
-  if (!options.tokenizer_folder.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(opened->tokenizer_folder,
-                             FolderAt(options.tokenizer_folder, &opened->tokenizer_archive));
+  if (const auto want = WantOf(options, *opened)) {
+    TESSERA_RETURN_IF_ERROR(
+        opened->FindTokenizer({.want = *want, .spec = options.tokenizer_folder}));
+    if (!opened->changes.empty()) TESSERA_RETURN_IF_ERROR(configure());
   }
-  if (WantsTokenizer(options, *opened, folder)) {
-    TESSERA_ASSIGN_OR_RETURN(opened->tokenizer, data::LoadTokenizer(opened->tokenizer_folder));
-    load.config_changes = TokenIdsFromTokenizer(*opened->tokenizer, opened->config);
-    opened->config.update(load.config_changes);
-    if (!load.config_changes.empty()) TESSERA_RETURN_IF_ERROR(configure());
-    const nlohmann::json& asked = options.load.config_changes;
-    if (asked.is_object()) load.config_changes.update(asked);
+  if (opened->tokenizer != nullptr) {
+    const std::string& templates = opened->tokenizer_folder;
+    opened->chat = options.hides_paths ? data::ChatFormat::OfFolderWithoutPath(templates)
+                                       : data::ChatFormat::OfFolder(templates);
   }
+  opened->pooling = ReadPooling(folder);
   if (options.before_weights != nullptr) TESSERA_RETURN_IF_ERROR(options.before_weights(*opened));
+  if (load.config_changes.is_object()) opened->Change(load.config_changes);
+  load.config_changes = opened->changes;
   TESSERA_ASSIGN_OR_RETURN(opened->model, LoadModel(folder, load));
   opened->config = opened->model->config();
   if (opened->model->Takes(keys::kPixelValues)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that is ready to be asked: weights with their tokenizer, generation defaults and picture
-// processor. The command line, the server and the C library open models here.
+// A model that is ready to be asked: weights with their tokenizer, generation defaults, chat
+// template, pooling and picture processor. The command line, the server and the C library open
+// models here.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const OpenedModel opened, OpenModel("qwen-folder", {}));
 //   Generate(*opened.model, prompts, opened.generation, {.tokenizer = opened.tokenizer.get()});
@@ -14,11 +15,13 @@
 
 #include "base/mounted_folder.h"
 #include "base/status.h"
+#include "data/chat/chat_format.h"
 #include "data/image/image_processor.h"
-#include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
 #include "models/hub/load_model.h"
 #include "models/model.h"
+#include "models/open/describe_model.h"
+#include "models/open/embed.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
@@ -35,6 +38,7 @@ struct OpenOptions {
   LoadOptions load = {.require_weights = true};
   Want tokenizer = Want::kYes;
   std::string tokenizer_folder = {};  // or a name (`byte`); "": the model's own
+  bool hides_paths = false;           // failures of the chat template name no folder
   // What is asked for over the generation defaults (WithSettings). It is refused before any weights
   // are read.
   nlohmann::json settings = nlohmann::json::object();
@@ -42,14 +46,11 @@ struct OpenOptions {
   std::function<Status(const OpenedModel&)> before_weights = nullptr;
 };
 
-struct OpenedModel {
-  std::string folder;                    // as it is read: an archive's mounted folder
-  std::string tokenizer_folder;          // the tokenizer's, whose chat template counts
-  std::optional<MountedFolder> archive;  // kept as long as the model is
-  std::optional<MountedFolder> tokenizer_archive;
-  nlohmann::json config;                       // the model's; before it is loaded, the file's
-  std::unique_ptr<data::Tokenizer> tokenizer;  // nullptr: none
+struct OpenedModel : DescribedModel {
   GenerationConfig generation;
+  // That of the tokenizer's folder; NotFound where it has none.
+  StatusOr<data::ChatFormat> chat = NotFound("the model has no chat template");
+  StatusOr<Pooling> pooling = Pooling::kMean;  // of a text's embedding
   std::unique_ptr<Model> model;
   std::optional<data::ImageProcessor> pictures;  // of a model that takes pixels
 };

@@ -7,8 +7,8 @@
 #include "base/utf8.h"
 #include "data/chat/chat_tokens.h"
 #include "data/chat/conversation.h"
+#include "models/open/answer_config.h"
 #include "serve/answer.h"
-#include "serve/answer_config.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
 
@@ -100,8 +100,9 @@ StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
   request.prompt = *std::move(prompt);
   TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config, ConfigOf(served, asked));
   TESSERA_ASSIGN_OR_RETURN(
-      request.config, ConfigOfAnswer(served.model, request.adapter, *served.chat, served.tokenizer,
-                                     request.prompt->size(), std::move(config)));
+      request.config,
+      models::ConfigOfAnswer(served.model, request.adapter, *served.chat, served.tokenizer,
+                             request.prompt->size(), std::move(config)));
   return request;
 }
 

@@ -7,8 +7,8 @@
 
 #include "base/utf8.h"
 #include "data/chat/chat_tokens.h"
+#include "models/open/answer_config.h"
 #include "serve/answer.h"
-#include "serve/answer_config.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
 
@@ -129,8 +129,8 @@ void AnswerChatGlm(Service& service, Call call) {
   }
   config->max_length = length;
   if (served.chat != nullptr) {
-    config = ConfigOfAnswer(served.model, kBaseModel, *served.chat, served.tokenizer,
-                            prompt->size(), *config);
+    config = models::ConfigOfAnswer(served.model, kBaseModel, *served.chat, served.tokenizer,
+                                    prompt->size(), *config);
     if (!config.ok()) return service.Refuse(call.exchange, config.status(), "prompt");
   }
   const auto answer = std::make_shared<ChatGlm>(service, std::move(call), std::move(question));

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/embeddings: OpenAI's. A text's embedding is the mean of what the last layer gives for
-// its tokens (or the first token's, where the folder's 1_Pooling says so), of length 1.
+// its tokens (or another pooling, where the folder's 1_Pooling says so), of length 1.
 #include <bit>
-#include <cmath>
 #include <memory>
 #include <utility>
 
-#include "autograd/autograd.h"
 #include "data/tokenizer/sequence_pair.h"
-#include "models/model_keys.h"
-#include "ops/view/view.h"
+#include "models/open/embed.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
 
@@ -34,26 +31,6 @@ std::string Base64(std::string_view bytes) {
     }
   }
   return text;
-}
-
-std::vector<float> Embed(const ServedModel& served, const std::vector<int64_t>& ids, int adapter) {
-  const NoGrad no_grad;
-  const Tensor ids_1T = Tensor::FromVector<int64_t>(ids, {1, std::ssize(ids)});
-  const Bundle outputs =
-      served.model.Run({{keys::kInputIds, CopyTo(ids_1T, served.model.build().device)}},
-                       {.context = {.adapter = adapter}, .keep_logits = false});
-  const Tensor hidden = CopyTo(outputs.at(keys::kLastHiddenState), Device::Cpu());
-  const std::vector<float> rows = CastCopy(hidden, DType::kFloat32).ToVector<float>();
-  const size_t size = rows.size() / ids.size();
-  std::vector<double> sums(size);
-  const size_t tokens = served.mean_pooling ? ids.size() : 1;
-  for (size_t i = 0; i < tokens * size; ++i) sums[i % size] += rows[i];
-  double squares = 0;
-  for (const double sum : sums) squares += sum * sum;
-  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
-  std::vector<float> embedding;
-  for (const double sum : sums) embedding.push_back(static_cast<float>(sum * scale));
-  return embedding;
 }
 
 StatusOr<std::vector<int64_t>> InputIds(const Service& service, const ordered_json& input,
@@ -124,6 +101,7 @@ void AnswerEmbeddings(Service& service, Call call) {
   if (size == 0 || served.model.encoder_decoder() != nullptr) {
     fields.Fail("model", "this model gives no embeddings of texts");
   }
+  if (!served.pooling.ok()) fields.Fail("model", Message(served.pooling.status()));
   if (const auto dimensions = fields.Integer("dimensions", 1); dimensions && *dimensions != size) {
     fields.Fail("dimensions", Concat("this model's embeddings have ", size));
   }
@@ -156,7 +134,14 @@ void AnswerEmbeddings(Service& service, Call call) {
       return false;
     }
     const std::vector<int64_t>& ids = all->inputs[all->done.size()];
-    all->done.push_back(EmbeddingJson(Embed(service.served(), ids, all->adapter), all->base64));
+    const ServedModel& served = service.served();
+    const auto embedding =
+        models::Embed(served.model, ids, {.pooling = *served.pooling, .adapter = all->adapter});
+    if (!embedding.ok()) {
+      service.Refuse(all->call.exchange, embedding.status());
+      return false;
+    }
+    all->done.push_back(EmbeddingJson(*embedding, all->base64));
     if (!all->call.exchange.Reserve(all->done.back().size())) {
       service.Refuse(all->call.exchange, NoRoomForAnswer());
       return false;

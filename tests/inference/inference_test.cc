@@ -44,7 +44,7 @@ TEST(InferenceTest, IsBuiltFromTheFloorsBelow) {
   const std::regex allowed(
       "//runtime:inference"
       "|//(base|core|autograd|ops|nn|models)(/[a-z0-9_/]+)?:[a-z0-9_]+"
-      "|//data/(tokenizer:tokenizer|image:image)"
+      "|//data/(tokenizer:tokenizer|image:image|chat:format)"
       "|//third_party(/json)?:(json|pcre2)"
       "|@system_cuda//:[a-z]+");
   const std::vector<std::string> targets = Lines(*list);

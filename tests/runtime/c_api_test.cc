@@ -345,6 +345,90 @@ TEST(CApiTest, TextIsStreamedAndEndsWhereItIsTold) {
   EXPECT_EQ(calls, 3);
 }
 
+// A folder of its own, with these files beside the model's.
+std::string FolderWith(const std::string& name,
+                       const std::vector<std::pair<std::string, std::string>>& files) {
+  const std::string folder = testing::TempDir() + "/with_" + name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(SmallModelFolder("gpt2"), folder);
+  for (const auto& [file, text] : files) {
+    std::filesystem::create_directories(std::filesystem::path(folder + "/" + file).parent_path());
+    std::ofstream(folder + "/" + file) << text;
+  }
+  return folder;
+}
+
+TEST(CApiTest, AConversationIsAnsweredAsTheTemplateWritesIt) {
+  const ModelHandle model = LoadHandle(FolderWith(
+      "template", {{"chat_template.jinja",
+                    "{% for m in messages %}{{ m.role[0] ~ ':' ~ m.content ~ ' ' }}{% endfor %}"
+                    "{% if add_generation_prompt %}a:{% endif %}"}}));
+  const ContextHandle context = ContextOf(model);
+  tsr_generate_options options = {};
+  options.size = sizeof(options);
+  options.max_new_tokens = 5;
+  const auto chat = [&](const std::string& messages, Generated* answer, std::string* message) {
+    return CodeOf(
+        tsr_chat(context.get(), messages.data(), messages.size(), &options, Collect, answer),
+        message);
+  };
+  const std::string list = R"([{"role": "user", "content": "Hi"}])";
+  std::string message;
+  Generated answer, same, prompt;
+  ASSERT_EQ(chat(list, &answer, &message), TSR_OK) << message;
+  EXPECT_EQ(answer.ids.size(), 5u);
+  ASSERT_EQ(chat(R"({"messages": )" + list + "}", &same, &message), TSR_OK) << message;
+  EXPECT_EQ(same.ids, answer.ids);
+  ASSERT_EQ(CodeOf(tsr_generate_text(context.get(), "u:Hi a:", 7, &options, Collect, &prompt)),
+            TSR_OK);
+  EXPECT_EQ(prompt.ids, answer.ids);
+  EXPECT_EQ(chat("[", &same, &message), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message.find("messages: "), 0u) << message;
+  EXPECT_EQ(chat("7", &same, &message), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "messages: neither an object nor a list");
+  // Without a template.
+  const ModelHandle plain = LoadHandle(SmallModelFolder("gpt2"));
+  const ContextHandle other = ContextOf(plain);
+  EXPECT_EQ(CodeOf(tsr_chat(other.get(), list.data(), list.size(), nullptr, Collect, &same)),
+            TSR_NOT_FOUND);
+}
+
+TEST(CApiTest, PoolingIsTheFoldersWhereItIsAskedFor) {
+  const auto embed = [](const std::string& modes, int pooling, std::string* message) {
+    const ModelHandle model = LoadHandle(FolderWith("pooling", {{"1_Pooling/config.json", modes}}));
+    const ContextHandle context = ContextOf(model);
+    tsr_model_info info = {};
+    info.size = sizeof(info);
+    EXPECT_EQ(CodeOf(tsr_model_describe(model.get(), &info)), TSR_OK);
+    std::vector<float> vector(static_cast<size_t>(info.hidden_size));
+    const std::vector<int64_t> ids = {7, 1, 50};
+    tsr_embed_options options = {};
+    options.size = sizeof(options);
+    options.pooling = pooling;
+    const int code = CodeOf(
+        tsr_embed(context.get(), ids.data(), ids.size(), &options, vector.data(), vector.size()),
+        message);
+    return code == TSR_OK ? vector : std::vector<float>();
+  };
+  std::string message;
+  const std::string first =
+      R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})";
+  const std::string last = R"({"pooling_mode_lasttoken": true})";
+  const std::string mixed = R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})";
+  EXPECT_EQ(embed(first, TSR_POOLING_OF_MODEL, &message),
+            embed(first, TSR_POOLING_FIRST, &message));
+  EXPECT_EQ(embed(last, TSR_POOLING_OF_MODEL, &message), embed(first, TSR_POOLING_LAST, &message));
+  EXPECT_EQ(embed("{}", TSR_POOLING_OF_MODEL, &message), embed(first, TSR_POOLING_MEAN, &message));
+  EXPECT_NE(embed(first, TSR_POOLING_FIRST, &message), embed(first, TSR_POOLING_LAST, &message));
+  // Another mode matters to embeddings that ask for it, and to nothing else.
+  EXPECT_TRUE(embed(mixed, TSR_POOLING_OF_MODEL, &message).empty());
+  EXPECT_NE(message.find("together are not supported"), std::string::npos) << message;
+  EXPECT_FALSE(embed(mixed, TSR_POOLING_MEAN, &message).empty());
+  EXPECT_TRUE(
+      embed(R"({"pooling_mode_max_tokens": true})", TSR_POOLING_OF_MODEL, &message).empty());
+  EXPECT_NE(message.find("pooling_mode_max_tokens is not supported"), std::string::npos) << message;
+}
+
 TEST(CApiTest, TokenizesThereAndBack) {
   const ModelHandle model = LoadHandle(SmallModelFolder("bert"));
   const std::string text = "ab c";

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "data/dataset/json_records.h"
+#include "base/json_ordered.h"
 
 namespace tessera::report {
 namespace {
@@ -31,7 +31,7 @@ Status ForEachRow(const std::string& path, const std::function<void(const Row& r
     const bool ended = end != std::string_view::npos;
     rest.remove_prefix(ended ? end + 1 : rest.size());
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const ordered_json json = data::ParseOrderedJson(line, path).value_or(ordered_json());
+    const ordered_json json = ParseOrderedJson(line, path).value_or(ordered_json());
     if (!json.is_object()) {
       if (!ended) break;
       return InvalidArgument(path, ":", number, ": is no JSON object");

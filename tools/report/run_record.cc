@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "base/file.h"
-#include "data/dataset/json_records.h"
+#include "base/json_ordered.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "tools/report/json_lines.h"
 #include "train/run/run_lock.h"
@@ -84,7 +84,7 @@ Status ReadEpochs(const std::string& folder, RunRecord* run) {
 
 StatusOr<ordered_json> ReadObject(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  ordered_json json = data::ParseOrderedJson(text, path).value_or(ordered_json());
+  ordered_json json = ParseOrderedJson(text, path).value_or(ordered_json());
   if (!json.is_object()) return InvalidArgument(path, ": is no JSON object");
   return json;
 }

@@ -13,8 +13,8 @@
 #include "dist/comm/agreement.h"
 #include "dist/pipeline/partition.h"
 #include "models/family.h"
-#include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "models/open/describe_model.h"
 #include "nlohmann/json.hpp"
 #include "train/ranks/agreement.h"
 #include "train/ranks/rank_model.h"
@@ -32,45 +32,39 @@ using nlohmann::json;
 // A run on its way: the model is described before its data are read, and built after.
 struct Plan {
   RunSetup setup;
-  json model;  // the configuration, changes included
+  models::DescribedModel base;
   const models::Family* family = nullptr;
-  json changes;                          // what replaces keys of the preset's or the folder's own
   std::unique_ptr<models::Model> shape;  // on the meta device
   bool evaluation = false;
   bool prediction = false;
   std::optional<QuantType> quantize;
   std::string cache;
-
-  void Change(const json& keys) {
-    for (const auto& [key, value] : keys.items()) {
-      changes[key] = value;
-      model[key] = value;
-      if (value.is_null()) model.erase(key);
-    }
-  }
 };
 
-// The tokenizer that the configuration names, or the model's own.
-StatusOr<std::unique_ptr<data::Tokenizer>> FindTokenizer(const RunConfig& config,
-                                                         const TaskKind& task,
-                                                         const models::Preset* preset) {
-  std::string spec = config.tokenizer;
-  if (spec.empty() && preset != nullptr) spec = preset->tokenizer;
-  if (spec.empty() && preset == nullptr) spec = config.model;
+// The tokenizer that the configuration names, or the model's own; none where the data are tokens
+// already and nothing names one.
+Status FindTokenizer(const RunConfig& config, const TaskKind& task, models::DescribedModel* base) {
   const std::vector<DataSource> sources = config.Sources();
   const bool ready = std::all_of(sources.begin(), sources.end(), [](const DataSource& source) {
     return data::IndexedDatasetPrefix(source.path).has_value();
   });
-  if (spec.empty() && ready) return nullptr;
-  if (spec.empty()) {
+  const bool named =
+      !config.tokenizer.empty() || base->preset == nullptr || !base->preset->tokenizer.empty();
+  if (!named && ready) return OkStatus();
+  if (!named) {
     return InvalidArgument(
         "model '", config.model,
         "' comes without a tokenizer; give --tokenizer (a folder, byte or char)");
   }
-  if (ready) return data::LoadTokenizer(spec);
-  TokenizerText text = {.paths = {sources[0].path}};
-  if (task.tokenizer_text != nullptr) text = task.tokenizer_text(config);
-  return data::MakeTokenizer(spec, text.paths, {.json_key = text.json_key});
+  models::TokenizerChoice choice = {.spec = config.tokenizer};
+  if (!ready) {
+    choice.make = [&](const std::string& spec) {
+      TokenizerText text = {.paths = {sources[0].path}};
+      if (task.tokenizer_text != nullptr) text = task.tokenizer_text(config);
+      return data::MakeTokenizer(spec, text.paths, {.json_key = text.json_key});
+    };
+  }
+  return base->FindTokenizer(choice);
 }
 
 // Keys that mean something to some tasks only are refused where another task runs.
@@ -89,40 +83,34 @@ Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
 // The model's configuration, as the tokenizer and the flags change it, and its task.
 Status Describe(Plan* plan) {
   RunConfig& config = plan->setup.config;
-  const models::Preset* preset = models::FindPreset(config.model);
-  if (preset == nullptr && !IsDirectory(config.model)) {
+  if (models::FindPreset(config.model) == nullptr && !IsDirectory(config.model)) {
     return NotFound("'", config.model,
                     "' is neither a preset (`tessera models` lists them) nor a folder");
   }
-  TESSERA_ASSIGN_OR_RETURN(plan->model, models::ReadModelConfig(config.model));
-  plan->changes = json::object();
-  const auto family = models::FamilyOf(plan->model);
+  TESSERA_ASSIGN_OR_RETURN(plan->base, models::DescribeModel(config.model));
+  const auto family = models::FamilyOf(plan->base.config);
   if (!family.ok()) return InvalidArgument(config.model, ": ", Message(family.status()));
   plan->family = *family;
   TESSERA_ASSIGN_OR_RETURN(plan->setup.task,
-                           FindTask(config, **family, plan->model, plan->prediction));
+                           FindTask(config, **family, plan->base.config, plan->prediction));
   const TaskKind& task = *plan->setup.task;
   config.task = task.name;
   TESSERA_RETURN_IF_ERROR(CheckTaskKeys(task, config));
   if (task.needs_tokenizer) {
-    TESSERA_ASSIGN_OR_RETURN(plan->setup.tokenizer, FindTokenizer(config, task, preset));
-    if (plan->setup.tokenizer != nullptr && preset != nullptr) {
-      plan->Change(models::VocabularyOf(*plan->setup.tokenizer, plan->model));
-    }
-    if (plan->setup.tokenizer != nullptr) {
-      plan->Change(models::TokenIdsFromTokenizer(*plan->setup.tokenizer, plan->model));
-    }
+    TESSERA_RETURN_IF_ERROR(FindTokenizer(config, task, &plan->base));
+    plan->setup.tokenizer = std::move(plan->base.tokenizer);
   }
-  TESSERA_ASSIGN_OR_RETURN(const json overrides, OverridesOf(config, plan->model, config.model));
-  plan->Change(overrides);
-  const models::Architecture* const now = plan->family->ArchitectureOf(plan->model);
+  TESSERA_ASSIGN_OR_RETURN(const json overrides,
+                           OverridesOf(config, plan->base.config, config.model));
+  plan->base.Change(overrides);
+  const models::Architecture* const now = plan->family->ArchitectureOf(plan->base.config);
   if (!plan->evaluation && (now == nullptr || !now->Does(task.capability))) {
-    plan->Change({{"architectures", {plan->family->With(task.capability)->name}}});
+    plan->base.Change({{"architectures", {plan->family->With(task.capability)->name}}});
   }
   nn::BuildContext dry;
   dry.device = Device::Meta();
   dry.initialise = false;
-  auto shape = models::BuildModel(plan->model, dry);
+  auto shape = models::BuildModel(plan->base.config, dry);
   if (!shape.ok()) return InvalidArgument(config.model, ": ", Message(shape.status()));
   plan->shape = *std::move(shape);
   TESSERA_RETURN_IF_ERROR(DescribePrefix(config, *plan->shape));
@@ -155,7 +143,7 @@ Status OpenTheData(Plan* plan) {
   TESSERA_RETURN_IF_ERROR(CheckSources(sources));
   TESSERA_ASSIGN_OR_RETURN(setup.data, setup.task->open({.config = setup.config,
                                                          .sources = sources,
-                                                         .model = plan->model,
+                                                         .model = plan->base.config,
                                                          .family = *plan->family,
                                                          .shape = *plan->shape,
                                                          .tokenizer = setup.tokenizer.get(),
@@ -199,7 +187,7 @@ StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build,
   // What is not trained need not be copied.
   load.map_weights = plan->evaluation || !config.adapter.empty();
   load.quantize = plan->quantize;
-  load.config_changes = plan->changes;
+  load.config_changes = plan->base.changes;
   load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
   load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };
   if (plan->evaluation && !config.adapter.empty()) load.adapters = {config.adapter};
@@ -219,19 +207,19 @@ Status CountParameters(Plan* plan) {
   nn::BuildContext dry;
   dry.device = Device::Meta();
   dry.initialise = false;
-  TESSERA_ASSIGN_OR_RETURN(const auto whole, models::BuildModel(plan->model, dry));
+  TESSERA_ASSIGN_OR_RETURN(const auto whole, models::BuildModel(plan->base.config, dry));
   plan->setup.parameter_count = whole->ParameterCount();
   return OkStatus();
 }
 
 // Collective over the mesh's world.
 Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
-  plan->Change(*plan->setup.data.model_changes);
+  plan->base.Change(*plan->setup.data.model_changes);
   plan->shape.reset();
   TESSERA_RETURN_IF_ERROR(Agree(mesh, CountParameters(plan)));
   TESSERA_ASSIGN_OR_RETURN(
       plan->setup.model,
-      BuildRankModel(plan->setup.config, mesh, build, dist::BlocksOf(plan->model, build),
+      BuildRankModel(plan->setup.config, mesh, build, dist::BlocksOf(plan->base.config, build),
                      [plan](const nn::BuildContext& part) { return LoadPart(part, plan); }));
   return OkStatus();
 }

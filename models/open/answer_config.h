@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the answer to a conversation is chosen: what `tessera generate --chat` and the server have in
-// common.
+// How the answer to a conversation is chosen: by the command line, the server and the C library
+// alike.
 //
 //   TESSERA_ASSIGN_OR_RETURN(auto config, ConfigOfAnswer(model, adapter, format, tokenizer, 17,
 //   defaults));
-#ifndef TESSERA_SERVE_ANSWER_CONFIG_H_
-#define TESSERA_SERVE_ANSWER_CONFIG_H_
+#ifndef TESSERA_MODELS_OPEN_ANSWER_CONFIG_H_
+#define TESSERA_MODELS_OPEN_ANSWER_CONFIG_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "models/generation/generation_config.h"
 #include "models/model.h"
 
-namespace tessera::serve {
+namespace tessera::models {
 
 // Where neither the caller nor the model's folder says how long an answer may be.
 inline constexpr int64_t kLongestAnswer = 1024;
@@ -24,11 +24,11 @@ inline constexpr int64_t kLongestAnswer = 1024;
 // `config` for an answer to a prompt of so many tokens: no longer than the model's positions leave
 // room for, and ended by the token that ends a turn as well. InvalidArgument where there is no
 // room.
-StatusOr<models::GenerationConfig> ConfigOfAnswer(const models::Model& model, int adapter,
-                                                  const data::ChatFormat& format,
-                                                  const data::Tokenizer& tokenizer, size_t prompt,
-                                                  models::GenerationConfig config);
+StatusOr<GenerationConfig> ConfigOfAnswer(const Model& model, int adapter,
+                                          const data::ChatFormat& format,
+                                          const data::Tokenizer& tokenizer, size_t prompt,
+                                          GenerationConfig config);
 
-}  // namespace tessera::serve
+}  // namespace tessera::models
 
-#endif  // TESSERA_SERVE_ANSWER_CONFIG_H_
+#endif  // TESSERA_MODELS_OPEN_ANSWER_CONFIG_H_

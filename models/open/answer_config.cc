@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/answer_config.h"
+#include "models/open/answer_config.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,12 +7,12 @@
 
 #include "data/chat/chat_tokens.h"
 
-namespace tessera::serve {
+namespace tessera::models {
 
-StatusOr<models::GenerationConfig> ConfigOfAnswer(const models::Model& model, int adapter,
-                                                  const data::ChatFormat& format,
-                                                  const data::Tokenizer& tokenizer, size_t prompt,
-                                                  models::GenerationConfig config) {
+StatusOr<GenerationConfig> ConfigOfAnswer(const Model& model, int adapter,
+                                          const data::ChatFormat& format,
+                                          const data::Tokenizer& tokenizer, size_t prompt,
+                                          GenerationConfig config) {
   const int64_t positions = model.positions_left(adapter);
   const auto size = static_cast<int64_t>(prompt);
   if (positions > 0 && size >= positions) {
@@ -30,4 +30,4 @@ StatusOr<models::GenerationConfig> ConfigOfAnswer(const models::Model& model, in
   return config;
 }
 
-}  // namespace tessera::serve
+}  // namespace tessera::models

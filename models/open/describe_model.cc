@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/open/describe_model.h"
+
+#include <utility>
+
+#include "base/file.h"
+#include "base/tar_archive.h"
+#include "models/generation/special_tokens.h"
+#include "models/hub/load_model.h"
+
+namespace tessera::models {
+
+void DescribedModel::Change(const nlohmann::json& keys) {
+  for (const auto& [key, value] : keys.items()) {
+    changes[key] = value;
+    config[key] = value;
+    if (value.is_null()) config.erase(key);
+  }
+}
+
+Status DescribedModel::FindTokenizer(const TokenizerChoice& choice) {
+  const bool needed = choice.want == TokenizerChoice::Want::kYes;
+  std::string spec = choice.spec;
+  if (spec.empty()) spec = preset == nullptr ? folder : preset->tokenizer;
+  if (spec.empty() && !needed) return OkStatus();
+  if (spec.empty()) return NotFound("model '", folder, "' comes without a tokenizer");
+  const bool own = choice.spec.empty() && preset == nullptr;
+  if (own && !needed && !data::HasTokenizer(folder)) return OkStatus();
+  tokenizer_folder = spec;
+  if (!own) {
+    TESSERA_ASSIGN_OR_RETURN(tokenizer_folder, FolderAt(spec, &tokenizer_archive));
+  }
+  TESSERA_ASSIGN_OR_RETURN(tokenizer, choice.make == nullptr ? data::LoadTokenizer(tokenizer_folder)
+                                                             : choice.make(tokenizer_folder));
+  if (tokenizer == nullptr) return OkStatus();
+  if (preset != nullptr) Change(VocabularyOf(*tokenizer, config));
+  Change(TokenIdsFromTokenizer(*tokenizer, config));
+  return OkStatus();
+}
+
+StatusOr<DescribedModel> DescribeModel(const std::string& path) {
+  DescribedModel described;
+  TESSERA_ASSIGN_OR_RETURN(described.folder, FolderAt(path, &described.archive));
+  if (!IsDirectory(described.folder)) described.preset = FindPreset(path);
+  TESSERA_ASSIGN_OR_RETURN(described.config, ReadModelConfig(described.folder));
+  return described;
+}
+
+}  // namespace tessera::models
