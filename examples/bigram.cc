@@ -6,16 +6,17 @@
 #include <cstdio>
 #include <memory>
 
-#include "models/family.h"
-#include "models/generation/generate.h"
-#include "models/generation/special_tokens.h"
-#include "models/model.h"
-#include "models/model_keys.h"
+#include <tessera/models/family.h>
+#include <tessera/models/generation/generate.h>
+#include <tessera/models/generation/special_tokens.h>
+#include <tessera/models/model.h>
+#include <tessera/models/model_keys.h>
+#include <tessera/nn/embedding.h>
+#include <tessera/train/ranks/run_on_ranks.h>
+#include <tessera/train/run/run_setup.h>
+#include <tessera/train/trainer.h>
+
 #include "nlohmann/json.hpp"
-#include "nn/embedding.h"
-#include "train/ranks/run_on_ranks.h"
-#include "train/run/run_setup.h"
-#include "train/trainer.h"
 
 namespace tessera::models {
 namespace {

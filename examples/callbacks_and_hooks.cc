@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "core/batch_keys.h"
-#include "data/dataset/map_dataset.h"
-#include "models/family.h"
-#include "nn/linear.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/reduction/reduction.h"
-#include "train/ranks/run_on_ranks.h"
-#include "train/trainer.h"
+#include <tessera/base/file.h>
+#include <tessera/core/batch_keys.h>
+#include <tessera/data/dataset/map_dataset.h>
+#include <tessera/models/family.h>
+#include <tessera/nn/linear.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/train/ranks/run_on_ranks.h>
+#include <tessera/train/trainer.h>
 
 using namespace tessera;
 

@@ -15,16 +15,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
-#include "base/options.h"
-#include "core/batch_keys.h"
-#include "data/dataset/map_dataset.h"
-#include "data/dataset/subset.h"
-#include "models/family.h"
-#include "models/model_keys.h"
-#include "ops/reduction/reduction.h"
-#include "tools/program.h"
-#include "train/task.h"
+#include <tessera/base/file.h>
+#include <tessera/base/options.h>
+#include <tessera/core/batch_keys.h>
+#include <tessera/data/dataset/map_dataset.h>
+#include <tessera/data/dataset/subset.h>
+#include <tessera/models/family.h>
+#include <tessera/models/model_keys.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/tools/program.h>
+#include <tessera/train/task.h>
 
 namespace {
 

@@ -2,9 +2,9 @@
 // The program of docs/debugging.md, which shows what it prints.
 #include <iostream>
 
-#include "nn/linear.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/reduction/reduction.h"
+#include <tessera/nn/linear.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/reduction/reduction.h>
 
 using namespace tessera;
 

@@ -2,11 +2,11 @@
 // Trains a two-layer network on XOR: tensors, layers, the tape and an optimizer in 25 lines.
 #include <iostream>
 
-#include "nn/linear.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/reduction/reduction.h"
-#include "optim/adam/adam.h"
-#include "optim/modules/module_parameters.h"
+#include <tessera/nn/linear.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/optim/adam/adam.h>
+#include <tessera/optim/modules/module_parameters.h>
 
 int main() {
   using namespace tessera;

@@ -5,13 +5,14 @@
 //   focal_loss explain --focal_gamma 2 --lr 1e-4
 //
 // The focal loss (Lin et al. 2017) counts a target of probability p for (1 - p)^gamma as much.
-#include "base/options.h"
-#include "models/model_keys.h"
-#include "ops/cross_entropy/cross_entropy.h"
-#include "ops/elementwise/elementwise.h"
+#include <tessera/base/options.h>
+#include <tessera/models/model_keys.h>
+#include <tessera/ops/cross_entropy/cross_entropy.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/tools/program.h>
+#include <tessera/train/config/arguments.h>
+
 #include "ops/reduction/sum.h"
-#include "tools/program.h"
-#include "train/config/arguments.h"
 
 namespace {
 

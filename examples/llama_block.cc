@@ -2,9 +2,9 @@
 // A block of Llama by configuration, small, forwards and backwards.
 #include <iostream>
 
-#include "nn/activation.h"
-#include "nn/transformer_block.h"
-#include "ops/random/random.h"
+#include <tessera/nn/activation.h>
+#include <tessera/nn/transformer_block.h>
+#include <tessera/ops/random/random.h>
 
 using namespace tessera;
 

@@ -3,12 +3,12 @@
 // docs/writing-a-model.md, which shows what it prints.
 #include <iostream>
 
-#include "core/thread_communicator.h"
-#include "nn/module.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/matmul/matmul.h"
-#include "ops/reduction/reduction.h"
-#include "ops/view/view.h"
+#include <tessera/core/thread_communicator.h>
+#include <tessera/nn/module.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/matmul/matmul.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/ops/view/view.h>
 
 using namespace tessera;
 

@@ -5,14 +5,14 @@
 #include <iostream>
 #include <string>
 
-#include "dist/comm/world.h"
-#include "dist/mesh/mesh.h"
-#include "nn/linear.h"
-#include "ops/collective/collective.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/reduction/reduction.h"
-#include "train/ranks/agreement.h"
-#include "train/ranks/run_on_ranks.h"
+#include <tessera/dist/comm/world.h>
+#include <tessera/dist/mesh/mesh.h>
+#include <tessera/nn/linear.h>
+#include <tessera/ops/collective/collective.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/train/ranks/agreement.h>
+#include <tessera/train/ranks/run_on_ranks.h>
 
 using namespace tessera;
 

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
-#include "ops/elementwise/elementwise.h"
-#include "optim/optimizer_kind.h"
-#include "optim/tensor_step.h"
-#include "tools/program.h"
+#include <tessera/base/options.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/optim/optimizer_kind.h>
+#include <tessera/optim/tensor_step.h>
+#include <tessera/tools/program.h>
 
 namespace {
 

@@ -2,14 +2,14 @@
 // The program of docs/tensors.md, which shows what it prints.
 #include <iostream>
 
-#include "autograd/autograd.h"
-#include "core/random.h"
-#include "ops/cast/cast.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/matmul/matmul.h"
-#include "ops/random/random.h"
-#include "ops/reduction/reduction.h"
-#include "ops/view/view.h"
+#include <tessera/autograd/autograd.h>
+#include <tessera/core/random.h>
+#include <tessera/ops/cast/cast.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/matmul/matmul.h>
+#include <tessera/ops/random/random.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/ops/view/view.h>
 
 using namespace tessera;
 

@@ -7,21 +7,21 @@
 #include <cstdio>
 #include <string>
 
-#include "base/file.h"
-#include "dist/comm/world.h"
-#include "dist/pipeline/execute_pipeline.h"
-#include "models/family.h"
-#include "models/model_keys.h"
-#include "nn/linear.h"
-#include "ops/cross_entropy/cross_entropy.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/reduction/reduction.h"
-#include "ops/view/view.h"
-#include "optim/adam/adam.h"
-#include "train/boost/booster.h"
-#include "train/boost/coordinator.h"
-#include "train/loop/initialize.h"
-#include "train/ranks/run_on_ranks.h"
+#include <tessera/base/file.h>
+#include <tessera/dist/comm/world.h>
+#include <tessera/dist/pipeline/execute_pipeline.h>
+#include <tessera/models/family.h>
+#include <tessera/models/model_keys.h>
+#include <tessera/nn/linear.h>
+#include <tessera/ops/cross_entropy/cross_entropy.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/ops/view/view.h>
+#include <tessera/optim/adam/adam.h>
+#include <tessera/train/boost/booster.h>
+#include <tessera/train/boost/coordinator.h>
+#include <tessera/train/loop/initialize.h>
+#include <tessera/train/ranks/run_on_ranks.h>
 
 using namespace tessera;
 using namespace tessera::train;

@@ -35,6 +35,10 @@
 #include "nn/module.h"
 #include "ops/cross_entropy/cross_entropy.h"
 
+namespace tessera::dist {
+class Stage;
+}  // namespace tessera::dist
+
 namespace tessera::models {
 
 using tessera::Bundle;
@@ -130,6 +134,9 @@ class Model : public nn::Module {
   virtual std::shared_ptr<const TextFormat> text_format() const { return nullptr; }
   // Its encoder's side, where a decoder stands beside an encoder; else nullptr.
   virtual const EncoderDecoder* encoder_decoder() const { return nullptr; }
+  // This rank's stage, where blocks lie on the ranks of a pipeline
+  // (dist/pipeline/pipelined_model.h); nullptr: all blocks are here.
+  virtual const dist::Stage* stage() const { return nullptr; }
   // Sets every dropout probability of the model.
   virtual void SetDropout(double p);
 

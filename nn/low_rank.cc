@@ -239,7 +239,8 @@ AdaptedWeight& AdaptedWeight::Of(Module& layer) {
       own.begin(), own.end(), [&](const auto& p) { return p->name == layer.path() + ".weight"; });
   TESSERA_CHECK(weight != own.end(), "low_rank", "'", layer.path(), "' has no weight");
   // Forms are const for those who multiply by them; this one was made below.
-  const auto* const now = dynamic_cast<const AdaptedWeight*>((*weight)->form.get());
+  const WeightForm* const form = (*weight)->form.get();
+  const AdaptedWeight* const now = form == nullptr ? nullptr : form->adapted();
   if (now != nullptr) return const_cast<AdaptedWeight&>(*now);
   auto made = std::shared_ptr<AdaptedWeight>(new AdaptedWeight(layer, **weight));
   AdaptedWeight& adapted = *made;

@@ -102,6 +102,7 @@ class AdaptedWeight : public WeightForm {
                   const ForwardContext& context) const override;
   Tensor LookUp(const Parameter& table, const Tensor& ids,
                 const EmbeddingOptions& options) const override;
+  const AdaptedWeight* adapted() const override { return this; }
 
  private:
   AdaptedWeight(Module& layer, Parameter& weight)

@@ -22,6 +22,8 @@
 
 namespace tessera::nn {
 
+class AdaptedWeight;
+
 // How a parameter's numbers are held, and multiplied by. It is shared by what uses the parameter
 // and has no state that a use changes. `weight` is the parameter it is attached to: this rank's
 // part, whose placement says which. `context` is that of the layer's Forward: a term with dropout
@@ -35,6 +37,8 @@ class WeightForm {
   // int64 ids [...] to [..., width]: as ops/index/index.h's Embedding.
   virtual Tensor LookUp(const Parameter& table, const Tensor& ids,
                         const EmbeddingOptions& options) const = 0;
+  // This form, where adapters add terms to it (nn/low_rank.h); else nullptr.
+  virtual const AdaptedWeight* adapted() const { return nullptr; }
 };
 
 Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,

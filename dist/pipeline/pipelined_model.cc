@@ -27,11 +27,6 @@ nn::BuildContext WholeContext(const Stage& stage) {
 
 }  // namespace
 
-const Stage* StageOf(models::Model& model) {
-  auto* pipelined = dynamic_cast<PipelinedModel*>(&model);
-  return pipelined == nullptr ? nullptr : &pipelined->stage();
-}
-
 PipelinedModel::PipelinedModel(Stage stage)
     : Model(nn::Scope::Root(WholeContext(stage))),
       stage_(std::move(stage)),

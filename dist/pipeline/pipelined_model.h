@@ -29,8 +29,7 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   // The stage must have been built of models.
   explicit PipelinedModel(Stage stage);
 
-  const Stage& stage() const { return stage_; }
-  Stage& stage() { return stage_; }
+  const Stage* stage() const override { return &stage_; }
 
   models::Bundle Run(const models::Bundle& inputs,
                      const models::RunOptions& options) const override;
@@ -66,9 +65,6 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   Stage stage_;
   mutable BundleChannel channel_;  // messages of the pass that is under way
 };
-
-// The stage that a pipeline's model is; nullptr for any other.
-const Stage* StageOf(models::Model& model);
 
 }  // namespace tessera::dist
 

@@ -10,16 +10,17 @@
 #include <algorithm>
 #include <string>
 
-#include "base/file.h"
+#include <tessera/base/file.h>
+#include <tessera/data/tokenizer/tokenizer.h>
+#include <tessera/models/family.h>
+#include <tessera/models/generation/special_tokens.h>
+#include <tessera/models/hub/load_model.h>
+#include <tessera/train/boost/coordinator.h>
+#include <tessera/train/loop/initialize.h>
+
 #include "data/sequence_pairs/instruction_dataset.h"
-#include "data/tokenizer/tokenizer.h"
 #include "examples/flows/flow_main.h"
-#include "models/family.h"
-#include "models/generation/special_tokens.h"
-#include "models/hub/load_model.h"
 #include "nlohmann/json.hpp"
-#include "train/boost/coordinator.h"
-#include "train/loop/initialize.h"
 
 namespace tessera::flows {
 namespace {

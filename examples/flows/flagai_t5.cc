@@ -20,18 +20,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
-#include "core/batch_keys.h"
-#include "data/dataset/map_dataset.h"
-#include "data/dataset/subset.h"
-#include "data/tokenizer/tokenizer.h"
-#include "models/generation/special_tokens.h"
-#include "models/hub/load_model.h"
+#include <tessera/base/file.h>
+#include <tessera/core/batch_keys.h>
+#include <tessera/data/dataset/map_dataset.h>
+#include <tessera/data/dataset/subset.h>
+#include <tessera/data/tokenizer/tokenizer.h>
+#include <tessera/models/generation/special_tokens.h>
+#include <tessera/models/hub/load_model.h>
+#include <tessera/train/config/arguments.h>
+#include <tessera/train/config/run_config.h>
+#include <tessera/train/foreign/run_keys.h>
+#include <tessera/train/trainer.h>
+
 #include "nlohmann/json.hpp"
-#include "train/config/arguments.h"
-#include "train/config/run_config.h"
-#include "train/foreign/run_keys.h"
-#include "train/trainer.h"
 
 namespace {
 

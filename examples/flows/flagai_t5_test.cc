@@ -9,7 +9,8 @@
 #include <sstream>
 #include <string>
 
-#include "base/file.h"
+#include <tessera/base/file.h>
+
 #include "nlohmann/json.hpp"
 
 namespace tessera {

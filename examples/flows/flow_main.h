@@ -12,11 +12,12 @@
 #include <algorithm>
 #include <string>
 
-#include "base/options.h"
-#include "base/status.h"
-#include "dist/comm/world.h"
+#include <tessera/base/options.h>
+#include <tessera/base/status.h>
+#include <tessera/dist/comm/world.h>
+#include <tessera/train/ranks/run_on_ranks.h>
+
 #include "nlohmann/json.hpp"
-#include "train/ranks/run_on_ranks.h"
 
 namespace tessera::flows {
 

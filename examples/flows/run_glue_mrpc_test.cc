@@ -7,7 +7,8 @@
 #include <fstream>
 #include <string>
 
-#include "base/file.h"
+#include <tessera/base/file.h>
+
 #include "nlohmann/json.hpp"
 
 namespace tessera {

@@ -7,20 +7,21 @@
 #include <cmath>
 #include <string>
 
-#include "autograd/autograd.h"
-#include "base/file.h"
-#include "data/classification/image_classification_dataset.h"
-#include "data/classification/image_source.h"
-#include "data/dataset/sampler.h"
-#include "data/image/image_processor.h"
+#include <tessera/autograd/autograd.h>
+#include <tessera/base/file.h>
+#include <tessera/data/classification/image_classification_dataset.h>
+#include <tessera/data/classification/image_source.h>
+#include <tessera/data/dataset/sampler.h>
+#include <tessera/data/image/image_processor.h>
+#include <tessera/models/classification.h>
+#include <tessera/models/hub/load_model.h>
+#include <tessera/models/model_keys.h>
+#include <tessera/ops/cross_entropy/cross_entropy.h>
+#include <tessera/train/boost/booster.h>
+#include <tessera/train/boost/coordinator.h>
+
 #include "examples/flows/flow_main.h"
-#include "models/classification.h"
-#include "models/hub/load_model.h"
-#include "models/model_keys.h"
 #include "nlohmann/json.hpp"
-#include "ops/cross_entropy/cross_entropy.h"
-#include "train/boost/booster.h"
-#include "train/boost/coordinator.h"
 
 namespace tessera::flows {
 namespace {

@@ -11,21 +11,22 @@
 // which a replicated model then exceeds.
 #include <string>
 
-#include "autograd/autograd.h"
-#include "core/allocator.h"
-#include "dist/mesh/mesh.h"
+#include <tessera/autograd/autograd.h>
+#include <tessera/core/allocator.h>
+#include <tessera/dist/mesh/mesh.h>
+#include <tessera/dist/store/parameter_store.h>
+#include <tessera/dist/store/zero_init.h>
+#include <tessera/models/hub/load_model.h>
+#include <tessera/models/model_keys.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/optim/adam/adam.h>
+#include <tessera/optim/modules/module_parameters.h>
+#include <tessera/optim/parameter_groups.h>
+#include <tessera/train/boost/coordinator.h>
+#include <tessera/train/loop/initialize.h>
+
 #include "dist/store/host_memory.h"
-#include "dist/store/parameter_store.h"
-#include "dist/store/zero_init.h"
 #include "examples/flows/flow_main.h"
-#include "models/hub/load_model.h"
-#include "models/model_keys.h"
-#include "ops/elementwise/elementwise.h"
-#include "optim/adam/adam.h"
-#include "optim/modules/module_parameters.h"
-#include "optim/parameter_groups.h"
-#include "train/boost/coordinator.h"
-#include "train/loop/initialize.h"
 #include "train/report/step_report.h"
 
 namespace tessera::flows {

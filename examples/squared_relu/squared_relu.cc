@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples/squared_relu/squared_relu.h"
 
-#include "autograd/autograd.h"
+#include <tessera/autograd/autograd.h>
+
 #include "examples/squared_relu/squared_relu_kernel.h"
 
 namespace tessera::examples {

@@ -9,7 +9,7 @@
 #ifndef TESSERA_EXAMPLES_SQUARED_RELU_SQUARED_RELU_H_
 #define TESSERA_EXAMPLES_SQUARED_RELU_SQUARED_RELU_H_
 
-#include "core/tensor.h"
+#include <tessera/core/tensor.h>
 
 namespace tessera::examples {
 

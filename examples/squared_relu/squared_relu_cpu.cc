@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "core/thread_pool.h"
+#include <tessera/core/thread_pool.h>
+
 #include "examples/squared_relu/squared_relu_kernel.h"
 
 namespace tessera::examples {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "core/dtype.h"
-#include "core/kernel_table.h"
+#include <tessera/core/dtype.h>
+#include <tessera/core/kernel_table.h>
 
 namespace tessera::examples {
 

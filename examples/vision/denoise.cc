@@ -9,14 +9,15 @@
 #include <iostream>
 #include <string>
 
-#include "core/batch_keys.h"
-#include "data/classification/image_classification_dataset.h"
+#include <tessera/core/batch_keys.h>
+#include <tessera/data/classification/image_classification_dataset.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/random/random.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/optim/adam/adam.h>
+#include <tessera/optim/modules/module_parameters.h>
+
 #include "examples/vision/unet.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/random/random.h"
-#include "ops/reduction/reduction.h"
-#include "optim/adam/adam.h"
-#include "optim/modules/module_parameters.h"
 
 namespace tessera::examples {
 namespace {

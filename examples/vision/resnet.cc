@@ -4,13 +4,13 @@
 #include <cmath>
 #include <utility>
 
-#include "models/config_reader.h"
-#include "models/family.h"
-#include "models/input_check.h"
-#include "ops/cast/cast.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/pooling/pooling.h"
-#include "ops/view/view.h"
+#include <tessera/models/config_reader.h>
+#include <tessera/models/family.h>
+#include <tessera/models/input_check.h>
+#include <tessera/ops/cast/cast.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/pooling/pooling.h>
+#include <tessera/ops/view/view.h>
 
 // B batch, C channels, H and W of the picture, L labels.
 namespace tessera::examples {

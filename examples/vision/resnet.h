@@ -17,12 +17,12 @@
 #include <memory>
 #include <vector>
 
-#include "base/options_fwd.h"
-#include "models/classification.h"
-#include "models/model.h"
-#include "nn/channel_norm.h"
-#include "nn/convolution.h"
-#include "nn/linear.h"
+#include <tessera/base/options.h>
+#include <tessera/models/classification.h>
+#include <tessera/models/model.h>
+#include <tessera/nn/channel_norm.h>
+#include <tessera/nn/convolution.h>
+#include <tessera/nn/linear.h>
 
 namespace tessera::examples {
 

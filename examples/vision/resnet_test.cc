@@ -6,10 +6,10 @@
 
 #include <stdexcept>
 
-#include "core/thread_communicator.h"
-#include "models/family.h"
-#include "optim/optimizer_kind.h"
-#include "train/engine/engine.h"
+#include <tessera/core/thread_communicator.h>
+#include <tessera/models/family.h>
+#include <tessera/optim/optimizer_kind.h>
+#include <tessera/train/engine/engine.h>
 
 namespace tessera::examples {
 namespace {

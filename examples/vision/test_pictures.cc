@@ -8,7 +8,7 @@
 #include <fstream>
 #include <initializer_list>
 
-#include "base/error.h"
+#include <tessera/base/error.h>
 
 namespace tessera {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples/vision/unet.h"
 
-#include "ops/elementwise/elementwise.h"
-#include "ops/pooling/interpolate.h"
-#include "ops/pooling/pooling.h"
-#include "ops/view/view.h"
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/pooling/interpolate.h>
+#include <tessera/ops/pooling/pooling.h>
+#include <tessera/ops/view/view.h>
 
 namespace tessera::examples {
 namespace {

@@ -13,8 +13,8 @@
 #ifndef TESSERA_EXAMPLES_VISION_UNET_H_
 #define TESSERA_EXAMPLES_VISION_UNET_H_
 
-#include "nn/channel_norm.h"
-#include "nn/convolution.h"
+#include <tessera/nn/channel_norm.h>
+#include <tessera/nn/convolution.h>
 
 namespace tessera::examples {
 

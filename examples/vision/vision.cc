@@ -5,7 +5,7 @@
 //   vision eval --model run/model --data fashion-mnist
 //
 // Pictures are class folders or IDX files (docs/cli.md#train).
-#include "tools/program.h"
+#include <tessera/tools/program.h>
 
 int main(int argc, char** argv) {
   return tessera::Main(

@@ -173,14 +173,15 @@ std::string ReadText(const std::string& path) {
 }
 
 TEST(PublicNamesTest, EveryPublicNameHasAComment) {
-  std::istringstream paths(ReadText("tools/packaging/public_headers.list"));
+  std::istringstream paths(ReadText("tools/packaging/headers.list"));
   int headers = 0;
   for (std::string path; std::getline(paths, path); ++headers) {
     for (const std::string& name : Reader().Undocumented(ReadText(path))) {
       ADD_FAILURE() << path << ", " << name << " has no comment";
     }
   }
-  EXPECT_GT(headers, 300);
+  EXPECT_GT(headers, 100);
+  EXPECT_LT(headers, 150);
 }
 
 TEST(PublicNamesTest, ANameWithoutACommentIsFound) {

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "core/safetensors.h"
-#include "nn/linear.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/reduction/reduction.h"
-#include "optim/adam/adam.h"
-#include "optim/modules/module_parameters.h"
+#include <tessera/core/safetensors.h>
+#include <tessera/nn/linear.h>
+#include <tessera/ops/elementwise/elementwise.h>
+#include <tessera/ops/reduction/reduction.h>
+#include <tessera/optim/adam/adam.h>
+#include <tessera/optim/modules/module_parameters.h>
 
 namespace {
 

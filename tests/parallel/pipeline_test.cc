@@ -356,7 +356,7 @@ TEST_P(PipelineTest, EvaluationGivesTheBitsOfOneProcess) {
       EXPECT_EQ(out.FindNamed(name)->dtype(), t.dtype());
     }
     // The same by the executor, several micro-batches at once.
-    PipelineExecutor executor(model.stage(), {.schedule = ScheduleKind::kInterleaved});
+    PipelineExecutor executor(*model.stage(), {.schedule = ScheduleKind::kInterleaved});
     const dist::StepResult result =
         executor.Evaluate({batch, batch, batch},
                           {.run_options = [](int) { return RunOptions(); }, .keep_outputs = true});

@@ -15,13 +15,19 @@ depend on have, less those of `sdk_deps`, which are other such libraries. Kernel
 register themselves, so nothing may be left out by a linker: the archive holds one object, made of
 all. `libraries` are the system's that these objects need.
 
-tessera_cpp_train.headers lists the headers that come in addition, a path a line: those of
-`public_headers` where it is given, else all but those with one of `private_headers` in their path,
-which need what a user may not have.
+tessera_cpp_train.headers lists the public headers that come in addition, a path a line: those of its
+sources that `public_headers` names.
 
-    sdk_headers(name = "public_headers", libraries = [":tessera_cpp_train"])
+    sdk_headers(
+        name = "headers",
+        libraries = {
+            ":tessera_cpp_nn": "nn",
+            ":tessera_cpp_train": "train",
+        },
+    )
 
-has the headers that are public, and a file public_headers.list of their paths; it compiles nothing.
+lets a program include each of them as <tessera/core/tensor.h>, and all of a library, and of those
+before it, as <tessera/nn.h>. headers.list has their paths.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
@@ -29,14 +35,6 @@ load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 # Of a library and those below it: the shared one, objects and headers, as sets (keys of a dict), and
 # the public ones among the headers that come in addition, as a list.
 SdkInfo = provider(fields = ["shared", "objects", "headers", "public_headers"])
-
-def _is_public(path, public_headers, private_headers):
-    if public_headers:
-        return path in public_headers
-    for part in private_headers:
-        if part in path:
-            return False
-    return path.endswith(".h")
 
 def _objects(linking_context):
     objects = []
@@ -106,12 +104,13 @@ def _sdk_library_impl(context):
     )
 
     all_headers = _set([info.compilation_context.headers.to_list()])
-    headers = [
+    own_headers = [
         header
         for header in all_headers
-        if not header.owner.workspace_name and header not in headers_below and
-           _is_public(header.short_path, context.attr.public_headers, context.attr.private_headers)
+        if not header.owner.workspace_name and header not in headers_below
     ]
+    public = _set([context.attr.public_headers])
+    headers = [header for header in own_headers if header.short_path in public]
     header_list = context.actions.declare_file(context.label.name + ".headers")
     context.actions.write(header_list, "".join([h.short_path + "\n" for h in headers]))
 
@@ -119,7 +118,7 @@ def _sdk_library_impl(context):
     return [
         DefaultInfo(
             files = files,
-            runfiles = context.runfiles(headers, transitive_files = files),
+            runfiles = context.runfiles(own_headers, transitive_files = files),
         ),
         SdkInfo(
             shared = shared,
@@ -134,7 +133,6 @@ sdk_library = rule(
     attrs = {
         "deps": attr.label_list(providers = [CcInfo]),
         "libraries": attr.string_list(),
-        "private_headers": attr.string_list(),
         "public_headers": attr.string_list(),
         "sdk_deps": attr.label_list(providers = [SdkInfo]),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
@@ -143,16 +141,54 @@ sdk_library = rule(
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
 )
 
+# A header <tessera/NAME> that includes these.
+def _including(context, name, comment, includes):
+    header = context.actions.declare_file("include/tessera/" + name)
+    context.actions.write(header, "// SPDX-License-Identifier: Apache-2.0\n// {}\n#pragma once\n{}".format(
+        comment,
+        "".join(["#include %s\n" % path for path in includes]),
+    ))
+    return header
+
 def _sdk_headers_impl(context):
-    headers = []
-    for library in context.attr.libraries:
-        headers += library[SdkInfo].public_headers
-    paths = context.actions.declare_file(context.label.name + ".list")
-    context.actions.write(paths, "".join([header.short_path + "\n" for header in headers]))
-    files = depset([paths] + headers)
-    return [DefaultInfo(files = files, runfiles = context.runfiles(transitive_files = files))]
+    paths = []
+    made = []
+    umbrellas = []
+    for library, umbrella in context.attr.libraries.items():
+        own = sorted([header.short_path for header in library[SdkInfo].public_headers])
+        paths += own
+        made += [_including(context, path, "Where the sources have it.", ["\"%s\"" % path]) for path in own]
+        if umbrella:
+            umbrellas.append("<tessera/%s.h>" % umbrella)
+            made.append(_including(
+                context,
+                umbrella + ".h",
+                "All public headers of %s." % library.label.name,
+                umbrellas[:-1] + ["<tessera/%s>" % path for path in own],
+            ))
+    headers = _set([library[SdkInfo].headers for library in context.attr.libraries.keys()]).keys()
+    list_of_paths = context.actions.declare_file(context.label.name + ".list")
+    context.actions.write(list_of_paths, "".join([path + "\n" for path in paths]))
+    files = depset([list_of_paths] + made)
+    here = "/".join([context.bin_dir.path] +
+                    ([context.label.workspace_root] if context.label.workspace_root else []) +
+                    [context.label.package, "include"])
+    compilation = cc_common.create_compilation_context(
+        headers = depset(headers + made),
+        system_includes = depset([here]),
+    )
+    return [
+        DefaultInfo(
+            files = files,
+            runfiles = context.runfiles(
+                [header for header in headers if not header.owner.workspace_name],
+                transitive_files = files,
+            ),
+        ),
+        CcInfo(compilation_context = compilation),
+    ]
 
 sdk_headers = rule(
     implementation = _sdk_headers_impl,
-    attrs = {"libraries": attr.label_list(providers = [SdkInfo])},
+    attrs = {"libraries": attr.label_keyed_string_dict(providers = [SdkInfo])},
 )

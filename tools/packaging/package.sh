@@ -67,18 +67,39 @@ done
 for library in $here/libtessera_cpp_*.so; do
   install_library "${library%.so}"
 done
-while read -r header; do
-  install_file 644 "$header" "$prefix/include/tessera/$header"
-done < <(cat $here/tessera_cpp_*.headers)
+
+# Public headers, and in internal/ those that they include. A header includes another by its place.
+declare -A place
+while read -r header; do place[$header]=tessera/$header; done < <(cat $here/tessera_cpp_*.headers)
+headers=("${!place[@]}")
+while [ ${#headers[@]} -gt 0 ]; do
+  found=()
+  while read -r header; do
+    if [ -n "${place[$header]:-}" ] || [ ! -e "$header" ]; then continue; fi
+    place[$header]=tessera/internal/$header
+    found+=("$header")
+  done < <(sed -nE 's/^ *# *include "(.*)"$/\1/p' "${headers[@]}" | sort -u)
+  headers=("${found[@]}")
+done
+for header in "${!place[@]}"; do
+  echo "s|#include \"$header\"|#include <${place[$header]}>|"
+done >"$scratch/places.sed"
+for header in "${!place[@]}"; do
+  install -d "$(dirname "$prefix/include/${place[$header]}")"
+  sed -f "$scratch/places.sed" "$header" >"$prefix/include/${place[$header]}"
+done
+for header in $here/include/tessera/*.h; do
+  install_file 644 "$header" "$prefix/include/tessera/${header##*/}"
+done
 # It stands before the system's, as it did when the libraries were compiled.
-install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/nlohmann/json.hpp"
+install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/internal/json/nlohmann/json.hpp"
 # shellcheck disable=SC2016  # the variables are pkg-config's
 {
   install_pc tessera-nn "Models, their parts, optimizers and data, for C++20" \
     'Requires: nlohmann_json' \
     'Libs: -L${prefix}/lib -ltessera_cpp_nn' \
     'Libs.private: -lcsv -ljpeg -lpcre2-8 -lpng -lz -lm' \
-    'Cflags: -std=c++20 -I${prefix}/include/tessera'
+    'Cflags: -std=c++20 -I${prefix}/include -I${prefix}/include/tessera/internal/json'
   install_pc tessera-train "The trainer and its parallel layouts, for C++20" \
     "Requires: tessera-nn = $version" \
     'Libs: -L${prefix}/lib -ltessera_cpp_train' \

@@ -47,6 +47,8 @@ endmacro()
 macro(_tessera_cpp name)
   foreach(_tessera_target tessera::${name} tessera::${name}_static)
     set_property(TARGET ${_tessera_target} PROPERTY INTERFACE_COMPILE_FEATURES cxx_std_20)
+    set_property(TARGET ${_tessera_target} APPEND PROPERTY INTERFACE_INCLUDE_DIRECTORIES
+      "${_tessera_prefix}/include/tessera/internal/json")
     set_property(TARGET ${_tessera_target} APPEND PROPERTY
       INTERFACE_LINK_LIBRARIES nlohmann_json::nlohmann_json)
   endforeach()
@@ -57,12 +59,12 @@ _tessera_library(training tessera_training include m)
 
 find_package(nlohmann_json QUIET)
 if(nlohmann_json_FOUND)
-  _tessera_library(nn tessera_cpp_nn include/tessera csv jpeg pcre2-8 png z m)
+  _tessera_library(nn tessera_cpp_nn include csv jpeg pcre2-8 png z m)
   _tessera_cpp(nn)
-  _tessera_library(train tessera_cpp_train include/tessera tessera::nn_static yaml-cpp)
+  _tessera_library(train tessera_cpp_train include tessera::nn_static yaml-cpp)
   _tessera_cpp(train)
   set_property(TARGET tessera::train APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::nn)
-  _tessera_library(main tessera_cpp_main include/tessera
+  _tessera_library(main tessera_cpp_main include
     tessera::train_static sentencepiece_train sentencepiece xml2 z zstd)
   _tessera_cpp(main)
   set_property(TARGET tessera::main APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::train)

@@ -44,7 +44,7 @@ std::unique_ptr<dist::ParameterStore> MakeStore(models::Model& model, const dist
     };
   }
   const dist::StoreGroups ranks = {.data = mesh.dp(), .tensor = mesh.tp()};
-  const dist::Stage* const stage = dist::StageOf(model);
+  const dist::Stage* const stage = model.stage();
   const std::vector<optim::Parameter> parameters =
       stage != nullptr ? stage->OptimizedParameters() : optim::ParametersOf(model);
   std::vector<optim::ParameterGroup> groups =
@@ -82,11 +82,11 @@ Engine::Engine(models::Model& model, const dist::Mesh& mesh, const EngineOptions
            .products = options_.products,
            .max_grad_norm = options_.max_grad_norm,
            // Cut parameters (over one rank, too), and a pipeline's stages, have no place for them.
-           .statistics = options_.store.shards_parameters() || dist::StageOf(model) != nullptr
+           .statistics = options_.store.shards_parameters() || model.stage() != nullptr
                              ? nullptr
                              : &statistics_,
            .data_parallel = mesh_.dp()}) {
-  if (const dist::Stage* stage = dist::StageOf(model)) {
+  if (const dist::Stage* stage = model.stage()) {
     runner_ = std::make_unique<PipelinedStep>(
         work_, *stage,
         dist::ExecutorOptions{.schedule = options.schedule,
@@ -170,7 +170,7 @@ void Engine::BeginStep(int64_t micro_batches, double learning_rate) {
 
 models::Bundle Engine::RunForward(int64_t micro_batch, const models::Bundle& batch,
                                   const models::RunOptions& options) {
-  TESSERA_CHECK(dist::StageOf(model_) == nullptr, "engine",
+  TESSERA_CHECK(model_.stage() == nullptr, "engine",
                 "a pipeline runs all passes of a step by its schedule, not a single one");
   store_->BeginMicroBatch(micro_batch);
   return work_.RunForward(batch, options);

@@ -88,7 +88,7 @@ void ConfiguredEngine::BeginStep(int64_t micro_batches) {
 }
 
 models::Bundle ConfiguredEngine::TrainingPass(const models::Bundle& batch, bool keep_logits) {
-  TESSERA_CHECK(dist::StageOf(*model_) == nullptr, kEngine,
+  TESSERA_CHECK(model_->stage() == nullptr, kEngine,
                 "a pipeline takes whole steps: TrainBatch, or a booster's ExecutePipeline");
   TESSERA_CHECK(awaits_ == Awaits::kForward, kEngine, "the micro-batch before has had no ",
                 awaits_ == Awaits::kBackward ? "Backward(loss)" : "Step()",
@@ -345,7 +345,7 @@ Status ConfiguredEngine::SaveModel(const std::string& folder, const data::Tokeni
 Status ConfiguredEngine::LoadModel(const std::string& folder) {
   AbandonStep();
   std::vector<models::Model*> parts = {model_};
-  if (const dist::Stage* stage = dist::StageOf(*model_)) {
+  if (const dist::Stage* stage = model_->stage()) {
     parts.clear();
     for (const auto& chunk : stage->models()) parts.push_back(chunk.get());
   }

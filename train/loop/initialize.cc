@@ -191,7 +191,7 @@ Status ProvideModel(const ModelSource& source, const std::optional<Device>& devi
   const RunConfig& config = setup->config;
   if (models::Model* built = source.built()) {
     setup->model = built;
-    Status fits = CheckBuiltModel(*built, dist::StageOf(*built), config);
+    Status fits = CheckBuiltModel(*built, built->stage(), config);
     if (!config.adapter.empty()) {
       fits.Update(InvalidArgument(
           "adapter is set, but the program has built the model; models::AttachAdapter and "

@@ -208,7 +208,7 @@ TEST(InitializeTest, EveryRankGetsItsPartAndEveryFailure) {
     ASSERT_TRUE(mesh.ok());
     const auto engine = Initialize("gpt-tiny", config, {.mesh = *mesh});
     ASSERT_TRUE(engine.ok()) << Message(engine.status());
-    EXPECT_NE(dist::StageOf((*engine)->model()), nullptr);
+    EXPECT_NE((*engine)->model().stage(), nullptr);
     EXPECT_EQ((*engine)->model().build().tensor_parallel->size(), 2);
     // One rank's builder fails.
     const auto fails = [&](const nn::BuildContext& build) {

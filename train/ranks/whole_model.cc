@@ -23,7 +23,7 @@ Tensor Gather(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore
     *scope = store.Gather({mine});
     return dist::Unshard(mine->tensor, mine->placement, mesh.tp());
   };
-  const dist::Stage* stage = dist::StageOf(model);
+  const dist::Stage* stage = model.stage();
   if (stage == nullptr) return whole_part();
   const bool owner = stage->Owns(p.name);
   const Tensor whole =

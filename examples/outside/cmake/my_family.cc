@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "models/config_reader.h"
-#include "models/family.h"
-#include "models/language_model.h"
-#include "models/transformer_stack.h"
-#include "nn/embedding.h"
-#include "nn/linear.h"
-#include "ops/elementwise/elementwise.h"
+#include <tessera/models/config_reader.h>
+#include <tessera/models/family.h>
+#include <tessera/models/language_model.h>
+#include <tessera/models/transformer_stack.h>
+#include <tessera/nn/embedding.h>
+#include <tessera/nn/linear.h>
+#include <tessera/ops/elementwise/elementwise.h>
 
 namespace {
 

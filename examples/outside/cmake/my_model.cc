@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
-#include "core/batch_keys.h"
-#include "data/dataset/map_dataset.h"
-#include "dist/comm/world.h"
-#include "train/boost/coordinator.h"
-#include "train/loop/initialize.h"
-#include "train/ranks/run_on_ranks.h"
+#include <tessera/base/file.h>
+#include <tessera/core/batch_keys.h>
+#include <tessera/data/dataset/map_dataset.h>
+#include <tessera/dist/comm/world.h>
+#include <tessera/train/boost/coordinator.h>
+#include <tessera/train/loop/initialize.h>
+#include <tessera/train/ranks/run_on_ranks.h>
 
 namespace {
 
