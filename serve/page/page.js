@@ -84,10 +84,8 @@
   // What was left empty is the server's to choose.
   function settings() {
     const request = { model: $('#model').value || last?.model };
-    for (const [name, id] of [['temperature', 'temperature'], ['top_p', 'top-p'],
-                              ['max_tokens', 'max-tokens'], ['seed', 'seed']]) {
-      const input = document.getElementById(id);
-      if (input.value !== '') request[name] = input.valueAsNumber;
+    for (const input of $$('#settings [name]')) {
+      if (input.value !== '') request[input.name] = JSON.parse(input.value);
     }
     return request;
   }
@@ -416,7 +414,7 @@
     const chosen = $('#model').value;
     $('#model').replaceChildren(...models.map(({ id }) => make('option', { value: id, textContent: id })));
     if (models.some(({ id }) => id === chosen)) $('#model').value = chosen;
-    $('#max-tokens').max = models[0]?.max_model_len ?? '';
+    $('#max_new_tokens').max = models[0]?.max_model_len ?? '';
     $('#key-form').hidden = true;
     modelsKnown = true;
   }

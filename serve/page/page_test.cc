@@ -7,10 +7,13 @@
 #include <cstdio>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/base64.h"
+#include "base/options.h"
+#include "models/generation/generation_config.h"
 #include "net/html/strict_html.h"
 #include "tests/process/shell.h"
 
@@ -99,6 +102,25 @@ TEST(ServePageTest, EveryControlHasAName) {
     EXPECT_TRUE(button.attributes.contains("data-idle") || !button.text.empty());
     EXPECT_TRUE(button.attributes.contains("type")) << button.text;
   }
+}
+
+TEST(ServePageTest, TheFormHasTheGenerationSettings) {
+  const std::vector<net::Element> elements = Elements();
+  std::set<std::string> names;
+  for (const char* kind : {"input", "select"}) {
+    for (const net::Element& control : Find(elements, kind)) {
+      const auto name = control.attributes.find("name");
+      if (name == control.attributes.end()) continue;
+      names.insert(name->second);
+      const Option* const option = models::GenerationConfig::Table().Find(name->second);
+      ASSERT_NE(option, nullptr) << name->second;
+      EXPECT_EQ(control.attributes.at("title"), option->help);
+    }
+  }
+  for (const char* key : {"temperature", "top_p", "min_p", "seed", "max_new_tokens", "do_sample"}) {
+    EXPECT_TRUE(names.contains(key)) << key;
+  }
+  EXPECT_FALSE(names.contains("num_beams"));
 }
 
 // What the script looks up by a literal id stands in the page.
