@@ -85,7 +85,8 @@
   function settings() {
     const request = { model: $('#model').value || last?.model };
     for (const input of $$('#settings [name]')) {
-      if (input.value !== '') request[input.name] = JSON.parse(input.value);
+      if (input.value === '') continue;
+      request[input.name] = input.type === 'number' ? input.valueAsNumber : input.value === 'true';
     }
     return request;
   }
