@@ -61,10 +61,17 @@ Tensor Apply(const Combination& given) {
   const Tensor d = Coefficients(given.d);
   const Tensor out = Empty(like.shape(), like.dtype(), like.device());
   const Sizes s(like);
-  plane_affine_kernel.Launch(like.device(),
-                             {like.dtype(), s.n * s.c, s.p, b.defined() ? b.numel() : a.numel(),
-                              DataOrNull(z), DataOrNull(a), DataOrNull(x), DataOrNull(b),
-                              DataOrNull(center), DataOrNull(d), out.raw_data()});
+  plane_affine_kernel.Launch(like.device(), {.dtype = like.dtype(),
+                                             .planes = s.n * s.c,
+                                             .n = s.p,
+                                             .coefficients = b.defined() ? b.numel() : a.numel(),
+                                             .z = DataOrNull(z),
+                                             .a = DataOrNull(a),
+                                             .x = DataOrNull(x),
+                                             .b = DataOrNull(b),
+                                             .center = DataOrNull(center),
+                                             .d = DataOrNull(d),
+                                             .out = out.raw_data()});
   return out;
 }
 
@@ -82,8 +89,12 @@ PlanePair MomentsOf(const Tensor& x) {
   const PlanePair moments = EmptyPair(x);
   const Sizes s(x);
   const Tensor xc = x.ContiguousCopy();
-  plane_moments_kernel.Launch(x.device(), {x.dtype(), s.n * s.c, s.p, xc.raw_data(),
-                                           moments.first.raw_data(), moments.second.raw_data()});
+  plane_moments_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                           .planes = s.n * s.c,
+                                           .n = s.p,
+                                           .x = xc.raw_data(),
+                                           .mean = moments.first.raw_data(),
+                                           .squares = moments.second.raw_data()});
   return moments;
 }
 // Of z and of z (x - center).
@@ -93,9 +104,15 @@ PlanePair SumsOf(const Tensor& x, const Tensor& z, const Tensor& center) {
   const Tensor xc = x.ContiguousCopy();
   const Tensor zc = z.ContiguousCopy();
   const Tensor cc = Coefficients(center);
-  plane_sums_kernel.Launch(x.device(),
-                           {x.dtype(), s.n * s.c, s.p, cc.numel(), xc.raw_data(), zc.raw_data(),
-                            cc.raw_data(), sums.first.raw_data(), sums.second.raw_data()});
+  plane_sums_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                        .planes = s.n * s.c,
+                                        .n = s.p,
+                                        .coefficients = cc.numel(),
+                                        .x = xc.raw_data(),
+                                        .z = zc.raw_data(),
+                                        .center = cc.raw_data(),
+                                        .sums = sums.first.raw_data(),
+                                        .products = sums.second.raw_data()});
   return sums;
 }
 

@@ -47,8 +47,12 @@ Tensor ConvForward(const ConvShape& shape, const Tensor& x, const Tensor& weight
   const Tensor wc = weight.ContiguousCopy();
   if (IsUnfolded(x)) return WithBias(UnfoldedForward(shape, xc, wc), bias, result);
   const Tensor y = Empty(result, x.dtype(), x.device());
-  conv_forward.Launch(
-      x.device(), {x.dtype(), shape, xc.raw_data(), wc.raw_data(), DataOrNull(bias), y.raw_data()});
+  conv_forward.Launch(x.device(), {.dtype = x.dtype(),
+                                   .shape = shape,
+                                   .x = xc.raw_data(),
+                                   .weight = wc.raw_data(),
+                                   .bias = DataOrNull(bias),
+                                   .y = y.raw_data()});
   return y;
 }
 
@@ -59,8 +63,12 @@ Tensor ConvInputGrad(const ConvShape& shape, const Tensor& dy, const Tensor& wei
   const Tensor wc = weight.ContiguousCopy();
   if (IsUnfolded(dy)) return WithBias(UnfoldedInputGrad(shape, dyc, wc), bias, result);
   const Tensor dx = Empty(result, dy.dtype(), dy.device());
-  conv_input_grad.Launch(dy.device(), {dy.dtype(), shape, dyc.raw_data(), wc.raw_data(),
-                                       DataOrNull(bias), dx.raw_data()});
+  conv_input_grad.Launch(dy.device(), {.dtype = dy.dtype(),
+                                       .shape = shape,
+                                       .dy = dyc.raw_data(),
+                                       .weight = wc.raw_data(),
+                                       .bias = DataOrNull(bias),
+                                       .dx = dx.raw_data()});
   return dx;
 }
 
@@ -73,8 +81,12 @@ Tensor ConvWeightGrad(const ConvShape& shape, const Tensor& x, const Tensor& dy,
   if (IsUnfolded(x)) return Cast(Reshape(UnfoldedWeightGrad(shape, xc, dyc), result), dtype);
   const int64_t slices = SlicesOf(shape, result.numel());
   const Tensor partial = Empty({slices, result.numel()}, AccumulateDType(x.dtype()), x.device());
-  conv_weight_grad.Launch(
-      x.device(), {x.dtype(), shape, slices, xc.raw_data(), dyc.raw_data(), partial.raw_data()});
+  conv_weight_grad.Launch(x.device(), {.dtype = x.dtype(),
+                                       .shape = shape,
+                                       .slices = slices,
+                                       .x = xc.raw_data(),
+                                       .dy = dyc.raw_data(),
+                                       .partial = partial.raw_data()});
   return Cast(Reshape(slices == 1 ? partial : Sum(partial, {0}), result), dtype);
 }
 

@@ -49,8 +49,12 @@ Tensor UnfoldedForward(const ConvShape& shape, const Tensor& x, const Tensor& we
     const int64_t pixels = s.out_pixels();
     const Tensor columns =
         Empty({s.batch, s.groups, s.in_channels * s.taps(), pixels}, x.dtype(), x.device());
-    unfold_kernel.Launch(x.device(), {x.dtype(), s, pictures.raw_data(), RowsOf(s) * pixels, pixels,
-                                      columns.raw_data()});
+    unfold_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                      .shape = s,
+                                      .x = pictures.raw_data(),
+                                      .image_stride = RowsOf(s) * pixels,
+                                      .row_stride = pixels,
+                                      .columns = columns.raw_data()});
     parts.push_back(Product(WeightMatrices(s, weight), columns));
   });
   return parts.size() == 1 ? parts[0] : Cat(parts, 0);
@@ -65,8 +69,12 @@ Tensor UnfoldedInputGrad(const ConvShape& shape, const Tensor& dy, const Tensor&
     const Tensor columns = Product(Transposed(WeightMatrices(s, weight)),
                                    Pictures(dy, n, s.batch, s.groups, s.out_channels, pixels));
     const Tensor part = Pictures(dx, n, s.batch, s.groups, s.in_channels, s.in_pixels());
-    fold_kernel.Launch(dy.device(), {dy.dtype(), s, columns.raw_data(), RowsOf(s) * pixels, pixels,
-                                     part.raw_data()});
+    fold_kernel.Launch(dy.device(), {.dtype = dy.dtype(),
+                                     .shape = s,
+                                     .columns = columns.raw_data(),
+                                     .image_stride = RowsOf(s) * pixels,
+                                     .row_stride = pixels,
+                                     .dx = part.raw_data()});
   });
   return dx;
 }
@@ -80,8 +88,12 @@ Tensor UnfoldedWeightGrad(const ConvShape& shape, const Tensor& x, const Tensor&
     const Tensor columns =
         Empty({s.groups, s.in_channels * s.taps(), pixels}, x.dtype(), x.device());
     const Tensor pictures = Pictures(x, n, s.batch, s.groups, s.in_channels, s.in_pixels());
-    unfold_kernel.Launch(x.device(), {x.dtype(), s, pictures.raw_data(), s.out_pixels(), pixels,
-                                      columns.raw_data()});
+    unfold_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                      .shape = s,
+                                      .x = pictures.raw_data(),
+                                      .image_stride = s.out_pixels(),
+                                      .row_stride = pixels,
+                                      .columns = columns.raw_data()});
     const Tensor dy_NGOP = Pictures(dy, n, s.batch, s.groups, s.out_channels, s.out_pixels());
     const Tensor dy_GOP =
         Reshape(Contiguous(Permute(dy_NGOP, {1, 2, 0, 3})), {s.groups, s.out_channels, pixels});

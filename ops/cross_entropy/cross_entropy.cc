@@ -122,11 +122,18 @@ Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan
   const Tensor target_logit = Select(sums, 0, 1);
   const Tensor logit_sum = smooths ? Select(sums, 0, 2) : Tensor();
   if (plan.rows > 0) {
-    cross_entropy_stats.Launch(
-        device, {logits.dtype(), plan.rows, plan.vocab, logits.stride(0), options.vocab_begin,
-                 logits.raw_data(), static_cast<const int64_t*>(targets.raw_data()),
-                 WeightsOfAll(options), max.raw_data(), sum_exp.raw_data(),
-                 smooths ? logit_sum.raw_data() : nullptr, target_logit.raw_data()});
+    cross_entropy_stats.Launch(device, {.dtype = logits.dtype(),
+                                        .rows = plan.rows,
+                                        .vocab = plan.vocab,
+                                        .stride = logits.stride(0),
+                                        .vocab_begin = options.vocab_begin,
+                                        .logits = logits.raw_data(),
+                                        .targets = static_cast<const int64_t*>(targets.raw_data()),
+                                        .class_weights = WeightsOfAll(options),
+                                        .max = max.raw_data(),
+                                        .sum_exp = sum_exp.raw_data(),
+                                        .logit_sum = smooths ? logit_sum.raw_data() : nullptr,
+                                        .target_logit = target_logit.raw_data()});
   }
   if (plan.sharded) {
     const Tensor local_max = max.Detach();
@@ -205,12 +212,21 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
              const Tensor on_target = Mul(weights.on_target, upstream);
              const Tensor on_all = Mul(weights.on_all, upstream);
              const Tensor on_softmax = Mul(weights.on_softmax, upstream);
-             cross_entropy_grad.Launch(
-                 saved.device(),
-                 {saved.dtype(), plan.rows, plan.vocab, plan.columns, stride, options.vocab_begin,
-                  saved.raw_data(), static_cast<const int64_t*>(ids.raw_data()),
-                  WeightsOfAll(options), lse.raw_data(), on_target.raw_data(), on_all.raw_data(),
-                  on_softmax.raw_data(), dx.raw_data()});
+             cross_entropy_grad.Launch(saved.device(),
+                                       {.dtype = saved.dtype(),
+                                        .rows = plan.rows,
+                                        .vocab = plan.vocab,
+                                        .columns = plan.columns,
+                                        .stride = stride,
+                                        .vocab_begin = options.vocab_begin,
+                                        .logits = saved.raw_data(),
+                                        .targets = static_cast<const int64_t*>(ids.raw_data()),
+                                        .class_weights = WeightsOfAll(options),
+                                        .lse = lse.raw_data(),
+                                        .on_target = on_target.raw_data(),
+                                        .on_all = on_all.raw_data(),
+                                        .on_softmax = on_softmax.raw_data(),
+                                        .dx = dx.raw_data()});
            }
            dx.storage()->BumpVersion();
            const NoGrad no_grad;

@@ -12,8 +12,14 @@ Tensor Apply(const Tensor& x, const DropoutOptions& options, const Shape& global
   Tensor y = Empty(x.shape(), x.dtype(), x.device());
   if (y.numel() == 0) return y;
   const Tensor xc = x.ContiguousCopy();
-  dropout_kernel.Launch(x.device(), {x.dtype(), x.shape(), global_strides, global_offset, options.p,
-                                     options.key, xc.raw_data(), y.raw_data()});
+  dropout_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                     .shape = x.shape(),
+                                     .global_strides = global_strides,
+                                     .global_offset = global_offset,
+                                     .p = options.p,
+                                     .key = options.key,
+                                     .x = xc.raw_data(),
+                                     .out = y.raw_data()});
   return y;
 }
 

@@ -26,8 +26,14 @@ const void* Data(const Tensor& t) { return t.raw_data(); }
 Tensor LaunchUnary(UnaryOp op, const Tensor& x, double scale = 1, double shift = 0) {
   Tensor out = Empty(x.shape(), x.dtype(), x.device());
   if (out.numel() == 0) return out;
-  unary_kernel.Launch(
-      x.device(), {op, x.dtype(), x.shape(), Data(x), x.strides(), out.raw_data(), scale, shift});
+  unary_kernel.Launch(x.device(), {.op = op,
+                                   .dtype = x.dtype(),
+                                   .shape = x.shape(),
+                                   .x = Data(x),
+                                   .x_strides = x.strides(),
+                                   .out = out.raw_data(),
+                                   .scale = scale,
+                                   .shift = shift});
   return out;
 }
 
@@ -36,8 +42,14 @@ Tensor LaunchBinary(BinaryOp op, const char* name, const Tensor& a, const Tensor
   const Shape shape = BroadcastShapes(a.shape(), b.shape(), name);
   Tensor out = Empty(shape, a.dtype(), a.device());
   if (out.numel() == 0) return out;
-  binary_kernel.Launch(a.device(), {op, a.dtype(), shape, Data(a), StretchedStrides(a, shape),
-                                    Data(b), StretchedStrides(b, shape), out.raw_data()});
+  binary_kernel.Launch(a.device(), {.op = op,
+                                    .dtype = a.dtype(),
+                                    .shape = shape,
+                                    .a = Data(a),
+                                    .a_strides = StretchedStrides(a, shape),
+                                    .b = Data(b),
+                                    .b_strides = StretchedStrides(b, shape),
+                                    .out = out.raw_data()});
   return out;
 }
 
@@ -304,10 +316,15 @@ Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
       BroadcastShapes(BroadcastShapes(a.shape(), b.shape(), "where"), condition.shape(), "where");
   Tensor y = Empty(shape, a.dtype(), a.device());
   if (y.numel() > 0) {
-    where_kernel.Launch(a.device(),
-                        {a.dtype(), shape, static_cast<const uint8_t*>(Data(condition)),
-                         StretchedStrides(condition, shape), Data(a), StretchedStrides(a, shape),
-                         Data(b), StretchedStrides(b, shape), y.raw_data()});
+    where_kernel.Launch(a.device(), {.dtype = a.dtype(),
+                                     .shape = shape,
+                                     .condition = static_cast<const uint8_t*>(Data(condition)),
+                                     .condition_strides = StretchedStrides(condition, shape),
+                                     .a = Data(a),
+                                     .a_strides = StretchedStrides(a, shape),
+                                     .b = Data(b),
+                                     .b_strides = StretchedStrides(b, shape),
+                                     .out = y.raw_data()});
   }
   if (AnyRequiresGrad({a, b})) {
     Record("where", {condition, a, b}, {y},
@@ -339,10 +356,14 @@ Tensor Compare(const Tensor& a, const Tensor& b, Comparison comparison) {
   const Shape shape = BroadcastShapes(a.shape(), b.shape(), "compare");
   Tensor y = Empty(shape, DType::kBool, a.device());
   if (y.numel() > 0) {
-    compare_kernel.Launch(
-        a.device(),
-        {static_cast<int>(comparison), a.dtype(), shape, Data(a), StretchedStrides(a, shape),
-         Data(b), StretchedStrides(b, shape), static_cast<bool*>(y.raw_data())});
+    compare_kernel.Launch(a.device(), {.comparison = static_cast<int>(comparison),
+                                       .dtype = a.dtype(),
+                                       .shape = shape,
+                                       .a = Data(a),
+                                       .a_strides = StretchedStrides(a, shape),
+                                       .b = Data(b),
+                                       .b_strides = StretchedStrides(b, shape),
+                                       .out = static_cast<bool*>(y.raw_data())});
   }
   return y;
 }

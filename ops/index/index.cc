@@ -70,9 +70,17 @@ Tensor Take(const char* name, const Tensor& x, int dim, const Tensor& indices, i
              // gradient already, so that the bits do not depend on who adds.
              const Tensor dx = Zeros(from, AccumulateDType(dtype), grad.device());
              if (grad.numel() > 0) {
-               put_kernel.Launch(grad.device(), {dx.dtype(), grad.dtype(), args.outer, args.size,
-                                                 args.inner, args.count, args.begin, dx.raw_data(),
-                                                 Ids(at), grad.raw_data(), skip});
+               put_kernel.Launch(grad.device(), {.x_dtype = dx.dtype(),
+                                                 .grad_dtype = grad.dtype(),
+                                                 .outer = args.outer,
+                                                 .size = args.size,
+                                                 .inner = args.inner,
+                                                 .count = args.count,
+                                                 .begin = args.begin,
+                                                 .x = dx.raw_data(),
+                                                 .indices = Ids(at),
+                                                 .grad = grad.raw_data(),
+                                                 .skip = skip});
              }
              ctx.set(0, dx.dtype() == dtype ? dx : CastCopy(dx, dtype));
            });

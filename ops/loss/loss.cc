@@ -67,17 +67,29 @@ Tensor GradOf(const Formula& formula, bool by_target, const Tensor& grad, const 
   Tensor out = Empty(x.shape(), x.dtype(), x.device());
   if (out.numel() == 0) return out;
   const Tensor g = grad.ContiguousCopy();
-  loss_grad_kernel.Launch(
-      x.device(), {formula.loss, formula.parameter, x.dtype(), x.numel(), by_target, g.raw_data(),
-                   g.numel() == 1, x.raw_data(), target.raw_data(), out.raw_data()});
+  loss_grad_kernel.Launch(x.device(), {.loss = formula.loss,
+                                       .parameter = formula.parameter,
+                                       .dtype = x.dtype(),
+                                       .count = x.numel(),
+                                       .by_target = by_target,
+                                       .grad = g.raw_data(),
+                                       .grad_repeats = g.numel() == 1,
+                                       .x = x.raw_data(),
+                                       .target = target.raw_data(),
+                                       .out = out.raw_data()});
   return out;
 }
 
 Tensor ValuesOf(const Formula& formula, const Tensor& x, const Tensor& target) {
   Tensor out = Empty(x.shape(), AccumulateDType(x.dtype()), x.device());
   if (out.numel() == 0) return out;
-  loss_kernel.Launch(x.device(), {formula.loss, formula.parameter, x.dtype(), x.numel(),
-                                  x.raw_data(), target.raw_data(), out.raw_data()});
+  loss_kernel.Launch(x.device(), {.loss = formula.loss,
+                                  .parameter = formula.parameter,
+                                  .dtype = x.dtype(),
+                                  .count = x.numel(),
+                                  .x = x.raw_data(),
+                                  .target = target.raw_data(),
+                                  .out = out.raw_data()});
   return out;
 }
 

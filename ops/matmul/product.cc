@@ -75,9 +75,12 @@ bool RunFused(const Tensor& a, const Tensor& b, const Tensor& bias, const Fusion
               const Tensor& c) {
   bool done = true;
   fused_matmul_kernel.Launch(a.device(),
-                             {ArgsOf(a, b, bias, Shape{}, c), fusion.epilogue, fusion.accumulate,
-                              fusion.aux.defined() ? fusion.aux.raw_data() : nullptr,
-                              fusion.sums.defined() ? fusion.sums.raw_data() : nullptr, &done});
+                             {.product = ArgsOf(a, b, bias, Shape{}, c),
+                              .epilogue = fusion.epilogue,
+                              .accumulate = fusion.accumulate,
+                              .aux = fusion.aux.defined() ? fusion.aux.raw_data() : nullptr,
+                              .sums = fusion.sums.defined() ? fusion.sums.raw_data() : nullptr,
+                              .done = &done});
   return done;
 }
 
@@ -125,8 +128,14 @@ void AddProduct(const Tensor& a, const Tensor& b, const Tensor& c) {
     return;
   }
   const Tensor product = Product(a, b, Tensor(), c.dtype());
-  binary_kernel.Launch(c.device(), {BinaryOp::kAdd, c.dtype(), c.shape(), c.raw_data(), c.strides(),
-                                    product.raw_data(), product.strides(), c.raw_data()});
+  binary_kernel.Launch(c.device(), {.op = BinaryOp::kAdd,
+                                    .dtype = c.dtype(),
+                                    .shape = c.shape(),
+                                    .a = c.raw_data(),
+                                    .a_strides = c.strides(),
+                                    .b = product.raw_data(),
+                                    .b_strides = product.strides(),
+                                    .out = c.raw_data()});
 }
 
 ProductFactor::ProductFactor(const Tensor& b) : b_(b) {
@@ -178,8 +187,14 @@ Tensor ProductTimesGeluGrad(const Tensor& a, const Tensor& b, const Tensor& inpu
   const Tensor c = Product(a, b);
   if (c.numel() == 0) return c;
   // Over the product: each element is read before it is written.
-  binary_kernel.Launch(c.device(), {BinaryOp::kGeluTanhGrad, c.dtype(), c.shape(), c.raw_data(),
-                                    c.strides(), x.raw_data(), x.strides(), c.raw_data()});
+  binary_kernel.Launch(c.device(), {.op = BinaryOp::kGeluTanhGrad,
+                                    .dtype = c.dtype(),
+                                    .shape = c.shape(),
+                                    .a = c.raw_data(),
+                                    .a_strides = c.strides(),
+                                    .b = x.raw_data(),
+                                    .b_strides = x.strides(),
+                                    .out = c.raw_data()});
   return c;
 }
 

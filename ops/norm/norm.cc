@@ -39,10 +39,19 @@ Normed LaunchForward(const Spec& spec, const Tensor& x, const Tensor& residual,
   if (x.numel() == 0) return out;
   const Tensor xc = x.ContiguousCopy();
   const Tensor rc = residual.defined() ? residual.ContiguousCopy() : Tensor();
-  norm_forward.Launch(x.device(), {x.dtype(), spec.centered, rows, x.size(-1), spec.eps,
-                                   xc.raw_data(), DataOrNull(rc), DataOrNull(weight),
-                                   DataOrNull(bias), const_cast<void*>(DataOrNull(out.sum)),
-                                   out.y.raw_data(), out.mean.raw_data(), out.rstd.raw_data()});
+  norm_forward.Launch(x.device(), {.dtype = x.dtype(),
+                                   .centered = spec.centered,
+                                   .rows = rows,
+                                   .n = x.size(-1),
+                                   .eps = spec.eps,
+                                   .x = xc.raw_data(),
+                                   .residual = DataOrNull(rc),
+                                   .weight = DataOrNull(weight),
+                                   .bias = DataOrNull(bias),
+                                   .sum = const_cast<void*>(DataOrNull(out.sum)),
+                                   .y = out.y.raw_data(),
+                                   .mean = out.mean.raw_data(),
+                                   .rstd = out.rstd.raw_data()});
   return out;
 }
 
@@ -67,11 +76,19 @@ NormGrads LaunchBackward(const Spec& spec, const Tensor& x, const Tensor& weight
     const Tensor xc = x.ContiguousCopy();
     const Tensor dyc = dy.ContiguousCopy();
     const Tensor dsc = dsum.defined() ? dsum.ContiguousCopy() : Tensor();
-    norm_backward.Launch(
-        x.device(),
-        {x.dtype(), spec.centered, rows, n, xc.raw_data(), DataOrNull(weight), dyc.raw_data(),
-         DataOrNull(dsc), mean.raw_data(), rstd.raw_data(), const_cast<void*>(DataOrNull(grads.dx)),
-         const_cast<void*>(DataOrNull(dweight)), const_cast<void*>(DataOrNull(dbias))});
+    norm_backward.Launch(x.device(), {.dtype = x.dtype(),
+                                      .centered = spec.centered,
+                                      .rows = rows,
+                                      .n = n,
+                                      .x = xc.raw_data(),
+                                      .weight = DataOrNull(weight),
+                                      .dy = dyc.raw_data(),
+                                      .dsum = DataOrNull(dsc),
+                                      .mean = mean.raw_data(),
+                                      .rstd = rstd.raw_data(),
+                                      .dx = const_cast<void*>(DataOrNull(grads.dx)),
+                                      .dweight_partial = const_cast<void*>(DataOrNull(dweight)),
+                                      .dbias_partial = const_cast<void*>(DataOrNull(dbias))});
   }
   if (wants_dweight) grads.dweight = SumTo(dweight, {n});
   if (wants_dbias) grads.dbias = SumTo(dbias, {n});

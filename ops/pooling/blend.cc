@@ -42,8 +42,12 @@ Tensor Launch(const Tensor& x, const BlendTable& h, const BlendTable& w, const S
   const Tensor xc = x.ContiguousCopy();
   const TableOnDevice rows(h, x.device());
   const TableOnDevice columns(w, x.device());
-  blend_kernel.Launch(x.device(), {x.dtype(), y.numel() / (h.out() * w.out()), rows.Get(),
-                                   columns.Get(), xc.raw_data(), y.raw_data()});
+  blend_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                   .planes = y.numel() / (h.out() * w.out()),
+                                   .h = rows.Get(),
+                                   .w = columns.Get(),
+                                   .x = xc.raw_data(),
+                                   .y = y.raw_data()});
   return y;
 }
 

@@ -54,8 +54,13 @@ Tensor MaxPool(const char* name, const Tensor& x, const PoolDim& h, const PoolDi
   const int64_t planes = x.size(0) * x.size(1);
   if (y.numel() > 0) {
     const Tensor xc = x.ContiguousCopy();
-    max_pool_kernel.Launch(x.device(), {x.dtype(), planes, h, w, xc.raw_data(), y.raw_data(),
-                                        static_cast<int32_t*>(from.raw_data())});
+    max_pool_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                        .planes = planes,
+                                        .h = h,
+                                        .w = w,
+                                        .x = xc.raw_data(),
+                                        .y = y.raw_data(),
+                                        .from = static_cast<int32_t*>(from.raw_data())});
   }
   if (AnyRequiresGrad({x})) {
     Record(name, {x}, {y},
@@ -64,9 +69,13 @@ Tensor MaxPool(const char* name, const Tensor& x, const PoolDim& h, const PoolDi
              const Tensor dx = Empty(shape, dy.dtype(), dy.device());
              if (dx.numel() > 0) {
                max_pool_grad_kernel.Launch(
-                   dy.device(),
-                   {dy.dtype(), planes, h, w, dy.raw_data(),
-                    static_cast<const int32_t*>(from.Unpack().raw_data()), dx.raw_data()});
+                   dy.device(), {.dtype = dy.dtype(),
+                                 .planes = planes,
+                                 .h = h,
+                                 .w = w,
+                                 .dy = dy.raw_data(),
+                                 .from = static_cast<const int32_t*>(from.Unpack().raw_data()),
+                                 .dx = dx.raw_data()});
              }
              ctx.set(0, dx);
            });

@@ -258,11 +258,17 @@ Tensor QuantizedLinear(const Tensor& given, const QuantizedMatrix& weight, const
   shape[-1] = weight.rows();
   Tensor y = Empty(shape, x.dtype(), x.device());
   const int64_t rows = x.numel() / std::max<int64_t>(1, weight.columns);
-  quantized_linear_kernel.Launch(
-      x.device(),
-      {weight.type, x.dtype(), rows, weight.columns, weight.rows(), weight.bytes.size(1),
-       x.raw_data(), static_cast<const uint8_t*>(weight.bytes.raw_data()),
-       bias.defined() ? bias.raw_data() : nullptr, y.raw_data()});
+  quantized_linear_kernel.Launch(x.device(),
+                                 {.type = weight.type,
+                                  .dtype = x.dtype(),
+                                  .rows = rows,
+                                  .columns = weight.columns,
+                                  .outputs = weight.rows(),
+                                  .row_bytes = weight.bytes.size(1),
+                                  .x = x.raw_data(),
+                                  .w = static_cast<const uint8_t*>(weight.bytes.raw_data()),
+                                  .bias = bias.defined() ? bias.raw_data() : nullptr,
+                                  .y = y.raw_data()});
   if (!AnyRequiresGrad({given, bias})) return y;
   Record("quantized linear", {given, bias}, {y},
          [weight, rows, shape = x.shape()](GradContext& ctx) {

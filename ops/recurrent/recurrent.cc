@@ -116,11 +116,22 @@ void Run(const Plan& plan, const RecurrentInputs& in, const Steps& steps, const 
     const Tensor h_before = Before(plan, in.hidden, steps.h, i);
     const Tensor c_before = Before(plan, in.cell, steps.c, i);
     const Tensor recurrent = Product(h_before, weight, bias, plan.dtype);
-    recurrent_kernel.Launch(
-        plan.device, {plan.cell, plan.dtype, plan.batch, plan.steps, plan.hidden, plan.gates, time,
-                      LengthsOf(in.lengths), AtTime(projected, time), recurrent.raw_data(),
-                      RowsOf(h_before), RowsOf(c_before), AtTime(steps.h, time),
-                      AtTime(steps.c, time), AtTime(output, time), AtTime(steps.kept, time)});
+    recurrent_kernel.Launch(plan.device, {.cell = plan.cell,
+                                          .dtype = plan.dtype,
+                                          .batch = plan.batch,
+                                          .steps = plan.steps,
+                                          .hidden = plan.hidden,
+                                          .gates = plan.gates,
+                                          .time = time,
+                                          .lengths = LengthsOf(in.lengths),
+                                          .projected = AtTime(projected, time),
+                                          .recurrent = recurrent.raw_data(),
+                                          .h_before = RowsOf(h_before),
+                                          .c_before = RowsOf(c_before),
+                                          .h = AtTime(steps.h, time),
+                                          .c = AtTime(steps.c, time),
+                                          .output = AtTime(output, time),
+                                          .kept = AtTime(steps.kept, time)});
   }
 }
 
@@ -162,13 +173,25 @@ Gradients RunBackward(const Plan& plan, const RecurrentInputs& in, const Steps& 
   const ProductFactor weight(Cast(in.weight.Detach(), plan.dtype));
   for (int64_t i = plan.steps - 1; i >= 0; --i) {
     const int64_t time = plan.TimeOf(i);
-    recurrent_grad_kernel.Launch(
-        plan.device, {plan.cell, plan.dtype, plan.batch, plan.steps, plan.hidden, plan.gates, time,
-                      LengthsOf(in.lengths), AtTime(steps.kept, time), AtTime(steps.h, time),
-                      AtTime(steps.c, time), RowsOf(Before(plan, in.hidden, steps.h, i)),
-                      RowsOf(Before(plan, in.cell, steps.c, i)), AtTime(d_output, time),
-                      d.hidden.raw_data(), d.cell.defined() ? d.cell.raw_data() : nullptr,
-                      AtTime(d.projected, time), AtTime(own, time)});
+    recurrent_grad_kernel.Launch(plan.device,
+                                 {.cell = plan.cell,
+                                  .dtype = plan.dtype,
+                                  .batch = plan.batch,
+                                  .steps = plan.steps,
+                                  .hidden = plan.hidden,
+                                  .gates = plan.gates,
+                                  .time = time,
+                                  .lengths = LengthsOf(in.lengths),
+                                  .kept = AtTime(steps.kept, time),
+                                  .h = AtTime(steps.h, time),
+                                  .c = AtTime(steps.c, time),
+                                  .h_before = RowsOf(Before(plan, in.hidden, steps.h, i)),
+                                  .c_before = RowsOf(Before(plan, in.cell, steps.c, i)),
+                                  .d_output = AtTime(d_output, time),
+                                  .dh = d.hidden.raw_data(),
+                                  .dc = d.cell.defined() ? d.cell.raw_data() : nullptr,
+                                  .d_projected = AtTime(d.projected, time),
+                                  .d_recurrent = AtTime(own, time)});
     AddInto(d.hidden, Product(Select(d.recurrent, 1, time), weight, Tensor(), plan.wide));
   }
   return d;

@@ -13,8 +13,12 @@ Tensor LastDim(const char* name, const Tensor& x, bool log) {
   Tensor y = Empty(x.shape(), x.dtype(), x.device());
   if (y.numel() > 0) {
     const Tensor xc = x.ContiguousCopy();
-    softmax_forward.Launch(x.device(), {x.dtype(), log, x.numel() / x.size(-1), x.size(-1),
-                                        xc.raw_data(), y.raw_data()});
+    softmax_forward.Launch(x.device(), {.dtype = x.dtype(),
+                                        .log = log,
+                                        .rows = x.numel() / x.size(-1),
+                                        .n = x.size(-1),
+                                        .x = xc.raw_data(),
+                                        .y = y.raw_data()});
   }
   if (AnyRequiresGrad({x})) {
     Record(name, {x}, {y}, [saved = SavedTensor(y), log](GradContext& ctx) {
@@ -22,9 +26,13 @@ Tensor LastDim(const char* name, const Tensor& x, bool log) {
       const Tensor dy = ctx.grad().ContiguousCopy();
       const Tensor dx = EmptyLike(result);
       if (dx.numel() > 0) {
-        softmax_backward.Launch(
-            dx.device(), {dx.dtype(), log, dx.numel() / dx.size(-1), dx.size(-1), result.raw_data(),
-                          dy.raw_data(), dx.raw_data()});
+        softmax_backward.Launch(dx.device(), {.dtype = dx.dtype(),
+                                              .log = log,
+                                              .rows = dx.numel() / dx.size(-1),
+                                              .n = dx.size(-1),
+                                              .y = result.raw_data(),
+                                              .dy = dy.raw_data(),
+                                              .dx = dx.raw_data()});
       }
       ctx.set(0, dx);
     });

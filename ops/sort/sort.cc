@@ -16,9 +16,12 @@ Tensor FirstInOrder(const Tensor& x, int dim, int64_t take, SortOrder order) {
   Tensor indices = Empty(shape, DType::kInt64, x.device());
   if (indices.numel() == 0) return indices;
   const Tensor xc = x.ContiguousCopy();
-  sort_kernel.Launch(x.device(),
-                     {x.dtype(), AlongDim(x.shape(), dim), take, order == SortOrder::kDescending,
-                      xc.raw_data(), static_cast<int64_t*>(indices.raw_data())});
+  sort_kernel.Launch(x.device(), {.dtype = x.dtype(),
+                                  .dim = AlongDim(x.shape(), dim),
+                                  .take = take,
+                                  .descending = order == SortOrder::kDescending,
+                                  .x = xc.raw_data(),
+                                  .indices = static_cast<int64_t*>(indices.raw_data())});
   return indices;
 }
 

@@ -26,9 +26,13 @@ Tensor SwiGlu(const Tensor& gate, const Tensor& up) {
              const Tensor d_gate = Empty(g.shape(), g.dtype(), g.device());
              const Tensor d_up = Empty(g.shape(), g.dtype(), g.device());
              if (g.numel() > 0) {
-               swiglu_backward.Launch(
-                   g.device(), {g.dtype(), g.numel(), grad.raw_data(), g.raw_data(), u.raw_data(),
-                                d_gate.raw_data(), d_up.raw_data()});
+               swiglu_backward.Launch(g.device(), {.dtype = g.dtype(),
+                                                   .n = g.numel(),
+                                                   .grad = grad.raw_data(),
+                                                   .gate = g.raw_data(),
+                                                   .up = u.raw_data(),
+                                                   .d_gate = d_gate.raw_data(),
+                                                   .d_up = d_up.raw_data()});
              }
              if (ctx.needs(0)) ctx.set(0, d_gate);
              if (ctx.needs(1)) ctx.set(1, d_up);

@@ -35,8 +35,12 @@ Adam::Adam(std::vector<ParameterGroup> groups, const AdamOptions& options, bool 
 }
 
 void Adam::Update(const std::vector<PendingUpdate>& updates, const StepInputs& inputs) {
-  adam_update.Launch(device(), {KernelTensors(updates), ScalarsOf(inputs), options_.betas[0],
-                                options_.betas[1], options_.eps, decoupled_});
+  adam_update.Launch(device(), {.tensors = KernelTensors(updates),
+                                .scalars = ScalarsOf(inputs),
+                                .beta1 = options_.betas[0],
+                                .beta2 = options_.betas[1],
+                                .eps = options_.eps,
+                                .decoupled = decoupled_});
 }
 
 AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamOptions& options)

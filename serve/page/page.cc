@@ -35,8 +35,9 @@ std::string FieldOf(const Option& option) {
                                    InAttribute(option.help), "\"");
   std::string field;
   if (option.kind == Option::Kind::kBool) {
-    field = Concat("<select", names, "><option value=\"\">default</option>",
-                   "<option value=\"true\">yes</option><option value=\"false\">no</option></select>");
+    field =
+        Concat("<select", names, "><option value=\"\">default</option>",
+               "<option value=\"true\">yes</option><option value=\"false\">no</option></select>");
   } else {
     const auto bound = [](const char* name, const std::optional<double>& value) {
       return value ? Concat(" ", name, "=\"", *value, "\"") : std::string();
@@ -57,7 +58,8 @@ std::string SettingsForm() {
   std::string form;
   for (const Option& option : models::GenerationConfig::Table().options()) {
     const bool shown = option.kind == Option::Kind::kBool ||
-                       option.kind == Option::Kind::kInteger || option.kind == Option::Kind::kNumber;
+                       option.kind == Option::Kind::kInteger ||
+                       option.kind == Option::Kind::kNumber;
     if (shown && !of_beams.contains(option.key)) form += FieldOf(option);
   }
   return form;
