@@ -9,7 +9,7 @@
 //   ... write files below dir.temporary_path() ...
 //   TESSERA_RETURN_IF_ERROR(dir.Commit());       // now, and not before, checkpoint-10 exists
 //
-// What is being written stands beside its destination under the name `<path>.tmp-<pid>-<n>`; it is
+// What is being written is beside its destination under the name `<path>.tmp-<pid>-<n>`; it is
 // synced to the disk and renamed. A process that is killed leaves such a name behind, never half a
 // destination; `RemoveTemporaries` clears them away.
 //

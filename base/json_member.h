@@ -30,7 +30,7 @@ class BasicJsonMember {
  public:
   BasicJsonMember() noexcept = default;  // null
   static BasicJsonMember Object();       // {}
-  // Of a Json and nothing else: what stands in braces would be taken for the elements of an array.
+  // Of a Json and nothing else: what is in braces would be taken for the elements of an array.
   template <std::same_as<Json> T>
   BasicJsonMember(T json) : BasicJsonMember() {
     Take(&json);

@@ -149,7 +149,7 @@ bool JsonReader::SkipValue() {
   int depth = 0;
   while (at_ < end_) {
     const char c = *at_;
-    // The end of what this value stands in.
+    // The end of what this value is in.
     if (depth == 0 && (c == ',' || c == '}' || c == ']')) return true;
     ++at_;
     if (c == '{' || c == '[') ++depth;

@@ -50,7 +50,7 @@ class Mounts {
   std::map<std::string, std::shared_ptr<const Files>, std::less<>> by_path_;
 };
 
-// Calls visit(part) for what stands between slashes until it says false.
+// Calls visit(part) for what is between slashes until it says false.
 template <typename Visit>
 bool ForEachPart(std::string_view path, Visit visit) {
   for (size_t begin = 0; begin <= path.size();) {

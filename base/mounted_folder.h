@@ -94,7 +94,7 @@ struct Place {
   // nullptr: no file.
   const MountedFile* file() const;
   bool is_directory() const;
-  // What stands in the folder, sorted.
+  // What is in the folder, sorted.
   std::vector<std::string> Names() const;
 };
 std::optional<Place> Find(const std::string& path);

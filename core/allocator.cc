@@ -48,7 +48,7 @@ size_t IndexOfClass(size_t size) {
          kClassesPerPower;
 }
 
-// Counts requests; what memory stands behind them is the subclass's.
+// Counts requests; what memory is behind them is the subclass's.
 class CountingAllocator : public Allocator {
  public:
   explicit CountingAllocator(const char* name) : name_(name) {}

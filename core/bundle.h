@@ -34,7 +34,7 @@ class TensorKey {
   constexpr KeyElements elements() const { return elements_; }
   constexpr std::string_view shape() const { return shape_; }      // "[B, T]"
   constexpr std::string_view meaning() const { return meaning_; }  // in words
-  // Whether tensors of this dtype may stand under the key.
+  // Whether tensors of this dtype may be under the key.
   bool Holds(DType dtype) const;
 
  private:

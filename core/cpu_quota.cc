@@ -62,7 +62,7 @@ double LeastQuota(const std::string& mount, std::string path, QuotaOf quota_of) 
   }
 }
 
-// Cuts what stands before the next `separator` off `text`.
+// Cuts what is before the next `separator` off `text`.
 std::string_view NextPart(std::string_view* text, char separator) {
   const size_t end = std::min(text->find(separator), text->size());
   const std::string_view part = text->substr(0, end);

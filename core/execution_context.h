@@ -64,8 +64,8 @@ extern constinit thread_local ExecutionContext execution_context;
 
 inline const ExecutionContext& ExecutionContext::Current() { return internal::execution_context; }
 
-// Throws CancelledError where this thread's work has been cancelled: for loops that go on for more
-// than a millisecond without a kernel or ParallelFor. Costs two loads.
+// Throws CancelledError where this thread's work has been cancelled: for loops that continue for
+// more than a millisecond without a kernel or ParallelFor. Costs two loads.
 inline void StopIfCancelled() {
   const std::atomic<bool>* const cancelled = ExecutionContext::Current().cancelled;
   if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) [[unlikely]] {

@@ -51,7 +51,7 @@ RandomKey InitialisationKey(uint64_t seed, std::string_view parameter_name);
 RandomKey NoiseKey(uint64_t seed, std::string_view module_path, uint64_t step,
                    uint64_t micro_batch);
 
-// Says where on a device the NoiseKey of these lies, whatever the step. The thread's stands in its
+// Says where on a device the NoiseKey of these lies, whatever the step. The thread's is in its
 // execution context (core/execution_context.h).
 class NoiseKeySource {
  public:

@@ -11,7 +11,7 @@
 
 namespace tessera::corpus {
 
-// What stands in a step's output.
+// What is in a step's output.
 enum class StepOutput { kDocuments, kParts, kPage, kTokens };
 
 // The right to write a step's outputs, while it lives.

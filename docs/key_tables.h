@@ -10,7 +10,7 @@
 
 namespace tessera::docs {
 
-// `page` with what stands between "<!-- <name>: generated ... -->" and "<!-- end -->" made anew,
+// `page` with what is between "<!-- <name>: generated ... -->" and "<!-- end -->" made anew,
 // for the names `keys`, `optimizers` and `tasks`. Fails where a mark is missing.
 StatusOr<std::string> WithTables(const std::string& page);
 // Likewise for `hugging-face`, `flagai`, `colossal-ai`, `deepspeed` and `accelerate`.

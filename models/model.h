@@ -81,7 +81,7 @@ std::string HiddenStateName(int layer);
 // What an adapter puts before the tokens of every row (models/hub/prefix_adapter.h).
 struct PrefixSpan {
   int64_t tokens = 0;     // keys and values in each layer
-  int64_t positions = 0;  // how many of the model's positions they take: tokens stand behind them
+  int64_t positions = 0;  // how many of the model's positions they take: tokens are behind them
 };
 
 // What a model with an encoder beside its decoder can do besides.
@@ -132,7 +132,7 @@ class Model : public nn::Module {
   virtual int64_t length_kind(int64_t /*tokens*/) const { return 0; }
   // How its texts look, where they are more than tokens in a row; else null.
   virtual std::shared_ptr<const TextFormat> text_format() const { return nullptr; }
-  // Its encoder's side, where a decoder stands beside an encoder; else nullptr.
+  // Its encoder's side, where a decoder is beside an encoder; else nullptr.
   virtual const EncoderDecoder* encoder_decoder() const { return nullptr; }
   // This rank's stage, where blocks lie on the ranks of a pipeline
   // (dist/pipeline/pipelined_model.h); nullptr: all blocks are here.

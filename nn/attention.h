@@ -13,7 +13,7 @@
 // keys and values are computed by equal shares of their features and gathered, and each rank goes
 // on with the key/value heads that its queries need.
 //
-// Keys and values that stand before those of the tokens, for an adapter: SetPrefix (nn/prefix.h).
+// Keys and values that are before those of the tokens, for an adapter: SetPrefix (nn/prefix.h).
 //
 // Llama: {.num_key_value_heads = G, .qkv_bias = false, .output_bias = false,
 //         .qkv_names = {"q_proj", "k_proj", "v_proj"}, .output_name = "o_proj",
@@ -125,7 +125,7 @@ class SelfAttention : public Module {
   Tensor SplitHeads(const Tensor& features, const Norm* norm) const;
   // Of all key/value features those that this rank's queries need.
   Tensor Needed(const Tensor& features) const;
-  // `before` keys stand before the tokens'.
+  // `before` keys are before the tokens'.
   void Rotate(const AttentionMasks& masks, const ForwardContext& context, int64_t before,
               const KeyValueCache* cache, Heads* heads) const;
   void PutBehindPrefix(const KeyValuePrefix& prefix, const KeyValueCache* cache, Heads* heads,

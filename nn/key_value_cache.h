@@ -5,7 +5,7 @@
 //   cache.BeginStep({3, 1});                    // two rows, of three new tokens and one
 //   // in each attention layer: keys = cache.Append(layer, k_BGTD, v_BGTD), which attention reads
 //   cache.EndStep();
-//   cache.Reorder({1});                         // only the second goes on
+//   cache.Reorder({1});                         // only the second continues
 //   cache.BeginStep({0, 1}, {1, 7});            // and a new one comes, of seven tokens
 //   ...
 //   cache.AddRow(1, 5);                         // row 2 begins with the first five tokens of row 1

@@ -51,7 +51,7 @@ class ColumnParallelLinear : public Module {
   // x [..., in] on every rank (its share of the sequence under sequence parallelism) to this
   // rank's [..., out share].
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
-  // GeluTanh of it, for a row-parallel layer to go on with; of a dense weight.
+  // GeluTanh of it, for a row-parallel layer to continue with; of a dense weight.
   Gelued ForwardGelu(const Tensor& x, const ForwardContext& context = {}) const;
   // The same in two steps, for layers that share an input (separate q, k and v): what `Gather`
   // gives goes to `ForwardGathered` of each of them, and is communicated once.

@@ -89,7 +89,7 @@ class LowRankTerm : public Module {
 class AdaptedWeight : public WeightForm {
  public:
   // That of the weight of `layer`, a linear one: it becomes its form, unless it is that already.
-  // What the form was before goes on below.
+  // What the form was before continues below.
   static AdaptedWeight& Of(Module& layer);
 
   // That of adapter number `adapter`, which is none's yet.

@@ -270,7 +270,7 @@ struct ForwardContext {
   // NEFTune (nn/embedding.h); 0: no noise.
   double neftune_noise_alpha = 0;
   // Which of the adapters that are attached to the model counts, from 0; kNoAdapter: none, the
-  // model is the one that it stands on.
+  // model is the one that it is on.
   int adapter = 0;
   static constexpr int kNoAdapter = -1;
 };

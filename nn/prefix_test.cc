@@ -165,7 +165,7 @@ TEST(PrefixTest, IsAPastOfTheSameKeysAndValues) {
   }
 }
 
-// Rows join a batch: those that begin take the prefix along, others go on.
+// Rows join a batch: those that begin take the prefix along, others continue.
 TEST(PrefixTest, RowsBeginWhenTheyDo) {
   const NoGrad no_grad;
   const Case c = Cases()[1];

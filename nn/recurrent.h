@@ -11,7 +11,7 @@
 // order of gates, uniform in +-1/sqrt(hidden_size) at first: a state of PyTorch's loads. The cells'
 // formulas are those of ops/recurrent/recurrent.h.
 //
-// Lengths take the place of packed sequences: what stands behind a sequence's length does not
+// Lengths take the place of packed sequences: what is behind a sequence's length does not
 // count (but must be finite), its outputs are zeros, and `hidden` is the state at the sequence's
 // own end.
 //

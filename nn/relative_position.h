@@ -38,7 +38,7 @@ class RelativePositionBias : public Module {
 
   // Queries at 0 ... queries-1, keys at 0 ... keys-1: [1, local heads, queries, keys].
   Tensor Forward(int64_t queries, int64_t keys) const;
-  // Rows of a batch that stand at different places: row b's queries begin at begins[b]:
+  // Rows of a batch that are at different places: row b's queries begin at begins[b]:
   // [B, local heads, queries, keys].
   Tensor Forward(const std::vector<int64_t>& begins, int64_t queries, int64_t keys) const;
 

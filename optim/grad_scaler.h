@@ -10,7 +10,7 @@
 //   optimizer.Step(scaler.Inputs(clip.factor));     // changes nothing after an overflow
 //   scaler.Update();
 //
-// Without clipping, `CheckFinite` stands in the place of ClipGradNorm. Nothing is read back to the
+// Without clipping, `CheckFinite` is in the place of ClipGradNorm. Nothing is read back to the
 // host.
 #ifndef TESSERA_OPTIM_GRAD_SCALER_H_
 #define TESSERA_OPTIM_GRAD_SCALER_H_

@@ -70,7 +70,7 @@ tsr_status* ExceptionToBorder() noexcept {
   } catch (const std::exception& error) {
     return MakeStatus(TSR_INTERNAL, error.what());
   } catch (...) {
-    return MakeStatus(TSR_INTERNAL, "a callback threw what is no std::exception");
+    return MakeStatus(TSR_INTERNAL, "a callback threw an object that is no std::exception");
   }
 }
 

@@ -73,7 +73,7 @@ class InferenceQueue {
   Status CheckCount(int64_t count) const;
 
   // Something else that uses the model, in the client's turns: `work` is called between two passes,
-  // once in each turn for as long as it returns true; or with why it may not go on.
+  // once in each turn for as long as it returns true; or with why it may not continue.
   using Work = std::function<bool(const Status& status)>;
   StatusOr<int64_t> SubmitWork(const std::string& client, Work work);
 

@@ -251,7 +251,7 @@ TEST_F(InferenceQueueTest, WorkIsDoneBetweenPasses) {
   EXPECT_TRUE(done.get_future().get().ok());
   EXPECT_EQ(turns, 5);
   EXPECT_TRUE(end->Get().ok());
-  // Work that is taken back while it is at it does not go on.
+  // Work that is taken back while it is at it does not continue.
   std::promise<void> begun;
   std::promise<void> taken_back;
   std::atomic<int> calls = 0;

@@ -61,7 +61,7 @@ std::vector<NamedCommand> CommandsOf(const CLI::App& app);
 // What a word behind a flag's value is to it: nothing, or one more value, and then how the two are
 // given as the flag's: by another flag, or joined to the first by a comma.
 enum class NextValue { kNone, kAnotherFlag, kBehindComma };
-// `named` says whether the command's positional argument stands before the flag.
+// `named` says whether the command's positional argument is before the flag.
 using ValueJudge =
     std::function<NextValue(const std::string& flag, const std::string& word, bool named)>;
 

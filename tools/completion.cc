@@ -15,7 +15,7 @@ namespace tessera::tools {
 namespace {
 
 // Commands are looked for before the cursor; one behind `launch` is the one that counts. A value
-// may stand behind a blank or an equals sign, which bash gives as a word of its own. Where nothing
+// may be behind a blank or an equals sign, which bash gives as a word of its own. Where nothing
 // fits, bash completes files.
 constexpr char kFunction[] =
     R"(  local word=${COMP_WORDS[COMP_CWORD]} flag=${COMP_WORDS[COMP_CWORD-1]}

@@ -153,7 +153,8 @@ void AddCorpusCommand(CLI::App& app, CommandState& state) {
   CLI::App* corpus =
       app.add_subcommand("corpus", "Prepare web text: from crawl to training shards");
   corpus->footer(
-      "Each step reads files of documents and writes one; the same command goes on where a killed\n"
+      "Each step reads files of documents and writes one; the same command continues where a "
+      "killed\n"
       "one was, and does nothing where all is done. Under mpirun the ranks share the work. The "
       "last\n"
       "line says how many documents came in and out.");

@@ -28,7 +28,7 @@ namespace tessera::tools {
 // a.txt b.txt`). Never what begins with a dash, unless it is a number.
 NextValue GoesOnList(const std::string& flag, const std::string& word, bool named);
 
-// The same of `tessera corpus`: any word that is no flag goes on a list.
+// The same of `tessera corpus`: any word that is no flag continues a list.
 NextValue CorpusGoesOnList(const std::string& flag, const std::string& word, bool named);
 
 // "--batch-size" of batch_size.

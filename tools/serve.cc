@@ -182,7 +182,7 @@ void AddServeCommand(CLI::App& app, CommandState& state) {
            {.least = 1})
       .Include<F, ComputeFlags>();
   command->footer(
-      "Defaults in brackets. docs/serving.md says what is answered.\n"
+      "Defaults in brackets. docs/serving.md lists the addresses.\n"
       "Examples:\n"
       "  tessera serve --model gpt2-folder --port 8000\n"
       "  tessera serve --model qwen-folder --dtype q8_0 --adapter mine=out/adapter --slots 16");

@@ -77,7 +77,7 @@ Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& op
     return say(kInfo, Concat("stopped at step ", result.state.step, " of ",
                              result.state.total_steps, " by ", result.stopped_by, "; saved ",
                              dist::CheckpointPath(config.out, result.state.step),
-                             "; the same command with --resume goes on\n"));
+                             "; the same command with --resume continues it\n"));
   }
   const std::string folder = JoinPath(config.out, "model");
   TESSERA_RETURN_IF_ERROR(trainer.SaveModel(folder, setup.tokenizer.get()));
@@ -116,7 +116,7 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
       "Example:\n"
       "  tessera train gpt-tiny --data book.txt --out runs/book --max-steps 500 --lr 1e-3\n"
       "SIGINT, SIGTERM, SIGUSR1 and --time-limit finish the step, save and exit with 0; the same\n"
-      "command with --resume goes on, bit for bit as if it had not been stopped.");
+      "command with --resume continues it, bit for bit as if it had not been stopped.");
   command->callback([command, flags, &state] {
     state.run = [command, flags, program = state.program] {
       return RunTrain(*command, *flags, *program);

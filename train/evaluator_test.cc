@@ -103,7 +103,7 @@ TEST(EvaluatorTest, SharesBatchesOutAndFindsTheSame) {
     EXPECT_EQ(found.result->metrics->at("batches"), 5.0) << ranks;
   }
   EXPECT_EQ(Evaluate(3, dataset).passes, (std::vector<int>{2, 2, 1}));
-  // What a rank computes so that others can go on does not count.
+  // What a rank computes so that others can continue does not count.
   const Found together = Evaluate(3, dataset, 0, /*collective=*/true);
   EXPECT_EQ(together.passes, (std::vector<int>{2, 2, 2}));
   EXPECT_EQ(together.result->loss, 16.0 / 45.0);

@@ -12,7 +12,7 @@
 // dropout and learning rate are functions of the step, so that a resumed run is the uninterrupted
 // one, bit for bit.
 //
-// The loop stands on an engine (train/engine/engine.h), an Evaluator, a CheckpointKeeper and a
+// The loop is on an engine (train/engine/engine.h), an Evaluator, a CheckpointKeeper and a
 // RunReport. What a program wants otherwise it gives as parts (train/trainer_parts.h). Callbacks
 // read the state and may ask for something (train/callbacks/trainer_callback.h).
 //
@@ -70,7 +70,7 @@ struct TrainOptions {
 struct TrainResult {
   TrainState state;
   // What interrupted the run before its last step ("SIGTERM", "the time limit"); empty otherwise. A
-  // checkpoint has been saved then, from which it goes on.
+  // checkpoint has been saved then, from which it continues.
   std::string stopped_by;
   // Why a callback ended it; empty where none did. Then it is over.
   std::string ended_by;

@@ -108,7 +108,7 @@ TEST_F(TrainerPartsTest, ThoseThatDoWhatTheTrainerDoesChangeNoBit) {
   EXPECT_GT(passes, 0) << "evaluations are forward passes as well";
 }
 
-// Hidden states of the text before, which this rank keeps: a run that was stopped goes on with
+// Hidden states of the text before, which this rank keeps: a run that was stopped continues with
 // them, on as many data-parallel ranks only; evaluations begin without.
 TEST_F(TrainerPartsTest, WhatAForwardPassKeepsIsSavedWithTheRun) {
   std::atomic<int> with = 0, without = 0;

@@ -9,7 +9,7 @@
 //   Sigmoid(x)  3 ulp: 1 / (1 + e^-x), without overflow, relative accuracy kept towards 0
 //   Erf(x)      2 ulp (absolute error below 1e-7); odd; Erf(+-inf) = +-1
 // NaN gives NaN. Polynomials are minimax fits (Lawson iteration on Chebyshev nodes, coefficients
-// rounded to float32 one by one) of the forms that stand above each function.
+// rounded to float32 one by one) of the forms that are above each function.
 #ifndef TESSERA_CORE_CPU_SIMD_MATH_H_
 #define TESSERA_CORE_CPU_SIMD_MATH_H_
 

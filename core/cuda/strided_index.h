@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the number of an element to where it stands in each of several tensors: the index arithmetic
+// From the number of an element to where it is in each of several tensors: the index arithmetic
 // of kernels over strided operands, in plain C++ so that it is tested on the host.
 //
 //   const StridedIndex<2> index(shape, {dst_strides, src_strides});      // merges dims

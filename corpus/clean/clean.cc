@@ -129,7 +129,7 @@ const OptionTable& CleanOptions::Table() {
           .Add("repair", &CleanOptions::repair,
                "mend broken Unicode: text that was decoded wrongly, entities, controls, wide "
                "letters, ligatures, line ends")
-          .Add("normal_form", &CleanOptions::normal_form, "Unicode's normal form of what is mended",
+          .Add("normal_form", &CleanOptions::normal_form, "Unicode's normal form of mended texts",
                {.choices = {"nfc", "nfkc", "none"}})
           .Add("language", &CleanOptions::language,
                "languages that stay, as `en,zh`; und is text in a language that is not known",

@@ -8,7 +8,7 @@
 // A word is a run of letters, digits and underscores (Unicode's L and N) of the lower-cased text,
 // as Python's re.findall(r"\w+", text.lower()) has them. A shingle is a hash of 64 bits of
 // kShingleWords words in a row: two that differ have the same number once in 1.8e19. They come in
-// the text's order, as often as they stand there; texts of fewer words have none.
+// the text's order, as often as they are there; texts of fewer words have none.
 #ifndef TESSERA_CORPUS_DEDUP_SHINGLES_H_
 #define TESSERA_CORPUS_DEDUP_SHINGLES_H_
 

@@ -13,7 +13,7 @@
 // ends in .gz or .zst every block is a member or frame of its own.
 //
 // Until all is done an output is `<path>.part`, and `<first output>.journal` says how far it is:
-// where the input goes on, and how long each output was then. A run that was killed at any moment
+// where the input continues, and how long each output was then. A run that was killed at any moment
 // goes on there, if it is the same run (`made_from`, paths, sizes and times of the inputs); else it
 // begins afresh. A run that is done and unchanged does nothing.
 //

@@ -31,7 +31,7 @@ StatusOr<Counts> RunExtract(const ExtractOptions& options, const RunContext& con
   pass.apply = [&](Document& document, Counts*) -> Verdict {
     const std::string html = document.Text(options.html_key);
     if (html.empty()) {
-      // What is a text already, as WET's, goes on as it is.
+      // What is a text already, as WET's, continues as it is.
       return document.has_text() ? Verdict() : Verdict{"no_page", options.html_key};
     }
     PageBlocks page;

@@ -12,7 +12,7 @@ namespace tessera::corpus {
 namespace {
 
 enum Kind : uint8_t {
-  kInline,   // goes on with the block
+  kInline,   // continues with the block
   kBlock,    // ends it and begins another
   kHidden,   // nobody reads it
   kBreak,    // a line feed

@@ -35,7 +35,7 @@ Verdict GopherRepetition(const TextFacts& facts);
 // c4_curly_bracket, and c4_sentences: fewer than 5.
 Verdict C4(std::string* text, Counts* counts);
 
-// A word of the list, lower-cased, stands in the text.
+// A word of the list, lower-cased, is in the text.
 Verdict BadWords(const TextFacts& facts, const std::set<std::string, std::less<>>& words);
 
 }  // namespace tessera::corpus

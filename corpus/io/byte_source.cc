@@ -119,7 +119,7 @@ class GzipFile : public CompressedFile {
   }
 
  private:
-  // Zeros may pad what stands between members and behind the last one.
+  // Zeros may pad what is between members and behind the last one.
   bool BeginMember() {
     while (produced_ > 0 && stream_.avail_in > 0 && *stream_.next_in == 0) {
       ++stream_.next_in;

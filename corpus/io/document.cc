@@ -58,7 +58,7 @@ void Document::RemoveText() {
   text_changed_ = false;
 }
 
-// Of names that stand there twice the last counts, as everywhere.
+// Of names that are there twice the last counts, as everywhere.
 const JsonPiece* Document::Find(std::string_view name) const {
   const auto found = std::find_if(members_.rbegin(), members_.rend(),
                                   [&](const JsonPiece& piece) { return piece.name == name; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of JSON as pieces of its own text: what nobody changes goes on byte for byte.
+// A line of JSON as pieces of its own text: what nobody changes continues byte for byte.
 //
 //   std::vector<JsonPiece> members;
 //   const char* wrong = ScanJsonObject(R"({"text": "a\n", "n": 1.50})", &members);   // nullptr

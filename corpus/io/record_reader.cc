@@ -144,8 +144,8 @@ StatusOr<bool> RecordReader::NextOfFile(Block* block) {
   return !block->records.empty();
 }
 
-// How much is read ahead follows from the block's begin alone: a run that goes on here has the same
-// blocks.
+// How much is read ahead follows from the block's begin alone: a run that continues here has the
+// same blocks.
 Status RecordReader::NextLines(Block* block) {
   size_t end = 0;
   bool last = false;

@@ -67,7 +67,7 @@ TEST(RecordReaderTest, CompressedFilesAreReadByTheirBytes) {
     const std::string bytes =
         Compressed(lines.substr(0, 15), compression) + Compressed(lines.substr(15), compression);
     EXPECT_EQ(ReadAll({Write("c.jsonl", bytes)}).texts, (std::vector<std::string>{"1", "2"}));
-    // Damage is named, and what stands before it is read.
+    // Damage is named, and what is before it is read.
     const Read cut = ReadAll({Write("cut.jsonl", bytes.substr(0, bytes.size() - 3))});
     ASSERT_FALSE(cut.texts.empty());
     EXPECT_EQ(cut.texts[0], "1");
@@ -90,7 +90,7 @@ TEST(RecordReaderTest, ALineThatIsTooLongIsRefused) {
   EXPECT_EQ(read.numbers, (std::vector<int64_t>{1, 2, 3, 4, 5}));
 }
 
-// Wherever a run goes on, it sees the blocks that it would have seen.
+// Wherever a run continues, it sees the blocks that it would have seen.
 TEST(RecordReaderTest, BlocksAreTheSameFromEveryPosition) {
   std::string lines;
   for (int i = 0; lines.size() < 5 * kBlockBytes; ++i) {

@@ -20,7 +20,7 @@
 // it drops is listed in folder/NN-NAME.dropped.tsv, and `stats` shows the lists of all steps before
 // it. Behind a `split` a step names its input.
 //
-// A step that is done and unchanged is passed over; one that was killed goes on.
+// A step that is done and unchanged is passed over; one that was killed continues.
 #ifndef TESSERA_CORPUS_PIPELINE_PIPELINE_H_
 #define TESSERA_CORPUS_PIPELINE_PIPELINE_H_
 

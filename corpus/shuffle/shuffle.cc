@@ -52,7 +52,7 @@ Status SortBucket(std::string_view bytes, AppendDocument append, BlockResult* re
   for (const auto& [head, line] : lines) {
     Document document;
     document.number = head.number;
-    if (document.Parse(line) != nullptr) return DataLoss("a bucket holds what is no document");
+    if (document.Parse(line) != nullptr) return DataLoss("a bucket has a line that is no document");
     append(document, &result->outputs[0]);
   }
   return OkStatus();

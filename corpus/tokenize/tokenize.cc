@@ -15,8 +15,8 @@
 namespace tessera::corpus {
 namespace {
 
-// What stands in the file of lengths for a sequence: its length, and below 0 where its document
-// goes on with the next one.
+// What is in the file of lengths for a sequence: its length, and below 0 where its document
+// continues with the next one.
 int32_t LengthEntry(int64_t length, bool last) {
   return static_cast<int32_t>(last ? length : -length);
 }

@@ -18,7 +18,7 @@ struct Url {
 
 // Nothing for what is no address of http or https that a crawler could ask: another scheme, no
 // host with a dot in it (localhost and addresses of numbers are hosts), blanks or controls, a port
-// that is none, more than 2048 bytes. User names are dropped, and so is what stands behind "#".
+// that is none, more than 2048 bytes. User names are dropped, and so is what is behind "#".
 std::optional<Url> ParseUrl(std::string_view text);
 
 // The same for addresses of one page: scheme and "www." left out, no default port, no "/" at the

@@ -75,7 +75,7 @@ const OptionTable& UrlsOptions::Table() {
       OptionTable::Of<UrlsOptions>("Addresses")
           .Include<UrlsOptions, FilterFiles>()
           .Add("blacklist", &UrlsOptions::blacklist,
-               "files of domains, which stand for all below them, or of beginnings of addresses, "
+               "files of domains, with all domains below them, or of beginnings of addresses, "
                "one a line; or directories of such files",
                {.unset = "none"})
           .Add("extensions", &UrlsOptions::extensions, "ends of names that are no pages")

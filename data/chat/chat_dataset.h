@@ -29,7 +29,7 @@ namespace tessera::data {
 // What becomes of a conversation with more tokens than a row may have.
 enum class LongChats {
   kRefuse,  // InvalidArgument with its place and length
-  kCut,     // what stands behind is left out, and all of it where no answer is left
+  kCut,     // what is behind is left out, and all of it where no answer is left
   kDrop,    // it is left out
 };
 

@@ -36,7 +36,7 @@ class ChatFormat {
   // That of the folder which the tokenizer was loaded from.
   static StatusOr<ChatFormat> OfTokenizer(const Tokenizer& tokenizer);
 
-  // `prompts`: what an answer begins with stands at the end (add_generation_prompt).
+  // `prompts`: what an answer begins with is at the end (add_generation_prompt).
   StatusOr<Rendering> Render(const Conversation& chat, bool prompts = false) const;
   // The template of conversations without tools; "": none is.
   std::string text() const;

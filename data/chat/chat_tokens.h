@@ -32,7 +32,7 @@ struct ChatTokens {
     friend bool operator==(const Span&, const Span&) = default;
   };
   std::vector<int32_t> ids;
-  // In order, none of them empty. What stands before the last is the prompt of the last answer.
+  // In order, none of them empty. What is before the last is the prompt of the last answer.
   std::vector<Span> answers;
 
   // For each token whether it is in an answer.

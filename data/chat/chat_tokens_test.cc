@@ -111,7 +111,7 @@ TEST_F(ChatTokensTest, OtherTemplatesTellTheAnswersByWhatTheyAdd) {
             std::vector<int32_t>(
                 whole->ids.begin(),
                 whole->ids.begin() + static_cast<std::ptrdiff_t>(whole->answers[1].begin)));
-  // A blank before the answer goes with its first word; nothing stands behind it.
+  // A blank before the answer goes with its first word; nothing is behind it.
   Load(path,
        "{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' + m.content + eos_token }}"
        "{% else %}[{{ m.content }}]{% endif %}{% endfor %}");
@@ -141,7 +141,7 @@ TEST_F(ChatTokensTest, WhatCannotBeToldIsRefused) {
             "template can mark it by {% generation %} blocks");
   EXPECT_EQ(Answers(Json::array({Turns()[1], Turns()[2]})),
             std::vector<std::string>{"<think></think>Hello.\n<|im_end|>"});
-  // How many messages there are stands before them.
+  // How many messages there are is before them.
   Load(path, "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}");
   EXPECT_EQ(Failure(Turns()).find("messages[2]: "), 0u) << Failure(Turns());
   EXPECT_EQ(EndOfTurn(*format_, *tokenizer_), std::nullopt);

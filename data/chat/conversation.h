@@ -13,7 +13,7 @@
 //               function_call, whose value is {"name": "...", "arguments": {...}} or a list of
 //               these; calls and tools may be JSON in a text
 //   Alpaca's    {"instruction": "...", "input": "...", "output": "...", "history": [[q, a], ...],
-//               "system": "..."}; input stands behind the instruction on a line of its own
+//               "system": "..."}; input is behind the instruction on a line of its own
 // Keys stay in their order, which templates that print tools show.
 #ifndef TESSERA_DATA_CHAT_CONVERSATION_H_
 #define TESSERA_DATA_CHAT_CONVERSATION_H_

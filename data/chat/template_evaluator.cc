@@ -182,7 +182,7 @@ Evaluator::Flow Evaluator::ExecuteOne(const Node& node) {
     case Node::Kind::kFilter: {
       Value text = Value::Of(CapturedInScope(node.body));
       if (node.expr.kind == Kind::kFilter) {
-        // From the innermost filter, which stands on nothing, outwards.
+        // From the innermost filter, which is on nothing, outwards.
         std::vector<const Expr*> filters;
         for (const Expr* e = &node.expr; e->kind == Kind::kFilter; e = &e->parts[0]) {
           filters.insert(filters.begin(), e);

@@ -104,7 +104,7 @@ class Lexer {
     }
   }
 
-  // What stands behind a tag's end: `sign` is what stood before it.
+  // What is behind a tag's end: `sign` is what stood before it.
   void PassEnd(size_t end, char sign, bool trims) {
     AdvanceTo(end);
     if (sign == '-') {

@@ -30,7 +30,7 @@ struct LabelColumn {
   LabelKind kind = LabelKind::kNames;
   // Of kNames: sorted, whole numbers by their value. Of kAnswers: empty.
   std::vector<std::string> names;
-  std::vector<std::string> first_seen;  // where each name stands first: path:line
+  std::vector<std::string> first_seen;  // where each name is first: path:line
   int64_t num_fields = 1;
   // Row by row: the index of the name; the number; the answers (num_fields of each row).
   std::vector<double> values;

@@ -51,12 +51,12 @@ Status CsvRows::Feed() {
   }
   if (fits) return OkStatus();
   return InvalidArgument(path_, ":", begin_, ": ", csv_strerror(csv_error(library)),
-                         " (a quote that does not end, or stands inside of a field)");
+                         " (a quote does not end, or is inside of a field)");
 }
 
 StatusOr<bool> CsvRows::Next(std::vector<std::string>* fields) {
   while (!ended_) {
-    // Between rows the library holds nothing: a field that goes on has the line feed at least.
+    // Between rows the library holds nothing: a field that continues has the line feed at least.
     if (parser_->fields.empty() && parser_->library.entry_pos == 0) begin_ = read_ + 1;
     TESSERA_RETURN_IF_ERROR(Feed());
     if (!std::exchange(parser_->row_is_whole, false)) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comma-separated values (RFC 4180), by libcsv: fields may stand in double quotes, which are
+// Comma-separated values (RFC 4180), by libcsv: fields may be in double quotes, which are
 // doubled inside of them, and then hold commas and line feeds.
 //
 //   CsvRows rows(text, "train.csv");

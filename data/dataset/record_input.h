@@ -7,7 +7,7 @@
 //       [&](std::span<const std::string> fields, const std::string& where) { ... }));
 //
 // Fields of .tsv are the bytes between the tabs: quotes mean nothing there, as in GLUE's files.
-// Those of .csv may stand in quotes (data/dataset/csv_rows.h). Of JSON, strings are fields as they
+// Those of .csv may be in quotes (data/dataset/csv_rows.h). Of JSON, strings are fields as they
 // are, numbers and truth values in JSON's spelling. Files must be UTF-8; a byte-order mark and a
 // carriage return before the end of a line are dropped.
 #ifndef TESSERA_DATA_DATASET_RECORD_INPUT_H_

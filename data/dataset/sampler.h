@@ -10,7 +10,7 @@
 //       + (rank * micro_batches + micro_batch) * batch_size + row,
 // so a step takes the same set of samples on any world size with the same global batch, any rank
 // can tell any other's share, and a run resumes by starting at a later step. A run that resumes
-// with another global batch says where it stands in the line (`begin`): no sample is skipped or
+// with another global batch says where it is in the line (`begin`): no sample is skipped or
 // repeated. A rank's micro-batches are neighbours: their gradients are summed before they travel
 // (dist/store). Epochs run on without a break: a batch may hold the end of one epoch and the
 // beginning of the next, unless an epoch has a multiple of the global batch (`drop_last`). Within
@@ -30,7 +30,7 @@
 
 namespace tessera::data {
 
-// Where a run stands in the line of samples: `samples` were drawn in the first `step` steps, and
+// Where a run is in the line of samples: `samples` were drawn in the first `step` steps, and
 // the next one is number `index` of epoch `epoch`. The three agree where the global batch never
 // changed.
 struct DataPosition {

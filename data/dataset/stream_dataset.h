@@ -13,7 +13,7 @@
 // (PyTorch's IterableDataset.) Every rank reads the whole stream and collates what the trainer asks
 // it for, by positions in the line of all samples ever drawn (sampler.h): each sample is used once,
 // on any layout. Behind the last sample the stream is opened again. With a shuffle buffer sample p
-// of the line is one that stands in the buffer at random, a function of the seed and p alone. A run
+// of the line is one that is in the buffer at random, a function of the seed and p alone. A run
 // that resumes reads up to its place again: samples are read, not collated. So the stream must give
 // the same samples each time it is opened for a pass. With `drop_last` epochs are shorter, as
 // elsewhere, but nothing of a stream is left out.

@@ -35,7 +35,7 @@ Decoder& Of(j_common_ptr info) { return *static_cast<Decoder*>(info->client_data
   std::longjmp(Of(info).escape, 1);
 }
 
-// Warnings; the data goes on, except where there is none.
+// Warnings; the data continues, except where there is none.
 void Hear(j_common_ptr info, int level) {
   if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) Of(info).ended_early = true;
 }

@@ -65,7 +65,7 @@ void MaskedLanguageDataset::MaskRow(int64_t position, std::span<int64_t> ids,
   RandomChoices random(
       RandomKey::FromSeed(options_.seed).With("masked_lm").With(static_cast<uint64_t>(position)));
   const std::vector<bool>& continues = options_.continues_word;
-  bool chosen = false;   // of the word that goes on
+  bool chosen = false;   // of the word that continues
   bool in_word = false;  // whether there is one
   for (size_t i = 0; i < ids.size(); ++i) {
     const int64_t id = ids[i];

@@ -26,7 +26,7 @@ struct MaskedLanguageOptions {
   int64_t mask_id = 0;
   int64_t cls_id = 0;
   int64_t sep_id = 0;
-  // Of windows that differ in length: what stands behind the shorter ones.
+  // Of windows that differ in length: what is behind the shorter ones.
   std::optional<int64_t> pad_id = {};
   int64_t vocab_size = 0;  // of the tokenizer; the windows' ids may be larger
   double probability = 0.15;
@@ -54,7 +54,7 @@ class MaskedLanguageDataset : public Dataset {
   const std::shared_ptr<const TokenDataset> windows_;
   const MaskedLanguageOptions options_;
   std::vector<bool> special_;      // by id
-  std::vector<int64_t> ordinary_;  // ids that may stand in another's place
+  std::vector<int64_t> ordinary_;  // ids that may be in another's place
 };
 
 }  // namespace tessera::data

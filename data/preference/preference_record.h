@@ -42,7 +42,7 @@ class PreferenceEncoder {
                                     const std::string& where) const;
   StatusOr<EncodedPair> EncodeMessages(const nlohmann::ordered_json& record,
                                        const std::string& where) const;
-  // What stands in front of completions: the text, and the ids of that behind `front`.
+  // What is in front of completions: the text, and the ids of that behind `front`.
   struct Prompt {
     std::string text;
     std::vector<int32_t> front;

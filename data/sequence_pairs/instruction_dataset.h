@@ -11,10 +11,10 @@
 //   // input_ids, labels: int64 [rows, S]
 //
 // A row is the tokenizer's row of two texts, prompt [gMASK] <sop> response <eop> for one: what
-// stands before the token that begins the answer (<sop>) has at most max_source_length tokens,
+// is before the token that begins the answer (<sop>) has at most max_source_length tokens,
 // special ones included, and what begins with it max_target_length; the texts are cut. Labels are
 // kIgnoreLabel before the answer and the ids from there on, not yet shifted (the model predicts
-// each from what stands before it). Rows are padded on the right to the longest of the batch; the
+// each from what is before it). Rows are padded on the right to the longest of the batch; the
 // model takes its attention mask and positions from the ids.
 #ifndef TESSERA_DATA_SEQUENCE_PAIRS_INSTRUCTION_DATASET_H_
 #define TESSERA_DATA_SEQUENCE_PAIRS_INSTRUCTION_DATASET_H_
@@ -41,7 +41,7 @@ struct InstructionOptions {
   // (Alpaca's "input"); no name: there is none.
   std::string input_column = {};
   // A column with [[question, answer], ...], which `join_history` makes one text with the prompt,
-  // also where it is empty; no name: the prompt stands alone.
+  // also where it is empty; no name: the prompt is alone.
   std::string history_column = {};
   std::string (*join_history)(const std::string& prompt,
                               const std::vector<std::pair<std::string, std::string>>& history) =

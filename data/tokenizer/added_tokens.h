@@ -21,13 +21,13 @@
 namespace tessera::data {
 
 struct AddedToken {
-  std::string content;  // as it stands in text; not empty
+  std::string content;  // as it is in text; not empty
   int32_t id = 0;
   bool special = true;      // left out by DecodeOptions::skip_special
   bool lstrip = false;      // takes the white space before it along
   bool rstrip = false;      // and that behind it
   bool normalized = false;  // searched for in the second round
-  // Only where no word character (UTS 18's \w) stands on either side of it.
+  // Only where no word character (UTS 18's \w) is on either side of it.
   bool single_word = false;
 };
 

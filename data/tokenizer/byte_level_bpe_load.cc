@@ -304,7 +304,7 @@ StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Load(const std::string& folde
   return Finish(folder, /*plain=*/false, std::move(config));
 }
 
-// With what stands beside the vocabulary.
+// With what is beside the vocabulary.
 StatusOr<std::unique_ptr<Tokenizer>> ByteLevelBpe::Finish(const std::string& folder, bool plain,
                                                           ByteLevelBpeConfig config) {
   const std::string config_path = JoinPath(folder, "tokenizer_config.json");

@@ -52,7 +52,7 @@ Status ReadTemplate(const JsonPart& part, const JsonPart& tokens, bool pair, Row
                          [&](const RowTemplate::Item& item) { return item.id == what; });
   };
   if (count(RowTemplate::kFirst) != 1 || count(RowTemplate::kSecond) != (pair ? 1 : 0)) {
-    return part.Wrong("each text is to stand in it once");
+    return part.Wrong("each text must be in it once");
   }
   return OkStatus();
 }

@@ -126,8 +126,8 @@ class Tokenizer {
   // Whether a prompt is a row as well, special tokens included; else it is its text alone.
   bool prompts_are_rows() const { return prompts_are_rows_; }
 
-  // The bytes of a token that begins a text: SentencePiece drops the blank there, and goes on doing
-  // so until there is some text.
+  // The bytes of a token that begins a text: SentencePiece drops the blank there, and continues
+  // doing so until there is some text.
   virtual std::string_view FirstTokenBytes(int32_t id) const { return TokenBytes(id); }
   bool drops_blanks_until_text() const { return drops_blanks_until_text_; }
   // Whether Decode takes white space off both ends of a text.

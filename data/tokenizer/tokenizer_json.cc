@@ -35,7 +35,7 @@ bool IsPlainByteLevel(const nlohmann::json& root) {
     if (!value.is_null() && value != false && value != "") return false;
   }
   // No texts of their own: GCC 12 destroys a list's elements that it had no memory to make, where
-  // the list stands behind && or ||.
+  // the list is behind && or ||.
   const auto is_one_of = [](const nlohmann::json& part, std::initializer_list<const char*> types) {
     const nlohmann::json& type = Member(part, "type");
     return type.is_null() ||

@@ -33,7 +33,7 @@ struct TokenizerJson {
 // "true" or "false".
 const char* JsonBool(bool value);
 
-// {"piece": id, ...} in the order of the ids; of a piece that stands there twice the last id.
+// {"piece": id, ...} in the order of the ids; of a piece that is there twice the last id.
 std::string VocabJson(std::vector<std::pair<int32_t, std::string>> vocab);
 
 // The TemplateProcessing of a tokenizer's rows; `name_of` gives the text of a special token.

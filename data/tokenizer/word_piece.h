@@ -27,7 +27,7 @@ namespace tessera::data {
 inline constexpr int32_t kMaxWordPieceId = 1 << 22;
 
 struct WordPieceConfig {
-  std::vector<std::string> vocab;  // by id; of a piece that stands there twice the last one counts
+  std::vector<std::string> vocab;  // by id; of a piece that is there twice the last one counts
   BertNormalizerOptions normalizer;
   std::vector<AddedToken> added_tokens;
   // A tokenizer has each of these that is not empty; the first three it must have.

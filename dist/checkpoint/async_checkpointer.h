@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints that are written while training goes on.
+// Checkpoints that are written while training continues.
 //
 //   AsyncCheckpointer saver;
 //   TESSERA_RETURN_IF_ERROR(saver.Begin(path, step, tensors, trainer_state, *world));

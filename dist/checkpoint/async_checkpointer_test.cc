@@ -50,7 +50,7 @@ TEST(AsyncCheckpointerTest, SavesWhatTheTensorsHeldAtBegin) {
       Fill(shard, static_cast<double>(10 * step + world->rank()));
       const std::string path = CheckpointPath(out, step);
       ASSERT_TRUE(saver.Begin(path, step, tensors, {{"at", step}}, *world).ok());
-      Fill(replica, -1);  // training goes on
+      Fill(replica, -1);  // training continues
       Fill(shard, -1);
       EXPECT_TRUE(saver.pending());
       EXPECT_THROW((void)saver.Begin(path, step, tensors, {}, *world), Error);
@@ -132,7 +132,7 @@ TEST(AsyncCheckpointerTest, AFailureComesOutOfCommitByTheNameOfTheRank) {
     world->Barrier();
     if (world->rank() == 0) setrlimit(RLIMIT_FSIZE, &old);
     world->Barrier();
-    // The saver goes on.
+    // The saver continues.
     ASSERT_TRUE(saver.Begin(CheckpointPath(out, 2), 2, tensors, {}, *world).ok());
     EXPECT_TRUE(saver.Commit(*world).ok());
     EXPECT_TRUE(IsThere(out, 2));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text and statuses over a communicator.
 //
-//   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world, OpenMyFiles()));   // all ranks go on, or none
+//   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world, OpenMyFiles()));   // all ranks continue, or none
 //   const std::vector<std::string> hosts = GatherStrings(*world, hostname);
 //
 // All are collective and work on every communicator.
@@ -17,7 +17,7 @@
 namespace tessera::dist {
 
 // OK when all ranks are OK. Otherwise every rank gets the failure of the lowest rank that has one,
-// with its code; "rank k: " stands before the text unless all ranks have the same.
+// with its code; "rank k: " is before the text unless all ranks have the same.
 Status AgreeOnStatus(Communicator& world, const Status& mine);
 
 // Every rank's string, in the order of the ranks; any bytes.

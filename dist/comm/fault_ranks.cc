@@ -86,7 +86,7 @@ void Misbehave(const std::string& mode, const World& world, bool is_guilty) {
     if (!is_guilty) all.Receive(Zeros({4}), 1 - world.rank, 5)->Wait();
   } else if (mode == "status") {
     if (is_guilty) {
-      std::fprintf(stderr, "error: rank %d cannot go on\n", world.rank);
+      std::fprintf(stderr, "error: rank %d cannot continue\n", world.rank);
       world.Abort(1);
     }
     AllReduce(*a, 8, "h.1.attn");

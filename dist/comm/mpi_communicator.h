@@ -5,7 +5,7 @@
 //   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<MpiRuntime> mpi, MpiRuntime::Start({}));
 //   std::shared_ptr<Communicator> world = MpiWorldCommunicator(mpi);
 //   CommHandlePtr handle = world->AllReduce(t, ReduceOp::kSum);
-//   ...                                      // goes on meanwhile
+//   ...                                      // continues meanwhile
 //   handle->Wait();
 //
 // Dtypes: all; bool takes kMax (any) and kMin (all) but no sum. bfloat16 and float16 are reduced in
@@ -13,7 +13,7 @@
 // a sum is MPI's choice by size and number of ranks, the same in every run of the same layout.
 //
 // Several threads may issue at once as long as each group is used by one; groups are split by one
-// thread at a time. A dropped handle waits first, unless it is of a Send, which goes on by itself
+// thread at a time. A dropped handle waits first, unless it is of a Send, which continues by itself
 // and keeps its operand's memory until then. Operands above `largest_count` elements go in pieces.
 // Operands without elements and groups of one rank cost no message. Tags are 0 .. 2^20.
 //

@@ -134,7 +134,7 @@ class Reduction {
     for (int r = 1; r < group_.rank; ++r) {
       Mpi().Reduce_local(Received(r), Received(0), n, element_.type, op_);
     }
-    // MPI computes `in + out`: the sum so far stands first, or last where it is the result's place.
+    // MPI computes `in + out`: the sum so far is first, or last where it is the result's place.
     if (group_.rank > 0) Mpi().Reduce_local(Received(0), out, n, element_.type, op_);
     for (int r = group_.rank + 1; r < group_.size; ++r) {
       Mpi().Reduce_local(Received(r), out, n, element_.type, op_);

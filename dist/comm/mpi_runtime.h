@@ -104,7 +104,7 @@ class MpiRuntime : public std::enable_shared_from_this<MpiRuntime> {
   int node() const { return node_; }
 
   // Starts an operation: `start(requests)` makes nonblocking MPI calls; where it returns
-  // NextMessages (dist/comm/mpi_exchange.h) these are the first, and it goes on from there.
+  // NextMessages (dist/comm/mpi_exchange.h) these are the first, and it continues from there.
   template <typename StartCalls>
   MpiOperationPtr Issue(Call call, std::shared_ptr<MpiGroup> group, std::vector<Tensor> operands,
                         StartCalls start) {

@@ -121,7 +121,7 @@ TEST(PartitionTest, ComputedCostsCountProducts) {
   // attention over 16 keys. The embedding looks up a row each of two tables; the head multiplies.
   const double layer = 12 * 64 + 72 + 32 + 2 * 16 * 8;
   EXPECT_EQ(*costs, (std::vector<double>{16, layer, layer, layer, 8 + 16 + 8000}));
-  // So a large vocabulary's head stands alone.
+  // So a large vocabulary's head is alone.
   EXPECT_EQ(*CutBlocks(*costs, 2), (std::vector<int>{0, 4, 5}));
 }
 

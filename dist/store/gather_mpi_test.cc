@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cut parameters on real ranks: reading one outside of a scope is an error of the rank that reads,
-// at once, and the others go on.
+// at once, and the others continue.
 #include <gtest/gtest.h>
 
 #include <cstdio>

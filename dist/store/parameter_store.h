@@ -102,7 +102,7 @@ class ParameterStore {
 
   // Of this step, on each rank. Whoever knows already what `Step` will be given says so: off-loaded
   // buckets are then updated with it, and with the learning rate of now, as soon as their gradients
-  // have come, on a thread of their own while the backward pass goes on. Clip only measures then.
+  // have come, on a thread of their own while the backward pass continues. Clip only measures then.
   void BeginStep(int64_t micro_batches, const std::optional<optim::StepInputs>& inputs = {});
   // Before gradients of micro-batch m = 0, 1, ... come to `chunk`: of a pipeline, which of this
   // rank's; else 0.

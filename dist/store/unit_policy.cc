@@ -86,7 +86,7 @@ class Planner {
       unit = NewUnit(module.path().empty() ? "model" : module.path());
     int64_t own = unit;
     for (const auto& p : module.own_parameters()) {
-      // A use may stand before its source.
+      // A use may be before its source.
       if (p->tied_to != nullptr || tied_.count(p.get()) > 0) continue;
       if (own < 0) own = NewUnit(module.path().empty() ? "model" : module.path());
       plan_.unit_of[p.get()] = own;

@@ -6,7 +6,7 @@
 //   mpirun -n 2 chatglm_engine --model chatglm-6b --train_file train.json --deepspeed ds.json
 //       --prompt_column content --response_column summary --max_steps 3000 --out out
 //
-// The same command again goes on from the newest checkpoint in `out`.
+// The same command again continues from the newest checkpoint in `out`.
 #include <algorithm>
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flow on a few chats, by a DeepSpeed file: two ranks with ZeRO-2 and float16, then one that
-// goes on.
+// continues.
 #include <gtest/gtest.h>
 
 #include <filesystem>

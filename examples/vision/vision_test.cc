@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands for a family of one's own with running statistics: it trains, goes on after a stop,
-// is evaluated, and layouts that have no place for the statistics are refused.
+// The commands for a family of one's own with running statistics: it trains, continues after a
+// stop, is evaluated, and layouts that have no place for the statistics are refused.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -15,7 +15,7 @@
 
 namespace tessera::models {
 
-// What stands on the encoder; config.json's `architectures` says it (BertForMaskedLM, ...).
+// What is on the encoder; config.json's `architectures` says it (BertForMaskedLM, ...).
 enum class BertHead { kNone, kMaskedLm, kPreTraining, kSequence, kTokens };
 
 // A head by the name of its class.
@@ -49,7 +49,7 @@ struct BertConfig {
   bool add_pooling_layer = true;
   LabelSpec labels;
 
-  // Whether a pooler (of the first token) stands on the encoder.
+  // Whether a pooler (of the first token) is on the encoder.
   bool has_pooler() const;
   // Tokens a row may have: RoBERTa's positions begin behind the padding's.
   int64_t max_tokens() const {

@@ -63,7 +63,7 @@ class Search {
     return all;
   }
 
-  // `length` new tokens, this one included. Returns the beams that go on, with the rows they
+  // `length` new tokens, this one included. Returns the beams that continue, with the rows they
   // continue.
   std::vector<Beam> Advance(const std::vector<Beam>& beams, const std::vector<Candidate>& best,
                             int64_t length, std::vector<int64_t>* rows) {

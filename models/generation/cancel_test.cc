@@ -24,8 +24,8 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 
 constexpr double kMostMs = 50;  // 5 on an idle machine
 
-// How long `work`, which takes seconds, goes on after it was cancelled: the best of some trials, as
-// machines that run tests are busy, and of more where none of these is good enough.
+// How long `work`, which takes seconds, continues after it was cancelled: the best of some trials,
+// as machines that run tests are busy, and of more where none of these is good enough.
 double LatencyMs(const std::function<void()>& work) {
   double best = 1e9;
   for (int trial = 0; trial < 5 || (trial < 40 && best >= kMostMs); ++trial) {

@@ -410,7 +410,7 @@ void ContinuousBatch::Rest(int64_t index) {
   row.used = counts_.passes;
   if (options_.resting == 0 || !caches_ || encodes_ || Read(index) == 0) row.leaves = true;
   if (row.leaves) return;
-  // Texts that it goes on are of no more use.
+  // Texts that it continues are of no more use.
   for (int64_t other = 0; other < std::ssize(rows_); ++other) {
     Row& of = rows_[static_cast<size_t>(other)];
     if (other == index || of.text != nullptr || of.adapter != row.adapter) continue;

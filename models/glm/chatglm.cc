@@ -156,7 +156,7 @@ Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
       padded && !device.is_meta() ? mask.ToVector<double>() : std::vector<double>();
   for (int64_t b = 0; b < rows && !device.is_meta(); ++b) {
     std::vector<int64_t> text;
-    std::vector<int64_t> at;  // where its tokens stand in the row
+    std::vector<int64_t> at;  // where its tokens are in the row
     for (int64_t t = 0; t < tokens; ++t) {
       const auto i = static_cast<size_t>(b * tokens + t);
       if (!counts.empty() && counts[i] == 0) continue;

@@ -13,7 +13,7 @@
 // `attention_mask` [B, T] (0 is padding, on either side), [B] (lengths of the prefix), or [B, 1, T,
 // T] as the original takes it: there 1 hides a key and 0 shows it; `position_ids` [B, 2, T];
 // `labels` [B, T] (shifted by the model, -100 ignored). What is absent is derived from the ids as
-// the original does: what stands before <sop> is a prefix whose tokens see one another; the first
+// the original does: what is before <sop> is a prefix whose tokens see one another; the first
 // coordinate counts up to <sop> and stays at the place of [gMASK] (else [MASK]) from there on; the
 // second is 0 before <sop>, then 1, 2, ... Padding takes no part in the counting. Outputs:
 // `logits`, `last_hidden_state`, `loss`.

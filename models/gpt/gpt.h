@@ -39,7 +39,7 @@ class Gpt : public Model {
   int num_cache_layers() const override { return static_cast<int>(config_.n_layer); }
 
  private:
-  // The part under `transformer.`; lm_head stands beside it.
+  // The part under `transformer.`; lm_head is beside it.
   class Transformer;
   Bundle Embed(Bundle in, const RunOptions& options) const;
 

@@ -160,7 +160,7 @@ StatusOr<Tensor> CastWithinRange(const std::string& name, const Tensor& whole, D
   return InvalidArgument("tensor '", name, "' has numbers that are beyond ", DTypeName(dtype));
 }
 
-// What stands beside the weights.
+// What is beside the weights.
 StatusOr<SaveOptions> CompanionsOf(const std::string& from) {
   SaveOptions save;
   if (!IsDirectory(from)) return save;

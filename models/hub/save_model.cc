@@ -108,7 +108,7 @@ StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveOptions& options) {
   return options.write ? CopyTo(whole, Device::Cpu()).ContiguousCopy() : whole;
 }
 
-// As it stands in the file.
+// As it is in the file.
 StatusOr<Tensor> ContentOf(const Entry& entry, const SaveOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const Tensor whole, WholeOf(*entry.parameter, options));
   if (!entry.quantised) return whole;

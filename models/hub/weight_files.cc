@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kTorchName = "pytorch_model.bin";
 constexpr std::string_view kTorchIndexName = "pytorch_model.bin.index.json";
 
-// A shard stands beside its index: its name leads nowhere else.
+// A shard is beside its index: its name leads nowhere else.
 bool IsPlainName(const std::string& name) {
   return !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
 }

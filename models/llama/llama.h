@@ -41,7 +41,7 @@ class Llama : public Model {
   }
 
  private:
-  class Decoder;  // under `model`; lm_head stands beside it
+  class Decoder;  // under `model`; lm_head is beside it
   Bundle Embed(Bundle in, const RunOptions& options) const;
   Bundle RunLayer(int layer, Bundle in, const RunOptions& options) const;
 

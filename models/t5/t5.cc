@@ -155,7 +155,7 @@ class T5Block : public nn::Module {
 
 }  // namespace
 
-// The layers of one side that this model has, and what stands around them.
+// The layers of one side that this model has, and what is around them.
 class T5::Stack : public nn::Module {
  public:
   // Blocks [first, first + layers) of the model are the side's layers; the block before them embeds
@@ -186,7 +186,7 @@ class T5::Stack : public nn::Module {
     }
   }
 
-  // The bias of one of the layers, whose tokens stand behind `before` keys of a prefix; its values
+  // The bias of one of the layers, whose tokens are behind `before` keys of a prefix; its values
   // are computed once for all of this stage.
   Tensor BiasOf(const T5Block& layer, const TensorKey& key, int64_t tokens, int64_t before,
                 Bundle* in) const {

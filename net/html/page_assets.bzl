@@ -29,7 +29,7 @@ def page_assets(name, namespace):
           text() {  # FILE
             echo -n 'R"ASSET('; cat "$$1"; echo ')ASSET",'
           }
-          # The hash is of what stands between the tags.
+          # The hash is of what is between the tags.
           sha256() {  # FILE
             echo "\\"$$(printf "$$(sha256sum < "$$1" | cut -c1-64 | sed 's/../\\\\x&/g')" | base64)\\","
           }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that stand in the program, style and script and all.
+// Pages that are in the program, style and script and all.
 //
 //   Fill(assets.html, {{"style", std::string(assets.css)}, {"script", std::string(assets.js)}})
 //

@@ -14,7 +14,7 @@ namespace tessera::net {
 struct AnswerForm {
   bool head_only = false;   // HEAD
   bool http_1_0 = false;    // knows no chunks, and keeps a connection only where it is told so
-  bool keep_alive = false;  // the connection goes on after the answer
+  bool keep_alive = false;  // the connection continues after the answer
 };
 
 // Everything up to the body. These throw Error where a header's name is none, or a value holds a

@@ -23,8 +23,8 @@ using Tcp = asio::ip::tcp;
 constexpr size_t kMaxLater = 64 << 10;
 // Pieces of one write; the system takes no more.
 constexpr size_t kMaxGathered = 64;
-// How long a client may go on sending what nobody reads: closed at once, the system would take back
-// the answer that is on its way.
+// How long a client may continue sending what nobody reads: closed at once, the system would take
+// back the answer that is on its way.
 constexpr std::chrono::milliseconds kLinger{1000};
 // Of an answer in pieces, which a client may have unsent though answers together have no room.
 constexpr size_t kFairUnsent = 256 << 10;

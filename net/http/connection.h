@@ -42,7 +42,7 @@ struct ConnectionHost {
   int64_t busy = 0;                // connections that read a request or answer one
   int64_t held_bytes = 0;          // of their requests
   std::function<void()> on_quiet;  // called when none is busy any more
-  bool stopping = false;           // no connection goes on after its answer
+  bool stopping = false;           // no connection continues after its answer
   std::vector<char> bytes = std::vector<char>(64 << 10);
   std::atomic<int64_t> open = 0, accepted = 0, requests = 0, refused = 0, gone = 0;
 };

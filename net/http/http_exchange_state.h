@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind an HttpExchange. For sources of this folder alone.
+// What is behind an HttpExchange. For sources of this folder alone.
 #ifndef TESSERA_NET_HTTP_HTTP_EXCHANGE_STATE_H_
 #define TESSERA_NET_HTTP_HTTP_EXCHANGE_STATE_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is too long, too slow or no HTTP, each with its answer; the server goes on.
+// What is too long, too slow or no HTTP, each with its answer; the server continues.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -37,7 +37,7 @@ TEST(HttpLimitsTest, RefusalsReachTheClient) {
       {post + "Transfer-Encoding: chunked\r\n\r\nfffff\r\n" + std::string(1'000'000, 'x'), 413}};
   for (const auto& c : cases) {
     RawConnection client(server->port());
-    // What the client goes on sending is taken, or it would destroy the answer on its way.
+    // What the client continues sending is taken, or it would destroy the answer on its way.
     EXPECT_TRUE(client.Send(c.bytes)) << c.bytes.substr(0, 100);
     const auto answer = client.ReadAnswer();
     EXPECT_EQ(answer.status, c.status) << c.bytes.substr(0, 100);
@@ -115,7 +115,7 @@ TEST(HttpLimitsTest, RequestsTogetherAreBounded) {
   const std::string refusal = half(third);
   EXPECT_TRUE(refusal.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << refusal;
   EXPECT_NE(refusal.find("too long together"), std::string::npos);
-  // The others go on, and give place: by their end, or by leaving.
+  // The others continue, and give place: by their end, or by leaving.
   first.Send(std::string(50, 'x'));
   EXPECT_EQ(first.ReadAnswer().body, "ok");
   second.Reset();

@@ -18,7 +18,7 @@ using std::chrono::steady_clock;
 
 constexpr std::string_view kGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-// What is being answered, and what is being asked, comes to its end; nothing else goes on.
+// What is being answered, and what is being asked, comes to its end; nothing else continues.
 TEST(HttpStopTest, FinishesWhatHasBegun) {
   std::atomic<int> handled = 0;
   std::optional<HttpExchange> waiting;

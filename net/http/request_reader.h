@@ -37,10 +37,11 @@ class RequestReader {
 
   bool begun() const;  // empty lines before a request are none of it
   bool done() const;
-  // The answer to what is no request; the connection cannot go on after it.
+  // The answer to what is no request; the connection cannot continue after it.
   const std::optional<HttpResponse>& refusal() const;
 
-  // True once, when the head is there and the client waits with the body until it is told to go on
+  // True once, when the head is there and the client waits with the body until it is told to
+  // continue
   // ("Expect: 100-continue").
   bool TakeExpectation();
 

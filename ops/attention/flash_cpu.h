@@ -34,14 +34,14 @@ namespace tessera {
 
 enum class DType : uint8_t;  // core/dtype.h
 
-// In elements; the element (b, h, t, d) stands at b * batch + h * head + t * time + d.
+// In elements; the element (b, h, t, d) is at b * batch + h * head + t * time + d.
 struct FlashStrides {
   int64_t batch = 0;
   int64_t head = 0;
   int64_t time = 0;
 };
 
-// Keys and values in pages: that of row b with the index j stands in place j % page_size of page
+// Keys and values in pages: that of row b with the index j is in place j % page_size of page
 // table[b * pages_per_row + j / page_size], and the strides' `batch` is from page to page. Entries
 // behind a row's last key are not read.
 struct FlashPages {

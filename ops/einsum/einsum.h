@@ -4,7 +4,7 @@
 //   Tensor scores = Einsum("bhqd,bhkd->bhqk", {q, k});
 //   Tensor trace = Einsum("ii->", {a});
 //   Tensor y = Einsum("...i,oi->...o", {x, weight});
-//   Tensor outer = Einsum("i,j", {a, b});               // without "->": what stands once, sorted
+//   Tensor outer = Einsum("i,j", {a, b});               // without "->": what is once, sorted
 //
 // A letter names a dim; dims of one name have one size (1 stretches), and those that are not in the
 // result are summed over. A letter twice in one operand takes the diagonal. "..." stands for the

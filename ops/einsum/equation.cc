@@ -56,7 +56,7 @@ std::string Expanded(const std::string& term, int dims, int most) {
   return term.substr(0, at) + digits + term.substr(at + kEllipsis.size());
 }
 
-// What stands once in all operands, sorted, behind the dims of "...".
+// What is once in all operands, sorted, behind the dims of "...".
 std::string ImplicitResult(const std::vector<std::string>& operands) {
   std::string all;
   for (const std::string& operand : operands) all += operand;

@@ -9,7 +9,7 @@
 //   args.c = y, args.c_row_stride = n;
 //   Gemm(args);
 //
-// Shapes: A [m, k], B [k, n], C [m, n]; element (i, j) of A stands at a[i * a_row_stride +
+// Shapes: A [m, k], B [k, n], C [m, n]; element (i, j) of A is at a[i * a_row_stride +
 // j * a_col_stride], of B likewise, with any strides in elements (also 0 and negative); C's columns
 // are adjacent. C must not overlap A or B. m, n and k may be zero: with k == 0, C is set to zero,
 // or left alone when accumulating.

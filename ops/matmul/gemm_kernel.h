@@ -13,7 +13,7 @@ namespace tessera {
 // kBFloat16Pairs is bfloat16 in a product of bfloat16 by bfloat16, which takes k by pairs (below).
 enum class GemmElement : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64, kBFloat16Pairs };
 
-// A strided view of `width` x `depth` elements: element (w, k) stands at
+// A strided view of `width` x `depth` elements: element (w, k) is at
 // data[w * width_stride + k * depth_stride]. For A, w is a row of C; for B, a column.
 struct GemmView {
   const void* data;

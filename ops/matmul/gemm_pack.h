@@ -67,7 +67,7 @@ __attribute__((noinline)) void PackColumns(const T* src, int64_t ws, int64_t wid
   for (int64_t w0 = 0; w0 < kPanel; w0 += kLanes) {
     int64_t k0 = 0;
     if constexpr (kIsBf16<T>) {
-      // Two depths are one element of 32 bits until they stand in their columns.
+      // Two depths are one element of 32 bits until they are in their columns.
       for (; w0 + kLanes <= width && k0 + 2 * kLanes <= depth; k0 += 2 * kLanes) {
         VecF square[kLanes];
 #pragma GCC unroll 16

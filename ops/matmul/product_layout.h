@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// A stored column-major matrix [rows, columns] whose element (r, c) stands at r + c * leading, and
+// A stored column-major matrix [rows, columns] whose element (r, c) is at r + c * leading, and
 // whether op() transposes it so that op() of it is the transpose of the matrix asked for.
 struct ColumnMajor {
   int64_t rows = 0;
@@ -25,7 +25,7 @@ struct ColumnMajor {
   bool transpose = false;
 };
 
-// The matrix [d0, d1] whose element (i, j) stands at i * s0 + j * s1, as op(stored) = its transpose
+// The matrix [d0, d1] whose element (i, j) is at i * s0 + j * s1, as op(stored) = its transpose
 // [d1, d0]. nullopt where neither dim's elements are adjacent, or rows overlap: a copy is needed.
 inline std::optional<ColumnMajor> AsColumnMajor(int64_t d0, int64_t d1, int64_t s0, int64_t s1) {
   if ((s1 == 1 || d1 == 1) && (d0 == 1 || s0 >= std::max<int64_t>(d1, 1))) {

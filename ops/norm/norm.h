@@ -3,7 +3,7 @@
 //
 //   Tensor y = LayerNorm(x_BTC, weight_C, bias_C, 1e-5);
 //   ResidualNorm r = LayerNormResidual(x_BTC, branch_BTC, weight_C, bias_C, 1e-5);
-//   // r.sum = x + branch goes on along the residual stream, r.normed into the next layer
+//   // r.sum = x + branch continues along the residual stream, r.normed into the next layer
 //
 // LayerNorm: (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance (Ba, Kiros and
 // Hinton 2016). RmsNorm: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019). Floating
@@ -21,9 +21,9 @@ namespace tessera {
 Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps);
 
-// x + residual, which the block goes on with, and its norm. Without a residual (undefined) the sum
-// is x, in x's memory: whoever goes on with it rather than with x has the gradient that comes back
-// along the stream added as that of the norm is written.
+// x + residual, which the block continues with, and its norm. Without a residual (undefined) the
+// sum is x, in x's memory: whoever continues with it rather than with x has the gradient that comes
+// back along the stream added as that of the norm is written.
 struct ResidualNorm {
   Tensor sum;
   Tensor normed;

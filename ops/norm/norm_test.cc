@@ -103,7 +103,8 @@ TEST(NormTest, FusedEqualsComposed) {
            .sum_length = 70});
 }
 
-// The stream that goes on is x, and its gradient is added as the norm's is written: the same bits.
+// The stream that continues is x, and its gradient is added as the norm's is written: the same
+// bits.
 TEST(NormTest, WithoutAResidualTheSumIsX) {
   for (const bool centered : {true, false}) {
     const auto norm = [centered](const Tensor& x, const Tensor& w) {

@@ -140,7 +140,7 @@ class Reference {
   double nearest_ = std::numeric_limits<double>::infinity();
 };
 
-// At zero the slope of kRelu jumps: a rounding of half precision could stand on the other side.
+// At zero the slope of kRelu jumps: a rounding of half precision could be on the other side.
 Tensors InputsAwayFromZero(const Case& c) {
   constexpr double kMargin = 0.06;
   for (uint64_t draw = 0;; ++draw) {
@@ -207,7 +207,7 @@ TEST(RecurrentTest, GradientOfTheLastState) {
   }
 }
 
-// What stands behind a sequence's length reaches neither its results nor gradients, NaN included.
+// What is behind a sequence's length reaches neither its results nor gradients, NaN included.
 TEST(RecurrentTest, PaddingIsNotLookedAt) {
   for (const RecurrentCell cell : kCells) {
     for (const bool reverse : {false, true}) {

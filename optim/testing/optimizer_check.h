@@ -37,7 +37,7 @@ void CheckGolden(const std::string& name, const GoldenCase& golden);
 
 // What every optimizer must do, whatever its formula:
 //   - its states are those that its rule declares, the same on meta, after steps there too;
-//   - it goes on bit for bit from a state dict, and does not depend on the number of threads;
+//   - it continues bit for bit from a state dict, and does not depend on the number of threads;
 //   - clip factor and loss scale scale gradients; an overflow changes nothing;
 //   - what has no gradient stays, and strided parameters are stepped as others are;
 //   - a parameter that needs no whole may be cut anywhere;

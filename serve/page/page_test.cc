@@ -123,7 +123,7 @@ TEST(ServePageTest, TheFormHasTheGenerationSettings) {
   EXPECT_FALSE(names.contains("num_beams"));
 }
 
-// What the script looks up by a literal id stands in the page.
+// What the script looks up by a literal id is in the page.
 TEST(ServePageTest, TheScriptFindsWhatItLooksFor) {
   const std::string page = Page();
   const std::string script = Find(Elements(), "script").at(0).text;

@@ -153,7 +153,7 @@ TEST_F(AdapterCommandsTest, CheckpointsHoldTheSmallPartAndResumeExactly) {
   }
   EXPECT_GT(bytes, 0);
   EXPECT_LT(bytes, static_cast<int64_t>(fs::file_size(*model_ + "/model.safetensors")) / 2);
-  // An adapter goes on where it was.
+  // An adapter continues where it was.
   const Outcome more = Run(TrainArguments("more", {"--adapter", whole}));
   EXPECT_EQ(more.code, 0) << more.err;
 }

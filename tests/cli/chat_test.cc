@@ -170,7 +170,7 @@ TEST_F(ChatCommandsTest, WhatCannotBeAnsweredIsOneLine) {
       WithTemplate("refusing", "\n{{ raise_exception('no ' ~ messages[0].role) }}");
   ExpectError({"generate", "--model", refusing, "--chat", "--messages", red}, 2,
               refusing + "/chat_template.jinja:2: no user");
-  // In the terminal it goes on.
+  // In the terminal it continues.
   const Outcome outcome = Conversation(std::string(400, 'x') + "\n\xFF\nred\n");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.out, "there\n");

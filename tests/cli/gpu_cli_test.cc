@@ -121,7 +121,7 @@ TEST_F(GpuCliTest, TrainsLikeTheCpu) {
         {"--device", "cuda:0", "--dropout", "0.1", "--resume", Path("resumed/checkpoint-3")});
   EXPECT_EQ(Losses("resumed"), losses);
 
-  // What was trained there goes on here, and is used on both.
+  // What was trained there continues here, and is used on both.
   fs::copy(Path("gpu"), Path("moved"), fs::copy_options::recursive);
   Train("moved", {"--dropout", "0.1", "--resume", Path("moved/checkpoint-3")});
   ExpectNear(Losses("moved"), losses, 2e-4);

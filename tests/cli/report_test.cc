@@ -179,7 +179,7 @@ TEST_F(ReportCommandTest, SaysInOneLineWhatIsWrong) {
   Report({"good"});
 }
 
-// The server of a run that goes on; interrupted at the end.
+// The server of a run that continues; interrupted at the end.
 TEST_F(ReportCommandTest, ServesTheRunAsItIsNow) {
   Append("run/metrics.jsonl", "{\"step\":1,\"loss\":3}\n");
   Process report({"report", Path("run"), "--follow"}, Path("follow"));

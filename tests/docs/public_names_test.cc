@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fails for a public name that nothing is said about: types and functions at namespace level of the
 // headers that programs outside are given. They have a comment above them, at the end of a line, or
-// above the group that they stand in without a blank line. The header's opening comment is that of
+// above the group that they are in without a blank line. The header's opening comment is that of
 // its first name, and of those that it mentions. tools/reference makes pages of these comments.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// The text without what stands in angle brackets: "std::function Run(int n)".
+// The text without what is in angle brackets: "std::function Run(int n)".
 std::string WithoutTemplates(const std::string& text) {
   std::string plain;
   int depth = 0;
@@ -142,7 +142,7 @@ class Reader {
     }
     undocumented_.push_back("line " + std::to_string(begin_) + ": " + name);
   }
-  // Whether nobody calls by name what stands here: in namespaces of a header's own, and in those of
+  // Whether nobody calls by name what is here: in namespaces of a header's own, and in those of
   // instruction sets, of which one is chosen at run time.
   bool Internal() const {
     static const std::regex kInternal(R"(|.*internal|.*detail|baseline|avx2|avx512)");
@@ -156,7 +156,7 @@ class Reader {
   bool first_ = true;                // no name has been read yet
   std::vector<std::string> inside_;  // namespaces
   bool directive_ = false;           // in a directive of several lines
-  bool documented_ = false;          // the group of declarations that the next line stands in
+  bool documented_ = false;          // the group of declarations that the next line is in
   std::string declaration_;          // what has been read of one
   int begin_ = 0;                    // its first line
   bool said_ = false;                // whether something is said about it

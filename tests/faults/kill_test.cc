@@ -54,7 +54,7 @@ class KillTest : public testing::Test {
 
   static std::string Out(const std::string& name) { return root_ + "/" + name + "_run"; }
 
-  // What `more` gives takes the place of what stands here.
+  // What `more` gives takes the place of what is here.
   static std::vector<std::string> Train(const std::string& name,
                                         const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {"train",
@@ -134,7 +134,7 @@ class KillTest : public testing::Test {
   static void KillAtRandom(const std::string& name, const std::vector<std::string>& arguments,
                            const std::string& whole);
 
-  // Starts a run, stops it when its first checkpoint is there, and goes on with it.
+  // Starts a run, stops it when its first checkpoint is there, and continues with it.
   static void CheckStop(const std::string& name, int signal) {
     Process run(Train(name), root_ + "/" + name);
     while (!fs::exists(Out(name) + "/checkpoint-3")) {

@@ -47,7 +47,7 @@ std::string WithoutCommentsAndStrings(const std::string& text) {
   for (size_t i = 0; i < text.size();) {
     const bool digit_separator = text[i] == '\'' && i > 0 && InWord(text[i - 1]);
     if (text.compare(i, 2, "//") == 0 || (line_start && text[i] == '#')) {
-      // A directive goes on behind a backslash.
+      // A directive continues behind a backslash.
       while (i < text.size() && (text[i] != '\n' || text[i - 1] == '\\')) ++i;
     } else if (text.compare(i, 2, "/*") == 0) {
       i = std::min(text.find("*/", i), text.size() - 2) + 2;

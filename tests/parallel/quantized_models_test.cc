@@ -191,7 +191,7 @@ TEST_P(QuantizedModelsTest, IsPlannedOnMeta) {
   EXPECT_EQ(CountQuantised(*meta), CountQuantised(*Load(quantised_, {})));
 }
 
-// Where the dense weights are the same, so are the gradients of what stands beside them, but for
+// Where the dense weights are the same, so are the gradients of what is beside them, but for
 // the rounding of activations.
 TEST_P(QuantizedModelsTest, AnAdapterTrainsOverIt) {
   const auto model = Load(quantised_, {.map_weights = true});

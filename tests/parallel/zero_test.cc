@@ -677,7 +677,7 @@ void ExpectNoCost(const Subset& subset, const ZeroOptions& options, ParameterSto
 
 class SubsetTest : public testing::TestWithParam<Subset> {};
 
-// Under every policy the bits of one process; and a checkpoint, in which everything is, goes on
+// Under every policy the bits of one process; and a checkpoint, in which everything is, continues
 // under any other.
 TEST_P(SubsetTest, TrainsAndGoesOnLikeOneProcess) {
   const Subset& subset = GetParam();

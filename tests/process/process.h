@@ -45,7 +45,7 @@ class Process {
   void Signal(int signal) const;
   // False when it has not ended within that time.
   bool EndsWithin(std::chrono::duration<double> time);
-  // For a job under mpirun, one rank of which was killed: false when another goes on. mpirun
+  // For a job under mpirun, one rank of which was killed: false when another continues. mpirun
   // itself may wait in its own threads for ever, where a rank ended outside of MPI (Open
   // MPI 4.1.4); one that still stands when its ranks have ended is killed.
   bool RanksEndWithin(std::chrono::duration<double> time);

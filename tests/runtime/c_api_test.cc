@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface beside the C++ that it stands on: the same bits, and failures that are statuses.
+// The C interface beside the C++ that it is on: the same bits, and failures that are statuses.
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>

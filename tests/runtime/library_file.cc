@@ -32,7 +32,7 @@ std::string OutputOf(const std::string& command) {
 std::set<std::string> Symbols(const std::string& nm) {
   const std::regex row("(?:^|\n)[0-9a-f ]* [A-Za-z] ([^\\s@]+)");
   std::set<std::string> names = Matches(OutputOf(nm), row);
-  names.erase("TESSERA_1");  // the version's own name stands among the symbols
+  names.erase("TESSERA_1");  // the version's own name is among the symbols
   return names;
 }
 

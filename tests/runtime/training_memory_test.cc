@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training where memory ends: every request fails in turn, and the trainer goes on or says that it
-// cannot.
+// Training where memory ends: every request fails in turn, and the trainer continues or says that
+// it cannot.
 #include <string>
 #include <vector>
 

@@ -80,7 +80,7 @@ TEST(GpuLoopsTest, PassesByHandAndCapturedStepsGiveTheSameBits) {
   for (const char* dtype : {"float32", "float16"}) {
     const Weights by_hand = Train(dtype, [](int64_t) { return true; });
     EXPECT_TRUE(Train(dtype, [](int64_t) { return false; }) == by_hand) << dtype;
-    // A captured step goes on after passes by hand.
+    // A captured step continues after passes by hand.
     EXPECT_TRUE(Train(dtype, [](int64_t step) { return step % 5 == 4; }) == by_hand) << dtype;
   }
 }

@@ -232,7 +232,7 @@ TEST_F(GpuTrainingTest, LossesAreThoseOfTheCpu) {
   }
 }
 
-// A scale far beyond float16: steps are left out until it has fallen, and training goes on.
+// A scale far beyond float16: steps are left out until it has fallen, and training continues.
 TEST_F(GpuTrainingTest, TheScaleFallsAfterOverflowsAndTrainingGoesOn) {
   RunConfig config = Config("overflow");
   config.dtype = "float16";

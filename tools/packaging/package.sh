@@ -91,7 +91,7 @@ done
 for header in $here/include/tessera/*.h; do
   install_file 644 "$header" "$prefix/include/tessera/${header##*/}"
 done
-# It stands before the system's, as it did when the libraries were compiled.
+# It is before the system's, as it did when the libraries were compiled.
 install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/internal/json/nlohmann/json.hpp"
 # shellcheck disable=SC2016  # the variables are pkg-config's
 {

@@ -8,7 +8,7 @@
 // (the last values; the script shows those under its cursor), a table of at most 50 steps, and the
 // drawn points as data for the script: `curves` with `x`, `y` and how `y` is read, the ranges of
 // the axes, and whether smoothing makes sense. Where a row's number is not finite the curve is
-// broken, and a cross stands at the top.
+// broken, and a cross is at the top.
 #ifndef TESSERA_TOOLS_REPORT_LINE_CHART_H_
 #define TESSERA_TOOLS_REPORT_LINE_CHART_H_
 

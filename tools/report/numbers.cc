@@ -10,7 +10,7 @@
 namespace tessera::report {
 namespace {
 
-// What numbers of an axis are divided by, and what stands behind them then.
+// What numbers of an axis are divided by, and what is behind them then.
 struct Scale {
   double divisor = 1;
   std::string suffix;
@@ -126,7 +126,7 @@ double Axis::At(double value) const {
 Axis LinearAxis(double least, double greatest, const AxisOptions& options) {
   if (options.from_zero && least >= 0) least = 0;
   double span = greatest - least;
-  // One value stands in the middle; so does what differs by less than its digits.
+  // One value is in the middle; so does what differs by less than its digits.
   if (!(span > 1e-6 * std::max(std::abs(least), std::abs(greatest)))) {
     span = std::max(std::abs(greatest), 1e-290) * 0.2;
     if (greatest == 0 && least == 0) span = 1;

@@ -51,7 +51,7 @@ struct AxisOptions {
   double margin = 0.04;    // beyond the values, as a share of what they span
 };
 
-// Of finite values within 1e300 of zero. Ticks are round numbers, one label never stands twice.
+// Of finite values within 1e300 of zero. Ticks are round numbers, one label never is twice.
 Axis LinearAxis(double least, double greatest, const AxisOptions& options);
 // nullopt where a logarithm says nothing: values that are not positive, or nearly one value; sizes,
 // whose powers of ten are no round numbers.

@@ -173,7 +173,7 @@ std::optional<int64_t> TotalSteps(const ordered_json& config, const nlohmann::js
 }
 
 // Whether the model was saved after the last row: a run may end before its last step, by early
-// stopping say, and a run that goes on has the model of before.
+// stopping say, and a run that continues has the model of before.
 bool HasItsModel(const std::string& folder) {
   std::error_code no_model, no_rows;
   const auto model = std::filesystem::last_write_time(JoinPath(folder, "model"), no_model);

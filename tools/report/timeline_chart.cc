@@ -208,7 +208,7 @@ Markup TimelineChart(const RunRecord& run, const std::string& id) {
       timeline.stages[0].begin(), timeline.stages[0].end(),
       [&](const StageAction& action) { return action.chunk != timeline.stages[0][0].chunk; });
   out.Leaf("li", {{"class", "remark"}},
-           std::string("numbers are micro-batches; what is empty is waiting") +
+           std::string("numbers are micro-batches; empty space is waiting") +
                (several_chunks ? "; every second chunk of a stage is darker" : ""));
   out.Close();
   WriteTable(timeline, kinds, end, id, run.name, &out);

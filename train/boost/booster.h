@@ -115,7 +115,7 @@ class BoostedOptimizer {
   std::shared_ptr<ConfiguredEngine> engine_;
 };
 
-// The learning rate of the step that comes next; `Step` goes on to the one after.
+// The learning rate of the step that comes next; `Step` continues to the one after.
 class BoostedSchedule {
  public:
   explicit BoostedSchedule(std::shared_ptr<ScheduleState> state) : state_(std::move(state)) {}

@@ -166,7 +166,7 @@ TEST_P(PluginTest, TrainsAsALoopByHandDoes) {
   EXPECT_LT(losses.back(), losses.front() - 0.05);
 }
 
-// What it saves goes on under another plugin.
+// What it saves continues under another plugin.
 TEST_P(PluginTest, GoesOnFromWhatItSaved) {
   const Case& c = GetParam();
   const std::string folder = testing::TempDir() + "/booster_" + c.name;

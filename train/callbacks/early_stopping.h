@@ -29,7 +29,7 @@ class EarlyStopping : public TrainerCallback {
  public:
   explicit EarlyStopping(EarlyStoppingOptions options) : options_(std::move(options)) {}
 
-  // A run that ended so does not go on when it is resumed.
+  // A run that ended so does not continue when it is resumed.
   void OnTrainBegin(const TrainState&, TrainControl& control) override { StopIfDue(control); }
   void OnEvaluate(const TrainState& state, TrainControl& control) override;
 

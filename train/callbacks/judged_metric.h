@@ -17,7 +17,7 @@ namespace tessera::train {
 
 class JudgedMetric {
  public:
-  // `loss`, or one of the task's metrics; `val_` or `eval_` may stand before the name. Without
+  // `loss`, or one of the task's metrics; `val_` or `eval_` may be before the name. Without
   // `greater_is_better` greater is better but for losses and errors (`mse`).
   static JudgedMetric Named(const std::string& name, std::optional<bool> greater_is_better = {});
 

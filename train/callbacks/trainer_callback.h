@@ -15,7 +15,7 @@
 // asked for, OnLog, OnEvaluate; OnEpochEnd (of its last); then, where due or asked for, OnSave.
 // What one rank asks for all ranks do. Asked for by OnSave or OnTrainBegin, it is done after the
 // next step, but for `stop`. A checkpoint holds what callbacks remembered when it was begun: what
-// OnSave does comes behind it, and comes again where a run goes on from an earlier one.
+// OnSave does comes behind it, and comes again where a run continues from an earlier one.
 //
 // One that changes the model (its parameters that train, its hooks) calls
 // Trainer::ReleaseStepMemory.
@@ -52,7 +52,7 @@ class TrainerCallback {
 
   // Before the first step of this process, with what a checkpoint remembered given back.
   virtual void OnTrainBegin(const TrainState&, TrainControl&) {}
-  // After everything else, where the run is over; not where it was interrupted and will go on.
+  // After everything else, where the run is over; not where it was interrupted and will continue.
   virtual void OnTrainEnd(const TrainState&) {}
   virtual void OnEpochBegin(const TrainState&, TrainControl&) {}
   virtual void OnEpochEnd(const TrainState&, TrainControl&) {}

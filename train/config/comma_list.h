@@ -8,7 +8,7 @@
 
 namespace tessera::train {
 
-// What stands between commas, empty parts included.
+// What is between commas, empty parts included.
 std::vector<std::string> SplitAtCommas(const std::string& text);
 
 }  // namespace tessera::train

@@ -11,13 +11,13 @@ const OptionTable& FineTuningConfig::Table() {
   const std::vector<OptionValue> prefix = {{"adapter", {"prefix"}}};
   static const auto* table = new OptionTable(
       OptionTable::Of<FineTuningConfig>("Adapters")
-          .Add(
-              "adapter", &FineTuningConfig::adapter,
-              "train a few parameters beside the model, which stays as it is: `lora`, `rslora` "
-              "(scaled by 1/sqrt(r)), `dora`, `prefix` (keys and values before each layer's), or "
-              "the folder of an adapter (PEFT's) to go on with. `model/` in the run's directory is "
-              "then PEFT's folder",
-              {.unset = "none: the model trains", .evaluation = true})
+          .Add("adapter", &FineTuningConfig::adapter,
+               "train a few parameters beside the model, which stays as it is: `lora`, `rslora` "
+               "(scaled by 1/sqrt(r)), `dora`, `prefix` (keys and values before each layer's), or "
+               "the folder of an adapter (PEFT's) to train further. `model/` in the run's "
+               "directory is "
+               "then PEFT's folder",
+               {.unset = "none: the model trains", .evaluation = true})
           .Add("lora_r", &FineTuningConfig::lora_r, "rank of an adapter's matrices",
                {.least = 1,
                 .most = 1 << 20,

@@ -9,7 +9,7 @@ const OptionTable& ModelConfig::Table() {
   static const auto* table = new OptionTable(
       OptionTable::Of<ModelConfig>("Model")
           .Add("model", &ModelConfig::model,
-               "in a file: the preset or folder that stands first on the command line",
+               "in a file: the preset or folder that is first on the command line",
                {.changes_results = false,
                 .aliases = {{"model_name", "FlagAI"}, {"model_name_or_path", "Hugging Face"}}})
           .Add("config_overrides", &ModelConfig::config_overrides,

@@ -50,7 +50,7 @@ const OptionTable& StepsConfig::Table() {
           .Add("drop_last", &StepsConfig::drop_last,
                "an epoch has as many whole steps as its samples fill; the rest of its order is "
                "not drawn. Without it epochs run on without a break, a step may hold the end "
-               "of one and the beginning of the next, and the run's last step what is left",
+               "of one and the beginning of the next, and the run's last step the rest",
                {.aliases = {{"dataloader_drop_last", "Hugging Face"}}})
           .Add("time_limit", &StepsConfig::time_limit,
                "seconds after which the run saves and stops",

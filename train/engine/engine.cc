@@ -24,7 +24,7 @@ namespace {
 constexpr char kMems[] = "mems.";
 
 // Where some parameters' updates need all of them, who says which; what is cut anywhere can be
-// updated while the backward pass goes on.
+// updated while the backward pass continues.
 dist::NeedsWhole WholeParameters(const EngineOptions& options,
                                  const std::vector<optim::Parameter>& parameters) {
   for (const optim::Parameter& parameter : parameters) {

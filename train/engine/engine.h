@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training without a run: forward, backward, step, save and load over a model, an optimizer and a
-// mesh. It needs neither a configuration nor MPI; the trainer stands on it (train/trainer.h).
+// mesh. It needs neither a configuration nor MPI; the trainer is on it (train/trainer.h).
 //
 //   const auto rule = optim::FindOptimizerKind("adamw").value()->Configure({}, "here");
 //   Engine engine(*model, mesh, {.rule = *rule, .max_grad_norm = 1});

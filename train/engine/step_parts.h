@@ -71,8 +71,8 @@ struct StepParts {
   //   };
   //
   // `mems` is empty at first, and at every pass that does not train. What is left in it is taken
-  // off the tape, and saved with checkpoints: a run goes on with as many data-parallel ranks as it
-  // had. Ranks that share a copy of the model leave the same. (What follows what is said by
+  // off the tape, and saved with checkpoints: a run continues with as many data-parallel ranks as
+  // it had. Ranks that share a copy of the model leave the same. (What follows what is said by
   // TrainerParts::train_batch.)
   StepPart<models::Bundle(const models::Bundle& batch, const models::RunOptions& options,
                           models::Bundle* mems)>

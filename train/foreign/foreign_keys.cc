@@ -105,7 +105,7 @@ Status FirstRefusal(const std::vector<KeyVerdict>& verdicts) {
   return OkStatus();
 }
 
-// --- What stands there ---------------------------------------------------------------------------
+// --- What is there ---------------------------------------------------------------------------
 
 ForeignKeys::ForeignKeys(const Json& object, const std::string& source, const ForeignTable& table)
     : ForeignKeys(

@@ -13,7 +13,7 @@
 //   Translation done = std::move(ds).Finish();      // the keys of a run, and each key's fate
 //
 // A key that is absent, null or "auto" reads as nullopt: it is left to the run's own settings. A
-// failure is one line that names the key with the sections that it stands in: "ds.json:
+// failure is one line that names the key with the sections that it is in: "ds.json:
 // 'fp16.hysteresis' must be an integer, not 2.5".
 #ifndef TESSERA_TRAIN_FOREIGN_FOREIGN_KEYS_H_
 #define TESSERA_TRAIN_FOREIGN_FOREIGN_KEYS_H_
@@ -120,7 +120,7 @@ class ForeignKeys {
   std::optional<std::vector<double>> Numbers(const std::string& key);
   // Whatever it is; nullptr where it is absent, null or "auto".
   const nlohmann::json* Find(const std::string& key);
-  // Whether it stands there, "auto" and null included.
+  // Whether it is there, "auto" and null included.
   bool Has(const std::string& key) const;
 
   // A key of the run.

@@ -31,7 +31,7 @@ struct RunSources {
 
 struct ResolvedRun {
   RunConfig config;
-  std::optional<std::string> resume;  // the checkpoint to go on from; "": the newest
+  std::optional<std::string> resume;  // the checkpoint to continue from; "": the newest
   std::vector<KeyVerdict> verdicts;   // of every key that was given
 
   Status status() const { return FirstRefusal(verdicts); }

@@ -7,7 +7,7 @@
 //   // run.keys: {"warmup_steps": 0.1, "lr": 0.001}
 //
 // Beside keys of a run, `keys` may have "deepspeed", DeepSpeed's configuration or the path of one,
-// and "resume", the checkpoint to go on from ("": the newest).
+// and "resume", the checkpoint to continue from ("": the newest).
 #ifndef TESSERA_TRAIN_FOREIGN_RUN_KEYS_H_
 #define TESSERA_TRAIN_FOREIGN_RUN_KEYS_H_
 

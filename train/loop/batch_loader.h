@@ -9,7 +9,7 @@
 //   }
 //
 // Which samples a step has is a function of its number (data/dataset/sampler.h), so that ranks
-// never read the same one twice and a run that goes on at step n begins there. Ranks that share a
+// never read the same one twice and a run that continues at step n begins there. Ranks that share a
 // model get the same batches.
 #ifndef TESSERA_TRAIN_LOOP_BATCH_LOADER_H_
 #define TESSERA_TRAIN_LOOP_BATCH_LOADER_H_

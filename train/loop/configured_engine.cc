@@ -159,7 +159,7 @@ Status ConfiguredEngine::Finish(const StepResult& done) {
   const bool dealt_with = config_.scales_loss() || config_.on_non_finite != "stop";
   if (!applied_ && !dealt_with) {
     return Agree(mesh_, Internal("step ", steps_ + 1, ": the gradients are not finite; parameters ",
-                                 "are as they were (on_non_finite: skip would go on)"));
+                                 "are as they were (on_non_finite: skip would continue)"));
   }
   ++steps_;
   skipped_ += applied_ ? 0 : 1;

@@ -22,7 +22,7 @@
 //
 // Step n (from 1) has the learning rate of the configuration's schedule at n, and dropout a key of
 // n and the micro-batch's number among all ranks': nothing else is a state beside weights,
-// optimizer and loss scale, so that a checkpoint goes on bit for bit, on other layouts too as far
+// optimizer and loss scale, so that a checkpoint continues bit for bit, on other layouts too as far
 // as their sums allow (docs/distributed.md). A step that is left out for an overflow counts as a
 // step.
 //
@@ -95,7 +95,7 @@ class ConfiguredEngine {
   models::Bundle Forward(const models::Bundle& batch);
   // Any 0-d loss made of what the forward pass gave.
   void Backward(const Tensor& loss);
-  // After the step's last micro-batch updates the parameters; before, goes on to the next one.
+  // After the step's last micro-batch updates the parameters; before, continues to the next one.
   // Throws Error where the gradients are not finite and nothing deals with that (loss scaling, or
   // `on_non_finite` skip or continue); parameters are then as they were.
   void Step();

@@ -8,7 +8,7 @@
 // That model is the run's own as it begins, without its adapter (nn::ForwardContext::kNoAdapter),
 // so that no second one takes memory; or that of the folder `data.reference_model`, which is laid
 // out over the ranks as the run's and is gone afterwards. The numbers are kept beside the pairs'
-// tokens, with what they depend on: `<out>/data/train.reference.safetensors`. A run that goes on
+// tokens, with what they depend on: `<out>/data/train.reference.safetensors`. A run that continues
 // finds them there. They do not depend on the layout but for the last bits, which stay those of the
 // layout that the run began with.
 #ifndef TESSERA_TRAIN_PREFERENCES_REFERENCE_PASS_H_

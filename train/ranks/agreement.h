@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failures that every rank knows of.
 //
-//   TESSERA_RETURN_IF_ERROR(Agree(mesh, OpenMyFiles()));     // all ranks go on, or none
+//   TESSERA_RETURN_IF_ERROR(Agree(mesh, OpenMyFiles()));     // all ranks continue, or none
 //
 // A rank that fails alone leaves the others waiting in a collective; the program then has to end
 // the job. After `Agree` all ranks return the same failure, one of them may report it, and all end.

@@ -26,7 +26,7 @@ LogLevel ParseLogLevel(const std::string& name);
 
 class RunLog {
  public:
-  // Null `file`: silent. `prefix` stands before every line.
+  // Null `file`: silent. `prefix` is before every line.
   RunLog(std::FILE* file, LogLevel level, std::string prefix = "");
 
   void Debug(const std::string& text) const { Write(LogLevel::kDebug, text); }
@@ -35,7 +35,7 @@ class RunLog {
 
   // Whether a line of this level is written.
   bool Says(LogLevel level) const { return file_ != nullptr && level >= level_; }
-  // What stands before every line.
+  // What is before every line.
   const std::string& prefix() const { return prefix_; }
 
   // Where progress may be drawn; null below kInfo.

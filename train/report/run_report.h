@@ -73,7 +73,7 @@ struct RunReportOptions {
   bool evaluation_due = false;
   bool epoch_end_due = false;
   bool bar = true;  // where there is a terminal
-  // Of a run that goes on.
+  // Of a run that continues.
   StepSums sums = {};
   EpochSums epoch = {};
   // Writes a row of metrics; nullptr: appends it to the file.

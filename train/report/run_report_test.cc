@@ -47,7 +47,7 @@ TrainState Evaluated2() {
 }
 
 TEST_F(RunReportTest, RowsAreMeansSinceTheRowBefore) {
-  // One that goes on after a step of loss 3.
+  // One that continues after a step of loss 3.
   const auto report = Open({.folder = folder_, .total_steps = 9, .sums = {.loss = 3, .steps = 1}});
   report->AddStep(After(2, 1, 100, 0.25));
   EXPECT_EQ(report->sums().loss, 4);

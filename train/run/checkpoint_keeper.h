@@ -68,7 +68,7 @@ class CheckpointKeeper {
   // Whether one is on its way, the same on all ranks, and whether this rank has done its part.
   bool pending() const { return saver_.pending(); }
   bool written() const { return saver_.written(); }
-  // Of the newest that was begun, or that the run goes on from; -1: none.
+  // Of the newest that was begun, or that the run continues from; -1: none.
   int64_t saved_step() const { return saved_step_; }
   void GoesOnFrom(const dist::Checkpoint& checkpoint) { saved_step_ = checkpoint.step(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run stands in its data: every sample of an epoch is drawn once, whatever becomes of the
+// Where a run is in its data: every sample of an epoch is drawn once, whatever becomes of the
 // batch, the accumulation and the ranks on the way; a short step is a step of its samples.
 #include <gtest/gtest.h>
 

@@ -73,7 +73,7 @@ TEST_F(NonFiniteTest, ARunStopsAndKeepsItsLastGoodCheckpoint) {
         << message;
     EXPECT_EQ(dist::ListCheckpoints(config.out).back(), 4);
     EXPECT_FALSE(PathExists(JoinPath(config.out, "model")));
-    // Without what went wrong, the run goes on from there.
+    // Without what went wrong, the run continues from there.
     EXPECT_TRUE(Run(config, 0, 1, /*resume=*/true).status.ok());
     EXPECT_EQ(dist::ListCheckpoints(config.out), std::vector<int64_t>{8});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint keeps of a run beside its tensors, and what it says of the run that goes on.
+// What a checkpoint keeps of a run beside its tensors, and what it says of the run that continues.
 //
 //   dist::SaveCheckpoint(path, step, tensors, now.ToJson(), world);
 //   ...
@@ -36,7 +36,7 @@ struct ResumeState {
   JsonMember callbacks = {};                // by name, what each remembers
   std::optional<int64_t> data_samples;      // nullopt: the checkpoint does not say
   std::optional<int64_t> global_batch;      // samples of a step
-  // Where the run stands in the line of samples; nullopt: the checkpoint does not say.
+  // Where the run is in the line of samples; nullopt: the checkpoint does not say.
   std::optional<data::DataPosition> position = {};
   int64_t length_group = 0;      // of group_by_length; 0: there is none
   std::string data_digest = {};  // what the files of `data` hold; empty: unknown

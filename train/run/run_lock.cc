@@ -86,7 +86,7 @@ Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock)
 
 // Lines of the table are "1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF": the process, and the
 // file by its device and inode. Some file systems number devices otherwise there than for stat, so
-// that the process that the file names stands in for the device.
+// that the process that the file names is in for the device.
 bool RunLock::IsHeld(const std::string& directory) {
   struct stat info = {};
   const std::string path = JoinPath(directory, "run.lock");

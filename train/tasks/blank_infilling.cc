@@ -40,7 +40,7 @@ std::vector<bool> EndsSentence(const data::Tokenizer& tokenizer) {
   return ends;
 }
 
-// Whether [CLS] stands before a prompt and the end-of-text behind it (sequence_pair.h), and so
+// Whether [CLS] is before a prompt and the end-of-text behind it (sequence_pair.h), and so
 // around every text that is learnt from.
 bool PromptsStandBetweenClsAndEos(const data::Tokenizer& tokenizer) {
   const data::RowTemplate* const row = tokenizer.row_template(/*pair=*/false);

@@ -38,7 +38,7 @@ struct ChatOptions : WritingOptions {
                 {.evaluation = true})
             .Add("long_samples", &ChatOptions::long_samples,
                  "what becomes of a conversation with more than `seq_len` tokens: `refuse` names "
-                 "it and ends the run, `cut` leaves out what stands behind, `drop` all of it",
+                 "it and ends the run, `cut` leaves out the rest of it, `drop` all of it",
                  {.choices = {"refuse", "cut", "drop"}, .evaluation = true})
             .Add("max_target_length", &ChatOptions::max_target_length,
                  "tokens of an answer that an evaluation writes behind a conversation; where it "

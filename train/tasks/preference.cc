@@ -77,7 +77,7 @@ Status CheckKeys(const TaskInput& input, const PreferenceOptions& keys) {
     TESSERA_ASSIGN_OR_RETURN(const auto adapter, models::AdapterConfig::Read(config.adapter));
     if (adapter.modules_to_save.empty() && adapter.bias == "none") return OkStatus();
     return InvalidArgument("reference_model is missing: the adapter '", config.adapter,
-                           "' stands in for parameters of the model (modules_to_save, bias), so "
+                           "' replaces parameters of the model (modules_to_save, bias), so "
                            "that the model without it is not at hand");
   }
   if (!config.adapter.empty()) return OkStatus();

@@ -250,7 +250,7 @@ TEST_F(TextTasksTest, ARunThatWasStoppedGoesOnWithTheSameChoices) {
   EXPECT_EQ(*rest.state().val_loss, *whole.val_loss);
 }
 
-// One document per row: what padding stands behind changes no bit of the others' losses, and a step
+// One document per row: what padding is behind changes no bit of the others' losses, and a step
 // is that of the documents one by one.
 TEST_F(TextTasksTest, DocumentsAsPaddedRows) {
   std::string lines;

@@ -135,7 +135,7 @@ class TextWriter {
     return Rows(batch.at(keys::kInputIds),
                 [&](int64_t i) { return mask[static_cast<size_t>(i)] != 0; });
   }
-  // What stands before the first label of each row.
+  // What is before the first label of each row.
   static std::vector<std::vector<int64_t>> PromptRows(const data::Batch& batch) {
     const std::vector<int64_t> labels = batch.at(keys::kLabels).ToVector<int64_t>();
     const int64_t width = batch.at(keys::kLabels).size(1);

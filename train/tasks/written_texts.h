@@ -20,7 +20,7 @@ struct WrittenTextsOptions {
   std::vector<int64_t> eos_ids = {};  // that end a text; none: the model's
   // Whether a row is a prompt with its answer, whose tokens alone have labels; else `input_ids` is
   // a source, and `labels` its target. Where a row has `targets` instead, the answer is the last
-  // run of them, and the prompt what stands before it.
+  // run of them, and the prompt what is before it.
   bool answers_in_rows = false;
   // Whether evaluations write, and have the scores of train/tasks/text_scores.h against the decoded
   // labels; and how many of the texts are shown then, of `shown`.

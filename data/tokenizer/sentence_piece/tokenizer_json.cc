@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A SentencePiece tokenizer as a tokenizer.json, from which transformers 4 ("fast") and 5 get the
 // ids that the library gives. Their own conversions of a .model file give others: they split text
-// at white space of any kind, put no blank before a "\u2581" that stands in the text, and forget
+// at white space of any kind, put no blank before a "\u2581" that is in the text, and forget
 // what a family's class in Python does.
 //
 // What cannot be said there, and so is theirs: a character map is asked by graphemes, where the

@@ -167,7 +167,7 @@ Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder) {
     if (IsAdded(type)) {
       whole.added_tokens.push_back({.content = text, .id = id, .special = type == Piece::kControl});
     }
-    // An added token that is no row of bytes stands behind the vocabulary.
+    // An added token that is no row of bytes is behind the vocabulary.
     if (!IsAdded(type) || data::BytesOfPiece(text)) vocab.emplace_back(id, text);
   }
   if (splitting->composes) whole.normalizer = R"({"type": "NFC"})";

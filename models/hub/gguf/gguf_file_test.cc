@@ -70,8 +70,7 @@ TEST_F(GgufTest, DamageIsNamed) {
       {Head(0, 1) + Str("k") + Le(9u) + Le(5u) + Le(kMany), "key 'k': 4611686018427387904 elem"},
       {Head(0, 1) + Str("k") + Le(9u) + Le(8u) + Le(kMany / 16), "key 'k': 288230376151711744"},
       {Head(0, 1) + Str("k") + Le(9u) + Le(9u), "key 'k': arrays of arrays are not supported"},
-      {Head(0, 2) + Str("k") + Le(0u) + "\1" + Str("k") + Le(0u) + "\1",
-       "key 'k': stands there twice"},
+      {Head(0, 2) + Str("k") + Le(0u) + "\1" + Str("k") + Le(0u) + "\1", "key 'k': is there twice"},
       {Head(0, 1) + Str("a\nb") + Le(99u) + Le(0u), "key 'a?b': unknown type of value 99"},
       {Head(0, 1) + Str("general.alignment") + Le(4u) + Le(48u),
        "key 'general.alignment': is no power of two"},
@@ -92,7 +91,7 @@ TEST_F(GgufTest, DamageIsNamed) {
       {Padded(Head(2, 0) + Info("x", {9}, 0, 0) + Info("y", {1}, 0, 32), 64),
        "tensors 'x' and 'y' overlap"},
       {Padded(Head(2, 0) + Info("x", {1}, 0, 0) + Info("x", {1}, 0, 32), 64),
-       "tensor 'x': stands there twice"},
+       "tensor 'x': is there twice"},
       {Head(1, 0) + Info("a\tb", {1}, 0, 0), "tensor 'a?b': is no name"},
   };
   for (const auto& c : cases) {

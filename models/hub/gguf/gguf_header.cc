@@ -184,7 +184,7 @@ Status ReadMetadata(Reader* reader, uint64_t count, const std::string& path,
     if (key.empty() || key.size() > kMaxKeyBytes) {
       return DataLoss(reader->where, ": has ", key.size(), " bytes");
     }
-    if (!keys.insert(key).second) return DataLoss(reader->where, ": stands there twice");
+    if (!keys.insert(key).second) return DataLoss(reader->where, ": is there twice");
     auto& [name, value] = metadata->emplace_back(std::move(key), GgufValue());
     TESSERA_RETURN_IF_ERROR(ReadValue(reader, &value));
   }
@@ -341,7 +341,7 @@ StatusOr<GgufHeader> ParseGgufHeader(std::string_view bytes, int64_t file_bytes,
     if (Quoted(tensor.name) != "'" + tensor.name + "'" || tensor.name.empty()) {
       return DataLoss(reader.where, ": is no name");
     }
-    if (!names.insert(tensor.name).second) return DataLoss(reader.where, ": stands there twice");
+    if (!names.insert(tensor.name).second) return DataLoss(reader.where, ": is there twice");
     TESSERA_RETURN_IF_ERROR(ReadTensor(&reader, &tensor));
   }
   header.data_begin = Aligned(static_cast<int64_t>(kMagic.size() + reader.position()), alignment);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands before the tensors of a GGUF file: metadata, and where each tensor is.
+// What is before the tensors of a GGUF file: metadata, and where each tensor is.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const GgufHeader header, ParseGgufHeader(bytes, file_bytes, path));
 //   const std::string text = FormatGgufHeader(metadata, tensors);

@@ -80,8 +80,7 @@ Status WriteSentencePieceOfGguf(const GgufFile& file, const std::string& folder)
     // A piece's id is its place.
     if (tokens.IsPadding(id)) continue;
     if (id != end++) {
-      return InvalidArgument(file.path(), ": 'tokenizer.ggml.tokens': unused ids stand before ",
-                             id);
+      return InvalidArgument(file.path(), ": 'tokenizer.ggml.tokens': unused ids are before ", id);
     }
   }
   if (!added.empty()) config["added_tokens_decoder"] = std::move(added);

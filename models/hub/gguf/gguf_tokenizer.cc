@@ -49,7 +49,7 @@ StatusOr<GgufTokenizer> Describe(const data::Tokenizer& tokenizer, const std::st
   return InvalidArgument(folder, ": this kind of tokenizer cannot be said in a GGUF file");
 }
 
-// The tokens that stand around a prompt.
+// The tokens that are around a prompt.
 void AddRow(const data::Tokenizer& tokenizer, GgufMetadata* keys) {
   const data::RowTemplate* const row = tokenizer.row_template(/*pair=*/false);
   const bool has = row != nullptr && !row->items.empty();

@@ -102,7 +102,7 @@ class PickleMachine : private PickleBytes {
     for (size_t i = count; i > 0; --i) items[i - 1] = Pop();
     return items;
   }
-  // What stands above the last mark.
+  // What is above the last mark.
   std::vector<Index> PopToMark() {
     if (marks_.empty()) {
       Fail("an operation before byte ", position(), " finds no mark");

@@ -52,7 +52,7 @@ class Pickle {
  public:
   using Index = PickleNode::Index;
 
-  // Of the bytes, which must outlive the result; what stands behind the pickle is not looked at.
+  // Of the bytes, which must outlive the result; what is behind the pickle is not looked at.
   // `where` begins every message: "<where>: 'os.system' is no part of a checkpoint; ...".
   static StatusOr<Pickle> Read(std::string_view bytes, const std::string& where);
 

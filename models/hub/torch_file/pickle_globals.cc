@@ -20,7 +20,7 @@ constexpr Global kGlobals[] = {
     {"torch.Size", PickleCall::kList},
     {"__builtin__.set", PickleCall::kList},
     {"builtins.set", PickleCall::kList},
-    // What stands beside weights in checkpoints of a training.
+    // What is beside weights in checkpoints of a training.
     {"__builtin__.dict", PickleCall::kDict},
     {"builtins.dict", PickleCall::kDict},
     {"_codecs.encode", PickleCall::kObject},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions and classes that may stand in a checkpoint.
+// The functions and classes that may be in a checkpoint.
 #ifndef TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_GLOBALS_H_
 #define TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_GLOBALS_H_
 

@@ -22,7 +22,7 @@ struct NamedTensor {
 StatusOr<std::vector<NamedTensor>> TensorsOfStateDict(const Pickle& pickle,
                                                       const std::string& where);
 
-// The numbers and texts that stand among the tensors.
+// The numbers and texts that are among the tensors.
 nlohmann::json ScalarsOf(const Pickle& pickle);
 
 }  // namespace tessera::models

@@ -22,7 +22,7 @@ constexpr size_t kEnd64Bytes = 56;
 constexpr size_t kLocatorBytes = 20;
 constexpr size_t kLongestComment = 65535;
 constexpr uint16_t kZip64Field = 1;
-constexpr uint32_t kIn64 = 0xffffffff;  // the true number stands in the zip64 field
+constexpr uint32_t kIn64 = 0xffffffff;  // the true number is in the zip64 field
 constexpr size_t kLongestName = 200;
 
 // Little-endian. The caller has checked that the bytes are there.

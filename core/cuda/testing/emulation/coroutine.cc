@@ -11,7 +11,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// Saves what a called function must keep on the stack, and goes on where the other stack left.
+// Saves what a called function must keep on the stack, and continues where the other stack left.
 extern "C" void tessera_switch_stack(void** save, void* to);
 asm(R"(
 .text

@@ -231,7 +231,7 @@ class Run {
       reinterpret_cast<float*>(t.data)[at] = x;
     }
   }
-  // Where element i of a tensor of `dims` stands in `t`: dims of one element are the same for all,
+  // Where element i of a tensor of `dims` is in `t`: dims of one element are the same for all,
   // several heads share one.
   static int64_t Broadcast(const Tensor4& t, Index i, const Index& dims) {
     for (size_t d = 0; d < 4; ++d) i[d] /= dims[d] / t.dims[d];
