@@ -2,6 +2,7 @@
 // Steps of a trainer, and what it keeps on disk.
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "autograd/autograd.h"
@@ -20,8 +21,6 @@ namespace tessera::runtime {
 namespace {
 
 using nlohmann::json;
-
-using Uncancelled = ExecutionModeScope<&ExecutionContext::cancelled>;
 
 // A call that a trainer runs: no other may, and it is not released meanwhile.
 class TrainCall {
@@ -48,7 +47,7 @@ class TrainCall {
 };
 
 Status CheckWhole(const tsr_trainer& trainer) {
-  if (!trainer.half_updated) return OkStatus();
+  if (!trainer.loop->broken()) return OkStatus();
   return Failure(StatusCode::kFailedPrecondition,
                  "an update, or the loading of a checkpoint, was broken off: the parameters are of "
                  "two kinds until a checkpoint is loaded");
@@ -64,53 +63,16 @@ Status NoLoss(const char* source) {
   return InvalidArgument(source, ": no 'labels' among the tensors, or a model that has no loss");
 }
 
-models::RunOptions OptionsOf(const tsr_trainer& trainer, bool training) {
-  models::RunOptions options;
-  options.keep_logits = false;
-  options.label_smoothing = trainer.label_smoothing;
-  options.context.training = training;
-  if (!training) return options;
-  options.context.seed = trainer.seed;
-  options.context.step = trainer.updates + 1;
-  options.context.micro_batch = static_cast<uint64_t>(trainer.accumulated);
-  return options;
-}
-
-// Drops what there is of the update to come.
-void Abandon(tsr_trainer* trainer) {
-  const Uncancelled scope(nullptr);
-  trainer->accumulated = 0;
-  trainer->half_updated = true;
-  trainer->engine->AbandonStep();
-  trainer->half_updated = false;
-}
-
 StatusOr<double> RunBatch(const Bundle& batch, tsr_trainer* trainer) {
-  train::Engine& engine = *trainer->engine;
-  if (trainer->accumulated == 0) {
-    engine.BeginStep(trainer->accumulation_steps, trainer->learning_rate);
-  }
-  const Bundle outputs =
-      engine.RunForward(trainer->accumulated, batch, OptionsOf(*trainer, /*training=*/true));
+  train::StepLoop& loop = *trainer->loop;
+  const Bundle outputs = loop.Forward(batch, trainer->learning_rate);
   const Tensor* const loss = outputs.FindNamed(keys::kLoss.name());
-  if (loss == nullptr || !loss->defined()) return NoLoss("tsr_train_step");
-  engine.RunBackward(*loss, 1.0 / static_cast<double>(trainer->accumulation_steps));
+  if (loss == nullptr || !loss->defined()) {
+    loop.Abandon();
+    return NoLoss("tsr_train_step");
+  }
+  loop.Backward(*loss);
   return loss->Detach().Item();
-}
-
-Status Update(tsr_trainer* trainer) {
-  const Uncancelled scope(nullptr);
-  trainer->half_updated = true;
-  const train::StepResult done = trainer->engine->FinishStep();
-  trainer->half_updated = false;
-  trainer->accumulated = 0;
-  trainer->grad_norm = done.grad_norm;
-  ++trainer->updates;
-  if (done.updated) return OkStatus();
-  ++trainer->skipped;
-  if (trainer->scales_loss) return OkStatus();
-  return Failure(StatusCode::kAborted, "the gradients of update ", trainer->updates,
-                 " are not finite; it was left out");
 }
 
 Status Step(tsr_trainer* trainer, const tsr_named_tensor* in, size_t n, double* loss) {
@@ -118,19 +80,14 @@ Status Step(tsr_trainer* trainer, const tsr_named_tensor* in, size_t n, double* 
   TESSERA_RETURN_IF_ERROR(CheckGiven(loss, "loss"));
   TESSERA_RETURN_IF_ERROR(CheckWhole(*trainer));
   TESSERA_ASSIGN_OR_RETURN(const Bundle batch, BatchOf("tsr_train_step", *trainer, in, n));
-  try {
-    const StatusOr<double> mean = RunBatch(batch, trainer);
-    if (!mean.ok()) {
-      Abandon(trainer);
-      return mean.status();
-    }
-    *loss = *mean;
-  } catch (...) {
-    Abandon(trainer);
-    throw;
-  }
-  ++trainer->accumulated;
-  return trainer->accumulated < trainer->accumulation_steps ? OkStatus() : Update(trainer);
+  train::StepLoop& loop = *trainer->loop;
+  TESSERA_ASSIGN_OR_RETURN(*loss, loop.OrAbandon([&] { return RunBatch(batch, trainer); }));
+  const std::optional<train::StepResult> done = loop.EndMicroBatch();
+  if (!done) return OkStatus();
+  loop.Count(*done);
+  if (done->updated || trainer->scales_loss) return OkStatus();
+  return Failure(StatusCode::kAborted, "the gradients of update ", loop.steps(),
+                 " are not finite; it was left out");
 }
 
 Status Evaluate(tsr_trainer* trainer, const tsr_named_tensor* in, size_t n, double* loss) {
@@ -140,7 +97,9 @@ Status Evaluate(tsr_trainer* trainer, const tsr_named_tensor* in, size_t n, doub
   constexpr char kSource[] = "tsr_train_evaluate";
   TESSERA_ASSIGN_OR_RETURN(const Bundle batch, BatchOf(kSource, *trainer, in, n));
   const NoGrad no_grad;
-  const Bundle outputs = trainer->engine->Forward(batch, OptionsOf(*trainer, /*training=*/false));
+  models::RunOptions options = trainer->loop->OptionsOf(0, /*training=*/false);
+  options.keep_logits = false;
+  const Bundle outputs = trainer->engine->Forward(batch, options);
   const Tensor* const mean = outputs.FindNamed(keys::kLoss.name());
   if (mean == nullptr || !mean->defined()) return NoLoss(kSource);
   *loss = mean->Item();
@@ -165,11 +124,11 @@ Status DescribeTo(tsr_trainer* trainer, tsr_train_info* out) {
     return InvalidArgument("tsr_train_info: size is ", size, "; set it to sizeof(tsr_train_info)");
   }
   const tsr_train_info info = {.size = size,
-                               .updates = trainer->updates,
-                               .skipped = trainer->skipped,
-                               .accumulated = trainer->accumulated,
+                               .updates = static_cast<uint64_t>(trainer->loop->steps()),
+                               .skipped = static_cast<uint64_t>(trainer->loop->skipped()),
+                               .accumulated = trainer->loop->backward_passes(),
                                .learning_rate = trainer->learning_rate,
-                               .grad_norm = trainer->grad_norm,
+                               .grad_norm = trainer->loop->grad_norm(),
                                .parameters = trainer->parameters,
                                .config = trainer->config.c_str()};
   std::memcpy(out, &info, size);
@@ -190,19 +149,19 @@ Status SaveCheckpoint(tsr_trainer* trainer, const char* directory) {
   TESSERA_ASSIGN_OR_RETURN(const TrainCall call, TrainCall::Begin(trainer));
   TESSERA_RETURN_IF_ERROR(CheckGiven(directory, "directory"));
   TESSERA_RETURN_IF_ERROR(CheckWhole(*trainer));
-  if (trainer->accumulated > 0) {
-    return Failure(StatusCode::kFailedPrecondition, trainer->accumulated, " of ",
-                   trainer->accumulation_steps, " batches of an update are done: a checkpoint is ",
+  const train::StepLoop& loop = *trainer->loop;
+  if (loop.backward_passes() > 0) {
+    return Failure(StatusCode::kFailedPrecondition, loop.backward_passes(), " of ",
+                   loop.micro_batches(), " batches of an update are done: a checkpoint is ",
                    "written between updates");
   }
   // Member by member: a list of them loses some where memory ends (GCC 12).
   json state;
-  state["updates"] = trainer->updates;
-  state["skipped"] = trainer->skipped;
-  state["seed"] = trainer->seed;
+  state["updates"] = static_cast<uint64_t>(loop.steps());
+  state["skipped"] = static_cast<uint64_t>(loop.skipped());
+  state["seed"] = trainer->loop->options().seed;
   state["learning_rate"] = trainer->learning_rate;
-  return dist::SaveCheckpoint(directory, static_cast<int64_t>(trainer->updates),
-                              trainer->engine->Tensors(), state);
+  return dist::SaveCheckpoint(directory, loop.steps(), trainer->engine->Tensors(), state);
 }
 
 // What a checkpoint's index says under `key`.
@@ -226,15 +185,15 @@ Status LoadCheckpoint(tsr_trainer* trainer, const char* directory) {
   TESSERA_ASSIGN_OR_RETURN(const auto skipped, StateOf<uint64_t>(checkpoint, "skipped"));
   TESSERA_ASSIGN_OR_RETURN(const auto seed, StateOf<uint64_t>(checkpoint, "seed"));
   TESSERA_ASSIGN_OR_RETURN(const auto rate, StateOf<double>(checkpoint, "learning_rate"));
-  Abandon(trainer);
+  train::StepLoop& loop = *trainer->loop;
+  loop.Abandon();
   const std::vector<dist::CheckpointTensor> tensors = trainer->engine->Tensors();
-  trainer->half_updated = true;
+  loop.set_broken(true);
   TESSERA_RETURN_IF_ERROR(checkpoint.Load(tensors));
   trainer->engine->Loaded();
-  trainer->half_updated = false;
-  trainer->updates = updates;
-  trainer->skipped = skipped;
-  trainer->seed = seed;
+  loop.set_broken(false);
+  loop.Restore(static_cast<int64_t>(updates), static_cast<int64_t>(skipped));
+  loop.options().seed = seed;
   trainer->learning_rate = rate;
   return OkStatus();
 }

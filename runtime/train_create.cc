@@ -119,6 +119,12 @@ Status MakeEngine(tsr_trainer* trainer, const tsr_train_options& options) {
   if (trainer->scales_loss) engine.loss_scaling = optim::GradScalerOptions();
   trainer->engine = std::make_unique<train::Engine>(*trainer->model, dist::Mesh(), engine);
   trainer->engine->Start();
+  trainer->loop.emplace(
+      trainer->engine.get(),
+      train::StepLoopOptions{
+          .micro_batches = options.accumulation_steps == 0 ? 1 : options.accumulation_steps,
+          .seed = options.seed,
+          .label_smoothing = options.label_smoothing});
   return OkStatus();
 }
 
@@ -133,9 +139,6 @@ Status Create(const char* model, const tsr_train_options* given, tsr_trainer** o
     trainer->memory = Allocator::MakeCpu("memory of the trainer");
     trainer->memory->SetLimit(static_cast<int64_t>(options.memory_limit));
   }
-  trainer->seed = options.seed;
-  trainer->accumulation_steps = options.accumulation_steps == 0 ? 1 : options.accumulation_steps;
-  trainer->label_smoothing = options.label_smoothing;
   trainer->learning_rate = options.learning_rate == 0 ? kLearningRate : options.learning_rate;
   ExecutionContext context;
   context.threads = trainer->threads.get();

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/tessera_training.h"
 #include "train/engine/engine.h"
+#include "train/engine/step_loop.h"
 
 struct tsr_trainer {
   // Before what lies in it.
@@ -32,17 +34,9 @@ struct tsr_trainer {
   int64_t parameters = 0;
   std::string config;  // for tsr_train_describe
 
-  uint64_t seed = 0;
-  int64_t accumulation_steps = 1;
-  double label_smoothing = 0;
+  std::optional<tessera::train::StepLoop> loop;  // over the engine
   bool scales_loss = false;
-
-  uint64_t updates = 0;
-  uint64_t skipped = 0;
-  int64_t accumulated = 0;
   double learning_rate = 0;
-  double grad_norm = 0;
-  bool half_updated = false;
 };
 
 #endif  // TESSERA_RUNTIME_TRAINER_H_

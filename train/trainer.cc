@@ -224,21 +224,6 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
   return step;
 }
 
-models::RunOptions Trainer::OptionsFor(int64_t micro_batch) const {
-  models::RunOptions options;
-  options.context = {.training = true,
-                     .seed = static_cast<uint64_t>(config_.seed),
-                     .step = static_cast<uint64_t>(state_.step + 1),
-                     .micro_batch = static_cast<uint64_t>(
-                         mesh_.dp()->rank() * config_.accumulation_steps() + micro_batch),
-                     .neftune_noise_alpha = config_.neftune_noise_alpha};
-  options.loss_reduction = LossReduction::kSum;
-  options.keep_logits = false;
-  options.label_smoothing = config_.label_smoothing;
-  options.class_weights = data_.objective.class_weights;
-  return options;
-}
-
 StepResult Trainer::RunStep(const StepBatches& step) {
   const double targets = step.all.targets > 0 ? step.all.targets : 1;
   std::vector<models::Bundle> batches;
@@ -248,19 +233,16 @@ StepResult Trainer::RunStep(const StepBatches& step) {
     if (batch.rows > 0 || batch.targets > 0) filled = std::ssize(batches);
   }
   state_.lr = learning_rate_(state_.step + 1, state_.total_steps);
-  StepResult done = engine_->Step({.batches = batches,
-                                   .filled = filled,
-                                   .targets = targets,
-                                   .learning_rate = state_.lr,
-                                   .number = static_cast<uint64_t>(state_.step + 1),
-                                   .options = [this](int64_t m) { return OptionsFor(m); }});
+  StepResult done =
+      loop_->Step(batches, {.targets = targets, .learning_rate = state_.lr, .filled = filled});
+  loop_->Count(done);
   state_.grad_norm = done.grad_norm;
   double loss_sum = 0;
   for (const double loss : GatherOverData(done.losses, mesh_)) loss_sum += loss;
   state_.loss = loss_sum / targets;
   state_.has_targets = step.all.targets > 0;
   steps_without_targets_ += state_.has_targets ? 0 : 1;
-  ++state_.step;
+  state_.step = loop_->steps();
   ReadPosition();
   return done;
 }

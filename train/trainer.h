@@ -43,6 +43,7 @@
 #include "train/callbacks/trainer_callback.h"
 #include "train/config/run_config.h"
 #include "train/engine/engine.h"
+#include "train/engine/step_loop.h"
 #include "train/evaluator.h"
 #include "train/ranks/stop_signal.h"
 #include "train/report/run_log.h"
@@ -137,7 +138,6 @@ class Trainer {
   void WarnOfStepsInVain() const;
   Status CheckWeights();
   Status NotFinite(const std::string& what);
-  models::RunOptions OptionsFor(int64_t micro_batch) const;
   Status MakeCallbacks();
   Status CheckJudgedMetric(const nlohmann::ordered_json& metrics) const;
   Status RestoreCallbacks(const ResumeState& saved);
@@ -181,6 +181,7 @@ class Trainer {
 
   // Of a run that trains.
   std::unique_ptr<Engine> engine_;
+  std::optional<StepLoop> loop_;  // over the engine
   CheckpointKeeper checkpoints_;
   std::unique_ptr<RunReport> report_;
   std::function<double(int64_t step, int64_t total_steps)> learning_rate_;

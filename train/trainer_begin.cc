@@ -48,6 +48,14 @@ Status Trainer::Begin(const TrainOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(config_, mesh_));
   engine_ = std::make_unique<Engine>(model_, mesh_, engine, parts_.step);
   engine_->Start();
+  loop_.emplace(engine_.get(), StepLoopOptions{.micro_batches = config_.accumulation_steps(),
+                                               .rank = mesh_.dp()->rank(),
+                                               .ranks = mesh_.dp()->size(),
+                                               .seed = static_cast<uint64_t>(config_.seed),
+                                               .label_smoothing = config_.label_smoothing,
+                                               .neftune_noise_alpha = config_.neftune_noise_alpha,
+                                               .class_weights = data_.objective.class_weights});
+  loop_->Restore(state_.step, 0);
   if (mesh_.world()->rank() == 0) data_digest_ = DataDigest(config_.Sources());
   ResumeState resumed;
   if (options.resume || !options.resume_from.empty()) {
@@ -214,6 +222,7 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
   TESSERA_RETURN_IF_ERROR(FindBest());
   saved->RestoreState(&state_);
   state_.step = checkpoint->step();
+  loop_->Restore(state_.step, 0);
   TESSERA_RETURN_IF_ERROR(
       PlanSteps(saved->PositionAt(state_.step, samples_per_epoch()), saved->length_group));
   ReadPosition();

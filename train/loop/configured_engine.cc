@@ -22,17 +22,6 @@ namespace {
 
 constexpr char kEngine[] = "engine";
 
-// Runs a pass; where it throws, `undo` is run first.
-template <typename Pass, typename Undo>
-auto RunOrUndo(const Pass& pass, const Undo& undo) {
-  try {
-    return pass();
-  } catch (...) {
-    undo();
-    throw;
-  }
-}
-
 // A tag is the name of a directory, and none that another step's checkpoint would have.
 Status CheckTag(const std::string& tag, int64_t step) {
   if (tag.find('/') != std::string::npos || tag == "." || tag == "..") {
@@ -56,12 +45,17 @@ ConfiguredEngine::ConfiguredEngine(ConfiguredEngineSetup setup)
       model_(setup.model),
       criterion_(std::move(setup.criterion)),
       learning_rate_(std::move(setup.learning_rate)),
-      warnings_(std::move(setup.warnings)),
-      micro_batches_(config_.accumulation_steps()) {
+      warnings_(std::move(setup.warnings)) {
   StepParts parts;
   parts.loss.run = criterion_;
   engine_ = std::make_unique<train::Engine>(*model_, mesh_, setup.options, std::move(parts));
   engine_->Start();
+  loop_.emplace(engine_.get(), StepLoopOptions{.micro_batches = config_.accumulation_steps(),
+                                               .rank = mesh_.dp()->rank(),
+                                               .ranks = mesh_.dp()->size(),
+                                               .seed = static_cast<uint64_t>(config_.seed),
+                                               .label_smoothing = config_.label_smoothing,
+                                               .neftune_noise_alpha = config_.neftune_noise_alpha});
   if (config_.cuda_graph) {
     engine_->CaptureSteps(config_.accumulation_steps(), nullptr, [](const std::string&) {});
   }
@@ -69,40 +63,10 @@ ConfiguredEngine::ConfiguredEngine(ConfiguredEngineSetup setup)
 
 // --- A micro-batch at a time ---------------------------------------------------------------------
 
-models::RunOptions ConfiguredEngine::OptionsOf(int64_t micro_batch, bool training) const {
-  models::RunOptions options;
-  options.context.training = training;
-  options.label_smoothing = config_.label_smoothing;
-  if (!training) return options;
-  options.context.seed = static_cast<uint64_t>(config_.seed);
-  options.context.step = static_cast<uint64_t>(steps_ + 1);
-  options.context.micro_batch =
-      static_cast<uint64_t>(mesh_.dp()->rank() * micro_batches_ + micro_batch);
-  options.context.neftune_noise_alpha = config_.neftune_noise_alpha;
-  return options;
-}
-
-void ConfiguredEngine::BeginStep(int64_t micro_batches) {
-  micro_batches_ = micro_batches;
-  engine_->BeginStep(micro_batches, learning_rate());
-}
-
 models::Bundle ConfiguredEngine::TrainingPass(const models::Bundle& batch, bool keep_logits) {
   TESSERA_CHECK(model_->stage() == nullptr, kEngine,
                 "a pipeline takes whole steps: TrainBatch, or a booster's ExecutePipeline");
-  TESSERA_CHECK(awaits_ == Awaits::kForward, kEngine, "the micro-batch before has had no ",
-                awaits_ == Awaits::kBackward ? "Backward(loss)" : "Step()",
-                "; AbandonStep() drops its step");
-  return RunOrUndo(
-      [&] {
-        if (micro_batch_ == 0) BeginStep(config_.accumulation_steps());
-        models::RunOptions options = OptionsOf(micro_batch_, /*training=*/true);
-        options.keep_logits = keep_logits;
-        models::Bundle outputs = engine_->RunForward(micro_batch_, batch, options);
-        awaits_ = Awaits::kBackward;
-        return outputs;
-      },
-      [&] { AbandonStep(); });
+  return loop_->Forward(batch, learning_rate(), keep_logits);
 }
 
 Tensor ConfiguredEngine::operator()(const models::Bundle& batch) {
@@ -116,60 +80,27 @@ models::Bundle ConfiguredEngine::Forward(const models::Bundle& batch) {
   return GradEnabled() ? TrainingPass(batch, /*keep_logits=*/true) : EvalBatch(batch);
 }
 
-void ConfiguredEngine::Backward(const Tensor& loss) {
-  TESSERA_CHECK(awaits_ != Awaits::kForward, kEngine,
-                "Backward without a forward pass: engine(batch) comes first");
-  TESSERA_CHECK(awaits_ == Awaits::kBackward, kEngine,
-                "Backward was called for this micro-batch already: Step() comes next");
-  TESSERA_CHECK(loss.defined() && loss.numel() == 1 && RequiresGrad(loss), kEngine,
-                "Backward needs a loss of one element that is on the tape");
-  const auto count = static_cast<double>(micro_batches_ * mesh_.dp()->size());
-  RunOrUndo([&] { engine_->RunBackward(loss, 1.0 / count); }, [&] { AbandonStep(); });
-  awaits_ = Awaits::kStep;
-}
-
 void ConfiguredEngine::Step() {
-  TESSERA_CHECK(awaits_ == Awaits::kStep, kEngine, "Step without ",
-                awaits_ == Awaits::kForward ? "a forward and a backward pass: engine(batch) and "
-                                              "Backward(loss) come first"
-                                            : "a backward pass: Backward(loss) comes first");
-  awaits_ = Awaits::kForward;
-  if (!IsGradientAccumulationBoundary()) {
-    ++micro_batch_;
-    return;
-  }
-  const StepResult done = RunOrUndo([&] { return engine_->FinishStep(); }, [&] { AbandonStep(); });
-  const Status finite = Finish(done);
+  const std::optional<StepResult> done = loop_->EndMicroBatch();
+  if (!done) return;
+  const Status finite = Finish(*done);
   TESSERA_CHECK(finite.ok(), kEngine, Message(finite));
-}
-
-void ConfiguredEngine::AbandonStep() {
-  awaits_ = Awaits::kForward;
-  micro_batch_ = 0;
-  micro_batches_ = config_.accumulation_steps();
-  engine_->AbandonStep();
 }
 
 // Of a step that is over.
 Status ConfiguredEngine::Finish(const StepResult& done) {
-  micro_batch_ = 0;
-  micro_batches_ = config_.accumulation_steps();
-  grad_norm_ = done.grad_norm;
-  applied_ = done.updated;
   const bool dealt_with = config_.scales_loss() || config_.on_non_finite != "stop";
-  if (!applied_ && !dealt_with) {
-    return Agree(mesh_, Internal("step ", steps_ + 1, ": the gradients are not finite; parameters ",
-                                 "are as they were (on_non_finite: skip would continue)"));
-  }
-  ++steps_;
-  skipped_ += applied_ ? 0 : 1;
-  return OkStatus();
+  const bool fails = !done.updated && !dealt_with;
+  loop_->Count(done, !fails);
+  if (!fails) return OkStatus();
+  return Agree(mesh_, Internal("step ", global_steps() + 1, ": the gradients are not finite; ",
+                               "parameters are as they were (on_non_finite: skip would continue)"));
 }
 
 // --- A step at a time ----------------------------------------------------------------------------
 
 StatusOr<double> ConfiguredEngine::TrainBatch(const NextBatch& next) {
-  CheckBetweenSteps("TrainBatch");
+  loop_->CheckBetweenSteps("TrainBatch");
   std::vector<models::Bundle> batches;
   StepReport mine;
   Status status;
@@ -185,76 +116,45 @@ StatusOr<double> ConfiguredEngine::TrainBatch(const NextBatch& next) {
   if (all.failed) return Agree(mesh_, status);
   const auto count = static_cast<double>(config_.accumulation_steps() * mesh_.dp()->size());
   if (criterion_ == nullptr && !(all.targets > 0)) {
-    return Agree(mesh_, InvalidArgument("step ", steps_ + 1, ": no batch of it has targets ",
-                                        "(data::Batch::targets)"));
+    return Agree(mesh_, InvalidArgument("step ", global_steps() + 1,
+                                        ": no batch of it has targets ", "(data::Batch::targets)"));
   }
   const double divisor = criterion_ == nullptr ? all.targets : count;
-  const StepResult done =
-      RunOrUndo([&] { return RunStep(batches, divisor); }, [&] { AbandonStep(); });
+  // The model's own losses are sums over targets; a criterion's are means.
+  const WholeStep step = {
+      .targets = divisor,
+      .learning_rate = learning_rate(),
+      .reduction = criterion_ == nullptr ? LossReduction::kSum : LossReduction::kMean};
+  const StepResult done = loop_->OrAbandon([&] { return loop_->Step(batches, step); });
   TESSERA_RETURN_IF_ERROR(Finish(done));
   double sum = 0;
   for (const double loss : GatherOverData(done.losses, mesh_)) sum += loss;
   return sum / divisor;
 }
 
-// The model's own losses are sums over targets; a criterion's are means.
-StepResult ConfiguredEngine::RunStep(const std::vector<models::Bundle>& batches, double targets) {
-  return engine_->Step({.batches = batches,
-                        .targets = targets,
-                        .learning_rate = learning_rate(),
-                        .number = static_cast<uint64_t>(steps_ + 1),
-                        .options = [this](int64_t m) {
-                          models::RunOptions options = OptionsOf(m, /*training=*/true);
-                          if (criterion_ == nullptr) options.loss_reduction = LossReduction::kSum;
-                          options.keep_logits = false;
-                          return options;
-                        }});
-}
-
 std::vector<double> ConfiguredEngine::RunPasses(const std::vector<models::Bundle>& batches,
                                                 std::vector<models::Bundle>* outputs) {
-  CheckBetweenSteps("RunPasses");
-  TESSERA_CHECK(!batches.empty(), kEngine, "a step of no micro-batches");
-  std::vector<double> losses = RunOrUndo(
-      [&] {
-        BeginStep(std::ssize(batches));
-        const auto count = static_cast<double>(std::ssize(batches) * mesh_.dp()->size());
-        return engine_->RunPasses({.batches = batches,
-                                   .targets = count,
-                                   .learning_rate = learning_rate(),
-                                   .number = static_cast<uint64_t>(steps_ + 1),
-                                   .options =
-                                       [&](int64_t m) {
-                                         models::RunOptions options = OptionsOf(m, true);
-                                         options.keep_logits = outputs != nullptr;
-                                         return options;
-                                       },
-                                   .outputs = outputs});
-      },
-      [&] { AbandonStep(); });
-  micro_batch_ = micro_batches_ - 1;
-  awaits_ = Awaits::kStep;
-  return losses;
+  return loop_->RunPasses(batches, learning_rate(), outputs);
 }
 
 models::Bundle ConfiguredEngine::EvalBatch(const models::Bundle& batch) {
   const NoGrad no_grad;
   const AutocastScope autocast(engine_->products());
   engine_->ReleaseStepMemory();  // it is wanted
-  return engine_->Forward(batch, OptionsOf(0, /*training=*/false));
+  return engine_->Forward(batch, loop_->OptionsOf(0, /*training=*/false));
 }
 
 std::unique_ptr<BatchLoader> ConfiguredEngine::MakeLoader(const data::Dataset& dataset) const {
   const data::Sampler order(DataOrder(config_, &dataset, mesh_));
-  data::DataPosition begin = {.step = steps_, .samples = samples()};
+  data::DataPosition begin = {.step = global_steps(), .samples = samples()};
   begin.epoch = begin.samples / order.samples_per_epoch();
   begin.index = begin.samples % order.samples_per_epoch();
   return std::make_unique<BatchLoader>(dataset, DataOrder(config_, &dataset, mesh_, begin), mesh_,
-                                       steps_);
+                                       global_steps());
 }
 
 int64_t ConfiguredEngine::samples() const {
-  return loaded_samples_ + (steps_ - loaded_step_) * samples_per_step();
+  return loaded_samples_ + (global_steps() - loaded_step_) * samples_per_step();
 }
 
 int64_t ConfiguredEngine::samples_per_step() const {
@@ -268,12 +168,6 @@ double ConfiguredEngine::loss_scale() const {
 
 // --- Checkpoints ---------------------------------------------------------------------------------
 
-void ConfiguredEngine::CheckBetweenSteps(const char* what) const {
-  TESSERA_CHECK(awaits_ == Awaits::kForward && micro_batch_ == 0, kEngine, what,
-                " in the midst of a step, which is at micro-batch ", micro_batch_ + 1, " of ",
-                micro_batches_, ": Step() or AbandonStep() ends it");
-}
-
 Status ConfiguredEngine::Save(const std::string& path,
                               const std::vector<dist::CheckpointTensor>& tensors,
                               const nlohmann::json& client_state) {
@@ -282,34 +176,32 @@ Status ConfiguredEngine::Save(const std::string& path,
       mesh_, mesh_.world()->rank() == 0 && !parent.empty() ? MakeDirectories(parent) : OkStatus()));
   const nlohmann::json trainer = {{"finite", true},
                                   {"samples", samples()},
-                                  {"skipped_steps", skipped_},
+                                  {"skipped_steps", skipped_steps()},
                                   {"client_state", client_state}};
-  return Agree(mesh_, dist::SaveCheckpoint(path, steps_, tensors, trainer, *mesh_.world()));
+  return Agree(mesh_, dist::SaveCheckpoint(path, global_steps(), tensors, trainer, *mesh_.world()));
 }
 
 Status ConfiguredEngine::Load(const dist::Checkpoint& checkpoint,
                               const std::vector<dist::CheckpointTensor>& tensors) {
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(tensors, *mesh_.world())));
   engine_->Loaded();
-  steps_ = checkpoint.step();
-  applied_ = false;
   const nlohmann::json& trainer = checkpoint.trainer();
   const auto count = [&](const char* key, int64_t otherwise) {
     const bool has = trainer.is_object() && trainer.contains(key);
     return has && trainer[key].is_number_integer() ? trainer[key].get<int64_t>() : otherwise;
   };
-  skipped_ = count("skipped_steps", 0);
-  loaded_step_ = steps_;
-  loaded_samples_ = count("samples", steps_ * samples_per_step());
+  loop_->Restore(checkpoint.step(), count("skipped_steps", 0));
+  loaded_step_ = global_steps();
+  loaded_samples_ = count("samples", loaded_step_ * samples_per_step());
   return OkStatus();
 }
 
 Status ConfiguredEngine::SaveCheckpoint(const std::string& directory, const std::string& tag,
                                         const nlohmann::json& client_state) {
-  CheckBetweenSteps("SaveCheckpoint");
-  TESSERA_RETURN_IF_ERROR(Agree(mesh_, CheckTag(tag, steps_)));
+  loop_->CheckBetweenSteps("SaveCheckpoint");
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, CheckTag(tag, global_steps())));
   const std::string path =
-      tag.empty() ? dist::CheckpointPath(directory, steps_) : JoinPath(directory, tag);
+      tag.empty() ? dist::CheckpointPath(directory, global_steps()) : JoinPath(directory, tag);
   return Save(path, engine_->Tensors(), client_state);
 }
 
@@ -338,7 +230,7 @@ StatusOr<LoadedCheckpoint> ConfiguredEngine::LoadCheckpoint(const std::string& d
 }
 
 Status ConfiguredEngine::SaveModel(const std::string& folder, const data::Tokenizer* tokenizer) {
-  CheckBetweenSteps("SaveModel");
+  loop_->CheckBetweenSteps("SaveModel");
   return SaveWholeModel(*model_, mesh_, engine_->store(), folder, tokenizer, {});
 }
 
@@ -369,7 +261,7 @@ std::vector<dist::CheckpointTensor> ConfiguredEngine::States() {
 }
 
 Status ConfiguredEngine::SaveOptimizer(const std::string& directory) {
-  CheckBetweenSteps("SaveOptimizer");
+  loop_->CheckBetweenSteps("SaveOptimizer");
   return Save(directory, States(), nlohmann::json::object());
 }
 

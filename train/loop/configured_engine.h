@@ -49,6 +49,7 @@
 #include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
 #include "train/engine/engine.h"
+#include "train/engine/step_loop.h"
 #include "train/loop/batch_loader.h"
 #include "train/report/run_log.h"
 
@@ -94,21 +95,21 @@ class ConfiguredEngine {
   // The same, with all that the model returns (`loss`, where the batch has targets, and `logits`).
   models::Bundle Forward(const models::Bundle& batch);
   // Any 0-d loss made of what the forward pass gave.
-  void Backward(const Tensor& loss);
+  void Backward(const Tensor& loss) { loop_->Backward(loss); }
   // After the step's last micro-batch updates the parameters; before, continues to the next one.
   // Throws Error where the gradients are not finite and nothing deals with that (loss scaling, or
   // `on_non_finite` skip or continue); parameters are then as they were.
   void Step();
   // Whether the micro-batch under way is the last of its step.
-  bool IsGradientAccumulationBoundary() const { return micro_batch_ + 1 == micro_batches_; }
+  bool IsGradientAccumulationBoundary() const { return loop_->at_last_micro_batch(); }
   // How many of the step's micro-batches have had their backward passes, and how many there are.
-  int64_t backward_passes() const { return micro_batch_ + (awaits_ == Awaits::kStep ? 1 : 0); }
-  int64_t micro_batches() const { return micro_batches_; }
+  int64_t backward_passes() const { return loop_->backward_passes(); }
+  int64_t micro_batches() const { return loop_->micro_batches(); }
   // Whether a forward pass waits for its Backward.
-  bool has_forward_pass() const { return awaits_ == Awaits::kBackward; }
+  bool has_forward_pass() const { return loop_->has_forward_pass(); }
   int64_t gradient_accumulation_steps() const { return config_.accumulation_steps(); }
   // Drops the step that is under way: its forward pass, and its gradients so far.
-  void AbandonStep();
+  void AbandonStep() { loop_->Abandon(); }
 
   // --- A step at a time --------------------------------------------------------------------------
   // Takes `gradient_accumulation_steps` micro-batches, each with its number of targets, through
@@ -129,14 +130,14 @@ class ConfiguredEngine {
   std::unique_ptr<BatchLoader> MakeLoader(const data::Dataset& dataset) const;
 
   // --- Reports -----------------------------------------------------------------------------------
-  int64_t global_steps() const { return steps_; }  // those left out included
-  int64_t skipped_steps() const { return skipped_; }
+  int64_t global_steps() const { return loop_->steps(); }  // those left out included
+  int64_t skipped_steps() const { return loop_->skipped(); }
   // Samples that the loaders of this run, and of those whose checkpoints it loaded, drew so far.
   int64_t samples() const;
-  bool was_step_applied() const { return applied_; }  // the last one
-  double grad_norm() const { return grad_norm_; }     // of the last step, before clipping
-  double learning_rate() const { return learning_rate_(steps_ + 1); }  // of the next step
-  double loss_scale() const;                                           // 1 without loss scaling
+  bool was_step_applied() const { return loop_->applied(); }  // the last one
+  double grad_norm() const { return loop_->grad_norm(); }     // of the last step, before clipping
+  double learning_rate() const { return learning_rate_(global_steps() + 1); }  // of the next step
+  double loss_scale() const;  // 1 without loss scaling
 
   // --- Checkpoints (dist/checkpoint) -------------------------------------------------------------
   // `<directory>/checkpoint-<global_steps>`, or `<directory>/<tag>`. Between steps only.
@@ -164,19 +165,13 @@ class ConfiguredEngine {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  enum class Awaits { kForward, kBackward, kStep };
-
-  models::RunOptions OptionsOf(int64_t micro_batch, bool training) const;
   models::Bundle TrainingPass(const models::Bundle& batch, bool keep_logits);
-  void BeginStep(int64_t micro_batches);
   std::vector<dist::CheckpointTensor> States();
   Status Save(const std::string& path, const std::vector<dist::CheckpointTensor>& tensors,
               const nlohmann::json& client_state);
   Status Load(const dist::Checkpoint& checkpoint,
               const std::vector<dist::CheckpointTensor>& tensors);
   int64_t samples_per_step() const;
-  void CheckBetweenSteps(const char* what) const;
-  StepResult RunStep(const std::vector<models::Bundle>& batches, double targets);
   Status Finish(const StepResult& done);
 
   const RunConfig config_;
@@ -188,15 +183,9 @@ class ConfiguredEngine {
   const std::vector<std::string> warnings_;
   std::unique_ptr<train::Engine> engine_;
 
-  Awaits awaits_ = Awaits::kForward;
-  int64_t micro_batch_ = 0;    // of the step under way
-  int64_t micro_batches_ = 1;  // likewise
-  int64_t steps_ = 0;
-  int64_t loaded_step_ = 0;  // of the checkpoint that the run continues
+  std::optional<StepLoop> loop_;  // over the engine
+  int64_t loaded_step_ = 0;       // of the checkpoint that the run continues
   int64_t loaded_samples_ = 0;
-  int64_t skipped_ = 0;
-  bool applied_ = false;
-  double grad_norm_ = 0;
 };
 
 }  // namespace tessera::train
