@@ -28,6 +28,9 @@ Status ReadSize(const json& object, const char* key, const std::string& source, 
     *width = *height;
     return OkStatus();
   }
+  for (const auto& [side_key, value] : found->items()) {
+    if (value.is_null()) return InvalidArgument(where, ": '", side_key, "' is null");
+  }
   if (found->contains("height") && found->contains("width")) {
     TESSERA_RETURN_IF_ERROR(ReadMember(*found, "height", where, height, side));
     return ReadMember(*found, "width", where, width, side);

@@ -36,7 +36,7 @@ const OptionTable& GptConfig::Table() {
 StatusOr<GptConfig> GptConfig::FromJson(const nlohmann::json& json) {
   GptConfig c;
   ConfigReader reader(json, "gpt2");
-  reader.Read("n_ctx", &c.n_positions, SizeBelow(kMostRows));  // older files; n_positions wins
+  if (!reader.Has("n_positions")) reader.Read("n_ctx", &c.n_positions, SizeBelow(kMostRows));
   reader.Read(&c);
   reader.RequireMultiple("n_embd", c.n_embd, "n_head", c.n_head);
   TESSERA_RETURN_IF_ERROR(reader.status());

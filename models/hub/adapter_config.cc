@@ -75,6 +75,7 @@ Status ReadPatterns(const json& config, const char* key, const std::string& sour
   if (!found->is_object()) return InvalidArgument(where, " must be an object");
   for (const auto& [pattern, number] : found->items()) {
     T value = 0;
+    if (number.is_null()) return InvalidArgument(where, " has null for '", pattern, "'");
     TESSERA_RETURN_IF_ERROR(ReadValue(number, Concat(where, " of '", pattern, "'"), &value,
                                       {.above = 0, .most = kMostRank}));
     TESSERA_RETURN_IF_ERROR(CheckPattern(where, pattern));
@@ -117,8 +118,8 @@ Status CheckOnePattern(const char* key, std::vector<std::pair<std::string, T>> p
 Status ReadInit(const json& config, const std::string& source, std::string* init) {
   const json value = config.value("init_lora_weights", json());
   if (value.is_null() || value == true) return OkStatus();
-  *init = value == false ? "false" : value.is_string() ? value.get<std::string>() : value.dump();
-  if (*init == "false" || *init == "gaussian") return OkStatus();
+  *init = value.is_string() ? value.get<std::string>() : value.dump();
+  if (value == false || value == "gaussian") return OkStatus();
   AdapterConfig named;
   named.init = *init;
   if (AdapterConfig::IsInit(*init) && named.StartsFromWeights()) {

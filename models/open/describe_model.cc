@@ -27,7 +27,8 @@ Status DescribedModel::FindTokenizer(const TokenizerChoice& choice) {
   const bool own = choice.spec.empty() && preset == nullptr;
   if (own && !needed && !data::HasTokenizer(folder)) return OkStatus();
   tokenizer_folder = spec;
-  if (!own) {
+  // A file that has a tokenizer's name ("byte") is no archive of one.
+  if (!own && choice.make == nullptr && spec != "byte") {
     TESSERA_ASSIGN_OR_RETURN(tokenizer_folder, FolderAt(spec, &tokenizer_archive));
   }
   TESSERA_ASSIGN_OR_RETURN(tokenizer, choice.make == nullptr ? data::LoadTokenizer(tokenizer_folder)
@@ -40,8 +41,11 @@ Status DescribedModel::FindTokenizer(const TokenizerChoice& choice) {
 
 StatusOr<DescribedModel> DescribeModel(const std::string& path) {
   DescribedModel described;
-  TESSERA_ASSIGN_OR_RETURN(described.folder, FolderAt(path, &described.archive));
-  if (!IsDirectory(described.folder)) described.preset = FindPreset(path);
+  if (!IsDirectory(path)) described.preset = FindPreset(path);
+  described.folder = path;
+  if (described.preset == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(described.folder, FolderAt(path, &described.archive));
+  }
   TESSERA_ASSIGN_OR_RETURN(described.config, ReadModelConfig(described.folder));
   return described;
 }

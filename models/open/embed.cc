@@ -45,15 +45,17 @@ StatusOr<std::vector<double>> VectorOf(const Model& model, const Bundle& outputs
 
 }  // namespace
 
-StatusOr<Pooling> ReadPooling(const std::string& folder) {
+StatusOr<Pooling> ReadPooling(const std::string& folder, bool hides_paths) {
   constexpr std::pair<const char*, Pooling> kModes[] = {
       {"pooling_mode_mean_tokens", Pooling::kMean},
       {"pooling_mode_cls_token", Pooling::kFirst},
       {"pooling_mode_lasttoken", Pooling::kLast},
   };
-  const std::string path = JoinPath(folder, "1_Pooling/config.json");
-  if (!PathExists(path)) return Pooling::kMean;
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJsonFile(path));
+  const std::string name = "1_Pooling/config.json";
+  const std::string path = hides_paths ? name : JoinPath(folder, name);
+  if (!PathExists(JoinPath(folder, name))) return Pooling::kMean;
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(JoinPath(folder, name)));
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
   Pooling pooling = Pooling::kMean;
   std::string asked;
   for (const auto& [key, value] : json.items()) {

@@ -21,7 +21,8 @@ enum class Pooling { kMean, kFirst, kLast, kPooler };
 
 // The pooling of a folder of sentence-transformers (1_Pooling/config.json); the mean of a folder
 // without that file. InvalidArgument for a mode, or a combination of modes, that is not supported.
-StatusOr<Pooling> ReadPooling(const std::string& folder);
+// Where `hides_paths`, messages name the file alone.
+StatusOr<Pooling> ReadPooling(const std::string& folder, bool hides_paths = false);
 
 struct EmbedOptions {
   Pooling pooling = Pooling::kMean;

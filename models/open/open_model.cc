@@ -49,7 +49,7 @@ Status Fill(const OpenOptions& options, OpenedModel* opened) {
     opened->chat = options.hides_paths ? data::ChatFormat::OfFolderWithoutPath(templates)
                                        : data::ChatFormat::OfFolder(templates);
   }
-  opened->pooling = ReadPooling(folder);
+  opened->pooling = ReadPooling(folder, options.hides_paths);
   if (options.before_weights != nullptr) TESSERA_RETURN_IF_ERROR(options.before_weights(*opened));
   if (load.config_changes.is_object()) opened->Change(load.config_changes);
   load.config_changes = opened->changes;

@@ -38,7 +38,7 @@ struct OpenOptions {
   LoadOptions load = {.require_weights = true};
   Want tokenizer = Want::kYes;
   std::string tokenizer_folder = {};  // or a name (`byte`); "": the model's own
-  bool hides_paths = false;           // failures of the chat template name no folder
+  bool hides_paths = false;           // failures of chat template and pooling name no folder
   // What is asked for over the generation defaults (WithSettings). It is refused before any weights
   // are read.
   nlohmann::json settings = nlohmann::json::object();

@@ -40,14 +40,17 @@ std::string FieldOf(const Option& option) {
                "<option value=\"true\">yes</option><option value=\"false\">no</option></select>");
   } else {
     const auto bound = [](const char* name, const std::optional<double>& value) {
-      return value ? Concat(" ", name, "=\"", *value, "\"") : std::string();
+      return value ? Concat(" ", name, "=\"", nlohmann::json(*value).dump(), "\"") : std::string();
     };
+    constexpr double kMostWhole = 9007199254740991;  // of a browser's numbers
     const bool whole = option.kind == Option::Kind::kInteger;
     const bool begins = option.key == "max_new_tokens";
-    field = Concat("<input", names, " type=\"number\"", bound("min", option.notes.least),
-                   begins ? std::string() : bound("max", option.notes.most), " step=\"",
-                   whole ? "1" : "any", "\"", begins ? Concat(" value=\"", kNewTokens, "\"") : "",
-                   " placeholder=\"default\">");
+    std::optional<double> most = option.notes.most;
+    if (!most && whole) most = kMostWhole;
+    field =
+        Concat("<input", names, " type=\"number\"", bound("min", option.notes.least),
+               begins ? std::string() : bound("max", most), " step=\"", whole ? "1" : "any", "\"",
+               begins ? Concat(" value=\"", kNewTokens, "\"") : "", " placeholder=\"default\">");
   }
   return Concat("<label for=\"", option.key, "\">", Title(option.key), "\n", field, "\n</label>\n");
 }

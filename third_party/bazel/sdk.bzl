@@ -175,6 +175,7 @@ def _sdk_headers_impl(context):
                     [context.label.package, "include"])
     compilation = cc_common.create_compilation_context(
         headers = depset(headers + made),
+        quote_includes = depset([context.label.workspace_root or "."]),
         system_includes = depset([here]),
     )
     return [

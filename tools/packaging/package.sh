@@ -85,8 +85,8 @@ for header in "${!place[@]}"; do
   echo "s|#include \"$header\"|#include <${place[$header]}>|"
 done >"$scratch/places.sed"
 for header in "${!place[@]}"; do
-  install -d "$(dirname "$prefix/include/${place[$header]}")"
-  sed -f "$scratch/places.sed" "$header" >"$prefix/include/${place[$header]}"
+  sed -f "$scratch/places.sed" "$header" >"$scratch/header.h"
+  install_file 644 "$scratch/header.h" "$prefix/include/${place[$header]}"
 done
 for header in $here/include/tessera/*.h; do
   install_file 644 "$header" "$prefix/include/tessera/${header##*/}"

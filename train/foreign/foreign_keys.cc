@@ -204,6 +204,7 @@ void ForeignKeys::Convert(const ForeignKey& declared, const Json& value) {
       const std::string message = Message(converted.status());
       return Fail(declared.name, message.substr(std::min(where.size() + 1, message.size())));
     }
+    if (!converted->is_null()) to = *converted;
   }
   Merge(declared.name, *keys);
 }

@@ -53,6 +53,9 @@ struct KeyVerdict {
 inline constexpr char kLeftToRun[] = "left to the run's own settings";
 inline bool IsLeftToRun(const nlohmann::json& value) { return value.is_null() || value == "auto"; }
 
+// The reason of kHonoured.
+inline constexpr char kOwnKey[] = "a key of a run";
+
 // "True" and "5e8" as values, where the text is one.
 nlohmann::json Plain(const nlohmann::json& value);
 // A value as messages show it, whatever its bytes.

@@ -21,11 +21,17 @@ StatusOr<Json> MaxSteps(const Json& value) {
   return value == -1 ? Json() : Json{{"max_steps", value}};
 }
 
+// A key of ours, with values of Hugging Face's.
+ForeignKey OwnName(const char* name, KeyConversion convert) {
+  return {
+      .name = name, .fate = KeyFate::kHonoured, .reason = kOwnKey, .convert = std::move(convert)};
+}
+
 void AddSteps(ForeignTable* table) {
   table->insert(
       table->end(),
-      {Becomes("max_steps", "max_steps", MaxSteps),
-       Becomes("report_to", "report_to", ReportTo),
+      {OwnName("max_steps", MaxSteps),
+       OwnName("report_to", ReportTo),
        Switch(Refused("do_train", "`tessera eval` and `tessera generate` do not train", {true})),
        Switch(Refused("do_eval", "set eval_strategy to no", {true})),
        Switch(Refused("do_predict", "`tessera predict` does", {false})),

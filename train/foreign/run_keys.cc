@@ -2,6 +2,7 @@
 #include "train/foreign/run_keys.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -195,13 +196,16 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
       continue;
     }
     const bool text = option->kind == Option::Kind::kText || option->kind == Option::Kind::kTexts;
-    const StatusOr<Json> value =
-        option->Convert(text ? given_value : Plain(given_value), name_of(key));
+    const Json plain = text ? given_value : Plain(given_value);
+    const std::string where = name_of(key);
+    const StatusOr<Json> value = option->Convert(plain, where);
     if (!value.ok()) {
-      own.verdicts.push_back({key, KeyFate::kRefused, Message(value.status()), value.status()});
+      const std::string message = Message(value.status());
+      const std::string reason = message.substr(std::min(where.size() + 1, message.size()));
+      own.verdicts.push_back({key, KeyFate::kRefused, reason, value.status()});
     } else {
-      own.keys[key] = *value;
-      own.verdicts.push_back({key, KeyFate::kHonoured, "a key of a run", {}});
+      own.keys[key] = value->is_null() ? plain : *value;  // null: a text that means the default
+      own.verdicts.push_back({key, KeyFate::kHonoured, kOwnKey, {}});
     }
   }
   return own;
@@ -210,7 +214,18 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
 Translation TranslateRun(const Json& given, const ForeignKeys::Namer& name_of) {
   Json foreign = Json::object();
   Translation own = TakeOwnKeys(given, name_of, &foreign);
-  return Translate(ForeignKeys(foreign, name_of, RunKeys(), std::move(own)));
+  Translation run = Translate(ForeignKeys(foreign, name_of, RunKeys(), std::move(own)));
+  // Verdicts in the order of the file; those on keys that are not there stay behind.
+  std::map<std::string, size_t> places;
+  for (const auto& [key, value] : given.items()) places.emplace(key, places.size());
+  const auto place_of = [&](const KeyVerdict& verdict) {
+    const auto found = places.find(verdict.key.substr(0, verdict.key.find('.')));
+    return found == places.end() ? places.size() : found->second;
+  };
+  std::stable_sort(
+      run.verdicts.begin(), run.verdicts.end(),
+      [&](const KeyVerdict& a, const KeyVerdict& b) { return place_of(a) < place_of(b); });
+  return run;
 }
 
 }  // namespace
