@@ -84,7 +84,7 @@
   // What was left empty is the server's to choose.
   function settings() {
     const request = { model: $('#model').value || last?.model };
-    for (const input of $$('#settings [name]')) {
+    for (const input of $$('[name]', $('#settings'))) {
       if (input.value === '') continue;
       request[input.name] = input.type === 'number' ? input.valueAsNumber : input.value === 'true';
     }

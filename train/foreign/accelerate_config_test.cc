@@ -99,7 +99,7 @@ TEST(AccelerateConfigTest, FlagsNeedNoSections) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->num_processes, 2);
   EXPECT_EQ(config->gpu_ids, "0,1");
-  EXPECT_EQ(config->keys, Json({{"zero", 2}, {"cpu_offload", true}, {"autocast", "bf16"}}));
+  EXPECT_EQ(config->keys, Json({{"zero", 2}, {"cpu_offload", true}, {"autocast", "bfloat16"}}));
   // They win over the file's.
   const auto both = TranslateAccelerate({{"distributed_type", "FSDP"},
                                          {"fsdp_config", {{"fsdp_sharding_strategy", "NO_SHARD"}}},
