@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "data/chat/conversation_file.h"
+
 namespace tessera::data {
 namespace {
 

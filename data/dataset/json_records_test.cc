@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/json_ordered.h"
+
 namespace tessera::data {
 namespace {
 

@@ -161,7 +161,7 @@ TEST(FailureTest, AnExitOfOneRankEndsTheJob) {
 }
 
 TEST(FailureTest, AbortEndsTheJob) {
-  ExpectFailure(RunRanks(3, "status 0 600"), 5, {"rank 0 cannot go on"});
+  ExpectFailure(RunRanks(3, "status 0 600"), 5, {"rank 0 cannot continue"});
 }
 
 }  // namespace

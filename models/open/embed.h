@@ -24,6 +24,7 @@ enum class Pooling { kMean, kFirst, kLast, kPooler };
 // Where `hides_paths`, messages name the file alone.
 StatusOr<Pooling> ReadPooling(const std::string& folder, bool hides_paths = false);
 
+// How Embed makes the vector.
 struct EmbedOptions {
   Pooling pooling = Pooling::kMean;
   bool normalise = true;  // divides by the Euclidean length

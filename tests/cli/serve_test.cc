@@ -369,7 +369,7 @@ TEST_F(ServeTest, RefusesByName) {
            {kPath, R"({"prompt": "a", "max_tokens": 0})", 400, "max_tokens", "echo"},
            {kPath, R"({"prompt": "a", "max_tokens": 600})", 400, "", "exceeds the model's 512"},
            {kPath, R"({"prompt": "a", "max_tokns": 6})", 400, "max_tokns", "did you mean"},
-           {kPath, R"({"prompt": "a", "n": 0})", 400, "n", "from 1"},
+           {kPath, R"({"prompt": "a", "n": 0})", 400, "n", "at least 1"},
            {kPath, R"({"prompt": "a", "best_of": 3})", 400, "best_of", "as `n` is"},
            {kPath, R"({"prompt": "a", "stream_options": 3})", 400, "stream_options", "an object"},
            {kPath, R"({"prompt": "a", "n": 128, "best_of": 128, "max_tokens": 600})", 400, "",

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -135,7 +136,8 @@ class Reader {
     const std::string name = NameIn(declaration_);
     if (name.empty() || Internal()) return;
     const bool first = std::exchange(first_, false);
-    if (said_ || (first && !opening_.empty())) return;
+    if (said_ || (first && !opening_.empty())) told_.insert(name);
+    if (told_.contains(name)) return;  // a definition needs no second comment
     if (std::regex_search(name, std::regex("^\\w+$")) &&
         std::regex_search(opening_, std::regex("\\b" + name + "\\b"))) {
       return;
@@ -161,6 +163,7 @@ class Reader {
   int begin_ = 0;                    // its first line
   bool said_ = false;                // whether something is said about it
   int depth_ = 0;                    // of brackets in it
+  std::set<std::string> told_;
   std::vector<std::string> undocumented_;
 };
 
@@ -203,6 +206,10 @@ struct InTheGroup {};
 
 void Named();
 
+// Declared with a comment, defined below.
+int Defined();
+int Defined() { return 1; }
+
 template <typename T>
 std::function<void(int)> Call(const T& t,
                               int n = 3);
@@ -225,7 +232,7 @@ void Hidden();
 #endif  // A_H_
 )";
   EXPECT_EQ(Reader().Undocumented(header),
-            (std::vector<std::string>{"line 9: Bare", "line 19: Call", "line 26: Kind"}));
+            (std::vector<std::string>{"line 9: Bare", "line 23: Call", "line 30: Kind"}));
 }
 
 }  // namespace

@@ -498,7 +498,7 @@ TEST_F(OneEngineTest, GradientsThatAreNoNumbersStopTheLoopBeforeTheUpdate) {
   }
   EXPECT_EQ(Refusal([&] { engine_->Step(); }),
             "engine: step 1: the gradients are not finite; parameters are as they were "
-            "(on_non_finite: skip would go on)");
+            "(on_non_finite: skip would continue)");
   EXPECT_EQ(Weights(), before);
   EXPECT_EQ(engine_->global_steps(), 0);
   LoopStep(*engine_, 0);

@@ -317,7 +317,7 @@ TEST_F(PreferenceTest, AnAdapterInPlaceOfParametersNeedsAReference) {
   more.task = "preference";
   more.adapter = Path("adapter");
   ExpectContains(Failure(more), "reference_model is missing: the adapter '" + more.adapter +
-                                    "' stands in for parameters of the model");
+                                    "' replaces parameters of the model");
   ExpectContains(Message(PrepareEvaluation(more, {}, {.cache = Path("look")}).status()),
                  "reference_model is missing: the adapter");
   more.options["reference_model"] = config.model;
