@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera corpus dedup`: what is there twice, or nearly.
+// `tessera corpus dedup`: finds documents that a corpus has twice, or nearly twice.
 #ifndef TESSERA_CORPUS_DEDUP_DEDUP_H_
 #define TESSERA_CORPUS_DEDUP_DEDUP_H_
 

@@ -207,6 +207,8 @@ TEST(ImageProcessorTest, WhatIsWrongIsNamed) {
            {"size", "big"},
            {"size", -3},
            {"size", {{"longest_edge", 3}}},
+           {"size", {{"height", 3}, {"width", nullptr}}},
+           {"size", {{"shortest_edge", nullptr}}},
            {"resample", 5},
            {"do_pad", true},
            {"image_mean", "x"},

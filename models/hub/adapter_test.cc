@@ -322,6 +322,12 @@ TEST_F(AdapterTest, WhatDoesNotFitIsRefusedByName) {
   EXPECT_EQ(problem({{"r", int64_t{1} << 40}}),
             "a.json: 'r' must be at most 1048576, not 1099511627776");
   EXPECT_EQ(problem({{"lora_dropout", 1}}), "a.json: 'lora_dropout' must be below 1, not 1");
+  EXPECT_EQ(problem({{"rank_pattern", {{"q_proj", nullptr}}}}),
+            "a.json: 'rank_pattern' has null for 'q_proj'");
+  EXPECT_EQ(problem({{"alpha_pattern", {{"q_proj", 0}}}}),
+            "a.json: 'alpha_pattern' of 'q_proj' must be above 0, not 0");
+  EXPECT_EQ(problem({{"init_lora_weights", "false"}}),
+            "a.json: 'init_lora_weights': \"false\" is not supported");
   EXPECT_EQ(problem({{"lora_bias", true}}), "a.json: 'lora_bias': true is not supported");
   EXPECT_EQ(problem({{"bias", "some"}}),
             "a.json: 'bias' 'some' is not known; use one of none, all, lora_only");

@@ -125,6 +125,37 @@ TEST_F(OpenModelTest, TheTokenizerIsReadWhereItIsWanted) {
   EXPECT_NE(bytes->tokenizer, nullptr);
 }
 
+TEST_F(OpenModelTest, APoolingThatIsNotSupportedFailsWhereItIsAskedFor) {
+  const std::string folder = Saved(kGpt);
+  ASSERT_TRUE(MakeDirectories(folder + "/1_Pooling").ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(folder + "/1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})")
+          .ok());
+  for (const bool hides : {false, true}) {
+    const auto opened = OpenModel(folder, {.hides_paths = hides});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ(Message(opened->pooling.status()),
+              Concat(hides ? "" : folder + "/",
+                     "1_Pooling/config.json: pooling_mode_max_tokens is not supported; the mean, "
+                     "the first and the last token are"));
+  }
+}
+
+TEST_F(OpenModelTest, APresetWinsOverAFileOfItsName) {
+  const fs::path before = fs::current_path();
+  fs::current_path(root_);
+  ASSERT_TRUE(WriteFileAtomically("gpt2", "no archive").ok());
+  ASSERT_TRUE(WriteFileAtomically("byte", "nor this").ok());
+  auto described = DescribeModel("gpt2");
+  const Status found = described.ok() ? described->FindTokenizer({.spec = "byte"}) : OkStatus();
+  fs::current_path(before);
+  ASSERT_TRUE(described.ok()) << described.status();
+  EXPECT_NE(described->preset, nullptr);
+  ASSERT_TRUE(found.ok()) << found;
+  EXPECT_EQ(described->tokenizer->vocab_size(), 257);
+  EXPECT_EQ(described->config["vocab_size"], 257);
+}
+
 TEST_F(OpenModelTest, WhatIsWrongIsSaidBeforeTheWeightsAreRead) {
   const std::string folder = Saved(kGpt);
   int64_t read = 0;

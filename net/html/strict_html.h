@@ -4,9 +4,9 @@
 //   const auto elements = ParseStrictly(page);
 //   ASSERT_TRUE(elements.ok()) << Message(elements.status());
 //
-// Every element but void ones (meta, link, input) is closed, in order; attributes are quoted and
-// stand once; "<" and "&" begin tags and the five entities only; ids are unique. What is in
-// <style> and <script> is text.
+// Every element but void ones (meta, link, input) is closed, in order; attributes are quoted
+// and not repeated; "<" and "&" begin tags and the five entities only; ids are unique. The content
+// of <style> and <script> is text.
 #ifndef TESSERA_NET_HTML_STRICT_HTML_H_
 #define TESSERA_NET_HTML_STRICT_HTML_H_
 

@@ -40,8 +40,7 @@ class RequestReader {
   // The answer to what is no request; the connection cannot continue after it.
   const std::optional<HttpResponse>& refusal() const;
 
-  // True once, when the head is there and the client waits with the body until it is told to
-  // continue
+  // True once, when the head has come and the client waits to be told that it may send the body
   // ("Expect: 100-continue").
   bool TakeExpectation();
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fails for a public name that nothing is said about: types and functions at namespace level of the
 // headers that programs outside are given. They have a comment above them, at the end of a line, or
-// above the group that they are in without a blank line. The header's opening comment is that of
-// its first name, and of those that it mentions. tools/reference makes pages of these comments.
+// above their group, which has no blank line within. The header's opening comment counts for its
+// first name, and for names that it mentions. tools/reference makes pages of these comments.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -169,6 +169,23 @@ TEST(RunConfigTest, ReportToTakesNamesAndLists) {
             "run.json: 'report_to' 'wandb' is not known; use one of tensorboard, csv");
 }
 
+TEST(RunConfigTest, OneValueUnderTwoNamesIsOneValue) {
+  using Json = nlohmann::json;
+  for (const Json& given : {Json{{"autocast", "fp16"}, {"mixed_precision", "fp16"}},
+                            Json{{"autocast", "float16"}, {"mixed_precision", "fp16"}},
+                            Json{{"lr", 1e-3}, {"learning_rate", "1e-3"}}}) {
+    const Translation run = TranslateRunKeys(given, "run.json");
+    EXPECT_TRUE(run.status().ok()) << given << Message(run.status());
+  }
+  EXPECT_EQ(Message(TranslateRunKeys({{"lr", 1e-3}, {"learning_rate", 1e-4}}, "run.json").status()),
+            "run.json: 'lr' and 'learning_rate' are one key (lr) with two values");
+  // In the order of the file, whose names these are.
+  const Translation wrong = TranslateRunKeys({{"lr", -1}, {"learning_rat", 1}}, "run.json");
+  ASSERT_EQ(wrong.verdicts.size(), 2u);
+  EXPECT_EQ(wrong.verdicts[0].key, "learning_rat");
+  EXPECT_EQ(wrong.verdicts[1].reason, "must be at least 0, not -1");
+}
+
 TEST(RunConfigTest, DescribesWhatWasSetInAlignedLines) {
   RunConfig config;
   config.lr = 0.001;

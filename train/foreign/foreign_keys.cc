@@ -105,7 +105,7 @@ Status FirstRefusal(const std::vector<KeyVerdict>& verdicts) {
   return OkStatus();
 }
 
-// --- What is there ---------------------------------------------------------------------------
+// --- Given keys -------------------------------------------------------------------------------
 
 ForeignKeys::ForeignKeys(const Json& object, const std::string& source, const ForeignTable& table)
     : ForeignKeys(
