@@ -54,6 +54,14 @@ TEST(InferenceTest, IsBuiltFromTheFloorsBelow) {
   }
 }
 
+// Abseil is for programs; what others embed has none of it, the library that trains included.
+TEST(InferenceTest, TheTrainingLibraryHasNoAbseil) {
+  const StatusOr<std::string> list = ReadFile("tests/inference/training_dependencies.txt");
+  ASSERT_TRUE(list.ok()) << Message(list.status());
+  EXPECT_NE(list->find("//train:engine\n"), std::string::npos);
+  EXPECT_EQ(list->find("//third_party:absl\n"), std::string::npos);
+}
+
 // Shared libraries, those of libraries included. The last line is what sanitizers bring.
 TEST(InferenceTest, IsLinkedWithLittle) {
   const std::regex allowed(

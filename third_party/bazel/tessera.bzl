@@ -105,7 +105,7 @@ def _visibility(given):
         return ["//visibility:public"]
     return given
 
-def system_library(name, libraries = [], defines = []):
+def system_library(name, libraries = [], defines = [], visibility = None):
     """A library of the distribution.
 
     `libraries` are the names behind -l, users before providers; `defines` is what its headers need
@@ -116,6 +116,7 @@ def system_library(name, libraries = [], defines = []):
         defines = defines,
         linkopts = (["-Wl,--push-state,--as-needed"] + ["-l" + library for library in libraries] +
                     ["-Wl,--pop-state"]) if libraries else [],
+        visibility = visibility,
     )
 
 def tessera_library(

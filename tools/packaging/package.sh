@@ -103,11 +103,11 @@ install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/int
   install_pc tessera-train "The trainer and its parallel layouts, for C++20" \
     "Requires: tessera-nn = $version" \
     'Libs: -L${prefix}/lib -ltessera_cpp_train' \
-    'Libs.private: -lyaml-cpp'
+    'Libs.private: -labsl_str_format_internal -labsl_strings -labsl_throw_delegate -lyaml-cpp'
   install_pc tessera-main "The command line as a library, for C++20" \
     "Requires: tessera-train = $version" \
     'Libs: -L${prefix}/lib -ltessera_cpp_main' \
-    'Libs.private: -lsentencepiece_train -lsentencepiece -lxml2 -lz -lzstd'
+    'Libs.private: -labsl_hash -labsl_raw_hash_set -labsl_time -labsl_time_zone -lsentencepiece_train -lsentencepiece -lxml2 -lz -lzstd'
 }
 install_file 644 $here/tessera-config.cmake "$prefix/lib/cmake/tessera/tessera-config.cmake"
 cat >"$prefix/lib/cmake/tessera/tessera-config-version.cmake" <<END
@@ -162,7 +162,7 @@ build_deb libtessera0 libs "$(dependencies "$prefix"/lib/*.so.0)" "deep learning
 into libtessera-dev lib "$prefix"/lib/*.so "$prefix"/lib/*.a "$prefix/lib/pkgconfig" "$prefix/lib/cmake"
 into libtessera-dev . "$prefix/include"
 build_deb libtessera-dev libdevel \
-  "libtessera0 (= $version), nlohmann-json3-dev, libcsv-dev, libjpeg-dev, libpcre2-dev, libpng-dev, libsentencepiece-dev, libxml2-dev, libyaml-cpp-dev, libzstd-dev, zlib1g-dev" \
+  "libtessera0 (= $version), nlohmann-json3-dev, libabsl-dev, libcsv-dev, libjpeg-dev, libpcre2-dev, libpng-dev, libsentencepiece-dev, libxml2-dev, libyaml-cpp-dev, libzstd-dev, zlib1g-dev" \
   "deep learning framework: headers and archives"
 into tessera bin "$prefix/bin/tessera"
 into tessera share "$prefix/share/man" "$prefix/share/bash-completion"

@@ -61,11 +61,12 @@ find_package(nlohmann_json QUIET)
 if(nlohmann_json_FOUND)
   _tessera_library(nn tessera_cpp_nn include csv jpeg pcre2-8 png z m)
   _tessera_cpp(nn)
-  _tessera_library(train tessera_cpp_train include tessera::nn_static yaml-cpp)
+  _tessera_library(train tessera_cpp_train include tessera::nn_static
+    absl_str_format_internal absl_strings absl_throw_delegate yaml-cpp)
   _tessera_cpp(train)
   set_property(TARGET tessera::train APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::nn)
-  _tessera_library(main tessera_cpp_main include
-    tessera::train_static sentencepiece_train sentencepiece xml2 z zstd)
+  _tessera_library(main tessera_cpp_main include tessera::train_static
+    absl_hash absl_raw_hash_set absl_time absl_time_zone sentencepiece_train sentencepiece xml2 z zstd)
   _tessera_cpp(main)
   set_property(TARGET tessera::main APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::train)
 endif()
