@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/error.h"
 #include "core/allocator.h"
 #include "core/thread_communicator.h"
@@ -84,15 +85,8 @@ void MeasureRanks(
   RunRanks(ranks, [&](const Group& threads) {
     const Group group = threads->Split(0, threads->rank(), name);
     const auto meter = std::make_shared<RankMeter>(turns, devices);
-    class Turn {
-     public:
-      explicit Turn(RankMeter* meter) : meter_(meter) { meter_->BeginTurn(); }
-      ~Turn() { meter_->EndTurn(); }
-
-     private:
-      RankMeter* const meter_;
-    };
-    const Turn turn(meter.get());
+    meter->BeginTurn();
+    const absl::Cleanup end_turn = [&] { meter->EndTurn(); };
     body(CountingCommunicator(group, meter), meter);
   });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/nearest_name.h"
 #include "nlohmann/json.hpp"
 
@@ -32,10 +33,8 @@ std::optional<double> JudgedMetric::Of(const TrainState& state) const {
 Status JudgedMetric::CheckAmong(std::vector<std::string> names) const {
   names.insert(names.begin(), "loss");
   if (std::find(names.begin(), names.end(), name_) != names.end()) return OkStatus();
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   return InvalidArgument("metric_for_best_model: an evaluation has no '", name_, "'",
-                         DidYouMean(name_, names), "; it has ", list);
+                         DidYouMean(name_, names), "; it has ", absl::StrJoin(names, ", "));
 }
 
 }  // namespace tessera::train

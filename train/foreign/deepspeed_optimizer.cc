@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's optimizer and scheduler.
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "train/foreign/deepspeed_keys.h"
 
 namespace tessera::train {
@@ -15,11 +15,6 @@ using Json = nlohmann::json;
 
 std::string Param(const std::string& name) { return "optimizer.params." + name; }
 std::string SchedulerParam(const std::string& name) { return "scheduler.params." + name; }
-
-std::string LowerCase(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 // A parameter that is not given is what it is to its constructor there; "auto" is the run's own.
 void PutOr(const std::string& key, const std::string& ours, const std::optional<double>& value,
@@ -110,7 +105,7 @@ void TranslateOptimizer(ForeignKeys& ds) {
     if (ds.Has("optimizer") && !ds.Has("optimizer.type")) ds.Fail("optimizer", "has no type");
     return ds.IgnoreSection("optimizer.params", "the optimizer is the run's own");
   }
-  const std::string name = LowerCase(*type);
+  const std::string name = absl::AsciiStrToLower(*type);
   if (name == "adam" || name == "adamw") {
     TranslateAdam(name == "adamw", ds);
   } else if (name == "sgd") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "base/nearest_name.h"
 #include "train/config/run_config.h"
 
@@ -35,15 +36,7 @@ std::string Printed(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::vector<std::string> KeysOf(const std::string& reason) {
-  std::vector<std::string> keys;
-  for (size_t at = 0; at <= reason.size();) {
-    const size_t end = std::min(reason.find(", ", at), reason.size());
-    keys.push_back(reason.substr(at, end - at));
-    at = end + 2;
-  }
-  return keys;
-}
+std::vector<std::string> KeysOf(const std::string& reason) { return absl::StrSplit(reason, ", "); }
 
 const char* FateName(KeyFate fate) {
   switch (fate) {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
 #include "base/nearest_name.h"
 #include "train/config/comma_list.h"
 
@@ -14,21 +16,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string UpperCase(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return text;
-}
-
 // A setting by its name or its number, as PyTorch's enumerations have it: "1" is the first.
 StatusOr<std::string> Chosen(const Json& value, const std::vector<std::string>& names) {
-  const std::string text = UpperCase(value.is_string() ? value.get<std::string>() : Printed(value));
+  const std::string text =
+      absl::AsciiStrToUpper(value.is_string() ? value.get<std::string>() : Printed(value));
   for (size_t i = 0; i < names.size(); ++i) {
     if (text == names[i] || text == std::to_string(i + 1)) return names[i];
   }
-  std::string known;
-  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  return InvalidArgument("is ", Printed(value), ", expected one of ", known);
+  return InvalidArgument("is ", Printed(value), ", expected one of ", absl::StrJoin(names, ", "));
 }
 
 StatusOr<Json> StageOf(const Json& value) {

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "base/file.h"
 #include "nlohmann/json.hpp"
 
@@ -20,9 +21,7 @@ std::string Quoted(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (value.is_string()) text = text.substr(1, text.size() - 2);
   if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string cell = "\"";
-  for (const char c : text) cell += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return cell + '"';
+  return "\"" + absl::StrReplaceAll(text, {{"\"", "\"\""}}) + "\"";
 }
 
 // Numbers that are not finite are dumped as null.

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "absl/strings/str_format.h"
+
 namespace tessera::train {
 namespace {
 
@@ -16,13 +18,8 @@ double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).coun
 
 std::string Duration(double seconds) {
   const auto s = static_cast<int64_t>(std::max(0.0, seconds));
-  char text[32];
-  if (s >= 3600) {
-    std::snprintf(text, sizeof(text), "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-  } else {
-    std::snprintf(text, sizeof(text), "%ld:%02ld", s / 60, s % 60);
-  }
-  return text;
+  if (s < 3600) return absl::StrFormat("%d:%02d", s / 60, s % 60);
+  return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "nlohmann/json.hpp"
 
@@ -18,11 +18,7 @@ using Row = nlohmann::ordered_json;
 constexpr char kEpochs[] = "epochs.jsonl";
 constexpr char kSamples[] = "samples.jsonl";
 
-std::string Rounded(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4f", value);
-  return text;
-}
+std::string Rounded(double value) { return absl::StrFormat("%.4f", value); }
 
 // How many epochs lie before the first of these steps, were all of them as long as those to come.
 double EpochsBehind(const RunReportOptions& options) {

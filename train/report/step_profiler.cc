@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "core/profiler.h"
 
 namespace tessera::train {
@@ -23,11 +24,8 @@ std::string PathOfRank(const std::string& path, int rank) {
 
 // "   41.2 %     18.310 ms    48 x  matmul"
 std::string Line(const ProfileTotal& total, double all_us) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "  %5.1f %%  %10.3f ms  %6lld x  ",
-                100 * total.total_us / all_us, total.total_us / 1e3,
-                static_cast<long long>(total.calls));
-  return text + total.name;
+  return absl::StrFormat("  %5.1f %%  %10.3f ms  %6d x  %s", 100 * total.total_us / all_us,
+                         total.total_us / 1e3, total.calls, total.name);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "data/dataset/record_input.h"
 #include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
@@ -48,12 +49,6 @@ const std::vector<GlueTask>& GlueTasks() {
 
 bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-std::string Listed(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  return list;
 }
 
 // The first of `pairs` that the table has.
@@ -119,7 +114,7 @@ Status ChooseColumns(const std::string& path, const GlueTask* task, TableOptions
     return InvalidArgument(
         path, ": glue_task ", task->name, " needs ",
         second.empty() ? Concat("a column ", first) : Concat("columns ", first, " and ", second),
-        "; it has ", Listed(columns));
+        "; it has ", absl::StrJoin(columns, ", "));
   }
   if (texts != nullptr) {
     keys->text_column = texts->first;
@@ -136,7 +131,7 @@ Status ChooseColumns(const std::string& path, const GlueTask* task, TableOptions
   const size_t most = keys->text_pair_column.empty() ? 2 : 1;
   if (others.empty()) return InvalidArgument(path, ": no column beside the labels");
   if (others.size() > most) {
-    return InvalidArgument(path, ": which of the columns ", Listed(others),
+    return InvalidArgument(path, ": which of the columns ", absl::StrJoin(others, ", "),
                            " are texts? Say text_column (and text_pair_column)");
   }
   keys->text_column = others[0];

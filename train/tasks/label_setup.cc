@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "absl/strings/str_join.h"
 #include "data/classification/labels.h"
 #include "models/classification.h"
 #include "nlohmann/json.hpp"
@@ -59,12 +60,9 @@ StatusOr<std::vector<std::string>> LabelsForEvaluation(const TaskInput& input,
                                                        const std::vector<std::string>& found) {
   std::vector<std::string> known = ModelLabels(input.model, found);
   if (!known.empty()) return known;
-  std::string list;
-  for (const std::string& name : models::LabelNames(input.model)) {
-    list += (list.empty() ? "" : ", ") + name;
-  }
   return InvalidArgument(input.sources[0].path,
-                         ": has labels that the model does not know; it has: ", list);
+                         ": has labels that the model does not know; it has: ",
+                         absl::StrJoin(models::LabelNames(input.model), ", "));
 }
 
 StatusOr<Tensor> ClassWeights(const std::string& text, const std::vector<std::string>& names,

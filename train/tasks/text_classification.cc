@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/options.h"
 #include "data/classification/text_classification_dataset.h"
@@ -138,11 +139,9 @@ Status CheckHead(const TaskInput& input, const data::LabelColumn& labels,
       answers ? SplitAtCommas(keys.label_columns) : std::vector<std::string>(1);
   const bool named = !known.empty() && known[0] != "LABEL_0";
   if (known.size() == found.size() && (!answers || !named || known == found)) return OkStatus();
-  std::string list;
-  for (const std::string& name : known) list += (list.empty() ? "" : ",") + name;
   return InvalidArgument(input.sources[0].path, ": label_columns ", keys.label_columns,
                          answers ? "" : " (scores)", " are not the model's labels, which are ",
-                         list);
+                         absl::StrJoin(known, ","));
 }
 
 // What the model's head must be for these labels.
