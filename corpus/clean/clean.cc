@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "corpus/filters/quality.h"
 #include "corpus/filters/text_facts.h"
@@ -22,22 +24,16 @@ std::optional<NormalForm> FormOf(const std::string& name) {
   return name == "nfkc" ? NormalForm::kNfkc : NormalForm::kNfc;
 }
 
-std::string Shown(double score) {
-  char text[16];
-  std::snprintf(text, sizeof(text), "%.4f", score);
-  return text;
-}
+std::string Shown(double score) { return absl::StrFormat("%.4f", score); }
 
 StatusOr<std::set<std::string, std::less<>>> ReadWords(const std::string& path) {
   std::set<std::string, std::less<>> words;
   if (path.empty()) return words;
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string word = data::LowerCased(std::string_view(text).substr(begin, end - begin));
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    std::string word = data::LowerCased(line);
     while (word.ends_with('\r') || word.ends_with(' ')) word.pop_back();
     if (!word.empty()) words.insert(std::move(word));
-    begin = end + 1;
   }
   return words;
 }

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/output_files.h"
@@ -124,9 +125,7 @@ Status WritePairs(const FingerprintSets& documents, std::span<const SimilarPair>
       TESSERA_ASSIGN_OR_RETURN(const std::string id, set->Id(place));
       text += FieldText(id) + '\t';
     }
-    char jaccard[32];
-    snprintf(jaccard, sizeof(jaccard), "%.6f\n", pair.jaccard);
-    text += jaccard;
+    absl::StrAppendFormat(&text, "%.6f\n", pair.jaccard);
     if (text.size() < kPairTextBytes) continue;
     TESSERA_RETURN_IF_ERROR(file->Append(text));
     text.clear();

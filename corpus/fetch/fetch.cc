@@ -15,10 +15,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
@@ -451,7 +451,7 @@ class Fetcher {
   CURLM* const multi_;
   std::map<std::string, Host> hosts_;
   std::map<CURL*, std::unique_ptr<Transfer>> transfers_;
-  std::unordered_set<uint64_t> done_;
+  absl::flat_hash_set<uint64_t> done_;
   std::unique_ptr<RecordReader> reader_;
   std::unique_ptr<LineFile> out_, dropped_;
   std::string unreachable_;   // the first address of a host that could not be reached, and why

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "absl/strings/ascii.h"
+
 namespace tessera::corpus {
 namespace {
 
@@ -16,11 +18,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return lower;
-}
+std::string Lower(std::string_view text) { return absl::AsciiStrToLower(std::string(text)); }
 
 // Linear in the path for each piece between stars: memmem is.
 bool Fits(std::string_view pattern, std::string_view path) {

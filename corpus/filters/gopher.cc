@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <initializer_list>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
 #include "corpus/engine/hash.h"
@@ -13,11 +13,7 @@
 namespace tessera::corpus {
 namespace {
 
-std::string Shown(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", value);
-  return text;
-}
+std::string Shown(double value) { return absl::StrFormat("%.4g", value); }
 
 double Ratio(int64_t part, int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "corpus/io/byte_source.h"
@@ -15,11 +16,7 @@
 namespace tessera::corpus {
 namespace {
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return lower;
-}
+std::string Lower(std::string_view text) { return absl::AsciiStrToLower(std::string(text)); }
 
 std::string_view Trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r");

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "corpus/engine/document_pass.h"
 #include "corpus/io/record_reader.h"
@@ -48,13 +49,11 @@ StatusOr<std::map<std::string, DropTally>> ReadDrops(const std::vector<std::stri
 Status WritePage(const StatsOptions& options, const std::string& tallies) {
   Tally all;
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(tallies));
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const json part = json::parse(text.substr(begin, end - begin), nullptr, false);
-    TESSERA_ASSIGN_OR_RETURN(const Tally tally, Tally::FromJson(part));
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  for (const std::string& line : lines) {
+    TESSERA_ASSIGN_OR_RETURN(const Tally tally, Tally::FromJson(json::parse(line, nullptr, false)));
     all.Add(tally);
     all.Shorten(kMostDomains);
-    begin = end + 1;
   }
   TESSERA_ASSIGN_OR_RETURN(const auto drops, ReadDrops(options.drops));
   return WriteFileAtomically(options.output, StatsPage(options.title, all, drops));

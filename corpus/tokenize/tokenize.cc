@@ -2,11 +2,11 @@
 #include "corpus/tokenize/tokenize.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "corpus/engine/scratch.h"
 #include "data/dataset/indexed_dataset_writer.h"
@@ -28,10 +28,7 @@ void AppendIds(std::span<const int32_t> ids, std::string* out) {
 }
 
 std::string KeyOf(uint64_t fingerprint, const TokenizeOptions& options) {
-  char key[64];
-  std::snprintf(key, sizeof(key), "%016llx-%lld", static_cast<unsigned long long>(fingerprint),
-                static_cast<long long>(options.seq_len.value_or(0)));
-  return key;
+  return absl::StrFormat("%016x-%d", fingerprint, options.seq_len.value_or(0));
 }
 
 // The index of what the passes wrote.

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <unordered_set>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "corpus/dedup/repeats.h"
 #include "corpus/urls/url.h"
@@ -20,11 +21,7 @@ class Blacklist {
  public:
   Status Read(const std::string& path) {
     TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = std::min(text.find('\n', begin), text.size());
-      Add(text.substr(begin, end - begin));
-      begin = end + 1;
-    }
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) Add(std::string(line));
     return OkStatus();
   }
 
@@ -58,7 +55,7 @@ class Blacklist {
     entries_.insert(key);
   }
 
-  std::unordered_set<std::string> entries_;
+  absl::flat_hash_set<std::string> entries_;
   bool has_paths_ = false;
 };
 
