@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/json_ordered.h"
 #include "nn/module.h"
 #include "serve/endpoints/endpoints.h"
@@ -38,12 +39,7 @@ bool SameSecret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return lower;
-}
+std::string LowerCase(std::string_view text) { return absl::AsciiStrToLower(std::string(text)); }
 
 std::string_view WithoutBlanks(std::string_view text) {
   const size_t first = std::min(text.find_first_not_of(" \t"), text.size());

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/options.h"
 #include "models/family.h"
 #include "tools/command_line.h"
@@ -57,9 +58,7 @@ std::vector<std::string> Presets() {
 }
 
 std::string Words(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return "'" + text + "'";
+  return "'" + absl::StrJoin(words, " ") + "'";
 }
 
 std::vector<std::string> InnerCommands(const CLI::App& command) {

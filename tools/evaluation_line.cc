@@ -2,23 +2,19 @@
 #include "tools/evaluation_line.h"
 
 #include <cmath>
-#include <cstdio>
 
+#include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::tools {
 
 std::string EvaluationLine(const train::RunSetup& setup, const train::EvaluationResult& found) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "loss %.6f", found.loss);
-  std::string line = text;
+  std::string line = absl::StrFormat("loss %.6f", found.loss);
   if (setup.data.seq_len > 0 && found.metrics->empty()) {
-    std::snprintf(text, sizeof(text), "  perplexity %.4f", std::exp(found.loss));
-    line += text;
+    absl::StrAppendFormat(&line, "  perplexity %.4f", std::exp(found.loss));
   }
   for (const auto& [name, value] : found.metrics->items()) {
-    std::snprintf(text, sizeof(text), " %.4f", value.get<double>());
-    line += "  " + name + text;
+    absl::StrAppendFormat(&line, "  %s %.4f", name, value.get<double>());
   }
   line += Concat("  samples ", setup.data.validation->size());
   if (setup.data.seq_len > 0) line += Concat("  tokens per sample ", setup.data.seq_len);

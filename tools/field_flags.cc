@@ -5,6 +5,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/json_text.h"
 #include "base/options.h"
 #include "base/utf8.h"
@@ -69,15 +71,8 @@ std::string TypeName(const Option& key) {
 
 // The parts of a text between commas.
 std::vector<std::string> AtCommas(const std::vector<std::string>& texts) {
-  std::vector<std::string> parts;
-  for (const std::string& text : texts) {
-    for (size_t begin = 0; begin <= text.size();) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      parts.push_back(text.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  }
-  return parts;
+  if (texts.empty()) return {};
+  return absl::StrSplit(absl::StrJoin(texts, ","), ',');
 }
 
 bool IsNumber(const std::string& word) {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/options.h"
 #include "base/utf8.h"
@@ -97,9 +99,7 @@ Status GenerateIds(models::Model& model, const GenerateFlags& flags, const Gener
   std::vector<int64_t> ids;
   if (model.encoder_decoder() == nullptr) ids = results[0].prompt;
   ids.insert(ids.end(), results[0].ids.begin(), results[0].ids.end());
-  std::string line;
-  for (int64_t id : ids) line += (line.empty() ? "" : ",") + std::to_string(id);
-  return WriteOut(line + "\n");
+  return WriteOut(absl::StrJoin(ids, ",") + "\n");
 }
 
 Status GenerateText(models::Model& model, const GenerateFlags& flags,
@@ -128,12 +128,8 @@ std::string OnOneLine(std::string text) {
 StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   TESSERA_RETURN_IF_ERROR(CheckUtf8(path.c_str(), text));
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  if (lines.back().empty()) lines.pop_back();
   return lines;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/printable_text.h"
 #include "core/cpu_isa.h"
@@ -28,9 +29,7 @@ namespace tessera::tools {
 namespace {
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += Concat(i == 0 ? "" : ", ", shape[i]);
-  return text + "]";
+  return "[" + absl::StrJoin(shape, ", ") + "]";
 }
 
 // Names that are longer stand out of the column, so that one of them does not widen all lines.

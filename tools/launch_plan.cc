@@ -17,6 +17,10 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 
 namespace tessera::tools {
@@ -27,19 +31,9 @@ constexpr int kMostRanks = 1 << 24;
 constexpr int kConnectSeconds = 5;
 constexpr std::chrono::seconds kProbeLimit{15};
 
-std::vector<std::string> Words(std::string_view line) {
-  std::vector<std::string> words;
-  std::string word;
-  for (const char c : line.substr(0, line.find('#'))) {
-    if (c != ' ' && c != '\t' && c != '\r') {
-      word += c;
-    } else if (!word.empty()) {
-      words.push_back(std::move(word));
-      word.clear();
-    }
-  }
-  if (!word.empty()) words.push_back(word);
-  return words;
+std::vector<std::string> Words(const std::string& line) {
+  return absl::StrSplit(line.substr(0, line.find('#')), absl::ByAnyChar(" \t\r"),
+                        absl::SkipEmpty());
 }
 
 bool IsHostName(const std::string& name) {
@@ -143,7 +137,7 @@ StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file, std::st
   std::set<std::string> seen;
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
-    const std::vector<std::string> words = Words(text.substr(0, end));
+    const std::vector<std::string> words = Words(std::string(text.substr(0, end)));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (words.empty()) continue;
     LaunchHost host{words[0], 1, Concat(file, ":", number)};
@@ -178,10 +172,7 @@ StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file, std::st
 int VisibleGpus(int all, const char* visible) {
   if (visible == nullptr) return all;
   std::set<std::string> seen;
-  for (std::string_view list = visible; !list.empty();) {
-    const size_t comma = std::min(list.find(','), list.size());
-    const std::string id(list.substr(0, comma));
-    list.remove_prefix(std::min(comma + 1, list.size()));
+  for (const std::string& id : std::vector<std::string>(absl::StrSplit(visible, ','))) {
     int index = 0;
     const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), index);
     const bool is_index = error == std::errc() && end == id.data() + id.size();
@@ -198,9 +189,7 @@ StatusOr<std::vector<std::string>> ParseEnvironmentFile(const std::string& file,
     const size_t end = std::min(text.find('\n'), text.size());
     std::string line(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) {
-      line.pop_back();
-    }
+    absl::StripTrailingAsciiWhitespace(&line);
     if (line.empty() || line[0] == '#') continue;
     const size_t equals = line.find('=');
     const bool is_name =
@@ -289,22 +278,17 @@ Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {
 }
 
 std::string ShellLine(const std::vector<std::string>& arguments) {
-  std::string line;
+  std::vector<std::string> words;
   for (const std::string& argument : arguments) {
     const bool is_plain =
         !argument.empty() && std::all_of(argument.begin(), argument.end(), [](char c) {
           return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
                  std::strchr("_-./:=,@+%", c) != nullptr;
         });
-    std::string word = argument;
-    if (!is_plain) {
-      word = "'";
-      for (const char c : argument) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-      word += "'";
-    }
-    line += (line.empty() ? "" : " ") + word;
+    words.push_back(is_plain ? argument
+                             : "'" + absl::StrReplaceAll(argument, {{"'", "'\\''"}}) + "'");
   }
-  return line;
+  return absl::StrJoin(words, " ");
 }
 
 }  // namespace tessera::tools

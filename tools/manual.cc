@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/program.h"
@@ -45,10 +46,8 @@ std::string OptionHead(const CLI::Option& option) {
   if (option.get_positional() && option.get_lnames().empty()) {
     return Upper(option.get_name(/*positional=*/true));
   }
-  std::string names = option.get_name(/*positional=*/false, /*all_options=*/true);
-  for (size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 2) {
-    names.replace(at, 1, ", ");
-  }
+  const std::string names = absl::StrReplaceAll(
+      option.get_name(/*positional=*/false, /*all_options=*/true), {{",", ", "}});
   const bool has_value = option.get_items_expected_max() > 0;
   return has_value ? names + " " + option.get_type_name() : names;
 }

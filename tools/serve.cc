@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "data/chat/chat_format.h"
@@ -43,8 +43,7 @@ struct ServeFlags : ComputeFlags {
 };
 
 bool IsLoopback(std::string host) {
-  std::transform(host.begin(), host.end(), host.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  absl::AsciiStrToLower(&host);
   return host == "localhost" || host == "::1" ||
          (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos);
 }

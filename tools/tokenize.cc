@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/output_files.h"
@@ -35,6 +36,8 @@ struct TokenizeFlags {
   bool no_eos = false;
 };
 
+std::string LineOf(const std::vector<int32_t>& ids) { return absl::StrJoin(ids, " ") + "\n"; }
+
 // One line of ids, separated by blanks, for each line of text.
 Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>& files) {
   std::string out;
@@ -43,12 +46,7 @@ Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>
     TESSERA_ASSIGN_OR_RETURN(const std::string_view text, data::TextIn(bytes, path));
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find('\n', begin), text.size());
-      const std::vector<int32_t> ids = tokenizer.Encode(text.substr(begin, end - begin));
-      for (size_t i = 0; i < ids.size(); ++i) {
-        if (i > 0) out += ' ';
-        out += std::to_string(ids[i]);
-      }
-      out += '\n';
+      out += LineOf(tokenizer.Encode(text.substr(begin, end - begin)));
       begin = end + 1;
       if (out.size() < kPrintedAtOnce) continue;
       TESSERA_RETURN_IF_ERROR(WriteOut(out));
@@ -56,12 +54,6 @@ Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>
     }
   }
   return WriteOut(out);
-}
-
-std::string LineOf(const std::vector<int32_t>& ids) {
-  std::string line;
-  for (const int32_t id : ids) line += Concat(line.empty() ? "" : " ", id);
-  return line + "\n";
 }
 
 // A line for each conversation: its text as JSON, or its ids.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /: what ChatGLM's own server answers, for every model that generates.
 #include <algorithm>
-#include <ctime>
 #include <memory>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/utf8.h"
 #include "data/chat/chat_tokens.h"
 #include "models/open/answer_config.h"
@@ -94,12 +95,7 @@ class ChatGlm : public Answer {
 
  private:
   static std::string Now() {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    localtime_r(&now, &local);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
-    return text;
+    return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::Now(), absl::LocalTimeZone());
   }
 
   const Question question_;

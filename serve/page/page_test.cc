@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "base/base64.h"
 #include "base/options.h"
 #include "models/generation/generation_config.h"
@@ -42,13 +42,7 @@ std::string Allowed(const std::string& directive) {
   const size_t begin = at + opening.size();
   const std::optional<std::string> bytes =
       DecodeBase64(policy.substr(begin, policy.find('\'', begin) - begin));
-  std::string digits;
-  for (const unsigned char byte : bytes.value_or("")) {
-    char two[3];
-    std::snprintf(two, sizeof(two), "%02x", byte);
-    digits += two;
-  }
-  return digits;
+  return absl::BytesToHexString(bytes.value_or(""));
 }
 
 TEST(ServePageTest, ThePolicyAllowsItsOwnStyleAndScript) {

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "absl/strings/str_format.h"
 #include "tools/report/chart_parts.h"
 #include "tools/report/decimation.h"
 
@@ -32,11 +32,7 @@ double X(const Axis& steps, int64_t step) {
 double Y(const Axis& values, double value) { return kBottom - (kBottom - kTop) * values.At(value); }
 
 // One decimal: a tenth of a pixel.
-std::string Coordinates(double x, double y) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.1f %.1f", x, y);
-  return text;
-}
+std::string Coordinates(double x, double y) { return absl::StrFormat("%.1f %.1f", x, y); }
 
 // A point between gaps is a line of no length, which round ends make a dot.
 std::string PathOf(const Curve& curve, const Axis& steps, const Axis& values) {
@@ -273,11 +269,7 @@ void WriteTable(const Panel& panel, const std::vector<RunRecord>& runs, const st
 }
 
 // Five digits are more than a screen shows.
-double Rounded(double value) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.5g", value);
-  return std::atof(text);
-}
+double Rounded(double value) { return std::atof(absl::StrFormat("%.5g", value).c_str()); }
 
 ordered_json DataOf(const Panel& panel, const Axis& steps, const Axis& linear,
                     const std::optional<Axis>& logarithmic) {

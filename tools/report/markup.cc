@@ -2,9 +2,9 @@
 #include "tools/report/markup.h"
 
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 
+#include "absl/strings/str_format.h"
 #include "base/error.h"
 #include "base/printable_text.h"
 
@@ -42,10 +42,7 @@ bool IsVoid(const char* element) { return std::strcmp(element, "input") == 0; }
 
 }  // namespace
 
-Markup::Value::Value(double number) {
-  char text[400];
-  std::snprintf(text, sizeof(text), "%.2f", number);
-  text_ = text;
+Markup::Value::Value(double number) : text_(absl::StrFormat("%.2f", number)) {
   text_.erase(text_.find_last_not_of('0') + 1);
   if (text_.back() == '.') text_.pop_back();
 }

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
+
+#include "absl/strings/str_format.h"
 
 namespace tessera::report {
 namespace {
@@ -54,9 +55,8 @@ Scale ScaleOf(double magnitude, Unit unit) {
 }
 
 std::string Fixed(double value, int decimals) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
-  return text[0] == '-' && std::atof(text) == 0 ? text + 1 : text;
+  const std::string text = absl::StrFormat("%.*f", decimals, value);
+  return text[0] == '-' && std::atof(text.c_str()) == 0 ? text.substr(1) : text;
 }
 
 std::string WithoutTrailingZeros(std::string text) {
@@ -164,7 +164,6 @@ std::optional<Axis> LogarithmicAxis(double least, double greatest, const AxisOpt
   // Powers of ten where they suffice, then 1, 2, 5 within them; below a decade linear marks.
   const int decades = last - first;
   const std::vector<std::vector<double>> choices = {{1}, {1, 3}, {1, 2, 5}};
-  char label[32];
   for (size_t choice = choices.size(); choice-- > 0;) {
     axis.ticks.clear();
     const int stride = choice == 0 ? std::max(1, decades / options.most) : 1;
@@ -173,8 +172,7 @@ std::optional<Axis> LogarithmicAxis(double least, double greatest, const AxisOpt
         const double value = factor * std::pow(10.0, power);
         if (value < axis.low || value > axis.high) continue;
         const Scale scale = ScaleOf(value, options.unit);
-        std::snprintf(label, sizeof(label), "%g", value / scale.divisor);
-        axis.ticks.push_back({value, label + scale.suffix});
+        axis.ticks.push_back({value, absl::StrFormat("%g%s", value / scale.divisor, scale.suffix)});
       }
     }
     if (std::ssize(axis.ticks) <= options.most + 1) break;

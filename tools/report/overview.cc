@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "tools/report/chart_parts.h"
 #include "tools/report/numbers.h"
 #include "tools/report/panels.h"
@@ -200,11 +201,8 @@ std::string ValueText(const ordered_json& value) {
     for (const ordered_json& item : value) text += (text.empty() ? "" : ", ") + ValueText(item);
     return text;
   }
-  if (value.is_number_float()) {  // without the last digits of what was divided
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.10g", value.get<double>());
-    return text;
-  }
+  // Without the last digits of what was divided.
+  if (value.is_number_float()) return absl::StrFormat("%.10g", value.get<double>());
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
