@@ -296,9 +296,7 @@ class LayoutsTest : public testing::TestWithParam<Layout> {};
 TEST_P(LayoutsTest, GivesTheRunOfOneProcess) {
   const Layout& layout = GetParam();
   const Outcome& expected = Reference(layout);
-  std::ostringstream name;
-  name << layout;
-  const Outcome actual = RunLayout(layout, name.str());
+  const Outcome actual = RunLayout(layout, testing::PrintToString(layout));
   EXPECT_LT(expected.losses[9], expected.losses[0]);
   if (layout.same_bits()) {
     EXPECT_EQ(actual.losses, expected.losses);
@@ -311,12 +309,6 @@ TEST_P(LayoutsTest, GivesTheRunOfOneProcess) {
   ExpectClose(actual.losses, expected.losses, layout.tolerance());
 }
 
-std::string NameOf(const testing::TestParamInfo<Layout>& info) {
-  std::ostringstream name;
-  name << info.param;
-  return name.str();
-}
-
 INSTANTIATE_TEST_SUITE_P(Data, LayoutsTest,
                          testing::Values(Layout{.dp = 2, .accumulation = 2},
                                          Layout{.dp = 4, .accumulation = 1},
@@ -324,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(Data, LayoutsTest,
                                          Layout{.dp = 4, .accumulation = 1, .deterministic = false},
                                          Layout{.dp = 2, .accumulation = 2, .dtype = "bfloat16"},
                                          Layout{.dp = 2, .accumulation = 2, .dtype = "float16"}),
-                         NameOf);
+                         testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Tensor, LayoutsTest,
@@ -334,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{.tp = 4, .sequence_parallel = true},
                     Layout{.tp = 2, .sequence_parallel = true, .dtype = "bfloat16"},
                     Layout{.tp = 2, .sequence_parallel = true, .dtype = "autocast"}),
-    NameOf);
+    testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Mixed, LayoutsTest,
@@ -348,7 +340,7 @@ INSTANTIATE_TEST_SUITE_P(
                            .sequence_parallel = true,
                            .accumulation = 2,
                            .deterministic = false}),
-    NameOf);
+    testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Pipeline, LayoutsTest,
@@ -359,7 +351,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{.deterministic = false, .pp = 4, .schedule = "zb-h2"},
                     Layout{.dtype = "autocast", .pp = 2, .schedule = "zb-h1"},
                     Layout{.dtype = "bfloat16", .pp = 4}, Layout{.dtype = "float16", .pp = 2}),
-    NameOf);
+    testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Zero, LayoutsTest,
@@ -374,7 +366,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{.dp = 2, .accumulation = 2, .dtype = "float16", .zero = 2},
                     Layout{.dp = 2, .accumulation = 2, .dtype = "autocast", .zero = 3},
                     Layout{.dp = 4, .accumulation = 1, .deterministic = false, .zero = 2}),
-    NameOf);
+    testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     ThreeAxes, LayoutsTest,
@@ -387,7 +379,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{.dp = 2, .accumulation = 2, .pp = 2, .zero = 2},
                     Layout{.dp = 2, .accumulation = 2, .pp = 2, .zero = 3},
                     Layout{.tp = 2, .pp = 4, .schedule = "zb-h2"}),
-    NameOf);
+    testing::PrintToStringParamName());
 
 // Every optimizer on every kind of layout; AdamW is above.
 std::vector<Layout> OptimizerLayouts() {
@@ -409,7 +401,8 @@ std::vector<Layout> OptimizerLayouts() {
   return layouts;
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, LayoutsTest, testing::ValuesIn(OptimizerLayouts()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Optimizers, LayoutsTest, testing::ValuesIn(OptimizerLayouts()),
+                         testing::PrintToStringParamName());
 
 // Other runs than the usual one.
 std::vector<Layout> RunLayouts() {
@@ -462,7 +455,8 @@ std::vector<Layout> RunLayouts() {
   return layouts;
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, LayoutsTest, testing::ValuesIn(RunLayouts()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Runs, LayoutsTest, testing::ValuesIn(RunLayouts()),
+                         testing::PrintToStringParamName());
 
 // --- Checkpoints ---------------------------------------------------------------------------------
 
@@ -482,16 +476,15 @@ class ChangeTest : public testing::TestWithParam<Change> {};
 TEST_P(ChangeTest, ResumesOnAnotherLayout) {
   Change change = GetParam();
   const Outcome& expected = Reference(change.from);
-  std::ostringstream name;
-  name << change;
+  const std::string name = testing::PrintToString(change);
   if (change.async_save) {
     change.from.change = [](RunConfig& c) {
       c.async_save = true;
       c.save_interval = 2;
     };
   }
-  RunLayout(change.from, name.str(), /*stop_after=*/7);
-  const Outcome actual = RunLayout(change.to, name.str(), 0, /*resume=*/true);
+  RunLayout(change.from, name, /*stop_after=*/7);
+  const Outcome actual = RunLayout(change.to, name, 0, /*resume=*/true);
   if (change.from.same_bits() && change.to.same_bits()) {
     EXPECT_EQ(actual.losses, expected.losses);
     EXPECT_EQ(actual.norms, expected.norms);
@@ -525,11 +518,7 @@ std::vector<Change> OptimizerChanges() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, ChangeTest, testing::ValuesIn(OptimizerChanges()),
-                         [](const auto& info) {
-                           std::ostringstream name;
-                           name << info.param;
-                           return name.str();
-                         });
+                         testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Pairs, ChangeTest,
@@ -545,11 +534,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Change{{.run = "documents"}, {.dp = 2, .accumulation = 2, .run = "documents"}},
                     Change{kZero1, kZero3}, Change{kZero3, kOne, true}, Change{kDp4, kZero3},
                     Change{kZero3, kPp2}, Change{kMixed, kZero1}),
-    [](const auto& info) {
-      std::ostringstream name;
-      name << info.param;
-      return name.str();
-    });
+    testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace tessera::train

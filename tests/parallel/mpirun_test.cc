@@ -39,12 +39,6 @@ std::ostream& operator<<(std::ostream& out, const Layout& l) {
              << (l.cpu_offload ? "_offload" : "");
 }
 
-std::string NameOf(const Layout& layout) {
-  std::ostringstream name;
-  name << layout;
-  return name.str();
-}
-
 class MpirunTest : public testing::Test {
  protected:
   // Once for all instantiations: references are shared.
@@ -125,7 +119,7 @@ TEST_P(LayoutTest, GivesTheRunOfOneProcess) {
   const Layout& layout = GetParam();
   ASSERT_EQ(layout.ranks / (layout.tp * layout.pp) * layout.accumulation, kMicroBatches);
   const std::string& one = Reference(layout.deterministic);
-  const std::string name = NameOf(layout);
+  const std::string name = testing::PrintToString(layout);
   Process job(layout.ranks, Train(layout, name), Root() + "/" + name);
   ASSERT_EQ(job.ExitCode(), 0) << job.Errors();
   EXPECT_EQ(job.Errors(), "");
@@ -156,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, LayoutTest,
                                          Layout{2, 2, false, 8}, Layout{3, 3, true, 8},
                                          Layout{4, 4, true, 8}, Layout{8, 2, true, 2},
                                          Layout{8, 4, false, 4}),
-                         [](const auto& info) { return NameOf(info.param); });
+                         testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     ThreeAxes, LayoutTest,
@@ -170,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{
                         .ranks = 4, .tp = 1, .accumulation = 4, .pp = 2, .schedule = "interleaved"},
                     Layout{.ranks = 8, .tp = 1, .accumulation = 1, .zero = 3}),
-    [](const auto& info) { return NameOf(info.param); });
+    testing::PrintToStringParamName());
 
 // Weights used on both stages, sources and targets of many lengths.
 TEST_F(MpirunTest, AnEncoderDecoderInStages) {
