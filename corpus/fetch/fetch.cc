@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
@@ -387,7 +388,7 @@ class Fetcher {
   }
 
   Status Write(const Job& job, std::string type, const std::string& body) {
-    for (char& c : type) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    absl::AsciiStrToLower(&type);
     const bool html = type.find("html") != std::string::npos || type.empty();
     if (!html && !type.starts_with("text/plain")) return Drop(job, "content_type", type);
     const size_t at = type.find("charset=");

@@ -18,8 +18,6 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-std::string Lower(std::string_view text) { return absl::AsciiStrToLower(std::string(text)); }
-
 // Linear in the path for each piece between stars: memmem is.
 bool Fits(std::string_view pattern, std::string_view path) {
   const bool whole = pattern.ends_with('$');
@@ -53,7 +51,7 @@ Robots Robots::DenyAll() {
 
 Robots::Robots(std::string_view text, std::string_view agent) {
   text = text.substr(0, kMostBytes);
-  const std::string mine = Lower(agent);
+  const std::string mine = absl::AsciiStrToLower(std::string(agent));
   Robots specific, general;
   bool has_specific = false;
   bool for_me = false, for_all = false, in_agents = false;
@@ -64,12 +62,12 @@ Robots::Robots(std::string_view text, std::string_view agent) {
     line = Trimmed(line.substr(0, line.find('#')));
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
-    const std::string field = Lower(Trimmed(line.substr(0, colon)));
+    const std::string field = absl::AsciiStrToLower(std::string(Trimmed(line.substr(0, colon))));
     const std::string_view value = Trimmed(line.substr(colon + 1));
     if (field == "user-agent") {
       if (!in_agents) for_me = for_all = false;
       in_agents = true;
-      const std::string name = Lower(value);
+      const std::string name = absl::AsciiStrToLower(std::string(value));
       for_all = for_all || name == "*";
       for_me = for_me || (name != "*" && !name.empty() && mine.starts_with(name));
       has_specific = has_specific || for_me;

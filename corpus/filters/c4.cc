@@ -3,18 +3,13 @@
 #include <cctype>
 #include <initializer_list>
 
+#include "absl/strings/ascii.h"
 #include "corpus/filters/quality.h"
 #include "corpus/io/text_units.h"
 #include "data/tokenizer/bert_normalizer.h"
 
 namespace tessera::corpus {
 namespace {
-
-std::string AsciiLower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return lower;
-}
 
 bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts) {
   return std::ranges::any_of(
@@ -34,7 +29,7 @@ std::string_view LineRule(std::string_view line) {
     inside = !blank;
   }
   if (words < 5) return "c4_line_words";
-  const std::string lower = AsciiLower(line);
+  const std::string lower = absl::AsciiStrToLower(std::string(line));
   if (HasAny(lower, {"javascript"})) return "c4_line_javascript";
   if (HasAny(lower, {"terms of use", "privacy policy", "cookie policy", "uses cookies",
                      "use of cookies", "use cookies"})) {
@@ -75,7 +70,7 @@ Verdict C4(std::string* text, Counts* counts) {
     }
   }
   *text = std::move(kept);
-  const std::string lower = AsciiLower(*text);
+  const std::string lower = absl::AsciiStrToLower(*text);
   if (HasAny(lower, {"lorem ipsum"})) return {"c4_lorem_ipsum", "1"};
   if (const auto brackets = std::ranges::count(*text, '{'); brackets > 0) {
     return {"c4_curly_bracket", std::to_string(brackets)};

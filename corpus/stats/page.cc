@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "absl/strings/str_replace.h"
 #include "base/printable_text.h"
 #include "corpus/stats/page_assets.h"
 #include "corpus/stats/tally.h"
@@ -13,26 +14,8 @@ namespace {
 constexpr size_t kMostRows = 50;
 
 std::string Escaped(std::string_view text) {
-  std::string out;
-  for (const char c : PrintableText(text)) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return absl::StrReplaceAll(PrintableText(text),
+                             {{"<", "&lt;"}, {">", "&gt;"}, {"&", "&amp;"}, {"\"", "&quot;"}});
 }
 
 std::string Thousands(int64_t value) {

@@ -3,17 +3,13 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+
 namespace tessera::corpus {
 namespace {
 
 constexpr size_t kMostBytes = 2048;
 constexpr size_t kMostExtensionBytes = 8;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return lower;
-}
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -49,7 +45,7 @@ std::optional<Url> ParseUrl(std::string_view text) {
   Url url;
   const size_t colon = text.find("://");
   if (colon == std::string_view::npos) return std::nullopt;
-  url.scheme = Lower(text.substr(0, colon));
+  url.scheme = absl::AsciiStrToLower(std::string(text.substr(0, colon)));
   if (url.scheme != "http" && url.scheme != "https") return std::nullopt;
   text.remove_prefix(colon + 3);
   text = text.substr(0, text.find('#'));
@@ -63,7 +59,7 @@ std::optional<Url> ParseUrl(std::string_view text) {
     host = host.substr(0, port);
     if (url.port.size() > 5 || !std::ranges::all_of(url.port, IsDigit)) return std::nullopt;
   }
-  url.host = Lower(host);
+  url.host = absl::AsciiStrToLower(std::string(host));
   if (url.host.ends_with('.')) url.host.pop_back();
   if (!IsHost(url.host)) return std::nullopt;
   return url;
@@ -83,7 +79,7 @@ std::string ExtensionOf(const Url& url) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos || name.size() - dot - 1 > kMostExtensionBytes) return "";
-  return Lower(name.substr(dot + 1));
+  return absl::AsciiStrToLower(std::string(name.substr(dot + 1)));
 }
 
 }  // namespace tessera::corpus
