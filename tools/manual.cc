@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -32,11 +33,6 @@ std::string Text(std::string_view text) {
   return out;
 }
 
-std::string Upper(std::string text) {
-  for (char& c : text) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  return text;
-}
-
 std::string Line(std::string_view macro, std::string_view text) {
   return Concat(macro, " ", Text(text), "\n");
 }
@@ -44,7 +40,7 @@ std::string Line(std::string_view macro, std::string_view text) {
 // "--num-nodes, --nnodes N".
 std::string OptionHead(const CLI::Option& option) {
   if (option.get_positional() && option.get_lnames().empty()) {
-    return Upper(option.get_name(/*positional=*/true));
+    return absl::AsciiStrToUpper(option.get_name(/*positional=*/true));
   }
   const std::string names = absl::StrReplaceAll(
       option.get_name(/*positional=*/false, /*all_options=*/true), {{",", ", "}});
@@ -79,7 +75,8 @@ class Sections {
 std::string Synopsis(const CLI::App& app, const std::string& name, const CLI::App& command) {
   std::string text = Concat(app.get_name(), " ", name);
   for (const CLI::Option* option : command.get_options()) {
-    if (option->get_positional()) text += " [" + Upper(option->get_name(true)) + "]";
+    if (option->get_positional())
+      text += " [" + absl::AsciiStrToUpper(option->get_name(true)) + "]";
   }
   return text + " [OPTIONS]";
 }
@@ -87,7 +84,8 @@ std::string Synopsis(const CLI::App& app, const std::string& name, const CLI::Ap
 std::string Manual(const CLI::App& app) {
   std::string version = app.version();  // "tessera 0.5.0 (for ...)"
   version.resize(std::min(version.find(" ("), version.size()));
-  std::string page = Concat(".TH ", Upper(app.get_name()), " 1 \"\" \"", version, "\"\n");
+  std::string page =
+      Concat(".TH ", absl::AsciiStrToUpper(app.get_name()), " 1 \"\" \"", version, "\"\n");
   page += Concat(".SH NAME\n", app.get_name(), " \\- ", Text(app.get_description()), "\n");
   page += ".SH SYNOPSIS\n" + Line(".B", app.get_name() + " COMMAND [OPTIONS]");
   page += ".SH COMMANDS\n";
@@ -97,7 +95,7 @@ std::string Manual(const CLI::App& app) {
   }
   Sections sections;
   for (const auto& [name, command] : commands) {
-    page += Line(".SH", Upper(name));
+    page += Line(".SH", absl::AsciiStrToUpper(name));
     page += Line(".B", Synopsis(app, name, *command));
     page += ".PP\n" + Text(command->get_description()) + "\n" + sections.Of(name, *command);
     page += ".PP\n.nf\n" + Text(command->get_footer()) + "\n.fi\n";

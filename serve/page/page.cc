@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "absl/strings/str_replace.h"
 #include "base/options.h"
 #include "models/generation/generation_config.h"
 #include "net/html/page_assets.h"
@@ -18,9 +19,7 @@ namespace {
 constexpr char kNewTokens[] = "256";
 
 std::string InAttribute(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) escaped += c == '"' ? "&quot;" : c == '&' ? "&amp;" : std::string(1, c);
-  return escaped;
+  return absl::StrReplaceAll(text, {{"\"", "&quot;"}, {"&", "&amp;"}});
 }
 
 // "top_p" as a person reads it: "Top p".

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "base/error.h"
 #include "base/printable_text.h"
 
@@ -12,29 +13,9 @@ namespace tessera::report {
 namespace {
 
 std::string Escaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : PrintableText(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
+  return absl::StrReplaceAll(
+      PrintableText(text),
+      {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
 // Elements of HTML that have no end.
