@@ -111,9 +111,11 @@ struct WorkspaceRegistration {
 
 }  // namespace tessera
 
-#define TESSERA_REGISTER_KERNEL(table, device_type, fn) \
-  static const ::tessera::KernelRegistration tessera_registration_##fn((table), (device_type), (fn))
-#define TESSERA_REGISTER_WORKSPACE(table, device_type, fn) \
-  static const ::tessera::WorkspaceRegistration tessera_workspace_##fn((table), (device_type), (fn))
+#define TESSERA_REGISTER_KERNEL(table, device_type, fn)                                           \
+  static const ::tessera::KernelRegistration tessera_registration_##table((table), (device_type), \
+                                                                          (fn))
+#define TESSERA_REGISTER_WORKSPACE(table, device_type, fn)                                        \
+  static const ::tessera::WorkspaceRegistration tessera_workspace_##table((table), (device_type), \
+                                                                          (fn))
 
 #endif  // TESSERA_CORE_KERNEL_TABLE_H_

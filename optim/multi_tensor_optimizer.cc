@@ -147,8 +147,7 @@ std::vector<UpdateTensor> MultiTensorOptimizer::KernelTensors(
                        .param = update.weights.raw_data(),
                        .grad = update.grad.raw_data(),
                        .master = static_cast<float*>(DataOrNull(own.master)),
-                       .first = state(0),
-                       .second = state(1),
+                       .states = {state(0), state(1)},
                        .lr_scale = own.lr_scale,
                        .weight_decay = own.weight_decay});
   }

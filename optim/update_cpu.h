@@ -44,22 +44,68 @@ inline ChunkLoop UpdateLoop(const std::vector<UpdateTensor>& tensors) {
   return loop;
 }
 
-// n elements of a tensor from `begin` on.
-inline UpdateChunk UpdateChunkOf(const UpdateTensor& t, int64_t begin, int64_t n,
-                                 double grad_scale) {
-  return {UpdateTypeOf(t.dtype),
-          UpdateTypeOf(t.grad_dtype),
-          n,
-          ElementAt(t.param, t.dtype, begin),
-          t.master != nullptr ? t.master + begin : nullptr,
-          ElementAt(t.grad, t.grad_dtype, begin),
-          static_cast<float>(grad_scale)};
+// n elements of a float32 or half-precision tensor from `begin` on; `lr` is the tensor's.
+inline UpdateChunk UpdateChunkOf(const UpdateTensor& t, int64_t begin, int64_t n, double grad_scale,
+                                 double lr) {
+  const auto state = [&](int s) {
+    return t.states[s] != nullptr ? static_cast<float*>(t.states[s]) + begin : nullptr;
+  };
+  return {.type = UpdateTypeOf(t.dtype),
+          .grad_type = UpdateTypeOf(t.grad_dtype),
+          .n = n,
+          .param = ElementAt(t.param, t.dtype, begin),
+          .master = t.master != nullptr ? t.master + begin : nullptr,
+          .grad = ElementAt(t.grad, t.grad_dtype, begin),
+          .grad_scale = static_cast<float>(grad_scale),
+          .states = {state(0), state(1)},
+          .lr = lr,
+          .weight_decay = t.weight_decay};
 }
 
 // One of a function's versions, by the instruction set in use.
 template <typename Fn>
 Fn* ForActiveIsa(Fn* baseline, Fn* avx2, Fn* avx512) {
   return IsaTable<Fn>{baseline, avx2, avx512}.Select();
+}
+
+// n elements of a float64 tensor (gradient checks, references), gradients of any dtype G.
+template <typename G, typename Rule>
+void UpdateDouble(const Rule& rule, const typename Rule::Step& step, const UpdateTensor& t,
+                  double lr, double grad_scale, int64_t begin, int64_t n) {
+  const auto factors = rule.template FactorsOf<double>(step, lr, t.weight_decay);
+  double* param = static_cast<double*>(t.param);
+  const G* grad = static_cast<const G*>(t.grad);
+  for (int64_t i = begin; i < begin + n; ++i) {
+    double states[Rule::kStates] = {};
+    for (int s = 0; s < Rule::kStates; ++s) {
+      if (t.states[s] != nullptr) states[s] = static_cast<const double*>(t.states[s])[i];
+    }
+    Rule::Apply(factors, static_cast<double>(grad[i]) * grad_scale, &param[i], states);
+    for (int s = 0; s < Rule::kStates; ++s) {
+      if (t.states[s] != nullptr) static_cast<double*>(t.states[s])[i] = states[s];
+    }
+  }
+}
+
+// The CPU's kernel of a rule.
+template <typename Rule>
+void UpdateCpu(const UpdateArgs<Rule>& args) {
+  if (Skipped(args.scalars)) return;
+  const auto step = args.rule.StepAt(static_cast<double>(*args.scalars.step));
+  const double grad_scale = GradScale(args.scalars);
+  const auto run =
+      ForActiveIsa(&baseline::UpdateRun<Rule>, &avx2::UpdateRun<Rule>, &avx512::UpdateRun<Rule>);
+  UpdateLoop(args.tensors).Run([&](size_t index, int64_t begin, int64_t n, int64_t) {
+    const UpdateTensor& t = args.tensors[index];
+    const double lr = *args.scalars.learning_rate * t.lr_scale;
+    if (t.dtype == DType::kFloat64) {
+      DispatchFloat(t.grad_dtype, "optimizer step", [&](auto zero) {
+        UpdateDouble<decltype(zero)>(args.rule, step, t, lr, grad_scale, begin, n);
+      });
+    } else {
+      run(UpdateChunkOf(t, begin, n, grad_scale, lr), args.rule, step);
+    }
+  });
 }
 
 }  // namespace tessera::optim

@@ -4,8 +4,11 @@
 #ifndef TESSERA_OPTIM_UPDATE_CUDA_CUH_
 #define TESSERA_OPTIM_UPDATE_CUDA_CUH_
 
+#include <type_traits>
+
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
+#include "core/cuda/shared.cuh"
 #include "optim/tensor_batch.cuh"
 #include "optim/update_kernel.h"
 
@@ -27,8 +30,7 @@ struct UpdateItem {
   void* param;
   const void* grad;
   float* master;
-  void* first;
-  void* second;
+  void* states[kMaxStates];
   double lr_scale;
   double weight_decay;
   DType dtype;
@@ -46,10 +48,18 @@ inline std::vector<UpdateItem> ItemsOf(const std::vector<UpdateTensor>& tensors,
     if ((t.dtype == DType::kFloat64) != wide) continue;
     const DType state = AccumulateDType(t.dtype);
     const bool groups = Aligned(t.param, t.dtype) && Aligned(t.grad, t.grad_dtype) &&
-                        Aligned(t.master, DType::kFloat32) && Aligned(t.first, state) &&
-                        Aligned(t.second, state);
-    items.push_back({t.n, t.param, t.grad, t.master, t.first, t.second, t.lr_scale, t.weight_decay,
-                     t.dtype, t.grad_dtype, groups});
+                        Aligned(t.master, DType::kFloat32) && Aligned(t.states[0], state) &&
+                        Aligned(t.states[1], state);
+    items.push_back({t.n,
+                     t.param,
+                     t.grad,
+                     t.master,
+                     {t.states[0], t.states[1]},
+                     t.lr_scale,
+                     t.weight_decay,
+                     t.dtype,
+                     t.grad_dtype,
+                     groups});
   }
   return items;
 }
@@ -134,6 +144,93 @@ __device__ __forceinline__ void EachOf(const UpdateItem& t, const ChunkPlace& pl
 __device__ __forceinline__ double ReadDouble(DType dtype, const void* data, int64_t i) {
   if (dtype == DType::kFloat64) return static_cast<const double*>(data)[i];
   return Read<1>(dtype, data, i).v[0];
+}
+
+// What a rule computes of the step, once for a block.
+template <typename Rule>
+__device__ __forceinline__ const typename Rule::Step& StepOf(const Rule& rule,
+                                                             const UpdateScalars& scalars) {
+  auto& step = cuda::BlockShared<typename Rule::Step>();
+  if constexpr (!std::is_empty_v<typename Rule::Step>) {
+    if (threadIdx.x == 0) step = rule.StepAt(static_cast<double>(*scalars.step));
+    __syncthreads();
+  }
+  return step;
+}
+
+// An update by a rule (optim/update_chunks.h), over all float32 and half-precision parameters.
+template <typename Rule>
+__global__ void __launch_bounds__(kBlock)
+    UpdateKernel(const __grid_constant__ TensorBatch<UpdateItem> batch, UpdateScalars scalars,
+                 Rule rule) {
+  if (Skipped(scalars)) return;
+  const auto& step = StepOf(rule, scalars);
+  const ChunkPlace place = PlaceOf(batch, blockIdx.x);
+  const UpdateItem& t = batch.items[place.tensor];
+  const auto factors =
+      rule.template FactorsOf<float>(step, *scalars.learning_rate * t.lr_scale, t.weight_decay);
+  const auto grad_scale = static_cast<float>(GradScale(scalars));
+  EachOf(t, place, [&](auto count, int64_t i) {
+    constexpr int kCount = decltype(count)::value;
+    Vec<float, kCount> w = ReadWeights<kCount>(t, i);
+    const Vec<float, kCount> grad = Read<kCount>(t.grad_dtype, t.grad, i);
+    Vec<float, kCount> states[Rule::kStates] = {};
+#pragma unroll
+    for (int s = 0; s < Rule::kStates; ++s) {
+      if (t.states[s] != nullptr) states[s] = Read<kCount>(DType::kFloat32, t.states[s], i);
+    }
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      float own[Rule::kStates];
+#pragma unroll
+      for (int s = 0; s < Rule::kStates; ++s) own[s] = states[s].v[k];
+      Rule::Apply(factors, grad.v[k] * grad_scale, &w.v[k], own);
+#pragma unroll
+      for (int s = 0; s < Rule::kStates; ++s) states[s].v[k] = own[s];
+    }
+#pragma unroll
+    for (int s = 0; s < Rule::kStates; ++s) {
+      if (t.states[s] != nullptr) WriteAs<kCount, float>(t.states[s], i, states[s]);
+    }
+    WriteWeights(t, i, w);
+  });
+}
+
+// The same over float64 parameters.
+template <typename Rule>
+__global__ void UpdateDoubleKernel(const __grid_constant__ TensorBatch<UpdateItem> batch,
+                                   UpdateScalars scalars, Rule rule) {
+  if (Skipped(scalars)) return;
+  const auto& step = StepOf(rule, scalars);
+  const ChunkPlace place = PlaceOf(batch, blockIdx.x);
+  const UpdateItem& t = batch.items[place.tensor];
+  const auto factors =
+      rule.template FactorsOf<double>(step, *scalars.learning_rate * t.lr_scale, t.weight_decay);
+  const double grad_scale = GradScale(scalars);
+  double* param = static_cast<double*>(t.param);
+  for (int64_t i = place.begin + threadIdx.x; i < place.begin + place.n; i += blockDim.x) {
+    double states[Rule::kStates] = {};
+    for (int s = 0; s < Rule::kStates; ++s) {
+      if (t.states[s] != nullptr) states[s] = static_cast<const double*>(t.states[s])[i];
+    }
+    Rule::Apply(factors, ReadDouble(t.grad_dtype, t.grad, i) * grad_scale, &param[i], states);
+    for (int s = 0; s < Rule::kStates; ++s) {
+      if (t.states[s] != nullptr) static_cast<double*>(t.states[s])[i] = states[s];
+    }
+  }
+}
+
+// The GPU's kernel of a rule.
+template <typename Rule>
+void UpdateCuda(const UpdateArgs<Rule>& args) {
+  ForEachBatch(ItemsOf(args.tensors, false), kUpdateChunk, [&](const auto& batch, int64_t) {
+    cuda::Launch("optimizer step", {batch.chunks(), kBlock}, UpdateKernel<Rule>, batch,
+                 args.scalars, args.rule);
+  });
+  ForEachBatch(ItemsOf(args.tensors, true), kUpdateChunk, [&](const auto& batch, int64_t) {
+    cuda::Launch("optimizer step", {batch.chunks(), kBlock}, UpdateDoubleKernel<Rule>, batch,
+                 args.scalars, args.rule);
+  });
 }
 
 }  // namespace tessera::optim::update

@@ -8,6 +8,7 @@
 
 #include "core/dtype.h"
 #include "core/kernel_table.h"
+#include "optim/update_chunks.h"
 
 namespace tessera::optim {
 
@@ -21,10 +22,9 @@ struct UpdateTensor {
   DType grad_dtype;  // a half or float32 parameter has no float64 gradient
   void* param;       // "="
   const void* grad;
-  float* master;    // half precision only: the weights themselves; param = their rounding
-  void* first;      // the first state, AccumulateDType(dtype), "="; nullptr: none
-  void* second;     // the second, likewise
-  double lr_scale;  // times the learning rate
+  float* master;             // half precision only: the weights themselves; param = their rounding
+  void* states[kMaxStates];  // AccumulateDType(dtype), "="; nullptr: none
+  double lr_scale;           // times the learning rate
   double weight_decay;
 };
 
@@ -36,6 +36,14 @@ struct UpdateScalars {
   const float* clip_factor;  // or nullptr: 1
   const float* loss_scale;   // or nullptr: 1
   const float* found_inf;    // or nullptr: 0
+};
+
+// An elementwise update by one rule (optim/update_chunks.h).
+template <typename Rule>
+struct UpdateArgs {
+  const std::vector<UpdateTensor>& tensors;
+  UpdateScalars scalars;
+  Rule rule;
 };
 
 // Only advances *step: by one unless found_inf. Launched before the update.

@@ -78,6 +78,33 @@ TESSERA_SIMD void Dispatch(const UpdateChunk& c, F f) {
   DispatchWeights(c, [&](auto p) { DispatchGrad<decltype(p)>(c.grad_type, f); });
 }
 
+// Not static: the kernels of the CPU (optim/update_cpu.h) call what a rule's source instantiates.
+template <typename Rule>
+void UpdateRun(const UpdateChunk& c, const Rule& rule, const typename Rule::Step& step) {
+  const auto factors = rule.template FactorsOf<VecF>(step, c.lr, c.weight_decay);
+  const VecF grad_scale = Set(c.grad_scale);
+  float* memory[Rule::kStates];
+  for (int s = 0; s < Rule::kStates; ++s) memory[s] = c.states[s];
+  Dispatch(
+      c, [&](auto p, auto g) __attribute__((always_inline)) {
+        const Weights<decltype(p)> weights{static_cast<decltype(p)*>(c.param), c.master};
+        const auto* grad = static_cast<const decltype(g)*>(c.grad);
+        ForEachVector(
+            c.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
+              VecF w = Weights<decltype(p)>::Read(weights, i, lanes);
+              VecF states[Rule::kStates];
+              for (int s = 0; s < Rule::kStates; ++s) {
+                states[s] = memory[s] != nullptr ? Get(memory[s] + i, lanes) : Zero();
+              }
+              Rule::Apply(factors, Get(grad + i, lanes) * grad_scale, &w, states);
+              for (int s = 0; s < Rule::kStates; ++s) {
+                if (memory[s] != nullptr) Put(memory[s] + i, states[s], lanes);
+              }
+              Weights<decltype(p)>::Write(weights, w, i, lanes);
+            });
+      });
+}
+
 }  // namespace tessera::optim::TESSERA_ISA
 
 #endif  // TESSERA_OPTIM_UPDATE_SIMD_H_

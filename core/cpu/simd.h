@@ -127,6 +127,9 @@ TESSERA_SIMD VecF CopySign(VecF magnitude, VecF sign) {
 TESSERA_SIMD Mask operator>(VecF a, VecF b) { return b < a; }
 TESSERA_SIMD Mask operator>=(VecF a, VecF b) { return b <= a; }
 
+// What core/formula.h makes its constants by.
+TESSERA_SIMD VecF InEveryLane(float x, const VecF*) { return Set(x); }
+
 // Calls body(i, lanes) for i = 0, kLanes, 2*kLanes, ... below n; lanes is kLanes but for a tail.
 template <typename Body>
 TESSERA_SIMD void ForEachVector(int64_t n, Body body) {

@@ -114,6 +114,11 @@ TESSERA_SIMD VecF Erf(VecF x) {
   return Select(t < Set(0.93f), small, CopySign(large, x));
 }
 
+// The distribution function of the standard normal distribution.
+TESSERA_SIMD VecF NormalCdf(VecF x) {
+  return Set(0.5f) * (Set(1.0f) + Erf(x * Set(0.70710678118654752f)));
+}
+
 }  // namespace tessera::TESSERA_ISA
 
 #endif  // TESSERA_CORE_CPU_SIMD_MATH_H_

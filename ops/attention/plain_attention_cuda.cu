@@ -16,6 +16,7 @@
 #include "core/cuda/launch.h"
 #include "core/cuda/math.cuh"
 #include "core/cuda/reduce.cuh"
+#include "core/formula.h"
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/attention_mask.cuh"
 #include "ops/attention/attention_tiles.cuh"
@@ -202,13 +203,13 @@ __global__ void __launch_bounds__(kThreadsOfBlock, 3)
       for (int n = 0; n < kColumns<W>; ++n) new_max = max(new_max, p[m][n]);
       new_max = ReduceColumns(new_max, MaxOp());
       const W base = new_max == lowest ? W(0) : new_max;
-      const W shrink = ExpOf(max_score[m] - base);
+      const W shrink = formula::Exp(max_score[m] - base);
       max_score[m] = new_max;
       sum[m] *= shrink;
 #pragma unroll
       for (int n = 0; n < kColumns<W>; ++n) {
         o[m][n] *= shrink;
-        p[m][n] = ExpOf(p[m][n] - base);
+        p[m][n] = formula::Exp(p[m][n] - base);
         sum[m] += p[m][n];
       }
     }
@@ -229,7 +230,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, 3)
     const int i = q_begin + place.row + m * kRowThreads;
     if (block.features == 0 && place.column == 0 && i < q_len) {
       static_cast<W*>(args.lse)[(b * args.heads + h) * args.q_len + i] =
-          total == W(0) ? lowest : max_score[m] + LogOf(total);
+          total == W(0) ? lowest : max_score[m] + formula::Log(total);
     }
   }
   StoreSums<T>(args.o, args.o_stride, b, h, q_begin, q_len, d_begin, head_dim, o, inverse, place);
@@ -333,7 +334,7 @@ __device__ __forceinline__ void ComputeGrads(Part<Wide<T>>& p, Part<Wide<T>>& ds
   const W kept_scale = KeptScale<W>(f);
   EachPair<W>(place, [&](int m, int n, int row, int column) {
     const QueryStats<W>& of_query = stats[kOfKeys ? column : row];
-    const W value = ExpOf(p[m][n] - of_query.lse);
+    const W value = formula::Exp(p[m][n] - of_query.lse);
     const bool keep =
         !drops || IsKept<kTile<W>>(sides.kept, kOfKeys ? column : row, kOfKeys ? row : column);
     const W d_value = (keep ? kept_scale * ds[m][n] : W(0)) - of_query.delta;

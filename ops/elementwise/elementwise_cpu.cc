@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 
 #include "core/cpu/row_kernels.h"
 #include "core/strided_loop.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/elementwise_kernel.h"
-#include "ops/elementwise/gelu_float64.h"
 
 namespace tessera {
 namespace {
@@ -68,101 +66,6 @@ void ForEachPiece(int64_t n, bool gathers, F piece) {
   for (int64_t i = 0; i < n; i += most) piece(i, std::min(most, n - i));
 }
 
-double SigmoidOf(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-
-double UnaryDouble(UnaryOp op, double x, double scale, double shift) {
-  switch (op) {
-    case UnaryOp::kAffine:
-      return x * scale + shift;
-    case UnaryOp::kClamp:
-      return x < scale ? scale : x > shift ? shift : x;
-    case UnaryOp::kOver:
-      return scale / x;
-    case UnaryOp::kPow:
-      return std::pow(x, scale);
-    case UnaryOp::kExp:
-      return std::exp(x);
-    case UnaryOp::kExpm1:
-      return std::expm1(x);
-    case UnaryOp::kLog:
-      return std::log(x);
-    case UnaryOp::kLog1p:
-      return std::log1p(x);
-    case UnaryOp::kSin:
-      return std::sin(x);
-    case UnaryOp::kCos:
-      return std::cos(x);
-    case UnaryOp::kSqrt:
-      return std::sqrt(x);
-    case UnaryOp::kRsqrt:
-      return 1.0 / std::sqrt(x);
-    case UnaryOp::kSquare:
-      return x * x;
-    case UnaryOp::kAbs:
-      return std::abs(x);
-    case UnaryOp::kTanh:
-      return std::tanh(x);
-    case UnaryOp::kSigmoid:
-      return SigmoidOf(x);
-    case UnaryOp::kSoftplus:
-      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-    case UnaryOp::kRelu:
-      return x < 0.0 ? 0.0 : x;
-    case UnaryOp::kSilu:
-      return x * SigmoidOf(x);
-    case UnaryOp::kGelu:
-      return float64::Gelu(x);
-    case UnaryOp::kGeluTanh:
-      return float64::GeluTanh(x);
-  }
-  return x;
-}
-
-double BinaryDouble(BinaryOp op, double a, double b) {
-  switch (op) {
-    case BinaryOp::kAdd:
-      return a + b;
-    case BinaryOp::kSub:
-      return a - b;
-    case BinaryOp::kMul:
-      return a * b;
-    case BinaryOp::kDiv:
-    case BinaryOp::kLogGrad:
-      return a / b;
-    case BinaryOp::kMaximum:
-      return a > b ? a : b;
-    case BinaryOp::kMinimum:
-      return a < b ? a : b;
-    case BinaryOp::kPower:
-      return std::pow(a, b);
-    case BinaryOp::kSqrtGrad:
-      return 0.5 * a / b;
-    case BinaryOp::kRsqrtGrad:
-      return -0.5 * a * b * b * b;
-    case BinaryOp::kSquareGrad:
-      return 2.0 * a * b;
-    case BinaryOp::kAbsGrad:
-      return a * ((b > 0) - (b < 0));
-    case BinaryOp::kTanhGrad:
-      return a * (1.0 - b * b);
-    case BinaryOp::kSigmoidGrad:
-      return a * b * (1.0 - b);
-    case BinaryOp::kSoftplusGrad:
-      return a * SigmoidOf(b);
-    case BinaryOp::kReluGrad:
-      return b > 0 ? a : 0.0;
-    case BinaryOp::kSiluGrad: {
-      const double s = SigmoidOf(b);
-      return a * s * (1.0 + b * (1.0 - s));
-    }
-    case BinaryOp::kGeluGrad:
-      return float64::GeluGrad(a, b);
-    case BinaryOp::kGeluTanhGrad:
-      return float64::GeluTanhGrad(a, b);
-  }
-  return a;
-}
-
 int64_t BinaryInt(BinaryOp op, int64_t a, int64_t b) {
   // Unsigned: overflow wraps instead of being undefined.
   const auto ua = static_cast<uint64_t>(a);
@@ -179,7 +82,7 @@ void UnaryCpu(const UnaryArgs& args) {
       const double* x = static_cast<const double*>(args.x) + offset[1];
       double* out = static_cast<double*>(args.out) + offset[0];
       for (int64_t i = 0; i < n; ++i) {
-        out[i] = UnaryDouble(args.op, x[i * stride], args.scale, args.shift);
+        out[i] = UnaryValue<double>(args.op, x[i * stride], args.scale, args.shift);
       }
     });
     return;
@@ -213,7 +116,7 @@ void BinaryPlain(const BinaryArgs& args, F f) {
 }
 
 void BinaryCpu(const BinaryArgs& args) {
-  if (args.dtype == DType::kFloat64) return BinaryPlain<double>(args, BinaryDouble);
+  if (args.dtype == DType::kFloat64) return BinaryPlain<double>(args, BinaryValue<double>);
   if (args.dtype == DType::kInt64) return BinaryPlain<int64_t>(args, BinaryInt);
   const StridedLoop<3> loop(args.shape,
                             {ContiguousStrides(args.shape), args.a_strides, args.b_strides});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/simd.h"
 #include "ops/elementwise/elementwise_rows.h"
-#include "ops/elementwise/gelu_simd.h"
 #include "ops/elementwise/log1p_simd.h"
 #include "ops/elementwise/pow_simd.h"
 #include "ops/elementwise/sin_cos_simd.h"
@@ -44,80 +43,35 @@ __attribute__((noinline)) VecF Expm1(VecF x) {
   return Select(e == one, x, Select(Abs(x) > Set(20.0f), e - one, y));
 }
 
+#define TESSERA_CASE_(Op, ...)              \
+  case BinaryOp::Op:                        \
+    return MapRows(                         \
+        a, a_repeats, b, b_repeats, out, n, \
+        [](VecF g, VecF x) __attribute__((always_inline)) { return __VA_ARGS__; });
+
 void Binary(BinaryOp op, const float* a, bool a_repeats, const float* b, bool b_repeats, float* out,
-            int64_t n);
+            int64_t n) {
+  using namespace formula;  // NOLINT(google-build-using-namespace): formulas are written with it
+  using V = VecF;
+  switch (op) { TESSERA_BINARY_FORMULAS(TESSERA_CASE_) }
+}
+#undef TESSERA_CASE_
 
 #define TESSERA_CASE_(Op, ...) \
   case UnaryOp::Op:            \
     return MapRow(             \
-        x, out, n, [=](VecF v) __attribute__((always_inline)) { return __VA_ARGS__; })
+        x_row, out, n, [=](VecF x) __attribute__((always_inline)) { return __VA_ARGS__; });
 
-void Unary(UnaryOp op, const float* x, float* out, int64_t n, float scale, float shift) {
-  switch (op) {
-    TESSERA_CASE_(kAffine, Fma(v, Set(scale), Set(shift)));
-    TESSERA_CASE_(kClamp, Min(Set(shift), Max(Set(scale), v)));
-    TESSERA_CASE_(kOver, Set(scale) / v);
-    TESSERA_CASE_(kExp, Exp(v));
-    TESSERA_CASE_(kExpm1, Expm1(v));
-    TESSERA_CASE_(kLog, Log(v));
-    TESSERA_CASE_(kLog1p, Log1p(v));
-    TESSERA_CASE_(kSin, Sin(v));
-    TESSERA_CASE_(kCos, Cos(v));
-    TESSERA_CASE_(kSqrt, Sqrt(v));
-    TESSERA_CASE_(kRsqrt, Set(1.0f) / Sqrt(v));
-    TESSERA_CASE_(kSquare, v * v);
-    TESSERA_CASE_(kAbs, Abs(v));
-    TESSERA_CASE_(kTanh, Tanh(v));
-    TESSERA_CASE_(kSigmoid, Sigmoid(v));
-    TESSERA_CASE_(kSoftplus, Max(Zero(), v) + Log1p(Exp(-Abs(v))));
-    TESSERA_CASE_(kRelu, Max(Zero(), v));
-    TESSERA_CASE_(kSilu, v * Sigmoid(v));
-    TESSERA_CASE_(kGelu, Gelu(v));
-    TESSERA_CASE_(kGeluTanh, GeluTanh(v));
-    case UnaryOp::kPow:
-      return Binary(BinaryOp::kPower, x, false, &scale, true, out, n);
-  }
-}
-#undef TESSERA_CASE_
-
-TESSERA_SIMD VecF SignOf(VecF x) {
-  return Select(x > Zero(), Set(1.0f), Select(x < Zero(), Set(-1.0f), Zero()));
-}
-
-TESSERA_SIMD VecF SiluGrad(VecF g, VecF x) {
-  const VecF s = Sigmoid(x);
-  return g * s * Fma(x, Set(1.0f) - s, Set(1.0f));
-}
-
-#define TESSERA_CASE_(Op, ...)           \
-  case BinaryOp::Op:                     \
-    return MapRows(                      \
-        a, a_repeats, b, b_repeats, out, \
-        n, [=](VecF g, VecF v) __attribute__((always_inline)) { return __VA_ARGS__; })
-
-void Binary(BinaryOp op, const float* a, bool a_repeats, const float* b, bool b_repeats, float* out,
-            int64_t n) {
-  switch (op) {
-    TESSERA_CASE_(kAdd, g + v);
-    TESSERA_CASE_(kSub, g - v);
-    TESSERA_CASE_(kMul, g * v);
-    TESSERA_CASE_(kDiv, g / v);
-    TESSERA_CASE_(kMaximum, Select(g > v, g, v));
-    TESSERA_CASE_(kMinimum, Select(g < v, g, v));
-    TESSERA_CASE_(kPower, Pow(g, v));
-    TESSERA_CASE_(kLogGrad, g / v);
-    TESSERA_CASE_(kSqrtGrad, Set(0.5f) * g / v);
-    TESSERA_CASE_(kRsqrtGrad, Set(-0.5f) * g * v * v * v);
-    TESSERA_CASE_(kSquareGrad, Set(2.0f) * g * v);
-    TESSERA_CASE_(kAbsGrad, g * SignOf(v));
-    TESSERA_CASE_(kTanhGrad, g * (Set(1.0f) - v * v));
-    TESSERA_CASE_(kSigmoidGrad, g * v * (Set(1.0f) - v));
-    TESSERA_CASE_(kSoftplusGrad, g * Sigmoid(v));
-    TESSERA_CASE_(kReluGrad, Select(v > Zero(), g, Zero()));
-    TESSERA_CASE_(kSiluGrad, SiluGrad(g, v));
-    TESSERA_CASE_(kGeluGrad, GeluGrad(g, v));
-    TESSERA_CASE_(kGeluTanhGrad, GeluTanhGrad(g, v));
-  }
+void Unary(UnaryOp op, const float* x_row, float* out, int64_t n, float scale_value,
+           float shift_value) {
+  using namespace formula;  // NOLINT(google-build-using-namespace): formulas are written with it
+  using V = VecF;
+  // One copy of Pow serves both.
+  if (op == UnaryOp::kPow)
+    return Binary(BinaryOp::kPower, x_row, false, &scale_value, true, out, n);
+  const VecF scale = Set(scale_value);
+  const VecF shift = Set(shift_value);
+  switch (op) { TESSERA_UNARY_FORMULAS(TESSERA_CASE_) }
 }
 #undef TESSERA_CASE_
 

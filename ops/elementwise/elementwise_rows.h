@@ -6,55 +6,82 @@
 #include <cstdint>
 
 #include "core/cpu/row_type.h"
+#include "core/formula.h"
+#include "ops/elementwise/activations.h"
 
 namespace tessera {
 
-enum class UnaryOp : uint8_t {
-  kAffine,  // x * scale + shift
-  kClamp,   // x held between scale and shift
-  kOver,    // scale / x
-  kPow,     // x^scale
-  kExp,
-  kExpm1,
-  kLog,
-  kLog1p,
-  kSin,
-  kCos,
-  kSqrt,
-  kRsqrt,
-  kSquare,
-  kAbs,
-  kTanh,
-  kSigmoid,
-  kSoftplus,
-  kRelu,
-  kSilu,
-  kGelu,
-  kGeluTanh,
-};
+// Names and formulas of the functions of one operand `x`, with two numbers, in values of a type V.
+#define TESSERA_UNARY_FORMULAS(F)      \
+  F(kAffine, Fma(x, scale, shift))     \
+  F(kClamp, Min(shift, Max(scale, x))) \
+  F(kOver, scale / x)                  \
+  F(kPow, Pow(x, scale))               \
+  F(kExp, Exp(x))                      \
+  F(kExpm1, Expm1(x))                  \
+  F(kLog, Log(x))                      \
+  F(kLog1p, Log1p(x))                  \
+  F(kSin, Sin(x))                      \
+  F(kCos, Cos(x))                      \
+  F(kSqrt, Sqrt(x))                    \
+  F(kRsqrt, Constant<V>(1) / Sqrt(x))  \
+  F(kSquare, x* x)                     \
+  F(kAbs, Abs(x))                      \
+  F(kTanh, Tanh(x))                    \
+  F(kSigmoid, Sigmoid(x))              \
+  F(kSoftplus, Softplus(x))            \
+  F(kRelu, Relu(x))                    \
+  F(kSilu, Silu(x))                    \
+  F(kGelu, Gelu(x))                    \
+  F(kGeluTanh, GeluTanh(x))
 
-// Gradients of the functions above are functions of (gradient, x) or (gradient, y).
-enum class BinaryOp : uint8_t {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kMaximum,
-  kMinimum,
-  kPower,
-  kLogGrad,       // g / x
-  kSqrtGrad,      // g / (2 y)
-  kRsqrtGrad,     // -g y^3 / 2
-  kSquareGrad,    // 2 g x
-  kAbsGrad,       // g sign(x)
-  kTanhGrad,      // g (1 - y^2)
-  kSigmoidGrad,   // g y (1 - y)
-  kSoftplusGrad,  // g sigmoid(x)
-  kReluGrad,      // g where x > 0
-  kSiluGrad,      // g s (1 + x (1 - s)), s = sigmoid(x)
-  kGeluGrad,      // g (Phi(x) + x phi(x))
-  kGeluTanhGrad,
-};
+// Of two operands, `g` and `x`. The gradients of the functions above are functions of (gradient, x)
+// or, of Sqrt, Rsqrt, Tanh and Sigmoid, (gradient, result).
+#define TESSERA_BINARY_FORMULAS(F)                 \
+  F(kAdd, g + x)                                   \
+  F(kSub, g - x)                                   \
+  F(kMul, g* x)                                    \
+  F(kDiv, g / x)                                   \
+  F(kMaximum, Max(g, x))                           \
+  F(kMinimum, Min(g, x))                           \
+  F(kPower, Pow(g, x))                             \
+  F(kLogGrad, g / x)                               \
+  F(kSqrtGrad, Constant<V>(0.5) * g / x)           \
+  F(kRsqrtGrad, Constant<V>(-0.5) * g * x * x * x) \
+  F(kSquareGrad, Constant<V>(2) * g * x)           \
+  F(kAbsGrad, g* SignOf(x))                        \
+  F(kTanhGrad, g*(Constant<V>(1) - x * x))         \
+  F(kSigmoidGrad, g* x*(Constant<V>(1) - x))       \
+  F(kSoftplusGrad, g* Sigmoid(x))                  \
+  F(kReluGrad, ReluGrad(g, x))                     \
+  F(kSiluGrad, SiluGrad(g, x))                     \
+  F(kGeluGrad, GeluGrad(g, x))                     \
+  F(kGeluTanhGrad, GeluTanhGrad(g, x))
+
+#define TESSERA_NAME_(Op, ...) Op,
+enum class UnaryOp : uint8_t { TESSERA_UNARY_FORMULAS(TESSERA_NAME_) };
+enum class BinaryOp : uint8_t { TESSERA_BINARY_FORMULAS(TESSERA_NAME_) };
+#undef TESSERA_NAME_
+
+#define TESSERA_CASE_(Op, ...) \
+  case Enum::Op:               \
+    return __VA_ARGS__;
+// The formulas of one element; `op` is a constant or the same for all threads of a kernel.
+template <typename V>
+TESSERA_FORMULA V UnaryValue(UnaryOp op, V x, V scale, V shift) {
+  using namespace formula;  // NOLINT(google-build-using-namespace): formulas are written with it
+  using Enum = UnaryOp;
+  switch (op) { TESSERA_UNARY_FORMULAS(TESSERA_CASE_) }
+  return x;
+}
+template <typename V>
+TESSERA_FORMULA V BinaryValue(BinaryOp op, V g, V x) {
+  using namespace formula;  // NOLINT(google-build-using-namespace): formulas are written with it
+  using Enum = BinaryOp;
+  switch (op) { TESSERA_BINARY_FORMULAS(TESSERA_CASE_) }
+  return x;
+}
+#undef TESSERA_CASE_
 
 // The functions of one instruction set.
 struct ElementwiseRows {

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
+#include "ops/loss/loss_formulas.h"
 #include "ops/loss/loss_kernel.h"
-#include "ops/loss/loss_scalar.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kGrain = 16384;
-
-struct Float64Math {
-  static double Exp(double x) { return std::exp(x); }
-  static double Log(double x) { return std::log(x); }
-  static double Log1p(double x) { return std::log1p(x); }
-  static double Abs(double x) { return std::abs(x); }
-};
 
 const LossRows& Rows() {
   return ForActiveIsa(baseline::kLossRows, avx2::kLossRows, avx512::kLossRows);
@@ -35,7 +26,7 @@ void LossDouble(const LossArgs& args, int64_t begin, int64_t end) {
   const auto* t = static_cast<const double*>(args.target);
   auto* out = static_cast<double*>(args.out);
   for (int64_t i = begin; i < end; ++i) {
-    out[i] = LossOf<Float64Math>(args.loss, args.parameter, x[i], t[i]);
+    out[i] = formula::LossOf<double>(args.loss, args.parameter, x[i], t[i]);
   }
 }
 
@@ -54,8 +45,7 @@ void GradDouble(const LossGradArgs& args, int64_t begin, int64_t end) {
   const auto* x = static_cast<const double*>(args.x);
   const auto* t = static_cast<const double*>(args.target);
   auto* out = static_cast<double*>(args.out);
-  const auto slope =
-      args.by_target ? LossTargetSlope<Float64Math, double> : LossSlope<Float64Math, double>;
+  const auto slope = args.by_target ? formula::LossTargetSlope<double> : formula::LossSlope<double>;
   for (int64_t i = begin; i < end; ++i) {
     out[i] = g[args.grad_repeats ? 0 : i] * slope(args.loss, args.parameter, x[i], t[i]);
   }

@@ -2,9 +2,8 @@
 // Losses on the GPU: a thread takes elements in turns.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
-#include "core/cuda/math.cuh"
+#include "ops/loss/loss_formulas.h"
 #include "ops/loss/loss_kernel.h"
-#include "ops/loss/loss_scalar.h"
 
 namespace tessera::cuda {
 namespace {
@@ -16,7 +15,7 @@ __global__ void LossKernel(LossArgs args) {
   const T* t = static_cast<const T*>(args.target);
   for (int64_t i = GridThread(); i < args.count; i += GridThreads()) {
     static_cast<W*>(args.out)[i] =
-        LossOf<DeviceMath>(args.loss, static_cast<W>(args.parameter), ToWide(x[i]), ToWide(t[i]));
+        formula::LossOf<W>(args.loss, static_cast<W>(args.parameter), ToWide(x[i]), ToWide(t[i]));
   }
 }
 
@@ -30,8 +29,8 @@ __global__ void LossGradKernel(LossGradArgs args) {
   for (int64_t i = GridThread(); i < args.count; i += GridThreads()) {
     const W a = ToWide(x[i]);
     const W b = ToWide(t[i]);
-    const W slope = args.by_target ? LossTargetSlope<DeviceMath>(args.loss, p, a, b)
-                                   : LossSlope<DeviceMath>(args.loss, p, a, b);
+    const W slope = args.by_target ? formula::LossTargetSlope<W>(args.loss, p, a, b)
+                                   : formula::LossSlope<W>(args.loss, p, a, b);
     static_cast<T*>(args.out)[i] = FromWide<T>(grad[args.grad_repeats ? 0 : i] * slope);
   }
 }

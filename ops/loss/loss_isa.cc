@@ -1,80 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/simd.h"
 #include "ops/elementwise/log1p_simd.h"
+#include "ops/loss/loss_formulas.h"
 #include "ops/loss/loss_rows.h"
 
 namespace tessera::TESSERA_ISA {
 namespace {
-
-TESSERA_SIMD VecF Value(PairLoss loss, VecF p, VecF x, VecF t) {
-  const VecF half = Set(0.5f);
-  switch (loss) {
-    case PairLoss::kSquare: {
-      const VecF d = x - t;
-      return d * d;
-    }
-    case PairLoss::kAbs:
-      return Abs(x - t);
-    case PairLoss::kHuber: {
-      const VecF d = Abs(x - t);
-      return Select(d > p, p * NegFma(half, p, d), half * d * d);
-    }
-    case PairLoss::kLogits:
-      return NegFma(x, t, Max(Zero(), x)) + Log1p(Exp(-Abs(x)));
-    case PairLoss::kDivergence:
-      return Select(t == Zero(), Zero(), t * (Log(t) - x));
-    case PairLoss::kLogDivergence:
-      return Exp(t) * (t - x);
-  }
-  return x;
-}
-
-TESSERA_SIMD VecF SignOf(VecF x) {
-  return Select(x > Zero(), Set(1.0f), Select(x < Zero(), Set(-1.0f), Zero()));
-}
-
-TESSERA_SIMD VecF Slope(PairLoss loss, VecF p, VecF x, VecF t) {
-  switch (loss) {
-    case PairLoss::kSquare: {
-      const VecF d = x - t;
-      return d + d;
-    }
-    case PairLoss::kAbs:
-      return SignOf(x - t);
-    case PairLoss::kHuber:
-      return Max(-p, Min(p, x - t));
-    case PairLoss::kLogits:
-      return Sigmoid(x) - t;
-    case PairLoss::kDivergence:
-      return -t;
-    case PairLoss::kLogDivergence:
-      return -Exp(t);
-  }
-  return x;
-}
-
-TESSERA_SIMD VecF TargetSlope(PairLoss loss, VecF p, VecF x, VecF t) {
-  switch (loss) {
-    case PairLoss::kSquare:
-    case PairLoss::kAbs:
-    case PairLoss::kHuber:
-      return -Slope(loss, p, x, t);
-    case PairLoss::kLogits:
-      return -x;
-    case PairLoss::kDivergence:
-      return Select(t == Zero(), Zero(), Log(t) - x + Set(1.0f));
-    case PairLoss::kLogDivergence:
-      return Exp(t) * (t - x + Set(1.0f));
-  }
-  return x;
-}
 
 template <PairLoss kLoss, typename T>
 void ValuesOf(float parameter, const T* x, const T* t, float* out, int64_t n) {
   const VecF p = Set(parameter);
   ForEachVector(
       n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
-        StoreN(out + i, Value(kLoss, p, LoadN(x + i, lanes), LoadN(t + i, lanes)), lanes);
+        StoreN(out + i, formula::LossOf(kLoss, p, LoadN(x + i, lanes), LoadN(t + i, lanes)), lanes);
       });
 }
 
@@ -91,9 +29,11 @@ void GradientOf(float parameter, bool by_target, const float* grad, bool repeats
         });
   };
   if (by_target) {
-    run([&](VecF a, VecF b) __attribute__((always_inline)) { return TargetSlope(kLoss, p, a, b); });
+    run([&](VecF a, VecF b)
+            __attribute__((always_inline)) { return formula::LossTargetSlope(kLoss, p, a, b); });
   } else {
-    run([&](VecF a, VecF b) __attribute__((always_inline)) { return Slope(kLoss, p, a, b); });
+    run([&](VecF a, VecF b)
+            __attribute__((always_inline)) { return formula::LossSlope(kLoss, p, a, b); });
   }
 }
 

@@ -3,8 +3,8 @@
 // reads again only what it wrote or read itself, which the caches serve.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
-#include "core/cuda/math.cuh"
 #include "core/cuda/reduce.cuh"
+#include "core/formula.h"
 #include "ops/norm/norm_kernel.h"
 
 namespace tessera::cuda {
@@ -54,7 +54,7 @@ __global__ void ForwardKernel(NormArgs args) {
       }
     });
     const W variance = BlockReduce(squares, SumOp(), W(0)) / static_cast<W>(n);
-    const W rstd = W(1) / RootOf(variance + static_cast<W>(args.eps));
+    const W rstd = W(1) / formula::Sqrt(variance + static_cast<W>(args.eps));
     if (threadIdx.x == 0) {
       if (args.centered) static_cast<W*>(args.mean)[row] = mean;
       static_cast<W*>(args.rstd)[row] = rstd;

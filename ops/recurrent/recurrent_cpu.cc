@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "core/cpu/row_kernels.h"
@@ -12,8 +11,6 @@ namespace tessera {
 namespace {
 
 struct Float64Math {
-  static double Exp(double x) { return std::exp(x); }
-  static double Tanh(double x) { return std::tanh(x); }
   static double Widen(double x) { return x; }
   template <typename T>
   static T Narrow(double x) {

@@ -2,14 +2,13 @@
 // A recurrent step on the GPU: a thread takes elements of a step in turns.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
-#include "core/cuda/math.cuh"
 #include "ops/recurrent/recurrent_element.h"
 #include "ops/recurrent/recurrent_kernel.h"
 
 namespace tessera::cuda {
 namespace {
 
-struct StepMath : DeviceMath {
+struct StepMath {
   template <typename T>
   static __device__ __forceinline__ Wide<T> Widen(T x) {
     return ToWide(x);

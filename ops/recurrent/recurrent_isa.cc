@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/row_dispatch.h"
 #include "core/cpu/simd.h"
+#include "ops/recurrent/cell_formulas.h"
 #include "ops/recurrent/recurrent_rows.h"
 
 namespace tessera::TESSERA_ISA {
 namespace {
 
-// The rows of a step, their pointers typed; gate k of a row begins k * hidden elements on.
+// Some lanes of a row; gate k begins k * hidden elements on.
+template <typename T>
+struct Gates {
+  const T* row;
+  int64_t hidden;
+  int64_t lanes;
+  __attribute__((always_inline)) VecF operator()(int gate) const {
+    return LoadN(row + gate * hidden, lanes);
+  }
+};
+template <typename T>
+Gates(const T*, int64_t, int64_t) -> Gates<T>;
+
 template <typename T>
 void Plain(const RecurrentRow& row) {
   const T* p = static_cast<const T*>(row.projected);
@@ -27,21 +40,15 @@ void Lstm(const RecurrentRow& row) {
   T* kept = static_cast<T*>(row.kept);
   ForEachVector(
       n, [&](int64_t j, int64_t lanes) __attribute__((always_inline)) {
-        const auto sum = [&](int gate) __attribute__((always_inline)) {
-          return LoadN(p + gate * n + j, lanes) + LoadN(q + gate * n + j, lanes);
-        };
-        const VecF i = Sigmoid(sum(0));
-        const VecF f = Sigmoid(sum(1));
-        const VecF g = Tanh(sum(2));
-        const VecF o = Sigmoid(sum(3));
-        const VecF c = Fma(f, LoadN(row.c_before + j, lanes), i * g);
-        StoreN(row.c + j, c, lanes);
-        StoreN(static_cast<T*>(row.h) + j, o * Tanh(c), lanes);
+        const auto v = formula::LstmStep(Gates{p + j, n, lanes}, Gates{q + j, n, lanes},
+                                         LoadN(row.c_before + j, lanes));
+        StoreN(row.c + j, v.c, lanes);
+        StoreN(static_cast<T*>(row.h) + j, v.h, lanes);
         if (kept == nullptr) return;
-        StoreN(kept + j, i, lanes);
-        StoreN(kept + n + j, f, lanes);
-        StoreN(kept + 2 * n + j, g, lanes);
-        StoreN(kept + 3 * n + j, o, lanes);
+        StoreN(kept + j, v.i, lanes);
+        StoreN(kept + n + j, v.f, lanes);
+        StoreN(kept + 2 * n + j, v.g, lanes);
+        StoreN(kept + 3 * n + j, v.o, lanes);
       });
 }
 
@@ -53,17 +60,14 @@ void Gru(const RecurrentRow& row) {
   T* kept = static_cast<T*>(row.kept);
   ForEachVector(
       n, [&](int64_t j, int64_t lanes) __attribute__((always_inline)) {
-        const VecF r = Sigmoid(LoadN(p + j, lanes) + LoadN(q + j, lanes));
-        const VecF z = Sigmoid(LoadN(p + n + j, lanes) + LoadN(q + n + j, lanes));
-        const VecF qn = LoadN(q + 2 * n + j, lanes);
-        const VecF candidate = Tanh(Fma(r, qn, LoadN(p + 2 * n + j, lanes)));
-        const VecF before = LoadN(static_cast<const T*>(row.h_before) + j, lanes);
-        StoreN(static_cast<T*>(row.h) + j, Fma(z, before - candidate, candidate), lanes);
+        const auto v = formula::GruStep(Gates{p + j, n, lanes}, Gates{q + j, n, lanes},
+                                        LoadN(static_cast<const T*>(row.h_before) + j, lanes));
+        StoreN(static_cast<T*>(row.h) + j, v.h, lanes);
         if (kept == nullptr) return;
-        StoreN(kept + j, r, lanes);
-        StoreN(kept + n + j, z, lanes);
-        StoreN(kept + 2 * n + j, candidate, lanes);
-        StoreN(kept + 3 * n + j, qn, lanes);
+        StoreN(kept + j, v.r, lanes);
+        StoreN(kept + n + j, v.z, lanes);
+        StoreN(kept + 2 * n + j, v.n, lanes);
+        StoreN(kept + 3 * n + j, v.qn, lanes);
       });
 }
 
@@ -95,35 +99,27 @@ void PlainGrad(const RecurrentGradRow& row) {
       row.hidden, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         const VecF dh = GradOfH<T>(row, i, lanes);
         const VecF h = LoadN(static_cast<const T*>(row.h) + i, lanes);
-        const VecF d = relu ? Select(h > Zero(), dh, Zero()) : dh * NegFma(h, h, Set(1.0f));
+        const VecF d = relu ? Select(h > Zero(), dh, Zero()) : dh * formula::TanhSlope(h);
         StoreN(static_cast<T*>(row.d_projected) + i, d, lanes);
         StoreN(row.dh + i, Zero(), lanes);
       });
 }
-
-// s (1 - s), the derivative of a sigmoid that is s.
-TESSERA_SIMD VecF SigmoidSlope(VecF s) { return NegFma(s, s, s); }
 
 template <typename T>
 void LstmGrad(const RecurrentGradRow& row) {
   const int64_t n = row.hidden;
   const T* kept = static_cast<const T*>(row.kept);
   T* d = static_cast<T*>(row.d_projected);
-  const VecF one = Set(1.0f);
   ForEachVector(
       n, [&](int64_t j, int64_t lanes) __attribute__((always_inline)) {
-        const VecF i = LoadN(kept + j, lanes);
-        const VecF f = LoadN(kept + n + j, lanes);
-        const VecF g = LoadN(kept + 2 * n + j, lanes);
-        const VecF o = LoadN(kept + 3 * n + j, lanes);
-        const VecF dh = GradOfH<T>(row, j, lanes);
-        const VecF tanh_c = Tanh(LoadN(row.c + j, lanes));
-        const VecF dc = Fma(dh * o, NegFma(tanh_c, tanh_c, one), LoadN(row.dc + j, lanes));
-        StoreN(d + j, dc * g * SigmoidSlope(i), lanes);
-        StoreN(d + n + j, dc * LoadN(row.c_before + j, lanes) * SigmoidSlope(f), lanes);
-        StoreN(d + 2 * n + j, dc * i * NegFma(g, g, one), lanes);
-        StoreN(d + 3 * n + j, dh * tanh_c * SigmoidSlope(o), lanes);
-        StoreN(row.dc + j, dc * f, lanes);
+        const Gates of_kept{kept + j, n, lanes};
+        VecF dc = LoadN(row.dc + j, lanes);
+        VecF d_gates[4];
+        formula::LstmGrad<VecF>(
+            {of_kept(0), of_kept(1), of_kept(2), of_kept(3), LoadN(row.c + j, lanes), Zero()},
+            LoadN(row.c_before + j, lanes), GradOfH<T>(row, j, lanes), &dc, d_gates);
+        for (int k = 0; k < 4; ++k) StoreN(d + k * n + j, d_gates[k], lanes);
+        StoreN(row.dc + j, dc, lanes);
         StoreN(row.dh + j, Zero(), lanes);
       });
 }
@@ -134,24 +130,18 @@ void GruGrad(const RecurrentGradRow& row) {
   const T* kept = static_cast<const T*>(row.kept);
   T* dp = static_cast<T*>(row.d_projected);
   T* dq = static_cast<T*>(row.d_recurrent);
-  const VecF one = Set(1.0f);
   ForEachVector(
       n, [&](int64_t j, int64_t lanes) __attribute__((always_inline)) {
-        const VecF r = LoadN(kept + j, lanes);
-        const VecF z = LoadN(kept + n + j, lanes);
-        const VecF candidate = LoadN(kept + 2 * n + j, lanes);
-        const VecF before = LoadN(static_cast<const T*>(row.h_before) + j, lanes);
+        const Gates of_kept{kept + j, n, lanes};
         const VecF dh = GradOfH<T>(row, j, lanes);
-        const VecF dn = dh * (one - z) * NegFma(candidate, candidate, one);
-        const VecF dr = dn * LoadN(kept + 3 * n + j, lanes) * SigmoidSlope(r);
-        const VecF dz = dh * (before - candidate) * SigmoidSlope(z);
-        StoreN(dp + j, dr, lanes);
-        StoreN(dp + n + j, dz, lanes);
-        StoreN(dp + 2 * n + j, dn, lanes);
-        StoreN(dq + j, dr, lanes);
-        StoreN(dq + n + j, dz, lanes);
-        StoreN(dq + 2 * n + j, dn * r, lanes);
-        StoreN(row.dh + j, dh * z, lanes);
+        const formula::GruValues<VecF> v = {of_kept(0), of_kept(1), of_kept(2), of_kept(3), Zero()};
+        VecF d_gates[3];
+        formula::GruGrad(v, LoadN(static_cast<const T*>(row.h_before) + j, lanes), dh, d_gates);
+        for (int k = 0; k < 3; ++k) {
+          StoreN(dp + k * n + j, d_gates[k], lanes);
+          StoreN(dq + k * n + j, k == 2 ? d_gates[k] * v.r : d_gates[k], lanes);
+        }
+        StoreN(row.dh + j, dh * v.z, lanes);
       });
 }
 

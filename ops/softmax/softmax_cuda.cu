@@ -4,6 +4,7 @@
 #include "core/cuda/launch.h"
 #include "core/cuda/math.cuh"
 #include "core/cuda/reduce.cuh"
+#include "core/formula.h"
 #include "ops/softmax/softmax_kernel.h"
 
 namespace tessera::cuda {
@@ -38,7 +39,7 @@ __global__ void ForwardKernel(bool log, int64_t rows, int64_t n, const T* x_RN, 
       for (int k = 0; k < kGroup; ++k) sum += FastExpOf(ToWide(v.v[k]) - max);
     });
     sum = BlockReduce(sum, SumOp(), W(0));
-    const W log_sum = LogOf(sum);
+    const W log_sum = formula::Log(sum);
     const W scale = W(1) / sum;
     EachGroup<kGroup>(x, n, [&](int64_t i, Group v) {
 #pragma unroll

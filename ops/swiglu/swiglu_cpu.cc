@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
+#include "ops/swiglu/swiglu_formulas.h"
 #include "ops/swiglu/swiglu_kernel.h"
 #include "ops/swiglu/swiglu_rows.h"
 
@@ -15,8 +14,6 @@ const SwiGluRows& Rows() {
   return ForActiveIsa(baseline::kSwiGluRows, avx2::kSwiGluRows, avx512::kSwiGluRows);
 }
 
-double SigmoidOf(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-
 const void* At(const void* data, int64_t bytes) { return static_cast<const char*>(data) + bytes; }
 void* At(void* data, int64_t bytes) { return static_cast<char*>(data) + bytes; }
 
@@ -24,7 +21,7 @@ void ForwardFloat64(const SwiGluArgs& args, int64_t begin, int64_t end) {
   const auto* gate = static_cast<const double*>(args.gate);
   const auto* up = static_cast<const double*>(args.up);
   auto* out = static_cast<double*>(args.out);
-  for (int64_t i = begin; i < end; ++i) out[i] = gate[i] * SigmoidOf(gate[i]) * up[i];
+  for (int64_t i = begin; i < end; ++i) out[i] = formula::SwiGlu(gate[i], up[i]);
 }
 
 void BackwardFloat64(const SwiGluGradArgs& args, int64_t begin, int64_t end) {
@@ -34,9 +31,7 @@ void BackwardFloat64(const SwiGluGradArgs& args, int64_t begin, int64_t end) {
   auto* d_gate = static_cast<double*>(args.d_gate);
   auto* d_up = static_cast<double*>(args.d_up);
   for (int64_t i = begin; i < end; ++i) {
-    const double s = SigmoidOf(gate[i]);
-    d_up[i] = grad[i] * gate[i] * s;
-    d_gate[i] = grad[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
+    formula::SwiGluGrad(grad[i], gate[i], up[i], &d_gate[i], &d_up[i]);
   }
 }
 

@@ -2,16 +2,11 @@
 // SwiGLU on the GPU: 16 bytes at a time where the tensors lie so.
 #include "core/cuda/element.cuh"
 #include "core/cuda/launch.h"
-#include "core/cuda/math.cuh"
+#include "ops/swiglu/swiglu_formulas.h"
 #include "ops/swiglu/swiglu_kernel.h"
 
 namespace tessera::cuda {
 namespace {
-
-template <typename W>
-__device__ __forceinline__ W SigmoidOf(W x) {
-  return W(1) / (W(1) + ExpOf(-x));
-}
 
 // Groups of kN elements.
 template <typename T, int kN>
@@ -21,8 +16,7 @@ __global__ void ForwardKernel(int64_t groups, const T* gate, const T* up, T* out
     const Vec<T, kN> u = LoadVec<kN>(up + i * kN);
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
-      const Wide<T> x = ToWide(g.v[k]);
-      g.v[k] = FromWide<T>(x * SigmoidOf(x) * ToWide(u.v[k]));
+      g.v[k] = FromWide<T>(formula::SwiGlu(ToWide(g.v[k]), ToWide(u.v[k])));
     }
     StoreVec<kN>(out + i * kN, g);
   }
@@ -38,11 +32,11 @@ __global__ void BackwardKernel(int64_t groups, const T* grad, const T* gate, con
     Vec<T, kN> u = LoadVec<kN>(up + i * kN);
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
-      const W x = ToWide(g.v[k]);
-      const W s = SigmoidOf(x);
-      const W dy = ToWide(d.v[k]);
-      g.v[k] = FromWide<T>(dy * ToWide(u.v[k]) * s * (W(1) + x * (W(1) - s)));
-      u.v[k] = FromWide<T>(dy * x * s);
+      W on_gate;
+      W on_up;
+      formula::SwiGluGrad(ToWide(d.v[k]), ToWide(g.v[k]), ToWide(u.v[k]), &on_gate, &on_up);
+      g.v[k] = FromWide<T>(on_gate);
+      u.v[k] = FromWide<T>(on_up);
     }
     StoreVec<kN>(d_gate + i * kN, g);
     StoreVec<kN>(d_up + i * kN, u);

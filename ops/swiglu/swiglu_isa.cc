@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/row_dispatch.h"
 #include "core/cpu/simd.h"
+#include "ops/swiglu/swiglu_formulas.h"
 #include "ops/swiglu/swiglu_rows.h"
 
 namespace tessera::TESSERA_ISA {
@@ -10,21 +11,20 @@ template <typename T>
 void ForwardOf(const T* gate, const T* up, T* out, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes) {
     const int64_t lanes = n - i < kLanes ? n - i : kLanes;
-    const VecF g = LoadN(gate + i, lanes);
-    StoreN(out + i, g * Sigmoid(g) * LoadN(up + i, lanes), lanes);
+    StoreN(out + i, formula::SwiGlu(LoadN(gate + i, lanes), LoadN(up + i, lanes)), lanes);
   }
 }
 
 template <typename T>
 void BackwardOf(const T* grad, const T* gate, const T* up, T* d_gate, T* d_up, int64_t n) {
-  const VecF one = Set(1.0f);
   for (int64_t i = 0; i < n; i += kLanes) {
     const int64_t lanes = n - i < kLanes ? n - i : kLanes;
-    const VecF d = LoadN(grad + i, lanes);
-    const VecF g = LoadN(gate + i, lanes);
-    const VecF s = Sigmoid(g);
-    StoreN(d_up + i, d * (g * s), lanes);
-    StoreN(d_gate + i, d * LoadN(up + i, lanes) * s * Fma(g, one - s, one), lanes);
+    VecF on_gate;
+    VecF on_up;
+    formula::SwiGluGrad(LoadN(grad + i, lanes), LoadN(gate + i, lanes), LoadN(up + i, lanes),
+                        &on_gate, &on_up);
+    StoreN(d_up + i, on_up, lanes);
+    StoreN(d_gate + i, on_gate, lanes);
   }
 }
 

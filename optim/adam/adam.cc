@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "optim/adam/adam_kernel.h"
 #include "optim/optimizer_kind.h"
+#include "optim/update_cpu.h"
 
 namespace tessera::optim {
 
@@ -35,17 +36,16 @@ Adam::Adam(std::vector<ParameterGroup> groups, const AdamOptions& options, bool 
 }
 
 void Adam::Update(const std::vector<PendingUpdate>& updates, const StepInputs& inputs) {
-  adam_update.Launch(device(), {.tensors = KernelTensors(updates),
-                                .scalars = ScalarsOf(inputs),
-                                .beta1 = options_.betas[0],
-                                .beta2 = options_.betas[1],
-                                .eps = options_.eps,
-                                .decoupled = decoupled_});
+  adam_update.Launch(device(),
+                     {KernelTensors(updates),
+                      ScalarsOf(inputs),
+                      {{options_.betas[0], options_.betas[1]}, options_.eps, decoupled_}});
 }
 
 AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamOptions& options)
     : Adam(std::move(groups), options, /*decoupled=*/true) {}
 
+TESSERA_REGISTER_KERNEL(adam_update, DeviceType::kCpu, UpdateCpu<AdamUpdate>);
 TESSERA_REGISTER_OPTIMIZER(Adam, "adam", "Adam (Kingma and Ba 2015)");
 TESSERA_REGISTER_OPTIMIZER(AdamW, "adamw",
                            "Adam with decoupled weight decay (Loshchilov and Hutter 2019)");

@@ -59,9 +59,7 @@ void Lamb::Update(const std::vector<PendingUpdate>& updates, const StepInputs& i
   const Tensor norms = Zeros({std::ssize(tensors), 2}, DType::kFloat64, device());
   const LambArgs args{tensors,
                       ScalarsOf(inputs),
-                      options_.betas[0],
-                      options_.betas[1],
-                      options_.eps,
+                      {{options_.betas[0], options_.betas[1]}, options_.eps},
                       static_cast<double*>(sums.raw_data()),
                       static_cast<double*>(norms.raw_data())};
   lamb_moments.Launch(device(), args);

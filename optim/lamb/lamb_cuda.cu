@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAMB over all parameters in a few launches, each element by the formulas (and in float32 the very
-// operations) of optim/lamb/lamb_isa.cc. Sums are of the same chunks, each added up by one block.
+// LAMB over all parameters in a few launches. Sums are of the CPU's chunks, each added up by one
+// block.
 #include "core/cuda/reduce.cuh"
 #include "optim/lamb/lamb_kernel.h"
 #include "optim/update_cuda.cuh"
@@ -30,51 +30,9 @@ std::vector<LambItem> LambItemsOf(const LambArgs& args, bool wide) {
   return items;
 }
 
-struct LambSettings {
-  double beta1;
-  double beta2;
-  double eps;
-};
-// What depends on the step.
-struct LambStep {
-  double grad_scale;
-  double inverse_bias1;
-  double inverse_sqrt_bias2;
-  double rate;
-};
-
-__device__ __forceinline__ const LambStep& StepOf(const UpdateScalars& scalars,
-                                                  const LambSettings& lamb, const LambItem& t) {
-  auto& step = cuda::BlockShared<LambStep>();
-  if (threadIdx.x == 0) {
-    const auto count = static_cast<double>(*scalars.step);
-    step.grad_scale = GradScale(scalars);
-    step.inverse_bias1 = 1.0 / (1.0 - pow(lamb.beta1, count));
-    step.inverse_sqrt_bias2 = 1.0 / sqrt(1.0 - pow(lamb.beta2, count));
-    const double* norms = t.norms;
-    const double ratio = norms[0] > 0 && norms[1] > 0 ? sqrt(norms[0] / norms[1]) : 1.0;
-    step.rate = *scalars.learning_rate * t.lr_scale * ratio;
-  }
-  __syncthreads();
-  return step;
+__device__ __forceinline__ double RateOf(const UpdateScalars& scalars, const LambItem& t) {
+  return LambRate(*scalars.learning_rate * t.lr_scale, t.norms);
 }
-
-struct Factors {
-  float inverse_bias1;
-  float inverse_sqrt_bias2;
-  float eps;
-  float weight_decay;
-  __device__ __forceinline__ Factors(const LambStep& step, const LambSettings& lamb,
-                                     const LambItem& t)
-      : inverse_bias1(static_cast<float>(step.inverse_bias1)),
-        inverse_sqrt_bias2(static_cast<float>(step.inverse_sqrt_bias2)),
-        eps(static_cast<float>(lamb.eps)),
-        weight_decay(static_cast<float>(t.weight_decay)) {}
-  __device__ __forceinline__ float Update(float m, float v, float w) const {
-    const float denominator = fmaf(__fsqrt_rn(v), inverse_sqrt_bias2, eps);
-    return fmaf(weight_decay, w, __fdiv_rn(__fmul_rn(m, inverse_bias1), denominator));
-  }
-};
 
 __device__ __forceinline__ void WriteSums(const LambItem& t, const ChunkPlace& place,
                                           double weights, double updates) {
@@ -89,37 +47,30 @@ __device__ __forceinline__ void WriteSums(const LambItem& t, const ChunkPlace& p
 
 __global__ void __launch_bounds__(kBlock)
     MomentsKernel(const __grid_constant__ TensorBatch<LambItem> batch, UpdateScalars scalars,
-                  LambSettings lamb) {
+                  LambUpdate rule) {
   if (Skipped(scalars)) return;
   const ChunkPlace place = PlaceOf(batch, blockIdx.x);
   const LambItem& t = batch.items[place.tensor];
-  const LambStep& step = StepOf(scalars, lamb, t);
-  const Factors factors(step, lamb, t);
-  const auto grad_scale = static_cast<float>(step.grad_scale);
-  const auto beta1 = static_cast<float>(lamb.beta1);
-  const auto one_minus_beta1 = static_cast<float>(1.0 - lamb.beta1);
-  const auto beta2 = static_cast<float>(lamb.beta2);
-  const auto one_minus_beta2 = static_cast<float>(1.0 - lamb.beta2);
+  const auto factors = rule.FactorsOf<float>(StepOf(rule, scalars), t.weight_decay);
+  const auto grad_scale = static_cast<float>(GradScale(scalars));
   double weight_sum = 0;
   double update_sum = 0;
   EachOf(t, place, [&](auto count, int64_t i) {
     constexpr int kCount = decltype(count)::value;
     const Vec<float, kCount> w = ReadWeights<kCount>(t, i);
     const Vec<float, kCount> grad = Read<kCount>(t.grad_dtype, t.grad, i);
-    Vec<float, kCount> m = Read<kCount>(DType::kFloat32, t.first, i);
-    Vec<float, kCount> v = Read<kCount>(DType::kFloat32, t.second, i);
+    Vec<float, kCount> m = Read<kCount>(DType::kFloat32, t.states[0], i);
+    Vec<float, kCount> v = Read<kCount>(DType::kFloat32, t.states[1], i);
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
-      const float g = __fmul_rn(grad.v[k], grad_scale);
-      m.v[k] = fmaf(beta1, m.v[k], __fmul_rn(one_minus_beta1, g));
-      v.v[k] = fmaf(beta2, v.v[k], __fmul_rn(__fmul_rn(one_minus_beta2, g), g));
+      DecayMoments(factors.moments, grad.v[k] * grad_scale, &m.v[k], &v.v[k]);
       const double weight = w.v[k];
-      const double update = factors.Update(m.v[k], v.v[k], w.v[k]);
+      const double update = LambUpdate::Direction(factors, w.v[k], m.v[k], v.v[k]);
       weight_sum += weight * weight;
       update_sum += update * update;
     }
-    WriteAs<kCount, float>(t.first, i, m);
-    WriteAs<kCount, float>(t.second, i, v);
+    WriteAs<kCount, float>(t.states[0], i, m);
+    WriteAs<kCount, float>(t.states[1], i, v);
   });
   WriteSums(t, place, weight_sum, update_sum);
 }
@@ -146,50 +97,40 @@ __global__ void __launch_bounds__(kBlock)
 
 __global__ void __launch_bounds__(kBlock)
     ApplyKernel(const __grid_constant__ TensorBatch<LambItem> batch, UpdateScalars scalars,
-                LambSettings lamb) {
+                LambUpdate rule) {
   if (Skipped(scalars)) return;
   const ChunkPlace place = PlaceOf(batch, blockIdx.x);
   const LambItem& t = batch.items[place.tensor];
-  const LambStep& step = StepOf(scalars, lamb, t);
-  const Factors factors(step, lamb, t);
-  const auto step_size = static_cast<float>(step.rate);
+  const auto factors = rule.FactorsOf<float>(StepOf(rule, scalars), t.weight_decay);
+  const auto step_size = static_cast<float>(RateOf(scalars, t));
   EachOf(t, place, [&](auto count, int64_t i) {
     constexpr int kCount = decltype(count)::value;
     Vec<float, kCount> w = ReadWeights<kCount>(t, i);
-    const Vec<float, kCount> m = Read<kCount>(DType::kFloat32, t.first, i);
-    const Vec<float, kCount> v = Read<kCount>(DType::kFloat32, t.second, i);
+    const Vec<float, kCount> m = Read<kCount>(DType::kFloat32, t.states[0], i);
+    const Vec<float, kCount> v = Read<kCount>(DType::kFloat32, t.states[1], i);
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
-      w.v[k] = fmaf(-step_size, factors.Update(m.v[k], v.v[k], w.v[k]), w.v[k]);
+      w.v[k] = fmaf(-step_size, LambUpdate::Direction(factors, w.v[k], m.v[k], v.v[k]), w.v[k]);
     }
     WriteWeights(t, i, w);
   });
 }
 
-__device__ __forceinline__ double DoubleUpdate(const LambItem& t, const LambStep& step,
-                                               const LambSettings& lamb, int64_t i) {
-  const double m = static_cast<const double*>(t.first)[i];
-  const double v = static_cast<const double*>(t.second)[i];
-  return m * step.inverse_bias1 / (sqrt(v) * step.inverse_sqrt_bias2 + lamb.eps) +
-         t.weight_decay * static_cast<const double*>(t.param)[i];
-}
-
 __global__ void MomentsDoubleKernel(const __grid_constant__ TensorBatch<LambItem> batch,
-                                    UpdateScalars scalars, LambSettings lamb) {
+                                    UpdateScalars scalars, LambUpdate rule) {
   if (Skipped(scalars)) return;
   const ChunkPlace place = PlaceOf(batch, blockIdx.x);
   const LambItem& t = batch.items[place.tensor];
-  const LambStep& step = StepOf(scalars, lamb, t);
+  const auto factors = rule.FactorsOf<double>(StepOf(rule, scalars), t.weight_decay);
+  const double grad_scale = GradScale(scalars);
   const double* p = static_cast<const double*>(t.param);
-  double* m = static_cast<double*>(t.first);
-  double* v = static_cast<double*>(t.second);
+  double* m = static_cast<double*>(t.states[0]);
+  double* v = static_cast<double*>(t.states[1]);
   double weight_sum = 0;
   double update_sum = 0;
   for (int64_t i = place.begin + threadIdx.x; i < place.begin + place.n; i += blockDim.x) {
-    const double g = ReadDouble(t.grad_dtype, t.grad, i) * step.grad_scale;
-    m[i] = lamb.beta1 * m[i] + (1.0 - lamb.beta1) * g;
-    v[i] = lamb.beta2 * v[i] + (1.0 - lamb.beta2) * g * g;
-    const double u = DoubleUpdate(t, step, lamb, i);
+    DecayMoments(factors.moments, ReadDouble(t.grad_dtype, t.grad, i) * grad_scale, &m[i], &v[i]);
+    const double u = LambUpdate::Direction(factors, p[i], m[i], v[i]);
     weight_sum += p[i] * p[i];
     update_sum += u * u;
   }
@@ -197,25 +138,27 @@ __global__ void MomentsDoubleKernel(const __grid_constant__ TensorBatch<LambItem
 }
 
 __global__ void ApplyDoubleKernel(const __grid_constant__ TensorBatch<LambItem> batch,
-                                  UpdateScalars scalars, LambSettings lamb) {
+                                  UpdateScalars scalars, LambUpdate rule) {
   if (Skipped(scalars)) return;
   const ChunkPlace place = PlaceOf(batch, blockIdx.x);
   const LambItem& t = batch.items[place.tensor];
-  const LambStep& step = StepOf(scalars, lamb, t);
+  const auto factors = rule.FactorsOf<double>(StepOf(rule, scalars), t.weight_decay);
+  const double rate = RateOf(scalars, t);
   double* p = static_cast<double*>(t.param);
+  const double* m = static_cast<const double*>(t.states[0]);
+  const double* v = static_cast<const double*>(t.states[1]);
   for (int64_t i = place.begin + threadIdx.x; i < place.begin + place.n; i += blockDim.x) {
-    p[i] -= step.rate * DoubleUpdate(t, step, lamb, i);
+    p[i] -= rate * LambUpdate::Direction(factors, p[i], m[i], v[i]);
   }
 }
 
 void LambMomentsCuda(const LambArgs& args) {
-  const LambSettings lamb{args.beta1, args.beta2, args.eps};
   ForEachBatch(LambItemsOf(args, false), kUpdateChunk, [&](const auto& batch, int64_t) {
-    Launch("lamb moments", {batch.chunks(), kBlock}, MomentsKernel, batch, args.scalars, lamb);
+    Launch("lamb moments", {batch.chunks(), kBlock}, MomentsKernel, batch, args.scalars, args.rule);
   });
   ForEachBatch(LambItemsOf(args, true), kUpdateChunk, [&](const auto& batch, int64_t) {
     Launch("lamb moments", {batch.chunks(), kBlock}, MomentsDoubleKernel, batch, args.scalars,
-           lamb);
+           args.rule);
   });
 }
 
@@ -229,12 +172,11 @@ void LambNormsCuda(const LambArgs& args) {
 }
 
 void LambApplyCuda(const LambArgs& args) {
-  const LambSettings lamb{args.beta1, args.beta2, args.eps};
   ForEachBatch(LambItemsOf(args, false), kUpdateChunk, [&](const auto& batch, int64_t) {
-    Launch("lamb", {batch.chunks(), kBlock}, ApplyKernel, batch, args.scalars, lamb);
+    Launch("lamb", {batch.chunks(), kBlock}, ApplyKernel, batch, args.scalars, args.rule);
   });
   ForEachBatch(LambItemsOf(args, true), kUpdateChunk, [&](const auto& batch, int64_t) {
-    Launch("lamb", {batch.chunks(), kBlock}, ApplyDoubleKernel, batch, args.scalars, lamb);
+    Launch("lamb", {batch.chunks(), kBlock}, ApplyDoubleKernel, batch, args.scalars, args.rule);
   });
 }
 

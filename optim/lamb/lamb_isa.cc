@@ -6,32 +6,18 @@
 namespace tessera::optim::TESSERA_ISA {
 namespace {
 
-struct Factors {
-  VecF inverse_bias1;
-  VecF inverse_sqrt_bias2;
-  VecF eps;
-  VecF weight_decay;
-};
-
-TESSERA_SIMD Factors FactorsOf(const LambChunk& c) {
-  return {Set(c.inverse_bias1), Set(c.inverse_sqrt_bias2), Set(c.eps), Set(c.weight_decay)};
-}
-
-// The same operations in both passes.
-TESSERA_SIMD VecF UpdateOf(const Factors& f, VecF m, VecF v, VecF w) {
-  return Fma(f.weight_decay, w, m * f.inverse_bias1 / Fma(Sqrt(v), f.inverse_sqrt_bias2, f.eps));
+TESSERA_SIMD LambUpdate::Factors<VecF> FactorsOf(const LambChunk& c) {
+  return c.rule.FactorsOf<VecF>(c.step, c.base.weight_decay);
 }
 
 template <typename P, typename G>
 void Moments(const LambChunk& c, double* sums) {
   const Weights<P> weights{static_cast<P*>(c.base.param), c.base.master};
   const G* grad = static_cast<const G*>(c.base.grad);
-  const Factors factors = FactorsOf(c);
+  const auto factors = FactorsOf(c);
   const VecF grad_scale = Set(c.base.grad_scale);
-  const VecF beta1 = Set(c.beta1);
-  const VecF one_minus_beta1 = Set(c.one_minus_beta1);
-  const VecF beta2 = Set(c.beta2);
-  const VecF one_minus_beta2 = Set(c.one_minus_beta2);
+  float* const exp_avg = c.base.states[0];
+  float* const exp_avg_sq = c.base.states[1];
   double weight_sums[kPartials] = {};
   double update_sums[kPartials] = {};
   // `count` elements from i on, at most kPartials.
@@ -42,13 +28,13 @@ void Moments(const LambChunk& c, double* sums) {
       const int64_t lanes = count - k < kLanes ? count - k : kLanes;
       const int64_t at = i + k;
       const VecF w = Weights<P>::Read(weights, at, lanes);
-      const VecF g = Get(grad + at, lanes) * grad_scale;
-      const VecF m = Fma(beta1, Get(c.exp_avg + at, lanes), one_minus_beta1 * g);
-      const VecF v = Fma(beta2, Get(c.exp_avg_sq + at, lanes), one_minus_beta2 * g * g);
-      Put(c.exp_avg + at, m, lanes);
-      Put(c.exp_avg_sq + at, v, lanes);
+      VecF m = Get(exp_avg + at, lanes);
+      VecF v = Get(exp_avg_sq + at, lanes);
+      DecayMoments(factors.moments, Get(grad + at, lanes) * grad_scale, &m, &v);
+      Put(exp_avg + at, m, lanes);
+      Put(exp_avg_sq + at, v, lanes);
       Put(w_block + k, w, lanes);
-      Put(u_block + k, UpdateOf(factors, m, v, w), lanes);
+      Put(u_block + k, LambUpdate::Direction(factors, w, m, v), lanes);
     }
     AddSquares(weight_sums, w_block);
     AddSquares(update_sums, u_block);
@@ -63,13 +49,15 @@ void Moments(const LambChunk& c, double* sums) {
 template <typename P>
 void Apply(const LambChunk& c) {
   const Weights<P> weights{static_cast<P*>(c.base.param), c.base.master};
-  const Factors factors = FactorsOf(c);
-  const VecF step_size = Set(c.step_size);
+  const auto factors = FactorsOf(c);
+  const VecF step_size = Set(static_cast<float>(c.base.lr));
+  const float* const exp_avg = c.base.states[0];
+  const float* const exp_avg_sq = c.base.states[1];
   ForEachVector(
       c.base.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         const VecF w = Weights<P>::Read(weights, i, lanes);
         const VecF u =
-            UpdateOf(factors, Get(c.exp_avg + i, lanes), Get(c.exp_avg_sq + i, lanes), w);
+            LambUpdate::Direction(factors, w, Get(exp_avg + i, lanes), Get(exp_avg_sq + i, lanes));
         Weights<P>::Write(weights, NegFma(step_size, u, w), i, lanes);
       });
 }

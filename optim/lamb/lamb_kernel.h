@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "optim/lamb/lamb_update.h"
 #include "optim/update_kernel.h"
 
 namespace tessera::optim {
@@ -13,9 +14,7 @@ namespace tessera::optim {
 struct LambArgs {
   const std::vector<UpdateTensor>& tensors;
   UpdateScalars scalars;
-  double beta1;
-  double beta2;
-  double eps;
+  LambUpdate rule;
   double* sums;   // of each chunk of kUpdateChunk elements, tensors in order: {sum w^2, sum u^2}
   double* norms;  // of each tensor, likewise
 };

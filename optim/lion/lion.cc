@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "optim/lion/lion_kernel.h"
 #include "optim/optimizer_kind.h"
+#include "optim/update_cpu.h"
 
 namespace tessera::optim {
 
@@ -28,9 +29,11 @@ Lion::Lion(std::vector<ParameterGroup> groups, const LionOptions& options)
 
 void Lion::Update(const std::vector<PendingUpdate>& updates, const StepInputs& inputs) {
   lion_update.Launch(
-      device(), {KernelTensors(updates), ScalarsOf(inputs), options_.betas[0], options_.betas[1]});
+      device(),
+      {KernelTensors(updates), ScalarsOf(inputs), {options_.betas[0], options_.betas[1]}});
 }
 
+TESSERA_REGISTER_KERNEL(lion_update, DeviceType::kCpu, UpdateCpu<LionUpdate>);
 TESSERA_REGISTER_OPTIMIZER(Lion, "lion", "Lion: the sign of a momentum (Chen et al. 2023)");
 
 }  // namespace tessera::optim

@@ -105,12 +105,11 @@ void Muon::Update(const std::vector<PendingUpdate>& updates, const StepInputs& i
       others.push_back(update);
     }
   }
-  adam_update.Launch(device(), {.tensors = KernelTensors(others),
-                                .scalars = ScalarsOf(inputs),
-                                .beta1 = options_.betas[0],
-                                .beta2 = options_.betas[1],
-                                .eps = options_.adam_eps,
-                                .decoupled = /*decoupled=*/true});
+  adam_update.Launch(device(), {KernelTensors(others),
+                                ScalarsOf(inputs),
+                                {{options_.betas[0], options_.betas[1]},
+                                 options_.adam_eps,
+                                 /*decoupled=*/true}});
 }
 
 void Muon::UpdateMatrix(const PendingUpdate& update, const TensorStep& step) const {

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "optim/optimizer_kind.h"
 #include "optim/sgd/sgd_kernel.h"
+#include "optim/update_cpu.h"
 
 namespace tessera::optim {
 
@@ -33,9 +34,11 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
 
 void Sgd::Update(const std::vector<PendingUpdate>& updates, const StepInputs& inputs) {
   sgd_update.Launch(
-      device(), {KernelTensors(updates), ScalarsOf(inputs), options_.momentum, options_.nesterov});
+      device(),
+      {KernelTensors(updates), ScalarsOf(inputs), {options_.momentum, options_.nesterov}});
 }
 
+TESSERA_REGISTER_KERNEL(sgd_update, DeviceType::kCpu, UpdateCpu<SgdUpdate>);
 TESSERA_REGISTER_OPTIMIZER(Sgd, "sgd", "stochastic gradient descent with momentum");
 
 }  // namespace tessera::optim
