@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean ...?" for unknown keys, flags and names.
+// "Did you mean ...?" and lists of what is known, for unknown keys, flags and names.
 #ifndef TESSERA_BASE_NEAREST_NAME_H_
 #define TESSERA_BASE_NEAREST_NAME_H_
 
@@ -15,6 +15,9 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
 
 // "; did you mean 'weight_decay'?", or nothing where no name is near.
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& known);
+
+// "1, 2 or 3".
+std::string OneOf(const std::vector<std::string>& names);
 
 }  // namespace tessera
 

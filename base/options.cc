@@ -224,15 +224,56 @@ Status Option::Set(void* object, const Json& value, const std::string& where) co
   return OkStatus();
 }
 
+namespace {
+
+// A number as Python writes it too: ".001", "1.e-3", "+1e-3". Null: it is none.
+Json PythonNumber(const std::string& text) {
+  static constexpr char kDigits[] = "0123456789";
+  const size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
+  const size_t point = std::min(text.find_first_not_of(kDigits, sign), text.size());
+  const bool has_point = point < text.size() && text[point] == '.';
+  const size_t end = std::min(text.find_first_not_of(kDigits, point + has_point), text.size());
+  const std::string whole = text.substr(sign, point - sign);
+  const std::string fraction = has_point ? text.substr(point + 1, end - point - 1) : "";
+  if (whole.empty() && fraction.empty()) return Json();
+  const std::string minus = text[0] == '-' ? "-" : "";
+  const Json value = Json::parse(minus + (whole.empty() ? "0" : whole) +
+                                     (has_point ? "." + (fraction.empty() ? "0" : fraction) : "") +
+                                     text.substr(end),
+                                 nullptr, /*allow_exceptions=*/false);
+  return value.is_number() ? value : Json();
+}
+
+}  // namespace
+
 Json Option::FromText(Kind kind, const std::string& text) {
   if (kind == Kind::kText || kind == Kind::kTexts) return text;
   if (kind == Kind::kBool) {
-    if (text == "1" || text == "on" || text == "yes") return true;
-    if (text == "0" || text == "off" || text == "no") return false;
+    for (const char* yes : {"1", "on", "yes", "true", "True"}) {
+      if (text == yes) return true;
+    }
+    for (const char* no : {"0", "off", "no", "false", "False"}) {
+      if (text == no) return false;
+    }
+  }
+  if (kind == Kind::kNumber || kind == Kind::kInteger) {
+    const Json number = PythonNumber(text);
+    if (!number.is_null()) return number;
   }
   std::string json = text;
   const bool is_json = text.find_first_of("[{") != std::string::npos;
-  if (!is_json && (kind == Kind::kNumbers || kind == Kind::kIntegers)) json = "[" + text + "]";
+  if (!is_json && (kind == Kind::kNumbers || kind == Kind::kIntegers)) {
+    Json numbers = Json::array();
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find_first_of(", ", at), text.size());
+      const std::string part = text.substr(at, end - at);
+      at = end + 1;
+      if (part.empty() && text.find(' ') != std::string::npos) continue;  // ", "
+      numbers.push_back(PythonNumber(part));
+      if (numbers.back().is_null()) return text;
+    }
+    return numbers;
+  }
   if (!is_json && kind == Kind::kIntegerLists) json = IntegerListsText(text);
   if (!is_json && kind == Kind::kWeights) json = WeightsText(text);
   const Json value = Json::parse(json, nullptr, /*allow_exceptions=*/false);

@@ -12,6 +12,7 @@
 #include "train/config/run_config.h"
 #include "train/foreign/accelerate_config.h"
 #include "train/foreign/deepspeed_keys.h"
+#include "train/foreign/dialect.h"
 #include "train/foreign/run_keys.h"
 
 namespace tessera::docs {
@@ -149,6 +150,32 @@ std::string FateTable(const train::ForeignTable& table, train::KeyFate fate, con
   return text;
 }
 
+// A column a dialect, a row a key; where a dialect says nothing our own default holds.
+std::string DialectTable() {
+  std::vector<std::string> keys;
+  std::string text = "\n| key | Tessera |";
+  std::string line = "|---|---|";
+  for (const train::Dialect& dialect : train::Dialects()) {
+    text += " " + Code(dialect.name) + " |";
+    line += "---|";
+    for (const auto& [key, value] : dialect.defaults) {
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    }
+  }
+  text += "\n" + line + "\n";
+  for (const std::string& key : keys) {
+    const Option* const option = train::FindRunConfigKey(key);
+    text += "| " + Code(key) + " | " + DefaultOf(*option) + " |";
+    for (const train::Dialect& dialect : train::Dialects()) {
+      const auto own = std::find_if(dialect.defaults.begin(), dialect.defaults.end(),
+                                    [&](const auto& entry) { return entry.first == key; });
+      text += own == dialect.defaults.end() ? " |" : " " + option->ToText(own->second) + " |";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 std::string SystemTables(const train::ForeignTable& table) {
   return FateTable(table, train::KeyFate::kTranslated, "known as | here") +
          FateTable(table, train::KeyFate::kNoEffect, "no effect | because") +
@@ -169,6 +196,8 @@ StatusOr<std::string> WithMigrationTables(const std::string& page) {
       {"hugging-face", SystemTables(train::HuggingFace())},
       {"flagai", SystemTables(train::FlagAi())},
       {"colossal-ai", SystemTables(train::ColossalAi())},
+      {"megatron", SystemTables(train::MegatronLm())},
+      {"dialects", DialectTable()},
       {"deepspeed", SystemTables(train::DeepSpeedKeys())},
       {"accelerate", SystemTables(train::AccelerateKeys())}};
   for (const auto& [name, content] : tables) {

@@ -5,6 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
+
+#include "optim/testdata/schedule_golden.h"
 
 namespace tessera::optim {
 namespace {
@@ -80,7 +83,8 @@ TEST(ScheduleTest, RatesAreWithinTheirRangeFromTheFirstStepOn) {
                                         .total_steps = total,
                                         .warmup_type = warmup_type,
                                         .warmup_min_lr = 0.125,
-                                        .offset = offset};
+                                        .offset = offset,
+                                        .decay_steps = 1};
             for (int64_t step = -1; step <= 12; ++step) {
               const double rate = At(config, step);
               EXPECT_TRUE(rate >= 0.125 && rate <= 0.5)
@@ -101,10 +105,30 @@ TEST(ScheduleTest, WarmUpMayOutlastTheRun) {
   EXPECT_DOUBLE_EQ(At(config, 101), 0.5);
 }
 
+// Whole runs of the schedulers of transformers, Colossal-AI, FlagAI and Megatron-LM.
+TEST(ScheduleTest, FollowsThePublishedSchedulers) {
+  const std::vector<ScheduleGolden> goldens = ScheduleGoldens();
+  ASSERT_GT(goldens.size(), 40u);
+  for (const ScheduleGolden& golden : goldens) {
+    ASSERT_EQ(golden.rates.size(), 20u) << golden.name;
+    for (size_t i = 0; i < golden.rates.size(); ++i) {
+      EXPECT_NEAR(At(golden.config, static_cast<int64_t>(i) + 1), golden.rates[i], 1e-15)
+          << golden.name << ", step " << i + 1;
+    }
+  }
+}
+
 TEST(ScheduleTest, KnownByOtherNames) {
-  EXPECT_NEAR(At(CosineAnnealingWarmupLR(2.0, 20, 10, 1.0), 15), 1.5, 1e-15);
-  EXPECT_NEAR(At(LinearWarmupLR(2.0, 20, 10), 15), 1.0, 1e-15);
-  EXPECT_EQ(At(LinearWarmupLR(2.0, 20, 10), 5), 1.0);
+  const std::vector<double> linear = {0.25,   0.5,    0.75,   1,      6. / 7,
+                                      5. / 7, 4. / 7, 3. / 7, 2. / 7, 1. / 7};
+  for (size_t i = 0; i < linear.size(); ++i) {
+    EXPECT_NEAR(At(LinearWarmupLR(2.0, 10, 3), static_cast<int64_t>(i) + 1), 2 * linear[i], 1e-15);
+  }
+  const ScheduleConfig cosine = CosineAnnealingWarmupLR(2.0, 20, 10, 1.0);
+  EXPECT_DOUBLE_EQ(At(cosine, 1), 0.2);
+  EXPECT_DOUBLE_EQ(At(cosine, 10), 2.0);
+  EXPECT_DOUBLE_EQ(At(cosine, 11), 2.0);
+  EXPECT_NEAR(At(cosine, 16), 1.5, 1e-15);
 }
 
 TEST(ScheduleTest, RefusesBadConfigurations) {
@@ -119,6 +143,10 @@ TEST(ScheduleTest, RefusesBadConfigurations) {
   EXPECT_EQ(message({"constant", 1, 0, -1, 0}).rfind("warmup_steps is -1", 0), 0u);
   EXPECT_NE(message({"cosine", 1, 0, 0, 0}).find("total steps"), std::string::npos);
   EXPECT_NE(message({"linear", 1, 0, 0, -5}).find("total steps"), std::string::npos);
+  EXPECT_EQ(message({.kind = "constant", .warmup_type = "slow"}),
+            "warmup_type 'slow' is unknown; expected linear, log, cosine or 1-sqrt");
+  EXPECT_EQ(message({.kind = "warmup_stable_decay", .lr = 1, .total_steps = 5, .decay_steps = 6}),
+            "lr_decay_steps is 6, expected 1 to 5, the steps of the schedule");
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ void AddExplainCommand(CLI::App& app, CommandState& state) {
   command->footer(
       "Prints a line for each key that a file or a flag gives: the key, `honoured` (one of our\n"
       "own), `translated`, `no-effect` or `refused`, and the keys that it becomes or the reason,\n"
-      "with tabs between. Nothing is run; a refused key is listed like the others.\n"
+      "with tabs between. A `default` is a value that nobody gave, of the system whose names are\n"
+      "used. Nothing is run; a refused key is listed like the others.\n"
       "Example:\n"
       "  tessera explain --deepspeed ds.json --learning_rate 3e-4 --push_to_hub");
   command->callback([command, flags, &state] {

@@ -157,19 +157,21 @@ void FieldFlags::AddOtherNames(CLI::App* command) {
   AddHidden(command, "fsdp_config", false);  // a file, or its content
 }
 
-StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command) const {
-  return Given(command, Texts::kUtf8);
+StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command,
+                                           std::vector<std::string>* notes) const {
+  return Given(command, Texts::kUtf8, notes);
 }
 
 Status FieldFlags::Read(const CLI::App& command, void* settings) const {
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, Given(command, Texts::kAnyBytes));
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, Given(command, Texts::kAnyBytes, nullptr));
   for (const auto& [name, value] : given.items()) {
     TESSERA_RETURN_IF_ERROR(keys_.at(name)->Set(settings, value, FlagName(name)));
   }
   return OkStatus();
 }
 
-StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command, Texts kind) const {
+StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command, Texts kind,
+                                           std::vector<std::string>* notes) const {
   nlohmann::json given = nlohmann::json::object();
   std::map<std::string, std::string> known;  // of one key's names
   for (const auto& [name, texts] : texts_) {
@@ -188,18 +190,30 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command, Texts kind) 
       given[name] = option->notes.choices.empty() ? texts : AtCommas(texts);
       continue;
     }
-    const std::string& first = known.emplace(flag, texts[0]).first->second;
+    // The parsers of other systems take the last.
+    std::string value_text = texts.back();
+    const bool is_foreign = option == nullptr || option->key != name;
     for (const std::string& text : texts) {
-      if (text == first) continue;
-      return InvalidArgument(flag, " is given twice, as ", first, " and ", text);
+      if (text == value_text) continue;
+      if (!is_foreign || notes == nullptr) {
+        return InvalidArgument(flag, " is given twice, as ", texts[0], " and ",
+                               text == texts[0] ? value_text : text);
+      }
+      notes->push_back(
+          Concat(asked, " is given ", texts.size(), " times; the last, ", value_text, ", counts"));
+      break;
+    }
+    const std::string& first = known.emplace(flag, value_text).first->second;
+    if (value_text != first) {
+      return InvalidArgument(flag, " is given twice, as ", first, " and ", value_text);
     }
     if (option != nullptr) {
-      given[name] = option->FromText(texts[0]);
+      given[name] = option->FromText(value_text);
     } else {
-      const auto value = nlohmann::json::parse(texts[0], nullptr, /*allow_exceptions=*/false);
-      given[name] = value.is_discarded() ? nlohmann::json(texts[0]) : value;
+      const nlohmann::json value = Option::FromText(Option::Kind::kNumber, value_text);
+      given[name] = value;
       if (!value.is_structured()) continue;
-      TESSERA_ASSIGN_OR_RETURN(given[name], ParseJson(texts[0], flag, {.unique_keys = true}));
+      TESSERA_ASSIGN_OR_RETURN(given[name], ParseJson(value_text, flag, {.unique_keys = true}));
     }
   }
   return given;

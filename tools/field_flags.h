@@ -50,8 +50,10 @@ class FieldFlags {
   // Those of all names that are not there yet.
   void AddOtherNames(CLI::App* command);
   // The flags that were given, by the name they were given under. A flag that was given twice with
-  // two values is an error.
-  StatusOr<nlohmann::json> Given(const CLI::App& command) const;
+  // two values is an error, unless it is another system's and `notes` takes a line on it: its
+  // last value counts then.
+  StatusOr<nlohmann::json> Given(const CLI::App& command,
+                                 std::vector<std::string>* notes = nullptr) const;
   // The same, into the struct that declares the keys. Texts may hold any bytes, as names of files
   // do.
   Status Read(const CLI::App& command, void* settings) const;
@@ -60,7 +62,8 @@ class FieldFlags {
 
  private:
   enum class Texts { kUtf8, kAnyBytes };
-  StatusOr<nlohmann::json> Given(const CLI::App& command, Texts texts) const;
+  StatusOr<nlohmann::json> Given(const CLI::App& command, Texts texts,
+                                 std::vector<std::string>* notes) const;
   void AddHidden(CLI::App* command, const std::string& name, bool is_switch);
 
   std::map<std::string, std::vector<std::string>> texts_;  // by name

@@ -56,8 +56,10 @@ StatusOr<train::ResolvedRun> RunFlags::Resolve(const CLI::App& command, int worl
                                .accelerate = given.accelerate,
                                .deepspeed = given.deepspeed,
                                .world_size = world_size};
-  TESSERA_ASSIGN_OR_RETURN(sources.flags, fields_.Given(command));
+  std::vector<std::string> notes;
+  TESSERA_ASSIGN_OR_RETURN(sources.flags, fields_.Given(command, &notes));
   TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, train::ResolveRun(sources));
+  run.notes.insert(run.notes.begin(), notes.begin(), notes.end());
   if (!given.model.empty()) run.config.model = given.model;
   if (command.count("--resume") > 0) run.resume = resume_;
   return run;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "dist/comm/world.h"
@@ -47,8 +48,9 @@ std::string Samples(const data::Dataset& train) {
   return WithThousands(train.size()) + " training samples";
 }
 
-Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& options,
-                   const dist::World& world, const Program& program) {
+Status TrainOnRank(const train::RunConfig& config, const std::vector<std::string>& notes,
+                   const train::TrainOptions& options, const dist::World& world,
+                   const Program& program) {
   TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
   const train::RunLog log = train::OpenRunLog(config, mesh, stdout, options.host);
   const auto say = [&](train::LogLevel level, const std::string& text) {
@@ -68,6 +70,7 @@ Status TrainOnRank(const train::RunConfig& config, const train::TrainOptions& op
                         " parameters; ", setup.task->name, " on ", Samples(*setup.data.train),
                         setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "",
                         Ranks(world, mesh), "\n", setup.config.Describe())));
+  for (const std::string& line : notes) TESSERA_RETURN_IF_ERROR(say(kInfo, line + "\n"));
   for (const std::string& line : setup.warnings) {
     TESSERA_RETURN_IF_ERROR(say(train::LogLevel::kWarning, Concat("warning: ", line, "\n")));
   }
@@ -102,7 +105,7 @@ Status RunTrain(const CLI::App& command, const RunFlags& flags, const Program& p
     train::TrainOptions options;
     options.resume = run->resume.has_value();
     options.resume_from = run->resume.value_or("");
-    return TrainOnRank(run->config, options, world, program);
+    return TrainOnRank(run->config, run->notes, options, world, program);
   });
 }
 

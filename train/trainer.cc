@@ -352,9 +352,10 @@ Status Trainer::FinalSave() {
 // What the intervals want after this step.
 Status Trainer::AfterStep() {
   const bool last = state_.step == state_.total_steps;
-  const auto is_due = [&](const std::string& strategy, int64_t interval) {
+  const auto is_due = [&](const std::string& strategy, double interval) {
     if (strategy == "epoch") return EndsEpoch(state_.step);
-    return strategy == "steps" && interval > 0 && state_.step % interval == 0;
+    const int64_t steps = StepsOf(interval, state_.total_steps);
+    return strategy == "steps" && steps > 0 && state_.step % steps == 0;
   };
   const bool evaluates = validates() && config_.eval_strategy != "no";
   evaluation_due_ = evaluates && (last || is_due(config_.eval_strategy, config_.eval_interval));

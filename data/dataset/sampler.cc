@@ -15,9 +15,8 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   TESSERA_CHECK(options.batch_size >= 1, "Sampler", "batch_size is ", options.batch_size);
   TESSERA_CHECK(options.micro_batches >= 1, "Sampler", "micro_batches is ", options.micro_batches);
   if (options_.samples_per_epoch == 0) options_.samples_per_epoch = options.num_samples;
-  TESSERA_CHECK(
-      options_.samples_per_epoch >= 1 && options_.samples_per_epoch <= options.num_samples,
-      "Sampler", options_.samples_per_epoch, " samples per epoch of ", options.num_samples);
+  TESSERA_CHECK(options_.samples_per_epoch >= 1, "Sampler", options_.samples_per_epoch,
+                " samples per epoch of ", options.num_samples);
   TESSERA_CHECK(options.length_of == nullptr || options.length_group >= 1, "Sampler",
                 "length_group is ", options.length_group);
   const DataPosition& begin = options_.begin;
@@ -26,7 +25,8 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   }
   TESSERA_CHECK(begin.step >= 0 && begin.samples >= 0 && begin.epoch >= 0 && begin.index >= 0 &&
                     options_.left_in_epoch >= 0 &&
-                    options_.left_in_epoch <= options.num_samples - begin.index,
+                    options_.left_in_epoch <=
+                        std::max(options.num_samples, options_.samples_per_epoch) - begin.index,
                 "Sampler", options_.left_in_epoch, " samples are left in epoch ", begin.epoch,
                 " from its sample ", begin.index, ", of ", options.num_samples);
 }
@@ -53,7 +53,7 @@ int64_t Sampler::Drawn(const Place& place) const {
 Sampler::Group Sampler::GroupOf(const Place& place) const {
   const int64_t size = options_.length_of == nullptr ? 1 : options_.length_group;
   const int64_t begin = place.index / size * size;
-  const int64_t end = std::min(begin + size, EpochSize(place.epoch));
+  const int64_t end = std::min({begin + size, EpochSize(place.epoch), options_.num_samples});
   Group group = {.begin = {place.epoch, begin}};
   std::vector<std::pair<int64_t, int64_t>> by_length;  // with their samples
   for (int64_t i = begin; i < end; ++i) {
@@ -70,6 +70,8 @@ int64_t Sampler::SampleAt(int64_t position) const {
   TESSERA_CHECK(position >= options_.begin.samples, "Sampler", "position is ", position,
                 "; the line begins at ", options_.begin.samples);
   const Place place = PlaceOf(position);
+  TESSERA_CHECK(place.index < options_.num_samples, "Sampler", "position ", position,
+                " lies behind the last sample of its epoch");
   return GroupOf(place).At(place);
 }
 
@@ -90,6 +92,7 @@ std::vector<Sample> Sampler::Rows(const BatchPlace& place) const {
   Group group;
   for (int64_t position = begin; position < end; ++position) {
     const Place at = PlaceOf(position);
+    if (at.index >= options_.num_samples) continue;
     if (!group.Has(at)) group = GroupOf(at);
     rows.push_back({group.At(at), position});
   }

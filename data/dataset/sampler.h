@@ -13,7 +13,8 @@
 // with another global batch says where it is in the line (`begin`): no sample is skipped or
 // repeated. A rank's micro-batches are neighbours: their gradients are summed before they travel
 // (dist/store). Epochs run on without a break: a batch may hold the end of one epoch and the
-// beginning of the next, unless an epoch has a multiple of the global batch (`drop_last`). Within
+// beginning of the next, unless an epoch has a multiple of the global batch (`drop_last`), or is
+// filled up to one (samples_per_epoch). Within
 // an epoch the order is the KeyedPermutation of (seed, epoch) over all samples, or 0, 1, 2, ...
 // without shuffling; an epoch draws the first samples_per_epoch of it. With `length_of`, each
 // `length_group` neighbours of that order are sorted by length, the longest first, so that batches
@@ -48,7 +49,9 @@ struct SamplerOptions {
   int64_t micro_batches = 1;  // of one optimizer step
   uint64_t seed = 0;
   bool shuffle = true;
-  int64_t samples_per_epoch = 0;  // of [1, num_samples]; 0: num_samples
+  // 0: num_samples. With more, an epoch's places behind its last sample have none, so that the
+  // next epoch may begin with a step of its own.
+  int64_t samples_per_epoch = 0;
   // Of [1, global batch]: the rows behind them have no sample. 0: the global batch.
   int64_t samples_per_step = 0;
   DataPosition begin = {};

@@ -223,7 +223,31 @@ TEST(SamplerTest, AnEpochMayDrawFewerThanAllSamples) {
     seen.insert(different.begin(), different.end());
   }
   EXPECT_EQ(seen.size(), 11u);
-  EXPECT_THROW(Sampler({.num_samples = 7, .samples_per_epoch = 8}), Error);
+}
+
+// Each epoch begins with a step of its own: the last one takes what is left.
+TEST(SamplerTest, AnEpochMayEndWithAShortStep) {
+  const Sampler sampler({.num_samples = 7,
+                         .batch_size = 2,
+                         .micro_batches = 2,
+                         .shuffle = false,
+                         .samples_per_epoch = 8});
+  EXPECT_EQ(Step(sampler, 0, 1), (V{0, 1, 2, 3}));
+  EXPECT_EQ(Step(sampler, 1, 1), (V{4, 5, 6}));
+  EXPECT_EQ(Step(sampler, 2, 1), (V{0, 1, 2, 3}));
+  EXPECT_TRUE(sampler.EndsEpoch(2, 1));
+  EXPECT_EQ(sampler.StepsFor(sampler.SamplesOf(3), 1), 6);
+  // Behind the first step, with steps of 6: one more short step, then epochs of two again.
+  const Sampler later({.num_samples = 7,
+                       .batch_size = 6,
+                       .shuffle = false,
+                       .samples_per_epoch = 12,
+                       .begin = sampler.After(1, 1),
+                       .left_in_epoch = 6});
+  EXPECT_EQ(Step(later, 1, 1), (V{4, 5, 6}));
+  EXPECT_EQ(Step(later, 2, 1), (V{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(Step(later, 3, 1), (V{6}));
+  EXPECT_THROW(sampler.SampleAt(7), Error);
 }
 
 TEST(SamplerTest, RefusesPlacesOutside) {

@@ -23,7 +23,13 @@ struct OptimizerConfig {
   std::optional<double> min_lr;
   std::optional<int64_t> schedule_steps;
   int64_t schedule_offset = 0;
+  std::string schedule_counting = "tessera";
   bool schedule_by_epoch = false;
+  std::optional<double> lr_cycles;
+  double lr_power = 1;
+  std::optional<int64_t> lr_timescale;
+  double lr_decay_steps = 0.1;  // below 1 a share of all steps
+  std::string lr_decay_type = "linear";
   double max_grad_norm = 1;
 
   double final_lr() const { return min_lr.value_or(0.1 * lr); }

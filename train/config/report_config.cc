@@ -16,8 +16,9 @@ const OptionTable& ReportConfig::Table() {
       {"detail", "debug"}, {"passive", ""}, {"critical", "error"}};
   static const auto* table = new OptionTable(
       OptionTable::Of<ReportConfig>("Reports and checkpoints")
-          .Add("log_interval", &ReportConfig::log_interval, "steps between rows of metrics",
-               {.least = 1,
+          .Add("log_interval", &ReportConfig::log_interval,
+               "steps between rows of metrics; below 1 a share of all steps",
+               {.above = 0,
                 .changes_results = false,
                 .aliases = {{"logging_steps", "Hugging Face"}}})
           .Add("log_strategy", &ReportConfig::log_strategy,
@@ -27,7 +28,7 @@ const OptionTable& ReportConfig::Table() {
                 .changes_results = false,
                 .aliases = {{"logging_strategy", "Hugging Face"}}})
           .Add("eval_interval", &ReportConfig::eval_interval,
-               "steps between evaluations; 0: at the end",
+               "steps between evaluations; below 1 a share of all steps; 0: at the end",
                {.least = 0, .changes_results = false, .aliases = {{"eval_steps", "Hugging Face"}}})
           .Add("eval_strategy", &ReportConfig::eval_strategy,
                "evaluations every `eval_interval` steps and at the end, after every pass over "
@@ -40,15 +41,15 @@ const OptionTable& ReportConfig::Table() {
                "gradient_accumulation_steps * data-parallel ranks); 0: all",
                {.least = 0, .changes_results = false, .aliases = {{"eval_iters", "Megatron-LM"}}})
           .Add("save_interval", &ReportConfig::save_interval,
-               "steps between checkpoints; 0: at the end",
+               "steps between checkpoints; below 1 a share of all steps; 0: at the end",
                {.least = 0, .changes_results = false, .aliases = {{"save_steps", "Hugging Face"}}})
           .Add("save_strategy", &ReportConfig::save_strategy,
                "checkpoints every `save_interval` steps and at the end, after every pass over the "
                "data, or none but when the run is stopped",
                {.choices = times, .changes_results = false})
           .Add("num_checkpoints", &ReportConfig::num_checkpoints,
-               "newest checkpoints that are kept",
-               {.least = 1,
+               "newest checkpoints that are kept; 0: all",
+               {.least = 0,
                 .changes_results = false,
                 .aliases = {{"save_total_limit", "Hugging Face"}}})
           .Add("async_save", &ReportConfig::async_save,

@@ -14,12 +14,12 @@
 namespace tessera::train {
 
 struct ReportConfig {
-  int64_t log_interval = 10;
+  double log_interval = 10;  // below 1 a share of all steps, as the others
   std::string log_strategy = "steps";
-  int64_t eval_interval = 0;  // at the end
+  double eval_interval = 0;  // at the end
   std::string eval_strategy = "steps";
-  int64_t eval_batches = 0;   // all
-  int64_t save_interval = 0;  // at the end
+  int64_t eval_batches = 0;  // all
+  double save_interval = 0;  // at the end
   std::string save_strategy = "steps";
   int64_t num_checkpoints = 2;
   bool async_save = false;

@@ -26,15 +26,6 @@ Status UnknownKey(std::string_view name, const std::string& source) {
   return InvalidArgument(source, ": unknown key '", name, "'", DidYouMean(name, known));
 }
 
-// "1, 2 or 3".
-std::string OneOf(const std::vector<std::string>& names) {
-  std::string list;
-  for (size_t i = 0; i < names.size(); ++i) {
-    list += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-  }
-  return list;
-}
-
 std::string FlagOf(std::string_view name) {
   std::string flag = "--" + std::string(name);
   std::replace(flag.begin(), flag.end(), '_', '-');

@@ -5,9 +5,20 @@
 
 namespace tessera::train {
 
+const std::vector<std::string>& DialectNames() {
+  static const auto* names = new std::vector<std::string>{
+      "tessera", "hugging-face", "deepspeed", "colossal-ai", "flagai", "megatron"};
+  return *names;
+}
+
 const OptionTable& StepsConfig::Table() {
   static const auto* table = new OptionTable(
       OptionTable::Of<StepsConfig>("Steps")
+          .Add("dialect", &StepsConfig::dialect,
+               "the system whose defaults hold where nothing is said "
+               "([migration.md](migration.md#dialects)); without it, the system whose names are "
+               "used",
+               {.choices = DialectNames(), .changes_results = false})
           .Add("out", &StepsConfig::out, "the run's directory",
                {.type = "DIR",
                 .changes_results = false,
@@ -22,15 +33,11 @@ const OptionTable& StepsConfig::Table() {
                 .most = 1 << 20,
                 .changes_results = false,
                 .evaluation = true,
-                .aliases = {{"microbatch_size", "Colossal-AI"},
-                            {"per_device_train_batch_size", "Hugging Face"},
+                .aliases = {{"per_device_train_batch_size", "Hugging Face"},
                             {"per_gpu_train_batch_size", "Hugging Face"}}})
           .Add("gradient_accumulation_steps", &StepsConfig::gradient_accumulation_steps,
                "forward passes per optimizer step",
-               {.least = 1,
-                .most = 1 << 20,
-                .changes_results = false,
-                .aliases = {{"num_microbatches", "Colossal-AI"}}})
+               {.least = 1, .most = 1 << 20, .changes_results = false})
           .Add("seq_len", &StepsConfig::seq_len, "tokens per row",
                {.least = 1,
                 .most = 1 << 24,
@@ -52,6 +59,10 @@ const OptionTable& StepsConfig::Table() {
                "not drawn. Without it epochs run on without a break, a step may hold the end "
                "of one and the beginning of the next, and the run's last step the rest",
                {.aliases = {{"dataloader_drop_last", "Hugging Face"}}})
+          .Add("join_epochs", &StepsConfig::join_epochs,
+               "as `drop_last` says; false: an epoch's last step takes what is left of the epoch, "
+               "as "
+               "PyTorch's loaders have it")
           .Add("time_limit", &StepsConfig::time_limit,
                "seconds after which the run saves and stops",
                {.least = 0, .unset = "none", .changes_results = false})

@@ -6,12 +6,20 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/options_fwd.h"
 
 namespace tessera::train {
 
+// The systems whose defaults a run may have (train/foreign/dialect.h); "tessera" are ours.
+const std::vector<std::string>& DialectNames();
+
+// Of a number of steps that may be a share of all, below 1, which is rounded up.
+int64_t StepsOf(double steps, int64_t total);
+
 struct StepsConfig {
+  std::string dialect = "tessera";
   std::string out;  // the run's directory
   std::optional<int64_t> max_steps;
   double epochs = 1;
@@ -23,6 +31,7 @@ struct StepsConfig {
   std::optional<int64_t> data_seed;
   bool group_by_length = false;
   bool drop_last = false;
+  bool join_epochs = true;
   std::optional<double> time_limit;  // seconds
   std::string on_non_finite = "stop";
   bool detect_anomaly = false;

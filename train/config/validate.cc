@@ -41,9 +41,13 @@ Status RunConfig::Validate() const {
   }
   TESSERA_RETURN_IF_ERROR(optim::CheckGradScalerOptions(scaler_options()));
   TESSERA_RETURN_IF_ERROR(update_rule().status());
-  if (warmup_steps >= 1 && warmup_steps != std::floor(warmup_steps)) {
-    return InvalidArgument("warmup_steps is ", warmup_steps,
-                           ", expected whole steps or a share of them below 1");
+  for (const auto& [key, steps] : {std::pair{"warmup_steps", warmup_steps},
+                                   {"lr_decay_steps", lr_decay_steps},
+                                   {"log_interval", log_interval},
+                                   {"eval_interval", eval_interval},
+                                   {"save_interval", save_interval}}) {
+    if (steps < 1 || steps == std::floor(steps)) continue;
+    return InvalidArgument(key, " is ", steps, ", expected whole steps or a share of them below 1");
   }
   if (pp > 1) {
     TESSERA_ASSIGN_OR_RETURN(const dist::ScheduleKind kind, pipeline_schedule());
@@ -168,17 +172,32 @@ StatusOr<Json> ModelConfig::Overrides() const {
   return overrides;
 }
 
+int64_t StepsOf(double steps, int64_t total) {
+  return static_cast<int64_t>(steps < 1 ? std::ceil(steps * static_cast<double>(total)) : steps);
+}
+
 optim::ScheduleConfig OptimizerConfig::schedule_of(int64_t total) const {
-  const double warmup =
-      warmup_steps < 1 ? std::ceil(warmup_steps * static_cast<double>(total)) : warmup_steps;
+  const std::vector<std::string>& countings = optim::CountingNames();
+  const auto counting = static_cast<optim::ScheduleCounting>(
+      std::find(countings.begin(), countings.end(), schedule_counting) - countings.begin());
+  const double share = warmup_steps * static_cast<double>(total);
+  const double rounded =
+      counting == optim::ScheduleCounting::kTessera ? std::ceil(share) : std::floor(share);
+  const int64_t end = schedule_steps.value_or(total);
   return {.kind = lr_schedule,
           .lr = lr,
           .min_lr = final_lr(),
-          .warmup_steps = static_cast<int64_t>(warmup),
-          .total_steps = schedule_steps.value_or(total),
+          .warmup_steps = static_cast<int64_t>(warmup_steps < 1 ? rounded : warmup_steps),
+          .total_steps = end,
           .warmup_type = warmup_type,
           .warmup_min_lr = warmup_min_lr,
-          .offset = schedule_offset};
+          .offset = schedule_offset,
+          .counting = counting,
+          .cycles = lr_cycles,
+          .power = lr_power,
+          .timescale = lr_timescale,
+          .decay_steps = StepsOf(lr_decay_steps, end),
+          .decay_type = lr_decay_type};
 }
 
 optim::GradScalerOptions LossScalingConfig::scaler_options() const {

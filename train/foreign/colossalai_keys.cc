@@ -39,6 +39,8 @@ const ForeignSystem& ColossalAi() {
         {BucketSize("zero_bucket_size_in_m"),
          BucketSize("reduce_bucket_size_in_m"),
          Renamed("stage", "zero"),
+         Read("num_microbatches", "batch_size, gradient_accumulation_steps"),
+         Read("microbatch_size", "batch_size, gradient_accumulation_steps"),
          Switch(Renamed("enable_async_reduce", "overlap_comm")),
          Becomes("pp_style", "schedule",
                  [](const Json& value) -> StatusOr<Json> {

@@ -15,11 +15,19 @@ using Json = nlohmann::json;
 
 // --- Batches -------------------------------------------------------------------------------------
 
-// train_batch_size = micro-batch * accumulation * ranks: of the three, two give the third.
-void TranslateBatch(ForeignKeys& ds, int64_t ranks) {
+// train_batch_size = micro-batch * accumulation * ranks: of the three, two give the third. Flags
+// win over the file, which wins over the run's own file.
+void TranslateBatch(ForeignKeys& ds, int64_t ranks, const RunBatch& run) {
+  const auto chosen = [&](const char* key, const std::optional<int64_t>& flag,
+                          const std::optional<int64_t>& file) {
+    const std::optional<int64_t> own = ds.Integer(key, 1);
+    return flag ? flag : own ? own : file;
+  };
   const std::optional<int64_t> train = ds.Integer("train_batch_size", 1);
-  std::optional<int64_t> micro = ds.Integer("train_micro_batch_size_per_gpu", 1);
-  std::optional<int64_t> steps = ds.Integer("gradient_accumulation_steps", 1);
+  std::optional<int64_t> micro =
+      chosen("train_micro_batch_size_per_gpu", run.flag_micro, run.file_micro);
+  std::optional<int64_t> steps =
+      chosen("gradient_accumulation_steps", run.flag_steps, run.file_steps);
   const auto ranks_by = [&](int64_t a, int64_t b) {
     return static_cast<double>(ranks) * static_cast<double>(a) * static_cast<double>(b);
   };
@@ -156,9 +164,10 @@ void TranslateCommunication(ForeignKeys& ds) {
 
 }  // namespace
 
-Translation TranslateDeepSpeed(const Json& json, const std::string& source, int world_size) {
+Translation TranslateDeepSpeed(const Json& json, const std::string& source, int world_size,
+                               const RunBatch& run) {
   ForeignKeys ds(json, source, DeepSpeedKeys());
-  TranslateBatch(ds, world_size);
+  TranslateBatch(ds, world_size, run);
   TranslateDType(ds);
   TranslateOptimizer(ds);
   TranslateScheduler(ds);

@@ -14,6 +14,8 @@
 #ifndef TESSERA_TRAIN_FOREIGN_DEEPSPEED_CONFIG_H_
 #define TESSERA_TRAIN_FOREIGN_DEEPSPEED_CONFIG_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -22,9 +24,19 @@
 
 namespace tessera::train {
 
+// Rows of a forward pass and forward passes of a step, as flags and the run's own file give them.
+// Without them they are what the file, or DeepSpeed, says.
+struct RunBatch {
+  std::optional<int64_t> flag_micro = {};
+  std::optional<int64_t> flag_steps = {};
+  std::optional<int64_t> file_micro = {};
+  std::optional<int64_t> file_steps = {};
+};
+
 // `source` is what messages name. `world_size` is the number of data-parallel ranks (DeepSpeed's
 // number of GPUs, divided by the model-parallel size), which train_batch_size counts.
-Translation TranslateDeepSpeed(const nlohmann::json& ds, const std::string& source, int world_size);
+Translation TranslateDeepSpeed(const nlohmann::json& ds, const std::string& source, int world_size,
+                               const RunBatch& run = {});
 
 }  // namespace tessera::train
 

@@ -110,6 +110,9 @@ class EveryKeyTest : public testing::Test {
         EXPECT_TRUE(run->status().ok()) << key.name << ": " << run->status();
         ExpectChanged(key.name, *verdict, *base, *run);
         break;
+      case KeyFate::kDefault:
+        ADD_FAILURE() << key.name << " was given";
+        break;
     }
   }
 

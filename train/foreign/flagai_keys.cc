@@ -36,12 +36,12 @@ const ForeignSystem& FlagAi() {
          Refused("IGNORE_INDEX", "targets of -100 do not count", {-100}),
          WhereTrue("lora", "adapter", {{"adapter", "lora"}}),
          Switch(NoEffect("enable_flash_attn_models", "fused attention serves wherever it applies")),
-         Switch(Refused("not_call_launch", "it is a flag of `tessera launch`", {false}))}};
+         Read("num_nodes", "how ranks are started"),
+         Read("num_gpus", "how ranks are started"),
+         Read("hostfile", "how ranks are started"),
+         Switch(NoEffect("not_call_launch", "this process is a rank that somebody started"))}};
     Add(trainer->keys, {"master_ip", "master_port"}, [](std::string name) {
       return NoEffect(std::move(name), "the ranks find one another through their launcher");
-    });
-    Add(trainer->keys, {"hostfile", "num_nodes", "num_gpus"}, [](std::string name) {
-      return Refused(std::move(name), "it is a flag of `tessera launch`");
     });
     Add(trainer->keys, {"bmt_cpu_offload", "bmt_async_load", "bmt_pre_load"}, [](std::string name) {
       return Switch(Refused(std::move(name), "it is BMTrain's", {false}));

@@ -25,11 +25,16 @@ bool AsksForNothing(const ForeignKey& declared, const Json& value) {
 
 Json Plain(const Json& value) {
   if (!value.is_string()) return value;
-  std::string text = value.get<std::string>();
+  const std::string text = value.get<std::string>();
   if (text == "True" || text == "true") return true;
   if (text == "False" || text == "false") return false;
-  const Json parsed = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json parsed = Option::FromText(Option::Kind::kNumber, text);
   return parsed.is_number() ? parsed : value;
+}
+
+Json PlainAs(Option::Kind kind, const Json& value) {
+  if (kind == Option::Kind::kBool) return Truth(value);
+  return kind == Option::Kind::kText || kind == Option::Kind::kTexts ? value : Plain(value);
 }
 
 std::string Printed(const Json& value) {
@@ -48,6 +53,8 @@ const char* FateName(KeyFate fate) {
       return "no-effect";
     case KeyFate::kRefused:
       return "refused";
+    case KeyFate::kDefault:
+      return "default";
   }
   return "";
 }
@@ -190,7 +197,7 @@ void ForeignKeys::Convert(const ForeignKey& declared, const Json& value) {
   for (auto& [ours, to] : keys->items()) {
     const Option* option = FindRunConfigKey(ours);
     if (option == nullptr) continue;  // of the reader's own
-    if (option->kind != Option::Kind::kText && option->kind != Option::Kind::kTexts) to = Plain(to);
+    to = PlainAs(option->kind, to);
     const std::string where = name_of_(declared.name);
     const StatusOr<Json> converted = option->Convert(to, where);
     if (!converted.ok()) {
@@ -281,7 +288,7 @@ std::optional<T> ForeignKeys::Get(const std::string& key, const OptionNotes& not
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
   constexpr Option::Kind kKind = KindOf<T>();
-  const Json plain = kKind == Option::Kind::kText ? *value : Plain(*value);
+  const Json plain = PlainAs(kKind, *value);
   const StatusOr<Json> converted = Option::Convert(kKind, notes, plain, "");
   if (converted.ok()) return converted->get<T>();
   Fail(key, Message(converted.status()).substr(1));

@@ -12,8 +12,8 @@
 //   if (half) ds.Put("dtype", *half ? "float16" : "float32");
 //   Translation done = std::move(ds).Finish();      // the keys of a run, and each key's fate
 //
-// A key that is absent, null or "auto" reads as nullopt: it is left to the run's own settings. A
-// failure is one line that names the key with the sections that it is in: "ds.json:
+// A key that is absent, null, "None" or "auto" reads as nullopt: it is left to the run's own
+// settings. A failure is one line that names the key with the sections that it is in: "ds.json:
 // 'fp16.hysteresis' must be an integer, not 2.5".
 #ifndef TESSERA_TRAIN_FOREIGN_FOREIGN_KEYS_H_
 #define TESSERA_TRAIN_FOREIGN_FOREIGN_KEYS_H_
@@ -37,8 +37,9 @@ enum class KeyFate {
   kTranslated,  // becomes keys of ours
   kNoEffect,    // changes nothing, for a reason
   kRefused,     // a run with it does not start
+  kDefault,     // not given: the default of the system whose words the run is in
 };
-// "honoured", "translated", "no-effect", "refused".
+// "honoured", "translated", "no-effect", "refused", "default".
 const char* FateName(KeyFate fate);
 
 // What became of one key that somebody gave.
@@ -51,13 +52,19 @@ struct KeyVerdict {
 
 // The verdict on a key that is null, or DeepSpeed's "auto".
 inline constexpr char kLeftToRun[] = "left to the run's own settings";
-inline bool IsLeftToRun(const nlohmann::json& value) { return value.is_null() || value == "auto"; }
+inline bool IsLeftToRun(const nlohmann::json& value) {
+  return value.is_null() || value == "auto" || value == "None";  // Python's, in a flag
+}
 
 // The reason of kHonoured.
 inline constexpr char kOwnKey[] = "a key of a run";
 
 // "True" and "5e8" as values, where the text is one.
 nlohmann::json Plain(const nlohmann::json& value);
+// The same of a value whose kind is known: a switch may be "yes" or 1, a text stays.
+nlohmann::json PlainAs(Option::Kind kind, const nlohmann::json& value);
+// A switch: true, false, or the value itself where it is neither.
+nlohmann::json Truth(const nlohmann::json& value);
 // A value as messages show it, whatever its bytes.
 std::string Printed(const nlohmann::json& value);
 

@@ -2,6 +2,8 @@
 #include "train/foreign/resolve_run.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "base/options.h"
 #include "train/foreign/accelerate_config.h"
 #include "train/foreign/deepspeed_config.h"
+#include "train/foreign/dialect.h"
 #include "train/foreign/run_keys.h"
 #include "train/foreign/yaml_file.h"
 
@@ -109,7 +112,8 @@ StatusOr<Layer> AccelerateLayer(const std::string& path) {
 }
 
 // DeepSpeed's file, or its content, that was named last.
-StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int world_size) {
+StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int world_size,
+                               const RunBatch& batch) {
   Layer layer = {named.is_string() ? named.get<std::string>() : "deepspeed", {}};
   if (named.is_null()) return layer;
   Json json = named;
@@ -118,7 +122,7 @@ StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int w
   }
   const int64_t model_ranks = std::max<int64_t>(1, config.tp * config.pp);
   layer.given = TranslateDeepSpeed(
-      json, layer.source, static_cast<int>(std::max<int64_t>(1, world_size / model_ranks)));
+      json, layer.source, static_cast<int>(std::max<int64_t>(1, world_size / model_ranks)), batch);
   return layer;
 }
 
@@ -128,6 +132,98 @@ void ApplyDefaults(const Json& defaults, RunConfig* config) {
     if (config->IsSet(key)) continue;
     if (key == "max_steps" && config->IsSet("epochs")) continue;
     SetRunConfigKey(config, key, value, key).IgnoreError();
+  }
+}
+
+// What one source says of a key.
+std::optional<int64_t> Given(const Layer& layer, const char* key) {
+  const auto found = layer.given.keys.find(key);
+  if (found == layer.given.keys.end() || !found->is_number()) return std::nullopt;
+  return found->get<int64_t>();
+}
+
+// The file that was given last counts.
+RunBatch BatchOf(const Layer& file, const Layer& accelerate, const Layer& flags) {
+  const auto of_files = [&](const char* key) {
+    const std::optional<int64_t> later = Given(accelerate, key);
+    return later ? later : Given(file, key);
+  };
+  return {.flag_micro = Given(flags, "batch_size"),
+          .flag_steps = Given(flags, "gradient_accumulation_steps"),
+          .file_micro = of_files("batch_size"),
+          .file_steps = of_files("gradient_accumulation_steps")};
+}
+
+// Colossal-AI cuts the batch of a step into micro-batches: their number counts, or else their size.
+Status CutBatch(const std::vector<const Layer*>& layers, RunConfig* config) {
+  std::optional<int64_t> count, size;
+  for (const Layer* layer : layers) {
+    if (const auto given = Given(*layer, "num_microbatches")) count = given;
+    if (const auto given = Given(*layer, "microbatch_size")) size = given;
+  }
+  if (!count && !size) return OkStatus();
+  const int64_t divisor = count.value_or(size.value_or(1));
+  if (config->batch_size % divisor != 0) {
+    return InvalidArgument(count ? "num_microbatches" : "microbatch_size", " is ", divisor,
+                           ", which does not divide the batch of ", config->batch_size,
+                           " rows (batch_size)");
+  }
+  const int64_t parts = count ? *count : config->batch_size / *size;
+  config->batch_size /= parts;
+  config->gradient_accumulation_steps *= parts;
+  config->given.insert({"batch_size", "gradient_accumulation_steps"});
+  return OkStatus();
+}
+
+// Megatron-LM says the rows of a step over all ranks.
+Status SolveGlobalBatch(const std::vector<const Layer*>& layers, int world_size,
+                        RunConfig* config) {
+  std::optional<int64_t> rows;
+  for (const Layer* layer : layers) {
+    if (const auto given = Given(*layer, "global_batch_size")) rows = given;
+  }
+  if (!rows) return OkStatus();
+  const int64_t ranks =
+      std::max<int64_t>(1, world_size / std::max<int64_t>(1, config->tp * config->pp));
+  const int64_t at_once = config->batch_size * ranks;
+  if (*rows % at_once != 0) {
+    return InvalidArgument("global_batch_size is ", *rows, ", which is no multiple of ",
+                           "micro_batch_size * ranks, ", config->batch_size, " * ", ranks);
+  }
+  config->gradient_accumulation_steps = *rows / at_once;
+  config->given.insert("gradient_accumulation_steps");
+  return OkStatus();
+}
+
+// Whose defaults hold: as `dialect` says, or the names that were used.
+StatusOr<const Dialect*> ChooseDialect(const std::vector<const Json*>& given,
+                                       const RunConfig& config) {
+  if (config.IsSet("dialect")) return FindDialect(config.dialect);
+  return DialectOf(given, config);
+}
+
+// "defaults: Hugging Face's", or, of a run in our own words, that other systems' names change none.
+void NoteDialect(const Dialect* dialect, const std::vector<Layer*>& layers, ResolvedRun* run) {
+  if (dialect != nullptr) {
+    run->notes.push_back(Concat("defaults: ", dialect->system, "'s"));
+    return;
+  }
+  if (run->config.IsSet("dialect")) return;
+  std::map<std::string, std::string> names;  // by system
+  for (const Layer* layer : layers) {
+    for (const KeyVerdict& verdict : layer->given.verdicts) {
+      const std::string system = SystemOf(verdict.key);
+      if (system.empty() || verdict.fate != KeyFate::kTranslated) continue;
+      std::string& list = names[system];
+      list += (list.empty() ? "" : ", ") + verdict.key;
+    }
+  }
+  for (const auto& [system, list] : names) {
+    for (const Dialect& known : Dialects()) {
+      if (known.system != system) continue;
+      run->notes.push_back(Concat("defaults: Tessera's, beside ", system, "'s ", list,
+                                  "; --dialect ", known.name, " takes ", system, "'s"));
+    }
   }
 }
 
@@ -171,20 +267,36 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
     }
   }
   if (!sources.deepspeed.empty()) named = sources.deepspeed;
-  TESSERA_ASSIGN_OR_RETURN(Layer deepspeed, DeepSpeedLayer(named, run.config, sources.world_size));
+  TESSERA_ASSIGN_OR_RETURN(Layer deepspeed, DeepSpeedLayer(named, run.config, sources.world_size,
+                                                           BatchOf(file, accelerate, flags)));
   deepspeed.ApplyTo(&run.config);
   flags.ApplyTo(&run.config);
+  TESSERA_ASSIGN_OR_RETURN(const Dialect* const dialect,
+                           ChooseDialect({&config_keys, &flag_keys}, run.config));
+  NoteDialect(dialect, {&file, &flags}, &run);
+  if (dialect != nullptr && dialect->name == "hugging-face") {
+    // The Trainer makes the schedule, and counts the steps.
+    deepspeed.given.defaults.erase("lr_schedule");
+    deepspeed.given.defaults.erase("max_steps");
+  }
   ApplyDefaults(deepspeed.given.defaults, &run.config);
+  if (dialect != nullptr) ApplyDialect(*dialect, &run.config, &run.verdicts);
+  TESSERA_RETURN_IF_ERROR(CutBatch({&file, &accelerate, &flags}, &run.config));
+  TESSERA_RETURN_IF_ERROR(SolveGlobalBatch({&file, &flags}, sources.world_size, &run.config));
   PreferDeepSpeedsDType(deepspeed, {&file, &accelerate, &flags}, &run.config);
   PreferPrefix(&run.config);
   DropWhatMeansNothing(flags.given.keys, &deepspeed, &run.config);
   DropWhatMeansNothing(flags.given.keys, &accelerate, &run.config);
   RefuseWhatMeansNothing(&file, run.config);
   RefuseWhatMeansNothing(&flags, run.config);
+  std::vector<KeyVerdict> verdicts;
   for (Layer* layer : {&file, &accelerate, &deepspeed, &flags}) {
     std::move(layer->given.verdicts.begin(), layer->given.verdicts.end(),
-              std::back_inserter(run.verdicts));
+              std::back_inserter(verdicts));
   }
+  // A dialect's defaults come behind what was given.
+  std::move(run.verdicts.begin(), run.verdicts.end(), std::back_inserter(verdicts));
+  run.verdicts = std::move(verdicts);
   return run;
 }
 

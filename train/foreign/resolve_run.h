@@ -6,7 +6,9 @@
 //   TESSERA_RETURN_IF_ERROR(run.status());           // or show run.verdicts (`tessera explain`)
 //   TESSERA_RETURN_IF_ERROR(run.config.Validate());
 //
-// Later wins: defaults, `config`, `accelerate`, `deepspeed`, flags.
+// Later wins: defaults (of the run's dialect, train/foreign/dialect.h), `config`, `accelerate`,
+// `deepspeed`, flags. What a DeepSpeed file says of a step's batch is solved together with the
+// others, and `num_microbatches` or `microbatch_size` cut that batch at the end.
 #ifndef TESSERA_TRAIN_FOREIGN_RESOLVE_RUN_H_
 #define TESSERA_TRAIN_FOREIGN_RESOLVE_RUN_H_
 
@@ -32,7 +34,8 @@ struct RunSources {
 struct ResolvedRun {
   RunConfig config;
   std::optional<std::string> resume;  // the checkpoint to continue from; "": the newest
-  std::vector<KeyVerdict> verdicts;   // of every key that was given
+  std::vector<KeyVerdict> verdicts;   // of every key that was given, and of a dialect's defaults
+  std::vector<std::string> notes;     // lines for the user: "defaults: Hugging Face's"
 
   Status status() const { return FirstRefusal(verdicts); }
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "base/nearest_name.h"
 #include "base/options.h"
 #include "train/config/run_config.h"
 #include "train/foreign/fsdp_keys.h"
@@ -65,37 +66,157 @@ void TranslateOptim(ForeignKeys& run) {
   }
 }
 
+// What lr_scheduler_kwargs mean to a schedule of Hugging Face's, by their keys.
+using KwargNames = std::map<std::string, std::string>;
+const KwargNames& KwargsOf(const std::string& type) {
+  static const auto* kwargs = new std::map<std::string, KwargNames>{
+      {"cosine", {{"num_cycles", "lr_cycles"}}},
+      {"cosine_with_restarts", {{"num_cycles", "lr_cycles"}}},
+      {"polynomial", {{"lr_end", "min_lr"}, {"power", "lr_power"}}},
+      {"cosine_with_min_lr",
+       {{"num_cycles", "lr_cycles"}, {"min_lr", "min_lr"}, {"min_lr_rate", ""}}},
+      {"cosine_warmup_with_min_lr",
+       {{"num_cycles", "lr_cycles"}, {"min_lr", "min_lr"}, {"min_lr_rate", ""}}},
+      {"warmup_stable_decay",
+       {{"num_decay_steps", "lr_decay_steps"},
+        {"num_stable_steps", ""},
+        {"warmup_type", "warmup_type"},
+        {"decay_type", "lr_decay_type"},
+        {"min_lr_ratio", ""},
+        {"num_cycles", "lr_cycles"}}}};
+  static const auto* none = new KwargNames;
+  const auto found = kwargs->find(type);
+  return found == kwargs->end() ? *none : found->second;
+}
+
+// A share of the peak, whose value must be known here.
+void PutShareOfPeak(const Json& share, const std::string& key, ForeignKeys& run) {
+  const Json lr = run.keys().value("lr", Json(5e-5));
+  if (!share.is_number() || !lr.is_number()) {
+    return run.Fail("lr_scheduler_kwargs", Concat("must have a number as ", key));
+  }
+  PutUnlessGiven("min_lr", share.get<double>() * lr.get<double>(), run);
+}
+
+void TranslateScheduleKwargs(const std::string& type, const Json& kwargs, ForeignKeys& run) {
+  if (type == "constant" || type == "constant_with_warmup" || type == "inverse_sqrt") {
+    return run.Ignore("lr_scheduler_kwargs", Concat("transformers passes none to ", type));
+  }
+  const KwargNames& known = KwargsOf(type);
+  if (!kwargs.is_object()) return run.Fail("lr_scheduler_kwargs", "must be an object");
+  for (const auto& [key, value] : kwargs.items()) {
+    const auto found = known.find(key);
+    if (found == known.end()) {
+      return run.Fail("lr_scheduler_kwargs", Concat("has '", key, "', which ", type, " does not"));
+    }
+    if (key == "num_stable_steps" || value.is_null()) continue;  // what the decay leaves
+    if (found->second.empty()) {
+      PutShareOfPeak(value, key, run);
+    } else if (found->second == "min_lr") {
+      PutUnlessGiven("min_lr", value, run);
+    } else {
+      run.Put(found->second, value);
+    }
+  }
+  const bool has_floor = kwargs.contains("min_lr") || kwargs.contains("min_lr_rate");
+  if (type.find("_with_min_lr") != std::string::npos && !has_floor) {
+    run.Fail("lr_scheduler_kwargs", Concat("must have min_lr or min_lr_rate beside ", type));
+  }
+  if (type == "warmup_stable_decay" && !kwargs.contains("decay_type")) {
+    run.Put("lr_decay_type", Json("cosine"));
+  }
+  if (type == "warmup_stable_decay" && !kwargs.contains("num_decay_steps")) {
+    run.Fail("lr_scheduler_kwargs", Concat("must have num_decay_steps beside ", type));
+  }
+}
+
 // Hugging Face's schedules end at 0, and their first step is step 0.
 void TranslateSchedule(ForeignKeys& run) {
+  static const auto* ours =
+      new std::map<std::string, std::string>{{"linear", "linear"},
+                                             {"cosine", "cosine"},
+                                             {"cosine_with_restarts", "cosine_with_restarts"},
+                                             {"polynomial", "polynomial"},
+                                             {"constant", "constant"},
+                                             {"constant_with_warmup", "constant"},
+                                             {"inverse_sqrt", "inverse_sqrt"},
+                                             {"cosine_with_min_lr", "cosine"},
+                                             {"cosine_warmup_with_min_lr", "cosine"},
+                                             {"warmup_stable_decay", "warmup_stable_decay"}};
   const std::optional<std::string> type = run.String("lr_scheduler_type");
-  const Json* more = run.Find("lr_scheduler_kwargs");
-  const bool has_floor =
-      type && (*type == "cosine_with_min_lr" || *type == "cosine_warmup_with_min_lr");
-  if (more != nullptr && !more->empty() && !has_floor) {
-    run.Fail("lr_scheduler_kwargs", "belongs to cosine_with_min_lr");
-  } else if (more != nullptr && more->empty()) {
-    run.Ignore("lr_scheduler_kwargs", "has no keys");
+  const Json* kwargs = run.Find("lr_scheduler_kwargs");
+  if (!type) {
+    if (kwargs == nullptr) return;
+    if (kwargs->empty()) return run.Ignore("lr_scheduler_kwargs", "has no keys");
+    return run.Fail("lr_scheduler_kwargs", "belongs to an lr_scheduler_type");
   }
-  if (!type) return;
-  std::string ours = *type;
-  if (has_floor) ours = "cosine";
-  if (*type == "constant_with_warmup") ours = "constant";
-  if (ours != "linear" && ours != "cosine" && ours != "constant" && ours != "inverse_sqrt") {
+  const auto found = ours->find(*type);
+  if (found == ours->end()) {
+    std::vector<std::string> names;
+    for (const auto& [theirs, mine] : *ours) names.push_back(theirs);
     return run.Fail("lr_scheduler_type",
-                    Concat("is '", *type, "', which is not here; use linear, cosine, ",
-                           "cosine_with_min_lr, constant, constant_with_warmup or inverse_sqrt"));
+                    Concat("is '", *type, "', which is not here; use ", OneOf(names)));
   }
-  run.Put("lr_schedule", Json(ours));
-  run.Put("schedule_offset", Json(-1));
-  if (ours == "constant") return;
-  Json floor = 0.0;
-  if (has_floor) {
-    if (more == nullptr || !more->is_object() || !more->contains("min_lr") || more->size() != 1) {
-      return run.Fail("lr_scheduler_kwargs", "must be {\"min_lr\": X} beside cosine_with_min_lr");
+  run.Put("lr_schedule", Json(found->second));
+  // That one counts as we do: the first step is step 1.
+  run.Put("schedule_offset", Json(*type == "cosine_warmup_with_min_lr" ? 0 : -1));
+  if (*type == "constant") {
+    // Its warm-up is constant_with_warmup's.
+    for (const char* key : {"warmup_steps", "warmup_ratio"}) {
+      run.Ignore(key, "lr_scheduler_type constant has no warm-up");
     }
-    floor = more->at("min_lr");
+    run.keys().erase("warmup_steps");
   }
-  PutUnlessGiven("min_lr", floor, run);
+  if (kwargs != nullptr && kwargs->empty()) {
+    run.Ignore("lr_scheduler_kwargs", "has no keys");
+    kwargs = nullptr;
+  }
+  const bool needs_kwargs =
+      type->find("_with_min_lr") != std::string::npos || *type == "warmup_stable_decay";
+  if (kwargs != nullptr || needs_kwargs) {
+    TranslateScheduleKwargs(*type, kwargs == nullptr ? Json::object() : *kwargs, run);
+  }
+  if (found->second == "constant") return;
+  PutUnlessGiven("min_lr", *type == "polynomial" ? 1e-7 : 0.0, run);
+}
+
+// The batch of a step is cut into micro-batches (ResolveRun and the booster do it, who know the
+// batch).
+void TranslateMicroBatches(ForeignKeys& run) {
+  for (const char* key : {"num_microbatches", "microbatch_size"}) {
+    if (const std::optional<int64_t> value = run.Integer(key, 1)) run.Put(key, Json(*value));
+  }
+}
+
+// FlagAI's own launcher: one rank is this process.
+void TranslateLaunch(ForeignKeys& run) {
+  const int64_t nodes = run.Integer("num_nodes", 1).value_or(1);
+  const int64_t gpus = run.Integer("num_gpus", 1).value_or(1);
+  for (const char* key : {"num_nodes", "num_gpus", "hostfile"}) {
+    if (nodes * gpus == 1) {
+      run.Find(key);
+      run.Ignore(key, "one process trains");
+    } else if (run.Has(key)) {
+      run.Fail(key, "asks for more than one rank, which `tessera launch` starts");
+    }
+  }
+}
+
+// Megatron-LM's batch of all ranks (ResolveRun knows how many there are).
+void TranslateGlobalBatch(ForeignKeys& run) {
+  if (const auto rows = run.Integer("global_batch_size", 1)) {
+    run.Put("global_batch_size", Json(*rows));
+  }
+}
+
+// An evaluation at the end, where no eval_strategy says more.
+void TranslateDoEval(ForeignKeys& run) {
+  const std::optional<bool> evaluates = run.Bool("do_eval");
+  if (!evaluates) return;
+  if (run.keys().contains("eval_strategy")) {
+    return run.Ignore("do_eval", "eval_strategy says when to evaluate");
+  }
+  run.Put("eval_strategy", Json(*evaluates ? "steps" : "no"));
 }
 
 // "full_shard auto_wrap offload", or true beside an fsdp_config.
@@ -169,12 +290,18 @@ void TranslateBeginning(ForeignKeys& run) {
     run.Put("resume",
             *resume == true || *resume == "True" || *resume == "true" ? Json("") : *resume);
   }
-  if (const auto folder = run.String("load_dir")) run.Put("resume", Json(*folder));
+  for (const char* key : {"load_dir", "load"}) {
+    if (const auto folder = run.String(key)) run.Put("resume", Json(*folder));
+  }
 }
 
 Translation Translate(ForeignKeys run) {
   TranslateOptim(run);
   TranslateSchedule(run);
+  TranslateMicroBatches(run);
+  TranslateDoEval(run);
+  TranslateLaunch(run);
+  TranslateGlobalBatch(run);
   TranslateFsdpArguments(run);
   TranslateBeginning(run);
   return std::move(run).Finish();
@@ -195,8 +322,7 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
       own.verdicts.push_back({key, KeyFate::kNoEffect, kLeftToRun, {}});
       continue;
     }
-    const bool text = option->kind == Option::Kind::kText || option->kind == Option::Kind::kTexts;
-    const Json plain = text ? given_value : Plain(given_value);
+    const Json plain = PlainAs(option->kind, given_value);
     const std::string where = name_of(key);
     const StatusOr<Json> value = option->Convert(plain, where);
     if (!value.ok()) {
@@ -230,12 +356,22 @@ Translation TranslateRun(const Json& given, const ForeignKeys::Namer& name_of) {
 
 }  // namespace
 
-bool IsTrue(const Json& value) { return value == true || value == "true" || value == "True"; }
+Json Truth(const Json& value) {
+  if (value == 0 || value == 1) return value == 1;
+  return value.is_string() ? Option::FromText(Option::Kind::kBool, value.get<std::string>())
+                           : value;
+}
+
+bool IsTrue(const Json& value) { return Truth(value) == true; }
 
 ForeignKey WhereTrue(std::string name, std::string ours, Json keys) {
   return Switch(Becomes(std::move(name), std::move(ours),
                         [keys = std::move(keys)](const Json& value) -> StatusOr<Json> {
-                          return IsTrue(value) ? keys : Json();
+                          const Json truth = Truth(value);
+                          if (!truth.is_boolean()) {
+                            return InvalidArgument("must be true or false, not ", Printed(value));
+                          }
+                          return truth == true ? keys : Json();
                         }));
 }
 
@@ -250,7 +386,7 @@ ForeignKey WarmupShare(std::string name) {
 }
 
 std::vector<const ForeignSystem*> ForeignSystems() {
-  return {&HuggingFace(), &FlagAi(), &ColossalAi()};
+  return {&HuggingFace(), &FlagAi(), &ColossalAi(), &MegatronLm()};
 }
 
 const ForeignTable& RunKeys() {
@@ -297,7 +433,12 @@ Translation TranslateRunFlags(const Json& given) {
 Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig* config) {
   const Translation given = TranslateRunKeys(json, source);
   TESSERA_RETURN_IF_ERROR(given.status());
-  for (const auto& [key, value] : given.keys.items()) {
+  // To an engine that is given micro-batches these are their number and their size.
+  static const auto* cut = new std::map<std::string, std::string>{
+      {"num_microbatches", "gradient_accumulation_steps"}, {"microbatch_size", "batch_size"}};
+  for (const auto& [name, value] : given.keys.items()) {
+    const auto found = cut->find(name);
+    const std::string& key = found == cut->end() ? name : found->second;
     if (FindRunConfigKey(key) == nullptr) {
       return InvalidArgument(source, ": '", key, "' is no key of a run's configuration, but of ",
                              "what it begins with");

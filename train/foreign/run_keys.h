@@ -29,12 +29,13 @@ struct ForeignSystem {
 const ForeignSystem& HuggingFace();  // TrainingArguments of versions 4 and 5
 const ForeignSystem& FlagAi();       // Trainer and its arguments
 const ForeignSystem& ColossalAi();   // the plugins' arguments
+const ForeignSystem& MegatronLm();   // its training arguments
 std::vector<const ForeignSystem*> ForeignSystems();
 
 // A name for a share of all steps, which `warmup_steps` below 1 is.
 ForeignKey WarmupShare(std::string name);
 
-// As a file or a flag writes it: also "true" and "True".
+// A switch as a file or a flag writes it: also 1 and 0, "yes", "no", "on", "off", "True", "False".
 bool IsTrue(const nlohmann::json& value);
 // A switch whose true is `keys`.
 ForeignKey WhereTrue(std::string name, std::string ours, nlohmann::json keys);

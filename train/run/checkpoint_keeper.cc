@@ -66,7 +66,7 @@ Status CheckpointKeeper::Withdraw() {
 }
 
 Status CheckpointKeeper::Prune() {
-  if (!std::exchange(prunes_, false)) return OkStatus();
+  if (!std::exchange(prunes_, false) || options_.keep == 0) return OkStatus();
   return Agree(mesh_, dist::PruneCheckpoints(options_.folder,
                                              {.newest = options_.keep,
                                               .is_sound = ResumeState::IsFinite,

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/foreign/dialect.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "base/options.h"
+#include "train/foreign/resolve_run.h"
+
+namespace tessera::train {
+namespace {
+
+using Json = nlohmann::json;
+
+ResolvedRun Resolved(const RunSources& sources) {
+  StatusOr<ResolvedRun> run = ResolveRun(sources);
+  EXPECT_TRUE(run.ok()) << Message(run.status());
+  if (!run.ok()) return {};
+  EXPECT_TRUE(run->status().ok()) << run->status();
+  EXPECT_TRUE(run->config.Validate().ok()) << run->config.Validate();
+  return *std::move(run);
+}
+
+std::string Refusal(const RunSources& sources) {
+  const StatusOr<ResolvedRun> run = ResolveRun(sources);
+  return Message(run.ok() ? run->status() : run.status());
+}
+
+std::string Written(const std::string& name, const Json& json) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path) << json.dump();
+  return path;
+}
+
+// The example lines of each system, their defaults read in its source.
+TEST(DialectTest, NamesOfASystemBringItsDefaults) {
+  struct Case {
+    Json flags;
+    const char* dialect;
+    Json expected;
+  };
+  const Case cases[] = {
+      {{{"output_dir", "o"}, {"learning_rate", 2e-5}},
+       "hugging-face",
+       {{"lr", 2e-5},
+        {"weight_decay", 0.0},
+        {"betas", {0.9, 0.999}},
+        {"eps", 1e-8},
+        {"lr_schedule", "linear"},
+        {"schedule_offset", -1},
+        {"min_lr", 0.0},
+        {"max_grad_norm", 1.0},
+        {"epochs", 3.0},
+        {"batch_size", 8},
+        {"seed", 42},
+        {"num_checkpoints", 0},
+        {"eval_strategy", "no"},
+        {"join_epochs", false}}},
+      {{{"env_type", "pytorch"}, {"save_dir", "o"}},
+       "flagai",
+       {{"optimizer", "adam"},
+        {"lr", 1e-5},
+        {"weight_decay", 1e-5},
+        {"warmup_steps", 0.1},
+        {"schedule_counting", "flagai"},
+        {"batch_size", 1},
+        {"epochs", 1.0},
+        {"seed", 1234}}},
+      {{{"micro_batch_size", 4}, {"train_iters", 10}, {"lr", 1e-4}, {"save", "o"}},
+       "megatron",
+       {{"batch_size", 4},
+        {"max_steps", 10},
+        {"weight_decay", 0.01},
+        {"lr_schedule", "linear"},
+        {"seed", 1234}}},
+      {{{"dialect", "colossal-ai"}, {"lr_schedule", "cosine"}, {"out", "o"}},
+       "colossal-ai",
+       {{"lr", 1e-3},
+        {"schedule_counting", "colossal-ai"},
+        {"min_lr", 0.0},
+        {"lr_schedule", "cosine"}}},
+      {{{"dialect", "deepspeed"}, {"out", "o"}},
+       "deepspeed",
+       {{"lr", 1e-3}, {"lr_schedule", "constant"}, {"max_grad_norm", 0.0}, {"batch_size", 1}}}};
+  for (const Case& c : cases) {
+    const ResolvedRun run = Resolved({.flags = c.flags});
+    EXPECT_EQ(run.config.dialect, c.dialect) << c.flags;
+    EXPECT_EQ(run.config.ToJson()["dialect"], c.dialect);
+    for (const auto& [key, value] : c.expected.items()) {
+      EXPECT_EQ(run.config.Get(key), value) << c.dialect << ' ' << key;
+    }
+    ASSERT_EQ(run.notes.size(), 1u) << c.dialect;
+    EXPECT_EQ(run.notes[0], "defaults: " + FindDialect(c.dialect)->system + "'s");
+  }
+}
+
+TEST(DialectTest, WhatItChangedHasAVerdict) {
+  const ResolvedRun run = Resolved({.flags = {{"output_dir", "o"}}});
+  std::string text;
+  for (const KeyVerdict& v : run.verdicts) {
+    text += Concat(v.key, " ", FateName(v.fate), " ", v.reason, "\n");
+  }
+  EXPECT_NE(text.find("output_dir translated out\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("lr default 5e-05, as Hugging Face has it\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("batch_size default"), std::string::npos) << "8 is ours as well";
+  EXPECT_EQ(run.config.given.count("lr"), 0u) << "nobody gave it";
+}
+
+TEST(DialectTest, OurOwnWordsKeepOurDefaults) {
+  const ResolvedRun run =
+      Resolved({.flags = {{"out", "o"}, {"learning_rate", 1e-3}, {"num_train_epochs", 2}}});
+  const RunConfig ours;
+  EXPECT_EQ(run.config.dialect, "tessera");
+  EXPECT_EQ(run.config.lr_schedule, ours.lr_schedule);
+  EXPECT_EQ(run.config.weight_decay, ours.weight_decay);
+  ASSERT_EQ(run.notes.size(), 1u);
+  EXPECT_EQ(run.notes[0],
+            "defaults: Tessera's, beside Hugging Face's learning_rate, num_train_epochs; --dialect "
+            "hugging-face takes Hugging Face's");
+  EXPECT_TRUE(Resolved({.flags = {{"out", "o"}, {"lr", 1e-3}}}).notes.empty());
+  EXPECT_TRUE(
+      Resolved({.flags = {{"dialect", "tessera"}, {"output_dir", "o"}, {"learning_rate", 1e-3}}})
+          .notes.empty());
+}
+
+TEST(DialectTest, TwoThatDisagreeAreRefused) {
+  const Json both = {{"output_dir", "o"}, {"env_type", "pytorch"}};
+  EXPECT_EQ(Refusal({.flags = both}),
+            "both Hugging Face's and FlagAI's names are used, whose defaults of optimizer differ "
+            "(\"adamw\", \"adam\"); say --dialect hugging-face or --dialect flagai");
+  Json decided = both;
+  decided["dialect"] = "flagai";
+  EXPECT_EQ(Resolved({.flags = decided}).config.lr, 1e-5);
+  // Our own value of a key that FlagAI has as well.
+  EXPECT_EQ(Resolved({.flags = {{"out", "o"}, {"env_type", "single"}}}).config.dialect, "tessera");
+}
+
+// transformers then makes the schedule; DeepSpeed clips nothing where its file does not say so.
+TEST(DialectTest, ADeepSpeedFileBelongsToHuggingFace) {
+  const std::string path = Written("ds.json", {{"train_micro_batch_size_per_gpu", "auto"},
+                                               {"zero_optimization", {{"stage", 1}}}});
+  const RunConfig run =
+      Resolved({.deepspeed = path, .flags = {{"output_dir", "o"}}, .world_size = 1}).config;
+  EXPECT_EQ(run.lr_schedule, "linear");
+  EXPECT_EQ(run.max_grad_norm, 0);
+  EXPECT_EQ(run.lr, 5e-5);
+  const RunConfig own = Resolved({.deepspeed = path, .flags = {{"out", "o"}}}).config;
+  EXPECT_EQ(own.lr_schedule, "constant") << "the engine's";
+}
+
+TEST(DialectTest, SchedulesOfTransformers) {
+  const auto run = [](Json flags) {
+    flags["output_dir"] = "o";
+    return Resolved({.flags = flags}).config;
+  };
+  const RunConfig constant = run({{"lr_scheduler_type", "constant"}, {"warmup_steps", 10}});
+  EXPECT_EQ(constant.warmup_steps, 0) << "constant ignores it";
+  EXPECT_EQ(run({{"lr_scheduler_type", "constant_with_warmup"}, {"warmup_steps", 10}}).warmup_steps,
+            10);
+  const RunConfig polynomial = run({{"lr_scheduler_type", "polynomial"},
+                                    {"lr_scheduler_kwargs", {{"lr_end", 1e-6}, {"power", 2}}}});
+  EXPECT_EQ(polynomial.lr_schedule, "polynomial");
+  EXPECT_EQ(polynomial.lr_power, 2);
+  EXPECT_EQ(polynomial.min_lr, 1e-6);
+  EXPECT_EQ(run({{"lr_scheduler_type", "polynomial"}}).min_lr, 1e-7);
+  EXPECT_EQ(run({{"lr_scheduler_type", "cosine_with_restarts"},
+                 {"lr_scheduler_kwargs", {{"num_cycles", 3}}}})
+                .lr_cycles,
+            3);
+  const RunConfig stable = run({{"lr_scheduler_type", "warmup_stable_decay"},
+                                {"lr_scheduler_kwargs", {{"num_decay_steps", 5}}}});
+  EXPECT_EQ(stable.lr_decay_steps, 5);
+  EXPECT_EQ(stable.lr_decay_type, "cosine");
+  EXPECT_NE(Refusal({.flags = {{"output_dir", "o"},
+                               {"lr_scheduler_type", "cosine"},
+                               {"lr_scheduler_kwargs", {{"power", 2}}}}})
+                .find("has 'power', which cosine does not"),
+            std::string::npos);
+}
+
+// Colossal-AI's plugins cut the batch of a step.
+TEST(DialectTest, MicroBatchesCutTheBatch) {
+  const auto rows = [](const Json& flags) {
+    const RunConfig c = Resolved({.flags = flags}).config;
+    return std::pair(c.batch_size, c.gradient_accumulation_steps);
+  };
+  EXPECT_EQ(rows({{"batch_size", 8}, {"num_microbatches", 4}}), std::pair(int64_t{2}, int64_t{4}));
+  EXPECT_EQ(rows({{"batch_size", 8}, {"microbatch_size", 1}}), std::pair(int64_t{1}, int64_t{8}));
+  EXPECT_EQ(rows({{"batch_size", 8}, {"num_microbatches", 2}, {"microbatch_size", 1}}),
+            std::pair(int64_t{4}, int64_t{2}));
+  EXPECT_EQ(rows({{"num_microbatches", 2}}), std::pair(int64_t{4}, int64_t{2}));
+  EXPECT_EQ(Refusal({.flags = {{"batch_size", 8}, {"num_microbatches", 3}}}),
+            "num_microbatches is 3, which does not divide the batch of 8 rows (batch_size)");
+  EXPECT_EQ(rows({{"micro_batch_size", 2}, {"train_iters", 5}, {"global_batch_size", 8}}),
+            std::pair(int64_t{2}, int64_t{4}));
+  EXPECT_EQ(Refusal({.flags = {{"micro_batch_size", 3}, {"global_batch_size", 8}}}),
+            "global_batch_size is 8, which is no multiple of micro_batch_size * ranks, 3 * 1");
+}
+
+// DeepSpeed's three numbers, whatever gives two of them.
+TEST(DialectTest, ABatchOfDeepSpeedIsSolvedWithTheFlags) {
+  const auto batch = [](const Json& ds, const Json& flags, int ranks = 1) {
+    const RunConfig c =
+        Resolved({.deepspeed = Written("batch.json", ds), .flags = flags, .world_size = ranks})
+            .config;
+    return std::pair(c.batch_size, c.gradient_accumulation_steps);
+  };
+  const auto expect = [](int64_t micro, int64_t steps) { return std::pair(micro, steps); };
+  const Json automatic = {{"train_batch_size", 8},
+                          {"train_micro_batch_size_per_gpu", "auto"},
+                          {"gradient_accumulation_steps", "auto"}};
+  EXPECT_EQ(batch({{"train_batch_size", 8}}, {{"gradient_accumulation_steps", 2}}), expect(4, 2));
+  EXPECT_EQ(batch({{"train_batch_size", 8}}, {}), expect(8, 1));
+  EXPECT_EQ(batch({{"train_batch_size", 8}}, {}, 2), expect(4, 1));
+  EXPECT_EQ(batch(automatic, {{"per_device_train_batch_size", 2}}), expect(2, 4));
+  EXPECT_EQ(batch(automatic, {{"batch_size", 2}, {"gradient_accumulation_steps", 2}}, 2),
+            expect(2, 2));
+  const auto refused = [](const Json& ds, const Json& flags) {
+    return Refusal({.deepspeed = Written("batch.json", ds), .flags = flags});
+  };
+  EXPECT_NE(refused({{"train_batch_size", 8},
+                     {"train_micro_batch_size_per_gpu", 4},
+                     {"gradient_accumulation_steps", "auto"}},
+                    {{"gradient_accumulation_steps", 4}})
+                .find("is 8, but train_micro_batch_size_per_gpu * gradient_accumulation_steps * "
+                      "ranks is 4 * 4 * 1"),
+            std::string::npos);
+  EXPECT_NE(refused({{"train_batch_size", 8},
+                     {"train_micro_batch_size_per_gpu", 2},
+                     {"gradient_accumulation_steps", 4}},
+                    {{"batch_size", 4}})
+                .find("is 8, but"),
+            std::string::npos);
+}
+
+// As argparse, Python and YAML write values.
+TEST(DialectTest, ValuesAsOthersWriteThem) {
+  for (const char* yes : {"1", "true", "yes", "on", "True"}) {
+    EXPECT_EQ(Resolved({.flags = {{"out", "o"}, {"bf16", yes}}}).config.autocast, "bfloat16")
+        << yes;
+    EXPECT_TRUE(Resolved({.flags = {{"out", "o"}, {"drop_last", yes}}}).config.drop_last) << yes;
+  }
+  for (const char* no : {"0", "false", "no", "off", "False"}) {
+    EXPECT_EQ(Resolved({.flags = {{"out", "o"}, {"bf16", no}}}).config.autocast, "") << no;
+    EXPECT_FALSE(
+        Resolved({.flags = {{"out", "o"}, {"dataloader_drop_last", no}}}).config.drop_last);
+  }
+  EXPECT_NE(Refusal({.flags = {{"bf16", "maybe"}}}).find("must be true or false"),
+            std::string::npos);
+  const std::pair<const char*, double> numbers[] = {
+      {".001", 1e-3}, {"1.e-3", 1e-3}, {"+1e-3", 1e-3}, {"1e-3", 1e-3}, {"2", 2}};
+  for (const auto& [text, value] : numbers) {
+    EXPECT_EQ(Resolved({.flags = {{"out", "o"}, {"learning_rate", text}}}).config.lr, value)
+        << text;
+  }
+  EXPECT_EQ(Resolved({.flags = {{"output_dir", "o"}, {"save_total_limit", "None"}}})
+                .config.num_checkpoints,
+            0)
+      << "none is the default there: all are kept";
+  EXPECT_EQ(Option::FromText(Option::Kind::kNumbers, "0.9 .95"), Json({0.9, 0.95}));
+  EXPECT_EQ(Option::FromText(Option::Kind::kNumbers, "0.9, .95"), Json({0.9, 0.95}));
+  EXPECT_EQ(Option::FromText(Option::Kind::kNumbers, "0.9,"), "0.9,");
+}
+
+}  // namespace
+}  // namespace tessera::train

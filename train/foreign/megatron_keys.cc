@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of Megatron-LM's training arguments that are no aliases of our keys.
+#include "train/foreign/run_keys.h"
+
+namespace tessera::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// Its schedules begin at step 0, as Hugging Face's do.
+StatusOr<Json> DecayStyle(const Json& value) {
+  Json schedule = value;
+  if (value == "inverse-square-root") schedule = "inverse_sqrt";
+  if (value == "WSD") schedule = "warmup_stable_decay";
+  return Json{{"lr_schedule", schedule}, {"schedule_offset", -1}};
+}
+
+}  // namespace
+
+const ForeignSystem& MegatronLm() {
+  static const auto* system = [] {
+    auto* arguments = new ForeignSystem{
+        "Megatron-LM",
+        {Renamed("micro_batch_size", "batch_size"),
+         Read("global_batch_size", "gradient_accumulation_steps"),
+         Renamed("train_iters", "max_steps"),
+         Renamed("seq_length", "seq_len"),
+         Becomes("lr_decay_style", "lr_schedule, schedule_offset", DecayStyle),
+         Renamed("lr_warmup_iters", "warmup_steps"),
+         WarmupShare("lr_warmup_fraction"),
+         Renamed("lr_warmup_init", "warmup_min_lr"),
+         Renamed("lr_decay_iters", "schedule_steps"),
+         Renamed("lr_wsd_decay_iters", "lr_decay_steps"),
+         Renamed("lr_wsd_decay_style", "lr_decay_type"),
+         Renamed("adam_eps", "eps"),
+         Renamed("sgd_momentum", "momentum"),
+         Renamed("tensor_model_parallel_size", "tp"),
+         Renamed("pipeline_model_parallel_size", "pp"),
+         WhereTrue("use_distributed_optimizer", "zero", {{"zero", 1}}),
+         Renamed("save", "out"),
+         Read("load", "resume"),
+         Renamed("data_path", "data"),
+         Renamed("tokenizer_model", "tokenizer"),
+         Refused("rampup_batch_size", "a run has batches of one size"),
+         Refused("train_samples", "give train_iters"),
+         Refused("lr_decay_samples", "give lr_decay_iters"),
+         Refused("lr_warmup_samples", "give lr_warmup_iters", {0}),
+         Refused("split", "val_fraction is the share of the data that is kept for evaluation"),
+         NoEffect("num_workers", "batches are made ahead, in order, on a thread of the process"),
+         NoEffect("distributed_backend", "the device decides between MPI and NCCL"),
+         NoEffect("tensorboard_log_interval", "event files have the rows of log_interval")}};
+    return arguments;
+  }();
+  return *system;
+}
+
+}  // namespace tessera::train
