@@ -227,6 +227,7 @@ TEST(SamplerTest, AnEpochMayDrawFewerThanAllSamples) {
 
 // Each epoch begins with a step of its own: the last one takes what is left.
 TEST(SamplerTest, AnEpochMayEndWithAShortStep) {
+  using V = std::vector<int64_t>;
   const Sampler sampler({.num_samples = 7,
                          .batch_size = 2,
                          .micro_batches = 2,
