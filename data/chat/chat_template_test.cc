@@ -4,6 +4,11 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -37,6 +42,39 @@ StatusOr<Rendering> Rendered(const std::string& text, const Json& variables = Js
 std::string TextOf(const std::string& text, const Json& variables = Json::object()) {
   const auto rendering = Rendered(text, variables);
   return rendering.ok() ? rendering->text : Message(rendering.status());
+}
+
+// std::to_chars has the same digits. Powers of two are what a search for them gets wrong most
+// easily.
+TEST(ChatTemplateTest, ShowsNumbersByTheirShortestDigits) {
+  const auto expected = [](double value) {
+    const auto text = [&](std::chars_format format) {
+      char digits[40];
+      return std::string(digits, std::to_chars(digits, std::end(digits), value, format).ptr);
+    };
+    const std::string scientific = text(std::chars_format::scientific);
+    const int exponent = std::stoi(scientific.substr(scientific.find('e') + 1));
+    if (exponent < -4 || exponent >= 16) return scientific;
+    const std::string fixed = text(std::chars_format::fixed);
+    return fixed.find('.') == std::string::npos ? fixed + ".0" : fixed;
+  };
+  std::vector<double> values = {
+      0.0,  -0.0, 0.1,     -0.1,  1.0 / 3, 1e15,  1e16,   9999999999999998.0,    1e-4, 1e-5,
+      1e22, 1e23, 123.456, -2e-5, 1e100,   100.0, 5e-324, 1.7976931348623157e308};
+  for (int i = -1074; i <= 1023; ++i) values.push_back(std::ldexp(1.0, i));
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 2000; ++i) {
+    const double value = std::bit_cast<double>(random());
+    if (std::isfinite(value)) values.push_back(value);
+    values.push_back(static_cast<double>(random() % 100000000) / 1000);
+  }
+  std::istringstream lines(
+      TextOf("{% for x in numbers %}{{ x }}\n{% endfor %}", {{"numbers", values}}));
+  for (const double value : values) {
+    std::string line;
+    std::getline(lines, line);
+    ASSERT_EQ(line, expected(value));
+  }
 }
 
 TEST(ChatTemplateTest, ShowsIntegersAsPythonDoes) {

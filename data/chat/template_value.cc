@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 #include <unordered_map>
 
 #include "base/json_ordered.h"
@@ -34,23 +36,74 @@ Value SequenceOf(Value::List items, Sequence::Form form) {
       Sequence{.items = std::move(items), .form = form, .depth = depth, .weight = weight})));
 }
 
+// digits[0].digits[1]digits[2]... times 10^exponent
+struct Decimal {
+  std::string digits = {};
+  int exponent = 0;
+};
+
+Decimal NearestDecimal(long double value, int digits) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.*Le", digits - 1, value);
+  const char* const e = std::strchr(text, 'e');
+  Decimal decimal = {.exponent = std::atoi(e + 1)};
+  for (const char* c = text; c < e; ++c) {
+    // All but the decimal point, which depends on the locale.
+    if (*c >= '0' && *c <= '9') decimal.digits += *c;
+  }
+  return decimal;
+}
+
+bool ReadsAs(const Decimal& decimal, double value) {
+  const auto scale = std::ssize(decimal.digits) - 1;
+  const std::string text = Concat(decimal.digits, "e", decimal.exponent - scale);
+  double read = 0;
+  std::from_chars(text.data(), text.data() + text.size(), read);
+  return read == value;
+}
+
+// The shortest decimal that reads back as `value`, which is above 0. std::to_chars finds it too,
+// but its tables would add 130 kB to the C library.
+Decimal ShortestDecimal(double value) {
+  Decimal shortest;
+  // 17 digits always suffice.
+  for (int least = 1, most = 17; least <= most;) {
+    const int digits = (least + most) / 2;
+    bool found = false;
+    // The double below a power of two is nearer to it than the one above. So the nearest decimal
+    // may be below and read back as another number, although one above reads back as `value`.
+    for (const long double shift : {0.0L, 0x1p-55L}) {
+      Decimal decimal = NearestDecimal(value * (1 + shift), digits);
+      found = ReadsAs(decimal, value);
+      if (!found) continue;
+      shortest = std::move(decimal);
+      break;
+    }
+    (found ? most : least) = found ? digits - 1 : digits + 1;
+  }
+  return shortest;
+}
+
 // As repr() of a float, and as json.dumps writes it: the shortest digits that read back as it.
 std::string FloatText(double value, const char* nan, const char* infinity) {
   if (std::isnan(value)) return nan;
-  if (std::isinf(value)) return std::string(value < 0 ? "-" : "") + infinity;
-  char digits[40];
-  const auto end =
-      std::to_chars(digits, digits + sizeof(digits), value, std::chars_format::scientific).ptr;
-  const std::string text(digits, end);
-  const size_t e = text.find('e');
-  const int exponent = std::atoi(text.c_str() + e + 1);
-  if (exponent >= -4 && exponent < 16) {
-    const auto fixed =
-        std::to_chars(digits, digits + sizeof(digits), value, std::chars_format::fixed).ptr;
-    std::string plain(digits, fixed);
-    return plain.find('.') == std::string::npos ? plain + ".0" : plain;
+  const std::string sign = std::signbit(value) ? "-" : "";
+  if (std::isinf(value)) return sign + infinity;
+  if (value == 0) return sign + "0.0";
+  auto [digits, exponent] = ShortestDecimal(std::abs(value));
+  if (exponent < -4 || exponent >= 16) {
+    if (digits.size() > 1) digits.insert(1, 1, '.');
+    const char* const power = exponent < 0 ? "e-" : "e+";
+    const int size = std::abs(exponent);
+    return Concat(sign, digits, power, size < 10 ? "0" : "", size);
   }
-  return text;
+  if (exponent < 0) {
+    digits.insert(0, static_cast<size_t>(-exponent), '0');
+    exponent = 0;
+  }
+  const auto whole = static_cast<size_t>(exponent) + 1;
+  if (digits.size() <= whole) digits.resize(whole + 1, '0');
+  return sign + digits.insert(whole, 1, '.');
 }
 
 // Python's str.isprintable, but for code points that are not assigned.
