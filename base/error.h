@@ -45,13 +45,19 @@ class CancelledError : public Error {
   CancelledError() : Error("execution", "cancelled") {}
 };
 
+namespace internal {
+// Throws Error; out of line, for there are hundreds of checks.
+[[noreturn, gnu::cold]] void ThrowError(const char* operation, const std::string& detail);
+[[noreturn, gnu::cold]] void ThrowError(std::string_view operation, const std::string& detail);
+}  // namespace internal
+
 }  // namespace tessera
 
-#define TESSERA_CHECK(condition, operation, ...)                         \
-  do {                                                                   \
-    if (!(condition)) [[unlikely]] {                                     \
-      throw ::tessera::Error(operation, ::tessera::Concat(__VA_ARGS__)); \
-    }                                                                    \
+#define TESSERA_CHECK(condition, operation, ...)                                  \
+  do {                                                                            \
+    if (!(condition)) [[unlikely]] {                                              \
+      ::tessera::internal::ThrowError(operation, ::tessera::Concat(__VA_ARGS__)); \
+    }                                                                             \
   } while (false)
 
 #endif  // TESSERA_BASE_ERROR_H_

@@ -120,6 +120,14 @@ Status SystemFailure(int error, std::string message) {
 
 namespace internal {
 
+void ThrowError(const char* operation, const std::string& detail) {
+  throw Error(operation, detail);
+}
+
+void ThrowError(std::string_view operation, const std::string& detail) {
+  throw Error(operation, detail);
+}
+
 void ThrowNoValue(const Status& status) {
   throw Error("status", status.ok() ? "an OK status is no failure"
                                     : Concat("a value was asked of a failure: ", status.message()));
