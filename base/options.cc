@@ -143,6 +143,15 @@ std::string Listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
+namespace options_internal {
+
+const OptionNotes& NoNotes() {
+  static const auto* notes = new OptionNotes();
+  return *notes;
+}
+
+}  // namespace options_internal
+
 namespace {
 
 using Kind = Option::Kind;
@@ -298,9 +307,9 @@ bool Option::IsNeutral(const Json& value) const {
   return value.is_null() || value == notes.neutral || (kind == Kind::kBool && value == default_);
 }
 
-OptionTable& OptionTable::AddField(std::string_view key, std::string_view help,
-                                   const OptionNotes& notes, Option::Kind kind,
-                                   const options_internal::Access* access, ptrdiff_t offset) {
+OptionTable& OptionTable::AddField(const char* key, const char* help, const OptionNotes& notes,
+                                   Option::Kind kind, const options_internal::Access* access,
+                                   ptrdiff_t offset) {
   TESSERA_CHECK(Find(key) == nullptr, "options", title_, ": '", key, "' is declared twice");
   Option& option = options_.emplace_back();
   option.section = title_;
@@ -317,8 +326,8 @@ OptionTable& OptionTable::AddField(std::string_view key, std::string_view help,
 
 OptionTable& OptionTable::IncludeTable(const OptionTable& base, ptrdiff_t offset) {
   for (const Option& inherited : base.options()) {
-    AddField(inherited.key, inherited.help, inherited.notes, inherited.kind, inherited.access_,
-             inherited.offset_ + offset);
+    AddField(inherited.key.c_str(), inherited.help.c_str(), inherited.notes, inherited.kind,
+             inherited.access_, inherited.offset_ + offset);
     options_.back().section = inherited.section;
   }
   return *this;

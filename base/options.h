@@ -78,6 +78,9 @@ struct OptionNotes {
 
 namespace options_internal {
 
+// The notes of an option that is declared without any: made once, not at every declaration.
+const OptionNotes& NoNotes();
+
 // How a field of one type is read and written, whatever struct it is in.
 struct Access {
   nlohmann::json (*get)(const void* field);
@@ -163,8 +166,8 @@ class OptionTable {
     return table;
   }
   template <typename S, typename T>
-  OptionTable& Add(std::string_view key, T S::*member, std::string_view help,
-                   const OptionNotes& notes = {});
+  OptionTable& Add(const char* key, T S::*member, const char* help,
+                   const OptionNotes& notes = options_internal::NoNotes());
   // Keys without a field, for SupportedOf.
   OptionTable& AddUnsupported(std::vector<UnsupportedKey> keys);
   // Those of Base, a base class of S.
@@ -195,7 +198,7 @@ class OptionTable {
   Status Check(const void* object) const;
 
  private:
-  OptionTable& AddField(std::string_view key, std::string_view help, const OptionNotes& notes,
+  OptionTable& AddField(const char* key, const char* help, const OptionNotes& notes,
                         Option::Kind kind, const options_internal::Access* access,
                         ptrdiff_t offset);
   OptionTable& IncludeTable(const OptionTable& base, ptrdiff_t offset);
@@ -232,7 +235,7 @@ constexpr Option::Kind KindOf() {
 // One value without a table: the same kinds, conversions and messages; null leaves `value`.
 template <typename T>
 Status ReadValue(const nlohmann::json& json, const std::string& where, T* value,
-                 const OptionNotes& notes = {});
+                 const OptionNotes& notes = options_internal::NoNotes());
 
 // One member of an object that has no table: the same kinds, conversions and messages. An absent
 // member, or null, leaves `value`.
@@ -241,7 +244,7 @@ Status ReadValue(const nlohmann::json& json, const std::string& where, T* value,
 //   // tokenizer.json: 'use_regex' must be true or false, not "no"
 template <typename T>
 Status ReadMember(const nlohmann::json& object, std::string_view key, const std::string& source,
-                  T* value, const OptionNotes& notes = {});
+                  T* value, const OptionNotes& notes = options_internal::NoNotes());
 
 // --- Implementation ------------------------------------------------------------------------------
 
@@ -320,7 +323,7 @@ inline constexpr Access kAccess = {
 }  // namespace options_internal
 
 template <typename S, typename T>
-OptionTable& OptionTable::Add(std::string_view key, T S::*member, std::string_view help,
+OptionTable& OptionTable::Add(const char* key, T S::*member, const char* help,
                               const OptionNotes& notes) {
   const auto* const defaults = static_cast<const S*>(defaults_.get());
   return AddField(key, help, notes, KindOf<typename options_internal::Field<T>::Value>(),

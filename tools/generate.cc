@@ -229,7 +229,7 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a model");
   OptionTable table = OptionTable::Of<F>("Options");
   table
-      .Add("model", &F::model, Concat(kModelHelp, "; with --server a name of its"),
+      .Add("model", &F::model, Concat(kModelHelp, "; with --server a name of its").c_str(),
            {.type = "MODEL"})
       .Add("server", &F::server,
            "a server that writes instead (`tessera serve`): http://127.0.0.1:8000", {.type = "URL"})
