@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/json_text.h"
+
 namespace tessera::models {
 namespace {
 
@@ -27,6 +29,13 @@ void CheckDistinct(const std::vector<Family>& families) {
 }
 
 }  // namespace
+
+nlohmann::json PresetConfig(const char* constants,
+                            std::initializer_list<std::pair<const char*, int64_t>> sizes) {
+  nlohmann::json config = ParseJson(constants, "a preset").value();
+  for (const auto& [key, size] : sizes) config[key] = size;
+  return config;
+}
 
 bool Architecture::Does(Capability capability) const {
   return std::find(capabilities.begin(), capabilities.end(), capability) != capabilities.end();

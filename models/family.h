@@ -15,10 +15,13 @@
 #ifndef TESSERA_MODELS_FAMILY_H_
 #define TESSERA_MODELS_FAMILY_H_
 
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -56,6 +59,11 @@ struct Preset {
   std::string tokenizer;  // what `tessera train` takes when none is given: "" or "byte"
   nlohmann::json config;
 };
+
+// The configuration of a preset: `constants`, an object of JSON, and numbers of this size. A text
+// is much smaller than the code that builds the same object.
+nlohmann::json PresetConfig(const char* constants,
+                            std::initializer_list<std::pair<const char*, int64_t>> sizes = {});
 
 // A parameter under another name, in a file.
 struct EntryCopy {

@@ -19,37 +19,26 @@ struct Size {
   int vocabulary;
 };
 
-json CommonConfig(const Size& size) {
-  return {{"vocab_size", size.vocabulary},       {"hidden_size", size.width},
-          {"num_hidden_layers", size.layers},    {"num_attention_heads", size.heads},
-          {"intermediate_size", 4 * size.width}, {"hidden_act", "gelu"},
-          {"hidden_dropout_prob", 0.1},          {"attention_probs_dropout_prob", 0.1},
-          {"initializer_range", 0.02},           {"position_embedding_type", "absolute"}};
-}
-
-Preset BertPreset(const Size& size) {
-  json config = CommonConfig(size);
-  config.update({{"model_type", "bert"},
-                 {"architectures", {"BertForMaskedLM"}},
-                 {"max_position_embeddings", 512},
-                 {"type_vocab_size", 2},
-                 {"layer_norm_eps", 1e-12},
-                 {"pad_token_id", 0}});
+Preset MakePreset(const Size& size, const char* own) {
+  json config = PresetConfig(
+      R"({"hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+          "initializer_range": 0.02, "position_embedding_type": "absolute"})",
+      {{"vocab_size", size.vocabulary},
+       {"hidden_size", size.width},
+       {"num_hidden_layers", size.layers},
+       {"num_attention_heads", size.heads},
+       {"intermediate_size", 4 * size.width}});
+  config.update(PresetConfig(own));
   return {size.name, "", std::move(config)};
 }
 
-Preset RobertaPreset(const Size& size) {
-  json config = CommonConfig(size);
-  config.update({{"model_type", "roberta"},
-                 {"architectures", {"RobertaForMaskedLM"}},
-                 {"max_position_embeddings", 514},
-                 {"type_vocab_size", 1},
-                 {"layer_norm_eps", 1e-5},
-                 {"bos_token_id", 0},
-                 {"pad_token_id", 1},
-                 {"eos_token_id", 2}});
-  return {size.name, "", std::move(config)};
-}
+constexpr char kBert[] =
+    R"({"model_type": "bert", "architectures": ["BertForMaskedLM"], "max_position_embeddings": 512,
+        "type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0})";
+constexpr char kRoberta[] =
+    R"({"model_type": "roberta", "architectures": ["RobertaForMaskedLM"],
+        "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+        "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2})";
 
 bool StartsWith(const std::string& text, const std::string& prefix) {
   return text.rfind(prefix, 0) == 0;
@@ -221,7 +210,7 @@ Family MakeBert() {
                            {"bert-tiny", 2, 2, 128, 30522},
                            {"bert-mini", 4, 4, 256, 30522},
                            {"bert-small", 4, 8, 512, 30522}}) {
-    family.presets.push_back(BertPreset(size));
+    family.presets.push_back(MakePreset(size, kBert));
   }
   family.other_names = BertNames;
   family.inputs.push_back(keys::kNextSentenceLabel);
@@ -232,7 +221,7 @@ Family MakeRoberta() {
   Family family = MakeFamily("roberta");
   for (const Size& size :
        {Size{"roberta-base", 12, 12, 768, 50265}, {"roberta-large", 24, 16, 1024, 50265}}) {
-    family.presets.push_back(RobertaPreset(size));
+    family.presets.push_back(MakePreset(size, kRoberta));
   }
   family.other_names = RobertaNames;
   return family;

@@ -28,48 +28,34 @@ struct Size {
 
 // The special tokens are the tokenizer's to say.
 Preset GlmPreset(const Size& size) {
-  json config = {{"model_type", "glm"},
-                 {"architectures", {"GLMForConditionalGeneration"}},
-                 {"vocab_size", size.vocabulary},
-                 {"hidden_size", size.width},
-                 {"num_layers", size.layers},
-                 {"num_attention_heads", size.heads},
-                 {"max_sequence_length", size.positions},
-                 {"embedding_dropout_prob", 0.1},
-                 {"attention_dropout_prob", 0.1},
-                 {"output_dropout_prob", 0.1},
-                 {"initializer_range", 0.02},
-                 {"block_position_encoding", true},
-                 {"relative_encoding", false},
-                 {"max_memory_length", 0},
-                 {"attention_scale", 1.0},
-                 {"parallel_output", true},
-                 {"spell_func", "lstm"},
-                 {"spell_length", nullptr}};
-  for (const char* token : {"sop_token_id", "eop_token_id", "mask_token_id", "smask_token_id",
-                            "gmask_token_id", "pad_token_id", "eos_token_id"}) {
-    config[token] = nullptr;
-  }
-  return {size.name, "", std::move(config)};
+  return {size.name, "",
+          PresetConfig(R"({"model_type": "glm", "architectures": ["GLMForConditionalGeneration"],
+                           "embedding_dropout_prob": 0.1, "attention_dropout_prob": 0.1,
+                           "output_dropout_prob": 0.1, "initializer_range": 0.02,
+                           "block_position_encoding": true, "relative_encoding": false,
+                           "max_memory_length": 0, "attention_scale": 1.0, "parallel_output": true,
+                           "spell_func": "lstm", "spell_length": null, "sop_token_id": null,
+                           "eop_token_id": null, "mask_token_id": null, "smask_token_id": null,
+                           "gmask_token_id": null, "pad_token_id": null, "eos_token_id": null})",
+                       {{"vocab_size", size.vocabulary},
+                        {"hidden_size", size.width},
+                        {"num_layers", size.layers},
+                        {"num_attention_heads", size.heads},
+                        {"max_sequence_length", size.positions}})};
 }
 
-Preset ChatGlmPreset(const Size& size, const json& tokens) {
-  json config = {{"model_type", "chatglm"},
-                 {"architectures", {"ChatGLMModel"}},
-                 {"vocab_size", size.vocabulary},
-                 {"hidden_size", size.width},
-                 {"inner_hidden_size", 4 * size.width},
-                 {"num_layers", size.layers},
-                 {"num_attention_heads", size.heads},
-                 {"max_sequence_length", size.positions},
-                 {"layernorm_epsilon", 1e-5},
-                 {"position_encoding_2d", true},
-                 {"tie_word_embeddings", false},
-                 {"use_cache", true},
-                 {"pre_seq_len", nullptr},
-                 {"prefix_projection", false},
-                 {"quantization_bit", 0}};
-  config.update(tokens);
+Preset ChatGlmPreset(const Size& size, const char* tokens) {
+  json config = PresetConfig(
+      R"({"model_type": "chatglm", "architectures": ["ChatGLMModel"], "layernorm_epsilon": 1e-5,
+          "position_encoding_2d": true, "tie_word_embeddings": false, "use_cache": true,
+          "pre_seq_len": null, "prefix_projection": false, "quantization_bit": 0})",
+      {{"vocab_size", size.vocabulary},
+       {"hidden_size", size.width},
+       {"inner_hidden_size", 4 * size.width},
+       {"num_layers", size.layers},
+       {"num_attention_heads", size.heads},
+       {"max_sequence_length", size.positions}});
+  config.update(PresetConfig(tokens));
   return {size.name, "", std::move(config)};
 }
 
@@ -274,19 +260,15 @@ Family MakeChatGlmFamily() {
     family.architectures.push_back({name, {Capability::kAnswers}});
   }
   family.texts = ChatGlmTexts();
-  const json tokens = {{"bos_token_id", 130004},
-                       {"eos_token_id", 130005},
-                       {"mask_token_id", 130000},
-                       {"gmask_token_id", 130001},
-                       {"pad_token_id", 3}};
-  const json small = {{"bos_token_id", 8190},
-                      {"eos_token_id", 8191},
-                      {"mask_token_id", 8188},
-                      {"gmask_token_id", 8189},
-                      {"pad_token_id", 3}};
-  family.presets = {ChatGlmPreset({"chatglm-6b", 28, 32, 4096, 2048, 130528}, tokens),
-                    ChatGlmPreset({"chatglm-tiny", 4, 4, 128, 256, 8192}, small),
-                    ChatGlmPreset({"chatglm-mini", 6, 6, 384, 512, 8192}, small)};
+  constexpr char kTokens[] =
+      R"({"bos_token_id": 130004, "eos_token_id": 130005, "mask_token_id": 130000,
+          "gmask_token_id": 130001, "pad_token_id": 3})";
+  constexpr char kSmall[] =
+      R"({"bos_token_id": 8190, "eos_token_id": 8191, "mask_token_id": 8188,
+          "gmask_token_id": 8189, "pad_token_id": 3})";
+  family.presets = {ChatGlmPreset({"chatglm-6b", 28, 32, 4096, 2048, 130528}, kTokens),
+                    ChatGlmPreset({"chatglm-tiny", 4, 4, 128, 256, 8192}, kSmall),
+                    ChatGlmPreset({"chatglm-mini", 6, 6, 384, 512, 8192}, kSmall)};
   family.build = BuildChatGlm;
   family.adapter_targets = {"query_key_value"};
   family.prefix = {.takes_positions = false};

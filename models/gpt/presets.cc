@@ -17,16 +17,17 @@ struct Size {
 
 Preset MakePreset(const Size& size) {
   const bool small = size.positions < 1024;
-  nlohmann::json config = {{"model_type", "gpt2"},      {"architectures", {"GPT2LMHeadModel"}},
-                           {"vocab_size", 50257},       {"n_positions", size.positions},
-                           {"n_ctx", size.positions},   {"n_embd", size.width},
-                           {"n_layer", size.layers},    {"n_head", size.heads},
-                           {"n_inner", nullptr},        {"activation_function", "gelu_new"},
-                           {"resid_pdrop", 0.1},        {"embd_pdrop", 0.1},
-                           {"attn_pdrop", 0.1},         {"layer_norm_epsilon", 1e-5},
-                           {"initializer_range", 0.02}, {"bos_token_id", 50256},
-                           {"eos_token_id", 50256}};
-  return {size.name, small ? "byte" : "", std::move(config)};
+  return {size.name, small ? "byte" : "",
+          PresetConfig(R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"],
+                           "vocab_size": 50257, "n_inner": null, "activation_function": "gelu_new",
+                           "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+                           "layer_norm_epsilon": 1e-5, "initializer_range": 0.02,
+                           "bos_token_id": 50256, "eos_token_id": 50256})",
+                       {{"n_positions", size.positions},
+                        {"n_ctx", size.positions},
+                        {"n_embd", size.width},
+                        {"n_layer", size.layers},
+                        {"n_head", size.heads}})};
 }
 
 bool IsBuffer(const std::string& name) {

@@ -21,95 +21,71 @@ struct Size {
   int vocabulary;
   bool tied;
   double theta;
-  json more = json::object();
+  const char* more = "{}";
 };
 
-// What the published configurations of a type have in common.
-Preset MakePreset(const char* type, const char* architecture, const Size& size,
+// What the published configurations of a type have in common; `own` is the type's.
+Preset MakePreset(const char* type, const char* architecture, const char* own, const Size& size,
                   const char* tokenizer = "") {
-  json config = {{"model_type", type},
-                 {"architectures", {architecture}},
-                 {"vocab_size", size.vocabulary},
-                 {"hidden_size", size.width},
-                 {"intermediate_size", size.inner},
-                 {"num_hidden_layers", size.layers},
-                 {"num_attention_heads", size.heads},
-                 {"num_key_value_heads", size.key_value_heads},
-                 {"head_dim", size.head_dim},
-                 {"hidden_act", "silu"},
-                 {"max_position_embeddings", size.positions},
-                 {"initializer_range", 0.02},
-                 {"rms_norm_eps", 1e-5},
-                 {"tie_word_embeddings", size.tied},
-                 {"rope_theta", size.theta},
-                 {"rope_scaling", nullptr},
-                 {"attention_dropout", 0.0},
-                 {"use_cache", true}};
-  config.update(size.more);
+  json config = PresetConfig(
+      R"({"hidden_act": "silu", "initializer_range": 0.02, "rms_norm_eps": 1e-5,
+          "rope_scaling": null, "attention_dropout": 0.0, "use_cache": true})",
+      {{"vocab_size", size.vocabulary},
+       {"hidden_size", size.width},
+       {"intermediate_size", size.inner},
+       {"num_hidden_layers", size.layers},
+       {"num_attention_heads", size.heads},
+       {"num_key_value_heads", size.key_value_heads},
+       {"head_dim", size.head_dim},
+       {"max_position_embeddings", size.positions}});
+  config["model_type"] = type;
+  config["architectures"] = json::array({architecture});
+  config["tie_word_embeddings"] = size.tied;
+  config["rope_theta"] = size.theta;
+  config.update(PresetConfig(own));
+  config.update(PresetConfig(size.more));
   return {size.name, tokenizer, std::move(config)};
 }
 
 std::vector<Preset> LlamaPresets() {
-  const json own = {{"attention_bias", false}, {"mlp_bias", false}, {"pretraining_tp", 1}};
-  const json sentence_piece = {{"bos_token_id", 1}, {"eos_token_id", 2}};
-  const json llama3 = {{"bos_token_id", 128000}, {"eos_token_id", 128001}};
-  const auto with = [](json keys, const json& more) {
-    keys.update(more);
-    return keys;
-  };
-  const auto scaling = [](double factor) {
-    return json{{"rope_scaling",
-                 {{"rope_type", "llama3"},
-                  {"factor", factor},
-                  {"low_freq_factor", 1.0},
-                  {"high_freq_factor", 4.0},
-                  {"original_max_position_embeddings", 8192}}}};
-  };
-  const json scaled32 = with(llama3, scaling(32));
-  const auto preset = [](const Size& size, const char* tokenizer = "") {
-    return MakePreset("llama", "LlamaForCausalLM", size, tokenizer);
-  };
-  return {preset({"llama-2-7b", 32, 32, 32, 128, 4096, 11008, 4096, 32000, false, 1e4,
-                  with(own, sentence_piece)}),
-          preset({"llama-3-8b", 32, 32, 8, 128, 4096, 14336, 8192, 128256, false, 5e5,
-                  with(own, llama3)}),
-          preset({"llama-3.2-1b", 16, 32, 8, 64, 2048, 8192, 131072, 128256, true, 5e5,
-                  with(own, scaled32)}),
-          preset({"llama-3.2-3b", 28, 24, 8, 128, 3072, 8192, 131072, 128256, true, 5e5,
-                  with(own, scaled32)}),
-          preset({"tinyllama-1.1b", 22, 32, 4, 64, 2048, 5632, 2048, 32000, false, 1e4,
-                  with(own, sentence_piece)}),
-          preset({"llama-tiny", 4, 4, 2, 32, 128, 352, 256, 32000, true, 1e4, own}, "byte"),
-          preset({"llama-mini", 6, 6, 2, 64, 384, 1024, 512, 32000, true, 1e4, own}, "byte")};
+  constexpr char kSentencePiece[] = R"({"bos_token_id": 1, "eos_token_id": 2})";
+  constexpr char kLlama3[] = R"({"bos_token_id": 128000, "eos_token_id": 128001})";
+  constexpr char kScaled[] =
+      R"({"bos_token_id": 128000, "eos_token_id": 128001,
+          "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+                           "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})";
+  std::vector<Preset> presets;
+  for (const Size& size :
+       {Size{"llama-2-7b", 32, 32, 32, 128, 4096, 11008, 4096, 32000, false, 1e4, kSentencePiece},
+        {"llama-3-8b", 32, 32, 8, 128, 4096, 14336, 8192, 128256, false, 5e5, kLlama3},
+        {"llama-3.2-1b", 16, 32, 8, 64, 2048, 8192, 131072, 128256, true, 5e5, kScaled},
+        {"llama-3.2-3b", 28, 24, 8, 128, 3072, 8192, 131072, 128256, true, 5e5, kScaled},
+        {"tinyllama-1.1b", 22, 32, 4, 64, 2048, 5632, 2048, 32000, false, 1e4, kSentencePiece},
+        {"llama-tiny", 4, 4, 2, 32, 128, 352, 256, 32000, true, 1e4},
+        {"llama-mini", 6, 6, 2, 64, 384, 1024, 512, 32000, true, 1e4}}) {
+    presets.push_back(
+        MakePreset("llama", "LlamaForCausalLM",
+                   R"({"attention_bias": false, "mlp_bias": false, "pretraining_tp": 1})", size,
+                   size.positions < 1024 ? "byte" : ""));
+  }
+  return presets;
 }
 
 std::vector<Preset> MistralPresets() {
   return {MakePreset("mistral", "MistralForCausalLM",
-                     {"mistral-7b",
-                      32,
-                      32,
-                      8,
-                      128,
-                      4096,
-                      14336,
-                      32768,
-                      32000,
-                      false,
-                      1e4,
-                      {{"sliding_window", 4096}, {"bos_token_id", 1}, {"eos_token_id", 2}}})};
+                     R"({"sliding_window": 4096, "bos_token_id": 1, "eos_token_id": 2})",
+                     {"mistral-7b", 32, 32, 8, 128, 4096, 14336, 32768, 32000, false, 1e4})};
 }
 
 std::vector<Preset> QwenPresets(const char* type, const char* architecture,
-                                std::vector<Size> sizes) {
-  const json own = {{"rms_norm_eps", 1e-6},
-                    {"use_sliding_window", false},
-                    {"sliding_window", nullptr},
-                    {"bos_token_id", 151643},
-                    {"eos_token_id", 151643}};
+                                std::initializer_list<Size> sizes) {
   std::vector<Preset> presets;
-  for (Size& size : sizes) {
-    size.more.update(own);
-    presets.push_back(MakePreset(type, architecture, size));
+  for (const Size& size : sizes) {
+    presets.push_back(
+        MakePreset(type, architecture,
+                   R"({"rms_norm_eps": 1e-6, "use_sliding_window": false, "sliding_window": null,
+                       "bos_token_id": 151643, "eos_token_id": 151643})",
+                   size));
   }
   return presets;
 }
@@ -160,32 +136,12 @@ const FamilyRegistration qwen2([] {
                    {"qwen2.5-7b", 28, 28, 4, 128, 3584, 18944, 131072, 152064, false, 1e6}}));
 });
 const FamilyRegistration qwen3([] {
-  return MakeFamily("qwen3", "Qwen3ForCausalLM",
-                    QwenPresets("qwen3", "Qwen3ForCausalLM",
-                                {{"qwen3-0.6b",
-                                  28,
-                                  16,
-                                  8,
-                                  128,
-                                  1024,
-                                  3072,
-                                  40960,
-                                  151936,
-                                  true,
-                                  1e6,
-                                  {{"attention_bias", false}}},
-                                 {"qwen3-4b",
-                                  36,
-                                  32,
-                                  8,
-                                  128,
-                                  2560,
-                                  9728,
-                                  40960,
-                                  151936,
-                                  true,
-                                  1e6,
-                                  {{"attention_bias", false}}}}));
+  constexpr char kNoBias[] = R"({"attention_bias": false})";
+  return MakeFamily(
+      "qwen3", "Qwen3ForCausalLM",
+      QwenPresets("qwen3", "Qwen3ForCausalLM",
+                  {{"qwen3-0.6b", 28, 16, 8, 128, 1024, 3072, 40960, 151936, true, 1e6, kNoBias},
+                   {"qwen3-4b", 36, 32, 8, 128, 2560, 9728, 40960, 151936, true, 1e6, kNoBias}}));
 });
 
 }  // namespace

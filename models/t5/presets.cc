@@ -21,26 +21,20 @@ struct Size {
 };
 
 Preset MakePreset(const Size& size) {
-  nlohmann::json config = {{"model_type", "t5"},
-                           {"architectures", {"T5ForConditionalGeneration"}},
-                           {"vocab_size", 32128},
-                           {"d_model", size.width},
-                           {"d_kv", size.head_dim},
-                           {"d_ff", size.inner},
-                           {"num_layers", size.layers},
-                           {"num_decoder_layers", size.layers},
-                           {"num_heads", size.heads},
-                           {"relative_attention_num_buckets", 32},
-                           {"relative_attention_max_distance", 128},
-                           {"dropout_rate", 0.1},
-                           {"layer_norm_epsilon", 1e-6},
-                           {"initializer_factor", 1.0},
-                           {"feed_forward_proj", size.v1_1 ? "gated-gelu" : "relu"},
-                           {"tie_word_embeddings", !size.v1_1},
-                           {"is_encoder_decoder", true},
-                           {"pad_token_id", 0},
-                           {"eos_token_id", 1},
-                           {"decoder_start_token_id", 0}};
+  nlohmann::json config = PresetConfig(
+      R"({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "vocab_size": 32128,
+          "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128,
+          "dropout_rate": 0.1, "layer_norm_epsilon": 1e-6, "initializer_factor": 1.0,
+          "is_encoder_decoder": true, "pad_token_id": 0, "eos_token_id": 1,
+          "decoder_start_token_id": 0})",
+      {{"d_model", size.width},
+       {"d_kv", size.head_dim},
+       {"d_ff", size.inner},
+       {"num_layers", size.layers},
+       {"num_decoder_layers", size.layers},
+       {"num_heads", size.heads}});
+  config["feed_forward_proj"] = size.v1_1 ? "gated-gelu" : "relu";
+  config["tie_word_embeddings"] = !size.v1_1;
   return {size.name, "", std::move(config)};
 }
 

@@ -21,22 +21,17 @@ struct Size {
 
 // ImageNet's labels are called LABEL_0, ... until a data set gives its own.
 Preset MakePreset(const Size& size) {
-  json config = {{"model_type", "vit"},
-                 {"architectures", {"ViTForImageClassification"}},
-                 {"hidden_size", size.width},
-                 {"num_hidden_layers", size.layers},
-                 {"num_attention_heads", size.heads},
-                 {"intermediate_size", 4 * size.width},
-                 {"hidden_act", "gelu"},
-                 {"hidden_dropout_prob", 0.0},
-                 {"attention_probs_dropout_prob", 0.0},
-                 {"initializer_range", 0.02},
-                 {"layer_norm_eps", 1e-12},
-                 {"image_size", size.image},
-                 {"patch_size", size.patch},
-                 {"num_channels", 3},
-                 {"qkv_bias", true},
-                 {"num_labels", 1000}};
+  json config = PresetConfig(
+      R"({"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_act": "gelu",
+          "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+          "initializer_range": 0.02, "layer_norm_eps": 1e-12, "num_channels": 3, "qkv_bias": true,
+          "num_labels": 1000})",
+      {{"hidden_size", size.width},
+       {"num_hidden_layers", size.layers},
+       {"num_attention_heads", size.heads},
+       {"intermediate_size", 4 * size.width},
+       {"image_size", size.image},
+       {"patch_size", size.patch}});
   return {size.name, "", std::move(config)};
 }
 
