@@ -22,9 +22,31 @@ for_size = transition(
     outputs = [_SETTING],
 )
 
-def size_copts(level = "-Os"):
-    """Compiler options of a library of this project."""
+def _for_size(copts):
     return select({
-        str(Label("//third_party/bazel:built_for_size")): [level],
+        str(Label("//third_party/bazel:built_for_size")): copts,
         "//conditions:default": [],
     })
+
+def size_copts():
+    """Compiler options of a library of this project."""
+    return _for_size([
+        "-Oz",
+        # A function that is hardly larger than its call, as that of a text of known length.
+        "--param=max-inline-insns-size=1",
+        # Expressions that are kept for later use cost more code than they save.
+        "-fno-gcse",
+        # Names and tables of types are for dynamic_cast and typeid; exceptions have theirs anyway.
+        "-fno-rtti",
+        # Arrays of 17 bytes and more are guarded: not the 16 within every std::string, which only
+        # the C++ library writes to.
+        "--param=ssp-buffer-size=17",
+    ])
+
+def size_copts_of_kernels(level):
+    """Compiler options of a source that is compiled once per instruction set."""
+    return _for_size([
+        level,
+        # Nothing throws through a kernel: it needs no tables for unwinding.
+        "-fno-asynchronous-unwind-tables",
+    ])

@@ -24,7 +24,7 @@ the floors have no say: whatever is not private may be used, a target of that wo
 as its package says, and warnings, of another compiler perhaps, are no errors.
 """
 
-load("//third_party/bazel:for_size.bzl", "size_copts")
+load("//third_party/bazel:for_size.bzl", "size_copts", "size_copts_of_kernels")
 
 # The name of the repository that this file is in; "" where that is the workspace that is built.
 _REPOSITORY = Label("//:BUILD.bazel").workspace_name
@@ -186,7 +186,7 @@ def tessera_isa_library(
                 "-Wno-maybe-uninitialized",
                 "-fno-exceptions",
                 # What only processors of before 2013 run counts by its size there.
-            ] + size_copts("-Os" if isa == "baseline" else level_for_size) + copts,
+            ] + size_copts_of_kernels("-Os" if isa == "baseline" else level_for_size) + copts,
             linkstatic = True,
             visibility = ["//visibility:private"],
             **kwargs

@@ -69,6 +69,11 @@ void CapturedStep::ReleaseMemory() {
   alike_ = 0;
 }
 
+void CapturedStep::GiveUp(const Error& error) {
+  given_up_ = true;
+  say_(Concat("steps are not captured as a CUDA graph: ", error.what()));
+}
+
 bool CapturedStep::Record(const StepInputs& inputs) {
   auto recorded = std::make_unique<Recorded>(device_);
   recorded->shapes = last_shapes_;
@@ -85,15 +90,17 @@ bool CapturedStep::Record(const StepInputs& inputs) {
       const NoiseKeyTable::Scope noise(&recorded->keys);
       recorded->outputs = runner_->Run(recorded->inputs);
     });
+  } catch (const OutOfMemoryError& error) {
+    runner_->Undo();
+    if (++failures_ < kFailures) {  // what holds it may let go
+      alike_ = 0;
+    } else {
+      GiveUp(error);
+    }
+    return false;
   } catch (const Error& error) {
     runner_->Undo();
-    const bool memory = dynamic_cast<const OutOfMemoryError*>(&error) != nullptr;
-    if (memory && ++failures_ < kFailures) {  // what holds it may let go
-      alike_ = 0;
-      return false;
-    }
-    given_up_ = true;
-    say_(Concat("steps are not captured as a CUDA graph: ", error.what()));
+    GiveUp(error);
     return false;
   }
   recorded->inputs.options = nullptr;  // the caller's, for this call

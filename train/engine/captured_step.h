@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 
+#include "base/error.h"
 #include "core/device.h"
 #include "train/engine/step_runner.h"
 
@@ -48,6 +49,7 @@ class CapturedStep final : public StepRunner {
  private:
   struct Recorded;
   bool Record(const StepInputs& inputs);
+  void GiveUp(const Error& error);
 
   const std::unique_ptr<StepRunner> runner_;
   const Device device_;
