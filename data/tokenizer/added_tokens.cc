@@ -93,6 +93,7 @@ void AddedTokenMatcher::Insert(int32_t token, Trie* trie) {
 
 AddedTokenMatcher::Match AddedTokenMatcher::FindNext(const Trie& trie, std::string_view text,
                                                      size_t from) const {
+  if (trie.nodes.size() == 1) from = text.size();  // it has no tokens
   for (size_t begin = from; begin < text.size(); ++begin) {
     if (!trie.starts[static_cast<uint8_t>(text[begin])]) continue;
     Match match = {begin, begin, -1};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE on small vocabularies that the test trains itself: against a naive encoder and
 // against PCRE2 for the splitting, and files good and bad.
-#include "data/tokenizer/byte_level_bpe.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -18,7 +16,9 @@
 #include "base/json_text.h"
 #include "base/utf8.h"
 #include "core/thread_pool.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/gpt2_split.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
 
 namespace tessera::data {
 namespace {
@@ -44,6 +44,14 @@ std::vector<std::string> Words(std::string_view text) {
   while (splitter.Next(&word)) words.emplace_back(word);
   return words;
 }
+
+struct ByteLevelBpeConfig {
+  VocabEntries vocab;
+  BpeRules merges;
+  std::vector<AddedToken> added_tokens;
+  bool add_prefix_space = false;
+  bool use_regex = true;
+};
 
 // A naive trainer: the most frequent pair of pieces becomes one, `count` times.
 ByteLevelBpeConfig TrainBpe(const std::string& corpus, int count) {
@@ -82,8 +90,25 @@ ByteLevelBpeConfig TrainBpe(const std::string& corpus, int count) {
   return config;
 }
 
-std::unique_ptr<ByteLevelBpe> Make(const ByteLevelBpeConfig& config) {
-  auto bpe = ByteLevelBpe::Create(config, "test");
+std::unique_ptr<Tokenizer> Make(const ByteLevelBpeConfig& config) {
+  TokenizerDescription description = {.path = "test", .tokenizer_class = TokenizerClass::kGpt2};
+  nlohmann::json added = nlohmann::json::array();
+  for (const AddedToken& token : config.added_tokens) {
+    added.push_back({{"content", token.content},
+                     {"id", token.id},
+                     {"special", token.special},
+                     {"lstrip", token.lstrip},
+                     {"rstrip", token.rstrip},
+                     {"normalized", token.normalized}});
+  }
+  description.json.root = {{"model", {{"type", "BPE"}}},
+                           {"pre_tokenizer",
+                            {{"type", "ByteLevel"},
+                             {"add_prefix_space", config.add_prefix_space},
+                             {"use_regex", config.use_regex}}},
+                           {"added_tokens", added}};
+  description.json.large = {config.vocab, config.merges, "test"};
+  auto bpe = PipelineTokenizer::Create(std::move(description));
   EXPECT_TRUE(bpe.ok()) << bpe.status();
   return std::move(bpe).value();
 }
@@ -406,7 +431,7 @@ TEST_F(FolderTest, WhatIsNotSupportedIsNamed) {
     nlohmann::json bad = good;
     bad[nlohmann::json::json_pointer(pointer)] = value;
     Put("tokenizer.json", bad.dump());
-    const auto loaded = ByteLevelBpe::Load(folder_);
+    const auto loaded = LoadTokenizer(folder_);
     return loaded.ok() ? std::string() : Message(loaded.status());
   };
   const auto names = [](const std::string& message, std::vector<const char*> parts) {
@@ -414,18 +439,17 @@ TEST_F(FolderTest, WhatIsNotSupportedIsNamed) {
       EXPECT_NE(message.find(part), std::string::npos) << message << " lacks " << part;
     }
   };
-  names(failure("/normalizer", {{"type", "NFC"}}), {"tokenizer.json", "normalizer", "NFC"});
-  names(failure("/pre_tokenizer", {{"type", "Whitespace"}}), {"pre_tokenizer", "Whitespace"});
-  names(failure("/pre_tokenizer", nullptr), {"pre_tokenizer", "null"});
+  names(failure("/normalizer", {{"type", "Nmt"}}), {"tokenizer.json", "normalizer", "Nmt"});
+  names(failure("/pre_tokenizer", {{"type", "Other"}}), {"pre_tokenizer", "Other"});
   names(failure("/post_processor", {{"type", "TemplateProcessing"}}),
-        {"post_processor", "TemplateProcessing"});
+        {"tokenizer.json: post_processor.single"});
   // RoBERTa's tokens are then asked for.
   names(failure("/post_processor", {{"type", "RobertaProcessing"}}), {"<pad>"});
-  names(failure("/decoder", {{"type", "Metaspace"}}), {"decoder", "Metaspace"});
-  names(failure("/model/type", "Unigram"), {"model", "Unigram"});
+  names(failure("/decoder", {{"type", "CTC"}}), {"decoder", "CTC"});
+  names(failure("/model/type", "Unigram"), {"model.vocab: not an array"});
   names(failure("/model/dropout", 0.1), {"dropout", "0.1"});
-  names(failure("/model/byte_fallback", true), {"byte_fallback"});
-  names(failure("/model/end_of_word_suffix", "</w>"), {"end_of_word_suffix", "</w>"});
+  names(failure("/model/byte_fallback", 2), {"byte_fallback"});
+  names(failure("/model/end_of_word_suffix", 2), {"end_of_word_suffix"});
   names(failure("/added_tokens/0/single_word", "yes"), {"single_word"});
   names(failure("/model/merges/0", "abc"), {"merges[0]"});
   names(failure("/model/merges/1", {"a", "zz"}), {"merge 1", "zz"});

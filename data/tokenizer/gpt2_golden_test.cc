@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
-#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace tessera::data {
 namespace {

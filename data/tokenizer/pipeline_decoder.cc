@@ -7,7 +7,7 @@
 #include "base/python_text.h"
 #include "base/utf8.h"
 #include "core/regex.h"
-#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/pipeline_normalizer.h"
 
 namespace tessera::data {

@@ -2,154 +2,210 @@
 #include "data/tokenizer/pipeline_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "base/utf8.h"
+#include "core/thread_pool.h"
 #include "data/tokenizer/bpe_merges.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/unigram.h"
 #include "data/tokenizer/word_piece_vocab.h"
 
 namespace tessera::data {
 namespace {
 
-using nlohmann::json;
+using LargeParts = std::optional<TokenizerJsonFile::LargeParts>;
 
-constexpr int64_t kMaxId = 1 << 22;
+using nlohmann::json;
 
 size_t CharacterLength(std::string_view text, size_t at) {
   return static_cast<size_t>(DecodeUtf8(text, at).length);
 }
 
-// {"piece": id, ...}
-Status ReadVocab(const JsonPart& part, PipelineVocab* vocab) {
-  if (!part.value().is_object() || part.value().empty()) {
-    return part.Wrong("not a JSON object of pieces");
-  }
-  for (const auto& [piece, id] : part.value().items()) {
-    if (!id.is_number_integer()) return part.Wrong(Concat("the id of ", piece, " is no number"));
-    TESSERA_RETURN_IF_ERROR(vocab->Add(piece, id.get<int64_t>(), part));
-  }
-  return OkStatus();
+std::string NoId(std::string_view piece, std::string_view id) {
+  return Concat("the id of token ", piece, " is ", id, ", not a number in [0, ", kMaxTokenId, ")");
 }
 
-StatusOr<std::optional<int32_t>> ReadUnknown(const JsonPart& part, const PipelineVocab& vocab) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string unk, part.Text("unk_token", ""));
-  if (unk.empty()) return std::optional<int32_t>();
-  const auto id = vocab.Find(unk);
-  if (!id) return part["unk_token"].Wrong(unk + " is not in the vocabulary");
-  return id;
+// ["a b", ...] or [["a", "b"], ...]
+StatusOr<BpeRules> ReadMerges(const JsonPart& part) {
+  if (!part.value().is_array()) return part.Wrong("not an array");
+  BpeRules merges;
+  merges.reserve(part.size());
+  for (size_t i = 0; i < part.size(); ++i) {
+    const json& merge = part.value()[i];
+    std::string left;
+    std::string right;
+    if (merge.is_string()) {
+      const auto& line = merge.get_ref<const std::string&>();
+      const size_t space = line.find(' ');
+      left = line.substr(0, space);
+      if (space != std::string::npos) right = line.substr(space + 1);
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      left = merge[0].get<std::string>();
+      right = merge[1].get<std::string>();
+    }
+    if (left.empty() || right.empty()) return part[i].Wrong("neither \"a b\" nor [\"a\", \"b\"]");
+    merges.emplace_back(std::move(left), std::move(right));
+  }
+  return merges;
 }
 
 class Bpe : public PipelineModel {
  public:
-  Status Read(const JsonPart& part) {
+  Status Read(const JsonPart& part, LargeParts* large) {
     const JsonPart dropout = part["dropout"];
     if (!dropout.is_null() && dropout.value() != 0) return dropout.Unsupported();
-    TESSERA_RETURN_IF_ERROR(ReadVocab(part["vocab"], &vocab_));
-    TESSERA_ASSIGN_OR_RETURN(unk_id_, ReadUnknown(part, vocab_));
+    TESSERA_ASSIGN_OR_RETURN(unk_token_, part.Text("unk_token", ""));
     TESSERA_ASSIGN_OR_RETURN(prefix_, part.Text("continuing_subword_prefix", ""));
     TESSERA_ASSIGN_OR_RETURN(suffix_, part.Text("end_of_word_suffix", ""));
     TESSERA_ASSIGN_OR_RETURN(fuse_unk_, part.Bool("fuse_unk", false));
     TESSERA_ASSIGN_OR_RETURN(byte_fallback_, part.Bool("byte_fallback", false));
     TESSERA_ASSIGN_OR_RETURN(ignore_merges_, part.Bool("ignore_merges", false));
+    if (!*large) {
+      TESSERA_ASSIGN_OR_RETURN(VocabEntries vocab, ReadVocab(part["vocab"]));
+      TESSERA_ASSIGN_OR_RETURN(BpeRules merges, ReadMerges(part["merges"]));
+      *large = {std::move(vocab), std::move(merges), part.place()};
+    }
+    TESSERA_RETURN_IF_ERROR(vocab_.Set(std::move((*large)->vocab), (*large)->place));
+    TESSERA_RETURN_IF_ERROR(AddMerges((*large)->merges, (*large)->place));
     if (byte_fallback_) vocab_.FindBytes();
-    return ReadMerges(part["merges"]);
+    return OkStatus();
+  }
+
+  bool TakeBytes() override {
+    if (!prefix_.empty() || !suffix_.empty() || byte_fallback_) return false;
+    alphabet_.emplace();
+    for (int b = 0; b < 256; ++b) {
+      (*alphabet_)[b] = vocab_.Find(BytePiece(static_cast<uint8_t>(b))).value_or(-1);
+    }
+    return true;
   }
 
   void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
+    ids->clear();
     if (ignore_merges_) {
-      if (const auto id = vocab_.Find(word)) {
+      if (const auto id = alphabet_ ? vocab_.Find(PieceOfBytes(word)) : vocab_.Find(word)) {
         ids->push_back(*id);
         return;
       }
     }
-    std::vector<int32_t> parts;
+    if (alphabet_) {
+      AppendOfBytes(word, ids);
+    } else {
+      AppendOfCharacters(word, ids);
+    }
+    merges_.Apply(ids);
+  }
+
+ private:
+  void AppendOfBytes(std::string_view word, std::vector<int32_t>* ids) const {
+    bool after_unknown = false;
+    for (const char c : word) {
+      const int32_t id = (*alphabet_)[static_cast<uint8_t>(c)];
+      if (id >= 0) {
+        ids->push_back(id);
+      } else if (unk_id_ && !(after_unknown && fuse_unk_)) {
+        ids->push_back(*unk_id_);
+      }
+      after_unknown = id < 0;
+    }
+  }
+
+  void AppendOfCharacters(std::string_view word, std::vector<int32_t>* ids) const {
     bool after_unknown = false;
     std::string symbol;
     for (size_t i = 0; i < word.size();) {
       const size_t length = CharacterLength(word, i);
-      const std::string_view character = word.substr(i, length);
-      symbol = (i > 0 ? prefix_ : "") + std::string(character);
+      symbol = i > 0 ? prefix_ : "";
+      symbol += word.substr(i, length);
       i += length;
       if (i == word.size()) symbol += suffix_;
       if (const auto id = vocab_.Find(symbol)) {
-        parts.push_back(*id);
+        ids->push_back(*id);
         after_unknown = false;
-      } else if (byte_fallback_ && vocab_.AppendBytes(symbol, &parts)) {
+      } else if (byte_fallback_ && vocab_.AppendBytes(symbol, ids)) {
         after_unknown = false;
       } else if (unk_id_) {
-        if (!after_unknown || !fuse_unk_) parts.push_back(*unk_id_);
+        if (!after_unknown || !fuse_unk_) ids->push_back(*unk_id_);
         after_unknown = true;
       }
     }
-    merges_.Apply(&parts);
-    ids->insert(ids->end(), parts.begin(), parts.end());
   }
 
- private:
-  Status ReadMerges(const JsonPart& part) {
-    if (!part.value().is_array()) return part.Wrong("not an array");
-    merges_ = BpeMerges(part.size());
-    for (size_t i = 0; i < part.size(); ++i) {
-      const json& merge = part.value()[i];
-      std::string left;
-      std::string right;
-      if (merge.is_string()) {
-        const auto& line = merge.get_ref<const std::string&>();
-        const size_t space = line.find(' ');
-        if (space != std::string::npos) {
-          left = line.substr(0, space);
-          right = line.substr(space + 1);
+  Status AddMerges(const BpeRules& merges, const std::string& place) {
+    const VocabEntries& vocab = vocab_.entries();
+    if (const std::string* twice = vocab_.index().twice()) {
+      return InvalidArgument(place, ": token ", *twice, " has two ids");
+    }
+    merges_ = BpeMerges(merges.size());
+    constexpr size_t kAtOnce = VocabIndex::kAtOnce / 2;
+    std::string_view pieces[2 * kAtOnce];  // of each merge the left one and the right one
+    int32_t ids[2 * kAtOnce];
+    std::string both;
+    size_t next = 0;  // most vocabularies are in the order of ids, and these in that of merges
+    for (size_t begin = 0; begin < merges.size(); begin += kAtOnce) {
+      const size_t count = std::min(kAtOnce, merges.size() - begin);
+      for (size_t i = 0; i < count; ++i) {
+        std::tie(pieces[2 * i], pieces[2 * i + 1]) = merges[begin + i];
+      }
+      vocab_.index().FindAll({pieces, 2 * count}, ids);
+      for (size_t i = 0; i < count; ++i) merges_.Prefetch(ids[2 * i], ids[2 * i + 1]);
+      for (size_t i = 0; i < count; ++i) {
+        const auto& [left, right] = merges[begin + i];
+        const bool continues = !prefix_.empty() && right.starts_with(prefix_);
+        both.assign(left).append(right, continues ? prefix_.size() : 0);
+        const bool follows = next < vocab.size() && vocab[next].first == both;
+        const std::optional<int32_t> result = follows ? vocab[next].second : vocab_.Find(both);
+        if (ids[2 * i] < 0 || ids[2 * i + 1] < 0 || !result) {
+          const std::string& missing = ids[2 * i] < 0 ? left : ids[2 * i + 1] < 0 ? right : both;
+          return InvalidArgument(place, ": merge ", begin + i, " (", left, " ", right,
+                                 ") needs the token ", missing, ", which the vocabulary lacks");
         }
-      } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
-                 merge[1].is_string()) {
-        left = merge[0].get<std::string>();
-        right = merge[1].get<std::string>();
+        next = static_cast<size_t>(*result) + 1;
+        merges_.Add(ids[2 * i], ids[2 * i + 1], static_cast<int32_t>(begin + i), *result);
       }
-      if (left.empty() || right.empty()) return part[i].Wrong("not two pieces");
-      const auto left_id = vocab_.Find(left);
-      const auto right_id = vocab_.Find(right);
-      if (!left_id || !right_id) {
-        return part[i].Wrong((left_id ? right : left) + " is not in the vocabulary");
-      }
-      const bool continues = !prefix_.empty() && right.starts_with(prefix_);
-      const auto result = vocab_.Find(left + right.substr(continues ? prefix_.size() : 0));
-      if (!result) return part[i].Wrong(left + right + " is not in the vocabulary");
-      merges_.Add(*left_id, *right_id, static_cast<int32_t>(i), *result);
     }
     return OkStatus();
   }
 
   BpeMerges merges_;
-  std::optional<int32_t> unk_id_;
   std::string prefix_;
   std::string suffix_;
   bool fuse_unk_ = false;
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;
+  // Of words that are bytes: their ids, < 0 where a byte has no token.
+  std::optional<std::array<int32_t, 256>> alphabet_;
 };
 
 class WordPieces : public PipelineModel {
  public:
-  Status Read(const JsonPart& part) {
-    TESSERA_RETURN_IF_ERROR(ReadVocab(part["vocab"], &vocab_));
-    TESSERA_ASSIGN_OR_RETURN(const auto unk_id, ReadUnknown(part, vocab_));
-    if (!unk_id) return part["unk_token"].Wrong("missing");
+  Status Read(const JsonPart& part, LargeParts* large) {
+    if (!*large) {
+      TESSERA_ASSIGN_OR_RETURN(VocabEntries vocab, ReadVocab(part["vocab"]));
+      *large = {std::move(vocab), {}, part.place()};
+    }
+    TESSERA_RETURN_IF_ERROR(vocab_.Set(std::move((*large)->vocab), (*large)->place));
+    TESSERA_ASSIGN_OR_RETURN(unk_token_, part.Text("unk_token", "[UNK]"));
+    if (unk_token_.empty()) return part["unk_token"].Wrong("missing");
     TESSERA_ASSIGN_OR_RETURN(const std::string prefix,
                              part.Text("continuing_subword_prefix", "##"));
     TESSERA_ASSIGN_OR_RETURN(const int64_t most, part.Count("max_input_chars_per_word", 100));
-    pieces_ = WordPieceVocab(prefix, *unk_id, most);
-    const std::vector<std::string>& pieces = vocab_.pieces();
-    for (size_t id = 0; id < pieces.size(); ++id) {
-      if (!pieces[id].empty()) pieces_.Add(pieces[id], static_cast<int32_t>(id));
+    pieces_ = WordPieceVocab(prefix, most);
+    for (const auto& [piece, id] : vocab_.entries()) {
+      if (!piece.empty() && vocab_.Find(piece) == id) pieces_.Add(piece, id);
     }
     return OkStatus();
   }
 
   void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
-    pieces_.Encode(word, ids);
+    ids->clear();
+    if (!pieces_.Encode(word, ids)) *ids = {unk_id_.value_or(0)};
   }
 
  private:
@@ -158,11 +214,11 @@ class WordPieces : public PipelineModel {
 
 class UnigramPieces : public PipelineModel {
  public:
-  Status Read(const JsonPart& part) {
+  Status Read(const JsonPart& part, LargeParts*) {
     constexpr double kUnknownPenalty = 10;
     const JsonPart vocab = part["vocab"];
     if (vocab.size() == 0) return vocab.Wrong("not an array of pieces and scores");
-    if (std::ssize(vocab.value()) > kMaxId) return vocab.Wrong("too many pieces");
+    if (std::ssize(vocab.value()) > kMaxTokenId) return vocab.Wrong("too many pieces");
     std::vector<double> scores;
     std::vector<ByteTrie::Entry> entries;
     double lowest = std::numeric_limits<double>::infinity();
@@ -174,12 +230,14 @@ class UnigramPieces : public PipelineModel {
       const auto& piece = item[0].get_ref<const std::string&>();
       const double score = item[1].get<double>();
       if (!std::isfinite(score)) return vocab[i].Wrong("the score is no number");
-      TESSERA_RETURN_IF_ERROR(vocab_.Add(piece, static_cast<int64_t>(i), vocab));
       scores.push_back(score);
       lowest = std::min(lowest, score);
       entries.emplace_back(piece, static_cast<int32_t>(i));
     }
     const auto count = std::ssize(scores);
+    // Of equal pieces the last one is found.
+    TESSERA_RETURN_IF_ERROR(
+        vocab_.Set(VocabEntries(entries.rbegin(), entries.rend()), vocab.place()));
     unigram_ = {std::move(entries), std::move(scores), lowest - kUnknownPenalty};
     if (!part["unk_id"].is_null()) {
       TESSERA_ASSIGN_OR_RETURN(const int64_t unk, part.Count("unk_id", 0));
@@ -192,6 +250,7 @@ class UnigramPieces : public PipelineModel {
   }
 
   void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
+    ids->clear();
     std::vector<Unigram<double>::Piece> pieces;
     unigram_.Segment(word, &pieces);
     const auto unknown = [this](int32_t id) {
@@ -214,31 +273,62 @@ class UnigramPieces : public PipelineModel {
 
  private:
   Unigram<double> unigram_;
-  std::optional<int32_t> unk_id_;
   bool byte_fallback_ = false;
 };
 
 template <typename Model>
-StatusOr<std::unique_ptr<PipelineModel>> Make(const JsonPart& part) {
+StatusOr<std::unique_ptr<PipelineModel>> Make(const JsonPart& part, LargeParts* large) {
   auto model = std::make_unique<Model>();
-  TESSERA_RETURN_IF_ERROR(model->Read(part));
+  TESSERA_RETURN_IF_ERROR(model->Read(part, large));
   return std::unique_ptr<PipelineModel>(std::move(model));
 }
 
 }  // namespace
 
-Status PipelineVocab::Add(std::string piece, int64_t id, const JsonPart& place) {
-  if (id < 0 || id >= kMaxId) {
-    return place.Wrong(Concat("the id of ", piece, " is ", id, ", not in [0, ", kMaxId, ")"));
+StatusOr<VocabEntries> ReadVocab(const JsonPart& part) {
+  if (!part.value().is_object()) return part.Wrong("the vocabulary is not a JSON object");
+  if (part.value().empty()) return part.Wrong("the vocabulary is empty");
+  VocabEntries vocab;
+  vocab.reserve(part.value().size());
+  for (const auto& [piece, id] : part.value().items()) {
+    const int64_t value = id.is_number_integer() ? id.get<int64_t>() : -1;
+    if (value < 0 || value >= kMaxTokenId) return part.Wrong(NoId(piece, id.dump()));
+    vocab.emplace_back(piece, static_cast<int32_t>(value));
   }
-  const auto index = static_cast<size_t>(id);
-  if (index >= pieces_.size()) pieces_.resize(index + 1);
-  if (!pieces_[index].empty()) {
-    return place.Wrong(Concat("id ", id, " is that of ", pieces_[index], " and of ", piece));
-  }
-  pieces_[index] = piece;
-  ids_.insert_or_assign(std::move(piece), static_cast<int32_t>(id));
-  return OkStatus();
+  return vocab;
+}
+
+Status PipelineVocab::Set(VocabEntries entries, const std::string& place) {
+  entries_ = std::move(entries);
+  Status placed;
+  ParallelFor(2, /*grain=*/1, [&](int64_t part, int64_t) {
+    if (part == 0) {
+      index_ = VocabIndex(&entries_);
+      return;
+    }
+    places_.reserve(entries_.size());
+    for (size_t i = 0; i < entries_.size() && placed.ok(); ++i) {
+      const auto& [piece, id] = entries_[i];
+      if (id < 0 || id >= kMaxTokenId) {
+        placed = InvalidArgument(place, ": ", NoId(piece, std::to_string(id)));
+        return;
+      }
+      const auto index = static_cast<size_t>(id);
+      if (index >= places_.size()) places_.resize(index + 1, -1);
+      if (places_[index] >= 0) {
+        placed = InvalidArgument(place, ": id ", id, " is given to two tokens, ", Piece(id),
+                                 " and ", piece);
+        return;
+      }
+      places_[index] = static_cast<int32_t>(i);
+    }
+  });
+  return placed;
+}
+
+std::string_view PipelineVocab::Piece(int32_t id) const {
+  if (id < 0 || id >= size() || places_[static_cast<size_t>(id)] < 0) return {};
+  return entries_[static_cast<size_t>(places_[static_cast<size_t>(id)])].first;
 }
 
 void PipelineVocab::FindBytes() {
@@ -259,13 +349,16 @@ bool PipelineVocab::AppendBytes(std::string_view text, std::vector<int32_t>* ids
   return true;
 }
 
-StatusOr<std::unique_ptr<PipelineModel>> PipelineModel::Parse(const JsonPart& part) {
+StatusOr<std::unique_ptr<PipelineModel>> PipelineModel::Parse(const JsonPart& part,
+                                                              LargeParts* large) {
   if (!part.value().is_object()) return part.Wrong("not an object");
   const std::string_view type = part.type();
   // Files of the first versions leave the type out.
-  if (type == "BPE" || (type.empty() && !part["merges"].is_null())) return Make<Bpe>(part);
-  if (type == "WordPiece") return Make<WordPieces>(part);
-  if (type == "Unigram") return Make<UnigramPieces>(part);
+  if (type == "BPE" || (type.empty() && part["type"].is_null() && !part["merges"].is_null())) {
+    return Make<Bpe>(part, large);
+  }
+  if (type == "WordPiece") return Make<WordPieces>(part, large);
+  if (type == "Unigram") return Make<UnigramPieces>(part, large);
   return part.Unsupported();
 }
 

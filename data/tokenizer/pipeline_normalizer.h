@@ -30,6 +30,7 @@ class PipelineNormalizer {
   // removed, so that the result does not count as the beginning of the text (Metaspace's
   // prepend_scheme "first").
   std::string Normalize(std::string_view text, bool* keeps_begin = nullptr) const;
+  bool changes_nothing() const { return steps_.empty(); }
 
  private:
   using Step = std::function<std::string(std::string_view, bool* keeps_begin)>;

@@ -9,9 +9,7 @@
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
 #include "core/regex.h"
-#include "data/tokenizer/bert_normalizer.h"
-#include "data/tokenizer/byte_level_bpe.h"
-#include "data/tokenizer/gpt2_split.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/pipeline_normalizer.h"
 
 namespace tessera::data {
@@ -172,7 +170,7 @@ Status PipelineSplitter::AddMetaspace(const JsonPart& part) {
     return part["prepend_scheme"].Unsupported();
   }
   TESSERA_ASSIGN_OR_RETURN(const Regex regex, Regex::Compile(EscapedForRegex(replacement)));
-  steps_.push_back([=](const Word& word, std::vector<Word>* out) {
+  steps_.push_back({[=](const Word& word, std::vector<Word>* out) {
     std::string text = ReplacedAll(word.text, " ", replacement);
     const bool prepends = scheme == "always" || (scheme == "first" && word.at_begin);
     if (prepends && !text.starts_with(replacement)) text = replacement + text;
@@ -183,7 +181,27 @@ Status PipelineSplitter::AddMetaspace(const JsonPart& part) {
     for (const Range& r : Arranged(RegexRanges(text, regex, false), Behavior::kMergedWithNext)) {
       out->push_back({text.substr(r.begin, r.end - r.begin), word.at_begin && r.begin == 0});
     }
-  });
+  }});
+  return OkStatus();
+}
+
+Status PipelineSplitter::AddByteLevel(const JsonPart& part) {
+  TESSERA_ASSIGN_OR_RETURN(const bool adds_blank, part.Bool("add_prefix_space", true));
+  TESSERA_ASSIGN_OR_RETURN(const bool splits, part.Bool("use_regex", true));
+  const auto apply = [adds_blank, splits](const Word& word, std::vector<Word>* out) {
+    const std::string text =
+        adds_blank && !word.text.starts_with(' ') ? " " + word.text : word.text;
+    if (!splits) {
+      out->push_back({text, word.at_begin});
+      return;
+    }
+    Gpt2Splitter splitter(text);
+    std::string_view piece;
+    for (bool first = true; splitter.Next(&piece); first = false) {
+      out->push_back({std::string(piece), word.at_begin && first});
+    }
+  };
+  steps_.push_back({apply, Kind::kBytes, adds_blank, splits});
   return OkStatus();
 }
 
@@ -191,54 +209,46 @@ Status PipelineSplitter::AddSplit(const JsonPart& part) {
   TESSERA_ASSIGN_OR_RETURN(const bool invert, part.Bool("invert", false));
   TESSERA_ASSIGN_OR_RETURN(const Behavior behavior, ParseBehavior(part, ""));
   TESSERA_ASSIGN_OR_RETURN(const Regex regex, ParsePattern(part["pattern"]));
-  steps_.push_back([regex, invert, behavior](const Word& word, std::vector<Word>* out) {
+  steps_.push_back({[regex, invert, behavior](const Word& word, std::vector<Word>* out) {
     for (const Range& r : Arranged(RegexRanges(word.text, regex, invert), behavior)) {
       out->push_back({word.text.substr(r.begin, r.end - r.begin), word.at_begin && r.begin == 0});
     }
-  });
+  }});
   return OkStatus();
 }
 
 Status PipelineSplitter::Add(const JsonPart& part) {
   const std::string_view type = part.type();
   const auto by_characters = [this](bool (*is)(char32_t), Behavior behavior) {
-    steps_.push_back([is, behavior](const Word& word, std::vector<Word>* out) {
+    steps_.push_back({[is, behavior](const Word& word, std::vector<Word>* out) {
       for (const Range& r : Arranged(CharacterRanges(word.text, is), behavior)) {
         out->push_back({word.text.substr(r.begin, r.end - r.begin), word.at_begin && r.begin == 0});
       }
-    });
+    }});
   };
   if (type == "Sequence") {
     const JsonPart all = part["pretokenizers"];
     for (size_t i = 0; i < all.size(); ++i) TESSERA_RETURN_IF_ERROR(Add(all[i]));
   } else if (type == "ByteLevel") {
-    TESSERA_ASSIGN_OR_RETURN(const bool prefix, part.Bool("add_prefix_space", true));
-    TESSERA_ASSIGN_OR_RETURN(const bool use_regex, part.Bool("use_regex", true));
-    steps_.push_back([prefix, use_regex](const Word& word, std::vector<Word>* out) {
-      const std::string text = prefix && !word.text.starts_with(' ') ? " " + word.text : word.text;
-      if (!use_regex) {
-        out->push_back({PieceOfBytes(text), word.at_begin});
-        return;
-      }
-      Gpt2Splitter splitter(text);
-      std::string_view piece;
-      for (bool first = true; splitter.Next(&piece); first = false) {
-        out->push_back({PieceOfBytes(piece), word.at_begin && first});
-      }
-    });
+    return AddByteLevel(part);
   } else if (type == "Metaspace") {
     return AddMetaspace(part);
   } else if (type == "BertPreTokenizer") {
-    by_characters(IsSpace, Behavior::kRemoved);
-    by_characters(IsBertPunctuation, Behavior::kIsolated);
+    steps_.push_back({[](const Word& word, std::vector<Word>* out) {
+                        BertNormalizer::ForEachWord(word.text, [&](std::string_view part) {
+                          const bool first = part.data() == word.text.data();
+                          out->push_back({std::string(part), word.at_begin && first});
+                        });
+                      },
+                      Kind::kBert});
   } else if (type == "WhitespaceSplit") {
     by_characters(IsSpace, Behavior::kRemoved);
   } else if (type == "Whitespace") {
-    steps_.push_back([](const Word& word, std::vector<Word>* out) {
+    steps_.push_back({[](const Word& word, std::vector<Word>* out) {
       SplitAtWhitespace(word.text, [&](size_t begin, size_t end) {
         out->push_back({word.text.substr(begin, end - begin), word.at_begin && begin == 0});
       });
-    });
+    }});
   } else if (type == "Split") {
     return AddSplit(part);
   } else if (type == "Digits") {
@@ -253,14 +263,23 @@ Status PipelineSplitter::Add(const JsonPart& part) {
   return OkStatus();
 }
 
+std::string_view PipelineSplitter::WithBlank(std::string_view text, std::string* storage) const {
+  if (!splits_as_gpt2() || !steps_.front().adds_blank || text.starts_with(' ')) return text;
+  storage->reserve(text.size() + 1);
+  storage->assign(1, ' ').append(text);
+  return *storage;
+}
+
 std::vector<std::string> PipelineSplitter::Split(std::string_view text, bool at_begin) const {
   std::vector<Word> words = {{std::string(text), at_begin}};
   for (const Step& step : steps_) {
     std::vector<Word> next;
     for (const Word& word : words) {
-      if (!word.text.empty()) step(word, &next);
+      if (!word.text.empty()) step.apply(word, &next);
     }
     words = std::move(next);
+    if (step.kind != Kind::kBytes || (as_bytes_ && &step == &steps_.back())) continue;
+    for (Word& word : words) word.text = PieceOfBytes(word.text);
   }
   std::vector<std::string> out;
   out.reserve(words.size());

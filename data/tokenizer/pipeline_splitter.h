@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `pre_tokenizer` of a tokenizer.json: cuts normalised text into the words that the model sees.
+// The `pre_tokenizer` of a tokenizer: cuts normalised text into the words that the model sees.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const auto splitter, PipelineSplitter::Parse(root["pre_tokenizer"]));
-//   std::vector<std::string> words = splitter.Split("Hello world", /*at_begin=*/true);
+//   splitter.ForEachWord("Hello world", /*at_begin=*/true, [](std::string_view word) { ... });
 //
 // Types: ByteLevel, Metaspace, BertPreTokenizer, Whitespace, WhitespaceSplit, Split, Digits,
 // Punctuation, Sequence. Another one is refused by name. The results are those of Hugging Face's
-// tokenizers. Immutable; safe from several threads.
+// tokenizers. ByteLevel and BertPreTokenizer alone are fast: their words are parts of the text.
+// Immutable once a tokenizer is made; safe from several threads.
 #ifndef TESSERA_DATA_TOKENIZER_PIPELINE_SPLITTER_H_
 #define TESSERA_DATA_TOKENIZER_PIPELINE_SPLITTER_H_
 
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "data/tokenizer/bert_normalizer.h"
+#include "data/tokenizer/gpt2_split.h"
 #include "data/tokenizer/json_part.h"
 
 namespace tessera::data {
@@ -25,20 +28,55 @@ class PipelineSplitter {
   // Of null: the text is one word.
   static StatusOr<PipelineSplitter> Parse(const JsonPart& part);
 
-  // The words of `text`, valid UTF-8; `at_begin`: it begins the whole text that is encoded.
-  std::vector<std::string> Split(std::string_view text, bool at_begin) const;
+  // Whether a ByteLevel comes last. Its words are then to be bytes (`as_bytes`), or characters of
+  // the byte alphabet, as they are if this is never called.
+  bool ends_in_bytes() const { return !steps_.empty() && steps_.back().kind == Kind::kBytes; }
+  void set_as_bytes(bool as_bytes) { as_bytes_ = as_bytes; }
+
+  // `text` with the blank in front that GPT-2's splitter asks for; *storage holds it if there is a
+  // need. ForEachWord expects such a text where splits_as_gpt2.
+  std::string_view WithBlank(std::string_view text, std::string* storage) const;
+  // Whether text may be cut in two as Gpt2MayCutAt says.
+  bool splits_as_gpt2() const {
+    return as_bytes_ && steps_.size() == 1 && ends_in_bytes() && steps_.front().splits;
+  }
+
+  // Calls f with every word of `text`, valid UTF-8; `at_begin`: it begins the whole text that is
+  // encoded. Words end with the call.
+  template <typename F>
+  void ForEachWord(std::string_view text, bool at_begin, F f) const {
+    if (splits_as_gpt2()) {
+      Gpt2Splitter splitter(text);
+      std::string_view word;
+      while (splitter.Next(&word)) f(word);
+    } else if (steps_.size() == 1 && steps_.front().kind == Kind::kBert) {
+      BertNormalizer::ForEachWord(text, f);
+    } else {
+      for (const std::string& word : Split(text, at_begin)) f(word);
+    }
+  }
 
  private:
+  enum class Kind { kOther, kBytes, kBert };
   struct Word {
     std::string text;
     bool at_begin;
   };
-  using Step = std::function<void(const Word&, std::vector<Word>*)>;
+  struct Step {
+    std::function<void(const Word&, std::vector<Word>*)> apply;
+    Kind kind = Kind::kOther;
+    // Of ByteLevel.
+    bool adds_blank = false;
+    bool splits = false;
+  };
+  std::vector<std::string> Split(std::string_view text, bool at_begin) const;
   Status Add(const JsonPart& part);
+  Status AddByteLevel(const JsonPart& part);
   Status AddMetaspace(const JsonPart& part);
   Status AddSplit(const JsonPart& part);
 
   std::vector<Step> steps_;
+  bool as_bytes_ = false;
 };
 
 }  // namespace tessera::data

@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
-#include "base/file.h"
-#include "base/json_text.h"
-#include "base/options.h"
 #include "base/python_text.h"
 #include "base/utf8.h"
 #include "core/execution_context.h"
-#include "data/tokenizer/declared_tokens.h"
+#include "core/thread_pool.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/pipeline_post_processor.h"
 
 namespace tessera::data {
@@ -19,29 +16,65 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxId = 1 << 22;
+// Texts are encoded in chunks of this many bytes, each by one thread.
+constexpr size_t kChunkBytes = 256 << 10;
+
+// Where a chunk of at least kChunkBytes may end: the first place behind them where GPT-2's pattern
+// has a border for certain, or the end of the text.
+size_t ChunkEnd(std::string_view text, size_t begin) {
+  for (size_t i = begin + kChunkBytes; i < text.size(); ++i) {
+    if (Gpt2MayCutAt(text, i)) return i;
+  }
+  return text.size();
+}
+
+constexpr std::string_view kNotThere = " is not in the vocabulary";
+
+// What one of BERT's pieces adds to a text.
+std::string BertText(std::string_view piece) {
+  constexpr std::string_view kPrefix = "##";
+  const bool continues = piece.starts_with(kPrefix) && piece.size() > kPrefix.size();
+  return continues ? std::string(piece.substr(kPrefix.size())) : Concat(" ", piece);
+}
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Tokenizer>> PipelineTokenizer::Load(const std::string& folder) {
-  std::unique_ptr<PipelineTokenizer> result(new PipelineTokenizer());
-  const std::string path = JoinPath(folder, "tokenizer.json");
-  TESSERA_ASSIGN_OR_RETURN(result->json_, ReadFile(path));
-  TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(result->json_, path));
-  if (!root.is_object()) return InvalidArgument(path, ": not a JSON object");
-  TESSERA_RETURN_IF_ERROR(result->ReadTokenizer(JsonPart(root, path)));
-  TESSERA_RETURN_IF_ERROR(result->TakeDeclared(folder));
-  result->SetMatchers();
-  result->FillTokenBytes();
+StatusOr<std::unique_ptr<Tokenizer>> PipelineTokenizer::Create(TokenizerDescription description) {
+  std::unique_ptr<PipelineTokenizer> result(new PipelineTokenizer(description.tokenizer_class));
+  TESSERA_RETURN_IF_ERROR(result->Build(std::move(description)));
   return std::unique_ptr<Tokenizer>(std::move(result));
 }
 
-Status PipelineTokenizer::ReadTokenizer(const JsonPart& root) {
-  TESSERA_ASSIGN_OR_RETURN(model_, PipelineModel::Parse(root["model"]));
+Status PipelineTokenizer::Build(TokenizerDescription description) {
+  TokenizerJsonFile& file = description.json;
+  TESSERA_RETURN_IF_ERROR(ReadParts(JsonPart(file.root, description.path), &file.large));
+  TESSERA_RETURN_IF_ERROR(AddDeclared(&description));
+  TESSERA_RETURN_IF_ERROR(NameTokens(description));
+  if (class_ == TokenizerClass::kBert) SetBertRows();
+  if (class_ == TokenizerClass::kRoberta) SetRobertaRows();
+  SetMatchers();
+  FillTokenBytes();
+  clean_up_spaces_ = description.clean_up_spaces;
+  if (class_ == TokenizerClass::kGeneral) {
+    json_text_ = std::move(file.text);
+    return OkStatus();
+  }
+  if (file.large) merges_ = std::move(file.large->merges);
+  file.root["model"].erase("vocab");
+  file.root["model"].erase("merges");
+  json_ = std::move(file.root);
+  return OkStatus();
+}
+
+Status PipelineTokenizer::ReadParts(const JsonPart& root,
+                                    std::optional<TokenizerJsonFile::LargeParts>* large) {
+  TESSERA_ASSIGN_OR_RETURN(model_, PipelineModel::Parse(root["model"], large));
   TESSERA_ASSIGN_OR_RETURN(normalizer_, PipelineNormalizer::Parse(root["normalizer"]));
   TESSERA_ASSIGN_OR_RETURN(splitter_, PipelineSplitter::Parse(root["pre_tokenizer"]));
+  splitter_.set_as_bytes(splitter_.ends_in_bytes() && model_->TakeBytes());
   TESSERA_ASSIGN_OR_RETURN(decoder_, PipelineDecoder::Parse(root["decoder"]));
   TESSERA_ASSIGN_OR_RETURN(added_, ReadAddedTokens(root["added_tokens"]));
+  if (is_byte_level()) return OkStatus();
   RowTemplate single{.items = {{RowTemplate::kFirst, 0}}};
   RowTemplate pair{.items = {{RowTemplate::kFirst, 0}, {RowTemplate::kSecond, 1}}};
   const JsonPart processor = root["post_processor"];
@@ -52,7 +85,108 @@ Status PipelineTokenizer::ReadTokenizer(const JsonPart& root) {
   return OkStatus();
 }
 
+Status PipelineTokenizer::AddDeclared(TokenizerDescription* description) {
+  DeclaredTokens& declared = description->declared;
+  if (class_ == TokenizerClass::kRoberta) {
+    // RoBERTa's mask takes the blank before it along.
+    for (auto& [key, token] : declared.named) token.lstrip |= key == "mask_token";
+  }
+  const PipelineVocab& vocab = model_->vocab();
+  declared.AddTo([&](const std::string& piece) { return vocab.Find(piece); }, vocab.size(),
+                 &added_);
+  SortAdded();
+  for (const AddedToken& token : added_) {
+    if (token.id < 0 || token.id >= kMaxTokenId) {
+      return InvalidArgument(description->path, ": added token ", token.content, " has id ",
+                             token.id, ", which is not in [0, ", kMaxTokenId, ")");
+    }
+    const std::optional<int32_t> piece = vocab.Find(token.content);
+    if (is_byte_level() && (piece ? *piece != token.id : !vocab.Piece(token.id).empty())) {
+      return InvalidArgument(description->path, ": added token ", token.content, " has id ",
+                             token.id, ", which the vocabulary gives to ", vocab.Piece(token.id));
+    }
+  }
+  return OkStatus();
+}
+
+std::optional<int32_t> PipelineTokenizer::IdOf(std::string_view text) const {
+  const auto at = std::find_if(added_.begin(), added_.end(),
+                               [&](const AddedToken& token) { return token.content == text; });
+  return at != added_.end() ? at->id : model_->vocab().Find(text);
+}
+
+// Of a token with a role that no file names.
+std::string PipelineTokenizer::DefaultName(std::string_view key, bool is_file) const {
+  struct Names {
+    std::string_view key, of_roberta, of_bert;
+  };
+  constexpr Names kNames[] = {{"eos_token", "</s>", ""},         {"bos_token", "<s>", ""},
+                              {"pad_token", "<pad>", "[PAD]"},   {"cls_token", "<s>", "[CLS]"},
+                              {"sep_token", "</s>", "[SEP]"},    {"unk_token", "<unk>", "[UNK]"},
+                              {"mask_token", "<mask>", "[MASK]"}};
+  const auto names = std::find_if(std::begin(kNames), std::end(kNames),
+                                  [&](const Names& role) { return role.key == key; });
+  if (class_ == TokenizerClass::kRoberta) return std::string(names->of_roberta);
+  if (class_ == TokenizerClass::kBert) {
+    const std::vector<RowTemplate::Item>& row = row_template(/*pair=*/true)->items;
+    std::string_view name;
+    if (is_file && key == "cls_token") name = TokenText(row.front().id);
+    if (is_file && key == "sep_token") name = TokenText(row.back().id);
+    return std::string(name.empty() ? names->of_bert : name);
+  }
+  return class_ == TokenizerClass::kGpt2 && key == "eos_token" ? std::string(kEndOfText) : "";
+}
+
+Status PipelineTokenizer::NameTokens(const TokenizerDescription& description) {
+  const bool bert = class_ == TokenizerClass::kBert;
+  const bool roberta = class_ == TokenizerClass::kRoberta;
+  std::optional<int32_t> unk_id;
+  using Role = std::pair<const char*, std::optional<int32_t>*>;
+  std::vector<Role> roles = {{"eos_token", &eos_id_}, {"bos_token", &bos_id_}};
+  if (bert) roles = {{"unk_token", &unk_id}};
+  roles.emplace_back("pad_token", &pad_id_);
+  if (class_ != TokenizerClass::kGpt2) {
+    for (const Role& role : {Role("cls_token", &cls_id_), Role("sep_token", &sep_id_),
+                             Role("mask_token", &mask_id_)}) {
+      roles.push_back(role);
+    }
+  }
+  if (roberta) roles.emplace_back("unk_token", &unk_id);
+  for (const auto& [key, id] : roles) {
+    const std::string* named = description.declared.NameOf(key);
+    if (id == &unk_id && !model_->unk_token().empty() && (roberta || named == nullptr)) {
+      named = &model_->unk_token();
+    }
+    const std::string name = named ? *named : DefaultName(key, description.is_file);
+    if (name.empty()) continue;
+    *id = IdOf(name);
+    const bool may_lack = class_ == TokenizerClass::kGpt2 ||
+                          (bert && description.is_file && (id == &pad_id_ || id == &mask_id_));
+    if (!*id && !named && may_lack) continue;
+    if (!*id) return InvalidArgument(description.path, ": ", key, " ", name, kNotThere);
+    if (id == &unk_id) model_->set_unk(name, **id);
+    // Tokens with a role are found in text as if they had been added.
+    const bool added = std::any_of(added_.begin(), added_.end(),
+                                   [&](const AddedToken& token) { return token.content == name; });
+    const bool lstrip = roberta && id == &mask_id_;
+    if (!added) added_.push_back({.content = name, .id = **id, .lstrip = lstrip});
+  }
+  if (unk_id || model_->unk_token().empty()) return OkStatus();
+  const std::string unk = model_->unk_token();
+  const std::optional<int32_t> piece = model_->vocab().Find(unk);
+  const std::optional<int32_t> found = piece ? piece : IdOf(unk);
+  if (!found) return InvalidArgument(description.path, ": unk_token ", unk, kNotThere);
+  model_->set_unk(unk, *found);
+  return OkStatus();
+}
+
+void PipelineTokenizer::SortAdded() {
+  std::stable_sort(added_.begin(), added_.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+}
+
 void PipelineTokenizer::SetMatchers() {
+  SortAdded();
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
   std::vector<SpecialToken> specials;
@@ -63,61 +197,49 @@ void PipelineTokenizer::SetMatchers() {
     if (token.normalized) copy.content = normalizer_.Normalize(ReplaceInvalidUtf8(token.content));
     if (!copy.content.empty()) (token.normalized ? normalized : raw).push_back(copy);
   }
-  std::stable_sort(added_.begin(), added_.end(),
-                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   matcher_ = AddedTokenMatcher(raw);
   normalized_matcher_ = AddedTokenMatcher(normalized);
   set_special_tokens(std::move(specials));
 }
 
-Status PipelineTokenizer::TakeDeclared(const std::string& folder) {
-  TESSERA_ASSIGN_OR_RETURN(const DeclaredTokens declared, ReadDeclaredTokens(folder));
-  const PipelineVocab& vocab = model_->vocab();
-  const auto find = [&](const std::string& piece) { return vocab.Find(piece); };
-  declared.AddTo(find, std::ssize(vocab.pieces()), &added_);
-  for (const AddedToken& token : added_) {
-    if (token.id < kMaxId) continue;
-    return InvalidArgument(folder, ": added token ", token.content, " has id ", token.id,
-                           ", which is not in [0, ", kMaxId, ")");
-  }
-  const std::pair<const char*, std::optional<int32_t>*> roles[] = {
-      {"bos_token", &bos_id_}, {"eos_token", &eos_id_}, {"pad_token", &pad_id_},
-      {"cls_token", &cls_id_}, {"sep_token", &sep_id_}, {"mask_token", &mask_id_}};
-  for (const auto& [key, id] : roles) {
-    const std::string* const name = declared.NameOf(key);
-    if (name == nullptr) continue;
-    *id = std::find_if(added_.begin(), added_.end(), [&](const AddedToken& t) {
-            return t.content == *name;
-          })->id;
-  }
-  const std::string config_path = JoinPath(folder, "tokenizer_config.json");
-  if (!PathExists(config_path)) return OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const json config, ReadJsonFile(config_path));
-  return ReadMember(config, "clean_up_tokenization_spaces", config_path, &clean_up_spaces_);
-}
-
-std::string PipelineTokenizer::TokenString(int32_t id) const {
+std::string_view PipelineTokenizer::TokenText(int32_t id) const {
   const auto at = std::lower_bound(added_.begin(), added_.end(), id,
                                    [](const AddedToken& t, int32_t value) { return t.id < value; });
-  if (at != added_.end() && at->id == id) return at->content;
-  const std::vector<std::string>& pieces = model_->vocab().pieces();
-  return id >= 0 && id < std::ssize(pieces) ? pieces[static_cast<size_t>(id)] : std::string();
+  return at != added_.end() && at->id == id ? at->content : model_->vocab().Piece(id);
 }
 
 void PipelineTokenizer::FillTokenBytes() {
-  size_t count = model_->vocab().pieces().size();
-  if (!added_.empty()) count = std::max(count, static_cast<size_t>(added_.back().id) + 1);
-  token_bytes_.resize(count);
-  first_token_bytes_.resize(count);
-  // A token behind another one is what it adds to the text of that one.
+  int64_t count = model_->vocab().size();
+  if (!added_.empty()) count = std::max<int64_t>(count, added_.back().id + 1);
+  token_bytes_.resize(static_cast<size_t>(count));
+  if (class_ == TokenizerClass::kGeneral) return FillDecodedBytes();
+  const PipelineVocab& vocab = model_->vocab();
+  ParallelFor(count, /*grain=*/4096, [&](int64_t begin, int64_t end) {
+    for (auto id = static_cast<int32_t>(begin); id < end; ++id) {
+      const std::string_view piece = vocab.Piece(id);
+      std::string& bytes = token_bytes_[static_cast<size_t>(id)];
+      if (piece.empty()) continue;
+      bytes = is_byte_level() ? BytesOfPiece(piece).value_or(std::string(piece)) : BertText(piece);
+    }
+  });
+  for (const AddedToken& token : added_) {
+    token_bytes_[static_cast<size_t>(token.id)] =
+        is_byte_level() ? token.content : " " + token.content;
+  }
+}
+
+// A token behind another one is what it adds to the text of that one.
+void PipelineTokenizer::FillDecodedBytes() {
+  first_token_bytes_.resize(token_bytes_.size());
+  const PipelineVocab& vocab = model_->vocab();
   std::string before;
-  for (size_t id = 0; id < model_->vocab().pieces().size() && before.empty(); ++id) {
-    const std::string& piece = model_->vocab().pieces()[id];
+  for (int32_t id = 0; id < vocab.size() && before.empty(); ++id) {
+    const std::string_view piece = vocab.Piece(id);
     if (piece.size() == 1 && piece[0] >= 'a' && piece[0] <= 'z') before = piece;
   }
   const std::string alone = decoder_.Decode({before});
-  for (size_t id = 0; id < count; ++id) {
-    const std::string piece = TokenString(static_cast<int32_t>(id));
+  for (size_t id = 0; id < token_bytes_.size(); ++id) {
+    const std::string piece(TokenText(static_cast<int32_t>(id)));
     if (piece.empty()) continue;
     if (piece.size() == 6 && piece.starts_with("<0x") && piece.back() == '>' &&
         decoder_.Decode({piece}) != piece) {
@@ -133,81 +255,110 @@ void PipelineTokenizer::FillTokenBytes() {
 }
 
 std::string_view PipelineTokenizer::TokenBytes(int32_t id) const {
-  if (id < 0 || id >= vocab_size()) return {};
-  return token_bytes_[static_cast<size_t>(id)];
+  return id >= 0 && id < vocab_size() ? token_bytes_[static_cast<size_t>(id)] : std::string_view();
 }
 
 std::string_view PipelineTokenizer::FirstTokenBytes(int32_t id) const {
-  if (id < 0 || id >= vocab_size()) return {};
+  if (first_token_bytes_.empty() || id < 0 || id >= vocab_size()) return TokenBytes(id);
   return first_token_bytes_[static_cast<size_t>(id)];
 }
 
-void PipelineTokenizer::EncodeWord(std::string_view word, WordCache* cache,
+void PipelineTokenizer::EncodeChunk(std::string_view text, bool at_begin,
+                                    std::vector<int32_t>* ids) const {
+  std::unique_ptr<WordCache> pooled = caches_.Take();
+  WordCache* const cache = pooled.get();
+  std::vector<int32_t> word_ids;
+  // Most words are in the cache: a call for each would be felt.
+  const auto encode =
+      [ this, cache, ids, &word_ids ](std::string_view word) __attribute__((always_inline)) {
+    const bool is_short = word.size() <= WordCache::kMaxWordBytes;
+    const WordCache::Key key(is_short ? word : std::string_view());
+    if (is_short) {
+      if (const WordCache::Entry* entry = cache->Find(key)) {
+        ids->insert(ids->end(), entry->ids, entry->ids + entry->count);
+        return;
+      }
+    }
+    StopIfCancelled();
+    model_->Encode(word, &word_ids);
+    ids->insert(ids->end(), word_ids.begin(), word_ids.end());
+    const auto count = static_cast<int>(word_ids.size());
+    if (is_short && count <= WordCache::kMaxIds) cache->Insert(key, word_ids.data(), count);
+  };
+  splitter_.ForEachWord(text, at_begin, encode);
+  caches_.Return(std::move(pooled));
+}
+
+void PipelineTokenizer::EncodeText(std::string_view text, bool at_begin,
                                    std::vector<int32_t>* ids) const {
-  StopIfCancelled();
-  if (word.size() > WordCache::kMaxWordBytes) return model_->Encode(word, ids);
-  const WordCache::Key key(word);
-  if (const WordCache::Entry* entry = cache->Find(key)) {
-    ids->insert(ids->end(), entry->ids, entry->ids + entry->count);
-    return;
+  std::string with_blank;
+  text = splitter_.WithBlank(text, &with_blank);
+  if (text.size() <= kChunkBytes || !splitter_.splits_as_gpt2()) {
+    return EncodeChunk(text, at_begin, ids);
   }
-  const size_t before = ids->size();
-  model_->Encode(word, ids);
-  const auto count = static_cast<int>(ids->size() - before);
-  if (count <= WordCache::kMaxIds) cache->Insert(key, ids->data() + before, count);
+  std::vector<std::string_view> chunks;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = ChunkEnd(text, begin);
+    chunks.push_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  std::vector<std::vector<int32_t>> chunk_ids(chunks.size());
+  ParallelFor(std::ssize(chunks), /*grain=*/1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) EncodeChunk(chunks[i], at_begin, &chunk_ids[i]);
+  });
+  for (const std::vector<int32_t>& part : chunk_ids) {
+    ids->insert(ids->end(), part.begin(), part.end());
+  }
 }
 
 void PipelineTokenizer::EncodeTo(std::string_view text, const EncodeOptions& options,
                                  std::vector<int32_t>* ids) const {
   std::string valid;
-  if (FindInvalidUtf8(text) != kNoInvalidUtf8) {
+  if (!is_byte_level() && FindInvalidUtf8(text) != kNoInvalidUtf8) {
     valid = ReplaceInvalidUtf8(text);
     text = valid;
   }
-  std::unique_ptr<WordCache> cache = caches_.Take();
   for (const TextPiece& piece : matcher_.Split(text, options.parse_special)) {
     if (piece.id >= 0) {
       ids->push_back(piece.id);
       continue;
     }
     bool at_begin = piece.text.data() == text.data();
-    const std::string normalized = normalizer_.Normalize(piece.text, &at_begin);
+    std::string storage;
+    std::string_view normalized = piece.text;
+    if (!normalizer_.changes_nothing()) {
+      normalized = storage = normalizer_.Normalize(piece.text, &at_begin);
+    }
     for (const TextPiece& part : normalized_matcher_.Split(normalized, options.parse_special)) {
       if (part.id >= 0) {
         ids->push_back(part.id);
       } else {
-        for (const std::string& word : splitter_.Split(part.text, at_begin)) {
-          EncodeWord(word, cache.get(), ids);
-        }
+        EncodeText(part.text, at_begin, ids);
       }
       at_begin = false;
     }
   }
-  caches_.Return(std::move(cache));
 }
 
 std::string PipelineTokenizer::Decode(std::span<const int32_t> ids,
                                       const DecodeOptions& options) const {
+  if (class_ != TokenizerClass::kGeneral) {
+    std::string text = Tokenizer::Decode(ids, options);
+    if (is_byte_level()) return text;
+    if (text.starts_with(' ')) text.erase(0, 1);
+    CleanUpSpaces(&text);
+    return text;
+  }
   std::vector<std::string> pieces;
   for (const int32_t id : ids) {
     if (options.skip_special && IsSpecial(id)) continue;
-    std::string piece = TokenString(id);
-    if (!piece.empty()) pieces.push_back(std::move(piece));
+    const std::string_view piece = TokenText(id);
+    if (!piece.empty()) pieces.emplace_back(piece);
   }
   if (pieces.empty()) return "";
-  std::string text = decoder_.Decode(pieces);
+  std::string text = decoder_.Decode(std::move(pieces));
   if (clean_up_spaces_) CleanUpSpaces(&text);
   return text;
-}
-
-uint64_t PipelineTokenizer::Fingerprint() const {
-  uint64_t hash = HashBytes(json_, HashBytes("pipeline"));
-  for (const AddedToken& token : added_) {
-    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip,
-                            token.single_word ? "word" : ""),
-                     hash);
-  }
-  return hash;
 }
 
 }  // namespace tessera::data

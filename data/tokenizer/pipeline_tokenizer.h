@@ -1,38 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenizer as its tokenizer.json describes it: normalizer, pre-tokenizer, model, post-processor
-// and decoder, each of the types that GPT, T5, BERT, GLM and LLaMA families use.
+// A tokenizer made of parts, as a tokenizer.json describes them: normalizer, splitter, model,
+// templates of rows, and decoder (pipeline_*.h list the types of each).
 //
-//   TESSERA_ASSIGN_OR_RETURN(auto tokenizer, PipelineTokenizer::Load("folder"));
+//   TESSERA_ASSIGN_OR_RETURN(auto tokenizer, LoadTokenizer("folder"));
 //   tokenizer->Encode("Hello world");
 //
-// Ids, and the special tokens that sequence_pair.h puts around them, are those of Hugging Face's
-// tokenizers; a part that is not supported is refused with its place in the file (pipeline_*.h list
-// what is). Text that is not UTF-8 is encoded with U+FFFD for what is wrong. Byte-level BPE as
-// GPT-2's has a faster class of its own (byte_level_bpe.h).
+//   TokenizerDescription bytes = {.path = "test", .tokenizer_class = TokenizerClass::kGpt2};
+//   bytes.json.root = {{"model", {{"type", "BPE"}}}, {"pre_tokenizer", {{"type", "ByteLevel"}}}};
+//   bytes.json.large = {.vocab = {{"a", 0}, {"b", 1}, {"ab", 2}}, .merges = {{"a", "b"}}};
+//   TESSERA_ASSIGN_OR_RETURN(auto made, PipelineTokenizer::Create(std::move(bytes)));
+//
+// pipeline_load.cc reads descriptions from tokenizer.json, vocab.json and merges.txt, and
+// vocab.txt. Text is cut at the added tokens, normalised, cut at the added tokens that are written
+// as normalised text, and split into words, of which the model makes ids. Ids, and the special
+// tokens that sequence_pair.h puts around them, are those of Hugging Face's tokenizers. A part that
+// is not supported is InvalidArgument with its place in the file. Text that is not UTF-8 is encoded
+// with U+FFFD for what is wrong, by GPT-2's and RoBERTa's classes as it is.
 #ifndef TESSERA_DATA_TOKENIZER_PIPELINE_TOKENIZER_H_
 #define TESSERA_DATA_TOKENIZER_PIPELINE_TOKENIZER_H_
 
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/pipeline_decoder.h"
 #include "data/tokenizer/pipeline_model.h"
 #include "data/tokenizer/pipeline_normalizer.h"
 #include "data/tokenizer/pipeline_splitter.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_class.h"
+#include "data/tokenizer/tokenizer_json_file.h"
 #include "data/tokenizer/word_cache.h"
 
 namespace tessera::data {
 
+// What the files of a folder say of a tokenizer.
+struct TokenizerDescription {
+  std::string path;             // of the vocabulary; begins messages
+  TokenizerJsonFile json = {};  // a tokenizer.json, or what one would say
+  TokenizerClass tokenizer_class = TokenizerClass::kGeneral;
+  bool is_file = false;  // `json` was a file: BERT's tokens may lack names
+  DeclaredTokens declared = {};
+  bool clean_up_spaces = false;  // in decoded text: none before punctuation
+};
+
 class PipelineTokenizer : public Tokenizer {
  public:
-  // Reads tokenizer.json and, for tokens that it lacks and for the names of the special ones, the
-  // files of declared_tokens.h.
-  static StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& folder);
+  static StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerDescription description);
 
+  // Long texts are encoded in parallel where words are GPT-2's (core/thread_pool.h); the ids are
+  // the same.
   void EncodeTo(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>* ids) const override;
   std::string Decode(std::span<const int32_t> ids,
@@ -45,16 +68,34 @@ class PipelineTokenizer : public Tokenizer {
   uint64_t Fingerprint() const override;
 
  private:
-  PipelineTokenizer() = default;
-  std::vector<TokenizerFile> Files() const override { return {{"tokenizer.json", json_}}; }
-  Status ReadTokenizer(const JsonPart& root);
-  // The tokens that the files beside it declare, and those that have a role.
-  Status TakeDeclared(const std::string& folder);
-  void SetMatchers();
-  void EncodeWord(std::string_view word, WordCache* cache, std::vector<int32_t>* ids) const;
-  void FillTokenBytes();
-  std::string TokenString(int32_t id) const;
+  explicit PipelineTokenizer(TokenizerClass tokenizer_class) : class_(tokenizer_class) {}
+  bool is_byte_level() const {
+    return class_ == TokenizerClass::kGpt2 || class_ == TokenizerClass::kRoberta;
+  }
+  // pipeline_files.cc: tokenizer.json, and what older versions of transformers keep of the class.
+  std::vector<TokenizerFile> Files() const override;
+  std::string JsonText() const;
+  std::string NameLines(
+      std::initializer_list<std::pair<const char*, std::optional<int32_t>>> names) const;
 
+  Status Build(TokenizerDescription description);
+  Status ReadParts(const JsonPart& root, std::optional<TokenizerJsonFile::LargeParts>* large);
+  // The tokens that the files beside it declare, and those that have a role.
+  Status AddDeclared(TokenizerDescription* description);
+  Status NameTokens(const TokenizerDescription& description);
+  std::string DefaultName(std::string_view key, bool is_file) const;
+  std::optional<int32_t> IdOf(std::string_view text) const;
+  void SortAdded();
+  void SetMatchers();
+  void FillTokenBytes();
+  void FillDecodedBytes();
+  std::string_view TokenText(int32_t id) const;
+
+  // Normalised text without added tokens, and a part of it.
+  void EncodeText(std::string_view text, bool at_begin, std::vector<int32_t>* ids) const;
+  void EncodeChunk(std::string_view text, bool at_begin, std::vector<int32_t>* ids) const;
+
+  const TokenizerClass class_;
   PipelineNormalizer normalizer_;
   PipelineSplitter splitter_;
   std::unique_ptr<PipelineModel> model_;
@@ -64,9 +105,12 @@ class PipelineTokenizer : public Tokenizer {
   AddedTokenMatcher normalized_matcher_;  // in normalised text
   bool clean_up_spaces_ = false;
   std::vector<std::string> token_bytes_;        // by id
-  std::vector<std::string> first_token_bytes_;  // by id
+  std::vector<std::string> first_token_bytes_;  // by id; empty: as token_bytes_
   mutable WordCachePool caches_;
-  std::string json_;  // the file
+  // To be saved again: the file, and of classes what it says, with the merges apart.
+  std::string json_text_;
+  nlohmann::json json_;
+  BpeRules merges_;
 };
 
 }  // namespace tessera::data

@@ -5,12 +5,12 @@
 //   std::vector<int32_t> ids = tokenizer->Encode("Hello world");   // {15496, 995}
 //   std::string bytes = tokenizer->Decode(ids);                    // "Hello world"
 //
-// The kinds: byte-level BPE as GPT-2's and RoBERTa's (byte_level_bpe.h), WordPiece as BERT's
-// (word_piece.h), SentencePiece as T5's, ALBERT's, LLaMA's and GLM's (sentence_piece/), what a
-// tokenizer.json describes (pipeline_tokenizer.h), bytes (byte_tokenizer.h) and Unicode characters
-// (char_tokenizer.h); tokenizer_kind.h says how there come to be more. Any bytes may be encoded,
-// UTF-8 or not. Encoding and decoding are const and safe from several threads at once. See
-// streaming_decoder.h for showing text while it is being generated.
+// The kinds: those made of parts as a tokenizer.json describes them, GPT-2's, RoBERTa's and BERT's
+// among them (pipeline_tokenizer.h), SentencePiece as T5's, ALBERT's, LLaMA's and GLM's
+// (sentence_piece/), bytes (byte_tokenizer.h) and Unicode characters (char_tokenizer.h);
+// tokenizer_kind.h says how there come to be more. Any bytes may be encoded, UTF-8 or not. Encoding
+// and decoding are const and safe from several threads at once. See streaming_decoder.h for showing
+// text while it is being generated.
 #ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_H_
 #define TESSERA_DATA_TOKENIZER_TOKENIZER_H_
 

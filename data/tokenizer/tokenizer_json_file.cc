@@ -67,7 +67,7 @@ bool IsPiece(std::string_view text) {
 }
 
 // ["a b", ...] or [["a", "b"], ...].
-bool ReadMerges(std::string_view text, std::vector<std::pair<std::string, std::string>>* merges) {
+bool ReadMerges(std::string_view text, BpeRules* merges) {
   if (FindInvalidUtf8(text) != kNoInvalidUtf8) return false;
   merges->reserve(text.size() / 12);
   JsonReader reader(text);
@@ -113,6 +113,7 @@ std::optional<TokenizerJsonFile> ReadPlain(std::string_view text, const std::str
   });
   if (!vocab || vocab->empty() || !has_merges) return std::nullopt;
   file.large->vocab = *std::move(vocab);
+  file.large->place = path + ": model";
   const bool vocab_first = spans->vocab.begin < spans->merges.begin;
   const auto& [first, second] =
       vocab_first ? std::pair(spans->vocab, spans->merges) : std::pair(spans->merges, spans->vocab);
@@ -128,10 +129,14 @@ std::optional<TokenizerJsonFile> ReadPlain(std::string_view text, const std::str
 }  // namespace
 
 StatusOr<TokenizerJsonFile> ReadTokenizerJsonFile(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  if (auto plain = ReadPlain(text, path)) return *std::move(plain);
+  TESSERA_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
   TokenizerJsonFile file;
-  TESSERA_ASSIGN_OR_RETURN(file.root, ParseJson(text, path));
+  if (auto plain = ReadPlain(text, path)) {
+    file = *std::move(plain);
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(file.root, ParseJson(text, path));
+  }
+  file.text = std::move(text);
   return file;
 }
 

@@ -18,14 +18,19 @@
 
 namespace tessera::data {
 
+// Which two pieces become one, in the order in which they do.
+using BpeRules = std::vector<std::pair<std::string, std::string>>;
+
 struct TokenizerJsonFile {
   // Of a byte-pair model: neither is empty, and merges are two pieces without blanks.
   struct LargeParts {
     VocabEntries vocab;
-    std::vector<std::pair<std::string, std::string>> merges;
+    BpeRules merges;
+    std::string place;  // begins messages about them
   };
   nlohmann::json root;  // with empty ones in place of the large parts, if those are there
   std::optional<LargeParts> large;
+  std::string text;  // all of it
 };
 
 // Where the large parts are not plain (or not valid), all is in `root`. Failures as those of

@@ -2,13 +2,13 @@
 // The kinds of tokenizers that a program has: each registers itself where it is linked in, and
 // LoadTokenizer asks them whose a folder is.
 //
-//   // word_piece_load.cc
+//   // pipeline_load.cc
 //   Claim ClaimOf(const TokenizerFolder& folder) {
 //     return folder.Has("vocab.txt") ? Claim::kFiles : Claim::kNone;
 //   }
 //   const TokenizerRegistration registration({.files = "vocab.txt",
 //                                             .claim = ClaimOf,
-//                                             .load = WordPiece::Load});
+//                                             .load = LoadLines});
 //
 // Those of this folder are in every program that links it.
 #ifndef TESSERA_DATA_TOKENIZER_TOKENIZER_KIND_H_

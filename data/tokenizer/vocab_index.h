@@ -19,6 +19,9 @@
 
 namespace tessera::data {
 
+// Ids of tokens are below, in files of any kind.
+inline constexpr int64_t kMaxTokenId = 1 << 22;
+
 // Pieces and their ids, in any order.
 using VocabEntries = std::vector<std::pair<std::string, int32_t>>;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WordPiece, and rows of one or two texts, against what bert_tokenizer.py recorded from
 // transformers' BertTokenizerFast.
-#include "data/tokenizer/word_piece.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include "base/json_text.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/sequence_pair.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace tessera::data {
 namespace {

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // WordPiece's vocabulary and its greedy match (Schuster and Nakajima 2012; Devlin et al. 2018).
 //
-//   WordPieceVocab vocab("##", /*unk_id=*/0, /*most_characters=*/100);
+//   WordPieceVocab vocab("##", /*most_characters=*/100);
 //   vocab.Add("un", 5); vocab.Add("##able", 6);
 //   vocab.Encode("unable", &ids);               // 5, 6
 //
-// A word becomes the longest pieces from its front, those behind the first written with the prefix;
-// a word that cannot be made of pieces, or of more characters than `most_characters`, becomes the
-// unknown piece. What word_piece.h and a tokenizer.json (pipeline_model.h) share.
+// A word becomes the longest pieces from its front, those behind the first written with the prefix.
+// A word of more characters than `most_characters` has no pieces.
 #ifndef TESSERA_DATA_TOKENIZER_WORD_PIECE_VOCAB_H_
 #define TESSERA_DATA_TOKENIZER_WORD_PIECE_VOCAB_H_
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,21 +22,14 @@ namespace tessera::data {
 
 class WordPieceVocab {
  public:
-  explicit WordPieceVocab(std::string prefix = "##", int32_t unk_id = 0,
-                          int64_t most_characters = 100)
-      : prefix_(std::move(prefix)), unk_id_(unk_id), most_characters_(most_characters) {}
+  explicit WordPieceVocab(std::string prefix = "##", int64_t most_characters = 100)
+      : prefix_(std::move(prefix)), most_characters_(most_characters) {}
 
-  // Valid UTF-8, as it is written in files; of a piece that is added twice the last id counts.
+  // Valid UTF-8, as it is written in files.
   void Add(const std::string& piece, int32_t id);
-  std::optional<int32_t> Find(std::string_view piece) const;
-  void set_unk_id(int32_t id) { unk_id_ = id; }
-  bool Continues(std::string_view piece) const {
-    return piece.starts_with(prefix_) && piece.size() > prefix_.size();
-  }
-  const std::string& prefix() const { return prefix_; }
 
-  // Appends the ids of a word, valid UTF-8.
-  void Encode(std::string_view word, std::vector<int32_t>* ids) const;
+  // Appends the ids of a word, valid UTF-8; false: it cannot be made of pieces.
+  bool Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
  private:
   struct Hash {
@@ -48,7 +39,6 @@ class WordPieceVocab {
   using Pieces = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
 
   std::string prefix_;
-  int32_t unk_id_;
   int64_t most_characters_;
   Pieces all_;          // as they are written: what a word begins with
   Pieces rest_;         // those behind, without the prefix

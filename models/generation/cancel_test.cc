@@ -9,8 +9,9 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "core/execution_context.h"
-#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
 #include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/model_keys.h"
@@ -100,13 +101,16 @@ TEST(CancelTest, Generation) {
 }
 
 TEST(CancelTest, TheEncodingOfALongText) {
-  data::ByteLevelBpeConfig config;
+  data::TokenizerDescription bytes = {.path = "test",
+                                      .tokenizer_class = data::TokenizerClass::kGpt2};
+  bytes.json.root = {{"model", {{"type", "BPE"}}}, {"pre_tokenizer", {{"type", "ByteLevel"}}}};
+  data::TokenizerJsonFile::LargeParts& large = bytes.json.large.emplace();
   for (int b = 0; b < 256; ++b) {
-    config.vocab.emplace_back(data::BytePiece(static_cast<uint8_t>(b)), b);
+    large.vocab.emplace_back(data::BytePiece(static_cast<uint8_t>(b)), b);
   }
-  config.vocab.emplace_back("aa", 256);
-  config.merges = {{"a", "a"}};
-  const auto bpe = data::ByteLevelBpe::Create(config, "test");
+  large.vocab.emplace_back("aa", 256);
+  large.merges = {{"a", "a"}};
+  const auto bpe = data::PipelineTokenizer::Create(std::move(bytes));
   ASSERT_TRUE(bpe.ok()) << bpe.status();
   std::string words;
   while (words.size() < size_t{64} << 20) words += Concat("a", words.size(), "aaaa ");

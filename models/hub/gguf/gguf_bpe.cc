@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
-#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/tokenizer_json_text.h"
 
 namespace tessera::models {

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the description of a tokenizer made of parts from a folder: tokenizer.json, or of older
+// versions of transformers vocab.json and merges.txt (GPT-2, RoBERTa) or vocab.txt (BERT), and the
+// files that say more beside these.
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/options.h"
+#include "base/utf8.h"
+#include "core/thread_pool.h"
+#include "data/tokenizer/declared_tokens.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/tokenizer/tokenizer_kind.h"
+
+namespace tessera::data {
+namespace {
+
+using nlohmann::json;
+
+// With what is beside the vocabulary.
+StatusOr<std::unique_ptr<Tokenizer>> Finish(const std::string& folder,
+                                            TokenizerDescription description) {
+  const std::string config_path = JoinPath(folder, "tokenizer_config.json");
+  if (PathExists(config_path)) {
+    TESSERA_ASSIGN_OR_RETURN(const json config, ReadJsonFile(config_path));
+    if (!config.is_object()) return InvalidArgument(config_path, ": not a JSON object");
+    TESSERA_RETURN_IF_ERROR(TakeConfig(config, config_path, description.is_file,
+                                       &description.tokenizer_class, &description.json.root));
+    TESSERA_RETURN_IF_ERROR(ReadMember(config, "clean_up_tokenization_spaces", config_path,
+                                       &description.clean_up_spaces));
+  }
+  TESSERA_ASSIGN_OR_RETURN(description.declared, ReadDeclaredTokens(folder));
+  return PipelineTokenizer::Create(std::move(description));
+}
+
+template <typename T>
+Status Take(StatusOr<T> from, T* to) {
+  TESSERA_ASSIGN_OR_RETURN(*to, std::move(from));
+  return OkStatus();
+}
+
+// Calls f(line, number) for the lines of a text until it gives false.
+void ForEachLine(std::string_view text, const std::function<bool(std::string_view, int64_t)>& f) {
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!f(line, ++number)) return;
+    begin = end + 1;
+  }
+}
+
+// ---- tokenizer.json -----------------------------------------------------------------------------
+
+Claim ClaimOfJson(const TokenizerFolder& folder) {
+  return folder.Has("tokenizer.json") ? Claim::kWhole : Claim::kNone;
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> LoadJson(const std::string& folder) {
+  TokenizerDescription description = {.path = JoinPath(folder, "tokenizer.json"), .is_file = true};
+  TESSERA_ASSIGN_OR_RETURN(description.json, ReadTokenizerJsonFile(description.path));
+  if (!description.json.root.is_object()) {
+    return InvalidArgument(description.path, ": not a JSON object");
+  }
+  description.tokenizer_class = ClassOf(JsonPart(description.json.root, description.path));
+  return Finish(folder, std::move(description));
+}
+
+const TokenizerRegistration json_kind({.files = "tokenizer.json",
+                                       .claim = ClaimOfJson,
+                                       .load = LoadJson});
+
+// ---- vocab.json + merges.txt --------------------------------------------------------------------
+
+StatusOr<VocabEntries> ReadVocabFile(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::optional<VocabEntries> vocab = ReadVocabJson(text);
+  if (vocab && !vocab->empty()) return *std::move(vocab);
+  TESSERA_ASSIGN_OR_RETURN(const json root, ParseJson(text, path));
+  return ReadVocab(JsonPart(root, path));
+}
+
+StatusOr<BpeRules> ReadMergesFile(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  BpeRules merges;
+  merges.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')));
+  Status status;
+  ForEachLine(text, [&](std::string_view line, int64_t number) {
+    if (line.empty() || line.starts_with("#version")) return true;
+    const size_t blank = line.find(' ');
+    if (blank == 0 || blank == std::string_view::npos || blank + 1 == line.size() ||
+        line.find(' ', blank + 1) != std::string_view::npos) {
+      status = InvalidArgument(path, ":", number,
+                               ": not two pieces with a space between: ", line.substr(0, 80));
+      return false;
+    }
+    merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
+    return true;
+  });
+  if (!status.ok()) return status;
+  return merges;
+}
+
+Claim ClaimOfMerges(const TokenizerFolder& folder) {
+  if (folder.Has("tokenizer.json")) return Claim::kNone;
+  if (folder.Has("vocab.json")) return Claim::kFiles;
+  const bool has_part =
+      folder.Has("merges.txt") || folder.Has("encoder.json") || folder.Has("vocab.bpe");
+  return has_part && !folder.Has("vocab.txt") ? Claim::kFiles : Claim::kNone;
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> LoadMerges(const std::string& folder) {
+  const auto has = [&](const char* name) { return PathExists(JoinPath(folder, name)); };
+  const bool openai = !has("vocab.json") && !has("merges.txt");
+  const char* const vocab_name = openai ? "encoder.json" : "vocab.json";
+  const char* const merges_name = openai ? "vocab.bpe" : "merges.txt";
+  for (const auto& [name, other] :
+       {std::pair(vocab_name, merges_name), {merges_name, vocab_name}}) {
+    if (has(name)) continue;
+    return NotFound(JoinPath(folder, name), ": no such file, needed beside ", other);
+  }
+  TokenizerDescription description = {.path = JoinPath(folder, vocab_name),
+                                      .tokenizer_class = TokenizerClass::kGpt2};
+  description.json.root = {{"model", {{"type", "BPE"}}},
+                           {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}}};
+  TokenizerJsonFile::LargeParts& large = description.json.large.emplace();
+  large.place = JoinPath(folder, merges_name);
+  Status read[2];
+  ParallelFor(2, /*grain=*/1, [&](int64_t which, int64_t) {
+    read[which] = which == 0 ? Take(ReadVocabFile(description.path), &large.vocab)
+                             : Take(ReadMergesFile(large.place), &large.merges);
+  });
+  for (const Status& status : read) TESSERA_RETURN_IF_ERROR(status);
+  return Finish(folder, std::move(description));
+}
+
+const TokenizerRegistration merges_kind({.files = "vocab.json + merges.txt or encoder.json + "
+                                                  "vocab.bpe",
+                                         .claim = ClaimOfMerges,
+                                         .load = LoadMerges});
+
+// ---- vocab.txt ----------------------------------------------------------------------------------
+
+Claim ClaimOfLines(const TokenizerFolder& folder) {
+  if (!folder.Has("vocab.txt")) return Claim::kNone;
+  if (IsBertClass(folder.tokenizer_class)) return Claim::kClass;
+  return folder.Has("vocab.json") ? Claim::kNone : Claim::kFiles;
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> LoadLines(const std::string& folder) {
+  TokenizerDescription description = {.path = JoinPath(folder, "vocab.txt"),
+                                      .tokenizer_class = TokenizerClass::kBert};
+  description.json.root = {{"model", {{"type", "WordPiece"}}},
+                           {"normalizer", {{"type", "BertNormalizer"}}},
+                           {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+                           {"decoder", {{"type", "WordPiece"}}}};
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(description.path));
+  const size_t invalid = FindInvalidUtf8(text);
+  if (invalid != kNoInvalidUtf8) {
+    return InvalidArgument(description.path, ": invalid UTF-8 at byte ", invalid);
+  }
+  VocabEntries vocab;
+  ForEachLine(text, [&](std::string_view line, int64_t number) {
+    vocab.emplace_back(line, static_cast<int32_t>(number - 1));
+    return number <= kMaxTokenId;
+  });
+  if (vocab.empty()) return InvalidArgument(description.path, ": the vocabulary is empty");
+  std::reverse(vocab.begin(), vocab.end());  // of equal pieces the last one counts
+  description.json.large = {std::move(vocab), {}, description.path};
+  return Finish(folder, std::move(description));
+}
+
+const TokenizerRegistration lines_kind({.files = "vocab.txt",
+                                        .claim = ClaimOfLines,
+                                        .load = LoadLines});
+
+}  // namespace
+}  // namespace tessera::data
