@@ -7,13 +7,12 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/options.h"
+#include "data/tokenizer/vocab_index.h"
 
 namespace tessera::data {
 namespace {
 
 using nlohmann::json;
-
-constexpr int64_t kMaxId = 1 << 22;
 
 constexpr const char* kKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                  "pad_token", "cls_token", "mask_token"};
@@ -41,9 +40,9 @@ StatusOr<AddedToken> ReadToken(const json& item, const std::string& path, std::s
 }
 
 Status CheckId(int64_t id, const std::string& content, const std::string& path) {
-  if (id >= 0 && id < kMaxId) return OkStatus();
+  if (id >= 0 && id < kMaxTokenId) return OkStatus();
   return InvalidArgument(path, ": added token ", content, " has id ", id, ", which is not in [0, ",
-                         kMaxId, ")");
+                         kMaxTokenId, ")");
 }
 
 // Both files name tokens alike; the first that names one counts.
@@ -136,9 +135,10 @@ StatusOr<std::vector<AddedToken>> ReadAddedTokens(const JsonPart& part) {
     const JsonPart item = part[i];
     AddedToken token;
     TESSERA_ASSIGN_OR_RETURN(token.content, item.Text("content", ""));
-    TESSERA_ASSIGN_OR_RETURN(const int64_t id, item.Count("id", kMaxId));
-    if (token.content.empty() || id >= kMaxId) {
-      return item.Wrong(Concat("an added token needs a content and an id in [0, ", kMaxId, ")"));
+    TESSERA_ASSIGN_OR_RETURN(const int64_t id, item.Count("id", kMaxTokenId));
+    if (token.content.empty() || id >= kMaxTokenId) {
+      return item.Wrong(
+          Concat("an added token needs a content and an id in [0, ", kMaxTokenId, ")"));
     }
     token.id = static_cast<int32_t>(id);
     TESSERA_ASSIGN_OR_RETURN(token.special, item.Bool("special", false));

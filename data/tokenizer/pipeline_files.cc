@@ -32,7 +32,6 @@ std::vector<std::pair<int32_t, std::string>> ById(const PipelineVocab& vocab, bo
 // The tokenizer.json of a class.
 std::string PipelineTokenizer::JsonText() const {
   const JsonPart root(json_, "");
-  const JsonPart model = root["model"];
   const JsonPart normalizer = root["normalizer"];
   const JsonPart splitter = root["pre_tokenizer"];
   const std::string unk = model_->unk_token();
@@ -66,17 +65,17 @@ std::string PipelineTokenizer::JsonText() const {
         Concat("{\"type\": \"RobertaProcessing\", \"sep\": ", pair(*sep_id_),
                ", \"cls\": ", pair(*cls_id_), ", \"trim_offsets\": true, ", blank, "}");
   }
-  std::string merges;
+  const JsonPart model = root["model"];
+  BpeJson bpe = {.fuse_unk = model.Bool("fuse_unk", false).value_or(false),
+                 .ignore_merges = model.Bool("ignore_merges", false).value_or(false),
+                 .vocab = vocab,
+                 .merges = ""};
+  if (!unk.empty()) bpe.unk_token = JsonQuoted(unk);
   for (const auto& [left, right] : merges_) {
-    merges += merges.empty() ? "" : ", ";
-    merges += JsonQuoted(Concat(left, " ", right));
+    bpe.merges += bpe.merges.empty() ? "" : ", ";
+    bpe.merges += JsonQuoted(Concat(left, " ", right));
   }
-  whole.model = Concat("{\"type\": \"BPE\", \"dropout\": null, \"unk_token\": ",
-                       unk.empty() ? "null" : JsonQuoted(unk),
-                       ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, ",
-                       Flag(model, "fuse_unk", false), ", \"byte_fallback\": false, ",
-                       Flag(model, "ignore_merges", false), ",\n\"vocab\": ", vocab,
-                       ",\n\"merges\": [", merges, "]}");
+  whole.model = bpe.Text();
   return whole.Text();
 }
 

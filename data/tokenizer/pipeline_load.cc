@@ -59,6 +59,20 @@ void ForEachLine(std::string_view text, const std::function<bool(std::string_vie
 
 // ---- tokenizer.json -----------------------------------------------------------------------------
 
+// What a class takes for granted where its file says nothing.
+void FillIn(TokenizerClass tokenizer_class, json* root) {
+  const auto fill = [root](const char* part, const char* key, const json& value) {
+    json& member = (*root)[part][key];
+    if (member.is_null()) member = value;
+  };
+  if (tokenizer_class == TokenizerClass::kBert) {
+    fill("normalizer", "lowercase", true);
+    fill("normalizer", "strip_accents", json((*root)["normalizer"]["lowercase"]));
+  } else if (tokenizer_class != TokenizerClass::kGeneral) {
+    fill("pre_tokenizer", "add_prefix_space", false);
+  }
+}
+
 Claim ClaimOfJson(const TokenizerFolder& folder) {
   return folder.Has("tokenizer.json") ? Claim::kWhole : Claim::kNone;
 }
@@ -70,6 +84,7 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadJson(const std::string& folder) {
     return InvalidArgument(description.path, ": not a JSON object");
   }
   description.tokenizer_class = ClassOf(JsonPart(description.json.root, description.path));
+  FillIn(description.tokenizer_class, &description.json.root);
   return Finish(folder, std::move(description));
 }
 

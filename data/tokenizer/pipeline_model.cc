@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "base/utf8.h"
@@ -13,7 +14,6 @@
 #include "data/tokenizer/bpe_merges.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/unigram.h"
-#include "data/tokenizer/word_piece_vocab.h"
 
 namespace tessera::data {
 namespace {
@@ -28,31 +28,6 @@ size_t CharacterLength(std::string_view text, size_t at) {
 
 std::string NoId(std::string_view piece, std::string_view id) {
   return Concat("the id of token ", piece, " is ", id, ", not a number in [0, ", kMaxTokenId, ")");
-}
-
-// ["a b", ...] or [["a", "b"], ...]
-StatusOr<BpeRules> ReadMerges(const JsonPart& part) {
-  if (!part.value().is_array()) return part.Wrong("not an array");
-  BpeRules merges;
-  merges.reserve(part.size());
-  for (size_t i = 0; i < part.size(); ++i) {
-    const json& merge = part.value()[i];
-    std::string left;
-    std::string right;
-    if (merge.is_string()) {
-      const auto& line = merge.get_ref<const std::string&>();
-      const size_t space = line.find(' ');
-      left = line.substr(0, space);
-      if (space != std::string::npos) right = line.substr(space + 1);
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
-               merge[1].is_string()) {
-      left = merge[0].get<std::string>();
-      right = merge[1].get<std::string>();
-    }
-    if (left.empty() || right.empty()) return part[i].Wrong("neither \"a b\" nor [\"a\", \"b\"]");
-    merges.emplace_back(std::move(left), std::move(right));
-  }
-  return merges;
 }
 
 class Bpe : public PipelineModel {
@@ -71,8 +46,9 @@ class Bpe : public PipelineModel {
       TESSERA_ASSIGN_OR_RETURN(BpeRules merges, ReadMerges(part["merges"]));
       *large = {std::move(vocab), std::move(merges), part.place()};
     }
-    TESSERA_RETURN_IF_ERROR(vocab_.Set(std::move((*large)->vocab), (*large)->place));
-    TESSERA_RETURN_IF_ERROR(AddMerges((*large)->merges, (*large)->place));
+    TESSERA_RETURN_IF_ERROR(vocab_.Set(std::move((*large)->vocab), (*large)->place, [&] {
+      return AddMerges((*large)->merges, (*large)->place);
+    }));
     if (byte_fallback_) vocab_.FindBytes();
     return OkStatus();
   }
@@ -183,6 +159,7 @@ class Bpe : public PipelineModel {
   std::optional<std::array<int32_t, 256>> alphabet_;
 };
 
+// Schuster and Nakajima 2012.
 class WordPieces : public PipelineModel {
  public:
   Status Read(const JsonPart& part, LargeParts* large) {
@@ -196,20 +173,53 @@ class WordPieces : public PipelineModel {
     TESSERA_ASSIGN_OR_RETURN(const std::string prefix,
                              part.Text("continuing_subword_prefix", "##"));
     TESSERA_ASSIGN_OR_RETURN(const int64_t most, part.Count("max_input_chars_per_word", 100));
-    pieces_ = WordPieceVocab(prefix, most);
+    most_characters_ = most;
     for (const auto& [piece, id] : vocab_.entries()) {
-      if (!piece.empty() && vocab_.Find(piece) == id) pieces_.Add(piece, id);
+      if (piece.empty() || vocab_.Find(piece) != id) continue;  // of equal pieces the first one
+      begins_[piece] = id;
+      if (piece.starts_with(prefix) && piece.size() > prefix.size()) {
+        continues_[piece.substr(prefix.size())] = id;
+      }
+      longest_ = std::max(longest_, piece.size());
     }
     return OkStatus();
   }
 
+  // The longest piece that the word begins with, then the longest that the rest does.
   void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
     ids->clear();
-    if (!pieces_.Encode(word, ids)) *ids = {unk_id_.value_or(0)};
+    size_t begin = 0;
+    if (std::count_if(word.begin(), word.end(), BeginsCharacter) <= most_characters_) {
+      while (begin < word.size()) {
+        const Pieces& pieces = begin == 0 ? begins_ : continues_;
+        size_t length = std::min(word.size() - begin, longest_);
+        auto found = pieces.end();
+        for (; length > 0; --length) {
+          if (begin + length < word.size() && !BeginsCharacter(word[begin + length])) continue;
+          found = pieces.find(word.substr(begin, length));
+          if (found != pieces.end()) break;
+        }
+        if (length == 0) break;
+        ids->push_back(found->second);
+        begin += length;
+      }
+    }
+    if (begin < word.size()) *ids = {unk_id_.value_or(0)};
   }
 
  private:
-  WordPieceVocab pieces_;
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  using Pieces = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
+
+  static bool BeginsCharacter(char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }
+
+  int64_t most_characters_ = 0;
+  Pieces begins_;       // as they are written: what a word begins with
+  Pieces continues_;    // those behind, without the prefix
+  size_t longest_ = 0;  // bytes of the longest piece
 };
 
 class UnigramPieces : public PipelineModel {
@@ -298,32 +308,62 @@ StatusOr<VocabEntries> ReadVocab(const JsonPart& part) {
   return vocab;
 }
 
-Status PipelineVocab::Set(VocabEntries entries, const std::string& place) {
+StatusOr<BpeRules> ReadMerges(const JsonPart& part) {
+  if (!part.value().is_array()) return part.Wrong("not an array");
+  BpeRules merges;
+  merges.reserve(part.size());
+  for (size_t i = 0; i < part.size(); ++i) {
+    const json& merge = part.value()[i];
+    std::string left;
+    std::string right;
+    if (merge.is_string()) {
+      const auto& line = merge.get_ref<const std::string&>();
+      const size_t space = line.find(' ');
+      left = line.substr(0, space);
+      if (space != std::string::npos) right = line.substr(space + 1);
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      left = merge[0].get<std::string>();
+      right = merge[1].get<std::string>();
+    }
+    if (left.empty() || right.empty()) return part[i].Wrong("neither \"a b\" nor [\"a\", \"b\"]");
+    merges.emplace_back(std::move(left), std::move(right));
+  }
+  return merges;
+}
+
+Status PipelineVocab::Set(VocabEntries entries, const std::string& place,
+                          const std::function<Status()>& then) {
   entries_ = std::move(entries);
-  Status placed;
+  Status parts[2];  // neither reads what the other writes
   ParallelFor(2, /*grain=*/1, [&](int64_t part, int64_t) {
     if (part == 0) {
+      parts[0] = SetPlaces(place);
+    } else {
       index_ = VocabIndex(&entries_);
-      return;
-    }
-    places_.reserve(entries_.size());
-    for (size_t i = 0; i < entries_.size() && placed.ok(); ++i) {
-      const auto& [piece, id] = entries_[i];
-      if (id < 0 || id >= kMaxTokenId) {
-        placed = InvalidArgument(place, ": ", NoId(piece, std::to_string(id)));
-        return;
-      }
-      const auto index = static_cast<size_t>(id);
-      if (index >= places_.size()) places_.resize(index + 1, -1);
-      if (places_[index] >= 0) {
-        placed = InvalidArgument(place, ": id ", id, " is given to two tokens, ", Piece(id),
-                                 " and ", piece);
-        return;
-      }
-      places_[index] = static_cast<int32_t>(i);
+      parts[1] = then();
     }
   });
-  return placed;
+  for (const Status& part : parts) TESSERA_RETURN_IF_ERROR(part);
+  return OkStatus();
+}
+
+Status PipelineVocab::SetPlaces(const std::string& place) {
+  places_.reserve(entries_.size());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const auto& [piece, id] = entries_[i];
+    if (id < 0 || id >= kMaxTokenId) {
+      return InvalidArgument(place, ": ", NoId(piece, std::to_string(id)));
+    }
+    const auto index = static_cast<size_t>(id);
+    if (index >= places_.size()) places_.resize(index + 1, -1);
+    if (places_[index] >= 0) {
+      return InvalidArgument(place, ": id ", id, " is given to two tokens, ", Piece(id), " and ",
+                             piece);
+    }
+    places_[index] = static_cast<int32_t>(i);
+  }
+  return OkStatus();
 }
 
 std::string_view PipelineVocab::Piece(int32_t id) const {
@@ -354,9 +394,7 @@ StatusOr<std::unique_ptr<PipelineModel>> PipelineModel::Parse(const JsonPart& pa
   if (!part.value().is_object()) return part.Wrong("not an object");
   const std::string_view type = part.type();
   // Files of the first versions leave the type out.
-  if (type == "BPE" || (type.empty() && part["type"].is_null() && !part["merges"].is_null())) {
-    return Make<Bpe>(part, large);
-  }
+  if (type == "BPE" || (type.empty() && !part["merges"].is_null())) return Make<Bpe>(part, large);
   if (type == "WordPiece") return Make<WordPieces>(part, large);
   if (type == "Unigram") return Make<UnigramPieces>(part, large);
   return part.Unsupported();

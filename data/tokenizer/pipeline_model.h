@@ -12,6 +12,7 @@
 #define TESSERA_DATA_TOKENIZER_PIPELINE_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,8 +34,9 @@ class PipelineVocab {
   PipelineVocab& operator=(const PipelineVocab&) = delete;
 
   // `place` begins the message about an id that is none, or that two pieces have. Of equal pieces
-  // the first one is found.
-  Status Set(VocabEntries entries, const std::string& place);
+  // the first one is found. Calls `then` as soon as Find works, beside the rest.
+  Status Set(VocabEntries entries, const std::string& place,
+             const std::function<Status()>& then = OkStatus);
   // Finds the ids of "<0x00>" ... "<0xFF>", which AppendBytes needs.
   void FindBytes();
 
@@ -49,6 +51,8 @@ class PipelineVocab {
   bool AppendBytes(std::string_view text, std::vector<int32_t>* ids) const;
 
  private:
+  Status SetPlaces(const std::string& place);
+
   VocabEntries entries_;
   VocabIndex index_;               // of entries_
   std::vector<int32_t> places_;    // in entries_, by id; < 0: none
@@ -85,6 +89,8 @@ class PipelineModel {
 
 // {"piece": id, ...}
 StatusOr<VocabEntries> ReadVocab(const JsonPart& part);
+// ["a b", ...] or [["a", "b"], ...]
+StatusOr<BpeRules> ReadMerges(const JsonPart& part);
 
 }  // namespace tessera::data
 

@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <string>
 
+#include "data/tokenizer/vocab_index.h"
+
 namespace tessera::data {
 namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxId = 1 << 22;
-
 // [text, id] of Bert- and RobertaProcessing.
 StatusOr<int32_t> TokenIdIn(const JsonPart& part) {
   const json& item = part.value();
   if (!item.is_array() || item.size() != 2 || !item[1].is_number_integer() ||
-      item[1].get<int64_t>() < 0 || item[1].get<int64_t>() >= kMaxId) {
+      item[1].get<int64_t>() < 0 || item[1].get<int64_t>() >= kMaxTokenId) {
     return part.Wrong("not a token and its id");
   }
   return item[1].get<int32_t>();
@@ -41,7 +41,7 @@ Status ReadTemplate(const JsonPart& part, const JsonPart& tokens, bool pair, Row
     if (name.empty() || ids.size() == 0) return item.Wrong("no special token of that id");
     for (size_t k = 0; k < ids.size(); ++k) {
       const json& id = ids.value()[k];
-      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxId) {
+      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxTokenId) {
         return ids[k].Wrong("not an id");
       }
       result->items.push_back({id.get<int32_t>(), type_id});

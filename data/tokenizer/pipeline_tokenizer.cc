@@ -100,10 +100,16 @@ Status PipelineTokenizer::AddDeclared(TokenizerDescription* description) {
       return InvalidArgument(description->path, ": added token ", token.content, " has id ",
                              token.id, ", which is not in [0, ", kMaxTokenId, ")");
     }
-    const std::optional<int32_t> piece = vocab.Find(token.content);
-    if (is_byte_level() && (piece ? *piece != token.id : !vocab.Piece(token.id).empty())) {
+    if (!is_byte_level()) continue;
+    const std::string_view piece = vocab.Piece(token.id);
+    const std::optional<int32_t> id = vocab.Find(token.content);
+    if (id && *id != token.id) {
       return InvalidArgument(description->path, ": added token ", token.content, " has id ",
-                             token.id, ", which the vocabulary gives to ", vocab.Piece(token.id));
+                             token.id, " and in the vocabulary ", *id);
+    }
+    if (!id && !piece.empty()) {
+      return InvalidArgument(description->path, ": id ", token.id, " is given to two tokens, ",
+                             piece, " and ", token.content);
     }
   }
   return OkStatus();
@@ -219,7 +225,13 @@ void PipelineTokenizer::FillTokenBytes() {
       const std::string_view piece = vocab.Piece(id);
       std::string& bytes = token_bytes_[static_cast<size_t>(id)];
       if (piece.empty()) continue;
-      bytes = is_byte_level() ? BytesOfPiece(piece).value_or(std::string(piece)) : BertText(piece);
+      if (!is_byte_level()) {
+        bytes = BertText(piece);
+      } else if (std::optional<std::string> plain = BytesOfPiece(piece)) {
+        bytes = *std::move(plain);
+      } else {
+        bytes = piece;
+      }
     }
   });
   for (const AddedToken& token : added_) {

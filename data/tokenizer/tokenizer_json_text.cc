@@ -37,6 +37,15 @@ std::string TokenizerJson::Text() const {
       ",\n\"decoder\": ", decoder, ",\n\"model\": ", model, "\n}\n");
 }
 
+std::string BpeJson::Text() const {
+  return Concat(
+      "{\"type\": \"BPE\", \"dropout\": null, \"unk_token\": ", unk_token,
+      ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": ",
+      JsonBool(fuse_unk), ", \"byte_fallback\": ", JsonBool(byte_fallback),
+      ", \"ignore_merges\": ", JsonBool(ignore_merges), ",\n\"vocab\": ", vocab, ",\n\"merges\": [",
+      merges, "]}");
+}
+
 std::string VocabJson(std::vector<std::pair<int32_t, std::string>> vocab) {
   std::map<std::string, int32_t> last;
   for (const auto& [id, piece] : vocab) last[piece] = std::max(last[piece], id);

@@ -30,6 +30,18 @@ struct TokenizerJson {
   std::string Text() const;
 };
 
+// The model of a tokenizer.json that merges pairs.
+struct BpeJson {
+  std::string unk_token = "null";  // JSON
+  bool fuse_unk = false;
+  bool byte_fallback = false;
+  bool ignore_merges = false;
+  std::string vocab;   // VocabJson
+  std::string merges;  // the elements of a JSON array
+
+  std::string Text() const;
+};
+
 // "true" or "false".
 const char* JsonBool(bool value);
 

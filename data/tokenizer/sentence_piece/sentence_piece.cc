@@ -11,12 +11,12 @@
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
 #include "data/tokenizer/bert_normalizer.h"
+#include "data/tokenizer/vocab_index.h"
 
 namespace tessera::data {
 namespace {
 
 constexpr std::string_view kBlank = "▁";
-constexpr int32_t kMaxId = 1 << 22;
 constexpr int kMaxBlanks = 80;
 
 // fairseq's ids, which XLM-RoBERTa keeps: the model's are moved up by one.
@@ -77,9 +77,9 @@ Status SentencePieceTokenizer::Build(const std::string& source) {
   std::string error;
   model_ = SentencePieceModel::Parse(config_.model, &error);
   if (model_ == nullptr) return InvalidArgument(source, ": ", error);
-  if (config_.num_image_tokens < 0 || config_.num_image_tokens > kMaxId ||
-      model_->size() + config_.num_image_tokens > kMaxId) {
-    return InvalidArgument(source, ": more than ", kMaxId, " ids");
+  if (config_.num_image_tokens < 0 || config_.num_image_tokens > kMaxTokenId ||
+      model_->size() + config_.num_image_tokens > kMaxTokenId) {
+    return InvalidArgument(source, ": more than ", kMaxTokenId, " ids");
   }
   const bool has_bare =
       config_.family == SentencePieceFamily::kT5 || config_.family == SentencePieceFamily::kLlama;
@@ -132,9 +132,9 @@ std::optional<int32_t> SentencePieceTokenizer::IdOf(const std::string& token) co
 }
 
 Status SentencePieceTokenizer::AddToken(AddedToken token, const std::string& source) {
-  if (token.content.empty() || token.id < 0 || token.id >= kMaxId) {
+  if (token.content.empty() || token.id < 0 || token.id >= kMaxTokenId) {
     return InvalidArgument(source, ": added token ", JsonQuoted(token.content), " has id ",
-                           token.id, ", which is not in [0, ", kMaxId, ")");
+                           token.id, ", which is not in [0, ", kMaxTokenId, ")");
   }
   for (AddedToken& known : added_) {
     if (known.id == token.id) {

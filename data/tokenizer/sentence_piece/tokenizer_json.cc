@@ -94,7 +94,7 @@ std::string MergesJson(const std::vector<Piece>& pieces) {
     out += Concat(out.empty() ? "" : ",\n", "[", JsonQuoted(pieces[static_cast<size_t>(left)].text),
                   ", ", JsonQuoted(pieces[static_cast<size_t>(right)].text), "]");
   }
-  return Concat("[", out, "]");
+  return out;
 }
 
 }  // namespace
@@ -168,12 +168,12 @@ std::string SentencePieceTokenizer::ModelJson(const SentencePieceSpec& spec) con
     return Concat("{\"type\": \"Unigram\", \"unk_id\": ", unk,
                   ", \"byte_fallback\": ", JsonBool(has_bytes), ",\n\"vocab\": [", scores, "]}");
   }
-  return Concat("{\"type\": \"BPE\", \"dropout\": null, \"unk_token\": ",
-                JsonQuoted(vocab[static_cast<size_t>(unk)].second),
-                ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null"
-                ", \"fuse_unk\": true, \"byte_fallback\": ",
-                JsonBool(has_bytes), ", \"ignore_merges\": false,\n\"vocab\": ", VocabJson(vocab),
-                ",\n\"merges\": ", MergesJson(spec.pieces), "}");
+  return BpeJson{.unk_token = JsonQuoted(vocab[static_cast<size_t>(unk)].second),
+                 .fuse_unk = true,
+                 .byte_fallback = has_bytes,
+                 .vocab = VocabJson(vocab),
+                 .merges = MergesJson(spec.pieces)}
+      .Text();
 }
 
 std::string SentencePieceTokenizer::TokenizerJsonText() const {

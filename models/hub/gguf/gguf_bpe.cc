@@ -10,34 +10,20 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/pipeline_model.h"
+#include "data/tokenizer/split_patterns.h"
 #include "data/tokenizer/tokenizer_json_text.h"
 
 namespace tessera::models {
 namespace {
 
+using data::SplitPattern;
 using nlohmann::json;
 using Piece = GgufTokens::Piece;
 
-// A way of splitting text before BPE: its name in GGUF, and its part of tokenizer.json.
-struct Splitting {
-  std::string_view name;
-  std::string_view pattern;     // "": GPT-2's own
-  bool composes = false;        // texts are NFC
-  bool ignores_merges = false;  // a word that is a token needs no merging
-};
-constexpr Splitting kSplittings[] = {
-    {"gpt-2", ""},
-    {"llama-bpe",
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     /*composes=*/false, /*ignores_merges=*/true},
-    {"qwen2",
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     /*composes=*/true},
-};
-
 std::string SplittingNames() {
   std::string names;
-  for (const Splitting& known : kSplittings) {
+  for (const SplitPattern& known : data::kSplitPatterns) {
     names += Concat(names.empty() ? "" : ", ", known.name);
   }
   return names;
@@ -45,7 +31,7 @@ std::string SplittingNames() {
 
 bool IsAdded(int32_t type) { return type == Piece::kControl || type == Piece::kUserDefined; }
 
-std::string PreTokenizerText(const Splitting& splitting) {
+std::string PreTokenizerText(const SplitPattern& splitting) {
   const bool own = splitting.pattern.empty();
   json bytes = {{"type", "ByteLevel"},
                 {"add_prefix_space", false},
@@ -85,14 +71,14 @@ std::string PostProcessorText(const json& config, const GgufTokens& tokens) {
                             [&](int32_t id) { return tokens.texts[static_cast<size_t>(id)]; });
 }
 
-StatusOr<const Splitting*> SplittingOf(const GgufFile& file) {
+StatusOr<const SplitPattern*> SplittingOf(const GgufFile& file) {
   // Files that are older than the key.
   std::string architecture;
   TESSERA_RETURN_IF_ERROR(file.Read("general.architecture", &architecture));
   std::string name = architecture == "gpt2" ? "gpt-2" : architecture;
   TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.pre", &name));
   if (name == "llama3" || name == "llama-v3") name = "llama-bpe";
-  for (const Splitting& known : kSplittings) {
+  for (const SplitPattern& known : data::kSplitPatterns) {
     if (known.name == name) return &known;
   }
   return InvalidArgument(file.path(), ": key 'tokenizer.ggml.pre': '", name, "' is not supported; ",
@@ -115,12 +101,12 @@ json StepsOf(const json& pre_tokenizer) {
   return steps;
 }
 
-StatusOr<const Splitting*> SplittingOf(const json& root, const std::string& where) {
+StatusOr<const SplitPattern*> SplittingOf(const json& root, const std::string& where) {
   const json normalizer = root.value("normalizer", json());
   const bool composes = normalizer == json{{"type", "NFC"}};
   const bool ignores_merges = root["model"].value("ignore_merges", json()) == true;
   const json steps = StepsOf(root.value("pre_tokenizer", json()));
-  for (const Splitting& known : kSplittings) {
+  for (const SplitPattern& known : data::kSplitPatterns) {
     if (steps == StepsOf(*ParseJson(PreTokenizerText(known), where)) &&
         (composes || normalizer.is_null()) && composes == known.composes &&
         ignores_merges == known.ignores_merges) {
@@ -131,25 +117,10 @@ StatusOr<const Splitting*> SplittingOf(const json& root, const std::string& wher
                          SplittingNames(), " can be");
 }
 
-StatusOr<std::vector<std::string>> MergesOf(const json& model, const std::string& where) {
-  std::vector<std::string> merges;
-  for (const json& merge : model.value("merges", json::array())) {
-    if (merge.is_string()) {
-      merges.push_back(merge.get<std::string>());
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
-               merge[1].is_string()) {
-      merges.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
-    } else {
-      return InvalidArgument(where, ": model.merges: neither \"a b\" nor [\"a\", \"b\"]");
-    }
-  }
-  return merges;
-}
-
 }  // namespace
 
 Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder) {
-  TESSERA_ASSIGN_OR_RETURN(const Splitting* splitting, SplittingOf(file));
+  TESSERA_ASSIGN_OR_RETURN(const SplitPattern* splitting, SplittingOf(file));
   TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
   TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, /*add_bos=*/false));
   config["tokenizer_class"] =
@@ -175,16 +146,14 @@ Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder) {
   whole.post_processor = PostProcessorText(config, tokens);
   whole.decoder =
       R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true})";
-  whole.model =
-      Concat(R"({"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": )",
-             R"(null, "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, )",
-             R"("ignore_merges": )", data::JsonBool(splitting->ignores_merges),
-             ",\n\"vocab\": ", data::VocabJson(std::move(vocab)), ",\n\"merges\": [");
-  for (size_t i = 0; i < merges.size(); ++i) {
-    whole.model += i == 0 ? "" : ", ";
-    whole.model += JsonQuoted(merges[i]);
+  data::BpeJson bpe = {.ignore_merges = splitting->ignores_merges,
+                       .vocab = data::VocabJson(std::move(vocab)),
+                       .merges = ""};
+  for (const std::string& merge : merges) {
+    bpe.merges += bpe.merges.empty() ? "" : ", ";
+    bpe.merges += JsonQuoted(merge);
   }
-  whole.model += "]}";
+  whole.model = bpe.Text();
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, "tokenizer.json"), whole.Text()));
   return WriteTokenizerConfig(folder, config);
 }
@@ -200,9 +169,11 @@ StatusOr<GgufTokenizer> BpeForGguf(const data::Tokenizer& tokenizer,
         where, ": is no byte-level BPE, the only tokenizer.json that GGUF files can hold");
   }
   GgufTokenizer made = {.model = "gpt2", .tokens = GgufTokens(vocab_size)};
-  TESSERA_ASSIGN_OR_RETURN(const Splitting* splitting, SplittingOf(root, where));
+  TESSERA_ASSIGN_OR_RETURN(const SplitPattern* splitting, SplittingOf(root, where));
   made.pre = splitting->name;
-  TESSERA_ASSIGN_OR_RETURN(made.merges, MergesOf(root["model"], where));
+  TESSERA_ASSIGN_OR_RETURN(const data::BpeRules merges,
+                           data::ReadMerges(data::JsonPart(root, where)["model"]["merges"]));
+  for (const auto& [left, right] : merges) made.merges.push_back(Concat(left, " ", right));
   for (const auto& [piece, id] : root["model"]["vocab"].items()) {
     TESSERA_RETURN_IF_ERROR(made.tokens.Set(where, id.get<int64_t>(), piece, Piece::kNormal));
   }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways of splitting text before byte-level BPE that have a name: GGUF files give the name, a
+// tokenizer.json spells the pattern out. Another pattern works there, but has no name for a GGUF.
+//
+//   for (const SplitPattern& known : kSplitPatterns) ... known.name, known.pattern ...
+#ifndef TESSERA_DATA_TOKENIZER_SPLIT_PATTERNS_H_
+#define TESSERA_DATA_TOKENIZER_SPLIT_PATTERNS_H_
+
+#include <string_view>
+
+namespace tessera::data {
+
+struct SplitPattern {
+  std::string_view name;        // in GGUF
+  std::string_view pattern;     // a regular expression; "": GPT-2's own (gpt2_split.h)
+  bool composes = false;        // texts are NFC
+  bool ignores_merges = false;  // a word that is a token needs no merging
+};
+
+inline constexpr SplitPattern kSplitPatterns[] = {
+    {"gpt-2", ""},
+    {"llama-bpe",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     /*composes=*/false, /*ignores_merges=*/true},
+    {"qwen2",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     /*composes=*/true},
+};
+
+}  // namespace tessera::data
+
+#endif  // TESSERA_DATA_TOKENIZER_SPLIT_PATTERNS_H_
