@@ -2,10 +2,12 @@
 #include "data/tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
 #include "core/regex.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace tessera::data {
 namespace {
@@ -66,53 +68,62 @@ bool IsSingleWord(std::string_view text, size_t begin, size_t end) {
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens) : tokens_(tokens) {
+const AddedToken* FindByContent(const std::vector<AddedToken>& tokens, std::string_view content) {
+  const auto at = std::find_if(tokens.begin(), tokens.end(),
+                               [&](const AddedToken& token) { return token.content == content; });
+  return at == tokens.end() ? nullptr : &*at;
+}
+
+const AddedToken* FindById(const std::vector<AddedToken>& tokens, int32_t id) {
+  const auto at = std::lower_bound(tokens.begin(), tokens.end(), id,
+                                   [](const AddedToken& t, int32_t value) { return t.id < value; });
+  return at != tokens.end() && at->id == id ? &*at : nullptr;
+}
+
+void SortById(std::vector<AddedToken>* tokens) {
+  std::stable_sort(tokens->begin(), tokens->end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+}
+
+uint64_t HashTokens(const std::vector<AddedToken>& tokens, uint64_t hash) {
+  for (const AddedToken& token : tokens) {
+    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip,
+                            token.single_word ? "word" : ""),
+                     hash);
+  }
+  return hash;
+}
+
+AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens)
+    : tokens_(tokens), first_(MakeRound(false)), second_(MakeRound(true)) {}
+
+AddedTokenMatcher::Round AddedTokenMatcher::MakeRound(bool normalized) const {
+  Round round;
+  std::vector<ByteTrie::Entry> entries;
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    if (tokens_[i].content.empty()) continue;
-    Insert(static_cast<int32_t>(i), tokens_[i].normalized ? &second_ : &first_);
+    const std::string& content = tokens_[i].content;
+    if (content.empty() || tokens_[i].normalized != normalized) continue;
+    round.starts[static_cast<uint8_t>(content[0])] = true;
+    entries.emplace_back(content, static_cast<int32_t>(i));
   }
+  round.is_empty = entries.empty();
+  round.trie = ByteTrie(std::move(entries));
+  return round;
 }
 
-void AddedTokenMatcher::Insert(int32_t token, Trie* trie) {
-  const std::string& content = tokens_[token].content;
-  trie->starts[static_cast<uint8_t>(content[0])] = true;
-  int32_t at = 0;
-  for (const char c : content) {
-    const auto byte = static_cast<uint8_t>(c);
-    int32_t child = trie->nodes[at].first_child;
-    while (child >= 0 && trie->nodes[child].byte != byte) child = trie->nodes[child].next_sibling;
-    if (child < 0) {
-      child = static_cast<int32_t>(trie->nodes.size());
-      trie->nodes.push_back(Node{byte, -1, trie->nodes[at].first_child, -1});
-      trie->nodes[at].first_child = child;
-    }
-    at = child;
-  }
-  trie->nodes[at].token = token;
-}
-
-AddedTokenMatcher::Match AddedTokenMatcher::FindNext(const Trie& trie, std::string_view text,
-                                                     size_t from) const {
-  if (trie.nodes.size() == 1) from = text.size();  // it has no tokens
+AddedTokenMatcher::Match AddedTokenMatcher::FindNext(const Round& round, std::string_view text,
+                                                     size_t from) {
+  if (round.is_empty) from = text.size();
   for (size_t begin = from; begin < text.size(); ++begin) {
-    if (!trie.starts[static_cast<uint8_t>(text[begin])]) continue;
-    Match match = {begin, begin, -1};
-    int32_t at = 0;
-    for (size_t i = begin; i < text.size(); ++i) {
-      int32_t child = trie.nodes[at].first_child;
-      while (child >= 0 && trie.nodes[child].byte != static_cast<uint8_t>(text[i])) {
-        child = trie.nodes[child].next_sibling;
-      }
-      if (child < 0) break;
-      at = child;
-      if (trie.nodes[at].token >= 0) match = {begin, i + 1, trie.nodes[at].token};
-    }
-    if (match.token >= 0) return match;
+    if (!round.starts[static_cast<uint8_t>(text[begin])]) continue;
+    int32_t token = -1;
+    const size_t length = round.trie.LongestPrefix(text.substr(begin), &token);
+    if (length > 0) return {begin, begin + length, token};
   }
   return {text.size(), text.size(), -1};
 }
 
-void AddedTokenMatcher::SplitOnce(const Trie& trie, std::string_view text, bool parse_special,
+void AddedTokenMatcher::SplitOnce(const Round& round, std::string_view text, bool parse_special,
                                   std::vector<TextPiece>* pieces) const {
   size_t done = 0;
   size_t from = 0;
@@ -120,7 +131,7 @@ void AddedTokenMatcher::SplitOnce(const Trie& trie, std::string_view text, bool 
   size_t skip_from = 0;
   size_t skip_to = 0;
   while (true) {
-    const Match match = FindNext(trie, text, from);
+    const Match match = FindNext(round, text, from);
     if (match.token < 0) break;
     from = match.end;
     const AddedToken& token = tokens_[match.token];
@@ -145,7 +156,7 @@ void AddedTokenMatcher::SplitOnce(const Trie& trie, std::string_view text, bool 
 std::vector<TextPiece> AddedTokenMatcher::Split(std::string_view text, bool parse_special) const {
   std::vector<TextPiece> pieces;
   SplitOnce(first_, text, parse_special, &pieces);
-  if (second_.nodes.size() == 1) return pieces;
+  if (second_.is_empty) return pieces;
   std::vector<TextPiece> all;
   for (const TextPiece& piece : pieces) {
     if (piece.id >= 0) {

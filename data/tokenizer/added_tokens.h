@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/byte_trie.h"
+
 namespace tessera::data {
 
 struct AddedToken {
@@ -47,16 +49,11 @@ class AddedTokenMatcher {
   std::vector<TextPiece> Split(std::string_view text, bool parse_special) const;
 
  private:
-  // A trie over bytes; children of a node form a linked list.
-  struct Node {
-    uint8_t byte = 0;
-    int32_t first_child = -1;
-    int32_t next_sibling = -1;
-    int32_t token = -1;  // index into tokens_
-  };
-  struct Trie {
-    std::vector<Node> nodes = std::vector<Node>(1);  // the root first
-    std::array<bool, 256> starts = {};               // bytes that some token begins with
+  // Tokens of one round by their places in tokens_.
+  struct Round {
+    ByteTrie trie;
+    std::array<bool, 256> starts = {};  // bytes that some token begins with
+    bool is_empty = true;
   };
   struct Match {
     size_t begin;
@@ -64,15 +61,23 @@ class AddedTokenMatcher {
     int32_t token;  // < 0: none
   };
 
-  void Insert(int32_t token, Trie* trie);
-  Match FindNext(const Trie& trie, std::string_view text, size_t from) const;
-  void SplitOnce(const Trie& trie, std::string_view text, bool parse_special,
+  Round MakeRound(bool normalized) const;
+  static Match FindNext(const Round& round, std::string_view text, size_t from);
+  void SplitOnce(const Round& round, std::string_view text, bool parse_special,
                  std::vector<TextPiece>* pieces) const;
 
   std::vector<AddedToken> tokens_;
-  Trie first_;
-  Trie second_;
+  Round first_;
+  Round second_;
 };
+
+// What tokens are found by: those that a vocabulary adds are a few.
+const AddedToken* FindByContent(const std::vector<AddedToken>& tokens, std::string_view content);
+// `tokens` are sorted by id. nullptr: none has it.
+const AddedToken* FindById(const std::vector<AddedToken>& tokens, int32_t id);
+void SortById(std::vector<AddedToken>* tokens);
+// Of what they do to texts, mixed into a fingerprint (tokenizer.h).
+uint64_t HashTokens(const std::vector<AddedToken>& tokens, uint64_t hash);
 
 }  // namespace tessera::data
 

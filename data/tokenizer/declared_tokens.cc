@@ -69,10 +69,10 @@ Status ReadAddedTokensFile(const std::string& path, DeclaredTokens* declared) {
     }
     TESSERA_RETURN_IF_ERROR(CheckId(id.get<int64_t>(), content, path));
     AddedToken token{.content = content, .id = id.get<int32_t>()};
-    const auto same = [&](const AddedToken& other) { return other.content == token.content; };
-    token.special = std::any_of(declared->extra.begin(), declared->extra.end(), same) ||
-                    std::any_of(declared->named.begin(), declared->named.end(),
-                                [&](const auto& named) { return same(named.second); });
+    token.special =
+        FindByContent(declared->extra, content) != nullptr ||
+        std::any_of(declared->named.begin(), declared->named.end(),
+                    [&, &name = content](const auto& n) { return n.second.content == name; });
     token.normalized = !token.special;
     declared->with_ids.push_back(std::move(token));
   }
@@ -93,10 +93,7 @@ StatusOr<std::optional<std::vector<AddedToken>>> ReadExtraTokens(const json& roo
     if (!tokens) tokens.emplace();
     for (const json& item : list) {
       TESSERA_ASSIGN_OR_RETURN(AddedToken token, ReadToken(item, path, key));
-      const bool known = std::any_of(tokens->begin(), tokens->end(), [&](const AddedToken& t) {
-        return t.content == token.content;
-      });
-      if (!known) tokens->push_back(std::move(token));
+      if (FindByContent(*tokens, token.content) == nullptr) tokens->push_back(std::move(token));
     }
   }
   return tokens;
@@ -123,8 +120,7 @@ Status ReadAddedTokensDecoder(const json& decoder, const std::string& path,
     TESSERA_RETURN_IF_ERROR(ReadMember(item, "normalized", path, &token.normalized));
     tokens->push_back(std::move(token));
   }
-  std::stable_sort(tokens->begin(), tokens->end(),
-                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  SortById(tokens);
   return OkStatus();
 }
 

@@ -135,14 +135,9 @@ std::vector<TokenizerFile> PipelineTokenizer::Files() const {
 }
 
 uint64_t PipelineTokenizer::Fingerprint() const {
-  uint64_t hash = HashBytes(
-      class_ == TokenizerClass::kGeneral ? json_text_ : Concat(JsonText(), eos_id_.value_or(-1)));
-  for (const AddedToken& token : added_) {
-    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip,
-                            token.single_word ? "word" : ""),
-                     hash);
-  }
-  return hash;
+  const bool general = class_ == TokenizerClass::kGeneral;
+  return HashTokens(added_,
+                    HashBytes(general ? json_text_ : Concat(JsonText(), eos_id_.value_or(-1))));
 }
 
 }  // namespace tessera::data

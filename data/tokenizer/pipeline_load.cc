@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/declared_tokens.h"
+#include "data/tokenizer/pipeline_post_processor.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/tokenizer_kind.h"
 
@@ -23,6 +24,132 @@ namespace {
 
 using nlohmann::json;
 
+// ---- Classes ------------------------------------------------------------------------------------
+
+// Whether a member is `wanted`, or absent.
+bool Has(const JsonPart& part, const char* key, const json& wanted) {
+  const JsonPart item = part[key];
+  return item.is_null() || item.value() == wanted;
+}
+
+bool IsNullOr(const JsonPart& part, std::string_view type) {
+  return part.is_null() || part.type() == type;
+}
+
+bool IsByteLevel(const JsonPart& root) {
+  const JsonPart model = root["model"];
+  const JsonPart processor = root["post_processor"];
+  return Has(model, "type", "BPE") && Has(model, "byte_fallback", false) &&
+         Has(model, "continuing_subword_prefix", "") && Has(model, "end_of_word_suffix", "") &&
+         root["normalizer"].is_null() && root["pre_tokenizer"].type() == "ByteLevel" &&
+         (IsNullOr(processor, "ByteLevel") || processor.type() == "RobertaProcessing" ||
+          IsEmptyTemplate(processor)) &&
+         IsNullOr(root["decoder"], "ByteLevel");
+}
+
+bool IsBert(const JsonPart& root) {
+  const JsonPart model = root["model"];
+  const JsonPart normalizer = root["normalizer"];
+  const JsonPart decoder = root["decoder"];
+  if (model.type() != "WordPiece" || normalizer.type() != "BertNormalizer" ||
+      root["pre_tokenizer"].type() != "BertPreTokenizer" || decoder.type() != "WordPiece" ||
+      !Has(model, "continuing_subword_prefix", "##") ||
+      !Has(model, "max_input_chars_per_word", 100) || !Has(normalizer, "clean_text", true) ||
+      !Has(decoder, "prefix", "##") || !Has(decoder, "cleanup", true)) {
+    return false;
+  }
+  constexpr int32_t kFirst = RowTemplate::kFirst;
+  constexpr int32_t kSecond = RowTemplate::kSecond;
+  RowTemplate single;
+  RowTemplate pair;
+  if (root["post_processor"].is_null() ||
+      !ReadPostProcessor(root["post_processor"], &single, &pair).ok() || pair.items.size() != 5) {
+    return false;
+  }
+  const int32_t cls = pair.items[0].id;
+  const int32_t sep = pair.items[2].id;
+  return single == RowTemplate{{{cls, 0}, {kFirst, 0}, {sep, 0}}} &&
+         pair == RowTemplate{{{cls, 0}, {kFirst, 0}, {sep, 0}, {kSecond, 1}, {sep, 1}}};
+}
+
+// GPT-2's class may turn out to be RoBERTa's.
+Status TakeByteLevelConfig(const json& config, const std::string& path,
+                           TokenizerDescription* description) {
+  bool ignored = false;
+  TESSERA_RETURN_IF_ERROR(ReadMember(config, "add_prefix_space", path, &ignored));
+  const JsonPart whole_config(config, path);
+  const JsonPart blank = whole_config["add_prefix_space"];
+  if (!blank.is_null()) description->json.root["pre_tokenizer"]["add_prefix_space"] = blank.value();
+  const JsonPart name = whole_config["tokenizer_class"];
+  const bool roberta = name.value() == "RobertaTokenizer" || name.value() == "RobertaTokenizerFast";
+  if (roberta) description->tokenizer_class = TokenizerClass::kRoberta;
+  if (description->is_file) return OkStatus();
+  constexpr const char* kKnown[] = {"GPT2Tokenizer",     "GPT2TokenizerFast",
+                                    "CodeGenTokenizer",  "CodeGenTokenizerFast",
+                                    "TokenizersBackend", "PreTrainedTokenizerFast"};
+  const bool known = roberta || name.is_null() ||
+                     std::any_of(std::begin(kKnown), std::end(kKnown),
+                                 [&](const char* text) { return name.value() == text; });
+  if (!known) return name.Unsupported();
+  bool add_bos = false;
+  TESSERA_RETURN_IF_ERROR(ReadMember(config, "add_bos_token", path, &add_bos));
+  return add_bos ? whole_config["add_bos_token"].Unsupported() : OkStatus();
+}
+
+Status TakeBertConfig(const json& config, const std::string& path, json* root) {
+  json& normalizer = (*root)["normalizer"];
+  for (const auto& [key, name] : {std::pair("do_lower_case", "lowercase"),
+                                  {"tokenize_chinese_chars", "handle_chinese_chars"},
+                                  {"strip_accents", "strip_accents"}}) {
+    bool ignored = false;
+    TESSERA_RETURN_IF_ERROR(ReadMember(config, key, path, &ignored));
+    const auto value = config.find(key);
+    // Without a value of their own, accents go as the case does.
+    const bool may_be_null = std::string_view(name) == "strip_accents";
+    if (value == config.end() || (value->is_null() && !may_be_null)) continue;
+    normalizer[name] = *value;
+  }
+  bool basic = true;
+  TESSERA_RETURN_IF_ERROR(ReadMember(config, "do_basic_tokenize", path, &basic));
+  if (!basic) return InvalidArgument(path, ": do_basic_tokenize false is not supported");
+  return OkStatus();
+}
+
+// The class that a tokenizer.json describes, part by part.
+TokenizerClass ClassOf(const JsonPart& root) {
+  if (IsByteLevel(root)) {
+    return root["post_processor"].type() == "RobertaProcessing" ? TokenizerClass::kRoberta
+                                                                : TokenizerClass::kGpt2;
+  }
+  return IsBert(root) ? TokenizerClass::kBert : TokenizerClass::kGeneral;
+}
+
+// Of BERT, and of others that are the same under another name.
+bool IsBertClass(const json& name) {
+  constexpr const char* kClasses[] = {"BertTokenizer",       "BertTokenizerFast",
+                                      "DistilBertTokenizer", "DistilBertTokenizerFast",
+                                      "ElectraTokenizer",    "ElectraTokenizerFast"};
+  return std::any_of(std::begin(kClasses), std::end(kClasses),
+                     [&](const char* known) { return name == known; });
+}
+
+// The switches of a tokenizer_config.json, which count where the description says otherwise.
+Status TakeConfig(const json& config, const std::string& path, TokenizerDescription* description) {
+  const JsonPart name = JsonPart(config, path)["tokenizer_class"];
+  switch (description->tokenizer_class) {
+    case TokenizerClass::kGeneral:
+      return ReadMember(config, "clean_up_tokenization_spaces", path,
+                        &description->clean_up_spaces);
+    case TokenizerClass::kGpt2:
+    case TokenizerClass::kRoberta:
+      return TakeByteLevelConfig(config, path, description);
+    case TokenizerClass::kBert:
+      if (description->is_file && !IsBertClass(name.value())) return OkStatus();
+      return TakeBertConfig(config, path, &description->json.root);
+  }
+  return OkStatus();
+}
+
 // With what is beside the vocabulary.
 StatusOr<std::unique_ptr<Tokenizer>> Finish(const std::string& folder,
                                             TokenizerDescription description) {
@@ -30,10 +157,7 @@ StatusOr<std::unique_ptr<Tokenizer>> Finish(const std::string& folder,
   if (PathExists(config_path)) {
     TESSERA_ASSIGN_OR_RETURN(const json config, ReadJsonFile(config_path));
     if (!config.is_object()) return InvalidArgument(config_path, ": not a JSON object");
-    TESSERA_RETURN_IF_ERROR(TakeConfig(config, config_path, description.is_file,
-                                       &description.tokenizer_class, &description.json.root));
-    TESSERA_RETURN_IF_ERROR(ReadMember(config, "clean_up_tokenization_spaces", config_path,
-                                       &description.clean_up_spaces));
+    TESSERA_RETURN_IF_ERROR(TakeConfig(config, config_path, &description));
   }
   TESSERA_ASSIGN_OR_RETURN(description.declared, ReadDeclaredTokens(folder));
   return PipelineTokenizer::Create(std::move(description));

@@ -15,11 +15,7 @@
 namespace tessera::data {
 namespace {
 
-struct Range {
-  size_t begin;
-  size_t end;
-  bool match;
-};
+using Range = SplitRange;
 
 // What becomes of the delimiters that are found.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
@@ -133,23 +129,38 @@ bool IsWordCharacter(char32_t c) {
 }
 
 // Runs of word characters, and runs of others that are no white space.
-void SplitAtWhitespace(std::string_view text, const std::function<void(size_t, size_t)>& f) {
+std::vector<Range> WhitespaceRanges(std::string_view text) {
   enum Kind { kSpace, kWord, kOther };
-  size_t begin = 0;
+  std::vector<Range> ranges;
   Kind run = kSpace;
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = DecodeUtf8(text, i);
     const Kind kind =
         IsSpace(c.code_point) ? kSpace : (IsWordCharacter(c.code_point) ? kWord : kOther);
-    if (kind != run) {
-      if (run != kSpace) f(begin, i);
-      begin = i;
-      run = kind;
+    const size_t end = i + static_cast<size_t>(c.length);
+    if (kind != kSpace && kind == run) {
+      ranges.back().end = end;
+    } else if (kind != kSpace) {
+      ranges.push_back({i, end, false});
     }
-    i += static_cast<size_t>(c.length);
+    run = kind;
+    i = end;
   }
-  if (run != kSpace) f(begin, text.size());
+  return ranges;
 }
+
+// Those of words that are views of the text, as `for_each` gives them.
+template <typename ForEach>
+std::vector<Range> WordRanges(std::string_view text, ForEach for_each) {
+  std::vector<Range> ranges;
+  for_each([&](std::string_view word) {
+    const auto begin = static_cast<size_t>(word.data() - text.data());
+    ranges.push_back({begin, begin + word.size(), false});
+  });
+  return ranges;
+}
+
+std::vector<Range> Whole(std::string_view text) { return {{0, text.size(), false}}; }
 
 }  // namespace
 
@@ -170,38 +181,38 @@ Status PipelineSplitter::AddMetaspace(const JsonPart& part) {
     return part["prepend_scheme"].Unsupported();
   }
   TESSERA_ASSIGN_OR_RETURN(const Regex regex, Regex::Compile(EscapedForRegex(replacement)));
-  steps_.push_back({[=](const Word& word, std::vector<Word>* out) {
-    std::string text = ReplacedAll(word.text, " ", replacement);
-    const bool prepends = scheme == "always" || (scheme == "first" && word.at_begin);
-    if (prepends && !text.starts_with(replacement)) text = replacement + text;
-    if (!split) {
-      out->push_back({std::move(text), word.at_begin});
-      return;
-    }
-    for (const Range& r : Arranged(RegexRanges(text, regex, false), Behavior::kMergedWithNext)) {
-      out->push_back({text.substr(r.begin, r.end - r.begin), word.at_begin && r.begin == 0});
-    }
-  }});
+  Step step;
+  step.prepare = [=](std::string_view word, bool at_begin) {
+    std::string text = ReplacedAll(word, " ", replacement);
+    const bool prepends = scheme == "always" || (scheme == "first" && at_begin);
+    return prepends && !text.starts_with(replacement) ? replacement + text : text;
+  };
+  step.cut = Whole;
+  if (split) {
+    step.cut = [regex](std::string_view text) {
+      return Arranged(RegexRanges(text, regex, false), Behavior::kMergedWithNext);
+    };
+  }
+  steps_.push_back(std::move(step));
   return OkStatus();
 }
 
 Status PipelineSplitter::AddByteLevel(const JsonPart& part) {
   TESSERA_ASSIGN_OR_RETURN(const bool adds_blank, part.Bool("add_prefix_space", true));
   TESSERA_ASSIGN_OR_RETURN(const bool splits, part.Bool("use_regex", true));
-  const auto apply = [adds_blank, splits](const Word& word, std::vector<Word>* out) {
-    const std::string text =
-        adds_blank && !word.text.starts_with(' ') ? " " + word.text : word.text;
-    if (!splits) {
-      out->push_back({text, word.at_begin});
-      return;
-    }
-    Gpt2Splitter splitter(text);
-    std::string_view piece;
-    for (bool first = true; splitter.Next(&piece); first = false) {
-      out->push_back({std::string(piece), word.at_begin && first});
-    }
+  Step step = {.cut = Whole, .kind = Kind::kBytes, .adds_blank = adds_blank, .splits = splits};
+  step.prepare = [adds_blank](std::string_view word, bool) {
+    return Concat(adds_blank && !word.starts_with(' ') ? " " : "", word);
   };
-  steps_.push_back({apply, Kind::kBytes, adds_blank, splits});
+  if (splits) {
+    step.cut = [](std::string_view text) {
+      return WordRanges(text, [text](const auto& f) {
+        Gpt2Splitter splitter(text);
+        for (std::string_view word; splitter.Next(&word);) f(word);
+      });
+    };
+  }
+  steps_.push_back(std::move(step));
   return OkStatus();
 }
 
@@ -209,22 +220,22 @@ Status PipelineSplitter::AddSplit(const JsonPart& part) {
   TESSERA_ASSIGN_OR_RETURN(const bool invert, part.Bool("invert", false));
   TESSERA_ASSIGN_OR_RETURN(const Behavior behavior, ParseBehavior(part, ""));
   TESSERA_ASSIGN_OR_RETURN(const Regex regex, ParsePattern(part["pattern"]));
-  steps_.push_back({[regex, invert, behavior](const Word& word, std::vector<Word>* out) {
-    for (const Range& r : Arranged(RegexRanges(word.text, regex, invert), behavior)) {
-      out->push_back({word.text.substr(r.begin, r.end - r.begin), word.at_begin && r.begin == 0});
-    }
-  }});
+  AddCut([regex, invert, behavior](std::string_view text) {
+    return Arranged(RegexRanges(text, regex, invert), behavior);
+  });
   return OkStatus();
+}
+
+void PipelineSplitter::AddCut(Cut cut, Kind kind) {
+  steps_.push_back({.cut = std::move(cut), .kind = kind});
 }
 
 Status PipelineSplitter::Add(const JsonPart& part) {
   const std::string_view type = part.type();
   const auto by_characters = [this](bool (*is)(char32_t), Behavior behavior) {
-    steps_.push_back({[is, behavior](const Word& word, std::vector<Word>* out) {
-      for (const Range& r : Arranged(CharacterRanges(word.text, is), behavior)) {
-        out->push_back({word.text.substr(r.begin, r.end - r.begin), word.at_begin && r.begin == 0});
-      }
-    }});
+    AddCut([is, behavior](std::string_view text) {
+      return Arranged(CharacterRanges(text, is), behavior);
+    });
   };
   if (type == "Sequence") {
     const JsonPart all = part["pretokenizers"];
@@ -234,21 +245,15 @@ Status PipelineSplitter::Add(const JsonPart& part) {
   } else if (type == "Metaspace") {
     return AddMetaspace(part);
   } else if (type == "BertPreTokenizer") {
-    steps_.push_back({[](const Word& word, std::vector<Word>* out) {
-                        BertNormalizer::ForEachWord(word.text, [&](std::string_view part) {
-                          const bool first = part.data() == word.text.data();
-                          out->push_back({std::string(part), word.at_begin && first});
-                        });
-                      },
-                      Kind::kBert});
+    AddCut(
+        [](std::string_view text) {
+          return WordRanges(text, [text](const auto& f) { BertNormalizer::ForEachWord(text, f); });
+        },
+        Kind::kBert);
   } else if (type == "WhitespaceSplit") {
     by_characters(IsSpace, Behavior::kRemoved);
   } else if (type == "Whitespace") {
-    steps_.push_back({[](const Word& word, std::vector<Word>* out) {
-      SplitAtWhitespace(word.text, [&](size_t begin, size_t end) {
-        out->push_back({word.text.substr(begin, end - begin), word.at_begin && begin == 0});
-      });
-    }});
+    AddCut(WhitespaceRanges);
   } else if (type == "Split") {
     return AddSplit(part);
   } else if (type == "Digits") {
@@ -271,22 +276,26 @@ std::string_view PipelineSplitter::WithBlank(std::string_view text, std::string*
 }
 
 std::vector<std::string> PipelineSplitter::Split(std::string_view text, bool at_begin) const {
-  std::vector<Word> words = {{std::string(text), at_begin}};
+  std::vector<std::string> words = {std::string(text)};
+  // Only the first word can begin the text.
   for (const Step& step : steps_) {
-    std::vector<Word> next;
-    for (const Word& word : words) {
-      if (!word.text.empty()) step.apply(word, &next);
+    const bool as_characters = step.kind == Kind::kBytes && !(as_bytes_ && &step == &steps_.back());
+    std::vector<std::string> next;
+    bool next_at_begin = false;
+    for (size_t i = 0; i < words.size(); ++i) {
+      const bool first = at_begin && i == 0;
+      const std::string word = step.prepare ? step.prepare(words[i], first) : std::move(words[i]);
+      for (const Range& range : step.cut(word)) {
+        if (range.begin == range.end) continue;
+        next_at_begin |= next.empty() && first && range.begin == 0;
+        const std::string part = word.substr(range.begin, range.end - range.begin);
+        next.push_back(as_characters ? PieceOfBytes(part) : part);
+      }
     }
     words = std::move(next);
-    if (step.kind != Kind::kBytes || (as_bytes_ && &step == &steps_.back())) continue;
-    for (Word& word : words) word.text = PieceOfBytes(word.text);
+    at_begin = next_at_begin;
   }
-  std::vector<std::string> out;
-  out.reserve(words.size());
-  for (Word& word : words) {
-    if (!word.text.empty()) out.push_back(std::move(word.text));
-  }
-  return out;
+  return words;
 }
 
 }  // namespace tessera::data

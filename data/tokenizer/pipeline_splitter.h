@@ -23,6 +23,13 @@
 
 namespace tessera::data {
 
+// A part of a text, and whether a splitter has found it as what stands between words.
+struct SplitRange {
+  size_t begin;
+  size_t end;
+  bool match;
+};
+
 class PipelineSplitter {
  public:
   // Of null: the text is one word.
@@ -58,12 +65,11 @@ class PipelineSplitter {
 
  private:
   enum class Kind { kOther, kBytes, kBert };
-  struct Word {
-    std::string text;
-    bool at_begin;
-  };
+  using Cut = std::function<std::vector<SplitRange>(std::string_view)>;
   struct Step {
-    std::function<void(const Word&, std::vector<Word>*)> apply;
+    // Changes the text of a word before it is cut; empty: it stays.
+    std::function<std::string(std::string_view word, bool at_begin)> prepare = {};
+    Cut cut;
     Kind kind = Kind::kOther;
     // Of ByteLevel.
     bool adds_blank = false;
@@ -71,6 +77,7 @@ class PipelineSplitter {
   };
   std::vector<std::string> Split(std::string_view text, bool at_begin) const;
   Status Add(const JsonPart& part);
+  void AddCut(Cut cut, Kind kind = Kind::kOther);
   Status AddByteLevel(const JsonPart& part);
   Status AddMetaspace(const JsonPart& part);
   Status AddSplit(const JsonPart& part);

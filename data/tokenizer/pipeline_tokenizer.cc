@@ -94,7 +94,7 @@ Status PipelineTokenizer::AddDeclared(TokenizerDescription* description) {
   const PipelineVocab& vocab = model_->vocab();
   declared.AddTo([&](const std::string& piece) { return vocab.Find(piece); }, vocab.size(),
                  &added_);
-  SortAdded();
+  SortById(&added_);
   for (const AddedToken& token : added_) {
     if (token.id < 0 || token.id >= kMaxTokenId) {
       return InvalidArgument(description->path, ": added token ", token.content, " has id ",
@@ -116,9 +116,8 @@ Status PipelineTokenizer::AddDeclared(TokenizerDescription* description) {
 }
 
 std::optional<int32_t> PipelineTokenizer::IdOf(std::string_view text) const {
-  const auto at = std::find_if(added_.begin(), added_.end(),
-                               [&](const AddedToken& token) { return token.content == text; });
-  return at != added_.end() ? at->id : model_->vocab().Find(text);
+  const AddedToken* const added = FindByContent(added_, text);
+  return added != nullptr ? added->id : model_->vocab().Find(text);
 }
 
 // Of a token with a role that no file names.
@@ -172,10 +171,10 @@ Status PipelineTokenizer::NameTokens(const TokenizerDescription& description) {
     if (!*id) return InvalidArgument(description.path, ": ", key, " ", name, kNotThere);
     if (id == &unk_id) model_->set_unk(name, **id);
     // Tokens with a role are found in text as if they had been added.
-    const bool added = std::any_of(added_.begin(), added_.end(),
-                                   [&](const AddedToken& token) { return token.content == name; });
     const bool lstrip = roberta && id == &mask_id_;
-    if (!added) added_.push_back({.content = name, .id = **id, .lstrip = lstrip});
+    if (FindByContent(added_, name) == nullptr) {
+      added_.push_back({.content = name, .id = **id, .lstrip = lstrip});
+    }
   }
   if (unk_id || model_->unk_token().empty()) return OkStatus();
   const std::string unk = model_->unk_token();
@@ -186,13 +185,8 @@ Status PipelineTokenizer::NameTokens(const TokenizerDescription& description) {
   return OkStatus();
 }
 
-void PipelineTokenizer::SortAdded() {
-  std::stable_sort(added_.begin(), added_.end(),
-                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
-}
-
 void PipelineTokenizer::SetMatchers() {
-  SortAdded();
+  SortById(&added_);
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
   std::vector<SpecialToken> specials;
@@ -209,9 +203,8 @@ void PipelineTokenizer::SetMatchers() {
 }
 
 std::string_view PipelineTokenizer::TokenText(int32_t id) const {
-  const auto at = std::lower_bound(added_.begin(), added_.end(), id,
-                                   [](const AddedToken& t, int32_t value) { return t.id < value; });
-  return at != added_.end() && at->id == id ? at->content : model_->vocab().Piece(id);
+  const AddedToken* const added = FindById(added_, id);
+  return added != nullptr ? added->content : model_->vocab().Piece(id);
 }
 
 void PipelineTokenizer::FillTokenBytes() {

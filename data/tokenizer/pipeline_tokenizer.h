@@ -19,6 +19,7 @@
 #ifndef TESSERA_DATA_TOKENIZER_PIPELINE_TOKENIZER_H_
 #define TESSERA_DATA_TOKENIZER_PIPELINE_TOKENIZER_H_
 
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -34,11 +35,19 @@
 #include "data/tokenizer/pipeline_normalizer.h"
 #include "data/tokenizer/pipeline_splitter.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/tokenizer_class.h"
 #include "data/tokenizer/tokenizer_json_file.h"
 #include "data/tokenizer/word_cache.h"
 
 namespace tessera::data {
+
+// The classes of transformers whose tokenizers are more than a tokenizer.json says: special tokens
+// have names by default, tokenizer_config.json has switches, and older files belong to them.
+enum class TokenizerClass : uint8_t {
+  kGeneral,  // all that is to be known is in the tokenizer.json
+  kGpt2,     // byte-level BPE alone
+  kRoberta,  // GPT-2's, with <s> and </s> around texts
+  kBert,     // BERT's normalizer, splitter and WordPiece
+};
 
 // What the files of a folder say of a tokenizer.
 struct TokenizerDescription {
@@ -85,7 +94,6 @@ class PipelineTokenizer : public Tokenizer {
   Status NameTokens(const TokenizerDescription& description);
   std::string DefaultName(std::string_view key, bool is_file) const;
   std::optional<int32_t> IdOf(std::string_view text) const;
-  void SortAdded();
   void SetMatchers();
   void FillTokenBytes();
   void FillDecodedBytes();

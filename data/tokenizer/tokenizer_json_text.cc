@@ -10,8 +10,7 @@ namespace tessera::data {
 namespace {
 
 std::string AddedTokensText(std::vector<AddedToken> tokens) {
-  std::sort(tokens.begin(), tokens.end(),
-            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  SortById(&tokens);
   std::string out = "[";
   for (const AddedToken& token : tokens) {
     if (out.size() > 1) out += ",\n";

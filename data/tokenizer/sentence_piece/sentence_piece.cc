@@ -118,9 +118,7 @@ int32_t SentencePieceTokenizer::PieceOfId(int32_t id) const {
 }
 
 std::optional<int32_t> SentencePieceTokenizer::IdOf(const std::string& token) const {
-  for (const AddedToken& added : added_) {
-    if (added.content == token) return added.id;
-  }
+  if (const AddedToken* const added = FindByContent(added_, token)) return added->id;
   if (config_.family == SentencePieceFamily::kXlmRoberta) {
     for (const auto& [name, id] : kFairseqIds) {
       if (name == token) return id;
@@ -185,8 +183,7 @@ Status SentencePieceTokenizer::AddTokens(const std::string& source) {
     TESSERA_RETURN_IF_ERROR(
         AddToken({.content = name, .id = id ? *id : next++, .lstrip = lstrip}, source));
   }
-  std::sort(added_.begin(), added_.end(),
-            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  SortById(&added_);
   const auto first_behind = model_->size() + config_.num_image_tokens +
                             (config_.family == SentencePieceFamily::kXlmRoberta ? 2 : 0);
   std::vector<AddedToken> matched = added_;
@@ -265,12 +262,6 @@ void SentencePieceTokenizer::FillTokenBytes() {
   for (const AddedToken& token : added_) {
     token_bytes_[static_cast<size_t>(token.id)] = token.content;
   }
-}
-
-const AddedToken* SentencePieceTokenizer::FindAdded(int32_t id) const {
-  const auto at = std::lower_bound(added_.begin(), added_.end(), id,
-                                   [](const AddedToken& t, int32_t value) { return t.id < value; });
-  return at != added_.end() && at->id == id ? &*at : nullptr;
 }
 
 std::string_view SentencePieceTokenizer::TokenBytes(int32_t id) const {
@@ -401,17 +392,11 @@ void SentencePieceTokenizer::EncodeTo(std::string_view text, const EncodeOptions
 }
 
 uint64_t SentencePieceTokenizer::Fingerprint() const {
-  uint64_t hash =
+  const uint64_t hash =
       HashBytes(Concat("sentencepiece", static_cast<int>(config_.family), config_.legacy,
                        config_.add_prefix_space, config_.do_lower_case, config_.remove_space,
                        config_.keep_accents, config_.num_image_tokens, config_.unk_token));
-  hash = HashBytes(config_.model, hash);
-  for (const AddedToken& token : added_) {
-    hash = HashBytes(Concat(token.content, token.id, token.normalized, token.lstrip, token.rstrip,
-                            token.single_word ? "word" : ""),
-                     hash);
-  }
-  return hash;
+  return HashTokens(added_, HashBytes(config_.model, hash));
 }
 
 }  // namespace tessera::data

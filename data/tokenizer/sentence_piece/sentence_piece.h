@@ -108,7 +108,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::optional<int32_t> IdOf(const std::string& token) const;
   int32_t IdOfPiece(int32_t piece) const;  // the tokenizer's id of one of the model
   int32_t PieceOfId(int32_t id) const;     // and back; < 0: it has none
-  const AddedToken* FindAdded(int32_t id) const;
+  const AddedToken* FindAdded(int32_t id) const { return FindById(added_, id); }
 
   // The parts of a text between added tokens, which are stripped as the tokens ask for.
   std::vector<TextPiece> Cut(std::string_view text, bool parse_special) const;
