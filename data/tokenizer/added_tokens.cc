@@ -2,6 +2,7 @@
 #include "data/tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/unicode_classes.h"
@@ -107,6 +108,10 @@ AddedTokenMatcher::Round AddedTokenMatcher::MakeRound(bool normalized) const {
     entries.emplace_back(content, static_cast<int32_t>(i));
   }
   round.is_empty = entries.empty();
+  const bool same = std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
+    return entry.first[0] == entries[0].first[0];
+  });
+  if (same && !round.is_empty) round.only_start = entries[0].first[0];
   round.trie = ByteTrie(std::move(entries));
   return round;
 }
@@ -114,8 +119,16 @@ AddedTokenMatcher::Round AddedTokenMatcher::MakeRound(bool normalized) const {
 AddedTokenMatcher::Match AddedTokenMatcher::FindNext(const Round& round, std::string_view text,
                                                      size_t from) {
   if (round.is_empty) from = text.size();
-  for (size_t begin = from; begin < text.size(); ++begin) {
-    if (!round.starts[static_cast<uint8_t>(text[begin])]) continue;
+  const bool* const starts = round.starts.data();
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data() + from; at < end; ++at) {
+    if (!starts[static_cast<uint8_t>(*at)]) {  // nearly all of a text
+      if (!round.only_start) continue;
+      at = static_cast<const char*>(
+          std::memchr(at, *round.only_start, static_cast<size_t>(end - at)));
+      if (at == nullptr) break;
+    }
+    const auto begin = static_cast<size_t>(at - text.data());
     int32_t token = -1;
     const size_t length = round.trie.LongestPrefix(text.substr(begin), &token);
     if (length > 0) return {begin, begin + length, token};

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,7 @@ class AddedTokenMatcher {
   struct Round {
     ByteTrie trie;
     std::array<bool, 256> starts = {};  // bytes that some token begins with
+    std::optional<char> only_start;     // where they all begin with one
     bool is_empty = true;
   };
   struct Match {

@@ -11,8 +11,6 @@
 namespace tessera::data {
 namespace {
 
-using nlohmann::json;
-
 // "key": true or false, as a part says.
 std::string Flag(const JsonPart& part, const char* key, bool fallback) {
   return Concat("\"", key, "\": ", JsonBool(part.Bool(key, fallback).value_or(fallback)));
@@ -29,8 +27,8 @@ std::vector<std::pair<int32_t, std::string>> ById(const PipelineVocab& vocab, bo
 
 }  // namespace
 
-// The tokenizer.json of a class.
-std::string PipelineTokenizer::JsonText() const {
+// The tokenizer.json of a class. `spells_out`: with what its absence means, for fingerprints.
+std::string PipelineTokenizer::JsonText(bool spells_out) const {
   const JsonPart root(json_, "");
   const JsonPart normalizer = root["normalizer"];
   const JsonPart splitter = root["pre_tokenizer"];
@@ -38,11 +36,14 @@ std::string PipelineTokenizer::JsonText() const {
   const std::string vocab = VocabJson(ById(model_->vocab(), is_byte_level()));
   TokenizerJson whole = {.added_tokens = added_, .model = ""};
   if (class_ == TokenizerClass::kBert) {
-    const JsonPart strip = normalizer["strip_accents"];
-    whole.normalizer = Concat("{\"type\": \"BertNormalizer\", \"clean_text\": true, ",
-                              Flag(normalizer, "handle_chinese_chars", true),
-                              ", \"strip_accents\": ", strip.value().dump(), ", ",
-                              Flag(normalizer, "lowercase", true), "}");
+    std::string strip = normalizer["strip_accents"].value().dump();
+    if (spells_out && strip == "null") {
+      strip = JsonBool(normalizer.Bool("lowercase", true).value_or(true));
+    }
+    whole.normalizer =
+        Concat("{\"type\": \"BertNormalizer\", \"clean_text\": true, ",
+               Flag(normalizer, "handle_chinese_chars", true), ", \"strip_accents\": ", strip, ", ",
+               Flag(normalizer, "lowercase", true), "}");
     whole.pre_tokenizer = R"({"type": "BertPreTokenizer"})";
     whole.post_processor = TemplateJson(*row_template(false), *row_template(true),
                                         [this](int32_t id) { return std::string(TokenText(id)); });
@@ -136,8 +137,9 @@ std::vector<TokenizerFile> PipelineTokenizer::Files() const {
 
 uint64_t PipelineTokenizer::Fingerprint() const {
   const bool general = class_ == TokenizerClass::kGeneral;
-  return HashTokens(added_,
-                    HashBytes(general ? json_text_ : Concat(JsonText(), eos_id_.value_or(-1))));
+  return HashTokens(
+      added_, HashBytes(general ? json_text_
+                                : Concat(JsonText(/*spells_out=*/true), eos_id_.value_or(-1))));
 }
 
 }  // namespace tessera::data

@@ -9,6 +9,7 @@
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
 #include "core/regex.h"
+#include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/pipeline_normalizer.h"
 
@@ -273,6 +274,15 @@ std::string_view PipelineSplitter::WithBlank(std::string_view text, std::string*
   storage->reserve(text.size() + 1);
   storage->assign(1, ' ').append(text);
   return *storage;
+}
+
+void PipelineSplitter::ForEachOtherWord(std::string_view text, bool at_begin,
+                                        const std::function<void(std::string_view)>& f) const {
+  if (steps_.size() == 1 && steps_.front().kind == Kind::kBert) {
+    BertNormalizer::ForEachWord(text, f);
+  } else {
+    for (const std::string& word : Split(text, at_begin)) f(word);
+  }
 }
 
 std::vector<std::string> PipelineSplitter::Split(std::string_view text, bool at_begin) const {

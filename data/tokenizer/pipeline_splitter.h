@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/gpt2_split.h"
 #include "data/tokenizer/json_part.h"
 
@@ -56,10 +55,8 @@ class PipelineSplitter {
       Gpt2Splitter splitter(text);
       std::string_view word;
       while (splitter.Next(&word)) f(word);
-    } else if (steps_.size() == 1 && steps_.front().kind == Kind::kBert) {
-      BertNormalizer::ForEachWord(text, f);
     } else {
-      for (const std::string& word : Split(text, at_begin)) f(word);
+      ForEachOtherWord(text, at_begin, f);
     }
   }
 
@@ -75,6 +72,8 @@ class PipelineSplitter {
     bool adds_blank = false;
     bool splits = false;
   };
+  void ForEachOtherWord(std::string_view text, bool at_begin,
+                        const std::function<void(std::string_view)>& f) const;
   std::vector<std::string> Split(std::string_view text, bool at_begin) const;
   Status Add(const JsonPart& part);
   void AddCut(Cut cut, Kind kind = Kind::kOther);

@@ -280,7 +280,7 @@ void PipelineTokenizer::EncodeChunk(std::string_view text, bool at_begin,
     const WordCache::Key key(is_short ? word : std::string_view());
     if (is_short) {
       if (const WordCache::Entry* entry = cache->Find(key)) {
-        ids->insert(ids->end(), entry->ids, entry->ids + entry->count);
+        for (int32_t i = 0; i < entry->count; ++i) ids->push_back(entry->ids[i]);  // mostly one
         return;
       }
     }

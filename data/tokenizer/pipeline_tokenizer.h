@@ -83,7 +83,7 @@ class PipelineTokenizer : public Tokenizer {
   }
   // pipeline_files.cc: tokenizer.json, and what older versions of transformers keep of the class.
   std::vector<TokenizerFile> Files() const override;
-  std::string JsonText() const;
+  std::string JsonText(bool spells_out = false) const;
   std::string NameLines(
       std::initializer_list<std::pair<const char*, std::optional<int32_t>>> names) const;
 
