@@ -105,6 +105,12 @@ StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
     if (get(variable) != nullptr) ++torchrun;
   }
   if (torchrun >= 2) {
+    // One replica of a cluster's job: it has nobody to talk to.
+    const auto is = [&](const char* variable, std::string_view value) {
+      const char* const text = get(variable);
+      return text != nullptr && text == value;
+    };
+    if (is("RANK", "0") && is("WORLD_SIZE", "1")) return e;
     e.started_by = StartedBy::kTorchrun;
     TESSERA_RETURN_IF_ERROR(ReadTorchrun(get, &e));
   }

@@ -141,7 +141,11 @@ void AddSaving(ForeignTable* table) {
   Add(*table,
       {"hub_model_id", "hub_strategy", "hub_token", "hub_revision", "push_to_hub_model_id",
        "push_to_hub_organization", "push_to_hub_token"},
-      [](std::string name) { return Refused(std::move(name), "there is no hub"); });
+      [](std::string name) {
+        // The last two are what TrainingArguments writes in the place of a token.
+        return Refused(std::move(name), "there is no hub",
+                       {"every_save", "<HUB_TOKEN>", "<PUSH_TO_HUB_TOKEN>"});
+      });
 }
 
 void AddDevices(ForeignTable* table) {
@@ -178,7 +182,14 @@ void AddDevices(ForeignTable* table) {
        Switch(NoEffect("use_liger_kernel", "fused operations serve wherever they apply")),
        NoEffect("liger_kernel_config", "fused operations serve wherever they apply"),
        Switch(NoEffect("use_cache", "training keeps no keys and values")),
-       Refused("accelerator_config", "give Accelerate's file by --accelerate", {Json::object()}),
+       Refused("accelerator_config", "give Accelerate's file by --accelerate",
+               {Json::object(),
+                {{"split_batches", false},
+                 {"dispatch_batches", nullptr},
+                 {"even_batches", true},
+                 {"use_seedable_sampler", true},
+                 {"non_blocking", false},
+                 {"gradient_accumulation_kwargs", nullptr}}}),
        Refused("parallelism_config", "use tp, pp and zero"),
        Read("deepspeed", "the keys of that file"),
        Read("fsdp", "zero"),

@@ -311,7 +311,13 @@ Translation Translate(ForeignKeys run) {
 // The rest of `given` is left in *foreign.
 Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Json* foreign) {
   Translation own;
+  // Of transformers' two, a share counts where the number is 0, its default.
+  const bool has_share = given.contains("warmup_ratio") && !IsLeftToRun(given.at("warmup_ratio"));
   for (const auto& [key, given_value] : given.items()) {
+    if (has_share && key == "warmup_steps" && Plain(given_value) == 0) {
+      own.verdicts.push_back({key, KeyFate::kNoEffect, "warmup_ratio says how long", {}});
+      continue;
+    }
     const Option* const option = FindRunConfigKey(key);
     // Hugging Face has these names too, with values of its own.
     if (option == nullptr || option->key != key || key == "max_steps" || key == "report_to") {

@@ -20,8 +20,13 @@ Json Scalar(const YAML::Node& node) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") {
     return nullptr;
   }
-  if (text == "true" || text == "True" || text == "TRUE") return true;
-  if (text == "false" || text == "False" || text == "FALSE") return false;
+  // Of YAML 1.1, as Python's reader has them.
+  for (const char* yes : {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"}) {
+    if (text == yes) return true;
+  }
+  for (const char* no : {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"}) {
+    if (text == no) return false;
+  }
   const Json number = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return number.is_number() ? number : Json(text);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
 
 #include "absl/strings/str_format.h"
 
@@ -22,12 +23,21 @@ std::string Duration(double seconds) {
   return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
 }
 
+// Where a bar can be drawn. mpirun gives its ranks a terminal of their own, whatever becomes of what
+// they write there.
+bool IsTerminal(std::FILE* file) {
+  if (file == nullptr || isatty(fileno(file)) == 0) return false;
+  const char* const kind = std::getenv("TERM");
+  return std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr &&
+         (kind == nullptr || std::string_view(kind) != "dumb");
+}
+
 }  // namespace
 
 Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch,
                    double epochs, bool bar)
     : file_(file),
-      terminal_(bar && file != nullptr && isatty(fileno(file)) != 0),
+      terminal_(bar && IsTerminal(file)),
       first_(done),
       total_(total),
       steps_per_epoch_(std::max(1.0, steps_per_epoch)),
@@ -71,8 +81,8 @@ void Progress::Row(int64_t step, double loss, double lr, double tokens_per_secon
   tokens_per_second_ = tokens_per_second;
   notes_ = notes;
   if (terminal_ || file_ == nullptr) return;
-  std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s%s\n", step, total_, loss, lr,
-               tokens_per_second, notes.c_str());
+  std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s%s  %s left\n", step, total_,
+               loss, lr, tokens_per_second, notes.c_str(), Left(step).c_str());
   std::fflush(file_);
 }
 
@@ -82,6 +92,11 @@ void Progress::Message(const std::string& text) {
   bar_shown_ = false;
   std::fprintf(file_, "%s\n", text.c_str());
   std::fflush(file_);
+}
+
+std::string Progress::Left(int64_t step) const {
+  const auto taken = static_cast<double>(std::max<int64_t>(1, step - first_));
+  return Duration(Seconds(Clock::now() - start_) / taken * static_cast<double>(total_ - step));
 }
 
 void Progress::Draw(int64_t step) {
@@ -95,14 +110,11 @@ void Progress::Draw(int64_t step) {
   std::string bar(static_cast<size_t>(kWidth), ' ');
   std::fill_n(bar.begin(), filled, '=');
   if (filled < kWidth) bar[static_cast<size_t>(filled)] = '>';
-  const double elapsed = Seconds(Clock::now() - start_);
-  const auto taken = static_cast<double>(std::max<int64_t>(1, step - first_));
-  const double left = elapsed / taken * static_cast<double>(total_ - step);
   std::fprintf(
       file_,
       "\repoch %ld/%ld [%s] %ld/%ld  step %ld/%ld  loss %.3f  %.0f tokens/s%s  %s left\033[K",
       epoch.number, std::max<int64_t>(1, epochs), bar.c_str(), step - epoch.begin, steps, step,
-      total_, loss_, tokens_per_second_, notes_.c_str(), Duration(left).c_str());
+      total_, loss_, tokens_per_second_, notes_.c_str(), Left(step).c_str());
   std::fflush(file_);
   bar_shown_ = true;
 }

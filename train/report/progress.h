@@ -41,6 +41,8 @@ class Progress {
   };
   Epoch EpochOf(int64_t step) const;
   void Draw(int64_t step);
+  // How long the steps behind this one take, at the pace so far: "12:05".
+  std::string Left(int64_t step) const;
 
   std::FILE* const file_;
   const bool terminal_;
