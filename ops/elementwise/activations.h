@@ -63,7 +63,8 @@ template <typename V>
 TESSERA_FORMULA V GeluTanhGrad(V g, V x) {
   const V one = Constant<V>(1);
   const V t = Tanh(GeluInner(x));
-  const V inner = Constant<V>(0.79788456080286535588) * Fma(Constant<V>(3 * 0.044715) * x, x, one);
+  const V cubic = Constant<V>(3) * Constant<V>(0.044715);
+  const V inner = Constant<V>(0.79788456080286535588) * Fma(cubic * x, x, one);
   return g * Constant<V>(0.5) * (one + t + x * (one - t * t) * inner);
 }
 
