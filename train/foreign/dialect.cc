@@ -141,6 +141,9 @@ StatusOr<const Dialect*> DialectOf(const std::vector<const Json*>& given, const 
 
 void ApplyDialect(const Dialect& dialect, RunConfig* config, std::vector<KeyVerdict>* verdicts) {
   for (const auto& [key, value] : dialect.defaults) {
+    // Adam's; another optimizer has these names with values of its own.
+    const bool is_adams = key == "betas" || key == "eps";
+    if (is_adams && config->optimizer != "adam" && config->optimizer != "adamw") continue;
     if (config->IsSet(key) || !config->Applies(key).ok()) continue;
     if (key == "epochs" && config->max_steps) continue;
     const Json usual = FindRunConfigKey(key)->default_value();

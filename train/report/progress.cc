@@ -23,8 +23,8 @@ std::string Duration(double seconds) {
   return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
 }
 
-// Where a bar can be drawn. mpirun gives its ranks a terminal of their own, whatever becomes of what
-// they write there.
+// Where a bar can be drawn. mpirun gives its ranks a terminal of their own, whatever becomes of
+// what they write there.
 bool IsTerminal(std::FILE* file) {
   if (file == nullptr || isatty(fileno(file)) == 0) return false;
   const char* const kind = std::getenv("TERM");
