@@ -39,8 +39,10 @@
 
 namespace tessera::optim {
 
+// Whose count of steps a schedule follows, as above.
 enum class ScheduleCounting : uint8_t { kTessera, kColossalAi, kFlagAi };
 
+// A schedule before it is made.
 struct ScheduleConfig {
   std::string kind = "constant";  // of ScheduleNames()
   double lr = 0;

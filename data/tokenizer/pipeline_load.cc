@@ -267,8 +267,11 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadMerges(const std::string& folder) {
   }
   TokenizerDescription description = {.path = JoinPath(folder, vocab_name),
                                       .tokenizer_class = TokenizerClass::kGpt2};
-  description.json.root = {{"model", {{"type", "BPE"}}},
-                           {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}}};
+  // Parsed: a list of members that runs out of memory halfway would lose the first ones.
+  TESSERA_ASSIGN_OR_RETURN(description.json.root, ParseJson(R"({
+    "model": {"type": "BPE"},
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}})",
+                                                            description.path));
   TokenizerJsonFile::LargeParts& large = description.json.large.emplace();
   large.place = JoinPath(folder, merges_name);
   Status read[2];
@@ -296,10 +299,12 @@ Claim ClaimOfLines(const TokenizerFolder& folder) {
 StatusOr<std::unique_ptr<Tokenizer>> LoadLines(const std::string& folder) {
   TokenizerDescription description = {.path = JoinPath(folder, "vocab.txt"),
                                       .tokenizer_class = TokenizerClass::kBert};
-  description.json.root = {{"model", {{"type", "WordPiece"}}},
-                           {"normalizer", {{"type", "BertNormalizer"}}},
-                           {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-                           {"decoder", {{"type", "WordPiece"}}}};
+  TESSERA_ASSIGN_OR_RETURN(description.json.root, ParseJson(R"({
+    "model": {"type": "WordPiece"},
+    "normalizer": {"type": "BertNormalizer"},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "decoder": {"type": "WordPiece"}})",
+                                                            description.path));
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(description.path));
   const size_t invalid = FindInvalidUtf8(text);
   if (invalid != kNoInvalidUtf8) {
