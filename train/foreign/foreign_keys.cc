@@ -315,6 +315,7 @@ std::optional<std::vector<double>> ForeignKeys::Numbers(const std::string& key) 
 
 // Whether one of the keys that a declaration names was put, or it names none of a run.
 bool ForeignKeys::BecameSomething(const ForeignKey& declared) const {
+  if (result_.keys.contains(declared.name)) return true;  // for whoever knows the rest of the run
   bool names_keys = false;
   for (const std::string& ours : KeysOf(declared.reason)) {
     if (result_.keys.contains(ours)) return true;
