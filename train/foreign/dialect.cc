@@ -11,11 +11,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of Adam, whose two moments and epsilon are the same in all of these systems.
+// Of Adam, whose decay rates are the same in all of these systems, and whose epsilon is ours.
 std::vector<std::pair<std::string, Json>> WithAdam(
     const char* optimizer, const std::vector<std::pair<std::string, Json>>& rest) {
-  std::vector<std::pair<std::string, Json>> defaults = {
-      {"optimizer", optimizer}, {"betas", {0.9, 0.999}}, {"eps", 1e-8}};
+  std::vector<std::pair<std::string, Json>> defaults = {{"optimizer", optimizer},
+                                                        {"betas", {0.9, 0.999}}};
   defaults.insert(defaults.end(), rest.begin(), rest.end());
   return defaults;
 }
@@ -141,9 +141,8 @@ StatusOr<const Dialect*> DialectOf(const std::vector<const Json*>& given, const 
 
 void ApplyDialect(const Dialect& dialect, RunConfig* config, std::vector<KeyVerdict>* verdicts) {
   for (const auto& [key, value] : dialect.defaults) {
-    // Adam's; another optimizer has these names with values of its own.
-    const bool is_adams = key == "betas" || key == "eps";
-    if (is_adams && config->optimizer != "adam" && config->optimizer != "adamw") continue;
+    // Adam's; other optimizers have values of their own.
+    if (key == "betas" && config->optimizer != "adam" && config->optimizer != "adamw") continue;
     if (config->IsSet(key) || !config->Applies(key).ok()) continue;
     if (key == "epochs" && config->max_steps) continue;
     const Json usual = FindRunConfigKey(key)->default_value();

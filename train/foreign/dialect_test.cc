@@ -47,7 +47,6 @@ TEST(DialectTest, NamesOfASystemBringItsDefaults) {
        {{"lr", 2e-5},
         {"weight_decay", 0.0},
         {"betas", {0.9, 0.999}},
-        {"eps", 1e-8},
         {"lr_schedule", "linear"},
         {"schedule_offset", -1},
         {"min_lr", 0.0},
