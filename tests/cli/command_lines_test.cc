@@ -150,7 +150,7 @@ TEST_F(CommandLinesTest, PtuningMain) {
              "\", \"summary\": \"one two\", \"history\": [[\"a\", \"b\"]]}\n";
   }
   const std::string data = Put("train.json", lines);
-  const std::string dev = Put("dev.json", lines.substr(0, 400));
+  const std::string dev = Put("dev.json", lines.substr(0, lines.find('\n', 300) + 1));
   const std::string deepspeed = Put("deepspeed.json", R"({
     "train_micro_batch_size_per_gpu": "auto", "zero_allow_untested_optimizer": true,
     "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16,
