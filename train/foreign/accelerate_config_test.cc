@@ -32,7 +32,7 @@ TEST(YamlFileTest, ScalarsAreWhatTheyLookLike) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(*file, Json({{"a", 1},
                          {"b", "no"},
-                         {"c", "NO"},
+                         {"c", false},
                          {"d", true},
                          {"e", "2"},
                          {"f", 1e8},
