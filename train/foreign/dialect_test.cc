@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "train/foreign/resolve_run.h"
+#include "train/foreign/run_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -232,6 +233,16 @@ TEST(DialectTest, ABatchOfDeepSpeedIsSolvedWithTheFlags) {
                     {{"batch_size", 4}})
                 .find("is 8, but"),
             std::string::npos);
+}
+
+// An engine's keys are applied one by one, so that nothing would apply a dialect's.
+TEST(DialectTest, KeysOfAnEngineHaveNone) {
+  RunConfig config;
+  EXPECT_EQ(
+      Message(ApplyRunConfigJson({{"dialect", "flagai"}}, "booster", &config)),
+      "booster: 'dialect' is \"flagai\", which a whole run takes; give the keys that `tessera "
+      "explain --dialect` lists");
+  EXPECT_TRUE(ApplyRunConfigJson({{"dialect", "tessera"}}, "booster", &config).ok());
 }
 
 // As argparse, Python and YAML write values.

@@ -449,6 +449,11 @@ Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig
       return InvalidArgument(source, ": '", key, "' is no key of a run's configuration, but of ",
                              "what it begins with");
     }
+    if (key == "dialect" && value != "tessera") {
+      return InvalidArgument(source, ": 'dialect' is ", Printed(value),
+                             ", which a whole run takes; give the keys that `tessera explain ",
+                             "--dialect` lists");
+    }
     TESSERA_RETURN_IF_ERROR(SetRunConfigKey(config, key, value, Concat(source, ": '", key, "'")));
   }
   return OkStatus();
