@@ -58,8 +58,10 @@ StatusOr<RunConfig> WithoutARun(RunConfig config, const std::map<std::string, st
     if (given == foreign.end()) {
       return InvalidArgument(option->key, " is set, which means nothing to an engine: ", why);
     }
-    warnings->push_back(
-        Concat("'", given->second, "' means nothing to an engine (", option->key, "): ", why));
+    if (!given->second.empty()) {
+      warnings->push_back(
+          Concat("'", given->second, "' means nothing to an engine (", option->key, "): ", why));
+    }
     config.Unset(option->key);
   }
   TESSERA_RETURN_IF_ERROR(config.Validate());
@@ -82,6 +84,7 @@ StatusOr<RunConfig> Resolve(RunSources sources, int world_size,
   }
   for (const KeyVerdict& verdict : run.verdicts) {
     if (verdict.fate == KeyFate::kHonoured) foreign.erase(verdict.key);
+    if (verdict.fate == KeyFate::kDefault) foreign[verdict.key] = "";  // nobody asked for it
   }
   return WithoutARun(run.config, foreign, warnings);
 }
@@ -91,14 +94,15 @@ StatusOr<std::function<double(int64_t)>> LearningRateOf(
     const RunConfig& config, const std::function<double(int64_t)>& callers) {
   if (callers != nullptr) {
     for (const char* key : {"lr_schedule", "warmup_steps", "warmup_type", "warmup_min_lr", "min_lr",
-                            "schedule_steps", "schedule_offset"}) {
+                            "schedule_steps", "schedule_offset", "schedule_counting", "lr_cycles",
+                            "lr_power", "lr_timescale", "lr_decay_steps", "lr_decay_type"}) {
       const bool none = key == std::string("lr_schedule") && config.lr_schedule == "constant";
       if (none || !config.IsSet(key)) continue;
       return InvalidArgument(key, " is set, but the caller gives the learning rate");
     }
     return callers;
   }
-  const bool ends = config.lr_schedule == "cosine" || config.lr_schedule == "linear";
+  const bool ends = config.lr_schedule != "constant" && config.lr_schedule != "inverse_sqrt";
   const bool share = config.warmup_steps > 0 && config.warmup_steps < 1;
   if (!config.max_steps && (share || (ends && !config.schedule_steps))) {
     return InvalidArgument(share ? Concat("warmup_steps ", config.warmup_steps)

@@ -131,6 +131,16 @@ TEST(InitializeTest, RefusesWhatMeansNothingToAnEngine) {
             "time_limit is set, which means nothing to an engine: the loop is the caller's");
 }
 
+// What a dialect says of a run's reports and passes is nobody's wish.
+TEST(InitializeTest, TakesTheDefaultsOfADialect) {
+  for (const char* dialect : {"hugging-face", "deepspeed", "flagai", "megatron"}) {
+    const std::string path =
+        Write(Concat(dialect, ".json"), {{"dialect", dialect}, {"max_steps", 5}});
+    EXPECT_EQ(Refusal(Initialize(BuildGpt, RunSources{.config = path})), "nothing was refused")
+        << dialect;
+  }
+}
+
 TEST(InitializeTest, RefusesAnotherSystemsKeysAsARunDoes) {
   nlohmann::json ds = kZero3;
   ds["zero_optimization"]["stag"] = 2;
