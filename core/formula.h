@@ -8,7 +8,7 @@
 //     return Fma(rate, average, x);
 //   }
 //
-// A scalar function is that of C. Fma(a, b, c) = a*b + c and NegFma(a, b, c) = c - a*b round once
+// Scalar functions are C's. Fma(a, b, c) = a*b + c and NegFma(a, b, c) = c - a*b round once
 // in float, as those of vectors do. In double they are written as two operations, which a GPU's
 // compiler fuses and the CPU's does not. A formula whose sums are all written so leaves a compiler
 // nothing else to fuse. Everything here is inlined, so that no copy compiled for a newer processor

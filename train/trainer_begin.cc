@@ -126,7 +126,7 @@ Status Trainer::PlanSteps(const data::DataPosition& begin, int64_t length_group)
   sampler_ = data::Sampler(order);
   order.samples_per_step = std::min(sampler_.GlobalBatch(ranks), sampler_.samples_per_epoch());
   if (!config_.max_steps) {
-    order.end_position = std::max<int64_t>(1, sampler_.SamplesOf(config_.epochs));
+    order.end_position = std::max<int64_t>(1, sampler_.SamplesOf(config_.epochs, ranks));
   }
   sampler_ = data::Sampler(order);
   state_.total_steps =
@@ -160,8 +160,7 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
                                 .report_to = config_.report_to,
                                 .step = state_.step,
                                 .total_steps = state_.total_steps,
-                                .steps_per_epoch = static_cast<double>(samples_per_epoch()) /
-                                                   static_cast<double>(samples_per_step()),
+                                .steps_per_epoch = sampler_.StepsPerEpoch(mesh_.dp()->size()),
                                 .samples_per_step = samples_per_step(),
                                 .position = sampler_.options().begin,
                                 .evaluation_due = resumed.evaluation_due,

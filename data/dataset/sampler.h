@@ -6,16 +6,16 @@
 //       sampler.Rows({.step = 120, .micro_batch = 2, .rank = 1, .world = 4});
 //
 // All samples ever drawn stand in one line. The row `row` of a batch has the position
-//   begin.samples + (step - begin.step) * StepSamples(world)
+//   begin.samples + (step - begin.step) * StepSamples(world)       (or PositionOf(step))
 //       + (rank * micro_batches + micro_batch) * batch_size + row,
 // so a step takes the same set of samples on any world size with the same global batch, any rank
 // can tell any other's share, and a run resumes by starting at a later step. A run that resumes
 // with another global batch says where it is in the line (`begin`): no sample is skipped or
 // repeated. A rank's micro-batches are neighbours: their gradients are summed before they travel
 // (dist/store). Epochs run on without a break: a batch may hold the end of one epoch and the
-// beginning of the next, unless an epoch has a multiple of the global batch (`drop_last`), or is
-// filled up to one (samples_per_epoch). Within
-// an epoch the order is the KeyedPermutation of (seed, epoch) over all samples, or 0, 1, 2, ...
+// beginning of the next, unless an epoch has a multiple of the global batch (`drop_last`). With
+// `steps_end_with_epochs` no batch does: an epoch's last step has the remaining samples. Within an
+// epoch the order is the KeyedPermutation of (seed, epoch) over all samples, or 0, 1, 2, ...
 // without shuffling; an epoch draws the first samples_per_epoch of it. With `length_of`, each
 // `length_group` neighbours of that order are sorted by length, the longest first, so that batches
 // have samples of like lengths.
@@ -49,14 +49,13 @@ struct SamplerOptions {
   int64_t micro_batches = 1;  // of one optimizer step
   uint64_t seed = 0;
   bool shuffle = true;
-  // 0: num_samples. With more, an epoch's places behind its last sample have none, so that the
-  // next epoch may begin with a step of its own.
-  int64_t samples_per_epoch = 0;
+  int64_t samples_per_epoch = 0;  // of [1, num_samples]; 0: num_samples
   // Of [1, global batch]: the rows behind them have no sample. 0: the global batch.
   int64_t samples_per_step = 0;
   DataPosition begin = {};
   // How many samples the epoch of `begin` still has. -1: up to samples_per_epoch.
   int64_t left_in_epoch = -1;
+  bool steps_end_with_epochs = false;
   std::function<int64_t(int64_t index)> length_of = nullptr;
   int64_t length_group = 0;  // >= 1 with `length_of`
   // Positions from here on have no sample: the last batches are shorter or empty. To draw the data
@@ -89,15 +88,18 @@ class Sampler {
   DataPosition After(int64_t step, int64_t world) const;
   // Whether a step >= begin.step draws the last sample of an epoch.
   bool EndsEpoch(int64_t step, int64_t world) const;
-  // How many samples of the line lie before the end of `epochs` passes over the data.
-  int64_t SamplesOf(double epochs) const;
+  // How many samples of the line lie before the end of `epochs` passes over the data; a part of a
+  // pass is rounded up, to whole steps where they end with epochs.
+  int64_t SamplesOf(double epochs, int64_t world) const;
   // The step, counted from the first, in which the last of the first `samples` of the line is
   // drawn; the step may be short of some.
   int64_t StepsFor(int64_t samples, int64_t world) const;
   int64_t GlobalBatch(int64_t world) const {
     return options_.batch_size * options_.micro_batches * world;
   }
-  // How many samples a step draws.
+  // The steps of a pass over the data.
+  double StepsPerEpoch(int64_t world) const;
+  // How many samples a step draws at most.
   int64_t StepSamples(int64_t world) const {
     return options_.samples_per_step > 0 ? options_.samples_per_step : GlobalBatch(world);
   }
@@ -112,6 +114,8 @@ class Sampler {
     int64_t index;
   };
   Place PlaceOf(int64_t position) const;
+  // Where in the line a step >= begin.step begins, end_position aside.
+  int64_t PositionOf(int64_t step, int64_t world) const;
   int64_t EpochSize(int64_t epoch) const;
   // The sample at a place, before groups are sorted.
   int64_t Drawn(const Place& place) const;

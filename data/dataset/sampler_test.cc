@@ -223,32 +223,45 @@ TEST(SamplerTest, AnEpochMayDrawFewerThanAllSamples) {
     seen.insert(different.begin(), different.end());
   }
   EXPECT_EQ(seen.size(), 11u);
+  EXPECT_THROW(Sampler({.num_samples = 7, .samples_per_epoch = 8}), Error);
 }
 
-// Each epoch begins with a step of its own: the last one takes what is left.
-TEST(SamplerTest, AnEpochMayEndWithAShortStep) {
+// No step crosses from one epoch into the next: an epoch's last step has the remaining samples.
+TEST(SamplerTest, StepsMayEndWithEpochs) {
   using V = std::vector<int64_t>;
-  const Sampler sampler({.num_samples = 7,
-                         .batch_size = 2,
-                         .micro_batches = 2,
-                         .shuffle = false,
-                         .samples_per_epoch = 8});
+  SamplerOptions options = {.num_samples = 7,
+                            .batch_size = 2,
+                            .micro_batches = 2,
+                            .shuffle = false,
+                            .steps_end_with_epochs = true};
+  const Sampler sampler(options);
   EXPECT_EQ(Step(sampler, 0, 1), (V{0, 1, 2, 3}));
   EXPECT_EQ(Step(sampler, 1, 1), (V{4, 5, 6}));
   EXPECT_EQ(Step(sampler, 2, 1), (V{0, 1, 2, 3}));
+  EXPECT_EQ(Step(sampler, 3, 1), (V{4, 5, 6}));
   EXPECT_TRUE(sampler.EndsEpoch(2, 1));
-  EXPECT_EQ(sampler.StepsFor(sampler.SamplesOf(3), 1), 6);
-  // Behind the first step, with steps of 6: one more short step, then epochs of two again.
-  const Sampler later({.num_samples = 7,
-                       .batch_size = 6,
-                       .shuffle = false,
-                       .samples_per_epoch = 12,
-                       .begin = sampler.After(1, 1),
-                       .left_in_epoch = 6});
+  EXPECT_FALSE(sampler.EndsEpoch(3, 1));
+  EXPECT_EQ(sampler.After(3, 1), (DataPosition{.step = 3, .samples = 11, .epoch = 1, .index = 4}));
+  EXPECT_EQ(sampler.StepsPerEpoch(1), 2);
+  // transformers has ceil(epochs * steps of an epoch) steps.
+  for (const double epochs : {0.25, 0.5, 1.0, 1.25, 1.75, 3.0}) {
+    EXPECT_EQ(sampler.StepsFor(sampler.SamplesOf(epochs, 1), 1), std::ceil(2 * epochs)) << epochs;
+  }
+  // Ranks share a short step out like any other.
+  options.micro_batches = 1;
+  const Sampler shared(options);
+  EXPECT_EQ(Step(shared, 1, 2), (V{4, 5, 6}));
+  EXPECT_EQ(Indices(shared, {.step = 1, .rank = 1, .world = 2}), (V{6}));
+  // Behind the first step, with steps of 5: one short step, then epochs of two steps.
+  options.begin = sampler.After(1, 1);
+  options.batch_size = 5;
+  options.micro_batches = 1;
+  const Sampler later(options);
   EXPECT_EQ(Step(later, 1, 1), (V{4, 5, 6}));
-  EXPECT_EQ(Step(later, 2, 1), (V{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(Step(later, 3, 1), (V{6}));
-  EXPECT_THROW(sampler.SampleAt(7), Error);
+  EXPECT_EQ(Step(later, 2, 1), (V{0, 1, 2, 3, 4}));
+  EXPECT_EQ(Step(later, 3, 1), (V{5, 6}));
+  EXPECT_EQ(later.After(4, 1).samples, 14);
+  EXPECT_EQ(later.StepsFor(later.SamplesOf(2, 1), 1), 4);
 }
 
 TEST(SamplerTest, RefusesPlacesOutside) {

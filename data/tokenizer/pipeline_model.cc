@@ -123,7 +123,8 @@ class Bpe : public PipelineModel {
     std::string_view pieces[2 * kAtOnce];  // of each merge the left one and the right one
     int32_t ids[2 * kAtOnce];
     std::string both;
-    size_t next = 0;  // most vocabularies are in the order of ids, and these in that of merges
+    // The entry that a merge probably makes: most vocabularies list merged pieces as `merges` does.
+    size_t next = 0;
     for (size_t begin = 0; begin < merges.size(); begin += kAtOnce) {
       const size_t count = std::min(kAtOnce, merges.size() - begin);
       for (size_t i = 0; i < count; ++i) {

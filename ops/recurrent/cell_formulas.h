@@ -38,7 +38,8 @@ TESSERA_FORMULA LstmValues<V> LstmStep(const P& p, const Q& q, V c_before) {
   return v;
 }
 
-// The gradients of the gates' sums, from those of h and of c, which becomes that of c before.
+// The gradients of the gates' sums from dh and dc, the gradients of h and c. *dc becomes the
+// gradient of c_before.
 template <typename V>
 TESSERA_FORMULA void LstmGrad(const LstmValues<V>& v, V c_before, V dh, V* dc, V (&d_gates)[4]) {
   const V tanh_c = Tanh(v.c);
@@ -68,7 +69,8 @@ TESSERA_FORMULA GruValues<V> GruStep(const P& p, const Q& q, V h_before) {
   return v;
 }
 
-// The gradients of p's gates; q's are {d[0], d[1], d[2] * r}, and that of h before is dh * z.
+// The gradients of p's gates. The gradients of q's gates are {d[0], d[1], d[2] * r}, and the direct
+// share of h_before is dh * z.
 template <typename V>
 TESSERA_FORMULA void GruGrad(const GruValues<V>& v, V h_before, V dh, V (&d_gates)[3]) {
   const V dn = dh * (Constant<V>(1) - v.z) * TanhSlope(v.n);

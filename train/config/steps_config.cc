@@ -59,10 +59,10 @@ const OptionTable& StepsConfig::Table() {
                "not drawn. Without it epochs run on without a break, a step may hold the end "
                "of one and the beginning of the next, and the run's last step the rest",
                {.aliases = {{"dataloader_drop_last", "Hugging Face"}}})
-          .Add("join_epochs", &StepsConfig::join_epochs,
-               "as `drop_last` says; false: an epoch's last step takes what is left of the epoch, "
-               "as "
-               "PyTorch's loaders have it")
+          .Add(
+              "join_epochs", &StepsConfig::join_epochs,
+              "a step may have samples of two epochs. With false no step has: an epoch's last step "
+              "takes the remaining samples, as PyTorch's loaders do")
           .Add("time_limit", &StepsConfig::time_limit,
                "seconds after which the run saves and stops",
                {.least = 0, .unset = "none", .changes_results = false})

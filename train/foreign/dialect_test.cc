@@ -180,6 +180,43 @@ TEST(DialectTest, SchedulesOfTransformers) {
             std::string::npos);
 }
 
+// What one source says of a schedule and another of its rates.
+TEST(DialectTest, ASchedulesSharesAreOfWhateverLrTheRunHas) {
+  const auto run = [](const Json& file, Json flags) {
+    flags["output_dir"] = "o";
+    return Resolved({.config = Written("schedule.json", file), .flags = flags});
+  };
+  const Json floor = {{"lr_scheduler_type", "cosine_with_min_lr"},
+                      {"lr_scheduler_kwargs", {{"min_lr_rate", 0.5}}}};
+  EXPECT_EQ(run({{"learning_rate", 1e-3}}, floor).config.min_lr, 0.5e-3);
+  EXPECT_EQ(run(floor, {{"learning_rate", 1e-2}}).config.min_lr, 0.5e-2);
+  EXPECT_EQ(run(floor, {}).config.min_lr, 2.5e-5) << "of the dialect's lr";
+  EXPECT_EQ(run(floor, {{"min_lr", 1e-6}}).config.min_lr, 1e-6);
+  EXPECT_EQ(run(floor, {{"lr_scheduler_type", "linear"}}).config.min_lr, 0);
+  EXPECT_EQ(run({{"lr_scheduler_type", "polynomial"}}, {}).config.min_lr, 1e-7);
+  const RunConfig stable =
+      run({{"lr_scheduler_type", "warmup_stable_decay"},
+           {"lr_scheduler_kwargs", {{"num_decay_steps", 5}, {"min_lr_ratio", 0.25}}}},
+          {{"learning_rate", 1e-2}, {"warmup_steps", 3}})
+          .config;
+  EXPECT_EQ(stable.min_lr, 2.5e-3);
+  EXPECT_EQ(stable.warmup_min_lr, 2.5e-3) << "its warm-up begins there";
+  // A warm-up that constant has not.
+  EXPECT_EQ(run({{"warmup_steps", 7}}, {{"lr_scheduler_type", "constant"}}).config.warmup_steps, 0);
+  const ResolvedRun constant =
+      run(Json::object(), {{"lr_scheduler_type", "constant"}, {"warmup_steps", 7}});
+  EXPECT_EQ(constant.config.warmup_steps, 0);
+  for (const KeyVerdict& verdict : constant.verdicts) {
+    if (verdict.key != "warmup_steps") continue;
+    EXPECT_EQ(verdict.fate, KeyFate::kNoEffect) << FateName(verdict.fate);
+  }
+  EXPECT_NE(Refusal({.flags = {{"output_dir", "o"},
+                               {"lr_scheduler_type", "cosine_warmup_with_min_lr"},
+                               {"lr_scheduler_kwargs", {{"min_lr", 0}, {"warmup_lr_rate", 0.1}}}}})
+                .find("has 'warmup_lr_rate', which is not here"),
+            std::string::npos);
+}
+
 // Colossal-AI's plugins cut the batch of a step.
 TEST(DialectTest, MicroBatchesCutTheBatch) {
   const auto rows = [](const Json& flags) {

@@ -259,8 +259,10 @@ void ForeignKeys::Fail(const std::string& key, std::string_view text) {
 }
 
 void ForeignKeys::Ignore(const std::string& key, std::string_view reason) {
-  if (given_.count(key) == 0) return;
-  given_.at(key).read = true;
+  const auto given = given_.find(key);
+  const auto own = origin_.find(key);
+  if (given == given_.end() && (own == origin_.end() || own->second != key)) return;
+  if (given != given_.end()) given->second.read = true;
   Withdraw(key);
   const KeyVerdict* known = VerdictOf(key);
   if (known != nullptr && known->failure.ok()) Judge(key, KeyFate::kNoEffect, std::string(reason));
@@ -318,7 +320,7 @@ bool ForeignKeys::BecameSomething(const ForeignKey& declared) const {
   if (result_.keys.contains(declared.name)) return true;  // for whoever knows the rest of the run
   bool names_keys = false;
   for (const std::string& ours : KeysOf(declared.reason)) {
-    if (result_.keys.contains(ours)) return true;
+    if (result_.keys.contains(ours) || result_.shares_of_lr.contains(ours)) return true;
     names_keys = names_keys || FindRunConfigKey(ours) != nullptr;
   }
   return !names_keys;

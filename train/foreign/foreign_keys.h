@@ -107,7 +107,9 @@ Status FirstRefusal(const std::vector<KeyVerdict>& verdicts);
 struct Translation {
   nlohmann::json keys = nlohmann::json::object();      // of a run
   nlohmann::json defaults = nlohmann::json::object();  // where neither a file nor a flag says more
-  std::vector<KeyVerdict> verdicts;                    // in the order of the file
+  // Keys of a run that are shares of its lr, which another source may give: {"min_lr": 0.1}.
+  nlohmann::json shares_of_lr = nlohmann::json::object();
+  std::vector<KeyVerdict> verdicts;  // in the order of the file
   Status status() const { return FirstRefusal(verdicts); }
 };
 
@@ -141,8 +143,10 @@ class ForeignKeys {
   }
   nlohmann::json& keys() { return result_.keys; }
   nlohmann::json& defaults() { return result_.defaults; }
+  nlohmann::json& shares_of_lr() { return result_.shares_of_lr; }
 
-  // The key, where it stands, turns out to be refused, or without effect.
+  // The key, where it was given, turns out to be refused, or without effect. Ignore is also for a
+  // key of our own.
   void Fail(const std::string& key, std::string_view text);
   void Ignore(const std::string& key, std::string_view reason);
   // All keys of a section.

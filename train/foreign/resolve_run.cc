@@ -126,15 +126,6 @@ StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int w
   return layer;
 }
 
-// Where neither a file nor a flag says more.
-void ApplyDefaults(const Json& defaults, RunConfig* config) {
-  for (const auto& [key, value] : defaults.items()) {
-    if (config->IsSet(key)) continue;
-    if (key == "max_steps" && config->IsSet("epochs")) continue;
-    SetRunConfigKey(config, key, value, key).IgnoreError();
-  }
-}
-
 // What one source says of a key.
 std::optional<int64_t> Given(const Layer& layer, const char* key) {
   const auto found = layer.given.keys.find(key);
@@ -279,8 +270,13 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
     deepspeed.given.defaults.erase("lr_schedule");
     deepspeed.given.defaults.erase("max_steps");
   }
-  ApplyDefaults(deepspeed.given.defaults, &run.config);
+  for (const Layer* layer : {&flags, &deepspeed, &file}) {
+    ApplyDefaults(layer->given.defaults, &run.config);
+  }
   if (dialect != nullptr) ApplyDialect(*dialect, &run.config, &run.verdicts);
+  for (const Layer* layer : {&flags, &file}) {
+    TESSERA_RETURN_IF_ERROR(ApplySharesOfLr(layer->given.shares_of_lr, layer->source, &run.config));
+  }
   TESSERA_RETURN_IF_ERROR(CutBatch({&file, &accelerate, &flags}, &run.config));
   TESSERA_RETURN_IF_ERROR(SolveGlobalBatch({&file, &flags}, sources.world_size, &run.config));
   PreferDeepSpeedsDType(deepspeed, {&file, &accelerate, &flags}, &run.config);

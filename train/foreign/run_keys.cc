@@ -66,7 +66,7 @@ void TranslateOptim(ForeignKeys& run) {
   }
 }
 
-// What lr_scheduler_kwargs mean to a schedule of Hugging Face's, by their keys.
+// What lr_scheduler_kwargs mean to a schedule of Hugging Face's, by their keys; "": a share of lr.
 using KwargNames = std::map<std::string, std::string>;
 const KwargNames& KwargsOf(const std::string& type) {
   static const auto* kwargs = new std::map<std::string, KwargNames>{
@@ -89,15 +89,6 @@ const KwargNames& KwargsOf(const std::string& type) {
   return found == kwargs->end() ? *none : found->second;
 }
 
-// A share of the peak, whose value must be known here.
-void PutShareOfPeak(const Json& share, const std::string& key, ForeignKeys& run) {
-  const Json lr = run.keys().value("lr", Json(5e-5));
-  if (!share.is_number() || !lr.is_number()) {
-    return run.Fail("lr_scheduler_kwargs", Concat("must have a number as ", key));
-  }
-  PutUnlessGiven("min_lr", share.get<double>() * lr.get<double>(), run);
-}
-
 void TranslateScheduleKwargs(const std::string& type, const Json& kwargs, ForeignKeys& run) {
   if (type == "constant" || type == "constant_with_warmup" || type == "inverse_sqrt") {
     return run.Ignore("lr_scheduler_kwargs", Concat("transformers passes none to ", type));
@@ -106,12 +97,20 @@ void TranslateScheduleKwargs(const std::string& type, const Json& kwargs, Foreig
   if (!kwargs.is_object()) return run.Fail("lr_scheduler_kwargs", "must be an object");
   for (const auto& [key, value] : kwargs.items()) {
     const auto found = known.find(key);
+    if (key == "warmup_lr_rate") {
+      return run.Fail("lr_scheduler_kwargs", Concat("has '", key, "', which is not here"));
+    }
     if (found == known.end()) {
       return run.Fail("lr_scheduler_kwargs", Concat("has '", key, "', which ", type, " does not"));
     }
     if (key == "num_stable_steps" || value.is_null()) continue;  // what the decay leaves
     if (found->second.empty()) {
-      PutShareOfPeak(value, key, run);
+      if (!value.is_number()) {
+        return run.Fail("lr_scheduler_kwargs", Concat("must have a number as ", key));
+      }
+      run.shares_of_lr()["min_lr"] = value;
+      // The warm-up of this one begins there, too.
+      if (key == "min_lr_ratio") run.shares_of_lr()["warmup_min_lr"] = value;
     } else if (found->second == "min_lr") {
       PutUnlessGiven("min_lr", value, run);
     } else {
@@ -161,11 +160,10 @@ void TranslateSchedule(ForeignKeys& run) {
   // That one counts as we do: the first step is step 1.
   run.Put("schedule_offset", Json(*type == "cosine_warmup_with_min_lr" ? 0 : -1));
   if (*type == "constant") {
-    // Its warm-up is constant_with_warmup's.
     for (const char* key : {"warmup_steps", "warmup_ratio"}) {
-      run.Ignore(key, "lr_scheduler_type constant has no warm-up");
+      run.Ignore(key, "lr_scheduler_type constant has no warm-up (constant_with_warmup has)");
     }
-    run.keys().erase("warmup_steps");
+    run.Put("warmup_steps", Json(0));  // whatever a file says
   }
   if (kwargs != nullptr && kwargs->empty()) {
     run.Ignore("lr_scheduler_kwargs", "has no keys");
@@ -176,8 +174,9 @@ void TranslateSchedule(ForeignKeys& run) {
   if (kwargs != nullptr || needs_kwargs) {
     TranslateScheduleKwargs(*type, kwargs == nullptr ? Json::object() : *kwargs, run);
   }
-  if (found->second == "constant") return;
-  PutUnlessGiven("min_lr", *type == "polynomial" ? 1e-7 : 0.0, run);
+  if (found->second != "constant" && !run.shares_of_lr().contains("min_lr")) {
+    run.defaults()["min_lr"] = *type == "polynomial" ? 1e-7 : 0.0;
+  }
 }
 
 // The batch of a step is cut into micro-batches (ResolveRun and the booster do it, who know the
@@ -455,6 +454,24 @@ Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig
                              "--dialect` lists");
     }
     TESSERA_RETURN_IF_ERROR(SetRunConfigKey(config, key, value, Concat(source, ": '", key, "'")));
+  }
+  ApplyDefaults(given.defaults, config);
+  return ApplySharesOfLr(given.shares_of_lr, source, config);
+}
+
+void ApplyDefaults(const Json& defaults, RunConfig* config) {
+  for (const auto& [key, value] : defaults.items()) {
+    if (config->IsSet(key)) continue;
+    if (key == "max_steps" && config->IsSet("epochs")) continue;
+    SetRunConfigKey(config, key, value, key).IgnoreError();
+  }
+}
+
+Status ApplySharesOfLr(const Json& shares, const std::string& source, RunConfig* config) {
+  for (const auto& [key, share] : shares.items()) {
+    if (config->given.count(key) > 0) continue;
+    TESSERA_RETURN_IF_ERROR(SetRunConfigKey(config, key, share.get<double>() * config->lr,
+                                            Concat(source, ": '", key, "'")));
   }
   return OkStatus();
 }

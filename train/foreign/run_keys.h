@@ -51,7 +51,11 @@ Translation TranslateRunFlags(const nlohmann::json& given);
 // messages name.
 Status ApplyRunConfigJson(const nlohmann::json& json, const std::string& source, RunConfig* config);
 Status ReadRunConfig(const std::string& path, RunConfig* config);
-// From a flag: "1e-3", "true", "0.9,0.95".
+
+// A translation's `defaults`, of keys that the run does not set, and its `shares_of_lr`, of keys
+// that nobody gave.
+void ApplyDefaults(const nlohmann::json& defaults, RunConfig* config);
+Status ApplySharesOfLr(const nlohmann::json& shares, const std::string& source, RunConfig* config);
 
 }  // namespace tessera::train
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run/data_order.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 
 namespace tessera::train {
@@ -23,17 +21,12 @@ data::SamplerOptions DataOrder(const RunConfig& config, const data::Dataset* dat
       .micro_batches = config.accumulation_steps(),
       .seed = static_cast<uint64_t>(config.data_seed.value_or(config.seed)),
       .shuffle = config.shuffle && num_samples != data::kUnknownSize,
-      .begin = begin};
+      .begin = begin,
+      .steps_end_with_epochs = !config.join_epochs && num_samples != data::kUnknownSize};
   const int64_t step = order.batch_size * order.micro_batches * mesh.dp()->size();
   if (config.drop_last && num_samples > step) {
     order.samples_per_epoch = num_samples / step * step;
     order.left_in_epoch = (num_samples - begin.index) / step * step;
-  } else if (!config.join_epochs && num_samples != data::kUnknownSize) {
-    const auto filled = [&](int64_t samples) {
-      return (std::max<int64_t>(samples, 0) + step - 1) / step * step;
-    };
-    order.samples_per_epoch = filled(num_samples);
-    order.left_in_epoch = filled(num_samples - begin.index);
   }
   if (config.group_by_length && dataset != nullptr) {
     TESSERA_CHECK(num_samples != data::kUnknownSize && dataset->length_of(0), "DataOrder",

@@ -89,12 +89,15 @@ TEST_F(DataPositionTest, AnotherGlobalBatchContinuesWhereTheOneBeforeStopped) {
                           {1, 1, 2}, {2, 1, 2}, {1, 3, 2}, {5, 1, 1}, {1, 5, 1}};
   int run = 0;
   for (const Shape& before : {shapes[0], shapes[3], shapes[6]}) {
-    for (const Shape& after : shapes) {
+    for (size_t which = 0; which < 2 * std::size(shapes); ++which) {
+      const Shape& after = shapes[which / 2];
       RunConfig config = Usual(Concat("run", ++run));
       config.epochs = 2;
+      config.join_epochs = which % 2 == 0;
       config.deterministic = false;  // which asks for powers of two
-      SCOPED_TRACE(Concat(before.batch, 'x', before.accumulation, 'x', before.ranks, " -> ",
-                          after.batch, 'x', after.accumulation, 'x', after.ranks));
+      SCOPED_TRACE(Concat(config.join_epochs, ' ', before.batch, 'x', before.accumulation, 'x',
+                          before.ranks, " -> ", after.batch, 'x', after.accumulation, 'x',
+                          after.ranks));
       TrainState state;
       const auto first = Run(config, before, kSize, false, /*stop_after=*/2, &state);
       const int64_t begin = 2 * before.batch * before.accumulation * before.ranks;
@@ -147,6 +150,13 @@ TEST_F(DataPositionTest, RowsCountSamples) {
   EXPECT_EQ(rows[0]["samples"], 4);
   EXPECT_EQ(rows[1]["samples"], 8);
   EXPECT_EQ(rows[2]["samples"], 10);
+  RunConfig apart = Usual("apart");
+  apart.join_epochs = false;
+  apart.epochs = 2;
+  Run(apart, {.batch = 4}, 10);
+  std::vector<int64_t> samples;
+  for (const auto& row : Rows(apart)) samples.push_back(row["samples"]);
+  EXPECT_EQ(samples, (std::vector<int64_t>{4, 8, 10, 14, 18, 20}));
 }
 
 // Ranks and micro-batches that a short step leaves without samples add nothing, on every layout.
